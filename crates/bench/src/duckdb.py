@@ -1,0 +1,60 @@
+"""Times TPC-H in DuckDB: on tables of its own, and on the Parquet files. Prints JSON.
+
+Arguments: the directory of the Parquet files, a directory for DuckDB's own tables, threads, runs. The queries are read
+from standard input as a JSON list of [name, sql].
+"""
+
+import json
+import os
+import sys
+import time
+
+import duckdb
+
+
+def main():
+    tables, own, threads, runs = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    queries = json.load(sys.stdin)
+    names = sorted(name[: -len(".parquet")] for name in os.listdir(tables) if name.endswith(".parquet"))
+    result = {"version": duckdb.__version__}
+    result["native"] = native(tables, own, names, threads, runs, queries)
+    result["parquet"] = parquet(tables, names, threads, runs, queries)
+    json.dump(result, sys.stdout)
+
+
+def native(tables, own, names, threads, runs, queries):
+    os.makedirs(own, exist_ok=True)
+    connection = connect(os.path.join(own, "tpch.duckdb"), threads)
+    for name in names:
+        path = os.path.join(tables, name + ".parquet")
+        connection.execute(f"CREATE TABLE IF NOT EXISTS {name} AS SELECT * FROM read_parquet(?)", [path])
+    return timed(connection, runs, queries)
+
+
+def parquet(tables, names, threads, runs, queries):
+    connection = connect(":memory:", threads)
+    for name in names:
+        path = os.path.join(tables, name + ".parquet").replace("'", "''")
+        connection.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet('{path}')")
+    return timed(connection, runs, queries)
+
+
+def connect(path, threads):
+    return duckdb.connect(path, config={"threads": threads})
+
+
+def timed(connection, runs, queries):
+    seconds = {}
+    for name, sql in queries:
+        connection.execute(sql).fetchall()
+        seconds[name] = [once(connection, sql) for _ in range(runs)]
+    return seconds
+
+
+def once(connection, sql):
+    start = time.perf_counter()
+    connection.execute(sql).fetchall()
+    return time.perf_counter() - start
+
+
+main()

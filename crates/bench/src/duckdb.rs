@@ -1,0 +1,58 @@
+//! DuckDB beside us, through Python.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use pithead_model::{Blame, Fault};
+use serde::Deserialize;
+
+use crate::QUERIES;
+
+const SCRIPT: &str = include_str!("duckdb.py");
+
+/// Seconds of each run, by the query's name.
+#[derive(Debug, Deserialize)]
+pub(crate) struct DuckDb {
+    pub(crate) version: String,
+    /// On tables of its own.
+    pub(crate) native: BTreeMap<String, Vec<f64>>,
+    /// On the Parquet files.
+    pub(crate) parquet: BTreeMap<String, Vec<f64>>,
+}
+
+/// Runs all queries in DuckDB, once to warm up and then `runs` times. None: there is no Python with DuckDB.
+pub(crate) fn duckdb(tables: &Path, own: &Path, threads: usize, runs: usize) -> Result<Option<DuckDb>, Fault> {
+    let Some(python) = python() else { return Ok(None) };
+    let failed = |what: String| Fault::new(Blame::Device, format!("DuckDB: {what}"));
+    let mut child = Command::new(python)
+        .arg("-c")
+        .arg(SCRIPT)
+        .args([tables, own])
+        .args([threads.to_string(), runs.to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| failed(error.to_string()))?;
+    let queries: Vec<(&str, &str)> = QUERIES.iter().map(|query| (query.name, query.statement())).collect();
+    let text = serde_json::to_vec(&queries).map_err(|error| failed(error.to_string()))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(&text).map_err(|error| failed(error.to_string()))?;
+    }
+    let output = child.wait_with_output().map_err(|error| failed(error.to_string()))?;
+    if !output.status.success() {
+        return Err(failed(format!("ended with {}", output.status)));
+    }
+    serde_json::from_slice(&output.stdout).map(Some).map_err(|error| failed(error.to_string()))
+}
+
+/// A Python that has DuckDB: `$PITHEAD_PYTHON`, the tools' own, or the system's.
+fn python() -> Option<PathBuf> {
+    let own = std::env::var_os("PITHEAD_PYTHON").map(PathBuf::from);
+    let candidates = own.into_iter().chain([PathBuf::from(".tools/bin/python"), PathBuf::from("python3")]);
+    candidates.into_iter().find(|python| {
+        let status = Command::new(python).args(["-c", "import duckdb"]).stderr(Stdio::null()).status();
+        status.is_ok_and(|status| status.success())
+    })
+}

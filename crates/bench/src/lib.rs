@@ -1,0 +1,21 @@
+//! Benchmarks: `pithead bench …`. Each runs side by side with what it is compared to, in one go, and says on what machine.
+//!
+//! [`demo`] is TPC-H with push-down and without, on four drive processes; [`tpch`] adds DuckDB, sessions and loads.
+
+mod answers;
+mod demo;
+mod drives;
+mod duckdb;
+mod machine;
+mod queries;
+mod report;
+mod tables;
+mod timing;
+mod tpch;
+
+pub use answers::difference;
+pub use demo::{DemoOptions, demo};
+pub use drives::{DriveProcess, DriveProcesses};
+pub use queries::{QUERIES, TpchQuery};
+pub use tables::{TABLES, TpchTable, generate};
+pub use tpch::{TpchOptions, tpch};

@@ -1,0 +1,76 @@
+//! The command line as a whole. Each command's flags are in its own file.
+
+use clap::{Parser, Subcommand};
+
+use crate::{bench, drive_serve, drop, error, load, ls, sql, status};
+
+const LONG_ABOUT: &str = "\
+Pithead answers SQL where the data is: queries run on the drives that hold it, and only answers travel.
+
+Without --drives, drives run inside this process, on a directory (--data); nothing has to be started.";
+
+const EXAMPLES: &str = "\
+Examples:
+  pithead load trips 'trips-*.parquet'           # into drives under ./pithead-data
+  pithead sql -c 'SELECT count(*) FROM trips'
+  pithead drive serve --data /disk1 --listen 0.0.0.0:7433
+  pithead sql --drives server1:7433,server2:7433
+
+Environment:
+  PITHEAD_DATA    directory that --data stands for by default (else ./pithead-data)
+  PITHEAD_DRIVES  drives that --drives stands for by default; goes before PITHEAD_DATA
+  PITHEAD_LOG     what to log to stderr, such as pithead_host=debug
+  NO_COLOR        no colours";
+
+/// Computational storage: queries run on the drives that hold the data, and only answers travel.
+#[derive(Debug, Parser)]
+#[command(name = "pithead", version, long_about = LONG_ABOUT, after_help = after_help(), max_term_width = 110)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do. Help texts of commands are those of their arguments.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Sql(sql::SqlArgs),
+    Load(Box<load::LoadArgs>),
+    Ls(ls::LsArgs),
+    Drop(drop::DropArgs),
+    Status(status::StatusArgs),
+    /// Be a drive
+    #[command(subcommand)]
+    Drive(DriveCommand),
+    /// Show and measure what push-down is good for
+    #[command(subcommand)]
+    Bench(bench::BenchCommand),
+}
+
+/// What a drive can do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum DriveCommand {
+    Serve(drive_serve::ServeArgs),
+}
+
+fn after_help() -> String {
+    format!("{EXAMPLES}\n\n{}", error::EXIT_CODES)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn help_names_every_exit_code_and_has_examples() {
+        let help = Cli::command().render_long_help().to_string();
+        assert!(help.contains("Exit codes:") && help.contains("Examples:"), "{help}");
+    }
+}

@@ -1,0 +1,177 @@
+//! `pithead drive serve`: a directory as a drive on the network.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use pithead_device::{Device, Native};
+use pithead_drive::{Drive, DriveOptions, address, bind, serve};
+use pithead_model::{Blame, Bytes, Fault, Rate, parse_bytes, parse_rate};
+use pithead_sched::parse_cores;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::error::CliError;
+use crate::{target, terminal};
+
+const EXAMPLES: &str = "\
+Examples:
+  pithead drive serve --data /disk1
+  pithead drive serve --data /disk1 --listen 0.0.0.0:7433 --cores 0-3 --memory 8GiB
+  pithead drive serve --data /tmp/d0 --listen 127.0.0.1:7433 --link 1gbit   # as on a slower network
+
+There is no authentication yet: listen only where everyone may read and write.";
+
+/// Serve a directory as a drive on the network, until SIGTERM or Ctrl-C.
+///
+/// A new directory becomes a new drive. When it is ready, the drive says so in one line on stderr. It may be killed at
+/// any time: what was acknowledged is kept.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ServeArgs {
+    /// Directory of the drive; only one process may use it
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Where to listen; port 0 takes any that is free
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7433")]
+    listen: String,
+    /// Cores to pin its threads to, one thread each, such as 0,2-3 [default: a thread a core, not pinned]
+    #[arg(long, value_name = "LIST", value_parser = parse_core_list)]
+    cores: Option<CoreList>,
+    /// Threads, where they are not pinned [default: one a core]
+    #[arg(long, value_name = "N", conflicts_with = "cores", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Memory for sessions and loads
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, default_value = "1GiB")]
+    memory: u64,
+    /// Pace what the drive sends to a rate, such as 1gbit [default: not paced]
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    link: Option<Rate>,
+    /// Sessions at one time at most
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    sessions: u32,
+    /// Close a session whose rows nobody has pulled for this long
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    idle: u64,
+}
+
+/// Cores by number.
+#[derive(Clone, Debug)]
+struct CoreList(Vec<usize>);
+
+/// Runs the command.
+pub(crate) async fn run(args: ServeArgs) -> Result<(), CliError> {
+    refuse_data_directory(&args.data)?;
+    let stop = stop_signal()?;
+    let listener = bind(&args.listen).await?;
+    let options = options(&args);
+    let facts = facts(&options);
+    let drive = Drive::open(options)?;
+    terminal::tell(format_args!("drive {} listening on {} ({facts})", drive.id(), address(&listener)?));
+    Ok(serve(drive, listener, stop).await?)
+}
+
+fn options(args: &ServeArgs) -> DriveOptions {
+    let device: Arc<dyn Device> = match args.link {
+        Some(rate) => Arc::new(Native::paced(rate.bits_per_second)),
+        None => Arc::new(Native::new()),
+    };
+    let cores = args.cores.clone().map(|CoreList(cores)| cores);
+    let threads = args.threads.map(usize::from).or(cores.as_ref().map(Vec::len)).unwrap_or_else(target::cores);
+    DriveOptions {
+        cores,
+        threads,
+        memory: args.memory,
+        sessions_max: args.sessions as usize,
+        idle_limit: Duration::from_secs(args.idle),
+        device,
+        ..DriveOptions::new(&args.data)
+    }
+}
+
+/// What the drive has to work with, in words.
+fn facts(options: &DriveOptions) -> String {
+    let threads = terminal::counted(options.threads as u64, "thread");
+    let link = match options.device.link_bits_per_second() {
+        Some(bits_per_second) => format!("paced to {}", Rate { bits_per_second }),
+        None => "not paced".to_owned(),
+    };
+    format!("{threads}, {} memory, link {link}", Bytes(options.memory))
+}
+
+/// A directory of in-process drives is not itself a drive.
+fn refuse_data_directory(data: &Path) -> Result<(), CliError> {
+    let inner = data.join("drive-0");
+    if !inner.exists() {
+        return Ok(());
+    }
+    let fault = Fault::new(Blame::User, format!("{} holds drives, and is not one", data.display()));
+    Err(fault.hint(format!("serve each of them: pithead drive serve --data {}", inner.display())).into())
+}
+
+/// Ends at the first SIGTERM or SIGINT; a second one ends the process as if there were no drive.
+fn stop_signal() -> Result<impl Future<Output = ()> + Send + 'static, CliError> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        terminal::tell("stopping");
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            std::process::exit(1);
+        });
+    })
+}
+
+fn parse_core_list(text: &str) -> Result<CoreList, String> {
+    parse_cores(text).map(CoreList).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Cli, Command, DriveCommand};
+
+    fn parsed(line: &str) -> Result<ServeArgs, clap::Error> {
+        match Cli::try_parse_from(line.split(' '))?.command {
+            Command::Drive(DriveCommand::Serve(args)) => Ok(args),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn flags_become_options() {
+        let args =
+            parsed("pithead drive serve --data d --cores 0,2-3 --memory 512MiB --link 1gbit --sessions 5 --idle 7").unwrap();
+        let options = options(&args);
+        assert_eq!(facts(&options), "3 threads, 537 MB memory, link paced to 1 Gbit/s");
+        assert_eq!((options.cores, options.memory), (Some(vec![0, 2, 3]), 512 << 20));
+        assert_eq!((options.sessions_max, options.idle_limit), (5, Duration::from_secs(7)));
+        assert_eq!(options.device.link_bits_per_second(), Some(1e9));
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        for line in
+            ["", "--data d --cores 3-1", "--data d --cores 0 --threads 2", "--data d --memory much", "--data d --link fast"]
+        {
+            assert!(parsed(format!("pithead drive serve {line}").trim_end()).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_directory_of_drives_is_no_drive() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(refuse_data_directory(folder.path()).is_ok());
+        std::fs::create_dir(folder.path().join("drive-0")).unwrap();
+        assert!(refuse_data_directory(folder.path()).is_err());
+    }
+}

@@ -1,0 +1,62 @@
+//! Ctrl-C: ends what is running, cleanly; a second one ends the process.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pithead_model::{Blame, Fault};
+use tokio::sync::Notify;
+
+use crate::error::{CliError, code};
+
+/// Listens for SIGINT from its making on.
+#[derive(Clone)]
+pub(crate) struct Interrupts {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    came: Notify,
+    pending: AtomicBool,
+}
+
+impl Interrupts {
+    /// Starts to listen. Needs the runtime.
+    pub(crate) fn listen() -> Self {
+        let shared = Arc::new(Shared { came: Notify::new(), pending: AtomicBool::new(false) });
+        tokio::spawn(watch(Arc::clone(&shared)));
+        Self { shared }
+    }
+
+    /// Drops `work` at Ctrl-C, which cancels what it runs at the drives.
+    pub(crate) async fn cancels<T>(&self, work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
+        // Made before the look at `pending`, so that a signal between the two is not missed.
+        let came = self.shared.came.notified();
+        if self.shared.pending.load(Ordering::SeqCst) {
+            return Err(cancelled());
+        }
+        tokio::select! {
+            result = work => result,
+            () = came => Err(cancelled()),
+        }
+    }
+
+    /// Forgets a Ctrl-C that was dealt with, so that the next one is a first one again.
+    pub(crate) fn clear(&self) {
+        self.shared.pending.store(false, Ordering::SeqCst);
+    }
+}
+
+async fn watch(shared: Arc<Shared>) {
+    while tokio::signal::ctrl_c().await.is_ok() {
+        if shared.pending.swap(true, Ordering::SeqCst) {
+            // What was acknowledged is durable; nothing else needs a tidy end.
+            std::process::exit(i32::from(code(Blame::Cancelled)));
+        }
+        shared.came.notify_waiters();
+    }
+}
+
+fn cancelled() -> CliError {
+    Fault::new(Blame::Cancelled, "cancelled").into()
+}

@@ -1,0 +1,291 @@
+//! `pithead ls`: what datasets there are, and what is known of one.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+
+use clap::Args;
+use pithead_host::Host;
+use pithead_model::{Blame, Bytes, ColumnSummary, Dataset, DatasetName, Fault, Partitioning, SortKey, near_names};
+use serde_json::{Value as Json, json};
+
+use crate::error::CliError;
+use crate::interrupt::Interrupts;
+use crate::output::{Align, Grid, Sink};
+use crate::target::{TargetArgs, connected};
+use crate::terminal::grouped;
+use crate::value_text::value_text;
+
+const EXAMPLES: &str = "\
+Examples:
+  pithead ls                  # all datasets
+  pithead ls tpch             # those of a domain
+  pithead ls tpch.lineitem    # the columns of one
+  pithead ls --json | jq .name";
+
+/// List datasets, or the columns of one.
+///
+/// All that is shown comes from the manifests; no slice is read. Distinct counts are estimates.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct LsArgs {
+    /// A domain, or a dataset as NAME or DOMAIN.NAME
+    #[arg(value_name = "DOMAIN|DATASET")]
+    name: Option<String>,
+    /// One JSON object a dataset, or for one dataset its columns too
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+}
+
+/// What a name selects.
+enum Selected {
+    Datasets(Vec<(DatasetName, Dataset)>),
+    One(Box<(DatasetName, Dataset)>),
+}
+
+/// Runs the command.
+pub(crate) async fn run(args: LsArgs) -> Result<(), CliError> {
+    let interrupts = Interrupts::listen();
+    connected(&args.target, &interrupts, async |engine| {
+        let mut sink = Sink::stdout();
+        interrupts
+            .cancels(async {
+                match args.json {
+                    true => list_json(&engine.host, args.name.as_deref(), &mut sink).await,
+                    false => list(&engine.host, args.name.as_deref(), &mut sink).await,
+                }
+            })
+            .await?;
+        sink.finish()
+    })
+    .await
+}
+
+/// Writes a table of datasets, or what is known of one.
+pub(crate) async fn list(host: &Host, name: Option<&str>, out: &mut Sink) -> Result<(), CliError> {
+    match select(host.datasets().await?, name)? {
+        Selected::Datasets(datasets) => datasets_grid(&datasets).write(out)?,
+        Selected::One(one) => {
+            let (name, dataset) = *one;
+            write_facts(&name, &dataset, out)?;
+            columns_grid(&dataset).write(out)?;
+        }
+    }
+    Ok(out.flush()?)
+}
+
+async fn list_json(host: &Host, name: Option<&str>, out: &mut Sink) -> Result<(), CliError> {
+    match select(host.datasets().await?, name)? {
+        Selected::Datasets(datasets) => {
+            for (name, dataset) in &datasets {
+                writeln!(out, "{}", dataset_json(name, dataset))?;
+            }
+        }
+        Selected::One(one) => {
+            let mut object = dataset_json(&one.0, &one.1);
+            object["columns"] = columns_json(&one.1);
+            object["metadata"] = json!(one.1.metadata);
+            writeln!(out, "{object}")?;
+        }
+    }
+    Ok(())
+}
+
+/// A dataset goes before a domain of the same name.
+fn select(datasets: Vec<(DatasetName, Dataset)>, wanted: Option<&str>) -> Result<Selected, CliError> {
+    let Some(wanted) = wanted else { return Ok(Selected::Datasets(datasets)) };
+    let name: DatasetName = wanted.parse()?;
+    if let Some(one) = datasets.iter().find(|(other, _)| *other == name) {
+        return Ok(Selected::One(Box::new(one.clone())));
+    }
+    let (inside, outside): (Vec<_>, Vec<_>) = datasets.into_iter().partition(|(other, _)| other.domain == wanted);
+    if inside.is_empty() {
+        return Err(unknown(wanted, &outside).into());
+    }
+    Ok(Selected::Datasets(inside))
+}
+
+fn unknown(wanted: &str, datasets: &[(DatasetName, Dataset)]) -> Fault {
+    let names: BTreeSet<String> = datasets
+        .iter()
+        .flat_map(|(name, _)| match name.domain == DatasetName::DEFAULT_DOMAIN {
+            true => vec![name.dataset.clone()],
+            false => vec![name.to_string(), name.domain.clone()],
+        })
+        .collect();
+    let near = near_names(wanted, names.iter().map(String::as_str));
+    let fault = Fault::new(Blame::User, format!("there is no dataset or domain {wanted:?}"));
+    match near.as_slice() {
+        [] => fault.hint("`pithead ls` lists all"),
+        near => fault.hint(format!("did you mean {}?", near.join(" or "))),
+    }
+}
+
+fn datasets_grid(datasets: &[(DatasetName, Dataset)]) -> Grid {
+    use Align::{Left, Right};
+    let mut grid = Grid::of(&[
+        ("dataset", Left),
+        ("rows", Right),
+        ("slices", Right),
+        ("stored", Right),
+        ("partitions", Right),
+        ("partitioned by", Left),
+        ("sorted by", Left),
+        ("encoding", Left),
+    ]);
+    for (name, dataset) in datasets {
+        grid.push(vec![
+            name.to_string(),
+            grouped(dataset.rows()),
+            grouped(dataset.slices()),
+            Bytes(dataset.bytes()).to_string(),
+            dataset.partitions.len().to_string(),
+            partitioning_text(&dataset.partitioning),
+            sort_text(&dataset.sort),
+            dataset.encoding.clone(),
+        ]);
+    }
+    grid
+}
+
+fn write_facts(name: &DatasetName, dataset: &Dataset, out: &mut Sink) -> Result<(), CliError> {
+    writeln!(
+        out,
+        "{name}: {} rows in {} slices, {} stored as {} in {} partitions by {}",
+        grouped(dataset.rows()),
+        grouped(dataset.slices()),
+        Bytes(dataset.bytes()),
+        dataset.encoding,
+        dataset.partitions.len(),
+        partitioning_text(&dataset.partitioning),
+    )?;
+    if !dataset.sort.is_empty() {
+        writeln!(out, "sorted by {}", sort_text(&dataset.sort))?;
+    }
+    for (key, value) in &dataset.metadata {
+        writeln!(out, "{}: {}", key.escape_debug(), value.escape_debug())?;
+    }
+    Ok(())
+}
+
+fn columns_grid(dataset: &Dataset) -> Grid {
+    use Align::{Left, Right};
+    let columns = [("column", Left), ("type", Left), ("nulls", Right), ("min", Left), ("max", Left), ("distinct", Right)];
+    let mut grid = Grid::of(&columns);
+    let summaries = summaries(dataset);
+    for (field, summary) in dataset.schema.fields().iter().zip(&summaries) {
+        let bound = |value: &Option<pithead_model::Value>| value.as_ref().map(|value| value_text(value, field.data_type()));
+        grid.push(vec![
+            field.name().clone(),
+            format!("{}{}", field.data_type(), if field.is_nullable() { "" } else { " not null" }),
+            grouped(summary.nulls),
+            bound(&summary.min).unwrap_or_default(),
+            bound(&summary.max).unwrap_or_default(),
+            if summary.distinct == 0 { String::new() } else { format!("~{}", grouped(summary.distinct)) },
+        ]);
+    }
+    grid
+}
+
+/// One summary a column, also for a dataset into which nothing was loaded.
+fn summaries(dataset: &Dataset) -> Vec<ColumnSummary> {
+    let mut summaries = dataset.columns();
+    summaries.resize(dataset.schema.fields().len(), ColumnSummary::default());
+    summaries
+}
+
+fn partitioning_text(partitioning: &Partitioning) -> String {
+    match partitioning {
+        Partitioning::RoundRobin => "round-robin".to_owned(),
+        Partitioning::Hash { columns } => format!("hash({})", columns.join(", ")),
+        Partitioning::Range { column, .. } => format!("range({column})"),
+    }
+}
+
+fn sort_text(sort: &[SortKey]) -> String {
+    let keys = sort.iter().map(|key| format!("{}{}", key.column, if key.descending { " desc" } else { "" }));
+    keys.collect::<Vec<_>>().join(", ")
+}
+
+fn dataset_json(name: &DatasetName, dataset: &Dataset) -> Json {
+    json!({
+        "name": name.to_string(),
+        "rows": dataset.rows(),
+        "slices": dataset.slices(),
+        "stored_bytes": dataset.bytes(),
+        "partitions": dataset.partitions.len(),
+        "partitioned_by": partitioning_text(&dataset.partitioning),
+        "sorted_by": sort_text(&dataset.sort),
+        "encoding": dataset.encoding,
+    })
+}
+
+fn columns_json(dataset: &Dataset) -> Json {
+    let summaries = summaries(dataset);
+    let columns = dataset.schema.fields().iter().zip(&summaries).map(|(field, summary)| {
+        let bound = |value: &Option<pithead_model::Value>| value.as_ref().map(|value| value_text(value, field.data_type()));
+        json!({
+            "name": field.name(),
+            "type": field.data_type().to_string(),
+            "nullable": field.is_nullable(),
+            "nulls": summary.nulls,
+            "min": bound(&summary.min),
+            "max": bound(&summary.max),
+            "bounds_exact": summary.exact,
+            "distinct_estimate": summary.distinct,
+        })
+    });
+    Json::Array(columns.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::datatypes::{DataType, Field, Schema};
+    use pithead_model::{DatasetId, DriveId, LoadId, Partition, Run, Value};
+
+    use super::*;
+
+    fn dataset() -> Dataset {
+        let summary =
+            ColumnSummary { min: Some(Value::Int(0)), max: Some(Value::Int(364)), exact: true, nulls: 3, distinct: 365 };
+        let run = Run { load: LoadId(1), slices: 2, rows: 1_000, bytes: 64_000, columns: vec![summary] };
+        Dataset {
+            id: DatasetId(1),
+            schema: Arc::new(Schema::new(vec![Field::new("day", DataType::Date32, true)])),
+            metadata: [("source".to_owned(), "city\nhall".to_owned())].into(),
+            partitioning: Partitioning::Hash { columns: vec!["day".into()] },
+            sort: vec![SortKey { column: "day".into(), descending: true }],
+            encoding: "vortex".into(),
+            slice_rows: 512,
+            partitions: vec![Partition { drive: DriveId(1), runs: vec![run] }],
+        }
+    }
+
+    fn shown(grid: &Grid) -> String {
+        let mut out = Vec::new();
+        grid.write(&mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn datasets_and_columns_make_tables() {
+        let all = shown(&datasets_grid(&[("lab.t".parse().unwrap(), dataset())]));
+        assert!(all.contains("lab.t   | 1,000 |      2 | 64.0 kB |          1 | hash(day)      | day desc  | vortex"), "{all}");
+        let one = shown(&columns_grid(&dataset()));
+        assert!(one.contains("day    | Date32 |     3 | 1970-01-01 | 1970-12-31 |     ~365"), "{one}");
+    }
+
+    #[test]
+    fn a_name_selects_a_dataset_or_a_domain() {
+        let all = || vec![("main.t".parse().unwrap(), dataset()), ("lab.t".parse().unwrap(), dataset())];
+        assert!(matches!(select(all(), Some("t")), Ok(Selected::One(one)) if one.0.domain == "main"));
+        assert!(matches!(select(all(), Some("lab.t")), Ok(Selected::One(one)) if one.0.domain == "lab"));
+        assert!(matches!(select(all(), Some("lab")), Ok(Selected::Datasets(datasets)) if datasets.len() == 1));
+        assert!(matches!(select(all(), None), Ok(Selected::Datasets(datasets)) if datasets.len() == 2));
+        let Err(CliError::Fault(fault)) = select(all(), Some("la.t")) else { panic!("there is no la.t") };
+        assert_eq!((fault.blame, fault.hint.as_deref()), (Blame::User, Some("did you mean lab.t or lab?")));
+    }
+}

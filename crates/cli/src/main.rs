@@ -1,0 +1,45 @@
+//! `pithead`: load datasets onto drives, ask them questions in SQL, look at both; and be a drive.
+//!
+//! Each command is a file of its own, from its flags to its last line of output.
+
+mod args;
+mod bench;
+mod cpu;
+mod drive_serve;
+mod drop;
+mod error;
+mod interrupt;
+mod load;
+mod load_spec;
+mod ls;
+mod output;
+mod prompt;
+mod run;
+mod sql;
+mod statements;
+mod status;
+mod target;
+mod terminal;
+mod value_text;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    if let Some(missing) = cpu::missing() {
+        eprintln!("error: this build needs an x86-64-v3 CPU (Haswell, Excavator or later); this one lacks {missing}");
+        return ExitCode::FAILURE;
+    }
+    run_command()
+}
+
+/// Not inlined, so that nothing compiled for the newer CPU runs before the check.
+#[inline(never)]
+fn run_command() -> ExitCode {
+    let command = args::Cli::parse().command;
+    error::exit_code(run::run(command))
+}

@@ -1,0 +1,66 @@
+//! From a parsed command line to a running command.
+
+use std::io::IsTerminal;
+
+use tracing_subscriber::EnvFilter;
+
+use crate::args::{Command, DriveCommand};
+use crate::error::CliError;
+use crate::{bench, drive_serve, drop, load, ls, sql, status, target};
+
+/// What is logged unless `PITHEAD_LOG` says otherwise.
+const LOG_DEFAULT: &str = "error,pithead=warn";
+
+/// Runs one command to its end.
+pub(crate) fn run(command: Command) -> Result<(), CliError> {
+    log_to_stderr()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads(&command))
+        .thread_name("pithead")
+        .enable_all()
+        .build()?;
+    let result = runtime.block_on(dispatch(command));
+    // Ends at once: a blocked read of stdin must not hold the process.
+    runtime.shutdown_background();
+    result
+}
+
+async fn dispatch(command: Command) -> Result<(), CliError> {
+    match command {
+        Command::Drive(DriveCommand::Serve(args)) => drive_serve::run(args).await,
+        Command::Load(args) => load::run(*args).await,
+        Command::Sql(args) => sql::run(args).await,
+        Command::Ls(args) => ls::run(args).await,
+        Command::Status(args) => status::run(args).await,
+        Command::Drop(args) => drop::run(args).await,
+        Command::Bench(command) => bench::run(command).await,
+    }
+}
+
+/// Threads for the host's part, or for a drive's network.
+fn threads(command: &Command) -> usize {
+    let asked = match command {
+        Command::Drive(DriveCommand::Serve(_)) | Command::Bench(_) => None,
+        Command::Load(args) => args.target.threads,
+        Command::Sql(args) => args.target.threads,
+        Command::Ls(args) => args.target.threads,
+        Command::Status(args) => args.target.threads,
+        Command::Drop(args) => args.target.threads,
+    };
+    asked.unwrap_or_else(target::cores).max(1)
+}
+
+fn log_to_stderr() -> Result<(), CliError> {
+    let directives = std::env::var("PITHEAD_LOG").unwrap_or_else(|_| LOG_DEFAULT.to_owned());
+    let filter = EnvFilter::try_new(&directives).map_err(|error| {
+        CliError::user(format!("PITHEAD_LOG={directives:?} is not a filter such as pithead_host=debug: {error}"))
+    })?;
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        // Otherwise a closed stderr makes it panic.
+        .log_internal_errors(false)
+        .with_ansi(std::io::stderr().is_terminal() && crate::terminal::colour())
+        .init();
+    Ok(())
+}

@@ -1,0 +1,174 @@
+//! `pithead sql`: statements from the command line, from files, from stdin, or at a prompt.
+
+use std::io::{IsTerminal, Read};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use clap::Args;
+use pithead_embed::Engine;
+
+use crate::error::CliError;
+use crate::interrupt::Interrupts;
+use crate::output::{Format, Sink};
+use crate::prompt;
+use crate::statements::{Runner, Showing};
+use crate::target::{TargetArgs, connected};
+
+/// Rows of a table unless `--rows` says otherwise: at the prompt, and elsewhere.
+const PROMPT_ROWS_MAX: usize = 40;
+const TABLE_ROWS_MAX: usize = 10_000;
+/// Width of a text in a table at the prompt.
+const PROMPT_WIDTH_MAX: usize = 120;
+
+const EXAMPLES: &str = "\
+Examples:
+  pithead sql                                     # a prompt; \\? there lists its commands
+  pithead sql -c 'SELECT count(*) FROM trips'
+  pithead sql -c 'EXPLAIN ANALYZE SELECT city, sum(fare) FROM trips GROUP BY city'
+  pithead sql -f report.sql -o report.parquet
+  echo 'SELECT * FROM trips' | pithead sql --format csv > trips.csv
+  pithead sql --set pithead.pushdown=off -c 'SELECT count(*) FROM trips'";
+
+/// Ask in SQL: one-off statements, files of them, or a prompt.
+///
+/// Rows go to stdout, counts and times to stderr. Without -c and -f, statements are read at a prompt if stdin is a
+/// terminal, else from stdin. The first statement that fails ends the run. Ctrl-C cancels at the drives.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct SqlArgs {
+    /// Statements to run, separated by `;` (repeatable)
+    #[arg(short = 'c', long = "command", value_name = "SQL")]
+    commands: Vec<String>,
+    /// File of statements to run, after all -c; - is stdin (repeatable)
+    #[arg(short = 'f', long = "file", value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// How rows are written [default: by the ending of -o, else table]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// Write rows to a file, which appears when it is complete
+    #[arg(short = 'o', long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// A setting of the session, as SET does (repeatable)
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    settings: Vec<Setting>,
+    /// Rows of a table at most, 0 for all [default: 40 at the prompt, else 10000]
+    #[arg(long, value_name = "N")]
+    rows: Option<usize>,
+    /// Say nothing of counts and times
+    #[arg(short, long)]
+    quiet: bool,
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+}
+
+/// A session's setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Setting {
+    name: String,
+    value: String,
+}
+
+/// Where statements come from.
+enum Source {
+    Prompt,
+    Texts(Vec<String>),
+}
+
+/// Runs the command.
+pub(crate) async fn run(args: SqlArgs) -> Result<(), CliError> {
+    let source = source(&args)?;
+    // Only now: a read of stdin is best ended by the signal itself.
+    let interrupts = Interrupts::listen();
+    let format = args.format.or_else(|| Format::of_file(args.output.as_deref()?)).unwrap_or(Format::Table);
+    let sink = args.output.as_deref().map_or_else(|| Ok(Sink::stdout()), Sink::file)?;
+    if format.is_binary() && sink.is_terminal() {
+        return Err(CliError::user("this format is not for a terminal: give a file with -o, or redirect stdout"));
+    }
+    connected(&args.target, &interrupts, async |engine| {
+        let mut runner = Runner::new(engine.host.session(), sink, showing(&args, format, &source, engine).await);
+        interrupts.cancels(set(&mut runner, &args.settings)).await?;
+        match &source {
+            Source::Prompt => prompt::run(&mut runner, &engine.host, &interrupts).await?,
+            Source::Texts(texts) => interrupts.cancels(run_texts(&mut runner, texts)).await?,
+        }
+        runner.finish()
+    })
+    .await
+}
+
+async fn showing(args: &SqlArgs, format: Format, source: &Source, engine: &Engine) -> Showing {
+    let at_prompt = matches!(source, Source::Prompt);
+    let rows_default = if at_prompt { PROMPT_ROWS_MAX } else { TABLE_ROWS_MAX };
+    let rows_max = match args.rows {
+        Some(0) => usize::MAX,
+        rows => rows.unwrap_or(rows_default),
+    };
+    let width_max = if at_prompt { PROMPT_WIDTH_MAX } else { usize::MAX };
+    Showing { format, rows_max, width_max, timing: !args.quiet, pacing: engine.pacing() }
+}
+
+async fn set(runner: &mut Runner, settings: &[Setting]) -> Result<(), CliError> {
+    let timing = std::mem::replace(&mut runner.showing().timing, false);
+    for Setting { name, value } in settings {
+        let quoted = value.replace('\'', "''");
+        runner.run(&format!("SET {name} = '{quoted}'")).await.map_err(|error| error.at(format!("--set {name}={value}")))?;
+    }
+    runner.showing().timing = timing;
+    Ok(())
+}
+
+async fn run_texts(runner: &mut Runner, texts: &[String]) -> Result<(), CliError> {
+    for text in texts {
+        runner.run_all(text).await?;
+    }
+    Ok(())
+}
+
+fn source(args: &SqlArgs) -> Result<Source, CliError> {
+    if args.commands.is_empty() && args.files.is_empty() {
+        return match std::io::stdin().is_terminal() {
+            true => Ok(Source::Prompt),
+            false => Ok(Source::Texts(vec![read(Path::new("-"))?])),
+        };
+    }
+    let mut texts = args.commands.clone();
+    for file in &args.files {
+        texts.push(read(file)?);
+    }
+    Ok(Source::Texts(texts))
+}
+
+fn read(path: &Path) -> Result<String, CliError> {
+    if path == Path::new("-") {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).map_err(|error| CliError::file(Path::new("stdin"), error))?;
+        return Ok(text);
+    }
+    std::fs::read_to_string(path).map_err(|error| CliError::file(path, error))
+}
+
+impl FromStr for Setting {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE, such as pithead.pushdown=off")?;
+        let name = name.trim();
+        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.') {
+            return Err(format!("{name:?} is not the name of a setting"));
+        }
+        Ok(Self { name: name.to_owned(), value: value.trim().to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_names_and_values() {
+        let setting: Setting = "pithead.pushdown = off".parse().unwrap();
+        assert_eq!(setting, Setting { name: "pithead.pushdown".into(), value: "off".into() });
+        assert!("pithead.pushdown".parse::<Setting>().is_err());
+        assert!("a; DROP TABLE t --=1".parse::<Setting>().is_err());
+    }
+}

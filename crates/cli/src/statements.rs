@@ -1,0 +1,209 @@
+//! Runs statements one after another and writes their answers.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use arrow::array::RecordBatch;
+use futures::StreamExt;
+use indicatif::{ProgressBar, ProgressStyle};
+use pithead_host::{Answer, Session};
+
+use crate::error::CliError;
+use crate::output::{Format, Sink, TableRows, row_writer};
+use crate::terminal;
+
+/// When a person starts to wonder.
+const QUIET_WAIT: Duration = Duration::from_millis(800);
+
+/// How answers are shown.
+pub(crate) struct Showing {
+    /// The format.
+    pub(crate) format: Format,
+    /// Rows of a table at most.
+    pub(crate) rows_max: usize,
+    /// Width of a text in a table at most.
+    pub(crate) width_max: usize,
+    /// Whether counts and times are said.
+    pub(crate) timing: bool,
+    /// How the links are paced, where they are: no time is shown without it.
+    pub(crate) pacing: Option<String>,
+}
+
+/// One session and where its answers go.
+pub(crate) struct Runner {
+    session: Session,
+    sink: Sink,
+    showing: Showing,
+    answers: usize,
+}
+
+/// What was written of an answer.
+struct Shown {
+    rows: u64,
+    more: bool,
+}
+
+impl Runner {
+    pub(crate) fn new(session: Session, sink: Sink, showing: Showing) -> Self {
+        Self { session, sink, showing, answers: 0 }
+    }
+
+    /// How answers are shown, to change it.
+    pub(crate) fn showing(&mut self) -> &mut Showing {
+        &mut self.showing
+    }
+
+    /// Where answers go.
+    pub(crate) fn sink(&mut self) -> &mut Sink {
+        &mut self.sink
+    }
+
+    /// Runs the statements of a text, up to the first that fails.
+    pub(crate) async fn run_all(&mut self, text: &str) -> Result<(), CliError> {
+        let statements = Session::split(text)?;
+        for (index, statement) in statements.iter().enumerate() {
+            let result = self.run(statement).await;
+            result.map_err(|error| if statements.len() > 1 { error.at(format!("statement {}", index + 1)) } else { error })?;
+        }
+        Ok(())
+    }
+
+    /// Runs one statement.
+    pub(crate) async fn run(&mut self, statement: &str) -> Result<(), CliError> {
+        let start = Instant::now();
+        let waiting = Waiting::start();
+        let answer = self.session.run(statement).await?;
+        let profile = std::sync::Arc::clone(&answer.profile);
+        let is_query = answer.is_query;
+        let rows_max = if describes(statement) { usize::MAX } else { self.showing.rows_max };
+        let shown = self.show(answer, rows_max, waiting).await?;
+        if self.showing.timing {
+            let link_bytes = profile.snapshot().link_bytes;
+            terminal::tell(self.summary(is_query, &shown, start.elapsed(), link_bytes));
+        }
+        Ok(())
+    }
+
+    /// Everything was written.
+    pub(crate) fn finish(self) -> Result<(), CliError> {
+        self.sink.finish()
+    }
+
+    async fn show(&mut self, answer: Answer, rows_max: usize, waiting: Waiting) -> Result<Shown, CliError> {
+        if !answer.is_query {
+            return drain(answer).await;
+        }
+        self.answers += 1;
+        if self.showing.format == Format::Table {
+            return self.show_table(answer, rows_max, waiting).await;
+        }
+        if self.showing.format.is_binary() && self.answers > 1 {
+            return Err(CliError::user("this format holds one answer; run one query at a time, or choose csv or json"));
+        }
+        self.stream(answer, waiting).await
+    }
+
+    async fn show_table(&mut self, mut answer: Answer, rows_max: usize, waiting: Waiting) -> Result<Shown, CliError> {
+        let mut table = TableRows::new(&answer.schema, rows_max, self.showing.width_max);
+        while let Some(batch) = answer.rows.next().await {
+            if !table.push(&batch?)? {
+                break;
+            }
+        }
+        // Ends what still runs at the drives, if anything does.
+        drop(answer);
+        drop(waiting);
+        table.write(&mut self.sink)?;
+        Ok(Shown { rows: table.rows(), more: table.more() })
+    }
+
+    async fn stream(&mut self, mut answer: Answer, waiting: Waiting) -> Result<Shown, CliError> {
+        // The first rows come before the first byte is written, so that a statement that fails writes nothing.
+        let mut next = answer.rows.next().await.transpose()?;
+        drop(waiting);
+        let mut writer = row_writer(self.showing.format, &answer.schema, &mut self.sink)?;
+        let mut rows = 0;
+        while let Some(batch) = next {
+            rows += batch.num_rows() as u64;
+            writer.write(&batch)?;
+            next = answer.rows.next().await.transpose()?;
+        }
+        writer.finish()?;
+        self.sink.flush()?;
+        Ok(Shown { rows, more: false })
+    }
+
+    fn summary(&self, is_query: bool, shown: &Shown, elapsed: Duration, link_bytes: u64) -> String {
+        let rows = terminal::counted(shown.rows, "row");
+        let what = match (is_query, shown.more) {
+            (false, _) => "done".to_owned(),
+            (true, false) => rows,
+            (true, true) => format!("first {rows}, there are more,"),
+        };
+        let link = match link_bytes {
+            0 => String::new(),
+            bytes => format!(", {} over the link", pithead_model::Bytes(bytes)),
+        };
+        let paced = self.showing.pacing.as_ref().map(|pacing| format!(" ({pacing})")).unwrap_or_default();
+        format!("{what} in {}{link}{paced}", terminal::seconds(elapsed.as_secs_f64()))
+    }
+}
+
+/// Whether the rows are about a plan, a dataset or settings: few, and of no use in part.
+fn describes(statement: &str) -> bool {
+    let verb = statement.split_whitespace().next().unwrap_or("");
+    ["explain", "describe", "desc", "show"].iter().any(|known| verb.eq_ignore_ascii_case(known))
+}
+
+/// Runs a statement that has no rows to show to its end.
+async fn drain(mut answer: Answer) -> Result<Shown, CliError> {
+    while let Some(batch) = answer.rows.next().await {
+        let _: RecordBatch = batch?;
+    }
+    Ok(Shown { rows: 0, more: false })
+}
+
+/// Shows on a terminal that something runs, once that takes a while; gone when dropped.
+struct Waiting {
+    bar: Option<ProgressBar>,
+    timer: Option<tokio::task::JoinHandle<()>>,
+}
+
+impl Waiting {
+    fn start() -> Self {
+        if !terminal::lively() {
+            return Self { bar: None, timer: None };
+        }
+        let bar = ProgressBar::new_spinner();
+        let style = ProgressStyle::with_template("{spinner} running, {elapsed} (Ctrl-C cancels)");
+        bar.set_style(style.expect("the template is well-formed"));
+        let shown = bar.clone();
+        let timer = tokio::spawn(async move {
+            tokio::time::sleep(QUIET_WAIT).await;
+            shown.enable_steady_tick(Duration::from_millis(100));
+        });
+        Self { bar: Some(bar), timer: Some(timer) }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(timer) = &self.timer {
+            timer.abort();
+        }
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plans_are_shown_whole() {
+        assert!(describes("EXPLAIN ANALYZE SELECT 1") && describes("show tables"));
+        assert!(!describes("SELECT 1") && !describes(""));
+    }
+}

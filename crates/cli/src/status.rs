@@ -1,0 +1,197 @@
+//! `pithead status`: how each drive is.
+
+use std::io::Write;
+
+use clap::Args;
+use pithead_embed::DriveStatus;
+use pithead_model::{Blame, Bytes, Fault, Rate};
+use serde_json::{Value as Json, json};
+
+use crate::error::{CliError, say};
+use crate::interrupt::Interrupts;
+use crate::output::{Align, Grid, Sink};
+use crate::target::{TargetArgs, must_exist};
+use crate::terminal::grouped;
+
+const EXAMPLES: &str = "\
+Examples:
+  pithead status --drives server1:7433,server2:7433
+  pithead status --json | jq .free_bytes";
+
+/// Show how each drive is.
+///
+/// A drive that cannot be reached is shown with the reason, and makes the exit code 1.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct StatusArgs {
+    /// One JSON object a drive
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+}
+
+/// A drive's label, and how it is or why that is not known.
+type Answer = (String, Result<DriveStatus, Fault>);
+
+/// Runs the command.
+pub(crate) async fn run(args: StatusArgs) -> Result<(), CliError> {
+    let interrupts = Interrupts::listen();
+    let target = args.target.target();
+    must_exist(&target)?;
+    let options = args.target.options();
+    let answers = interrupts.cancels(async { Ok(pithead_embed::status(&target, &options).await?) }).await?;
+    let mut sink = Sink::stdout();
+    match args.json {
+        true => write_json(&answers, &mut sink)?,
+        false => grid(&answers).write(&mut sink)?,
+    }
+    sink.finish()?;
+    report_down(&answers, args.json)
+}
+
+fn grid(answers: &[Answer]) -> Grid {
+    use Align::{Left, Right};
+    let mut grid = Grid::of(&[
+        ("drive", Left),
+        ("id", Left),
+        ("release", Left),
+        ("up", Right),
+        ("threads", Right),
+        ("memory", Right),
+        ("reserved", Right),
+        ("sessions", Right),
+        ("slices", Right),
+        ("stored", Right),
+        ("free", Right),
+        ("link", Left),
+    ]);
+    for (label, answer) in answers {
+        grid.push(match answer {
+            Ok(status) => row(label, status),
+            Err(_) => [label.as_str(), "down"].iter().map(ToString::to_string).chain((2..12).map(|_| String::new())).collect(),
+        });
+    }
+    grid
+}
+
+fn row(label: &str, status: &DriveStatus) -> Vec<String> {
+    vec![
+        label.to_owned(),
+        status.drive.to_string(),
+        status.release.clone(),
+        uptime(status.uptime_s),
+        status.threads.to_string(),
+        Bytes(status.memory).to_string(),
+        Bytes(status.memory_reserved).to_string(),
+        status.sessions.to_string(),
+        grouped(status.slices),
+        Bytes(status.stored_bytes).to_string(),
+        Bytes(status.free_bytes).to_string(),
+        link(status.link_bits_per_second),
+    ]
+}
+
+/// How a drive's link is paced, for tables.
+fn link(bits_per_second: Option<f64>) -> String {
+    match bits_per_second {
+        Some(bits_per_second) => format!("paced to {}", Rate { bits_per_second }),
+        None => "not paced".to_owned(),
+    }
+}
+
+fn uptime(seconds: u64) -> String {
+    match seconds {
+        s if s < 60 => format!("{s} s"),
+        s if s < 3_600 => format!("{} min", s / 60),
+        s if s < 86_400 => format!("{} h", s / 3_600),
+        s => format!("{} d", s / 86_400),
+    }
+}
+
+fn write_json(answers: &[Answer], out: &mut Sink) -> Result<(), CliError> {
+    for (label, answer) in answers {
+        writeln!(out, "{}", status_json(label, answer))?;
+    }
+    Ok(())
+}
+
+fn status_json(label: &str, answer: &Result<DriveStatus, Fault>) -> Json {
+    match answer {
+        Ok(status) => {
+            let mut object = json!(status);
+            object["label"] = json!(label);
+            object["up"] = json!(true);
+            object
+        }
+        Err(fault) => json!({ "label": label, "up": false, "error": fault.message }),
+    }
+}
+
+/// What is down is an error by itself, said once for each drive.
+fn report_down(answers: &[Answer], said: bool) -> Result<(), CliError> {
+    let down: Vec<(&String, &Fault)> =
+        answers.iter().filter_map(|(label, answer)| Some((label, answer.as_ref().err()?))).collect();
+    if down.is_empty() {
+        return Ok(());
+    }
+    if !said {
+        for (label, fault) in down {
+            let fault = if fault.message.contains(label.as_str()) { fault.clone() } else { fault.clone().at(label) };
+            say(&fault);
+        }
+    }
+    Err(CliError::Said(Blame::Device))
+}
+
+#[cfg(test)]
+mod tests {
+    use pithead_model::DriveId;
+
+    use super::*;
+
+    fn answers() -> Vec<Answer> {
+        let status = DriveStatus {
+            drive: DriveId(0xab),
+            release: "0.1.0".into(),
+            uptime_s: 7_300,
+            threads: 2,
+            memory: 4_000_000_000,
+            memory_reserved: 0,
+            sessions: 1,
+            slices: 1_234,
+            stored_bytes: 5_000_000,
+            free_bytes: 7_000_000_000,
+            domains: vec!["main".into()],
+            link_bits_per_second: Some(1e9),
+        };
+        vec![("a:1".into(), Ok(status)), ("b:2".into(), Err(Fault::new(Blame::Device, "connection refused")))]
+    }
+
+    #[test]
+    fn drives_that_are_down_have_a_row_too() {
+        let mut out = Vec::new();
+        grid(&answers()).write(&mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(
+            text.contains("2 h |       2 | 4.0 GB |      0 B |        1 |  1,234 | 5.0 MB | 7.0 GB | paced to 1 Gbit/s"),
+            "{text}"
+        );
+        assert!(text.contains(" b:2   | down"), "{text}");
+    }
+
+    #[test]
+    fn one_drive_down_is_a_failure() {
+        assert!(matches!(report_down(&answers(), true), Err(CliError::Said(Blame::Device))));
+        assert!(report_down(&answers()[..1], true).is_ok());
+    }
+
+    #[test]
+    fn json_says_who_is_up() {
+        let answers = answers();
+        let up = status_json(&answers[0].0, &answers[0].1);
+        assert_eq!((&up["label"], &up["up"], &up["threads"]), (&json!("a:1"), &json!(true), &json!(2)));
+        let down = status_json(&answers[1].0, &answers[1].1);
+        assert_eq!(down, json!({ "label": "b:2", "up": false, "error": "connection refused" }));
+    }
+}

@@ -1,0 +1,132 @@
+//! Where datasets are: drives inside this process on a directory, or drives on the network.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use pithead_embed::{EmbedOptions, Engine, Target};
+use pithead_model::{Blame, Fault, parse_bytes};
+
+use crate::error::CliError;
+use crate::interrupt::Interrupts;
+
+/// Used when neither flags nor environment say otherwise.
+const DATA_DEFAULT: &str = "pithead-data";
+
+/// Where datasets are.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Where datasets are")]
+pub(crate) struct TargetArgs {
+    /// Directory whose drives run inside this process [default: $PITHEAD_DATA, else ./pithead-data]
+    #[arg(long, value_name = "DIR", conflicts_with = "drives")]
+    pub(crate) data: Option<PathBuf>,
+    /// Drives on the network [default: $PITHEAD_DRIVES]
+    #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',')]
+    pub(crate) drives: Vec<String>,
+    /// Threads of this process for queries [default: one a core]
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
+    pub(crate) threads: Option<usize>,
+    /// Memory of this process for queries, such as 4GiB [default: a part of what the machine has]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub(crate) memory: Option<u64>,
+}
+
+impl TargetArgs {
+    /// The target by flags, then by environment, then by default.
+    pub(crate) fn target(&self) -> Target {
+        self.resolve(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+    }
+
+    /// How to connect to it.
+    pub(crate) fn options(&self) -> EmbedOptions {
+        EmbedOptions { threads: self.threads, memory: self.memory, ..EmbedOptions::default() }
+    }
+
+    fn resolve(&self, variable: impl Fn(&str) -> Option<String>) -> Target {
+        if !self.drives.is_empty() {
+            return Target::Drives(self.drives.clone());
+        }
+        if let Some(data) = &self.data {
+            return Target::Data(data.clone());
+        }
+        match (variable("PITHEAD_DRIVES"), variable("PITHEAD_DATA")) {
+            (Some(drives), _) => Target::Drives(drives.split(',').map(|drive| drive.trim().to_owned()).collect()),
+            (None, Some(data)) => Target::Data(data.into()),
+            (None, None) => Target::Data(DATA_DEFAULT.into()),
+        }
+    }
+}
+
+/// Connects to what is there, runs `body`, and shuts down also when `body` fails.
+pub(crate) async fn connected<T>(
+    args: &TargetArgs,
+    interrupts: &Interrupts,
+    body: impl AsyncFnOnce(&Engine) -> Result<T, CliError>,
+) -> Result<T, CliError> {
+    let target = args.target();
+    must_exist(&target)?;
+    within(&target, &args.options(), interrupts, body).await
+}
+
+/// The same, but a directory that is not there is made, with `drives` drives.
+pub(crate) async fn connected_or_new<T>(
+    args: &TargetArgs,
+    drives: Option<usize>,
+    interrupts: &Interrupts,
+    body: impl AsyncFnOnce(&Engine) -> Result<T, CliError>,
+) -> Result<T, CliError> {
+    within(&args.target(), &EmbedOptions { drives, ..args.options() }, interrupts, body).await
+}
+
+/// A directory that was mistyped must not become a new, empty one.
+pub(crate) fn must_exist(target: &Target) -> Result<(), CliError> {
+    match target {
+        Target::Data(data) if !data.exists() => {
+            let fault = Fault::new(Blame::User, format!("there is no data directory {}", data.display()));
+            Err(fault.hint("`pithead load` makes one; --data or --drives names another").into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Cores that this process may use.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+async fn within<T>(
+    target: &Target,
+    options: &EmbedOptions,
+    interrupts: &Interrupts,
+    body: impl AsyncFnOnce(&Engine) -> Result<T, CliError>,
+) -> Result<T, CliError> {
+    let engine = interrupts.cancels(async { Ok(pithead_embed::connect(target, options).await?) }).await?;
+    let result = body(&engine).await;
+    engine.shutdown().await;
+    result
+}
+
+fn parse_threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(threads @ 1..=1024) => Ok(threads),
+        _ => Err("expected a number from 1 to 1024".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolved(args: &TargetArgs, drives: Option<&str>, data: Option<&str>) -> Target {
+        args.resolve(|name| if name == "PITHEAD_DRIVES" { drives } else { data }.map(str::to_owned))
+    }
+
+    #[test]
+    fn flags_go_before_the_environment() {
+        let none = TargetArgs::default();
+        assert_eq!(resolved(&none, None, None), Target::Data(DATA_DEFAULT.into()));
+        assert_eq!(resolved(&none, None, Some("/d")), Target::Data("/d".into()));
+        assert_eq!(resolved(&none, Some("a:1, b:2"), Some("/d")), Target::Drives(vec!["a:1".into(), "b:2".into()]));
+        let data = TargetArgs { data: Some("/x".into()), ..TargetArgs::default() };
+        assert_eq!(resolved(&data, Some("a:1"), Some("/d")), Target::Data("/x".into()));
+    }
+}

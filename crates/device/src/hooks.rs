@@ -1,0 +1,100 @@
+//! [`Device`]: what emulation can get between.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+
+use crate::{Clock, PacedLink, SystemClock};
+
+/// A CSE's hardware, as its code meets it.
+///
+/// Each hook returns how long the caller must wait before going on, in addition to what the real hardware took. `None`
+/// is the usual answer, and costs a virtual call.
+pub trait Device: Send + Sync + Debug {
+    /// Before `bytes` are taken from the medium, or from the cache of it.
+    fn read(&self, bytes: u64) -> Option<BoxFuture<'static, ()>>;
+
+    /// After CPU work that took `cpu`.
+    fn work(&self, cpu: Duration) -> Option<BoxFuture<'static, ()>>;
+
+    /// Before `bytes` go onto the link.
+    fn send(&self, bytes: u64) -> Option<BoxFuture<'static, ()>>;
+
+    /// The clock that policies and annotations read.
+    fn clock(&self) -> &dyn Clock;
+
+    /// The rate that sends are paced to, bits a second.
+    fn link_bits_per_second(&self) -> Option<f64>;
+}
+
+/// The hardware as it is, with sends paced where a rate is given.
+#[derive(Debug)]
+pub struct Native {
+    clock: Arc<dyn Clock>,
+    link: Option<PacedLink>,
+}
+
+impl Native {
+    /// Nothing is paced.
+    pub fn new() -> Self {
+        Self { clock: Arc::new(SystemClock::new()), link: None }
+    }
+
+    /// Sends are paced to this rate.
+    pub fn paced(bits_per_second: f64) -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        Self { link: Some(PacedLink::new(bits_per_second, Arc::clone(&clock))), clock }
+    }
+}
+
+impl Default for Native {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Device for Native {
+    fn read(&self, _bytes: u64) -> Option<BoxFuture<'static, ()>> {
+        None
+    }
+
+    fn work(&self, _cpu: Duration) -> Option<BoxFuture<'static, ()>> {
+        None
+    }
+
+    fn send(&self, bytes: u64) -> Option<BoxFuture<'static, ()>> {
+        self.link.as_ref()?.send(bytes)
+    }
+
+    fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
+    fn link_bits_per_second(&self) -> Option<f64> {
+        self.link.as_ref().map(PacedLink::bits_per_second)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn native_hardware_waits_for_nothing() {
+        let device = Native::new();
+        assert!(device.read(1 << 30).is_none());
+        assert!(device.work(Duration::from_secs(1)).is_none());
+        assert!(device.send(1 << 30).is_none());
+        assert_eq!(device.link_bits_per_second(), None);
+    }
+
+    #[test]
+    fn a_paced_link_shows_its_rate() {
+        let device = Native::paced(1e9);
+        assert_eq!(device.link_bits_per_second(), Some(1e9));
+        assert!(device.read(1 << 30).is_none());
+        assert!(device.send(1 << 30).is_some());
+    }
+}

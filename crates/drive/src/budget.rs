@@ -1,0 +1,95 @@
+//! [`Budget`]: a drive's memory for sessions, and what each was granted of it.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// Least that a session is granted, unless it wants less: a sort or a join can begin with it.
+const GRANT_BYTES_MIN: u64 = 16 << 20;
+/// Least that the sort of a load can work with.
+const LOAD_BYTES_MIN: u64 = 64 << 20;
+/// More does not make the sort of a load faster.
+const LOAD_BYTES_MAX: u64 = 4 << 30;
+
+/// Memory for sessions.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    total: u64,
+    free: Mutex<u64>,
+}
+
+/// A part of a budget; it goes back when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    budget: Arc<Budget>,
+    bytes: u64,
+}
+
+impl Budget {
+    pub(crate) fn new(total: u64) -> Self {
+        Self { total, free: Mutex::new(total) }
+    }
+
+    pub(crate) fn total(&self) -> u64 {
+        self.total
+    }
+
+    pub(crate) fn reserved(&self) -> u64 {
+        self.total - *self.free.lock()
+    }
+
+    /// What is wanted, but no more than a quarter of what is free, so that the sessions of one query, which wait for
+    /// each other, all find some; none if the least is not there.
+    pub(crate) fn reserve(self: &Arc<Self>, wanted: u64) -> Option<Grant> {
+        self.take(wanted, wanted.clamp(1, GRANT_BYTES_MIN))
+    }
+
+    /// Memory to sort a load with.
+    pub(crate) fn reserve_for_load(self: &Arc<Self>) -> Option<Grant> {
+        self.take(LOAD_BYTES_MAX, LOAD_BYTES_MIN.min(self.total / 4))
+    }
+
+    fn take(self: &Arc<Self>, wanted: u64, least: u64) -> Option<Grant> {
+        let mut free = self.free.lock();
+        let bytes = wanted.min(*free / 4).max(least);
+        *free = free.checked_sub(bytes)?;
+        Some(Grant { budget: Arc::clone(self), bytes })
+    }
+}
+
+impl Grant {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        *self.budget.free.lock() += self.bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_greedy_session_leaves_room_for_others() {
+        let budget = Arc::new(Budget::new(1 << 30));
+        let first = budget.reserve(u64::MAX).unwrap();
+        assert_eq!(first.bytes(), 1 << 28);
+        let second = budget.reserve(1 << 20).unwrap();
+        assert_eq!((second.bytes(), budget.reserved()), (1 << 20, (1 << 28) + (1 << 20)));
+        drop((first, second));
+        assert_eq!(budget.reserved(), 0);
+    }
+
+    #[test]
+    fn an_exhausted_budget_refuses() {
+        let budget = Arc::new(Budget::new(20 << 20));
+        let only = budget.reserve(1 << 40).unwrap();
+        assert_eq!(only.bytes(), GRANT_BYTES_MIN);
+        assert!(budget.reserve(1 << 40).is_none());
+        assert!(budget.reserve(1 << 20).is_some());
+    }
+}

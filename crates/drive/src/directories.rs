@@ -1,0 +1,122 @@
+//! [`Directories`]: the metadata slices of runs, parsed and cached.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{Schema, SchemaRef};
+use parking_lot::Mutex;
+use pithead_model::{Blame, Directory, Fault, SliceEntry, SliceKey};
+use pithead_store::Store;
+
+use crate::work::Workers;
+
+/// Slice entries that are cached at most, over all runs.
+const ENTRIES_MAX: usize = 1 << 18;
+
+/// What sessions need of a run's metadata slice.
+#[derive(Debug)]
+pub(crate) struct RunDirectory {
+    pub(crate) schema: SchemaRef,
+    pub(crate) slices: Vec<Arc<SliceEntry>>,
+}
+
+/// Runs, each by the key of its metadata slice.
+#[derive(Debug)]
+pub(crate) struct Directories {
+    store: Arc<dyn Store>,
+    workers: Workers,
+    cached: Mutex<HashMap<SliceKey, Arc<RunDirectory>>>,
+}
+
+impl Directories {
+    pub(crate) fn new(store: Arc<dyn Store>, workers: Workers) -> Self {
+        Self { store, workers, cached: Mutex::default() }
+    }
+
+    /// A run's directory; [`Blame::Conflict`] if the run is not here.
+    pub(crate) async fn run(&self, key: &SliceKey) -> Result<Arc<RunDirectory>, Fault> {
+        if let Some(found) = self.cached.lock().get(key) {
+            return Ok(Arc::clone(found));
+        }
+        let Directory { schema, slices, .. } = self.read(key).await?;
+        let found = Arc::new(RunDirectory { schema, slices: slices.into_iter().map(Arc::new).collect() });
+        self.keep(key, &found);
+        Ok(found)
+    }
+
+    /// A run's metadata slice as it is stored.
+    pub(crate) async fn read(&self, key: &SliceKey) -> Result<Directory, Fault> {
+        let (store, name) = (Arc::clone(&self.store), key.to_string());
+        let value = self.workers.blocking(move || store.get(&name)).await??;
+        let Some((bytes, _)) = value else { return Err(gone(key)) };
+        parse(&bytes).map_err(|fault| fault.at(key))
+    }
+
+    pub(crate) fn forget(&self, key: &SliceKey) {
+        self.cached.lock().remove(key);
+    }
+
+    fn keep(&self, key: &SliceKey, found: &Arc<RunDirectory>) {
+        let mut cached = self.cached.lock();
+        let entries: usize = cached.values().map(|run| run.slices.len()).sum();
+        if entries + found.slices.len() > ENTRIES_MAX {
+            cached.clear();
+        }
+        cached.insert(key.clone(), Arc::clone(found));
+    }
+}
+
+/// The fault of a run that is not, or no longer, on this drive.
+pub(crate) fn gone(run: &SliceKey) -> Fault {
+    let what = format!("load {} of {}, partition {}, is not on this drive", run.load, run.name, run.partition);
+    Fault::new(Blame::Conflict, what).hint("the dataset was replaced or dropped meanwhile: run the query again")
+}
+
+fn parse(bytes: &[u8]) -> Result<Directory, Fault> {
+    let damaged = |what: String| Fault::new(Blame::Corrupt, format!("damaged metadata slice: {what}"));
+    let directory: Directory = serde_json::from_slice(bytes).map_err(|error| damaged(error.to_string()))?;
+    let columns = directory.schema.fields().len();
+    for (number, slice) in directory.slices.iter().enumerate() {
+        if slice.columns.len() != columns || slice.rows == 0 {
+            return Err(damaged(format!(
+                "slice {number} has {} summaries for {columns} columns, {} rows",
+                slice.columns.len(),
+                slice.rows
+            )));
+        }
+    }
+    Ok(directory)
+}
+
+/// Whether two schemas have the same columns: names, types and nullability, whatever their metadata.
+pub(crate) fn same_columns(a: &Schema, b: &Schema) -> bool {
+    let same = |a: &arrow::datatypes::Field, b: &arrow::datatypes::Field| {
+        a.name() == b.name() && a.data_type().equals_datatype(b.data_type()) && a.is_nullable() == b.is_nullable()
+    };
+    a.fields().len() == b.fields().len() && a.fields().iter().zip(b.fields()).all(|(a, b)| same(a, b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::datatypes::{DataType, Field};
+
+    #[test]
+    fn a_directory_that_lies_is_refused() {
+        assert!(parse(b"{").is_err());
+        let schema = Arc::new(Schema::new(vec![Field::new("a", DataType::Int64, true)]));
+        let entry = SliceEntry { rows: 1, bytes: 1, columns: vec![] };
+        let directory = Directory { schema, metadata: Default::default(), slices: vec![entry], columns: vec![] };
+        let fault = parse(&serde_json::to_vec(&directory).unwrap()).unwrap_err();
+        assert_eq!(fault.blame, Blame::Corrupt);
+    }
+
+    #[test]
+    fn columns_are_the_same_whatever_their_metadata() {
+        let field = |nullable| Field::new("a", DataType::Int64, nullable);
+        let tagged = field(true).with_metadata([("unit".to_owned(), "m".to_owned())].into());
+        assert!(same_columns(&Schema::new(vec![field(true)]), &Schema::new(vec![tagged])));
+        assert!(!same_columns(&Schema::new(vec![field(true)]), &Schema::new(vec![field(false)])));
+        assert!(!same_columns(&Schema::new(vec![field(true)]), &Schema::empty()));
+    }
+}

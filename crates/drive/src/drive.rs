@@ -1,0 +1,154 @@
+//! [`Drive`]: what a drive is made of, and how it starts and stops.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pithead_device::{Device, Instant};
+use pithead_model::{Blame, DriveId, Fault};
+use pithead_sched::{Class, Pool, PoolOptions};
+use pithead_store::{DiskStore, Store};
+
+use crate::DriveOptions;
+use crate::budget::Budget;
+use crate::directories::Directories;
+use crate::leases::Leases;
+use crate::runtime::Runtimes;
+use crate::sessions::Sessions;
+use crate::slices::SliceCache;
+use crate::work::Workers;
+
+/// Calls that block at one time at most, a reactor.
+const BLOCKING_THREADS_PER_REACTOR: usize = 4;
+/// How often a drive that is stopping looks whether its sessions have ended.
+const STOP_STEP: Duration = Duration::from_millis(20);
+
+/// A drive: sessions, loads and metadata over one store. Its [`pithead_wire::Door`] is what hosts see.
+#[derive(Debug)]
+pub struct Drive {
+    pub(crate) label: String,
+    pub(crate) id: DriveId,
+    pub(crate) started: Instant,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) device: Arc<dyn Device>,
+    pub(crate) workers: Workers,
+    pub(crate) budget: Arc<Budget>,
+    pub(crate) runtimes: Runtimes,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) leases: Arc<Leases>,
+    pub(crate) directories: Arc<Directories>,
+    pub(crate) slices: Arc<SliceCache>,
+}
+
+impl Drive {
+    /// Opens the drive in a directory, makes it if absent, and starts what runs in the background. Blocks for as long
+    /// as the store takes.
+    ///
+    /// A directory that another process has open is [`Blame::User`].
+    pub fn open(options: DriveOptions) -> Result<Arc<Drive>, Fault> {
+        let disk = DiskStore::open(&options.data)?;
+        let id = disk.drive_id();
+        let store: Arc<dyn Store> = Arc::new(disk);
+        let workers = Workers::new(match &options.pool {
+            Some(pool) => Arc::clone(pool),
+            None => Arc::new(own_pool(&options)?),
+        });
+        let device = Arc::clone(&options.device);
+        let directories = Arc::new(Directories::new(Arc::clone(&store), workers.clone()));
+        let slices =
+            SliceCache::new(Arc::clone(&store), Arc::clone(&device), workers.clone(), Arc::clone(&directories), options.memory);
+        let drive = Arc::new(Drive {
+            label: options.data.display().to_string(),
+            id,
+            started: device.clock().now(),
+            store,
+            device,
+            workers,
+            budget: Arc::new(Budget::new(options.memory)),
+            runtimes: Runtimes::open(&options.data.join("tmp"))?,
+            sessions: Arc::new(Sessions::new(options.sessions_max)),
+            leases: Arc::default(),
+            directories,
+            slices: Arc::new(slices),
+        });
+        drive.collect_condemned()?;
+        drive.start_background(options.idle_limit);
+        tracing::info!(drive = %id, data = %drive.label, threads = drive.workers.threads(), memory = options.memory, "open");
+        Ok(drive)
+    }
+
+    /// The drive's identity, kept for life.
+    pub fn id(&self) -> DriveId {
+        self.id
+    }
+
+    /// Refuses new sessions and loads, gives running sessions `grace` to end, then ends them.
+    pub async fn stop(&self, grace: Duration) {
+        self.sessions.refuse();
+        let clock = self.device.clock();
+        let start = clock.now();
+        while self.sessions.count() > 0 && clock.now().since(start) < grace {
+            clock.sleep(STOP_STEP).await;
+        }
+        for session in self.sessions.close_all() {
+            session.stopped().await;
+        }
+        tracing::info!(drive = %self.id, "stopped");
+    }
+
+    pub(crate) fn check_running(&self) -> Result<(), Fault> {
+        match self.sessions.refusing() {
+            true => Err(Fault::new(Blame::Device, "the drive is stopping").hint("start it again, then try again")),
+            false => Ok(()),
+        }
+    }
+
+    /// The reaper, and the collector of runs that were waiting for their last reader. Both end with the drive, and keep
+    /// nothing of it open meanwhile.
+    fn start_background(self: &Arc<Self>, idle_limit: Duration) {
+        let step = (idle_limit / 4).clamp(Duration::from_millis(5), Duration::from_secs(5));
+        let (sessions, device) = (Arc::downgrade(&self.sessions), Arc::clone(&self.device));
+        let reaper = async move {
+            while let Some(sessions) = sessions.upgrade() {
+                sessions.reap(idle_limit);
+                drop(sessions);
+                device.clock().sleep(step).await;
+            }
+        };
+        self.workers.spawn(Class::Background, reaper);
+        let (drive, leases) = (Arc::downgrade(self), Arc::downgrade(&self.leases));
+        let collector = async move {
+            while let Some(leases) = leases.upgrade() {
+                if leases.wait_freed(COLLECT_WAIT).await {
+                    let Some(drive) = drive.upgrade() else { return };
+                    drive.collect_freed().await;
+                }
+            }
+        };
+        self.workers.spawn(Class::Background, collector);
+    }
+}
+
+impl Drop for Drive {
+    /// Sessions hold on to the store.
+    fn drop(&mut self) {
+        self.sessions.close_all();
+    }
+}
+
+/// How often the collector looks whether its drive is still there.
+const COLLECT_WAIT: Duration = Duration::from_secs(1);
+
+fn own_pool(options: &DriveOptions) -> Result<Pool, Fault> {
+    let count = match (options.threads, &options.cores) {
+        (0, None) => std::thread::available_parallelism().map_or(1, usize::from),
+        (0, Some(cores)) => cores.len(),
+        (threads, _) => threads,
+    };
+    let pool = PoolOptions {
+        name: "drive".to_owned(),
+        cores: options.cores.clone(),
+        reactors: count,
+        blocking_threads_max: count * BLOCKING_THREADS_PER_REACTOR,
+    };
+    Pool::new(pool).map_err(|error| Fault::new(Blame::User, error.to_string()))
+}

@@ -1,0 +1,87 @@
+//! GET: starts a session's tasks, and the stream that its host pulls.
+
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use futures::{FutureExt, Stream};
+use pithead_model::{Blame, Fault, SessionId};
+use pithead_sched::Class;
+use pithead_wire::{Event, Events};
+use tokio::sync::mpsc;
+
+use crate::Drive;
+use crate::running::Running;
+use crate::session::Session;
+use crate::sessions::Sessions;
+use crate::work::panic_fault;
+
+/// Events that wait for the host at most; then rounds wait.
+const EVENTS_QUEUED_MAX: usize = 8;
+
+impl Drive {
+    pub(crate) fn get_events(&self, id: SessionId) -> Result<Events, Fault> {
+        let session = self.sessions.get(id)?;
+        let work = session.begin()?;
+        session.activity.touch(false);
+        let (sender, receiver) = mpsc::channel(EVENTS_QUEUED_MAX);
+        let tasks = work.policy.tasks;
+        let running = Arc::new(Running::new(Arc::clone(&session), work, Arc::clone(&self.device), sender));
+        for _ in 0..tasks {
+            self.start_task(&session, Arc::clone(&running));
+        }
+        Ok(Box::pin(EventStream { session, sessions: Arc::clone(&self.sessions), receiver, ended: false }))
+    }
+
+    fn start_task(&self, session: &Arc<Session>, running: Arc<Running>) {
+        let mark = session.mark_task();
+        let task = session.until_stopped(AssertUnwindSafe(running.task()).catch_unwind());
+        let session = Arc::clone(session);
+        let whole = async move {
+            match task.await {
+                Ok(Ok(Ok(()))) | Err(_) => {}
+                Ok(Ok(Err(fault))) => session.fail(fault),
+                Ok(Err(panic)) => session.fail(panic_fault(&*panic)),
+            }
+            drop(mark);
+        };
+        self.workers.spawn(Class::Foreground, whole);
+    }
+}
+
+/// A session's events. Dropping it before the end ends the session.
+struct EventStream {
+    session: Arc<Session>,
+    sessions: Arc<Sessions>,
+    receiver: mpsc::Receiver<Result<Event, Fault>>,
+    ended: bool,
+}
+
+impl Stream for EventStream {
+    type Item = Result<Event, Fault>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        self.session.activity.touch(true);
+        let event = ready!(self.receiver.poll_recv(context));
+        self.session.activity.touch(false);
+        let event = match (self.session.fault(), event) {
+            (Some(fault), _) => Err(fault),
+            (None, Some(event)) => event,
+            (None, None) => Err(Fault::new(Blame::Cancelled, format!("session {} was closed", self.session.id))),
+        };
+        self.ended = matches!(event, Err(_) | Ok(Event::Finished { .. }));
+        Poll::Ready(Some(event))
+    }
+}
+
+impl Drop for EventStream {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.sessions.close(self.session.id);
+        }
+    }
+}

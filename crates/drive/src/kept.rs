@@ -1,0 +1,177 @@
+//! [`Output`] and [`Kept`]: partial results that stay at the drive until they are combined, within the reservation.
+
+use arrow::array::RecordBatch;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use futures::StreamExt;
+use pithead_functions::fault_from_datafusion;
+use pithead_model::Fault;
+use pithead_wire::compact;
+
+use crate::running::{OpenRound, Running};
+use crate::tally::Tally;
+
+/// Where a round's batches go: they are kept, or they travel at once. What would outgrow its share of the reservation
+/// changes from the first to the second.
+#[derive(Debug)]
+pub(crate) struct Output<'a> {
+    running: &'a Running,
+    mode: Mode,
+}
+
+#[derive(Debug)]
+enum Mode {
+    Keep {
+        batches: Vec<RecordBatch>,
+        room: MemoryReservation,
+    },
+    /// The round begins with its first rows, so that one without slices and rows needs no number.
+    Send(Option<OpenRound>),
+}
+
+/// Outputs of rounds that have not travelled.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    batches: Vec<RecordBatch>,
+    room: Vec<MemoryReservation>,
+    /// Outputs that are not combined with each other.
+    parts: usize,
+    tally: Tally,
+}
+
+impl<'a> Output<'a> {
+    pub(crate) fn new(running: &'a Running, keep: bool) -> Self {
+        let mode = match keep {
+            true => {
+                Mode::Keep { batches: Vec::new(), room: MemoryConsumer::new("kept partials").register(&running.work.memory) }
+            }
+            false => Mode::Send(None),
+        };
+        Self { running, mode }
+    }
+
+    pub(crate) async fn push(&mut self, batch: RecordBatch) -> Result<(), Fault> {
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        match &mut self.mode {
+            Mode::Send(round) => {
+                let round = round.get_or_insert_with(|| self.running.begin_round());
+                self.running.send_rows(round, batch).await
+            }
+            Mode::Keep { batches, room } => {
+                let batch = compact(&batch);
+                let bytes = batch.get_array_memory_size();
+                batches.push(batch);
+                if room.size() + bytes <= share(self.running) && room.try_grow(bytes).is_ok() {
+                    return Ok(());
+                }
+                let batches = std::mem::take(batches);
+                self.mode = Mode::Send(Some(self.running.send_all(batches).await?));
+                Ok(())
+            }
+        }
+    }
+
+    /// The round is over, and did this.
+    pub(crate) async fn end(self, tally: Tally) -> Result<(), Fault> {
+        match self.mode {
+            Mode::Send(_) => self.travel(tally).await,
+            Mode::Keep { batches, room } => {
+                let outgrown = {
+                    let mut kept = self.running.kept.lock();
+                    kept.add(Kept { batches, room: vec![room], parts: 1, tally });
+                    (kept.bytes() > share(self.running)).then(|| std::mem::take(&mut *kept))
+                };
+                match outgrown {
+                    Some(kept) => kept.shrink(self.running).await,
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// The round is over, did this, and is not kept.
+    async fn travel(self, tally: Tally) -> Result<(), Fault> {
+        let round = match self.mode {
+            Mode::Send(Some(round)) => round,
+            Mode::Send(None) => self.running.begin_round(),
+            Mode::Keep { batches, .. } => self.running.send_all(batches).await?,
+        };
+        self.running.close_round(round, tally).await
+    }
+
+    /// The round is over and did nothing.
+    pub(crate) async fn discard(self) -> Result<(), Fault> {
+        match self.mode {
+            Mode::Send(Some(round)) => self.running.close_round(round, Tally::default()).await,
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Kept {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts == 0
+    }
+
+    pub(crate) fn slices(&self) -> &[u32] {
+        &self.tally.slices
+    }
+
+    fn bytes(&self) -> usize {
+        self.room.iter().map(MemoryReservation::size).sum()
+    }
+
+    fn add(&mut self, other: Kept) {
+        self.batches.extend(other.batches);
+        self.room.extend(other.room);
+        self.parts += other.parts;
+        self.tally.add(other.tally);
+    }
+
+    /// Combines early. What then still takes more than half of its share travels as a round of its own: combining it
+    /// again would gain little.
+    async fn shrink(self, running: &Running) -> Result<(), Fault> {
+        let (output, tally) = self.combine(running).await?;
+        match output.mode {
+            Mode::Keep { batches, room } if room.size() <= share(running) / 2 => {
+                running.kept.lock().add(Kept { batches, room: vec![room], parts: 1, tally });
+                Ok(())
+            }
+            _ => output.travel(tally).await,
+        }
+    }
+
+    /// Sends everything as one round, which also answers for the slices of `rest`.
+    pub(crate) async fn send(self, running: &Running, rest: Tally) -> Result<(), Fault> {
+        let (output, mut tally) = self.combine(running).await?;
+        tally.add(rest);
+        output.travel(tally).await
+    }
+
+    /// One output in place of several.
+    async fn combine(self, running: &Running) -> Result<(Output<'_>, Tally), Fault> {
+        let Kept { batches, mut room, parts, mut tally } = self;
+        if parts == 1
+            && let Some(room) = room.pop()
+        {
+            return Ok((Output { running, mode: Mode::Keep { batches, room } }, tally));
+        }
+        let mut meter = running.meter();
+        let mut output = Output::new(running, true);
+        let mut stream = meter.run(running.work.bound.combine(batches)).await?;
+        while let Some(batch) = meter.run(stream.next()).await {
+            output.push(batch.map_err(fault_from_datafusion)?).await?;
+            meter.charge().await;
+        }
+        drop((stream, room));
+        tally.cpu_ns += meter.cpu_ns();
+        tally.wall_ns += meter.wall_ns();
+        Ok((output, tally))
+    }
+}
+
+/// Bytes that kept outputs may take: half of the session's grant.
+fn share(running: &Running) -> usize {
+    usize::try_from(running.work.grant.bytes() / 2).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,35 @@
+//! The drive: sessions, rounds, loads and metadata of one store, behind the [`pithead_wire::Door`] that hosts see, and
+//! the daemon that serves it over Flight.
+//!
+//! A session is one sub-plan from OPEN to CLOSE. Its slices run in rounds on the reactors of the pool; each round is
+//! closed by one annotation. Nothing here plans SQL.
+
+mod budget;
+mod cut;
+mod directories;
+mod door;
+mod drive;
+mod getting;
+mod kept;
+mod leases;
+mod loads;
+mod metadata;
+mod meter;
+mod opening;
+mod options;
+mod rounds;
+mod running;
+mod runtime;
+mod serve;
+mod session;
+mod sessions;
+mod slices;
+mod sorting;
+mod tally;
+#[cfg(test)]
+mod tests;
+mod work;
+
+pub use drive::Drive;
+pub use options::DriveOptions;
+pub use serve::{address, bind, serve};

@@ -1,0 +1,211 @@
+//! LOAD: rows of one partition become slices, flushed as they are made and named all at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::RecordBatch;
+use bytes::Bytes;
+use futures::stream::{self, BoxStream};
+use futures::{Stream, StreamExt, TryStreamExt};
+use pithead_model::{ColumnSummary, Blame, COLUMNS_MAX, Directory, Fault, PARTITIONS_MAX, Run, SliceEntry, SliceKey, merge_columns};
+use pithead_slice::{ColumnSketches, Encoding, SliceError, encode_slice, encoding, encoding_names};
+use pithead_store::{Expected, Staged, Store, Write};
+use pithead_wire::{Batches, LoadRequest};
+
+use crate::Drive;
+use crate::cut::{Cutter, Piece, halve};
+use crate::directories::same_columns;
+use crate::metadata::check_name;
+use crate::sorting::sorted;
+use crate::work::Workers;
+
+/// Longest that a load waits for its next rows.
+const ROWS_WAIT: Duration = Duration::from_secs(600);
+/// Rows of a slice at most.
+const SLICE_ROWS_MAX: usize = 1 << 24;
+
+impl Drive {
+    pub(crate) async fn load_rows(&self, request: LoadRequest, rows: Batches) -> Result<Run, Fault> {
+        self.check_running()?;
+        let encoding = check(&request)?;
+        let run = SliceKey {
+            name: request.name.clone(),
+            dataset: request.dataset,
+            load: request.load,
+            partition: request.partition,
+            number: None,
+        };
+        let rows = checked(rows, &request);
+        let rows = if request.sort.is_empty() { rows } else { self.sorted(rows, &request)? };
+        let maker = Maker { store: Arc::clone(&self.store), workers: self.workers.clone(), encoding };
+        let threads = self.workers.threads();
+        tracing::info!(%run, "loading");
+        let made = self.workers.run(async move { maker.load(request, run, rows, threads).await }).await??;
+        tracing::info!(load = %made.load, slices = made.slices, rows = made.rows, bytes = made.bytes, "loaded");
+        Ok(made)
+    }
+
+    fn sorted(&self, rows: Batches, request: &LoadRequest) -> Result<Batches, Fault> {
+        let grant = self.budget.reserve_for_load().ok_or_else(|| {
+            Fault::new(Blame::Limit, "the drive has no memory free to sort a load")
+                .hint("load again later, or give the drive more memory")
+        })?;
+        let runtime = self.runtimes.session(grant.bytes(), &Arc::default())?;
+        let rows = sorted(rows, &request.schema, &request.sort, runtime, grant.bytes())?;
+        // The grant goes back when the sort is dropped.
+        Ok(rows.map(move |batch| (batch, &grant).0).boxed())
+    }
+}
+
+/// Makes the slices of one load.
+struct Maker {
+    store: Arc<dyn Store>,
+    workers: Workers,
+    encoding: Arc<dyn Encoding>,
+}
+
+/// A slice that is on the medium, without a name. Dropping it gives up its room.
+struct StagedSlice {
+    store: Arc<dyn Store>,
+    staged: Option<Staged>,
+    entry: SliceEntry,
+    sketches: ColumnSketches,
+}
+
+impl Drop for StagedSlice {
+    fn drop(&mut self) {
+        if let Some(staged) = self.staged.take() {
+            self.store.unstage(staged);
+        }
+    }
+}
+
+impl Maker {
+    async fn load(&self, request: LoadRequest, run: SliceKey, rows: Batches, threads: usize) -> Result<Run, Fault> {
+        let making = pieces(rows, request.slice_rows).map_ok(|piece| self.make(&request, piece)).try_buffered(threads);
+        let slices: Vec<StagedSlice> =
+            making.map_ok(|made| stream::iter(made).map(Ok::<_, Fault>)).try_flatten().try_collect().await?;
+        self.adopt(request, run, slices).await
+    }
+
+    /// Encodes and stages a piece, on a thread that may block.
+    async fn make(&self, request: &LoadRequest, piece: Piece) -> Result<Vec<StagedSlice>, Fault> {
+        let (store, encoding, schema) = (Arc::clone(&self.store), Arc::clone(&self.encoding), Arc::clone(&request.schema));
+        let make = move || {
+            let mut made = Vec::new();
+            stage(&store, &*encoding, &schema, piece, &mut made).map(|()| made)
+        };
+        self.workers.blocking(make).await?
+    }
+
+    /// Names all slices, and the metadata slice with them.
+    async fn adopt(&self, request: LoadRequest, run: SliceKey, mut slices: Vec<StagedSlice>) -> Result<Run, Fault> {
+        let entries: Vec<SliceEntry> = slices.iter().map(|slice| slice.entry.clone()).collect();
+        let mut columns = match entries.is_empty() {
+            // Of no rows, too, there is one summary a column.
+            true => vec![ColumnSummary { exact: true, ..ColumnSummary::default() }; request.schema.fields().len()],
+            false => merge_columns(entries.iter().map(|entry| entry.columns.as_slice())),
+        };
+        let mut sketches = ColumnSketches::new(request.schema.fields().len());
+        slices.iter().for_each(|slice| sketches.merge(&slice.sketches));
+        for (column, distinct) in columns.iter_mut().zip(sketches.estimates()) {
+            column.distinct = distinct;
+        }
+        let directory =
+            Directory { schema: request.schema, metadata: request.metadata, slices: entries, columns: columns.clone() };
+        let made = Run {
+            load: run.load,
+            slices: directory.slices.len() as u32,
+            rows: directory.rows(),
+            bytes: directory.bytes(),
+            columns,
+        };
+        let json = serde_json::to_vec(&directory)
+            .map_err(|error| Fault::new(Blame::Bug, format!("a directory that is no JSON: {error}")))?;
+        let meta = Write::Put { key: run.to_string(), value: Bytes::from(json), expected: Expected::Absent };
+        let staged = slices.iter_mut().map(|slice| slice.staged.take());
+        let staged = (0..).zip(staged).filter_map(|(number, staged)| Some((run.slice(number).to_string(), staged?))).collect();
+        let store = Arc::clone(&self.store);
+        self.workers.blocking(move || store.adopt(staged, vec![meta])).await??;
+        Ok(made)
+    }
+}
+
+/// Stages a piece as one slice, or as several where one would be too large.
+fn stage(
+    store: &Arc<dyn Store>,
+    encoding: &dyn Encoding,
+    schema: &arrow::datatypes::SchemaRef,
+    piece: Piece,
+    made: &mut Vec<StagedSlice>,
+) -> Result<(), Fault> {
+    let encoded = match encode_slice(encoding, schema, &piece) {
+        Err(SliceError::TooLarge { bytes, max }) => {
+            let Some((first, second)) = halve(&piece) else { return Err(SliceError::TooLarge { bytes, max }.into()) };
+            stage(store, encoding, schema, first, made)?;
+            return stage(store, encoding, schema, second, made);
+        }
+        other => other?,
+    };
+    let staged = Some(store.stage(&encoded.bytes)?);
+    made.push(StagedSlice { store: Arc::clone(store), staged, entry: encoded.entry, sketches: encoded.sketches });
+    Ok(())
+}
+
+/// Cuts rows into slices' worth.
+fn pieces(rows: Batches, slice_rows: usize) -> impl Stream<Item = Result<Piece, Fault>> + Send {
+    let cut = stream::unfold(Some((rows, Cutter::new(slice_rows))), |state| async move {
+        let (mut rows, mut cutter) = state?;
+        match rows.next().await {
+            Some(Ok(batch)) => Some((cutter.push(batch).into_iter().map(Ok).collect(), Some((rows, cutter)))),
+            Some(Err(fault)) => Some((vec![Err(fault)], None)),
+            None => Some((cutter.finish().into_iter().map(Ok).collect::<Vec<_>>(), None)),
+        }
+    });
+    cut.flat_map(stream::iter)
+}
+
+/// Rows with exactly the dataset's columns, or a fault; also when none come for too long.
+fn checked(rows: Batches, request: &LoadRequest) -> BoxStream<'static, Result<RecordBatch, Fault>> {
+    let (schema, name) = (Arc::clone(&request.schema), request.name.clone());
+    let check = move |batch: RecordBatch| {
+        if !same_columns(batch.schema_ref(), &schema) {
+            let what = format!("rows of {name} have columns ({}), not ({})", columns(batch.schema_ref()), columns(&schema));
+            return Err(Fault::new(Blame::User, what));
+        }
+        batch.with_schema(Arc::clone(&schema)).map_err(|error| Fault::new(Blame::User, error.to_string()))
+    };
+    let waited = stream::unfold(rows, |mut rows| async move {
+        match tokio::time::timeout(ROWS_WAIT, rows.next()).await {
+            Ok(batch) => Some((batch?, rows)),
+            Err(_) => Some((Err(Fault::new(Blame::Limit, format!("the load sent no rows for {ROWS_WAIT:?}"))), rows)),
+        }
+    });
+    waited.map(move |batch| batch.and_then(&check)).boxed()
+}
+
+fn columns(schema: &arrow::datatypes::Schema) -> String {
+    let named: Vec<String> =
+        schema.fields().iter().take(8).map(|field| format!("{} {}", field.name(), field.data_type())).collect();
+    let more = if schema.fields().len() > named.len() { ", …" } else { "" };
+    format!("{}{more}", named.join(", "))
+}
+
+fn check(request: &LoadRequest) -> Result<Arc<dyn Encoding>, Fault> {
+    let user = |what: String| Err(Fault::new(Blame::User, what));
+    check_name(&request.name)?;
+    if request.slice_rows == 0 || request.slice_rows > SLICE_ROWS_MAX {
+        return user(format!("expected slices of 1 to {SLICE_ROWS_MAX} rows, got {}", request.slice_rows));
+    }
+    if request.schema.fields().is_empty() || request.schema.fields().len() > COLUMNS_MAX {
+        return user(format!("expected 1 to {COLUMNS_MAX} columns, got {}", request.schema.fields().len()));
+    }
+    if request.partition as usize >= PARTITIONS_MAX {
+        return user(format!("expected a partition below {PARTITIONS_MAX}, got {}", request.partition));
+    }
+    let Some(encoding) = encoding(&request.encoding) else {
+        return user(format!("no encoding {:?}; the encodings are {}", request.encoding, encoding_names().join(", ")));
+    };
+    encoding.supports(&request.schema)?;
+    Ok(encoding)
+}

@@ -1,0 +1,228 @@
+//! OPEN: checks a request, takes a place, memory and leases for it, and binds its sub-plan.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pithead_exec::{BindPlan, BindRequest, Bound, PartData, SliceRef, SliceSource};
+use pithead_functions::EXTENSIONS;
+use pithead_model::{Blame, Fault, PLAN_BYTES_MAX, Reply, SHIPPED_BYTES_MAX, SessionId, SliceKey};
+use pithead_wire::{Granted, OpenRequest, PlanBytes, ShippedInput, SlicePart};
+
+use crate::Drive;
+use crate::directories::{gone, same_columns};
+use crate::leases::Lease;
+use crate::rounds::{RoundPolicy, SessionFacts};
+use crate::runtime::Usage;
+use crate::session::{Session, Work};
+use crate::tally::batch_bytes;
+
+/// Rows of a batch at most; a poll covers one.
+const BATCH_ROWS_MAX: usize = 1 << 16;
+/// Parts of one sub-plan at most.
+const PARTS_MAX: usize = 64;
+/// Longest that planning may take.
+const BIND_WAIT: Duration = Duration::from_secs(60);
+
+impl Drive {
+    pub(crate) async fn open_session(&self, request: OpenRequest) -> Result<Reply<Granted>, Fault> {
+        check(&request)?;
+        self.check_running()?;
+        let Some(place) = self.sessions.admit() else { return Ok(self.busy("all places for sessions are taken")) };
+        let Some(grant) = self.budget.reserve(request.options.memory) else {
+            return Ok(self.busy("the memory for sessions is taken"));
+        };
+        let lease = self.lease(&request.parts)?;
+        let parts = self.parts(&request.parts).await?;
+        let usage = Arc::new(Usage::default());
+        let runtime = self.runtimes.session(grant.bytes(), &usage)?;
+        let memory = Arc::clone(&runtime.memory_pool);
+        let threads = (request.options.threads.max(1) as usize).min(self.workers.threads());
+        let facts = Facts::of(&request);
+        let bound = self.bind(bind_request(request, parts, runtime, Arc::clone(&self.slices) as Arc<dyn SliceSource>)).await?;
+        let policy = RoundPolicy::new(&facts.session(&bound, threads));
+        let work = Work { bound, policy, partition: facts.partition, level_max: facts.level_max, memory, grant, _lease: lease };
+        let granted = Granted { session: SessionId(rand::random()), threads: threads as u32, memory: work.grant.bytes() };
+        tracing::debug!(session = %granted.session, threads, memory = granted.memory, ?policy, "opened");
+        self.sessions.insert(Arc::new(Session::new(granted.session, work, usage, Arc::clone(&self.device), place)));
+        Ok(Reply::Granted(granted))
+    }
+
+    /// Later, by how many sessions each thread has to get through.
+    fn busy(&self, why: &str) -> Reply<Granted> {
+        let load = self.sessions.count() as u64 * 20 / self.workers.threads() as u64;
+        let retry_after_ms = load.clamp(10, 1_000);
+        tracing::info!(why, retry_after_ms, sessions = self.sessions.count(), "busy");
+        Reply::Busy { why: why.to_owned(), retry_after_ms }
+    }
+
+    fn lease(&self, parts: &[SlicePart]) -> Result<Lease, Fault> {
+        let runs = parts.iter().flat_map(|part| part.runs.iter().map(|(load, _)| run_key(part, *load)));
+        self.leases.lease(runs.collect()).map_err(|run| gone(&run))
+    }
+
+    async fn parts(&self, parts: &[SlicePart]) -> Result<Vec<PartData>, Fault> {
+        let mut data = Vec::with_capacity(parts.len());
+        for part in parts {
+            data.push(PartData {
+                name: part.name.clone(),
+                schema: Arc::clone(&part.schema),
+                partition: part.partition,
+                sort: part.sort.clone(),
+                slices: self.slices_of(part).await?,
+            });
+        }
+        Ok(data)
+    }
+
+    /// A part's slices over its runs, each run checked against its metadata slice.
+    async fn slices_of(&self, part: &SlicePart) -> Result<Vec<SliceRef>, Fault> {
+        let mut slices = Vec::new();
+        for (load, count) in &part.runs {
+            let run = run_key(part, *load);
+            let directory = self.directories.run(&run).await?;
+            if directory.slices.len() != *count as usize {
+                let what = format!("{run} has {} slices, not {count}", directory.slices.len());
+                return Err(Fault::new(Blame::User, what));
+            }
+            if !same_columns(&directory.schema, &part.schema) {
+                return Err(Fault::new(Blame::User, format!("{run} has other columns than the request says")));
+            }
+            for (number, entry) in (0..).zip(&directory.slices) {
+                let ordinal = slices.len() as u32;
+                slices.push(SliceRef { ordinal, key: run.slice(number), entry: Arc::clone(entry) });
+            }
+        }
+        Ok(slices)
+    }
+
+    async fn bind(&self, request: BindRequest) -> Result<Arc<Bound>, Fault> {
+        let bound = self.workers.run(async { tokio::time::timeout(BIND_WAIT, Bound::bind(request)).await });
+        let late = |_| Fault::new(Blame::Limit, format!("the sub-plan took longer than {BIND_WAIT:?} to plan"));
+        bound.await?.map_err(late)?
+    }
+}
+
+/// What is needed of a request after its plan has gone to be bound.
+struct Facts {
+    partition: u32,
+    level_max: pithead_model::Level,
+    whole_partition: bool,
+    other_parts: usize,
+    input_bytes: usize,
+}
+
+impl Facts {
+    fn of(request: &OpenRequest) -> Self {
+        Self {
+            partition: request.parts[0].partition,
+            level_max: request.options.level_max,
+            whole_partition: request.whole_partition,
+            other_parts: request.parts.len() - 1,
+            input_bytes: input_bytes(&request.inputs),
+        }
+    }
+
+    fn session(&self, bound: &Bound, threads: usize) -> SessionFacts {
+        SessionFacts {
+            shape: bound.shape(),
+            whole_partition: self.whole_partition,
+            other_parts: self.other_parts,
+            input_bytes: self.input_bytes,
+            slices: bound.slices_total(),
+            threads,
+        }
+    }
+}
+
+fn bind_request(
+    request: OpenRequest,
+    parts: Vec<PartData>,
+    runtime: Arc<datafusion::execution::runtime_env::RuntimeEnv>,
+    source: Arc<dyn SliceSource>,
+) -> BindRequest {
+    BindRequest {
+        plan: match request.plan {
+            PlanBytes::Substrait(bytes) => BindPlan::Substrait(bytes),
+            PlanBytes::Scan { dataset, columns } => BindPlan::Scan { dataset, columns },
+        },
+        parts,
+        inputs: request.inputs.into_iter().map(|input| (input.name, input.schema, input.batches)).collect(),
+        schema: request.schema,
+        whole_partition: request.whole_partition,
+        level_max: request.options.level_max,
+        zone_maps: request.options.zone_maps,
+        batch_rows: request.options.batch_rows,
+        time_zone: request.options.time_zone,
+        runtime,
+        source,
+    }
+}
+
+fn run_key(part: &SlicePart, load: pithead_model::LoadId) -> SliceKey {
+    SliceKey { name: part.name.clone(), dataset: part.dataset, load, partition: part.partition, number: None }
+}
+
+fn input_bytes(inputs: &[ShippedInput]) -> usize {
+    inputs.iter().flat_map(|input| &input.batches).map(batch_bytes).sum()
+}
+
+/// Bounds first: what can be refused without looking at the plan.
+fn check(request: &OpenRequest) -> Result<(), Fault> {
+    let user = |what: String| Err(Fault::new(Blame::User, what));
+    let limit = |what: String| Err(Fault::new(Blame::Limit, what));
+    if let PlanBytes::Substrait(bytes) = &request.plan
+        && bytes.len() > PLAN_BYTES_MAX
+    {
+        return limit(format!("a sub-plan of {} bytes is over the bound of {PLAN_BYTES_MAX}", bytes.len()));
+    }
+    if request.parts.is_empty() || request.parts.len() > PARTS_MAX {
+        return user(format!("expected 1 to {PARTS_MAX} datasets, got {}", request.parts.len()));
+    }
+    let rows = request.options.batch_rows;
+    if rows == 0 || rows > BATCH_ROWS_MAX {
+        return user(format!("expected batches of 1 to {BATCH_ROWS_MAX} rows, got {rows}"));
+    }
+    let mut seen = HashSet::new();
+    if let Some(part) = request.parts.iter().find(|part| !seen.insert(&part.name)) {
+        return user(format!("{} is named twice", part.name));
+    }
+    for part in &request.parts {
+        check_runs(part)?;
+    }
+    check_extensions(&request.options.extensions)?;
+    check_inputs(&request.inputs)
+}
+
+fn check_runs(part: &SlicePart) -> Result<(), Fault> {
+    let slices = part.runs.iter().try_fold(0_u32, |sum, (_, count)| sum.checked_add(*count));
+    let mut seen = HashSet::new();
+    match part.runs.iter().all(|(load, _)| seen.insert(load)) && slices.is_some() {
+        true => Ok(()),
+        false => Err(Fault::new(Blame::User, format!("the runs of {} repeat a load, or have too many slices", part.name))),
+    }
+}
+
+fn check_extensions(wanted: &[String]) -> Result<(), Fault> {
+    let Some(missing) = wanted.iter().find(|wanted| !EXTENSIONS.contains(&wanted.as_str())) else { return Ok(()) };
+    let what = format!("the drive has no function {missing}; it has {}", EXTENSIONS.join(", "));
+    Err(Fault::new(Blame::Unsupported, what).hint("run the same release at host and drive"))
+}
+
+fn check_inputs(inputs: &[ShippedInput]) -> Result<(), Fault> {
+    let mut seen = HashSet::new();
+    for input in inputs {
+        if !seen.insert(&input.name) {
+            return Err(Fault::new(Blame::User, format!("two inputs are named {:?}", input.name)));
+        }
+        if input.batches.iter().any(|batch| !same_columns(batch.schema_ref(), &input.schema)) {
+            return Err(Fault::new(Blame::User, format!("rows of input {:?} have other columns than it says", input.name)));
+        }
+    }
+    match input_bytes(inputs) {
+        bytes if bytes > SHIPPED_BYTES_MAX => {
+            Err(Fault::new(Blame::Limit, format!("inputs of {bytes} bytes are over the bound of {SHIPPED_BYTES_MAX}")))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,45 @@
+//! [`DriveOptions`].
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pithead_device::{Device, Native};
+use pithead_sched::Pool;
+
+/// How a drive runs.
+#[derive(Clone, Debug)]
+pub struct DriveOptions {
+    /// Directory of its store; made if absent. Temporary files go to `tmp` in it.
+    pub data: PathBuf,
+    /// Cores to pin its threads to. None: not pinned. Unused with `pool`.
+    pub cores: Option<Vec<usize>>,
+    /// Reactors; 0: one a core. Unused with `pool`.
+    pub threads: usize,
+    /// Memory for sessions and loads, bytes.
+    pub memory: u64,
+    /// Sessions open at one time at most.
+    pub sessions_max: usize,
+    /// A session whose rows nobody pulls for this long is closed.
+    pub idle_limit: Duration,
+    /// The hardware.
+    pub device: Arc<dyn Device>,
+    /// The reactors to run on, where drives in one process share them. None: reactors of its own.
+    pub pool: Option<Arc<Pool>>,
+}
+
+impl DriveOptions {
+    /// A drive over `data` with one reactor a core, 1 GiB for sessions, and its hardware as it is.
+    pub fn new(data: impl Into<PathBuf>) -> Self {
+        Self {
+            data: data.into(),
+            cores: None,
+            threads: 0,
+            memory: 1 << 30,
+            sessions_max: 64,
+            idle_limit: Duration::from_secs(60),
+            device: Arc::new(Native::new()),
+            pool: None,
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! [`RoundPolicy`]: how a session's slices are cut into rounds. Pure.
+
+use pithead_plan::Shape;
+
+/// Shipped inputs above this make a hash table that is not worth building once a slice.
+const INPUT_BYTES_LARGE: usize = 1 << 20;
+
+/// What the policy looks at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SessionFacts {
+    /// How outputs of several rounds go together.
+    pub shape: Shape,
+    /// All slices must be in one round.
+    pub whole_partition: bool,
+    /// Datasets besides the driving one.
+    pub other_parts: usize,
+    /// Bytes of the tables sent along.
+    pub input_bytes: usize,
+    /// Slices of the driving partition.
+    pub slices: u32,
+    /// Threads granted.
+    pub threads: usize,
+}
+
+/// How a session runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RoundPolicy {
+    /// Tasks that run rounds side by side.
+    pub tasks: usize,
+    /// Whether the outputs of rounds stay at the drive and are combined before they travel.
+    pub keep: bool,
+    /// No further round begins once closed rounds have this many rows.
+    pub rows_enough: Option<u64>,
+    /// Whether the first round is the only one.
+    pub single: bool,
+    growth: Growth,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Growth {
+    One,
+    Doubling,
+    All,
+}
+
+impl RoundPolicy {
+    pub(crate) fn new(facts: &SessionFacts) -> Self {
+        let single = facts.whole_partition || facts.slices == 0;
+        let keep = matches!(facts.shape, Shape::Partials | Shape::TopK) && !facts.whole_partition;
+        let joins = facts.other_parts > 0 || facts.input_bytes > INPUT_BYTES_LARGE;
+        Self {
+            tasks: if single { 1 } else { facts.threads.clamp(1, facts.slices as usize) },
+            keep,
+            rows_enough: match facts.shape {
+                Shape::Limit(rows) => Some(rows as u64),
+                _ => None,
+            },
+            single,
+            growth: match (single || joins, keep) {
+                (true, _) => Growth::All,
+                (false, true) => Growth::Doubling,
+                (false, false) => Growth::One,
+            },
+        }
+    }
+
+    /// Slices that a task's `nth` round takes at most.
+    pub(crate) fn slices_max(&self, nth: u32) -> usize {
+        match self.growth {
+            Growth::One => 1,
+            Growth::Doubling => 1 << nth.min(20),
+            Growth::All => usize::MAX,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FACTS: SessionFacts =
+        SessionFacts { shape: Shape::Rows, whole_partition: false, other_parts: 0, input_bytes: 0, slices: 9, threads: 4 };
+
+    fn sizes(facts: SessionFacts) -> Vec<usize> {
+        let policy = RoundPolicy::new(&facts);
+        (0..4).map(|nth| policy.slices_max(nth)).collect()
+    }
+
+    #[test]
+    fn rows_travel_a_slice_a_round_and_partials_grow() {
+        assert_eq!(sizes(FACTS), [1, 1, 1, 1]);
+        assert_eq!(sizes(SessionFacts { shape: Shape::Limit(5), ..FACTS }), [1, 1, 1, 1]);
+        assert_eq!(sizes(SessionFacts { shape: Shape::Partials, ..FACTS }), [1, 2, 4, 8]);
+        assert_eq!(sizes(SessionFacts { other_parts: 1, ..FACTS })[0], usize::MAX);
+        assert_eq!(sizes(SessionFacts { input_bytes: 2 << 20, ..FACTS })[0], usize::MAX);
+    }
+
+    #[test]
+    fn a_whole_partition_and_an_empty_one_are_one_round() {
+        for facts in
+            [SessionFacts { whole_partition: true, shape: Shape::Partials, ..FACTS }, SessionFacts { slices: 0, ..FACTS }]
+        {
+            let policy = RoundPolicy::new(&facts);
+            assert!(policy.single && policy.tasks == 1 && !policy.keep);
+        }
+    }
+
+    #[test]
+    fn no_more_tasks_than_slices() {
+        assert_eq!(RoundPolicy::new(&SessionFacts { slices: 3, ..FACTS }).tasks, 3);
+        assert_eq!(RoundPolicy::new(&FACTS).tasks, 4);
+    }
+}

@@ -1,0 +1,140 @@
+use super::*;
+use pithead_model::{Blame, Manifest, SliceKey, SortKey};
+
+fn key(run: &Run) -> SliceKey {
+    SliceKey { name: name(), dataset: DatasetId(7), load: run.load, partition: 0, number: None }
+}
+
+#[tokio::test]
+async fn a_load_is_cut_into_slices_and_survives_a_restart() {
+    let Rig { drive, directory } = rig();
+    let run_made = load(&drive, 1, 25).await;
+    assert_eq!((run_made.slices, run_made.rows), (3, 25));
+    assert_eq!(run_made.columns[0].distinct, 25);
+    let found = drive.directory(key(&run_made)).await.unwrap();
+    assert_eq!((found.slices.len(), found.metadata["origin"].as_str()), (3, "test"));
+    drive.commit(0, Manifest { version: 1, ..Manifest::empty("main", vec![drive.id()]) }).await.unwrap();
+    let id = drive.id();
+    drive.stop(Duration::ZERO).await;
+    drop(drive);
+    let drive = open_drive(&directory, |_| {});
+    assert_eq!(drive.id(), id);
+    assert_eq!(drive.manifest("main".to_owned()).await.unwrap().unwrap().version, 1);
+    let answer = run(&*drive, scan(&[&run_made])).await;
+    assert_eq!(answer.values, (0..25).collect::<Vec<i64>>());
+    let status = drive.status().await.unwrap();
+    assert_eq!((status.slices, status.domains, status.sessions, status.memory_reserved), (3, vec!["main".to_owned()], 0, 0));
+}
+
+#[tokio::test]
+async fn rows_are_sorted_within_a_load() {
+    let Rig { drive, directory: _directory } = rig();
+    let request = LoadRequest { sort: vec![SortKey { column: "a".into(), descending: true }], ..load_request(1) };
+    let made = drive.load(request, batches(vec![Ok(batch(0..15)), Ok(batch(15..30))])).await.unwrap();
+    let found = drive.directory(key(&made)).await.unwrap();
+    let lowest: Vec<f64> = found.slices.iter().map(|slice| slice.columns[0].min.as_ref().unwrap().position()).collect();
+    assert_eq!(lowest, [20.0, 10.0, 0.0]);
+    assert_eq!(drive.status().await.unwrap().memory_reserved, 0);
+}
+
+#[tokio::test]
+async fn no_rows_are_a_run_without_slices() {
+    let Rig { drive, directory: _directory } = rig();
+    let made = drive.load(load_request(1), batches(vec![])).await.unwrap();
+    assert_eq!((made.slices, made.rows), (0, 0));
+    let answer = run(&*drive, scan(&[&made])).await;
+    assert_eq!((answer.values.len(), answer.annotations.len()), (0, 1));
+    assert_complete(&answer, 0);
+}
+
+#[tokio::test]
+async fn a_load_that_fails_leaves_nothing() {
+    let Rig { drive, directory: _directory } = rig();
+    let fault = Fault::new(Blame::User, "a damaged file");
+    let failed = drive.load(load_request(1), batches(vec![Ok(batch(0..25)), Err(fault.clone())])).await;
+    assert_eq!(failed.unwrap_err(), fault);
+    let other = RecordBatch::try_from_iter([("a", Arc::new(Int64Array::from(vec![1])) as ArrayRef)]).unwrap();
+    let failed = drive.load(load_request(1), batches(vec![Ok(other)])).await.unwrap_err();
+    assert_eq!(failed.blame, Blame::User);
+    for wrong in [
+        LoadRequest { encoding: "paper".into(), ..load_request(1) },
+        LoadRequest { slice_rows: 0, ..load_request(1) },
+        LoadRequest { sort: vec![SortKey { column: "z".into(), descending: false }], ..load_request(1) },
+        LoadRequest { schema: Arc::new(Schema::empty()), ..load_request(1) },
+    ] {
+        assert_eq!(drive.load(wrong, batches(vec![Ok(batch(0..1))])).await.unwrap_err().blame, Blame::User);
+    }
+    let status = drive.status().await.unwrap();
+    assert_eq!((status.slices, status.stored_bytes, status.memory_reserved), (0, 0, 0));
+}
+
+#[tokio::test]
+async fn a_load_that_is_dropped_leaves_no_file() {
+    let Rig { drive, directory } = rig();
+    let rows = futures::stream::iter([Ok(batch(0..1_000))]).chain(futures::stream::pending()).boxed();
+    let loading = drive.load(load_request(1), rows);
+    assert!(tokio::time::timeout(Duration::from_millis(200), loading).await.is_err());
+    let segments = directory.path().join("segments");
+    let empty = || std::fs::read_dir(&segments).map_or(0, |files| files.count()) == 0;
+    for _ in 0..500 {
+        if empty() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(empty(), "staged slices are left behind");
+}
+
+#[tokio::test]
+async fn a_load_is_not_made_twice() {
+    let Rig { drive, directory: _directory } = rig();
+    load(&drive, 1, 5).await;
+    let again = drive.load(load_request(1), batches(vec![Ok(batch(0..5))])).await;
+    assert_eq!(again.unwrap_err().blame, Blame::Conflict);
+}
+
+#[tokio::test]
+async fn manifests_are_compared_and_set() {
+    let Rig { drive, directory: _directory } = rig();
+    let manifest = |version| Manifest { version, ..Manifest::empty("main", vec![]) };
+    assert_eq!(drive.manifest("main".into()).await.unwrap(), None);
+    drive.commit(0, manifest(1)).await.unwrap();
+    assert_eq!(drive.commit(0, manifest(1)).await.unwrap_err().blame, Blame::Conflict);
+    assert_eq!(drive.commit(1, manifest(3)).await.unwrap_err().blame, Blame::User);
+    assert_eq!(drive.manifest("main".into()).await.unwrap().unwrap().version, 1);
+    assert_eq!(drive.manifest("a/b".into()).await.unwrap_err().blame, Blame::User);
+}
+
+#[tokio::test]
+async fn discarded_slices_go_but_for_those_kept_and_those_leased() {
+    let Rig { drive, directory: _directory } = rig();
+    let (old, kept) = (load(&drive, 1, 25).await, load(&drive, 2, 15).await);
+    let session = open(&*drive, scan(&[&old])).await.session;
+    assert_eq!(drive.discard(name(), DatasetId(7), vec![kept.load]).await.unwrap(), 0);
+    let answer = collect(drive.get(session).await.unwrap()).await.unwrap();
+    assert_eq!(answer.values.len(), 25);
+    drive.close(session).await.unwrap();
+    for _ in 0..500 {
+        if drive.status().await.unwrap().slices == 2 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(drive.status().await.unwrap().slices, 2);
+    let fault = drive.open(scan(&[&old])).await.unwrap_err();
+    assert_eq!(fault.blame, Blame::Conflict);
+    assert_eq!(drive.discard(name(), DatasetId(7), vec![]).await.unwrap(), 2);
+    assert_eq!(drive.status().await.unwrap().stored_bytes, 0);
+}
+
+#[tokio::test]
+async fn what_a_restart_interrupts_is_deleted_then() {
+    let Rig { drive, directory } = rig();
+    let old = load(&drive, 1, 25).await;
+    let _session = open(&*drive, scan(&[&old])).await;
+    drive.discard(name(), DatasetId(7), vec![]).await.unwrap();
+    // Gone without CLOSE, as in a crash: the store alone knows that the run is to go.
+    drop(drive);
+    let drive = open_drive(&directory, |_| {});
+    assert_eq!(drive.status().await.unwrap().slices, 0);
+}

@@ -1,0 +1,171 @@
+use super::*;
+use pithead_model::{Blame, SessionId, SessionState};
+use pithead_wire::{Hello, ShippedInput};
+
+async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    for _ in 0..1_000 {
+        if holds().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("not in time: {what}");
+}
+
+async fn reserved(drive: &Drive) -> (u32, u64) {
+    let status = drive.status().await.unwrap();
+    (status.sessions, status.memory_reserved)
+}
+
+#[tokio::test]
+async fn a_session_gives_each_row_once() {
+    let Rig { drive, directory: _directory } = rig();
+    let (first, second) = (load(&drive, 1, 35).await, load(&drive, 2, 12).await);
+    let answer = run(&*drive, scan(&[&first, &second])).await;
+    let mut expected: Vec<i64> = (0..35).chain(0..12).collect();
+    expected.sort_unstable();
+    assert_eq!(answer.values, expected);
+    assert_complete(&answer, 6);
+    assert_eq!(answer.annotations.len(), 6, "rows travel a slice a round");
+    assert!(answer.annotations.iter().all(|annotation| annotation.level == Level::Whole && annotation.medium_bytes > 0));
+    assert_eq!(answer.profile.state, SessionState::Finished);
+    assert_eq!(reserved(&drive).await, (0, 0));
+}
+
+#[tokio::test]
+async fn sessions_side_by_side_do_not_mix() {
+    let Rig { drive, directory: _directory } = rig();
+    let (first, second) = (load(&drive, 1, 500).await, load(&drive, 2, 300).await);
+    let both = [&first, &second].map(|made| run(&*drive, scan(&[made])));
+    let answers = futures::future::join_all(both).await;
+    assert_eq!(answers[0].values, (0..500).collect::<Vec<i64>>());
+    assert_eq!(answers[1].values, (0..300).collect::<Vec<i64>>());
+}
+
+#[tokio::test]
+async fn too_many_sessions_are_told_when_to_try_again() {
+    let Rig { drive, directory: _directory } = rig_with(|options| options.sessions_max = 1);
+    let made = load(&drive, 1, 5).await;
+    let session = open(&*drive, scan(&[&made])).await.session;
+    let Reply::Busy { retry_after_ms, .. } = drive.open(scan(&[&made])).await.unwrap().reply else { panic!("not busy") };
+    assert!(retry_after_ms > 0);
+    drive.close(session).await.unwrap();
+    drive.close(session).await.unwrap();
+    run(&*drive, scan(&[&made])).await;
+}
+
+#[tokio::test]
+async fn memory_is_granted_while_it_lasts() {
+    let Rig { drive, directory: _directory } = rig_with(|options| options.memory = 40 << 20);
+    let made = load(&drive, 1, 5).await;
+    let mut request = scan(&[&made]);
+    request.options.memory = 1 << 40;
+    let first = open(&*drive, request.clone()).await;
+    assert_eq!(first.memory, 16 << 20);
+    open(&*drive, request.clone()).await;
+    assert!(matches!(drive.open(request.clone()).await.unwrap().reply, Reply::Busy { .. }));
+    drive.close(first.session).await.unwrap();
+    open(&*drive, request).await;
+}
+
+#[tokio::test]
+async fn a_session_that_nobody_pulls_is_closed() {
+    let Rig { drive, directory: _directory } = rig_with(|options| options.idle_limit = Duration::from_millis(50));
+    let made = load(&drive, 1, 500).await;
+    let opened = open(&*drive, scan(&[&made])).await.session;
+    let mut stalled = drive.get(open(&*drive, scan(&[&made])).await.session).await.unwrap();
+    stalled.next().await.unwrap().unwrap();
+    until("both are reaped", async || reserved(&drive).await == (0, 0)).await;
+    assert_eq!(drive.poll(opened).await.unwrap_err().blame, Blame::User);
+    let ended = collect(stalled).await;
+    assert_eq!(ended.err().map(|fault| fault.blame), Some(Blame::Limit));
+}
+
+#[tokio::test]
+async fn dropping_the_rows_stops_the_work() {
+    let Rig { drive, directory: _directory } = rig();
+    let made = load(&drive, 1, 1_000).await;
+    let mut events = drive.get(open(&*drive, scan(&[&made])).await.session).await.unwrap();
+    events.next().await.unwrap().unwrap();
+    drop(events);
+    until("all is free", async || reserved(&drive).await == (0, 0)).await;
+}
+
+#[tokio::test]
+async fn rows_are_asked_for_once() {
+    let Rig { drive, directory: _directory } = rig();
+    let made = load(&drive, 1, 5).await;
+    let session = open(&*drive, scan(&[&made])).await.session;
+    assert_eq!(drive.poll(session).await.unwrap().state, SessionState::Opened);
+    let events = drive.get(session).await.unwrap();
+    assert_eq!(drive.get(session).await.err().map(|fault| fault.blame), Some(Blame::User));
+    collect(events).await.unwrap();
+    assert_eq!(drive.poll(session).await.unwrap().state, SessionState::Finished);
+    assert_eq!(drive.get(SessionId(3)).await.err().map(|fault| fault.blame), Some(Blame::User));
+}
+
+#[tokio::test]
+async fn close_frees_all_at_once() {
+    let Rig { drive, directory: _directory } = rig();
+    let made = load(&drive, 1, 1_000).await;
+    let session = open(&*drive, scan(&[&made])).await.session;
+    let events = drive.get(session).await.unwrap();
+    drive.close(session).await.unwrap();
+    assert_eq!(drive.status().await.unwrap().memory_reserved, 0);
+    assert_eq!(collect(events).await.err().map(|fault| fault.blame), Some(Blame::Cancelled));
+}
+
+#[tokio::test]
+async fn hostile_requests_are_refused() {
+    let Rig { drive, directory: _directory } = rig();
+    let made = load(&drive, 1, 25).await;
+    let good = scan(&[&made]);
+    let change = |change: &dyn Fn(&mut OpenRequest)| {
+        let mut request = good.clone();
+        change(&mut request);
+        request
+    };
+    let other = Arc::new(Schema::new(vec![Field::new("z", DataType::Int64, true)]));
+    let input = ShippedInput { name: "i".into(), schema: Arc::clone(&other), batches: vec![batch(0..1)] };
+    let wrong: [(&str, OpenRequest); 12] = [
+        ("plan", change(&|request| request.plan = PlanBytes::Substrait(vec![255; 100].into()))),
+        ("large plan", change(&|request| request.plan = PlanBytes::Substrait(vec![0; 17 << 20].into()))),
+        ("column", change(&|request| request.plan = PlanBytes::Scan { dataset: name(), columns: vec!["z".into()] })),
+        ("output", change(&|request| request.schema = Arc::clone(&other))),
+        ("no part", change(&|request| request.parts.clear())),
+        ("part twice", change(&|request| request.parts.push(request.parts[0].clone()))),
+        ("part's schema", change(&|request| request.parts[0].schema = Arc::clone(&other))),
+        ("slices", change(&|request| request.parts[0].runs[0].1 = u32::MAX)),
+        ("counts", change(&|request| request.parts[0].runs = vec![(LoadId(1), u32::MAX), (LoadId(2), u32::MAX)])),
+        ("load", change(&|request| request.parts[0].runs = vec![(LoadId(9), 1)])),
+        ("batch", change(&|request| request.options.batch_rows = 0)),
+        ("input", change(&|request| request.inputs = vec![input.clone()])),
+    ];
+    for (what, request) in wrong {
+        let refused = drive.open(request).await;
+        assert!(refused.is_err(), "{what}: {refused:?}");
+        assert_ne!(refused.unwrap_err().blame, Blame::Bug, "{what}");
+    }
+    let unknown = change(&|request| request.options.extensions = vec!["frobnicate/9".into()]);
+    assert_eq!(drive.open(unknown).await.unwrap_err().blame, Blame::Unsupported);
+    assert_eq!(reserved(&drive).await, (0, 0));
+}
+
+#[tokio::test]
+async fn a_stopping_drive_refuses_and_ends_what_runs() {
+    let Rig { drive, directory: _directory } = rig();
+    let made = load(&drive, 1, 1_000).await;
+    let events = drive.get(open(&*drive, scan(&[&made])).await.session).await.unwrap();
+    drive.stop(Duration::from_millis(20)).await;
+    assert_eq!(drive.open(scan(&[&made])).await.unwrap_err().blame, Blame::Device);
+    assert!(collect(events).await.is_err());
+    assert_eq!(reserved(&drive).await, (0, 0));
+}
+
+#[tokio::test]
+async fn first_contact_checks_the_protocol() {
+    let Rig { drive, directory: _directory } = rig();
+    let hello = |protocol| Hello { protocol, release: "0".into(), extensions: vec![] };
+    assert_eq!(drive.hello(hello(pithead_model::PROTOCOL_VERSION)).await.unwrap().drive, drive.id());
+    assert!(drive.hello(hello(9_999)).await.is_err());
+}

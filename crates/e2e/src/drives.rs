@@ -1,0 +1,133 @@
+//! Drives as processes that can be killed.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use crate::places::pithead;
+
+const START_LIMIT: Duration = Duration::from_secs(30);
+
+/// A `pithead drive serve`. Dropping it kills it.
+pub struct DriveProcess {
+    child: Child,
+    address: String,
+    data: PathBuf,
+}
+
+impl DriveProcess {
+    /// Serves a directory at a free port of this machine, and waits until it listens.
+    pub fn start(data: &Path, arguments: &[&str]) -> DriveProcess {
+        let mut command = Command::new(pithead());
+        command.args(["drive", "serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(arguments);
+        Self::spawn(command, data)
+    }
+
+    /// The same through `sh`, so that limits can be set first: `$PITHEAD` is the program, `$DATA` the directory.
+    pub fn start_limited(data: &Path, script: &str) -> DriveProcess {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).env("PITHEAD", pithead()).env("DATA", data);
+        Self::spawn(command, data)
+    }
+
+    fn spawn(mut command: Command, data: &Path) -> DriveProcess {
+        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program starts");
+        let lines = follow(&mut child);
+        let address = wait_for_address(&lines);
+        DriveProcess { child, address, data: data.to_owned() }
+    }
+
+    /// Several in new directories `drive-0`, `drive-1`, … of a directory.
+    pub fn start_many(directory: &Path, count: usize, arguments: &[&str]) -> Vec<DriveProcess> {
+        (0..count).map(|number| Self::start(&directory.join(format!("drive-{number}")), arguments)).collect()
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Its directory.
+    pub fn data(&self) -> &Path {
+        &self.data
+    }
+
+    /// Ends it as a power cut would, and waits until it is gone.
+    pub fn kill(&mut self) {
+        self.signal(libc::SIGKILL);
+        assert_eq!(self.wait().signal(), Some(libc::SIGKILL));
+    }
+
+    /// Stops it from running, without ending it; its connections stay open.
+    pub fn freeze(&self) {
+        self.signal(libc::SIGSTOP);
+    }
+
+    /// Lets it run again.
+    pub fn thaw(&self) {
+        self.signal(libc::SIGCONT);
+    }
+
+    /// Asks it to end, and waits until it has.
+    pub fn terminate(&mut self) -> ExitStatus {
+        self.signal(libc::SIGTERM);
+        self.wait()
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        let start = Instant::now();
+        while start.elapsed() < START_LIMIT {
+            if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
+                return status;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("the drive at {} did not end", self.address)
+    }
+
+    fn signal(&self, signal: i32) {
+        let process = i32::try_from(self.child.id()).expect("a process id is an i32");
+        // SAFETY: the process is our child and not yet waited for, so the id is still its own.
+        assert_eq!(unsafe { libc::kill(process, signal) }, 0, "the drive at {} is gone", self.address);
+    }
+}
+
+impl Drop for DriveProcess {
+    fn drop(&mut self) {
+        // It may be gone already; nothing is left to do about it either way.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What the process says on stderr, a line each, until it ends. Lines are read to the end so that it never blocks.
+fn follow(child: &mut Child) -> Receiver<String> {
+    let stderr = child.stderr.take().expect("stderr is piped");
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            // After the address is known, nobody listens any more.
+            let _ = sender.send(line);
+        }
+    });
+    lines
+}
+
+fn wait_for_address(lines: &Receiver<String>) -> String {
+    let mut said = Vec::new();
+    while let Ok(line) = lines.recv_timeout(START_LIMIT) {
+        if let Some((_, after)) = line.split_once("listening on ") {
+            return after.split_whitespace().next().unwrap_or_default().to_owned();
+        }
+        said.push(line);
+    }
+    panic!("the drive did not start; it said:\n{}", said.join("\n"))
+}

@@ -1,0 +1,23 @@
+//! Tests of the whole: the SQL suites of `tests/slt`, TPC-H, and faults, on every arrangement of drives.
+//!
+//! Everything runs in one test binary, `tests/e2e`; what its modules share is here. The suites and their answers are
+//! judged by DuckDB (`tests/judge.py`).
+
+mod compare;
+mod data;
+mod drives;
+mod mode;
+mod places;
+mod render;
+mod setup;
+mod suite;
+pub mod tpch;
+
+pub use compare::{Column, Table, bag_difference, row_difference};
+pub use data::{TestDataset, datasets, load_all};
+pub use drives::DriveProcess;
+pub use mode::Mode;
+pub use places::{repository, target};
+pub use render::{cell, letter, table};
+pub use setup::{Setup, block_on, collect, link_bytes, load};
+pub use suite::run_suites;

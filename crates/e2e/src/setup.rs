@@ -1,0 +1,105 @@
+//! A host and its drives, in one of the modes.
+
+use std::future::Future;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use pithead_embed::{EmbedOptions, Engine, Target, connect};
+use pithead_host::{Answer, LoadReport, LoadSpec, Session};
+use pithead_model::{Blame, Fault};
+use tempfile::TempDir;
+
+use crate::{DriveProcess, Mode, Table, render};
+
+/// No statement of the tests takes as long; one that does hangs.
+const HANG: Duration = Duration::from_secs(120);
+
+/// A host and its drives, empty at first.
+pub struct Setup {
+    /// How it is arranged.
+    pub mode: Mode,
+    /// The host.
+    pub engine: Engine,
+    /// The drives that are processes.
+    pub processes: Vec<DriveProcess>,
+    directory: TempDir,
+}
+
+impl Setup {
+    /// Starts the drives and connects.
+    pub async fn new(mode: Mode) -> Setup {
+        let directory = TempDir::new().expect("a temporary directory");
+        let processes = if mode.processes { DriveProcess::start_many(directory.path(), mode.drives, &[]) } else { Vec::new() };
+        let target = target(directory.path(), &processes);
+        let options = EmbedOptions { drives: Some(mode.drives), ..EmbedOptions::default() };
+        let engine = connect(&target, &options).await.unwrap_or_else(|fault| panic!("connecting: {fault}"));
+        Setup { mode, engine, processes, directory }
+    }
+
+    /// Where the drives keep their data.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// A session with the mode's settings.
+    pub async fn session(&self) -> Session {
+        let session = self.engine.host.session();
+        for statement in self.mode.settings {
+            collect(&session, statement).await.unwrap_or_else(|fault| panic!("{statement}: {fault}"));
+        }
+        session
+    }
+
+    /// Ends everything, and checks that the drives end cleanly.
+    pub async fn shutdown(mut self) {
+        self.engine.shutdown().await;
+        for process in &mut self.processes {
+            let status = process.terminate();
+            assert!(status.success(), "after SIGTERM the drive ended with {status}");
+        }
+    }
+}
+
+/// What to connect to: the processes where there are any, else the directory.
+pub(crate) fn target(directory: &Path, processes: &[DriveProcess]) -> Target {
+    match processes {
+        [] => Target::Data(directory.to_owned()),
+        processes => Target::Drives(processes.iter().map(|process| process.address().to_owned()).collect()),
+    }
+}
+
+/// Runs a statement and takes all its rows. A statement that hangs fails as one that could not be run.
+pub async fn collect(session: &Session, statement: &str) -> Result<Table, Fault> {
+    let run = async { take(session.run(statement).await?).await };
+    tokio::time::timeout(HANG, run)
+        .await
+        .unwrap_or_else(|_| Err(Fault::new(Blame::Bug, format!("no answer after {} s: {statement}", HANG.as_secs()))))
+}
+
+async fn take(mut answer: Answer) -> Result<Table, Fault> {
+    let mut batches = Vec::new();
+    while let Some(batch) = answer.rows.next().await {
+        batches.push(batch?);
+    }
+    Ok(render::table(&answer.schema, &batches))
+}
+
+/// Runs a statement to its end. Returns the bytes that it put on the links, both ways.
+pub async fn link_bytes(session: &Session, statement: &str) -> Result<u64, Fault> {
+    let answer = session.run(statement).await?;
+    let profile = Arc::clone(&answer.profile);
+    take(answer).await?;
+    Ok(profile.snapshot().link_bytes)
+}
+
+/// Loads without telling anyone how far it is.
+pub async fn load(engine: &Engine, spec: LoadSpec) -> Result<LoadReport, Fault> {
+    engine.host.load(spec, Arc::new(|_| {})).await
+}
+
+/// Runs a test on a runtime like the program's.
+pub fn block_on<F: Future>(test: F) -> F::Output {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime").block_on(test)
+}

@@ -1,0 +1,81 @@
+//! Names that are not there, and budgets that do not hold it all.
+
+use pithead_e2e::tpch::spec;
+use pithead_e2e::{DriveProcess, Mode, Setup, block_on, collect, load};
+use pithead_embed::{EmbedOptions, Target, connect};
+use pithead_host::Host;
+use pithead_model::{Blame, DatasetName};
+use tempfile::TempDir;
+
+#[test]
+fn unknown_names_come_with_the_near_ones() {
+    block_on(async {
+        let setup = Setup::new(Mode { drives: 2, ..Mode::FOUR_HERE }).await;
+        for name in ["orders", "nation"] {
+            load(&setup.engine, spec(name, "vortex")).await.unwrap();
+        }
+        let session = setup.session().await;
+        let cases = [
+            ("SELECT * FROM oders", "orders"),
+            ("SELECT n_nam FROM nation", "n_name"),
+            ("SELECT n.n_regionky FROM nation AS n", "n_regionkey"),
+            ("SELECT cuont(*) FROM nation", "count"),
+            ("DROP TABLE natoin", "nation"),
+            ("SET pithead.pushdwon = off", "pithead.pushdown"),
+        ];
+        for (statement, near) in cases {
+            let fault = collect(&session, statement).await.expect_err(statement);
+            assert_eq!(fault.blame, Blame::User, "{statement}: {fault}");
+            assert!(fault.to_string().contains(near), "{statement} should name {near}: {fault}");
+        }
+        let fault = setup.engine.host.drop_dataset(&"main.nations".parse::<DatasetName>().unwrap()).await.unwrap_err();
+        assert!(fault.to_string().contains("nation"), "{fault}");
+        setup.shutdown().await;
+    });
+}
+
+#[test]
+fn a_host_without_the_memory_says_so_and_goes_on() {
+    block_on(async {
+        let directory = TempDir::new().unwrap();
+        let target = Target::Data(directory.path().to_owned());
+        let options = EmbedOptions { drives: Some(2), memory: Some(32 << 20), ..EmbedOptions::default() };
+        let engine = connect(&target, &options).await.unwrap();
+        load(&engine, spec("lineitem", "vortex")).await.unwrap_or_else(|fault| panic!("loading: {fault}"));
+        limited(&engine.host).await;
+        engine.shutdown().await;
+    });
+}
+
+#[test]
+fn drives_without_the_memory_say_so_and_go_on() {
+    block_on(async {
+        let directory = TempDir::new().unwrap();
+        let processes = DriveProcess::start_many(directory.path(), 2, &["--memory", "24MiB"]);
+        let addresses = processes.iter().map(|process| process.address().to_owned()).collect();
+        let engine = connect(&Target::Drives(addresses), &EmbedOptions::default()).await.unwrap();
+        load(&engine, spec("lineitem", "vortex")).await.unwrap_or_else(|fault| panic!("loading: {fault}"));
+        limited(&engine.host).await;
+        engine.shutdown().await;
+    });
+}
+
+/// A statement that needs far more than a few megabytes either spills and is right, or fails with a word on memory.
+async fn limited(host: &Host) {
+    let session = host.session();
+    let lists = "SELECT count(*) FROM (SELECT l_comment, array_agg(l_shipinstruct) AS a, count(*) FROM lineitem GROUP BY l_comment) AS t";
+    let order =
+        "SELECT max(r) FROM (SELECT row_number() OVER (ORDER BY l_comment, l_orderkey, l_linenumber) AS r FROM lineitem) AS t";
+    let distinct = "SELECT count(DISTINCT l_comment), count(DISTINCT l_orderkey) FROM lineitem";
+    for statement in [lists, order, distinct] {
+        match collect(&session, statement).await {
+            Ok(table) => assert_eq!(table.rows.len(), 1, "{statement}"),
+            Err(fault) => {
+                assert_eq!(fault.blame, Blame::Limit, "{statement}: {fault}");
+                assert!(fault.to_string().to_lowercase().contains("memory"), "{statement}: {fault}");
+            }
+        }
+    }
+    let table = collect(&session, "SELECT count(*) FROM lineitem").await.unwrap_or_else(|fault| panic!("afterwards: {fault}"));
+    assert_eq!(table.rows, [["600572"]]);
+}

@@ -1,0 +1,97 @@
+//! Statements that are not queries, and what EXPLAIN says of those that are.
+
+use pithead_e2e::tpch::{load_tpch, queries, spec};
+use pithead_e2e::{Mode, Setup, Table, block_on, collect, load};
+use pithead_host::Session;
+use pithead_model::Blame;
+
+async fn text(session: &Session, statement: &str) -> String {
+    let table: Table = collect(session, statement).await.unwrap_or_else(|fault| panic!("{statement}: {fault}"));
+    let lines: Vec<String> = table.rows.iter().map(|row| row.join("\t")).collect();
+    lines.join("\n")
+}
+
+#[test]
+fn datasets_are_shown_described_and_dropped() {
+    block_on(async {
+        let setup = Setup::new(Mode { drives: 2, ..Mode::FOUR_HERE }).await;
+        for name in ["nation", "region"] {
+            load(&setup.engine, spec(name, "vortex")).await.unwrap();
+        }
+        let session = setup.session().await;
+        let shown = text(&session, "SHOW TABLES").await;
+        assert!(shown.contains("nation") && shown.contains("region"), "{shown}");
+        let described = text(&session, "DESCRIBE nation").await;
+        for column in ["n_nationkey", "n_name", "n_regionkey", "n_comment"] {
+            assert!(described.contains(column), "{described}");
+        }
+        collect(&session, "DROP TABLE region").await.unwrap();
+        collect(&session, "DROP TABLE IF EXISTS region").await.unwrap();
+        let fault = collect(&session, "DROP TABLE region").await.unwrap_err();
+        assert_eq!(fault.blame, Blame::User, "{fault}");
+        assert!(!text(&session, "SHOW TABLES").await.contains("region\t"));
+        assert!(collect(&session, "SELECT * FROM region").await.is_err());
+        load(&setup.engine, spec("region", "arrow")).await.unwrap();
+        assert_eq!(text(&session, "SELECT count(*) FROM region").await, "5");
+        setup.shutdown().await;
+    });
+}
+
+#[test]
+fn settings_belong_to_their_session() {
+    block_on(async {
+        let setup = Setup::new(Mode::ONE_HERE).await;
+        let (one, other) = (setup.session().await, setup.session().await);
+        collect(&one, "SET pithead.pushdown = off").await.unwrap();
+        assert!(text(&one, "SHOW pithead.pushdown").await.contains("false"));
+        assert!(text(&other, "SHOW pithead.pushdown").await.contains("true"));
+        let fault = collect(&one, "SET pithead.pushdown = perhaps").await.unwrap_err();
+        assert_eq!(fault.blame, Blame::User, "{fault}");
+        setup.shutdown().await;
+    });
+}
+
+#[test]
+fn what_cannot_be_done_is_refused() {
+    block_on(async {
+        let setup = Setup::new(Mode { drives: 2, ..Mode::FOUR_HERE }).await;
+        load(&setup.engine, spec("nation", "vortex")).await.unwrap();
+        let session = setup.session().await;
+        let cases = [
+            ("INSERT INTO nation SELECT * FROM nation", Blame::Unsupported),
+            ("DELETE FROM nation", Blame::Unsupported),
+            ("UPDATE nation SET n_name = 'x'", Blame::Unsupported),
+            ("CREATE TABLE t (a INT)", Blame::Unsupported),
+            ("SELECT 1; SELECT 2", Blame::User),
+            ("", Blame::User),
+            ("SELECT", Blame::User),
+            ("SELECT * FROM nation WHERE n_name = 5 + DATE '1970-01-01'", Blame::User),
+        ];
+        for (statement, blame) in cases {
+            let fault = collect(&session, statement).await.expect_err(statement);
+            assert_eq!(fault.blame, blame, "{statement}: {fault}");
+        }
+        assert_eq!(text(&session, "SELECT count(*) FROM nation").await, "25");
+        setup.shutdown().await;
+    });
+}
+
+#[test]
+fn explain_says_what_runs_where() {
+    block_on(async {
+        let setup = Setup::new(Mode::FOUR_HERE).await;
+        load_tpch(&setup).await;
+        let session = setup.session().await;
+        for (name, query) in queries() {
+            let told = text(&session, &format!("EXPLAIN {query}")).await;
+            assert!(told.contains("drive"), "{name}: {told}");
+        }
+        for (name, query) in queries().into_iter().take(6) {
+            let told = text(&session, &format!("EXPLAIN ANALYZE {query}")).await;
+            for word in ["drive", "rows", "slices", "rounds"] {
+                assert!(told.contains(word), "{name} should say {word}: {told}");
+            }
+        }
+        setup.shutdown().await;
+    });
+}

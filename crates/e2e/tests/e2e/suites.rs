@@ -1,0 +1,51 @@
+//! The SQL suites in each mode.
+
+use pithead_e2e::{Mode, Setup, block_on, load_all, run_suites};
+
+fn run(mode: Mode) {
+    block_on(async {
+        let setup = Setup::new(mode).await;
+        let mut failures = load_all(&setup).await;
+        failures.extend(run_suites(&setup).await);
+        setup.shutdown().await;
+        assert!(failures.is_empty(), "{}: {} failures
+
+{}", mode.name, failures.len(), failures.join("
+"));
+    });
+}
+
+#[test]
+fn one_drive_here() {
+    run(Mode::ONE_HERE);
+}
+
+#[test]
+fn four_drives_here() {
+    run(Mode::FOUR_HERE);
+}
+
+#[test]
+fn four_drive_processes() {
+    run(Mode::FOUR_PROCESSES);
+}
+
+#[test]
+fn push_down_off() {
+    run(Mode::PUSHDOWN_OFF);
+}
+
+#[test]
+fn drive_processes_push_down_off() {
+    run(Mode::PROCESSES_PUSHDOWN_OFF);
+}
+
+#[test]
+fn filters_only() {
+    run(Mode::FILTERS_ONLY);
+}
+
+#[test]
+fn encoding_arrow() {
+    run(Mode::ARROW);
+}

@@ -1,0 +1,16 @@
+//! A host together with its drives, in one call: drives inside this process on a directory, or drives on the network.
+//!
+//! This is what the tops (the command line, benchmarks, language bindings) connect through. A data directory holds
+//! `drive-0`, `drive-1` and so on, each the store of one drive. Drives inside a process share its reactors, and their
+//! batches pass by pointer; above the door they are drives like any other.
+
+mod connect;
+mod directory;
+mod memory;
+mod options;
+mod status;
+
+pub use connect::{Engine, connect};
+pub use options::{EmbedOptions, Target};
+pub use pithead_wire::DriveStatus;
+pub use status::status;

@@ -1,0 +1,40 @@
+//! What is connected to, and how.
+
+use std::path::PathBuf;
+
+/// Where datasets are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A directory, whose drives run inside this process. One that is missing or empty is made a new one. One process
+    /// at a time may use it.
+    Data(PathBuf),
+    /// Drives on the network: `HOST`, `HOST:PORT` or `pithead://HOST:PORT`.
+    Drives(Vec<String>),
+}
+
+/// How to connect.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EmbedOptions {
+    /// Threads for the host's operators, and reactors that the drives in this process share. Default: one a core.
+    pub threads: Option<usize>,
+    /// Memory for queries in this process, bytes: half of it the host's, half shared evenly by the drives here; all of
+    /// it the host's where the drives are elsewhere. Default: 60% of what the process may have.
+    pub memory: Option<u64>,
+    /// Drives to make in a new directory, 1 to 64. Default: one a thread. Not looked at where there are drives.
+    pub drives: Option<usize>,
+    /// A rate to pace links to. Only a drive that serves its link can pace it, so connecting refuses this; it is here
+    /// so that a caller who asks is told, rather than shown numbers of another link.
+    pub link_bits_per_second: Option<f64>,
+}
+
+impl EmbedOptions {
+    /// Threads, with the default worked out.
+    pub(crate) fn threads(&self) -> usize {
+        self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1)
+    }
+
+    /// Memory, with the default worked out.
+    pub(crate) fn memory(&self) -> u64 {
+        self.memory.unwrap_or_else(|| crate::memory::available() / 10 * 6)
+    }
+}

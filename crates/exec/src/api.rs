@@ -1,0 +1,111 @@
+//! What a caller brings, and what it gets back besides rows.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use bytes::Bytes;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use pithead_device::Device;
+use pithead_model::{DatasetName, Fault, Level, SliceEntry, SliceKey, SortKey};
+use pithead_slice::SliceReader;
+
+/// One slice of a part.
+#[derive(Clone, Debug)]
+pub struct SliceRef {
+    /// Its number across the partition's runs, in the manifest's order, dense from 0.
+    pub ordinal: u32,
+    /// Where it is stored.
+    pub key: SliceKey,
+    /// What is known of it without reading it.
+    pub entry: Arc<SliceEntry>,
+}
+
+/// The slices of one dataset's partition that a sub-plan is to see.
+#[derive(Clone, Debug)]
+pub struct PartData {
+    /// The dataset's name in the sub-plan.
+    pub name: DatasetName,
+    /// Its columns.
+    pub schema: SchemaRef,
+    /// The partition's number.
+    pub partition: u32,
+    /// The order of rows within each run.
+    pub sort: Vec<SortKey>,
+    /// The slices, by ordinal.
+    pub slices: Vec<SliceRef>,
+}
+
+/// Where slices come from.
+#[async_trait]
+pub trait SliceSource: Send + Sync + Debug {
+    /// Opens a slice for reading. Waits where the medium does; must not block.
+    async fn open(&self, slice: &SliceRef) -> Result<Arc<dyn SliceReader>, Fault>;
+
+    /// What reads have to pass.
+    fn device(&self) -> &dyn Device;
+}
+
+/// A sub-plan as it came.
+#[derive(Clone, Debug)]
+pub enum BindPlan {
+    /// A Substrait plan. Datasets are named tables `[domain, dataset]`, shipped inputs `["input", name]`.
+    Substrait(Bytes),
+    /// These columns of the driving dataset, all rows.
+    Scan {
+        /// The driving dataset.
+        dataset: DatasetName,
+        /// Columns by name, in the order of the output.
+        columns: Vec<String>,
+    },
+}
+
+/// What a session brings to be bound.
+#[derive(Clone, Debug)]
+pub struct BindRequest {
+    /// The sub-plan.
+    pub plan: BindPlan,
+    /// The partitions that it reads, the driving one first.
+    pub parts: Vec<PartData>,
+    /// Small tables sent along: name, columns, rows.
+    pub inputs: Vec<(String, SchemaRef, Vec<RecordBatch>)>,
+    /// Schema that the output must have, by position and type; its names and nullability are those of the output.
+    pub schema: SchemaRef,
+    /// Whether one round must see all slices.
+    pub whole_partition: bool,
+    /// How far to go. Below [`Level::Whole`], filters only rule out slices and pages.
+    pub level_max: Level,
+    /// Whether bounds of slices and pages may rule rows out.
+    pub zone_maps: bool,
+    /// Rows of a batch at most.
+    pub batch_rows: usize,
+    /// The session's time zone.
+    pub time_zone: Option<String>,
+    /// Memory and spill files of the session.
+    pub runtime: Arc<RuntimeEnv>,
+    /// Where slices come from.
+    pub source: Arc<dyn SliceSource>,
+}
+
+/// What a round did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RoundStats {
+    /// Slices of the driving partition that it took care of, by ordinal: read, or ruled out by their bounds.
+    pub slices: Vec<u32>,
+    /// Of them, ruled out.
+    pub slices_skipped: u32,
+    /// Pages of the driving partition that were decoded at least in part.
+    pub pages_read: u64,
+    /// Pages of the driving partition that were ruled out by their bounds, in slices that were read.
+    pub pages_skipped: u64,
+    /// Rows in the slices that were read.
+    pub rows_in: u64,
+    /// Bytes of the driving partition that were read.
+    pub medium_bytes: u64,
+    /// Rows in the slices of the other datasets that were read.
+    pub other_rows_in: u64,
+    /// Bytes of the other datasets that were read.
+    pub other_medium_bytes: u64,
+}

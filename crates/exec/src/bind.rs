@@ -1,0 +1,277 @@
+//! [`Bound`]: one session's sub-plan, ready to run.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::catalog::{CatalogProvider, MemorySchemaProvider, SchemaProvider, TableProvider};
+use datafusion::common::TableReference;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::datasource::{MemTable, provider_as_source, source_as_provider};
+use datafusion::execution::SessionState;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{Expr, LogicalPlan, TableScan, TableScanBuilder, TableSource};
+use datafusion::physical_plan::execute_stream;
+use datafusion::physical_plan::memory::MemoryStream;
+use pithead_functions::{EngineOptions, fault_from_datafusion, session_state};
+use pithead_model::{DatasetName, Fault, Level, near_names};
+use pithead_plan::{INPUT_SCHEMA, Shape, combine, consume, shape};
+
+use crate::conform::{check, conform};
+use crate::round::{Round, SliceQueue};
+use crate::statistics::PartFacts;
+use crate::table::{Feed, Part, SliceTable};
+use crate::{BindPlan, BindRequest, ExecError, PartData, RunningRound};
+
+/// A sub-plan that was read, checked against the output that is expected of it, and optimised once.
+#[derive(Debug)]
+pub struct Bound {
+    state: SessionState,
+    plan: LogicalPlan,
+    shape: Shape,
+    /// As consumed, for putting rounds together.
+    consumed: LogicalPlan,
+    schema: SchemaRef,
+    queue: Arc<SliceQueue>,
+    whole_partition: bool,
+}
+
+impl Bound {
+    /// Reads and optimises a sub-plan. Errors name what does not fit: an unknown table, a column of another type.
+    pub async fn bind(request: BindRequest) -> Result<Arc<Bound>, Fault> {
+        let options = EngineOptions {
+            batch_rows: request.batch_rows,
+            target_partitions: 1,
+            time_zone: request.time_zone.clone(),
+            runtime: Arc::clone(&request.runtime),
+        };
+        let state = session_state(&options);
+        let parts: Vec<Arc<Part>> = request.parts.iter().map(|data| Arc::new(part(data, &request))).collect();
+        let driving = parts.first().cloned().ok_or(ExecError::NoParts)?;
+        let name = &request.parts[0].name;
+        register(&state, &parts, &request)?;
+        let consumed = match &request.plan {
+            BindPlan::Substrait(bytes) => {
+                consume(bytes, &state).await.map_err(|error| named_table(Fault::from(error), &request))?
+            }
+            BindPlan::Scan { dataset, columns } => scan_plan(dataset, columns, name, &driving)?,
+        };
+        let driven = drive(consumed, name, &driving)?;
+        let plan = state.optimize(&driven).map_err(fault_from_datafusion)?;
+        check(plan.schema().as_arrow(), &request.schema)?;
+        check_driven(&plan, name)?;
+        if request.level_max < Level::Whole {
+            check_prunes_only(&plan)?;
+        }
+        tracing::debug!(plan = %plan.display_indent(), "bound");
+        let queue = Arc::new(SliceQueue::new(Arc::clone(&driving.slices)));
+        let (schema, whole_partition) = (request.schema, request.whole_partition);
+        Ok(Arc::new(Bound { state, shape: shape(&driven), plan, consumed: driven, schema, queue, whole_partition }))
+    }
+
+    /// How the outputs of several rounds go together.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Slices of the driving partition.
+    pub fn slices_total(&self) -> u32 {
+        self.queue.total()
+    }
+
+    /// Whether rounds have taken all slices.
+    pub fn queue_is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Begins a round with a physical plan of its own. As its rows are pulled, it takes slices that no other round has
+    /// taken, until it has read `slices_max` of them; with a whole partition, all of them. Rounds may run side by side.
+    ///
+    /// A session over an empty partition runs one round all the same: an aggregate without groups has a row.
+    pub async fn round(self: &Arc<Self>, slices_max: usize) -> Result<RunningRound, Fault> {
+        let slices_max = if self.whole_partition { usize::MAX } else { slices_max };
+        let round = Arc::new(Round::new(Arc::clone(&self.queue), slices_max));
+        let stream = self.run(&self.plan, &round).await?;
+        Ok(RunningRound { stream, round })
+    }
+
+    /// Puts the outputs of several rounds together: rows of the same columns and the same meaning. Where rows are just
+    /// rows, they come back as they are, no more of them than the sub-plan asks for.
+    pub async fn combine(&self, partials: Vec<RecordBatch>) -> Result<SendableRecordBatchStream, Fault> {
+        let rounds = MemTable::try_new(Arc::clone(&self.schema), vec![partials.clone()]).map_err(fault_from_datafusion)?;
+        match combine(&self.consumed, provider_as_source(Arc::new(rounds)), &self.state)? {
+            Some(plan) => {
+                let plan = self.state.optimize(&plan).map_err(fault_from_datafusion)?;
+                let round = Arc::new(Round::new(Arc::clone(&self.queue), 0));
+                self.run(&plan, &round).await
+            }
+            None => {
+                let rows = match self.shape {
+                    Shape::Limit(rows) => first_rows(partials, rows),
+                    _ => partials,
+                };
+                let stream = MemoryStream::try_new(rows, Arc::clone(&self.schema), None).map_err(fault_from_datafusion)?;
+                Ok(Box::pin(stream))
+            }
+        }
+    }
+
+    async fn run(&self, plan: &LogicalPlan, round: &Arc<Round>) -> Result<SendableRecordBatchStream, Fault> {
+        let planned = self.state.query_planner().create_physical_plan(plan, &self.state).await;
+        let physical = planned.map_err(fault_from_datafusion)?;
+        let config = self.state.config().clone().with_extension(Arc::clone(round));
+        let context = Arc::new(TaskContext::from(&self.state).with_session_config(config));
+        let rows = execute_stream(physical, context).map_err(fault_from_datafusion)?;
+        Ok(conform(rows, &self.schema))
+    }
+}
+
+fn first_rows(batches: Vec<RecordBatch>, mut rows: usize) -> Vec<RecordBatch> {
+    let mut first = Vec::new();
+    for batch in batches {
+        let take = batch.num_rows().min(rows);
+        rows -= take;
+        if take > 0 {
+            first.push(batch.slice(0, take));
+        }
+    }
+    first
+}
+
+fn part(data: &PartData, request: &BindRequest) -> Part {
+    Part {
+        name: data.name.to_string(),
+        schema: Arc::clone(&data.schema),
+        slices: data.slices.as_slice().into(),
+        facts: PartFacts::new(&data.slices),
+        source: Arc::clone(&request.source),
+        zone_maps: request.zone_maps,
+        prune_only: request.level_max < Level::Whole,
+        batch_rows: request.batch_rows.max(1),
+    }
+}
+
+/// Makes the session's tables: a schema a domain, and one for what was sent along.
+fn register(state: &SessionState, parts: &[Arc<Part>], request: &BindRequest) -> Result<(), Fault> {
+    let catalog_name = &state.config_options().catalog.default_catalog;
+    let catalog = state.catalog_list().catalog(catalog_name).ok_or_else(|| unknown(catalog_name, request))?;
+    for (data, part) in request.parts.iter().zip(parts) {
+        let table = SliceTable { part: Arc::clone(part), feed: Feed::All };
+        add_table(&*catalog, &data.name.domain, &data.name.dataset, Arc::new(table))?;
+    }
+    for (name, schema, batches) in &request.inputs {
+        let table = MemTable::try_new(Arc::clone(schema), vec![batches.clone()]).map_err(fault_from_datafusion)?;
+        add_table(&*catalog, INPUT_SCHEMA, name, Arc::new(table))?;
+    }
+    Ok(())
+}
+
+fn add_table(catalog: &dyn CatalogProvider, schema: &str, name: &str, table: Arc<dyn TableProvider>) -> Result<(), Fault> {
+    let tables = match catalog.schema(schema) {
+        Some(tables) => tables,
+        None => {
+            let tables: Arc<dyn SchemaProvider> = Arc::new(MemorySchemaProvider::new());
+            catalog.register_schema(schema, Arc::clone(&tables)).map_err(fault_from_datafusion)?;
+            tables
+        }
+    };
+    if tables.table_exist(name) {
+        return Err(ExecError::TwoTables(format!("{schema}.{name}")).into());
+    }
+    tables.register_table(name.to_owned(), table).map_err(fault_from_datafusion)?;
+    Ok(())
+}
+
+/// A plan that fails to be read may do so for want of a table: then say which tables there are.
+fn named_table(fault: Fault, request: &BindRequest) -> Fault {
+    let lower = fault.message.to_lowercase();
+    if lower.contains("no table named") || lower.contains("failed to resolve schema") {
+        unknown(&fault.message, request).into()
+    } else {
+        fault
+    }
+}
+
+fn unknown(name: &str, request: &BindRequest) -> ExecError {
+    let parts = request.parts.iter().map(|part| part.name.to_string());
+    let inputs = request.inputs.iter().map(|(name, ..)| format!("{INPUT_SCHEMA}.{name}"));
+    ExecError::UnknownTable { name: name.to_owned(), known: parts.chain(inputs).collect::<Vec<_>>().join(", ") }
+}
+
+fn scan_plan(dataset: &DatasetName, columns: &[String], driving: &DatasetName, part: &Arc<Part>) -> Result<LogicalPlan, Fault> {
+    if dataset != driving {
+        return Err(ExecError::NotDriven(driving.clone()).into());
+    }
+    let index = |column: &String| {
+        part.schema.index_of(column).map_err(|_| ExecError::UnknownColumn {
+            column: column.clone(),
+            dataset: dataset.clone(),
+            near: near_names(column, part.schema.fields().iter().map(|field| field.name().as_str())).join(", "),
+        })
+    };
+    let columns = columns.iter().map(index).collect::<Result<Vec<usize>, ExecError>>()?;
+    let table: Arc<dyn TableProvider> = Arc::new(SliceTable { part: Arc::clone(part), feed: Feed::All });
+    let name = TableReference::partial(dataset.domain.as_str(), dataset.dataset.as_str());
+    let scan = TableScanBuilder::new(name, provider_as_source(table)).with_projection(Some(columns)).build();
+    Ok(LogicalPlan::TableScan(scan.map_err(fault_from_datafusion)?))
+}
+
+/// Makes the first scan of the driving dataset, left child first, read the slices of its round. Others of the same
+/// dataset read the whole partition.
+fn drive(plan: LogicalPlan, name: &DatasetName, part: &Arc<Part>) -> Result<LogicalPlan, Fault> {
+    let mut driven = false;
+    let table: Arc<dyn TableProvider> = Arc::new(SliceTable { part: Arc::clone(part), feed: Feed::Round });
+    let source = provider_as_source(table);
+    let rewritten = plan.transform_down(|node| match node {
+        LogicalPlan::TableScan(scan) if !driven && reads(&scan, part) => {
+            driven = true;
+            Ok(Transformed::yes(LogicalPlan::TableScan(TableScan { source: Arc::clone(&source), ..scan })))
+        }
+        node => Ok(Transformed::no(node)),
+    });
+    let plan = rewritten.map_err(fault_from_datafusion)?.data;
+    if driven { Ok(plan) } else { Err(ExecError::NotDriven(name.clone()).into()) }
+}
+
+fn slice_table(source: &Arc<dyn TableSource>) -> Option<Arc<dyn TableProvider>> {
+    source_as_provider(source).ok().filter(|table| table.downcast_ref::<SliceTable>().is_some())
+}
+
+fn reads(scan: &TableScan, part: &Arc<Part>) -> bool {
+    let table = slice_table(&scan.source);
+    table.is_some_and(|table| table.downcast_ref::<SliceTable>().is_some_and(|table| Arc::ptr_eq(&table.part, part)))
+}
+
+/// The optimiser may drop the driving scan (`WHERE false`), but must not make two of it.
+fn check_driven(plan: &LogicalPlan, name: &DatasetName) -> Result<(), Fault> {
+    let mut scans = 0;
+    let counted = plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node
+            && let Some(table) = slice_table(&scan.source)
+            && table.downcast_ref::<SliceTable>().is_some_and(|table| table.feed == Feed::Round)
+        {
+            scans += 1;
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    counted.map_err(fault_from_datafusion)?;
+    if scans > 1 { Err(ExecError::DrivenTwice(name.clone(), scans).into()) } else { Ok(()) }
+}
+
+/// Rows that a filter would remove stay below level 3, so nothing may be computed from them.
+fn check_prunes_only(plan: &LogicalPlan) -> Result<(), Fault> {
+    match plan {
+        LogicalPlan::TableScan(_) | LogicalPlan::EmptyRelation(_) => Ok(()),
+        LogicalPlan::SubqueryAlias(alias) => check_prunes_only(&alias.input),
+        LogicalPlan::Projection(projection) if projection.expr.iter().all(is_column) => check_prunes_only(&projection.input),
+        other => Err(ExecError::TooMuch(other.display().to_string()).into()),
+    }
+}
+
+fn is_column(expr: &Expr) -> bool {
+    match expr {
+        Expr::Column(_) => true,
+        Expr::Alias(alias) => is_column(&alias.expr),
+        _ => false,
+    }
+}

@@ -1,0 +1,312 @@
+//! [`Reading`]: a scan as it runs.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::compute::{BatchCoalescer, filter_record_batch};
+use arrow::datatypes::SchemaRef;
+use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_expr::{PhysicalExpr, conjunction_opt};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use futures::{StreamExt, stream};
+use pithead_model::Fault;
+use pithead_slice::{Predicate, ReadStats, ScanRequest, SliceReader, SliceStream};
+use tokio::task::yield_now;
+
+use crate::SliceRef;
+use crate::pruning::{Conjunct, Moving, columns_of, hint, move_columns, slice_may_match};
+use crate::round::{Cost, Round};
+use crate::table::{Feed, Part};
+
+/// Rows that moving filters are tried on before they are judged.
+const TRIAL_ROWS: usize = 32_768;
+/// Moving filters that let more than this share of the rows pass are not worth evaluating.
+const PASSING_MAX: f64 = 0.8;
+/// Slices that may be ruled out in one poll.
+const SKIPS_MAX: usize = 64;
+
+/// What a scan is to read.
+#[derive(Clone, Debug)]
+pub(crate) struct ReadPlan {
+    pub(crate) part: Arc<Part>,
+    pub(crate) feed: Feed,
+    /// Columns of the output by index in the part's schema.
+    pub(crate) columns: Vec<usize>,
+    /// What every row must satisfy, unless the part is only to be pruned.
+    pub(crate) conditions: Vec<Conjunct>,
+    /// Rows after which a batch is handed on.
+    pub(crate) batch_rows: usize,
+}
+
+/// A running scan.
+pub(crate) struct Reading {
+    plan: ReadPlan,
+    round: Arc<Round>,
+    /// Slices still to be read, where they are not the round's.
+    own: VecDeque<usize>,
+    moving: Vec<Moving>,
+    trial: Trial,
+    /// Which conditions the encoding applies itself, as far as its answers have shown.
+    trusted: Vec<bool>,
+    open: Option<OpenSlice>,
+    /// Puts small batches together; none where rows are not filtered.
+    coalescer: Option<BatchCoalescer>,
+}
+
+/// A slice that is being read.
+struct OpenSlice {
+    slice: SliceRef,
+    stream: SliceStream,
+    stats: Arc<ReadStats>,
+    /// Columns of the stream: those of the output, then those that conditions need.
+    columns: Vec<usize>,
+    /// What is left to evaluate on each batch.
+    rest: Option<Arc<dyn PhysicalExpr>>,
+    /// The same of moving filters.
+    moving: Option<Arc<dyn PhysicalExpr>>,
+}
+
+/// Whether evaluating moving filters pays.
+#[derive(Debug, Default)]
+struct Trial {
+    rows_in: usize,
+    rows_out: usize,
+}
+
+impl Trial {
+    fn pays(&self) -> bool {
+        self.rows_in < TRIAL_ROWS || (self.rows_out as f64) < PASSING_MAX * self.rows_in as f64
+    }
+}
+
+impl Reading {
+    pub(crate) fn new(plan: ReadPlan, round: Arc<Round>, moving: Vec<Arc<dyn PhysicalExpr>>) -> Self {
+        let trusted = plan.conditions.iter().map(|condition| condition.converted.as_ref().is_some_and(|c| c.exact)).collect();
+        let own = match plan.feed {
+            Feed::All => (0..plan.part.slices.len()).collect(),
+            Feed::Round => VecDeque::new(),
+        };
+        let moving = moving.into_iter().map(Moving::new).collect();
+        Self { plan, round, own, moving, trial: Trial::default(), trusted, open: None, coalescer: None }
+    }
+
+    /// The rows.
+    pub(crate) fn stream(mut self, schema: SchemaRef) -> SendableRecordBatchStream {
+        let filters = !self.plan.part.prune_only && !(self.plan.conditions.is_empty() && self.moving.is_empty());
+        if filters && !self.plan.columns.is_empty() {
+            let rows = self.plan.batch_rows;
+            let coalescer = BatchCoalescer::new(Arc::clone(&schema), rows);
+            self.coalescer = Some(coalescer.with_biggest_coalesce_batch_size(Some(rows / 2)));
+        }
+        let output = Arc::clone(&schema);
+        let rows = stream::try_unfold(self, move |mut reading| {
+            let output = Arc::clone(&output);
+            async move { Ok(reading.next(&output).await?.map(|batch| (batch, reading))) }
+        });
+        Box::pin(RecordBatchStreamAdapter::new(schema, rows))
+    }
+
+    async fn next(&mut self, output: &SchemaRef) -> Result<Option<RecordBatch>> {
+        loop {
+            if let Some(batch) = self.coalescer.as_mut().and_then(BatchCoalescer::next_completed_batch) {
+                return Ok(Some(batch));
+            }
+            if self.open.is_none() && !self.open_next().await? {
+                return Ok(None);
+            }
+            match self.read_batch().await? {
+                Some(batch) if batch.num_rows() > 0 => {
+                    let batch = output_batch(&batch, output)?;
+                    match &mut self.coalescer {
+                        Some(coalescer) => coalescer.push_batch(batch)?,
+                        None => return Ok(Some(batch)),
+                    }
+                }
+                Some(_) => {}
+                // What a slice gave does not wait for the next one: a limit above may have enough.
+                None => self.coalescer.as_mut().map_or(Ok(()), BatchCoalescer::finish_buffered_batch)?,
+            }
+            if self.coalescer.as_ref().is_none_or(|coalescer| !coalescer.has_completed_batch()) {
+                yield_now().await;
+            }
+        }
+    }
+
+    /// The open slice's next batch, filtered; none at its end.
+    async fn read_batch(&mut self) -> Result<Option<RecordBatch>> {
+        let Some(open) = &mut self.open else { return Ok(None) };
+        let read = open.stream.next().await;
+        let bytes = cost_of(&self.round, self.plan.feed).drain(&open.stats);
+        if bytes > 0
+            && let Some(wait) = self.plan.part.source.device().read(bytes)
+        {
+            wait.await;
+        }
+        match read {
+            Some(Ok(batch)) => self.filter(batch).map(Some),
+            Some(Err(error)) => Err(external(Fault::from(error).at(&open.slice.key))),
+            None => {
+                self.open = None;
+                Ok(None)
+            }
+        }
+    }
+
+    fn filter(&mut self, batch: RecordBatch) -> Result<RecordBatch> {
+        let Some(open) = &mut self.open else { return Ok(batch) };
+        let batch = match &open.rest {
+            Some(rest) => keep(&batch, rest)?,
+            None => batch,
+        };
+        let mut changed = false;
+        for moving in &mut self.moving {
+            changed |= moving.refresh(&self.plan.part.schema)?;
+        }
+        if changed {
+            open.moving = expression(self.moving.iter().flat_map(Moving::now), &open.columns, true)?;
+            self.trial = Trial::default();
+        }
+        let Some(moving) = open.moving.as_ref().filter(|_| self.trial.pays()) else { return Ok(batch) };
+        let kept = keep(&batch, moving)?;
+        self.trial.rows_in += batch.num_rows();
+        self.trial.rows_out += kept.num_rows();
+        Ok(kept)
+    }
+
+    /// Opens the next slice that may have rows; false at the end.
+    async fn open_next(&mut self) -> Result<bool> {
+        let mut skips = 0;
+        while let Some(slice) = self.take() {
+            for moving in &mut self.moving {
+                moving.refresh(&self.plan.part.schema)?;
+            }
+            let conditions = self.plan.conditions.iter().chain(self.moving.iter().flat_map(Moving::now));
+            let cost = cost_of(&self.round, self.plan.feed);
+            if self.plan.part.zone_maps && !slice_may_match(conditions, &slice.entry) {
+                cost.skip_slice();
+                skips += 1;
+                if skips % SKIPS_MAX == 0 {
+                    yield_now().await;
+                }
+                continue;
+            }
+            if self.plan.feed == Feed::Round {
+                self.round.reads_slice();
+            }
+            cost.read_slice(slice.entry.rows);
+            let reader = self.plan.part.source.open(&slice).await.map_err(external)?;
+            self.open = Some(self.start(slice, &*reader)?);
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    fn take(&mut self) -> Option<SliceRef> {
+        match self.plan.feed {
+            Feed::Round => self.round.take(),
+            Feed::All => self.own.pop_front().map(|slice| self.plan.part.slices[slice].clone()),
+        }
+    }
+
+    /// Starts to read a slice. Which conditions it applies itself shows in its answer, and with that which columns are
+    /// needed besides the output's; if it applies fewer than the slice before, it is asked again.
+    fn start(&mut self, slice: SliceRef, reader: &dyn SliceReader) -> Result<OpenSlice> {
+        loop {
+            let rest: Vec<&Conjunct> = match self.plan.part.prune_only {
+                true => vec![],
+                false => {
+                    self.plan.conditions.iter().zip(&self.trusted).filter(|(_, trusted)| !**trusted).map(|(c, _)| c).collect()
+                }
+            };
+            let mut columns = self.plan.columns.clone();
+            for column in rest.iter().flat_map(|condition| columns_of(&condition.expr)) {
+                if !columns.contains(&column) {
+                    columns.push(column);
+                }
+            }
+            let (predicates, origins) = self.predicates();
+            let stats = Arc::new(ReadStats::default());
+            let request = ScanRequest {
+                columns: columns.clone(),
+                predicates,
+                zone_maps: self.plan.part.zone_maps,
+                batch_rows: self.plan.part.batch_rows,
+                stats: Arc::clone(&stats),
+            };
+            let scan = reader.scan(request).map_err(|error| external(Fault::from(error).at(&slice.key)))?;
+            let applies = |condition: usize| scan.applied.iter().any(|index| origins.get(*index) == Some(&condition));
+            let broken: Vec<usize> =
+                (0..self.trusted.len()).filter(|condition| self.trusted[*condition] && !applies(*condition)).collect();
+            if broken.is_empty() || self.plan.part.prune_only {
+                let rest = expression(rest, &columns, false)?;
+                let moving = expression(self.moving.iter().flat_map(Moving::now), &columns, true)?;
+                return Ok(OpenSlice { slice, stream: scan.stream, stats, columns, rest, moving });
+            }
+            broken.into_iter().for_each(|condition| self.trusted[condition] = false);
+        }
+    }
+
+    /// What the slice is told, and for each predicate of a condition, which. Moving filters are hints: what a slice
+    /// would gain by evaluating them is not known.
+    fn predicates(&self) -> (Vec<Predicate>, Vec<usize>) {
+        let part = &self.plan.part;
+        let told = self.plan.conditions.iter().enumerate().filter(|_| part.zone_maps || !part.prune_only);
+        let converted = told.filter_map(|(index, condition)| Some((&condition.converted.as_ref()?.predicate, index)));
+        let (mut predicates, origins): (Vec<Predicate>, Vec<usize>) = converted
+            .map(|(predicate, index)| (if part.prune_only { hint(predicate) } else { predicate.clone() }, index))
+            .unzip();
+        let moving = self.moving.iter().flat_map(Moving::now).filter_map(|condition| condition.converted.as_ref());
+        predicates.extend(moving.map(|converted| hint(&converted.predicate)));
+        (predicates, origins)
+    }
+}
+
+fn cost_of(round: &Round, feed: Feed) -> &Cost {
+    match feed {
+        Feed::Round => &round.driving,
+        Feed::All => &round.others,
+    }
+}
+
+/// All conditions as one expression over a batch of these columns. `some`: those that need others are left out.
+fn expression<'a>(
+    conditions: impl IntoIterator<Item = &'a Conjunct>,
+    columns: &[usize],
+    some: bool,
+) -> Result<Option<Arc<dyn PhysicalExpr>>> {
+    let mut moved = Vec::new();
+    for condition in conditions {
+        match move_columns(&condition.expr, &|column| columns.iter().position(|other| *other == column))? {
+            Some(expr) => moved.push(expr),
+            None if some => {}
+            None => return datafusion::common::internal_err!("a column of {} was not read", condition.expr),
+        }
+    }
+    Ok(conjunction_opt(moved))
+}
+
+/// The rows for which the expression is true.
+fn keep(batch: &RecordBatch, expr: &Arc<dyn PhysicalExpr>) -> Result<RecordBatch> {
+    let mask = expr.evaluate(batch)?.into_array(batch.num_rows())?;
+    let Some(mask) = mask.as_boolean_opt() else {
+        return datafusion::common::internal_err!("expected {expr} to be true or false, got {}", mask.data_type());
+    };
+    if keeps_all(mask) { Ok(batch.clone()) } else { Ok(filter_record_batch(batch, mask)?) }
+}
+
+fn keeps_all(mask: &BooleanArray) -> bool {
+    mask.null_count() == 0 && mask.true_count() == mask.len()
+}
+
+/// The columns of the output, which come first.
+fn output_batch(batch: &RecordBatch, output: &SchemaRef) -> Result<RecordBatch> {
+    let columns = batch.columns()[..output.fields().len()].to_vec();
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    Ok(RecordBatch::try_new_with_options(Arc::clone(output), columns, &options)?)
+}
+
+fn external(fault: Fault) -> DataFusionError {
+    DataFusionError::External(Box::new(fault))
+}

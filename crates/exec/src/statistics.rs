@@ -1,0 +1,129 @@
+//! What the slice directory tells the engine's planner.
+
+use std::sync::Arc;
+
+use arrow::datatypes::Schema;
+use datafusion::common::stats::Precision;
+use datafusion::common::{ColumnStatistics, Statistics};
+use pithead_model::{ColumnSummary, Value, merge_columns};
+use pithead_slice::{Compare, Predicate};
+
+use crate::SliceRef;
+use crate::pruning::Conjunct;
+use crate::scalar::scalar_of;
+
+/// Share of the rows taken to satisfy a condition of which nothing is known.
+const UNKNOWN: f64 = 0.2;
+/// The same for a pattern.
+const PATTERN: f64 = 0.1;
+
+/// Summaries over all slices of a part.
+#[derive(Debug)]
+pub(crate) struct PartFacts {
+    rows: u64,
+    bytes: u64,
+    columns: Vec<ColumnSummary>,
+}
+
+impl PartFacts {
+    pub(crate) fn new(slices: &[SliceRef]) -> Self {
+        Self {
+            rows: slices.iter().map(|slice| slice.entry.rows).sum(),
+            bytes: slices.iter().map(|slice| slice.entry.bytes).sum(),
+            columns: merge_columns(slices.iter().map(|slice| slice.entry.columns.as_slice())),
+        }
+    }
+
+    /// Statistics of a scan's output. `whole`: all rows of all slices come out, so that counts are exact and the
+    /// planner may answer from them; otherwise they are estimates.
+    pub(crate) fn statistics(
+        &self,
+        schema: &Schema,
+        projection: &[usize],
+        conditions: &[Conjunct],
+        whole: bool,
+    ) -> Arc<Statistics> {
+        let share: f64 = conditions.iter().map(|condition| self.selectivity(condition)).product();
+        let precise =
+            |exact: bool, value: usize| if whole && exact { Precision::Exact(value) } else { Precision::Inexact(value) };
+        let column = |index: &usize| match self.columns.get(*index) {
+            Some(summary) => column_statistics(summary, schema, *index, whole, share),
+            None => ColumnStatistics::new_unknown(),
+        };
+        Arc::new(Statistics {
+            num_rows: precise(true, scaled(self.rows, share)),
+            total_byte_size: precise(false, scaled(self.bytes, share)),
+            column_statistics: projection.iter().map(column).collect(),
+        })
+    }
+
+    fn selectivity(&self, condition: &Conjunct) -> f64 {
+        condition.converted.as_ref().map_or(UNKNOWN, |converted| self.share(&converted.predicate)).clamp(0.0, 1.0)
+    }
+
+    /// Share of the rows that satisfy a predicate, if values lie evenly between their bounds.
+    fn share(&self, predicate: &Predicate) -> f64 {
+        match predicate {
+            Predicate::IsNull(column) => self.nulls(*column),
+            Predicate::IsNotNull(column) => 1.0 - self.nulls(*column),
+            Predicate::Like { negated, .. } => {
+                if *negated {
+                    1.0 - PATTERN
+                } else {
+                    PATTERN
+                }
+            }
+            Predicate::In { column, values } => values.len() as f64 * self.one_value(*column),
+            Predicate::Any(parts) => parts.iter().map(|part| self.share(part)).sum(),
+            Predicate::All(parts) => parts.iter().map(|part| self.share(part)).product(),
+            Predicate::Compare { column, op, value } => match op {
+                Compare::Eq => self.one_value(*column),
+                Compare::Ne => 1.0 - self.one_value(*column),
+                Compare::Lt | Compare::Le => self.below(*column, value),
+                Compare::Gt | Compare::Ge => 1.0 - self.below(*column, value),
+            },
+        }
+        .clamp(0.0, 1.0)
+    }
+
+    fn nulls(&self, column: usize) -> f64 {
+        self.columns.get(column).map_or(0.0, |summary| summary.nulls as f64 / self.rows.max(1) as f64)
+    }
+
+    fn one_value(&self, column: usize) -> f64 {
+        match self.columns.get(column) {
+            Some(summary) if summary.distinct > 0 => 1.0 / summary.distinct as f64,
+            _ => PATTERN,
+        }
+    }
+
+    fn below(&self, column: usize, value: &Value) -> f64 {
+        let summary = self.columns.get(column);
+        let Some((min, max)) = summary.and_then(|summary| summary.min.as_ref().zip(summary.max.as_ref())) else {
+            return 1.0 / 3.0;
+        };
+        let (min, max, value) = (min.position(), max.position(), value.position());
+        if max > min { ((value - min) / (max - min)).clamp(0.0, 1.0) } else { 0.5 }
+    }
+}
+
+fn scaled(count: u64, share: f64) -> usize {
+    (count as f64 * share).ceil() as usize
+}
+
+fn column_statistics(summary: &ColumnSummary, schema: &Schema, index: usize, whole: bool, share: f64) -> ColumnStatistics {
+    let data_type = schema.field(index).data_type();
+    let bound = |value: &Option<Value>| match value.as_ref().and_then(|value| scalar_of(value, data_type)) {
+        Some(bound) if whole && summary.exact => Precision::Exact(bound),
+        Some(bound) => Precision::Inexact(bound),
+        None => Precision::Absent,
+    };
+    let nulls = scaled(summary.nulls, share);
+    ColumnStatistics {
+        null_count: if whole { Precision::Exact(nulls) } else { Precision::Inexact(nulls) },
+        min_value: bound(&summary.min),
+        max_value: bound(&summary.max),
+        distinct_count: if summary.distinct > 0 { Precision::Inexact(summary.distinct as usize) } else { Precision::Absent },
+        ..ColumnStatistics::new_unknown()
+    }
+}

@@ -1,0 +1,35 @@
+//! How fast a scan is; run by hand.
+
+use std::time::Instant;
+
+use super::*;
+
+#[tokio::test]
+#[ignore = "a measurement"]
+async fn filtered_sum_of_a_million_rows() {
+    for encoding in ENCODINGS {
+        let slices: Vec<RecordBatch> = (0..4).map(|slice| rows(slice * 262_144, 262_144)).collect();
+        let lab = Arc::new(Lab::new(encoding).dataset("t", &slices[0].schema(), slices));
+        for sql in [
+            "SELECT sum(d) FROM main.t WHERE day < DATE '1980-01-01' AND i < 24 AND f BETWEEN 5.0 AND 70.0",
+            "SELECT sum(k) FROM main.t WHERE i < 24",
+            "SELECT sum(k) FROM main.t",
+            "SELECT i, sum(d), count(*) FROM main.t GROUP BY i",
+            "SELECT count(*) FROM main.t WHERE t LIKE '%long one item 1%'",
+        ] {
+            let (plan, schema) = lab.sub_plan(sql).await;
+            let mut seconds = Vec::new();
+            for _ in 0..7 {
+                let start = Instant::now();
+                let bound = Bound::bind(lab.request(plan.clone(), Arc::clone(&schema), How::default())).await.unwrap();
+                let mut round = bound.round(usize::MAX).await.unwrap();
+                while let Some(batch) = round.stream.next().await {
+                    batch.unwrap();
+                }
+                seconds.push(start.elapsed().as_secs_f64());
+            }
+            seconds.sort_by(f64::total_cmp);
+            println!("{encoding}: {:.1} million rows a second: {sql}", 1.048576 / seconds[3]);
+        }
+    }
+}

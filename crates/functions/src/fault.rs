@@ -1,0 +1,118 @@
+//! [`fault_from_datafusion`]: who is to blame for what DataFusion reports.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use arrow::error::ArrowError;
+use datafusion::error::DataFusionError;
+use pithead_model::{Blame, Fault};
+
+/// Errors wrapped deeper than this are reported by their text.
+const DEPTH_MAX: usize = 64;
+
+/// The fault that an error amounts to. A [`Fault`] that went through DataFusion comes back as it was.
+pub fn fault_from_datafusion(error: DataFusionError) -> Fault {
+    if let Some(fault) = wrapped_fault(&error) {
+        return fault;
+    }
+    let root = error.find_root();
+    let message = first_line(&root.strip_backtrace());
+    let fault = Fault::new(blame(root), message);
+    match root {
+        DataFusionError::ResourcesExhausted(_) => fault.hint("give the session more memory, or let fewer run at a time"),
+        _ => fault,
+    }
+}
+
+fn blame(error: &DataFusionError) -> Blame {
+    match error {
+        DataFusionError::ArrowError(error, _) => blame_arrow(error),
+        DataFusionError::SQL(..)
+        | DataFusionError::Plan(_)
+        | DataFusionError::SchemaError(..)
+        | DataFusionError::Configuration(_)
+        | DataFusionError::Execution(_) => Blame::User,
+        DataFusionError::NotImplemented(_) | DataFusionError::Substrait(_) => Blame::Unsupported,
+        DataFusionError::ResourcesExhausted(_) => Blame::Limit,
+        DataFusionError::IoError(_) | DataFusionError::ObjectStore(_) => Blame::Device,
+        DataFusionError::ExecutionJoin(error) if error.is_cancelled() => Blame::Cancelled,
+        DataFusionError::Collection(errors) => errors.first().map_or(Blame::Bug, blame),
+        _ => Blame::Bug,
+    }
+}
+
+fn blame_arrow(error: &ArrowError) -> Blame {
+    match error {
+        ArrowError::CastError(_)
+        | ArrowError::ParseError(_)
+        | ArrowError::ComputeError(_)
+        | ArrowError::DivideByZero
+        | ArrowError::ArithmeticOverflow(_)
+        | ArrowError::InvalidArgumentError(_)
+        | ArrowError::CsvError(_)
+        | ArrowError::JsonError(_) => Blame::User,
+        ArrowError::NotYetImplemented(_) => Blame::Unsupported,
+        ArrowError::MemoryError(_)
+        | ArrowError::OffsetOverflowError(_)
+        | ArrowError::DictionaryKeyOverflowError
+        | ArrowError::RunEndIndexOverflowError => Blame::Limit,
+        ArrowError::IoError(..) => Blame::Device,
+        _ => Blame::Bug,
+    }
+}
+
+/// Looks through every kind of wrapper for a fault of ours.
+fn wrapped_fault(error: &DataFusionError) -> Option<Fault> {
+    let mut current: &(dyn Error + 'static) = error;
+    for _ in 0..DEPTH_MAX {
+        if let Some(fault) = current.downcast_ref::<Fault>() {
+            return Some(fault.clone());
+        }
+        current = match current.downcast_ref::<Arc<DataFusionError>>() {
+            Some(shared) => shared.as_ref(),
+            None => current.source()?,
+        };
+    }
+    None
+}
+
+/// Without the invitations to report a bug that DataFusion adds on lines of their own.
+fn first_line(message: &str) -> String {
+    message.split("\nThis issue was likely caused by").next().unwrap_or(message).trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_pass_through_unchanged() {
+        let fault = Fault::new(Blame::Corrupt, "damaged").hint("load it again");
+        let wrapped = DataFusionError::External(Box::new(fault.clone())).context("scan");
+        let wrapped = DataFusionError::Shared(Arc::new(wrapped));
+        let wrapped = DataFusionError::ArrowError(Box::new(ArrowError::ExternalError(Box::new(wrapped))), None);
+        assert_eq!(fault_from_datafusion(wrapped), fault);
+    }
+
+    #[test]
+    fn blame_falls_on_who_can_help() {
+        let arrow = |error| DataFusionError::ArrowError(Box::new(error), None);
+        for (error, blame) in [
+            (arrow(ArrowError::DivideByZero), Blame::User),
+            (arrow(ArrowError::CastError("'x' is no number".into())).context("cast"), Blame::User),
+            (DataFusionError::Execution("overflow in sum: too large".into()), Blame::User),
+            (DataFusionError::ResourcesExhausted("no memory".into()), Blame::Limit),
+            (DataFusionError::NotImplemented("that".into()), Blame::Unsupported),
+            (DataFusionError::Internal("index".into()), Blame::Bug),
+        ] {
+            assert_eq!(fault_from_datafusion(error).blame, blame);
+        }
+    }
+
+    #[test]
+    fn messages_are_those_of_the_root() {
+        let error = DataFusionError::Internal("no column 7".into()).context("while planning");
+        let fault = fault_from_datafusion(error);
+        assert!(fault.message.ends_with("no column 7"), "{}", fault.message);
+    }
+}

@@ -1,0 +1,19 @@
+//! Every SQL function and aggregate of ours, and the one [`session_state`] that all engines share.
+//!
+//! A sub-plan gives the same rows wherever it runs because host and drives take their functions, their planner's rules
+//! and their switches from here. What DataFusion reports as an error becomes a `Fault` here, too.
+
+mod average;
+mod fault;
+mod moments;
+mod moments_groups;
+mod state;
+mod sum;
+mod sum_groups;
+mod sum_scalar;
+
+pub use average::average;
+pub use fault::fault_from_datafusion;
+pub use moments::{merge_mean_udaf, merge_var_pop_udaf};
+pub use state::{EXTENSIONS, EngineOptions, session_state};
+pub use sum::sum_udaf;

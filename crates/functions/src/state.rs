@@ -1,0 +1,152 @@
+//! [`session_state`]: one set of functions, rules and switches for every engine.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::context::SessionContext;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::execution::session_state::SessionState;
+use datafusion::prelude::SessionConfig;
+use pithead_model::PAGE_ROWS;
+
+use crate::{merge_mean_udaf, merge_var_pop_udaf, sum_udaf};
+
+/// Our functions that may travel in a sub-plan, `name/version`. The version changes when a result may.
+pub const EXTENSIONS: &[&str] = &["pithead_merge_mean/1", "pithead_merge_var_pop/1"];
+
+/// Bytes of a join's build keys up to which they reach the other side's scan as a list of values.
+const IN_LIST_BYTES_MAX: usize = 1 << 20;
+/// The same, as distinct keys.
+const IN_LIST_VALUES_MAX: usize = 4_096;
+
+/// What differs between engines without changing an answer.
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// Rows of a batch at most.
+    pub batch_rows: usize,
+    /// Streams that a plan runs as side by side: 1 on a reactor.
+    pub target_partitions: usize,
+    /// The session's time zone; none: timestamps without a zone stay without.
+    pub time_zone: Option<String>,
+    /// Memory pool and spill files.
+    pub runtime: Arc<RuntimeEnv>,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self { batch_rows: PAGE_ROWS, target_partitions: 1, time_zone: None, runtime: Arc::new(RuntimeEnv::default()) }
+    }
+}
+
+/// The state that host and drives plan and run with: all of DataFusion's default functions and ours.
+///
+/// It can open no file: DataFusion's table factories and file formats are left out, so neither SQL nor a sub-plan can
+/// name one.
+pub fn session_state(options: &EngineOptions) -> SessionState {
+    let state = SessionStateBuilder::new()
+        .with_config(session_config(options))
+        .with_runtime_env(Arc::clone(&options.runtime))
+        .with_default_features()
+        .with_table_factories(HashMap::new())
+        .with_file_formats(Vec::new())
+        .build();
+    let context = SessionContext::new_with_state(state);
+    for aggregate in [sum_udaf(), merge_mean_udaf(), merge_var_pop_udaf()] {
+        context.register_udaf(aggregate.as_ref().clone());
+    }
+    context.state()
+}
+
+fn session_config(options: &EngineOptions) -> SessionConfig {
+    let mut config = SessionConfig::new()
+        .with_batch_size(options.batch_rows.max(1))
+        .with_target_partitions(options.target_partitions.max(1))
+        // The host switches it on for itself; a drive has no catalogue to show.
+        .with_information_schema(false);
+    set_options(config.options_mut(), options);
+    config
+}
+
+/// Switches that are as in DataFusion 55 are named where an answer hangs on them, so that a new release cannot change
+/// an answer in silence.
+fn set_options(config: &mut ConfigOptions, options: &EngineOptions) {
+    // `now()`, `current_date` and casts between timestamps and text read it.
+    config.execution.time_zone.clone_from(&options.time_zone);
+    // Datasets hold Utf8View: literals and casts of the same type need no conversion.
+    config.sql_parser.map_string_types_to_utf8view = true;
+    config.optimizer.expand_views_at_output = false;
+    // NULL is the largest value wherever a query does not say.
+    config.sql_parser.default_null_ordering = "nulls_max".to_owned();
+    // Integer arithmetic is as elsewhere in DataFusion; the mode concerns Spark's functions only.
+    config.execution.enable_ansi_mode = false;
+    // A rule that fails is a bug to hear of, not a plan that differs from the host's.
+    config.optimizer.skip_failed_rules = false;
+    // Join sides are chosen by our slice directories.
+    config.execution.collect_statistics = true;
+    config.optimizer.join_reordering = true;
+    // Planning children side by side gains nothing on a reactor.
+    config.execution.planning_concurrency = options.target_partitions.max(1);
+    // The build side is complete before the probe side is polled, and so is the filter that it sends.
+    config.execution.hash_join_buffering_capacity = 0;
+    config.optimizer.enable_dynamic_filter_pushdown = true;
+    config.optimizer.enable_join_dynamic_filter_pushdown = true;
+    config.optimizer.enable_topk_dynamic_filter_pushdown = true;
+    config.optimizer.hash_join_inlist_pushdown_max_size = IN_LIST_BYTES_MAX;
+    config.optimizer.hash_join_inlist_pushdown_max_distinct_values = IN_LIST_VALUES_MAX;
+    // Left joins in place of scalar subqueries give wrong rows where one returns several.
+    config.optimizer.enable_physical_uncorrelated_scalar_subquery = true;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::common::ScalarValue;
+
+    fn context() -> SessionContext {
+        SessionContext::new_with_state(session_state(&EngineOptions::default()))
+    }
+
+    async fn error_of(sql: &str) -> String {
+        let frame = match context().sql(sql).await {
+            Ok(frame) => frame,
+            Err(error) => return error.to_string(),
+        };
+        frame.collect().await.expect_err("an error").to_string()
+    }
+
+    #[tokio::test]
+    async fn sum_is_the_checked_one_in_every_shape_of_query() {
+        let rows = "(VALUES (1, 9223372036854775807), (1, 1)) AS t(k, v)";
+        for sql in [
+            format!("SELECT sum(v) FROM {rows}"),
+            format!("SELECT k, sum(v) FROM {rows} GROUP BY k"),
+            format!("SELECT sum(DISTINCT v) FROM {rows}"),
+            format!("SELECT sum(DISTINCT v), count(DISTINCT k) FROM {rows}"),
+            format!("SELECT sum(v) OVER (ORDER BY v DESC) FROM {rows}"),
+            format!("SELECT sum(v) FILTER (WHERE v > 0) FROM {rows}"),
+            format!("SELECT sum(v + 0), sum(v + 1 - 1) FROM {rows}"),
+        ] {
+            let error = error_of(&sql).await;
+            assert!(error.contains("overflow in sum"), "{sql}: {error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn files_cannot_be_named() {
+        let error = error_of("CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '/etc/passwd'").await;
+        assert!(error.contains("CSV"), "{error}");
+        assert!(error_of("COPY (SELECT 1) TO '/tmp/x.csv' STORED AS CSV").await.contains("csv"));
+    }
+
+    #[tokio::test]
+    async fn sums_keep_datafusions_types() {
+        let sql = "SELECT arrow_typeof(sum(a)), arrow_typeof(sum(b)), arrow_typeof(sum(c)), arrow_typeof(sum(d)) FROM (SELECT \
+                   1::int AS a, 1.5::float AS b, 1.5::decimal(10,2) AS c, 1::bigint unsigned AS d)";
+        let batches = context().sql(sql).await.unwrap().collect().await.unwrap();
+        let types: Vec<String> =
+            (0..4).map(|column| ScalarValue::try_from_array(batches[0].column(column), 0).unwrap().to_string()).collect();
+        assert_eq!(types, ["Int64", "Float64", "Decimal128(20, 2)", "UInt64"]);
+    }
+}

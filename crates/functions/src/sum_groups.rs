@@ -1,0 +1,241 @@
+//! Totals of many groups: exact on the way, checked when they are handed on.
+
+use std::mem::size_of;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, PrimitiveArray};
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::{ArrowNativeType, ArrowPrimitiveType, DataType};
+use datafusion::common::Result;
+use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
+
+use crate::sum_scalar::{Carrying, check_digits, overflow};
+
+/// One sum a group.
+pub(crate) struct CheckedGroups<T: ArrowPrimitiveType> {
+    data_type: DataType,
+    sums: Vec<T::Native>,
+    /// How often each sum wrapped; empty until one does.
+    carries: Vec<i64>,
+    seen: Seen,
+}
+
+impl<T: ArrowPrimitiveType<Native: Carrying>> CheckedGroups<T> {
+    pub(crate) fn new(data_type: DataType) -> Self {
+        Self { data_type, sums: Vec::new(), carries: Vec::new(), seen: Seen::All(0) }
+    }
+
+    fn add(&mut self, rows: impl Iterator<Item = (usize, T::Native)>) {
+        let sums = self.sums.as_mut_slice();
+        for (group, value) in rows {
+            let (sum, carried) = sums[group].carrying_add(value);
+            sums[group] = sum;
+            if carried != 0 {
+                carry(&mut self.carries, sums.len(), group, carried);
+            }
+        }
+    }
+}
+
+#[cold]
+fn carry(carries: &mut Vec<i64>, groups: usize, group: usize, carried: i64) {
+    carries.resize(groups, 0);
+    carries[group] += carried;
+}
+
+impl<T: ArrowPrimitiveType<Native: Carrying>> GroupsAccumulator for CheckedGroups<T> {
+    fn update_batch(
+        &mut self,
+        values: &[ArrayRef],
+        group_indices: &[usize],
+        filter: Option<&BooleanArray>,
+        total_num_groups: usize,
+    ) -> Result<()> {
+        let values = values[0].as_primitive::<T>();
+        self.sums.resize(total_num_groups, T::Native::usize_as(0));
+        let Some(valid) = valid_rows(values, filter) else {
+            self.seen.all(group_indices, total_num_groups);
+            self.add(group_indices.iter().copied().zip(values.values().iter().copied()));
+            return Ok(());
+        };
+        let mut seen = self.seen.take_some(total_num_groups);
+        self.add(valid.valid_indices().map(|row| {
+            seen.set_bit(group_indices[row], true);
+            (group_indices[row], values.value(row))
+        }));
+        self.seen = Seen::Some(seen);
+        Ok(())
+    }
+
+    fn merge_batch(&mut self, values: &[ArrayRef], group_indices: &[usize], total_num_groups: usize) -> Result<()> {
+        self.update_batch(values, group_indices, None, total_num_groups)
+    }
+
+    fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
+        if !self.carries.is_empty() {
+            self.carries.resize(self.sums.len(), 0);
+            if emit_to.take_needed(&mut self.carries).iter().any(|carry| *carry != 0) {
+                return overflow(&self.data_type);
+            }
+        }
+        let sums = emit_to.take_needed(&mut self.sums);
+        let nulls = self.seen.emit(emit_to);
+        let totals = PrimitiveArray::<T>::new(sums.into(), nulls).with_data_type(self.data_type.clone());
+        check_digits(&totals)?;
+        Ok(Arc::new(totals))
+    }
+
+    fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
+        Ok(vec![self.evaluate(emit_to)?])
+    }
+
+    fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
+        let values = values[0].as_primitive::<T>();
+        let state = PrimitiveArray::<T>::new(values.values().clone(), valid_rows(values, filter));
+        Ok(vec![Arc::new(state.with_data_type(self.data_type.clone()))])
+    }
+
+    fn size(&self) -> usize {
+        self.sums.capacity() * size_of::<T::Native>() + self.carries.capacity() * size_of::<i64>() + self.seen.size()
+    }
+}
+
+/// The rows to add up; none: all.
+fn valid_rows<T: ArrowPrimitiveType>(values: &PrimitiveArray<T>, filter: Option<&BooleanArray>) -> Option<NullBuffer> {
+    let nulls = values.nulls().filter(|nulls| nulls.null_count() > 0);
+    let kept = filter.map(|filter| match filter.nulls() {
+        Some(nulls) => NullBuffer::new(filter.values() & nulls.inner()),
+        None => NullBuffer::new(filter.values().clone()),
+    });
+    NullBuffer::union(nulls, kept.as_ref())
+}
+
+/// Which groups have had a value; a group's total is NULL until it has.
+enum Seen {
+    /// All of so many groups.
+    All(usize),
+    Some(BooleanBufferBuilder),
+}
+
+impl Seen {
+    /// Every row of these groups has a value. A new group comes with a row.
+    fn all(&mut self, group_indices: &[usize], groups: usize) {
+        match self {
+            Seen::All(count) => *count = groups,
+            Seen::Some(bits) => {
+                bits.append_n(groups.saturating_sub(bits.len()), false);
+                for group in group_indices {
+                    bits.set_bit(*group, true);
+                }
+            }
+        }
+    }
+
+    fn take_some(&mut self, groups: usize) -> BooleanBufferBuilder {
+        let mut bits = match std::mem::replace(self, Seen::All(0)) {
+            Seen::Some(bits) => bits,
+            Seen::All(count) => {
+                let mut bits = BooleanBufferBuilder::new(groups);
+                bits.append_n(count, true);
+                bits
+            }
+        };
+        bits.append_n(groups.saturating_sub(bits.len()), false);
+        bits
+    }
+
+    fn emit(&mut self, emit_to: EmitTo) -> Option<NullBuffer> {
+        let mut bits = match (&mut *self, emit_to) {
+            (Seen::All(count), EmitTo::All) => {
+                *count = 0;
+                return None;
+            }
+            (Seen::All(count), EmitTo::First(n)) => {
+                *count = count.saturating_sub(n);
+                return None;
+            }
+            (Seen::Some(_), _) => self.take_some(0),
+        };
+        let bits = bits.finish();
+        let EmitTo::First(n) = emit_to else { return Some(NullBuffer::new(bits)) };
+        let mut rest = BooleanBufferBuilder::new(bits.len() - n);
+        rest.append_buffer(&bits.slice(n, bits.len() - n));
+        *self = Seen::Some(rest);
+        Some(NullBuffer::new(bits.slice(0, n)))
+    }
+
+    fn size(&self) -> usize {
+        match self {
+            Seen::All(_) => 0,
+            Seen::Some(bits) => bits.capacity() / 8,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::Int64Array;
+    use arrow::datatypes::Int64Type;
+    use proptest::prelude::*;
+
+    #[derive(Clone, Debug)]
+    struct Batch {
+        rows: Vec<(usize, Option<i64>, Option<bool>)>,
+        filtered: bool,
+    }
+
+    fn batches() -> impl Strategy<Value = Vec<Batch>> {
+        let value = prop_oneof![3 => (-50i64..50).prop_map(Some), 1 => Just(None), 1 => Just(Some(i64::MAX)), 1 => Just(Some(-i64::MAX))];
+        let row = (0usize..4, value, prop_oneof![2 => Just(Some(true)), 1 => Just(Some(false)), 1 => Just(None)]);
+        let batch = (prop::collection::vec(row, 0..12), any::<bool>()).prop_map(|(rows, filtered)| Batch { rows, filtered });
+        prop::collection::vec(batch, 0..5)
+    }
+
+    /// Feeds batches as DataFusion does: group numbers are dense, a new one comes with its first row.
+    fn feed(groups: &mut CheckedGroups<Int64Type>, batches: &[Batch]) -> Vec<(i128, bool)> {
+        let mut names: Vec<usize> = Vec::new();
+        let mut exact: Vec<(i128, bool)> = Vec::new();
+        for batch in batches {
+            let mut indices = Vec::new();
+            for (name, value, keep) in &batch.rows {
+                let group = names.iter().position(|known| known == name).unwrap_or(names.len());
+                if group == names.len() {
+                    names.push(*name);
+                    exact.push((0, false));
+                }
+                indices.push(group);
+                if let (Some(value), true) = (value, !batch.filtered || *keep == Some(true)) {
+                    exact[group] = (exact[group].0 + i128::from(*value), true);
+                }
+            }
+            let values = Arc::new(Int64Array::from_iter(batch.rows.iter().map(|row| row.1))) as ArrayRef;
+            let filter = batch.filtered.then(|| BooleanArray::from_iter(batch.rows.iter().map(|row| row.2)));
+            groups.update_batch(&[values], &indices, filter.as_ref(), names.len()).unwrap();
+        }
+        exact
+    }
+
+    proptest! {
+        #[test]
+        fn groups_are_exact_or_an_error(batches in batches(), first in 0usize..4) {
+            let mut groups = CheckedGroups::<Int64Type>::new(DataType::Int64);
+            let exact = feed(&mut groups, &batches);
+            let first = first.min(exact.len());
+            for (emit_to, wanted) in [(EmitTo::First(first), &exact[..first]), (EmitTo::All, &exact[first..])] {
+                let fits = wanted.iter().all(|(sum, _)| i64::try_from(*sum).is_ok());
+                match groups.evaluate(emit_to) {
+                    Ok(sums) => {
+                        let wanted: Vec<Option<i64>> = wanted.iter().map(|(sum, seen)| seen.then_some(*sum as i64)).collect();
+                        prop_assert!(fits);
+                        prop_assert_eq!(sums.as_primitive::<Int64Type>().iter().collect::<Vec<_>>(), wanted);
+                    }
+                    Err(_) => {
+                        prop_assert!(!fits);
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! One total: exact on the way, checked at the end.
+
+use std::fmt;
+use std::mem::size_of_val;
+
+use arrow::array::{Array, ArrayRef, ArrowNativeTypeOp, AsArray, ListArray, PrimitiveArray};
+use arrow::datatypes::{
+    ArrowNativeType, ArrowPrimitiveType, DataType, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, i256,
+};
+use datafusion::common::{Result, ScalarValue, exec_err, internal_err};
+use datafusion::logical_expr::Accumulator;
+
+/// Addition that keeps count of how often it wrapped: the exact total is `value + carry * 2^bits`.
+pub(crate) trait Carrying: ArrowNativeTypeOp + ArrowNativeType {
+    /// The wrapped sum, and +1 or -1 where it wrapped.
+    fn carrying_add(self, other: Self) -> (Self, i64);
+
+    /// The same for `self - other`.
+    fn borrowing_sub(self, other: Self) -> (Self, i64);
+
+    /// The sum of a block.
+    fn total(values: &[Self]) -> (Self, i64) {
+        values.iter().fold((Self::usize_as(0), 0), |(sum, carry), value| {
+            let (sum, carried) = sum.carrying_add(*value);
+            (sum, carry + carried)
+        })
+    }
+}
+
+macro_rules! carrying {
+    ($native:ty, $negative:expr $(, $total:ident)?) => {
+        impl Carrying for $native {
+            #[inline]
+            fn carrying_add(self, other: Self) -> (Self, i64) {
+                let (sum, wrapped) = self.overflowing_add(other);
+                (sum, if !wrapped { 0 } else if $negative(other) { -1 } else { 1 })
+            }
+
+            #[inline]
+            fn borrowing_sub(self, other: Self) -> (Self, i64) {
+                let (sum, wrapped) = self.overflowing_sub(other);
+                (sum, if !wrapped { 0 } else if $negative(other) { 1 } else { -1 })
+            }
+
+            $(fn total(values: &[Self]) -> (Self, i64) { $total(values) })?
+        }
+    };
+}
+
+carrying!(i32, |value: i32| value < 0);
+carrying!(i64, |value: i64| value < 0, total_i64);
+carrying!(i128, |value: i128| value < 0);
+carrying!(u64, |_| false, total_u64);
+
+impl Carrying for i256 {
+    fn carrying_add(self, other: Self) -> (Self, i64) {
+        match self.checked_add(other) {
+            Some(sum) => (sum, 0),
+            None => (self.wrapping_add(other), if other.is_negative() { -1 } else { 1 }),
+        }
+    }
+
+    fn borrowing_sub(self, other: Self) -> (Self, i64) {
+        match self.checked_sub(other) {
+            Some(sum) => (sum, 0),
+            None => (self.wrapping_sub(other), if other.is_negative() { 1 } else { -1 }),
+        }
+    }
+}
+
+/// Sums the upper and the lower halves apart: neither wraps within 2^31 values, and both are vectorised.
+fn total_i64(values: &[i64]) -> (i64, i64) {
+    let total: i128 = values
+        .chunks(1 << 20)
+        .map(|chunk| {
+            let (high, low) =
+                chunk.iter().fold((0i64, 0u64), |(high, low), value| (high + (value >> 32), low + u64::from(*value as u32)));
+            (i128::from(high) << 32) + i128::from(low)
+        })
+        .sum();
+    (total as i64, ((total - i128::from(total as i64)) >> 64) as i64)
+}
+
+fn total_u64(values: &[u64]) -> (u64, i64) {
+    let total: u128 = values
+        .chunks(1 << 20)
+        .map(|chunk| {
+            let (high, low) =
+                chunk.iter().fold((0u64, 0u64), |(high, low), value| (high + (value >> 32), low + (value & 0xffff_ffff)));
+            (u128::from(high) << 32) + u128::from(low)
+        })
+        .sum();
+    (total as u64, (total >> 64) as i64)
+}
+
+/// What every overflow of ours says.
+pub(crate) fn overflow<T>(data_type: &DataType) -> Result<T> {
+    exec_err!("overflow in sum: the total does not fit in {data_type}")
+}
+
+/// An error if a decimal has more digits than its type.
+pub(crate) fn check_digits(totals: &dyn Array) -> Result<()> {
+    let fits = match totals.data_type() {
+        DataType::Decimal32(digits, _) => totals.as_primitive::<Decimal32Type>().validate_decimal_precision(*digits),
+        DataType::Decimal64(digits, _) => totals.as_primitive::<Decimal64Type>().validate_decimal_precision(*digits),
+        DataType::Decimal128(digits, _) => totals.as_primitive::<Decimal128Type>().validate_decimal_precision(*digits),
+        DataType::Decimal256(digits, _) => totals.as_primitive::<Decimal256Type>().validate_decimal_precision(*digits),
+        _ => Ok(()),
+    };
+    if fits.is_err() { overflow(totals.data_type()) } else { Ok(()) }
+}
+
+/// Accumulates one total, also over a window that slides.
+pub(crate) struct CheckedTotal<T: ArrowPrimitiveType> {
+    data_type: DataType,
+    sum: T::Native,
+    carry: i64,
+    /// Values in it; the total of none is NULL.
+    count: u64,
+}
+
+impl<T: ArrowPrimitiveType<Native: Carrying>> CheckedTotal<T> {
+    pub(crate) fn new(data_type: DataType) -> Self {
+        Self { data_type, sum: T::Native::usize_as(0), carry: 0, count: 0 }
+    }
+}
+
+impl<T: ArrowPrimitiveType> fmt::Debug for CheckedTotal<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CheckedTotal({})", self.data_type)
+    }
+}
+
+/// The sum of the values that are not null.
+fn total<T: ArrowPrimitiveType<Native: Carrying>>(values: &PrimitiveArray<T>) -> (T::Native, i64) {
+    let Some(nulls) = values.nulls().filter(|nulls| nulls.null_count() > 0) else {
+        return T::Native::total(values.values());
+    };
+    nulls.valid_slices().fold((T::Native::usize_as(0), 0), |(sum, carry), (start, end)| {
+        let (block, block_carry) = T::Native::total(&values.values()[start..end]);
+        let (sum, carried) = sum.carrying_add(block);
+        (sum, carry + block_carry + carried)
+    })
+}
+
+impl<T: ArrowPrimitiveType<Native: Carrying>> Accumulator for CheckedTotal<T> {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        let values = values[0].as_primitive::<T>();
+        let (block, block_carry) = total(values);
+        let (sum, carried) = self.sum.carrying_add(block);
+        self.sum = sum;
+        self.carry += block_carry + carried;
+        self.count += (values.len() - values.null_count()) as u64;
+        Ok(())
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        self.update_batch(states)
+    }
+
+    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        let values = values[0].as_primitive::<T>();
+        let (block, block_carry) = total(values);
+        let (sum, carried) = self.sum.borrowing_sub(block);
+        self.sum = sum;
+        self.carry += carried - block_carry;
+        self.count -= (values.len() - values.null_count()) as u64;
+        Ok(())
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        true
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        if self.carry != 0 {
+            return overflow(&self.data_type);
+        }
+        let total = (self.count > 0).then_some(self.sum);
+        let array = PrimitiveArray::<T>::from_iter([total]).with_data_type(self.data_type.clone());
+        check_digits(&array)?;
+        ScalarValue::try_from_array(&array, 0)
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        Ok(vec![self.evaluate()?])
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self)
+    }
+}
+
+/// `sum(DISTINCT x)`: DataFusion collects the values, and they are added up checked.
+#[derive(Debug)]
+pub(crate) struct CheckedDistinct {
+    data_type: DataType,
+    values: Box<dyn Accumulator>,
+    total: fn(&DataType) -> Option<Box<dyn Accumulator>>,
+}
+
+impl CheckedDistinct {
+    pub(crate) fn new(
+        data_type: DataType,
+        values: Box<dyn Accumulator>,
+        total: fn(&DataType) -> Option<Box<dyn Accumulator>>,
+    ) -> Self {
+        Self { data_type, values, total }
+    }
+}
+
+impl Accumulator for CheckedDistinct {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        self.values.update_batch(values)
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        self.values.merge_batch(states)
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        let state = self.values.state()?;
+        let ([ScalarValue::List(values)], Some(mut total)) = (state.as_slice(), (self.total)(&self.data_type)) else {
+            return internal_err!("sum(DISTINCT) keeps a list of {}", self.data_type);
+        };
+        let values: &ListArray = values;
+        total.update_batch(&[values.value(0)])?;
+        total.evaluate()
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        self.values.state()
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self) + self.values.size()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    use arrow::array::{Decimal128Array, Int64Array, UInt64Array};
+    use arrow::datatypes::{Int64Type, UInt64Type};
+    use proptest::prelude::*;
+
+    fn edgy() -> impl Strategy<Value = Option<i64>> {
+        prop_oneof![
+            Just(None),
+            Just(Some(i64::MAX)),
+            Just(Some(i64::MIN)),
+            any::<i64>().prop_map(Some),
+            (-9i64..9).prop_map(Some)
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn totals_are_exact_or_an_error(batches in prop::collection::vec(prop::collection::vec(edgy(), 0..20), 0..5)) {
+            let mut total = CheckedTotal::<Int64Type>::new(DataType::Int64);
+            for batch in &batches {
+                total.update_batch(&[Arc::new(Int64Array::from(batch.clone())) as ArrayRef]).unwrap();
+            }
+            let values: Vec<i128> = batches.iter().flatten().flatten().map(|value| i128::from(*value)).collect();
+            let exact: i128 = values.iter().sum();
+            match (total.evaluate(), i64::try_from(exact)) {
+                (Ok(ScalarValue::Int64(Some(sum))), Ok(exact)) => prop_assert_eq!(sum, exact),
+                (Ok(ScalarValue::Int64(None)), _) => prop_assert!(values.is_empty()),
+                (Err(error), Err(_)) => prop_assert!(error.to_string().contains("overflow in sum")),
+                other => prop_assert!(false, "{:?}", other),
+            }
+        }
+
+        #[test]
+        fn blocks_agree_with_value_by_value(values in prop::collection::vec(any::<u64>(), 0..50)) {
+            let exact: u128 = values.iter().map(|value| u128::from(*value)).sum();
+            prop_assert_eq!(u64::total(&values), (exact as u64, (exact >> 64) as i64));
+        }
+    }
+
+    #[test]
+    fn a_window_that_slides_back_into_range_is_right() {
+        let batch = |value| vec![Arc::new(UInt64Array::from(vec![value])) as ArrayRef];
+        let mut total = CheckedTotal::<UInt64Type>::new(DataType::UInt64);
+        total.update_batch(&batch(u64::MAX)).unwrap();
+        total.update_batch(&batch(2)).unwrap();
+        assert!(total.evaluate().is_err());
+        total.retract_batch(&batch(u64::MAX)).unwrap();
+        assert_eq!(total.evaluate().unwrap(), ScalarValue::UInt64(Some(2)));
+        total.retract_batch(&batch(2)).unwrap();
+        assert_eq!(total.evaluate().unwrap(), ScalarValue::UInt64(None));
+    }
+
+    #[test]
+    fn decimals_end_at_their_digits() {
+        let mut total = CheckedTotal::<Decimal128Type>::new(DataType::Decimal128(38, 0));
+        let largest = 10i128.pow(38) - 1;
+        total.update_batch(&[Arc::new(Decimal128Array::from(vec![largest])) as ArrayRef]).unwrap();
+        assert_eq!(total.evaluate().unwrap(), ScalarValue::Decimal128(Some(largest), 38, 0));
+        total.update_batch(&[Arc::new(Decimal128Array::from(vec![1])) as ArrayRef]).unwrap();
+        assert!(total.evaluate().unwrap_err().to_string().contains("overflow in sum"));
+    }
+}

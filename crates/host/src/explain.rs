@@ -1,0 +1,186 @@
+//! EXPLAIN: the super-plan and the sub-plans, where each operator runs and why, and with ANALYZE what it cost.
+
+use std::sync::Arc;
+
+use arrow::array::{RecordBatch, StringArray};
+use arrow::datatypes::{DataType, Field, Schema};
+use datafusion::logical_expr::LogicalPlan;
+use futures::StreamExt;
+use pithead_functions::fault_from_datafusion;
+use pithead_model::{Bytes, Fault, Level};
+use pithead_plan::{Decomposition, Estimate, RemoteScan, SubPlan};
+
+use crate::Answer;
+use crate::fault::bug;
+use crate::profile::{PartitionProfile, SubPlanProfile};
+use crate::query::{Mode, Prepared, Query};
+
+/// The plan of a query as rows of text. Uncorrelated scalar subqueries are run, since the plan hangs on their values;
+/// with `analyze` all of it is run, and its rows are dropped.
+pub(crate) async fn explain(query: &Query, plan: LogicalPlan, analyze: bool) -> Result<Answer, Fault> {
+    let mode = if analyze { Mode::Run } else { Mode::Explain };
+    let prepared = query.prepare(plan, mode).await?;
+    let mut text = Text { lines: vec![], analyze };
+    let mut rows = 0;
+    if analyze {
+        let mut stream = query.execute(&prepared).await?;
+        while let Some(batch) = stream.next().await {
+            rows += batch.map_err(fault_from_datafusion)?.num_rows();
+        }
+    }
+    text.query(&prepared, 0);
+    if analyze {
+        text.totals(query, rows);
+    }
+    let schema = Arc::new(Schema::new(vec![Field::new("plan", DataType::Utf8, false)]));
+    let batch = RecordBatch::try_new(schema, vec![Arc::new(StringArray::from(text.lines))]).map_err(bug)?;
+    Ok(Answer::of(batch, Arc::clone(&query.profile)))
+}
+
+/// Lines so far.
+struct Text {
+    lines: Vec<String>,
+    analyze: bool,
+}
+
+impl Text {
+    fn line(&mut self, site: &str, depth: usize, text: impl AsRef<str>) {
+        self.lines.push(format!("{site:<6}{}{}", "  ".repeat(depth), text.as_ref()));
+    }
+
+    fn query(&mut self, prepared: &Prepared, depth: usize) {
+        for (scalar, value) in &prepared.scalars {
+            self.line("", depth, format!("scalar subquery, run first: {value}"));
+            self.query(scalar, depth + 1);
+        }
+        self.host(&prepared.decomposition, &prepared.decomposition.super_plan, prepared, depth);
+    }
+
+    fn host(&mut self, cut: &Decomposition, node: &LogicalPlan, prepared: &Prepared, depth: usize) {
+        if let Some(scan) = remote(node) {
+            return self.sub_plan(&scan.sub_plan, prepared, depth);
+        }
+        let text = node.display().to_string();
+        let reason = cut.reasons.iter().find(|reason| reason.operator == text).map(|reason| reason.reason.as_str());
+        let because = reason.map(|reason| format!("  -- {reason}")).unwrap_or_default();
+        self.line("host", depth, format!("{text}{because}"));
+        for input in node.inputs() {
+            self.host(cut, input, prepared, depth + 1);
+        }
+    }
+
+    fn sub_plan(&mut self, sub_plan: &SubPlan, prepared: &Prepared, depth: usize) {
+        let driving = &sub_plan.datasets[0].dataset;
+        let unit = if sub_plan.whole_partition { "whole partitions" } else { "slices" };
+        let level = if sub_plan.level_max == Level::Whole { "" } else { ", filters only rule out slices and pages" };
+        let head = format!(
+            "sub-plan {} at {} drives, {} slices of {} in {unit}{level}: {}",
+            sub_plan.number,
+            distinct(&sub_plan.drives),
+            driving.slices(),
+            sub_plan.driving(),
+            expected(&sub_plan.estimate),
+        );
+        self.line("link", depth, head);
+        self.drive(&sub_plan.plan, depth + 1);
+        for input in &sub_plan.inputs {
+            let Some(found) = prepared.inputs.iter().find(|prepared| prepared.input.name == input.name) else { continue };
+            let rows: usize = found.batches.iter().map(RecordBatch::num_rows).sum();
+            let actual = if self.analyze { format!(", {rows} rows") } else { String::new() };
+            self.line("link", depth + 1, format!("ships input.{} to each drive: {}{actual}", input.name, expected(&input.estimate)));
+            self.query(&found.prepared, depth + 2);
+        }
+        if self.analyze
+            && let Some(profile) = sub_plan.number.checked_sub(1).and_then(|index| prepared.profiles.get(index))
+        {
+            self.sessions(profile, depth + 1);
+        }
+    }
+
+    fn drive(&mut self, node: &LogicalPlan, depth: usize) {
+        // Renamings are no work.
+        if let LogicalPlan::SubqueryAlias(alias) = node {
+            return self.drive(&alias.input, depth);
+        }
+        let columns = match node {
+            LogicalPlan::TableScan(scan) => {
+                let names: Vec<&str> = scan.projected_schema.fields().iter().map(|field| field.name().as_str()).collect();
+                let more = names.len().saturating_sub(12);
+                let rest = if more > 0 { format!(", … {more} more") } else { String::new() };
+                format!(" [{}{rest}]", names[..names.len() - more].join(", "))
+            }
+            _ => String::new(),
+        };
+        self.line("drive", depth, format!("{}{columns}", node.display()));
+        for input in node.inputs() {
+            self.drive(input, depth + 1);
+        }
+    }
+
+    fn sessions(&mut self, profile: &SubPlanProfile, depth: usize) {
+        for session in profile.sessions() {
+            let text = session_text(&session);
+            self.line("", depth, text);
+        }
+    }
+
+    fn totals(&mut self, query: &Query, rows: usize) {
+        let sums = query.profile.snapshot();
+        self.line("", 0, "");
+        let text = format!(
+            "{rows} rows in {:.1} ms; {} rows from drives in {} rounds of {} sessions, {:.1} ms CPU at drives, {} slices read, {} skipped, {} from the medium, {} over the link",
+            sums.elapsed_us as f64 / 1e3,
+            sums.rows_from_drives,
+            sums.rounds,
+            sums.sessions,
+            sums.drive_cpu_ns as f64 / 1e6,
+            sums.slices_read,
+            sums.slices_skipped,
+            Bytes(sums.medium_bytes),
+            Bytes(sums.link_bytes),
+        );
+        self.line("", 0, text);
+        let paced: Vec<f64> = query.host.drives().iter().filter_map(|drive| drive.welcome.link_bits_per_second).collect();
+        if let Some(rate) = paced.first() {
+            self.line("", 0, format!("sends of {} drives are paced, to {}", paced.len(), pithead_model::Rate { bits_per_second: *rate }));
+        }
+    }
+}
+
+fn session_text(session: &PartitionProfile) -> String {
+    let (slices, skipped) = session.slices();
+    let levels = match session.levels() {
+        Some((low, high)) if low == high => format!("level {}", low as u8),
+        Some((low, high)) => format!("levels {} to {}", low as u8, high as u8),
+        None => "no round".to_owned(),
+    };
+    let busy = if session.busy > 0 { format!(", busy {} times", session.busy) } else { String::new() };
+    let spilled = session.session.as_ref().map_or(0, |session| session.spilled_bytes);
+    let spill = if spilled > 0 { format!(", {} spilled", Bytes(spilled)) } else { String::new() };
+    format!(
+        "at {}: {} rows, {:.1} ms CPU, {:.1} ms, {} slices read, {skipped} skipped, {} from the medium, {} over the link, {} rounds, {levels}{busy}{spill}",
+        session.label,
+        session.rows_out(),
+        session.cpu_ns() as f64 / 1e6,
+        session.wall_us as f64 / 1e3,
+        slices - skipped.min(slices),
+        Bytes(session.medium_bytes()),
+        Bytes(session.link_bytes),
+        session.annotations.len(),
+    )
+}
+
+fn remote(plan: &LogicalPlan) -> Option<&RemoteScan> {
+    match plan {
+        LogicalPlan::Extension(extension) => extension.node.as_any().downcast_ref(),
+        _ => None,
+    }
+}
+
+fn distinct(drives: &[pithead_model::DriveId]) -> usize {
+    drives.iter().collect::<std::collections::BTreeSet<_>>().len()
+}
+
+fn expected(estimate: &Estimate) -> String {
+    format!("{:.0} rows, {} expected", estimate.rows.ceil(), Bytes(estimate.bytes() as u64))
+}

@@ -1,0 +1,131 @@
+//! What a load is asked to do, and what it says of itself.
+
+use std::collections::BTreeMap;
+
+use pithead_model::{DatasetName, SortKey};
+
+/// A load.
+#[derive(Clone, Debug)]
+pub struct LoadSpec {
+    /// The dataset.
+    pub name: DatasetName,
+    /// Files or globs.
+    pub sources: Vec<String>,
+    /// The files' format; none: each by its name's ending.
+    pub format: Option<Format>,
+    /// What to do with the rows that are there.
+    pub mode: LoadMode,
+    /// How rows find their partition; none: round-robin, or as the dataset that is appended to.
+    pub partitioning: Option<PartitionBy>,
+    /// Order within each partition; none: as they come.
+    pub sort: Vec<SortKey>,
+    /// Name of the encoding; none: `vortex`, or `arrow` where Vortex cannot hold a column.
+    pub encoding: Option<String>,
+    /// Rows of a slice at most; none: [`pithead_model::SLICE_ROWS_DEFAULT`].
+    pub slice_rows: Option<usize>,
+    /// Application metadata. Appending adds to what is there.
+    pub metadata: BTreeMap<String, String>,
+    /// How CSV files are read.
+    pub csv: CsvOptions,
+}
+
+impl LoadSpec {
+    /// A new dataset with the default of everything.
+    pub fn new(name: DatasetName, sources: Vec<String>) -> Self {
+        Self {
+            name,
+            sources,
+            format: None,
+            mode: LoadMode::Create,
+            partitioning: None,
+            sort: Vec::new(),
+            encoding: None,
+            slice_rows: None,
+            metadata: BTreeMap::new(),
+            csv: CsvOptions::default(),
+        }
+    }
+}
+
+/// A file format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Apache Parquet.
+    Parquet,
+    /// Text with delimiters.
+    Csv,
+    /// Arrow's IPC format, file or stream.
+    ArrowIpc,
+}
+
+/// What a load does with the dataset of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum LoadMode {
+    /// There must be none.
+    #[default]
+    Create,
+    /// Its rows stay.
+    Append,
+    /// Its rows go when the new ones become visible.
+    Replace,
+}
+
+/// How rows are to find their partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PartitionBy {
+    /// In turn.
+    RoundRobin,
+    /// By a hash of these columns.
+    Hash(Vec<String>),
+    /// By ranges of this column, chosen from a sample of the first load.
+    Range(String),
+}
+
+/// How CSV files are read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CsvOptions {
+    /// Between fields; none: tab for files that end in `.tsv`, else a comma.
+    pub delimiter: Option<u8>,
+    /// Whether the first line names the columns. Otherwise they are `column_1`, `column_2`, …
+    pub header: bool,
+    /// What stands for NULL; none: the empty field.
+    pub null: Option<String>,
+    /// Rows of each file that types are inferred from.
+    pub schema_rows: usize,
+}
+
+impl Default for CsvOptions {
+    fn default() -> Self {
+        Self { delimiter: None, header: true, null: None, schema_rows: 10_000 }
+    }
+}
+
+/// How far a load is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LoadProgress {
+    /// Bytes of the sources that were read.
+    pub bytes_done: u64,
+    /// Bytes of the sources.
+    pub bytes_total: u64,
+    /// Rows that were read.
+    pub rows: u64,
+}
+
+/// What a load did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadReport {
+    /// Rows.
+    pub rows: u64,
+    /// Bytes of the files, or of the batches in memory.
+    pub source_bytes: u64,
+    /// Bytes on the drives' media.
+    pub stored_bytes: u64,
+    /// Slices.
+    pub slices: u64,
+    /// From start to visible.
+    pub seconds: f64,
+    /// Name of the encoding.
+    pub encoding: String,
+    /// Why the encoding is not the default one.
+    pub note: Option<String>,
+}

@@ -1,0 +1,137 @@
+//! [`Session`]: a client's statements, one after another, with switches of its own.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::execution::memory_pool::FairSpillPool;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::parser::DFParserBuilder;
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use parking_lot::Mutex;
+use pithead_functions::{EngineOptions, fault_from_datafusion, session_state};
+use pithead_model::{Blame, Fault, PAGE_ROWS};
+
+use crate::profile::QueryProfile;
+use crate::query::{Mode, Query};
+use crate::schemas::{CATALOG, catalogs};
+use crate::statement::{self, Statement};
+use crate::{Host, Settings, explain, settings};
+
+/// A client's connection to a host: its settings, and the statements it runs.
+pub struct Session {
+    host: Host,
+    state: Mutex<SessionState>,
+}
+
+/// What a statement gives.
+pub struct Answer {
+    /// Columns of the rows.
+    pub schema: SchemaRef,
+    /// The rows, as they come. Dropping them cancels the work at the drives.
+    pub rows: BoxStream<'static, Result<RecordBatch, Fault>>,
+    /// What it cost; complete once the rows have ended.
+    pub profile: Arc<QueryProfile>,
+    /// Whether it asked for rows. If not, `rows` is empty.
+    pub is_query: bool,
+}
+
+impl Host {
+    /// A new session with default settings.
+    pub fn session(&self) -> Session {
+        let options = self.options();
+        let pool = Arc::new(FairSpillPool::new(usize::try_from(options.memory).unwrap_or(usize::MAX)));
+        let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc().unwrap_or_default();
+        let engine = EngineOptions { batch_rows: PAGE_ROWS, target_partitions: options.threads.max(1), time_zone: None, runtime };
+        let mut state = session_state(&engine);
+        let config = state.config_mut().options_mut();
+        config.catalog.default_catalog = CATALOG.to_owned();
+        config.catalog.default_schema.clone_from(&options.domain);
+        config.catalog.information_schema = true;
+        config.extensions.insert(Settings::default());
+        Session { host: self.clone(), state: Mutex::new(state) }
+    }
+}
+
+impl Session {
+    /// Runs one statement: a query, EXPLAIN [ANALYZE], SET, SHOW, DESCRIBE or DROP TABLE.
+    pub async fn run(&self, sql: &str) -> Result<Answer, Fault> {
+        match statement::parse(sql)? {
+            Statement::Set { name, value } => {
+                settings::set(&mut self.state.lock(), &name, &value)?;
+                Ok(Answer::done())
+            }
+            Statement::Drop { name, if_exists } => {
+                let name = name.resolve(&self.host.options().domain)?;
+                let missing = if_exists && self.host.snapshot().await?.dataset(&name).is_none();
+                if !missing {
+                    self.host.drop_dataset(&name).await?;
+                }
+                Ok(Answer::done())
+            }
+            Statement::Explain { query, analyze } => {
+                let query_plan = self.plan(&query).await?;
+                explain::explain(&query_plan.0, query_plan.1, analyze).await
+            }
+            Statement::Query => self.query(sql).await,
+        }
+    }
+
+    /// Splits a script into statements; quotes and comments are respected.
+    pub fn split(sql: &str) -> Result<Vec<String>, Fault> {
+        statement::split(sql)
+    }
+
+    async fn query(&self, sql: &str) -> Result<Answer, Fault> {
+        let (query, plan) = self.plan(sql).await?;
+        let prepared = query.prepare(plan, Mode::Run).await?;
+        let rows = query.execute(&prepared).await?;
+        let schema = rows.schema();
+        let rows = rows.map(|batch| batch.map_err(fault_from_datafusion)).boxed();
+        Ok(Answer { schema, rows, profile: query.profile, is_query: true })
+    }
+
+    /// A statement's plan over the datasets as they are now, not optimised.
+    async fn plan(&self, sql: &str) -> Result<(Query, LogicalPlan), Fault> {
+        let snapshot = self.host.snapshot().await?;
+        let mut state = self.state.lock().clone();
+        state.register_catalog_list(catalogs(snapshot));
+        state.mark_start_execution();
+        let plan = logical_plan(&state, sql).await?;
+        let settings = Settings::of(&state);
+        Ok((Query { host: self.host.clone(), state, settings, profile: QueryProfile::new() }, plan))
+    }
+}
+
+async fn logical_plan(state: &SessionState, sql: &str) -> Result<LogicalPlan, Fault> {
+    let statements = DFParserBuilder::new(sql).build().and_then(|mut parser| parser.parse_statements()).map_err(fault_from_datafusion)?;
+    let mut statements = statements.into_iter();
+    let (Some(statement), None) = (statements.next(), statements.next()) else {
+        return Err(Fault::new(Blame::User, "expected exactly one SQL statement"));
+    };
+    let plan = state.statement_to_plan(statement).await.map_err(fault_from_datafusion)?;
+    match &plan {
+        LogicalPlan::Ddl(_) | LogicalPlan::Dml(_) | LogicalPlan::Copy(_) | LogicalPlan::Statement(_) => {
+            Err(Fault::new(Blame::Unsupported, format!("{} is not a statement that this release runs", plan.display()))
+                .hint("load data with `pithead load DATASET FILES…`; queries, EXPLAIN, SET, SHOW, DESCRIBE and DROP TABLE run here"))
+        }
+        _ => Ok(plan),
+    }
+}
+
+impl Answer {
+    /// A statement that did what it says and has no rows.
+    fn done() -> Answer {
+        let schema = Arc::new(arrow::datatypes::Schema::empty());
+        Answer { schema, rows: futures::stream::empty().boxed(), profile: QueryProfile::new(), is_query: false }
+    }
+
+    /// Rows that are there already.
+    pub(crate) fn of(batch: RecordBatch, profile: Arc<QueryProfile>) -> Answer {
+        Answer { schema: batch.schema(), rows: futures::stream::iter([Ok(batch)]).boxed(), profile, is_query: true }
+    }
+}
+

@@ -1,0 +1,82 @@
+//! A session's switches: `SET pithead.…`.
+
+use datafusion::common::extensions_options;
+use datafusion::config::ConfigExtension;
+use datafusion::execution::SessionState;
+use pithead_model::{Blame, Fault};
+use pithead_plan::CutOptions;
+
+extensions_options! {
+    /// What `SET pithead.name = value` sets and `SHOW pithead.name` shows.
+    pub struct Settings {
+        /// Run at the drives what they can run. Off: drives send the columns that a query needs; filters only rule out
+        /// slices and pages there.
+        pub pushdown: bool, default = true
+        /// Aggregates and DISTINCT at the drives.
+        pub pushdown_aggregates: bool, default = true
+        /// Joins at the drives.
+        pub pushdown_joins: bool, default = true
+        /// Top-k and LIMIT at the drives.
+        pub pushdown_top_k: bool, default = true
+        /// Bounds of slices and pages rule out what need not be read.
+        pub zone_maps: bool, default = true
+        /// Most bytes expected of a table that is shipped to the drives for a join.
+        pub ship_bytes_max: usize, default = 16 << 20
+        /// Threads to ask of each drive; 0: as many as it gives.
+        pub drive_threads: usize, default = 0
+        /// Bytes of memory to ask of each drive for a sub-plan.
+        pub drive_memory: usize, default = 1 << 30
+        /// Seconds to keep asking a drive that is busy.
+        pub busy_wait_s: usize, default = 30
+    }
+}
+
+impl ConfigExtension for Settings {
+    const PREFIX: &'static str = "pithead";
+}
+
+impl Settings {
+    /// Those of a state.
+    pub(crate) fn of(state: &SessionState) -> Settings {
+        state.config_options().extensions.get::<Settings>().cloned().unwrap_or_default()
+    }
+
+    /// What the cut may do under them.
+    pub(crate) fn cut(&self) -> CutOptions {
+        CutOptions {
+            pushdown: self.pushdown,
+            aggregates: self.pushdown_aggregates,
+            joins: self.pushdown_joins,
+            top_k: self.pushdown_top_k,
+            ship_bytes_max: self.ship_bytes_max as f64,
+            ..CutOptions::default()
+        }
+    }
+}
+
+/// Sets a switch of ours or of DataFusion. `on` and `off` are true and false.
+pub(crate) fn set(state: &mut SessionState, name: &str, value: &str) -> Result<(), Fault> {
+    let name = name.trim().to_ascii_lowercase();
+    let value = match value.trim().to_ascii_lowercase().as_str() {
+        "on" | "yes" => "true".to_owned(),
+        "off" | "no" => "false".to_owned(),
+        _ => value.trim().to_owned(),
+    };
+    if let Some(ours) = name.strip_prefix("pithead.") {
+        use datafusion::config::ExtensionOptions;
+        let known: Vec<String> = Settings::default().entries().into_iter().map(|entry| short(&entry.key)).collect();
+        if !known.iter().any(|known| known == ours) {
+            let near = pithead_model::near_names(ours, known.iter().map(String::as_str)).join(", pithead.");
+            let fault = Fault::new(Blame::User, format!("there is no setting pithead.{ours}; there are pithead.{}", known.join(", pithead.")));
+            return Err(if near.is_empty() { fault } else { fault.hint(format!("did you mean pithead.{near}?")) });
+        }
+    }
+    state.config_mut().options_mut().set(&name, &value).map_err(|error| {
+        let fault = pithead_functions::fault_from_datafusion(error);
+        Fault { blame: Blame::User, ..fault.at(format!("SET {name} = {value}")) }
+    })
+}
+
+fn short(key: &str) -> String {
+    key.rsplit('.').next().unwrap_or(key).to_owned()
+}

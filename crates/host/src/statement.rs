@@ -1,0 +1,163 @@
+//! Telling statements apart, and scripts into statements.
+
+use datafusion::sql::parser::{DFParserBuilder, Statement as Parsed};
+use datafusion::sql::sqlparser::ast::{ObjectName, ObjectNamePart, ObjectType, Statement as Sql};
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, Tokenizer};
+use pithead_functions::fault_from_datafusion;
+use pithead_model::{Blame, DatasetName, Fault};
+
+/// A statement, as far as the session must know it.
+pub(crate) enum Statement {
+    /// SET or RESET.
+    Set { name: String, value: String },
+    /// DROP TABLE.
+    Drop { name: Named, if_exists: bool },
+    /// EXPLAIN [ANALYZE] of `query`.
+    Explain { query: String, analyze: bool },
+    /// Everything that the engine plans.
+    Query,
+}
+
+/// A dataset's name as a statement writes it.
+pub(crate) struct Named(Vec<String>);
+
+impl Named {
+    /// The full name; a bare one is of `domain`.
+    pub(crate) fn resolve(&self, domain: &str) -> Result<DatasetName, Fault> {
+        match self.0.as_slice() {
+            [dataset] => DatasetName::new(domain, dataset),
+            [domain, dataset] => DatasetName::new(domain, dataset),
+            parts => Err(Fault::new(Blame::User, format!("expected [domain.]dataset, got {}", parts.join(".")))),
+        }
+    }
+}
+
+/// What kind of statement `sql` is.
+pub(crate) fn parse(sql: &str) -> Result<Statement, Fault> {
+    if let Some(set) = parse_set(sql)? {
+        return Ok(set);
+    }
+    let mut statements =
+        DFParserBuilder::new(sql).build().and_then(|mut parser| parser.parse_statements()).map_err(fault_from_datafusion)?;
+    if statements.len() != 1 {
+        return Err(Fault::new(Blame::User, format!("expected exactly one SQL statement, got {}", statements.len())));
+    }
+    Ok(match statements.pop_front() {
+        Some(Parsed::Explain(explain)) => Statement::Explain { query: explain.statement.to_string(), analyze: explain.options.analyze },
+        Some(Parsed::Statement(statement)) => match *statement {
+            Sql::Drop { object_type: ObjectType::Table, if_exists, names, .. } if names.len() == 1 => {
+                Statement::Drop { name: Named(parts(&names[0])?), if_exists }
+            }
+            _ => Statement::Query,
+        },
+        _ => Statement::Query,
+    })
+}
+
+fn parts(name: &ObjectName) -> Result<Vec<String>, Fault> {
+    let part = |part: &ObjectNamePart| match part {
+        ObjectNamePart::Identifier(ident) if ident.quote_style.is_some() => Ok(ident.value.clone()),
+        ObjectNamePart::Identifier(ident) => Ok(ident.value.to_lowercase()),
+        other => Err(Fault::new(Blame::User, format!("expected [domain.]dataset, got {other}"))),
+    };
+    name.0.iter().map(part).collect()
+}
+
+/// `SET name = value` and `SET name TO value`: names have dots and values may be bare words, so it is read by tokens.
+fn parse_set(sql: &str) -> Result<Option<Statement>, Fault> {
+    let text = sql.trim().trim_end_matches(';').trim();
+    let Some((verb, rest)) = text.split_once(char::is_whitespace) else { return Ok(None) };
+    if !verb.eq_ignore_ascii_case("set") {
+        return Ok(None);
+    }
+    let assignment = rest.split_once('=').or_else(|| split_word(rest, "to"));
+    let (name, value) = match assignment {
+        Some((name, value)) if !name.trim().is_empty() && !value.trim().is_empty() => (name.trim(), value.trim()),
+        _ => return Err(Fault::new(Blame::User, "expected SET name = value").hint("SHOW ALL lists the names")),
+    };
+    if name.eq_ignore_ascii_case("time zone") {
+        return Ok(Some(Statement::Set { name: "datafusion.execution.time_zone".into(), value: unquoted(value) }));
+    }
+    Ok(Some(Statement::Set { name: name.to_owned(), value: unquoted(value) }))
+}
+
+fn split_word<'a>(text: &'a str, word: &str) -> Option<(&'a str, &'a str)> {
+    let (name, rest) = text.split_once(char::is_whitespace)?;
+    let rest = rest.trim_start();
+    let (found, value) = rest.split_once(char::is_whitespace)?;
+    found.eq_ignore_ascii_case(word).then_some((name, value))
+}
+
+fn unquoted(value: &str) -> String {
+    let inner = value.strip_prefix('\'').and_then(|value| value.strip_suffix('\''));
+    inner.map_or_else(|| value.to_owned(), |inner| inner.replace("''", "'"))
+}
+
+/// A script's statements, without their semicolons; empty ones are left out.
+pub(crate) fn split(sql: &str) -> Result<Vec<String>, Fault> {
+    let tokens = Tokenizer::new(&GenericDialect {}, sql)
+        .tokenize_with_location()
+        .map_err(|error| Fault::new(Blame::User, format!("SQL cannot be read: {error}")))?;
+    let starts = line_starts(sql);
+    let mut statements = Vec::new();
+    let mut from = 0;
+    let mut holds_something = false;
+    for token in &tokens {
+        match &token.token {
+            Token::SemiColon => {
+                let at = offset(sql, &starts, token.span.start);
+                if holds_something {
+                    statements.push(sql[from..at].trim().to_owned());
+                }
+                from = offset(sql, &starts, token.span.end);
+                holds_something = false;
+            }
+            Token::Whitespace(_) | Token::EOF => {}
+            _ => holds_something = true,
+        }
+    }
+    if holds_something {
+        statements.push(sql[from..].trim().to_owned());
+    }
+    Ok(statements)
+}
+
+fn line_starts(sql: &str) -> Vec<usize> {
+    std::iter::once(0).chain(sql.match_indices('\n').map(|(at, _)| at + 1)).collect()
+}
+
+/// The byte that a line and column (in characters, both from 1) are at.
+fn offset(sql: &str, starts: &[usize], at: Location) -> usize {
+    let start = starts.get((at.line as usize).saturating_sub(1)).copied().unwrap_or(sql.len());
+    let column = (at.column as usize).saturating_sub(1);
+    sql[start..].char_indices().nth(column).map_or(sql.len(), |(index, _)| start + index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_split_outside_quotes_and_comments() {
+        let script = "select ';' as a; -- one; more\nselect 'é;';;\n select 3 /* ; */";
+        assert_eq!(split(script).unwrap(), ["select ';' as a", "-- one; more\nselect 'é;'", "select 3 /* ; */"]);
+        assert!(split("select 'open").is_err());
+    }
+
+    #[test]
+    fn statements_are_told_apart() {
+        let set = |sql: &str| match parse(sql).unwrap() {
+            Statement::Set { name, value } => format!("{name}={value}"),
+            _ => "other".into(),
+        };
+        assert_eq!(set("SET pithead.pushdown = off;"), "pithead.pushdown=off");
+        assert_eq!(set("set time zone = 'Europe/Berlin'"), "datafusion.execution.time_zone=Europe/Berlin");
+        assert_eq!(set("set a.b to 3"), "a.b=3");
+        assert!(matches!(parse("explain analyze select 1").unwrap(), Statement::Explain { analyze: true, .. }));
+        assert!(matches!(parse("drop table if exists lab.t").unwrap(), Statement::Drop { if_exists: true, .. }));
+        assert!(matches!(parse("select 1").unwrap(), Statement::Query));
+        assert!(parse("selec 1").is_err());
+        assert!(parse("select 1; select 2").is_err());
+    }
+}

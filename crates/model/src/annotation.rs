@@ -1,0 +1,136 @@
+//! Annotations: what of a sub-plan a CSE executed, on which slices, how far, and at what cost (Skytether 4 and 5.3).
+
+use serde::{Deserialize, Serialize};
+
+/// How far a slice was taken through the slice-wise part of a sub-plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "u8", try_from = "u8")]
+pub enum Level {
+    /// Nothing was executed: the stored bytes, untouched.
+    Bytes = 0,
+    /// Match hints, and the pages that they name.
+    Hints = 1,
+    /// Filter and projection.
+    Filtered = 2,
+    /// The whole slice-wise part.
+    Whole = 3,
+}
+
+impl From<Level> for u8 {
+    fn from(level: Level) -> u8 {
+        level as u8
+    }
+}
+
+impl TryFrom<u8> for Level {
+    type Error = String;
+    fn try_from(level: u8) -> Result<Self, String> {
+        match level {
+            0 => Ok(Level::Bytes),
+            1 => Ok(Level::Hints),
+            2 => Ok(Level::Filtered),
+            3 => Ok(Level::Whole),
+            _ => Err(format!("expected a level from 0 to 3, got {level}")),
+        }
+    }
+}
+
+/// Why a CSE handed work back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PushBackCause {
+    /// The host asked for no more than this level.
+    Asked,
+    /// The session's reservation would not hold it.
+    Memory,
+    /// The engine was too busy.
+    Busy,
+}
+
+/// Slices `first..first + count` of the driving partition, counted across its runs in the manifest's order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SliceSpan {
+    /// First slice.
+    pub first: u32,
+    /// How many.
+    pub count: u32,
+}
+
+impl SliceSpan {
+    /// The fewest spans that hold exactly these slices.
+    pub fn cover(mut slices: Vec<u32>) -> Vec<SliceSpan> {
+        slices.sort_unstable();
+        slices.dedup();
+        let mut spans: Vec<SliceSpan> = Vec::new();
+        for slice in slices {
+            match spans.last_mut() {
+                Some(span) if span.first + span.count == slice => span.count += 1,
+                _ => spans.push(SliceSpan { first: slice, count: 1 }),
+            }
+        }
+        spans
+    }
+}
+
+/// Closes one round: until it arrives, the round's rows are not admitted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Annotation {
+    /// The round, dense from 0 within a session.
+    pub round: u32,
+    /// The partition of the driving dataset.
+    pub partition: u32,
+    /// The slices that the round took care of, those skipped by their bounds included. No slice is in two rounds.
+    pub slices: Vec<SliceSpan>,
+    /// How far they were taken.
+    pub level: Level,
+    /// Of them, slices that their directory entries ruled out.
+    pub slices_skipped: u32,
+    /// Pages that were decoded, and pages that page bounds ruled out.
+    pub pages_read: u64,
+    /// See `pages_read`.
+    pub pages_skipped: u64,
+    /// Rows in the slices that were read.
+    pub rows_in: u64,
+    /// Rows in the round's batches.
+    pub rows_out: u64,
+    /// Bytes read from the medium, or from the drive's cache of it.
+    pub medium_bytes: u64,
+    /// Bytes of the round's batches as Arrow buffers.
+    pub batch_bytes: u64,
+    /// CPU time of the round.
+    pub cpu_ns: u64,
+    /// Time from the round's start to its close.
+    pub wall_ns: u64,
+    /// Why the level is less than [`Level::Whole`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<PushBackCause>,
+    /// When to try pushing down again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+}
+
+/// A drive's answer to OPEN.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply<T> {
+    /// It may begin.
+    Granted(T),
+    /// Not now.
+    Busy {
+        /// What ran out.
+        why: String,
+        /// When to ask again.
+        retry_after_ms: u64,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_cover_each_slice_once() {
+        let spans = SliceSpan::cover(vec![7, 1, 2, 0, 2, 9]);
+        assert_eq!(spans, [SliceSpan { first: 0, count: 3 }, SliceSpan { first: 7, count: 1 }, SliceSpan { first: 9, count: 1 }]);
+    }
+}

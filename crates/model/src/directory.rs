@@ -1,0 +1,129 @@
+//! The slice directory: what is known of each slice without reading it.
+
+use std::collections::BTreeMap;
+
+use arrow_schema::SchemaRef;
+use serde::{Deserialize, Serialize};
+
+use crate::Value;
+
+/// What is known of one column over some rows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ColumnSummary {
+    /// A lower bound of the non-null values; NaN counts as larger than all. None: all null, or a type without bounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min: Option<Value>,
+    /// An upper bound of the non-null values. None as for `min`, and where a NaN was seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<Value>,
+    /// Whether both bounds are values that occur (long texts are cut).
+    #[serde(default)]
+    pub exact: bool,
+    /// Nulls among the rows.
+    pub nulls: u64,
+    /// Estimate of the distinct non-null values; 0 where not known.
+    #[serde(default)]
+    pub distinct: u64,
+}
+
+/// One slice.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SliceEntry {
+    /// Rows in it, at least 1.
+    pub rows: u64,
+    /// Its stored bytes.
+    pub bytes: u64,
+    /// One summary a column, in the schema's order.
+    pub columns: Vec<ColumnSummary>,
+}
+
+/// A metadata slice: what one load put into one partition.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Directory {
+    /// The dataset's schema.
+    pub schema: SchemaRef,
+    /// Application metadata, kept as given.
+    #[serde(default)]
+    pub metadata: BTreeMap<String, String>,
+    /// The slices, by number.
+    pub slices: Vec<SliceEntry>,
+    /// One summary a column over all the slices; its distinct counts come from sketches over all rows.
+    pub columns: Vec<ColumnSummary>,
+}
+
+impl Directory {
+    /// Rows over all slices.
+    pub fn rows(&self) -> u64 {
+        self.slices.iter().map(|slice| slice.rows).sum()
+    }
+
+    /// Stored bytes over all slices.
+    pub fn bytes(&self) -> u64 {
+        self.slices.iter().map(|slice| slice.bytes).sum()
+    }
+}
+
+/// Summaries of the rows of all `parts` together. Distinct counts are lower bounds: the largest of the parts'.
+pub fn merge_columns<'a>(parts: impl IntoIterator<Item = &'a [ColumnSummary]>) -> Vec<ColumnSummary> {
+    let mut parts = parts.into_iter();
+    let mut merged = parts.next().map(<[_]>::to_vec).unwrap_or_default();
+    for part in parts {
+        for (into, from) in merged.iter_mut().zip(part) {
+            into.absorb(from);
+        }
+    }
+    merged
+}
+
+impl ColumnSummary {
+    /// A summary of no rows but nulls, which says nothing of values.
+    fn all_null(&self) -> bool {
+        self.min.is_none() && self.max.is_none() && self.exact
+    }
+
+    fn absorb(&mut self, other: &ColumnSummary) {
+        self.nulls += other.nulls;
+        self.distinct = self.distinct.max(other.distinct);
+        if other.all_null() {
+            return;
+        }
+        if self.all_null() {
+            (self.min, self.max, self.exact) = (other.min.clone(), other.max.clone(), other.exact);
+            return;
+        }
+        self.min = extreme(self.min.take(), &other.min, std::cmp::Ordering::Less);
+        self.max = extreme(self.max.take(), &other.max, std::cmp::Ordering::Greater);
+        self.exact &= other.exact;
+    }
+}
+
+fn extreme(a: Option<Value>, b: &Option<Value>, wanted: std::cmp::Ordering) -> Option<Value> {
+    let (a, b) = (a?, b.clone()?);
+    match b.compare(&a)? {
+        order if order == wanted => Some(b),
+        _ => Some(a),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ints(min: i128, max: i128, nulls: u64) -> ColumnSummary {
+        ColumnSummary { min: Some(Value::Int(min)), max: Some(Value::Int(max)), exact: true, nulls, distinct: 2 }
+    }
+
+    #[test]
+    fn bounds_widen_and_nulls_add_up() {
+        let none = ColumnSummary { nulls: 5, exact: true, ..Default::default() };
+        let merged = merge_columns([[ints(3, 9, 1)].as_slice(), &[none], &[ints(-1, 4, 2)]]);
+        assert_eq!(merged, [ints(-1, 9, 8)]);
+    }
+
+    #[test]
+    fn an_unknown_bound_stays_unknown() {
+        let unknown = ColumnSummary { max: None, exact: false, ..ints(0, 0, 0) };
+        let merged = merge_columns([[ints(3, 9, 0)].as_slice(), &[unknown]]);
+        assert_eq!((merged[0].max.clone(), merged[0].min.clone()), (None, Some(Value::Int(0))));
+    }
+}

@@ -1,0 +1,23 @@
+//! The words of Pithead as types: names, units, limits, the manifest, the slice directory, annotations, kinds of error.
+//!
+//! Everything above speaks in these types. Nothing here does I/O, reads a clock or knows an engine.
+
+mod annotation;
+mod directory;
+mod error;
+mod limits;
+mod manifest;
+mod name;
+mod profile;
+mod units;
+mod value;
+
+pub use annotation::{Annotation, Level, PushBackCause, Reply, SliceSpan};
+pub use directory::{ColumnSummary, Directory, SliceEntry, merge_columns};
+pub use error::{Blame, Fault};
+pub use limits::*;
+pub use manifest::{Dataset, Manifest, Partition, Partitioning, Run, SortKey};
+pub use name::{DatasetId, DatasetName, DriveId, LoadId, SessionId, SliceKey, near_names};
+pub use profile::{SessionProfile, SessionState};
+pub use units::{Bytes, Rate, parse_bytes, parse_rate};
+pub use value::Value;

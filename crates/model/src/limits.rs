@@ -1,0 +1,26 @@
+//! Bounds that every CSE holds to, in one place. Units last.
+
+/// Pithead's protocol between CSEs. Both ends must speak the same.
+pub const PROTOCOL_VERSION: u32 = 1;
+/// Longest name of a domain or a dataset.
+pub const NAME_BYTES_MAX: usize = 255;
+/// Largest value, and so largest slice.
+pub const SLICE_BYTES_MAX: usize = 64 << 20;
+/// Rows of a page, the part of a slice that can be decoded alone, and of a batch.
+pub const PAGE_ROWS: usize = 8_192;
+/// Rows of a slice unless the loader says otherwise.
+pub const SLICE_ROWS_DEFAULT: usize = 262_144;
+/// Most columns of a dataset.
+pub const COLUMNS_MAX: usize = 16_384;
+/// Largest sub-plan that a drive accepts.
+pub const PLAN_BYTES_MAX: usize = 16 << 20;
+/// Deepest nesting of a sub-plan that a drive accepts.
+pub const PLAN_DEPTH_MAX: usize = 256;
+/// Largest single Flight message in either direction.
+pub const MESSAGE_BYTES_MAX: usize = 128 << 20;
+/// Most bytes of inputs shipped to one session.
+pub const SHIPPED_BYTES_MAX: usize = 64 << 20;
+/// Most partitions of a dataset.
+pub const PARTITIONS_MAX: usize = 4_096;
+/// Longest text kept as a bound in a directory; longer ones are cut and marked inexact.
+pub const BOUND_BYTES_MAX: usize = 64;

@@ -1,0 +1,150 @@
+//! The manifest: one value a domain, on the domain's home drive, that says which loads of which datasets are visible.
+//! Replacing it by compare-and-set on its version is the only commit (DESIGN's rule 10).
+
+use std::collections::BTreeMap;
+
+use arrow_schema::SchemaRef;
+use serde::{Deserialize, Serialize};
+
+use crate::{ColumnSummary, DatasetId, DatasetName, DriveId, LoadId, Value, merge_columns};
+
+/// A snapshot of one domain.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// The domain's name.
+    pub domain: String,
+    /// Grows by one with each commit; 0 is the empty domain that was never written.
+    pub version: u64,
+    /// The drives that hold the domain's partitions, by identity. The first is home.
+    pub drives: Vec<DriveId>,
+    /// Datasets by name.
+    pub datasets: BTreeMap<String, Dataset>,
+}
+
+/// A table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Dataset {
+    /// This incarnation.
+    pub id: DatasetId,
+    /// Columns, in order. Texts are Utf8View, binaries BinaryView, decimals Decimal128 (see `slice::normalise`).
+    pub schema: SchemaRef,
+    /// Application metadata, kept through every operation.
+    #[serde(default)]
+    pub metadata: BTreeMap<String, String>,
+    /// How rows find their partition.
+    pub partitioning: Partitioning,
+    /// How rows are ordered within a load of a partition.
+    #[serde(default)]
+    pub sort: Vec<SortKey>,
+    /// Name of the encoding of its slices: `vortex` or `arrow`.
+    pub encoding: String,
+    /// Rows that a slice holds at most.
+    pub slice_rows: usize,
+    /// The partitions, by number.
+    pub partitions: Vec<Partition>,
+}
+
+/// How rows find their partition.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Partitioning {
+    /// Batches in turn.
+    RoundRobin,
+    /// By a hash of these columns (`exec::partition`). Datasets with equal numbers of partitions, the same types of
+    /// key and the same placement are co-partitioned.
+    Hash {
+        /// At least one.
+        columns: Vec<String>,
+    },
+    /// By ranges of one column. Partition `i` holds values below `bounds[i]`, the last one the rest; nulls go to
+    /// partition 0.
+    Range {
+        /// The column.
+        column: String,
+        /// Ascending, one fewer than partitions.
+        bounds: Vec<Value>,
+    },
+}
+
+/// One column of an order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SortKey {
+    /// The column.
+    pub column: String,
+    /// Largest first.
+    #[serde(default)]
+    pub descending: bool,
+}
+
+/// The part of a dataset on one drive.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Partition {
+    /// Where it is.
+    pub drive: DriveId,
+    /// What was loaded, oldest first.
+    pub runs: Vec<Run>,
+}
+
+/// What one load put into one partition: slices `0..slices` under its load id.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// The load.
+    pub load: LoadId,
+    /// Number of slices, dense from 0.
+    pub slices: u32,
+    /// Rows over the slices.
+    pub rows: u64,
+    /// Stored bytes over the slices.
+    pub bytes: u64,
+    /// One summary a column over the slices.
+    pub columns: Vec<ColumnSummary>,
+}
+
+impl Manifest {
+    /// The empty domain.
+    pub fn empty(domain: impl Into<String>, drives: Vec<DriveId>) -> Self {
+        Self { domain: domain.into(), version: 0, drives, datasets: BTreeMap::new() }
+    }
+
+    /// Full name of one of its datasets.
+    pub fn name(&self, dataset: &str) -> DatasetName {
+        DatasetName { domain: self.domain.clone(), dataset: dataset.to_owned() }
+    }
+}
+
+impl Dataset {
+    /// Rows over all partitions.
+    pub fn rows(&self) -> u64 {
+        self.runs().map(|run| run.rows).sum()
+    }
+
+    /// Stored bytes over all partitions.
+    pub fn bytes(&self) -> u64 {
+        self.runs().map(|run| run.bytes).sum()
+    }
+
+    /// Slices over all partitions.
+    pub fn slices(&self) -> u64 {
+        self.runs().map(|run| u64::from(run.slices)).sum()
+    }
+
+    /// Every run of every partition.
+    pub fn runs(&self) -> impl Iterator<Item = &Run> {
+        self.partitions.iter().flat_map(|partition| &partition.runs)
+    }
+
+    /// Summaries over all rows. A hash partition's key values occur in that partition only, so their distinct counts
+    /// add up.
+    pub fn columns(&self) -> Vec<ColumnSummary> {
+        let mut merged = merge_columns(self.runs().map(|run| run.columns.as_slice()));
+        if let Partitioning::Hash { columns } = &self.partitioning
+            && let [column] = columns.as_slice()
+            && let Ok(index) = self.schema.index_of(column)
+            && let Some(summary) = merged.get_mut(index)
+        {
+            let per_partition = self.partitions.iter().map(|p| p.runs.iter().map(|run| run.columns[index].distinct).max().unwrap_or(0));
+            summary.distinct = per_partition.sum();
+        }
+        merged
+    }
+}

@@ -1,0 +1,38 @@
+//! What a session cost, as a drive reports it at its end.
+
+use serde::{Deserialize, Serialize};
+
+/// Where a session stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionState {
+    /// Opened; GET has not been asked.
+    Opened,
+    /// Rounds are running.
+    Running,
+    /// All slices are answered for.
+    Finished,
+    /// It ended with an error.
+    Failed,
+}
+
+/// What a session did so far.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SessionProfile {
+    /// Where it stands.
+    pub state: SessionState,
+    /// Rounds closed.
+    pub rounds: u32,
+    /// Slices of the driving partition that were bound.
+    pub slices_total: u32,
+    /// Of them, answered for.
+    pub slices_done: u32,
+    /// Most memory reserved at one time, in bytes.
+    pub memory_peak: u64,
+    /// Bytes spilled to the drive's temporary space.
+    pub spilled_bytes: u64,
+    /// Rows read from the other inputs of the sub-plan: co-partitioned datasets.
+    pub other_rows_in: u64,
+    /// Bytes read from the medium for the other inputs.
+    pub other_medium_bytes: u64,
+}

@@ -1,0 +1,323 @@
+//! Aggregates at the drives: complete where the groups are, else in parts that the host merges.
+//!
+//! Parts are standard functions only: `avg` travels as sum and count, variances as count, mean and variance of the
+//! population, DISTINCT as more groups. The host merges means and variances by the formula of Chan, Golub and LeVeque
+//! (1979), in aggregates of our own.
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::{Column, DFSchema, Result};
+use datafusion::execution::{FunctionRegistry, SessionState};
+use datafusion::logical_expr::expr::{AggregateFunction, Case};
+use datafusion::logical_expr::{Aggregate, Cast, Expr, LogicalPlan, Operator, Projection, binary_expr, lit};
+use datafusion::functions::expr_fn::sqrt;
+use pithead_model::Level;
+
+use crate::Estimate;
+use crate::decompose::{Cutter, Outcome, cheaper, seal};
+use crate::expression::any_stays;
+use crate::piece::Piece;
+
+impl Cutter<'_> {
+    pub(crate) fn aggregate(&mut self, plan: &LogicalPlan, aggregate: &Aggregate) -> Result<Outcome> {
+        let input = self.visit(&aggregate.input)?;
+        let estimate = input.estimate.group(&aggregate.group_expr, aggregate.input.schema(), &aggregate.schema);
+        let host = over(aggregate, input.host.clone())?;
+        let host_cost = input.host_cost;
+        let Some(piece) = input.piece.clone() else { return Ok(Outcome { estimate, host, host_cost, piece: None }) };
+        if let Some(reason) = self.aggregate_obstacle(plan, aggregate) {
+            self.stayed(plan, reason);
+            return Ok(Outcome { estimate, host, host_cost, piece: None });
+        }
+        if piece.complete_groups(&aggregate.group_expr) {
+            let grown = over(aggregate, piece.plan.clone())?;
+            let complete = Piece { whole: true, ..piece.with_columns(grown, &aggregate.group_expr, plan) };
+            return self.settle(plan, estimate, host, host_cost, Some(complete));
+        }
+        match self.partial(plan, aggregate, &piece, &input.estimate, &estimate)? {
+            Some((merged, cost)) if cost <= host_cost * (1.0 + 1e-9) => {
+                self.stayed(&merged, "merges the drives' parts");
+                Ok(Outcome { estimate, host: merged, host_cost: cost, piece: None })
+            }
+            Some((_, cost)) => {
+                self.stayed(plan, cheaper(cost, host_cost));
+                Ok(Outcome { estimate, host, host_cost, piece: None })
+            }
+            None => Ok(Outcome { estimate, host, host_cost, piece: None }),
+        }
+    }
+
+    fn aggregate_obstacle(&mut self, plan: &LogicalPlan, aggregate: &Aggregate) -> Option<String> {
+        if !self.options.aggregates {
+            return Some("aggregates are not pushed down (pithead.pushdown_aggregates)".into());
+        }
+        if self.is_refused(plan) {
+            return self.reasons.get(&plan.display().to_string()).cloned();
+        }
+        any_stays(aggregate.group_expr.iter().chain(&aggregate.aggr_expr))
+    }
+
+    /// Parts at the drives, merged at the host: the merged plan and the bytes on the link.
+    fn partial(
+        &mut self,
+        plan: &LogicalPlan,
+        aggregate: &Aggregate,
+        piece: &Piece,
+        input: &Estimate,
+        output: &Estimate,
+    ) -> Result<Option<(LogicalPlan, f64)>> {
+        let split = match Split::of(aggregate, self.state) {
+            Ok(split) => split,
+            Err(reason) => {
+                self.stayed(plan, reason);
+                return Ok(None);
+            }
+        };
+        let parts = Aggregate::try_new(Arc::new(piece.plan.clone()), split.groups.clone(), split.parts.clone())?;
+        let estimate = input.group(&split.groups, piece.plan.schema(), &parts.schema);
+        let rows = input.rows.min(estimate.rows.max(output.rows) * piece.scheme.drives.len() as f64);
+        let estimate = estimate.with_rows(rows);
+        let cost = piece.cost + estimate.bytes();
+        let names = DFSchema::from_unqualified_fields(
+            parts.schema.fields().iter().enumerate().map(|(i, field)| part_field(i, field)).collect(),
+            Default::default(),
+        )?;
+        let grown = piece.clone().with_plan(LogicalPlan::Aggregate(parts), plan);
+        let sealed = seal(&grown, Arc::new(names), estimate, Level::Whole);
+        Ok(Some((split.merge(aggregate, sealed)?, cost)))
+    }
+}
+
+fn part_field(index: usize, field: &datafusion::arrow::datatypes::Field) -> datafusion::arrow::datatypes::Field {
+    field.clone().with_name(part_name(index))
+}
+
+fn part_name(index: usize) -> String {
+    format!("part_{index}")
+}
+
+fn part(index: usize) -> Expr {
+    Expr::Column(Column::new_unqualified(part_name(index)))
+}
+
+fn over(aggregate: &Aggregate, input: LogicalPlan) -> Result<LogicalPlan> {
+    let grouped = Aggregate::try_new_with_schema(
+        Arc::new(input),
+        aggregate.group_expr.clone(),
+        aggregate.aggr_expr.clone(),
+        Arc::clone(&aggregate.schema),
+    )?;
+    Ok(LogicalPlan::Aggregate(grouped))
+}
+
+/// An aggregate in two steps.
+struct Split<'a> {
+    state: &'a SessionState,
+    /// Groups of the first step: those of the aggregate, then the arguments of its DISTINCT functions.
+    groups: Vec<Expr>,
+    /// Functions of the first step.
+    parts: Vec<Expr>,
+    /// How each of the aggregate's functions comes from the first step's columns.
+    merges: Vec<Merge>,
+}
+
+/// How a function's value comes from columns of the first step, by position among all its columns.
+enum Merge {
+    /// The function itself over a column: `sum`, `min`, …, and DISTINCT ones over their group.
+    Again(AggregateFunction, usize),
+    /// Sum of counts.
+    Count(usize),
+    /// Sum and count.
+    Average(usize, usize),
+    /// Count, mean, variance of the population; the function.
+    Moments([usize; 3], Spread),
+}
+
+#[derive(Clone, Copy)]
+enum Spread {
+    VariancePopulation,
+    VarianceSample,
+    DeviationPopulation,
+    DeviationSample,
+}
+
+impl<'a> Split<'a> {
+    /// The two steps; the error says why there are none.
+    fn of(aggregate: &Aggregate, state: &'a SessionState) -> Result<Split<'a>, String> {
+        let mut split = Split { state, groups: aggregate.group_expr.clone(), parts: vec![], merges: vec![] };
+        let functions: Vec<AggregateFunction> = aggregate.aggr_expr.iter().map(function).collect::<Option<_>>().ok_or("not a function")?;
+        let distinct: Vec<usize> = functions.iter().map(|function| split.distinct_group(function)).collect::<Result<_, _>>()?;
+        for (function, group) in functions.into_iter().zip(distinct) {
+            split.add(function, group, aggregate.input.schema())?;
+        }
+        Ok(split)
+    }
+
+    /// For a DISTINCT function, the group that its argument becomes.
+    fn distinct_group(&mut self, function: &AggregateFunction) -> Result<usize, String> {
+        let name = function.func.name();
+        if !function.params.order_by.is_empty() || function.params.null_treatment.is_some() {
+            return Err(format!("{name}() with an order has no parts"));
+        }
+        if !function.params.distinct || matches!(name, "min" | "max") {
+            return Ok(usize::MAX);
+        }
+        let [argument] = function.params.args.as_slice() else { return Err(format!("{name}(DISTINCT …) of several arguments")) };
+        if function.params.filter.is_some() {
+            return Err(format!("{name}(DISTINCT …) with a filter"));
+        }
+        let known = self.groups.iter().position(|group| group == argument);
+        Ok(known.unwrap_or_else(|| {
+            self.groups.push(argument.clone());
+            self.groups.len() - 1
+        }))
+    }
+
+    fn add(&mut self, function: AggregateFunction, group: usize, schema: &DFSchema) -> Result<(), String> {
+        if group != usize::MAX {
+            self.merges.push(Merge::Again(function, group));
+            return Ok(());
+        }
+        let spread = match function.func.name() {
+            "count" => {
+                let index = self.part(Expr::AggregateFunction(function));
+                self.merges.push(Merge::Count(index));
+                return Ok(());
+            }
+            "sum" | "min" | "max" | "bool_and" | "bool_or" | "bit_and" | "bit_or" | "bit_xor" => {
+                let index = self.part(Expr::AggregateFunction(function.clone()));
+                self.merges.push(Merge::Again(function, index));
+                return Ok(());
+            }
+            "avg" => return self.average(&function, schema),
+            "var" | "var_samp" => Spread::VarianceSample,
+            "var_pop" => Spread::VariancePopulation,
+            "stddev" | "stddev_samp" => Spread::DeviationSample,
+            "stddev_pop" => Spread::DeviationPopulation,
+            name => return Err(format!("{name}() has no parts that could be merged")),
+        };
+        let moments = ["count", "avg", "var_pop"].map(|name| self.like(&function, name));
+        let [count, mean, variance] = moments;
+        let indices = [self.part(count?), self.part(mean?), self.part(variance?)];
+        self.merges.push(Merge::Moments(indices, spread));
+        Ok(())
+    }
+
+    fn average(&mut self, function: &AggregateFunction, schema: &DFSchema) -> Result<(), String> {
+        use datafusion::logical_expr::ExprSchemable;
+        let data_type = function.params.args[0].get_type(schema).map_err(|error| error.to_string())?;
+        if !matches!(data_type, DataType::Float64 | DataType::Decimal128(..)) {
+            return Err(format!("avg() of {data_type} has no parts that could be merged"));
+        }
+        let (sum, count) = (self.like(function, "sum")?, self.like(function, "count")?);
+        let merge = Merge::Average(self.part(sum), self.part(count));
+        self.merges.push(merge);
+        Ok(())
+    }
+
+    /// Another function of the same arguments and filter.
+    fn like(&self, function: &AggregateFunction, name: &str) -> Result<Expr, String> {
+        let func = self.state.udaf(name).map_err(|error| error.to_string())?;
+        let params = &function.params;
+        Ok(Expr::AggregateFunction(AggregateFunction::new_udf(func, params.args.clone(), false, params.filter.clone(), vec![], None)))
+    }
+
+    /// The position of a function of the first step, added if it is not there.
+    fn part(&mut self, expr: Expr) -> usize {
+        let index = self.parts.iter().position(|part| *part == expr).unwrap_or_else(|| {
+            self.parts.push(expr);
+            self.parts.len() - 1
+        });
+        self.groups.len() + index
+    }
+
+    /// The second step over the first one's columns, with the aggregate's own output.
+    fn merge(&self, aggregate: &Aggregate, parts: LogicalPlan) -> Result<LogicalPlan> {
+        let own_groups = aggregate.group_expr.len();
+        let groups: Vec<Expr> = (0..own_groups).map(part).collect();
+        let mut merged = Vec::new();
+        let mut values = Vec::new();
+        for merge in &self.merges {
+            values.push(self.value(merge, &mut merged)?);
+        }
+        let step = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(parts), groups.clone(), merged)?);
+        let outputs = groups.into_iter().chain(values).zip(aggregate.schema.iter());
+        let exprs = outputs.map(|(expr, (qualifier, field))| {
+            Ok(typed(expr, field.data_type(), step.schema())?.alias_qualified(qualifier.cloned(), field.name()))
+        });
+        let exprs = exprs.collect::<Result<Vec<_>>>()?;
+        Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(step))?))
+    }
+
+    /// A function's value over the second step's columns; adds to them what it needs.
+    fn value(&self, merge: &Merge, merged: &mut Vec<Expr>) -> Result<Expr> {
+        let mut column = |expr: Expr| {
+            let name = format!("merged_{}", merged.len());
+            merged.push(expr.alias(&name));
+            Expr::Column(Column::new_unqualified(name))
+        };
+        Ok(match merge {
+            Merge::Again(function, index) => {
+                let func = Arc::clone(&function.func);
+                let distinct = function.params.distinct;
+                column(Expr::AggregateFunction(AggregateFunction::new_udf(func, vec![part(*index)], distinct, None, vec![], None)))
+            }
+            Merge::Count(index) => or_zero(column(self.call("sum", vec![part(*index)])?)),
+            Merge::Average(sum, count) => {
+                let sum = column(self.call("sum", vec![part(*sum)])?);
+                let count = column(self.call("sum", vec![part(*count)])?);
+                pithead_functions::average(sum, count)
+            }
+            Merge::Moments([count, mean, variance], spread) => {
+                let n = column(self.call("sum", vec![part(*count)])?);
+                let arguments = vec![part(*count), part(*mean), part(*variance)];
+                let variance = column(self.call("pithead_merge_var_pop", arguments)?);
+                spread.of(variance, n)?
+            }
+        })
+    }
+
+    fn call(&self, name: &str, args: Vec<Expr>) -> Result<Expr> {
+        let func = self.state.udaf(name)?;
+        Ok(Expr::AggregateFunction(AggregateFunction::new_udf(func, args, false, None, vec![], None)))
+    }
+}
+
+impl Spread {
+    /// From the population's variance and its size.
+    fn of(self, variance: Expr, n: Expr) -> Result<Expr> {
+        let float = |expr: Expr| Expr::Cast(Cast::new(Box::new(expr), DataType::Float64));
+        let sample = |variance: Expr| {
+            let scaled = binary_expr(binary_expr(variance, Operator::Multiply, float(n.clone())), Operator::Divide, float(n.clone() - lit(1_i64)));
+            Expr::Case(Case { expr: None, when_then_expr: vec![(Box::new(n.clone().gt(lit(1_i64))), Box::new(scaled))], else_expr: None })
+        };
+        Ok(match self {
+            Spread::VariancePopulation => variance,
+            Spread::VarianceSample => sample(variance),
+            Spread::DeviationPopulation => sqrt(variance),
+            Spread::DeviationSample => sqrt(sample(variance)),
+        })
+    }
+}
+
+/// A count, 0 where there was nothing to add up. (Not `coalesce`, which only the optimiser turns into something that
+/// runs, and it has run before the cut.)
+pub(crate) fn or_zero(count: Expr) -> Expr {
+    let missing = Box::new(count.clone().is_null());
+    Expr::Case(Case { expr: None, when_then_expr: vec![(missing, Box::new(lit(0_i64)))], else_expr: Some(Box::new(count)) })
+}
+
+/// The function of an aggregate's expression, aliases aside.
+pub(crate) fn function(expr: &Expr) -> Option<AggregateFunction> {
+    match expr {
+        Expr::AggregateFunction(function) => Some(function.clone()),
+        Expr::Alias(alias) => function(&alias.expr),
+        _ => None,
+    }
+}
+
+fn typed(expr: Expr, data_type: &DataType, schema: &DFSchema) -> Result<Expr> {
+    use datafusion::logical_expr::ExprSchemable;
+    Ok(if expr.get_type(schema)? == *data_type { expr } else { Expr::Cast(Cast::new(Box::new(expr), data_type.clone())) })
+}

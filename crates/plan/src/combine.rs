@@ -1,0 +1,172 @@
+//! How the outputs of several rounds of a sub-plan are put together at the engine that ran them.
+
+use std::sync::Arc;
+
+use datafusion::common::{Column, Result};
+use datafusion::execution::{FunctionRegistry, SessionState};
+use datafusion::logical_expr::expr::AggregateFunction;
+use datafusion::logical_expr::{
+    Aggregate, Cast, Expr, ExprSchemable, FetchType, LogicalPlan, Projection, Sort, TableScanBuilder, TableSource,
+};
+
+use crate::PlanError;
+use crate::aggregate::{function, or_zero};
+
+/// What putting rounds together takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Nothing: rows are rows.
+    Rows,
+    /// Nothing, but no more than this many rows are asked for.
+    Limit(usize),
+    /// The first rows of all rounds' first rows.
+    TopK,
+    /// Partial aggregates are merged.
+    Partials,
+}
+
+/// The shape of a sub-plan.
+pub fn shape(plan: &LogicalPlan) -> Shape {
+    match core(plan) {
+        LogicalPlan::Aggregate(aggregate) if Parts::of(aggregate).is_some() => Shape::Partials,
+        LogicalPlan::Sort(sort) if sort.fetch.is_some() => Shape::TopK,
+        LogicalPlan::Limit(limit) => match (limit.get_skip_type(), limit.get_fetch_type()) {
+            (Ok(datafusion::logical_expr::SkipType::Literal(0)), Ok(FetchType::Literal(Some(fetch)))) => {
+                if matches!(core(&limit.input), LogicalPlan::Sort(_)) { Shape::TopK } else { Shape::Limit(fetch) }
+            }
+            _ => Shape::Rows,
+        },
+        _ => Shape::Rows,
+    }
+}
+
+/// For [`Shape::Partials`] and [`Shape::TopK`], a plan over `rounds`, a table with the sub-plan's output columns, that
+/// merges rows of several rounds into rows of the same columns and the same meaning; for other shapes none.
+pub fn combine(plan: &LogicalPlan, rounds: Arc<dyn TableSource>, state: &SessionState) -> Result<Option<LogicalPlan>, PlanError> {
+    let scan = LogicalPlan::TableScan(TableScanBuilder::new("rounds", rounds).build()?);
+    let columns: Vec<Expr> = scan.schema().columns().into_iter().map(Expr::Column).collect();
+    match core(plan) {
+        LogicalPlan::Aggregate(aggregate) => match Parts::of(aggregate) {
+            Some(parts) => Ok(Some(parts.merge(scan, columns, state)?)),
+            None => Ok(None),
+        },
+        LogicalPlan::Sort(sort) => Ok(sort.fetch.map(|_| again(sort, sort.fetch, scan, &columns)).transpose()?),
+        LogicalPlan::Limit(limit) => match (core(&limit.input), limit.get_fetch_type()?) {
+            (LogicalPlan::Sort(sort), FetchType::Literal(fetch)) => Ok(Some(again(sort, fetch, scan, &columns)?)),
+            _ => Ok(None),
+        },
+        _ => Ok(None),
+    }
+}
+
+/// The plan below projections that only rename.
+fn core(plan: &LogicalPlan) -> &LogicalPlan {
+    match plan {
+        LogicalPlan::Projection(projection) => {
+            let input = projection.input.schema();
+            let renames = projection.expr.len() == input.fields().len()
+                && projection.expr.iter().enumerate().all(|(i, expr)| crate::piece::column_index(expr, input) == Some(i));
+            if renames { core(&projection.input) } else { plan }
+        }
+        LogicalPlan::SubqueryAlias(alias) => core(&alias.input),
+        plan => plan,
+    }
+}
+
+/// The same order and number of rows over another table of the same columns.
+fn again(sort: &Sort, fetch: Option<usize>, scan: LogicalPlan, columns: &[Expr]) -> Result<LogicalPlan> {
+    use datafusion::common::tree_node::{Transformed, TreeNode};
+    let schema = sort.input.schema();
+    let moved = |expr: &Expr| -> Result<Expr> {
+        let moved = expr.clone().transform_up(|expr| match &expr {
+            Expr::Column(column) => Ok(Transformed::yes(columns[schema.index_of_column(column)?].clone())),
+            _ => Ok(Transformed::no(expr)),
+        })?;
+        Ok(moved.data)
+    };
+    let keys = sort.expr.iter().map(|key| Ok(key.with_expr(moved(&key.expr)?))).collect::<Result<_>>()?;
+    Ok(LogicalPlan::Sort(Sort { expr: keys, input: Arc::new(scan), fetch }))
+}
+
+/// A partial aggregate: each function can be merged with itself.
+struct Parts {
+    groups: usize,
+    functions: Vec<(AggregateFunction, Rule)>,
+}
+
+/// How a function's values of several rounds make one.
+enum Rule {
+    /// By the same function.
+    Again,
+    /// Counts add up.
+    Count,
+    /// A mean, weighted with the count at this place.
+    Mean(usize),
+    /// A variance of the population, with the count and mean at these places.
+    Variance(usize, usize),
+}
+
+impl Parts {
+    fn of(aggregate: &Aggregate) -> Option<Parts> {
+        if aggregate.group_expr.iter().any(|group| matches!(group, Expr::GroupingSet(_))) {
+            return None;
+        }
+        let functions: Vec<AggregateFunction> = aggregate.aggr_expr.iter().map(function).collect::<Option<_>>()?;
+        let place = |like: &AggregateFunction, name: &str| {
+            let same = |other: &AggregateFunction| {
+                other.func.name() == name && other.params.args == like.params.args && other.params.filter == like.params.filter
+            };
+            functions.iter().position(same)
+        };
+        let rule = |function: &AggregateFunction| {
+            let name = function.func.name();
+            if !function.params.order_by.is_empty() || (function.params.distinct && !matches!(name, "min" | "max")) {
+                return None;
+            }
+            match name {
+                "sum" | "min" | "max" | "bool_and" | "bool_or" | "bit_and" | "bit_or" | "bit_xor" => Some(Rule::Again),
+                "count" => Some(Rule::Count),
+                "avg" => Some(Rule::Mean(place(function, "count")?)),
+                "var_pop" => Some(Rule::Variance(place(function, "count")?, place(function, "avg")?)),
+                _ => None,
+            }
+        };
+        let rules = functions.iter().map(rule).collect::<Option<Vec<_>>>()?;
+        Some(Parts { groups: aggregate.group_expr.len(), functions: functions.into_iter().zip(rules).collect() })
+    }
+
+    fn merge(&self, scan: LogicalPlan, columns: Vec<Expr>, state: &SessionState) -> Result<LogicalPlan> {
+        let (groups, values) = columns.split_at(self.groups);
+        let call = |name: &str, args: Vec<Expr>| -> Result<Expr> {
+            let func = state.udaf(name)?;
+            Ok(Expr::AggregateFunction(AggregateFunction::new_udf(func, args, false, None, vec![], None)))
+        };
+        let mut merged = Vec::new();
+        for (i, (function, rule)) in self.functions.iter().enumerate() {
+            let value = values[i].clone();
+            let expr = match rule {
+                Rule::Again => call(function.func.name(), vec![value])?,
+                Rule::Count => call("sum", vec![value])?,
+                Rule::Mean(count) => call("pithead_merge_mean", vec![values[*count].clone(), value])?,
+                Rule::Variance(count, mean) => {
+                    call("pithead_merge_var_pop", vec![values[*count].clone(), values[*mean].clone(), value])?
+                }
+            };
+            merged.push(expr.alias(format!("merged_{i}")));
+        }
+        let types: Vec<_> = values.iter().map(|value| value.get_type(scan.schema())).collect::<Result<_>>()?;
+        let step = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(scan), groups.to_vec(), merged)?);
+        let mut exprs = groups.to_vec();
+        for (i, ((_, rule), data_type)) in self.functions.iter().zip(types).enumerate() {
+            let mut value = Expr::Column(Column::new_unqualified(format!("merged_{i}")));
+            if matches!(rule, Rule::Count) {
+                value = or_zero(value);
+            }
+            if value.get_type(step.schema())? != data_type {
+                value = Expr::Cast(Cast::new(Box::new(value), data_type));
+            }
+            exprs.push(value.alias(format!("value_{i}")));
+        }
+        Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(step))?))
+    }
+}

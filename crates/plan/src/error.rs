@@ -1,0 +1,33 @@
+//! What can go wrong with a plan.
+
+use datafusion::error::DataFusionError;
+use pithead_model::{Blame, Fault};
+
+/// A plan that cannot be decomposed, sent or read.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// A sub-plan from outside that is not one.
+    #[error("not a sub-plan: {0}")]
+    Malformed(String),
+    /// A sub-plan over a bound.
+    #[error("{what} is over the bound of {max}")]
+    TooLarge {
+        /// What.
+        what: String,
+        /// The bound.
+        max: usize,
+    },
+    /// The engine's library refused.
+    #[error(transparent)]
+    Engine(#[from] DataFusionError),
+}
+
+impl From<PlanError> for Fault {
+    fn from(error: PlanError) -> Fault {
+        match error {
+            PlanError::Malformed(_) => Fault::new(Blame::User, error.to_string()),
+            PlanError::TooLarge { .. } => Fault::new(Blame::Limit, error.to_string()),
+            PlanError::Engine(inner) => pithead_functions::fault_from_datafusion(inner),
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! How many rows and bytes an operator is expected to yield, from the datasets' summaries.
+//!
+//! The rules are the textbook ones (Selinger et al., 1979): independence of conditions, uniform spread between bounds,
+//! joins by the larger number of distinct keys.
+
+use datafusion::arrow::datatypes::{DataType, Schema};
+use datafusion::common::{DFSchema, JoinType, ScalarValue};
+use datafusion::logical_expr::utils::split_conjunction;
+use datafusion::logical_expr::{BinaryExpr, Expr, Join, Operator};
+use pithead_model::Value;
+
+use crate::DatasetFacts;
+
+/// Share of rows that a condition without better knowledge keeps.
+const UNKNOWN_SHARE: f64 = 0.25;
+/// Share of rows that LIKE keeps.
+const LIKE_SHARE: f64 = 0.1;
+/// Bytes of a text or binary value, as Arrow sends it.
+const TEXT_BYTES: f64 = 32.0;
+
+/// What is expected of an operator's output.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Estimate {
+    /// Rows.
+    pub rows: f64,
+    /// One a column.
+    pub columns: Vec<ColumnEstimate>,
+}
+
+/// What is expected of a column.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ColumnEstimate {
+    /// Distinct values.
+    pub distinct: f64,
+    /// Bytes of a value as Arrow sends it.
+    pub bytes: f64,
+    /// Smallest and largest value on a line, where known.
+    pub range: Option<(f64, f64)>,
+}
+
+impl Estimate {
+    /// Bytes as Arrow sends them.
+    pub fn bytes(&self) -> f64 {
+        self.rows * self.columns.iter().map(|column| column.bytes).sum::<f64>().max(0.125)
+    }
+
+    /// The columns of a scan of `facts`, in the order of `output` names.
+    pub(crate) fn scan(facts: &DatasetFacts, output: &Schema) -> Estimate {
+        let rows = facts.dataset.rows() as f64;
+        let column = |name: &str, data_type: &DataType| {
+            let summary = facts.dataset.schema.index_of(name).ok().and_then(|index| facts.columns.get(index));
+            let range = summary.and_then(|s| Some((s.min.as_ref()?.position(), s.max.as_ref()?.position())));
+            let distinct = summary.map_or(0, |s| s.distinct) as f64;
+            ColumnEstimate { distinct: if distinct > 0.0 { distinct } else { rows.max(1.0) }, bytes: width(data_type), range }
+        };
+        Estimate { rows, columns: output.fields().iter().map(|field| column(field.name(), field.data_type())).collect() }
+    }
+
+    /// Nothing is known but the types.
+    pub(crate) fn unknown(schema: &DFSchema, rows: f64) -> Estimate {
+        let column = |data_type: &DataType| ColumnEstimate { distinct: rows.max(1.0), bytes: width(data_type), range: None };
+        Estimate { rows, columns: schema.fields().iter().map(|field| column(field.data_type())).collect() }
+    }
+
+    /// After a filter.
+    pub(crate) fn filter(&self, predicate: &Expr, schema: &DFSchema) -> Estimate {
+        let share: f64 = split_conjunction(predicate).into_iter().map(|part| self.share(part, schema)).product();
+        self.with_rows(self.rows * share.clamp(0.0, 1.0))
+    }
+
+    /// The same columns with fewer rows.
+    pub(crate) fn with_rows(&self, rows: f64) -> Estimate {
+        let columns = self.columns.iter().map(|column| ColumnEstimate { distinct: column.distinct.min(rows.max(1.0)), ..column.clone() });
+        Estimate { rows, columns: columns.collect() }
+    }
+
+    /// After a projection to these expressions, with the output's schema.
+    pub(crate) fn project(&self, exprs: &[Expr], input: &DFSchema, output: &DFSchema) -> Estimate {
+        let column = |(expr, data_type): (&Expr, &DataType)| match self.column(expr, input) {
+            Some(known) => known.clone(),
+            None => ColumnEstimate { distinct: self.distinct(expr, input), bytes: width(data_type), range: None },
+        };
+        let types = output.fields().iter().map(|field| field.data_type());
+        Estimate { rows: self.rows, columns: exprs.iter().zip(types).map(column).collect() }
+    }
+
+    /// After grouping by these expressions, with the output's schema.
+    pub(crate) fn group(&self, groups: &[Expr], input: &DFSchema, output: &DFSchema) -> Estimate {
+        let distinct: f64 = groups.iter().map(|expr| self.distinct(expr, input)).product();
+        let rows = if groups.is_empty() { 1.0 } else { distinct.min(self.rows) };
+        let column = |(i, data_type): (usize, &DataType)| {
+            let known = groups.get(i).and_then(|expr| self.column(expr, input));
+            known.cloned().unwrap_or(ColumnEstimate { distinct: rows.max(1.0), bytes: width(data_type), range: None })
+        };
+        let types = output.fields().iter().map(|field| field.data_type());
+        Estimate { rows, columns: types.enumerate().map(column).collect() }.with_rows(rows)
+    }
+
+    /// After a join with `right`.
+    pub(crate) fn join(&self, right: &Estimate, join: &Join) -> Estimate {
+        let (left_schema, right_schema) = (join.left.schema(), join.right.schema());
+        let mut matches = self.rows * right.rows;
+        let mut keys_right: f64 = 1.0;
+        let mut keys_left: f64 = 1.0;
+        for (left_key, right_key) in &join.on {
+            let (l, r) = (self.distinct(left_key, left_schema), right.distinct(right_key, right_schema));
+            matches /= l.max(r).max(1.0);
+            keys_left *= l;
+            keys_right *= r;
+        }
+        if join.filter.is_some() {
+            matches *= UNKNOWN_SHARE;
+        }
+        let semi = |rows: f64, own: f64, other: f64| if join.on.is_empty() { rows } else { rows * (other / own.max(1.0)).min(1.0) };
+        let semi_left = semi(self.rows, keys_left.min(self.rows), keys_right.min(right.rows));
+        let semi_right = semi(right.rows, keys_right.min(right.rows), keys_left.min(self.rows));
+        let both = || self.columns.iter().chain(&right.columns).cloned().collect::<Vec<_>>();
+        let mark = |columns: &[ColumnEstimate]| {
+            let mark = ColumnEstimate { distinct: 2.0, bytes: 0.125, range: None };
+            columns.iter().cloned().chain([mark]).collect::<Vec<_>>()
+        };
+        let (rows, columns) = match join.join_type {
+            JoinType::Inner => (matches, both()),
+            JoinType::Left => (matches.max(self.rows), both()),
+            JoinType::Right => (matches.max(right.rows), both()),
+            JoinType::Full => (matches.max(self.rows).max(right.rows), both()),
+            JoinType::LeftSemi => (semi_left, self.columns.clone()),
+            JoinType::LeftAnti => ((self.rows - semi_left).max(self.rows * 0.1), self.columns.clone()),
+            JoinType::LeftMark => (self.rows, mark(&self.columns)),
+            JoinType::RightSemi => (semi_right, right.columns.clone()),
+            JoinType::RightAnti => ((right.rows - semi_right).max(right.rows * 0.1), right.columns.clone()),
+            JoinType::RightMark => (right.rows, mark(&right.columns)),
+        };
+        Estimate { rows, columns }.with_rows(rows)
+    }
+
+    fn column(&self, expr: &Expr, schema: &DFSchema) -> Option<&ColumnEstimate> {
+        match expr {
+            Expr::Column(column) => self.columns.get(schema.index_of_column(column).ok()?),
+            Expr::Alias(alias) => self.column(&alias.expr, schema),
+            Expr::Cast(cast) => self.column(&cast.expr, schema),
+            _ => None,
+        }
+    }
+
+    /// Distinct values of an expression: at most the product of its columns'.
+    fn distinct(&self, expr: &Expr, schema: &DFSchema) -> f64 {
+        let columns = expr.column_refs();
+        let product: f64 = columns
+            .into_iter()
+            .filter_map(|column| self.columns.get(schema.index_of_column(column).ok()?))
+            .map(|column| column.distinct)
+            .product();
+        let bound = match expr {
+            Expr::ScalarFunction(call) if call.name() == "date_part" => 100.0,
+            Expr::Case(case) => (case.when_then_expr.len() + 1) as f64,
+            _ => f64::INFINITY,
+        };
+        product.min(bound).min(self.rows.max(1.0))
+    }
+
+    /// Share of rows that satisfy a condition.
+    fn share(&self, expr: &Expr, schema: &DFSchema) -> f64 {
+        match expr {
+            Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, right }) => self.share(left, schema) * self.share(right, schema),
+            Expr::BinaryExpr(BinaryExpr { left, op: Operator::Or, right }) => {
+                let (a, b) = (self.share(left, schema), self.share(right, schema));
+                a + b - a * b
+            }
+            Expr::BinaryExpr(binary) => self.compare(binary, schema),
+            Expr::Between(between) => {
+                let share = match (self.column(&between.expr, schema), position(&between.low), position(&between.high)) {
+                    (Some(column), Some(low), Some(high)) => range_share(column, low, high),
+                    _ => UNKNOWN_SHARE,
+                };
+                if between.negated { 1.0 - share } else { share }
+            }
+            Expr::InList(list) => {
+                let share = (list.list.len() as f64 / self.distinct(&list.expr, schema).max(1.0)).min(1.0);
+                if list.negated { 1.0 - share } else { share }
+            }
+            Expr::Like(like) => if like.negated { 1.0 - LIKE_SHARE } else { LIKE_SHARE },
+            Expr::Not(inner) => 1.0 - self.share(inner, schema),
+            Expr::IsNull(_) => 0.05,
+            Expr::IsNotNull(_) => 0.95,
+            Expr::Literal(ScalarValue::Boolean(Some(true)), _) => 1.0,
+            Expr::Literal(ScalarValue::Boolean(_), _) => 0.0,
+            _ => UNKNOWN_SHARE,
+        }
+    }
+
+    fn compare(&self, binary: &BinaryExpr, schema: &DFSchema) -> f64 {
+        let BinaryExpr { left, op, right } = binary;
+        let (column, op, value) = match (self.column(left, schema), self.column(right, schema)) {
+            (Some(column), None) => (column, *op, position(right)),
+            (None, Some(column)) => (column, op.swap().unwrap_or(*op), position(left)),
+            (Some(a), Some(b)) if *op == Operator::Eq => return 1.0 / a.distinct.max(b.distinct).max(1.0),
+            _ => return UNKNOWN_SHARE,
+        };
+        match (op, value) {
+            (Operator::Eq, _) => 1.0 / column.distinct.max(1.0),
+            (Operator::NotEq, _) => 1.0 - 1.0 / column.distinct.max(1.0),
+            (Operator::Lt | Operator::LtEq, Some(value)) => range_share(column, f64::NEG_INFINITY, value),
+            (Operator::Gt | Operator::GtEq, Some(value)) => range_share(column, value, f64::INFINITY),
+            _ => UNKNOWN_SHARE,
+        }
+    }
+}
+
+/// Share of a column's values between two positions.
+fn range_share(column: &ColumnEstimate, low: f64, high: f64) -> f64 {
+    let Some((min, max)) = column.range else { return UNKNOWN_SHARE };
+    if max <= min {
+        return if (low..=high).contains(&min) { 1.0 } else { 0.0 };
+    }
+    let share = (high.min(max) - low.max(min)) / (max - min);
+    share.max(1.0 / column.distinct.max(1.0)).clamp(0.0, 1.0) * f64::from(u8::from(low <= max && high >= min))
+}
+
+/// A literal's position on the line of its column's values.
+fn position(expr: &Expr) -> Option<f64> {
+    let scalar = match expr {
+        Expr::Literal(scalar, _) => scalar,
+        Expr::Cast(cast) => return position(&cast.expr),
+        _ => return None,
+    };
+    let int = |value: i128| Some(Value::Int(value).position());
+    match scalar {
+        ScalarValue::Int8(Some(v)) => int(i128::from(*v)),
+        ScalarValue::Int16(Some(v)) => int(i128::from(*v)),
+        ScalarValue::Int32(Some(v)) | ScalarValue::Date32(Some(v)) => int(i128::from(*v)),
+        ScalarValue::Int64(Some(v)) | ScalarValue::Date64(Some(v)) => int(i128::from(*v)),
+        ScalarValue::UInt8(Some(v)) => int(i128::from(*v)),
+        ScalarValue::UInt16(Some(v)) => int(i128::from(*v)),
+        ScalarValue::UInt32(Some(v)) => int(i128::from(*v)),
+        ScalarValue::UInt64(Some(v)) => int(i128::from(*v)),
+        ScalarValue::Decimal128(Some(v), _, _) => int(*v),
+        ScalarValue::TimestampSecond(Some(v), _)
+        | ScalarValue::TimestampMillisecond(Some(v), _)
+        | ScalarValue::TimestampMicrosecond(Some(v), _)
+        | ScalarValue::TimestampNanosecond(Some(v), _) => int(i128::from(*v)),
+        ScalarValue::Float32(Some(v)) => Some(f64::from(*v)),
+        ScalarValue::Float64(Some(v)) => Some(*v),
+        ScalarValue::Utf8(Some(v)) | ScalarValue::Utf8View(Some(v)) => Some(Value::Text(v.clone()).position()),
+        _ => None,
+    }
+}
+
+/// Bytes of a value as Arrow sends it.
+fn width(data_type: &DataType) -> f64 {
+    match data_type {
+        DataType::Null => 0.0,
+        DataType::Boolean => 0.125,
+        DataType::FixedSizeBinary(n) => f64::from(*n),
+        other => other.primitive_width().map_or(TEXT_BYTES, |bytes| bytes as f64),
+    }
+}

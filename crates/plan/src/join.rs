@@ -1,0 +1,234 @@
+//! Joins at the drives: of co-partitioned datasets, and with a small side that is shipped.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{Field, Schema};
+use datafusion::common::{Column, JoinType, Result};
+use datafusion::logical_expr::builder::LogicalTableSource;
+use datafusion::logical_expr::{Expr, Join, LogicalPlan, Projection, TableScanBuilder};
+use datafusion::common::TableReference;
+
+use crate::decompose::{Cutter, Outcome};
+use crate::expression::any_stays;
+use crate::piece::{Layer, Piece, column_index};
+use crate::{Estimate, INPUT_SCHEMA, Input};
+
+/// A side of a join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Left,
+    Right,
+}
+
+impl Cutter<'_> {
+    pub(crate) fn join(&mut self, plan: &LogicalPlan, join: &Join) -> Result<Outcome> {
+        let left = self.visit(&join.left)?;
+        let right = self.visit(&join.right)?;
+        let estimate = left.estimate.join(&right.estimate, join);
+        let host = over(join, left.host.clone(), right.host.clone())?;
+        let host_cost = left.host_cost + right.host_cost;
+        let obstacle = self.join_obstacle(plan, join);
+        let piece = match obstacle {
+            None => self.join_piece(plan, join, &left, &right)?,
+            Some(reason) => {
+                self.stayed(plan, reason);
+                None
+            }
+        };
+        self.settle(plan, estimate, host, host_cost, piece)
+    }
+
+    fn join_obstacle(&mut self, plan: &LogicalPlan, join: &Join) -> Option<String> {
+        if !self.options.pushdown || !self.options.joins {
+            return Some("joins are not pushed down (pithead.pushdown, pithead.pushdown_joins)".into());
+        }
+        if join.null_aware {
+            return Some("NOT IN looks at all rows of the other side for a NULL".into());
+        }
+        if self.is_refused(plan) {
+            return Some(self.reasons.get(&plan.display().to_string()).cloned().unwrap_or_default());
+        }
+        any_stays(join.on.iter().flat_map(|(left, right)| [left, right]).chain(&join.filter))
+    }
+
+    /// The join at the drives, in the way that puts fewest bytes on the link.
+    fn join_piece(&mut self, plan: &LogicalPlan, join: &Join, left: &Outcome, right: &Outcome) -> Result<Option<Piece>> {
+        let mut candidates = Vec::new();
+        if let (Some(l), Some(r)) = (&left.piece, &right.piece)
+            && co_located(join, l, r)
+        {
+            candidates.push(co_located_piece(plan, join, l, r)?);
+        }
+        for (side, own, other) in [(Side::Left, left, right), (Side::Right, right, left)] {
+            let Some(piece) = own.piece.as_ref().filter(|_| preserved(join.join_type).contains(&side)) else { continue };
+            candidates.extend(self.shipping(plan, join, side, piece, own, other)?);
+        }
+        let best = candidates.into_iter().min_by(|a, b| a.cost.total_cmp(&b.cost));
+        if best.is_none() {
+            self.stayed(plan, "its sides are not partitioned alike, and neither is small enough to ship");
+        }
+        Ok(best)
+    }
+
+    /// The join at the drives of `piece`, with the other side shipped there.
+    fn shipping(&mut self, plan: &LogicalPlan, join: &Join, side: Side, piece: &Piece, own: &Outcome, other: &Outcome) -> Result<Option<Piece>> {
+        let other_plan = if side == Side::Left { &join.right } else { &join.left };
+        let bytes = other.estimate.bytes();
+        let key = other_plan.display_indent().to_string();
+        // Where fetching the piece's own rows costs less than shipping to it, the join belongs to the host.
+        let small = bytes <= self.options.ship_bytes_max && bytes * piece.scheme.drives.len() as f64 <= own.estimate.bytes();
+        if !small || self.options.not_shipped.contains(&key) {
+            return Ok(None);
+        }
+        self.inputs += 1;
+        let name = format!("table_{}", self.inputs);
+        let leaf = input_leaf(&name, other_plan)?;
+        let (l, r) = match side {
+            Side::Left => (piece.plan.clone(), leaf.clone()),
+            Side::Right => (leaf.clone(), piece.plan.clone()),
+        };
+        let offset = if side == Side::Left { 0 } else { offset_of_right(join) };
+        let keys = piece.keys.iter().map(|class| class.iter().map(|i| i + offset).collect()).collect();
+        let mut grown = piece.clone();
+        grown.layers.push(Layer::new(&leaf, plan));
+        grown.inputs.push(Input { name, plan: LogicalPlan::clone(other_plan), key, estimate: other.estimate.clone() });
+        grown.cost += other.host_cost + bytes * piece.scheme.drives.len() as f64;
+        grown.keys = equal_columns(join, keys);
+        Ok(Some(grown.with_plan(over(join, l, r)?, plan)))
+    }
+}
+
+/// The sides whose rows are all kept or matched one by one, so that the other side may be looked at from anywhere.
+fn preserved(join_type: JoinType) -> &'static [Side] {
+    match join_type {
+        JoinType::Inner => &[Side::Left, Side::Right],
+        JoinType::Left | JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => &[Side::Left],
+        JoinType::Right | JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => &[Side::Right],
+        JoinType::Full => &[],
+    }
+}
+
+/// Whether all rows that can match are on the same drive.
+fn co_located(join: &Join, left: &Piece, right: &Piece) -> bool {
+    if left.scheme.single() && left.scheme.drives == right.scheme.drives {
+        return true;
+    }
+    let joined = |l: &BTreeSet<usize>, r: &BTreeSet<usize>| {
+        join.on.iter().any(|(left_key, right_key)| {
+            column_index(left_key, left.plan.schema()).is_some_and(|index| l.contains(&index))
+                && column_index(right_key, right.plan.schema()).is_some_and(|index| r.contains(&index))
+        })
+    };
+    left.scheme.matches(&right.scheme)
+        && left.keys.len() == right.keys.len()
+        && left.keys.iter().zip(&right.keys).all(|(l, r)| joined(l, r))
+}
+
+fn co_located_piece(plan: &LogicalPlan, join: &Join, left: &Piece, right: &Piece) -> Result<Piece> {
+    let joined = over(join, left.plan.clone(), right.plan.clone())?;
+    let scans: Vec<_> = left.scans.iter().chain(&right.scans).cloned().collect();
+    let offset = offset_of_right(join);
+    let keys_of = |side: Side| -> Vec<BTreeSet<usize>> {
+        let (keys, offset) = if side == Side::Left { (&left.keys, 0) } else { (&right.keys, offset) };
+        keys.iter().map(|class| class.iter().map(|i| i + offset).collect()).collect()
+    };
+    let keys = match (join.join_type, preserved(join.join_type)) {
+        (JoinType::Inner, _) => keys_of(Side::Left).into_iter().zip(keys_of(Side::Right)).map(|(l, r)| &l | &r).collect(),
+        (_, [side]) => keys_of(*side),
+        _ => vec![],
+    };
+    let with_driving = |side: Side, whole: bool| Piece {
+        plan: joined.clone(),
+        scans: scans.clone(),
+        driving: if side == Side::Left { left.driving } else { left.scans.len() + right.driving },
+        scheme: left.scheme.clone(),
+        keys: equal_columns(join, keys.clone()),
+        whole,
+        inputs: left.inputs.iter().chain(&right.inputs).cloned().collect(),
+        cost: left.cost + right.cost,
+        layers: left.layers.iter().chain(&right.layers).cloned().collect(),
+    };
+    let larger = |piece: &Piece| piece.facts().dataset.rows();
+    let slice_wise = preserved(join.join_type)
+        .iter()
+        .filter(|side| if **side == Side::Left { !left.whole } else { !right.whole })
+        .map(|side| with_driving(*side, false))
+        .filter(Piece::driving_is_first)
+        .max_by_key(larger);
+    let piece = match slice_wise {
+        Some(piece) => piece,
+        None => [Side::Left, Side::Right].map(|side| with_driving(side, true)).into_iter().max_by_key(larger).expect("two sides"),
+    };
+    Ok(piece.with_plan(joined, plan))
+}
+
+/// Where the right side's columns start in the join's output.
+fn offset_of_right(join: &Join) -> usize {
+    match join.join_type {
+        JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => 0,
+        _ => join.left.schema().fields().len(),
+    }
+}
+
+/// Key classes with the columns that an inner join's equalities add to them.
+fn equal_columns(join: &Join, mut keys: Vec<BTreeSet<usize>>) -> Vec<BTreeSet<usize>> {
+    if join.join_type != JoinType::Inner {
+        return keys;
+    }
+    let offset = join.left.schema().fields().len();
+    for (left_key, right_key) in &join.on {
+        let (Some(l), Some(r)) = (column_index(left_key, join.left.schema()), column_index(right_key, join.right.schema())) else { continue };
+        for class in &mut keys {
+            if class.contains(&l) || class.contains(&(offset + r)) {
+                class.extend([l, offset + r]);
+            }
+        }
+    }
+    keys
+}
+
+/// The same join over other plans of the same columns.
+fn over(join: &Join, left: LogicalPlan, right: LogicalPlan) -> Result<LogicalPlan> {
+    let joined = Join::try_new(
+        Arc::new(left),
+        Arc::new(right),
+        join.on.clone(),
+        join.filter.clone(),
+        join.join_type,
+        join.join_constraint,
+        join.null_equality,
+        join.null_aware,
+    )?;
+    Ok(LogicalPlan::Join(joined))
+}
+
+/// A scan of a shipped table, with the columns and names of what computes it.
+fn input_leaf(name: &str, plan: &LogicalPlan) -> Result<LogicalPlan> {
+    let schema = Arc::new(input_schema(plan.schema().as_arrow()));
+    let table = TableReference::partial(INPUT_SCHEMA, name);
+    let scan = TableScanBuilder::new(table.clone(), Arc::new(LogicalTableSource::new(Arc::clone(&schema)))).build()?;
+    let exprs = plan.schema().iter().zip(schema.fields()).map(|((qualifier, field), own)| {
+        let column = Expr::Column(Column::new(Some(table.clone()), own.name()));
+        column.alias_qualified(qualifier.cloned(), field.name())
+    });
+    Ok(LogicalPlan::Projection(Projection::try_new(exprs.collect(), Arc::new(LogicalPlan::TableScan(scan)))?))
+}
+
+/// The columns of a shipped table: those of what computes it, by position, under names that cannot clash.
+pub(crate) fn input_schema(schema: &Schema) -> Schema {
+    let fields = schema.fields().iter().enumerate();
+    Schema::new(fields.map(|(i, field)| Field::new(format!("c{i}"), field.data_type().clone(), field.is_nullable())).collect::<Vec<_>>())
+}
+
+impl Input {
+    /// The columns that its batches must have.
+    pub fn schema(&self) -> Schema {
+        input_schema(self.plan.schema().as_arrow())
+    }
+
+    /// What is expected of its rows.
+    pub fn estimate(&self) -> &Estimate {
+        &self.estimate
+    }
+}

@@ -1,0 +1,104 @@
+//! [`Piece`]: a subtree of a plan that a drive can run, as it grows upward.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use datafusion::common::DFSchemaRef;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+
+use crate::facts::Scheme;
+use crate::{DatasetFacts, Input};
+
+/// A subtree that runs at the drives of one scheme.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    /// The plan, with the original's schema.
+    pub(crate) plan: LogicalPlan,
+    /// The datasets of its scans in pre-order, with repeats.
+    pub(crate) scans: Vec<Arc<DatasetFacts>>,
+    /// Which of `scans` is driving.
+    pub(crate) driving: usize,
+    /// How its rows are spread over drives.
+    pub(crate) scheme: Scheme,
+    /// For each column of the partition key, the output columns that are equal to it.
+    pub(crate) keys: Vec<BTreeSet<usize>>,
+    /// Whether it must see all of the partition at once.
+    pub(crate) whole: bool,
+    /// Tables to ship.
+    pub(crate) inputs: Vec<Input>,
+    /// Bytes on the link to get so far, without sending its rows.
+    pub(crate) cost: f64,
+    /// How it grew: each plan, from the leaves up, with the text of the operator in the query that it comes from.
+    pub(crate) layers: Vec<Layer>,
+}
+
+/// One step of a piece's growth.
+#[derive(Clone, Debug)]
+pub(crate) struct Layer {
+    pub(crate) plan: LogicalPlan,
+    pub(crate) operator: String,
+}
+
+impl Layer {
+    pub(crate) fn new(plan: &LogicalPlan, operator: &LogicalPlan) -> Layer {
+        Layer { plan: plan.clone(), operator: operator.display().to_string() }
+    }
+}
+
+impl Piece {
+    /// The driving dataset.
+    pub(crate) fn facts(&self) -> &Arc<DatasetFacts> {
+        &self.scans[self.driving]
+    }
+
+    /// The datasets it reads, the driving one first, each once.
+    pub(crate) fn datasets(&self) -> Vec<Arc<DatasetFacts>> {
+        let mut datasets = vec![Arc::clone(self.facts())];
+        for facts in &self.scans {
+            if !datasets.iter().any(|known| known.name == facts.name) {
+                datasets.push(Arc::clone(facts));
+            }
+        }
+        datasets
+    }
+
+    /// The same with another operator on top that keeps the columns; `operator` is what it is in the query.
+    pub(crate) fn with_plan(mut self, plan: LogicalPlan, operator: &LogicalPlan) -> Piece {
+        self.layers.push(Layer::new(&plan, operator));
+        Piece { plan, ..self }
+    }
+
+    /// The same with an operator on top whose columns are these expressions over its own.
+    pub(crate) fn with_columns(self, plan: LogicalPlan, exprs: &[Expr], operator: &LogicalPlan) -> Piece {
+        let schema = Arc::clone(self.plan.schema());
+        let keys = self.keys.iter().map(|class| carried(class, exprs, &schema)).collect();
+        Piece { keys, ..self }.with_plan(plan, operator)
+    }
+
+    /// Whether rows that agree on these expressions are all on one drive.
+    pub(crate) fn complete_groups(&self, groups: &[Expr]) -> bool {
+        let schema = self.plan.schema();
+        !self.keys.is_empty() && self.keys.iter().all(|class| !carried(class, groups, schema).is_empty())
+    }
+
+    /// Whether the driving scan is the first of its dataset in pre-order, which is how a drive finds it.
+    pub(crate) fn driving_is_first(&self) -> bool {
+        let name = &self.facts().name;
+        self.scans.iter().position(|facts| &facts.name == name) == Some(self.driving)
+    }
+}
+
+/// The positions among `exprs` that are a column of `class`.
+fn carried(class: &BTreeSet<usize>, exprs: &[Expr], schema: &DFSchemaRef) -> BTreeSet<usize> {
+    let is_key = |expr: &Expr| column_index(expr, schema).is_some_and(|index| class.contains(&index));
+    exprs.iter().enumerate().filter(|(_, expr)| is_key(expr)).map(|(i, _)| i).collect()
+}
+
+/// The input column that an expression is, aliases aside.
+pub(crate) fn column_index(expr: &Expr, schema: &DFSchemaRef) -> Option<usize> {
+    match expr {
+        Expr::Column(column) => schema.index_of_column(column).ok(),
+        Expr::Alias(alias) => column_index(&alias.expr, schema),
+        _ => None,
+    }
+}

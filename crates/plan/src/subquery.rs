@@ -1,0 +1,63 @@
+//! Uncorrelated scalar subqueries: each runs first, as a query of its own, and its value becomes a literal.
+
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::{Expr, LogicalPlan};
+
+/// A query whose single value another query needs before it can be planned.
+#[derive(Clone, Debug)]
+pub struct ScalarQuery {
+    /// The query: one column.
+    pub plan: LogicalPlan,
+}
+
+/// The outermost uncorrelated scalar subqueries of a plan that is not optimised yet, in the order that
+/// [`replace_scalar_queries`] takes values for them. Those inside them come up when they are planned themselves.
+pub fn scalar_queries(plan: &LogicalPlan) -> Result<Vec<ScalarQuery>> {
+    let mut found = Vec::new();
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                if let Some(plan) = uncorrelated(expr) {
+                    found.push(ScalarQuery { plan: plan.clone() });
+                    return Ok(TreeNodeRecursion::Jump);
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(dedup(found))
+}
+
+/// The plan with each query of `values` replaced by its value.
+pub fn replace_scalar_queries(plan: LogicalPlan, values: &[(ScalarQuery, ScalarValue)]) -> Result<LogicalPlan> {
+    let replaced = plan.transform_down_with_subqueries(|node| {
+        node.map_expressions(|expr| {
+            expr.transform_down(|expr| {
+                let value = uncorrelated(&expr).and_then(|plan| values.iter().find(|(query, _)| &query.plan == plan));
+                Ok(match value {
+                    Some((_, value)) => Transformed::yes(Expr::Literal(value.clone(), None)),
+                    None => Transformed::no(expr),
+                })
+            })
+        })
+    })?;
+    replaced.data.recompute_schema()
+}
+
+fn uncorrelated(expr: &Expr) -> Option<&LogicalPlan> {
+    match expr {
+        Expr::ScalarSubquery(subquery) if subquery.outer_ref_columns.is_empty() => Some(&subquery.subquery),
+        _ => None,
+    }
+}
+
+fn dedup(queries: Vec<ScalarQuery>) -> Vec<ScalarQuery> {
+    let mut distinct: Vec<ScalarQuery> = Vec::new();
+    for query in queries {
+        if !distinct.iter().any(|known| known.plan == query.plan) {
+            distinct.push(query);
+        }
+    }
+    distinct
+}

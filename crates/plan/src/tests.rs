@@ -1,0 +1,234 @@
+//! The cut on TPC-H-like datasets.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider, MemorySchemaProvider, SchemaProvider};
+use datafusion::datasource::empty::EmptyTable;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::{LogicalPlan, TableScan};
+use pithead_functions::{EngineOptions, session_state};
+use pithead_model::{ColumnSummary, Dataset, DatasetId, DatasetName, DriveId, LoadId, Partition, Partitioning, Run, Value};
+
+use crate::{Catalogue, CutOptions, DatasetFacts, Decomposition, Travelling, decompose};
+
+#[derive(Debug, Default)]
+struct Tables(BTreeMap<String, Arc<DatasetFacts>>);
+
+impl Catalogue for Tables {
+    fn facts(&self, scan: &TableScan) -> Option<Arc<DatasetFacts>> {
+        self.0.get(scan.table_name.table()).cloned()
+    }
+}
+
+const DECIMAL: DataType = DataType::Decimal128(15, 2);
+
+fn dataset(name: &str, key: &str, rows: u64, columns: &[(&str, DataType, u64)]) -> Arc<DatasetFacts> {
+    let fields: Vec<Field> = columns.iter().map(|(name, data_type, _)| Field::new(*name, data_type.clone(), true)).collect();
+    let summary = |(_, data_type, distinct): &(&str, DataType, u64)| {
+        let numeric = !matches!(data_type, DataType::Utf8View);
+        let bound = |value: i128| numeric.then_some(Value::Int(value));
+        let first = if *data_type == DataType::Date32 { 8036 } else { 1 };
+        ColumnSummary { min: bound(first), max: bound(first + i128::from(*distinct)), exact: true, nulls: 0, distinct: *distinct }
+    };
+    let columns: Vec<ColumnSummary> = columns.iter().map(summary).collect();
+    let run = |i: u64| Run { load: LoadId(i), slices: 2, rows: rows / 4, bytes: rows, columns: columns.clone() };
+    let dataset = Dataset {
+        id: DatasetId(1),
+        schema: Arc::new(Schema::new(fields)),
+        metadata: BTreeMap::new(),
+        partitioning: if key.is_empty() { Partitioning::RoundRobin } else { Partitioning::Hash { columns: vec![key.to_owned()] } },
+        sort: vec![],
+        encoding: "vortex".into(),
+        slice_rows: 1000,
+        partitions: (0..4).map(|i| Partition { drive: DriveId(i), runs: vec![run(i)] }).collect(),
+    };
+    let name = DatasetName::new("main", name).unwrap();
+    Arc::new(DatasetFacts { name, dataset: Arc::new(dataset), columns, manifest_version: 1 })
+}
+
+fn tables() -> Tables {
+    use DataType::{Date32, Int32, Int64, Utf8View};
+    let orders = [
+        ("o_orderkey", Int64, 1_500_000),
+        ("o_custkey", Int64, 100_000),
+        ("o_orderstatus", Utf8View, 3),
+        ("o_totalprice", DECIMAL, 1_000_000),
+        ("o_orderdate", Date32, 2406),
+        ("o_orderpriority", Utf8View, 5),
+        ("o_clerk", Utf8View, 1000),
+        ("o_shippriority", Int32, 1),
+        ("o_comment", Utf8View, 1_500_000),
+    ];
+    let lineitem = [
+        ("l_orderkey", Int64, 1_500_000),
+        ("l_partkey", Int64, 200_000),
+        ("l_suppkey", Int64, 10_000),
+        ("l_linenumber", Int32, 7),
+        ("l_quantity", DECIMAL, 50),
+        ("l_extendedprice", DECIMAL, 900_000),
+        ("l_discount", DECIMAL, 11),
+        ("l_tax", DECIMAL, 9),
+        ("l_returnflag", Utf8View, 3),
+        ("l_linestatus", Utf8View, 2),
+        ("l_shipdate", Date32, 2526),
+        ("l_commitdate", Date32, 2466),
+        ("l_receiptdate", Date32, 2554),
+        ("l_shipinstruct", Utf8View, 4),
+        ("l_shipmode", Utf8View, 7),
+        ("l_comment", Utf8View, 4_500_000),
+    ];
+    let customer = [
+        ("c_custkey", Int64, 150_000),
+        ("c_name", Utf8View, 150_000),
+        ("c_address", Utf8View, 150_000),
+        ("c_nationkey", Int64, 25),
+        ("c_phone", Utf8View, 150_000),
+        ("c_acctbal", DECIMAL, 140_000),
+        ("c_mktsegment", Utf8View, 5),
+        ("c_comment", Utf8View, 150_000),
+    ];
+    let part = [
+        ("p_partkey", Int64, 200_000),
+        ("p_name", Utf8View, 200_000),
+        ("p_mfgr", Utf8View, 5),
+        ("p_brand", Utf8View, 25),
+        ("p_type", Utf8View, 150),
+        ("p_size", Int32, 50),
+        ("p_container", Utf8View, 40),
+        ("p_retailprice", DECIMAL, 20_000),
+        ("p_comment", Utf8View, 130_000),
+    ];
+    let partsupp = [
+        ("ps_partkey", Int64, 200_000),
+        ("ps_suppkey", Int64, 10_000),
+        ("ps_availqty", Int32, 9999),
+        ("ps_supplycost", DECIMAL, 99_000),
+        ("ps_comment", Utf8View, 800_000),
+    ];
+    let supplier = [
+        ("s_suppkey", Int64, 10_000),
+        ("s_name", Utf8View, 10_000),
+        ("s_address", Utf8View, 10_000),
+        ("s_nationkey", Int64, 25),
+        ("s_phone", Utf8View, 10_000),
+        ("s_acctbal", DECIMAL, 10_000),
+        ("s_comment", Utf8View, 10_000),
+    ];
+    let nation = [("n_nationkey", Int64, 25), ("n_name", Utf8View, 25), ("n_regionkey", Int64, 5), ("n_comment", Utf8View, 25)];
+    let region = [("r_regionkey", Int64, 5), ("r_name", Utf8View, 5), ("r_comment", Utf8View, 5)];
+    let all = [
+        dataset("orders", "o_orderkey", 1_500_000, &orders),
+        dataset("lineitem", "l_orderkey", 6_000_000, &lineitem),
+        dataset("customer", "c_custkey", 150_000, &customer),
+        dataset("part", "p_partkey", 200_000, &part),
+        dataset("partsupp", "ps_partkey", 800_000, &partsupp),
+        dataset("supplier", "s_suppkey", 10_000, &supplier),
+        dataset("nation", "n_nationkey", 25, &nation),
+        dataset("region", "", 5, &region),
+    ];
+    Tables(all.into_iter().map(|facts| (facts.name.dataset.clone(), facts)).collect())
+}
+
+fn state_with(tables: &Tables) -> SessionState {
+    let state = session_state(&EngineOptions::default());
+    let schema = MemorySchemaProvider::new();
+    for (name, facts) in &tables.0 {
+        let provider: SchemaRef = Arc::clone(&facts.dataset.schema);
+        schema.register_table(name.clone(), Arc::new(EmptyTable::new(provider))).unwrap();
+    }
+    let catalog = MemoryCatalogProvider::new();
+    catalog.register_schema("public", Arc::new(schema)).unwrap();
+    state.catalog_list().register_catalog("datafusion".into(), Arc::new(catalog));
+    state
+}
+
+async fn cut(sql: &str, options: &CutOptions) -> Decomposition {
+    let tables = tables();
+    let state = state_with(&tables);
+    let plan = state.create_logical_plan(sql).await.unwrap();
+    let plan = state.optimize(&plan).unwrap();
+    decompose(&plan, &tables, &state, options).await.unwrap()
+}
+
+fn top(plan: &LogicalPlan) -> String {
+    plan.display_indent().to_string()
+}
+
+async fn pushed(sql: &str) -> (Decomposition, String) {
+    let cut = cut(sql, &CutOptions::default()).await;
+    let text = cut.sub_plans.iter().map(|sub_plan| top(&sub_plan.plan)).collect::<Vec<_>>().join("\n--\n");
+    (cut, text)
+}
+
+#[tokio::test]
+async fn filters_and_partial_aggregates_go_down() {
+    let (cut, text) = pushed("select l_returnflag, avg(l_quantity), count(*) from lineitem where l_shipdate < date '1998-09-02' group by 1").await;
+    assert_eq!(cut.sub_plans.len(), 1);
+    assert!(text.contains("Aggregate") && text.contains("Filter") && text.contains("sum("), "{text}");
+    assert!(!cut.sub_plans[0].whole_partition);
+    assert!(matches!(cut.sub_plans[0].travelling, Travelling::Substrait(_)));
+}
+
+#[tokio::test]
+async fn groups_on_the_partition_key_are_complete_at_the_drive() {
+    let (cut, text) = pushed("select l_orderkey from lineitem group by l_orderkey having sum(l_quantity) > 300").await;
+    assert!(cut.sub_plans[0].whole_partition);
+    assert!(text.trim_start().starts_with("Projection") || text.contains("Filter: sum"), "{text}");
+}
+
+#[tokio::test]
+async fn co_partitioned_joins_and_small_sides_go_down() {
+    let sql = "select o_orderpriority, count(*) from orders, lineitem, customer \
+               where o_orderkey = l_orderkey and c_custkey = o_custkey and c_mktsegment = 'BUILDING' group by 1";
+    let (cut, text) = pushed(sql).await;
+    assert_eq!(cut.sub_plans.len(), 1, "{}", top(&cut.super_plan));
+    assert_eq!(cut.sub_plans[0].inputs.len(), 1);
+    assert_eq!(text.matches("Join").count(), 2, "{text}");
+}
+
+#[tokio::test]
+async fn pushdown_off_sends_columns_and_keeps_zone_maps() {
+    let options = CutOptions { pushdown: false, ..CutOptions::default() };
+    let cut = cut("select sum(l_tax) from lineitem where l_shipdate < date '1994-01-01'", &options).await;
+    let text = top(&cut.sub_plans[0].plan);
+    assert!(text.starts_with("Filter"), "{text}");
+    assert_eq!(cut.sub_plans[0].schema.fields().len(), 2);
+    assert!(top(&cut.super_plan).contains("Filter"), "the host filters again");
+}
+
+#[tokio::test]
+async fn not_in_and_volatile_functions_stay() {
+    let (_, text) = pushed("select * from nation where n_regionkey not in (select r_regionkey from region)").await;
+    assert!(!text.contains("Join"), "{text}");
+    let (_, text) = pushed("select n_name from nation where n_nationkey > random() * 10 and n_regionkey = 1").await;
+    assert!(text.contains("n_regionkey = ") && !text.contains("random"), "{text}");
+}
+
+#[tokio::test]
+async fn variance_travels_as_moments() {
+    let (_, text) = pushed("select l_shipmode, stddev(l_quantity), var_pop(l_tax) from lineitem group by 1").await;
+    assert!(text.contains("var_pop(") && !text.contains("stddev("), "{text}");
+}
+
+#[tokio::test]
+async fn top_k_runs_at_both() {
+    let (cut, text) = pushed("select o_orderkey from orders order by o_totalprice desc limit 10").await;
+    assert!(text.contains("fetch=10"), "{text}");
+    assert!(top(&cut.super_plan).contains("fetch=10"));
+}
+
+/// Every one of the 22 queries is cut, and each sub-plan survives Substrait.
+#[tokio::test]
+async fn tpch_survives_the_wire() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/queries");
+    for number in 1..=22 {
+        let sql = std::fs::read_to_string(folder.join(format!("q{number:02}.sql"))).unwrap();
+        let (cut, text) = pushed(sql.trim().trim_end_matches(';')).await;
+        println!("==== Q{number}\n{}\n{text}\n{:?}\n", top(&cut.super_plan), cut.reasons);
+        let travels = |reason: &crate::HostReason| !reason.reason.contains("Substrait");
+        assert!(cut.reasons.iter().all(travels), "Q{number}: {:?}", cut.reasons);
+        assert!(cut.sub_plans.iter().all(|sub_plan| matches!(sub_plan.travelling, Travelling::Substrait(_))), "Q{number}");
+    }
+}

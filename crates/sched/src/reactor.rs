@@ -1,0 +1,203 @@
+//! [`Pool`]: the reactors of one CSE.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::oneshot;
+
+use crate::cores::{check_cores, pin};
+use crate::load::Load;
+use crate::{Class, PoolError, Task};
+
+/// How a pool is made.
+#[derive(Clone, Debug)]
+pub struct PoolOptions {
+    /// What its threads' names start with; Linux shows 15 bytes of them.
+    pub name: String,
+    /// Cores to pin threads to, reactors and blocking threads each in turn. None: not pinned.
+    pub cores: Option<Vec<usize>>,
+    /// Reactors; 0 for one a core.
+    pub reactors: usize,
+    /// Most threads for calls that block; 0 counts as 1.
+    pub blocking_threads_max: usize,
+}
+
+/// Reactors and a pool for calls that block. Share it as `Arc<Pool>`.
+///
+/// Dropping it tells all threads to end, and waits for none; [`Pool::shutdown`] waits.
+#[derive(Debug)]
+pub struct Pool {
+    reactors: Vec<Reactor>,
+    /// Where the search for the least loaded reactor starts, so that equals take turns.
+    turn: AtomicUsize,
+    blocking: Handle,
+    /// Owns the blocking threads. Its own event loop is never run.
+    blocking_runtime: Mutex<Option<Runtime>>,
+}
+
+#[derive(Debug)]
+struct Reactor {
+    handle: Handle,
+    load: Arc<Load>,
+    /// Dropping this ends the reactor.
+    stop: Mutex<Option<oneshot::Sender<()>>>,
+    /// Closes when the reactor's thread has dropped all its tasks.
+    ended: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Pool {
+    /// Starts the threads. Fails where a core is not there or the system refuses a thread.
+    pub fn new(options: PoolOptions) -> Result<Self, PoolError> {
+        if let Some(cores) = &options.cores {
+            check_cores(cores)?;
+        }
+        let available = || thread::available_parallelism().map_or(1, usize::from);
+        let count = match options.reactors {
+            0 => options.cores.as_ref().map_or_else(available, Vec::len),
+            count => count,
+        };
+        let threads_max = options.blocking_threads_max.max(1);
+        let blocking = start_blocking(&options, threads_max)?;
+        let reactors =
+            (0..count).map(|index| start_reactor(&options, index, threads_max.div_ceil(count))).collect::<Result<_, _>>()?;
+        let handle = blocking.handle().clone();
+        Ok(Self { reactors, turn: AtomicUsize::new(0), blocking: handle, blocking_runtime: Mutex::new(Some(blocking)) })
+    }
+
+    /// Runs a future on the reactor that has the fewest live tasks. After a shutdown it is dropped, and the task lost.
+    pub fn spawn<F>(&self, class: Class, future: F) -> Task<F::Output>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        self.spawn_on(self.least_loaded(), class, future)
+    }
+
+    /// Runs a future on a reactor of choice; indices past the last start over.
+    pub fn spawn_on<F>(&self, index: usize, class: Class, future: F) -> Task<F::Output>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        let reactor = &self.reactors[index % self.reactors.len()];
+        let live = reactor.load.enter(class);
+        Task::new(reactor.handle.spawn(async move {
+            let _live = live;
+            future.await
+        }))
+    }
+
+    /// Runs a closure that blocks. At most `blocking_threads_max` run at once; the others wait their turn, so callers
+    /// bound how many they start.
+    pub fn spawn_blocking<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Task<T> {
+        Task::new(self.blocking.spawn_blocking(work))
+    }
+
+    /// How many reactors there are, at least 1.
+    pub fn reactors(&self) -> usize {
+        self.reactors.len()
+    }
+
+    /// Tasks of a class that have not ended, on all reactors.
+    pub fn live(&self, class: Class) -> usize {
+        self.reactors.iter().map(|reactor| reactor.load.live(class)).sum()
+    }
+
+    /// Time that a reactor has spent on tasks, in nanoseconds since it was started.
+    pub fn busy_ns(&self, index: usize) -> u64 {
+        let reactor = &self.reactors[index % self.reactors.len()];
+        reactor.handle.metrics().worker_total_busy_duration(0).as_nanos() as u64
+    }
+
+    /// Accepts no more tasks, drops those there are, and waits for all threads to end. False where some have not within
+    /// `timeout`: they end when what blocks them does. Blocks the caller, which is no thread of this pool.
+    pub fn shutdown(&self, timeout: Duration) -> bool {
+        let deadline = Instant::now() + timeout;
+        let has_ended = |thread: &mpsc::Receiver<()>| {
+            let left = deadline.saturating_duration_since(Instant::now());
+            thread.recv_timeout(left) == Err(mpsc::RecvTimeoutError::Disconnected)
+        };
+        self.stop();
+        let lasting = self.reactors.iter().filter(|reactor| !has_ended(&reactor.ended.lock())).count();
+        let blocking = self.blocking_runtime.lock().take().map(end_blocking);
+        blocking.is_none_or(|blocking| has_ended(&blocking)) && lasting == 0
+    }
+
+    fn stop(&self) {
+        for reactor in &self.reactors {
+            drop(reactor.stop.lock().take());
+        }
+    }
+
+    fn least_loaded(&self) -> usize {
+        let count = self.reactors.len();
+        let first = self.turn.fetch_add(1, Ordering::Relaxed) % count;
+        let turns = (first..first + count).map(|index| index % count);
+        turns.min_by_key(|index| self.reactors[*index].load.total()).unwrap_or(first)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.stop();
+        // The runtime's own drop would wait, and would panic inside another runtime.
+        if let Some(blocking) = self.blocking_runtime.lock().take() {
+            blocking.shutdown_background();
+        }
+    }
+}
+
+fn start_blocking(options: &PoolOptions, threads_max: usize) -> Result<Runtime, PoolError> {
+    let name = format!("{}-b", options.name);
+    let mut builder = Builder::new_current_thread();
+    builder.max_blocking_threads(threads_max).thread_name(&name);
+    if let Some(cores) = options.cores.clone() {
+        let started = AtomicUsize::new(0);
+        builder.on_thread_start(move || pin(cores[started.fetch_add(1, Ordering::Relaxed) % cores.len()]));
+    }
+    builder.build().map_err(|source| PoolError::Start { name, source })
+}
+
+/// Ends the blocking threads, on a thread that may wait for them. What is returned closes when they have ended.
+fn end_blocking(runtime: Runtime) -> mpsc::Receiver<()> {
+    let (alive, ended) = mpsc::channel();
+    thread::spawn(move || {
+        drop(runtime);
+        drop(alive);
+    });
+    ended
+}
+
+/// `blocking_max` bounds the threads that libraries may start from a task by tokio's own `spawn_blocking`.
+fn start_reactor(options: &PoolOptions, index: usize, blocking_max: usize) -> Result<Reactor, PoolError> {
+    let name = format!("{}-{index}", options.name);
+    let core = options.cores.as_ref().map(|cores| cores[index % cores.len()]);
+    let failed = |source| PoolError::Start { name: name.clone(), source };
+    let mut builder = Builder::new_current_thread();
+    builder.enable_all().max_blocking_threads(blocking_max).thread_name(&name);
+    if let Some(core) = core {
+        builder.on_thread_start(move || pin(core));
+    }
+    let runtime = builder.build().map_err(failed)?;
+    let handle = runtime.handle().clone();
+    let (stop, stopped) = oneshot::channel();
+    let (alive, ended) = mpsc::channel();
+    let run = move || {
+        if let Some(core) = core {
+            pin(core);
+        }
+        // Ends with an error when the sender is dropped, which is how a pool stops.
+        let _ = runtime.block_on(stopped);
+        runtime.shutdown_background();
+        drop(alive);
+    };
+    thread::Builder::new().name(name.clone()).spawn(run).map_err(failed)?;
+    Ok(Reactor { handle, load: Arc::default(), stop: Mutex::new(Some(stop)), ended: Mutex::new(ended) })
+}
+
+#[cfg(test)]
+mod tests;

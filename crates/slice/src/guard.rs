@@ -1,0 +1,28 @@
+//! Keeps what libraries do with bytes from outside from taking a drive down.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use arrow::datatypes::SchemaRef;
+
+use crate::{ScanRequest, SliceError};
+
+/// Runs a decoder, and makes a panic of it an error. Bytes whose checksum holds can still have been written to do harm,
+/// and decoders assert where they should check.
+pub(crate) fn guarded<T>(decode: impl FnOnce() -> Result<T, SliceError>) -> Result<T, SliceError> {
+    catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|panic| Err(panicked(panic.as_ref())))
+}
+
+/// The error for a decoder's panic.
+pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> SliceError {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    SliceError::Corrupt(format!("its decoder gave up: {}", text.unwrap_or("no reason was given")))
+}
+
+/// Columns of a request must be the dataset's.
+pub(crate) fn check_columns(schema: &SchemaRef, request: &ScanRequest) -> Result<(), SliceError> {
+    let columns = schema.fields().len();
+    match request.columns.iter().find(|column| **column >= columns) {
+        Some(column) => Err(SliceError::Schema(format!("there is no column {column} among {columns}"))),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,28 @@
+//! A slice as bytes and back to Arrow: encodings, pages, bounds.
+//!
+//! An [`Encoding`] turns batches into the body of a slice and opens a body for reading; [`seal`] and [`unseal`] put
+//! and check the header around it; [`encode_slice`] and [`open_slice`] do both. Where the bytes are kept, and what a
+//! query is, is not known here.
+
+mod api;
+mod arrow_ipc;
+mod bounds;
+mod encodings;
+mod guard;
+mod header;
+mod nested;
+mod normalise;
+mod pages;
+mod prune;
+mod sketch;
+mod summary;
+mod vortex;
+
+pub use api::{Compare, Encoding, Pages, Predicate, ReadStats, Scan, ScanRequest, SliceError, SliceReader, SliceStream};
+pub use bounds::value_at;
+pub use encodings::{EncodedSlice, encode_slice, encoding, encoding_by_id, encoding_names, open_slice, open_verified};
+pub use header::{HEADER_BYTES, Header, seal, unseal, verify};
+pub use normalise::{normalise, normalise_batch};
+pub use prune::may_match;
+pub use sketch::{ColumnSketches, Sketch};
+pub use summary::summarise;

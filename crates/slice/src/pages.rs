@@ -1,0 +1,349 @@
+//! Pages: the row ranges that can be decoded alone, and the bounds of each that let a scan leave it out.
+//!
+//! Bounds are kept behind what the encoding wrote, so that every encoding skips pages by the same rules and counts
+//! them the same way:
+//!
+//! ```text
+//! +-------------------+-----------------------+-----------------+--------+------------+-----------+---------+---------+
+//! | the encoding's    | where column i starts | bounds: column  | rows   | rows of    | columns   | bytes of| "PAGE-  |
+//! | own bytes         | 4 × (columns + 1)     | by column, page | 8      | a page 4   | 4         | index 8 | INDX" 8 |
+//! |                   |                       | by page         |        |            |           |         |         |
+//! +-------------------+-----------------------+-----------------+--------+------------+-----------+---------+---------+
+//!                     |<----- index: its bytes are counted in "bytes of index" ------>|
+//! ```
+//!
+//! (the index is the two parts before `rows`). One page's bounds are a byte of flags (1: a minimum follows, 2: a
+//! maximum follows, 4: both are exact), the nulls as a base-128 number, then the bounds, each as a byte of kind, a byte
+//! of length, and as many bytes.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use arrow::array::RecordBatch;
+use bytes::Bytes;
+use pithead_model::{ColumnSummary, PAGE_ROWS, Value, merge_columns};
+
+use crate::bounds::bounds;
+use crate::prune::{columns_of, may_satisfy};
+use crate::{Predicate, SliceError};
+
+const MAGIC: [u8; 8] = *b"PAGEINDX";
+const TRAILER_BYTES: usize = 32;
+const HAS_MIN: u8 = 1;
+const HAS_MAX: u8 = 2;
+const EXACT: u8 = 4;
+
+/// Bounds of each page of the rows in `batches`, page by page, one summary a column.
+pub(crate) fn page_bounds(batches: &[RecordBatch]) -> Vec<Vec<ColumnSummary>> {
+    let mut pages = Vec::new();
+    let mut parts: Vec<Vec<ColumnSummary>> = Vec::new();
+    let mut room = PAGE_ROWS;
+    for batch in batches {
+        let mut start = 0;
+        while start < batch.num_rows() {
+            let rows = room.min(batch.num_rows() - start);
+            parts.push(batch.slice(start, rows).columns().iter().map(bounds).collect());
+            (start, room) = (start + rows, room - rows);
+            if room == 0 {
+                pages.push(merge_columns(parts.iter().map(Vec::as_slice)));
+                parts.clear();
+                room = PAGE_ROWS;
+            }
+        }
+    }
+    if !parts.is_empty() {
+        pages.push(merge_columns(parts.iter().map(Vec::as_slice)));
+    }
+    pages
+}
+
+/// Puts the index of pages behind an encoding's bytes.
+pub(crate) fn append(body: &mut Vec<u8>, rows: u64, pages: &[Vec<ColumnSummary>]) -> Result<(), SliceError> {
+    let columns = pages.first().map_or(0, Vec::len);
+    let mut entries = Vec::new();
+    let mut starts = Vec::with_capacity(columns + 1);
+    for column in 0..columns {
+        starts.push(entries.len());
+        pages.iter().for_each(|page| write_summary(&mut entries, &page[column]));
+    }
+    starts.push(entries.len());
+    let index_start = body.len();
+    for start in starts {
+        let start = u32::try_from(start).map_err(|_| SliceError::TooLarge { bytes: entries.len(), max: u32::MAX as usize })?;
+        body.extend_from_slice(&start.to_le_bytes());
+    }
+    body.append(&mut entries);
+    let index_bytes = (body.len() - index_start) as u64;
+    body.extend_from_slice(&rows.to_le_bytes());
+    body.extend_from_slice(&(PAGE_ROWS as u32).to_le_bytes());
+    body.extend_from_slice(&(columns as u32).to_le_bytes());
+    body.extend_from_slice(&index_bytes.to_le_bytes());
+    body.extend_from_slice(&MAGIC);
+    Ok(())
+}
+
+fn write_summary(out: &mut Vec<u8>, summary: &ColumnSummary) {
+    let flag = |there: bool, flag: u8| if there { flag } else { 0 };
+    out.push(flag(summary.min.is_some(), HAS_MIN) | flag(summary.max.is_some(), HAS_MAX) | flag(summary.exact, EXACT));
+    let mut nulls = summary.nulls;
+    while nulls >= 0x80 {
+        out.push(nulls as u8 | 0x80);
+        nulls >>= 7;
+    }
+    out.push(nulls as u8);
+    summary.min.iter().chain(&summary.max).for_each(|value| write_value(out, value));
+}
+
+fn write_value(out: &mut Vec<u8>, value: &Value) {
+    let mut put = |kind: u8, bytes: &[u8]| {
+        out.extend_from_slice(&[kind, bytes.len() as u8]);
+        out.extend_from_slice(bytes);
+    };
+    match value {
+        Value::Int(value) => put(0, &value.to_le_bytes()),
+        Value::Float(value) => put(1, &value.to_le_bytes()),
+        Value::Text(text) => put(2, text.as_bytes()),
+        Value::Bytes(bytes) => put(3, bytes),
+    }
+}
+
+/// A slice's pages and their bounds, read column by column as they are asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct PageIndex {
+    /// Rows of the slice.
+    pub(crate) rows: u64,
+    /// Rows of each page but the last.
+    pub(crate) page_rows: u64,
+    columns: usize,
+    /// Starts of columns, then entries.
+    index: Bytes,
+}
+
+impl PageIndex {
+    /// Takes the index from behind an encoding's bytes, which are returned without it.
+    pub(crate) fn split(body: Bytes, columns: usize) -> Result<(Bytes, Self), SliceError> {
+        let Some(trailer_start) = body.len().checked_sub(TRAILER_BYTES) else {
+            return Err(damaged("it is too short"));
+        };
+        let trailer = body.slice(trailer_start..);
+        if trailer[24..] != MAGIC {
+            return Err(damaged("it has no end"));
+        }
+        let found = u32_at(&trailer, 12) as usize;
+        if found != columns {
+            return Err(SliceError::Corrupt(format!("it has {found} columns, and the dataset {columns}")));
+        }
+        let index_bytes = usize::try_from(u64_at(&trailer, 16)).unwrap_or(usize::MAX);
+        let Some(index_start) = trailer_start.checked_sub(index_bytes) else {
+            return Err(damaged("it is longer than the slice"));
+        };
+        let index = body.slice(index_start..trailer_start);
+        let page = Self { rows: u64_at(&trailer, 0), page_rows: u32_at(&trailer, 8).into(), columns, index };
+        page.check()?;
+        Ok((body.slice(..index_start), page))
+    }
+
+    /// Each page takes at least two bytes a column, so counts that lie are seen before anything is sized by them.
+    fn check(&self) -> Result<(), SliceError> {
+        if self.page_rows == 0 || self.rows == 0 || self.columns == 0 {
+            return Err(damaged("it has no rows or columns"));
+        }
+        let least = (self.columns as u64 + 1)
+            .checked_mul(4)
+            .and_then(|starts| self.pages().checked_mul(2 * self.columns as u64)?.checked_add(starts));
+        match least {
+            Some(least) if least <= self.index.len() as u64 => Ok(()),
+            _ => Err(damaged("it is too short for its pages")),
+        }
+    }
+
+    /// How many pages there are.
+    pub(crate) fn pages(&self) -> u64 {
+        self.rows.div_ceil(self.page_rows)
+    }
+
+    /// The rows of a page.
+    pub(crate) fn page(&self, page: u64) -> Range<u64> {
+        page * self.page_rows..((page + 1) * self.page_rows).min(self.rows)
+    }
+
+    /// Summaries of a column, page by page.
+    fn column(&self, column: usize) -> Result<Vec<ColumnSummary>, SliceError> {
+        let entries_start = 4 * (self.columns + 1);
+        let start = entries_start + u32_at(&self.index, 4 * column) as usize;
+        let end = entries_start + u32_at(&self.index, 4 * (column + 1)) as usize;
+        let mut entries = Reader(self.index.get(start..end).ok_or_else(|| damaged("a column lies outside"))?);
+        (0..self.pages()).map(|_| entries.summary()).collect()
+    }
+
+    /// Pages that may hold a row that satisfies all predicates, in order.
+    pub(crate) fn matching(&self, predicates: &[Predicate]) -> Result<Vec<u64>, SliceError> {
+        let mut wanted = Vec::new();
+        predicates.iter().for_each(|predicate| columns_of(predicate, &mut wanted));
+        let mut summaries = BTreeMap::new();
+        for column in wanted {
+            if column < self.columns && !summaries.contains_key(&column) {
+                summaries.insert(column, self.column(column)?);
+            }
+        }
+        let may_match = |page: &u64| {
+            let rows = self.page(*page);
+            let summary = |column: usize| summaries.get(&column).and_then(|pages| pages.get(*page as usize));
+            predicates.iter().all(|predicate| may_satisfy(predicate, &summary, rows.end - rows.start))
+        };
+        Ok((0..self.pages()).filter(may_match).collect())
+    }
+
+    /// The rows of `pages` as ranges of at most `rows_max`, each within one page.
+    pub(crate) fn windows(&self, pages: &[u64], rows_max: usize) -> Vec<Range<u64>> {
+        let rows_max = (rows_max as u64).max(1);
+        let mut windows = Vec::with_capacity(pages.len());
+        for page in pages {
+            let mut rows = self.page(*page);
+            while !rows.is_empty() {
+                let end = rows.end.min(rows.start.saturating_add(rows_max));
+                windows.push(rows.start..end);
+                rows.start = end;
+            }
+        }
+        windows
+    }
+
+    /// Pages that start in a window, which are as many as are read for it when all windows are.
+    pub(crate) fn pages_started(&self, window: &Range<u64>) -> u64 {
+        window.end.div_ceil(self.page_rows) - window.start.div_ceil(self.page_rows)
+    }
+
+    /// Summaries of all rows, one a column.
+    pub(crate) fn totals(&self) -> Result<Vec<ColumnSummary>, SliceError> {
+        (0..self.columns)
+            .map(|column| {
+                let pages = self.column(column)?;
+                let merged = merge_columns(pages.iter().map(std::slice::from_ref));
+                merged.into_iter().next().ok_or_else(|| damaged("a column has no pages"))
+            })
+            .collect()
+    }
+}
+
+/// Reads entries; each read checks what is left.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn take(&mut self, bytes: usize) -> Result<&[u8], SliceError> {
+        let (taken, rest) = self.0.split_at_checked(bytes).ok_or_else(|| damaged("a column ends early"))?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn byte(&mut self) -> Result<u8, SliceError> {
+        Ok(self.take(1)?[0])
+    }
+
+    fn summary(&mut self) -> Result<ColumnSummary, SliceError> {
+        let flags = self.byte()?;
+        let mut nulls = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            nulls |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                break;
+            }
+        }
+        let min = (flags & HAS_MIN != 0).then(|| self.value()).transpose()?;
+        let max = (flags & HAS_MAX != 0).then(|| self.value()).transpose()?;
+        Ok(ColumnSummary { min, max, exact: flags & EXACT != 0, nulls, distinct: 0 })
+    }
+
+    fn value(&mut self) -> Result<Value, SliceError> {
+        let (kind, length) = (self.byte()?, self.byte()?);
+        let bytes = self.take(length.into())?;
+        let value = match kind {
+            0 => bytes.try_into().ok().map(|bytes| Value::Int(i128::from_le_bytes(bytes))),
+            1 => bytes.try_into().ok().map(|bytes| Value::Float(f64::from_le_bytes(bytes))),
+            2 => std::str::from_utf8(bytes).ok().map(|text| Value::Text(text.into())),
+            3 => Some(Value::Bytes(bytes.into())),
+            _ => None,
+        };
+        value.ok_or_else(|| damaged("a bound cannot be read"))
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+}
+
+fn damaged(what: &str) -> SliceError {
+    SliceError::Corrupt(format!("its index of pages: {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Int64Array, StringViewArray};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Compare;
+
+    fn batch(range: Range<i64>) -> RecordBatch {
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(range.clone()));
+        let texts: ArrayRef = Arc::new(StringViewArray::from_iter(range.map(|n| (n % 3 != 0).then(|| format!("t{n}")))));
+        RecordBatch::try_from_iter([("n", numbers), ("t", texts)]).unwrap()
+    }
+
+    fn body() -> Vec<u8> {
+        let mut body = b"encoded".to_vec();
+        append(&mut body, 20_000, &page_bounds(&[batch(0..5_000), batch(5_000..19_999), batch(19_999..20_000)])).unwrap();
+        body
+    }
+
+    #[test]
+    fn pages_are_cut_across_batches_and_skipped_by_their_bounds() {
+        let (inner, index) = PageIndex::split(body().into(), 2).unwrap();
+        assert_eq!((&inner[..], index.rows, index.pages(), index.page(2)), (&b"encoded"[..], 20_000, 3, 16_384..20_000));
+        let predicate = |op, value| Predicate::Compare { column: 0, op, value: Value::Int(value) };
+        assert_eq!(index.matching(&[predicate(Compare::Lt, 8_192)]).unwrap(), [0]);
+        assert_eq!(index.matching(&[predicate(Compare::Ge, 8_192)]).unwrap(), [1, 2]);
+        assert_eq!(index.matching(&[Predicate::IsNull(1)]).unwrap(), [0, 1, 2]);
+        assert_eq!(index.matching(&[]).unwrap(), [0, 1, 2]);
+        let totals = index.totals().unwrap();
+        assert_eq!((totals[0].min.clone(), totals[0].max.clone()), (Some(Value::Int(0)), Some(Value::Int(19_999))));
+        assert_eq!((totals[1].nulls, totals[1].exact), (6_667, true));
+    }
+
+    #[test]
+    fn windows_hold_every_row_of_their_pages_once() {
+        let (_, index) = PageIndex::split(body().into(), 2).unwrap();
+        assert_eq!(index.windows(&[0, 2], 8_192), [0..8_192, 16_384..20_000]);
+        assert_eq!(index.windows(&[0, 1, 2], usize::MAX), [0..8_192, 8_192..16_384, 16_384..20_000]);
+        let small = index.windows(&[1], 3_000);
+        assert_eq!(small, [8_192..11_192, 11_192..14_192, 14_192..16_384]);
+        assert_eq!(small.iter().map(|window| index.pages_started(window)).sum::<u64>(), 1);
+        assert_eq!(index.pages_started(&(0..20_000)), 3);
+    }
+
+    #[test]
+    fn another_number_of_columns_is_refused() {
+        assert!(PageIndex::split(body().into(), 3).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_indices_never_panic(at in 0usize..4096, with in any::<u8>(), cut in 0usize..64) {
+            let mut bytes = body();
+            let at = at % bytes.len();
+            bytes[at] ^= with;
+            bytes.truncate(bytes.len() - if with % 2 == 0 { cut } else { 0 });
+            if let Ok((_, index)) = PageIndex::split(bytes.into(), 2) {
+                let _ = index.matching(&[Predicate::IsNull(1)]);
+                let _ = index.totals();
+            }
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! One column of a file: its segments, parsed once a scan and decoded a page at a time.
+//!
+//! Vortex's own readers of layouts parse a segment anew for each range of rows, which for pages costs more than
+//! decoding them. This one knows only the layouts that [`super::write`] makes, and needs no futures.
+
+use std::cell::OnceCell;
+use std::ops::{BitAnd, Range};
+
+use ::vortex::array::arrays::{BoolArray, ChunkedArray, DictArray};
+use ::vortex::array::builtins::ArrayBuiltins;
+use ::vortex::array::dtype::DType;
+use ::vortex::array::expr::BoundExpression;
+use ::vortex::array::serde::SerializedArray;
+use ::vortex::array::{ArrayRef, Canonical, ExecutionCtx, IntoArray};
+use ::vortex::error::{VortexResult, vortex_bail, vortex_ensure, vortex_err};
+use ::vortex::layout::LayoutRef;
+use ::vortex::layout::layouts::chunked::Chunked;
+use ::vortex::layout::layouts::dict::Dict;
+use ::vortex::layout::layouts::flat::{Flat, FlatLayout};
+use ::vortex::mask::Mask;
+
+use super::SESSION;
+use super::read::CountedSegments;
+
+/// Below this share of rows, a condition is evaluated on those rows only.
+const FEW_ROWS: f64 = 0.2;
+/// Deepest nesting of layouts: chunks of dictionaries of chunks, and one to spare.
+const DEPTH_MAX: usize = 5;
+
+/// A column, or a part of one.
+pub(super) struct Column {
+    rows: u64,
+    dtype: DType,
+    kind: Kind,
+}
+
+enum Kind {
+    Flat {
+        layout: FlatLayout,
+        /// Parsed, not decoded.
+        parsed: OnceCell<ArrayRef>,
+    },
+    Chunks {
+        /// Where each chunk starts, and where the last one ends.
+        starts: Vec<u64>,
+        chunks: Vec<Column>,
+    },
+    Dictionary {
+        codes: Box<Column>,
+        values: Box<Column>,
+        decoded: OnceCell<ArrayRef>,
+        /// What the scan's condition on this column says of each value, NULL being false; none where it is false for
+        /// all.
+        verdicts: OnceCell<Option<ArrayRef>>,
+    },
+}
+
+/// A condition on one column.
+#[derive(Debug)]
+pub(super) struct Condition {
+    /// Over the column's values. A scan has one at most for each column, since what it says of a dictionary is kept.
+    pub(super) expression: BoundExpression,
+    /// Whether NULL never satisfies it, so that it can be asked of a dictionary's values.
+    pub(super) strict: bool,
+}
+
+impl Column {
+    pub(super) fn new(layout: &LayoutRef) -> VortexResult<Self> {
+        Self::at_depth(layout, 0)
+    }
+
+    fn at_depth(layout: &LayoutRef, depth: usize) -> VortexResult<Self> {
+        vortex_ensure!(depth < DEPTH_MAX, "layouts are nested too deep");
+        let slot = |slot: usize| -> VortexResult<Self> {
+            let child = layout.slot(slot)?.ok_or_else(|| vortex_err!("a layout lacks a part"))?;
+            Self::at_depth(&child, depth + 1)
+        };
+        let kind = if let Some(flat) = layout.as_opt::<Flat>() {
+            Kind::Flat { layout: flat.to_owned(), parsed: OnceCell::new() }
+        } else if layout.is::<Chunked>() {
+            let chunks = (0..layout.nslots()).map(slot).collect::<VortexResult<Vec<_>>>()?;
+            let mut starts = vec![0u64];
+            for chunk in &chunks {
+                let end = starts.last().copied().unwrap_or(0).checked_add(chunk.rows);
+                starts.push(end.ok_or_else(|| vortex_err!("chunks have too many rows"))?);
+            }
+            Kind::Chunks { starts, chunks }
+        } else if layout.is::<Dict>() {
+            Kind::Dictionary {
+                values: Box::new(slot(0)?),
+                codes: Box::new(slot(1)?),
+                decoded: OnceCell::new(),
+                verdicts: OnceCell::new(),
+            }
+        } else {
+            vortex_bail!("layout {} is not one that slices are written with", layout.encoding_id());
+        };
+        let column = Self { rows: layout.row_count(), dtype: layout.dtype().clone(), kind };
+        column.check()?;
+        Ok(column)
+    }
+
+    /// Parts have as many rows as the whole.
+    fn check(&self) -> VortexResult<()> {
+        let rows = match &self.kind {
+            Kind::Flat { .. } => self.rows,
+            Kind::Chunks { starts, .. } => starts.last().copied().unwrap_or(0),
+            Kind::Dictionary { codes, .. } => codes.rows,
+        };
+        vortex_ensure!(rows == self.rows, "a layout of {} rows has parts of {rows}", self.rows);
+        Ok(())
+    }
+
+    /// Rows of it, not decoded yet.
+    pub(super) fn rows(
+        &self,
+        rows: Range<u64>,
+        segments: &CountedSegments,
+        context: &mut ExecutionCtx,
+    ) -> VortexResult<ArrayRef> {
+        vortex_ensure!(rows.start <= rows.end && rows.end <= self.rows, "rows {rows:?} of {} are asked for", self.rows);
+        match &self.kind {
+            Kind::Flat { layout, parsed } => {
+                let whole = match parsed.get() {
+                    Some(whole) => whole,
+                    None => {
+                        let whole = parse(layout, segments)?;
+                        parsed.get_or_init(|| whole)
+                    }
+                };
+                whole.slice(rows.start as usize..rows.end as usize)
+            }
+            Kind::Chunks { starts, chunks } => {
+                let first = starts.partition_point(|start| *start <= rows.start).saturating_sub(1);
+                let mut parts = Vec::with_capacity(1);
+                for (chunk, start) in chunks[first..].iter().zip(&starts[first..]).take_while(|(_, start)| **start < rows.end) {
+                    let part = rows.start.max(*start) - start..rows.end.min(start + chunk.rows) - start;
+                    parts.push(chunk.rows(part, segments, context)?);
+                }
+                match parts.len() {
+                    1 => Ok(parts.swap_remove(0)),
+                    _ => Ok(ChunkedArray::try_new(parts, self.dtype.clone())?.into_array()),
+                }
+            }
+            Kind::Dictionary { codes, .. } => {
+                let codes = codes.rows(rows, segments, context)?;
+                Ok(DictArray::try_new(codes, self.dictionary(segments, context)?.clone())?.into_array())
+            }
+        }
+    }
+
+    /// The rows of `mask`, which selects among `rows`, that satisfy a condition on this column.
+    pub(super) fn filter(
+        &self,
+        rows: Range<u64>,
+        condition: &Condition,
+        mask: Mask,
+        segments: &CountedSegments,
+        context: &mut ExecutionCtx,
+    ) -> VortexResult<Mask> {
+        match &self.kind {
+            Kind::Chunks { starts, chunks } => {
+                let chunk = starts.partition_point(|start| *start <= rows.start).saturating_sub(1);
+                if let Some(chunk_at) = chunks.get(chunk)
+                    && rows.end <= starts[chunk] + chunk_at.rows
+                {
+                    let part = rows.start - starts[chunk]..rows.end - starts[chunk];
+                    return chunk_at.filter(part, condition, mask, segments, context);
+                }
+            }
+            Kind::Dictionary { codes, verdicts, .. } if condition.strict => {
+                let verdicts = match verdicts.get() {
+                    Some(verdicts) => verdicts,
+                    None => {
+                        let found = self.judge(condition, segments, context)?;
+                        verdicts.get_or_init(|| found)
+                    }
+                };
+                return match verdicts {
+                    None => Ok(Mask::new_false(mask.len())),
+                    Some(verdicts) => select(verdicts.take(codes.rows(rows, segments, context)?)?, mask, context),
+                };
+            }
+            _ => {}
+        }
+        select(self.rows(rows, segments, context)?.apply_bound(&condition.expression)?, mask, context)
+    }
+
+    /// What a condition says of each value of the dictionary.
+    fn judge(
+        &self,
+        condition: &Condition,
+        segments: &CountedSegments,
+        context: &mut ExecutionCtx,
+    ) -> VortexResult<Option<ArrayRef>> {
+        let values = self.dictionary(segments, context)?.clone().apply_bound(&condition.expression)?;
+        let verdicts = values.fill_null(false)?.execute::<BoolArray>(context)?.into_array();
+        let any = !verdicts.clone().execute::<Mask>(context)?.all_false();
+        Ok(any.then_some(verdicts))
+    }
+
+    /// The values of a dictionary, decoded.
+    fn dictionary(&self, segments: &CountedSegments, context: &mut ExecutionCtx) -> VortexResult<&ArrayRef> {
+        let Kind::Dictionary { values, decoded, .. } = &self.kind else { vortex_bail!("the column has no dictionary") };
+        if let Some(values) = decoded.get() {
+            return Ok(values);
+        }
+        let values = values.rows(0..values.rows, segments, context)?.execute::<Canonical>(context)?.into_array();
+        Ok(decoded.get_or_init(|| values))
+    }
+}
+
+/// The rows of `mask` for which `verdicts`, one for each row that it selects among, is true.
+pub(super) fn select(verdicts: ArrayRef, mask: Mask, context: &mut ExecutionCtx) -> VortexResult<Mask> {
+    if mask.density() < FEW_ROWS {
+        let among = verdicts.filter(mask.clone())?.fill_null(false)?.execute::<Mask>(context)?;
+        return Ok(mask.intersect_by_rank(&among));
+    }
+    let verdicts = verdicts.fill_null(false)?.execute::<Mask>(context)?;
+    Ok(mask.bitand(&verdicts))
+}
+
+fn parse(layout: &FlatLayout, segments: &CountedSegments) -> VortexResult<ArrayRef> {
+    let segment = segments.segment(layout.segment_id())?;
+    let serialized = match layout.array_tree() {
+        Some(tree) => SerializedArray::from_flatbuffer_and_segment(tree.clone(), segment)?,
+        None => SerializedArray::try_from(segment)?,
+    };
+    let rows = usize::try_from(layout.row_count())?;
+    serialized.decode(layout.dtype(), rows, layout.array_ctx(), &SESSION)
+}

@@ -1,0 +1,299 @@
+//! Reading a Vortex file out of memory: pages that may match, filters before the columns that they let through.
+
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use ::vortex::array::arrays::StructArray;
+use ::vortex::array::buffer::BufferHandle;
+use ::vortex::array::dtype::FieldName;
+use ::vortex::array::validity::Validity;
+use ::vortex::array::{ExecutionCtx, IntoArray, VortexSessionExecute};
+use ::vortex::arrow::{ArrowExportOptions, ArrowSessionExt, CompactBuffers};
+use ::vortex::buffer::ByteBuffer;
+use ::vortex::error::{VortexResult, vortex_err};
+use ::vortex::file::{DeserializeStep, Footer, SegmentSpec};
+use ::vortex::layout::segments::SegmentId;
+use ::vortex::mask::Mask;
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::buffer::BooleanBuffer;
+use arrow::compute::{FilterBuilder, FilterPredicate};
+use arrow::datatypes::{Field, FieldRef, SchemaRef};
+use arrow::error::ArrowError;
+use bytes::Bytes;
+use futures::stream::{self, StreamExt};
+
+use super::column::{Column, select};
+use super::predicate::{Conjunct, conjuncts};
+use super::types::{retype, row_type, stored_name, stored_schema, stored_type};
+use super::{SESSION, damaged};
+use crate::guard::{check_columns, guarded};
+use crate::pages::PageIndex;
+use crate::{ReadStats, Scan, ScanRequest, SliceError, SliceReader, SliceStream};
+
+/// From this share of a window's rows on, numbers are decoded before they are chosen among.
+const LATE_SHARE_MIN: f64 = 0.03;
+
+/// An open slice.
+pub(super) struct VortexSlice {
+    schema: SchemaRef,
+    footer: Footer,
+    file: ByteBuffer,
+    index: PageIndex,
+}
+
+impl std::fmt::Debug for VortexSlice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("VortexSlice").field("rows", &self.index.rows).field("bytes", &self.file.len()).finish_non_exhaustive()
+    }
+}
+
+impl VortexSlice {
+    pub(super) fn open(schema: SchemaRef, file: Bytes, index: PageIndex) -> Result<Self, SliceError> {
+        let file = ByteBuffer::from(file);
+        let footer = read_footer(&file).map_err(damaged)?;
+        if footer.row_count() != index.rows {
+            return Err(SliceError::Corrupt(format!("its file has {} rows, its pages {}", footer.row_count(), index.rows)));
+        }
+        let expected = row_type(&stored_schema(&schema)).map_err(damaged)?;
+        if *footer.dtype() != expected {
+            return Err(SliceError::Corrupt(format!("its columns are {}, and the dataset's {expected}", footer.dtype())));
+        }
+        Ok(Self { schema, footer, file, index })
+    }
+}
+
+fn read_footer(file: &ByteBuffer) -> VortexResult<Footer> {
+    let mut deserializer = Footer::deserializer(file.clone(), SESSION.clone()).with_size(file.len() as u64);
+    match deserializer.deserialize()? {
+        DeserializeStep::Done(footer) => Ok(footer),
+        _ => Err(vortex_err!("the footer lies outside the file")),
+    }
+}
+
+impl SliceReader for VortexSlice {
+    fn rows(&self) -> u64 {
+        self.index.rows
+    }
+
+    fn scan(&self, request: ScanRequest) -> Result<Scan, SliceError> {
+        check_columns(&self.schema, &request)?;
+        let wanted = if request.zone_maps { request.predicates.as_slice() } else { &[] };
+        let pages = self.index.matching(wanted)?;
+        request.stats.pages_skipped.fetch_add(self.index.pages() - pages.len() as u64, Ordering::Relaxed);
+        let windows = self.index.windows(&pages, request.batch_rows);
+        let (scan, applied) = guarded(|| WindowScan::new(self, request).map_err(damaged))?;
+        Ok(Scan { stream: run(scan, windows), applied })
+    }
+}
+
+/// A window a poll, also where a window has no rows to show. Nothing is spawned, and nothing waits: the file is in
+/// memory.
+fn run(scan: WindowScan, windows: Vec<Range<u64>>) -> SliceStream {
+    let mut windows = windows.into_iter();
+    let next = move |context: &mut Context<'_>| {
+        let Some(window) = windows.next() else { return Poll::Ready(None) };
+        match guarded(|| scan.read(window)) {
+            Ok(Some(batch)) => Poll::Ready(Some(Ok(batch))),
+            Ok(None) => {
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+            Err(error) => {
+                windows = Vec::new().into_iter();
+                Poll::Ready(Some(Err(error)))
+            }
+        }
+    };
+    stream::poll_fn(next).boxed()
+}
+
+/// What a running scan needs.
+struct WindowScan {
+    /// Those that are read, by index in the dataset's schema.
+    columns: BTreeMap<usize, Column>,
+    segments: CountedSegments,
+    index: PageIndex,
+    conjuncts: Vec<Conjunct>,
+    /// Columns of the output, by index in the dataset's schema, and their types in the file.
+    projection: Vec<(usize, Field)>,
+    output: SchemaRef,
+    options: ArrowExportOptions,
+}
+
+impl WindowScan {
+    fn new(slice: &VortexSlice, request: ScanRequest) -> VortexResult<(Self, Vec<usize>)> {
+        let layout = slice.footer.layout();
+        let (conjuncts, applied) = conjuncts(&request.predicates, layout.dtype())?;
+        let mut columns = BTreeMap::new();
+        for index in request.columns.iter().chain(conjuncts.iter().flat_map(|conjunct| &conjunct.columns)) {
+            if !columns.contains_key(index) {
+                // Slot 0 is for rows that are NULL as a whole, which there are none of.
+                let child = layout.slot(index + 1)?.ok_or_else(|| vortex_err!("column {index} is not there"))?;
+                columns.insert(*index, Column::new(&child)?);
+            }
+        }
+        let output = Arc::new(slice.schema.project(&request.columns)?);
+        let stored = |field: &FieldRef| Field::new("", stored_type(field.data_type()), field.is_nullable());
+        let scan = Self {
+            columns,
+            segments: CountedSegments::new(slice, request.stats),
+            index: slice.index.clone(),
+            // Few rows of a page must not keep all of its texts.
+            options: ArrowExportOptions::default().with(CompactBuffers(!conjuncts.is_empty())),
+            conjuncts,
+            projection: request.columns.iter().copied().zip(output.fields().iter().map(stored)).collect(),
+            output,
+        };
+        Ok((scan, applied))
+    }
+
+    /// The rows of a window that satisfy the conjuncts, if there are any.
+    fn read(&self, window: Range<u64>) -> Result<Option<RecordBatch>, SliceError> {
+        let pages = self.index.pages_started(&window);
+        self.segments.stats.pages_read.fetch_add(pages, Ordering::Relaxed);
+        let mut context = SESSION.create_execution_ctx();
+        let mask = self.filter(&window, &mut context).map_err(damaged)?;
+        let rows = mask.true_count();
+        if rows == 0 {
+            return Ok(None);
+        }
+        let chosen = Chosen::new(mask);
+        let decoded = self
+            .projection
+            .iter()
+            .map(|(column, stored)| self.project(*column, stored, &window, &chosen, &mut context))
+            .collect::<VortexResult<Vec<_>>>()
+            .map_err(damaged)?;
+        self.batch(&decoded, rows).map(Some).map_err(|error| SliceError::Corrupt(error.to_string()))
+    }
+
+    fn column(&self, index: usize) -> VortexResult<&Column> {
+        self.columns.get(&index).ok_or_else(|| vortex_err!("column {index} is not read"))
+    }
+
+    fn filter(&self, window: &Range<u64>, context: &mut ExecutionCtx) -> VortexResult<Mask> {
+        let mut mask = Mask::new_true((window.end - window.start) as usize);
+        let mut order: Vec<&Conjunct> = self.conjuncts.iter().collect();
+        order.sort_by_key(|conjunct| conjunct.rank());
+        for conjunct in order {
+            let rows_in = mask.true_count();
+            mask = match conjunct.columns.as_slice() {
+                [column] => self.column(*column)?.filter(window.clone(), &conjunct.condition, mask, &self.segments, context)?,
+                columns => self.filter_row(columns, conjunct, window, mask, context)?,
+            };
+            conjunct.observe(rows_in, mask.true_count());
+            if mask.all_false() {
+                break;
+            }
+        }
+        Ok(mask)
+    }
+
+    /// A conjunct that needs more than one column.
+    fn filter_row(
+        &self,
+        columns: &[usize],
+        conjunct: &Conjunct,
+        window: &Range<u64>,
+        mask: Mask,
+        context: &mut ExecutionCtx,
+    ) -> VortexResult<Mask> {
+        let names: Vec<FieldName> = columns.iter().map(|column| stored_name(*column).into()).collect();
+        let parts = columns
+            .iter()
+            .map(|column| self.column(*column)?.rows(window.clone(), &self.segments, context))
+            .collect::<VortexResult<Vec<_>>>()?;
+        let row = StructArray::try_new(names.into(), parts, mask.len(), Validity::NonNullable)?.into_array();
+        select(row.apply_bound(&conjunct.condition.expression)?, mask, context)
+    }
+
+    /// The chosen rows of a column. Numbers are decoded for the whole window and then chosen among, unless they are
+    /// few: that is cheaper than choosing among packed bits.
+    fn project(
+        &self,
+        column: usize,
+        stored: &Field,
+        window: &Range<u64>,
+        chosen: &Chosen,
+        context: &mut ExecutionCtx,
+    ) -> VortexResult<ArrayRef> {
+        let mut rows = self.column(column)?.rows(window.clone(), &self.segments, context)?;
+        let late = chosen.all || stored.data_type().is_numeric() && chosen.share >= LATE_SHARE_MIN;
+        if !late {
+            rows = rows.filter(chosen.mask.clone())?;
+        }
+        let decoded = SESSION.arrow().exporter(&self.options).execute_arrow(rows, Some(stored), context)?;
+        match late && !chosen.all {
+            true => Ok(chosen.among(&decoded)?),
+            false => Ok(decoded),
+        }
+    }
+
+    /// The columns of the output, in the dataset's types.
+    fn batch(&self, decoded: &[ArrayRef], rows: usize) -> Result<RecordBatch, ArrowError> {
+        let columns = decoded.iter().zip(self.output.fields());
+        let columns = columns.map(|(column, field)| retype(column, field.data_type())).collect::<Result<_, _>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(self.output.clone(), columns, &options)
+    }
+}
+
+/// The rows of a window that satisfy the conjuncts.
+struct Chosen {
+    mask: Mask,
+    all: bool,
+    /// Of the window's rows, from 0 to 1.
+    share: f64,
+    filter: OnceCell<FilterPredicate>,
+}
+
+impl Chosen {
+    fn new(mask: Mask) -> Self {
+        Self { all: mask.all_true(), share: mask.density(), mask, filter: OnceCell::new() }
+    }
+
+    /// The chosen of a window's decoded rows.
+    fn among(&self, decoded: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+        let filter = self.filter.get_or_init(|| {
+            let bits = BooleanBuffer::from(self.mask.to_bit_buffer());
+            FilterBuilder::new(&BooleanArray::new(bits, None)).optimize().build()
+        });
+        filter.filter(decoded)
+    }
+}
+
+/// Segments of the file in memory; each is counted when a scan first asks for it.
+pub(super) struct CountedSegments {
+    file: ByteBuffer,
+    segments: Arc<[SegmentSpec]>,
+    seen: Vec<AtomicBool>,
+    stats: Arc<ReadStats>,
+}
+
+impl CountedSegments {
+    fn new(slice: &VortexSlice, stats: Arc<ReadStats>) -> Self {
+        let segments = slice.footer.segment_map().clone();
+        let seen = segments.iter().map(|_| AtomicBool::new(false)).collect();
+        Self { file: slice.file.clone(), segments, seen, stats }
+    }
+
+    /// The bytes of a segment, aligned as it asks.
+    pub(super) fn segment(&self, id: SegmentId) -> VortexResult<BufferHandle> {
+        let index = *id as usize;
+        let segment = self.segments.get(index).ok_or_else(|| vortex_err!("there is no segment {id}"))?;
+        let length = segment.length as usize;
+        let range = usize::try_from(segment.offset)
+            .ok()
+            .and_then(|start| Some(start..start.checked_add(length)?))
+            .filter(|range| range.end <= self.file.len())
+            .ok_or_else(|| vortex_err!("segment {id} lies outside the file"))?;
+        if !self.seen[index].swap(true, Ordering::Relaxed) {
+            self.stats.bytes.fetch_add(length as u64, Ordering::Relaxed);
+        }
+        Ok(BufferHandle::new_host(self.file.slice(range).aligned(segment.alignment)))
+    }
+}

@@ -1,0 +1,146 @@
+//! The unary calls: Flight actions with JSON bodies.
+
+use arrow_flight::Action;
+use bytes::Bytes;
+use pithead_model::{DatasetId, DatasetName, Fault, LoadId, Manifest, PARTITIONS_MAX, PROTOCOL_VERSION, SessionId, SliceKey};
+use serde::{Deserialize, Serialize};
+
+use crate::check::check_schema;
+use crate::door::{Hello, Welcome};
+use crate::error::WireError;
+use crate::json::{from_json, json};
+
+/// A unary call, by the type of its Flight action.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Call {
+    Hello(Hello),
+    Poll(SessionId),
+    Close(SessionId),
+    Status,
+    Manifest(String),
+    Commit(Commit),
+    Directory(SliceKey),
+    Discard(Discard),
+}
+
+/// Body of `commit`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Commit {
+    pub(crate) expected: u64,
+    pub(crate) manifest: Manifest,
+}
+
+/// Body of `discard`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Discard {
+    pub(crate) name: DatasetName,
+    pub(crate) dataset: DatasetId,
+    pub(crate) keep: Vec<LoadId>,
+}
+
+/// What every release can read of another's hello.
+#[derive(Deserialize)]
+struct Versions {
+    protocol: u32,
+    #[serde(default)]
+    release: String,
+}
+
+impl Call {
+    /// The types of action that there are, each with what it is for.
+    pub(crate) const KINDS: [(&'static str, &'static str); 8] = [
+        ("hello", "first contact: versions, extensions, encodings"),
+        ("poll", "where a session stands"),
+        ("close", "ends a session"),
+        ("status", "how the drive is"),
+        ("manifest", "a domain's manifest"),
+        ("commit", "replaces a domain's manifest"),
+        ("directory", "the metadata slice of a load"),
+        ("discard", "deletes what loads left"),
+    ];
+
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Call::Hello(_) => "hello",
+            Call::Poll(_) => "poll",
+            Call::Close(_) => "close",
+            Call::Status => "status",
+            Call::Manifest(_) => "manifest",
+            Call::Commit(_) => "commit",
+            Call::Directory(_) => "directory",
+            Call::Discard(_) => "discard",
+        }
+    }
+
+    pub(crate) fn action(&self) -> Result<Action, WireError> {
+        let body = match self {
+            Call::Hello(hello) => json(hello)?,
+            Call::Poll(session) | Call::Close(session) => json(session)?,
+            Call::Status => Bytes::new(),
+            Call::Manifest(domain) => json(domain)?,
+            Call::Commit(commit) => json(commit)?,
+            Call::Directory(key) => json(key)?,
+            Call::Discard(discard) => json(discard)?,
+        };
+        Ok(Action::new(self.kind(), body))
+    }
+
+    pub(crate) fn parse(action: &Action) -> Result<Call, WireError> {
+        let body = &action.body;
+        Ok(match action.r#type.as_str() {
+            "hello" => Call::Hello(parse_hello(body)?),
+            "poll" => Call::Poll(from_json("session id", body)?),
+            "close" => Call::Close(from_json("session id", body)?),
+            "status" => Call::Status,
+            "manifest" => Call::Manifest(from_json("domain's name", body)?),
+            "commit" => Call::Commit(parse_commit(body)?),
+            "directory" => Call::Directory(from_json("slice key", body)?),
+            "discard" => Call::Discard(from_json("request to discard", body)?),
+            other => return Err(WireError::malformed("action", format!("{other:?} is not one; see ListActions"))),
+        })
+    }
+}
+
+fn parse_hello(body: &[u8]) -> Result<Hello, WireError> {
+    // Versions first: another release's hello may differ in everything else.
+    let host: Versions = from_json("hello", body)?;
+    check_protocol((host.protocol, &host.release), (PROTOCOL_VERSION, env!("CARGO_PKG_VERSION")))?;
+    from_json("hello", body)
+}
+
+pub(crate) fn parse_welcome(body: &[u8], hello: &Hello) -> Result<Welcome, WireError> {
+    let drive: Versions = from_json("welcome", body)?;
+    check_protocol((hello.protocol, &hello.release), (drive.protocol, &drive.release))?;
+    from_json("welcome", body)
+}
+
+/// Refuses a drive that speaks another protocol than its host: what both ends of a first contact do, with or without a
+/// network between them.
+pub fn check_hello(hello: &Hello, welcome: &Welcome) -> Result<(), Fault> {
+    Ok(check_protocol((hello.protocol, &hello.release), (welcome.protocol, &welcome.release))?)
+}
+
+/// Refuses ends that speak different protocols, naming both.
+pub(crate) fn check_protocol(host: (u32, &str), drive: (u32, &str)) -> Result<(), WireError> {
+    if host.0 == drive.0 {
+        return Ok(());
+    }
+    Err(WireError::Protocol {
+        host: host.0,
+        host_release: host.1.to_owned(),
+        drive: drive.0,
+        drive_release: drive.1.to_owned(),
+    })
+}
+
+fn parse_commit(body: &[u8]) -> Result<Commit, WireError> {
+    let commit: Commit = from_json("commit", body)?;
+    for dataset in commit.manifest.datasets.values() {
+        check_schema(&dataset.schema)?;
+        if dataset.partitions.len() > PARTITIONS_MAX {
+            let why = format!("{} partitions; at most {PARTITIONS_MAX} are allowed", dataset.partitions.len());
+            return Err(WireError::malformed("commit", why));
+        }
+    }
+    Ok(commit)
+}

@@ -1,0 +1,278 @@
+//! [`Door`]: sessions, loads and metadata of one CSE, as its host sees them.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use pithead_model::{
+    Annotation, DatasetId, DatasetName, Directory, DriveId, Fault, Level, LoadId, Manifest, Reply, Run, SessionId,
+    SessionProfile, SliceKey, SortKey,
+};
+use serde::{Deserialize, Serialize};
+
+/// Batches on their way in.
+pub type Batches = BoxStream<'static, Result<RecordBatch, Fault>>;
+/// What GET yields.
+pub type Events = BoxStream<'static, Result<Event, Fault>>;
+
+/// First contact, from the host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Hello {
+    /// [`pithead_model::PROTOCOL_VERSION`] of the caller.
+    pub protocol: u32,
+    /// The caller's release.
+    pub release: String,
+    /// Extension functions that the caller may use, `name/version`.
+    pub extensions: Vec<String>,
+}
+
+/// First contact, the drive's answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// [`pithead_model::PROTOCOL_VERSION`] of the drive.
+    pub protocol: u32,
+    /// The drive's release.
+    pub release: String,
+    /// The drive's identity.
+    pub drive: DriveId,
+    /// Extension functions that the drive has, `name/version`.
+    pub extensions: Vec<String>,
+    /// Encodings that the drive reads and writes.
+    pub encodings: Vec<String>,
+    /// Threads that it can grant at most.
+    pub threads: u32,
+    /// The rate that its sends are paced to, bits a second; none: not paced.
+    pub link_bits_per_second: Option<f64>,
+}
+
+/// A sub-plan as it travels.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PlanBytes {
+    /// A Substrait plan. Datasets are named tables `[domain, dataset]`, shipped inputs `["input", name]`.
+    Substrait(Bytes),
+    /// These columns of the driving dataset, all rows: what always works, also for types that Substrait cannot name.
+    Scan {
+        /// The driving dataset.
+        dataset: DatasetName,
+        /// Columns by name, in the order of the output.
+        columns: Vec<String>,
+    },
+}
+
+/// The slices of one dataset's partition that a session is to see: the runs that the manifest names.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SlicePart {
+    /// The dataset's name in the sub-plan.
+    pub name: DatasetName,
+    /// Its incarnation.
+    pub dataset: DatasetId,
+    /// Its schema in the manifest.
+    pub schema: SchemaRef,
+    /// The partition's number.
+    pub partition: u32,
+    /// Load and number of slices of each run, in the manifest's order.
+    pub runs: Vec<(LoadId, u32)>,
+    /// The order of rows within each run.
+    pub sort: Vec<SortKey>,
+}
+
+/// A small table that the host sends along.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShippedInput {
+    /// Its name in the sub-plan.
+    pub name: String,
+    /// Its columns.
+    pub schema: SchemaRef,
+    /// Its rows.
+    pub batches: Vec<RecordBatch>,
+}
+
+/// How a session is to run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SessionOptions {
+    /// Threads wanted; the drive may grant fewer.
+    pub threads: u32,
+    /// Memory wanted, bytes; the drive may grant less. Work over it spills or fails.
+    pub memory: u64,
+    /// Rows of a batch.
+    pub batch_rows: usize,
+    /// How far the drive may go. Below [`Level::Whole`], the sub-plan's filters only rule out slices and pages.
+    pub level_max: Level,
+    /// Whether slice and page bounds may rule rows out.
+    pub zone_maps: bool,
+    /// The session's time zone.
+    pub time_zone: Option<String>,
+    /// What `now()` means, nanoseconds since 1970 UTC.
+    pub now_ns: i64,
+    /// Extension functions that the sub-plan uses, `name/version`.
+    pub extensions: Vec<String>,
+}
+
+/// OPEN.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenRequest {
+    /// The sub-plan.
+    pub plan: PlanBytes,
+    /// Version of the manifest that the parts come from.
+    pub manifest_version: u64,
+    /// The partitions that the sub-plan reads, the driving one first.
+    pub parts: Vec<SlicePart>,
+    /// Tables sent along.
+    pub inputs: Vec<ShippedInput>,
+    /// Schema that the output must have, by position and type.
+    pub schema: SchemaRef,
+    /// Whether the sub-plan must see all of the partition's slices in one round (complete groups, HAVING, top-k over
+    /// groups), rather than any part of them.
+    pub whole_partition: bool,
+    /// How it is to run.
+    pub options: SessionOptions,
+}
+
+/// What OPEN was granted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Granted {
+    /// The session.
+    pub session: SessionId,
+    /// Threads.
+    pub threads: u32,
+    /// Reserved bytes.
+    pub memory: u64,
+}
+
+/// OPEN's outcome as the host sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Opened {
+    /// Granted or busy.
+    pub reply: Reply<Granted>,
+    /// Bytes that OPEN put on the link, both ways; 0 in-process.
+    pub link_bytes: u64,
+}
+
+/// One thing that GET yields.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// Rows of a round that is not closed yet. They count only once it is.
+    Rows {
+        /// The round.
+        round: u32,
+        /// The rows.
+        batch: RecordBatch,
+        /// Bytes on the link; 0 in-process.
+        link_bytes: u64,
+    },
+    /// A round is closed: its rows, all sent before, count.
+    Closed {
+        /// What was done.
+        annotation: Annotation,
+        /// Bytes on the link; 0 in-process.
+        link_bytes: u64,
+    },
+    /// All slices are answered for. The last event.
+    Finished {
+        /// What the session cost.
+        profile: SessionProfile,
+        /// Bytes on the link; 0 in-process.
+        link_bytes: u64,
+    },
+}
+
+/// A load into one partition. Its slices are written and flushed, but not visible until a manifest names them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoadRequest {
+    /// The load.
+    pub load: LoadId,
+    /// Domain and dataset.
+    pub name: DatasetName,
+    /// The dataset's incarnation.
+    pub dataset: DatasetId,
+    /// The partition.
+    pub partition: u32,
+    /// The dataset's schema.
+    pub schema: SchemaRef,
+    /// Kept in the metadata slice.
+    pub metadata: BTreeMap<String, String>,
+    /// Order of the rows.
+    pub sort: Vec<SortKey>,
+    /// Name of the encoding.
+    pub encoding: String,
+    /// Rows of a slice at most.
+    pub slice_rows: usize,
+}
+
+/// What a drive says of itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DriveStatus {
+    /// The drive.
+    pub drive: DriveId,
+    /// Its release.
+    pub release: String,
+    /// Seconds since it started.
+    pub uptime_s: u64,
+    /// Threads: its reactors.
+    pub threads: u32,
+    /// Memory for sessions, bytes.
+    pub memory: u64,
+    /// Of it, reserved now.
+    pub memory_reserved: u64,
+    /// Sessions open now.
+    pub sessions: u32,
+    /// Slices stored, visible or not.
+    pub slices: u64,
+    /// Bytes stored, visible or not.
+    pub stored_bytes: u64,
+    /// Bytes free on the medium.
+    pub free_bytes: u64,
+    /// Domains whose manifest this drive keeps.
+    pub domains: Vec<String>,
+    /// The rate that its sends are paced to, bits a second.
+    pub link_bits_per_second: Option<f64>,
+}
+
+/// All that a host sees of a CSE below.
+///
+/// Every call either does what it says or changes nothing. Faults carry who is to blame; a link or drive that fails is
+/// [`pithead_model::Blame::Device`].
+#[async_trait]
+pub trait Door: Send + Sync + Debug {
+    /// How a person knows the drive: its address or directory.
+    fn label(&self) -> &str;
+
+    /// First contact. Either end refuses a protocol that is not its own.
+    async fn hello(&self, hello: Hello) -> Result<Welcome, Fault>;
+
+    /// OPEN: binds a sub-plan to slices, grants threads and reserves memory, or answers busy.
+    async fn open(&self, request: OpenRequest) -> Result<Opened, Fault>;
+
+    /// GET: runs the rounds as they are pulled, to the end. Asked once a session; dropping the stream stops the work.
+    async fn get(&self, session: SessionId) -> Result<Events, Fault>;
+
+    /// Where a session stands.
+    async fn poll(&self, session: SessionId) -> Result<SessionProfile, Fault>;
+
+    /// CLOSE: ends the session, frees everything. Closing a session that is gone is no error.
+    async fn close(&self, session: SessionId) -> Result<(), Fault>;
+
+    /// Writes and flushes slices under a load id. Returns what the manifest has to name. A load that fails leaves nothing.
+    async fn load(&self, request: LoadRequest, rows: Batches) -> Result<Run, Fault>;
+
+    /// Deletes what loads left of a dataset's incarnation: all of it, or all but the loads named. Slices that open
+    /// sessions lease go when the last one closes. Returns the number of slices that went at once.
+    async fn discard(&self, name: DatasetName, dataset: DatasetId, keep: Vec<LoadId>) -> Result<u64, Fault>;
+
+    /// The manifest of a domain whose home this drive is; none: not kept here.
+    async fn manifest(&self, domain: String) -> Result<Option<Manifest>, Fault>;
+
+    /// Replaces a domain's manifest if its version is still `expected` (0: there is none), durably. The new one has
+    /// version `expected + 1`. Otherwise [`pithead_model::Blame::Conflict`] and nothing has changed.
+    async fn commit(&self, expected: u64, manifest: Manifest) -> Result<(), Fault>;
+
+    /// The metadata slice of one load of a partition (`number` none).
+    async fn directory(&self, key: SliceKey) -> Result<Directory, Fault>;
+
+    /// How the drive is.
+    async fn status(&self) -> Result<DriveStatus, Fault>;
+}

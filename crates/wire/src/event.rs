@@ -1,0 +1,92 @@
+//! What GET yields, as Flight messages.
+
+use std::collections::VecDeque;
+
+use arrow_flight::FlightData;
+use pithead_model::{Annotation, SessionProfile};
+use serde::{Deserialize, Serialize};
+
+use crate::decode::{BatchDecoder, Decoded};
+use crate::door::Event;
+use crate::encode::{BatchEncoder, link_bytes};
+use crate::error::WireError;
+use crate::json::{from_json, json};
+
+/// The metadata of GET's messages.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Mark {
+    /// Rows of a round.
+    Round(u32),
+    /// A round is closed.
+    Closed(Annotation),
+    /// All is done.
+    Finished(SessionProfile),
+}
+
+/// Encodes what GET yields.
+pub(crate) struct EventWriter(BatchEncoder);
+
+impl EventWriter {
+    pub(crate) fn new() -> Self {
+        Self(BatchEncoder::new())
+    }
+
+    /// Appends an event's messages.
+    pub(crate) fn write(&mut self, event: Event, out: &mut VecDeque<FlightData>) -> Result<(), WireError> {
+        let mark = match &event {
+            Event::Rows { round, .. } => json(&Mark::Round(*round))?,
+            Event::Closed { annotation, .. } => json(&Mark::Closed(annotation.clone()))?,
+            Event::Finished { profile, .. } => json(&Mark::Finished(profile.clone()))?,
+        };
+        match event {
+            Event::Rows { batch, .. } => self.0.encode(&batch, &mark, out),
+            Event::Closed { .. } | Event::Finished { .. } => {
+                out.push_back(FlightData::new().with_app_metadata(mark));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Reads GET's messages back into events.
+#[derive(Default)]
+pub(crate) struct EventReader {
+    decoder: BatchDecoder,
+    link_bytes: u64,
+    finished: bool,
+}
+
+impl EventReader {
+    /// Takes the next message. Schemas and dictionaries are no events; their bytes count with the next one.
+    pub(crate) fn read(&mut self, data: &FlightData) -> Result<Option<Event>, WireError> {
+        if self.finished {
+            return Err(WireError::malformed("GET", "more follows the session's end"));
+        }
+        self.link_bytes += link_bytes(data);
+        let event = match (self.decoder.decode(data)?, parse_mark(data)?) {
+            (Decoded::Context, None) => return Ok(None),
+            (Decoded::Batch(batch), Some(Mark::Round(round))) => Event::Rows { round, batch, link_bytes: self.link_bytes },
+            (Decoded::Nothing, Some(Mark::Closed(annotation))) => Event::Closed { annotation, link_bytes: self.link_bytes },
+            (Decoded::Nothing, Some(Mark::Finished(profile))) => Event::Finished { profile, link_bytes: self.link_bytes },
+            _ => return Err(WireError::malformed("GET", "the mark of a message does not fit what it holds")),
+        };
+        self.link_bytes = 0;
+        self.finished = matches!(event, Event::Finished { .. });
+        Ok(Some(event))
+    }
+
+    /// Whether the session's end was read.
+    pub(crate) fn finished(&self) -> bool {
+        self.finished
+    }
+
+    /// Counts bytes with the next event.
+    pub(crate) fn count(&mut self, bytes: u64) {
+        self.link_bytes += bytes;
+    }
+}
+
+fn parse_mark(data: &FlightData) -> Result<Option<Mark>, WireError> {
+    if data.app_metadata.is_empty() { Ok(None) } else { from_json("mark", &data.app_metadata).map(Some) }
+}

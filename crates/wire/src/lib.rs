@@ -1,0 +1,29 @@
+//! The door between CSEs: what a host sees of a CSE below it ([`Door`]), and the same over Arrow Flight.
+//!
+//! A `Door` is served in-process by a drive itself, or by [`FlightDoor`] for a drive elsewhere; [`serve`] puts any
+//! `Door` on the network. Nothing here executes anything. `docs/reference/protocol.md` describes the messages.
+
+mod call;
+mod check;
+mod client;
+mod compact;
+mod decode;
+mod door;
+mod encode;
+mod error;
+mod event;
+pub mod fuzz;
+mod json;
+mod link;
+mod put;
+mod server;
+
+pub use call::check_hello;
+pub use client::FlightDoor;
+pub use compact::compact;
+pub use door::{
+    Batches, Door, DriveStatus, Event, Events, Granted, Hello, LoadRequest, OpenRequest, Opened, PlanBytes, SessionOptions,
+    ShippedInput, SlicePart, Welcome,
+};
+pub use link::PORT_DEFAULT;
+pub use server::{Pace, serve};

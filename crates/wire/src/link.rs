@@ -1,0 +1,67 @@
+//! Settings of HTTP/2 that both ends share, and addresses.
+
+use std::time::Duration;
+
+use crate::error::WireError;
+
+/// The port that a drive listens at unless told otherwise.
+pub const PORT_DEFAULT: u16 = 7433;
+
+/// How often each end asks whether the other is alive, also when nothing is sent.
+pub(crate) const PING_INTERVAL: Duration = Duration::from_secs(5);
+/// How long the answer may take: a peer that stopped or vanished is found within 15 seconds.
+pub(crate) const PING_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection may take.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// What one call may have in flight.
+pub(crate) const STREAM_WINDOW_BYTES: u32 = 4 << 20;
+/// What all calls of a connection may have in flight: so much that streams which nobody reads, as those of a join's
+/// other side, never hold up the calls beside them.
+pub(crate) const CONNECTION_WINDOW_BYTES: u32 = 1 << 30;
+/// HTTP/2's frames. The default of 16 KiB costs more calls; much larger ones would hold up small answers.
+pub(crate) const FRAME_BYTES: u32 = 256 << 10;
+/// Headers, which carry faults.
+pub(crate) const HEADER_BYTES_MAX: u32 = 32 << 10;
+/// Calls of one connection at a time.
+pub(crate) const CALLS_MAX: u32 = 1_024;
+
+/// Host and port of `HOST`, `HOST:PORT`, `pithead://HOST:PORT`; the host may be a name or an address, IPv6 with or
+/// without brackets.
+pub(crate) fn authority(address: &str) -> Result<String, WireError> {
+    let wrong = || WireError::Address(address.to_owned());
+    let text = address.trim();
+    let text = text.strip_prefix("pithead://").unwrap_or(text);
+    let text = text.strip_suffix('/').unwrap_or(text);
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, port.parse().map_err(|_| wrong())?),
+        _ => (text, PORT_DEFAULT),
+    };
+    let allowed = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']' | '%');
+    if host.is_empty() || port == 0 || !host.chars().all(allowed) {
+        return Err(wrong());
+    }
+    let bare_v6 = host.contains(':') && !host.starts_with('[');
+    Ok(if bare_v6 { format!("[{host}]:{port}") } else { format!("{host}:{port}") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_read_as_people_write_them() {
+        for (text, expected) in [
+            ("store1", "store1:7433"),
+            ("store1:99", "store1:99"),
+            ("pithead://10.0.0.7:7434/", "10.0.0.7:7434"),
+            ("::1", "[::1]:7433"),
+            ("[::1]", "[::1]:7433"),
+            ("[::1]:8000", "[::1]:8000"),
+        ] {
+            assert_eq!(authority(text).unwrap(), expected);
+        }
+        for text in ["", ":7433", "a:b", "a:0", "a:70000", "http://a:1", "a b:1", "a/b:1", "user@a:1"] {
+            assert!(authority(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Calls that are one question and one answer.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::{DictionaryArray, Int64Array, RecordBatch, RecordBatchOptions, StringViewArray};
+use arrow::datatypes::{DataType, Field, Int32Type, Schema, SchemaRef, TimeUnit};
+use futures::stream::{self, StreamExt};
+use pithead_model::*;
+use pithead_wire::*;
+
+use crate::memory::*;
+
+fn hello(protocol: u32) -> Hello {
+    Hello { protocol, release: "0.9.9".into(), extensions: vec![] }
+}
+
+fn schema() -> SchemaRef {
+    let zone = DataType::Timestamp(TimeUnit::Nanosecond, Some("Europe/Berlin".into()));
+    let note = Field::new("note", DataType::Utf8View, true).with_metadata([("unit".to_owned(), "m".to_owned())].into());
+    Arc::new(Schema::new(vec![Field::new("at", zone, false), note]).with_metadata([("k".to_owned(), "v".to_owned())].into()))
+}
+
+fn manifest(version: u64) -> Manifest {
+    let dataset = Dataset {
+        id: DatasetId(3),
+        schema: schema(),
+        metadata: BTreeMap::from([("source".to_owned(), "ünïcode".to_owned())]),
+        partitioning: Partitioning::Range {
+            column: "at".into(),
+            bounds: vec![Value::Text("m".into()), Value::Bytes(vec![0, 255])],
+        },
+        sort: vec![SortKey { column: "at".into(), descending: true }],
+        encoding: "vortex".into(),
+        slice_rows: 9,
+        partitions: vec![Partition { drive: DriveId(7), runs: vec![run()] }],
+    };
+    Manifest { version, datasets: BTreeMap::from([("t".to_owned(), dataset)]), ..Manifest::empty("main", vec![DriveId(7)]) }
+}
+
+#[tokio::test]
+async fn first_contact_and_metadata_come_back_as_they_were() {
+    let served = served(MemoryDoor::default()).await;
+    let client = &served.client;
+    assert_eq!(client.hello(hello(PROTOCOL_VERSION)).await.unwrap(), welcome());
+    assert_eq!(client.status().await.unwrap(), status());
+    assert_eq!(client.poll(SessionId(1)).await.unwrap(), profile());
+    client.close(SessionId(u64::MAX)).await.unwrap();
+    assert_eq!(*served.door.closed.lock().unwrap(), [SessionId(u64::MAX)]);
+    let name: DatasetName = "t".parse().unwrap();
+    assert_eq!(client.discard(name.clone(), DatasetId(3), vec![LoadId(1), LoadId(2)]).await.unwrap(), 2);
+
+    assert_eq!(client.manifest("main".into()).await.unwrap(), None);
+    client.commit(0, manifest(1)).await.unwrap();
+    assert_eq!(client.manifest("main".into()).await.unwrap(), Some(manifest(1)));
+    let conflict = client.commit(0, manifest(1)).await.unwrap_err();
+    assert_eq!(conflict, Fault::new(Blame::Conflict, "expected version 0, there is 1").hint("plan again"));
+
+    let key = SliceKey { name, dataset: DatasetId(3), load: LoadId(4), partition: 5, number: None };
+    assert_eq!(client.directory(key.clone()).await.unwrap_err(), Fault::new(Blame::Corrupt, key.to_string()));
+}
+
+#[tokio::test]
+async fn another_protocol_is_refused_by_either_end() {
+    let same = served(MemoryDoor::default()).await;
+    let refused = same.client.hello(hello(PROTOCOL_VERSION + 1)).await.unwrap_err();
+    assert_eq!(refused.blame, Blame::Unsupported);
+    for part in [
+        format!("protocol {}", PROTOCOL_VERSION + 1),
+        format!("protocol {PROTOCOL_VERSION}"),
+        "0.9.9".to_owned(),
+        "0.1.0".to_owned(),
+    ] {
+        assert!(refused.message.contains(&part), "{part:?} is not in {:?}", refused.message);
+    }
+    let other = served(MemoryDoor { protocol: Some(99), ..Default::default() }).await;
+    let refused = other.client.hello(hello(PROTOCOL_VERSION)).await.unwrap_err();
+    assert!(refused.blame == Blame::Unsupported && refused.message.contains("protocol 99"));
+    assert!(check_hello(&hello(PROTOCOL_VERSION), &welcome()).is_ok() && check_hello(&hello(99), &welcome()).is_err());
+}
+
+fn inputs() -> Vec<ShippedInput> {
+    let keys = RecordBatch::try_from_iter([("k", Arc::new(Int64Array::from_iter(0..300_000)) as _)]).unwrap();
+    let texts: StringViewArray = (0..100).map(|i| Some(format!("a value too long to be inline {i}"))).collect();
+    let codes: DictionaryArray<Int32Type> = (0..100).map(|i| if i % 2 == 0 { "even" } else { "odd" }).collect();
+    let names = RecordBatch::try_from_iter([("name", Arc::new(texts) as _), ("code", Arc::new(codes) as _)]).unwrap();
+    let nothing = Arc::new(Schema::empty());
+    let counted =
+        RecordBatch::try_new_with_options(nothing.clone(), vec![], &RecordBatchOptions::new().with_row_count(Some(7))).unwrap();
+    vec![
+        ShippedInput { name: "keys".into(), schema: keys.schema(), batches: vec![keys.clone()] },
+        ShippedInput { name: "empty".into(), schema: keys.schema(), batches: vec![] },
+        ShippedInput {
+            name: "names".into(),
+            schema: names.schema(),
+            batches: vec![names.slice(3, 4), names.slice(0, 0), names],
+        },
+        ShippedInput { name: "counted".into(), schema: nothing, batches: vec![counted] },
+    ]
+}
+
+fn open_request(plan: PlanBytes, inputs: Vec<ShippedInput>) -> OpenRequest {
+    let part = SlicePart {
+        name: "t".parse().unwrap(),
+        dataset: DatasetId(3),
+        schema: schema(),
+        partition: 1,
+        runs: vec![(LoadId(1), 2), (LoadId(u64::MAX), 0)],
+        sort: vec![SortKey { column: "at".into(), descending: false }],
+    };
+    let options = SessionOptions {
+        threads: 2,
+        memory: 1 << 30,
+        batch_rows: 8_192,
+        level_max: Level::Whole,
+        zone_maps: true,
+        time_zone: Some("Europe/Berlin".into()),
+        now_ns: i64::MIN,
+        extensions: vec!["matches/1".into()],
+    };
+    OpenRequest { plan, manifest_version: 9, parts: vec![part], inputs, schema: schema(), whole_partition: true, options }
+}
+
+#[tokio::test]
+async fn open_arrives_whole_with_what_is_shipped() {
+    let served = served(MemoryDoor::default()).await;
+    let scan = PlanBytes::Scan { dataset: "t".parse().unwrap(), columns: vec!["at".into(), "note".into()] };
+    let plan = PlanBytes::Substrait(vec![0, 255, 7].into());
+    let granted = served.client.open(open_request(plan.clone(), inputs())).await.unwrap();
+    assert!(matches!(granted.reply, Reply::Granted(Granted { session: SessionId(u64::MAX), threads: 2, .. })));
+    assert!(granted.link_bytes > 2_400_000, "300,000 keys of 8 bytes were shipped");
+    let busy = served.client.open(open_request(scan.clone(), vec![])).await.unwrap();
+    assert!(matches!(busy.reply, Reply::Busy { retry_after_ms: 250, .. }) && busy.link_bytes < 4_096);
+
+    let opened = served.door.opened.lock().unwrap();
+    assert_eq!(opened[1], open_request(scan, vec![]));
+    let (arrived, expected) = (&opened[0], open_request(plan, inputs()));
+    assert_eq!((&arrived.plan, &arrived.parts, &arrived.options), (&expected.plan, &expected.parts, &expected.options));
+    for (arrived, expected) in arrived.inputs.iter().zip(&expected.inputs) {
+        assert_eq!((&arrived.name, &arrived.schema), (&expected.name, &expected.schema));
+        let rows = |batches: &[RecordBatch]| arrow::compute::concat_batches(&expected.schema, batches).unwrap();
+        assert_eq!(rows(&arrived.batches), rows(&expected.batches));
+    }
+    assert_eq!(fuzz::decode_open(&fuzz::open_bytes(&expected).unwrap()).unwrap().parts, expected.parts);
+}
+
+#[tokio::test]
+async fn what_is_over_a_bound_is_refused_before_it_is_sent() {
+    let served = served(MemoryDoor::default()).await;
+    let plan = PlanBytes::Substrait(vec![0; PLAN_BYTES_MAX + 1].into());
+    let large = RecordBatch::try_from_iter([("k", Arc::new(Int64Array::from(vec![7; SHIPPED_BYTES_MAX / 8])) as _)]).unwrap();
+    let input = ShippedInput { name: "keys".into(), schema: large.schema(), batches: vec![large] };
+    for request in [open_request(plan, vec![]), open_request(PlanBytes::Substrait(vec![].into()), vec![input])] {
+        assert_eq!(served.client.open(request).await.unwrap_err().blame, Blame::Limit);
+    }
+    assert!(served.door.opened.lock().unwrap().is_empty());
+}
+
+fn load_request(schema: SchemaRef) -> LoadRequest {
+    LoadRequest {
+        load: LoadId(1),
+        name: "t".parse().unwrap(),
+        dataset: DatasetId(3),
+        partition: 4,
+        schema,
+        metadata: BTreeMap::from([("a".to_owned(), "b".to_owned())]),
+        sort: vec![],
+        encoding: "arrow".into(),
+        slice_rows: 5,
+    }
+}
+
+#[tokio::test]
+async fn a_load_arrives_whole() {
+    let served = served(MemoryDoor::default()).await;
+    let batch = RecordBatch::try_from_iter([("k", Arc::new(Int64Array::from_iter(0..500_000)) as _)]).unwrap();
+    let request = load_request(batch.schema());
+    let pieces = [batch.slice(0, 3), batch.slice(3, 499_997)].map(Ok);
+    assert_eq!(served.client.load(request.clone(), stream::iter(pieces).boxed()).await.unwrap(), run());
+    let empty = served.client.load(request.clone(), stream::empty().boxed()).await;
+    assert_eq!(empty.unwrap(), run());
+
+    let loads = served.door.loads.lock().unwrap();
+    let (arrived, rows) = &loads[0];
+    assert_eq!(arrived, &request);
+    assert_eq!(arrow::compute::concat_batches(&batch.schema(), rows.as_ref().unwrap()).unwrap(), batch);
+    assert_eq!(loads[1].1, Ok(vec![]));
+}
+
+#[tokio::test]
+async fn a_load_whose_rows_fail_is_broken_off_at_the_drive() {
+    let served = served(MemoryDoor::default()).await;
+    let batch = RecordBatch::try_from_iter([("k", Arc::new(Int64Array::from_iter(0..5)) as _)]).unwrap();
+    let fault = Fault::new(Blame::User, "line 7 of a.csv is not a number").hint("look at it");
+    let rows = stream::iter([Ok(batch.clone()), Err(fault.clone())]).boxed();
+    assert_eq!(served.client.load(load_request(batch.schema()), rows).await.unwrap_err(), fault);
+    let loads = served.door.loads.lock().unwrap();
+    let (_, rows) = &loads[0];
+    assert_eq!(rows.as_ref().unwrap_err().blame, Blame::Cancelled, "rows without an end must not look like all rows");
+}
+
+#[tokio::test]
+async fn a_load_of_other_columns_than_announced_is_refused() {
+    let served = served(MemoryDoor::default()).await;
+    let batch = RecordBatch::try_from_iter([("k", Arc::new(Int64Array::from_iter(0..5)) as _)]).unwrap();
+    let refused = served.client.load(load_request(schema()), stream::iter([Ok(batch)]).boxed()).await.unwrap_err();
+    assert_eq!(refused.blame, Blame::User);
+}

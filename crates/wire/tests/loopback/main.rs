@@ -1,0 +1,8 @@
+//! Every call of a door through a real socket: what comes out at the far end is what went in.
+
+mod calls;
+mod faults;
+mod memory;
+mod rows;
+mod streams;
+mod throughput;

@@ -1,0 +1,229 @@
+//! A door that remembers what it was asked and answers what it was told, and a server for it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use arrow::array::{Int64Array, RecordBatch};
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use futures::stream::{self, StreamExt, TryStreamExt};
+use pithead_model::*;
+use pithead_wire::*;
+use tokio::net::TcpListener;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
+
+/// The session whose rows never end.
+pub const ENDLESS: SessionId = SessionId(0xe4d1e55);
+
+/// The rows of a load as they arrived.
+pub type LoadedRows = Result<Vec<RecordBatch>, Fault>;
+
+#[derive(Debug, Default)]
+pub struct MemoryDoor {
+    pub opened: Mutex<Vec<OpenRequest>>,
+    pub answers: Mutex<HashMap<SessionId, Vec<Result<Event, Fault>>>>,
+    pub loads: Mutex<Vec<(LoadRequest, LoadedRows)>>,
+    pub manifest: Mutex<Option<Manifest>>,
+    pub closed: Mutex<Vec<SessionId>>,
+    pub protocol: Option<u32>,
+    pub dropped: Arc<Notify>,
+}
+
+/// Says when it is dropped.
+struct Dropped(Arc<Notify>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
+
+pub fn no_session(session: SessionId) -> Fault {
+    Fault::new(Blame::User, format!("no session {session}")).hint("open one")
+}
+
+pub fn profile() -> SessionProfile {
+    SessionProfile {
+        state: SessionState::Finished,
+        rounds: 2,
+        slices_total: 5,
+        slices_done: 5,
+        memory_peak: u64::MAX,
+        spilled_bytes: 0,
+        other_rows_in: 7,
+        other_medium_bytes: 8,
+    }
+}
+
+pub fn welcome() -> Welcome {
+    Welcome {
+        protocol: PROTOCOL_VERSION,
+        release: "0.1.0".into(),
+        drive: DriveId(7),
+        extensions: vec!["matches/1".into()],
+        encodings: vec!["vortex".into(), "arrow".into()],
+        threads: 4,
+        link_bits_per_second: Some(1e9),
+    }
+}
+
+pub fn status() -> DriveStatus {
+    DriveStatus {
+        drive: DriveId(7),
+        release: "0.1.0".into(),
+        uptime_s: 1,
+        threads: 2,
+        memory: 3,
+        memory_reserved: 4,
+        sessions: 5,
+        slices: 6,
+        stored_bytes: 7,
+        free_bytes: u64::MAX,
+        domains: vec!["main".into()],
+        link_bits_per_second: None,
+    }
+}
+
+pub fn run() -> Run {
+    let summary = ColumnSummary {
+        min: Some(Value::Int(i128::MIN)),
+        max: Some(Value::Float(f64::INFINITY)),
+        exact: true,
+        nulls: 3,
+        distinct: 9,
+    };
+    Run { load: LoadId(1), slices: 2, rows: 3, bytes: 4, columns: vec![summary] }
+}
+
+#[async_trait]
+impl Door for MemoryDoor {
+    fn label(&self) -> &str {
+        "memory"
+    }
+
+    async fn hello(&self, _hello: Hello) -> Result<Welcome, Fault> {
+        Ok(Welcome { protocol: self.protocol.unwrap_or(PROTOCOL_VERSION), ..welcome() })
+    }
+
+    async fn open(&self, request: OpenRequest) -> Result<Opened, Fault> {
+        let mut opened = self.opened.lock().unwrap();
+        opened.push(request);
+        let reply = if opened.len() > 1 {
+            Reply::Busy { why: "all threads are granted".into(), retry_after_ms: 250 }
+        } else {
+            Reply::Granted(Granted { session: SessionId(u64::MAX), threads: 2, memory: 1 << 40 })
+        };
+        Ok(Opened { reply, link_bytes: 0 })
+    }
+
+    async fn get(&self, session: SessionId) -> Result<Events, Fault> {
+        if session == ENDLESS {
+            let guard = Dropped(Arc::clone(&self.dropped));
+            let batch = RecordBatch::try_from_iter([("a", Arc::new(Int64Array::from_iter(0..8_192)) as _)]).unwrap();
+            return Ok(stream::repeat_with(move || {
+                let _kept = &guard;
+                Ok(Event::Rows { round: 0, batch: batch.clone(), link_bytes: 0 })
+            })
+            .boxed());
+        }
+        let answer = self.answers.lock().unwrap().remove(&session).ok_or_else(|| no_session(session))?;
+        Ok(stream::iter(answer).boxed())
+    }
+
+    async fn poll(&self, session: SessionId) -> Result<SessionProfile, Fault> {
+        if session == SessionId(1) { Ok(profile()) } else { Err(no_session(session)) }
+    }
+
+    async fn close(&self, session: SessionId) -> Result<(), Fault> {
+        self.closed.lock().unwrap().push(session);
+        Ok(())
+    }
+
+    async fn load(&self, request: LoadRequest, rows: Batches) -> Result<Run, Fault> {
+        let rows: LoadedRows = rows.try_collect().await;
+        self.loads.lock().unwrap().push((request, rows.clone()));
+        rows.map(|_| run())
+    }
+
+    async fn discard(&self, name: DatasetName, dataset: DatasetId, keep: Vec<LoadId>) -> Result<u64, Fault> {
+        assert_eq!((name.to_string().as_str(), dataset), ("main.t", DatasetId(3)));
+        Ok(keep.len() as u64)
+    }
+
+    async fn manifest(&self, domain: String) -> Result<Option<Manifest>, Fault> {
+        Ok(self.manifest.lock().unwrap().clone().filter(|manifest| manifest.domain == domain))
+    }
+
+    async fn commit(&self, expected: u64, manifest: Manifest) -> Result<(), Fault> {
+        let mut current = self.manifest.lock().unwrap();
+        let version = current.as_ref().map_or(0, |manifest| manifest.version);
+        if version != expected {
+            return Err(
+                Fault::new(Blame::Conflict, format!("expected version {expected}, there is {version}")).hint("plan again")
+            );
+        }
+        *current = Some(manifest);
+        Ok(())
+    }
+
+    async fn directory(&self, key: SliceKey) -> Result<Directory, Fault> {
+        Err(Fault::new(Blame::Corrupt, key.to_string()))
+    }
+
+    async fn status(&self) -> Result<DriveStatus, Fault> {
+        Ok(status())
+    }
+}
+
+/// Counts what is sent, and never waits.
+#[derive(Default)]
+pub struct Counted(pub AtomicU64);
+
+impl Pace for Counted {
+    fn send(&self, bytes: u64) -> Option<BoxFuture<'static, ()>> {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+        None
+    }
+}
+
+/// A door behind a socket, and a client of it.
+pub struct Served {
+    pub door: Arc<MemoryDoor>,
+    pub client: FlightDoor,
+    pub address: String,
+    pub sent: Arc<Counted>,
+    pub stop: oneshot::Sender<()>,
+    pub serving: JoinHandle<Result<(), Fault>>,
+}
+
+pub async fn served(door: MemoryDoor) -> Served {
+    let (door, sent) = (Arc::new(door), Arc::new(Counted::default()));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (stop, stopped) = oneshot::channel();
+    let shutdown = async {
+        let _ = stopped.await;
+    };
+    let serving =
+        tokio::spawn(serve(Arc::clone(&door) as Arc<dyn Door>, Arc::clone(&sent) as Arc<dyn Pace>, listener, shutdown));
+    let client = FlightDoor::connect(&address).unwrap();
+    Served { door, client, address, sent, stop, serving }
+}
+
+/// Serves one answer to GET, and collects what arrives.
+pub async fn through_get(events: Vec<Result<Event, Fault>>) -> (Served, Vec<Result<Event, Fault>>) {
+    let served = served(MemoryDoor::default()).await;
+    served.door.answers.lock().unwrap().insert(SessionId(1), events);
+    let arrived = served.client.get(SessionId(1)).await.unwrap().collect().await;
+    (served, arrived)
+}
+
+pub fn row_event(round: u32, batch: RecordBatch) -> Result<Event, Fault> {
+    Ok(Event::Rows { round, batch, link_bytes: 0 })
+}
+
+pub fn finished() -> Result<Event, Fault> {
+    Ok(Event::Finished { profile: profile(), link_bytes: 0 })
+}

