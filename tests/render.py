@@ -180,7 +180,9 @@ def close(left, right):
         return False
     if math.isnan(a) or math.isnan(b):
         return math.isnan(a) and math.isnan(b)
-    return a == b or abs(a - b) <= 1e-9 * max(abs(a), abs(b))
+    if math.isinf(a) or math.isinf(b):
+        return a == b
+    return abs(a - b) <= 1e-9 * max(abs(a), abs(b))
 
 
 def key(kinds, row):

@@ -10,7 +10,6 @@ use tokio::sync::Notify;
 use crate::error::{CliError, code};
 
 /// Listens for SIGINT from its making on.
-#[derive(Clone)]
 pub(crate) struct Interrupts {
     shared: Arc<Shared>,
 }

@@ -1,6 +1,7 @@
 //! Where datasets are: drives inside this process on a directory, or drives on the network.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use pithead_embed::{EmbedOptions, Engine, Target};
@@ -11,6 +12,8 @@ use crate::interrupt::Interrupts;
 
 /// Used when neither flags nor environment say otherwise.
 const DATA_DEFAULT: &str = "pithead-data";
+/// How long drives have to take note of what was cancelled.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Where datasets are.
 #[derive(Clone, Debug, Default, Args)]
@@ -99,10 +102,26 @@ async fn within<T>(
     interrupts: &Interrupts,
     body: impl AsyncFnOnce(&Engine) -> Result<T, CliError>,
 ) -> Result<T, CliError> {
+    let tasks_before = alive_tasks();
     let engine = interrupts.cancels(async { Ok(pithead_embed::connect(target, options).await?) }).await?;
     let result = body(&engine).await;
     engine.shutdown().await;
+    // Sessions of an answer that was dropped are closed by tasks; ending the process would leave them to the drives'
+    // idle limits.
+    let closed = async {
+        while alive_tasks() > tasks_before {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    if tokio::time::timeout(CLOSE_TIMEOUT, closed).await.is_err() {
+        tracing::debug!("leaving sessions to the drives' idle limits");
+    }
     result
+}
+
+/// Tasks of this process's runtime that have not ended.
+fn alive_tasks() -> usize {
+    tokio::runtime::Handle::current().metrics().num_alive_tasks()
 }
 
 fn parse_threads(text: &str) -> Result<usize, String> {

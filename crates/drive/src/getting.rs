@@ -35,7 +35,7 @@ impl Drive {
     }
 
     fn start_task(&self, session: &Arc<Session>, running: Arc<Running>) {
-        let mark = session.mark_task();
+        let (mark, events) = (session.mark_task(), running.events());
         let task = session.until_stopped(AssertUnwindSafe(running.task()).catch_unwind());
         let session = Arc::clone(session);
         let whole = async move {
@@ -44,7 +44,8 @@ impl Drive {
                 Ok(Ok(Err(fault))) => session.fail(fault),
                 Ok(Err(panic)) => session.fail(panic_fault(&*panic)),
             }
-            drop(mark);
+            // The host sees the queue's end only now that there is a fault to see.
+            drop((events, mark));
         };
         self.workers.spawn(Class::Foreground, whole);
     }

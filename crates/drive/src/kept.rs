@@ -4,9 +4,10 @@ use arrow::array::RecordBatch;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use futures::StreamExt;
 use pithead_functions::fault_from_datafusion;
-use pithead_model::Fault;
+use pithead_model::{Blame, Fault};
 use pithead_wire::compact;
 
+use crate::meter::Meter;
 use crate::running::{OpenRound, Running};
 use crate::tally::Tally;
 
@@ -132,43 +133,63 @@ impl Kept {
     /// Combines early. What then still takes more than half of its share travels as a round of its own: combining it
     /// again would gain little.
     async fn shrink(self, running: &Running) -> Result<(), Fault> {
-        let (output, tally) = self.combine(running).await?;
-        match output.mode {
-            Mode::Keep { batches, room } if room.size() <= share(running) / 2 => {
-                running.kept.lock().add(Kept { batches, room: vec![room], parts: 1, tally });
-                Ok(())
-            }
-            _ => output.travel(tally).await,
+        let kept = self.combine(running).await?;
+        if kept.parts == 1 && kept.bytes() <= share(running) / 2 {
+            running.kept.lock().add(kept);
+            return Ok(());
         }
+        kept.travel(running).await
     }
 
     /// Sends everything as one round, which also answers for the slices of `rest`.
     pub(crate) async fn send(self, running: &Running, rest: Tally) -> Result<(), Fault> {
-        let (output, mut tally) = self.combine(running).await?;
-        tally.add(rest);
-        output.travel(tally).await
+        let mut kept = self.combine(running).await?;
+        kept.tally.add(rest);
+        kept.travel(running).await
     }
 
-    /// One output in place of several.
-    async fn combine(self, running: &Running) -> Result<(Output<'_>, Tally), Fault> {
-        let Kept { batches, mut room, parts, mut tally } = self;
-        if parts == 1
-            && let Some(room) = room.pop()
-        {
-            return Ok((Output { running, mode: Mode::Keep { batches, room } }, tally));
+    async fn travel(self, running: &Running) -> Result<(), Fault> {
+        let round = running.send_all(self.batches).await?;
+        drop(self.room);
+        running.close_round(round, self.tally).await
+    }
+
+    /// One output in place of several; as it was, where there is no memory to combine it. The host merges in any case.
+    async fn combine(mut self, running: &Running) -> Result<Kept, Fault> {
+        if self.parts <= 1 {
+            return Ok(self);
         }
         let mut meter = running.meter();
-        let mut output = Output::new(running, true);
-        let mut stream = meter.run(running.work.bound.combine(batches)).await?;
-        while let Some(batch) = meter.run(stream.next()).await {
-            output.push(batch.map_err(fault_from_datafusion)?).await?;
-            meter.charge().await;
+        let combined = combined(&self.batches, running, &mut meter).await;
+        self.tally.cpu_ns += meter.cpu_ns();
+        self.tally.wall_ns += meter.wall_ns();
+        match combined {
+            Ok((batches, room)) => Ok(Kept { batches, room: vec![room], parts: 1, tally: self.tally }),
+            Err(fault) if fault.blame == Blame::Limit => {
+                tracing::debug!(%fault, "partials travel as they are");
+                Ok(self)
+            }
+            Err(fault) => Err(fault),
         }
-        drop((stream, room));
-        tally.cpu_ns += meter.cpu_ns();
-        tally.wall_ns += meter.wall_ns();
-        Ok((output, tally))
     }
+}
+
+async fn combined(
+    partials: &[RecordBatch],
+    running: &Running,
+    meter: &mut Meter<'_>,
+) -> Result<(Vec<RecordBatch>, MemoryReservation), Fault> {
+    let room = MemoryConsumer::new("combined partials").register(&running.work.memory);
+    let mut batches = Vec::new();
+    let mut stream = meter.run(running.work.bound.combine(partials.to_vec())).await?;
+    while let Some(batch) = meter.run(stream.next()).await {
+        let batch = compact(&batch.map_err(fault_from_datafusion)?);
+        room.try_grow(batch.get_array_memory_size()).map_err(fault_from_datafusion)?;
+        batches.push(batch);
+        meter.charge().await;
+        tokio::task::yield_now().await;
+    }
+    Ok((batches, room))
 }
 
 /// Bytes that kept outputs may take: half of the session's grant.

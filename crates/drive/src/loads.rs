@@ -7,7 +7,9 @@ use arrow::array::RecordBatch;
 use bytes::Bytes;
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt, TryStreamExt};
-use pithead_model::{ColumnSummary, Blame, COLUMNS_MAX, Directory, Fault, PARTITIONS_MAX, Run, SliceEntry, SliceKey, merge_columns};
+use pithead_model::{
+    Blame, COLUMNS_MAX, ColumnSummary, Directory, Fault, PARTITIONS_MAX, Run, SliceEntry, SliceKey, merge_columns,
+};
 use pithead_slice::{ColumnSketches, Encoding, SliceError, encode_slice, encoding, encoding_names};
 use pithead_store::{Expected, Staged, Store, Write};
 use pithead_wire::{Batches, LoadRequest};

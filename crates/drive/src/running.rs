@@ -68,6 +68,11 @@ impl Running {
         }
     }
 
+    /// Another way into the queue. The host sees its end when all of them are gone.
+    pub(crate) fn events(&self) -> mpsc::Sender<Result<Event, Fault>> {
+        self.events.clone()
+    }
+
     /// One of the tasks: rounds until no slices are left. The last one to end sends what was kept, and the end.
     pub(crate) async fn task(self: Arc<Self>) -> Result<(), Fault> {
         let mut nth = 0;

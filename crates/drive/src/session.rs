@@ -45,7 +45,7 @@ pub(crate) struct Session {
     work: Mutex<Option<Work>>,
     ending: Mutex<Ending>,
     tasks: watch::Sender<usize>,
-    _place: Place,
+    place: Mutex<Option<Place>>,
 }
 
 /// How a session ends before its time.
@@ -98,7 +98,7 @@ impl Session {
             work: Mutex::new(Some(work)),
             ending: Mutex::default(),
             tasks: watch::Sender::new(0),
-            _place: place,
+            place: Mutex::new(Some(place)),
         }
     }
 
@@ -147,7 +147,7 @@ impl Session {
         ending.stopped = true;
         ending.handles.drain(..).for_each(|handle| handle.abort());
         drop(ending);
-        drop(self.work.lock().take());
+        drop((self.work.lock().take(), self.place.lock().take()));
     }
 
     /// Stops because of `fault`, which GET reports unless there was one before.

@@ -19,5 +19,5 @@ pub use drives::DriveProcess;
 pub use mode::Mode;
 pub use places::{repository, target};
 pub use render::{cell, letter, table};
-pub use setup::{Setup, block_on, collect, link_bytes, load};
+pub use setup::{Setup, block_on, collect, link_bytes, load, refusal};
 pub use suite::run_suites;

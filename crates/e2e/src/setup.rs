@@ -86,6 +86,14 @@ async fn take(mut answer: Answer) -> Result<Table, Fault> {
     Ok(render::table(&answer.schema, &batches))
 }
 
+/// Runs a statement that must fail; its fault.
+pub async fn refusal(session: &Session, statement: &str) -> Fault {
+    match collect(session, statement).await {
+        Ok(table) => panic!("{statement}: an error is expected; there were {} rows", table.rows.len()),
+        Err(fault) => fault,
+    }
+}
+
 /// Runs a statement to its end. Returns the bytes that it put on the links, both ways.
 pub async fn link_bytes(session: &Session, statement: &str) -> Result<u64, Fault> {
     let answer = session.run(statement).await?;

@@ -41,7 +41,9 @@ impl ScalarUDFImpl for Average {
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match types {
             [DataType::Float64, DataType::Int64] => Ok(DataType::Float64),
-            [DataType::Decimal128(_, scale), DataType::Int64] => Ok(DataType::Decimal128(DECIMAL128_MAX_PRECISION, scale_of(*scale))),
+            [DataType::Decimal128(_, scale), DataType::Int64] => {
+                Ok(DataType::Decimal128(DECIMAL128_MAX_PRECISION, scale_of(*scale)))
+            }
             _ => plan_err!("expected pithead_average(Float64 or Decimal128, Int64), got {types:?}"),
         }
     }
@@ -58,7 +60,8 @@ impl ScalarUDFImpl for Average {
             DataType::Decimal128(_, scale) => {
                 let sums = arrays[0].as_primitive::<Decimal128Type>();
                 let added = scale_of(*scale) - scale;
-                let values = sums.iter().zip(counts).map(|(sum, count)| divide(sum, count, added)).collect::<Result<Vec<_>>>()?;
+                let values =
+                    sums.iter().zip(counts).map(|(sum, count)| divide(sum, count, added)).collect::<Result<Vec<_>>>()?;
                 let array: Decimal128Array = values.into_iter().collect();
                 Arc::new(array.with_precision_and_scale(DECIMAL128_MAX_PRECISION, scale_of(*scale))?)
             }

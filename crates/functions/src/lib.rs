@@ -4,7 +4,10 @@
 //! and their switches from here. What DataFusion reports as an error becomes a `Fault` here, too.
 
 mod average;
+mod extreme;
+mod extreme_floats;
 mod fault;
+mod groups;
 mod moments;
 mod moments_groups;
 mod state;
@@ -13,6 +16,7 @@ mod sum_groups;
 mod sum_scalar;
 
 pub use average::average;
+pub use extreme::{max_udaf, min_udaf};
 pub use fault::fault_from_datafusion;
 pub use moments::{merge_mean_udaf, merge_var_pop_udaf};
 pub use state::{EXTENSIONS, EngineOptions, session_state};

@@ -11,7 +11,7 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::prelude::SessionConfig;
 use pithead_model::PAGE_ROWS;
 
-use crate::{merge_mean_udaf, merge_var_pop_udaf, sum_udaf};
+use crate::{max_udaf, merge_mean_udaf, merge_var_pop_udaf, min_udaf, sum_udaf};
 
 /// Our functions that may travel in a sub-plan, `name/version`. The version changes when a result may.
 pub const EXTENSIONS: &[&str] = &["pithead_merge_mean/1", "pithead_merge_var_pop/1"];
@@ -53,7 +53,7 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
         .with_file_formats(Vec::new())
         .build();
     let context = SessionContext::new_with_state(state);
-    for aggregate in [sum_udaf(), merge_mean_udaf(), merge_var_pop_udaf()] {
+    for aggregate in [sum_udaf(), min_udaf(), max_udaf(), merge_mean_udaf(), merge_var_pop_udaf()] {
         context.register_udaf(aggregate.as_ref().clone());
     }
     context.state()
@@ -130,6 +130,16 @@ mod tests {
         ] {
             let error = error_of(&sql).await;
             assert!(error.contains("overflow in sum"), "{sql}: {error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn extremes_do_not_hang_on_the_order_of_rows() {
+        let sql = "SELECT min(v), max(v) FROM (VALUES (1, 2.5), (1, 'NaN'::double), (1, 7.0)) AS t(k, v)";
+        for sql in [sql.to_owned(), format!("{sql} GROUP BY k")] {
+            let batches = context().sql(&sql).await.unwrap().collect().await.unwrap();
+            let value = |column: usize| ScalarValue::try_from_array(batches[0].column(column), 0).unwrap().to_string();
+            assert_eq!((value(0), value(1)), ("2.5".to_owned(), "NaN".to_owned()), "{sql}");
         }
     }
 

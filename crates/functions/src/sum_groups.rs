@@ -3,12 +3,12 @@
 use std::mem::size_of;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, PrimitiveArray};
-use arrow::buffer::NullBuffer;
+use arrow::array::{ArrayRef, AsArray, BooleanArray, PrimitiveArray};
 use arrow::datatypes::{ArrowNativeType, ArrowPrimitiveType, DataType};
 use datafusion::common::Result;
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 
+use crate::groups::{Seen, valid_rows};
 use crate::sum_scalar::{Carrying, check_digits, overflow};
 
 /// One sum a group.
@@ -97,78 +97,6 @@ impl<T: ArrowPrimitiveType<Native: Carrying>> GroupsAccumulator for CheckedGroup
 
     fn size(&self) -> usize {
         self.sums.capacity() * size_of::<T::Native>() + self.carries.capacity() * size_of::<i64>() + self.seen.size()
-    }
-}
-
-/// The rows to add up; none: all.
-fn valid_rows<T: ArrowPrimitiveType>(values: &PrimitiveArray<T>, filter: Option<&BooleanArray>) -> Option<NullBuffer> {
-    let nulls = values.nulls().filter(|nulls| nulls.null_count() > 0);
-    let kept = filter.map(|filter| match filter.nulls() {
-        Some(nulls) => NullBuffer::new(filter.values() & nulls.inner()),
-        None => NullBuffer::new(filter.values().clone()),
-    });
-    NullBuffer::union(nulls, kept.as_ref())
-}
-
-/// Which groups have had a value; a group's total is NULL until it has.
-enum Seen {
-    /// All of so many groups.
-    All(usize),
-    Some(BooleanBufferBuilder),
-}
-
-impl Seen {
-    /// Every row of these groups has a value. A new group comes with a row.
-    fn all(&mut self, group_indices: &[usize], groups: usize) {
-        match self {
-            Seen::All(count) => *count = groups,
-            Seen::Some(bits) => {
-                bits.append_n(groups.saturating_sub(bits.len()), false);
-                for group in group_indices {
-                    bits.set_bit(*group, true);
-                }
-            }
-        }
-    }
-
-    fn take_some(&mut self, groups: usize) -> BooleanBufferBuilder {
-        let mut bits = match std::mem::replace(self, Seen::All(0)) {
-            Seen::Some(bits) => bits,
-            Seen::All(count) => {
-                let mut bits = BooleanBufferBuilder::new(groups);
-                bits.append_n(count, true);
-                bits
-            }
-        };
-        bits.append_n(groups.saturating_sub(bits.len()), false);
-        bits
-    }
-
-    fn emit(&mut self, emit_to: EmitTo) -> Option<NullBuffer> {
-        let mut bits = match (&mut *self, emit_to) {
-            (Seen::All(count), EmitTo::All) => {
-                *count = 0;
-                return None;
-            }
-            (Seen::All(count), EmitTo::First(n)) => {
-                *count = count.saturating_sub(n);
-                return None;
-            }
-            (Seen::Some(_), _) => self.take_some(0),
-        };
-        let bits = bits.finish();
-        let EmitTo::First(n) = emit_to else { return Some(NullBuffer::new(bits)) };
-        let mut rest = BooleanBufferBuilder::new(bits.len() - n);
-        rest.append_buffer(&bits.slice(n, bits.len() - n));
-        *self = Seen::Some(rest);
-        Some(NullBuffer::new(bits.slice(0, n)))
-    }
-
-    fn size(&self) -> usize {
-        match self {
-            Seen::All(_) => 0,
-            Seen::Some(bits) => bits.capacity() / 8,
-        }
     }
 }
 

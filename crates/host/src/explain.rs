@@ -53,6 +53,11 @@ impl Text {
             self.line("", depth, format!("scalar subquery, run first: {value}"));
             self.query(scalar, depth + 1);
         }
+        for table in &prepared.kept {
+            let rows: usize = table.batches.iter().map(RecordBatch::num_rows).sum();
+            self.line("", depth, format!("computed first, {rows} rows, too many to ship:"));
+            self.query(&table.prepared, depth + 1);
+        }
         self.host(&prepared.decomposition, &prepared.decomposition.super_plan, prepared, depth);
     }
 
@@ -84,10 +89,12 @@ impl Text {
         self.line("link", depth, head);
         self.drive(&sub_plan.plan, depth + 1);
         for input in &sub_plan.inputs {
-            let Some(found) = prepared.inputs.iter().find(|prepared| prepared.input.name == input.name) else { continue };
+            let Some(found) = prepared.tables.get(&input.key) else { continue };
             let rows: usize = found.batches.iter().map(RecordBatch::num_rows).sum();
             let actual = if self.analyze { format!(", {rows} rows") } else { String::new() };
-            self.line("link", depth + 1, format!("ships input.{} to each drive: {}{actual}", input.name, expected(&input.estimate)));
+            let how = if input.spread.is_some() { "spreads" } else { "ships" };
+            let to = if input.spread.is_some() { "over the drives by its key" } else { "to each drive" };
+            self.line("link", depth + 1, format!("{how} input.{} {to}: {}{actual}", input.name, expected(&input.estimate)));
             self.query(&found.prepared, depth + 2);
         }
         if self.analyze

@@ -1,6 +1,6 @@
 //! One query's way: scalar subqueries first, then the cut, then the tables to ship, then the rest at the host.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::Session as EngineSession;
 use datafusion::common::{DataFusionError, Result as EngineResult, ScalarValue};
+use datafusion::datasource::{MemTable, provider_as_source};
 use datafusion::execution::{SendableRecordBatchStream, SessionState};
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{LogicalPlan, UserDefinedLogicalNode};
@@ -17,13 +18,14 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, Phy
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use pithead_functions::fault_from_datafusion;
-use pithead_model::{Blame, Fault, SHIPPED_BYTES_MAX};
+use pithead_model::{Blame, Fault, Partitioning, SHIPPED_BYTES_MAX};
 use pithead_plan::{
-    Decomposition, Input, RemoteScan, ScalarQuery, SubPlan, Travelling, decompose, replace_scalar_queries, scalar_queries,
+    Computed, Decomposition, Input, RemoteScan, ScalarQuery, SubPlan, Travelling, decompose, replace_scalar_queries, scalar_queries,
 };
 use pithead_wire::{OpenRequest, PlanBytes, SessionOptions, ShippedInput, SlicePart};
 
 use crate::fault::bug;
+use crate::partition::Partitioner;
 use crate::profile::{QueryProfile, SubPlanProfile};
 use crate::remote::{RemoteScanExec, Target};
 use crate::schemas::Datasets;
@@ -51,13 +53,15 @@ pub(crate) struct Prepared {
     pub(crate) profiles: Vec<Arc<SubPlanProfile>>,
     /// Scalar subqueries, and their values.
     pub(crate) scalars: Vec<(Prepared, ScalarValue)>,
-    /// Tables to ship.
-    pub(crate) inputs: Vec<PreparedInput>,
+    /// Tables to ship, by key.
+    pub(crate) tables: BTreeMap<String, PreparedInput>,
+    /// Tables that were to be shipped, and turned out better kept at the host.
+    pub(crate) kept: Vec<PreparedInput>,
 }
 
 /// A table to ship.
 pub(crate) struct PreparedInput {
-    pub(crate) input: Input,
+    /// What computes it.
     pub(crate) prepared: Prepared,
     /// Its rows, when it was run.
     pub(crate) batches: Vec<RecordBatch>,
@@ -82,48 +86,41 @@ impl Query {
         Ok(Prepared { scalars, ..prepared })
     }
 
-    /// Cuts an optimised plan, and computes what it ships. A table that turns out too large is not shipped: the cut is
-    /// made again without it.
+    /// Cuts an optimised plan, and computes what it ships. The size of each table to ship is known once it is computed:
+    /// where it is far from what was expected, the cut is made again.
     fn prepare_optimised(&self, plan: LogicalPlan, mode: Mode) -> BoxFuture<'_, Result<Prepared, Fault>> {
         async move {
-            let mut not_shipped = BTreeSet::new();
+            let mut tables: BTreeMap<String, PreparedInput> = BTreeMap::new();
+            let mut options = self.settings.cut();
             loop {
-                let options = pithead_plan::CutOptions { not_shipped: not_shipped.clone(), ..self.settings.cut() };
-                let decomposition = decompose(&plan, &Datasets, &self.state, &options).await?;
-                match self.inputs(&decomposition, mode).await? {
-                    Ok(inputs) => {
-                        let profiles = decomposition.sub_plans.iter().map(|sub_plan| self.profile.add(sub_plan)).collect();
-                        return Ok(Prepared { decomposition, profiles, scalars: vec![], inputs });
-                    }
-                    Err(too_large) => {
-                        tracing::debug!(table = %too_large, "too large to ship; planning again");
-                        not_shipped.insert(too_large);
-                    }
+                let cut = decompose(&plan, &Datasets, &self.state, &options).await?;
+                let missing = cut.sub_plans.iter().flat_map(|sub_plan| &sub_plan.inputs).find(|input| !tables.contains_key(&input.key));
+                let Some(input) = missing.cloned() else { return Ok(self.prepared(cut, tables)) };
+                let prepared = self.prepare_optimised(input.plan.clone(), mode).await?;
+                let batches = match mode {
+                    Mode::Explain => Some(vec![]),
+                    Mode::Run => self.collect_input(&input, &prepared).await?,
+                };
+                let Some(batches) = batches else {
+                    tracing::debug!(table = %input.key, "too large to ship; planning again");
+                    options.not_shipped.insert(input.key);
+                    continue;
+                };
+                if mode == Mode::Run {
+                    options.computed.insert(input.key.clone(), computed(&input, &batches)?);
                 }
+                tables.insert(input.key, PreparedInput { prepared, batches });
             }
         }
         .boxed()
     }
 
-    /// The tables to ship; the inner error is the key of one that is too large.
-    async fn inputs(&self, decomposition: &Decomposition, mode: Mode) -> Result<Result<Vec<PreparedInput>, String>, Fault> {
-        let mut done: Vec<PreparedInput> = Vec::new();
-        let mut by_key: HashMap<String, Vec<RecordBatch>> = HashMap::new();
-        for input in decomposition.sub_plans.iter().flat_map(|sub_plan| &sub_plan.inputs) {
-            let prepared = self.prepare_optimised(input.plan.clone(), mode).await?;
-            let known = by_key.get(&input.key).cloned();
-            let batches = match (mode, known) {
-                (Mode::Explain, _) => vec![],
-                (Mode::Run, Some(batches)) => batches,
-                (Mode::Run, None) => match self.collect_input(input, &prepared).await? {
-                    Some(batches) => batches,
-                    None => return Ok(Err(input.key.clone())),
-                },
-            };
-            by_key.insert(input.key.clone(), batches.clone());
-            done.push(PreparedInput { input: input.clone(), prepared, batches });
-        }
-        Ok(Ok(done))
+    fn prepared(&self, decomposition: Decomposition, mut tables: BTreeMap<String, PreparedInput>) -> Prepared {
+        let profiles = decomposition.sub_plans.iter().map(|sub_plan| self.profile.add(sub_plan)).collect();
+        let shipped: BTreeSet<&String> =
+            decomposition.sub_plans.iter().flat_map(|sub_plan| &sub_plan.inputs).map(|input| &input.key).collect();
+        let kept = tables.extract_if(.., |key, _| !shipped.contains(key)).map(|(_, table)| table).collect();
+        Prepared { decomposition, profiles, scalars: vec![], tables, kept }
     }
 
     /// The rows of a table to ship, under its own column names; none if they are too large.
@@ -175,10 +172,52 @@ impl Query {
 
     /// Starts a prepared query.
     pub(crate) async fn execute(&self, prepared: &Prepared) -> Result<SendableRecordBatchStream, Fault> {
-        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(RemotePlanner::new(self, prepared))]);
+        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(RemotePlanner::new(self, prepared)?)]);
         let plan = planner.create_physical_plan(&prepared.decomposition.super_plan, &self.state).await.map_err(fault_from_datafusion)?;
         tracing::debug!(plan = %datafusion::physical_plan::displayable(plan.as_ref()).indent(false), "the host's plan");
         execute_stream(plan, self.state.task_ctx()).map_err(fault_from_datafusion)
+    }
+}
+
+/// A computed table as the next cut is to see it.
+fn computed(input: &Input, batches: &[RecordBatch]) -> Result<Computed, Fault> {
+    let table = MemTable::try_new(Arc::new(input.schema()), vec![batches.to_vec()]).map_err(fault_from_datafusion)?;
+    let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+    let bytes: usize = batches.iter().map(pithead_wire::batch_bytes).sum();
+    Ok(Computed { table: provider_as_source(Arc::new(table)), rows: rows as f64, bytes: bytes as f64 })
+}
+
+/// A table on its way to the partitions of a sub-plan.
+struct Shipment {
+    name: String,
+    schema: SchemaRef,
+    /// Rows for each partition, or the same for all.
+    rows: Vec<Vec<RecordBatch>>,
+}
+
+impl Shipment {
+    fn new(input: &Input, batches: &[RecordBatch], partitions: usize) -> Result<Self, Fault> {
+        let schema: SchemaRef = Arc::new(input.schema());
+        let rows = match &input.spread {
+            None => vec![batches.to_vec()],
+            Some(columns) => {
+                let columns = columns.iter().map(|index| schema.field(*index).name().clone()).collect();
+                let partitioner = Partitioner::new(&Partitioning::Hash { columns }, &schema, partitions)?;
+                let mut rows = vec![vec![]; partitions];
+                for batch in batches {
+                    for (partition, part) in partitioner.split(batch)? {
+                        rows[partition].push(part);
+                    }
+                }
+                rows
+            }
+        };
+        Ok(Self { name: input.name.clone(), schema, rows })
+    }
+
+    fn to(&self, partition: usize) -> ShippedInput {
+        let batches = self.rows.get(partition).or(self.rows.first()).cloned().unwrap_or_default();
+        ShippedInput { name: self.name.clone(), schema: Arc::clone(&self.schema), batches }
     }
 }
 
@@ -189,34 +228,34 @@ struct RemotePlanner {
     time_zone: Option<String>,
     batch_rows: usize,
     now_ns: i64,
-    sub_plans: Vec<(Arc<SubPlanProfile>, Vec<ShippedInput>)>,
+    sub_plans: Vec<(Arc<SubPlanProfile>, Vec<Shipment>)>,
 }
 
 impl RemotePlanner {
-    fn new(query: &Query, prepared: &Prepared) -> Self {
-        let shipped = |input: &Input| {
-            let found = prepared.inputs.iter().find(|prepared| prepared.input.name == input.name);
-            let batches = found.map(|prepared| prepared.batches.clone()).unwrap_or_default();
-            ShippedInput { name: input.name.clone(), schema: Arc::new(input.schema()), batches }
-        };
-        let sub_plans = prepared.profiles.iter().map(|profile| {
-            let inputs = profile.sub_plan.inputs.iter().map(shipped).collect();
-            (Arc::clone(profile), inputs)
-        });
+    fn new(query: &Query, prepared: &Prepared) -> Result<Self, Fault> {
+        let mut sub_plans = Vec::new();
+        for profile in &prepared.profiles {
+            let sub_plan = &profile.sub_plan;
+            let shipments = sub_plan.inputs.iter().map(|input| {
+                let batches = prepared.tables.get(&input.key).map(|table| table.batches.as_slice()).unwrap_or_default();
+                Shipment::new(input, batches, sub_plan.drives.len())
+            });
+            sub_plans.push((Arc::clone(profile), shipments.collect::<Result<Vec<_>, Fault>>()?));
+        }
         let config = query.state.config_options();
         let now = query.state.execution_props().query_execution_start_time;
-        Self {
+        Ok(Self {
             host: query.host.clone(),
             settings: query.settings.clone(),
             time_zone: config.execution.time_zone.clone(),
             batch_rows: config.execution.batch_size.get(),
             now_ns: now.and_then(|now| now.timestamp_nanos_opt()).unwrap_or_default(),
-            sub_plans: sub_plans.collect(),
-        }
+            sub_plans,
+        })
     }
 
     /// OPEN for one partition.
-    fn request(&self, sub_plan: &SubPlan, inputs: &[ShippedInput], partition: usize, threads_max: u32) -> OpenRequest {
+    fn request(&self, sub_plan: &SubPlan, shipments: &[Shipment], partition: usize, threads_max: u32) -> OpenRequest {
         let part = |facts: &Arc<pithead_plan::DatasetFacts>| SlicePart {
             name: facts.name.clone(),
             dataset: facts.dataset.id,
@@ -237,7 +276,7 @@ impl RemotePlanner {
             plan,
             manifest_version: sub_plan.datasets[0].manifest_version,
             parts: sub_plan.datasets.iter().map(part).collect(),
-            inputs: inputs.to_vec(),
+            inputs: shipments.iter().map(|shipment| shipment.to(partition)).collect(),
             schema: Arc::clone(&sub_plan.schema),
             whole_partition: sub_plan.whole_partition,
             options: SessionOptions {
@@ -269,11 +308,11 @@ impl ExtensionPlanner for RemotePlanner {
         let sub_plan = &scan.sub_plan;
         let external = |fault: Fault| DataFusionError::External(Box::new(fault));
         let known = sub_plan.number.checked_sub(1).and_then(|index| self.sub_plans.get(index));
-        let (profile, inputs) = known.ok_or_else(|| external(bug("a sub-plan was not prepared")))?;
+        let (profile, shipments) = known.ok_or_else(|| external(bug("a sub-plan was not prepared")))?;
         let mut targets = Vec::new();
         for (partition, id) in sub_plan.drives.iter().enumerate() {
             let drive = self.host.drive(*id).map_err(external)?;
-            let request = self.request(sub_plan, inputs, partition, drive.welcome.threads);
+            let request = self.request(sub_plan, shipments, partition, drive.welcome.threads);
             targets.push(Target { door: Arc::clone(&drive.door), request });
         }
         let schema = Arc::new(scan.schema.as_arrow().clone());

@@ -5,17 +5,18 @@
 //! host are had in the cheaper way: by operators of the host's own over its inputs, or by sending what a piece yields.
 //! (A search over physical properties in the manner of Selinger et al., 1979, with "where" as the property.)
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchemaRef, Result};
+use datafusion::common::{Column, DFSchemaRef, Result};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::builder::LogicalTableSource;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
     Aggregate, Distinct, Expr, Extension, FetchType, Filter, Limit, LogicalPlan, Projection, SkipType, Sort, SubqueryAlias, TableScan,
-    TableScanBuilder, lit,
+    TableScanBuilder, TableSource, lit,
 };
 use datafusion::common::TableReference;
 use pithead_model::{Level, SHIPPED_BYTES_MAX};
@@ -41,6 +42,25 @@ pub struct CutOptions {
     pub ship_bytes_max: f64,
     /// Keys of inputs that turned out too large to ship.
     pub not_shipped: BTreeSet<String>,
+    /// Inputs that were computed already, by key: the host has their rows, and their sizes are known.
+    pub computed: BTreeMap<String, Computed>,
+}
+
+/// An input that was computed.
+#[derive(Clone)]
+pub struct Computed {
+    /// Its rows, under the column names of [`crate::Input::schema`].
+    pub table: Arc<dyn TableSource>,
+    /// How many.
+    pub rows: f64,
+    /// Their bytes as Arrow.
+    pub bytes: f64,
+}
+
+impl fmt::Debug for Computed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Computed").field("rows", &self.rows).field("bytes", &self.bytes).finish_non_exhaustive()
+    }
 }
 
 impl Default for CutOptions {
@@ -52,6 +72,7 @@ impl Default for CutOptions {
             top_k: true,
             ship_bytes_max: SHIPPED_BYTES_MAX as f64 / 4.0,
             not_shipped: BTreeSet::new(),
+            computed: BTreeMap::new(),
         }
     }
 }
@@ -134,6 +155,23 @@ impl<'a> Cutter<'a> {
     }
 
     pub(crate) fn visit(&mut self, plan: &LogicalPlan) -> Result<Outcome> {
+        if self.options.computed.is_empty() {
+            return self.operator(plan);
+        }
+        match self.options.computed.get(&input_key(plan)).cloned() {
+            Some(computed) => self.computed(plan, &computed),
+            None => self.operator(plan),
+        }
+    }
+
+    /// A part of the plan whose rows the host has.
+    fn computed(&mut self, plan: &LogicalPlan, computed: &Computed) -> Result<Outcome> {
+        let estimate = self.operator(plan)?.estimate.measured(computed.rows, computed.bytes);
+        let host = renamed_scan("computed", Arc::clone(&computed.table), plan)?;
+        Ok(Outcome { estimate, host, host_cost: 0.0, piece: None })
+    }
+
+    fn operator(&mut self, plan: &LogicalPlan) -> Result<Outcome> {
         match plan {
             LogicalPlan::TableScan(scan) => match self.catalogue.facts(scan) {
                 Some(facts) => self.scan(plan, scan, &facts),
@@ -380,6 +418,24 @@ impl<'a> Cutter<'a> {
         self.stayed(&merged, "merges the drives' first rows");
         Ok(Outcome { estimate, host: merged, host_cost: cost, piece: None })
     }
+}
+
+/// What identifies a part of a plan over attempts to plan the same query.
+pub(crate) fn input_key(plan: &LogicalPlan) -> String {
+    plan.display_indent().to_string()
+}
+
+/// A scan of `table`, whose columns are those of `plan` by position, under the names of `plan`.
+pub(crate) fn renamed_scan(name: impl Into<TableReference>, table: Arc<dyn TableSource>, plan: &LogicalPlan) -> Result<LogicalPlan> {
+    let name = name.into();
+    let scan = TableScanBuilder::new(name.clone(), Arc::clone(&table)).build()?;
+    let columns = table.schema();
+    let exprs = plan.schema().iter().zip(columns.fields()).map(|((qualifier, field), own)| {
+        let column = Expr::Column(Column::new(Some(name.clone()), own.name()));
+        column.alias_qualified(qualifier.cloned(), field.name())
+    });
+    let exprs = exprs.collect();
+    Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(LogicalPlan::TableScan(scan)))?))
 }
 
 pub(crate) fn cheaper(sent: f64, host_cost: f64) -> String {

@@ -3,6 +3,8 @@
 //! The rules are the textbook ones (Selinger et al., 1979): independence of conditions, uniform spread between bounds,
 //! joins by the larger number of distinct keys.
 
+use std::collections::BTreeMap;
+
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::{DFSchema, JoinType, ScalarValue};
 use datafusion::logical_expr::utils::split_conjunction;
@@ -64,8 +66,54 @@ impl Estimate {
 
     /// After a filter.
     pub(crate) fn filter(&self, predicate: &Expr, schema: &DFSchema) -> Estimate {
-        let share: f64 = split_conjunction(predicate).into_iter().map(|part| self.share(part, schema)).product();
-        self.with_rows(self.rows * share.clamp(0.0, 1.0))
+        // Bounds of one column are not independent: together they are one range.
+        let mut ranges: BTreeMap<usize, (f64, f64)> = BTreeMap::new();
+        let mut share = 1.0;
+        for part in split_conjunction(predicate) {
+            match self.bound(part, schema) {
+                Some((column, low, high)) => {
+                    let range = ranges.entry(column).or_insert((f64::NEG_INFINITY, f64::INFINITY));
+                    *range = (range.0.max(low), range.1.min(high));
+                }
+                None => share *= self.share(part, schema),
+            }
+        }
+        let within: f64 = ranges.into_iter().map(|(column, (low, high))| range_share(&self.columns[column], low, high)).product();
+        self.with_rows(self.rows * (share * within).clamp(0.0, 1.0))
+    }
+
+    /// A condition that bounds a column by a literal: the column, and the range that it leaves.
+    fn bound(&self, expr: &Expr, schema: &DFSchema) -> Option<(usize, f64, f64)> {
+        let index = |expr: &Expr| match expr {
+            Expr::Column(column) => schema.index_of_column(column).ok().filter(|index| *index < self.columns.len()),
+            _ => None,
+        };
+        match expr {
+            Expr::Between(between) if !between.negated => {
+                Some((index(&between.expr)?, position(&between.low)?, position(&between.high)?))
+            }
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+                let (column, op, value) = match (index(left), index(right)) {
+                    (Some(column), None) => (column, *op, position(right)?),
+                    (None, Some(column)) => (column, op.swap()?, position(left)?),
+                    _ => return None,
+                };
+                match op {
+                    Operator::Lt | Operator::LtEq => Some((column, f64::NEG_INFINITY, value)),
+                    Operator::Gt | Operator::GtEq => Some((column, value, f64::INFINITY)),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
+    /// The same columns with sizes that were measured.
+    pub(crate) fn measured(&self, rows: f64, bytes: f64) -> Estimate {
+        let mut estimate = self.with_rows(rows);
+        let scale = bytes / estimate.bytes().max(1.0);
+        estimate.columns.iter_mut().for_each(|column| column.bytes *= scale);
+        estimate
     }
 
     /// The same columns with fewer rows.
@@ -99,21 +147,18 @@ impl Estimate {
     /// After a join with `right`.
     pub(crate) fn join(&self, right: &Estimate, join: &Join) -> Estimate {
         let (left_schema, right_schema) = (join.left.schema(), join.right.schema());
+        let keys_left: f64 = join.on.iter().map(|(key, _)| self.distinct(key, left_schema)).product::<f64>().min(self.rows);
+        let keys_right: f64 = join.on.iter().map(|(_, key)| right.distinct(key, right_schema)).product::<f64>().min(right.rows);
         let mut matches = self.rows * right.rows;
-        let mut keys_right: f64 = 1.0;
-        let mut keys_left: f64 = 1.0;
-        for (left_key, right_key) in &join.on {
-            let (l, r) = (self.distinct(left_key, left_schema), right.distinct(right_key, right_schema));
-            matches /= l.max(r).max(1.0);
-            keys_left *= l;
-            keys_right *= r;
+        if !join.on.is_empty() {
+            matches /= keys_left.max(keys_right).max(1.0);
         }
         if join.filter.is_some() {
             matches *= UNKNOWN_SHARE;
         }
         let semi = |rows: f64, own: f64, other: f64| if join.on.is_empty() { rows } else { rows * (other / own.max(1.0)).min(1.0) };
-        let semi_left = semi(self.rows, keys_left.min(self.rows), keys_right.min(right.rows));
-        let semi_right = semi(right.rows, keys_right.min(right.rows), keys_left.min(self.rows));
+        let semi_left = semi(self.rows, keys_left, keys_right);
+        let semi_right = semi(right.rows, keys_right, keys_left);
         let both = || self.columns.iter().chain(&right.columns).cloned().collect::<Vec<_>>();
         let mark = |columns: &[ColumnEstimate]| {
             let mark = ColumnEstimate { distinct: 2.0, bytes: 0.125, range: None };

@@ -72,6 +72,11 @@ impl Scheme {
         self.drives.len() == 1
     }
 
+    /// Whether a hash of the key finds a row's partition.
+    pub(crate) fn is_hash(&self) -> bool {
+        matches!(self.rule, Rule::Hash(_))
+    }
+
     /// Whether rows with equal keys of both are on the same drive.
     pub(crate) fn matches(&self, other: &Scheme) -> bool {
         self.drives == other.drives && self.rule == other.rule && self.rule != Rule::None

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{Field, Schema};
-use datafusion::common::{Column, JoinType, Result};
+use datafusion::common::{JoinType, Result};
 use datafusion::logical_expr::builder::LogicalTableSource;
-use datafusion::logical_expr::{Expr, Join, LogicalPlan, Projection, TableScanBuilder};
+use datafusion::logical_expr::{Join, LogicalPlan};
 use datafusion::common::TableReference;
 
-use crate::decompose::{Cutter, Outcome};
+use crate::decompose::{Cutter, Outcome, input_key, renamed_scan};
 use crate::expression::any_stays;
 use crate::piece::{Layer, Piece, column_index};
 use crate::{Estimate, INPUT_SCHEMA, Input};
@@ -75,9 +75,11 @@ impl Cutter<'_> {
     fn shipping(&mut self, plan: &LogicalPlan, join: &Join, side: Side, piece: &Piece, own: &Outcome, other: &Outcome) -> Result<Option<Piece>> {
         let other_plan = if side == Side::Left { &join.right } else { &join.left };
         let bytes = other.estimate.bytes();
-        let key = other_plan.display_indent().to_string();
+        let key = input_key(other_plan);
+        let spread = spread(join, side, piece);
+        let sent = bytes * if spread.is_some() { 1.0 } else { piece.scheme.drives.len() as f64 };
         // Where fetching the piece's own rows costs less than shipping to it, the join belongs to the host.
-        let small = bytes <= self.options.ship_bytes_max && bytes * piece.scheme.drives.len() as f64 <= own.estimate.bytes();
+        let small = bytes <= self.options.ship_bytes_max && sent <= own.estimate.bytes();
         if !small || self.options.not_shipped.contains(&key) {
             return Ok(None);
         }
@@ -92,8 +94,8 @@ impl Cutter<'_> {
         let keys = piece.keys.iter().map(|class| class.iter().map(|i| i + offset).collect()).collect();
         let mut grown = piece.clone();
         grown.layers.push(Layer::new(&leaf, plan));
-        grown.inputs.push(Input { name, plan: LogicalPlan::clone(other_plan), key, estimate: other.estimate.clone() });
-        grown.cost += other.host_cost + bytes * piece.scheme.drives.len() as f64;
+        grown.inputs.push(Input { name, plan: LogicalPlan::clone(other_plan), key, spread, estimate: other.estimate.clone() });
+        grown.cost += other.host_cost + sent;
         grown.keys = equal_columns(join, keys);
         Ok(Some(grown.with_plan(over(join, l, r)?, plan)))
     }
@@ -107,6 +109,23 @@ fn preserved(join_type: JoinType) -> &'static [Side] {
         JoinType::Right | JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => &[Side::Right],
         JoinType::Full => &[],
     }
+}
+
+/// Where the join's equalities name the whole partition key of `piece`: the columns of the other side that are equal to
+/// it. A row of that side can match on one drive only, the one that their hash finds.
+fn spread(join: &Join, side: Side, piece: &Piece) -> Option<Vec<usize>> {
+    if !piece.scheme.is_hash() || piece.scheme.single() || piece.keys.is_empty() {
+        return None;
+    }
+    let other_schema = if side == Side::Left { join.right.schema() } else { join.left.schema() };
+    let partner = |class: &BTreeSet<usize>| {
+        join.on.iter().find_map(|(left, right)| {
+            let (own, other) = if side == Side::Left { (left, right) } else { (right, left) };
+            let is_key = column_index(own, piece.plan.schema()).is_some_and(|index| class.contains(&index));
+            column_index(other, other_schema).filter(|_| is_key)
+        })
+    };
+    piece.keys.iter().map(partner).collect()
 }
 
 /// Whether all rows that can match are on the same drive.
@@ -206,13 +225,7 @@ fn over(join: &Join, left: LogicalPlan, right: LogicalPlan) -> Result<LogicalPla
 /// A scan of a shipped table, with the columns and names of what computes it.
 fn input_leaf(name: &str, plan: &LogicalPlan) -> Result<LogicalPlan> {
     let schema = Arc::new(input_schema(plan.schema().as_arrow()));
-    let table = TableReference::partial(INPUT_SCHEMA, name);
-    let scan = TableScanBuilder::new(table.clone(), Arc::new(LogicalTableSource::new(Arc::clone(&schema)))).build()?;
-    let exprs = plan.schema().iter().zip(schema.fields()).map(|((qualifier, field), own)| {
-        let column = Expr::Column(Column::new(Some(table.clone()), own.name()));
-        column.alias_qualified(qualifier.cloned(), field.name())
-    });
-    Ok(LogicalPlan::Projection(Projection::try_new(exprs.collect(), Arc::new(LogicalPlan::TableScan(scan)))?))
+    renamed_scan(TableReference::partial(INPUT_SCHEMA, name), Arc::new(LogicalTableSource::new(schema)), plan)
 }
 
 /// The columns of a shipped table: those of what computes it, by position, under names that cannot clash.

@@ -20,7 +20,7 @@ mod subquery;
 mod travel;
 
 pub use combine::{Shape, combine, shape};
-pub use decompose::{CutOptions, Decomposition, HostReason, decompose};
+pub use decompose::{Computed, CutOptions, Decomposition, HostReason, decompose};
 pub use error::PlanError;
 pub use estimate::{ColumnEstimate, Estimate};
 pub use facts::{Catalogue, DatasetFacts};

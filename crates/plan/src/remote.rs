@@ -30,6 +30,9 @@ pub struct Input {
     pub plan: LogicalPlan,
     /// What identifies it over attempts to plan the same query.
     pub key: String,
+    /// Columns, by position, by whose hash its rows go to partitions as the driving dataset's rows do; none: each drive
+    /// gets all.
+    pub spread: Option<Vec<usize>>,
     /// Expected size.
     pub estimate: Estimate,
 }

@@ -14,7 +14,7 @@ use pithead_model::{Blame, Fault, Value};
 /// Batches of a slice, in row order.
 pub type SliceStream = BoxStream<'static, Result<RecordBatch, SliceError>>;
 
-/// One way to lay a slice out. Every encoding passes the same conformance suite (`tests/conformance.rs`).
+/// One way to lay a slice out. Every encoding passes the same conformance suite (`tests/conformance`).
 pub trait Encoding: Send + Sync + Debug {
     /// Its name in manifests: `vortex`, `arrow`.
     fn name(&self) -> &'static str;

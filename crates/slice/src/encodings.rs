@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::LazyLock;
+use std::task::{Context, Poll, Waker};
 
 use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::SchemaRef;
@@ -37,9 +38,8 @@ pub fn encoding_by_id((encoding, version): (u16, u16)) -> Result<Arc<dyn Encodin
 }
 
 /// Makes a slice of whole rows (at least one) of a normalised schema: its bytes, and what a directory says of it. The
-/// slice is read back and compared with the rows first, since a writer can fail without saying so.
-///
-/// Also adds the rows to `sketches`, from which the entry's distinct counts come when there is one slice only.
+/// slice is read back and compared with the rows first, since a writer can fail without saying so. Blocks for as long
+/// as compressing takes.
 pub fn encode_slice(encoding: &dyn Encoding, schema: &SchemaRef, batches: &[RecordBatch]) -> Result<EncodedSlice, SliceError> {
     encoding.supports(schema)?;
     let rows: u64 = batches.iter().map(|batch| batch.num_rows() as u64).sum();
@@ -99,8 +99,14 @@ fn compare(reader: &dyn SliceReader, schema: &SchemaRef, batches: &[RecordBatch]
     };
     let mut stream = reader.scan(request).map_err(unreadable)?.stream;
     let mut expected = Rows::new(batches);
-    while let Some(batch) = futures::executor::block_on(stream.next()) {
-        expected.take(&batch.map_err(unreadable)?)?;
+    // Streams of slices never wait, so there is nothing to wake.
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        match stream.poll_next_unpin(&mut context) {
+            Poll::Ready(Some(batch)) => expected.take(&batch.map_err(unreadable)?)?,
+            Poll::Ready(None) => break,
+            Poll::Pending => {}
+        }
     }
     match expected.is_empty() {
         true => Ok(()),

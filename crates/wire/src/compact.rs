@@ -38,6 +38,11 @@ pub(crate) fn compact_views(batch: &RecordBatch) -> RecordBatch {
     )
 }
 
+/// Bytes that a batch takes as Arrow, without what its buffers hold of other rows.
+pub fn batch_bytes(batch: &RecordBatch) -> usize {
+    batch.columns().iter().map(|column| needed_bytes(column.as_ref())).sum()
+}
+
 /// Bytes that an array's rows need in IPC, without padding. A dictionary's values count whole.
 pub(crate) fn needed_bytes(array: &dyn Array) -> usize {
     let nulls = if array.null_count() > 0 { array.len().div_ceil(8) } else { 0 };

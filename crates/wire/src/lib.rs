@@ -20,7 +20,7 @@ mod server;
 
 pub use call::check_hello;
 pub use client::FlightDoor;
-pub use compact::compact;
+pub use compact::{batch_bytes, compact};
 pub use door::{
     Batches, Door, DriveStatus, Event, Events, Granted, Hello, LoadRequest, OpenRequest, Opened, PlanBytes, SessionOptions,
     ShippedInput, SlicePart, Welcome,

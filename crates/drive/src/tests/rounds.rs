@@ -75,12 +75,13 @@ async fn a_limit_stops_reading() {
 }
 
 #[tokio::test]
-async fn a_plan_that_needs_no_slices_answers_for_them() {
+async fn slices_that_are_ruled_out_are_answered_for() {
     let Rig { drive, directory: _directory } = rig();
     let made = load(&drive, 1, 50).await;
-    let answer = run(&*drive, query("SELECT a FROM main.t WHERE 1 = 0", &[&made]).await).await;
+    let answer = run(&*drive, query("SELECT a FROM main.t WHERE a > 1000", &[&made]).await).await;
     assert_eq!(answer.values.len(), 0);
     assert_complete(&answer, 5);
+    assert_eq!(answer.annotations.iter().map(|annotation| annotation.slices_skipped).sum::<u32>(), 5);
 }
 
 #[tokio::test]
@@ -138,4 +139,32 @@ async fn levels_below_the_whole_are_said_so() {
     let answer = run(&*drive, request).await;
     assert_eq!(answer.values.len(), 50);
     assert!(answer.annotations.iter().all(|annotation| annotation.level == Level::Bytes && annotation.cause.is_some()));
+}
+
+/// Run with `--nocapture` to see what the smallest session costs.
+#[tokio::test]
+async fn small_sessions_leave_nothing_behind() {
+    let Rig { drive, directory: _directory } = rig();
+    let made = load(&drive, 1, 5).await;
+    let aggregate = query("SELECT sum(a) FROM main.t WHERE a < 3", &[&made]).await;
+    for request in [scan(&[&made]), aggregate] {
+        let mut steps = [Duration::ZERO; 3];
+        let rounds = 200;
+        for _ in 0..rounds {
+            let request = request.clone();
+            let start = std::time::Instant::now();
+            let session = open(&*drive, request).await.session;
+            let opened = start.elapsed();
+            collect(drive.get(session).await.unwrap()).await.unwrap();
+            let got = start.elapsed();
+            drive.close(session).await.unwrap();
+            let closed = start.elapsed();
+            for (step, took) in steps.iter_mut().zip([opened, got - opened, closed - got]) {
+                *step += took / rounds;
+            }
+        }
+        println!("OPEN, GET, CLOSE: {steps:?}");
+        let status = drive.status().await.unwrap();
+        assert_eq!((status.sessions, status.memory_reserved), (0, 0));
+    }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use pithead_e2e::tpch::parquet;
-use pithead_e2e::{Mode, Setup, block_on, collect, load};
+use pithead_e2e::{Mode, Setup, block_on, collect, load, refusal};
 use pithead_host::{LoadMode, LoadSpec};
 use pithead_model::Blame;
 
@@ -20,7 +20,7 @@ fn refused(file: &str, bytes: &[u8], words: &[&str]) {
             assert!(fault.to_string().contains(word), "{word:?} should be named: {fault}");
         }
         assert!(setup.engine.host.datasets().await.unwrap().is_empty());
-        assert!(collect(&setup.session().await, "SELECT * FROM bad").await.is_err());
+        refusal(&setup.session().await, "SELECT * FROM bad").await;
         setup.shutdown().await;
     });
 }

@@ -8,10 +8,18 @@ fn run(mode: Mode) {
         let mut failures = load_all(&setup).await;
         failures.extend(run_suites(&setup).await);
         setup.shutdown().await;
-        assert!(failures.is_empty(), "{}: {} failures
+        assert!(
+            failures.is_empty(),
+            "{}: {} failures
 
-{}", mode.name, failures.len(), failures.join("
-"));
+{}",
+            mode.name,
+            failures.len(),
+            failures.join(
+                "
+"
+            )
+        );
     });
 }
 

@@ -4,7 +4,7 @@ use super::*;
 
 const PARTIALS: &[&str] = &[
     "SELECT count(*), count(i), sum(k), min(t), max(day) FROM main.t",
-    "SELECT i, count(*), sum(d), min(d), max(k) FROM main.t GROUP BY i",
+    "SELECT i, count(*), sum(d), min(f), max(f) FROM main.t GROUP BY i",
     "SELECT i, b, sum(k) FROM main.t WHERE t LIKE '%item 1%' GROUP BY i, b",
     "SELECT count(*) FROM main.t WHERE k < 0",
     "SELECT sum(k), min(k) FROM main.t WHERE k < 0",

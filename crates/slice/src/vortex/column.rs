@@ -22,8 +22,6 @@ use ::vortex::mask::Mask;
 use super::SESSION;
 use super::read::CountedSegments;
 
-/// Below this share of rows, a condition is evaluated on those rows only.
-const FEW_ROWS: f64 = 0.2;
 /// Deepest nesting of layouts: chunks of dictionaries of chunks, and one to spare.
 const DEPTH_MAX: usize = 5;
 
@@ -62,6 +60,8 @@ pub(super) struct Condition {
     pub(super) expression: BoundExpression,
     /// Whether NULL never satisfies it, so that it can be asked of a dictionary's values.
     pub(super) strict: bool,
+    /// Below this share of a page's rows, it is evaluated on those rows only.
+    pub(super) few: f64,
 }
 
 impl Column {
@@ -178,12 +178,14 @@ impl Column {
                 };
                 return match verdicts {
                     None => Ok(Mask::new_false(mask.len())),
-                    Some(verdicts) => select(verdicts.take(codes.rows(rows, segments, context)?)?, mask, context),
+                    Some(verdicts) => {
+                        select(verdicts.take(codes.rows(rows, segments, context)?)?, mask, condition.few, context)
+                    }
                 };
             }
             _ => {}
         }
-        select(self.rows(rows, segments, context)?.apply_bound(&condition.expression)?, mask, context)
+        select(self.rows(rows, segments, context)?.apply_bound(&condition.expression)?, mask, condition.few, context)
     }
 
     /// What a condition says of each value of the dictionary.
@@ -210,9 +212,10 @@ impl Column {
     }
 }
 
-/// The rows of `mask` for which `verdicts`, one for each row that it selects among, is true.
-pub(super) fn select(verdicts: ArrayRef, mask: Mask, context: &mut ExecutionCtx) -> VortexResult<Mask> {
-    if mask.density() < FEW_ROWS {
+/// The rows of `mask` for which `verdicts`, one for each row that it selects among and not evaluated yet, is true. If
+/// the mask has less than a share of `few`, only its rows are evaluated.
+pub(super) fn select(verdicts: ArrayRef, mask: Mask, few: f64, context: &mut ExecutionCtx) -> VortexResult<Mask> {
+    if mask.density() < few {
         let among = verdicts.filter(mask.clone())?.fill_null(false)?.execute::<Mask>(context)?;
         return Ok(mask.intersect_by_rank(&among));
     }

@@ -19,6 +19,11 @@ use super::types::stored_name;
 use crate::prune::columns_of;
 use crate::{Compare, Predicate};
 
+/// Comparing a page of numbers costs less than choosing a few of them first; of texts sooner not.
+const FEW_NUMBERS: f64 = 0.04;
+const FEW_TEXTS: f64 = 0.2;
+const COST_OF_TEXT: u8 = 3;
+
 /// One condition of a scan: all predicates that read the same columns.
 #[derive(Debug)]
 pub(super) struct Conjunct {
@@ -71,11 +76,12 @@ fn conjunct(columns: Vec<usize>, predicates: &[&Predicate], row: &DType) -> Vort
     };
     let parts = predicates.iter().filter_map(|predicate| expression(predicate, row, alone));
     let expression = and_collect(parts).ok_or_else(|| vortex_err!("a conjunct has no predicates"))?;
+    let cost = predicates.iter().map(|predicate| cost(predicate)).max().unwrap_or(0);
     let condition = Condition {
         expression: find_between(expression.bind(&scope)?)?.optimize_recursive()?,
         strict: !predicates.iter().any(|predicate| may_take_null(predicate)),
+        few: if cost < COST_OF_TEXT { FEW_NUMBERS } else { FEW_TEXTS },
     };
-    let cost = predicates.iter().map(|predicate| cost(predicate)).max().unwrap_or(0);
     Ok(Conjunct { columns, condition, cost, rows_in: Cell::new(0), rows_out: Cell::new(0) })
 }
 
@@ -93,7 +99,7 @@ fn cost(predicate: &Predicate) -> u8 {
         Predicate::IsNull(_) | Predicate::IsNotNull(_) => 0,
         Predicate::Compare { value, .. } => cost_of(value),
         Predicate::In { values, .. } => 1 + values.first().map_or(0, cost_of),
-        Predicate::Like { .. } => 4,
+        Predicate::Like { .. } => 2 + COST_OF_TEXT,
         Predicate::Any(parts) | Predicate::All(parts) => parts.iter().map(cost).max().unwrap_or(0),
     }
 }
@@ -101,7 +107,7 @@ fn cost(predicate: &Predicate) -> u8 {
 fn cost_of(value: &Value) -> u8 {
     match value {
         Value::Int(_) | Value::Float(_) => 1,
-        Value::Text(_) | Value::Bytes(_) => 2,
+        Value::Text(_) | Value::Bytes(_) => COST_OF_TEXT,
     }
 }
 

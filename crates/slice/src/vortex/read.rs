@@ -208,7 +208,7 @@ impl WindowScan {
             .map(|column| self.column(*column)?.rows(window.clone(), &self.segments, context))
             .collect::<VortexResult<Vec<_>>>()?;
         let row = StructArray::try_new(names.into(), parts, mask.len(), Validity::NonNullable)?.into_array();
-        select(row.apply_bound(&conjunct.condition.expression)?, mask, context)
+        select(row.apply_bound(&conjunct.condition.expression)?, mask, conjunct.condition.few, context)
     }
 
     /// The chosen rows of a column. Numbers are decoded for the whole window and then chosen among, unless they are

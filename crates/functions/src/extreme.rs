@@ -1,0 +1,108 @@
+//! `min` and `max` that give the same answer in whatever order rows come.
+//!
+//! DataFusion's lose it over groups of floats: a NaN replaces what a group had, and the next value replaces the NaN.
+//! Here NaN is larger than all other floats, as in directories and filters, and there is one NaN. All else, and all
+//! other types, is DataFusion's.
+
+use std::sync::Arc;
+
+use arrow::array::types::Float16Type;
+use arrow::datatypes::{DataType, FieldRef, Float32Type, Float64Type};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::functions_aggregate::min_max::{Max, Min};
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::utils::AggregateOrderSensitivity;
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, GroupsAccumulator, ReversedUDAF, SetMonotonicity, Signature,
+    StatisticsArgs,
+};
+
+use crate::extreme_floats::{FloatExtreme, FloatExtremes, Side};
+
+/// `min`.
+pub fn min_udaf() -> Arc<AggregateUDF> {
+    Arc::new(AggregateUDF::new_from_impl(Extreme { standard: Min::new(), side: Side::Min }))
+}
+
+/// `max`.
+pub fn max_udaf() -> Arc<AggregateUDF> {
+    Arc::new(AggregateUDF::new_from_impl(Extreme { standard: Max::new(), side: Side::Max }))
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Extreme<S> {
+    standard: S,
+    side: Side,
+}
+
+impl<S: AggregateUDFImpl + PartialEq + Eq + std::hash::Hash> AggregateUDFImpl for Extreme<S> {
+    fn name(&self) -> &str {
+        self.standard.name()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.standard.signature()
+    }
+
+    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
+        self.standard.coerce_types(arg_types)
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        self.standard.return_type(arg_types)
+    }
+
+    fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
+        self.standard.state_fields(args)
+    }
+
+    fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        match args.return_field.data_type() {
+            DataType::Float16 => Ok(Box::new(FloatExtreme::<Float16Type>::new(self.side))),
+            DataType::Float32 => Ok(Box::new(FloatExtreme::<Float32Type>::new(self.side))),
+            DataType::Float64 => Ok(Box::new(FloatExtreme::<Float64Type>::new(self.side))),
+            _ => self.standard.accumulator(args),
+        }
+    }
+
+    fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        self.standard.create_sliding_accumulator(args)
+    }
+
+    fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
+        self.standard.groups_accumulator_supported(args)
+    }
+
+    fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
+        match args.return_field.data_type() {
+            DataType::Float16 => Ok(Box::new(FloatExtremes::<Float16Type>::new(self.side))),
+            DataType::Float32 => Ok(Box::new(FloatExtremes::<Float32Type>::new(self.side))),
+            DataType::Float64 => Ok(Box::new(FloatExtremes::<Float64Type>::new(self.side))),
+            _ => self.standard.create_groups_accumulator(args),
+        }
+    }
+
+    fn is_descending(&self) -> Option<bool> {
+        self.standard.is_descending()
+    }
+
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        self.standard.order_sensitivity()
+    }
+
+    fn reverse_expr(&self) -> ReversedUDAF {
+        self.standard.reverse_expr()
+    }
+
+    fn set_monotonicity(&self, data_type: &DataType) -> SetMonotonicity {
+        self.standard.set_monotonicity(data_type)
+    }
+
+    fn value_from_stats(&self, statistics: &StatisticsArgs) -> Option<ScalarValue> {
+        self.standard.value_from_stats(statistics)
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.standard.documentation()
+    }
+}
