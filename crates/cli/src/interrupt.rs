@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pithead_model::{Blame, Fault};
+use tokio::runtime::Builder;
 use tokio::sync::Notify;
 
 use crate::error::{CliError, code};
@@ -20,10 +21,17 @@ struct Shared {
 }
 
 impl Interrupts {
-    /// Starts to listen. Needs the runtime.
+    /// Starts to listen, on a thread of its own: those of the runtime may be deep in a join.
     pub(crate) fn listen() -> Self {
         let shared = Arc::new(Shared { came: Notify::new(), pending: AtomicBool::new(false) });
-        tokio::spawn(watch(Arc::clone(&shared)));
+        let watched = Arc::clone(&shared);
+        let started = Builder::new_current_thread().enable_io().build().and_then(|runtime| {
+            std::thread::Builder::new().name("interrupts".to_owned()).spawn(move || runtime.block_on(watch(watched)))
+        });
+        if let Err(error) = started {
+            // Then Ctrl-C ends the process, which harms nothing that was acknowledged.
+            tracing::warn!(%error, "not listening for Ctrl-C");
+        }
         Self { shared }
     }
 

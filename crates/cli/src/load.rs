@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use pithead_host::{CsvOptions, Format, LoadMode, LoadProgress, LoadReport, LoadSpec, PartitionBy};
 use pithead_model::{Bytes, DatasetName};
 
+use crate::apart::apart;
 use crate::error::CliError;
 use crate::interrupt::Interrupts;
 use crate::load_spec::{SortBy, parse_delimiter, parse_metadata, parse_partitioning};
@@ -106,7 +107,9 @@ pub(crate) async fn run(args: LoadArgs) -> Result<(), CliError> {
         let bar = progress_bar(args.quiet);
         let shown = bar.clone();
         let progress = Arc::new(move |progress: LoadProgress| show(&shown, &progress));
-        let result = interrupts.cancels(async { Ok(engine.host.load(spec(&args), progress).await?) }).await;
+        let (host, spec) = (engine.host.clone(), spec(&args));
+        let load = apart(async move { host.load(spec, progress).await });
+        let result = interrupts.cancels(async { Ok(load.await?) }).await;
         bar.finish_and_clear();
         let report = result?;
         if !args.quiet {

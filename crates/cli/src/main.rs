@@ -2,6 +2,7 @@
 //!
 //! Each command is a file of its own, from its flags to its last line of output.
 
+mod apart;
 mod args;
 mod bench;
 mod cpu;

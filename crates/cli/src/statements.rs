@@ -1,13 +1,13 @@
 //! Runs statements one after another and writes their answers.
 
 use std::io::Write;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arrow::array::RecordBatch;
-use futures::StreamExt;
 use indicatif::{ProgressBar, ProgressStyle};
 use pithead_host::{Answer, Session};
 
+use crate::apart::{Rows, apart};
 use crate::error::CliError;
 use crate::output::{Format, Sink, TableRows, row_writer};
 use crate::terminal;
@@ -31,7 +31,7 @@ pub(crate) struct Showing {
 
 /// One session and where its answers go.
 pub(crate) struct Runner {
-    session: Session,
+    session: Arc<Session>,
     sink: Sink,
     showing: Showing,
     answers: usize,
@@ -45,7 +45,7 @@ struct Shown {
 
 impl Runner {
     pub(crate) fn new(session: Session, sink: Sink, showing: Showing) -> Self {
-        Self { session, sink, showing, answers: 0 }
+        Self { session: Arc::new(session), sink, showing, answers: 0 }
     }
 
     /// How answers are shown, to change it.
@@ -72,8 +72,9 @@ impl Runner {
     pub(crate) async fn run(&mut self, statement: &str) -> Result<(), CliError> {
         let start = Instant::now();
         let waiting = Waiting::start();
-        let answer = self.session.run(statement).await?;
-        let profile = std::sync::Arc::clone(&answer.profile);
+        let (session, text) = (Arc::clone(&self.session), statement.to_owned());
+        let answer = apart(async move { session.run(&text).await }).await?;
+        let profile = Arc::clone(&answer.profile);
         let is_query = answer.is_query;
         let rows_max = if describes(statement) { usize::MAX } else { self.showing.rows_max };
         let shown = self.show(answer, rows_max, waiting).await?;
@@ -103,34 +104,36 @@ impl Runner {
         self.stream(answer, waiting).await
     }
 
-    async fn show_table(&mut self, mut answer: Answer, rows_max: usize, waiting: Waiting) -> Result<Shown, CliError> {
+    async fn show_table(&mut self, answer: Answer, rows_max: usize, waiting: Waiting) -> Result<Shown, CliError> {
         let mut table = TableRows::new(&answer.schema, rows_max, self.showing.width_max);
-        while let Some(batch) = answer.rows.next().await {
-            if !table.push(&batch?)? {
+        let mut rows = Rows::pull(answer.rows);
+        while let Some(batch) = rows.next().await? {
+            if !table.push(&batch)? {
                 break;
             }
         }
         // Ends what still runs at the drives, if anything does.
-        drop(answer);
+        drop(rows);
         drop(waiting);
         table.write(&mut self.sink)?;
         Ok(Shown { rows: table.rows(), more: table.more() })
     }
 
-    async fn stream(&mut self, mut answer: Answer, waiting: Waiting) -> Result<Shown, CliError> {
+    async fn stream(&mut self, answer: Answer, waiting: Waiting) -> Result<Shown, CliError> {
+        let mut rows = Rows::pull(answer.rows);
         // The first rows come before the first byte is written, so that a statement that fails writes nothing.
-        let mut next = answer.rows.next().await.transpose()?;
+        let mut next = rows.next().await?;
         drop(waiting);
         let mut writer = row_writer(self.showing.format, &answer.schema, &mut self.sink)?;
-        let mut rows = 0;
+        let mut rows_written = 0;
         while let Some(batch) = next {
-            rows += batch.num_rows() as u64;
+            rows_written += batch.num_rows() as u64;
             writer.write(&batch)?;
-            next = answer.rows.next().await.transpose()?;
+            next = rows.next().await?;
         }
         writer.finish()?;
         self.sink.flush()?;
-        Ok(Shown { rows, more: false })
+        Ok(Shown { rows: rows_written, more: false })
     }
 
     fn summary(&self, is_query: bool, shown: &Shown, elapsed: Duration, link_bytes: u64) -> String {
@@ -156,10 +159,9 @@ fn describes(statement: &str) -> bool {
 }
 
 /// Runs a statement that has no rows to show to its end.
-async fn drain(mut answer: Answer) -> Result<Shown, CliError> {
-    while let Some(batch) = answer.rows.next().await {
-        let _: RecordBatch = batch?;
-    }
+async fn drain(answer: Answer) -> Result<Shown, CliError> {
+    let mut rows = Rows::pull(answer.rows);
+    while rows.next().await?.is_some() {}
     Ok(Shown { rows: 0, more: false })
 }
 

@@ -1,7 +1,7 @@
 //! Where datasets are: drives inside this process on a directory, or drives on the network.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use pithead_embed::{EmbedOptions, Engine, Target};
@@ -106,17 +106,17 @@ async fn within<T>(
     let engine = interrupts.cancels(async { Ok(pithead_embed::connect(target, options).await?) }).await?;
     let result = body(&engine).await;
     engine.shutdown().await;
-    // Sessions of an answer that was dropped are closed by tasks; ending the process would leave them to the drives'
-    // idle limits.
-    let closed = async {
-        while alive_tasks() > tasks_before {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    if tokio::time::timeout(CLOSE_TIMEOUT, closed).await.is_err() {
-        tracing::debug!("leaving sessions to the drives' idle limits");
-    }
+    wait_for_tasks(tasks_before);
     result
+}
+
+/// Sessions of an answer that was dropped are closed by tasks; ending the process before they have run would leave the
+/// sessions to the drives' idle limits. Blocks, since the runtime's timers stand still while its threads are busy.
+fn wait_for_tasks(tasks_before: usize) {
+    let start = Instant::now();
+    while alive_tasks() > tasks_before && start.elapsed() < CLOSE_TIMEOUT {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Tasks of this process's runtime that have not ended.

@@ -6,10 +6,10 @@ use parking_lot::Mutex;
 
 /// Least that a session is granted, unless it wants less: a sort or a join can begin with it.
 const GRANT_BYTES_MIN: u64 = 16 << 20;
-/// Least that the sort of a load can work with.
+/// Least that a load can work with.
 const LOAD_BYTES_MIN: u64 = 64 << 20;
 /// More does not make the sort of a load faster.
-const LOAD_BYTES_MAX: u64 = 4 << 30;
+const SORT_BYTES_MAX: u64 = 4 << 30;
 
 /// Memory for sessions.
 #[derive(Debug)]
@@ -23,6 +23,7 @@ pub(crate) struct Budget {
 pub(crate) struct Grant {
     budget: Arc<Budget>,
     bytes: u64,
+    all: u64,
 }
 
 impl Budget {
@@ -39,25 +40,28 @@ impl Budget {
     }
 
     /// What is wanted, but no more than a quarter of what is free, so that the sessions of one query, which wait for
-    /// each other, all find some; none if the least is not there.
-    pub(crate) fn reserve(self: &Arc<Self>, wanted: u64) -> Option<Grant> {
-        self.take(wanted, wanted.clamp(1, GRANT_BYTES_MIN))
+    /// each other, all find some; none if the least is not there. `shipped` bytes come on top, or none.
+    pub(crate) fn reserve(self: &Arc<Self>, wanted: u64, shipped: u64) -> Option<Grant> {
+        self.take(wanted, wanted.clamp(1, GRANT_BYTES_MIN), shipped)
     }
 
-    /// Memory to sort a load with.
-    pub(crate) fn reserve_for_load(self: &Arc<Self>) -> Option<Grant> {
-        self.take(LOAD_BYTES_MAX, LOAD_BYTES_MIN.min(self.total / 4))
+    /// Memory for the rows of a load, and to sort them with if they are to be.
+    pub(crate) fn reserve_for_load(self: &Arc<Self>, sorts: bool) -> Option<Grant> {
+        let least = LOAD_BYTES_MIN.min(self.total / 4);
+        self.take(if sorts { SORT_BYTES_MAX } else { least }, least, 0)
     }
 
-    fn take(self: &Arc<Self>, wanted: u64, least: u64) -> Option<Grant> {
+    fn take(self: &Arc<Self>, wanted: u64, least: u64, shipped: u64) -> Option<Grant> {
         let mut free = self.free.lock();
         let bytes = wanted.min(*free / 4).max(least);
-        *free = free.checked_sub(bytes)?;
-        Some(Grant { budget: Arc::clone(self), bytes })
+        let all = bytes.checked_add(shipped)?;
+        *free = free.checked_sub(all)?;
+        Some(Grant { budget: Arc::clone(self), bytes, all })
     }
 }
 
 impl Grant {
+    /// Bytes to work with, without those for what was shipped.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -65,7 +69,7 @@ impl Grant {
 
 impl Drop for Grant {
     fn drop(&mut self) {
-        *self.budget.free.lock() += self.bytes;
+        *self.budget.free.lock() += self.all;
     }
 }
 
@@ -76,9 +80,12 @@ mod tests {
     #[test]
     fn a_greedy_session_leaves_room_for_others() {
         let budget = Arc::new(Budget::new(1 << 30));
-        let first = budget.reserve(u64::MAX).unwrap();
+        let first = budget.reserve(u64::MAX, 0).unwrap();
         assert_eq!(first.bytes(), 1 << 28);
-        let second = budget.reserve(1 << 20).unwrap();
+        let second = budget.reserve(1 << 20, 0).unwrap();
+        let shipped = budget.reserve(1 << 20, 1 << 20).unwrap();
+        assert_eq!((shipped.bytes(), shipped.all), (1 << 20, 2 << 20));
+        drop(shipped);
         assert_eq!((second.bytes(), budget.reserved()), (1 << 20, (1 << 28) + (1 << 20)));
         drop((first, second));
         assert_eq!(budget.reserved(), 0);
@@ -87,9 +94,9 @@ mod tests {
     #[test]
     fn an_exhausted_budget_refuses() {
         let budget = Arc::new(Budget::new(20 << 20));
-        let only = budget.reserve(1 << 40).unwrap();
+        let only = budget.reserve(1 << 40, 0).unwrap();
         assert_eq!(only.bytes(), GRANT_BYTES_MIN);
-        assert!(budget.reserve(1 << 40).is_none());
-        assert!(budget.reserve(1 << 20).is_some());
+        assert!(budget.reserve(1 << 40, 0).is_none());
+        assert!(budget.reserve(1 << 20, 0).is_some());
     }
 }

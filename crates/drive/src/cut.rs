@@ -2,8 +2,7 @@
 
 use arrow::array::RecordBatch;
 use pithead_model::SLICE_BYTES_MAX;
-
-use crate::tally::batch_bytes;
+use pithead_wire::batch_bytes;
 
 /// Bytes of rows, as Arrow buffers, that make a slice however few the rows are. Encoded they are well below the bound
 /// of a slice, as a rule; those that are not are halved.

@@ -47,7 +47,11 @@ impl Drive {
     pub fn open(options: DriveOptions) -> Result<Arc<Drive>, Fault> {
         let disk = DiskStore::open(&options.data)?;
         let id = disk.drive_id();
-        let store: Arc<dyn Store> = Arc::new(disk);
+        Self::over(Arc::new(disk), id, options)
+    }
+
+    /// The same over a store that is open.
+    pub(crate) fn over(store: Arc<dyn Store>, id: DriveId, options: DriveOptions) -> Result<Arc<Drive>, Fault> {
         let workers = Workers::new(match &options.pool {
             Some(pool) => Arc::clone(pool),
             None => Arc::new(own_pool(&options)?),

@@ -10,6 +10,7 @@ use pithead_model::{Blame, Fault, SessionId};
 use pithead_sched::Class;
 use pithead_wire::{Event, Events};
 use tokio::sync::mpsc;
+use tracing::Instrument;
 
 use crate::Drive;
 use crate::running::Running;
@@ -35,6 +36,7 @@ impl Drive {
     }
 
     fn start_task(&self, session: &Arc<Session>, running: Arc<Running>) {
+        let id = session.id;
         let (mark, events) = (session.mark_task(), running.events());
         let task = session.until_stopped(AssertUnwindSafe(running.task()).catch_unwind());
         let session = Arc::clone(session);
@@ -47,7 +49,8 @@ impl Drive {
             // The host sees the queue's end only now that there is a fault to see.
             drop((events, mark));
         };
-        self.workers.spawn(Class::Foreground, whole);
+        let span = tracing::debug_span!("session", id = %id);
+        self.workers.spawn(Class::Foreground, whole.instrument(span));
     }
 }
 

@@ -12,7 +12,7 @@ use pithead_model::{
 };
 use pithead_slice::{ColumnSketches, Encoding, SliceError, encode_slice, encoding, encoding_names};
 use pithead_store::{Expected, Staged, Store, Write};
-use pithead_wire::{Batches, LoadRequest};
+use pithead_wire::{Batches, LoadRequest, compact};
 
 use crate::Drive;
 use crate::cut::{Cutter, Piece, halve};
@@ -37,25 +37,22 @@ impl Drive {
             partition: request.partition,
             number: None,
         };
-        let rows = checked(rows, &request);
-        let rows = if request.sort.is_empty() { rows } else { self.sorted(rows, &request)? };
+        let grant = self.budget.reserve_for_load(!request.sort.is_empty()).ok_or_else(|| {
+            let what = "the drive has no memory free for a load";
+            Fault::new(Blame::Limit, what).hint("load again later, or give the drive more memory")
+        })?;
+        // In-process, a batch's texts may sit in buffers of the whole file that it was cut from.
+        let rows = checked(rows, &request).map_ok(|batch| compact(&batch)).boxed();
+        let rows = match request.sort.is_empty() {
+            true => rows,
+            false => sorted(rows, &request.schema, &request.sort, self.runtimes.directory(), grant.bytes())?,
+        };
         let maker = Maker { store: Arc::clone(&self.store), workers: self.workers.clone(), encoding };
         let threads = self.workers.threads();
         tracing::info!(%run, "loading");
-        let made = self.workers.run(async move { maker.load(request, run, rows, threads).await }).await??;
+        let made = self.workers.run(async move { (maker.load(request, run, rows, threads).await, grant).0 }).await??;
         tracing::info!(load = %made.load, slices = made.slices, rows = made.rows, bytes = made.bytes, "loaded");
         Ok(made)
-    }
-
-    fn sorted(&self, rows: Batches, request: &LoadRequest) -> Result<Batches, Fault> {
-        let grant = self.budget.reserve_for_load().ok_or_else(|| {
-            Fault::new(Blame::Limit, "the drive has no memory free to sort a load")
-                .hint("load again later, or give the drive more memory")
-        })?;
-        let runtime = self.runtimes.session(grant.bytes(), &Arc::default())?;
-        let rows = sorted(rows, &request.schema, &request.sort, runtime, grant.bytes())?;
-        // The grant goes back when the sort is dropped.
-        Ok(rows.map(move |batch| (batch, &grant).0).boxed())
     }
 }
 

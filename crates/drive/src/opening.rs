@@ -7,7 +7,7 @@ use std::time::Duration;
 use pithead_exec::{BindPlan, BindRequest, Bound, PartData, SliceRef, SliceSource};
 use pithead_functions::EXTENSIONS;
 use pithead_model::{Blame, Fault, PLAN_BYTES_MAX, Reply, SHIPPED_BYTES_MAX, SessionId, SliceKey};
-use pithead_wire::{Granted, OpenRequest, PlanBytes, ShippedInput, SlicePart};
+use pithead_wire::{Granted, OpenRequest, PlanBytes, ShippedInput, SlicePart, batch_bytes};
 
 use crate::Drive;
 use crate::directories::{gone, same_columns};
@@ -15,7 +15,6 @@ use crate::leases::Lease;
 use crate::rounds::{RoundPolicy, SessionFacts};
 use crate::runtime::Usage;
 use crate::session::{Session, Work};
-use crate::tally::batch_bytes;
 
 /// Rows of a batch at most; a poll covers one.
 const BATCH_ROWS_MAX: usize = 1 << 16;
@@ -29,7 +28,7 @@ impl Drive {
         check(&request)?;
         self.check_running()?;
         let Some(place) = self.sessions.admit() else { return Ok(self.busy("all places for sessions are taken")) };
-        let Some(grant) = self.budget.reserve(request.options.memory) else {
+        let Some(grant) = self.budget.reserve(request.options.memory, input_bytes(&request.inputs) as u64) else {
             return Ok(self.busy("the memory for sessions is taken"));
         };
         let lease = self.lease(&request.parts)?;

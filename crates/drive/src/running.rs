@@ -10,13 +10,13 @@ use pithead_device::Device;
 use pithead_exec::RoundStats;
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Annotation, Blame, Fault, Level, PushBackCause, SliceSpan};
-use pithead_wire::Event;
+use pithead_wire::{Event, batch_bytes};
 use tokio::sync::mpsc;
 
 use crate::kept::{Kept, Output};
 use crate::meter::Meter;
 use crate::session::{Session, Work};
-use crate::tally::{Tally, batch_bytes};
+use crate::tally::Tally;
 
 /// What the tasks of a session share.
 #[derive(Debug)]

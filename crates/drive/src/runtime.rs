@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,6 +21,7 @@ use pithead_model::{Blame, Fault};
 pub(crate) struct Runtimes {
     base: RuntimeEnv,
     files: Arc<DiskManager>,
+    directory: PathBuf,
 }
 
 /// What a session used of memory and temporary space.
@@ -49,7 +50,12 @@ impl Runtimes {
         }
         let files = DiskManagerBuilder::default().with_mode(DiskManagerMode::Directories(vec![directory.to_path_buf()]));
         let base = RuntimeEnvBuilder::new().with_disk_manager_builder(files).build().map_err(fault_from_datafusion)?;
-        Ok(Self { files: Arc::clone(&base.disk_manager), base })
+        Ok(Self { files: Arc::clone(&base.disk_manager), base, directory: directory.to_owned() })
+    }
+
+    /// Where spill files lie.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// A runtime whose operators share `memory` bytes.

@@ -125,7 +125,96 @@ impl Readers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pithead_model::{DatasetId, LoadId, SliceEntry};
+    use std::collections::BTreeMap;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+    use pithead_device::Native;
+    use pithead_model::{DatasetId, Directory, LoadId, SliceEntry};
+    use pithead_sched::{Pool, PoolOptions};
+    use pithead_slice::{encode_slice, encoding};
+    use pithead_store::{Entry, Expected, MemoryStore, Staged, StoreError, StoreUse, Value, Version, Write};
+
+    /// Counts reads of slices.
+    #[derive(Debug)]
+    struct Counting {
+        inner: MemoryStore,
+        reads: AtomicUsize,
+    }
+
+    impl Store for Counting {
+        fn get(&self, key: &str) -> Result<Option<(Value, Version)>, StoreError> {
+            self.reads.fetch_add(usize::from(!key.ends_with("meta")), Ordering::Relaxed);
+            self.inner.get(key)
+        }
+        fn entry(&self, key: &str) -> Result<Option<Entry>, StoreError> {
+            self.inner.entry(key)
+        }
+        fn list(&self, prefix: &str) -> Result<Vec<Entry>, StoreError> {
+            self.inner.list(prefix)
+        }
+        fn write(&self, batch: Vec<Write>) -> Result<(), StoreError> {
+            self.inner.write(batch)
+        }
+        fn stage(&self, value: &[u8]) -> Result<Staged, StoreError> {
+            self.inner.stage(value)
+        }
+        fn adopt(&self, staged: Vec<(String, Staged)>, batch: Vec<Write>) -> Result<(), StoreError> {
+            self.inner.adopt(staged, batch)
+        }
+        fn unstage(&self, staged: Staged) {
+            self.inner.unstage(staged);
+        }
+        fn usage(&self) -> Result<StoreUse, StoreError> {
+            self.inner.usage()
+        }
+    }
+
+    /// A cache over one stored slice.
+    fn cache_of_one() -> (Arc<Counting>, SliceCache, SliceRef) {
+        let column: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
+        let batch = RecordBatch::try_from_iter([("a", column)]).unwrap();
+        let encoded = encode_slice(&*encoding("arrow").unwrap(), &batch.schema(), std::slice::from_ref(&batch)).unwrap();
+        let directory = Directory {
+            schema: batch.schema(),
+            metadata: BTreeMap::new(),
+            slices: vec![encoded.entry.clone()],
+            columns: encoded.entry.columns.clone(),
+        };
+        let store = Arc::new(Counting { inner: MemoryStore::new(), reads: AtomicUsize::new(0) });
+        let slice = SliceRef { entry: Arc::new(encoded.entry), ..slice(0) };
+        let meta = SliceKey { number: None, ..slice.key.clone() }.to_string();
+        for (key, value) in [(slice.key.to_string(), encoded.bytes), (meta, serde_json::to_vec(&directory).unwrap().into())] {
+            store.write(vec![Write::Put { key, value, expected: Expected::Any }]).unwrap();
+        }
+        let options = PoolOptions { name: "test".into(), cores: None, reactors: 1, blocking_threads_max: 4 };
+        let workers = Workers::new(Arc::new(Pool::new(options).unwrap()));
+        let directories = Arc::new(Directories::new(Arc::clone(&store) as Arc<dyn Store>, workers.clone()));
+        let cache =
+            SliceCache::new(Arc::clone(&store) as Arc<dyn Store>, Arc::new(Native::new()), workers, directories, 1 << 20);
+        (store, cache, slice)
+    }
+
+    #[tokio::test]
+    async fn those_who_want_a_slice_share_one_read() {
+        let (store, cache, slice) = cache_of_one();
+        let readers = futures::future::join_all((0..8).map(|_| cache.open(&slice))).await;
+        assert!(readers.iter().all(|reader| reader.as_ref().is_ok_and(|reader| reader.rows() == 3)));
+        assert_eq!(store.reads.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn a_damaged_slice_is_a_fault_and_read_again() {
+        let (store, cache, slice) = cache_of_one();
+        let key = slice.key.to_string();
+        let (value, _) = store.get(&key).unwrap().unwrap();
+        let mut damaged = value.to_vec();
+        *damaged.last_mut().unwrap() ^= 1;
+        store.write(vec![Write::Put { key: key.clone(), value: damaged.into(), expected: Expected::Any }]).unwrap();
+        assert_eq!(cache.open(&slice).await.unwrap_err().blame, Blame::Corrupt);
+        store.write(vec![Write::Put { key, value, expected: Expected::Any }]).unwrap();
+        assert!(cache.open(&slice).await.is_ok());
+    }
 
     fn slice(number: u32) -> SliceRef {
         let run = SliceKey { name: "t".parse().unwrap(), dataset: DatasetId(1), load: LoadId(2), partition: 0, number: None };

@@ -1,7 +1,5 @@
 //! [`Tally`]: what rounds did, summed up until an annotation says so.
 
-use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes::DataType;
 use pithead_exec::RoundStats;
 
 /// What one or several rounds did.
@@ -41,34 +39,5 @@ impl Tally {
         self.medium_bytes += other.medium_bytes;
         self.cpu_ns += other.cpu_ns;
         self.wall_ns = self.wall_ns.max(other.wall_ns);
-    }
-}
-
-/// Bytes that a batch's rows take as Arrow buffers, whatever else the buffers hold.
-pub(crate) fn batch_bytes(batch: &RecordBatch) -> usize {
-    batch.columns().iter().map(|column| array_bytes(column)).sum()
-}
-
-fn array_bytes(array: &dyn Array) -> usize {
-    let fixed = array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_buffer_memory_size());
-    match array.data_type() {
-        DataType::Utf8View => fixed + array.as_string_view().total_buffer_bytes_used(),
-        DataType::BinaryView => fixed + array.as_binary_view().total_buffer_bytes_used(),
-        _ => fixed,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use arrow::array::{ArrayRef, Int64Array, StringViewArray};
-    use std::sync::Arc;
-
-    #[test]
-    fn a_slice_counts_its_own_rows_only() {
-        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..1_000));
-        let texts: ArrayRef = Arc::new(StringViewArray::from_iter_values((0..1_000).map(|_| "twenty bytes of text")));
-        let batch = RecordBatch::try_from_iter([("n", numbers), ("t", texts)]).unwrap();
-        assert_eq!(batch_bytes(&batch.slice(10, 10)), 10 * (8 + 16 + 20));
     }
 }

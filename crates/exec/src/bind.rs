@@ -21,7 +21,7 @@ use crate::conform::{check, conform};
 use crate::round::{Round, SliceQueue};
 use crate::statistics::PartFacts;
 use crate::table::{Feed, Part, SliceTable};
-use crate::{BindPlan, BindRequest, ExecError, PartData, RunningRound};
+use crate::{BindPlan, BindRequest, ExecError, PartData, RunningRound, SliceRef};
 
 /// A sub-plan that was read, checked against the output that is expected of it, and optimised once.
 #[derive(Debug)]
@@ -139,11 +139,12 @@ fn first_rows(batches: Vec<RecordBatch>, mut rows: usize) -> Vec<RecordBatch> {
 }
 
 fn part(data: &PartData, request: &BindRequest) -> Part {
+    let slices: Arc<[SliceRef]> = data.slices.as_slice().into();
     Part {
         name: data.name.to_string(),
         schema: Arc::clone(&data.schema),
-        slices: data.slices.as_slice().into(),
-        facts: PartFacts::new(&data.slices),
+        facts: PartFacts::new(Arc::clone(&slices)),
+        slices,
         source: Arc::clone(&request.source),
         zone_maps: request.zone_maps,
         prune_only: request.level_max < Level::Whole,

@@ -94,8 +94,8 @@ impl Reading {
 
     /// The rows.
     pub(crate) fn stream(mut self, schema: SchemaRef) -> SendableRecordBatchStream {
-        let filters = !self.plan.part.prune_only && !(self.plan.conditions.is_empty() && self.moving.is_empty());
-        if filters && !self.plan.columns.is_empty() {
+        let whole = self.plan.part.prune_only || (self.plan.conditions.is_empty() && self.moving.is_empty());
+        if !whole && !self.plan.columns.is_empty() {
             let rows = self.plan.batch_rows;
             let coalescer = BatchCoalescer::new(Arc::clone(&schema), rows);
             self.coalescer = Some(coalescer.with_biggest_coalesce_batch_size(Some(rows / 2)));

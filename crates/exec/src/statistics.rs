@@ -17,21 +17,28 @@ const UNKNOWN: f64 = 0.2;
 /// The same for a pattern.
 const PATTERN: f64 = 0.1;
 
-/// Summaries over all slices of a part.
+/// What the directory entries of a part's slices say together.
 #[derive(Debug)]
 pub(crate) struct PartFacts {
     rows: u64,
     bytes: u64,
-    columns: Vec<ColumnSummary>,
+    slices: Arc<[SliceRef]>,
 }
 
 impl PartFacts {
-    pub(crate) fn new(slices: &[SliceRef]) -> Self {
+    pub(crate) fn new(slices: Arc<[SliceRef]>) -> Self {
         Self {
             rows: slices.iter().map(|slice| slice.entry.rows).sum(),
             bytes: slices.iter().map(|slice| slice.entry.bytes).sum(),
-            columns: merge_columns(slices.iter().map(|slice| slice.entry.columns.as_slice())),
+            slices,
         }
+    }
+
+    /// One column over all slices; none if a directory does not have it.
+    fn column(&self, column: usize) -> Option<ColumnSummary> {
+        let parts: Vec<&[ColumnSummary]> =
+            self.slices.iter().map(|slice| slice.entry.columns.get(column..=column)).collect::<Option<_>>()?;
+        merge_columns(parts).pop()
     }
 
     /// Statistics of a scan's output. `whole`: all rows of all slices come out, so that counts are exact and the
@@ -46,8 +53,8 @@ impl PartFacts {
         let share: f64 = conditions.iter().map(|condition| self.selectivity(condition)).product();
         let precise =
             |exact: bool, value: usize| if whole && exact { Precision::Exact(value) } else { Precision::Inexact(value) };
-        let column = |index: &usize| match self.columns.get(*index) {
-            Some(summary) => column_statistics(summary, schema, *index, whole, share),
+        let column = |index: &usize| match self.column(*index) {
+            Some(summary) => column_statistics(&summary, schema, *index, whole, share),
             None => ColumnStatistics::new_unknown(),
         };
         Arc::new(Statistics {
@@ -87,19 +94,19 @@ impl PartFacts {
     }
 
     fn nulls(&self, column: usize) -> f64 {
-        self.columns.get(column).map_or(0.0, |summary| summary.nulls as f64 / self.rows.max(1) as f64)
+        self.column(column).map_or(0.0, |summary| summary.nulls as f64 / self.rows.max(1) as f64)
     }
 
     fn one_value(&self, column: usize) -> f64 {
-        match self.columns.get(column) {
+        match self.column(column) {
             Some(summary) if summary.distinct > 0 => 1.0 / summary.distinct as f64,
             _ => PATTERN,
         }
     }
 
     fn below(&self, column: usize, value: &Value) -> f64 {
-        let summary = self.columns.get(column);
-        let Some((min, max)) = summary.and_then(|summary| summary.min.as_ref().zip(summary.max.as_ref())) else {
+        let summary = self.column(column);
+        let Some((min, max)) = summary.and_then(|summary| summary.min.zip(summary.max)) else {
             return 1.0 / 3.0;
         };
         let (min, max, value) = (min.position(), max.position(), value.position());

@@ -27,5 +27,5 @@ pub use ingest::{CsvOptions, Format, LoadMode, LoadProgress, LoadReport, LoadSpe
 pub use partition::hash_compatible;
 pub use profile::{PartitionProfile, ProfileSnapshot, QueryProfile, SubPlanProfile};
 pub use session::{Answer, Session};
-pub use settings::Settings;
+pub use settings::{Settings, Switches};
 pub use table::DatasetTable;

@@ -65,7 +65,8 @@ impl Session {
                 Ok(Answer::done())
             }
             Statement::Drop { name, if_exists } => {
-                let name = name.resolve(&self.host.options().domain)?;
+                let domain = self.state.lock().config_options().catalog.default_schema.clone();
+                let name = name.resolve(&domain)?;
                 let missing = if_exists && self.host.snapshot().await?.dataset(&name).is_none();
                 if !missing {
                     self.host.drop_dataset(&name).await?;
@@ -115,8 +116,7 @@ async fn logical_plan(state: &SessionState, sql: &str) -> Result<LogicalPlan, Fa
     let plan = state.statement_to_plan(statement).await.map_err(fault_from_datafusion)?;
     match &plan {
         LogicalPlan::Ddl(_) | LogicalPlan::Dml(_) | LogicalPlan::Copy(_) | LogicalPlan::Statement(_) => {
-            Err(Fault::new(Blame::Unsupported, format!("{} is not a statement that this release runs", plan.display()))
-                .hint("load data with `pithead load DATASET FILES…`; queries, EXPLAIN, SET, SHOW, DESCRIBE and DROP TABLE run here"))
+            Err(Fault::new(Blame::Unsupported, format!("{} is not a statement that this release runs", plan.display())))
         }
         _ => Ok(plan),
     }

@@ -1,14 +1,18 @@
 //! A session's switches: `SET pithead.…`.
 
-use datafusion::common::extensions_options;
-use datafusion::config::ConfigExtension;
-use datafusion::execution::SessionState;
+use std::any::Any;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use datafusion::common::{Result, extensions_options};
+use datafusion::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
+use datafusion::execution::{FunctionRegistry, SessionState};
 use pithead_model::{Blame, Fault};
 use pithead_plan::CutOptions;
 
 extensions_options! {
     /// What `SET pithead.name = value` sets and `SHOW pithead.name` shows.
-    pub struct Settings {
+    pub struct Switches {
         /// Run at the drives what they can run. Off: drives send the columns that a query needs; filters only rule out
         /// slices and pages there.
         pub pushdown: bool, default = true
@@ -31,8 +35,43 @@ extensions_options! {
     }
 }
 
+/// [`Switches`] under their full names, which is how SHOW knows them.
+#[derive(Clone, Debug, Default)]
+pub struct Settings(Switches);
+
+impl Deref for Settings {
+    type Target = Switches;
+
+    fn deref(&self) -> &Switches {
+        &self.0
+    }
+}
+
 impl ConfigExtension for Settings {
     const PREFIX: &'static str = "pithead";
+}
+
+impl ExtensionOptions for Settings {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn cloned(&self) -> Box<dyn ExtensionOptions> {
+        Box::new(self.clone())
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        self.0.set(key, value)
+    }
+
+    fn entries(&self) -> Vec<ConfigEntry> {
+        let full = |entry: ConfigEntry| ConfigEntry { key: format!("pithead.{}", short(&entry.key)), ..entry };
+        self.0.entries().into_iter().map(full).collect()
+    }
 }
 
 impl Settings {
@@ -63,7 +102,6 @@ pub(crate) fn set(state: &mut SessionState, name: &str, value: &str) -> Result<(
         _ => value.trim().to_owned(),
     };
     if let Some(ours) = name.strip_prefix("pithead.") {
-        use datafusion::config::ExtensionOptions;
         let known: Vec<String> = Settings::default().entries().into_iter().map(|entry| short(&entry.key)).collect();
         if !known.iter().any(|known| known == ours) {
             let near = pithead_model::near_names(ours, known.iter().map(String::as_str)).join(", pithead.");
@@ -71,10 +109,22 @@ pub(crate) fn set(state: &mut SessionState, name: &str, value: &str) -> Result<(
             return Err(if near.is_empty() { fault } else { fault.hint(format!("did you mean pithead.{near}?")) });
         }
     }
-    state.config_mut().options_mut().set(&name, &value).map_err(|error| {
+    let refused = |error| {
         let fault = pithead_functions::fault_from_datafusion(error);
         Fault { blame: Blame::User, ..fault.at(format!("SET {name} = {value}")) }
-    })
+    };
+    state.config_mut().options_mut().set(&name, &value).map_err(refused)?;
+    refresh_functions(state).map_err(refused)
+}
+
+/// Gives functions that hang on a setting (`now()` on the time zone) the new one.
+fn refresh_functions(state: &mut SessionState) -> Result<()> {
+    let options = state.config_options();
+    let changed: Vec<_> = state.scalar_functions().values().filter_map(|udf| udf.inner().with_updated_config(options)).collect();
+    for function in changed {
+        state.register_udf(Arc::new(function))?;
+    }
+    Ok(())
 }
 
 fn short(key: &str) -> String {

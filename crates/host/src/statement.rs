@@ -49,10 +49,22 @@ pub(crate) fn parse(sql: &str) -> Result<Statement, Fault> {
             Sql::Drop { object_type: ObjectType::Table, if_exists, names, .. } if names.len() == 1 => {
                 Statement::Drop { name: Named(parts(&names[0])?), if_exists }
             }
-            _ => Statement::Query,
+            statement => query(&statement.to_string())?,
         },
-        _ => Statement::Query,
+        Some(other) => query(&other.to_string())?,
+        None => Statement::Query,
     })
+}
+
+/// Statements that the engine plans and that change nothing; others are told apart before their names are looked up.
+fn query(text: &str) -> Result<Statement, Fault> {
+    const READING: [&str; 8] = ["SELECT", "WITH", "VALUES", "TABLE", "FROM", "SHOW", "DESCRIBE", "DESC"];
+    let word: String = text.trim_start_matches(['(', ' ']).chars().take_while(char::is_ascii_alphabetic).collect();
+    if READING.iter().any(|reading| word.eq_ignore_ascii_case(reading)) {
+        return Ok(Statement::Query);
+    }
+    let fault = Fault::new(Blame::Unsupported, format!("{} is not a statement that this release runs", word.to_uppercase()));
+    Err(fault.hint("load data with `pithead load DATASET FILES…`; queries, EXPLAIN, SET, SHOW, DESCRIBE and DROP TABLE run here"))
 }
 
 fn parts(name: &ObjectName) -> Result<Vec<String>, Fault> {
@@ -71,14 +83,18 @@ fn parse_set(sql: &str) -> Result<Option<Statement>, Fault> {
     if !verb.eq_ignore_ascii_case("set") {
         return Ok(None);
     }
+    if let Some(zone) = rest.get(..9).filter(|words| words.eq_ignore_ascii_case("time zone")).map(|_| rest[9..].trim_start()) {
+        let zone = zone.strip_prefix('=').or_else(|| split_word(&rest[5..], "to").map(|(_, zone)| zone)).unwrap_or(zone).trim();
+        if zone.is_empty() {
+            return Err(Fault::new(Blame::User, "expected SET TIME ZONE 'name', such as 'Europe/Berlin' or '+02:00'"));
+        }
+        return Ok(Some(Statement::Set { name: "datafusion.execution.time_zone".into(), value: unquoted(zone) }));
+    }
     let assignment = rest.split_once('=').or_else(|| split_word(rest, "to"));
     let (name, value) = match assignment {
         Some((name, value)) if !name.trim().is_empty() && !value.trim().is_empty() => (name.trim(), value.trim()),
         _ => return Err(Fault::new(Blame::User, "expected SET name = value").hint("SHOW ALL lists the names")),
     };
-    if name.eq_ignore_ascii_case("time zone") {
-        return Ok(Some(Statement::Set { name: "datafusion.execution.time_zone".into(), value: unquoted(value) }));
-    }
     Ok(Some(Statement::Set { name: name.to_owned(), value: unquoted(value) }))
 }
 
@@ -153,7 +169,11 @@ mod tests {
         };
         assert_eq!(set("SET pithead.pushdown = off;"), "pithead.pushdown=off");
         assert_eq!(set("set time zone = 'Europe/Berlin'"), "datafusion.execution.time_zone=Europe/Berlin");
+        for zone in ["set time zone 'UTC'", "SET TIME ZONE TO 'UTC'", "set time zone = 'UTC'"] {
+            assert_eq!(set(zone), "datafusion.execution.time_zone=UTC", "{zone}");
+        }
         assert_eq!(set("set a.b to 3"), "a.b=3");
+        assert!(parse("create table t as select 1").is_err());
         assert!(matches!(parse("explain analyze select 1").unwrap(), Statement::Explain { analyze: true, .. }));
         assert!(matches!(parse("drop table if exists lab.t").unwrap(), Statement::Drop { if_exists: true, .. }));
         assert!(matches!(parse("select 1").unwrap(), Statement::Query));

@@ -29,7 +29,13 @@ impl Sink {
     }
 
     /// To a file, which takes its name only with [`Sink::finish`]; what had the name before stays until then.
+    ///
+    /// What is there and is no regular file (a device, a pipe) is written as it is.
     pub(crate) fn file(path: &Path) -> Result<Self, CliError> {
+        if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+            let device = File::options().write(true).open(path).map_err(|error| CliError::file(path, error))?;
+            return Ok(Self { writer: BufWriter::with_capacity(BUFFER_BYTES, Box::new(device)), file: None });
+        }
         let mut partial = path.as_os_str().to_owned();
         partial.push(".partial");
         let partial = PathBuf::from(partial);

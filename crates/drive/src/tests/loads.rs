@@ -1,5 +1,6 @@
 use super::*;
-use pithead_model::{Blame, Manifest, SliceKey, SortKey};
+use pithead_model::{Blame, DriveId, Manifest, SliceKey, SortKey};
+use pithead_store::MemoryStore;
 
 fn key(run: &Run) -> SliceKey {
     SliceKey { name: name(), dataset: DatasetId(7), load: run.load, partition: 0, number: None }
@@ -137,4 +138,20 @@ async fn what_a_restart_interrupts_is_deleted_then() {
     drop(drive);
     let drive = open_drive(&directory, |_| {});
     assert_eq!(drive.status().await.unwrap().slices, 0);
+}
+
+#[tokio::test]
+async fn a_full_medium_is_said_so_and_nothing_is_left() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Arc::new(MemoryStore::bounded(20_000));
+    let options = DriveOptions { threads: 2, ..DriveOptions::new(directory.path()) };
+    let drive = Drive::over(store, DriveId(1), options).unwrap();
+    let kept = load(&drive, 1, 20).await;
+    let used = drive.status().await.unwrap();
+    let fault = drive.load(load_request(2), batches(vec![Ok(batch(0..10_000))])).await.unwrap_err();
+    assert_eq!(fault.blame, Blame::Limit);
+    assert!(fault.hint.is_some());
+    let now = drive.status().await.unwrap();
+    assert_eq!((now.stored_bytes, now.slices, now.free_bytes), (used.stored_bytes, 2, used.free_bytes));
+    assert_eq!(run(&*drive, scan(&[&kept])).await.values.len(), 20);
 }

@@ -1,4 +1,8 @@
 use super::*;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures::future::BoxFuture;
+use pithead_device::{Clock, Device, Native};
 use pithead_model::{Blame, SessionId, SessionState};
 use pithead_wire::{Hello, ShippedInput};
 
@@ -168,4 +172,47 @@ async fn first_contact_checks_the_protocol() {
     let hello = |protocol| Hello { protocol, release: "0".into(), extensions: vec![] };
     assert_eq!(drive.hello(hello(pithead_model::PROTOCOL_VERSION)).await.unwrap().drive, drive.id());
     assert!(drive.hello(hello(9_999)).await.is_err());
+}
+
+/// Hardware that fails a read in a way that nobody foresaw.
+#[derive(Debug, Default)]
+struct Faulty {
+    native: Native,
+    armed: AtomicBool,
+}
+
+impl Device for Faulty {
+    fn read(&self, _bytes: u64) -> Option<BoxFuture<'static, ()>> {
+        assert!(!self.armed.load(Ordering::Relaxed), "a read that nobody foresaw");
+        None
+    }
+    fn work(&self, cpu: Duration) -> Option<BoxFuture<'static, ()>> {
+        self.native.work(cpu)
+    }
+    fn send(&self, bytes: u64) -> Option<BoxFuture<'static, ()>> {
+        self.native.send(bytes)
+    }
+    fn clock(&self) -> &dyn Clock {
+        self.native.clock()
+    }
+    fn link_bits_per_second(&self) -> Option<f64> {
+        None
+    }
+}
+
+#[tokio::test]
+async fn a_panic_ends_its_own_session_only() {
+    let device = Arc::new(Faulty::default());
+    let Rig { drive, directory: _directory } = rig_with(|options| options.device = Arc::clone(&device) as Arc<dyn Device>);
+    let made = load(&drive, 1, 50).await;
+    device.armed.store(true, Ordering::Relaxed);
+    let session = open(&*drive, scan(&[&made])).await.session;
+    let fault = collect(drive.get(session).await.unwrap()).await.err().unwrap();
+    assert_eq!(fault.blame, Blame::Bug);
+    assert!(fault.message.contains("nobody foresaw"), "{fault}");
+    assert_eq!(drive.poll(session).await.unwrap().state, SessionState::Failed);
+    device.armed.store(false, Ordering::Relaxed);
+    assert_eq!(run(&*drive, scan(&[&made])).await.values.len(), 50);
+    drive.close(session).await.unwrap();
+    assert_eq!(reserved(&drive).await, (0, 0));
 }

@@ -8,3 +8,4 @@ mod restarts;
 mod statements;
 mod suites;
 mod tpch;
+mod debugging;

@@ -24,7 +24,7 @@ const BY_SLICE: &[&str] = &[
     "SELECT t.k, o.i FROM main.t JOIN main.o ON t.k = o.k WHERE t.i = 4 AND o.b",
     "SELECT t.k, o.d FROM main.t LEFT JOIN main.o ON t.k = o.k AND o.i > 50 WHERE t.k % 100 = 0",
     "SELECT t.k FROM main.t WHERE t.k IN (SELECT key FROM input.few)",
-    "SELECT t.k FROM main.t WHERE t.k < 12000 AND NOT EXISTS (SELECT 1 FROM main.o WHERE o.k = t.k)",
+    "SELECT x.k FROM main.t AS x WHERE x.k < 12000 AND NOT EXISTS (SELECT 1 FROM main.o WHERE o.k = x.k)",
     "SELECT t.k, nothing.name FROM main.t JOIN input.nothing ON t.k = nothing.key",
     "SELECT a.k, b.i FROM main.t a JOIN main.t b ON a.k = b.k WHERE b.i = 9 AND a.k < 25000",
     "SELECT count(*), sum(o.k) FROM main.t JOIN main.o ON t.k = o.k",

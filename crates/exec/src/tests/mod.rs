@@ -147,7 +147,7 @@ impl Lab {
             name: part.name.to_string(),
             schema: Arc::clone(&part.schema),
             slices: Arc::new([]),
-            facts: crate::statistics::PartFacts::new(&[]),
+            facts: crate::statistics::PartFacts::new(Arc::new([])),
             source: Arc::new(Memory::default()),
             zone_maps: true,
             prune_only: false,

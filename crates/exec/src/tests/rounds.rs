@@ -1,5 +1,7 @@
 //! Rounds over parts of the slices, and their outputs put together.
 
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+
 use super::*;
 
 const PARTIALS: &[&str] = &[
@@ -170,4 +172,23 @@ async fn errors_of_rows_are_the_users() {
         assert!(fault.message.contains(what), "{fault}");
         assert_eq!(fault.blame, pithead_model::Blame::User);
     }
+}
+
+#[tokio::test]
+async fn work_over_its_memory_spills_or_says_so() {
+    let lab = lab("vortex");
+    let how = How { whole_partition: true, ..How::default() };
+    let run = async |sql: &str, bytes: usize| {
+        let (plan, schema) = lab.sub_plan(sql).await;
+        let runtime = RuntimeEnvBuilder::new().with_memory_limit(bytes, 1.0).build_arc().unwrap();
+        let bound = Bound::bind(BindRequest { runtime, ..lab.request(plan, schema, how) }).await?;
+        let round = bound.round(usize::MAX).await?;
+        round.stream.try_collect::<Vec<RecordBatch>>().await.map_err(fault_from_datafusion)
+    };
+    let sql = "SELECT k, min(t) FROM main.t GROUP BY k";
+    let spilled = run(sql, 4 << 20).await.unwrap();
+    assert_eq!(bag(&spilled), bag(&lab.judge(sql).await));
+    let fault = run("SELECT count(DISTINCT k), count(DISTINCT t) FROM main.t", 64 << 10).await.unwrap_err();
+    assert_eq!(fault.blame, pithead_model::Blame::Limit, "{fault}");
+    assert!(fault.hint.is_some());
 }
