@@ -163,7 +163,6 @@ mod tests {
             stored_bytes: 5_000_000,
             free_bytes: 7_000_000_000,
             domains: vec!["main".into()],
-            holds: vec!["main".into()],
             link_bits_per_second: Some(1e9),
         };
         vec![("a:1".into(), Ok(status)), ("b:2".into(), Err(Fault::new(Blame::Device, "connection refused")))]

@@ -1,6 +1,6 @@
 //! Manifests, directories, status, and the end of slices that no manifest names any more.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -114,8 +114,6 @@ impl Drive {
         let store = Arc::clone(&self.store);
         let look = move || Ok::<_, StoreError>((store.usage()?, store.list(SLICE_PREFIX)?, store.list(MANIFEST_PREFIX)?));
         let (usage, slices, manifests) = self.workers.blocking(look).await??;
-        let domain_of = |key: &str| key.strip_prefix(SLICE_PREFIX)?.split('/').next().map(str::to_owned);
-        let holds: BTreeSet<String> = slices.iter().filter_map(|entry| domain_of(&entry.key)).collect();
         Ok(DriveStatus {
             drive: self.id,
             release: RELEASE.to_owned(),
@@ -128,7 +126,6 @@ impl Drive {
             stored_bytes: usage.value_bytes,
             free_bytes: usage.free_bytes,
             domains: manifests.into_iter().map(|entry| entry.key[MANIFEST_PREFIX.len()..].to_owned()).collect(),
-            holds: holds.into_iter().collect(),
             link_bits_per_second: self.device.link_bits_per_second(),
         })
     }

@@ -13,12 +13,28 @@ use pithead_model::SliceEntry;
 use pithead_slice::{Predicate, may_match};
 
 use crate::predicate::{Converted, convert, nowhere};
+use crate::statistics::PartFacts;
+
+/// A moving filter that is taken to let less than this share of the rows pass is worth applying while decoding.
+const SELECTIVE_MAX: f64 = 0.3;
 
 /// One condition of a scan, over the columns of its dataset.
 #[derive(Clone, Debug)]
 pub(crate) struct Conjunct {
     pub(crate) expr: Arc<dyn PhysicalExpr>,
     pub(crate) converted: Option<Converted>,
+}
+
+impl Conjunct {
+    /// Its predicate, if that can stand for it.
+    fn exact(&self) -> Option<&Predicate> {
+        self.converted.as_ref().filter(|converted| converted.exact).map(|converted| &converted.predicate)
+    }
+
+    /// Whether an encoding could apply it.
+    pub(crate) fn is_exact(&self) -> bool {
+        self.exact().is_some()
+    }
 }
 
 /// The conditions that an expression is made of.
@@ -46,11 +62,13 @@ pub(crate) struct Moving {
     source: Arc<dyn PhysicalExpr>,
     generation: Option<u64>,
     now: Vec<Conjunct>,
+    /// For each condition, what slices are told of it.
+    told: Vec<Option<Predicate>>,
 }
 
 impl Moving {
     pub(crate) fn new(source: Arc<dyn PhysicalExpr>) -> Self {
-        Self { source, generation: None, now: Vec::new() }
+        Self { source, generation: None, now: Vec::new(), told: Vec::new() }
     }
 
     /// Its present conditions, those aside that look up a hash table: the join does that again anyhow.
@@ -58,8 +76,14 @@ impl Moving {
         &self.now
     }
 
+    /// For each of them, the predicate that slices are told. Those that are taken to let few rows pass may be applied by
+    /// the encoding, before it decodes other columns; the rest are hints.
+    pub(crate) fn told(&self) -> &[Option<Predicate>] {
+        &self.told
+    }
+
     /// Takes note of what it is now; true if it is another than before.
-    pub(crate) fn refresh(&mut self, schema: &Schema) -> Result<bool> {
+    pub(crate) fn refresh(&mut self, schema: &Schema, facts: &PartFacts) -> Result<bool> {
         let generation = Some(snapshot_generation(&self.source));
         if self.generation == generation {
             return Ok(false);
@@ -67,6 +91,11 @@ impl Moving {
         let snapshot = snapshot_physical_expr(Arc::clone(&self.source))?;
         self.now = conjuncts(&snapshot, schema);
         self.now.retain(|condition| !looks_up(&condition.expr) && condition.converted != ALWAYS);
+        let told = |condition: &Conjunct| match condition.exact().filter(|_| facts.selectivity(condition) < SELECTIVE_MAX) {
+            Some(predicate) => Some(predicate.clone()),
+            None => condition.converted.as_ref().map(|converted| hint(&converted.predicate)),
+        };
+        self.told = self.now.iter().map(told).collect();
         self.generation = generation;
         Ok(true)
     }

@@ -1,6 +1,6 @@
 //! [`Reading`]: a scan as it runs.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
@@ -68,6 +68,13 @@ struct OpenSlice {
     moving: Option<Arc<dyn PhysicalExpr>>,
 }
 
+/// Where a predicate comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Origin {
+    Condition(usize),
+    Moving(usize),
+}
+
 /// Whether evaluating moving filters pays.
 #[derive(Debug, Default)]
 struct Trial {
@@ -83,7 +90,7 @@ impl Trial {
 
 impl Reading {
     pub(crate) fn new(plan: ReadPlan, round: Arc<Round>, moving: Vec<Arc<dyn PhysicalExpr>>) -> Self {
-        let trusted = plan.conditions.iter().map(|condition| condition.converted.as_ref().is_some_and(|c| c.exact)).collect();
+        let trusted = plan.conditions.iter().map(Conjunct::is_exact).collect();
         let own = match plan.feed {
             Feed::All => (0..plan.part.slices.len()).collect(),
             Feed::Round => VecDeque::new(),
@@ -162,7 +169,7 @@ impl Reading {
         };
         let mut changed = false;
         for moving in &mut self.moving {
-            changed |= moving.refresh(&self.plan.part.schema)?;
+            changed |= moving.refresh(&self.plan.part.schema, &self.plan.part.facts)?;
         }
         if changed {
             open.moving = expression(self.moving.iter().flat_map(Moving::now), &open.columns, true)?;
@@ -180,7 +187,7 @@ impl Reading {
         let mut skips = 0;
         while let Some(slice) = self.take() {
             for moving in &mut self.moving {
-                moving.refresh(&self.plan.part.schema)?;
+                moving.refresh(&self.plan.part.schema, &self.plan.part.facts)?;
             }
             let conditions = self.plan.conditions.iter().chain(self.moving.iter().flat_map(Moving::now));
             let cost = cost_of(&self.round, self.plan.feed);
@@ -236,30 +243,33 @@ impl Reading {
                 stats: Arc::clone(&stats),
             };
             let scan = reader.scan(request).map_err(|error| external(Fault::from(error).at(&slice.key)))?;
-            let applies = |condition: usize| scan.applied.iter().any(|index| origins.get(*index) == Some(&condition));
-            let broken: Vec<usize> =
-                (0..self.trusted.len()).filter(|condition| self.trusted[*condition] && !applies(*condition)).collect();
+            let applied: HashSet<Origin> = scan.applied.iter().filter_map(|index| origins.get(*index).copied()).collect();
+            let broken: Vec<usize> = (0..self.trusted.len())
+                .filter(|condition| self.trusted[*condition] && !applied.contains(&Origin::Condition(*condition)))
+                .collect();
             if broken.is_empty() || self.plan.part.prune_only {
                 let rest = expression(rest, &columns, false)?;
-                let moving = expression(self.moving.iter().flat_map(Moving::now), &columns, true)?;
+                let moving = self.moving.iter().flat_map(Moving::now).enumerate();
+                let moving =
+                    moving.filter(|(index, _)| !applied.contains(&Origin::Moving(*index))).map(|(_, condition)| condition);
+                let moving = expression(moving, &columns, true)?;
                 return Ok(OpenSlice { slice, stream: scan.stream, stats, columns, rest, moving });
             }
             broken.into_iter().for_each(|condition| self.trusted[condition] = false);
         }
     }
 
-    /// What the slice is told, and for each predicate of a condition, which. Moving filters are hints: what a slice
-    /// would gain by evaluating them is not known.
-    fn predicates(&self) -> (Vec<Predicate>, Vec<usize>) {
+    /// What a slice is told, and where each predicate comes from.
+    fn predicates(&self) -> (Vec<Predicate>, Vec<Origin>) {
         let part = &self.plan.part;
-        let told = self.plan.conditions.iter().enumerate().filter(|_| part.zone_maps || !part.prune_only);
-        let converted = told.filter_map(|(index, condition)| Some((&condition.converted.as_ref()?.predicate, index)));
-        let (mut predicates, origins): (Vec<Predicate>, Vec<usize>) = converted
-            .map(|(predicate, index)| (if part.prune_only { hint(predicate) } else { predicate.clone() }, index))
-            .unzip();
-        let moving = self.moving.iter().flat_map(Moving::now).filter_map(|condition| condition.converted.as_ref());
-        predicates.extend(moving.map(|converted| hint(&converted.predicate)));
-        (predicates, origins)
+        let conditions = self.plan.conditions.iter().enumerate().filter(|_| part.zone_maps || !part.prune_only);
+        let conditions = conditions.filter_map(|(index, condition)| {
+            let predicate = &condition.converted.as_ref()?.predicate;
+            Some((if part.prune_only { hint(predicate) } else { predicate.clone() }, Origin::Condition(index)))
+        });
+        let moving = self.moving.iter().flat_map(Moving::told).enumerate();
+        let moving = moving.filter_map(|(index, told)| Some((told.clone()?, Origin::Moving(index))));
+        conditions.chain(moving).unzip()
     }
 }
 

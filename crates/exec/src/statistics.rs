@@ -64,7 +64,8 @@ impl PartFacts {
         })
     }
 
-    fn selectivity(&self, condition: &Conjunct) -> f64 {
+    /// Share of the rows taken to satisfy a condition.
+    pub(crate) fn selectivity(&self, condition: &Conjunct) -> f64 {
         condition.converted.as_ref().map_or(UNKNOWN, |converted| self.share(&converted.predicate)).clamp(0.0, 1.0)
     }
 

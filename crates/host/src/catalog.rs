@@ -54,9 +54,6 @@ impl Catalog {
             self.rediscover(drives).await?;
         }
         let known = self.homes.lock().get(name).copied();
-        if known.is_none() {
-            refuse_orphaned(name, drives).await?;
-        }
         let ids = drives.ids();
         let home = drives.get(known.unwrap_or(ids[0]))?;
         let manifest = home.door.manifest(name.to_owned()).await.map_err(|fault| at_drive(fault, home.label()))?;
@@ -126,19 +123,6 @@ async fn find_homes(drives: &Drives) -> Result<BTreeMap<String, DriveId>, Fault>
         Some(fault) => Err(fault),
         None => Ok(homes),
     }
-}
-
-/// A domain that nobody here keeps is new only if no drive has slices of it: else its home is elsewhere, and a second one
-/// would part it.
-async fn refuse_orphaned(name: &str, drives: &Drives) -> Result<(), Fault> {
-    let answers = join_all(drives.all().iter().map(|drive| drive.door.status())).await;
-    for (drive, status) in drives.all().iter().zip(answers) {
-        if status.map_err(|fault| at_drive(fault, drive.label()))?.holds.iter().any(|held| held == name) {
-            let message = format!("{} has slices of domain {name}, whose home drive is not connected", drive.label());
-            return Err(Fault::new(Blame::Device, message).hint("connect to all drives of the domain"));
-        }
-    }
-    Ok(())
 }
 
 /// All domains at one moment. A statement sees one snapshot from its start to its end.

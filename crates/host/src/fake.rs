@@ -178,7 +178,6 @@ impl Door for FakeDoor {
             stored_bytes: 0,
             free_bytes: 0,
             domains: self.manifests.lock().keys().cloned().collect(),
-            holds: vec![],
             link_bits_per_second: None,
         })
     }

@@ -126,7 +126,7 @@ impl Query {
     /// The rows of a table to ship, under its own column names; none if they are too large.
     async fn collect_input(&self, input: &Input, prepared: &Prepared) -> Result<Option<Vec<RecordBatch>>, Fault> {
         let schema: SchemaRef = Arc::new(input.schema());
-        let bytes_max = SHIPPED_BYTES_MAX.min(self.settings.ship_bytes_max.saturating_mul(4));
+        let bytes_max = SHIPPED_BYTES_MAX;
         let mut rows = self.execute(prepared).await?;
         let (mut batches, mut bytes) = (Vec::new(), 0);
         while let Some(batch) = rows.next().await {
@@ -134,7 +134,7 @@ impl Query {
             if batch.num_rows() == 0 {
                 continue;
             }
-            bytes += batch.get_array_memory_size();
+            bytes += pithead_wire::batch_bytes(&batch);
             if bytes > bytes_max {
                 return Ok(None);
             }

@@ -24,8 +24,8 @@ extensions_options! {
         pub pushdown_top_k: bool, default = true
         /// Bounds of slices and pages rule out what need not be read.
         pub zone_maps: bool, default = true
-        /// Most bytes expected of a table that is shipped to the drives for a join.
-        pub ship_bytes_max: usize, default = 16 << 20
+        /// Most bytes expected of a table that is shipped for a join, at each drive.
+        pub ship_bytes_max: usize, default = 32 << 20
         /// Threads to ask of each drive; 0: as many as it gives.
         pub drive_threads: usize, default = 0
         /// Bytes of memory to ask of each drive for a sub-plan.

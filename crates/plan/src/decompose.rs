@@ -38,7 +38,7 @@ pub struct CutOptions {
     pub joins: bool,
     /// Top-k and LIMIT.
     pub top_k: bool,
-    /// Most bytes expected of a table that is shipped to the drives.
+    /// Most bytes expected of a table that is shipped, at each drive.
     pub ship_bytes_max: f64,
     /// Keys of inputs that turned out too large to ship.
     pub not_shipped: BTreeSet<String>,
@@ -70,7 +70,7 @@ impl Default for CutOptions {
             aggregates: true,
             joins: true,
             top_k: true,
-            ship_bytes_max: SHIPPED_BYTES_MAX as f64 / 4.0,
+            ship_bytes_max: SHIPPED_BYTES_MAX as f64 / 2.0,
             not_shipped: BTreeSet::new(),
             computed: BTreeMap::new(),
         }

@@ -6,13 +6,16 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::{Field, Schema};
 use datafusion::common::{JoinType, Result};
 use datafusion::logical_expr::builder::LogicalTableSource;
-use datafusion::logical_expr::{Join, LogicalPlan};
+use datafusion::logical_expr::{Aggregate, Expr, Join, LogicalPlan};
 use datafusion::common::TableReference;
 
 use crate::decompose::{Cutter, Outcome, input_key, renamed_scan};
 use crate::expression::any_stays;
 use crate::piece::{Layer, Piece, column_index};
 use crate::{Estimate, INPUT_SCHEMA, Input};
+
+/// Share of the bytes that leaving repeats out must go below to be worth the grouping.
+const DISTINCT_GAIN: f64 = 0.6;
 
 /// A side of a join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,13 +27,37 @@ enum Side {
 impl Cutter<'_> {
     pub(crate) fn join(&mut self, plan: &LogicalPlan, join: &Join) -> Result<Outcome> {
         let left = self.visit(&join.left)?;
-        let right = self.visit(&join.right)?;
+        let mut right = self.visit(&join.right)?;
         let estimate = left.estimate.join(&right.estimate, join);
+        if let Some(distinct) = self.distinct_matches(join, &left, &right)? {
+            // Planned in the place of the join, which gives the same rows.
+            let distinct = Join { right: Arc::new(distinct), ..join.clone() };
+            right = self.visit(&distinct.right)?;
+            return self.join_of(&LogicalPlan::Join(distinct.clone()), &distinct, &left, &right, estimate);
+        }
+        self.join_of(plan, join, &left, &right, estimate)
+    }
+
+    /// For a join that only asks whether there is a match: the other side without repeats, where it has many and they
+    /// would have to travel.
+    fn distinct_matches(&mut self, join: &Join, left: &Outcome, right: &Outcome) -> Result<Option<LogicalPlan>> {
+        let asks = matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark) && join.filter.is_none();
+        let together = matches!((&left.piece, &right.piece), (Some(l), Some(r)) if co_located(join, l, r));
+        if !asks || together || right.piece.is_none() || !self.options.aggregates {
+            return Ok(None);
+        }
+        let columns: Vec<Expr> = join.right.schema().columns().into_iter().map(Expr::Column).collect();
+        let distinct = LogicalPlan::Aggregate(Aggregate::try_new(Arc::clone(&join.right), columns, vec![])?);
+        let cost = self.visit(&distinct)?.host_cost;
+        Ok((cost < right.host_cost * DISTINCT_GAIN).then_some(distinct))
+    }
+
+    fn join_of(&mut self, plan: &LogicalPlan, join: &Join, left: &Outcome, right: &Outcome, estimate: Estimate) -> Result<Outcome> {
         let host = over(join, left.host.clone(), right.host.clone())?;
         let host_cost = left.host_cost + right.host_cost;
         let obstacle = self.join_obstacle(plan, join);
         let piece = match obstacle {
-            None => self.join_piece(plan, join, &left, &right)?,
+            None => self.join_piece(plan, join, left, right)?,
             Some(reason) => {
                 self.stayed(plan, reason);
                 None
@@ -79,7 +106,8 @@ impl Cutter<'_> {
         let spread = spread(join, side, piece);
         let sent = bytes * if spread.is_some() { 1.0 } else { piece.scheme.drives.len() as f64 };
         // Where fetching the piece's own rows costs less than shipping to it, the join belongs to the host.
-        let small = bytes <= self.options.ship_bytes_max && sent <= own.estimate.bytes();
+        let each = sent / piece.scheme.drives.len() as f64;
+        let small = each <= self.options.ship_bytes_max && sent <= own.estimate.bytes();
         if !small || self.options.not_shipped.contains(&key) {
             return Ok(None);
         }

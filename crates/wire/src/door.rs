@@ -228,9 +228,6 @@ pub struct DriveStatus {
     pub free_bytes: u64,
     /// Domains whose manifest this drive keeps.
     pub domains: Vec<String>,
-    /// Domains that have slices here, whoever keeps their manifest.
-    #[serde(default)]
-    pub holds: Vec<String>,
     /// The rate that its sends are paced to, bits a second.
     pub link_bits_per_second: Option<f64>,
 }

@@ -82,7 +82,6 @@ pub fn status() -> DriveStatus {
         stored_bytes: 7,
         free_bytes: u64::MAX,
         domains: vec!["main".into()],
-        holds: vec!["main".into()],
         link_bits_per_second: None,
     }
 }
