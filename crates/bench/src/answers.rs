@@ -41,17 +41,22 @@ fn rows(batches: &[RecordBatch]) -> Result<Vec<Vec<Cell>>, Fault> {
     let Some(first) = batches.first() else { return Ok(vec![]) };
     let whole = concat_batches(&first.schema(), batches).map_err(bug)?;
     let columns: Vec<Vec<Cell>> = whole.columns().iter().map(cells).collect::<Result<_, _>>()?;
-    let mut rows: Vec<Vec<Cell>> = (0..whole.num_rows()).map(|row| columns.iter().map(|column| column[row].clone()).collect()).collect();
+    let mut rows: Vec<Vec<Cell>> =
+        (0..whole.num_rows()).map(|row| columns.iter().map(|column| column[row].clone()).collect()).collect();
     rows.sort_by(|a, b| order(a, b, false).then_with(|| order(a, b, true)));
     Ok(rows)
 }
 
 fn order(a: &[Cell], b: &[Cell], numbers: bool) -> Ordering {
-    a.iter().zip(b).map(|(a, b)| match (a, b) {
-        (Cell::Text(a), Cell::Text(b)) if !numbers => a.cmp(b),
-        (Cell::Number(a), Cell::Number(b)) if numbers => a.total_cmp(b),
-        _ => Ordering::Equal,
-    }).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+    a.iter()
+        .zip(b)
+        .map(|(a, b)| match (a, b) {
+            (Cell::Text(a), Cell::Text(b)) if !numbers => a.cmp(b),
+            (Cell::Number(a), Cell::Number(b)) if numbers => a.total_cmp(b),
+            _ => Ordering::Equal,
+        })
+        .find(|order| order.is_ne())
+        .unwrap_or(Ordering::Equal)
 }
 
 fn cells(column: &ArrayRef) -> Result<Vec<Cell>, Fault> {
@@ -62,7 +67,9 @@ fn cells(column: &ArrayRef) -> Result<Vec<Cell>, Fault> {
     }
     let options = FormatOptions::default();
     let format = ArrayFormatter::try_new(column, &options).map_err(bug)?;
-    Ok((0..column.len()).map(|row| Cell::Text(if column.is_null(row) { "NULL".into() } else { format.value(row).to_string() })).collect())
+    Ok((0..column.len())
+        .map(|row| Cell::Text(if column.is_null(row) { "NULL".into() } else { format.value(row).to_string() }))
+        .collect())
 }
 
 fn bug(error: arrow::error::ArrowError) -> Fault {
@@ -78,7 +85,8 @@ mod tests {
     use super::*;
 
     fn batch(keys: Vec<i64>, values: Vec<f64>) -> RecordBatch {
-        let columns: [(&str, ArrayRef); 2] = [("k", Arc::new(Int64Array::from(keys))), ("v", Arc::new(Float64Array::from(values)))];
+        let columns: [(&str, ArrayRef); 2] =
+            [("k", Arc::new(Int64Array::from(keys))), ("v", Arc::new(Float64Array::from(values)))];
         RecordBatch::try_from_iter(columns).unwrap()
     }
 

@@ -63,7 +63,10 @@ pub async fn demo(options: &DemoOptions) -> Result<(), Fault> {
     engine.shutdown().await;
     processes.stop()?;
 
-    println!("\nSeconds, and megabytes on the wire both ways, with push-down (on) and without (off); links paced to {}:", options.link);
+    println!(
+        "\nSeconds, and megabytes on the wire both ways, with push-down (on) and without (off); links paced to {}:",
+        options.link
+    );
     println!("{}", comparison(&plain, &paced));
     verdict(plain.iter().chain(&paced))
 }
@@ -136,9 +139,7 @@ async fn switched(session: &Session, query: &TpchQuery, pushdown: &str) -> Resul
 
 fn comparison(plain: &[Pair], paced: &[Pair]) -> String {
     let header = ["query", "rows", "MB on", "MB off", "less", "s on", "s off", "paced s on", "paced s off", "faster"];
-    let row = |(plain, paced): (&Pair, &Pair)| {
-        line(plain.query.name, &plain.on.rows().to_string(), &[plain], &[paced])
-    };
+    let row = |(plain, paced): (&Pair, &Pair)| line(plain.query.name, &plain.on.rows().to_string(), &[plain], &[paced]);
     let mut rows: Vec<Vec<String>> = plain.iter().zip(paced).map(row).collect();
     let (all_plain, all_paced): (Vec<&Pair>, Vec<&Pair>) = (plain.iter().collect(), paced.iter().collect());
     rows.push(line("total", "", &all_plain, &all_paced));
@@ -164,8 +165,9 @@ fn line(name: &str, rows: &str, plain: &[&Pair], paced: &[&Pair]) -> Vec<String>
 }
 
 fn verdict<'a>(pairs: impl Iterator<Item = &'a Pair>) -> Result<(), Fault> {
-    let differing: Vec<String> =
-        pairs.filter_map(|pair| pair.difference.as_ref().map(|difference| format!("{}: {difference}", pair.query.name))).collect();
+    let differing: Vec<String> = pairs
+        .filter_map(|pair| pair.difference.as_ref().map(|difference| format!("{}: {difference}", pair.query.name)))
+        .collect();
     if differing.is_empty() {
         println!("\nAll 22 answers are the same wherever they were computed.");
         return Ok(());

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::QUERIES;
 
-const SCRIPT: &str = include_str!("duckdb.py");
+const SCRIPT: &str = include_str!("beside_duckdb.py");
 
 /// Seconds of each run, by the query's name.
 #[derive(Debug, Deserialize)]
@@ -44,7 +44,10 @@ pub(crate) fn duckdb(tables: &Path, own: &Path, threads: usize, runs: usize) -> 
     if !output.status.success() {
         return Err(failed(format!("ended with {}", output.status)));
     }
-    serde_json::from_slice(&output.stdout).map(Some).map_err(|error| failed(error.to_string()))
+    let text = String::from_utf8_lossy(&output.stdout);
+    serde_json::from_str(text.trim_end().lines().last().unwrap_or_default())
+        .map(Some)
+        .map_err(|error| failed(error.to_string()))
 }
 
 /// A Python that has DuckDB: `$PITHEAD_PYTHON`, the tools' own, or the system's.

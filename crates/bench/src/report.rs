@@ -34,5 +34,11 @@ pub(crate) fn seconds(seconds: f64) -> String {
 
 /// A ratio, with about three digits.
 pub(crate) fn ratio(ratio: f64) -> String {
-    if ratio >= 99.5 { format!("{ratio:.0}×") } else if ratio >= 9.95 { format!("{ratio:.1}×") } else { format!("{ratio:.2}×") }
+    if ratio >= 99.5 {
+        format!("{ratio:.0}×")
+    } else if ratio >= 9.95 {
+        format!("{ratio:.1}×")
+    } else {
+        format!("{ratio:.2}×")
+    }
 }

@@ -14,7 +14,8 @@ use tpchgen::generators::{
     SupplierGenerator,
 };
 use tpchgen_arrow::{
-    CustomerArrow, LineItemArrow, NationArrow, OrderArrow, PartArrow, PartSuppArrow, RecordBatchIterator, RegionArrow, SupplierArrow,
+    CustomerArrow, LineItemArrow, NationArrow, OrderArrow, PartArrow, PartSuppArrow, RecordBatchIterator, RegionArrow,
+    SupplierArrow,
 };
 
 /// Rows of a Parquet row group.
@@ -83,7 +84,9 @@ pub fn generate(directory: &Path, scale: f64) -> Result<(), Fault> {
     std::thread::scope(|scope| {
         let write = |table: &'static TpchTable| scope.spawn(move || write(table, directory, scale));
         let running: Vec<_> = TABLES.iter().rev().map(write).collect();
-        running.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|_| Err(Fault::new(Blame::Bug, "tpchgen gave up"))))
+        running
+            .into_iter()
+            .try_for_each(|thread| thread.join().unwrap_or_else(|_| Err(Fault::new(Blame::Bug, "tpchgen gave up"))))
     })
 }
 

@@ -206,7 +206,14 @@ async fn in_process(options: &TpchOptions, tables: &Path) -> Result<(LoadReport,
     Ok((stored, taken))
 }
 
-fn report(options: &TpchOptions, linked: Vec<Linked>, stored: &LoadReport, local: Vec<Spread>, duck: Option<&DuckDb>, session_ms: f64) -> Report {
+fn report(
+    options: &TpchOptions,
+    linked: Vec<Linked>,
+    stored: &LoadReport,
+    local: Vec<Spread>,
+    duck: Option<&DuckDb>,
+    session_ms: f64,
+) -> Report {
     let beside = |seconds: Option<&std::collections::BTreeMap<String, Vec<f64>>>, name: &str| {
         seconds.and_then(|seconds| seconds.get(name)).map(|seconds| Spread::of(seconds.clone()))
     };
@@ -241,7 +248,8 @@ fn summary(queries: &[QueryReport], stored: &LoadReport, session_ms: f64) -> Sum
     let total = |figure: fn(&QueryReport) -> f64| queries.iter().map(figure).sum::<f64>();
     let bytes_ratio = |query: &QueryReport| query.link_bytes_off as f64 / query.link_bytes_on.max(1) as f64;
     let mean = |other: fn(&QueryReport) -> Option<Spread>| {
-        let ratios: Option<Vec<f64>> = queries.iter().map(|query| Some(query.in_process_seconds.median / other(query)?.median)).collect();
+        let ratios: Option<Vec<f64>> =
+            queries.iter().map(|query| Some(query.in_process_seconds.median / other(query)?.median)).collect();
         ratios.map(geometric_mean)
     };
     Summary {
@@ -275,8 +283,21 @@ fn print(report: &Report) {
             beside(query, &query.duckdb_parquet_seconds),
         ]
     };
-    let header = ["query", "rows", "MB on", "MB off", "paced s on", "paced s off", "in-process s", "DuckDB native s", "DuckDB Parquet s"];
+    let header = [
+        "query",
+        "rows",
+        "MB on",
+        "MB off",
+        "paced s on",
+        "paced s off",
+        "in-process s",
+        "DuckDB native s",
+        "DuckDB Parquet s",
+    ];
     println!("{}", table(&header, &report.queries.iter().map(row).collect::<Vec<_>>()));
-    println!("links paced to {} by the drives; {} threads in-process and in DuckDB, warm; median (min–max) of {}", report.paced_link, report.threads, report.runs);
+    println!(
+        "links paced to {} by the drives; {} threads in-process and in DuckDB, warm; median (min–max) of {}",
+        report.paced_link, report.threads, report.runs
+    );
     println!("{}", serde_json::to_string_pretty(&report.summary).unwrap_or_default());
 }

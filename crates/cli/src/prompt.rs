@@ -42,6 +42,8 @@ pub(crate) async fn run(runner: &mut Runner, host: &Host, interrupts: &Interrupt
             Signal::CtrlC => continue,
             _ => return Ok(()),
         };
+        // Now, since a closed terminal ends the process without asking. A history that cannot be kept is no reason to stop.
+        let _ = editor.sync_history();
         interrupts.clear();
         match interrupts.cancels(run_text(runner, host, text.trim())).await {
             Ok(Next::Line) => {}

@@ -107,7 +107,7 @@ impl Drive {
             self.slices.forget(run);
             self.leases.gone(run);
         }
-        Ok(deleted??)
+        deleted?
     }
 
     pub(crate) async fn read_status(&self) -> Result<DriveStatus, Fault> {

@@ -35,7 +35,10 @@ impl Admission {
         self.reservation.shrink(held.min(self.reservation.size()));
         let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
         if rows as u64 != annotation.rows_out {
-            return Err(broken(format!("round {} has {rows} rows, its annotation says {}", annotation.round, annotation.rows_out)));
+            return Err(broken(format!(
+                "round {} has {rows} rows, its annotation says {}",
+                annotation.round, annotation.rows_out
+            )));
         }
         for span in &annotation.slices {
             let end = span.first.checked_add(span.count).ok_or_else(|| broken("a span of slices has no end".into()))?;

@@ -149,7 +149,11 @@ impl Text {
         self.line("", 0, text);
         let paced: Vec<f64> = query.host.drives().iter().filter_map(|drive| drive.welcome.link_bits_per_second).collect();
         if let Some(rate) = paced.first() {
-            self.line("", 0, format!("sends of {} drives are paced, to {}", paced.len(), pithead_model::Rate { bits_per_second: *rate }));
+            self.line(
+                "",
+                0,
+                format!("sends of {} drives are paced, to {}", paced.len(), pithead_model::Rate { bits_per_second: *rate }),
+            );
         }
     }
 }

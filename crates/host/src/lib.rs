@@ -4,9 +4,9 @@
 mod admission;
 mod catalog;
 mod commit;
+mod explain;
 #[cfg(test)]
 mod fake;
-mod explain;
 mod fault;
 mod host;
 mod ingest;

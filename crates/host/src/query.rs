@@ -20,7 +20,8 @@ use futures::{FutureExt, StreamExt};
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Blame, Fault, Partitioning, SHIPPED_BYTES_MAX};
 use pithead_plan::{
-    Computed, Decomposition, Input, RemoteScan, ScalarQuery, SubPlan, Travelling, decompose, replace_scalar_queries, scalar_queries,
+    Computed, Decomposition, Input, RemoteScan, ScalarQuery, SubPlan, Travelling, decompose, replace_scalar_queries,
+    scalar_queries,
 };
 use pithead_wire::{OpenRequest, PlanBytes, SessionOptions, ShippedInput, SlicePart};
 
@@ -94,7 +95,8 @@ impl Query {
             let mut options = self.settings.cut();
             loop {
                 let cut = decompose(&plan, &Datasets, &self.state, &options).await?;
-                let missing = cut.sub_plans.iter().flat_map(|sub_plan| &sub_plan.inputs).find(|input| !tables.contains_key(&input.key));
+                let missing =
+                    cut.sub_plans.iter().flat_map(|sub_plan| &sub_plan.inputs).find(|input| !tables.contains_key(&input.key));
                 let Some(input) = missing.cloned() else { return Ok(self.prepared(cut, tables)) };
                 let prepared = self.prepare_optimised(input.plan.clone(), mode).await?;
                 let batches = match mode {
@@ -157,7 +159,8 @@ impl Query {
         while let Some(batch) = rows.next().await {
             let batch = batch.map_err(fault_from_datafusion)?;
             if batch.num_rows() > 1 || (batch.num_rows() == 1 && value.is_some()) {
-                return Err(Fault::new(Blame::User, "a scalar subquery returned more than one row").hint("add LIMIT 1 or an aggregate to it"));
+                return Err(Fault::new(Blame::User, "a scalar subquery returned more than one row")
+                    .hint("add LIMIT 1 or an aggregate to it"));
             }
             if batch.num_rows() == 1 {
                 value = Some(ScalarValue::try_from_array(batch.column(0), 0).map_err(fault_from_datafusion)?);
@@ -173,7 +176,10 @@ impl Query {
     /// Starts a prepared query.
     pub(crate) async fn execute(&self, prepared: &Prepared) -> Result<SendableRecordBatchStream, Fault> {
         let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(RemotePlanner::new(self, prepared)?)]);
-        let plan = planner.create_physical_plan(&prepared.decomposition.super_plan, &self.state).await.map_err(fault_from_datafusion)?;
+        let plan = planner
+            .create_physical_plan(&prepared.decomposition.super_plan, &self.state)
+            .await
+            .map_err(fault_from_datafusion)?;
         tracing::debug!(plan = %datafusion::physical_plan::displayable(plan.as_ref()).indent(false), "the host's plan");
         execute_stream(plan, self.state.task_ctx()).map_err(fault_from_datafusion)
     }

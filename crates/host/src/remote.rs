@@ -13,8 +13,8 @@ use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::statistics::StatisticsArgs;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use pithead_model::{Blame, Fault, Reply, SessionId};
@@ -43,7 +43,13 @@ pub(crate) struct RemoteScanExec {
 }
 
 impl RemoteScanExec {
-    pub(crate) fn new(sub_plan: Arc<SubPlan>, schema: SchemaRef, targets: Vec<Target>, busy_wait: Duration, profile: Arc<SubPlanProfile>) -> Self {
+    pub(crate) fn new(
+        sub_plan: Arc<SubPlan>,
+        schema: SchemaRef,
+        targets: Vec<Target>,
+        busy_wait: Duration,
+        profile: Arc<SubPlanProfile>,
+    ) -> Self {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema),
             Partitioning::UnknownPartitioning(targets.len().max(1)),
@@ -74,7 +80,10 @@ impl ExecutionPlan for RemoteScanExec {
         vec![]
     }
 
-    fn apply_expressions(&self, _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>) -> Result<TreeNodeRecursion> {
+    fn apply_expressions(
+        &self,
+        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
         Ok(TreeNodeRecursion::Continue)
     }
 
@@ -106,7 +115,10 @@ impl ExecutionPlan for RemoteScanExec {
         let parts = if args.partition().is_some() { self.targets.len().max(1) as f64 } else { 1.0 };
         let number = |value: f64| Precision::Inexact((value / parts).ceil() as usize);
         let columns = (0..self.schema().fields().len()).map(|i| ColumnStatistics {
-            distinct_count: estimate.columns.get(i).map_or(Precision::Absent, |column| Precision::Inexact(column.distinct as usize)),
+            distinct_count: estimate
+                .columns
+                .get(i)
+                .map_or(Precision::Absent, |column| Precision::Inexact(column.distinct as usize)),
             ..ColumnStatistics::new_unknown()
         });
         Ok(Arc::new(Statistics {
@@ -159,7 +171,8 @@ impl Session {
                 Reply::Busy { why, retry_after_ms } => {
                     if started.elapsed() > self.busy_wait {
                         let message = format!("busy for {} s: {why}", self.busy_wait.as_secs());
-                        return Err(Fault::new(Blame::Limit, message).hint("try again later, or SET pithead.busy_wait_s to wait longer"));
+                        return Err(Fault::new(Blame::Limit, message)
+                            .hint("try again later, or SET pithead.busy_wait_s to wait longer"));
                     }
                     self.profile.update(self.partition, |session| session.busy += 1);
                     tokio::time::sleep(Duration::from_millis(retry_after_ms.clamp(1, 1000))).await;

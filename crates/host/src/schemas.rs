@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::catalog::{CatalogProvider, MemoryCatalogProviderList, SchemaProvider, TableProvider};
 use datafusion::catalog::CatalogProviderList;
+use datafusion::catalog::{CatalogProvider, MemoryCatalogProviderList, SchemaProvider, TableProvider};
 use datafusion::common::{DataFusionError, Result};
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::TableScan;
@@ -53,11 +53,16 @@ impl Domain {
 #[async_trait]
 impl SchemaProvider for Domain {
     fn table_names(&self) -> Vec<String> {
-        self.snapshot.tables().filter(|table| table.name().domain == self.name).map(|table| table.name().dataset.clone()).collect()
+        self.snapshot
+            .tables()
+            .filter(|table| table.name().domain == self.name)
+            .map(|table| table.name().dataset.clone())
+            .collect()
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let table = self.snapshot.table(&self.dataset(name)).map_err(|fault: Fault| DataFusionError::External(Box::new(fault)))?;
+        let table =
+            self.snapshot.table(&self.dataset(name)).map_err(|fault: Fault| DataFusionError::External(Box::new(fault)))?;
         Ok(Some(table))
     }
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use datafusion::execution::SessionState;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::DFParserBuilder;
 use futures::StreamExt;
@@ -45,7 +45,8 @@ impl Host {
         let options = self.options();
         let pool = Arc::new(FairSpillPool::new(usize::try_from(options.memory).unwrap_or(usize::MAX)));
         let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc().unwrap_or_default();
-        let engine = EngineOptions { batch_rows: PAGE_ROWS, target_partitions: options.threads.max(1), time_zone: None, runtime };
+        let engine =
+            EngineOptions { batch_rows: PAGE_ROWS, target_partitions: options.threads.max(1), time_zone: None, runtime };
         let mut state = session_state(&engine);
         let config = state.config_mut().options_mut();
         config.catalog.default_catalog = CATALOG.to_owned();
@@ -108,7 +109,8 @@ impl Session {
 }
 
 async fn logical_plan(state: &SessionState, sql: &str) -> Result<LogicalPlan, Fault> {
-    let statements = DFParserBuilder::new(sql).build().and_then(|mut parser| parser.parse_statements()).map_err(fault_from_datafusion)?;
+    let statements =
+        DFParserBuilder::new(sql).build().and_then(|mut parser| parser.parse_statements()).map_err(fault_from_datafusion)?;
     let mut statements = statements.into_iter();
     let (Some(statement), None) = (statements.next(), statements.next()) else {
         return Err(Fault::new(Blame::User, "expected exactly one SQL statement"));
@@ -134,4 +136,3 @@ impl Answer {
         Answer { schema: batch.schema(), rows: futures::stream::iter([Ok(batch)]).boxed(), profile, is_query: true }
     }
 }
-

@@ -105,7 +105,10 @@ pub(crate) fn set(state: &mut SessionState, name: &str, value: &str) -> Result<(
         let known: Vec<String> = Settings::default().entries().into_iter().map(|entry| short(&entry.key)).collect();
         if !known.iter().any(|known| known == ours) {
             let near = pithead_model::near_names(ours, known.iter().map(String::as_str)).join(", pithead.");
-            let fault = Fault::new(Blame::User, format!("there is no setting pithead.{ours}; there are pithead.{}", known.join(", pithead.")));
+            let fault = Fault::new(
+                Blame::User,
+                format!("there is no setting pithead.{ours}; there are pithead.{}", known.join(", pithead.")),
+            );
             return Err(if near.is_empty() { fault } else { fault.hint(format!("did you mean pithead.{near}?")) });
         }
     }
@@ -120,7 +123,8 @@ pub(crate) fn set(state: &mut SessionState, name: &str, value: &str) -> Result<(
 /// Gives functions that hang on a setting (`now()` on the time zone) the new one.
 fn refresh_functions(state: &mut SessionState) -> Result<()> {
     let options = state.config_options();
-    let changed: Vec<_> = state.scalar_functions().values().filter_map(|udf| udf.inner().with_updated_config(options)).collect();
+    let changed: Vec<_> =
+        state.scalar_functions().values().filter_map(|udf| udf.inner().with_updated_config(options)).collect();
     for function in changed {
         state.register_udf(Arc::new(function))?;
     }

@@ -44,7 +44,9 @@ pub(crate) fn parse(sql: &str) -> Result<Statement, Fault> {
         return Err(Fault::new(Blame::User, format!("expected exactly one SQL statement, got {}", statements.len())));
     }
     Ok(match statements.pop_front() {
-        Some(Parsed::Explain(explain)) => Statement::Explain { query: explain.statement.to_string(), analyze: explain.options.analyze },
+        Some(Parsed::Explain(explain)) => {
+            Statement::Explain { query: explain.statement.to_string(), analyze: explain.options.analyze }
+        }
         Some(Parsed::Statement(statement)) => match *statement {
             Sql::Drop { object_type: ObjectType::Table, if_exists, names, .. } if names.len() == 1 => {
                 Statement::Drop { name: Named(parts(&names[0])?), if_exists }
@@ -64,7 +66,8 @@ fn query(text: &str) -> Result<Statement, Fault> {
         return Ok(Statement::Query);
     }
     let fault = Fault::new(Blame::Unsupported, format!("{} is not a statement that this release runs", word.to_uppercase()));
-    Err(fault.hint("load data with `pithead load DATASET FILES…`; queries, EXPLAIN, SET, SHOW, DESCRIBE and DROP TABLE run here"))
+    Err(fault
+        .hint("load data with `pithead load DATASET FILES…`; queries, EXPLAIN, SET, SHOW, DESCRIBE and DROP TABLE run here"))
 }
 
 fn parts(name: &ObjectName) -> Result<Vec<String>, Fault> {

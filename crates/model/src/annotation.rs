@@ -131,6 +131,9 @@ mod tests {
     #[test]
     fn spans_cover_each_slice_once() {
         let spans = SliceSpan::cover(vec![7, 1, 2, 0, 2, 9]);
-        assert_eq!(spans, [SliceSpan { first: 0, count: 3 }, SliceSpan { first: 7, count: 1 }, SliceSpan { first: 9, count: 1 }]);
+        assert_eq!(
+            spans,
+            [SliceSpan { first: 0, count: 3 }, SliceSpan { first: 7, count: 1 }, SliceSpan { first: 9, count: 1 }]
+        );
     }
 }

@@ -142,7 +142,8 @@ impl Dataset {
             && let Ok(index) = self.schema.index_of(column)
             && let Some(summary) = merged.get_mut(index)
         {
-            let per_partition = self.partitions.iter().map(|p| p.runs.iter().map(|run| run.columns[index].distinct).max().unwrap_or(0));
+            let per_partition =
+                self.partitions.iter().map(|p| p.runs.iter().map(|run| run.columns[index].distinct).max().unwrap_or(0));
             summary.distinct = per_partition.sum();
         }
         merged

@@ -78,7 +78,9 @@ mod tests {
 
     #[test]
     fn values_survive_json() {
-        for value in [Value::Int(i128::MIN), Value::Float(f64::NEG_INFINITY), Value::Text("é".into()), Value::Bytes(vec![0, 255])] {
+        for value in
+            [Value::Int(i128::MIN), Value::Float(f64::NEG_INFINITY), Value::Text("é".into()), Value::Bytes(vec![0, 255])]
+        {
             let text = serde_json::to_string(&value).unwrap();
             assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
         }

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Column, DFSchema, Result};
 use datafusion::execution::{FunctionRegistry, SessionState};
+use datafusion::functions::expr_fn::sqrt;
 use datafusion::logical_expr::expr::{AggregateFunction, Case};
 use datafusion::logical_expr::{Aggregate, Cast, Expr, LogicalPlan, Operator, Projection, binary_expr, lit};
-use datafusion::functions::expr_fn::sqrt;
 use pithead_model::Level;
 
 use crate::Estimate;
@@ -146,7 +146,8 @@ impl<'a> Split<'a> {
     /// The two steps; the error says why there are none.
     fn of(aggregate: &Aggregate, state: &'a SessionState) -> Result<Split<'a>, String> {
         let mut split = Split { state, groups: aggregate.group_expr.clone(), parts: vec![], merges: vec![] };
-        let functions: Vec<AggregateFunction> = aggregate.aggr_expr.iter().map(function).collect::<Option<_>>().ok_or("not a function")?;
+        let functions: Vec<AggregateFunction> =
+            aggregate.aggr_expr.iter().map(function).collect::<Option<_>>().ok_or("not a function")?;
         let distinct: Vec<usize> = functions.iter().map(|function| split.distinct_group(function)).collect::<Result<_, _>>()?;
         for (function, group) in functions.into_iter().zip(distinct) {
             split.add(function, group, aggregate.input.schema())?;
@@ -163,7 +164,9 @@ impl<'a> Split<'a> {
         if !function.params.distinct || matches!(name, "min" | "max") {
             return Ok(usize::MAX);
         }
-        let [argument] = function.params.args.as_slice() else { return Err(format!("{name}(DISTINCT …) of several arguments")) };
+        let [argument] = function.params.args.as_slice() else {
+            return Err(format!("{name}(DISTINCT …) of several arguments"));
+        };
         if function.params.filter.is_some() {
             return Err(format!("{name}(DISTINCT …) with a filter"));
         }
@@ -220,7 +223,14 @@ impl<'a> Split<'a> {
     fn like(&self, function: &AggregateFunction, name: &str) -> Result<Expr, String> {
         let func = self.state.udaf(name).map_err(|error| error.to_string())?;
         let params = &function.params;
-        Ok(Expr::AggregateFunction(AggregateFunction::new_udf(func, params.args.clone(), false, params.filter.clone(), vec![], None)))
+        Ok(Expr::AggregateFunction(AggregateFunction::new_udf(
+            func,
+            params.args.clone(),
+            false,
+            params.filter.clone(),
+            vec![],
+            None,
+        )))
     }
 
     /// The position of a function of the first step, added if it is not there.
@@ -261,7 +271,14 @@ impl<'a> Split<'a> {
             Merge::Again(function, index) => {
                 let func = Arc::clone(&function.func);
                 let distinct = function.params.distinct;
-                column(Expr::AggregateFunction(AggregateFunction::new_udf(func, vec![part(*index)], distinct, None, vec![], None)))
+                column(Expr::AggregateFunction(AggregateFunction::new_udf(
+                    func,
+                    vec![part(*index)],
+                    distinct,
+                    None,
+                    vec![],
+                    None,
+                )))
             }
             Merge::Count(index) => or_zero(column(self.call("sum", vec![part(*index)])?)),
             Merge::Average(sum, count) => {
@@ -289,8 +306,16 @@ impl Spread {
     fn of(self, variance: Expr, n: Expr) -> Result<Expr> {
         let float = |expr: Expr| Expr::Cast(Cast::new(Box::new(expr), DataType::Float64));
         let sample = |variance: Expr| {
-            let scaled = binary_expr(binary_expr(variance, Operator::Multiply, float(n.clone())), Operator::Divide, float(n.clone() - lit(1_i64)));
-            Expr::Case(Case { expr: None, when_then_expr: vec![(Box::new(n.clone().gt(lit(1_i64))), Box::new(scaled))], else_expr: None })
+            let scaled = binary_expr(
+                binary_expr(variance, Operator::Multiply, float(n.clone())),
+                Operator::Divide,
+                float(n.clone() - lit(1_i64)),
+            );
+            Expr::Case(Case {
+                expr: None,
+                when_then_expr: vec![(Box::new(n.clone().gt(lit(1_i64))), Box::new(scaled))],
+                else_expr: None,
+            })
         };
         Ok(match self {
             Spread::VariancePopulation => variance,

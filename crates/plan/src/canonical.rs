@@ -53,7 +53,11 @@ fn relation(plan: &LogicalPlan, scans: &mut usize) -> Result<Relation> {
             let all: Vec<String> =
                 source.fields().iter().map(|field| format!("{number}.{}:{}", field.name(), field.data_type())).collect();
             let conditions = conditions(scan.filters.iter(), &source, &all)?;
-            let rows = format!("scan({number}: {}{})", scan.table_name, scan.fetch.map(|n| format!(", fetch {n}")).unwrap_or_default());
+            let rows = format!(
+                "scan({number}: {}{})",
+                scan.table_name,
+                scan.fetch.map(|n| format!(", fetch {n}")).unwrap_or_default()
+            );
             Ok(Relation { rows, conditions, columns })
         }
         LogicalPlan::SubqueryAlias(alias) => relation(&alias.input, scans),
@@ -112,7 +116,11 @@ fn join_relation(join: &Join, scans: &mut usize) -> Result<Relation> {
     };
     let mut on = BTreeSet::new();
     for (left_key, right_key) in &join.on {
-        on.insert(condition(&Expr::BinaryExpr(BinaryExpr::new(Box::new(left_key.clone()), equal, Box::new(right_key.clone()))), &schema, &columns)?);
+        on.insert(condition(
+            &Expr::BinaryExpr(BinaryExpr::new(Box::new(left_key.clone()), equal, Box::new(right_key.clone()))),
+            &schema,
+            &columns,
+        )?);
     }
     if let Some(filter) = &join.filter {
         on.extend(conditions(split_conjunction(filter), &schema, &columns)?);
@@ -145,7 +153,11 @@ fn sort_keys(keys: &[SortExpr], schema: &DFSchema, columns: &[String]) -> Result
     Ok(text)
 }
 
-fn conditions<'a>(parts: impl IntoIterator<Item = &'a Expr>, schema: &DFSchema, columns: &[String]) -> Result<BTreeSet<String>> {
+fn conditions<'a>(
+    parts: impl IntoIterator<Item = &'a Expr>,
+    schema: &DFSchema,
+    columns: &[String],
+) -> Result<BTreeSet<String>> {
     let mut set = BTreeSet::new();
     for part in parts {
         for part in split_conjunction(part) {

@@ -42,7 +42,11 @@ pub fn shape(plan: &LogicalPlan) -> Shape {
 
 /// For [`Shape::Partials`] and [`Shape::TopK`], a plan over `rounds`, a table with the sub-plan's output columns, that
 /// merges rows of several rounds into rows of the same columns and the same meaning; for other shapes none.
-pub fn combine(plan: &LogicalPlan, rounds: Arc<dyn TableSource>, state: &SessionState) -> Result<Option<LogicalPlan>, PlanError> {
+pub fn combine(
+    plan: &LogicalPlan,
+    rounds: Arc<dyn TableSource>,
+    state: &SessionState,
+) -> Result<Option<LogicalPlan>, PlanError> {
     let scan = LogicalPlan::TableScan(TableScanBuilder::new("rounds", rounds).build()?);
     let columns: Vec<Expr> = scan.schema().columns().into_iter().map(Expr::Column).collect();
     match core(plan) {

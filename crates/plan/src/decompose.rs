@@ -9,16 +9,16 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
+use datafusion::common::TableReference;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchemaRef, Result};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::builder::LogicalTableSource;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
-    Aggregate, Distinct, Expr, Extension, FetchType, Filter, Limit, LogicalPlan, Projection, SkipType, Sort, SubqueryAlias, TableScan,
-    TableScanBuilder, TableSource, lit,
+    Aggregate, Distinct, Expr, Extension, FetchType, Filter, Limit, LogicalPlan, Projection, SkipType, Sort, SubqueryAlias,
+    TableScan, TableScanBuilder, TableSource, lit,
 };
-use datafusion::common::TableReference;
 use pithead_model::{Level, SHIPPED_BYTES_MAX};
 
 use crate::expression::{any_stays, stays};
@@ -150,7 +150,12 @@ pub(crate) struct Cutter<'a> {
 }
 
 impl<'a> Cutter<'a> {
-    fn new(catalogue: &'a dyn Catalogue, state: &'a SessionState, options: &'a CutOptions, refused: HashMap<String, String>) -> Self {
+    fn new(
+        catalogue: &'a dyn Catalogue,
+        state: &'a SessionState,
+        options: &'a CutOptions,
+        refused: HashMap<String, String>,
+    ) -> Self {
         Self { catalogue, state, options, reasons: HashMap::new(), refused, inputs: 0 }
     }
 
@@ -226,7 +231,14 @@ impl<'a> Cutter<'a> {
     }
 
     /// The cheaper of `host` and sending what `piece` yields.
-    pub(crate) fn settle(&mut self, plan: &LogicalPlan, estimate: Estimate, host: LogicalPlan, host_cost: f64, piece: Option<Piece>) -> Result<Outcome> {
+    pub(crate) fn settle(
+        &mut self,
+        plan: &LogicalPlan,
+        estimate: Estimate,
+        host: LogicalPlan,
+        host_cost: f64,
+        piece: Option<Piece>,
+    ) -> Result<Outcome> {
         let Some(piece) = piece else { return Ok(Outcome { estimate, host, host_cost, piece: None }) };
         let sent = piece.cost + estimate.bytes();
         if sent <= host_cost * (1.0 + 1e-9) {
@@ -275,7 +287,8 @@ impl<'a> Cutter<'a> {
         let Some(piece) = input.piece.filter(|_| !self.is_refused(plan)) else {
             return Ok(Outcome { estimate, host, host_cost: input.host_cost, piece: None });
         };
-        let (travels, remains): (Vec<_>, Vec<_>) = split_conjunction_owned(filter.predicate.clone()).into_iter().partition(|part| stays(part).is_none());
+        let (travels, remains): (Vec<_>, Vec<_>) =
+            split_conjunction_owned(filter.predicate.clone()).into_iter().partition(|part| stays(part).is_none());
         let pushed = match conjunction(travels) {
             Some(predicate) => {
                 let pushed = LogicalPlan::Filter(Filter::try_new(predicate, Arc::new(piece.plan.clone()))?);
@@ -299,8 +312,10 @@ impl<'a> Cutter<'a> {
     fn prune_only(&mut self, filter: &Filter, host: LogicalPlan) -> Result<LogicalPlan> {
         let LogicalPlan::TableScan(scan) = unaliased(&filter.input) else { return Ok(host) };
         let Some(facts) = self.catalogue.facts(scan) else { return Ok(host) };
-        let travels: Vec<_> = split_conjunction_owned(filter.predicate.clone()).into_iter().filter(|part| stays(part).is_none()).collect();
-        let Some(predicate) = conjunction(travels).filter(|_| !self.refused.contains_key(&filter.input.display().to_string())) else {
+        let travels: Vec<_> =
+            split_conjunction_owned(filter.predicate.clone()).into_iter().filter(|part| stays(part).is_none()).collect();
+        let Some(predicate) = conjunction(travels).filter(|_| !self.refused.contains_key(&filter.input.display().to_string()))
+        else {
             return Ok(host);
         };
         let mut piece = scan_piece(scan, &facts)?;
@@ -380,7 +395,8 @@ impl<'a> Cutter<'a> {
     fn limit(&mut self, plan: &LogicalPlan, limit: &Limit) -> Result<Outcome> {
         let input = self.visit(&limit.input)?;
         let host = LogicalPlan::Limit(Limit { input: Arc::new(input.host), ..limit.clone() });
-        let (SkipType::Literal(skip), FetchType::Literal(Some(fetch))) = (limit.get_skip_type()?, limit.get_fetch_type()?) else {
+        let (SkipType::Literal(skip), FetchType::Literal(Some(fetch))) = (limit.get_skip_type()?, limit.get_fetch_type()?)
+        else {
             return Ok(Outcome { estimate: input.estimate, host, host_cost: input.host_cost, piece: None });
         };
         let needed = skip.saturating_add(fetch);
@@ -426,7 +442,11 @@ pub(crate) fn input_key(plan: &LogicalPlan) -> String {
 }
 
 /// A scan of `table`, whose columns are those of `plan` by position, under the names of `plan`.
-pub(crate) fn renamed_scan(name: impl Into<TableReference>, table: Arc<dyn TableSource>, plan: &LogicalPlan) -> Result<LogicalPlan> {
+pub(crate) fn renamed_scan(
+    name: impl Into<TableReference>,
+    table: Arc<dyn TableSource>,
+    plan: &LogicalPlan,
+) -> Result<LogicalPlan> {
     let name = name.into();
     let scan = TableScanBuilder::new(name.clone(), Arc::clone(&table)).build()?;
     let columns = table.schema();

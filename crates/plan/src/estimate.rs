@@ -78,7 +78,8 @@ impl Estimate {
                 None => share *= self.share(part, schema),
             }
         }
-        let within: f64 = ranges.into_iter().map(|(column, (low, high))| range_share(&self.columns[column], low, high)).product();
+        let within: f64 =
+            ranges.into_iter().map(|(column, (low, high))| range_share(&self.columns[column], low, high)).product();
         self.with_rows(self.rows * (share * within).clamp(0.0, 1.0))
     }
 
@@ -118,7 +119,8 @@ impl Estimate {
 
     /// The same columns with fewer rows.
     pub(crate) fn with_rows(&self, rows: f64) -> Estimate {
-        let columns = self.columns.iter().map(|column| ColumnEstimate { distinct: column.distinct.min(rows.max(1.0)), ..column.clone() });
+        let columns =
+            self.columns.iter().map(|column| ColumnEstimate { distinct: column.distinct.min(rows.max(1.0)), ..column.clone() });
         Estimate { rows, columns: columns.collect() }
     }
 
@@ -156,7 +158,8 @@ impl Estimate {
         if join.filter.is_some() {
             matches *= UNKNOWN_SHARE;
         }
-        let semi = |rows: f64, own: f64, other: f64| if join.on.is_empty() { rows } else { rows * (other / own.max(1.0)).min(1.0) };
+        let semi =
+            |rows: f64, own: f64, other: f64| if join.on.is_empty() { rows } else { rows * (other / own.max(1.0)).min(1.0) };
         let semi_left = semi(self.rows, keys_left, keys_right);
         let semi_right = semi(right.rows, keys_right, keys_left);
         let both = || self.columns.iter().chain(&right.columns).cloned().collect::<Vec<_>>();
@@ -207,7 +210,9 @@ impl Estimate {
     /// Share of rows that satisfy a condition.
     fn share(&self, expr: &Expr, schema: &DFSchema) -> f64 {
         match expr {
-            Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, right }) => self.share(left, schema) * self.share(right, schema),
+            Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, right }) => {
+                self.share(left, schema) * self.share(right, schema)
+            }
             Expr::BinaryExpr(BinaryExpr { left, op: Operator::Or, right }) => {
                 let (a, b) = (self.share(left, schema), self.share(right, schema));
                 a + b - a * b
@@ -224,7 +229,13 @@ impl Estimate {
                 let share = (list.list.len() as f64 / self.distinct(&list.expr, schema).max(1.0)).min(1.0);
                 if list.negated { 1.0 - share } else { share }
             }
-            Expr::Like(like) => if like.negated { 1.0 - LIKE_SHARE } else { LIKE_SHARE },
+            Expr::Like(like) => {
+                if like.negated {
+                    1.0 - LIKE_SHARE
+                } else {
+                    LIKE_SHARE
+                }
+            }
             Expr::Not(inner) => 1.0 - self.share(inner, schema),
             Expr::IsNull(_) => 0.05,
             Expr::IsNotNull(_) => 0.95,

@@ -27,7 +27,9 @@ fn obstacle(expr: &Expr) -> Option<String> {
         Expr::ScalarFunction(ScalarFunction { func, .. }) if func.signature().volatility == Volatility::Volatile => {
             Some(format!("{}() gives another value at each call", func.name()))
         }
-        Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) | Expr::SetComparison(_) => Some("a subquery in an expression".into()),
+        Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) | Expr::SetComparison(_) => {
+            Some("a subquery in an expression".into())
+        }
         Expr::OuterReferenceColumn(..) => Some("a reference to an outer query".into()),
         Expr::Placeholder(_) => Some("a parameter without a value".into()),
         Expr::ScalarVariable(..) => Some("a variable".into()),

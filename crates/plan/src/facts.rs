@@ -56,7 +56,8 @@ impl Scheme {
     pub(crate) fn of(facts: &DatasetFacts) -> Scheme {
         let dataset = &facts.dataset;
         let kind = |column: &String| {
-            let data_type = dataset.schema.field_with_name(column).map(|field| field.data_type().clone()).unwrap_or(DataType::Null);
+            let data_type =
+                dataset.schema.field_with_name(column).map(|field| field.data_type().clone()).unwrap_or(DataType::Null);
             if data_type.is_integer() { KeyKind::Integer } else { KeyKind::Other(data_type) }
         };
         let rule = match &dataset.partitioning {

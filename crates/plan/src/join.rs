@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{Field, Schema};
+use datafusion::common::TableReference;
 use datafusion::common::{JoinType, Result};
 use datafusion::logical_expr::builder::LogicalTableSource;
 use datafusion::logical_expr::{Aggregate, Expr, Join, LogicalPlan};
-use datafusion::common::TableReference;
 
 use crate::decompose::{Cutter, Outcome, input_key, renamed_scan};
 use crate::expression::any_stays;
@@ -41,7 +41,8 @@ impl Cutter<'_> {
     /// For a join that only asks whether there is a match: the other side without repeats, where it has many and they
     /// would have to travel.
     fn distinct_matches(&mut self, join: &Join, left: &Outcome, right: &Outcome) -> Result<Option<LogicalPlan>> {
-        let asks = matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark) && join.filter.is_none();
+        let asks =
+            matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark) && join.filter.is_none();
         let together = matches!((&left.piece, &right.piece), (Some(l), Some(r)) if co_located(join, l, r));
         if !asks || together || right.piece.is_none() || !self.options.aggregates {
             return Ok(None);
@@ -52,7 +53,14 @@ impl Cutter<'_> {
         Ok((cost < right.host_cost * DISTINCT_GAIN).then_some(distinct))
     }
 
-    fn join_of(&mut self, plan: &LogicalPlan, join: &Join, left: &Outcome, right: &Outcome, estimate: Estimate) -> Result<Outcome> {
+    fn join_of(
+        &mut self,
+        plan: &LogicalPlan,
+        join: &Join,
+        left: &Outcome,
+        right: &Outcome,
+        estimate: Estimate,
+    ) -> Result<Outcome> {
         let host = over(join, left.host.clone(), right.host.clone())?;
         let host_cost = left.host_cost + right.host_cost;
         let obstacle = self.join_obstacle(plan, join);
@@ -99,7 +107,15 @@ impl Cutter<'_> {
     }
 
     /// The join at the drives of `piece`, with the other side shipped there.
-    fn shipping(&mut self, plan: &LogicalPlan, join: &Join, side: Side, piece: &Piece, own: &Outcome, other: &Outcome) -> Result<Option<Piece>> {
+    fn shipping(
+        &mut self,
+        plan: &LogicalPlan,
+        join: &Join,
+        side: Side,
+        piece: &Piece,
+        own: &Outcome,
+        other: &Outcome,
+    ) -> Result<Option<Piece>> {
         let other_plan = if side == Side::Left { &join.right } else { &join.left };
         let bytes = other.estimate.bytes();
         let key = input_key(other_plan);
@@ -205,7 +221,9 @@ fn co_located_piece(plan: &LogicalPlan, join: &Join, left: &Piece, right: &Piece
         .max_by_key(larger);
     let piece = match slice_wise {
         Some(piece) => piece,
-        None => [Side::Left, Side::Right].map(|side| with_driving(side, true)).into_iter().max_by_key(larger).expect("two sides"),
+        None => {
+            [Side::Left, Side::Right].map(|side| with_driving(side, true)).into_iter().max_by_key(larger).expect("two sides")
+        }
     };
     Ok(piece.with_plan(joined, plan))
 }
@@ -225,7 +243,10 @@ fn equal_columns(join: &Join, mut keys: Vec<BTreeSet<usize>>) -> Vec<BTreeSet<us
     }
     let offset = join.left.schema().fields().len();
     for (left_key, right_key) in &join.on {
-        let (Some(l), Some(r)) = (column_index(left_key, join.left.schema()), column_index(right_key, join.right.schema())) else { continue };
+        let (Some(l), Some(r)) = (column_index(left_key, join.left.schema()), column_index(right_key, join.right.schema()))
+        else {
+            continue;
+        };
         for class in &mut keys {
             if class.contains(&l) || class.contains(&(offset + r)) {
                 class.extend([l, offset + r]);
@@ -259,7 +280,11 @@ fn input_leaf(name: &str, plan: &LogicalPlan) -> Result<LogicalPlan> {
 /// The columns of a shipped table: those of what computes it, by position, under names that cannot clash.
 pub(crate) fn input_schema(schema: &Schema) -> Schema {
     let fields = schema.fields().iter().enumerate();
-    Schema::new(fields.map(|(i, field)| Field::new(format!("c{i}"), field.data_type().clone(), field.is_nullable())).collect::<Vec<_>>())
+    Schema::new(
+        fields
+            .map(|(i, field)| Field::new(format!("c{i}"), field.data_type().clone(), field.is_nullable()))
+            .collect::<Vec<_>>(),
+    )
 }
 
 impl Input {

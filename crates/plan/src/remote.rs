@@ -82,7 +82,9 @@ pub struct RemoteScan {
 
 impl PartialEq for RemoteScan {
     fn eq(&self, other: &Self) -> bool {
-        self.sub_plan.number == other.sub_plan.number && self.sub_plan.plan == other.sub_plan.plan && self.schema == other.schema
+        self.sub_plan.number == other.sub_plan.number
+            && self.sub_plan.plan == other.sub_plan.plan
+            && self.schema == other.schema
     }
 }
 
@@ -119,7 +121,13 @@ impl UserDefinedLogicalNodeCore for RemoteScan {
     }
 
     fn fmt_for_explain(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "RemoteScan: sub-plan {} at {} partitions of {}", self.sub_plan.number, self.sub_plan.drives.len(), self.sub_plan.driving())
+        write!(
+            f,
+            "RemoteScan: sub-plan {} at {} partitions of {}",
+            self.sub_plan.number,
+            self.sub_plan.drives.len(),
+            self.sub_plan.driving()
+        )
     }
 
     fn with_exprs_and_inputs(&self, _exprs: Vec<Expr>, _inputs: Vec<LogicalPlan>) -> Result<Self> {

@@ -30,7 +30,13 @@ fn dataset(name: &str, key: &str, rows: u64, columns: &[(&str, DataType, u64)]) 
         let numeric = !matches!(data_type, DataType::Utf8View);
         let bound = |value: i128| numeric.then_some(Value::Int(value));
         let first = if *data_type == DataType::Date32 { 8036 } else { 1 };
-        ColumnSummary { min: bound(first), max: bound(first + i128::from(*distinct)), exact: true, nulls: 0, distinct: *distinct }
+        ColumnSummary {
+            min: bound(first),
+            max: bound(first + i128::from(*distinct)),
+            exact: true,
+            nulls: 0,
+            distinct: *distinct,
+        }
     };
     let columns: Vec<ColumnSummary> = columns.iter().map(summary).collect();
     let run = |i: u64| Run { load: LoadId(i), slices: 2, rows: rows / 4, bytes: rows, columns: columns.clone() };
@@ -38,7 +44,11 @@ fn dataset(name: &str, key: &str, rows: u64, columns: &[(&str, DataType, u64)]) 
         id: DatasetId(1),
         schema: Arc::new(Schema::new(fields)),
         metadata: BTreeMap::new(),
-        partitioning: if key.is_empty() { Partitioning::RoundRobin } else { Partitioning::Hash { columns: vec![key.to_owned()] } },
+        partitioning: if key.is_empty() {
+            Partitioning::RoundRobin
+        } else {
+            Partitioning::Hash { columns: vec![key.to_owned()] }
+        },
         sort: vec![],
         encoding: "vortex".into(),
         slice_rows: 1000,
@@ -164,7 +174,9 @@ async fn pushed(sql: &str) -> (Decomposition, String) {
 
 #[tokio::test]
 async fn filters_and_partial_aggregates_go_down() {
-    let (cut, text) = pushed("select l_returnflag, avg(l_quantity), count(*) from lineitem where l_shipdate < date '1998-09-02' group by 1").await;
+    let (cut, text) =
+        pushed("select l_returnflag, avg(l_quantity), count(*) from lineitem where l_shipdate < date '1998-09-02' group by 1")
+            .await;
     assert_eq!(cut.sub_plans.len(), 1);
     assert!(text.contains("Aggregate") && text.contains("Filter") && text.contains("sum("), "{text}");
     assert!(!cut.sub_plans[0].whole_partition);

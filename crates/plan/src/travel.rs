@@ -10,10 +10,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
+use datafusion::common::TableReference;
 use datafusion::datasource::empty::EmptyTable;
 use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::common::TableReference;
 use datafusion_substrait::extensions::Extensions;
 use datafusion_substrait::logical_plan::consumer::{SubstraitConsumer, from_substrait_plan_with_consumer};
 use datafusion_substrait::logical_plan::producer::to_substrait_plan;
@@ -80,7 +80,10 @@ impl Tables {
             let name = (facts.name.domain.clone(), facts.name.dataset.clone());
             (name, table(Arc::clone(&facts.dataset.schema)))
         });
-        let inputs = sub_plan.inputs.iter().map(|input| ((INPUT_SCHEMA.to_owned(), input.name.clone()), table(Arc::new(input.schema()))));
+        let inputs = sub_plan
+            .inputs
+            .iter()
+            .map(|input| ((INPUT_SCHEMA.to_owned(), input.name.clone()), table(Arc::new(input.schema()))));
         Tables::Named(datasets.chain(inputs).collect())
     }
 }

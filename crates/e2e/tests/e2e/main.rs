@@ -1,6 +1,7 @@
 //! The whole, from statement to drive and back, as DESIGN's first rule asks: the same answer in every mode, equal to an
 //! independent engine's; and what happens when a part fails.
 
+mod debugging;
 mod faults;
 mod files;
 mod limits;
@@ -8,4 +9,3 @@ mod restarts;
 mod statements;
 mod suites;
 mod tpch;
-mod debugging;

@@ -19,7 +19,8 @@ def main():
     result = {"version": duckdb.__version__}
     result["native"] = native(tables, own, names, threads, runs, queries)
     result["parquet"] = parquet(tables, names, threads, runs, queries)
-    json.dump(result, sys.stdout)
+    # DuckDB may have drawn its progress there: the answer has a line of its own, the last.
+    print("\n" + json.dumps(result))
 
 
 def native(tables, own, names, threads, runs, queries):
@@ -40,7 +41,9 @@ def parquet(tables, names, threads, runs, queries):
 
 
 def connect(path, threads):
-    return duckdb.connect(path, config={"threads": threads})
+    connection = duckdb.connect(path, config={"threads": threads})
+    connection.execute("SET enable_progress_bar = false")
+    return connection
 
 
 def timed(connection, runs, queries):
