@@ -146,13 +146,12 @@ impl Session {
         let started = Instant::now();
         let granted = self.granted(started).await.map_err(|fault| external(at_drive(fault, &label)))?;
         self.profile.update(self.partition, |session| session.open_us = started.elapsed().as_micros() as u64);
-        let closer = Closer { door: Arc::clone(&self.target.door), session: granted.session };
+        let closer = Closer::new(Arc::clone(&self.target.door), granted.session);
         let events = self.target.door.get(granted.session).await.map_err(|fault| external(at_drive(fault, &label)))?;
-        let reading = Reading { session: self, events, label, started, _closer: closer };
-        let batches = stream::try_unfold(Some(reading), |reading| async move {
-            let Some(mut reading) = reading else { return Ok(None) };
+        let reading = Reading { session: self, events, label, started, closer };
+        let batches = stream::try_unfold(reading, |mut reading| async move {
             let batches = reading.next().await?;
-            Ok::<_, DataFusionError>(batches.map(|batches| (batches, Some(reading))))
+            Ok::<_, DataFusionError>(batches.map(|batches| (batches, reading)))
         });
         Ok(batches.map_ok(|batches| stream::iter(batches.into_iter().map(Ok::<_, DataFusionError>))).try_flatten())
     }
@@ -188,7 +187,7 @@ struct Reading {
     events: Events,
     label: String,
     started: Instant,
-    _closer: Closer,
+    closer: Closer,
 }
 
 impl Reading {
@@ -223,6 +222,7 @@ impl Reading {
                         session.session = Some(report);
                         session.wall_us = self.started.elapsed().as_micros() as u64;
                     });
+                    self.closer.close().await;
                     return Ok(None);
                 }
             }
@@ -234,22 +234,38 @@ impl Reading {
     }
 }
 
-/// Closes the session when it is dropped, however that comes.
+/// Closes the session: at its end, or else when it is dropped, however that comes.
 struct Closer {
     door: Arc<dyn Door>,
     session: SessionId,
+    runtime: tokio::runtime::Handle,
+    closed: bool,
+}
+
+impl Closer {
+    fn new(door: Arc<dyn Door>, session: SessionId) -> Self {
+        Self { door, session, runtime: tokio::runtime::Handle::current(), closed: false }
+    }
+
+    /// At the end of its work, before the caller hears of it: a process may end right after.
+    async fn close(&mut self) {
+        self.closed = true;
+        close(&*self.door, self.session).await;
+    }
 }
 
 impl Drop for Closer {
     fn drop(&mut self) {
-        let (door, session) = (Arc::clone(&self.door), self.session);
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move {
-                if let Err(fault) = door.close(session).await {
-                    tracing::debug!(%session, %fault, "a session could not be closed; its idle limit will");
-                }
-            });
+        if !self.closed {
+            let (door, session) = (Arc::clone(&self.door), self.session);
+            self.runtime.spawn(async move { close(&*door, session).await });
         }
+    }
+}
+
+async fn close(door: &dyn Door, session: SessionId) {
+    if let Err(fault) = door.close(session).await {
+        tracing::debug!(%session, %fault, "a session could not be closed; its idle limit will");
     }
 }
 

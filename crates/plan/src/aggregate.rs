@@ -170,10 +170,11 @@ impl<'a> Split<'a> {
         if function.params.filter.is_some() {
             return Err(format!("{name}(DISTINCT …) with a filter"));
         }
-        let known = self.groups.iter().position(|group| group == argument);
+        let known = self.groups.iter().position(|group| group.clone().unalias() == *argument);
         Ok(known.unwrap_or_else(|| {
-            self.groups.push(argument.clone());
-            self.groups.len() - 1
+            let number = self.groups.len();
+            self.groups.push(argument.clone().alias(format!("distinct_{number}")));
+            number
         }))
     }
 
@@ -233,11 +234,13 @@ impl<'a> Split<'a> {
         )))
     }
 
-    /// The position of a function of the first step, added if it is not there.
+    /// The position of a function of the first step, added if it is not there. Each gets a name of its own: functions
+    /// of a column and of its cast would share one.
     fn part(&mut self, expr: Expr) -> usize {
-        let index = self.parts.iter().position(|part| *part == expr).unwrap_or_else(|| {
-            self.parts.push(expr);
-            self.parts.len() - 1
+        let index = self.parts.iter().position(|part| part.clone().unalias() == expr).unwrap_or_else(|| {
+            let number = self.parts.len();
+            self.parts.push(expr.alias(format!("value_{number}")));
+            number
         });
         self.groups.len() + index
     }
@@ -280,7 +283,7 @@ impl<'a> Split<'a> {
                     None,
                 )))
             }
-            Merge::Count(index) => or_zero(column(self.call("sum", vec![part(*index)])?)),
+            Merge::Count(index) => pithead_functions::or_zero(column(self.call("sum", vec![part(*index)])?)),
             Merge::Average(sum, count) => {
                 let sum = column(self.call("sum", vec![part(*sum)])?);
                 let count = column(self.call("sum", vec![part(*count)])?);
@@ -324,13 +327,6 @@ impl Spread {
             Spread::DeviationSample => sqrt(sample(variance)),
         })
     }
-}
-
-/// A count, 0 where there was nothing to add up. (Not `coalesce`, which only the optimiser turns into something that
-/// runs, and it has run before the cut.)
-pub(crate) fn or_zero(count: Expr) -> Expr {
-    let missing = Box::new(count.clone().is_null());
-    Expr::Case(Case { expr: None, when_then_expr: vec![(missing, Box::new(lit(0_i64)))], else_expr: Some(Box::new(count)) })
 }
 
 /// The function of an aggregate's expression, aliases aside.

@@ -10,7 +10,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::PlanError;
-use crate::aggregate::{function, or_zero};
+use crate::aggregate::function;
 
 /// What putting rounds together takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,7 +164,7 @@ impl Parts {
         for (i, ((_, rule), data_type)) in self.functions.iter().zip(types).enumerate() {
             let mut value = Expr::Column(Column::new_unqualified(format!("merged_{i}")));
             if matches!(rule, Rule::Count) {
-                value = or_zero(value);
+                value = pithead_functions::or_zero(value);
             }
             if value.get_type(step.schema())? != data_type {
                 value = Expr::Cast(Cast::new(Box::new(value), data_type));

@@ -186,7 +186,7 @@ impl<'a> Cutter<'a> {
             LogicalPlan::Projection(projection) => self.projection(plan, projection),
             LogicalPlan::SubqueryAlias(alias) => self.alias(plan, alias),
             LogicalPlan::Aggregate(aggregate) => self.aggregate(plan, aggregate),
-            LogicalPlan::Distinct(Distinct::All(input)) => {
+            LogicalPlan::Distinct(Distinct::All(input)) if !input.schema().fields().is_empty() => {
                 let columns = input.schema().columns().into_iter().map(Expr::Column).collect();
                 let aggregate = LogicalPlan::Aggregate(Aggregate::try_new(Arc::clone(input), columns, vec![])?);
                 self.visit(&aggregate)

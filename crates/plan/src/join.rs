@@ -44,7 +44,7 @@ impl Cutter<'_> {
         let asks =
             matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark) && join.filter.is_none();
         let together = matches!((&left.piece, &right.piece), (Some(l), Some(r)) if co_located(join, l, r));
-        if !asks || together || right.piece.is_none() || !self.options.aggregates {
+        if !asks || together || right.piece.is_none() || !self.options.aggregates || join.right.schema().fields().is_empty() {
             return Ok(None);
         }
         let columns: Vec<Expr> = join.right.schema().columns().into_iter().map(Expr::Column).collect();
