@@ -17,7 +17,7 @@ pub use compare::{Column, Table, bag_difference, row_difference};
 pub use data::{TestDataset, datasets, load_all};
 pub use drives::DriveProcess;
 pub use mode::Mode;
-pub use places::{repository, target};
+pub use places::{pithead, repository, target};
 pub use render::{cell, letter, table};
 pub use setup::{Setup, block_on, collect, link_bytes, load, refusal};
 pub use suite::run_suites;

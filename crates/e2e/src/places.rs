@@ -16,7 +16,7 @@ pub fn target() -> PathBuf {
 }
 
 /// The program under test.
-pub(crate) fn pithead() -> PathBuf {
+pub fn pithead() -> PathBuf {
     let program = std::env::current_exe().expect("a test knows its own program");
     let built = program.ancestors().nth(2).map(|release| release.join("pithead")).unwrap_or_default();
     assert!(built.exists(), "{} is not built\nhint: cargo build --release --workspace", built.display());

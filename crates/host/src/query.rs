@@ -32,6 +32,11 @@ use crate::remote::{RemoteScanExec, Target};
 use crate::schemas::Datasets;
 use crate::{Host, Settings};
 
+/// Bytes that a batch is to have at most, by what is expected of its columns.
+const BATCH_BYTES: f64 = 8e6;
+/// Rows that a batch may have however wide they are.
+const BATCH_ROWS_MIN: usize = 256;
+
 /// Whether the tables to ship are computed, or only planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
@@ -185,6 +190,12 @@ impl Query {
     }
 }
 
+/// Rows of a batch: fewer where rows are wide, so that a batch stays a small part of a session's memory.
+fn batch_rows(sub_plan: &SubPlan, most: usize) -> usize {
+    let width: f64 = sub_plan.estimate.columns.iter().map(|column| column.bytes).sum();
+    ((BATCH_BYTES / width.max(1.0)) as usize).clamp(BATCH_ROWS_MIN.min(most), most)
+}
+
 /// A computed table as the next cut is to see it.
 fn computed(input: &Input, batches: &[RecordBatch]) -> Result<Computed, Fault> {
     let table = MemTable::try_new(Arc::new(input.schema()), vec![batches.to_vec()]).map_err(fault_from_datafusion)?;
@@ -288,7 +299,7 @@ impl RemotePlanner {
             options: SessionOptions {
                 threads,
                 memory: self.settings.drive_memory as u64,
-                batch_rows: self.batch_rows,
+                batch_rows: batch_rows(sub_plan, self.batch_rows),
                 level_max: sub_plan.level_max,
                 zone_maps: self.settings.zone_maps,
                 time_zone: self.time_zone.clone(),

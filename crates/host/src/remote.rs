@@ -19,10 +19,10 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use pithead_model::{Blame, Fault, Reply, SessionId};
 use pithead_plan::SubPlan;
-use pithead_wire::{Door, Event, Events, Granted, OpenRequest};
+use pithead_wire::{Door, Event, Events, OpenRequest, Opened};
 
 use crate::admission::Admission;
-use crate::fault::at_drive;
+use crate::fault::{at_drive, bug};
 use crate::profile::SubPlanProfile;
 
 /// What each partition's session is opened with.
@@ -144,10 +144,9 @@ impl Session {
     async fn open(self) -> Result<impl Stream<Item = Result<RecordBatch>>> {
         let label = self.target.door.label().to_owned();
         let started = Instant::now();
-        let granted = self.granted(started).await.map_err(|fault| external(at_drive(fault, &label)))?;
+        let closer = self.granted(started).await.map_err(|fault| external(at_drive(fault, &label)))?;
         self.profile.update(self.partition, |session| session.open_us = started.elapsed().as_micros() as u64);
-        let closer = Closer::new(Arc::clone(&self.target.door), granted.session);
-        let events = self.target.door.get(granted.session).await.map_err(|fault| external(at_drive(fault, &label)))?;
+        let events = self.target.door.get(closer.session).await.map_err(|fault| external(at_drive(fault, &label)))?;
         let reading = Reading { session: self, events, label, started, closer };
         let batches = stream::try_unfold(reading, |mut reading| async move {
             let batches = reading.next().await?;
@@ -157,17 +156,18 @@ impl Session {
     }
 
     /// OPEN, again and again while the drive is busy, up to a limit.
-    async fn granted(&self, started: Instant) -> Result<Granted, Fault> {
+    async fn granted(&self, started: Instant) -> Result<Closer, Fault> {
         loop {
-            let opened = self.target.door.open(self.target.request.clone()).await?;
+            let (opened, closer) = Closer::open(&self.target).await?;
             let label = self.target.door.label().to_owned();
             self.profile.update(self.partition, |session| {
                 session.label = label;
                 session.link_bytes += opened.link_bytes;
             });
-            match opened.reply {
-                Reply::Granted(granted) => return Ok(granted),
-                Reply::Busy { why, retry_after_ms } => {
+            match (opened.reply, closer) {
+                (Reply::Granted(_), Some(closer)) => return Ok(closer),
+                (Reply::Granted(_), None) => return Err(bug("a session was granted and is not there")),
+                (Reply::Busy { why, retry_after_ms }, _) => {
                     if started.elapsed() > self.busy_wait {
                         let message = format!("busy for {} s: {why}", self.busy_wait.as_secs());
                         return Err(Fault::new(Blame::Limit, message)
@@ -243,8 +243,23 @@ struct Closer {
 }
 
 impl Closer {
-    fn new(door: Arc<dyn Door>, session: SessionId) -> Self {
-        Self { door, session, runtime: tokio::runtime::Handle::current(), closed: false }
+    /// OPEN. It goes on when its caller does not wait for it any more, so that a session that is granted late is closed.
+    async fn open(target: &Arc<Target>) -> Result<(Opened, Option<Closer>), Fault> {
+        let target = Arc::clone(target);
+        let opening = tokio::spawn(async move {
+            let opened = target.door.open(target.request.clone()).await?;
+            let closer = match &opened.reply {
+                Reply::Granted(granted) => Some(Closer {
+                    door: Arc::clone(&target.door),
+                    session: granted.session,
+                    runtime: tokio::runtime::Handle::current(),
+                    closed: false,
+                }),
+                Reply::Busy { .. } => None,
+            };
+            Ok((opened, closer))
+        });
+        opening.await.map_err(bug)?
     }
 
     /// At the end of its work, before the caller hears of it: a process may end right after.

@@ -39,7 +39,7 @@ fn a_host_without_the_memory_says_so_and_goes_on() {
     block_on(async {
         let directory = TempDir::new().unwrap();
         let target = Target::Data(directory.path().to_owned());
-        let options = EmbedOptions { drives: Some(2), memory: Some(32 << 20), ..EmbedOptions::default() };
+        let options = EmbedOptions { drives: Some(2), memory: Some(96 << 20), ..EmbedOptions::default() };
         let engine = connect(&target, &options).await.unwrap();
         load(&engine, spec("lineitem", "vortex")).await.unwrap_or_else(|fault| panic!("loading: {fault}"));
         limited(&engine.host).await;

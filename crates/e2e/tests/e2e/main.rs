@@ -1,10 +1,10 @@
 //! The whole, from statement to drive and back, as DESIGN's first rule asks: the same answer in every mode, equal to an
 //! independent engine's; and what happens when a part fails.
 
-mod debugging;
 mod faults;
 mod files;
 mod limits;
+mod program;
 mod restarts;
 mod statements;
 mod suites;
