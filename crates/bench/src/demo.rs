@@ -36,6 +36,9 @@ struct Pair {
     difference: Option<String>,
 }
 
+/// One of a pair's runs.
+type Way = fn(&Pair) -> &QueryRun;
+
 /// Runs the demo and prints what stayed at the drives. A fault if an answer differs.
 pub async fn demo(options: &DemoOptions) -> Result<(), Fault> {
     let tables = options.directory.join(format!("tpch-{}", options.scale));
@@ -147,9 +150,9 @@ fn comparison(plain: &[Pair], paced: &[Pair]) -> String {
 }
 
 fn line(name: &str, rows: &str, plain: &[&Pair], paced: &[&Pair]) -> Vec<String> {
-    let bytes = |run: fn(&Pair) -> &QueryRun| plain.iter().map(|pair| run(pair).profile.link_bytes).sum::<u64>();
-    let time = |pairs: &[&Pair], run: fn(&Pair) -> &QueryRun| pairs.iter().map(|pair| run(pair).seconds).sum::<f64>();
-    let (on, off): (fn(&Pair) -> &QueryRun, fn(&Pair) -> &QueryRun) = (|pair| &pair.on, |pair| &pair.off);
+    let bytes = |run: Way| plain.iter().map(|pair| run(pair).profile.link_bytes).sum::<u64>();
+    let time = |pairs: &[&Pair], run: Way| pairs.iter().map(|pair| run(pair).seconds).sum::<f64>();
+    let (on, off): (Way, Way) = (|pair| &pair.on, |pair| &pair.off);
     vec![
         name.to_owned(),
         rows.to_owned(),

@@ -1,7 +1,7 @@
 //! CSV files: one part each, types inferred from the first rows.
 
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -189,7 +189,7 @@ fn plain(error: &ArrowError) -> String {
     }
 }
 
-fn line_of(bytes: impl Read, wanted: u64) -> Option<u64> {
+fn line_of(bytes: impl BufRead, wanted: u64) -> Option<u64> {
     let (mut line, mut record, mut quoted, mut is_empty) = (1, 1, false, true);
     for byte in bytes.bytes() {
         if record == wanted && !is_empty {

@@ -99,7 +99,7 @@ fn without_zeros_wide(mut value: i128, mut scale: i8) -> (i128, i8) {
 fn hash_float(value: f64) -> u64 {
     let canonical = match value {
         value if value.is_nan() => f64::NAN.to_bits(),
-        value if value == 0.0 => 0,
+        0.0 => 0,
         value => value.to_bits(),
     };
     xxh3_64(&canonical.to_le_bytes())
