@@ -68,7 +68,7 @@ fn functions(text: &str) -> Vec<(usize, &str, usize)> {
         let Some(name) = function_name(line) else { continue };
         let indent = &line[..line.len() - line.trim_start().len()];
         let ends = |l: &&str| **l == format!("{indent}}}") || (l.starts_with(&format!("{indent})")) && l.ends_with(';'));
-        let end = if line.ends_with(';') { Some(0) } else { lines[start..].iter().position(|l| ends(l)) };
+        let end = if line.ends_with(';') { Some(0) } else { lines[start..].iter().position(ends) };
         if let Some(end) = end {
             found.push((start + 1, name, end + 1));
         }
