@@ -38,6 +38,7 @@ pub(crate) fn parse(sql: &str) -> Result<Statement, Fault> {
     if let Some(set) = parse_set(sql)? {
         return Ok(set);
     }
+    refuse_set_operations_on_bags(sql)?;
     let mut statements =
         DFParserBuilder::new(sql).build().and_then(|mut parser| parser.parse_statements()).map_err(fault_from_datafusion)?;
     if statements.len() != 1 {
@@ -68,6 +69,26 @@ fn query(text: &str) -> Result<Statement, Fault> {
     let fault = Fault::new(Blame::Unsupported, format!("{} is not a statement that this release runs", word.to_uppercase()));
     Err(fault
         .hint("load data with `pithead load DATASET FILES…`; queries, EXPLAIN, SET, SHOW, DESCRIBE and DROP TABLE run here"))
+}
+
+/// The engine plans INTERSECT ALL and EXCEPT ALL as joins that do not count repeats: an error is better than such rows.
+fn refuse_set_operations_on_bags(sql: &str) -> Result<(), Fault> {
+    // What cannot be cut into tokens cannot be parsed either, and is told by the parser.
+    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize().unwrap_or_default();
+    let words: Vec<String> = tokens
+        .iter()
+        .filter(|token| !matches!(token, Token::Whitespace(_)))
+        .map(|token| match token {
+            Token::Word(word) if word.quote_style.is_none() => word.value.to_uppercase(),
+            _ => String::new(),
+        })
+        .collect();
+    let refused = words.windows(2).find(|pair| matches!(pair[0].as_str(), "INTERSECT" | "EXCEPT") && pair[1] == "ALL");
+    match refused {
+        Some(pair) => Err(Fault::new(Blame::Unsupported, format!("{} ALL is not supported", pair[0]))
+            .hint(format!("{} without ALL gives each row once", pair[0]))),
+        None => Ok(()),
+    }
 }
 
 fn parts(name: &ObjectName) -> Result<Vec<String>, Fault> {
@@ -182,5 +203,7 @@ mod tests {
         assert!(matches!(parse("select 1").unwrap(), Statement::Query));
         assert!(parse("selec 1").is_err());
         assert!(parse("select 1; select 2").is_err());
+        assert!(parse("select 1 intersect -- each\n ALL select 1").is_err());
+        assert!(parse("select 'except all' union all select 'x' except select 'y'").is_ok());
     }
 }
