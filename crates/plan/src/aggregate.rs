@@ -22,6 +22,11 @@ use crate::piece::Piece;
 impl Cutter<'_> {
     pub(crate) fn aggregate(&mut self, plan: &LogicalPlan, aggregate: &Aggregate) -> Result<Outcome> {
         let input = self.visit(&aggregate.input)?;
+        self.aggregate_over(plan, aggregate, input)
+    }
+
+    /// The aggregate over an input that was visited.
+    pub(crate) fn aggregate_over(&mut self, plan: &LogicalPlan, aggregate: &Aggregate, input: Outcome) -> Result<Outcome> {
         let estimate = input.estimate.group(&aggregate.group_expr, aggregate.input.schema(), &aggregate.schema);
         let host = over(aggregate, input.host.clone())?;
         let host_cost = input.host_cost;

@@ -126,6 +126,7 @@ fn plan_size(plan: &LogicalPlan) -> usize {
 }
 
 /// An operator, had in both ways.
+#[derive(Clone)]
 pub(crate) struct Outcome {
     /// What is expected of its rows.
     pub(crate) estimate: Estimate,

@@ -27,12 +27,11 @@ enum Side {
 impl Cutter<'_> {
     pub(crate) fn join(&mut self, plan: &LogicalPlan, join: &Join) -> Result<Outcome> {
         let left = self.visit(&join.left)?;
-        let mut right = self.visit(&join.right)?;
+        let right = self.visit(&join.right)?;
         let estimate = left.estimate.join(&right.estimate, join);
-        if let Some(distinct) = self.distinct_matches(join, &left, &right)? {
+        if let Some((distinct, right)) = self.distinct_matches(join, &left, &right)? {
             // Planned in the place of the join, which gives the same rows.
             let distinct = Join { right: Arc::new(distinct), ..join.clone() };
-            right = self.visit(&distinct.right)?;
             return self.join_of(&LogicalPlan::Join(distinct.clone()), &distinct, &left, &right, estimate);
         }
         self.join_of(plan, join, &left, &right, estimate)
@@ -40,7 +39,7 @@ impl Cutter<'_> {
 
     /// For a join that only asks whether there is a match: the other side without repeats, where it has many and they
     /// would have to travel.
-    fn distinct_matches(&mut self, join: &Join, left: &Outcome, right: &Outcome) -> Result<Option<LogicalPlan>> {
+    fn distinct_matches(&mut self, join: &Join, left: &Outcome, right: &Outcome) -> Result<Option<(LogicalPlan, Outcome)>> {
         let asks =
             matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark) && join.filter.is_none();
         let together = matches!((&left.piece, &right.piece), (Some(l), Some(r)) if co_located(join, l, r));
@@ -48,9 +47,11 @@ impl Cutter<'_> {
             return Ok(None);
         }
         let columns: Vec<Expr> = join.right.schema().columns().into_iter().map(Expr::Column).collect();
-        let distinct = LogicalPlan::Aggregate(Aggregate::try_new(Arc::clone(&join.right), columns, vec![])?);
-        let cost = self.visit(&distinct)?.host_cost;
-        Ok((cost < right.host_cost * DISTINCT_GAIN).then_some(distinct))
+        let aggregate = Aggregate::try_new(Arc::clone(&join.right), columns, vec![])?;
+        let distinct = LogicalPlan::Aggregate(aggregate.clone());
+        // Over the side as it was visited: joins nest, and each must be looked at once.
+        let outcome = self.aggregate_over(&distinct, &aggregate, right.clone())?;
+        Ok((outcome.host_cost < right.host_cost * DISTINCT_GAIN).then_some((distinct, outcome)))
     }
 
     fn join_of(
