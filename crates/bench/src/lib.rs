@@ -1,6 +1,7 @@
 //! Benchmarks: `pithead bench …`. Each runs side by side with what it is compared to, in one go, and says on what machine.
 //!
-//! [`demo`] is TPC-H with push-down and without, on four drive processes; [`tpch`] adds DuckDB, sessions and loads.
+//! [`demo`] is TPC-H with push-down and without, on four drive processes; [`tpch`] adds DuckDB, sessions and loads; [`store`]
+//! measures a drive's store beside its medium and RocksDB.
 
 mod answers;
 mod demo;
@@ -9,6 +10,7 @@ mod duckdb;
 mod machine;
 mod queries;
 mod report;
+mod store;
 mod tables;
 mod timing;
 mod tpch;
@@ -17,5 +19,6 @@ pub use answers::difference;
 pub use demo::{DemoOptions, demo};
 pub use drives::{DriveProcess, DriveProcesses};
 pub use queries::{QUERIES, TpchQuery};
+pub use store::{StoreBenchOptions, StorePart, StoreWriterOptions, store, store_writer};
 pub use tables::{TABLES, TpchTable, generate};
 pub use tpch::{TpchOptions, tpch};

@@ -139,7 +139,8 @@ fn fresh(directory: &Path) -> Result<PathBuf, Fault> {
 /// The smallest session: one small slice, one column. The median, in milliseconds.
 async fn smallest_session(engine: &Engine) -> Result<f64, Fault> {
     let session = engine.host.session();
-    let door = &engine.host.drives()[0].door;
+    let drives = engine.host.drives();
+    let door = &drives[0].door;
     let mut taken = Vec::new();
     for _ in 0..SESSIONS {
         let answer = session.run("SELECT r_regionkey FROM region").await?;

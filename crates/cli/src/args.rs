@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{bench, drive_serve, drop, error, load, ls, sql, status};
+use crate::{bench, check, drive_add, drive_drain, drive_serve, drop, error, inspect, load, ls, repair, sql, status};
 
 const LONG_ABOUT: &str = "\
 Pithead answers SQL where the data is: queries run on the drives that hold it, and only answers travel.
@@ -39,7 +39,12 @@ pub(crate) enum Command {
     Ls(ls::LsArgs),
     Drop(drop::DropArgs),
     Status(status::StatusArgs),
-    /// Be a drive
+    Repair(repair::RepairArgs),
+    Check(check::CheckArgs),
+    /// Look at what lies on a drive's medium
+    #[command(subcommand)]
+    Inspect(inspect::InspectCommand),
+    /// Be a drive, or change which drives there are
     #[command(subcommand)]
     Drive(DriveCommand),
     /// Show and measure what push-down is good for
@@ -47,10 +52,14 @@ pub(crate) enum Command {
     Bench(bench::BenchCommand),
 }
 
-/// What a drive can do.
+/// What can be done with drives.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DriveCommand {
     Serve(drive_serve::ServeArgs),
+    Add(drive_add::AddArgs),
+    Drain(drive_drain::DrainArgs),
+    #[command(name = "rm")]
+    Remove(drive_drain::RemoveArgs),
 }
 
 fn after_help() -> String {

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
-use pithead_bench::{DemoOptions, TpchOptions};
-use pithead_model::parse_rate;
+use clap::{Args, Subcommand, ValueEnum};
+use pithead_bench::{DemoOptions, StoreBenchOptions, StorePart, StoreWriterOptions, TpchOptions};
+use pithead_model::{Blame, Fault, parse_rate};
 
 use crate::error::CliError;
 
@@ -15,9 +15,14 @@ pub(crate) enum BenchCommand {
     Demo(DemoArgs),
     /// TPC-H measured: bytes and seconds on a paced link, beside DuckDB, sessions, loads
     Tpch(TpchArgs),
+    /// A drive's store measured: durable puts, reads, recovery, beside the bare medium and RocksDB
+    Store(StoreArgs),
+    /// The process that `store` kills
+    #[command(hide = true)]
+    StoreWriter(StoreWriterArgs),
 }
 
-/// Flags that all have.
+/// Flags of the benchmarks on TPC-H.
 #[derive(Debug, Args)]
 pub(crate) struct CommonArgs {
     /// TPC-H's scale, in gigabytes of text
@@ -51,6 +56,50 @@ pub(crate) struct TpchArgs {
     json: Option<PathBuf>,
 }
 
+/// Flags of the store's benchmark.
+#[derive(Debug, Args)]
+pub(crate) struct StoreArgs {
+    /// Folder on the medium to measure; what is made there is removed at the end
+    #[arg(long, visible_alias = "dir", value_name = "DIR", default_value = "demo-data")]
+    directory: PathBuf,
+    /// Size of the store that is recovered, in GB. Only from 10 on it counts as `recovery_10g_s`
+    #[arg(long, value_name = "N", default_value_t = 10.0, value_parser = parse_gb)]
+    gb: f64,
+    /// Runs of each measurement; their median counts
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    runs: u16,
+    /// Measure only these parts
+    #[arg(long, value_enum, value_name = "PART,…", value_delimiter = ',')]
+    only: Vec<Part>,
+    /// Write everything that was measured to a file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// Parts of the store's benchmark.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Part {
+    /// Durable puts of 1 MiB and 4 KiB
+    Puts,
+    /// Slices read from the medium
+    Cold,
+    /// Slices read from memory
+    Warm,
+    /// Opening a store whose writer was killed
+    Recovery,
+}
+
+/// What the process writes that is killed.
+#[derive(Debug, Args)]
+pub(crate) struct StoreWriterArgs {
+    /// The store
+    directory: PathBuf,
+    /// Bytes of large values
+    bytes: u64,
+    /// Seed of what is written over
+    seed: u64,
+}
+
 /// Runs the command.
 pub(crate) async fn run(command: BenchCommand) -> Result<(), CliError> {
     match command {
@@ -63,6 +112,43 @@ pub(crate) async fn run(command: BenchCommand) -> Result<(), CliError> {
             let options = TpchOptions { scale, runs: usize::from(runs), directory, link, json };
             Ok(pithead_bench::tpch(&options).await?)
         }
+        BenchCommand::Store(args) => {
+            let options = store_options(args);
+            blocking(move || pithead_bench::store(&options)).await
+        }
+        BenchCommand::StoreWriter(StoreWriterArgs { directory, bytes, seed }) => {
+            let options = StoreWriterOptions { directory, bytes, seed };
+            blocking(move || pithead_bench::store_writer(&options)).await
+        }
+    }
+}
+
+fn store_options(args: StoreArgs) -> StoreBenchOptions {
+    let part = |part| match part {
+        Part::Puts => StorePart::Puts,
+        Part::Cold => StorePart::Cold,
+        Part::Warm => StorePart::Warm,
+        Part::Recovery => StorePart::Recovery,
+    };
+    StoreBenchOptions {
+        directory: args.directory,
+        recovery_gb: args.gb,
+        runs: usize::from(args.runs),
+        only: args.only.into_iter().map(part).collect(),
+        json: args.json,
+    }
+}
+
+/// Work that blocks, on a thread where it may.
+async fn blocking(work: impl FnOnce() -> Result<(), Fault> + Send + 'static) -> Result<(), CliError> {
+    let ended = tokio::task::spawn_blocking(work).await;
+    Ok(ended.unwrap_or_else(|lost| Err(Fault::new(Blame::Bug, format!("the benchmark ended early: {lost}"))))?)
+}
+
+fn parse_gb(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(gb) if (0.2..=1_000.0).contains(&gb) => Ok(gb),
+        _ => Err("expected a number from 0.2 to 1000, such as 10".to_owned()),
     }
 }
 
@@ -75,4 +161,32 @@ fn parse_scale(text: &str) -> Result<f64, String> {
 
 fn check_rate(text: &str) -> Result<String, String> {
     parse_rate(text).map(|_| text.to_owned()).map_err(|fault| fault.message)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    fn parsed(line: &str) -> Result<BenchCommand, clap::Error> {
+        match Cli::try_parse_from(line.split(' '))?.command {
+            Command::Bench(command) => Ok(command),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn parts_of_the_stores_benchmark_are_chosen_by_name() {
+        let Ok(BenchCommand::Store(args)) = parsed("pithead bench store --dir d --only puts,cold --gb 2") else {
+            panic!("it can be parsed");
+        };
+        let options = store_options(args);
+        assert_eq!((options.only, options.runs), (vec![StorePart::Puts, StorePart::Cold], 5));
+        assert_eq!((options.directory, options.recovery_gb), (PathBuf::from("d"), 2.0));
+        for line in ["bench store --only all", "bench store --gb 0", "bench store --runs 0"] {
+            assert!(parsed(&format!("pithead {line}")).is_err(), "{line}");
+        }
+    }
 }

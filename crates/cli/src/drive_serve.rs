@@ -44,6 +44,9 @@ pub(crate) struct ServeArgs {
     /// Memory for sessions and loads
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, default_value = "1GiB")]
     memory: u64,
+    /// Memory for slices that were read and may be read again [default: as much as --memory]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    cache: Option<u64>,
     /// Pace what the drive sends to a rate, such as 1gbit [default: not paced]
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     link: Option<Rate>,
@@ -82,6 +85,7 @@ fn options(args: &ServeArgs) -> DriveOptions {
         cores,
         threads,
         memory: args.memory,
+        cache: args.cache,
         sessions_max: args.sessions as usize,
         idle_limit: Duration::from_secs(args.idle),
         device,
@@ -149,11 +153,13 @@ mod tests {
 
     #[test]
     fn flags_become_options() {
-        let args =
-            parsed("pithead drive serve --data d --cores 0,2-3 --memory 512MiB --link 1gbit --sessions 5 --idle 7").unwrap();
+        let args = parsed(
+            "pithead drive serve --data d --cores 0,2-3 --memory 512MiB --cache 1GiB --link 1gbit --sessions 5 --idle 7",
+        )
+        .unwrap();
         let options = options(&args);
         assert_eq!(facts(&options), "3 threads, 537 MB memory, link paced to 1 Gbit/s");
-        assert_eq!((options.cores, options.memory), (Some(vec![0, 2, 3]), 512 << 20));
+        assert_eq!((options.cores, options.memory, options.cache), (Some(vec![0, 2, 3]), 512 << 20, Some(1 << 30)));
         assert_eq!((options.sessions_max, options.idle_limit), (5, Duration::from_secs(7)));
         assert_eq!(options.device.link_bits_per_second(), Some(1e9));
     }

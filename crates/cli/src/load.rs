@@ -22,6 +22,7 @@ Examples:
   pithead load tpch.orders orders.parquet --partition-by hash:o_orderkey
   pithead load tpch.lineitem lineitem.parquet --partition-by hash:l_orderkey   # joins with orders at the drives
   pithead load readings readings.csv --csv-delimiter ';' --csv-null NA --append
+  pithead load trips trips.parquet --copies 2 --partitions 16
   pithead load trips trips.parquet --drives server1:7433,server2:7433 --meta source=city-hall";
 
 /// Load files into a dataset: Parquet, CSV, Arrow IPC.
@@ -46,6 +47,12 @@ pub(crate) struct LoadArgs {
     /// How rows find their drive: hash:COLUMN[,COLUMN], range:COLUMN or round-robin [default: round-robin]
     #[arg(long, value_name = "HOW", value_parser = parse_partitioning)]
     partition_by: Option<PartitionBy>,
+    /// Drives that each partition is to be on, each with a copy of it [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=16))]
+    copies: Option<u16>,
+    /// Partitions; more than drives, so that drives which join later have something to take over [default: one a drive]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    partitions: Option<u16>,
     /// Order of the rows on each drive: COLUMN[ desc][,COLUMN[ desc]]
     #[arg(long, value_name = "COLUMNS")]
     sort_by: Option<SortBy>,
@@ -144,6 +151,8 @@ fn spec(args: &LoadArgs) -> LoadSpec {
             Encoding::Vortex => "vortex".to_owned(),
             Encoding::Arrow => "arrow".to_owned(),
         }),
+        partitions: args.partitions.map(usize::from),
+        copies: args.copies.map(usize::from),
         slice_rows: args.slice_rows.map(|rows| rows as usize),
         metadata: args.metadata.iter().cloned().collect::<BTreeMap<_, _>>(),
         csv: CsvOptions {

@@ -130,6 +130,7 @@ fn datasets_grid(datasets: &[(DatasetName, Dataset)]) -> Grid {
         ("slices", Right),
         ("stored", Right),
         ("partitions", Right),
+        ("copies", Right),
         ("partitioned by", Left),
         ("sorted by", Left),
         ("encoding", Left),
@@ -141,6 +142,7 @@ fn datasets_grid(datasets: &[(DatasetName, Dataset)]) -> Grid {
             grouped(dataset.slices()),
             Bytes(dataset.bytes()).to_string(),
             dataset.partitions.len().to_string(),
+            copies_text(dataset),
             partitioning_text(&dataset.partitioning),
             sort_text(&dataset.sort),
             dataset.encoding.clone(),
@@ -152,13 +154,14 @@ fn datasets_grid(datasets: &[(DatasetName, Dataset)]) -> Grid {
 fn write_facts(name: &DatasetName, dataset: &Dataset, out: &mut Sink) -> Result<(), CliError> {
     writeln!(
         out,
-        "{name}: {} rows in {} slices, {} stored as {} in {} partitions by {}",
+        "{name}: {} rows in {} slices, {} stored as {} in {} partitions by {}, copies: {}",
         grouped(dataset.rows()),
         grouped(dataset.slices()),
         Bytes(dataset.bytes()),
         dataset.encoding,
         dataset.partitions.len(),
         partitioning_text(&dataset.partitioning),
+        copies_text(dataset),
     )?;
     if !dataset.sort.is_empty() {
         writeln!(out, "sorted by {}", sort_text(&dataset.sort))?;
@@ -203,6 +206,12 @@ fn partitioning_text(partitioning: &Partitioning) -> String {
     }
 }
 
+/// How many copies there are, and of how many that is too few.
+fn copies_text(dataset: &Dataset) -> String {
+    let fewest = dataset.partitions.iter().map(|partition| partition.copies.len()).min().unwrap_or(dataset.copies);
+    if fewest < dataset.copies { format!("{fewest} of {}", dataset.copies) } else { dataset.copies.to_string() }
+}
+
 fn sort_text(sort: &[SortKey]) -> String {
     let keys = sort.iter().map(|key| format!("{}{}", key.column, if key.descending { " desc" } else { "" }));
     keys.collect::<Vec<_>>().join(", ")
@@ -215,6 +224,7 @@ fn dataset_json(name: &DatasetName, dataset: &Dataset) -> Json {
         "slices": dataset.slices(),
         "stored_bytes": dataset.bytes(),
         "partitions": dataset.partitions.len(),
+        "copies": dataset.copies,
         "partitioned_by": partitioning_text(&dataset.partitioning),
         "sorted_by": sort_text(&dataset.sort),
         "encoding": dataset.encoding,
@@ -260,7 +270,8 @@ mod tests {
             sort: vec![SortKey { column: "day".into(), descending: true }],
             encoding: "vortex".into(),
             slice_rows: 512,
-            partitions: vec![Partition { drive: DriveId(1), runs: vec![run] }],
+            copies: 2,
+            partitions: vec![Partition { copies: vec![DriveId(1)], runs: vec![run] }],
         }
     }
 
@@ -273,7 +284,10 @@ mod tests {
     #[test]
     fn datasets_and_columns_make_tables() {
         let all = shown(&datasets_grid(&[("lab.t".parse().unwrap(), dataset())]));
-        assert!(all.contains("lab.t   | 1,000 |      2 | 64.0 kB |          1 | hash(day)      | day desc  | vortex"), "{all}");
+        assert!(
+            all.contains("lab.t   | 1,000 |      2 | 64.0 kB |          1 | 1 of 2 | hash(day)      | day desc  | vortex"),
+            "{all}"
+        );
         let one = shown(&columns_grid(&dataset()));
         assert!(one.contains("day    | Date32 |     3 | 1970-01-01 | 1970-12-31 |     ~365"), "{one}");
     }

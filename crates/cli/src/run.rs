@@ -6,7 +6,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::args::{Command, DriveCommand};
 use crate::error::CliError;
-use crate::{bench, drive_serve, drop, load, ls, sql, status, target};
+use crate::{bench, check, drive_add, drive_drain, drive_serve, drop, inspect, load, ls, repair, sql, status, target};
 
 /// What is logged unless `PITHEAD_LOG` says otherwise.
 const LOG_DEFAULT: &str = "error,pithead=warn";
@@ -28,11 +28,17 @@ pub(crate) fn run(command: Command) -> Result<(), CliError> {
 async fn dispatch(command: Command) -> Result<(), CliError> {
     match command {
         Command::Drive(DriveCommand::Serve(args)) => drive_serve::run(args).await,
+        Command::Drive(DriveCommand::Add(args)) => drive_add::run(args).await,
+        Command::Drive(DriveCommand::Drain(args)) => drive_drain::drain(args).await,
+        Command::Drive(DriveCommand::Remove(args)) => drive_drain::remove(args).await,
+        Command::Repair(args) => repair::run(args).await,
         Command::Load(args) => load::run(*args).await,
         Command::Sql(args) => sql::run(args).await,
         Command::Ls(args) => ls::run(args).await,
         Command::Status(args) => status::run(args).await,
         Command::Drop(args) => drop::run(args).await,
+        Command::Check(args) => check::run(args).await,
+        Command::Inspect(command) => inspect::run(command).await,
         Command::Bench(command) => bench::run(command).await,
     }
 }
@@ -40,7 +46,11 @@ async fn dispatch(command: Command) -> Result<(), CliError> {
 /// Threads for the host's part, or for a drive's network.
 fn threads(command: &Command) -> usize {
     let asked = match command {
-        Command::Drive(DriveCommand::Serve(_)) | Command::Bench(_) => None,
+        Command::Drive(DriveCommand::Serve(_)) | Command::Bench(_) | Command::Check(_) | Command::Inspect(_) => None,
+        Command::Drive(DriveCommand::Add(args)) => args.target.threads,
+        Command::Drive(DriveCommand::Drain(args)) => args.target.threads,
+        Command::Drive(DriveCommand::Remove(args)) => args.target.threads,
+        Command::Repair(args) => args.target.threads,
         Command::Load(args) => args.target.threads,
         Command::Sql(args) => args.target.threads,
         Command::Ls(args) => args.target.threads,

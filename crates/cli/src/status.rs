@@ -1,4 +1,4 @@
-//! `pithead status`: how each drive is.
+//! `pithead status`: how each drive is, and each partition on it.
 
 use std::io::Write;
 
@@ -10,6 +10,7 @@ use serde_json::{Value as Json, json};
 use crate::error::{CliError, say};
 use crate::interrupt::Interrupts;
 use crate::output::{Align, Grid, Sink};
+use crate::status_partitions::partitions_grid;
 use crate::target::{TargetArgs, must_exist};
 use crate::terminal::grouped;
 
@@ -18,9 +19,10 @@ Examples:
   pithead status --drives server1:7433,server2:7433
   pithead status --json | jq .free_bytes";
 
-/// Show how each drive is.
+/// Show how each drive is, and how much each partition on it holds and is used.
 ///
-/// A drive that cannot be reached is shown with the reason, and makes the exit code 1.
+/// What was read counts from the start of the drive. A drive that cannot be reached is shown with the reason, and makes the
+/// exit code 1.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct StatusArgs {
@@ -32,7 +34,7 @@ pub(crate) struct StatusArgs {
 }
 
 /// A drive's label, and how it is or why that is not known.
-type Answer = (String, Result<DriveStatus, Fault>);
+pub(crate) type Answer = (String, Result<DriveStatus, Fault>);
 
 /// Runs the command.
 pub(crate) async fn run(args: StatusArgs) -> Result<(), CliError> {
@@ -44,7 +46,13 @@ pub(crate) async fn run(args: StatusArgs) -> Result<(), CliError> {
     let mut sink = Sink::stdout();
     match args.json {
         true => write_json(&answers, &mut sink)?,
-        false => grid(&answers).write(&mut sink)?,
+        false => {
+            grid(&answers).write(&mut sink)?;
+            if let Some(partitions) = partitions_grid(&answers) {
+                writeln!(sink)?;
+                partitions.write(&mut sink)?;
+            }
+        }
     }
     sink.finish()?;
     report_down(&answers, args.json)
@@ -100,7 +108,7 @@ fn link(bits_per_second: Option<f64>) -> String {
     }
 }
 
-fn uptime(seconds: u64) -> String {
+pub(crate) fn uptime(seconds: u64) -> String {
     match seconds {
         s if s < 60 => format!("{s} s"),
         s if s < 3_600 => format!("{} min", s / 60),
@@ -162,7 +170,8 @@ mod tests {
             slices: 1_234,
             stored_bytes: 5_000_000,
             free_bytes: 7_000_000_000,
-            domains: vec!["main".into()],
+            domains: vec![],
+            partitions: vec![],
             link_bits_per_second: Some(1e9),
         };
         vec![("a:1".into(), Ok(status)), ("b:2".into(), Err(Fault::new(Blame::Device, "connection refused")))]

@@ -56,6 +56,11 @@ pub(crate) fn counted(number: u64, noun: &str) -> String {
     format!("{} {noun}{plural}", grouped(number))
 }
 
+/// The same for nouns whose plural is another word.
+pub(crate) fn counted_as(number: u64, one: &str, many: &str) -> String {
+    format!("{} {}", grouped(number), if number == 1 { one } else { many })
+}
+
 /// Seconds as people read them: `0.012 s`, `1.2 s`, `83 s`.
 pub(crate) fn seconds(seconds: f64) -> String {
     let digits = match seconds {

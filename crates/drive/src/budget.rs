@@ -45,6 +45,11 @@ impl Budget {
         self.take(wanted, wanted.clamp(1, GRANT_BYTES_MIN), shipped)
     }
 
+    /// Whether [`Self::reserve`] could ever grant this, with nothing else reserved.
+    pub(crate) fn could_reserve(&self, wanted: u64, shipped: u64) -> bool {
+        wanted.clamp(1, GRANT_BYTES_MIN).checked_add(shipped).is_some_and(|least| least <= self.total)
+    }
+
     /// Memory for the rows of a load, and to sort them with if they are to be.
     pub(crate) fn reserve_for_load(self: &Arc<Self>, sorts: bool) -> Option<Grant> {
         let least = LOAD_BYTES_MIN.min(self.total / 4);
@@ -89,6 +94,16 @@ mod tests {
         assert_eq!((second.bytes(), budget.reserved()), (1 << 20, (1 << 28) + (1 << 20)));
         drop((first, second));
         assert_eq!(budget.reserved(), 0);
+    }
+
+    #[test]
+    fn what_can_never_be_granted_is_known() {
+        let budget = Arc::new(Budget::new(20 << 20));
+        let _taken = budget.reserve(1 << 40, 0).unwrap();
+        assert!(budget.could_reserve(1 << 40, 4 << 20) && budget.reserve(1 << 40, 4 << 20).is_none());
+        assert!(!budget.could_reserve(1 << 40, 5 << 20));
+        assert!(!budget.could_reserve(1, u64::MAX));
+        assert!(!Budget::new(1 << 20).could_reserve(64 << 20, 0));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use pithead_model::{Blame, Directory, Fault, SliceEntry, SliceKey};
 use pithead_store::Store;
 
+use crate::keys::slice_key;
 use crate::work::Workers;
 
 /// Slice entries that are cached at most, over all runs.
@@ -46,7 +47,7 @@ impl Directories {
 
     /// A run's metadata slice as it is stored.
     pub(crate) async fn read(&self, key: &SliceKey) -> Result<Directory, Fault> {
-        let (store, name) = (Arc::clone(&self.store), key.to_string());
+        let (store, name) = (Arc::clone(&self.store), slice_key(key));
         let value = self.workers.blocking(move || store.get(&name)).await??;
         let Some((bytes, _)) = value else { return Err(gone(key)) };
         parse(&bytes).map_err(|fault| fault.at(key))
@@ -72,7 +73,8 @@ pub(crate) fn gone(run: &SliceKey) -> Fault {
     Fault::new(Blame::Conflict, what).hint("the dataset was replaced or dropped meanwhile: run the query again")
 }
 
-fn parse(bytes: &[u8]) -> Result<Directory, Fault> {
+/// Reads a metadata slice. Every slice it names has rows and one summary a column.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Directory, Fault> {
     let damaged = |what: String| Fault::new(Blame::Corrupt, format!("damaged metadata slice: {what}"));
     let directory: Directory = serde_json::from_slice(bytes).map_err(|error| damaged(error.to_string()))?;
     let columns = directory.schema.fields().len();

@@ -1,8 +1,8 @@
 //! What hosts see of a drive.
 
 use async_trait::async_trait;
-use pithead_model::{DatasetId, DatasetName, Directory, Fault, LoadId, Manifest, Run, SessionId, SessionProfile, SliceKey};
-use pithead_wire::{Batches, Door, DriveStatus, Events, Hello, LoadRequest, OpenRequest, Opened, Welcome};
+use pithead_model::{Directory, Fault, Manifest, Run, SessionId, SessionProfile, SliceKey};
+use pithead_wire::{Batches, Discard, Door, DriveStatus, Events, Hello, LoadRequest, OpenRequest, Opened, Pieces, Welcome};
 
 use crate::Drive;
 
@@ -40,8 +40,16 @@ impl Door for Drive {
         self.load_rows(request, rows).await
     }
 
-    async fn discard(&self, name: DatasetName, dataset: DatasetId, keep: Vec<LoadId>) -> Result<u64, Fault> {
-        self.discard_runs(name, dataset, keep).await
+    async fn discard(&self, discard: Discard) -> Result<u64, Fault> {
+        self.discard_runs(discard).await
+    }
+
+    async fn read_run(&self, run: SliceKey) -> Result<Pieces, Fault> {
+        self.read_pieces(run).await
+    }
+
+    async fn write_run(&self, run: SliceKey, pieces: Pieces) -> Result<(), Fault> {
+        self.write_pieces(run, pieces).await
     }
 
     async fn manifest(&self, domain: String) -> Result<Option<Manifest>, Fault> {
@@ -50,6 +58,10 @@ impl Door for Drive {
 
     async fn commit(&self, expected: u64, manifest: Manifest) -> Result<(), Fault> {
         self.write_manifest(expected, manifest).await
+    }
+
+    async fn keep_manifest(&self, manifest: Manifest) -> Result<(), Fault> {
+        self.keep_copy(manifest).await
     }
 
     async fn directory(&self, key: SliceKey) -> Result<Directory, Fault> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use pithead_device::{Device, Instant};
 use pithead_model::{Blame, DriveId, Fault};
 use pithead_sched::{Class, Pool, PoolOptions};
-use pithead_store::{DiskStore, Store};
+use pithead_store::{DiskStore, Store, StoreOptions};
 
 use crate::DriveOptions;
 use crate::budget::Budget;
@@ -15,6 +15,7 @@ use crate::leases::Leases;
 use crate::runtime::Runtimes;
 use crate::sessions::Sessions;
 use crate::slices::SliceCache;
+use crate::uses::Uses;
 use crate::work::Workers;
 
 /// Calls that block at one time at most, a reactor.
@@ -37,6 +38,7 @@ pub struct Drive {
     pub(crate) leases: Arc<Leases>,
     pub(crate) directories: Arc<Directories>,
     pub(crate) slices: Arc<SliceCache>,
+    pub(crate) uses: Arc<Uses>,
 }
 
 impl Drive {
@@ -45,7 +47,8 @@ impl Drive {
     ///
     /// A directory that another process has open is [`Blame::User`].
     pub fn open(options: DriveOptions) -> Result<Arc<Drive>, Fault> {
-        let disk = DiskStore::open(&options.data)?;
+        let cache_bytes = options.cache_bytes() - reader_bytes(&options);
+        let disk = DiskStore::open(&options.data, StoreOptions { cache_bytes, ..StoreOptions::default() })?;
         let id = disk.drive_id();
         Self::over(Arc::new(disk), id, options)
     }
@@ -57,9 +60,10 @@ impl Drive {
             None => Arc::new(own_pool(&options)?),
         });
         let device = Arc::clone(&options.device);
+        let reader_bytes = reader_bytes(&options);
         let directories = Arc::new(Directories::new(Arc::clone(&store), workers.clone()));
         let slices =
-            SliceCache::new(Arc::clone(&store), Arc::clone(&device), workers.clone(), Arc::clone(&directories), options.memory);
+            SliceCache::new(Arc::clone(&store), Arc::clone(&device), workers.clone(), Arc::clone(&directories), reader_bytes);
         let drive = Arc::new(Drive {
             label: options.data.display().to_string(),
             id,
@@ -73,6 +77,7 @@ impl Drive {
             leases: Arc::default(),
             directories,
             slices: Arc::new(slices),
+            uses: Arc::default(),
         });
         drive.collect_condemned()?;
         drive.start_background(options.idle_limit);
@@ -85,7 +90,7 @@ impl Drive {
         self.id
     }
 
-    /// Refuses new sessions and loads, gives running sessions `grace` to end, then ends them.
+    /// Refuses new sessions and loads, gives running sessions `grace` to end, then ends them and flushes the store.
     pub async fn stop(&self, grace: Duration) {
         self.sessions.refuse();
         let clock = self.device.clock();
@@ -96,7 +101,12 @@ impl Drive {
         for session in self.sessions.close_all() {
             session.stopped().await;
         }
-        tracing::info!(drive = %self.id, "stopped");
+        let store = Arc::clone(&self.store);
+        match self.workers.blocking(move || store.flush()).await {
+            Ok(Ok(())) => tracing::info!(drive = %self.id, "stopped"),
+            Ok(Err(error)) => tracing::error!(drive = %self.id, %error, "the store was not flushed"),
+            Err(fault) => tracing::error!(drive = %self.id, %fault, "the store was not flushed"),
+        }
     }
 
     pub(crate) fn check_running(&self) -> Result<(), Fault> {
@@ -141,6 +151,15 @@ impl Drop for Drive {
 
 /// How often the collector looks whether its drive is still there.
 const COLLECT_WAIT: Duration = Duration::from_secs(1);
+
+/// Bytes of slices that open readers may hold, of all that a drive keeps in memory of its store.
+///
+/// Readers and the store's cache share a budget: a slice that both hold is one allocation, since values are handed out without a
+/// copy, and counts with both. Readers get most of it, because a reader also saves checking a slice and reading its
+/// footer again. What the store keeps serves metadata slices, copies, and slices whose reader had to go.
+fn reader_bytes(options: &DriveOptions) -> u64 {
+    options.cache_bytes() / 4 * 3
+}
 
 fn own_pool(options: &DriveOptions) -> Result<Pool, Fault> {
     let count = match (options.threads, &options.cores) {

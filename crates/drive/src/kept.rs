@@ -192,7 +192,9 @@ async fn combined(
     Ok((batches, room))
 }
 
-/// Bytes that kept outputs may take: half of the session's grant.
+/// Bytes that kept outputs may take, and each task's that are still coming: together half of the session's grant. The other
+/// half is for the operators of the rounds that run.
 fn share(running: &Running) -> usize {
-    usize::try_from(running.work.grant.bytes() / 2).unwrap_or(usize::MAX)
+    let holders = running.work.policy.tasks as u64 + 1;
+    usize::try_from(running.work.grant.bytes() / 2 / holders).unwrap_or(usize::MAX)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use pithead_model::SliceKey;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedMutexGuard};
 
 /// Runs, each by the key of its metadata slice.
 #[derive(Debug, Default)]
@@ -14,6 +14,7 @@ pub(crate) struct Leases {
     runs: Mutex<HashMap<SliceKey, Holding>>,
     freed: Mutex<Vec<SliceKey>>,
     notify: Notify,
+    order: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Debug, Default)]
@@ -51,6 +52,18 @@ impl Leases {
         let holding = held.entry(run.clone()).or_default();
         holding.doomed = true;
         holding.holders == 0
+    }
+
+    /// A leased run that was doomed stays: it was written anew. The caller holds [`Self::in_order`] and has deleted the note.
+    pub(crate) fn revive(&self, run: &SliceKey) {
+        if let Some(holding) = self.runs.lock().get_mut(run) {
+            holding.doomed = false;
+        }
+    }
+
+    /// Held while a run is doomed or revived here and its note is written or deleted in the store, so that the two agree.
+    pub(crate) async fn in_order(&self) -> OwnedMutexGuard<()> {
+        Arc::clone(&self.order).lock_owned().await
     }
 
     /// A doomed run is deleted, or its deletion failed and is left to a later call.
@@ -113,6 +126,17 @@ mod tests {
         assert!(leases.take_freed().is_empty());
         drop(second);
         assert_eq!(leases.take_freed(), [run(1)]);
+    }
+
+    #[test]
+    fn a_run_that_is_written_anew_stays() {
+        let leases = Arc::new(Leases::default());
+        let reader = leases.lease(vec![run(1)]).unwrap();
+        assert!(!leases.doom(&run(1)));
+        let writer = leases.lease(vec![run(1)]).unwrap();
+        leases.revive(&run(1));
+        drop((reader, writer));
+        assert!(leases.take_freed().is_empty() && leases.runs.lock().is_empty());
     }
 
     #[test]

@@ -1,18 +1,21 @@
-//! The drive: sessions, rounds, loads and metadata of one store, behind the [`pithead_wire::Door`] that hosts see, and
+//! The drive: sessions, rounds, loads, copies and metadata of one store, behind the [`pithead_wire::Door`] that hosts see, and
 //! the daemon that serves it over Flight.
 //!
 //! A session is one sub-plan from OPEN to CLOSE. Its slices run in rounds on the reactors of the pool; each round is
 //! closed by one annotation. Nothing here plans SQL.
 
 mod budget;
+mod copying;
 mod cut;
 mod directories;
 mod door;
 mod drive;
 mod getting;
 mod kept;
+mod keys;
 mod leases;
 mod loads;
+mod manifests;
 mod metadata;
 mod meter;
 mod opening;
@@ -25,9 +28,12 @@ mod session;
 mod sessions;
 mod slices;
 mod sorting;
+mod staging;
+mod status;
 mod tally;
 #[cfg(test)]
 mod tests;
+mod uses;
 mod work;
 
 pub use drive::Drive;

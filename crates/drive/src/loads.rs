@@ -4,25 +4,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
-use bytes::Bytes;
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt, TryStreamExt};
 use pithead_model::{
     Blame, COLUMNS_MAX, ColumnSummary, Directory, Fault, PARTITIONS_MAX, Run, SliceEntry, SliceKey, merge_columns,
 };
 use pithead_slice::{ColumnSketches, Encoding, SliceError, encode_slice, encoding, encoding_names};
-use pithead_store::{Expected, Staged, Store, Write};
+use pithead_store::{Expected, Put, Store, Write};
 use pithead_wire::{Batches, LoadRequest, compact};
 
 use crate::Drive;
+use crate::budget::Grant;
 use crate::cut::{Cutter, Piece, halve};
 use crate::directories::same_columns;
+use crate::keys::slice_key;
 use crate::metadata::check_name;
 use crate::sorting::sorted;
+use crate::staging::StagedValue;
 use crate::work::Workers;
 
 /// Longest that a load waits for its next rows.
-const ROWS_WAIT: Duration = Duration::from_secs(600);
+pub(crate) const ROWS_WAIT: Duration = Duration::from_secs(600);
 /// Rows of a slice at most.
 const SLICE_ROWS_MAX: usize = 1 << 24;
 
@@ -37,10 +39,7 @@ impl Drive {
             partition: request.partition,
             number: None,
         };
-        let grant = self.budget.reserve_for_load(!request.sort.is_empty()).ok_or_else(|| {
-            let what = "the drive has no memory free for a load";
-            Fault::new(Blame::Limit, what).hint("load again later, or give the drive more memory")
-        })?;
+        let grant = self.load_grant(!request.sort.is_empty())?;
         // In-process, a batch's texts may sit in buffers of the whole file that it was cut from.
         let rows = checked(rows, &request).map_ok(|batch| compact(&batch)).boxed();
         let rows = match request.sort.is_empty() {
@@ -54,6 +53,14 @@ impl Drive {
         tracing::info!(load = %made.load, slices = made.slices, rows = made.rows, bytes = made.bytes, "loaded");
         Ok(made)
     }
+
+    /// Memory for rows or stored values on their way through.
+    pub(crate) fn load_grant(&self, sorts: bool) -> Result<Grant, Fault> {
+        self.budget.reserve_for_load(sorts).ok_or_else(|| {
+            let what = "the drive has no memory free for a load or a copy";
+            Fault::new(Blame::Limit, what).hint("try again later, or give the drive more memory")
+        })
+    }
 }
 
 /// Makes the slices of one load.
@@ -63,20 +70,11 @@ struct Maker {
     encoding: Arc<dyn Encoding>,
 }
 
-/// A slice that is on the medium, without a name. Dropping it gives up its room.
+/// A slice that has no name yet.
 struct StagedSlice {
-    store: Arc<dyn Store>,
-    staged: Option<Staged>,
+    value: StagedValue,
     entry: SliceEntry,
     sketches: ColumnSketches,
-}
-
-impl Drop for StagedSlice {
-    fn drop(&mut self) {
-        if let Some(staged) = self.staged.take() {
-            self.store.unstage(staged);
-        }
-    }
 }
 
 impl Maker {
@@ -98,7 +96,7 @@ impl Maker {
     }
 
     /// Names all slices, and the metadata slice with them.
-    async fn adopt(&self, request: LoadRequest, run: SliceKey, mut slices: Vec<StagedSlice>) -> Result<Run, Fault> {
+    async fn adopt(&self, request: LoadRequest, run: SliceKey, slices: Vec<StagedSlice>) -> Result<Run, Fault> {
         let entries: Vec<SliceEntry> = slices.iter().map(|slice| slice.entry.clone()).collect();
         let mut columns = match entries.is_empty() {
             // Of no rows, too, there is one summary a column.
@@ -121,9 +119,8 @@ impl Maker {
         };
         let json = serde_json::to_vec(&directory)
             .map_err(|error| Fault::new(Blame::Bug, format!("a directory that is no JSON: {error}")))?;
-        let meta = Write::Put { key: run.to_string(), value: Bytes::from(json), expected: Expected::Absent };
-        let staged = slices.iter_mut().map(|slice| slice.staged.take());
-        let staged = (0..).zip(staged).filter_map(|(number, staged)| Some((run.slice(number).to_string(), staged?))).collect();
+        let meta = Write::Put(Put { expected: Expected::Absent, ..Put::forced(slice_key(&run), json) });
+        let staged = (0..).zip(slices).filter_map(|(number, slice)| slice.value.named(slice_key(&run.slice(number)))).collect();
         let store = Arc::clone(&self.store);
         self.workers.blocking(move || store.adopt(staged, vec![meta])).await??;
         Ok(made)
@@ -146,8 +143,8 @@ fn stage(
         }
         other => other?,
     };
-    let staged = Some(store.stage(&encoded.bytes)?);
-    made.push(StagedSlice { store: Arc::clone(store), staged, entry: encoded.entry, sketches: encoded.sketches });
+    let value = StagedValue::stage(store, encoded.bytes)?;
+    made.push(StagedSlice { value, entry: encoded.entry, sketches: encoded.sketches });
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pithead_exec::{BindPlan, BindRequest, Bound, PartData, SliceRef, SliceSource};
 use pithead_functions::EXTENSIONS;
-use pithead_model::{Blame, Fault, PLAN_BYTES_MAX, Reply, SHIPPED_BYTES_MAX, SessionId, SliceKey};
+use pithead_model::{Blame, Bytes, Fault, PLAN_BYTES_MAX, Reply, SHIPPED_BYTES_MAX, SessionId, SliceKey, SliceSpan};
 use pithead_wire::{Granted, OpenRequest, PlanBytes, ShippedInput, SlicePart, batch_bytes};
 
 use crate::Drive;
@@ -15,6 +15,7 @@ use crate::leases::Lease;
 use crate::rounds::{RoundPolicy, SessionFacts};
 use crate::runtime::Usage;
 use crate::session::{Session, Work};
+use crate::uses::partitions;
 
 /// Rows of a batch at most; a poll covers one.
 const BATCH_ROWS_MAX: usize = 1 << 16;
@@ -27,12 +28,18 @@ impl Drive {
     pub(crate) async fn open_session(&self, request: OpenRequest) -> Result<Reply<Granted>, Fault> {
         check(&request)?;
         self.check_running()?;
+        let shipped = input_bytes(&request.inputs) as u64;
+        if !self.budget.could_reserve(request.options.memory, shipped) {
+            return Err(too_little_memory(self.budget.total(), shipped));
+        }
         let Some(place) = self.sessions.admit() else { return Ok(self.busy("all places for sessions are taken")) };
-        let Some(grant) = self.budget.reserve(request.options.memory, input_bytes(&request.inputs) as u64) else {
+        let Some(grant) = self.budget.reserve(request.options.memory, shipped) else {
             return Ok(self.busy("the memory for sessions is taken"));
         };
         let lease = self.lease(&request.parts)?;
         let parts = self.parts(&request.parts).await?;
+        check_done(&request.done, parts.first().map_or(0, |part| part.slices.len()))?;
+        let partitions = partitions(&request.parts);
         let usage = Arc::new(Usage::default());
         let runtime = self.runtimes.session(grant.bytes(), &usage)?;
         let memory = Arc::clone(&runtime.memory_pool);
@@ -40,7 +47,9 @@ impl Drive {
         let facts = Facts::of(&request);
         let bound = self.bind(bind_request(request, parts, runtime, Arc::clone(&self.slices) as Arc<dyn SliceSource>)).await?;
         let policy = RoundPolicy::new(&facts.session(&bound, threads));
-        let work = Work { bound, policy, partition: facts.partition, level_max: facts.level_max, memory, grant, _lease: lease };
+        let used = self.uses.session(&partitions, &bound, self.device.clock().now());
+        let (partition, level_max) = (facts.partition, facts.level_max);
+        let work = Work { bound, policy, partition, level_max, memory, grant, used, _lease: lease };
         let granted = Granted { session: SessionId(rand::random()), threads: threads as u32, memory: work.grant.bytes() };
         tracing::debug!(session = %granted.session, threads, memory = granted.memory, ?policy, "opened");
         self.sessions.insert(Arc::new(Session::new(granted.session, work, usage, Arc::clone(&self.device), place)));
@@ -128,7 +137,7 @@ impl Facts {
             whole_partition: self.whole_partition,
             other_parts: self.other_parts,
             input_bytes: self.input_bytes,
-            slices: bound.slices_total(),
+            slices: bound.slices_left().len() as u32,
             threads,
         }
     }
@@ -147,6 +156,7 @@ fn bind_request(
         },
         parts,
         inputs: request.inputs.into_iter().map(|input| (input.name, input.schema, input.batches)).collect(),
+        done: request.done,
         schema: request.schema,
         whole_partition: request.whole_partition,
         level_max: request.options.level_max,
@@ -182,6 +192,9 @@ fn check(request: &OpenRequest) -> Result<(), Fault> {
     if rows == 0 || rows > BATCH_ROWS_MAX {
         return user(format!("expected batches of 1 to {BATCH_ROWS_MAX} rows, got {rows}"));
     }
+    if request.whole_partition && !request.done.is_empty() {
+        return user("a sub-plan that needs the whole partition in one round cannot leave slices out".to_owned());
+    }
     let mut seen = HashSet::new();
     if let Some(part) = request.parts.iter().find(|part| !seen.insert(&part.name)) {
         return user(format!("{} is named twice", part.name));
@@ -191,6 +204,28 @@ fn check(request: &OpenRequest) -> Result<(), Fault> {
     }
     check_extensions(&request.options.extensions)?;
     check_inputs(&request.inputs)
+}
+
+/// Slices that are done: in order, none twice, none past the end.
+fn check_done(done: &[SliceSpan], slices: usize) -> Result<(), Fault> {
+    let mut end = 0;
+    for span in done {
+        let (first, count) = (span.first as usize, span.count as usize);
+        if count == 0 || first < end || first + count > slices {
+            let what = format!("{count} slices from {first} on cannot be done: expected rising spans of {slices} slices");
+            return Err(Fault::new(Blame::User, what));
+        }
+        end = first + count;
+    }
+    Ok(())
+}
+
+/// Waiting would not help.
+fn too_little_memory(total: u64, shipped: u64) -> Fault {
+    let (total, shipped) = (Bytes(total), Bytes(shipped));
+    let what = format!("the drive has {total} of memory, too little for one session beside the {shipped} that are sent along");
+    Fault::new(Blame::Limit, what)
+        .hint("give the drive more memory, or ask for less: `SET pithead.drive_memory` and `SET pithead.ship_bytes_max`")
 }
 
 fn check_runs(part: &SlicePart) -> Result<(), Fault> {

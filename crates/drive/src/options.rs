@@ -18,6 +18,9 @@ pub struct DriveOptions {
     pub threads: usize,
     /// Memory for sessions and loads, bytes.
     pub memory: u64,
+    /// Memory for slices that were read and may be read again, bytes: open readers and the store's cache together. None: as
+    /// much as `memory`.
+    pub cache: Option<u64>,
     /// Sessions open at one time at most.
     pub sessions_max: usize,
     /// A session whose rows nobody pulls for this long is closed.
@@ -36,10 +39,15 @@ impl DriveOptions {
             cores: None,
             threads: 0,
             memory: 1 << 30,
+            cache: None,
             sessions_max: 64,
             idle_limit: Duration::from_secs(60),
             device: Arc::new(Native::new()),
             pool: None,
         }
+    }
+    /// The cache's bytes, with the default worked out.
+    pub(crate) fn cache_bytes(&self) -> u64 {
+        self.cache.unwrap_or(self.memory)
     }
 }

@@ -1,5 +1,6 @@
 //! [`Running`]: a session's rounds, run by a few tasks side by side, and their way into one bounded queue.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -112,13 +113,13 @@ impl Running {
         self.count_others(&stats);
         let mut tally = Tally::of(stats, meter.cpu_ns(), meter.wall_ns());
         if self.work.policy.single {
-            tally.slices = (0..self.work.bound.slices_total()).collect();
+            tally.slices = self.work.bound.slices_left().collect();
         }
         self.end_round(output, tally).await
     }
 
     async fn end_round(&self, output: Output<'_>, tally: Tally) -> Result<(), Fault> {
-        if tally.slices.is_empty() && self.work.bound.slices_total() > 0 {
+        if tally.slices.is_empty() && self.work.bound.slices_left().len() > 0 {
             if self.work.bound.queue_is_empty() {
                 // Other tasks took all slices before this round could: their rounds are complete without it.
                 return output.discard().await;
@@ -154,14 +155,9 @@ impl Running {
     }
 
     fn unread(&self, kept: &Kept) -> Vec<u32> {
-        let mut read = vec![false; self.work.bound.slices_total() as usize];
         let ledger = self.ledger.lock();
-        for slice in ledger.slices_answered.iter().chain(kept.slices()) {
-            if let Some(read) = read.get_mut(*slice as usize) {
-                *read = true;
-            }
-        }
-        (0..).zip(read).filter(|(_, read)| !read).map(|(slice, _)| slice).collect()
+        let read: HashSet<u32> = ledger.slices_answered.iter().chain(kept.slices()).copied().collect();
+        self.work.bound.slices_left().filter(|slice| !read.contains(slice)).collect()
     }
 
     pub(crate) fn begin_round(&self) -> OpenRound {
@@ -187,6 +183,7 @@ impl Running {
 
     pub(crate) async fn close_round(&self, round: OpenRound, tally: Tally) -> Result<(), Fault> {
         let slices = tally.slices.len() as u32;
+        self.work.used.add_cpu(tally.cpu_ns);
         let annotation = self.annotation(&round, &tally);
         tracing::debug!(session = %self.session.id, round = round.number, slices, rows = round.rows, "round closed");
         self.send(Event::Closed { annotation, link_bytes: 0 }).await?;

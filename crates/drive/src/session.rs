@@ -17,6 +17,7 @@ use crate::leases::Lease;
 use crate::rounds::RoundPolicy;
 use crate::runtime::Usage;
 use crate::sessions::Place;
+use crate::uses::SessionUse;
 
 /// Longest that CLOSE waits for a session's tasks to let go.
 const CLOSE_WAIT: Duration = Duration::from_secs(2);
@@ -31,6 +32,7 @@ pub(crate) struct Work {
     pub(crate) level_max: Level,
     pub(crate) memory: Arc<dyn MemoryPool>,
     pub(crate) grant: Grant,
+    pub(crate) used: SessionUse,
     pub(crate) _lease: Lease,
 }
 
@@ -89,9 +91,13 @@ pub(crate) struct TaskMark(Arc<Session>);
 
 impl Session {
     pub(crate) fn new(id: SessionId, work: Work, usage: Arc<Usage>, device: Arc<dyn Device>, place: Place) -> Self {
+        let progress = Progress::default();
+        // What another session has answered for counts as answered for.
+        let done = work.bound.slices_total() - work.bound.slices_left().len() as u32;
+        progress.slices_done.store(done, Ordering::Relaxed);
         Self {
             id,
-            progress: Progress::default(),
+            progress,
             activity: Activity::new(device),
             usage,
             slices_total: work.bound.slices_total(),

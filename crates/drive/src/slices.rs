@@ -13,6 +13,7 @@ use pithead_store::Store;
 use tokio::sync::OnceCell;
 
 use crate::directories::{Directories, gone};
+use crate::keys::slice_key;
 use crate::work::Workers;
 
 /// Open readers that are kept at most.
@@ -70,7 +71,7 @@ impl SliceCache {
         let schema = Arc::clone(&self.directories.run(&run).await?.schema);
         let (store, key, rows) = (Arc::clone(&self.store), slice.key.clone(), slice.entry.rows);
         let open = move || {
-            let Some((value, _)) = store.get(&key.to_string())? else { return Err(gone(&key)) };
+            let Some((value, _)) = store.get(&slice_key(&key))? else { return Err(gone(&key)) };
             let reader = open_slice(&schema, value).map_err(|error| Fault::from(error).at(&key))?;
             if reader.rows() != rows {
                 let what = format!("the directory says {rows} rows, and there are {}", reader.rows());
@@ -133,7 +134,7 @@ mod tests {
     use pithead_model::{DatasetId, Directory, LoadId, SliceEntry};
     use pithead_sched::{Pool, PoolOptions};
     use pithead_slice::{encode_slice, encoding};
-    use pithead_store::{Entry, Expected, MemoryStore, Staged, StoreError, StoreUse, Value, Version, Write};
+    use pithead_store::{Durability, Entry, Key, KeyRange, MemoryStore, Staged, StoreError, StoreUse, Value, Write};
 
     /// Counts reads of slices.
     #[derive(Debug)]
@@ -143,23 +144,26 @@ mod tests {
     }
 
     impl Store for Counting {
-        fn get(&self, key: &str) -> Result<Option<(Value, Version)>, StoreError> {
-            self.reads.fetch_add(usize::from(!key.ends_with("meta")), Ordering::Relaxed);
+        fn get(&self, key: &[u8]) -> Result<Option<(Value, Entry)>, StoreError> {
+            self.reads.fetch_add(usize::from(!key.ends_with(b"meta")), Ordering::Relaxed);
             self.inner.get(key)
         }
-        fn entry(&self, key: &str) -> Result<Option<Entry>, StoreError> {
+        fn entry(&self, key: &[u8]) -> Result<Option<Entry>, StoreError> {
             self.inner.entry(key)
         }
-        fn list(&self, prefix: &str) -> Result<Vec<Entry>, StoreError> {
-            self.inner.list(prefix)
+        fn range(&self, range: &KeyRange) -> Result<Vec<Entry>, StoreError> {
+            self.inner.range(range)
         }
-        fn write(&self, batch: Vec<Write>) -> Result<(), StoreError> {
-            self.inner.write(batch)
+        fn write(&self, batch: Vec<Write>, durability: Durability) -> Result<(), StoreError> {
+            self.inner.write(batch, durability)
         }
-        fn stage(&self, value: &[u8]) -> Result<Staged, StoreError> {
+        fn flush(&self) -> Result<(), StoreError> {
+            self.inner.flush()
+        }
+        fn stage(&self, value: Value) -> Result<Staged, StoreError> {
             self.inner.stage(value)
         }
-        fn adopt(&self, staged: Vec<(String, Staged)>, batch: Vec<Write>) -> Result<(), StoreError> {
+        fn adopt(&self, staged: Vec<(Key, Staged)>, batch: Vec<Write>) -> Result<(), StoreError> {
             self.inner.adopt(staged, batch)
         }
         fn unstage(&self, staged: Staged) {
@@ -183,9 +187,9 @@ mod tests {
         };
         let store = Arc::new(Counting { inner: MemoryStore::new(), reads: AtomicUsize::new(0) });
         let slice = SliceRef { entry: Arc::new(encoded.entry), ..slice(0) };
-        let meta = SliceKey { number: None, ..slice.key.clone() }.to_string();
-        for (key, value) in [(slice.key.to_string(), encoded.bytes), (meta, serde_json::to_vec(&directory).unwrap().into())] {
-            store.write(vec![Write::Put { key, value, expected: Expected::Any }]).unwrap();
+        let meta = slice_key(&SliceKey { number: None, ..slice.key.clone() });
+        for (key, value) in [(slice_key(&slice.key), encoded.bytes), (meta, serde_json::to_vec(&directory).unwrap().into())] {
+            store.write(vec![Write::put(key, value)], Durability::Through).unwrap();
         }
         let options = PoolOptions { name: "test".into(), cores: None, reactors: 1, blocking_threads_max: 4 };
         let workers = Workers::new(Arc::new(Pool::new(options).unwrap()));
@@ -206,13 +210,13 @@ mod tests {
     #[tokio::test]
     async fn a_damaged_slice_is_a_fault_and_read_again() {
         let (store, cache, slice) = cache_of_one();
-        let key = slice.key.to_string();
+        let key = slice_key(&slice.key);
         let (value, _) = store.get(&key).unwrap().unwrap();
         let mut damaged = value.to_vec();
         *damaged.last_mut().unwrap() ^= 1;
-        store.write(vec![Write::Put { key: key.clone(), value: damaged.into(), expected: Expected::Any }]).unwrap();
+        store.write(vec![Write::put(key.clone(), damaged)], Durability::Through).unwrap();
         assert_eq!(cache.open(&slice).await.unwrap_err().blame, Blame::Corrupt);
-        store.write(vec![Write::Put { key, value, expected: Expected::Any }]).unwrap();
+        store.write(vec![Write::put(key, value)], Durability::Through).unwrap();
         assert!(cache.open(&slice).await.is_ok());
     }
 

@@ -26,6 +26,16 @@ impl DriveProcess {
         Self::spawn(command, data)
     }
 
+    /// Serves its directory again, where it was served before. Kills it first if it still runs.
+    pub fn restart(&mut self) {
+        if self.is_running() {
+            self.kill();
+        }
+        let mut command = Command::new(pithead());
+        command.args(["drive", "serve", "--listen", &self.address, "--data"]).arg(&self.data);
+        *self = Self::spawn(command, &self.data.clone());
+    }
+
     /// The same through `sh`, so that limits can be set first: `$PITHEAD` is the program, `$DATA` the directory.
     pub fn start_limited(data: &Path, script: &str) -> DriveProcess {
         let mut command = Command::new("sh");

@@ -2,27 +2,14 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures::future::join_all;
-use pithead_drive::{Drive, DriveOptions};
-use pithead_host::{Host, HostOptions};
+use pithead_host::{Host, HostOptions, MoveReport, TellMove};
 use pithead_model::{Blame, Fault, Rate};
-use pithead_sched::{Pool, PoolOptions};
 use pithead_wire::{Door, FlightDoor};
 use tokio::task::JoinHandle;
 
-use crate::directory::drive_directories;
+use crate::here::DrivesHere;
 use crate::{EmbedOptions, Target};
-
-/// How long sessions have to end by themselves. Their host is this process, which has no more use for them.
-const STOP_GRACE: Duration = Duration::ZERO;
-/// How long threads have to end once they are told to.
-const STOP_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long rows of a session may wait to be pulled. The host is this process, so nobody else has died meanwhile.
-const IDLE_LIMIT: Duration = Duration::from_secs(24 * 3600);
-/// Most calls that block at once, a thread of the pool.
-const BLOCKING_PER_REACTOR: usize = 4;
 
 /// A host, and the drives that live in this process for it. [`Engine::shutdown`] ends them; dropping it leaves them
 /// running until the process ends, with no harm to what was acknowledged.
@@ -33,7 +20,7 @@ pub struct Engine {
     cleaning: Option<JoinHandle<()>>,
 }
 
-/// Connects to all drives of a target. On the network, each has to answer.
+/// Connects to all drives of a target. On the network, at least one has to answer; see [`Host::connect`].
 pub async fn connect(target: &Target, options: &EmbedOptions) -> Result<Engine, Fault> {
     refuse_pacing(target, options)?;
     match target {
@@ -47,6 +34,24 @@ impl Engine {
     pub fn pacing(&self) -> Option<String> {
         let rates: Vec<Option<f64>> = self.host.drives().iter().map(|drive| drive.welcome.link_bits_per_second).collect();
         pacing_text(&rates)
+    }
+
+    /// Adds the drive at this address, as [`Host::add_drive`] does.
+    pub async fn add_drive(&self, address: &str, tell: TellMove) -> Result<MoveReport, Fault> {
+        if self.here.is_in_use() {
+            let fault = Fault::new(Blame::User, "drives of a data directory and drives on the network cannot be mixed");
+            return Err(fault.hint("leave the address out, and another drive is made in the directory"));
+        }
+        self.host.add_drive(Arc::new(FlightDoor::connect(address)?), tell).await
+    }
+
+    /// Makes one more drive in the data directory, and adds it.
+    pub async fn add_drive_here(&self, tell: TellMove) -> Result<MoveReport, Fault> {
+        if !self.here.is_in_use() {
+            let fault = Fault::new(Blame::User, "expected the address of the drive to add");
+            return Err(fault.hint("start it first: pithead drive serve --data DIR --listen HOST:PORT"));
+        }
+        self.host.add_drive(self.here.make_one().await?, tell).await
     }
 
     /// Ends the drives of this process: sessions end, what was written is flushed, threads are joined.
@@ -90,71 +95,6 @@ async fn clean(host: Host) {
         Ok(0) => {}
         Ok(slices) => tracing::info!(slices, "deleted what unfinished loads had left"),
         Err(fault) => tracing::warn!(%fault, "what unfinished loads have left stays for now"),
-    }
-}
-
-/// Drives in this process, and the reactors that they share.
-#[derive(Default)]
-pub(crate) struct DrivesHere {
-    drives: Vec<Arc<Drive>>,
-    pool: Option<Arc<Pool>>,
-}
-
-impl DrivesHere {
-    /// Opens the drives of a data directory, all or none.
-    pub(crate) async fn open(directory: &Path, options: &EmbedOptions) -> Result<DrivesHere, Fault> {
-        let threads = options.threads();
-        let directories = drive_directories(directory, options.drives.unwrap_or(threads.min(64)))?;
-        let pool = Arc::new(pool(threads)?);
-        let memory = options.memory() / 2 / directories.len() as u64;
-        let open = directories.into_iter().map(|data| {
-            let pool = Some(Arc::clone(&pool));
-            let options = DriveOptions { memory, idle_limit: IDLE_LIMIT, pool, ..DriveOptions::new(data) };
-            tokio::task::spawn_blocking(move || Drive::open(options))
-        });
-        let opened = join_all(open).await.into_iter().map(|opened| opened.unwrap_or_else(|lost| Err(lost_task(&lost))));
-        match opened.collect() {
-            Ok(drives) => Ok(DrivesHere { drives, pool: Some(pool) }),
-            Err(fault) => {
-                stop(pool).await;
-                Err(fault)
-            }
-        }
-    }
-
-    /// The way to each.
-    pub(crate) fn doors(&self) -> Vec<Arc<dyn Door>> {
-        self.drives.iter().map(|drive| Arc::clone(drive) as Arc<dyn Door>).collect()
-    }
-
-    /// Ends all drives, then the reactors.
-    pub(crate) async fn shutdown(self) {
-        join_all(self.drives.iter().map(|drive| drive.stop(STOP_GRACE))).await;
-        drop(self.drives);
-        if let Some(pool) = self.pool {
-            stop(pool).await;
-        }
-    }
-}
-
-fn lost_task(lost: &tokio::task::JoinError) -> Fault {
-    Fault::new(Blame::Bug, format!("opening a drive ended early: {lost}"))
-}
-
-fn pool(threads: usize) -> Result<Pool, Fault> {
-    let options = PoolOptions {
-        name: "drive".to_owned(),
-        cores: None,
-        reactors: threads,
-        blocking_threads_max: threads * BLOCKING_PER_REACTOR,
-    };
-    Pool::new(options).map_err(|error| Fault::new(Blame::Limit, error.to_string()))
-}
-
-async fn stop(pool: Arc<Pool>) {
-    let stopped = tokio::task::spawn_blocking(move || pool.shutdown(STOP_TIMEOUT)).await;
-    if !matches!(stopped, Ok(true)) {
-        tracing::warn!("some threads of the drives have not ended in {STOP_TIMEOUT:?}");
     }
 }
 

@@ -39,6 +39,17 @@ pub(crate) fn drive_directories(directory: &Path, new: usize) -> Result<Vec<Path
     }
 }
 
+/// Makes the store of one more drive, after those that there are.
+pub(crate) fn make_another(directory: &Path) -> Result<PathBuf, Fault> {
+    let count = drive_directories(directory, 1)?.len();
+    if count >= DRIVES_MAX {
+        return Err(Fault::new(Blame::User, format!("{} has {DRIVES_MAX} drives; it may not have more", directory.display())));
+    }
+    let path = path_of(directory, count);
+    fs::create_dir(&path).map_err(|error| at(&path, &error))?;
+    Ok(path)
+}
+
 fn make(directory: &Path, count: usize) -> Result<Vec<PathBuf>, Fault> {
     if !(1..=DRIVES_MAX).contains(&count) {
         return Err(Fault::new(Blame::User, format!("expected 1 to {DRIVES_MAX} drives in one directory, got {count}")));
@@ -97,6 +108,8 @@ mod tests {
         let made = drive_directories(&data, 3).unwrap();
         assert_eq!(made, [data.join("drive-0"), data.join("drive-1"), data.join("drive-2")]);
         assert_eq!(drive_directories(&data, 7).unwrap(), made);
+        assert_eq!(make_another(&data).unwrap(), data.join("drive-3"));
+        assert_eq!(drive_directories(&data, 7).unwrap().len(), 4);
     }
 
     #[test]

@@ -6,11 +6,12 @@
 
 mod connect;
 mod directory;
+mod here;
 mod memory;
 mod options;
 mod status;
 
 pub use connect::{Engine, connect};
 pub use options::{EmbedOptions, Target};
-pub use pithead_wire::DriveStatus;
+pub use pithead_wire::{DriveStatus, PartitionUse};
 pub use status::status;

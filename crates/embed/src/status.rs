@@ -6,7 +6,7 @@ use futures::future::join_all;
 use pithead_model::Fault;
 use pithead_wire::{Door, DriveStatus, FlightDoor};
 
-use crate::connect::DrivesHere;
+use crate::here::DrivesHere;
 use crate::{EmbedOptions, Target};
 
 /// How each drive of a target is, by label and in the target's order. Unlike [`crate::connect`], it takes no notice of

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use pithead_device::Device;
-use pithead_model::{DatasetName, Fault, Level, SliceEntry, SliceKey, SortKey};
+use pithead_model::{DatasetName, Fault, Level, SliceEntry, SliceKey, SliceSpan, SortKey};
 use pithead_slice::SliceReader;
 
 /// One slice of a part.
@@ -71,6 +71,8 @@ pub struct BindRequest {
     pub parts: Vec<PartData>,
     /// Small tables sent along: name, columns, rows.
     pub inputs: Vec<(String, SchemaRef, Vec<RecordBatch>)>,
+    /// Slices of the driving partition, by ordinal, that rounds leave out. Those past its end mean nothing.
+    pub done: Vec<SliceSpan>,
     /// Schema that the output must have, by position and type; its names and nullability are those of the output.
     pub schema: SchemaRef,
     /// Whether one round must see all slices.
@@ -87,6 +89,15 @@ pub struct BindRequest {
     pub runtime: Arc<RuntimeEnv>,
     /// Where slices come from.
     pub source: Arc<dyn SliceSource>,
+}
+
+/// What was read of one part so far, by all rounds and scans.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PartReads {
+    /// Slices, each as often as it was read.
+    pub slices: u64,
+    /// Bytes of them that were read.
+    pub bytes: u64,
 }
 
 /// What a round did.

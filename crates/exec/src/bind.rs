@@ -1,6 +1,7 @@
 //! [`Bound`]: one session's sub-plan, ready to run.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -14,14 +15,14 @@ use datafusion::logical_expr::{Expr, LogicalPlan, TableScan, TableScanBuilder, T
 use datafusion::physical_plan::execute_stream;
 use datafusion::physical_plan::memory::MemoryStream;
 use pithead_functions::{EngineOptions, fault_from_datafusion, session_state};
-use pithead_model::{DatasetName, Fault, Level, near_names};
+use pithead_model::{DatasetName, Fault, Level, SliceSpan, near_names};
 use pithead_plan::{INPUT_SCHEMA, Shape, combine, consume, shape};
 
 use crate::conform::{check, conform};
 use crate::round::{Round, SliceQueue};
 use crate::statistics::PartFacts;
-use crate::table::{Feed, Part, SliceTable};
-use crate::{BindPlan, BindRequest, ExecError, PartData, RunningRound, SliceRef};
+use crate::table::{Feed, Part, ReadCounters, SliceTable};
+use crate::{BindPlan, BindRequest, ExecError, PartData, PartReads, RunningRound, SliceRef};
 
 /// A sub-plan that was read, checked against the output that is expected of it, and optimised once.
 #[derive(Debug)]
@@ -33,6 +34,8 @@ pub struct Bound {
     consumed: LogicalPlan,
     schema: SchemaRef,
     queue: Arc<SliceQueue>,
+    parts: Vec<Arc<Part>>,
+    slices_total: u32,
     whole_partition: bool,
 }
 
@@ -64,9 +67,10 @@ impl Bound {
             check_prunes_only(&plan)?;
         }
         tracing::debug!(plan = %plan.display_indent(), "bound");
-        let queue = Arc::new(SliceQueue::new(Arc::clone(&driving.slices)));
+        let queue = Arc::new(SliceQueue::new(left(&driving.slices, &request.done)));
         let (schema, whole_partition) = (request.schema, request.whole_partition);
-        Ok(Arc::new(Bound { state, shape: shape(&driven), plan, consumed: driven, schema, queue, whole_partition }))
+        let (shape, slices_total) = (shape(&driven), driving.slices.len() as u32);
+        Ok(Arc::new(Bound { state, shape, plan, consumed: driven, schema, queue, parts, slices_total, whole_partition }))
     }
 
     /// How the outputs of several rounds go together.
@@ -74,9 +78,23 @@ impl Bound {
         self.shape
     }
 
-    /// Slices of the driving partition.
+    /// Slices of the driving partition, those among them that are done.
     pub fn slices_total(&self) -> u32 {
-        self.queue.total()
+        self.slices_total
+    }
+
+    /// The slices that rounds are to take care of, by ordinal: all but those that are done.
+    pub fn slices_left(&self) -> impl ExactSizeIterator<Item = u32> + '_ {
+        self.queue.ordinals()
+    }
+
+    /// What was read of each part so far, in the request's order.
+    pub fn reads(&self) -> Vec<PartReads> {
+        let read = |part: &Arc<Part>| PartReads {
+            slices: part.reads.slices.load(Ordering::Relaxed),
+            bytes: part.reads.bytes.load(Ordering::Relaxed),
+        };
+        self.parts.iter().map(read).collect()
     }
 
     /// Whether rounds have taken all slices.
@@ -138,6 +156,18 @@ fn first_rows(batches: Vec<RecordBatch>, mut rows: usize) -> Vec<RecordBatch> {
     first
 }
 
+/// The slices that no span covers.
+fn left(slices: &Arc<[SliceRef]>, done: &[SliceSpan]) -> Arc<[SliceRef]> {
+    if done.is_empty() {
+        return Arc::clone(slices);
+    }
+    let mut left = vec![true; slices.len()];
+    for span in done {
+        left.iter_mut().skip(span.first as usize).take(span.count as usize).for_each(|left| *left = false);
+    }
+    slices.iter().zip(left).filter(|(_, left)| *left).map(|(slice, _)| slice.clone()).collect()
+}
+
 fn part(data: &PartData, request: &BindRequest) -> Part {
     let slices: Arc<[SliceRef]> = data.slices.as_slice().into();
     Part {
@@ -149,6 +179,7 @@ fn part(data: &PartData, request: &BindRequest) -> Part {
         zone_maps: request.zone_maps,
         prune_only: request.level_max < Level::Whole,
         batch_rows: request.batch_rows.max(1),
+        reads: ReadCounters::default(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use arrow::array::{Array, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::{BatchCoalescer, filter_record_batch};
@@ -146,6 +147,7 @@ impl Reading {
         let Some(open) = &mut self.open else { return Ok(None) };
         let read = open.stream.next().await;
         let bytes = cost_of(&self.round, self.plan.feed).drain(&open.stats);
+        self.plan.part.reads.bytes.fetch_add(bytes, Ordering::Relaxed);
         if bytes > 0
             && let Some(wait) = self.plan.part.source.device().read(bytes)
         {
@@ -203,6 +205,7 @@ impl Reading {
                 self.round.reads_slice();
             }
             cost.read_slice(slice.entry.rows);
+            self.plan.part.reads.slices.fetch_add(1, Ordering::Relaxed);
             let reader = self.plan.part.source.open(&slice).await.map_err(external)?;
             self.open = Some(self.start(slice, &*reader)?);
             return Ok(true);

@@ -30,7 +30,7 @@ impl RunningRound {
     }
 }
 
-/// The slices of a driving partition that no round has taken yet. Rounds side by side share it.
+/// The slices of a driving partition that rounds are to take. Rounds side by side share it.
 #[derive(Debug)]
 pub(crate) struct SliceQueue {
     slices: Arc<[SliceRef]>,
@@ -42,8 +42,9 @@ impl SliceQueue {
         Self { slices, next: AtomicUsize::new(0) }
     }
 
-    pub(crate) fn total(&self) -> u32 {
-        self.slices.len() as u32
+    /// All of its slices, taken or not.
+    pub(crate) fn ordinals(&self) -> impl ExactSizeIterator<Item = u32> + '_ {
+        self.slices.iter().map(|slice| slice.ordinal)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -1,6 +1,7 @@
 //! [`SliceTable`]: a dataset's slices as a table of the engine.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
@@ -29,6 +30,14 @@ pub(crate) struct Part {
     /// Filters rule out slices and pages, and no more.
     pub(crate) prune_only: bool,
     pub(crate) batch_rows: usize,
+    pub(crate) reads: ReadCounters,
+}
+
+/// What scans have read of a part.
+#[derive(Debug, Default)]
+pub(crate) struct ReadCounters {
+    pub(crate) slices: AtomicU64,
+    pub(crate) bytes: AtomicU64,
 }
 
 /// Which slices a scan reads.

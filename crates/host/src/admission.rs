@@ -5,20 +5,48 @@ use std::collections::BTreeMap;
 use arrow::array::RecordBatch;
 use datafusion::common::Result;
 use datafusion::execution::memory_pool::MemoryReservation;
-use pithead_model::{Annotation, Blame, Fault, SessionProfile};
+use pithead_model::{Annotation, Blame, Fault, SliceSpan};
 
-/// Rows of rounds that are not closed, and the slices of those that are.
+/// Rows of rounds that are not closed, and the slices of those that are. It outlives the sessions that answer for a
+/// partition: one that fails is followed by another one over a copy, for the slices that are left.
 #[derive(Debug)]
 pub(crate) struct Admission {
     pending: BTreeMap<u32, Vec<RecordBatch>>,
     answered: Vec<(u32, u32)>,
+    slices_total: u64,
+    rounds_closed: u64,
     reservation: MemoryReservation,
 }
 
 impl Admission {
-    /// Rows that wait are held against `reservation`.
-    pub(crate) fn new(reservation: MemoryReservation) -> Self {
-        Self { pending: BTreeMap::new(), answered: vec![], reservation }
+    /// For a partition of so many slices. Rows that wait are held against `reservation`.
+    pub(crate) fn new(slices_total: u64, reservation: MemoryReservation) -> Self {
+        Self { pending: BTreeMap::new(), answered: vec![], slices_total, rounds_closed: 0, reservation }
+    }
+
+    /// The slices that are answered for, in order.
+    pub(crate) fn done(&self) -> Vec<SliceSpan> {
+        let mut answered = self.answered.clone();
+        answered.sort_unstable();
+        let mut spans: Vec<SliceSpan> = Vec::new();
+        for (first, end) in answered {
+            match spans.last_mut() {
+                Some(span) if span.first + span.count == first => span.count = end - span.first,
+                _ => spans.push(SliceSpan { first, count: end - first }),
+            }
+        }
+        spans
+    }
+
+    /// Whether nothing is left to be asked for.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.rounds_closed > 0 && self.slices_answered() == self.slices_total
+    }
+
+    /// Drops the rows of rounds that were not closed: their session is over.
+    pub(crate) fn restart(&mut self) {
+        self.pending.clear();
+        self.reservation.free();
     }
 
     /// Keeps rows until their round is closed.
@@ -45,21 +73,32 @@ impl Admission {
             if let Some((first, last)) = self.answered.iter().find(|(first, last)| span.first < *last && *first < end) {
                 return Err(broken(format!("slices {first}..{last} were answered for twice")));
             }
-            self.answered.push((span.first, end));
+            if u64::from(end) > self.slices_total {
+                return Err(broken(format!("slice {} of {} was answered for", end - 1, self.slices_total)));
+            }
+            // An empty span would count for nothing, and yet be sent on.
+            if span.count > 0 {
+                self.answered.push((span.first, end));
+            }
         }
+        self.rounds_closed += 1;
         Ok(batches)
     }
 
     /// At the end: every slice is in a round, every round is closed.
-    pub(crate) fn finish(&self, profile: &SessionProfile) -> Result<(), Fault> {
+    pub(crate) fn finish(&self) -> Result<(), Fault> {
         if let Some(round) = self.pending.keys().next() {
             return Err(broken(format!("round {round} was never closed")));
         }
-        let answered: u64 = self.answered.iter().map(|(first, end)| u64::from(end - first)).sum();
-        if answered != u64::from(profile.slices_total) {
-            return Err(broken(format!("{answered} of {} slices were answered for", profile.slices_total)));
+        let answered = self.slices_answered();
+        if answered != self.slices_total {
+            return Err(broken(format!("{answered} of {} slices were answered for", self.slices_total)));
         }
         Ok(())
+    }
+
+    fn slices_answered(&self) -> u64 {
+        self.answered.iter().map(|(first, end)| u64::from(end - first)).sum()
     }
 }
 
@@ -73,13 +112,13 @@ mod tests {
 
     use arrow::array::Int64Array;
     use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, UnboundedMemoryPool};
-    use pithead_model::{Level, SessionState, SliceSpan};
+    use pithead_model::Level;
 
     use super::*;
 
-    fn admission() -> Admission {
+    fn admission(slices_total: u64) -> Admission {
         let pool: Arc<dyn MemoryPool> = Arc::new(UnboundedMemoryPool::default());
-        Admission::new(MemoryConsumer::new("test").register(&pool))
+        Admission::new(slices_total, MemoryConsumer::new("test").register(&pool))
     }
 
     fn annotation(round: u32, first: u32, count: u32, rows_out: u64) -> Annotation {
@@ -106,32 +145,47 @@ mod tests {
         RecordBatch::try_from_iter([("a", Arc::new(Int64Array::from(vec![1, 2])) as _)]).unwrap()
     }
 
-    fn profile(slices_total: u32) -> SessionProfile {
-        SessionProfile {
-            state: SessionState::Finished,
-            rounds: 1,
-            slices_total,
-            slices_done: slices_total,
-            memory_peak: 0,
-            spilled_bytes: 0,
-            other_rows_in: 0,
-            other_medium_bytes: 0,
-        }
+    #[test]
+    fn rows_count_once_their_round_is_closed() {
+        let mut admission = admission(4);
+        admission.hold(0, batch()).unwrap();
+        assert!(admission.finish().is_err(), "an open round");
+        assert_eq!(admission.close(&annotation(0, 0, 3, 2)).unwrap().len(), 1);
+        assert!(admission.finish().is_err() && !admission.is_complete(), "a slice is missing");
+        assert!(admission.close(&annotation(1, 2, 1, 0)).is_err(), "a slice twice");
+        assert!(admission.close(&annotation(1, 4, 1, 0)).is_err(), "a slice that there is not");
+        admission.close(&annotation(1, 3, 1, 0)).unwrap();
+        assert!(admission.finish().is_ok() && admission.is_complete());
     }
 
     #[test]
-    fn rows_count_once_their_round_is_closed() {
-        let mut admission = admission();
+    fn another_session_goes_on_where_one_broke_off() {
+        let mut admission = admission(5);
+        admission.close(&annotation(0, 3, 1, 0)).unwrap();
+        admission.close(&annotation(1, 4, 1, 0)).unwrap();
+        admission.hold(2, batch()).unwrap();
+        admission.close(&annotation(2, 1, 1, 2)).unwrap();
+        admission.hold(3, batch()).unwrap();
+        admission.restart();
+        assert_eq!(admission.done(), [SliceSpan { first: 1, count: 1 }, SliceSpan { first: 3, count: 2 }]);
+        admission.close(&annotation(1, 2, 1, 0)).unwrap();
+        assert_eq!(admission.reservation.size(), 0);
         admission.hold(0, batch()).unwrap();
-        assert!(admission.finish(&profile(0)).is_err(), "an open round");
-        assert_eq!(admission.close(&annotation(0, 0, 3, 2)).unwrap().len(), 1);
-        assert!(admission.finish(&profile(4)).is_err(), "a slice is missing");
-        assert!(admission.close(&annotation(1, 2, 1, 0)).is_err(), "a slice twice");
+        assert_eq!(admission.close(&annotation(0, 0, 1, 2)).unwrap().len(), 1);
+        admission.finish().unwrap();
+    }
+
+    #[test]
+    fn an_empty_partition_is_complete_once_it_has_answered() {
+        let mut admission = admission(0);
+        assert!(!admission.is_complete());
+        admission.close(&annotation(0, 0, 0, 0)).unwrap();
+        assert!(admission.is_complete() && admission.done().is_empty());
     }
 
     #[test]
     fn an_annotation_with_other_rows_is_refused() {
-        let mut admission = admission();
+        let mut admission = admission(1);
         admission.hold(0, batch()).unwrap();
         assert!(admission.close(&annotation(0, 0, 1, 3)).is_err());
     }

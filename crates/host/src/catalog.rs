@@ -1,22 +1,32 @@
 //! What the domains hold: a snapshot of their manifests for each statement.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures::future::join_all;
 use parking_lot::Mutex;
 use pithead_model::{Blame, Dataset, DatasetName, DriveId, Fault, Manifest, near_names};
 
-use crate::fault::{at_drive, first_of, invalid, unknown_dataset};
-use crate::host::{ConnectedDrive, Drives};
+use crate::drives::{ConnectedDrive, Drives};
+use crate::fault::{at_drive, unknown_dataset};
+use crate::homes::{Found, HomeState, find_homes, find_manifest};
 use crate::table::DatasetTable;
 
 /// Knows the home of each domain, and keeps the last manifest of each, parsed.
 #[derive(Debug)]
 pub(crate) struct Catalog {
     default_domain: String,
-    homes: Mutex<BTreeMap<String, DriveId>>,
+    homes: Mutex<Homes>,
     parsed: Mutex<BTreeMap<String, Arc<Domain>>>,
+    /// Domains whose home is away, which was said.
+    away: Mutex<BTreeSet<String>>,
+}
+
+#[derive(Debug)]
+struct Homes {
+    by_domain: BTreeMap<String, DriveId>,
+    /// Drives that were asked. Another one may know more.
+    asked: usize,
 }
 
 /// A domain at one version of its manifest.
@@ -27,64 +37,146 @@ struct Domain {
 }
 
 impl Catalog {
-    /// Asks every drive for the domains whose home it is.
+    /// Asks every drive for the domains whose manifest it keeps.
     pub(crate) async fn discover(drives: &Drives, default_domain: &str) -> Result<Self, Fault> {
-        let homes = find_homes(drives).await?;
-        Ok(Self { default_domain: default_domain.to_owned(), homes: Mutex::new(homes), parsed: Mutex::default() })
+        let homes = Homes { by_domain: find_homes(drives).await?, asked: drives.all().len() };
+        Ok(Self {
+            default_domain: default_domain.to_owned(),
+            homes: Mutex::new(homes),
+            parsed: Mutex::default(),
+            away: Mutex::default(),
+        })
     }
 
-    /// Reads all manifests. A home that fails takes only its own domain away; the fault shows when it is asked for.
-    pub(crate) async fn snapshot(&self, drives: &Drives) -> Result<Arc<Snapshot>, Fault> {
-        if !self.homes.lock().contains_key(&self.default_domain) {
-            self.rediscover(drives).await?;
-        }
-        let homes = self.homes.lock().clone();
+    /// Reads all manifests. A domain that cannot be read takes only itself away; the fault shows when it is asked for.
+    pub(crate) async fn snapshot(&self, drives: &Arc<Drives>) -> Result<Arc<Snapshot>, Fault> {
+        self.look_around(&self.default_domain, drives).await?;
+        let homes = self.homes.lock().by_domain.clone();
         let read = join_all(homes.into_iter().map(|(name, home)| async move {
             let domain = self.read_domain(&name, drives, home).await;
             (name, domain)
         }));
-        let domains = read.await.into_iter().filter_map(|(name, domain)| Some((name, domain.transpose()?))).collect();
-        Ok(Arc::new(Snapshot { domains, connected: drives.ids() }))
+        let domains = read.await.into_iter().collect();
+        Ok(Arc::new(Snapshot { domains, drives: Arc::clone(drives) }))
     }
 
-    /// A domain's manifest and home as they are now. For a domain that nobody keeps yet: the empty one, over all
-    /// connected drives.
-    pub(crate) async fn manifest<'a>(&self, name: &str, drives: &'a Drives) -> Result<(Manifest, &'a ConnectedDrive), Fault> {
-        if !self.homes.lock().contains_key(name) {
-            self.rediscover(drives).await?;
+    /// A domain's manifest and home as they are now, to change it. For a domain that nobody keeps yet: the empty one, over
+    /// all connected drives. A fault if home is not reached, as a second one would lose what the first one has.
+    pub(crate) async fn manifest(&self, name: &str, drives: &Drives) -> Result<(Manifest, ConnectedDrive), Fault> {
+        self.look_around(name, drives).await?;
+        let Some(known) = self.home(name) else { return first_manifest(name, drives) };
+        let found = self.find(name, known, drives).await?;
+        let home = found.manifest.home().unwrap_or(known);
+        match found.home {
+            HomeState::Here => Ok((found.manifest, drives.get(home)?.clone())),
+            HomeState::Behind => {
+                let home = drives.get(home)?.clone();
+                let before = found.manifest.version.saturating_sub(1);
+                let commit = home.door.commit(before, found.manifest.clone()).await;
+                commit.map_err(|fault| at_drive(fault, home.label()))?;
+                Ok((found.manifest, home))
+            }
+            HomeState::Away(fault) => Err(cannot_change(name, home, drives, &fault)),
         }
-        let known = self.homes.lock().get(name).copied();
-        let ids = drives.ids();
-        let home = drives.get(known.unwrap_or(ids[0]))?;
-        let manifest = home.door.manifest(name.to_owned()).await.map_err(|fault| at_drive(fault, home.label()))?;
-        Ok((manifest.unwrap_or_else(|| Manifest::empty(name, ids)), home))
     }
 
-    /// Notes a domain that was made just now.
+    /// The newest manifest of a domain that is reached; none: nobody keeps it.
+    pub(crate) async fn newest(&self, name: &str, drives: &Drives) -> Result<Option<Found>, Fault> {
+        self.look_around(name, drives).await?;
+        match self.home(name) {
+            Some(known) => Ok(Some(self.find(name, known, drives).await?)),
+            None => Ok(None),
+        }
+    }
+
+    /// The domains that there are.
+    pub(crate) async fn domains(&self, drives: &Drives) -> Result<Vec<String>, Fault> {
+        self.rediscover(drives).await?;
+        Ok(self.homes.lock().by_domain.keys().cloned().collect())
+    }
+
+    /// Notes a domain's home.
     pub(crate) fn note_home(&self, domain: &str, home: DriveId) {
-        self.homes.lock().insert(domain.to_owned(), home);
+        self.homes.lock().by_domain.insert(domain.to_owned(), home);
+    }
+
+    fn home(&self, name: &str) -> Option<DriveId> {
+        self.homes.lock().by_domain.get(name).copied()
+    }
+
+    /// Asks all drives again where this domain is not known, or where there are drives that were not asked.
+    async fn look_around(&self, name: &str, drives: &Drives) -> Result<(), Fault> {
+        let known = {
+            let homes = self.homes.lock();
+            homes.by_domain.contains_key(name) && homes.asked == drives.all().len()
+        };
+        if known { Ok(()) } else { self.rediscover(drives).await }
     }
 
     async fn rediscover(&self, drives: &Drives) -> Result<(), Fault> {
-        let homes = find_homes(drives).await?;
-        *self.homes.lock() = homes;
+        let found = find_homes(drives).await?;
+        let mut homes = self.homes.lock();
+        homes.by_domain.extend(found);
+        homes.asked = drives.all().len();
         Ok(())
     }
 
-    async fn read_domain(&self, name: &str, drives: &Drives, home: DriveId) -> Result<Option<Arc<Domain>>, Fault> {
-        let home = drives.get(home)?;
-        let manifest = home.door.manifest(name.to_owned()).await.map_err(|fault| at_drive(fault, home.label()))?;
-        let Some(manifest) = manifest else {
-            return Ok(None);
-        };
-        let known = self.parsed.lock().get(name).filter(|domain| domain.manifest.version == manifest.version).cloned();
+    async fn find(&self, name: &str, known: DriveId, drives: &Drives) -> Result<Found, Fault> {
+        let found = find_manifest(name, known, drives).await?;
+        if let Some(home) = found.manifest.home() {
+            self.note_home(name, home);
+        }
+        let mut away = self.away.lock();
+        match &found.home {
+            HomeState::Away(fault) if away.insert(name.to_owned()) => {
+                let version = found.manifest.version;
+                tracing::warn!(
+                    domain = name,
+                    version,
+                    "home is not reached; reading a copy of the manifest: {}",
+                    fault.message
+                );
+            }
+            HomeState::Away(_) => {}
+            HomeState::Here | HomeState::Behind => {
+                away.remove(name);
+            }
+        }
+        Ok(found)
+    }
+
+    async fn read_domain(&self, name: &str, drives: &Drives, home: DriveId) -> Result<Arc<Domain>, Fault> {
+        let manifest = self.find(name, home, drives).await?.manifest;
+        let same =
+            |domain: &&Arc<Domain>| domain.manifest.version == manifest.version && domain.manifest.drives == manifest.drives;
+        let known = self.parsed.lock().get(name).filter(same).cloned();
         if let Some(domain) = known {
-            return Ok(Some(domain));
+            return Ok(domain);
         }
         let domain = Arc::new(Domain::parse(manifest));
         self.parsed.lock().insert(name.to_owned(), Arc::clone(&domain));
-        Ok(Some(domain))
+        Ok(domain)
     }
+}
+
+/// The empty manifest of a domain that nobody keeps, and its home to be. A drive that is not reached may be one that keeps
+/// it.
+fn first_manifest(name: &str, drives: &Drives) -> Result<(Manifest, ConnectedDrive), Fault> {
+    let Some(home) = drives.all().first().filter(|_| drives.absent().is_empty()) else {
+        let fault = Fault::new(Blame::Device, format!("no drive that is reached knows domain {name}"));
+        return Err(drives.with_absent(fault).hint("a domain is made while all drives are reached"));
+    };
+    Ok((Manifest::empty(name, drives.ids()), home.clone()))
+}
+
+fn cannot_change(name: &str, home: DriveId, drives: &Drives, fault: &Fault) -> Fault {
+    let message = format!(
+        "domain {name} cannot be changed while its home, drive {}, is not reached: {}",
+        drives.name(home),
+        fault.message
+    );
+    let hint = format!("start that drive again; if it is lost for good, `pithead repair --lost {home}` makes another one home");
+    Fault::new(Blame::Device, message).hint(hint)
 }
 
 impl Domain {
@@ -98,38 +190,11 @@ impl Domain {
     }
 }
 
-/// Home drives by domain. A domain with two homes means drives of two installations.
-async fn find_homes(drives: &Drives) -> Result<BTreeMap<String, DriveId>, Fault> {
-    let answers = join_all(drives.all().iter().map(|drive| drive.door.status())).await;
-    let mut homes: BTreeMap<String, DriveId> = BTreeMap::new();
-    let mut faults = Vec::new();
-    for (drive, answer) in drives.all().iter().zip(answers) {
-        let domains = match answer {
-            Ok(status) => status.domains,
-            Err(fault) => {
-                faults.push((drive.label().to_owned(), fault));
-                continue;
-            }
-        };
-        for domain in domains {
-            if let Some(other) = homes.insert(domain.clone(), drive.id()) {
-                let other = drives.get(other)?.label();
-                let message = format!("domain {domain} has its home on {other} and on {}", drive.label());
-                return Err(invalid(message).hint("connect only to drives that were loaded together"));
-            }
-        }
-    }
-    match first_of(faults) {
-        Some(fault) => Err(fault),
-        None => Ok(homes),
-    }
-}
-
 /// All domains at one moment. A statement sees one snapshot from its start to its end.
 #[derive(Debug)]
 pub struct Snapshot {
     domains: BTreeMap<String, Result<Arc<Domain>, Fault>>,
-    connected: Vec<DriveId>,
+    drives: Arc<Drives>,
 }
 
 impl Snapshot {
@@ -147,13 +212,15 @@ impl Snapshot {
         }
     }
 
-    /// The dataset for planning a query that reads it. A fault if it is not there, or needs a drive that is not.
+    /// The dataset for planning a query that reads it. A fault if it is not there, or if of a partition no copy is reached.
     pub fn table(&self, name: &DatasetName) -> Result<Arc<DatasetTable>, Fault> {
         let (_, dataset) = self.find(name)?;
-        let mut needed = dataset.partitions.iter().filter(|partition| !partition.runs.is_empty());
-        if let Some(absent) = needed.find(|partition| !self.connected.contains(&partition.drive)) {
-            let message = format!("dataset {name} needs drive {}, which is not connected", absent.drive);
-            return Err(Fault::new(Blame::Device, message).hint("connect to all drives of the domain"));
+        for (number, partition) in dataset.partitions.iter().enumerate() {
+            let is_reached = partition.copies.iter().any(|id| self.drives.find(*id).is_some());
+            if !is_reached && !partition.runs.is_empty() {
+                let fault = self.drives.not_connected(&partition.copies);
+                return Err(fault.at(format_args!("dataset {name} needs partition {number}")));
+            }
         }
         self.tables().find(|table| table.name() == name).cloned().ok_or_else(|| self.unknown(name))
     }
@@ -178,6 +245,10 @@ impl Snapshot {
             let near = near_names(&name.domain, domains);
             let rest = if near.is_empty() { String::new() } else { format!(", near: {}", near.join(", ")) };
             fault.message = format!("{}; there is no domain {}{rest}", fault.message, name.domain);
+            if !self.drives.absent().is_empty() {
+                // A drive that is not reached may know it.
+                fault = Fault { blame: Blame::Device, ..self.drives.with_absent(fault) };
+            }
         }
         fault
     }

@@ -53,6 +53,12 @@ impl Text {
             self.line("", depth, format!("scalar subquery, run first: {value}"));
             self.query(scalar, depth + 1);
         }
+        for part in &prepared.first {
+            let rows: usize = part.batches.iter().map(RecordBatch::num_rows).sum();
+            let actual = if self.analyze { format!(", {rows} rows") } else { String::new() };
+            self.line("", depth, format!("computed first{actual}, for its keys:"));
+            self.query(&part.prepared, depth + 1);
+        }
         for table in &prepared.kept {
             let rows: usize = table.batches.iter().map(RecordBatch::num_rows).sum();
             self.line("", depth, format!("computed first, {rows} rows, too many to ship:"));
@@ -81,7 +87,7 @@ impl Text {
         let head = format!(
             "sub-plan {} at {} drives, {} slices of {} in {unit}{level}: {}",
             sub_plan.number,
-            distinct(&sub_plan.drives),
+            distinct(&sub_plan.copies),
             driving.slices(),
             sub_plan.driving(),
             expected(&sub_plan.estimate),
@@ -128,6 +134,9 @@ impl Text {
         for session in profile.sessions() {
             let text = session_text(&session);
             self.line("", depth, text);
+            for failover in &session.failovers {
+                self.line("", depth + 1, failover);
+            }
         }
     }
 
@@ -147,6 +156,9 @@ impl Text {
             Bytes(sums.link_bytes),
         );
         self.line("", 0, text);
+        if sums.failovers > 0 {
+            self.line("", 0, format!("sessions that went on at another copy: {}", sums.failovers));
+        }
         let paced: Vec<f64> = query.host.drives().iter().filter_map(|drive| drive.welcome.link_bits_per_second).collect();
         if let Some(rate) = paced.first() {
             self.line(
@@ -188,8 +200,9 @@ fn remote(plan: &LogicalPlan) -> Option<&RemoteScan> {
     }
 }
 
-fn distinct(drives: &[pithead_model::DriveId]) -> usize {
-    drives.iter().collect::<std::collections::BTreeSet<_>>().len()
+/// Drives that are asked first.
+fn distinct(copies: &[Vec<pithead_model::DriveId>]) -> usize {
+    copies.iter().filter_map(|copies| copies.first()).collect::<std::collections::BTreeSet<_>>().len()
 }
 
 fn expected(estimate: &Estimate) -> String {

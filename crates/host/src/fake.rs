@@ -1,18 +1,24 @@
-//! A drive in memory that keeps loads and manifests, fails when told to, and runs nothing.
+//! A drive in memory that keeps loads and manifests, fails when told to, and runs nothing but bare scans.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use arrow::ipc::reader::StreamReader;
+use arrow::ipc::writer::StreamWriter;
 use async_trait::async_trait;
-use futures::StreamExt;
+use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use pithead_model::{
-    Blame, ColumnSummary, DatasetId, DatasetName, Directory, DriveId, Fault, LoadId, Manifest, PROTOCOL_VERSION, Run,
-    SessionId, SessionProfile, SliceKey,
+    Annotation, Blame, ColumnSummary, DatasetId, DatasetName, Directory, DriveId, Fault, Level, LoadId, Manifest,
+    PROTOCOL_VERSION, Reply, Run, SessionId, SessionProfile, SessionState, SliceKey, SliceSpan,
 };
-use pithead_wire::{Batches, Door, DriveStatus, Events, Hello, LoadRequest, OpenRequest, Opened, Welcome};
+use pithead_wire::{
+    Batches, Discard, DomainAt, Door, DriveStatus, Event, Events, Granted, Hello, LoadRequest, Loads, OpenRequest, Opened,
+    PartitionUse, Pieces, RunPiece, Welcome,
+};
 
 /// What one load put into one partition.
 pub(crate) type Stored = BTreeMap<(DatasetId, LoadId, u32), Vec<RecordBatch>>;
@@ -23,6 +29,16 @@ pub(crate) struct FakeDoor {
     pub id: DriveId,
     pub protocol: AtomicU32,
     pub stored: Mutex<Stored>,
+    names: Mutex<BTreeMap<DatasetId, DatasetName>>,
+    sessions: Mutex<HashMap<SessionId, OpenRequest>>,
+    /// Slices that sessions answered for.
+    pub slices_read: AtomicU32,
+    /// Slices after which streams break off; of GET, of reading runs.
+    pub breaks_after: AtomicU32,
+    /// OPENs that are answered with busy.
+    pub busy: AtomicU32,
+    /// Runs are damaged.
+    pub is_damaged: AtomicBool,
     pub manifests: Mutex<HashMap<String, Manifest>>,
     /// Loads fail after their first batch.
     pub loads_fail: AtomicBool,
@@ -42,6 +58,12 @@ impl FakeDoor {
             id: DriveId(id),
             protocol: AtomicU32::new(PROTOCOL_VERSION),
             stored: Mutex::default(),
+            names: Mutex::default(),
+            sessions: Mutex::default(),
+            slices_read: AtomicU32::new(0),
+            breaks_after: AtomicU32::new(u32::MAX),
+            busy: AtomicU32::new(0),
+            is_damaged: AtomicBool::new(false),
             manifests: Mutex::default(),
             loads_fail: AtomicBool::new(false),
             is_down: AtomicBool::new(false),
@@ -71,6 +93,73 @@ fn not_here<T>() -> Result<T, Fault> {
     Err(Fault::new(Blame::Unsupported, "the fake drive runs nothing"))
 }
 
+impl FakeDoor {
+    fn find(&self, run: &SliceKey) -> Result<Vec<RecordBatch>, Fault> {
+        let stored = self.stored.lock().get(&(run.dataset, run.load, run.partition)).cloned();
+        stored.ok_or_else(|| Fault::new(Blame::Conflict, format!("load {} of {} is not on this drive", run.load, run.name)))
+    }
+
+    /// A round a slice, whose rows are an even share of its run's.
+    fn rounds(&self, request: &OpenRequest) -> Result<Vec<Event>, Fault> {
+        let part = &request.parts[0];
+        let mut events = Vec::new();
+        let mut slice = 0;
+        for (load, slices) in &part.runs {
+            let key = SliceKey {
+                name: part.name.clone(),
+                dataset: part.dataset,
+                load: *load,
+                partition: part.partition,
+                number: None,
+            };
+            let rows = concat_batches(&part.schema, &self.find(&key)?).unwrap();
+            let columns: Vec<usize> =
+                request.schema.fields().iter().map(|field| part.schema.index_of(field.name()).unwrap()).collect();
+            let rows = rows.project(&columns).unwrap();
+            for number in 0..*slices as usize {
+                let cut = |at: usize| rows.num_rows() * at / *slices as usize;
+                let batch = rows.slice(cut(number), cut(number + 1) - cut(number));
+                let is_done = request.done.iter().any(|span| (span.first..span.first + span.count).contains(&slice));
+                if !is_done {
+                    let round = events.len() as u32 / 2;
+                    let annotation = annotation(round, part.partition, slice, batch.num_rows() as u64);
+                    events.push(Event::Rows { round, batch, link_bytes: 1 });
+                    events.push(Event::Closed { annotation, link_bytes: 1 });
+                }
+                slice += 1;
+            }
+        }
+        if slice == 0 {
+            events.push(Event::Closed { annotation: Annotation { slices: vec![], ..annotation(0, 0, 0, 0) }, link_bytes: 1 });
+        }
+        Ok(events)
+    }
+}
+
+fn annotation(round: u32, partition: u32, slice: u32, rows_out: u64) -> Annotation {
+    Annotation {
+        round,
+        partition,
+        slices: vec![SliceSpan { first: slice, count: 1 }],
+        level: Level::Whole,
+        slices_skipped: 0,
+        pages_read: 1,
+        pages_skipped: 0,
+        rows_in: rows_out,
+        rows_out,
+        medium_bytes: 0,
+        batch_bytes: 0,
+        cpu_ns: 0,
+        wall_ns: 0,
+        cause: None,
+        retry_after_ms: None,
+    }
+}
+
+fn broken_off<T>() -> Result<T, Fault> {
+    Err(Fault::new(Blame::Device, "the link was cut"))
+}
+
 #[async_trait]
 impl Door for FakeDoor {
     fn label(&self) -> &str {
@@ -90,12 +179,43 @@ impl Door for FakeDoor {
         })
     }
 
-    async fn open(&self, _request: OpenRequest) -> Result<Opened, Fault> {
-        not_here()
+    async fn open(&self, request: OpenRequest) -> Result<Opened, Fault> {
+        self.check()?;
+        if take_one(&self.busy) {
+            return Ok(Opened { reply: Reply::Busy { why: "full".into(), retry_after_ms: 1 }, link_bytes: 1 });
+        }
+        self.rounds(&request)?;
+        let mut sessions = self.sessions.lock();
+        let session = SessionId(sessions.len() as u64 + 1);
+        sessions.insert(session, request);
+        Ok(Opened { reply: Reply::Granted(Granted { session, threads: 1, memory: 1 }), link_bytes: 1 })
     }
 
-    async fn get(&self, _session: SessionId) -> Result<Events, Fault> {
-        not_here()
+    async fn get(&self, session: SessionId) -> Result<Events, Fault> {
+        self.check()?;
+        let request = self.sessions.lock().get(&session).cloned().unwrap();
+        let mut events: Vec<Result<Event, Fault>> = self.rounds(&request)?.into_iter().map(Ok).collect();
+        let breaks_after = 2 * self.breaks_after.load(Ordering::Relaxed) as usize;
+        if breaks_after < events.len() {
+            // Rows of one more round come, which is never closed.
+            events.truncate(breaks_after + 1);
+            events.push(broken_off());
+        } else {
+            let profile = SessionProfile {
+                state: SessionState::Finished,
+                rounds: 0,
+                slices_total: 0,
+                slices_done: 0,
+                memory_peak: 0,
+                spilled_bytes: 0,
+                other_rows_in: 0,
+                other_medium_bytes: 0,
+            };
+            events.push(Ok(Event::Finished { profile, link_bytes: 1 }));
+        }
+        let closed = events.iter().filter(|event| matches!(event, Ok(Event::Closed { .. }))).count();
+        self.slices_read.fetch_add(closed as u32, Ordering::Relaxed);
+        Ok(stream::iter(events).boxed())
     }
 
     async fn poll(&self, _session: SessionId) -> Result<SessionProfile, Fault> {
@@ -119,18 +239,56 @@ impl Door for FakeDoor {
         }
         let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
         let bytes: usize = batches.iter().map(RecordBatch::get_array_memory_size).sum();
+        self.names.lock().insert(request.dataset, request.name);
         self.stored.lock().insert((request.dataset, request.load, request.partition), batches);
         let columns = vec![ColumnSummary::default(); request.schema.fields().len()];
         let slices = rows.div_ceil(request.slice_rows) as u32;
         Ok(Run { load: request.load, slices, rows: rows as u64, bytes: bytes as u64, columns })
     }
 
-    async fn discard(&self, _name: DatasetName, dataset: DatasetId, keep: Vec<LoadId>) -> Result<u64, Fault> {
+    async fn discard(&self, discard: Discard) -> Result<u64, Fault> {
         self.check()?;
         let mut stored = self.stored.lock();
         let before = stored.len();
-        stored.retain(|(of, load, _), _| *of != dataset || keep.contains(load));
+        stored.retain(|(dataset, load, partition), _| {
+            let meant = match &discard.loads {
+                Loads::All => true,
+                Loads::Only(loads) => loads.contains(load),
+                Loads::AllBut(loads) => !loads.contains(load),
+            };
+            *dataset != discard.dataset || discard.partition.is_some_and(|only| only != *partition) || !meant
+        });
         Ok((before - stored.len()) as u64)
+    }
+
+    async fn read_run(&self, run: SliceKey) -> Result<Pieces, Fault> {
+        self.check()?;
+        let batches = self.find(&run)?;
+        if self.is_damaged.load(Ordering::Relaxed) {
+            return Err(Fault::new(Blame::Corrupt, format!("{run} is damaged")));
+        }
+        let mut bytes = Vec::new();
+        if let Some(first) = batches.first() {
+            let mut writer = StreamWriter::try_new(&mut bytes, &first.schema()).unwrap();
+            batches.iter().for_each(|batch| writer.write(batch).unwrap());
+            writer.finish().unwrap();
+        }
+        let piece = RunPiece { number: None, total: bytes.len() as u64, bytes: bytes.into() };
+        let broken = self.breaks_after.load(Ordering::Relaxed) < u32::MAX;
+        Ok(stream::iter([Ok(piece)]).chain(stream::iter(broken.then(broken_off))).boxed())
+    }
+
+    async fn write_run(&self, run: SliceKey, mut pieces: Pieces) -> Result<(), Fault> {
+        self.check()?;
+        let mut batches = Vec::new();
+        while let Some(piece) = pieces.next().await {
+            let bytes = piece?.bytes;
+            batches.extend(StreamReader::try_new(bytes.as_ref(), None).unwrap().map(Result::unwrap));
+        }
+        self.names.lock().insert(run.dataset, run.name.clone());
+        self.is_damaged.store(false, Ordering::Relaxed);
+        self.stored.lock().insert((run.dataset, run.load, run.partition), batches);
+        Ok(())
     }
 
     async fn manifest(&self, domain: String) -> Result<Option<Manifest>, Fault> {
@@ -149,6 +307,9 @@ impl Door for FakeDoor {
         if take_one(&self.commits_lost) {
             return Err(Fault::new(Blame::Device, "link lost"));
         }
+        if manifest.home() != Some(self.id) {
+            return Err(Fault::new(Blame::User, "its home is another drive"));
+        }
         let version = manifests.get(&manifest.domain).map_or(0, |present| present.version);
         if version != expected || manifest.version != expected + 1 {
             return Err(Fault::new(Blame::Conflict, format!("version is {version}, not {expected}")));
@@ -160,12 +321,26 @@ impl Door for FakeDoor {
         }
     }
 
+    async fn keep_manifest(&self, manifest: Manifest) -> Result<(), Fault> {
+        self.check()?;
+        if manifest.home() == Some(self.id) {
+            return Err(Fault::new(Blame::User, "a copy is of another drive's manifest"));
+        }
+        let mut manifests = self.manifests.lock();
+        if manifests.get(&manifest.domain).is_none_or(|present| present.version < manifest.version) {
+            manifests.insert(manifest.domain.clone(), manifest);
+        }
+        Ok(())
+    }
+
     async fn directory(&self, _key: SliceKey) -> Result<Directory, Fault> {
         not_here()
     }
 
     async fn status(&self) -> Result<DriveStatus, Fault> {
         self.check()?;
+        let partitions = self.partitions();
+        let slices = self.stored.lock().len() as u64;
         Ok(DriveStatus {
             drive: self.id,
             release: "0.0.0".into(),
@@ -174,11 +349,39 @@ impl Door for FakeDoor {
             memory: 0,
             memory_reserved: 0,
             sessions: 0,
-            slices: self.stored.lock().len() as u64,
+            slices,
             stored_bytes: 0,
             free_bytes: 0,
-            domains: self.manifests.lock().keys().cloned().collect(),
+            domains: self.manifests.lock().values().map(domain_at).collect(),
+            partitions,
             link_bits_per_second: None,
         })
+    }
+}
+
+fn domain_at(manifest: &Manifest) -> DomainAt {
+    DomainAt { name: manifest.domain.clone(), version: manifest.version, home: manifest.home().unwrap() }
+}
+
+impl FakeDoor {
+    fn partitions(&self) -> Vec<PartitionUse> {
+        let names = self.names.lock();
+        let mut found: BTreeMap<(DatasetId, u32), u64> = BTreeMap::new();
+        for (dataset, _, partition) in self.stored.lock().keys() {
+            *found.entry((*dataset, *partition)).or_insert(0) += 1;
+        }
+        let held = found.into_iter().map(|((dataset, partition), slices)| PartitionUse {
+            name: names[&dataset].clone(),
+            dataset,
+            partition,
+            slices,
+            bytes: 1,
+            sessions: 0,
+            slices_read: 0,
+            bytes_read: 0,
+            cpu_ns: 0,
+            idle_s: None,
+        });
+        held.collect()
     }
 }

@@ -1,16 +1,17 @@
 //! [`Host`]: the drives that a client's statements run on, and what they hold.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use futures::future::join_all;
-use pithead_model::{Blame, Dataset, DatasetName, DriveId, Fault, PROTOCOL_VERSION};
-use pithead_wire::{Door, DriveStatus, Hello, Welcome, check_hello};
+use pithead_model::{Dataset, DatasetName, DriveId, Fault};
+use pithead_wire::{Door, DriveStatus, SlicePart};
 
 use crate::catalog::{Catalog, Snapshot};
-use crate::commit::{Appends, collect_orphans, drop_dataset};
-use crate::fault::{at_drive, first_of, invalid};
+use crate::commit::drop_dataset;
+use crate::discard::{Writers, collect_orphans};
+use crate::drives::{AbsentDrive, ConnectedDrive, Drives, Fleet};
+use crate::fault::at_drive;
 
 /// How a host runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,52 +31,6 @@ impl Default for HostOptions {
     }
 }
 
-/// A drive that answered.
-#[derive(Clone, Debug)]
-pub struct ConnectedDrive {
-    /// The way to it.
-    pub door: Arc<dyn Door>,
-    /// What it said at first contact, its identity among it.
-    pub welcome: Welcome,
-}
-
-impl ConnectedDrive {
-    /// Its identity.
-    pub fn id(&self) -> DriveId {
-        self.welcome.drive
-    }
-
-    /// How a person knows it.
-    pub fn label(&self) -> &str {
-        self.door.label()
-    }
-}
-
-/// The drives, sorted by identity so that all hosts see them in one order.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Drives(Vec<ConnectedDrive>);
-
-impl Drives {
-    pub(crate) fn all(&self) -> &[ConnectedDrive] {
-        &self.0
-    }
-
-    pub(crate) fn ids(&self) -> Vec<DriveId> {
-        self.0.iter().map(ConnectedDrive::id).collect()
-    }
-
-    pub(crate) fn find(&self, id: DriveId) -> Option<&ConnectedDrive> {
-        self.0.binary_search_by_key(&id, ConnectedDrive::id).ok().map(|index| &self.0[index])
-    }
-
-    /// The drive, or a fault that names it as not connected.
-    pub(crate) fn get(&self, id: DriveId) -> Result<&ConnectedDrive, Fault> {
-        self.find(id).ok_or_else(|| {
-            Fault::new(Blame::Device, format!("drive {id} is not connected")).hint("connect to all drives of the domain")
-        })
-    }
-}
-
 /// A host: plans statements, sends work to its drives, finishes what comes back. Cheap to clone.
 #[derive(Clone)]
 pub struct Host {
@@ -83,34 +38,20 @@ pub struct Host {
 }
 
 struct Inner {
-    drives: Drives,
+    fleet: Fleet,
     options: HostOptions,
     catalog: Catalog,
-    appends: Appends,
+    writers: Writers,
 }
 
 impl Host {
-    /// Says hello to all drives at once, checks that they fit, and finds the domains that they keep. A drive that does
-    /// not answer, speaks another protocol, lacks a function of ours or was named twice is an error.
+    /// Says hello to all drives at once, checks that they fit, and finds the domains that they keep. At least one has to
+    /// answer; those that do not are tried again at later statements. A drive that speaks another protocol, lacks a function
+    /// of ours or was named twice is an error.
     pub async fn connect(doors: Vec<Arc<dyn Door>>, options: HostOptions) -> Result<Host, Fault> {
-        if doors.is_empty() {
-            return Err(invalid("expected at least one drive"));
-        }
-        let answers = join_all(doors.iter().map(|door| greet(door.as_ref()))).await;
-        let mut drives = Vec::with_capacity(doors.len());
-        let mut faults = Vec::new();
-        for (door, answer) in doors.into_iter().zip(answers) {
-            match answer {
-                Ok(welcome) => drives.push(ConnectedDrive { door, welcome }),
-                Err(fault) => faults.push((door.label().to_owned(), fault)),
-            }
-        }
-        if let Some(fault) = first_of(faults) {
-            return Err(fault);
-        }
-        let drives = in_order(drives)?;
-        let catalog = Catalog::discover(&drives, &options.domain).await?;
-        Ok(Host { inner: Arc::new(Inner { drives, options, catalog, appends: Appends::default() }) })
+        let fleet = Fleet::connect(doors).await?;
+        let catalog = Catalog::discover(&fleet.now(), &options.domain).await?;
+        Ok(Host { inner: Arc::new(Inner { fleet, options, catalog, writers: Writers::default() }) })
     }
 
     /// How it runs.
@@ -119,21 +60,27 @@ impl Host {
     }
 
     /// The connected drives, sorted by identity.
-    pub fn drives(&self) -> &[ConnectedDrive] {
-        self.inner.drives.all()
+    pub fn drives(&self) -> Vec<ConnectedDrive> {
+        self.connected().all().to_vec()
+    }
+
+    /// The drives that did not answer so far.
+    pub fn absent(&self) -> Vec<AbsentDrive> {
+        self.connected().absent().to_vec()
     }
 
     /// The drive of this identity; an error that names it where it is not connected.
-    pub fn drive(&self, id: DriveId) -> Result<&ConnectedDrive, Fault> {
-        self.inner.drives.get(id)
+    pub fn drive(&self, id: DriveId) -> Result<ConnectedDrive, Fault> {
+        self.connected().get(id).cloned()
     }
 
-    /// What all domains hold now, read from their home drives.
+    /// What all domains hold now, read from their home drives, or where a home is not reached from the newest copy.
     pub async fn snapshot(&self) -> Result<Arc<Snapshot>, Fault> {
-        self.inner.catalog.snapshot(&self.inner.drives).await
+        let drives = self.inner.fleet.refreshed().await;
+        self.inner.catalog.snapshot(&drives).await
     }
 
-    /// The datasets of all domains whose home answers, sorted by name.
+    /// The datasets of all domains that can be read, sorted by name.
     pub async fn datasets(&self) -> Result<Vec<(DatasetName, Dataset)>, Fault> {
         let snapshot = self.snapshot().await?;
         Ok(snapshot.tables().map(|table| (table.name().clone(), table.dataset().as_ref().clone())).collect())
@@ -141,13 +88,15 @@ impl Host {
 
     /// Removes a dataset from its domain, then deletes its slices. A drive that is not there keeps them as garbage.
     pub async fn drop_dataset(&self, name: &DatasetName) -> Result<(), Fault> {
-        drop_dataset(&self.inner.catalog, &self.inner.drives, name).await
+        let drives = self.refreshed().await;
+        drop_dataset(&self.inner.catalog, &drives, name).await
     }
 
-    /// Deletes what failed loads left of the datasets that there are, and returns the number of slices that went. Waits
-    /// for this host's appends. Not to be called while another host appends, whose slices are not visible yet.
+    /// Deletes what loads and moves left that were cut off: all slices that no manifest names. Returns the number of slices
+    /// that went. Waits for the loads and moves of this host. Not to be called while another host has some, whose slices are
+    /// not visible yet.
     pub async fn collect_orphans(&self) -> Result<u64, Fault> {
-        collect_orphans(&self.inner.catalog, &self.inner.drives, &self.inner.appends).await
+        collect_orphans(&self.inner.catalog, &self.refreshed().await, &self.inner.writers).await
     }
 
     /// How each drive is, by label.
@@ -159,50 +108,52 @@ impl Host {
                 (label, status)
             }
         };
-        join_all(self.drives().iter().map(ask)).await
+        join_all(self.connected().all().iter().map(ask)).await
     }
 
-    pub(crate) fn connected(&self) -> &Drives {
-        &self.inner.drives
+    /// The connected drives that hold a copy of all of these parts by now; none: not all of it is there any more.
+    pub(crate) async fn copies_now(&self, parts: &[SlicePart]) -> Option<Vec<ConnectedDrive>> {
+        let snapshot = self.snapshot().await.ok()?;
+        let mut ids: Option<Vec<DriveId>> = None;
+        for part in parts {
+            let (_, dataset) = snapshot.dataset(&part.name).filter(|(_, dataset)| dataset.id == part.dataset)?;
+            let partition = dataset.partitions.get(part.partition as usize)?;
+            if !part.runs.iter().all(|(load, _)| partition.runs.iter().any(|run| run.load == *load)) {
+                return None;
+            }
+            match &mut ids {
+                None => ids = Some(partition.copies.clone()),
+                Some(ids) => ids.retain(|id| partition.copies.contains(id)),
+            }
+        }
+        let drives = self.connected();
+        Some(ids?.into_iter().filter_map(|id| drives.find(id).cloned()).collect())
+    }
+
+    pub(crate) fn connected(&self) -> Arc<Drives> {
+        self.inner.fleet.now()
+    }
+
+    /// The drives, after those that are missing were tried again.
+    pub(crate) async fn refreshed(&self) -> Arc<Drives> {
+        self.inner.fleet.refreshed().await
+    }
+
+    pub(crate) fn fleet(&self) -> &Fleet {
+        &self.inner.fleet
     }
 
     pub(crate) fn catalog(&self) -> &Catalog {
         &self.inner.catalog
     }
 
-    pub(crate) fn appends(&self) -> &Appends {
-        &self.inner.appends
+    pub(crate) fn writers(&self) -> &Writers {
+        &self.inner.writers
     }
 }
 
 impl fmt::Debug for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Host").field("drives", &self.inner.drives).field("options", &self.inner.options).finish_non_exhaustive()
+        f.debug_struct("Host").field("drives", &self.connected()).field("options", &self.inner.options).finish_non_exhaustive()
     }
-}
-
-async fn greet(door: &dyn Door) -> Result<Welcome, Fault> {
-    let ours: Vec<String> = pithead_functions::EXTENSIONS.iter().map(|name| (*name).to_owned()).collect();
-    let hello = Hello { protocol: PROTOCOL_VERSION, release: env!("CARGO_PKG_VERSION").to_owned(), extensions: ours };
-    let welcome = door.hello(hello.clone()).await?;
-    check_hello(&hello, &welcome)?;
-    let lacking: Vec<&str> =
-        hello.extensions.iter().filter(|name| !welcome.extensions.contains(name)).map(String::as_str).collect();
-    if !lacking.is_empty() {
-        let message = format!("release {} of the drive lacks the functions {}", welcome.release, lacking.join(", "));
-        return Err(Fault::new(Blame::Unsupported, message).hint(format!("run release {} on all drives", hello.release)));
-    }
-    Ok(welcome)
-}
-
-/// Sorts the drives, and refuses one that is there twice.
-fn in_order(drives: Vec<ConnectedDrive>) -> Result<Drives, Fault> {
-    let mut by_id: BTreeMap<DriveId, ConnectedDrive> = BTreeMap::new();
-    for drive in drives {
-        if let Some(other) = by_id.get(&drive.id()) {
-            return Err(invalid(format!("{} and {} are the same drive {}", other.label(), drive.label(), drive.id())));
-        }
-        by_id.insert(drive.id(), drive);
-    }
-    Ok(Drives(by_id.into_values().collect()))
 }

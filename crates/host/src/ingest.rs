@@ -9,23 +9,26 @@ mod source;
 mod spec;
 mod target;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use futures::{StreamExt, stream};
-use pithead_model::{Fault, Run};
-use pithead_wire::Batches;
+use pithead_model::{Blame, Dataset, DriveId, Fault, Run};
+use pithead_wire::{Batches, Loads};
 use tokio::sync::OwnedRwLockReadGuard;
 use tokio::task::JoinHandle;
 
 pub use spec::{CsvOptions, Format, LoadMode, LoadProgress, LoadReport, LoadSpec, PartitionBy};
 
-use crate::commit::{NotCommitted, commit, discard, loads_of};
+use crate::commit::{NotCommitted, commit_dataset};
+use crate::discard::{discard, discard_at};
 use crate::fault::{bug, unknown_column};
 use crate::host::Host;
 use crate::partition::Sample;
+use crate::relay::relay;
 use agree::{agree, agree_one};
 use pipeline::{Feed, Meter};
 use target::{Ground, Target};
@@ -34,6 +37,8 @@ use target::{Ground, Target};
 const SAMPLE_BATCHES: usize = 32;
 /// Longest that a failed load waits for its slices to be deleted.
 const DELETE_WAIT: Duration = Duration::from_secs(30);
+/// Times that a load's slices follow a partition that is moved meanwhile.
+const MOVES_MAX: usize = 5;
 
 impl Host {
     /// Loads files into a dataset. Its rows become visible together at the end, or not at all; what a failed load left
@@ -66,7 +71,8 @@ impl Host {
     }
 
     async fn ground(&self, spec: &LoadSpec) -> Result<Ground, Fault> {
-        let (manifest, _) = self.catalog().manifest(&spec.name.domain, self.connected()).await?;
+        let drives = self.refreshed().await;
+        let (manifest, _) = self.catalog().manifest(&spec.name.domain, &drives).await?;
         Ground::check(spec, &manifest)
     }
 
@@ -75,7 +81,7 @@ impl Host {
         let target = Arc::new(target);
         let meter = Arc::new(meter);
         let mut leftovers = Leftovers::new(self, &target).await;
-        let runs = match pipeline::run(self.connected(), self.options().threads, &target, feed, Arc::clone(&meter)).await {
+        let runs = match pipeline::run(&self.connected(), self.options().threads, &target, feed, Arc::clone(&meter)).await {
             Ok(runs) => runs,
             Err(fault) => {
                 leftovers.delete().await;
@@ -84,10 +90,10 @@ impl Host {
         };
         let report = report(&target, &runs, &meter);
         leftovers.hold();
-        match commit(self.catalog(), self.connected(), &target.name, &target.change(runs)).await {
+        match self.make_visible(&target, &runs, &mut leftovers.placed).await {
             Ok(superseded) => {
                 if let Some(old) = superseded {
-                    discard(self.connected(), &target.name, &old, Vec::new()).await;
+                    discard(&self.connected(), &target.name, &old, Loads::All).await;
                 }
                 Ok(report)
             }
@@ -98,6 +104,65 @@ impl Host {
                 Err(fault)
             }
         }
+    }
+
+    /// Commits the load. Where a partition that is appended to was moved meanwhile, its run follows first. Adds the drives
+    /// that runs were copied to to `placed`.
+    async fn make_visible(
+        &self,
+        target: &Target,
+        runs: &[Run],
+        placed: &mut [Vec<DriveId>],
+    ) -> Result<Option<Dataset>, NotCommitted> {
+        let (mut moves, mut left) = (0, Vec::new());
+        loop {
+            let change = target.change(runs, placed.to_vec());
+            match commit_dataset(self.catalog(), &self.connected(), &target.name, &change).await {
+                Err(NotCommitted { fault, certain: true }) if fault.blame == Blame::Conflict && moves < MOVES_MAX => {
+                    moves += 1;
+                    if !target.is_append() || !self.follow(target, runs, placed, &mut left).await? {
+                        return Err(fault.into());
+                    }
+                }
+                Ok(superseded) => {
+                    for (partition, drive) in left {
+                        discard_at(&self.connected(), [drive], &target.discard(Some(partition))).await;
+                    }
+                    return Ok(superseded);
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Copies the runs to where their partitions are now. Whether any was elsewhere; `left` are the partitions on drives
+    /// that they are not on any more.
+    async fn follow(
+        &self,
+        target: &Target,
+        runs: &[Run],
+        placed: &mut [Vec<DriveId>],
+        left: &mut Vec<(u32, DriveId)>,
+    ) -> Result<bool, Fault> {
+        left.clear();
+        let drives = self.refreshed().await;
+        let (manifest, _) = self.catalog().manifest(&target.name.domain, &drives).await?;
+        let present = manifest.datasets.get(&target.name.dataset).filter(|present| present.id == target.dataset.id);
+        let Some(present) = present else { return Ok(false) };
+        let mut followed = false;
+        for (number, ((partition, run), placed)) in (0..).zip(present.partitions.iter().zip(runs).zip(placed)) {
+            let lacking = partition.copies.iter().filter(|drive| !placed.contains(drive));
+            for id in lacking.copied().collect::<Vec<_>>() {
+                let Some(from) = placed.iter().find_map(|id| drives.find(*id)) else { return Ok(false) };
+                if run.rows > 0 {
+                    relay(&target.run_key(number), from, drives.get(id)?).await?;
+                }
+                placed.push(id);
+                followed = true;
+            }
+            left.extend(placed.iter().filter(|id| !partition.copies.contains(id)).map(|id| (number, *id)));
+        }
+        Ok(followed)
     }
 }
 
@@ -139,14 +204,17 @@ fn sample(batches: &[RecordBatch], column: &str) -> Result<Sample, Fault> {
 struct Leftovers {
     host: Host,
     target: Arc<Target>,
-    appending: Option<OwnedRwLockReadGuard<()>>,
+    /// Drives that may have slices of each partition.
+    placed: Vec<Vec<DriveId>>,
+    _writing: OwnedRwLockReadGuard<()>,
     is_held: bool,
 }
 
 impl Leftovers {
     async fn new(host: &Host, target: &Arc<Target>) -> Self {
-        let appending = if target.is_append() { Some(host.appends().begin().await) } else { None };
-        Self { host: host.clone(), target: Arc::clone(target), appending, is_held: false }
+        let writing = host.writers().begin().await;
+        let placed = target.copies();
+        Self { host: host.clone(), target: Arc::clone(target), placed, _writing: writing, is_held: false }
     }
 
     /// From here on the slices may be needed.
@@ -154,18 +222,23 @@ impl Leftovers {
         self.is_held = true;
     }
 
-    /// Deletes them. Other appends may keep that waiting; past some time it goes on by itself.
+    /// Deletes them. Past some time that goes on by itself.
     async fn delete(mut self) {
         let deleted = self.start();
         if tokio::time::timeout(DELETE_WAIT, deleted).await.is_err() {
-            tracing::info!(dataset = %self.target.name, "a failed load's slices are deleted when other loads have ended");
+            tracing::info!(dataset = %self.target.name, "a failed load's slices are still being deleted");
         }
     }
 
+    /// Only this load's own slices: others may be loading, too, of whom no manifest tells yet.
     fn start(&mut self) -> JoinHandle<()> {
         self.is_held = true;
-        self.appending = None;
-        tokio::spawn(delete(self.host.clone(), Arc::clone(&self.target)))
+        let wanted = self.target.discard(None);
+        let drives: BTreeSet<DriveId> = self.placed.iter().flatten().copied().collect();
+        let host = self.host.clone();
+        tokio::spawn(async move {
+            discard_at(&host.connected(), drives, &wanted).await;
+        })
     }
 }
 
@@ -174,23 +247,6 @@ impl Drop for Leftovers {
         if !self.is_held && tokio::runtime::Handle::try_current().is_ok() {
             self.start();
         }
-    }
-}
-
-async fn delete(host: Host, target: Arc<Target>) {
-    let (name, dataset) = (&target.name, &target.dataset);
-    if !target.is_append() {
-        discard(host.connected(), name, dataset, Vec::new()).await;
-        return;
-    }
-    let _paused = host.appends().pause().await;
-    // All but what the manifest names by now: other loads may have been committed since.
-    match host.catalog().manifest(&name.domain, host.connected()).await {
-        Ok((manifest, _)) => {
-            let named = manifest.datasets.get(&name.dataset).filter(|named| named.id == dataset.id);
-            discard(host.connected(), name, dataset, named.map(loads_of).unwrap_or_default()).await;
-        }
-        Err(fault) => tracing::warn!(dataset = %name, "slices of a failed load stay: {}", fault.message),
     }
 }
 

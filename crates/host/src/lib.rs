@@ -3,17 +3,23 @@
 
 mod admission;
 mod catalog;
+mod change;
 mod commit;
+mod discard;
+mod drives;
 mod explain;
 #[cfg(test)]
 mod fake;
 mod fault;
+mod homes;
 mod host;
 mod ingest;
+mod moving;
 mod partition;
 mod placement;
 mod profile;
 mod query;
+mod relay;
 mod remote;
 mod schemas;
 mod session;
@@ -22,8 +28,10 @@ mod statement;
 mod table;
 
 pub use catalog::Snapshot;
-pub use host::{ConnectedDrive, Host, HostOptions};
+pub use drives::{AbsentDrive, ConnectedDrive};
+pub use host::{Host, HostOptions};
 pub use ingest::{CsvOptions, Format, LoadMode, LoadProgress, LoadReport, LoadSpec, PartitionBy};
+pub use moving::{LostPartition, MoveProgress, MoveReport, RepairReport, RepairSpec, TellMove};
 pub use partition::hash_compatible;
 pub use profile::{PartitionProfile, ProfileSnapshot, QueryProfile, SubPlanProfile};
 pub use session::{Answer, Session};

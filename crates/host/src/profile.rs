@@ -23,10 +23,10 @@ pub struct SubPlanProfile {
     sessions: Mutex<BTreeMap<usize, PartitionProfile>>,
 }
 
-/// One session: a sub-plan over one partition.
+/// A sub-plan over one partition: one session, or several where drives failed.
 #[derive(Clone, Debug, Default)]
 pub struct PartitionProfile {
-    /// The drive.
+    /// The drive, of several the last one.
     pub label: String,
     /// What closed each round.
     pub annotations: Vec<Annotation>,
@@ -40,6 +40,8 @@ pub struct PartitionProfile {
     pub wall_us: u64,
     /// Times that the drive answered busy.
     pub busy: u32,
+    /// Each time that a drive failed, and at which other one the work went on.
+    pub failovers: Vec<String>,
 }
 
 /// Sums over all sessions.
@@ -63,6 +65,8 @@ pub struct ProfileSnapshot {
     pub drive_cpu_ns: u64,
     /// The longest OPEN.
     pub session_open_us: u64,
+    /// Times that a session went on at another copy, since its drive failed.
+    pub failovers: u64,
     /// Time since the query was planned.
     pub elapsed_us: u64,
 }
@@ -143,7 +147,8 @@ impl PartitionProfile {
         sums.slices_read += slices - skipped.min(slices);
         sums.slices_skipped += skipped;
         sums.rounds += self.annotations.len() as u64;
-        sums.sessions += 1;
+        sums.sessions += 1 + self.failovers.len() as u64;
+        sums.failovers += self.failovers.len() as u64;
         sums.drive_cpu_ns += self.cpu_ns();
         sums.session_open_us = sums.session_open_us.max(self.open_us);
     }

@@ -18,13 +18,14 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, Phy
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use pithead_functions::fault_from_datafusion;
-use pithead_model::{Blame, Fault, Partitioning, SHIPPED_BYTES_MAX};
+use pithead_model::{Blame, DriveId, Fault, Partitioning, SHIPPED_BYTES_MAX};
 use pithead_plan::{
-    Computed, Decomposition, Input, RemoteScan, ScalarQuery, SubPlan, Travelling, decompose, replace_scalar_queries,
-    scalar_queries,
+    Computed, CutOptions, Decomposition, Input, RemoteScan, ScalarQuery, SubPlan, Travelling, decompose, order_joins,
+    reduce_by_joins, replace_scalar_queries, scalar_queries,
 };
 use pithead_wire::{OpenRequest, PlanBytes, SessionOptions, ShippedInput, SlicePart};
 
+use crate::drives::{ConnectedDrive, Drives};
 use crate::fault::bug;
 use crate::partition::Partitioner;
 use crate::profile::{QueryProfile, SubPlanProfile};
@@ -59,6 +60,8 @@ pub(crate) struct Prepared {
     pub(crate) profiles: Vec<Arc<SubPlanProfile>>,
     /// Scalar subqueries, and their values.
     pub(crate) scalars: Vec<(Prepared, ScalarValue)>,
+    /// Small sides of joins, computed first for their keys.
+    pub(crate) first: Vec<PreparedInput>,
     /// Tables to ship, by key.
     pub(crate) tables: BTreeMap<String, PreparedInput>,
     /// Tables that were to be shipped, and turned out better kept at the host.
@@ -88,22 +91,65 @@ impl Query {
             false => replace_scalar_queries(plan, &values).map_err(fault_from_datafusion)?,
         };
         let optimised = self.state.optimize(&plan).map_err(fault_from_datafusion)?;
-        let prepared = self.prepare_optimised(optimised, mode).await?;
+        let prepared = self.prepare_joins(&optimised, mode).await?;
         Ok(Prepared { scalars, ..prepared })
+    }
+
+    /// Orders the joins, and computes the small sides whose keys reduce others. Where one turns out large, there is no such
+    /// reduction.
+    async fn prepare_joins(&self, optimised: &LogicalPlan, mode: Mode) -> Result<Prepared, Fault> {
+        let settings = self.settings.cut();
+        let ordered = match self.settings.join_order {
+            true => order_joins(optimised, &Datasets, &self.state, &settings)?,
+            false => optimised.clone(),
+        };
+        if !self.settings.join_filters {
+            return self.prepare_optimised(ordered, mode, settings).await;
+        }
+        let reduced = reduce_by_joins(&ordered, &Datasets, &self.state, &settings)?;
+        let mut options = settings.clone();
+        let mut first = Vec::new();
+        for part in reduced.first {
+            let prepared = self.prepare_optimised(part.plan.clone(), mode, options.clone()).await?;
+            let (batches, size) = match mode {
+                Mode::Explain => (vec![], Some(&part.estimate)),
+                Mode::Run => match self.collect_input(&part, &prepared).await? {
+                    Some(batches) => (batches, None),
+                    None => {
+                        tracing::debug!(part = %part.key, "too large to reduce by; planning without");
+                        return self.prepare_optimised(ordered, mode, settings).await;
+                    }
+                },
+            };
+            let known = computed(&part, &batches)?;
+            let known = match size {
+                Some(estimate) => Computed { rows: estimate.rows, bytes: estimate.bytes(), ..known },
+                None => known,
+            };
+            options.computed.insert(part.key, known);
+            first.push(PreparedInput { prepared, batches });
+        }
+        let prepared = self.prepare_optimised(reduced.plan, mode, options).await?;
+        Ok(Prepared { first, ..prepared })
     }
 
     /// Cuts an optimised plan, and computes what it ships. The size of each table to ship is known once it is computed:
     /// where it is far from what was expected, the cut is made again.
-    fn prepare_optimised(&self, plan: LogicalPlan, mode: Mode) -> BoxFuture<'_, Result<Prepared, Fault>> {
+    fn prepare_optimised(
+        &self,
+        plan: LogicalPlan,
+        mode: Mode,
+        mut options: CutOptions,
+    ) -> BoxFuture<'_, Result<Prepared, Fault>> {
         async move {
             let mut tables: BTreeMap<String, PreparedInput> = BTreeMap::new();
-            let mut options = self.settings.cut();
+            let computed_first = options.clone();
             loop {
                 let cut = decompose(&plan, &Datasets, &self.state, &options).await?;
                 let missing =
                     cut.sub_plans.iter().flat_map(|sub_plan| &sub_plan.inputs).find(|input| !tables.contains_key(&input.key));
                 let Some(input) = missing.cloned() else { return Ok(self.prepared(cut, tables)) };
-                let prepared = self.prepare_optimised(input.plan.clone(), mode).await?;
+                let prepared = self.prepare_optimised(input.plan.clone(), mode, computed_first.clone()).await?;
                 let batches = match mode {
                     Mode::Explain => Some(vec![]),
                     Mode::Run => self.collect_input(&input, &prepared).await?,
@@ -127,7 +173,7 @@ impl Query {
         let shipped: BTreeSet<&String> =
             decomposition.sub_plans.iter().flat_map(|sub_plan| &sub_plan.inputs).map(|input| &input.key).collect();
         let kept = tables.extract_if(.., |key, _| !shipped.contains(key)).map(|(_, table)| table).collect();
-        Prepared { decomposition, profiles, scalars: vec![], tables, kept }
+        Prepared { decomposition, profiles, scalars: vec![], first: vec![], tables, kept }
     }
 
     /// The rows of a table to ship, under its own column names; none if they are too large.
@@ -196,6 +242,18 @@ fn batch_rows(sub_plan: &SubPlan, most: usize) -> usize {
     ((BATCH_BYTES / width.max(1.0)) as usize).clamp(BATCH_ROWS_MIN.min(most), most)
 }
 
+/// The copies of a partition that can be asked. What has no rows any drive can answer for.
+fn reached(drives: &Drives, ids: &[DriveId], request: &OpenRequest) -> Result<Vec<ConnectedDrive>, Fault> {
+    let reached: Vec<ConnectedDrive> = ids.iter().filter_map(|id| drives.find(*id).cloned()).collect();
+    if !reached.is_empty() {
+        return Ok(reached);
+    }
+    match drives.all().first().filter(|_| request.parts.iter().all(|part| part.runs.is_empty())) {
+        Some(any) => Ok(vec![any.clone()]),
+        None => Err(drives.not_connected(ids)),
+    }
+}
+
 /// A computed table as the next cut is to see it.
 fn computed(input: &Input, batches: &[RecordBatch]) -> Result<Computed, Fault> {
     let table = MemTable::try_new(Arc::new(input.schema()), vec![batches.to_vec()]).map_err(fault_from_datafusion)?;
@@ -255,7 +313,7 @@ impl RemotePlanner {
             let sub_plan = &profile.sub_plan;
             let shipments = sub_plan.inputs.iter().map(|input| {
                 let batches = prepared.tables.get(&input.key).map(|table| table.batches.as_slice()).unwrap_or_default();
-                Shipment::new(input, batches, sub_plan.drives.len())
+                Shipment::new(input, batches, sub_plan.copies.len())
             });
             sub_plans.push((Arc::clone(profile), shipments.collect::<Result<Vec<_>, Fault>>()?));
         }
@@ -272,7 +330,7 @@ impl RemotePlanner {
     }
 
     /// OPEN for one partition.
-    fn request(&self, sub_plan: &SubPlan, shipments: &[Shipment], partition: usize, threads_max: u32) -> OpenRequest {
+    fn request(&self, sub_plan: &SubPlan, shipments: &[Shipment], partition: usize) -> OpenRequest {
         let part = |facts: &Arc<pithead_plan::DatasetFacts>| SlicePart {
             name: facts.name.clone(),
             dataset: facts.dataset.id,
@@ -285,19 +343,16 @@ impl RemotePlanner {
             Travelling::Substrait(bytes) => PlanBytes::Substrait(bytes.clone().into()),
             Travelling::Scan(columns) => PlanBytes::Scan { dataset: sub_plan.driving().clone(), columns: columns.clone() },
         };
-        let threads = match self.settings.drive_threads {
-            0 => threads_max,
-            threads => threads as u32,
-        };
         OpenRequest {
             plan,
             manifest_version: sub_plan.datasets[0].manifest_version,
             parts: sub_plan.datasets.iter().map(part).collect(),
             inputs: shipments.iter().map(|shipment| shipment.to(partition)).collect(),
+            done: vec![],
             schema: Arc::clone(&sub_plan.schema),
             whole_partition: sub_plan.whole_partition,
             options: SessionOptions {
-                threads,
+                threads: self.settings.drive_threads as u32,
                 memory: self.settings.drive_memory as u64,
                 batch_rows: batch_rows(sub_plan, self.batch_rows),
                 level_max: sub_plan.level_max,
@@ -326,11 +381,12 @@ impl ExtensionPlanner for RemotePlanner {
         let external = |fault: Fault| DataFusionError::External(Box::new(fault));
         let known = sub_plan.number.checked_sub(1).and_then(|index| self.sub_plans.get(index));
         let (profile, shipments) = known.ok_or_else(|| external(bug("a sub-plan was not prepared")))?;
+        let drives = self.host.connected();
         let mut targets = Vec::new();
-        for (partition, id) in sub_plan.drives.iter().enumerate() {
-            let drive = self.host.drive(*id).map_err(external)?;
-            let request = self.request(sub_plan, shipments, partition, drive.welcome.threads);
-            targets.push(Target { door: Arc::clone(&drive.door), request });
+        for (partition, ids) in sub_plan.copies.iter().enumerate() {
+            let request = self.request(sub_plan, shipments, partition);
+            let copies = reached(&drives, ids, &request).map_err(external)?;
+            targets.push(Target { host: self.host.clone(), copies, request });
         }
         let schema = Arc::new(scan.schema.as_arrow().clone());
         let busy_wait = Duration::from_secs(self.settings.busy_wait_s as u64);

@@ -20,6 +20,10 @@ extensions_options! {
         pub pushdown_aggregates: bool, default = true
         /// Joins at the drives.
         pub pushdown_joins: bool, default = true
+        /// Joins in the order that is expected to cost least; off: as they are written.
+        pub join_order: bool, default = true
+        /// Keys of small sides of joins go to the drives, so that rows which the join would drop stay there.
+        pub join_filters: bool, default = true
         /// Top-k and LIMIT at the drives.
         pub pushdown_top_k: bool, default = true
         /// Bounds of slices and pages rule out what need not be read.

@@ -190,7 +190,8 @@ mod tests {
             sort: vec![],
             encoding: "arrow".into(),
             slice_rows: 10,
-            partitions: vec![Partition { drive: DriveId(1), runs }],
+            copies: 1,
+            partitions: vec![Partition { copies: vec![DriveId(1)], runs }],
         };
         DatasetTable::new("t".parse().unwrap(), Arc::new(dataset), 1)
     }

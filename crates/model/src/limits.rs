@@ -1,7 +1,7 @@
 //! Bounds that every CSE holds to, in one place. Units last.
 
 /// Pithead's protocol between CSEs. Both ends must speak the same.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 /// Longest name of a domain or a dataset.
 pub const NAME_BYTES_MAX: usize = 255;
 /// Largest value, and so largest slice.
@@ -22,5 +22,7 @@ pub const MESSAGE_BYTES_MAX: usize = 128 << 20;
 pub const SHIPPED_BYTES_MAX: usize = 64 << 20;
 /// Most partitions of a dataset.
 pub const PARTITIONS_MAX: usize = 4_096;
+/// Most drives that a partition is on.
+pub const COPIES_MAX: usize = 16;
 /// Longest text kept as a bound in a directory; longer ones are cut and marked inexact.
 pub const BOUND_BYTES_MAX: usize = 64;

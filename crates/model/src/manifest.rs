@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use arrow_schema::SchemaRef;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{ColumnSummary, DatasetId, DatasetName, DriveId, LoadId, Value, merge_columns};
 
@@ -15,7 +15,8 @@ pub struct Manifest {
     pub domain: String,
     /// Grows by one with each commit; 0 is the empty domain that was never written.
     pub version: u64,
-    /// The drives that hold the domain's partitions, by identity. The first is home.
+    /// The drives that hold the domain's partitions, by identity. The first is home: it alone replaces the manifest. The
+    /// others keep copies of it, to be read while home is down.
     pub drives: Vec<DriveId>,
     /// Datasets by name.
     pub datasets: BTreeMap<String, Dataset>,
@@ -40,6 +41,9 @@ pub struct Dataset {
     pub encoding: String,
     /// Rows that a slice holds at most.
     pub slice_rows: usize,
+    /// Drives that each partition is to be on.
+    #[serde(default = "one")]
+    pub copies: usize,
     /// The partitions, by number.
     pub partitions: Vec<Partition>,
 }
@@ -50,7 +54,7 @@ pub struct Dataset {
 pub enum Partitioning {
     /// Batches in turn.
     RoundRobin,
-    /// By a hash of these columns (`exec::partition`). Datasets with equal numbers of partitions, the same types of
+    /// By a hash of these columns (`host::partition`). Datasets with equal numbers of partitions, the same types of
     /// key and the same placement are co-partitioned.
     Hash {
         /// At least one.
@@ -76,11 +80,13 @@ pub struct SortKey {
     pub descending: bool,
 }
 
-/// The part of a dataset on one drive.
+/// The part of a dataset that lies on one drive, whole, and on each further drive that holds a copy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Partition {
-    /// Where it is.
-    pub drive: DriveId,
+    /// The drives that hold it, each all of its runs, byte for byte the same. The first is asked first. Manifests of
+    /// before there were copies name one, as `drive`.
+    #[serde(alias = "drive", deserialize_with = "one_or_many")]
+    pub copies: Vec<DriveId>,
     /// What was loaded, oldest first.
     pub runs: Vec<Run>,
 }
@@ -100,7 +106,29 @@ pub struct Run {
     pub columns: Vec<ColumnSummary>,
 }
 
+fn one() -> usize {
+    1
+}
+
+fn one_or_many<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<DriveId>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Copies {
+        One(DriveId),
+        Many(Vec<DriveId>),
+    }
+    Ok(match Copies::deserialize(from)? {
+        Copies::One(drive) => vec![drive],
+        Copies::Many(drives) => drives,
+    })
+}
+
 impl Manifest {
+    /// The drive that alone replaces it.
+    pub fn home(&self) -> Option<DriveId> {
+        self.drives.first().copied()
+    }
+
     /// The empty domain.
     pub fn empty(domain: impl Into<String>, drives: Vec<DriveId>) -> Self {
         Self { domain: domain.into(), version: 0, drives, datasets: BTreeMap::new() }
@@ -142,10 +170,25 @@ impl Dataset {
             && let Ok(index) = self.schema.index_of(column)
             && let Some(summary) = merged.get_mut(index)
         {
-            let per_partition =
-                self.partitions.iter().map(|p| p.runs.iter().map(|run| run.columns[index].distinct).max().unwrap_or(0));
+            let per_partition = self.partitions.iter().map(|p| {
+                p.runs.iter().filter_map(|run| run.columns.get(index)).map(|column| column.distinct).max().unwrap_or(0)
+            });
             summary.distinct = per_partition.sum();
         }
         merged
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_of_before_there_were_copies_has_one() {
+        let id = serde_json::to_string(&DriveId(7)).unwrap();
+        let old: Partition = serde_json::from_str(&format!(r#"{{"drive":{id},"runs":[]}}"#)).unwrap();
+        assert_eq!(old, Partition { copies: vec![DriveId(7)], runs: vec![] });
+        let written = serde_json::to_string(&old).unwrap();
+        assert_eq!(serde_json::from_str::<Partition>(&written).unwrap(), old);
     }
 }

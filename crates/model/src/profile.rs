@@ -23,9 +23,9 @@ pub struct SessionProfile {
     pub state: SessionState,
     /// Rounds closed.
     pub rounds: u32,
-    /// Slices of the driving partition that were bound.
+    /// Slices of the driving partition that were bound, those among them that OPEN said are done.
     pub slices_total: u32,
-    /// Of them, answered for.
+    /// Of them, answered for: by this session, or by another before it, as OPEN said.
     pub slices_done: u32,
     /// Most memory reserved at one time, in bytes.
     pub memory_peak: u64,

@@ -81,7 +81,7 @@ impl Cutter<'_> {
         };
         let parts = Aggregate::try_new(Arc::new(piece.plan.clone()), split.groups.clone(), split.parts.clone())?;
         let estimate = input.group(&split.groups, piece.plan.schema(), &parts.schema);
-        let rows = input.rows.min(estimate.rows.max(output.rows) * piece.scheme.drives.len() as f64);
+        let rows = input.rows.min(estimate.rows.max(output.rows) * piece.scheme.copies.len() as f64);
         let estimate = estimate.with_rows(rows);
         let cost = piece.cost + estimate.bytes();
         let names = DFSchema::from_unqualified_fields(

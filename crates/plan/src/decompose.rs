@@ -148,21 +148,27 @@ pub(crate) struct Cutter<'a> {
     /// Operators that do not survive the wire, by their text, and how.
     refused: HashMap<String, String>,
     pub(crate) inputs: usize,
+    /// Parts that the host is taken to have, by key.
+    pub(crate) first: BTreeSet<String>,
 }
 
 impl<'a> Cutter<'a> {
-    fn new(
+    pub(crate) fn new(
         catalogue: &'a dyn Catalogue,
         state: &'a SessionState,
         options: &'a CutOptions,
         refused: HashMap<String, String>,
     ) -> Self {
-        Self { catalogue, state, options, reasons: HashMap::new(), refused, inputs: 0 }
+        Self { catalogue, state, options, reasons: HashMap::new(), refused, inputs: 0, first: BTreeSet::new() }
     }
 
     pub(crate) fn visit(&mut self, plan: &LogicalPlan) -> Result<Outcome> {
-        if self.options.computed.is_empty() {
+        if self.options.computed.is_empty() && self.first.is_empty() {
             return self.operator(plan);
+        }
+        if self.first.contains(&input_key(plan)) {
+            let outcome = self.operator(plan)?;
+            return Ok(Outcome { host_cost: 0.0, piece: None, ..outcome });
         }
         match self.options.computed.get(&input_key(plan)).cloned() {
             Some(computed) => self.computed(plan, &computed),
@@ -275,7 +281,7 @@ impl<'a> Cutter<'a> {
     }
 
     /// Conditions that may travel go down, the others stay above.
-    fn filter_over(&mut self, plan: &LogicalPlan, filter: &Filter, input: Outcome) -> Result<Outcome> {
+    pub(crate) fn filter_over(&mut self, plan: &LogicalPlan, filter: &Filter, input: Outcome) -> Result<Outcome> {
         let schema = Arc::clone(filter.input.schema());
         let estimate = input.estimate.filter(&filter.predicate, &schema);
         if !self.options.pushdown {
@@ -388,7 +394,7 @@ impl<'a> Cutter<'a> {
         let pushed = input.piece.filter(|_| self.options.top_k && obstacle.is_none() && !self.is_refused(plan));
         let pushed = pushed.map(|piece| {
             let sorted = over(piece.plan.clone());
-            (piece.scheme.drives.len(), piece.with_plan(sorted, plan))
+            (piece.scheme.copies.len(), piece.with_plan(sorted, plan))
         });
         self.truncated(plan, host, input.host_cost, &input.estimate, rows, fetch, pushed)
     }
@@ -405,7 +411,7 @@ impl<'a> Cutter<'a> {
         let pushed = input.piece.filter(|_| self.options.top_k && !self.is_refused(plan)).map(|piece| {
             let fetch = Some(Box::new(lit(needed as i64)));
             let limited = LogicalPlan::Limit(Limit { skip: None, fetch, input: Arc::new(piece.plan.clone()) });
-            (piece.scheme.drives.len(), piece.with_plan(limited, plan))
+            (piece.scheme.copies.len(), piece.with_plan(limited, plan))
         });
         self.truncated(plan, host, input.host_cost, &input.estimate, rows, needed, pushed)
     }
@@ -499,7 +505,7 @@ pub(crate) fn seal(piece: &Piece, schema: DFSchemaRef, estimate: Estimate, level
         plan: piece.plan.clone(),
         travelling: Travelling::Scan(vec![]),
         datasets: piece.datasets(),
-        drives: piece.scheme.drives.clone(),
+        copies: piece.scheme.copies.clone(),
         inputs: piece.inputs.clone(),
         whole_partition: piece.whole,
         level_max,

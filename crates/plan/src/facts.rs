@@ -31,8 +31,8 @@ pub trait Catalogue: Send + Sync + Debug {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Scheme {
     rule: Rule,
-    /// Drive of each partition.
-    pub(crate) drives: Vec<DriveId>,
+    /// Drives of each partition.
+    pub(crate) copies: Vec<Vec<DriveId>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -65,12 +65,12 @@ impl Scheme {
             Partitioning::Hash { columns } => Rule::Hash(columns.iter().map(kind).collect()),
             Partitioning::Range { column, bounds } => Rule::Range(kind(column), bounds.clone()),
         };
-        Scheme { rule, drives: dataset.partitions.iter().map(|partition| partition.drive).collect() }
+        Scheme { rule, copies: dataset.partitions.iter().map(|partition| partition.copies.clone()).collect() }
     }
 
     /// Whether all rows are on one drive, in one partition.
     pub(crate) fn single(&self) -> bool {
-        self.drives.len() == 1
+        self.copies.len() == 1
     }
 
     /// Whether a hash of the key finds a row's partition.
@@ -78,9 +78,16 @@ impl Scheme {
         matches!(self.rule, Rule::Hash(_))
     }
 
-    /// Whether rows with equal keys of both are on the same drive.
+    /// Whether rows with equal keys of both are on the same drives.
     pub(crate) fn matches(&self, other: &Scheme) -> bool {
-        self.drives == other.drives && self.rule == other.rule && self.rule != Rule::None
+        self.rule == other.rule && self.rule != Rule::None && self.is_beside(other)
+    }
+
+    /// Whether each partition of one is on the very drives that the other's is on, in whatever order. Fewer in common would
+    /// do for a join, but leave it fewer drives to go on at.
+    pub(crate) fn is_beside(&self, other: &Scheme) -> bool {
+        let same = |a: &Vec<DriveId>, b: &Vec<DriveId>| a.len() == b.len() && a.iter().all(|drive| b.contains(drive));
+        self.copies.len() == other.copies.len() && self.copies.iter().zip(&other.copies).all(|(a, b)| same(a, b))
     }
 }
 

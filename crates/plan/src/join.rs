@@ -28,13 +28,24 @@ impl Cutter<'_> {
     pub(crate) fn join(&mut self, plan: &LogicalPlan, join: &Join) -> Result<Outcome> {
         let left = self.visit(&join.left)?;
         let right = self.visit(&join.right)?;
+        self.join_outcomes(plan, join, &left, &right)
+    }
+
+    /// A join whose sides were looked at already.
+    pub(crate) fn join_outcomes(
+        &mut self,
+        plan: &LogicalPlan,
+        join: &Join,
+        left: &Outcome,
+        right: &Outcome,
+    ) -> Result<Outcome> {
         let estimate = left.estimate.join(&right.estimate, join);
-        if let Some((distinct, right)) = self.distinct_matches(join, &left, &right)? {
+        if let Some((distinct, right)) = self.distinct_matches(join, left, right)? {
             // Planned in the place of the join, which gives the same rows.
             let distinct = Join { right: Arc::new(distinct), ..join.clone() };
-            return self.join_of(&LogicalPlan::Join(distinct.clone()), &distinct, &left, &right, estimate);
+            return self.join_of(&LogicalPlan::Join(distinct.clone()), &distinct, left, &right, estimate);
         }
-        self.join_of(plan, join, &left, &right, estimate)
+        self.join_of(plan, join, left, right, estimate)
     }
 
     /// For a join that only asks whether there is a match: the other side without repeats, where it has many and they
@@ -121,9 +132,9 @@ impl Cutter<'_> {
         let bytes = other.estimate.bytes();
         let key = input_key(other_plan);
         let spread = spread(join, side, piece);
-        let sent = bytes * if spread.is_some() { 1.0 } else { piece.scheme.drives.len() as f64 };
+        let sent = bytes * if spread.is_some() { 1.0 } else { piece.scheme.copies.len() as f64 };
         // Where fetching the piece's own rows costs less than shipping to it, the join belongs to the host.
-        let each = sent / piece.scheme.drives.len() as f64;
+        let each = sent / piece.scheme.copies.len() as f64;
         let small = each <= self.options.ship_bytes_max && sent <= own.estimate.bytes();
         if !small || self.options.not_shipped.contains(&key) {
             return Ok(None);
@@ -175,7 +186,7 @@ fn spread(join: &Join, side: Side, piece: &Piece) -> Option<Vec<usize>> {
 
 /// Whether all rows that can match are on the same drive.
 fn co_located(join: &Join, left: &Piece, right: &Piece) -> bool {
-    if left.scheme.single() && left.scheme.drives == right.scheme.drives {
+    if left.scheme.single() && left.scheme.is_beside(&right.scheme) {
         return true;
     }
     let joined = |l: &BTreeSet<usize>, r: &BTreeSet<usize>| {

@@ -48,8 +48,8 @@ pub struct SubPlan {
     pub travelling: Travelling,
     /// The datasets it reads, the driving one first, each once.
     pub datasets: Vec<Arc<DatasetFacts>>,
-    /// Drive of each partition; the same for all the datasets.
-    pub drives: Vec<DriveId>,
+    /// Drives of each partition, the one to ask first first; the same drives for all the datasets.
+    pub copies: Vec<Vec<DriveId>>,
     /// Tables to ship.
     pub inputs: Vec<Input>,
     /// Whether one round must see the whole partition.
@@ -125,7 +125,7 @@ impl UserDefinedLogicalNodeCore for RemoteScan {
             f,
             "RemoteScan: sub-plan {} at {} partitions of {}",
             self.sub_plan.number,
-            self.sub_plan.drives.len(),
+            self.sub_plan.copies.len(),
             self.sub_plan.driving()
         )
     }

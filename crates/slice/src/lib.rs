@@ -7,6 +7,7 @@
 mod api;
 mod arrow_ipc;
 mod bounds;
+mod describe;
 mod encodings;
 mod guard;
 mod header;
@@ -20,6 +21,7 @@ mod vortex;
 
 pub use api::{Compare, Encoding, Pages, Predicate, ReadStats, Scan, ScanRequest, SliceError, SliceReader, SliceStream};
 pub use bounds::value_at;
+pub use describe::{SliceFacts, describe};
 pub use encodings::{EncodedSlice, encode_slice, encoding, encoding_by_id, encoding_names, open_slice, open_verified};
 pub use header::{HEADER_BYTES, Header, seal, unseal, verify};
 pub use normalise::{normalise, normalise_batch};

@@ -167,8 +167,13 @@ impl PageIndex {
         page * self.page_rows..((page + 1) * self.page_rows).min(self.rows)
     }
 
+    /// Bytes of the index without its end.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.index.len() as u64
+    }
+
     /// Summaries of a column, page by page.
-    fn column(&self, column: usize) -> Result<Vec<ColumnSummary>, SliceError> {
+    pub(crate) fn column(&self, column: usize) -> Result<Vec<ColumnSummary>, SliceError> {
         let entries_start = 4 * (self.columns + 1);
         let start = entries_start + u32_at(&self.index, 4 * column) as usize;
         let end = entries_start + u32_at(&self.index, 4 * (column + 1)) as usize;

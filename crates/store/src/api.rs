@@ -1,57 +1,103 @@
 //! [`Store`]: what a drive needs of the medium under it.
 
 use std::fmt::Debug;
+use std::ops::Bound;
 use std::path::PathBuf;
 
 use bytes::Bytes;
 use pithead_model::{Blame, Fault};
 
-/// A key's version: changes with each put.
-pub type Version = u64;
-/// A value, shared, without a copy where it is mapped.
+/// A key: any bytes, at most [`crate::KEY_BYTES_MAX`]. The empty one is legal. Keys are ordered as bytes.
+pub type Key = Bytes;
+/// A value, shared. Where the store has it in memory it is handed out without a copy.
 pub type Value = Bytes;
+/// A value's version: any bytes, at most [`crate::VERSION_BYTES_MAX`], chosen by who puts the value.
+pub type Version = Bytes;
 
-/// A key's entry without its value.
+/// What a client says of a value's integrity. Kept and returned as given, never checked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tag {
+    /// A number for the algorithm; Kinetic's numbers, see the protocol.
+    pub algorithm: i32,
+    /// At most [`crate::TAG_BYTES_MAX`] bytes.
+    pub bytes: Bytes,
+}
+
+/// What is known of a key without reading its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The key.
-    pub key: String,
-    /// Its version.
+    pub key: Key,
+    /// The value's version.
     pub version: Version,
+    /// The value's tag.
+    pub tag: Tag,
     /// Bytes of the value.
     pub bytes: u64,
 }
 
 /// What a write expects of its key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// Anything.
+    /// Anything: the write is forced.
     Any,
     /// No such key.
     Absent,
-    /// This version.
+    /// A value of this version.
     Version(Version),
 }
 
 /// One write of a batch.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
     /// Puts a value.
-    Put {
-        /// The key.
-        key: String,
-        /// Its value.
-        value: Bytes,
-        /// Condition.
-        expected: Expected,
-    },
+    Put(Put),
     /// Deletes a key; a key that is not there is no error unless `expected` names a version.
     Delete {
         /// The key.
-        key: String,
+        key: Key,
         /// Condition.
         expected: Expected,
     },
+}
+
+/// A value under its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Put {
+    /// The key.
+    pub key: Key,
+    /// Its value.
+    pub value: Value,
+    /// The new version.
+    pub version: Version,
+    /// The new tag.
+    pub tag: Tag,
+    /// Condition.
+    pub expected: Expected,
+}
+
+/// When a write is durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// When the call returns; all that was written back before it is durable then, too (Kinetic's WRITETHROUGH and FLUSH).
+    #[default]
+    Through,
+    /// After the next flush or write-through. Visible at once. After a crash either all writes up to some moment are
+    /// there or none after it: never a later one without an earlier one (Kinetic's WRITEBACK).
+    Back,
+}
+
+/// Keys of a range, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyRange {
+    /// Where it starts: the lower end, also if `reverse`.
+    pub start: Bound<Key>,
+    /// Where it ends: the upper end.
+    pub end: Bound<Key>,
+    /// From the largest key to the smallest.
+    pub reverse: bool,
+    /// Keys at most.
+    pub limit: usize,
 }
 
 /// How full the store is.
@@ -61,51 +107,155 @@ pub struct StoreUse {
     pub keys: u64,
     /// Bytes of values.
     pub value_bytes: u64,
-    /// Bytes free on the medium.
+    /// Bytes on the medium that hold nothing any more, and that compaction will give back.
+    pub dead_bytes: u64,
+    /// Bytes free on the medium for puts: what is kept for deletes is not counted.
     pub free_bytes: u64,
 }
 
 /// An ordered, versioned key-value store. Calls block; a drive makes them on its bounded pool.
 pub trait Store: Send + Sync + Debug {
-    /// A value and its version. A value whose checksum does not hold is [`StoreError::Corrupt`], for that key alone.
-    fn get(&self, key: &str) -> Result<Option<(Value, Version)>, StoreError>;
+    /// A value and its entry. A value whose checksum does not hold is [`StoreError::Corrupt`], for that key alone.
+    fn get(&self, key: &[u8]) -> Result<Option<(Value, Entry)>, StoreError>;
 
     /// A key's entry without reading the value.
-    fn entry(&self, key: &str) -> Result<Option<Entry>, StoreError>;
+    fn entry(&self, key: &[u8]) -> Result<Option<Entry>, StoreError>;
 
-    /// Entries whose key starts with `prefix`, in order.
-    fn list(&self, prefix: &str) -> Result<Vec<Entry>, StoreError>;
+    /// The entries of a range.
+    fn range(&self, range: &KeyRange) -> Result<Vec<Entry>, StoreError>;
 
-    /// All writes or none, durable when it returns. Writes apply in order, each seeing those before it. On
-    /// [`StoreError::Conflict`] nothing has changed.
-    fn write(&self, batch: Vec<Write>) -> Result<(), StoreError>;
+    /// All writes or none. Writes apply in order, each seeing those before it. On [`StoreError::Conflict`] nothing has
+    /// changed: of two batches in conflict, one fails whole (Skytether 5.1).
+    fn write(&self, batch: Vec<Write>, durability: Durability) -> Result<(), StoreError>;
 
-    /// Writes a large value so that it is durable but names no key yet. [`Store::adopt`] names it; one that was not
-    /// adopted when the store is opened again is gone.
-    fn stage(&self, value: &[u8]) -> Result<Staged, StoreError>;
+    /// Makes all that was written back durable.
+    fn flush(&self) -> Result<(), StoreError>;
+
+    /// Writes a large value that names no key yet. [`Store::adopt`] names it and makes it durable; one that was not adopted
+    /// when the store is opened again is gone.
+    fn stage(&self, value: Value) -> Result<Staged, StoreError>;
 
     /// Names staged values by their keys, together with `batch`: all or none, durable when it returns.
     ///
-    /// The staged values come first, over whatever their keys hold. They are spent either way: where nothing was
-    /// written, they are gone.
-    fn adopt(&self, staged: Vec<(String, Staged)>, batch: Vec<Write>) -> Result<(), StoreError>;
+    /// The staged values come first, over whatever their keys hold, with an empty version and tag. They are spent either way:
+    /// where nothing was written, they are gone.
+    fn adopt(&self, staged: Vec<(Key, Staged)>, batch: Vec<Write>) -> Result<(), StoreError>;
 
     /// Gives up a staged value and its room. One that is only dropped keeps its room until the store is opened again.
     fn unstage(&self, staged: Staged);
 
     /// How full it is.
     fn usage(&self) -> Result<StoreUse, StoreError>;
+
+    /// The entry of the smallest key above `key`.
+    fn next(&self, key: &[u8]) -> Result<Option<Entry>, StoreError> {
+        let start = Bound::Excluded(Key::copy_from_slice(key));
+        let range = KeyRange { start, limit: 1, ..KeyRange::all() };
+        Ok(self.range(&range)?.pop())
+    }
+
+    /// The entry of the largest key below `key`.
+    fn previous(&self, key: &[u8]) -> Result<Option<Entry>, StoreError> {
+        let end = Bound::Excluded(Key::copy_from_slice(key));
+        let range = KeyRange { end, reverse: true, limit: 1, ..KeyRange::all() };
+        Ok(self.range(&range)?.pop())
+    }
+
+    /// Entries whose key starts with `prefix`, in order.
+    fn list(&self, prefix: &[u8]) -> Result<Vec<Entry>, StoreError> {
+        self.range(&KeyRange::prefix(prefix))
+    }
 }
 
-/// A large value, durable and without a name.
+/// A large value, written and without a name.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Staged {
     /// The segment file that holds it.
-    pub file: u64,
+    pub(crate) file: u64,
+    /// Where in the file.
+    pub(crate) offset: u64,
     /// Its bytes.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// Its checksum (xxh3).
-    pub checksum: u64,
+    pub(crate) checksum: u64,
+}
+
+impl Staged {
+    /// Bytes of the value.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Put {
+    /// A forced put with an empty version and tag.
+    pub fn forced(key: impl Into<Key>, value: impl Into<Value>) -> Self {
+        Self { key: key.into(), value: value.into(), version: Version::new(), tag: Tag::default(), expected: Expected::Any }
+    }
+}
+
+impl Write {
+    /// A forced put with an empty version and tag.
+    pub fn put(key: impl Into<Key>, value: impl Into<Value>) -> Self {
+        Write::Put(Put::forced(key, value))
+    }
+
+    /// A forced delete.
+    pub fn delete(key: impl Into<Key>) -> Self {
+        Write::Delete { key: key.into(), expected: Expected::Any }
+    }
+
+    /// Its key.
+    pub fn key(&self) -> &Key {
+        match self {
+            Write::Put(put) => &put.key,
+            Write::Delete { key, .. } => key,
+        }
+    }
+}
+
+impl KeyRange {
+    /// Every key.
+    pub fn all() -> Self {
+        Self { start: Bound::Unbounded, end: Bound::Unbounded, reverse: false, limit: usize::MAX }
+    }
+
+    /// The keys that start with `prefix`.
+    pub fn prefix(prefix: &[u8]) -> Self {
+        // The smallest key that no longer starts so: the last byte that can grow grows.
+        let kept = prefix.iter().rposition(|byte| *byte != u8::MAX);
+        let end = kept.map_or(Bound::Unbounded, |last| {
+            let mut end = prefix[..=last].to_vec();
+            end[last] += 1;
+            Bound::Excluded(Key::from(end))
+        });
+        Self { start: Bound::Included(Key::copy_from_slice(prefix)), end, ..Self::all() }
+    }
+
+    /// Whether no key can be in it, whatever is stored.
+    pub(crate) fn is_empty(&self) -> bool {
+        let (Some((start, from)), Some((end, to))) = (edge(&self.start), edge(&self.end)) else { return false };
+        start > end || (start == end && !(from && to))
+    }
+}
+
+/// The key of a bound, and whether it belongs to the range.
+fn edge(bound: &Bound<Key>) -> Option<(&Key, bool)> {
+    match bound {
+        Bound::Included(key) => Some((key, true)),
+        Bound::Excluded(key) => Some((key, false)),
+        Bound::Unbounded => None,
+    }
+}
+
+/// A key for people: printable characters as they are, the others escaped, long ones cut.
+pub fn show_key(key: &[u8]) -> String {
+    const SHOWN: usize = 200;
+    match key.len() {
+        0 => "the empty key".to_string(),
+        1..=SHOWN => key.escape_ascii().to_string(),
+        bytes => format!("{}… ({bytes} bytes)", key[..SHOWN].escape_ascii()),
+    }
 }
 
 /// What can go wrong.
@@ -114,7 +264,7 @@ pub enum StoreError {
     /// A key does not have the expected version; nothing has changed.
     #[error("{key} has another version than expected; nothing was written")]
     Conflict {
-        /// The key.
+        /// The key, for people.
         key: String,
     },
     /// The medium is full; nothing has changed.
@@ -125,10 +275,10 @@ pub enum StoreError {
         /// Bytes that did not fit.
         needed: u64,
     },
-    /// A value or the index is not what was written.
+    /// A value or a page of the index is not what was written.
     #[error("{key} is damaged: {what}")]
     Corrupt {
-        /// The key.
+        /// The key, for people.
         key: String,
         /// What does not hold.
         what: String,
@@ -140,16 +290,16 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// The store was written by another release.
-    #[error("the store at {path} has format {found}; this release reads format {expected}")]
+    #[error("the store at {path} has format {found}; this release reads formats up to {newest}")]
     Format {
         /// The store.
         path: PathBuf,
         /// Its format.
         found: String,
         /// Ours.
-        expected: u32,
+        newest: u32,
     },
-    /// A key or value is over its bound.
+    /// A key, version, tag or value is over its bound.
     #[error("{0}")]
     TooLarge(String),
     /// The medium failed.
@@ -185,6 +335,7 @@ impl From<StoreError> for Fault {
                 fault.hint("free space on the medium, or drop a dataset with `pithead sql -c 'DROP TABLE …'`")
             }
             StoreError::InUse { .. } => fault.hint("stop the other process, or give this one another --data directory"),
+            StoreError::Format { .. } => fault.hint("run a release that is at least as new as the one that wrote it"),
             _ => fault,
         }
     }

@@ -1,30 +1,35 @@
-//! How large keys and values may be.
+//! How large keys, versions, tags and values may be.
 
 use pithead_model::{Bytes, SLICE_BYTES_MAX};
 
-use crate::{StoreError, Write};
+use crate::api::show_key;
+use crate::{Put, StoreError, Write};
 
 /// Longest key. The empty key is legal.
 pub const KEY_BYTES_MAX: usize = 4_096;
+/// Longest version.
+pub const VERSION_BYTES_MAX: usize = 2_048;
+/// Longest tag.
+pub const TAG_BYTES_MAX: usize = 2_048;
 /// Largest value.
 pub const VALUE_BYTES_MAX: usize = SLICE_BYTES_MAX;
-/// Values of at least so many bytes get a segment file of their own; smaller ones lie in the index.
+/// Values of at least so many bytes lie in a segment file; smaller ones lie in the index.
 pub(crate) const SEGMENT_BYTES_MIN: usize = 64 << 10;
 
-/// Refuses a batch that holds a key or value over its bound.
+/// Refuses a batch that holds something over its bound.
 pub(crate) fn check_batch(batch: &[Write]) -> Result<(), StoreError> {
     batch.iter().try_for_each(|write| match write {
-        Write::Put { key, value, .. } => check_key(key).and_then(|()| check_value(key, value.len())),
+        Write::Put(put) => check_put(put),
         Write::Delete { key, .. } => check_key(key),
     })
 }
 
-pub(crate) fn check_key(key: &str) -> Result<(), StoreError> {
+pub(crate) fn check_key(key: &[u8]) -> Result<(), StoreError> {
     if key.len() <= KEY_BYTES_MAX {
         return Ok(());
     }
-    let start: String = key.chars().take(40).collect();
-    Err(StoreError::TooLarge(format!("the key {start:?}… has {} bytes; a key has at most {KEY_BYTES_MAX}", key.len())))
+    let start = key[..40].escape_ascii();
+    Err(StoreError::TooLarge(format!("the key {start}… has {} bytes; a key has at most {KEY_BYTES_MAX}", key.len())))
 }
 
 /// `what` names the value in the error.
@@ -34,4 +39,20 @@ pub(crate) fn check_value(what: &str, bytes: usize) -> Result<(), StoreError> {
     }
     let (bytes, bytes_max) = (Bytes(bytes as u64), Bytes(VALUE_BYTES_MAX as u64));
     Err(StoreError::TooLarge(format!("the value of {what} has {bytes}; a value has at most {bytes_max}")))
+}
+
+fn check_put(put: &Put) -> Result<(), StoreError> {
+    check_key(&put.key)?;
+    check_value(&show_key(&put.key), put.value.len())?;
+    let (version, tag) = (put.version.len(), put.tag.bytes.len());
+    if version > VERSION_BYTES_MAX {
+        let what =
+            format!("a version of {} has {version} bytes; a version has at most {VERSION_BYTES_MAX}", show_key(&put.key));
+        return Err(StoreError::TooLarge(what));
+    }
+    if tag > TAG_BYTES_MAX {
+        let what = format!("a tag of {} has {tag} bytes; a tag has at most {TAG_BYTES_MAX}", show_key(&put.key));
+        return Err(StoreError::TooLarge(what));
+    }
+    Ok(())
 }

@@ -1,19 +1,26 @@
 //! What every [`Store`] must do. Each test here runs on each store.
 
-use std::collections::BTreeMap;
-
-use proptest::prelude::*;
+mod batches;
+mod random;
+mod ranges;
+mod together;
 
 use crate::bounds::SEGMENT_BYTES_MIN;
 use crate::{
-    DiskStore, Expected, KEY_BYTES_MAX, MemoryStore, Staged, Store, StoreError, VALUE_BYTES_MAX, Value, Version, Write,
+    DiskStore, Durability, Expected, KEY_BYTES_MAX, Key, MemoryStore, Put, Staged, Store, StoreError, StoreOptions,
+    TAG_BYTES_MAX, Tag, VALUE_BYTES_MAX, VERSION_BYTES_MAX, Value, Version, Write,
 };
 
 /// Runs a check on a new store of each kind.
 fn on_each(check: impl Fn(&dyn Store)) {
     check(&MemoryStore::new());
     let dir = tempfile::tempdir().unwrap();
-    check(&DiskStore::open(dir.path()).unwrap());
+    check(&DiskStore::open(dir.path(), small_options()).unwrap());
+}
+
+/// Small, so that a test meets what a large store meets.
+pub(crate) fn small_options() -> StoreOptions {
+    StoreOptions { cache_bytes: 8 << 20, index_cache_bytes: 4 << 20, segment_bytes: 4 << 20, ..StoreOptions::default() }
 }
 
 /// A value of so many bytes that differs from others by its seed.
@@ -22,19 +29,44 @@ pub(crate) fn value(seed: u8, bytes: usize) -> Value {
 }
 
 pub(crate) fn put(key: &str, value: Value) -> Write {
-    Write::Put { key: key.to_string(), value, expected: Expected::Any }
+    Write::put(key.to_string(), value)
 }
 
 pub(crate) fn delete(key: &str) -> Write {
-    Write::Delete { key: key.to_string(), expected: Expected::Any }
+    Write::delete(key.to_string())
 }
 
-fn held(store: &dyn Store, key: &str) -> Option<Value> {
-    store.get(key).unwrap().map(|(value, _)| value)
+/// A put of a version under a condition.
+fn put_if(key: &str, value: Value, version: &'static str, expected: Expected) -> Write {
+    Write::Put(Put { key: Key::copy_from_slice(key.as_bytes()), value, version: version.into(), tag: Tag::default(), expected })
 }
 
-fn version(store: &dyn Store, key: &str) -> Version {
-    store.entry(key).unwrap().unwrap().version
+fn delete_if(key: &str, expected: Expected) -> Write {
+    Write::Delete { key: Key::copy_from_slice(key.as_bytes()), expected }
+}
+
+fn is(version: &'static str) -> Expected {
+    Expected::Version(Version::from_static(version.as_bytes()))
+}
+
+pub(crate) trait Through {
+    fn through(&self, batch: Vec<Write>) -> Result<(), StoreError>;
+    fn held(&self, key: &str) -> Option<Value>;
+    fn keys(&self) -> Vec<Key>;
+}
+
+impl<S: Store + ?Sized> Through for S {
+    fn through(&self, batch: Vec<Write>) -> Result<(), StoreError> {
+        self.write(batch, Durability::Through)
+    }
+
+    fn held(&self, key: &str) -> Option<Value> {
+        self.get(key.as_bytes()).unwrap().map(|(value, _)| value)
+    }
+
+    fn keys(&self) -> Vec<Key> {
+        self.list(b"").unwrap().into_iter().map(|entry| entry.key).collect()
+    }
 }
 
 fn is_conflict(done: Result<(), StoreError>, on: &str) -> bool {
@@ -44,16 +76,39 @@ fn is_conflict(done: Result<(), StoreError>, on: &str) -> bool {
 #[test]
 fn values_of_all_sizes_come_back() {
     on_each(|store| {
-        for (number, bytes) in
-            [0, 1, SEGMENT_BYTES_MIN - 1, SEGMENT_BYTES_MIN, SEGMENT_BYTES_MIN + 1, 3 << 20].into_iter().enumerate()
-        {
+        let sizes = [0, 1, 4_096, SEGMENT_BYTES_MIN - 1, SEGMENT_BYTES_MIN, SEGMENT_BYTES_MIN + 1, 3 << 20, 9 << 20];
+        for (number, bytes) in sizes.into_iter().enumerate() {
             let key = format!("k{number}");
-            store.write(vec![put(&key, value(number as u8, bytes))]).unwrap();
-            assert_eq!(held(store, &key).unwrap(), value(number as u8, bytes), "{bytes} bytes");
-            assert_eq!(store.entry(&key).unwrap().unwrap().bytes, bytes as u64);
+            store.through(vec![put(&key, value(number as u8, bytes))]).unwrap();
+            assert_eq!(store.held(&key).unwrap(), value(number as u8, bytes), "{bytes} bytes");
+            assert_eq!(store.entry(key.as_bytes()).unwrap().unwrap().bytes, bytes as u64);
         }
-        assert_eq!(store.get("none").unwrap(), None);
-        assert_eq!(store.entry("none").unwrap(), None);
+        assert_eq!(store.get(b"none").unwrap(), None);
+        assert_eq!(store.entry(b"none").unwrap(), None);
+    });
+}
+
+#[test]
+fn versions_and_tags_are_kept_as_given() {
+    on_each(|store| {
+        for (key, bytes) in [("small", 3), ("large", SEGMENT_BYTES_MIN)] {
+            let tag = Tag { algorithm: -7, bytes: value(1, TAG_BYTES_MAX) };
+            let put = Put {
+                key: key.into(),
+                value: value(2, bytes),
+                version: value(3, VERSION_BYTES_MAX),
+                tag: tag.clone(),
+                expected: Expected::Absent,
+            };
+            store.through(vec![Write::Put(put.clone())]).unwrap();
+            let (held, entry) = store.get(key.as_bytes()).unwrap().unwrap();
+            assert_eq!((&held, &entry.version, &entry.tag, entry.bytes), (&put.value, &put.version, &tag, bytes as u64));
+            assert_eq!(store.entry(key.as_bytes()).unwrap().unwrap(), entry);
+            assert_eq!(store.list(key.as_bytes()).unwrap(), [entry]);
+            store.through(vec![Write::put(key, "v")]).unwrap();
+            let entry = store.entry(key.as_bytes()).unwrap().unwrap();
+            assert_eq!((entry.version, entry.tag), (Version::new(), Tag::default()));
+        }
     });
 }
 
@@ -61,17 +116,23 @@ fn values_of_all_sizes_come_back() {
 fn bounds_are_held() {
     on_each(|store| {
         let longest = "k".repeat(KEY_BYTES_MAX);
-        store.write(vec![put("", value(1, 3)), put(&longest, value(2, 3))]).unwrap();
-        assert_eq!(held(store, "").unwrap(), value(1, 3));
-        assert_eq!(held(store, &longest).unwrap(), value(2, 3));
+        store.through(vec![put("", value(1, 3)), put(&longest, value(2, 3))]).unwrap();
+        assert_eq!(store.held("").unwrap(), value(1, 3));
+        assert_eq!(store.held(&longest).unwrap(), value(2, 3));
         let too_long = format!("{longest}k");
-        let staged = store.stage(b"v").unwrap();
+        let staged = store.stage(value(1, 1)).unwrap();
+        let mut long_version = Put::forced("a", "v");
+        long_version.version = value(0, VERSION_BYTES_MAX + 1);
+        let mut long_tag = Put::forced("a", "v");
+        long_tag.tag.bytes = value(0, TAG_BYTES_MAX + 1);
         for refused in [
-            store.write(vec![put("a", value(1, 1)), put(&too_long, Value::new())]),
-            store.write(vec![put("a", value(1, 1)), delete(&too_long)]),
-            store.write(vec![put("a", value(1, 1)), put("b", vec![0; VALUE_BYTES_MAX + 1].into())]),
-            store.adopt(vec![(too_long.clone(), staged)], vec![]),
-            store.stage(&vec![0; VALUE_BYTES_MAX + 1]).map(drop),
+            store.through(vec![put("a", value(1, 1)), put(&too_long, Value::new())]),
+            store.through(vec![put("a", value(1, 1)), delete(&too_long)]),
+            store.through(vec![put("a", value(1, 1)), put("b", vec![0; VALUE_BYTES_MAX + 1].into())]),
+            store.through(vec![Write::Put(long_version)]),
+            store.through(vec![Write::Put(long_tag)]),
+            store.adopt(vec![(too_long.clone().into(), staged)], vec![]),
+            store.stage(vec![0; VALUE_BYTES_MAX + 1].into()).map(drop),
         ] {
             assert!(matches!(refused, Err(StoreError::TooLarge(_))), "{refused:?}");
         }
@@ -80,267 +141,92 @@ fn bounds_are_held() {
 }
 
 #[test]
-fn versions_rise_and_are_not_used_again() {
+fn the_largest_value_fits() {
     on_each(|store| {
-        store.write(vec![put("a", value(1, 1))]).unwrap();
-        let first = version(store, "a");
-        store.write(vec![delete("a")]).unwrap();
-        store.write(vec![put("a", value(1, 1))]).unwrap();
-        assert!(version(store, "a") > first);
-        assert_eq!(store.get("a").unwrap().unwrap().1, version(store, "a"));
+        store.through(vec![put("a", value(1, VALUE_BYTES_MAX))]).unwrap();
+        assert!(store.held("a").unwrap() == value(1, VALUE_BYTES_MAX));
     });
 }
 
 #[test]
-fn a_batch_in_conflict_changes_nothing() {
+fn writes_written_back_are_seen_at_once() {
     on_each(|store| {
-        store.write(vec![put("a", value(1, 1)), put("b", value(1, SEGMENT_BYTES_MIN))]).unwrap();
-        let (now, before) = (version(store, "a"), store.list("").unwrap());
-        let conflicting = |key: &str, expected| {
-            [
-                Write::Put { key: key.into(), value: value(3, SEGMENT_BYTES_MIN), expected },
-                Write::Delete { key: key.into(), expected },
-            ]
-        };
-        for (key, expected) in [("a", Expected::Absent), ("a", Expected::Version(now + 9)), ("c", Expected::Version(now))] {
-            for write in conflicting(key, expected) {
-                let batch = vec![put("b", value(2, SEGMENT_BYTES_MIN)), delete("a"), put("a", value(4, 1)), write];
-                // The batch's own put is what `a` meets; the condition fails all the same.
-                assert!(is_conflict(store.write(batch), key), "{key} {expected:?}");
-                assert_eq!(store.list("").unwrap(), before);
-            }
+        for (seed, bytes) in [(1, 10), (2, SEGMENT_BYTES_MIN), (3, 20)] {
+            store.write(vec![put("a", value(seed, bytes))], Durability::Back).unwrap();
+            assert_eq!(store.held("a").unwrap(), value(seed, bytes));
         }
-        assert_eq!(held(store, "b").unwrap(), value(1, SEGMENT_BYTES_MIN));
-    });
-}
-
-#[test]
-fn writes_that_are_expected_go_through() {
-    on_each(|store| {
-        store.write(vec![Write::Put { key: "a".into(), value: value(1, 1), expected: Expected::Absent }]).unwrap();
-        let expected = Expected::Version(version(store, "a"));
-        store.write(vec![Write::Put { key: "a".into(), value: value(2, 1), expected }]).unwrap();
-        assert!(is_conflict(store.write(vec![Write::Delete { key: "a".into(), expected }]), "a"));
-        let expected = Expected::Version(version(store, "a"));
-        store.write(vec![Write::Delete { key: "a".into(), expected }]).unwrap();
-        store.write(vec![delete("a"), Write::Delete { key: "a".into(), expected: Expected::Absent }]).unwrap();
-        assert_eq!(held(store, "a"), None);
-    });
-}
-
-#[test]
-fn lists_are_in_order_and_of_their_prefix() {
-    on_each(|store| {
-        let keys = ["", "a", "a/", "a/1", "a/10", "a/2", "a0", "b", "é", "éa"];
-        store.write(keys.iter().rev().map(|key| put(key, value(0, key.len()))).collect()).unwrap();
-        let listed = |prefix: &str| -> Vec<String> { store.list(prefix).unwrap().into_iter().map(|entry| entry.key).collect() };
-        assert_eq!(listed(""), keys);
-        assert_eq!(listed("a/"), ["a/", "a/1", "a/10", "a/2"]);
-        assert_eq!(listed("é"), ["é", "éa"]);
-        assert!(listed("c").is_empty());
-        assert_eq!(store.list("a/10").unwrap()[0].bytes, 4);
+        store.flush().unwrap();
+        store.flush().unwrap();
+        store.write(vec![delete("a")], Durability::Back).unwrap();
+        assert_eq!(store.held("a"), None);
+        store.write(vec![], Durability::Through).unwrap();
+        assert_eq!(store.held("a"), None);
     });
 }
 
 #[test]
 fn staged_values_appear_with_their_batch() {
     on_each(|store| {
-        store.write(vec![put("slice/1", value(9, 10)), put("manifest", value(1, 1))]).unwrap();
-        let manifest = version(store, "manifest");
+        store.through(vec![put("slice/1", value(9, 10)), put_if("manifest", value(1, 1), "1", Expected::Any)]).unwrap();
         let staged = vec![
-            ("slice/1".to_string(), store.stage(&value(1, SEGMENT_BYTES_MIN)).unwrap()),
-            ("slice/2".to_string(), store.stage(&value(2, 7)).unwrap()),
-            ("slice/3".to_string(), store.stage(b"").unwrap()),
+            ("slice/1".into(), store.stage(value(1, SEGMENT_BYTES_MIN)).unwrap()),
+            ("slice/2".into(), store.stage(value(2, 7)).unwrap()),
+            ("slice/3".into(), store.stage(Value::new()).unwrap()),
+            ("slice/4".into(), store.stage(Value::new()).unwrap()),
         ];
+        assert_eq!(staged[1].1.bytes(), 7);
         assert_eq!(store.usage().unwrap().keys, 2);
-        let expected = Expected::Version(manifest);
-        store.adopt(staged, vec![Write::Put { key: "manifest".into(), value: value(2, 1), expected }]).unwrap();
-        assert_eq!(held(store, "slice/1").unwrap(), value(1, SEGMENT_BYTES_MIN));
-        assert_eq!(held(store, "slice/2").unwrap(), value(2, 7));
-        assert_eq!(held(store, "slice/3").unwrap(), Value::new());
-        assert_eq!(held(store, "manifest").unwrap(), value(2, 1));
-        let late = vec![("slice/4".to_string(), store.stage(&value(4, 10)).unwrap())];
-        let batch = vec![Write::Put { key: "manifest".into(), value: value(3, 1), expected }];
-        assert!(is_conflict(store.adopt(late, batch), "manifest"));
-        assert_eq!(held(store, "slice/4"), None);
+        store.adopt(staged, vec![put_if("manifest", value(2, 1), "2", is("1"))]).unwrap();
+        assert_eq!(store.held("slice/1").unwrap(), value(1, SEGMENT_BYTES_MIN));
+        assert_eq!(store.held("slice/2").unwrap(), value(2, 7));
+        assert_eq!(store.held("slice/3").unwrap(), Value::new());
+        assert_eq!(store.held("manifest").unwrap(), value(2, 1));
+        let late = vec![("slice/5".into(), store.stage(value(4, 10)).unwrap())];
+        assert!(is_conflict(store.adopt(late, vec![put_if("manifest", value(3, 1), "3", is("1"))]), "manifest"));
+        assert_eq!(store.held("slice/5"), None);
+        assert_eq!(store.usage().unwrap().keys, 5);
     });
 }
 
 #[test]
 fn only_what_is_staged_can_be_adopted() {
     on_each(|store| {
-        let staged = store.stage(&value(1, 10)).unwrap();
+        let staged = store.stage(value(1, 10)).unwrap();
         let copy = Staged { ..staged };
         store.unstage(staged);
         assert!(matches!(store.adopt(vec![("a".into(), copy)], vec![]), Err(StoreError::Corrupt { .. })));
-        let (good, never) = (store.stage(b"v").unwrap(), Staged { file: 1 << 40, bytes: 1, checksum: 0 });
-        let both = vec![("a".into(), good), ("b".into(), never)];
+        let never = Staged { file: 1 << 40, offset: 0, bytes: 1, checksum: 0 };
+        let both = vec![("a".into(), store.stage(value(1, 1)).unwrap()), ("b".into(), never)];
         assert!(store.adopt(both, vec![]).is_err());
         assert_eq!(store.usage().unwrap().keys, 0);
+        let spent = store.stage(value(2, 10)).unwrap();
+        let copy = Staged { ..spent };
+        store.adopt(vec![("a".into(), spent)], vec![]).unwrap();
+        assert!(store.adopt(vec![("b".into(), copy)], vec![]).is_err());
+        assert_eq!(store.keys(), ["a"]);
     });
 }
 
 #[test]
 fn values_handed_out_outlive_their_key() {
     on_each(|store| {
-        store.write(vec![put("a", value(1, 1 << 20)), put("b", value(2, 100))]).unwrap();
-        let (large, small) = (held(store, "a").unwrap(), held(store, "b").unwrap());
-        store.write(vec![put("a", value(3, 1 << 20)), delete("b")]).unwrap();
+        store.through(vec![put("a", value(1, 1 << 20)), put("b", value(2, 100))]).unwrap();
+        let (large, small) = (store.held("a").unwrap(), store.held("b").unwrap());
+        store.through(vec![put("a", value(3, 1 << 20)), delete("b")]).unwrap();
         assert_eq!((large, small), (value(1, 1 << 20), value(2, 100)));
-        assert_eq!(held(store, "a").unwrap(), value(3, 1 << 20));
+        assert_eq!(store.held("a").unwrap(), value(3, 1 << 20));
     });
 }
 
 #[test]
 fn use_counts_what_is_there() {
     on_each(|store| {
-        store.write(vec![put("a", value(1, 10)), put("b", value(2, 1 << 20)), put("a", value(3, 20))]).unwrap();
+        store.through(vec![put("a", value(1, 10)), put("b", value(2, 1 << 20)), put("a", value(3, 20))]).unwrap();
         let used = store.usage().unwrap();
         assert_eq!((used.keys, used.value_bytes), (2, 20 + (1 << 20)));
         assert!(used.free_bytes > 0);
-        store.write(vec![delete("a"), delete("b")]).unwrap();
+        store.through(vec![delete("a"), delete("b"), delete("never")]).unwrap();
         let used = store.usage().unwrap();
         assert_eq!((used.keys, used.value_bytes), (0, 0));
     });
-}
-
-#[test]
-fn of_writers_that_race_one_wins_each_version() {
-    on_each(|store| {
-        store.write(vec![put("n", vec![0].into())]).unwrap();
-        let add = |_| {
-            let mut won = 0;
-            while won < 5 {
-                let (number, version) = store.get("n").unwrap().unwrap();
-                let value = vec![number[0] + 1].into();
-                match store.write(vec![Write::Put { key: "n".into(), value, expected: Expected::Version(version) }]) {
-                    Ok(()) => won += 1,
-                    lost => assert!(is_conflict(lost, "n")),
-                }
-            }
-        };
-        std::thread::scope(|scope| (0..4).for_each(|writer| drop(scope.spawn(move || add(writer)))));
-        assert_eq!(held(store, "n").unwrap(), vec![20]);
-    });
-}
-
-#[test]
-fn readers_see_whole_values_while_they_are_replaced() {
-    on_each(|store| {
-        store.write(vec![put("a", value(0, SEGMENT_BYTES_MIN))]).unwrap();
-        std::thread::scope(|scope| {
-            let writer =
-                scope.spawn(|| (1..20).for_each(|seed| store.write(vec![put("a", value(seed, SEGMENT_BYTES_MIN))]).unwrap()));
-            while !writer.is_finished() {
-                let read = held(store, "a").unwrap();
-                assert_eq!(read, value(read[0], SEGMENT_BYTES_MIN));
-            }
-        });
-    });
-}
-
-/// Key; seed and whether large, none to delete; expected: 0 any, 1 absent, 2 what it is, 3 what it is not.
-type RandomWrite = (u8, Option<(u8, bool)>, u8);
-
-/// One step of a random run. Keys are few, so that steps meet.
-#[derive(Clone, Debug)]
-enum Step {
-    Write(Vec<RandomWrite>),
-    /// Key and seed of each.
-    Adopt(Vec<(u8, u8)>),
-    Unstage,
-    Reopen,
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let write = (
-        0..6u8,
-        proptest::option::of((any::<u8>(), any::<bool>())),
-        prop_oneof![8 => Just(0u8), 1 => Just(1), 3 => Just(2), 1 => Just(3)],
-    );
-    prop_oneof![
-        6 => proptest::collection::vec(write, 0..4).prop_map(Step::Write),
-        2 => proptest::collection::vec((0..6u8, any::<u8>()), 0..3).prop_map(Step::Adopt),
-        1 => Just(Step::Unstage),
-        1 => Just(Step::Reopen),
-    ]
-}
-
-type Model = BTreeMap<String, Value>;
-
-/// The writes of a step for this store, and what they make of the model: none where they conflict.
-fn plan(store: &dyn Store, model: &Model, writes: &[RandomWrite]) -> (Vec<Write>, Option<Model>) {
-    let (mut batch, mut after) = (Vec::new(), Some(model.clone()));
-    for (key, new, expected) in writes {
-        let key = format!("k{key}");
-        let version = store.entry(&key).unwrap().map(|entry| entry.version);
-        let expected = match (expected, version) {
-            (1, _) => Expected::Absent,
-            (2, Some(version)) => Expected::Version(version),
-            (3, version) => Expected::Version(version.unwrap_or(0) + 1_000_000),
-            _ => Expected::Any,
-        };
-        let untouched =
-            !batch.iter().any(|write| matches!(write, Write::Put { key: k, .. } | Write::Delete { key: k, .. } if *k == key));
-        let holds = match expected {
-            Expected::Any => true,
-            Expected::Absent => after.as_ref().is_some_and(|after| !after.contains_key(&key)),
-            Expected::Version(wanted) => untouched && version == Some(wanted),
-        };
-        after = after.filter(|_| holds);
-        let new = new.map(|(seed, large)| value(seed, if large { SEGMENT_BYTES_MIN } else { seed as usize }));
-        if let Some(after) = &mut after {
-            match &new {
-                Some(value) => drop(after.insert(key.clone(), value.clone())),
-                None => drop(after.remove(&key)),
-            }
-        }
-        batch.push(match new {
-            Some(value) => Write::Put { key, value, expected },
-            None => Write::Delete { key, expected },
-        });
-    }
-    (batch, after)
-}
-
-fn follow(mut store: Box<dyn Store>, steps: &[Step], reopen: impl Fn(Box<dyn Store>) -> Box<dyn Store>) {
-    let mut model = Model::new();
-    for step in steps {
-        match step {
-            Step::Write(writes) => {
-                let (batch, after) = plan(&*store, &model, writes);
-                assert_eq!(store.write(batch).is_ok(), after.is_some());
-                model = after.unwrap_or(model);
-            }
-            Step::Adopt(values) => {
-                let stage = |(key, seed): &(u8, u8)| (format!("k{key}"), store.stage(&value(*seed, 100)).unwrap());
-                store.adopt(values.iter().map(stage).collect(), vec![]).unwrap();
-                model.extend(values.iter().map(|(key, seed)| (format!("k{key}"), value(*seed, 100))));
-            }
-            Step::Unstage => store.unstage(store.stage(b"unwanted").unwrap()),
-            Step::Reopen => store = reopen(store),
-        }
-        let held: Model =
-            store.list("").unwrap().into_iter().map(|entry| (entry.key.clone(), held(&*store, &entry.key).unwrap())).collect();
-        assert_eq!(held, model);
-        let used = store.usage().unwrap();
-        let value_bytes = model.values().map(|value| value.len() as u64).sum::<u64>();
-        assert_eq!((used.keys, used.value_bytes), (model.len() as u64, value_bytes));
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
-    #[test]
-    fn random_steps_do_as_a_map_does(steps in proptest::collection::vec(step(), 1..30)) {
-        follow(Box::new(MemoryStore::new()), &steps, |store| store);
-        let dir = tempfile::tempdir().unwrap();
-        let open = || Box::new(DiskStore::open(dir.path()).unwrap());
-        follow(open(), &steps, |store| {
-            drop(store);
-            open()
-        });
-        let files = std::fs::read_dir(dir.path().join("segments")).unwrap().count();
-        prop_assert!(files <= 6, "{files} segments for at most 6 keys");
-    }
 }

@@ -1,57 +1,65 @@
-//! [`DiskStore`]: a store in a folder.
+//! [`DiskStore`]: a store on a medium.
 
-use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
 use pithead_model::DriveId;
 
-use crate::bounds::{SEGMENT_BYTES_MIN, check_batch, check_key};
-use crate::format::{free_bytes, io_error, lock, random_drive_id, read_marker, write_marker};
-use crate::index::{Change, Found, Index, NewValue};
-use crate::segments::{Segments, sync_dir};
-use crate::{Entry, Expected, Staged, Store, StoreError, StoreUse, Value, Version, Write};
+use crate::background::Background;
+use crate::cache::{CacheUse, ValueCache};
+use crate::commit::Queue;
+use crate::compact::Compacted;
+use crate::core::{Core, Work};
+use crate::format::{io_error, random_drive_id, read_marker, write_marker};
+use crate::index::{DRIVE, INDEX, Index, LAST_FILE, corrupt_index};
+use crate::medium::Medium;
+use crate::segments::{FOLDER, Segments};
+use crate::upgrade;
+use crate::{Durability, Entry, FolderMedium, Key, KeyRange, Staged, Store, StoreError, StoreOptions, StoreUse, Value, Write};
 
-/// Room on the medium that puts leave free, so that deletes can still be committed.
-const RESERVE_BYTES: u64 = 8 << 20;
+/// Puts leave at least so much free, whatever the medium's size.
+const RESERVE_BYTES_MIN: u64 = 4 << 20;
 
-/// A store in a folder of a file system.
+/// A store on a medium: in a folder of a file system.
 ///
 /// ```text
-/// FORMAT            the format's version, written last when a store is made
+/// FORMAT            the format's version and the drive's identity, written last when a store is made
 /// LOCK              locked by the process that has the store open
 /// index.redb        keys, small values, where large values lie, the drive's identity
 /// segments/*.seg    large values
 /// ```
 ///
-/// A large value is flushed to a segment file of its own before the commit in the index that names it. A file that no
-/// key names is deleted when the store is opened.
+/// Large values are flushed before the commit in the index that names them. What no key names is nothing: a segment file
+/// of which that is all is deleted when the store is opened.
 #[derive(Debug)]
 pub struct DiskStore {
-    dir: PathBuf,
     drive_id: DriveId,
-    index: Index,
-    segments: Segments,
-    _lock: File,
+    core: Arc<Core>,
+    background: Option<Background>,
 }
 
 impl DiskStore {
     /// Opens the store in `dir`; makes both if absent. A store that is open already is [`StoreError::InUse`], one of
-    /// another format [`StoreError::Format`].
-    pub fn open(dir: &Path) -> Result<Self, StoreError> {
-        fs::create_dir_all(dir).map_err(|error| io_error(dir, 0, error))?;
-        let lock = lock(dir)?;
-        let made = read_marker(dir)?;
-        let index = Index::open(dir.join("index.redb"), !made)?;
-        let drive_id = identity(dir, &index, made)?;
-        let files = index.files()?;
-        let segments = Segments::open(dir.join("segments"), |file| files.contains(&file))?;
-        segments.skip_to(files.iter().copied().max().unwrap_or(0));
-        if !made {
-            sync_with_parent(dir).map_err(|error| io_error(dir, 0, error))?;
-            write_marker(dir)?;
+    /// a newer format [`StoreError::Format`]; an older one is upgraded.
+    pub fn open(dir: &Path, options: StoreOptions) -> Result<Self, StoreError> {
+        Self::open_on(FolderMedium::open(dir)?, options)
+    }
+
+    /// Opens the store on a medium that this process alone uses.
+    pub fn open_on(medium: Arc<dyn Medium>, options: StoreOptions) -> Result<Self, StoreError> {
+        let index = open_index(&medium, options.index_cache_bytes)?;
+        let drive_id = identity(&*medium, &index)?;
+        if read_marker(&*medium)?.is_none() {
+            write_marker(&*medium, drive_id)?;
         }
-        Ok(Self { dir: dir.to_path_buf(), drive_id, index, segments, _lock: lock })
+        let core = Arc::new(open_core(medium, index, &options)?);
+        let mut store = Self { drive_id, core, background: None };
+        if options.background {
+            let started = Background::start(store.core.clone());
+            store.background = Some(started.map_err(|error| io_error(store.core.medium.path(), 0, error))?);
+        }
+        Ok(store)
     }
 
     /// The drive's identity, chosen when the store was made.
@@ -59,158 +67,131 @@ impl DiskStore {
         self.drive_id
     }
 
-    /// Stages the large values of a batch. On an error what was staged is gone again.
-    fn prepare(&self, batch: Vec<Write>, changes: &mut Vec<Change>) -> Result<(), StoreError> {
-        check_batch(&batch)?;
-        for write in batch {
-            changes.push(match write {
-                Write::Delete { key, expected } => Change { key, expected, new: None },
-                Write::Put { key, value, expected } => {
-                    let new = self.place(&key, value)?;
-                    Change { key, expected, new: Some(new) }
-                }
-            });
-        }
-        Ok(())
+    /// Gives back all dead room that is worth it, now and here. The open segment takes no more values then.
+    pub fn compact_now(&self) -> Result<Compacted, StoreError> {
+        self.core.segments.seal(None);
+        self.core.flush()?;
+        let done = self.core.compact(&|| true)?;
+        self.core.flush()?;
+        Ok(done)
     }
 
-    fn place(&self, key: &str, value: Value) -> Result<NewValue, StoreError> {
-        if value.len() < SEGMENT_BYTES_MIN {
-            return Ok(NewValue::Inline(value));
-        }
-        self.check_room(value.len() as u64)?;
-        let staged = self.segments.stage(&format!("{key:?}"), &value)?;
-        self.segments.claim(&staged);
-        Ok(NewValue::Segment(staged))
+    #[cfg(test)]
+    pub(crate) fn core(&self) -> &Core {
+        &self.core
     }
 
-    fn commit(&self, changes: &[Change]) -> Result<(), StoreError> {
-        let inline_bytes: u64 = changes.iter().map(inline_bytes).sum();
-        if inline_bytes > 0 {
-            self.check_room(inline_bytes)?;
-        }
-        let freed = self.index.commit(changes).map_err(|error| match error {
-            StoreError::NoSpace { path, .. } => StoreError::NoSpace { path, needed: inline_bytes },
-            other => other,
-        })?;
-        freed.into_iter().for_each(|file| self.segments.delete(file));
-        Ok(())
-    }
-
-    /// Deletes the segments of changes that were not committed. Where the index cannot say whether they were, they
-    /// stay for the next open to judge.
-    fn discard(&self, changes: &[Change]) {
-        for change in changes {
-            if let Some(NewValue::Segment(staged)) = &change.new
-                && matches!(self.index.names(staged.file), Ok(false))
-            {
-                self.segments.delete(staged.file);
-            }
-        }
-    }
-
-    fn check_room(&self, needed: u64) -> Result<(), StoreError> {
-        if free_bytes(&self.dir)? >= needed.saturating_add(RESERVE_BYTES) {
-            return Ok(());
-        }
-        Err(StoreError::NoSpace { path: self.dir.clone(), needed })
+    /// How full its cache of large values is, and how well it serves.
+    pub fn cache_usage(&self) -> CacheUse {
+        self.core.cache.usage()
     }
 }
 
 impl Store for DiskStore {
-    fn get(&self, key: &str) -> Result<Option<(Value, Version)>, StoreError> {
-        loop {
-            let Some((found, version)) = self.index.get(key)? else { return Ok(None) };
-            let (place, checksum) = match found {
-                Found::Inline(value) => return Ok(Some((value, version))),
-                Found::Segment { place, checksum } => (place, checksum),
-            };
-            match self.segments.read(key, place, checksum) {
-                Ok(value) => return Ok(Some((value, version))),
-                // A put or delete since the look into the index may have unlinked the file.
-                Err(_) if self.index.entry(key)?.is_none_or(|entry| entry.version != version) => {}
-                Err(error) => return Err(error),
-            }
-        }
+    fn get(&self, key: &[u8]) -> Result<Option<(Value, Entry)>, StoreError> {
+        self.core.get(key)
     }
 
-    fn entry(&self, key: &str) -> Result<Option<Entry>, StoreError> {
-        self.index.entry(key)
+    fn entry(&self, key: &[u8]) -> Result<Option<Entry>, StoreError> {
+        self.core.index.entry(key)
     }
 
-    fn list(&self, prefix: &str) -> Result<Vec<Entry>, StoreError> {
-        self.index.list(prefix)
+    fn range(&self, range: &KeyRange) -> Result<Vec<Entry>, StoreError> {
+        self.core.index.range(range)
     }
 
-    fn write(&self, batch: Vec<Write>) -> Result<(), StoreError> {
-        self.adopt(Vec::new(), batch)
+    fn write(&self, batch: Vec<Write>, durability: Durability) -> Result<(), StoreError> {
+        self.core.write(batch, durability)
     }
 
-    fn stage(&self, value: &[u8]) -> Result<Staged, StoreError> {
-        self.check_room(value.len() as u64)?;
-        self.segments.stage("a staged put", value)
+    fn flush(&self) -> Result<(), StoreError> {
+        self.core.flush()
     }
 
-    fn adopt(&self, staged: Vec<(String, Staged)>, batch: Vec<Write>) -> Result<(), StoreError> {
-        let mut changes = Vec::with_capacity(staged.len() + batch.len());
-        let mut claimed = Ok(());
-        for (key, staged) in staged {
-            claimed = claimed.and_then(|()| check_key(&key));
-            if self.segments.claim(&staged) {
-                changes.push(Change { key, expected: Expected::Any, new: Some(NewValue::Segment(staged)) });
-            } else {
-                let what = format!("segment {:x} is not staged in this store", staged.file);
-                claimed = claimed.and(Err(StoreError::Corrupt { key, what }));
-            }
-        }
-        let done = claimed.and_then(|()| self.prepare(batch, &mut changes)).and_then(|()| self.commit(&changes));
-        if done.is_err() {
-            self.discard(&changes);
-        }
-        done
+    fn stage(&self, value: Value) -> Result<Staged, StoreError> {
+        self.core.stage(&value)
+    }
+
+    fn adopt(&self, staged: Vec<(Key, Staged)>, batch: Vec<Write>) -> Result<(), StoreError> {
+        self.core.adopt(staged, batch)
     }
 
     fn unstage(&self, staged: Staged) {
-        if self.segments.claim(&staged) {
-            self.segments.delete(staged.file);
-        }
+        self.core.unstage(&staged);
     }
 
     fn usage(&self) -> Result<StoreUse, StoreError> {
-        let (keys, value_bytes) = self.index.totals()?;
-        Ok(StoreUse { keys, value_bytes, free_bytes: free_bytes(&self.dir)? })
+        self.core.usage()
     }
 }
 
-fn sync_with_parent(dir: &Path) -> io::Result<()> {
-    sync_dir(dir)?;
-    fs::canonicalize(dir)?.parent().map_or(Ok(()), sync_dir)
+impl Drop for DiskStore {
+    fn drop(&mut self) {
+        self.background = None;
+        self.core.segments.seal(None);
+        if let Err(error) = self.core.flush() {
+            tracing::error!(%error, "the store could not be flushed when it was closed");
+            // What could not be flushed must not come back by redb's own last commit.
+            self.core.index.give_up_unflushed("the store was closed");
+        }
+    }
 }
 
-/// Bytes that a change adds to the index.
-fn inline_bytes(change: &Change) -> u64 {
-    match &change.new {
-        Some(NewValue::Inline(value)) => (change.key.len() + value.len()) as u64,
-        Some(NewValue::Segment(_)) => change.key.len() as u64,
-        None => 0,
+/// The index of a store of our format; of an older one, after an upgrade; of none, a new one.
+fn open_index(medium: &Arc<dyn Medium>, cache_bytes: usize) -> Result<Index, StoreError> {
+    let Some(marker) = read_marker(&**medium)? else { return make_index(medium, cache_bytes) };
+    upgrade::finish(medium, marker.format)?;
+    Index::open(medium.clone(), INDEX, false, cache_bytes).map_err(|error| match error {
+        StoreError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => corrupt_index(&**medium, "it is missing"),
+        other => other,
+    })
+}
+
+/// The index of a store that is being made, perhaps by an open that was cut short.
+fn make_index(medium: &Arc<dyn Medium>, cache_bytes: usize) -> Result<Index, StoreError> {
+    let opened = Index::open(medium.clone(), INDEX, true, cache_bytes);
+    let orphans = medium.list(FOLDER).map_err(|error| io_error(medium.path(), 0, error))?;
+    match opened {
+        Err(StoreError::Corrupt { .. } | StoreError::Index { .. } | StoreError::Io { .. }) if orphans.is_empty() => {
+            medium.remove(INDEX).map_err(|error| io_error(medium.path(), 0, error))?;
+            Index::open(medium.clone(), INDEX, true, cache_bytes)
+        }
+        opened => opened,
     }
+}
+
+fn open_core(medium: Arc<dyn Medium>, index: Index, options: &StoreOptions) -> Result<Core, StoreError> {
+    let rows = index.segments()?;
+    let segments = Segments::open(medium.clone(), options, &rows, index.fact(LAST_FILE)?.unwrap_or(0))?;
+    let free = medium.free_bytes().map_err(|error| io_error(medium.path(), 0, error))?;
+    Ok(Core {
+        reserve_bytes: options.reserve_bytes.min((free / 50).max(RESERVE_BYTES_MIN)),
+        segment_bytes: options.segment_bytes,
+        index,
+        segments: Arc::new(segments),
+        cache: ValueCache::new(options.cache_bytes),
+        queue: Queue::default(),
+        work: Work::default(),
+        medium,
+    })
 }
 
 /// The drive's identity: read from a store that is made, else chosen now. A folder that holds segments but has lost its
 /// index is not made anew, since that would delete them.
-fn identity(dir: &Path, index: &Index, made: bool) -> Result<DriveId, StoreError> {
-    if let Some(id) = index.drive_id()? {
-        return Ok(id);
+fn identity(medium: &dyn Medium, index: &Index) -> Result<DriveId, StoreError> {
+    let marker = read_marker(medium)?;
+    match (index.drive_id(), marker.and_then(|marker| marker.drive)) {
+        (Ok(Some(id)), _) => return Ok(id),
+        (Err(StoreError::Corrupt { .. }), Some(id)) => return Ok(id),
+        (Err(error), _) => return Err(error),
+        (Ok(None), _) => {}
     }
-    let orphaned = fs::read_dir(dir.join("segments")).is_ok_and(|mut entries| entries.next().is_some());
-    if made || orphaned {
-        return Err(StoreError::Corrupt {
-            key: format!("the index of {}", dir.display()),
-            what: "it names no drive".to_string(),
-        });
+    let orphans = medium.list(FOLDER).map_err(|error| io_error(medium.path(), 0, error))?;
+    if marker.is_some() || !orphans.is_empty() {
+        return Err(corrupt_index(medium, "it names no drive"));
     }
     let id = random_drive_id()?;
-    index.set_drive_id(id)?;
+    index.set_fact(DRIVE, id.0)?;
     Ok(id)
 }
 

@@ -1,62 +1,62 @@
-//! What makes a folder a store: its marker, its lock, its identity.
+//! What makes a folder a store: its marker, its identity.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read as _, Write as _};
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use pithead_model::DriveId;
 
 use crate::StoreError;
-use crate::segments::sync_dir;
+use crate::medium::Medium;
 
 /// The format that this release writes, and the newest that it reads.
-const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 2;
 const MARKER: &str = "FORMAT";
-const LOCK: &str = "LOCK";
-/// A marker is one short line; more than this is none of ours.
+const NEW_MARKER: &str = "FORMAT.new";
+/// A marker is two short lines; more than this is none of ours.
 const MARKER_BYTES_MAX: u64 = 64;
 
-/// Takes the store for this process, until the file is dropped.
-pub(crate) fn lock(dir: &Path) -> Result<File, StoreError> {
-    let path = dir.join(LOCK);
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
-    let file = file.map_err(|error| io_error(&path, 0, error))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(StoreError::InUse { path: dir.to_path_buf() }),
-        Err(TryLockError::Error(error)) => Err(io_error(&path, 0, error)),
-    }
+/// What the marker says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Marker {
+    pub format: u32,
+    /// A copy of the identity in the index, for when that cannot be read. Format 1 has none.
+    pub drive: Option<DriveId>,
 }
 
-/// Whether the marker is there; a marker of another format is refused.
-pub(crate) fn read_marker(dir: &Path) -> Result<bool, StoreError> {
-    let path = dir.join(MARKER);
-    let mut text = Vec::new();
-    match File::open(&path).and_then(|file| file.take(MARKER_BYTES_MAX).read_to_end(&mut text)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        Err(error) => return Err(io_error(&path, 0, error)),
-        Ok(_) => {}
-    }
+/// The store's marker, if there is one. One of a newer format is refused.
+pub(crate) fn read_marker(medium: &dyn Medium) -> Result<Option<Marker>, StoreError> {
+    let failed = |error| io_error(&medium.path().join(MARKER), 0, error);
+    let file = match medium.open(MARKER, false) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(failed)?,
+    };
+    let mut text = vec![0; file.len().map_err(failed)?.min(MARKER_BYTES_MAX) as usize];
+    file.read(0, &mut text).map_err(failed)?;
     let text = String::from_utf8_lossy(&text);
-    let text = text.trim();
-    match text.strip_prefix("pithead store ").and_then(|number| number.parse::<u32>().ok()) {
-        Some(FORMAT) => Ok(true),
-        Some(number) => Err(other_format(dir, number.to_string())),
-        None => Err(other_format(dir, format!("{text:?}"))),
+    let (first, second) = text.trim().split_once('\n').unwrap_or((text.trim(), ""));
+    let drive = second.strip_prefix("drive ").and_then(|id| u64::from_str_radix(id, 16).ok()).map(DriveId);
+    match first.strip_prefix("pithead store ").and_then(|number| number.parse::<u32>().ok()) {
+        Some(format @ 1..=FORMAT) => Ok(Some(Marker { format, drive })),
+        Some(number) => Err(other_format(medium, number.to_string())),
+        None => Err(other_format(medium, format!("{first:?}"))),
     }
 }
 
-/// Writes the marker, whole or not at all: the last step of making a store.
-pub(crate) fn write_marker(dir: &Path) -> Result<(), StoreError> {
-    let new = dir.join("FORMAT.new");
-    let written = File::create(&new)
-        .and_then(|mut file| {
-            writeln!(file, "pithead store {FORMAT}")?;
-            file.sync_all()
-        })
-        .and_then(|()| fs::rename(&new, dir.join(MARKER)))
-        .and_then(|()| sync_dir(dir));
-    written.map_err(|error| io_error(&new, 64, error))
+/// Writes the marker, whole or not at all: the last step of making or upgrading a store. Names that other files were given
+/// before are durable with it.
+pub(crate) fn write_marker(medium: &dyn Medium, drive: DriveId) -> Result<(), StoreError> {
+    let text = format!("pithead store {FORMAT}\ndrive {:016x}\n", drive.0);
+    let write = || {
+        let file = medium.open(NEW_MARKER, true)?;
+        file.set_len(0)?;
+        file.write(0, text.as_bytes())?;
+        file.flush()?;
+        medium.flush_names("")?;
+        medium.rename(NEW_MARKER, MARKER)?;
+        medium.flush_names("")
+    };
+    write().map_err(|error| io_error(&medium.path().join(NEW_MARKER), text.len() as u64, error))
 }
 
 /// A drive's identity, new.
@@ -75,28 +75,14 @@ pub(crate) fn io_error(path: &Path, needed: u64, error: io::Error) -> StoreError
     }
 }
 
-/// Bytes that the medium under `path` has left for us.
-pub(crate) fn free_bytes(path: &Path) -> Result<u64, StoreError> {
-    use std::os::unix::ffi::OsStrExt as _;
-    let failed = |error: io::Error| io_error(path, 0, error);
-    let name = std::ffi::CString::new(path.as_os_str().as_bytes()).map_err(|error| failed(error.into()))?;
-    let mut stat = std::mem::MaybeUninit::<libc::statvfs>::uninit();
-    // SAFETY: `name` is a C string and `stat` has room for the answer; both outlive the call.
-    if unsafe { libc::statvfs(name.as_ptr(), stat.as_mut_ptr()) } != 0 {
-        return Err(failed(io::Error::last_os_error()));
-    }
-    // SAFETY: the call succeeded, so it has filled `stat`.
-    let stat = unsafe { stat.assume_init() };
-    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
-}
-
-fn other_format(dir: &Path, found: String) -> StoreError {
-    StoreError::Format { path: dir.to_path_buf(), found, expected: FORMAT }
+fn other_format(medium: &dyn Medium, found: String) -> StoreError {
+    StoreError::Format { path: medium.path().to_path_buf(), found, newest: FORMAT }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::FolderMedium;
 
     #[test]
     fn a_full_medium_is_told_apart() {
@@ -109,12 +95,15 @@ mod tests {
     #[test]
     fn markers_of_other_formats_are_refused() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(!read_marker(dir.path()).unwrap());
-        write_marker(dir.path()).unwrap();
-        assert!(read_marker(dir.path()).unwrap());
-        for text in ["pithead store 2\n", "", "something else", "pithead store 1 1"] {
-            fs::write(dir.path().join(MARKER), text).unwrap();
-            assert!(matches!(read_marker(dir.path()), Err(StoreError::Format { .. })), "{text:?}");
+        let medium = FolderMedium::open(dir.path()).unwrap();
+        assert_eq!(read_marker(&*medium).unwrap(), None);
+        write_marker(&*medium, DriveId(77)).unwrap();
+        assert_eq!(read_marker(&*medium).unwrap(), Some(Marker { format: FORMAT, drive: Some(DriveId(77)) }));
+        std::fs::write(dir.path().join(MARKER), "pithead store 1\n").unwrap();
+        assert_eq!(read_marker(&*medium).unwrap(), Some(Marker { format: 1, drive: None }));
+        for text in ["pithead store 3\n", "pithead store 0\n", "", "something else", "pithead store 1 1"] {
+            std::fs::write(dir.path().join(MARKER), text).unwrap();
+            assert!(matches!(read_marker(&*medium), Err(StoreError::Format { newest: 2, .. })), "{text:?}");
         }
     }
 }

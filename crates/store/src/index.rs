@@ -1,55 +1,66 @@
 //! The index: keys, small values, and where large ones lie, in one redb file. Its commit is the store's only commit
 //! point.
+//!
+//! ```text
+//! entries    key → record (see `record`)
+//! places     (file, offset) → bytes and key of the large value that lies there
+//! segments   file → bytes written, live, punched
+//! facts      drive, keys' bytes, the last commit's number, the last segment file's number
+//! ```
+//!
+//! Once its file has failed, redb refuses all calls until it is opened again. Here the next call does that, and repeats what
+//! was committed without a flush since the last durable commit, so that a medium that was full for a moment costs nothing.
 
-use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+mod apply;
+mod audit;
+mod failure;
+mod file;
+mod opened;
+mod read;
 
-use parking_lot::{MappedRwLockReadGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use pithead_model::DriveId;
-use redb::{
-    Builder, Database, Durability, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _, Table,
-    TableDefinition,
-};
-use xxhash_rust::xxh3::xxh3_64;
+use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition, WriteTransaction};
 
+use self::opened::{Opened, open_file, repeat, rewrite, set_durability};
 use crate::format::io_error;
-use crate::record::{Body, Place, Record};
-use crate::{Entry, Expected, Staged, StoreError, Value, Version};
+use crate::medium::Medium;
+use crate::record::Place;
+use crate::{StoreError, Value};
 
-/// Key to record. Keys are bytes, since redb would panic over text that is not UTF-8.
-const ENTRIES: TableDefinition<&[u8], &[u8]> = TableDefinition::new("entries");
-/// Each segment file that a record names, and its bytes.
-const FILES: TableDefinition<u64, u64> = TableDefinition::new("files");
-/// Numbers about the whole store.
-const FACTS: TableDefinition<&str, u64> = TableDefinition::new("facts");
-const DRIVE: &str = "drive";
-const LAST_VERSION: &str = "last_version";
-const VALUE_BYTES: &str = "value_bytes";
+pub(crate) use self::apply::{Action, Batch, Change, Committed, NewValue};
+pub(crate) use self::failure::{Failure, caught, corrupt};
+pub(crate) use self::file::PlainFile;
+use self::read::decode;
 
-type Entries<'t> = Table<'t, &'static [u8], &'static [u8]>;
-type Files<'t> = Table<'t, u64, u64>;
-type Facts<'t> = Table<'t, &'static str, u64>;
+/// Name of the file.
+pub(crate) const INDEX: &str = "index.redb";
 
-/// Memory for pages of the index, both ways.
-const CACHE_BYTES: usize = 64 << 20;
+pub(crate) const ENTRIES: TableDefinition<&[u8], &[u8]> = TableDefinition::new("entries");
+pub(crate) const PLACES: TableDefinition<(u64, u64), (u64, &[u8])> = TableDefinition::new("places");
+pub(crate) const SEGMENTS: TableDefinition<u64, (u64, u64, u64)> = TableDefinition::new("segments");
+pub(crate) const FACTS: TableDefinition<&str, u64> = TableDefinition::new("facts");
+pub(crate) const DRIVE: &str = "drive";
+pub(crate) const VALUE_BYTES: &str = "value_bytes";
+pub(crate) const COMMIT: &str = "commit";
+pub(crate) const LAST_FILE: &str = "last_file";
 
-/// One write, its large value staged.
-#[derive(Debug)]
-pub(crate) struct Change {
-    pub key: String,
-    pub expected: Expected,
-    /// None deletes.
-    pub new: Option<NewValue>,
-}
-
-#[derive(Debug)]
-pub(crate) enum NewValue {
-    Inline(Value),
-    Segment(Staged),
+/// Bytes of a segment file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SegmentRow {
+    /// Up to the end of the last value that a commit named.
+    pub written: u64,
+    /// Of values that keys name, with what follows them up to the next multiple of the alignment.
+    pub live: u64,
+    /// Given back to the medium.
+    pub punched: u64,
 }
 
 /// A value, or where to read it.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Inline(Value),
     Segment { place: Place, checksum: u64 },
@@ -58,255 +69,246 @@ pub(crate) enum Found {
 /// The index of one store.
 #[derive(Debug)]
 pub(crate) struct Index {
-    path: PathBuf,
-    /// None after the medium failed: redb then refuses all calls until its file is opened again, which the next call
-    /// tries.
-    database: RwLock<Option<Database>>,
+    medium: Arc<dyn Medium>,
+    name: &'static str,
+    cache_bytes: usize,
+    /// None after the medium failed.
+    open: RwLock<Option<Opened>>,
+    unflushed: Mutex<Unflushed>,
+    /// The file failed: what the kernel shows of it may not be on the medium.
+    suspect: AtomicBool,
+}
+
+/// What was committed since the last durable commit, to be repeated if the file must be opened again.
+#[derive(Debug, Default)]
+struct Unflushed {
+    commits: Vec<(u64, Vec<Batch>)>,
+    bytes: u64,
+    /// Why commits without a flush had to be given up, until somebody was told.
+    lost: Option<String>,
 }
 
 impl Index {
-    /// Opens the file at `path`, or makes it where `create` says so.
-    pub fn open(path: PathBuf, create: bool) -> Result<Self, StoreError> {
-        let mut builder = Builder::new();
-        builder.set_cache_size(CACHE_BYTES);
-        let opened = if create { builder.create(&path) } else { builder.open(&path) };
-        let database = opened.map_err(|error| store_error(&path, error.into()))?;
-        let index = Self { path, database: RwLock::new(Some(database)) };
-        index.change(|_, _, _| Ok(()))?;
+    /// Opens the file, or makes it where `create` says so.
+    pub fn open(medium: Arc<dyn Medium>, name: &'static str, create: bool, cache_bytes: usize) -> Result<Self, StoreError> {
+        let opened = open_file(&*medium, name, create, cache_bytes)?;
+        let (open, unflushed, suspect) = (RwLock::new(Some(opened)), Mutex::default(), AtomicBool::new(false));
+        let index = Self { medium, name, cache_bytes, open, unflushed, suspect };
+        if create {
+            index.change(|transaction| {
+                transaction.open_table(ENTRIES)?;
+                transaction.open_table(PLACES)?;
+                transaction.open_table(SEGMENTS)?;
+                transaction.open_table(FACTS)?;
+                Ok(())
+            })?;
+        }
         Ok(index)
     }
 
-    /// The identity of the drive, none in an index that is new.
-    pub fn drive_id(&self) -> Result<Option<DriveId>, StoreError> {
-        self.run(|database| {
-            let facts = database.begin_read()?.open_table(FACTS)?;
-            Ok(facts.get(DRIVE)?.map(|id| DriveId(id.value())))
-        })
+    pub fn fact(&self, name: &str) -> Result<Option<u64>, StoreError> {
+        self.run(|database| Ok(database.begin_read()?.open_table(FACTS)?.get(name)?.map(|fact| fact.value())))
     }
 
-    pub fn set_drive_id(&self, id: DriveId) -> Result<(), StoreError> {
-        self.change(|_, _, facts| {
-            facts.insert(DRIVE, id.0)?;
+    pub fn set_fact(&self, name: &str, value: u64) -> Result<(), StoreError> {
+        self.change(|transaction| {
+            transaction.open_table(FACTS)?.insert(name, value)?;
             Ok(())
         })
     }
 
-    /// All segment files that keys name.
-    pub fn files(&self) -> Result<HashSet<u64>, StoreError> {
-        self.run(|database| {
-            let files = database.begin_read()?.open_table(FILES)?;
-            files.iter()?.map(|row| Ok(row?.0.value())).collect()
-        })
+    /// The identity of the drive, none in an index that is new.
+    pub fn drive_id(&self) -> Result<Option<DriveId>, StoreError> {
+        Ok(self.fact(DRIVE)?.map(DriveId))
     }
 
-    /// Whether a key names the segment file.
-    pub fn names(&self, file: u64) -> Result<bool, StoreError> {
-        self.run(|database| Ok(database.begin_read()?.open_table(FILES)?.get(file)?.is_some()))
-    }
-
-    pub fn get(&self, key: &str) -> Result<Option<(Found, Version)>, StoreError> {
-        self.run(|database| {
-            let entries = database.begin_read()?.open_table(ENTRIES)?;
-            let Some(row) = entries.get(key.as_bytes())? else { return Ok(None) };
-            let record = decode(key, row.value())?;
-            let found = match record.body {
-                Body::Segment(place) => Found::Segment { place, checksum: record.checksum },
-                Body::Inline(value) if xxh3_64(value) == record.checksum => Found::Inline(Value::copy_from_slice(value)),
-                Body::Inline(_) => return Err(corrupt(key, "its checksum does not hold".to_string()).into()),
-            };
-            Ok(Some((found, record.version)))
-        })
-    }
-
-    pub fn entry(&self, key: &str) -> Result<Option<Entry>, StoreError> {
-        self.run(|database| {
-            let entries = database.begin_read()?.open_table(ENTRIES)?;
-            let row = entries.get(key.as_bytes())?;
-            row.map(|row| read_entry(key.as_bytes(), row.value())).transpose()
-        })
-    }
-
-    pub fn list(&self, prefix: &str) -> Result<Vec<Entry>, StoreError> {
-        self.run(|database| {
-            let entries = database.begin_read()?.open_table(ENTRIES)?;
-            let mut listed = Vec::new();
-            for row in entries.range(prefix.as_bytes()..)? {
-                let (key, record) = row?;
-                if !key.value().starts_with(prefix.as_bytes()) {
-                    break;
-                }
-                listed.push(read_entry(key.value(), record.value())?);
-            }
-            Ok(listed)
-        })
-    }
-
-    /// Keys, and bytes of their values.
-    pub fn totals(&self) -> Result<(u64, u64), StoreError> {
-        self.run(|database| {
-            let read = database.begin_read()?;
-            let value_bytes = read.open_table(FACTS)?.get(VALUE_BYTES)?.map_or(0, |bytes| bytes.value());
-            Ok((read.open_table(ENTRIES)?.len()?, value_bytes))
-        })
-    }
-
-    /// All changes or none, durable when it returns. Gives the segment files that no key names any more.
-    pub fn commit(&self, changes: &[Change]) -> Result<Vec<u64>, StoreError> {
-        self.change(|entries, files, facts| {
-            let last_version = facts.get(LAST_VERSION)?.map_or(0, |version| version.value());
-            let value_bytes = facts.get(VALUE_BYTES)?.map_or(0, |bytes| bytes.value());
-            let mut ledger = Ledger { last_version, value_bytes, freed: Vec::new() };
-            changes.iter().try_for_each(|change| ledger.apply(change, entries, files))?;
-            facts.insert(LAST_VERSION, ledger.last_version)?;
-            facts.insert(VALUE_BYTES, ledger.value_bytes)?;
-            Ok(ledger.freed)
-        })
-    }
-
-    fn change<T>(
-        &self,
-        work: impl FnOnce(&mut Entries, &mut Files, &mut Facts) -> Result<T, Failure>,
-    ) -> Result<T, StoreError> {
-        self.run(|database| {
+    /// Applies each batch whole or not at all, in one commit. A batch in conflict fails alone. On an error nothing was
+    /// applied, unless it says that this is not known.
+    pub fn commit(&self, batches: Vec<Batch>, durable: bool) -> Result<Committed, (StoreError, Vec<Batch>)> {
+        let tried = self.run_write(|database| {
             let mut transaction = database.begin_write()?;
-            transaction.set_durability(Durability::Immediate)?;
-            let done = work(
-                &mut transaction.open_table(ENTRIES)?,
-                &mut transaction.open_table(FILES)?,
-                &mut transaction.open_table(FACTS)?,
-            )?;
+            set_durability(&mut transaction, durable)?;
+            let committed = apply::apply(&transaction, &batches)?;
+            // Past this point an error does not say whether the commit is on the medium.
+            let number = committed.number;
+            Ok((committed, transaction.commit().map_err(|error| (number, Failure::from(error)))))
+        });
+        let (committed, done) = match tried {
+            Ok(done) => done,
+            Err(error) => return Err((error, batches)),
+        };
+        if let Err((number, failure)) = done {
+            let error = self.failed(failure);
+            let settled = match self.fact(COMMIT) {
+                Ok(Some(last)) if last >= number && durable => self.settle(),
+                Ok(Some(last)) if last >= number => Ok(()),
+                Ok(_) => return Err((error, batches)),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = settled {
+                // Whatever it is: to call it a lack of space would say that nothing has changed.
+                let what = format!("whether a commit was made is not known: {error}");
+                return Err((StoreError::Index { path: self.medium.path().to_path_buf(), what }, batches));
+            }
+        }
+        let mut unflushed = self.unflushed.lock();
+        if durable {
+            (unflushed.commits, unflushed.bytes) = (Vec::new(), 0);
+        } else {
+            unflushed.bytes += committed.bytes;
+            unflushed.commits.push((committed.number, batches));
+        }
+        Ok(committed)
+    }
+
+    /// Bytes committed without a flush; none where there is nothing to flush.
+    pub fn unflushed_bytes(&self) -> Option<u64> {
+        let unflushed = self.unflushed.lock();
+        (!unflushed.commits.is_empty()).then_some(unflushed.bytes)
+    }
+
+    /// Gives up what was committed without a flush: its large values are lost.
+    pub fn give_up_unflushed(&self, why: &str) {
+        let mut open = self.open.write();
+        if let Some(opened) = open.take() {
+            opened.shut();
+        }
+        self.unflushed.lock().give_up(why);
+    }
+
+    /// Why commits without a flush were given up, once.
+    pub fn take_lost(&self) -> Option<String> {
+        self.unflushed.lock().lost.take()
+    }
+
+    /// A durable commit of one change to the tables.
+    pub fn change<T>(&self, work: impl FnOnce(&WriteTransaction) -> Result<T, Failure>) -> Result<T, StoreError> {
+        self.run_write(|database| {
+            let mut transaction = database.begin_write()?;
+            set_durability(&mut transaction, true)?;
+            let done = work(&transaction)?;
             transaction.commit()?;
             Ok(done)
         })
     }
 
-    fn run<T>(&self, work: impl FnOnce(&Database) -> Result<T, Failure>) -> Result<T, StoreError> {
-        let done = work(&*self.database()?);
-        done.map_err(|failure| match failure {
-            Failure::Store(error) => error,
-            Failure::Redb(error) => {
-                if matches!(error, redb::Error::Io(_) | redb::Error::PreviousIo) {
-                    *self.database.write() = None;
+    /// Notes that so many bytes of a segment file were given back. Not durable by itself: it is only a saving.
+    pub fn set_punched(&self, file: u64, punched: u64) -> Result<(), StoreError> {
+        self.run_write(|database| {
+            let mut transaction = database.begin_write()?;
+            set_durability(&mut transaction, false)?;
+            {
+                let mut segments = transaction.open_table(SEGMENTS)?;
+                let row = segments.get(file)?.map(|row| row.value());
+                if let Some((written, live, _)) = row {
+                    segments.insert(file, (written, live, punched))?;
                 }
-                store_error(&self.path, error)
             }
+            Ok(transaction.commit()?)
         })
     }
 
-    fn database(&self) -> Result<MappedRwLockReadGuard<'_, Database>, StoreError> {
-        let open = self.database.read();
-        let open = if open.is_some() {
-            open
-        } else {
-            drop(open);
-            let mut closed = self.database.write();
+    /// A durable commit of nothing: what the index shows now is on the medium after it.
+    pub fn settle(&self) -> Result<(), StoreError> {
+        self.change(|_| Ok(()))
+    }
+
+    /// Reads.
+    fn run<T>(&self, work: impl FnOnce(&Database) -> Result<T, Failure>) -> Result<T, StoreError> {
+        let done = {
+            let opened = self.opened()?;
+            caught(|| work(&opened.database))
+        };
+        done.map_err(|failure| self.failed(failure))
+    }
+
+    /// Writes. A transaction that ends in a panic may have left redb's memory half changed, so its file is opened again.
+    fn run_write<T>(&self, work: impl FnOnce(&Database) -> Result<T, Failure>) -> Result<T, StoreError> {
+        let done = {
+            let opened = self.opened()?;
+            caught(|| work(&opened.database))
+        };
+        if matches!(done, Err(Failure::Panicked)) {
+            self.close();
+        }
+        done.map_err(|failure| self.failed(failure))
+    }
+
+    fn close(&self) {
+        if let Some(opened) = self.open.write().take() {
+            opened.shut();
+        }
+    }
+
+    fn failed(&self, failure: Failure) -> StoreError {
+        use redb::Error::{Io, LockPoisoned, PreviousIo};
+        if matches!(failure, Failure::Redb(Io(_) | PreviousIo | LockPoisoned(_))) {
+            self.suspect.store(true, Ordering::Release);
+            self.close();
+        }
+        failure.on(self.medium.path())
+    }
+
+    /// As if the medium had failed under it.
+    #[cfg(test)]
+    pub fn fail_for_test(&self) {
+        self.failed(Failure::Redb(redb::Error::PreviousIo));
+    }
+
+    fn opened(&self) -> Result<MappedRwLockReadGuard<'_, Opened>, StoreError> {
+        loop {
+            let open = self.open.read();
+            if let Ok(opened) = RwLockReadGuard::try_map(open, Option::as_ref) {
+                return Ok(opened);
+            }
+            let mut closed = self.open.write();
             if closed.is_none() {
-                let opened = Builder::new().set_cache_size(CACHE_BYTES).open(&self.path);
-                *closed = Some(opened.map_err(|error| store_error(&self.path, error.into()))?);
+                *closed = Some(self.reopen()?);
             }
-            RwLockWriteGuard::downgrade(closed)
-        };
-        Ok(RwLockReadGuard::map(open, |database| database.as_ref().expect("opened above, under the same lock")))
-    }
-}
-
-/// Running totals of a commit.
-struct Ledger {
-    last_version: Version,
-    value_bytes: u64,
-    freed: Vec<u64>,
-}
-
-impl Ledger {
-    fn apply(&mut self, change: &Change, entries: &mut Entries, files: &mut Files) -> Result<(), Failure> {
-        let key = change.key.as_bytes();
-        if let Some(old) = entries.get(key)? {
-            let old = decode_for_change(change, old.value())?;
-            self.value_bytes = self.value_bytes.saturating_sub(old.value_bytes());
-            if let Some(file) = old.file() {
-                files.remove(file)?;
-                self.freed.push(file);
+            if let Ok(opened) = RwLockReadGuard::try_map(RwLockWriteGuard::downgrade(closed), Option::as_ref) {
+                return Ok(opened);
             }
-        } else if matches!(change.expected, Expected::Version(_)) {
-            return Err(conflict(change));
-        }
-        let Some(new) = &change.new else {
-            entries.remove(key)?;
-            return Ok(());
-        };
-        self.last_version += 1;
-        let record = new_record(new, self.last_version);
-        self.value_bytes += record.value_bytes();
-        if let Some(file) = record.file() {
-            files.insert(file, record.value_bytes())?;
-        }
-        entries.insert(key, record.encode().as_slice())?;
-        Ok(())
-    }
-}
-
-fn new_record(new: &NewValue, version: Version) -> Record<'_> {
-    match new {
-        NewValue::Inline(value) => Record { version, checksum: xxh3_64(value), body: Body::Inline(value) },
-        NewValue::Segment(Staged { file, bytes, checksum }) => {
-            let place = Place { file: *file, offset: 0, bytes: *bytes };
-            Record { version, checksum: *checksum, body: Body::Segment(place) }
         }
     }
-}
 
-/// The record that a change meets, where the change expects it.
-fn decode_for_change<'a>(change: &Change, record: &'a [u8]) -> Result<Record<'a>, Failure> {
-    let old = decode(&change.key, record)?;
-    match change.expected {
-        Expected::Any => Ok(old),
-        Expected::Version(version) if version == old.version => Ok(old),
-        Expected::Version(_) | Expected::Absent => Err(conflict(change)),
+    fn reopen(&self) -> Result<Opened, StoreError> {
+        if self.suspect.load(Ordering::Acquire) {
+            let file = self.medium.open(self.name, false);
+            let rewritten = file.and_then(|file| rewrite(&*file));
+            rewritten.map_err(|error| io_error(&self.medium.path().join(self.name), 0, error))?;
+            self.suspect.store(false, Ordering::Release);
+        }
+        let opened = open_file(&*self.medium, self.name, false, self.cache_bytes)?;
+        let mut unflushed = self.unflushed.lock();
+        if let Err(failure) = caught(|| repeat(&opened.database, &unflushed.commits)) {
+            let error = failure.on(self.medium.path());
+            tracing::error!(%error, "writes that were written back are lost");
+            unflushed.give_up(&error.to_string());
+            opened.shut();
+            return open_file(&*self.medium, self.name, false, self.cache_bytes);
+        }
+        Ok(opened)
     }
 }
 
-fn read_entry(key: &[u8], record: &[u8]) -> Result<Entry, Failure> {
-    let named = String::from_utf8_lossy(key);
-    let record = decode(&named, record)?;
-    let key = std::str::from_utf8(key).map_err(|_| corrupt(&named, "the key is not UTF-8".to_string()))?;
-    Ok(Entry { key: key.to_string(), version: record.version, bytes: record.value_bytes() })
-}
-
-fn decode<'a>(key: &str, record: &'a [u8]) -> Result<Record<'a>, Failure> {
-    Record::decode(record).map_err(|what| corrupt(key, what).into())
-}
-
-fn corrupt(key: &str, what: String) -> StoreError {
-    StoreError::Corrupt { key: key.to_string(), what }
-}
-
-fn conflict(change: &Change) -> Failure {
-    StoreError::Conflict { key: change.key.clone() }.into()
-}
-
-enum Failure {
-    Store(StoreError),
-    Redb(redb::Error),
-}
-
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
+impl Drop for Index {
+    fn drop(&mut self) {
+        if let Some(opened) = self.open.get_mut().take() {
+            opened.close();
+        }
     }
 }
 
-impl<E: Into<redb::Error>> From<E> for Failure {
-    fn from(error: E) -> Self {
-        Self::Redb(error.into())
+impl Unflushed {
+    fn give_up(&mut self, why: &str) {
+        if !self.commits.is_empty() {
+            self.lost = Some(why.to_string());
+        }
+        (self.commits, self.bytes) = (Vec::new(), 0);
     }
 }
 
-fn store_error(path: &Path, error: redb::Error) -> StoreError {
-    let path_buf = path.to_path_buf();
-    match error {
-        redb::Error::Io(error) => io_error(path, 0, error),
-        redb::Error::Corrupted(what) => corrupt(&format!("the index {}", path.display()), what),
-        redb::Error::DatabaseAlreadyOpen => StoreError::InUse { path: path_buf },
-        other => StoreError::Index { path: path_buf, what: other.to_string() },
-    }
+pub(crate) fn corrupt_index(medium: &dyn Medium, what: &str) -> StoreError {
+    let key = format!("the index of {}", medium.path().display());
+    StoreError::Corrupt { key, what: what.to_string() }
 }

@@ -1,21 +1,41 @@
-//! Durable key-values on one medium.
+//! Durable, ordered, versioned key-values on one medium.
 //!
-//! Large values are segment files, flushed before the commit in the index that names them; that commit is the only
+//! Large values lie in segment files, flushed before the commit in the index that names them; that commit is the only
 //! commit point. Nothing here knows plans.
 
 mod api;
+mod background;
+mod blocks;
 mod bounds;
+mod cache;
+mod check;
+mod commit;
+mod compact;
 #[cfg(test)]
 mod conformance;
+mod core;
 mod disk;
+#[cfg(test)]
+mod faults;
 mod format;
 mod index;
-mod mapped;
+mod inspect;
+pub mod medium;
 mod memory;
+mod options;
 mod record;
 mod segments;
+mod upgrade;
 
-pub use api::{Entry, Expected, Staged, Store, StoreError, StoreUse, Value, Version, Write};
-pub use bounds::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+pub use api::{
+    Durability, Entry, Expected, Key, KeyRange, Put, Staged, Store, StoreError, StoreUse, Tag, Value, Version, Write, show_key,
+};
+pub use bounds::{KEY_BYTES_MAX, TAG_BYTES_MAX, VALUE_BYTES_MAX, VERSION_BYTES_MAX};
+pub use cache::CacheUse;
+pub use check::{CheckOptions, CheckProgress, CheckReport, CheckStep, Finding, FindingKind, check, check_on};
+pub use compact::Compacted;
 pub use disk::DiskStore;
+pub use inspect::{Extent, SegmentFacts, SegmentSummary, StoreFacts, segment_facts, store_facts};
+pub use medium::{FolderMedium, Medium, MediumFile};
 pub use memory::MemoryStore;
+pub use options::StoreOptions;

@@ -1,14 +1,16 @@
-//! [`MemoryStore`]: a store that forgets, for tests and simulation.
+//! [`MemoryStore`]: a store that holds nothing on a medium, for tests and simulation.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 
 use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::api::show_key;
 use crate::bounds::{check_batch, check_key, check_value};
-use crate::{Entry, Expected, Staged, Store, StoreError, StoreUse, Value, Version, Write};
+use crate::{Durability, Entry, Expected, Key, KeyRange, Put, Staged, Store, StoreError, StoreUse, Tag, Value, Version, Write};
 
-/// A store in memory.
+/// A store in memory. Nothing of it outlives it, so that all is as durable as it gets when it is written.
 #[derive(Debug)]
 pub struct MemoryStore {
     bytes_max: u64,
@@ -17,15 +19,19 @@ pub struct MemoryStore {
 
 #[derive(Debug, Default)]
 struct State {
-    entries: Entries,
+    entries: BTreeMap<Key, Held>,
     staged: HashMap<u64, Value>,
     last_file: u64,
+    /// Of the values in `entries`.
+    value_bytes: u64,
+    staged_bytes: u64,
 }
 
-#[derive(Clone, Debug, Default)]
-struct Entries {
-    map: BTreeMap<String, (Value, Version)>,
-    last_version: Version,
+#[derive(Clone, Debug)]
+struct Held {
+    value: Value,
+    version: Version,
+    tag: Tag,
 }
 
 impl MemoryStore {
@@ -54,105 +60,138 @@ impl Default for MemoryStore {
 }
 
 impl Store for MemoryStore {
-    fn get(&self, key: &str) -> Result<Option<(Value, Version)>, StoreError> {
-        Ok(self.state.lock().entries.map.get(key).cloned())
-    }
-
-    fn entry(&self, key: &str) -> Result<Option<Entry>, StoreError> {
-        Ok(self.state.lock().entries.map.get_key_value(key).map(entry))
-    }
-
-    fn list(&self, prefix: &str) -> Result<Vec<Entry>, StoreError> {
+    fn get(&self, key: &[u8]) -> Result<Option<(Value, Entry)>, StoreError> {
         let state = self.state.lock();
-        let from = state.entries.map.range(prefix.to_string()..);
-        Ok(from.take_while(|(key, _)| key.starts_with(prefix)).map(entry).collect())
+        Ok(state.entries.get_key_value(key).map(|(key, held)| (held.value.clone(), held.entry(key))))
     }
 
-    fn write(&self, batch: Vec<Write>) -> Result<(), StoreError> {
+    fn entry(&self, key: &[u8]) -> Result<Option<Entry>, StoreError> {
+        Ok(self.state.lock().entries.get_key_value(key).map(|(key, held)| held.entry(key)))
+    }
+
+    fn range(&self, range: &KeyRange) -> Result<Vec<Entry>, StoreError> {
+        if range.is_empty() {
+            return Ok(Vec::new());
+        }
+        let state = self.state.lock();
+        let bounds: (Bound<Key>, Bound<Key>) = (range.start.clone(), range.end.clone());
+        let found = state.entries.range(bounds).map(|(key, held)| held.entry(key));
+        Ok(if range.reverse { found.rev().take(range.limit).collect() } else { found.take(range.limit).collect() })
+    }
+
+    fn write(&self, batch: Vec<Write>, _: Durability) -> Result<(), StoreError> {
         self.adopt(Vec::new(), batch)
     }
 
-    fn stage(&self, value: &[u8]) -> Result<Staged, StoreError> {
-        check_value("a staged put", value.len())?;
-        let mut state = self.state.lock();
-        self.check_room(state.held(), value.len() as u64)?;
-        state.last_file += 1;
-        let file = state.last_file;
-        state.staged.insert(file, Value::copy_from_slice(value));
-        Ok(Staged { file, bytes: value.len() as u64, checksum: xxh3_64(value) })
+    fn flush(&self) -> Result<(), StoreError> {
+        Ok(())
     }
 
-    fn adopt(&self, staged: Vec<(String, Staged)>, batch: Vec<Write>) -> Result<(), StoreError> {
+    fn stage(&self, value: Value) -> Result<Staged, StoreError> {
+        check_value("a staged value", value.len())?;
         let mut state = self.state.lock();
-        let taken: Vec<_> = staged.into_iter().map(|(key, staged)| (key, state.staged.remove(&staged.file))).collect();
-        check_batch(&batch)?;
-        let mut after = state.entries.clone();
-        for (key, value) in taken {
-            check_key(&key)?;
-            match value {
-                Some(value) => after.put(key, value),
-                None => return Err(StoreError::Corrupt { key, what: "its value is not staged in this store".to_string() }),
+        let bytes = value.len() as u64;
+        self.check_room(state.held(), bytes)?;
+        state.last_file += 1;
+        state.staged_bytes += bytes;
+        let file = state.last_file;
+        let checksum = xxh3_64(&value);
+        state.staged.insert(file, value);
+        Ok(Staged { file, offset: 0, bytes, checksum })
+    }
+
+    fn adopt(&self, staged: Vec<(Key, Staged)>, batch: Vec<Write>) -> Result<(), StoreError> {
+        let mut state = self.state.lock();
+        let mut writes = Vec::with_capacity(staged.len() + batch.len());
+        let mut claimed = Ok(());
+        for (key, staged) in staged {
+            claimed = claimed.and_then(|()| check_key(&key));
+            match state.unstage(&staged) {
+                Some(value) => writes.push(Write::put(key, value)),
+                None => {
+                    let what = "its value is not staged in this store".to_string();
+                    claimed = claimed.and(Err(StoreError::Corrupt { key: show_key(&key), what }));
+                }
             }
         }
-        let puts = batch.iter().any(|write| matches!(write, Write::Put { .. }));
-        batch.into_iter().try_for_each(|write| after.apply(write))?;
-        let growth = after.value_bytes().saturating_sub(state.entries.value_bytes());
-        if puts {
-            self.check_room(state.held(), growth)?;
+        claimed?;
+        check_batch(&batch)?;
+        writes.extend(batch);
+        let after = state.check(&writes)?;
+        if writes.iter().any(|write| matches!(write, Write::Put(_))) {
+            self.check_room(state.held(), after.saturating_sub(state.value_bytes))?;
         }
-        state.entries = after;
+        writes.into_iter().for_each(|write| state.apply(write));
         Ok(())
     }
 
     fn unstage(&self, staged: Staged) {
-        self.state.lock().staged.remove(&staged.file);
+        self.state.lock().unstage(&staged);
     }
 
     fn usage(&self) -> Result<StoreUse, StoreError> {
         let state = self.state.lock();
-        let (keys, value_bytes) = (state.entries.map.len() as u64, state.entries.value_bytes());
-        Ok(StoreUse { keys, value_bytes, free_bytes: self.bytes_max.saturating_sub(state.held()) })
+        Ok(StoreUse {
+            keys: state.entries.len() as u64,
+            value_bytes: state.value_bytes,
+            dead_bytes: 0,
+            free_bytes: self.bytes_max.saturating_sub(state.held()),
+        })
     }
 }
 
 impl State {
     fn held(&self) -> u64 {
-        self.entries.value_bytes() + self.staged.values().map(|value| value.len() as u64).sum::<u64>()
+        self.value_bytes + self.staged_bytes
     }
-}
 
-impl Entries {
-    fn apply(&mut self, write: Write) -> Result<(), StoreError> {
-        let (key, value, expected) = match write {
-            Write::Put { key, value, expected } => (key, Some(value), expected),
-            Write::Delete { key, expected } => (key, None, expected),
-        };
-        let version = self.map.get(&key).map(|(_, version)| *version);
-        let holds = match expected {
-            Expected::Any => true,
-            Expected::Absent => version.is_none(),
-            Expected::Version(expected) => version == Some(expected),
-        };
-        match value {
-            _ if !holds => return Err(StoreError::Conflict { key }),
-            Some(value) => self.put(key, value),
-            None => drop(self.map.remove(&key)),
+    fn unstage(&mut self, staged: &Staged) -> Option<Value> {
+        let value = self.staged.remove(&staged.file)?;
+        self.staged_bytes -= value.len() as u64;
+        Some(value)
+    }
+
+    /// Whether all conditions hold, each write seeing those before it; gives the bytes of all values after them.
+    fn check(&self, writes: &[Write]) -> Result<u64, StoreError> {
+        let mut touched: HashMap<&Key, Option<(&Version, u64)>> = HashMap::new();
+        let mut bytes = self.value_bytes;
+        for write in writes {
+            let stored = || self.entries.get(write.key()).map(|held| (&held.version, held.value.len() as u64));
+            let before = touched.get(write.key()).copied().unwrap_or_else(stored);
+            let (expected, after) = match write {
+                Write::Put(put) => (&put.expected, Some((&put.version, put.value.len() as u64))),
+                Write::Delete { expected, .. } => (expected, None),
+            };
+            let holds = match expected {
+                Expected::Any => true,
+                Expected::Absent => before.is_none(),
+                Expected::Version(version) => before.is_some_and(|(there, _)| there == version),
+            };
+            if !holds {
+                return Err(StoreError::Conflict { key: show_key(write.key()) });
+            }
+            bytes = bytes - before.map_or(0, |(_, bytes)| bytes) + after.map_or(0, |(_, bytes)| bytes);
+            touched.insert(write.key(), after);
         }
-        Ok(())
+        Ok(bytes)
     }
 
-    fn put(&mut self, key: String, value: Value) {
-        self.last_version += 1;
-        self.map.insert(key, (value, self.last_version));
-    }
-
-    fn value_bytes(&self) -> u64 {
-        self.map.values().map(|(value, _)| value.len() as u64).sum()
+    fn apply(&mut self, write: Write) {
+        let replaced = match write {
+            Write::Put(Put { key, value, version, tag, .. }) => {
+                self.value_bytes += value.len() as u64;
+                self.entries.insert(key, Held { value, version, tag })
+            }
+            Write::Delete { key, .. } => self.entries.remove(&key),
+        };
+        self.value_bytes -= replaced.map_or(0, |held| held.value.len() as u64);
     }
 }
 
-fn entry((key, (value, version)): (&String, &(Value, Version))) -> Entry {
-    Entry { key: key.clone(), version: *version, bytes: value.len() as u64 }
+impl Held {
+    fn entry(&self, key: &Key) -> Entry {
+        Entry { key: key.clone(), version: self.version.clone(), tag: self.tag.clone(), bytes: self.value.len() as u64 }
+    }
 }
 
 #[cfg(test)]
@@ -162,12 +201,12 @@ mod tests {
     #[test]
     fn a_full_store_refuses_puts_and_takes_deletes() {
         let store = MemoryStore::bounded(10);
-        let put = |key: &str, bytes| Write::Put { key: key.into(), value: vec![0; bytes].into(), expected: Expected::Any };
-        store.write(vec![put("a", 8)]).unwrap();
-        assert!(matches!(store.write(vec![put("b", 3)]), Err(StoreError::NoSpace { needed: 3, .. })));
-        assert!(matches!(store.stage(&[0; 3]), Err(StoreError::NoSpace { .. })));
-        store.write(vec![Write::Delete { key: "a".into(), expected: Expected::Any }]).unwrap();
-        store.write(vec![put("b", 10)]).unwrap();
+        let put = |key: &'static str, bytes: usize| store.write(vec![Write::put(key, vec![0; bytes])], Durability::Through);
+        put("a", 8).unwrap();
+        assert!(matches!(put("b", 3), Err(StoreError::NoSpace { needed: 3, .. })));
+        assert!(matches!(store.stage(vec![0; 3].into()), Err(StoreError::NoSpace { .. })));
+        store.write(vec![Write::delete("a")], Durability::Through).unwrap();
+        put("b", 10).unwrap();
         assert_eq!(store.usage().unwrap().free_bytes, 0);
     }
 }

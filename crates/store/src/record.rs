@@ -1,25 +1,48 @@
 //! What the index keeps for a key, as bytes.
 //!
 //! ```text
-//! byte 0       kind: 0 inline, 1 segment
-//!      1..9    version              all numbers little-endian
-//!      9..17   checksum of the value (xxh3)
-//!      17..    inline: the value
+//! byte 0       kind: 2 inline, 3 segment (0 and 1 are format 1's, see `upgrade`)
+//!      1..9    checksum (xxh3) of the key and of all that follows, without an inline value
+//!      9..17   checksum of the value (xxh3)      all numbers little-endian
+//!      17..19  bytes of the version, then the version
+//!              tag: algorithm (4), bytes (2), then the tag
+//!              inline: the value
 //!              segment: file (8), offset (8), bytes (8)
 //! ```
+//!
+//! The key is part of the checksum, so that a record that comes up under another key is seen.
 
-use crate::Version;
+use xxhash_rust::xxh3::Xxh3;
 
-const INLINE: u8 = 0;
-const SEGMENT: u8 = 1;
-const HEADER_BYTES: usize = 17;
+use crate::Tag;
+use crate::medium::ALIGNMENT;
+
+const INLINE: u8 = 2;
+const SEGMENT: u8 = 3;
 
 /// Where a value lies in a segment file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     pub file: u64,
     pub offset: u64,
     pub bytes: u64,
+}
+
+impl Place {
+    /// Bytes of the segment that it takes up.
+    pub fn room(&self) -> u64 {
+        room(self.bytes)
+    }
+
+    /// Where the next value may start.
+    pub fn end(&self) -> u64 {
+        self.offset.saturating_add(self.room())
+    }
+}
+
+/// Bytes of a segment that a value takes up. The empty one takes some, too, so that no two values share a place.
+pub(crate) fn room(bytes: u64) -> u64 {
+    bytes.max(1).checked_next_multiple_of(ALIGNMENT).unwrap_or(u64::MAX)
 }
 
 /// A key's value, or where it lies.
@@ -32,7 +55,10 @@ pub(crate) enum Body<'a> {
 /// What the index keeps for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record<'a> {
-    pub version: Version,
+    pub version: &'a [u8],
+    pub tag_algorithm: i32,
+    pub tag: &'a [u8],
+    /// Of the value.
     pub checksum: u64,
     pub body: Body<'a>,
 }
@@ -46,83 +72,139 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The segment file that holds the value, if one does.
-    pub fn file(&self) -> Option<u64> {
+    /// Where the value lies, if in a segment.
+    pub fn place(&self) -> Option<Place> {
         match self.body {
             Body::Inline(_) => None,
-            Body::Segment(place) => Some(place.file),
+            Body::Segment(place) => Some(place),
         }
     }
 
-    pub fn encode(&self) -> Vec<u8> {
-        let (kind, place);
-        let rest: &[u8] = match self.body {
-            Body::Inline(value) => {
-                kind = INLINE;
-                value
-            }
+    pub fn tag(&self) -> Tag {
+        Tag { algorithm: self.tag_algorithm, bytes: self.tag.to_vec().into() }
+    }
+
+    /// The version and the tag are within their bounds.
+    pub fn encode(&self, key: &[u8]) -> Vec<u8> {
+        let value = if let Body::Inline(value) = self.body { value } else { &[] };
+        let mut rest = Vec::with_capacity(48 + self.version.len() + self.tag.len() + value.len());
+        rest.extend(self.checksum.to_le_bytes());
+        rest.extend((self.version.len() as u16).to_le_bytes());
+        rest.extend(self.version);
+        rest.extend(self.tag_algorithm.to_le_bytes());
+        rest.extend((self.tag.len() as u16).to_le_bytes());
+        rest.extend(self.tag);
+        let kind = match self.body {
+            Body::Inline(_) => INLINE,
             Body::Segment(Place { file, offset, bytes }) => {
-                kind = SEGMENT;
-                place = [file.to_le_bytes(), offset.to_le_bytes(), bytes.to_le_bytes()].concat();
-                &place
+                [file, offset, bytes].iter().for_each(|number| rest.extend(number.to_le_bytes()));
+                SEGMENT
             }
         };
-        let mut encoded = Vec::with_capacity(HEADER_BYTES + rest.len());
+        let sum = record_sum(key, kind, &rest);
+        rest.extend(value);
+        let mut encoded = Vec::with_capacity(9 + rest.len());
         encoded.push(kind);
-        encoded.extend(self.version.to_le_bytes());
-        encoded.extend(self.checksum.to_le_bytes());
+        encoded.extend(sum.to_le_bytes());
         encoded.extend(rest);
         encoded
     }
 
-    /// Says what does not hold where the bytes are no record. The value's checksum is not looked at.
-    pub fn decode(bytes: &'a [u8]) -> Result<Self, String> {
-        let short = || format!("its index record has {} bytes, too few", bytes.len());
-        let (kind, rest) = bytes.split_first().ok_or_else(short)?;
-        let (version, rest) = take_u64(rest).ok_or_else(short)?;
-        let (checksum, rest) = take_u64(rest).ok_or_else(short)?;
-        let body = match *kind {
-            INLINE => Body::Inline(rest),
-            SEGMENT => {
-                Body::Segment(decode_place(rest).ok_or_else(|| "its index record names no place in a segment".to_string())?)
-            }
-            other => return Err(format!("its index record has the unknown kind {other}")),
+    /// Says what does not hold where the bytes are no record of this key. The value's checksum is not looked at.
+    pub fn decode(key: &[u8], bytes: &'a [u8]) -> Result<Self, String> {
+        Self::parse(key, bytes).unwrap_or_else(|| Err(format!("its index record has {} bytes, too few", bytes.len())))
+    }
+
+    /// None where the bytes end too early.
+    fn parse(key: &[u8], bytes: &'a [u8]) -> Option<Result<Self, String>> {
+        let (&kind, after) = bytes.split_first()?;
+        let (sum, body) = take_u64(after)?;
+        let (checksum, after) = take_u64(body)?;
+        let (version, after) = take_short(after)?;
+        let (algorithm, after) = after.split_first_chunk::<4>()?;
+        let (tag, value) = take_short(after)?;
+        let (body_of, summed) = match kind {
+            INLINE => (Body::Inline(value), body.len() - value.len()),
+            SEGMENT => match decode_place(value) {
+                Some(place) => (Body::Segment(place), body.len()),
+                None => return Some(Err("its index record names no place in a segment".to_string())),
+            },
+            other => return Some(Err(format!("its index record has the unknown kind {other}"))),
         };
-        Ok(Self { version, checksum, body })
+        if record_sum(key, kind, body.get(..summed)?) != sum {
+            return Some(Err("the checksum of its index record does not hold".to_string()));
+        }
+        let tag_algorithm = i32::from_le_bytes(*algorithm);
+        Some(Ok(Self { version, tag_algorithm, tag, checksum, body: body_of }))
     }
 }
 
-fn decode_place(bytes: &[u8]) -> Option<Place> {
+fn record_sum(key: &[u8], kind: u8, rest: &[u8]) -> u64 {
+    let mut sum = Xxh3::new();
+    sum.update(&(key.len() as u64).to_le_bytes());
+    sum.update(key);
+    sum.update(&[kind]);
+    sum.update(rest);
+    sum.digest()
+}
+
+pub(crate) fn decode_place(bytes: &[u8]) -> Option<Place> {
     let (file, rest) = take_u64(bytes)?;
     let (offset, rest) = take_u64(rest)?;
     let (bytes, rest) = take_u64(rest)?;
     rest.is_empty().then_some(Place { file, offset, bytes })
 }
 
-fn take_u64(bytes: &[u8]) -> Option<(u64, &[u8])> {
+pub(crate) fn take_u64(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let (number, rest) = bytes.split_first_chunk::<8>()?;
     Some((u64::from_le_bytes(*number), rest))
+}
+
+/// Bytes after their length.
+fn take_short(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first_chunk::<2>()?;
+    rest.split_at_checked(u16::from_le_bytes(*length) as usize)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::collection::vec;
     use proptest::prelude::*;
 
     proptest! {
         #[test]
-        fn records_read_as_written(version: u64, checksum: u64, value: Vec<u8>, file: u64, offset: u64, bytes: u64, inline: bool) {
+        fn records_read_as_written(
+            key in vec(any::<u8>(), 0..100),
+            version in vec(any::<u8>(), 0..2_049),
+            tag in vec(any::<u8>(), 0..2_049),
+            value in vec(any::<u8>(), 0..100),
+            (checksum, tag_algorithm) in any::<(u64, i32)>(),
+            (file, offset, bytes) in any::<(u64, u64, u64)>(),
+            inline in any::<bool>(),
+        ) {
             let body = if inline { Body::Inline(&value) } else { Body::Segment(Place { file, offset, bytes }) };
-            let record = Record { version, checksum, body };
-            let encoded = record.encode();
-            prop_assert_eq!(Record::decode(&encoded).unwrap(), record);
+            let record = Record { version: &version, tag_algorithm, tag: &tag, checksum, body };
+            let encoded = record.encode(&key);
+            prop_assert_eq!(Record::decode(&key, &encoded).unwrap(), record);
+            let other = [&key[..], b"x"].concat();
+            prop_assert!(Record::decode(&other, &encoded).is_err());
         }
 
         #[test]
         fn any_bytes_decode_or_fail_clearly(bytes: Vec<u8>) {
-            if let Ok(record) = Record::decode(&bytes) {
-                prop_assert_eq!(record.encode(), bytes);
+            if let Ok(record) = Record::decode(b"k", &bytes) {
+                prop_assert_eq!(record.encode(b"k"), bytes);
             }
+        }
+
+        #[test]
+        fn a_flipped_bit_is_seen(value in any::<[u8; 16]>(), bit in 0..(24 + 24) * 8usize) {
+            let body = Body::Segment(Place { file: 1, offset: 4_096, bytes: 70_000 });
+            let record = Record { version: &value[..1], tag_algorithm: 1, tag: &value[..1], checksum: 7, body };
+            let mut encoded = record.encode(b"key");
+            encoded[bit / 8] ^= 1 << (bit % 8);
+            prop_assert!(Record::decode(b"key", &encoded).is_err());
         }
     }
 }

@@ -1,136 +1,312 @@
-//! Segment files: large values, one a file, `segments/<number, 16 hexadecimal digits>.seg`.
+//! Segment files: large values, one after the other, `segments/<number, 16 hexadecimal digits>.seg`.
+//!
+//! A value lies in one piece and starts at a multiple of [`ALIGNMENT`](crate::medium::ALIGNMENT). Room is given out in order
+//! and never twice, so a place holds one value for ever. What lies between values that keys name is dead.
 
-use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+mod open;
+mod segment;
+mod writing;
 
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use lru::LruCache;
 use parking_lot::Mutex;
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
+pub(crate) use self::open::file_number;
+pub(crate) use self::segment::FOLDER;
+use self::segment::Segment;
+pub(crate) use self::writing::{Pinned, Writing};
 use crate::bounds::check_value;
 use crate::format::io_error;
-use crate::mapped::Mapped;
+use crate::index::{SegmentRow, corrupt};
+use crate::medium::{Medium, MediumFile};
 use crate::record::Place;
 use crate::{Staged, StoreError, Value};
 
-const EXTENSION: &str = "seg";
+/// Most segment files kept open for reading.
+const HANDLES_MAX: usize = 256;
 
 /// The segment files of one store.
 #[derive(Debug)]
 pub(crate) struct Segments {
-    dir: PathBuf,
-    /// The next file's number. Numbers are not used twice while the store is open, so that a mapping cannot be taken
-    /// for another file's.
-    next: AtomicU64,
-    /// Bytes and checksum of each file that is staged and not yet adopted.
-    staged: Mutex<HashMap<u64, (u64, u64)>>,
-    mapped: Mapped,
+    medium: Arc<dyn Medium>,
+    segment_bytes: u64,
+    state: Mutex<State>,
+    handles: Mutex<LruCache<u64, Arc<dyn MediumFile>>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    files: HashMap<u64, Tally>,
+    /// Takes new values.
+    open: Option<Room>,
+    next_file: u64,
+    staged: HashMap<(u64, u64), Extent>,
+    /// Files without a value, perhaps.
+    empty: HashSet<u64>,
+}
+
+/// Room in the open segment.
+#[derive(Debug)]
+struct Room {
+    segment: Arc<Segment>,
+    next: u64,
+    /// Up to here the medium has set room aside.
+    reserved: u64,
+}
+
+/// What is known of a segment file beside its row in the index.
+#[derive(Clone, Debug, Default)]
+struct Tally {
+    /// Up to here room was given out.
+    written: u64,
+    live: u64,
+    punched: u64,
+    /// Room of values that are being written, or are staged, or wait for their commit.
+    pinned: u64,
+    /// None once all that was written by this process is durable and it takes no more.
+    segment: Option<Arc<Segment>>,
+}
+
+/// A large value that was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    pub place: Place,
+    pub checksum: u64,
+    /// To be flushed before a durable commit names the place.
+    pub ticket: u64,
+}
+
+/// A segment file as compaction sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sealed {
+    pub file: u64,
+    pub row: SegmentRow,
 }
 
 impl Segments {
-    /// Opens the folder, makes it if absent, and deletes each file for which `named` says no: what a crash has left of
-    /// values that were never adopted, or that were deleted.
-    pub fn open(dir: PathBuf, named: impl Fn(u64) -> bool) -> Result<Self, StoreError> {
-        fs::create_dir_all(&dir).map_err(|error| io_error(&dir, 0, error))?;
-        let mut last = 0;
-        for entry in fs::read_dir(&dir).map_err(|error| io_error(&dir, 0, error))? {
-            let path = entry.map_err(|error| io_error(&dir, 0, error))?.path();
-            let Some(file) = file_number(&path) else { continue };
-            last = last.max(file);
-            if !named(file) {
-                tracing::info!(path = %path.display(), "deleting a segment that no key names");
-                fs::remove_file(&path).map_err(|error| io_error(&path, 0, error))?;
-            }
-        }
-        let next = AtomicU64::new(last.saturating_add(1));
-        Ok(Self { dir, next, staged: Mutex::default(), mapped: Mapped::default() })
-    }
-
-    /// Sees to it that no number up to `file` is given out.
-    pub fn skip_to(&self, file: u64) {
-        self.next.fetch_max(file.saturating_add(1), Ordering::Relaxed);
-    }
-
-    /// Writes a value to a file of its own and flushes it. `what` names the value in errors.
-    pub fn stage(&self, what: &str, value: &[u8]) -> Result<Staged, StoreError> {
+    /// Writes a value. It is not durable, and its room stays pinned: add it to a [`Pinned`].
+    /// `what` names it in errors; `kept` bytes stay free on the medium.
+    pub fn write(&self, what: &str, value: &[u8], kept: u64) -> Result<Extent, StoreError> {
         check_value(what, value.len())?;
-        let file = self.next.fetch_add(1, Ordering::Relaxed);
-        let path = self.path(file);
-        if let Err(error) = write_flushed(&path, value).and_then(|()| sync_dir(&self.dir)) {
-            self.delete(file);
-            return Err(io_error(&path, value.len() as u64, error));
-        }
-        let (bytes, checksum) = (value.len() as u64, xxh3_64(value));
-        self.staged.lock().insert(file, (bytes, checksum));
-        Ok(Staged { file, bytes, checksum })
+        let mut writing = self.begin(value.len() as u64, kept)?;
+        writing.append(value)?;
+        Ok(writing.finish(xxh3_64(value)))
     }
 
-    /// Whether this store staged the value and nothing has become of it since; from now on something has.
-    pub fn claim(&self, staged: &Staged) -> bool {
-        let mut waiting = self.staged.lock();
-        let found = waiting.get(&staged.file) == Some(&(staged.bytes, staged.checksum));
-        if found {
-            waiting.remove(&staged.file);
-        }
-        found
+    /// Room for a value that is written in parts.
+    pub fn begin(&self, bytes: u64, kept: u64) -> Result<Writing<'_>, StoreError> {
+        let (segment, offset) = self.allocate(bytes, kept)?;
+        let place = Place { file: segment.file, offset, bytes };
+        Ok(Writing { segments: self, segment: Some(segment), place, done: 0 })
     }
 
-    /// Deletes a file. Values already handed out stay valid. A file that cannot be deleted is left for the next open.
-    pub fn delete(&self, file: u64) {
-        let path = self.path(file);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(path = %path.display(), %error, "a segment could not be deleted");
+    /// Makes extents durable.
+    pub fn flush(&self, extents: &[Extent]) -> Result<(), StoreError> {
+        let mut tickets: HashMap<u64, u64> = HashMap::new();
+        for extent in extents {
+            let ticket = tickets.entry(extent.place.file).or_default();
+            *ticket = extent.ticket.max(*ticket);
+        }
+        for (file, ticket) in tickets {
+            let segment = self.state.lock().files.get(&file).and_then(|tally| tally.segment.clone());
+            // Without one, all of the file is durable.
+            let Some(segment) = segment else { continue };
+            if let Err(error) = segment.flush(ticket, &*self.medium) {
+                self.seal(Some(file));
+                return Err(io_error(&self.path(file), 0, error));
             }
-            _ => {}
         }
-        // Only now: a reader that has opened the file just before may have had it kept.
-        self.mapped.forget(file);
+        Ok(())
     }
 
-    /// The value at `place`, mapped. Its checksum is verified when it is mapped, and not again while it stays so.
-    pub fn read(&self, key: &str, place: Place, checksum: u64) -> Result<Value, StoreError> {
+    /// Keeps a written value for [`Segments::claim`].
+    pub fn stage(&self, extent: Extent) -> Staged {
+        let Place { file, offset, bytes } = extent.place;
+        let checksum = extent.checksum;
+        self.state.lock().staged.insert((file, offset), extent);
+        Staged { file, offset, bytes, checksum }
+    }
+
+    /// The staged value, where this store staged it and nothing has become of it since; from now on something has.
+    pub fn claim(&self, staged: &Staged) -> Option<Extent> {
+        let mut state = self.state.lock();
+        let at = (staged.file, staged.offset);
+        let extent = state.staged.get(&at)?;
+        if (extent.place.bytes, extent.checksum) != (staged.bytes, staged.checksum) {
+            return None;
+        }
+        state.staged.remove(&at)
+    }
+
+    /// Files that take no more values, and of which no value is left: nothing names them once all commits are durable.
+    pub fn take_empty(&self) -> Vec<u64> {
+        let mut state = self.state.lock();
+        let taken: Vec<u64> = state.empty.iter().copied().filter(|file| state.is_over(*file)).collect();
+        state.empty.retain(|file| !taken.contains(file));
+        taken
+    }
+
+    /// The file was not unlinked after all.
+    pub fn put_back_empty(&self, file: u64) {
+        self.state.lock().empty.insert(file);
+    }
+
+    /// Whether [`Segments::take_empty`] has something.
+    pub fn has_empty(&self) -> bool {
+        let state = self.state.lock();
+        state.empty.iter().any(|file| state.is_over(*file))
+    }
+
+    /// A commit was made: `placed` are named now, `dead` are not any more.
+    pub fn settle(&self, placed: &[Place], dead: &[Place]) {
+        let mut state = self.state.lock();
+        for place in placed {
+            let tally = state.files.entry(place.file).or_default();
+            tally.live += place.room();
+            tally.written = tally.written.max(place.end());
+        }
+        for place in dead {
+            if let Some(tally) = state.files.get_mut(&place.file) {
+                tally.live = tally.live.saturating_sub(place.room());
+                if tally.live == 0 {
+                    state.empty.insert(place.file);
+                }
+            }
+        }
+    }
+
+    /// The value at `place`, its checksum verified.
+    pub fn read(&self, key: &[u8], place: Place, checksum: u64) -> Result<Value, StoreError> {
+        let at = || format!("{} at byte {}", self.path(place.file).display(), place.offset);
+        let end = place.offset.checked_add(place.bytes);
+        let end = end.ok_or_else(|| corrupt(key, &format!("its place ends past any file ({})", at())))?;
+        check_value("a place in the index", usize::try_from(place.bytes).unwrap_or(usize::MAX))
+            .map_err(|_| corrupt(key, &format!("its place has {} bytes, more than any value", place.bytes)))?;
         if place.bytes == 0 {
             return Ok(Value::new());
         }
-        self.mapped.get(key, &self.path(place.file), place, checksum)
+        let mut sum = Xxh3::new();
+        let read = self.handle(place.file);
+        // The checksum is made while the rest is on its way.
+        let read = read.and_then(|handle| handle.read_large_with(place.offset..end, &mut |part| sum.update(part)));
+        let value = match read {
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof) => {
+                return Err(corrupt(key, &format!("its value is missing: {error} ({})", at())));
+            }
+            read => read.map_err(|error| io_error(&self.path(place.file), 0, error))?,
+        };
+        if sum.digest() != checksum {
+            return Err(corrupt(key, &format!("the checksum of its value does not hold ({})", at())));
+        }
+        Ok(value)
     }
 
-    fn path(&self, file: u64) -> PathBuf {
-        self.dir.join(format!("{file:016x}.{EXTENSION}"))
+    /// Segment files that take no more values and of which nothing is pinned.
+    pub fn sealed(&self) -> Vec<Sealed> {
+        let mut state = self.state.lock();
+        let open = state.open.as_ref().map(|room| room.segment.file);
+        state.files.iter_mut().for_each(|(file, tally)| tally.forget_settled(Some(*file) == open));
+        let idle = state.files.iter().filter(|(file, tally)| Some(**file) != open && tally.pinned == 0);
+        idle.map(|(file, tally)| {
+            let row = SegmentRow { written: tally.written, live: tally.live, punched: tally.punched };
+            Sealed { file: *file, row }
+        })
+        .collect()
     }
-}
 
-fn file_number(path: &Path) -> Option<u64> {
-    if path.extension()? != EXTENSION {
-        return None;
+    /// Bytes on the medium that hold nothing any more, and bytes set aside in the open segment.
+    pub fn spare(&self) -> (u64, u64) {
+        let state = self.state.lock();
+        let dead = |tally: &Tally| tally.written.saturating_sub(tally.live + tally.punched + tally.pinned);
+        let dead = state.files.values().map(dead).sum();
+        (dead, state.open.as_ref().map_or(0, |room| room.reserved.saturating_sub(room.next)))
     }
-    let stem = path.file_stem()?.to_str().filter(|stem| stem.len() == 16)?;
-    u64::from_str_radix(stem, 16).ok()
-}
 
-fn write_flushed(path: &Path, value: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
-    file.write_all(value)?;
-    file.sync_all()
-}
+    /// Gives back the room of a part of a file that nothing names. False: the medium cannot.
+    pub fn punch(&self, file: u64, part: std::ops::Range<u64>) -> Result<bool, StoreError> {
+        self.handle(file).and_then(|handle| handle.punch(part)).map_err(|error| io_error(&self.path(file), 0, error))
+    }
 
-/// Makes the names in a folder durable.
-pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
-    File::open(dir)?.sync_all()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_our_names_are_segments() {
-        assert_eq!(file_number(Path::new("s/00000000000000ff.seg")), Some(255));
-        for other in ["s/ff.seg", "s/00000000000000ff", "s/00000000000000ff.tmp", "s/00000000000000fg.seg"] {
-            assert_eq!(file_number(Path::new(other)), None, "{other}");
+    /// So many bytes of a file are given back in all.
+    pub fn set_punched(&self, file: u64, punched: u64) {
+        if let Some(tally) = self.state.lock().files.get_mut(&file) {
+            tally.punched = punched;
         }
     }
+
+    /// Unlinks a file that nothing names. One that cannot be is left for the next open.
+    pub fn unlink(&self, file: u64) {
+        self.state.lock().files.remove(&file);
+        self.handles.lock().pop(&file);
+        let removed = self.medium.remove(&file_name(file));
+        if let Err(error) = removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }) {
+            tracing::warn!(path = %self.path(file).display(), %error, "a segment could not be deleted");
+        }
+    }
+
+    /// A part of a file, for a copy of it.
+    pub fn read_part(&self, file: u64, part: std::ops::Range<u64>) -> Result<Value, StoreError> {
+        self.handle(file).and_then(|handle| handle.read_large(part)).map_err(|error| io_error(&self.path(file), 0, error))
+    }
+
+    pub fn path(&self, file: u64) -> PathBuf {
+        self.medium.path().join(file_name(file))
+    }
+
+    fn handle(&self, file: u64) -> io::Result<Arc<dyn MediumFile>> {
+        if let Some(segment) = self.state.lock().files.get(&file).and_then(|tally| tally.segment.as_ref()) {
+            return Ok(segment.handle.clone());
+        }
+        if let Some(handle) = self.handles.lock().get(&file) {
+            return Ok(handle.clone());
+        }
+        let handle = self.medium.open(&file_name(file), false)?;
+        self.handles.lock().put(file, handle.clone());
+        // A file that was unlinked meanwhile would keep its room while it is open.
+        if !self.state.lock().files.contains_key(&file) {
+            self.handles.lock().pop(&file);
+        }
+        Ok(handle)
+    }
+}
+
+impl State {
+    fn is_over(&self, file: u64) -> bool {
+        let open = self.open.as_ref().is_some_and(|room| room.segment.file == file);
+        !open && self.files.get(&file).is_none_or(|tally| tally.pinned == 0 && tally.live == 0)
+    }
+
+    fn unpin(&mut self, place: Place) {
+        let open = self.open.as_ref().map(|room| room.segment.file);
+        if let Some(tally) = self.files.get_mut(&place.file) {
+            tally.pinned = tally.pinned.saturating_sub(place.room());
+            if tally.pinned == 0 && tally.live == 0 {
+                self.empty.insert(place.file);
+            }
+            tally.forget_settled(open == Some(place.file));
+        }
+    }
+}
+
+impl Tally {
+    fn forget_settled(&mut self, open: bool) {
+        if !open && self.pinned == 0 && self.segment.as_ref().is_some_and(|segment| segment.is_settled()) {
+            self.segment = None;
+        }
+    }
+}
+
+/// A segment file's name, relative to the store.
+pub(crate) fn file_name(file: u64) -> String {
+    format!("{FOLDER}/{file:016x}.seg")
+}
+
+fn new_handles() -> Mutex<LruCache<u64, Arc<dyn MediumFile>>> {
+    Mutex::new(LruCache::new(NonZeroUsize::new(HANDLES_MAX).unwrap_or(NonZeroUsize::MIN)))
 }

@@ -2,13 +2,14 @@
 
 use arrow_flight::Action;
 use bytes::Bytes;
-use pithead_model::{DatasetId, DatasetName, Fault, LoadId, Manifest, PARTITIONS_MAX, PROTOCOL_VERSION, SessionId, SliceKey};
+use pithead_model::{COPIES_MAX, Dataset, Fault, Manifest, PARTITIONS_MAX, PROTOCOL_VERSION, SessionId, SliceKey};
 use serde::{Deserialize, Serialize};
 
 use crate::check::check_schema;
-use crate::door::{Hello, Welcome};
+use crate::door::{Discard, Hello, Welcome};
 use crate::error::WireError;
 use crate::json::{from_json, json};
+use crate::run::check_name;
 
 /// A unary call, by the type of its Flight action.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +20,7 @@ pub(crate) enum Call {
     Status,
     Manifest(String),
     Commit(Commit),
+    Keep(Manifest),
     Directory(SliceKey),
     Discard(Discard),
 }
@@ -28,14 +30,6 @@ pub(crate) enum Call {
 pub(crate) struct Commit {
     pub(crate) expected: u64,
     pub(crate) manifest: Manifest,
-}
-
-/// Body of `discard`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Discard {
-    pub(crate) name: DatasetName,
-    pub(crate) dataset: DatasetId,
-    pub(crate) keep: Vec<LoadId>,
 }
 
 /// What every release can read of another's hello.
@@ -48,13 +42,14 @@ struct Versions {
 
 impl Call {
     /// The types of action that there are, each with what it is for.
-    pub(crate) const KINDS: [(&'static str, &'static str); 8] = [
+    pub(crate) const KINDS: [(&'static str, &'static str); 9] = [
         ("hello", "first contact: versions, extensions, encodings"),
         ("poll", "where a session stands"),
         ("close", "ends a session"),
         ("status", "how the drive is"),
         ("manifest", "a domain's manifest"),
         ("commit", "replaces a domain's manifest"),
+        ("keep", "keeps a copy of a domain's manifest"),
         ("directory", "the metadata slice of a load"),
         ("discard", "deletes what loads left"),
     ];
@@ -67,6 +62,7 @@ impl Call {
             Call::Status => "status",
             Call::Manifest(_) => "manifest",
             Call::Commit(_) => "commit",
+            Call::Keep(_) => "keep",
             Call::Directory(_) => "directory",
             Call::Discard(_) => "discard",
         }
@@ -79,6 +75,7 @@ impl Call {
             Call::Status => Bytes::new(),
             Call::Manifest(domain) => json(domain)?,
             Call::Commit(commit) => json(commit)?,
+            Call::Keep(manifest) => json(manifest)?,
             Call::Directory(key) => json(key)?,
             Call::Discard(discard) => json(discard)?,
         };
@@ -94,8 +91,9 @@ impl Call {
             "status" => Call::Status,
             "manifest" => Call::Manifest(from_json("domain's name", body)?),
             "commit" => Call::Commit(parse_commit(body)?),
-            "directory" => Call::Directory(from_json("slice key", body)?),
-            "discard" => Call::Discard(from_json("request to discard", body)?),
+            "keep" => Call::Keep(parse_manifest(body)?),
+            "directory" => Call::Directory(parse_key(body)?),
+            "discard" => Call::Discard(parse_discard(body)?),
             other => return Err(WireError::malformed("action", format!("{other:?} is not one; see ListActions"))),
         })
     }
@@ -135,12 +133,55 @@ pub(crate) fn check_protocol(host: (u32, &str), drive: (u32, &str)) -> Result<()
 
 fn parse_commit(body: &[u8]) -> Result<Commit, WireError> {
     let commit: Commit = from_json("commit", body)?;
-    for dataset in commit.manifest.datasets.values() {
+    check_manifest(&commit.manifest)?;
+    Ok(commit)
+}
+
+fn parse_manifest(body: &[u8]) -> Result<Manifest, WireError> {
+    let manifest = from_json("manifest", body)?;
+    check_manifest(&manifest)?;
+    Ok(manifest)
+}
+
+fn parse_key(body: &[u8]) -> Result<SliceKey, WireError> {
+    let key: SliceKey = from_json("slice key", body)?;
+    check_name(&key.name)?;
+    Ok(key)
+}
+
+fn parse_discard(body: &[u8]) -> Result<Discard, WireError> {
+    let discard: Discard = from_json("request to discard", body)?;
+    check_name(&discard.name)?;
+    Ok(discard)
+}
+
+/// Checks a manifest that came from outside against its bounds.
+pub(crate) fn check_manifest(manifest: &Manifest) -> Result<(), WireError> {
+    let wrong = |name: &str, why: String| Err(WireError::malformed("manifest", format!("dataset {name:?}: {why}")));
+    for (name, dataset) in &manifest.datasets {
         check_schema(&dataset.schema)?;
-        if dataset.partitions.len() > PARTITIONS_MAX {
-            let why = format!("{} partitions; at most {PARTITIONS_MAX} are allowed", dataset.partitions.len());
-            return Err(WireError::malformed("commit", why));
+        let partitions = dataset.partitions.len();
+        if partitions > PARTITIONS_MAX {
+            return wrong(name, format!("{partitions} partitions; at most {PARTITIONS_MAX} are allowed"));
+        }
+        if !(1..=COPIES_MAX).contains(&dataset.copies) {
+            return wrong(name, format!("copies = {}; expected 1 to {COPIES_MAX}", dataset.copies));
+        }
+        if let Some(why) = wrong_copies(dataset) {
+            return wrong(name, why);
         }
     }
-    Ok(commit)
+    Ok(())
+}
+
+/// What is wrong with where a dataset's partitions are.
+fn wrong_copies(dataset: &Dataset) -> Option<String> {
+    dataset.partitions.iter().enumerate().find_map(|(number, partition)| {
+        let copies = &partition.copies;
+        if !(1..=COPIES_MAX).contains(&copies.len()) {
+            return Some(format!("partition {number} is on {} drives; expected 1 to {COPIES_MAX}", copies.len()));
+        }
+        let twice = copies.iter().enumerate().find(|(index, drive)| copies.iter().take(*index).any(|other| other == *drive));
+        twice.map(|(_, drive)| format!("partition {number} is on drive {drive} twice"))
+    })
 }

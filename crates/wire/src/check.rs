@@ -4,7 +4,7 @@
 use arrow::datatypes::{DataType, Field, Schema, UnionMode};
 use arrow::ipc;
 use arrow_flight::FlightData;
-use pithead_model::COLUMNS_MAX;
+use pithead_model::{COLUMNS_MAX, Fault};
 
 use crate::encode::BATCH_ROWS_MAX;
 use crate::error::WireError;
@@ -165,6 +165,11 @@ fn children(data_type: &DataType) -> Vec<&Field> {
         DataType::RunEndEncoded(ends, values) => vec![ends.as_ref(), values.as_ref()],
         _ => Vec::new(),
     }
+}
+
+/// Refuses a schema from outside that is too large, or has types that Arrow trusts to be consistent and are not.
+pub fn check_columns(schema: &Schema) -> Result<(), Fault> {
+    Ok(check_schema(schema)?)
 }
 
 /// Checks a schema that came from outside: its size, and the types that Arrow trusts to be consistent.

@@ -1,31 +1,31 @@
 //! [`FlightDoor`]: a drive elsewhere, as a [`Door`].
 
-use std::collections::VecDeque;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_flight::flight_service_client::FlightServiceClient;
-use arrow_flight::{FlightData, PutResult, Ticket};
+use arrow_flight::{FlightData, PutResult};
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::stream::{self, StreamExt};
-use pithead_model::{
-    Blame, DatasetId, DatasetName, Directory, Fault, LoadId, MESSAGE_BYTES_MAX, Manifest, Reply, Run, SessionId,
-    SessionProfile, SliceKey,
-};
+use futures::stream::{self, Stream, StreamExt};
+use pithead_model::{Blame, Directory, Fault, MESSAGE_BYTES_MAX, Manifest, Reply, Run, SessionId, SessionProfile, SliceKey};
 use serde::de::DeserializeOwned;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Response, Status, Streaming};
 
-use crate::call::{Call, Commit, Discard, parse_welcome};
+use crate::call::{Call, Commit, check_manifest, parse_welcome};
 use crate::check::check_schema;
-use crate::door::{Batches, Door, DriveStatus, Event, Events, Granted, Hello, LoadRequest, OpenRequest, Opened, Welcome};
-use crate::encode::{BatchEncoder, link_bytes};
+use crate::door::{
+    Batches, Discard, Door, DriveStatus, Event, Events, Granted, Hello, LoadRequest, OpenRequest, Opened, Pieces, Welcome,
+};
+use crate::encode::link_bytes;
 use crate::error::{WireError, from_status};
 use crate::event::EventReader;
 use crate::json::from_json;
 use crate::link;
-use crate::put::{PutCommand, PutMark, encode_open, put_command, put_end};
+use crate::put::encode_open;
+use crate::run::{Wanted, check_run, run_pieces};
+use crate::sending::{Failed, load_messages, run_put_messages};
 
 /// How long a call may take that a drive answers from memory, or from one read or write.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -73,7 +73,7 @@ impl FlightDoor {
     async fn call_bytes(&self, call: &Call) -> Result<Bytes, Fault> {
         let action = call.action()?;
         let limit = match call {
-            Call::Commit(_) | Call::Discard(_) => WRITE_TIMEOUT,
+            Call::Commit(_) | Call::Keep(_) | Call::Discard(_) => WRITE_TIMEOUT,
             _ => CALL_TIMEOUT,
         };
         let mut client = self.client.clone();
@@ -91,6 +91,23 @@ impl FlightDoor {
             Ok(answer) => answer.map_err(|status| from_status(&status, &self.label)),
             Err(_) => Err(WireError::Late { address: self.label.clone(), call, limit_s: limit.as_secs() }.into()),
         }
+    }
+
+    /// Streams to the drive, for as long as that takes, and waits for its one answer. A fault of what is streamed goes before
+    /// what the drive says, which was only told that the stream broke off.
+    async fn put<T: DeserializeOwned>(
+        &self,
+        what: &'static str,
+        messages: impl Stream<Item = FlightData> + Send + 'static,
+        failed: Failed,
+    ) -> Result<T, Fault> {
+        let mut client = self.client.clone();
+        let answer = async { only(client.do_put(messages).await?).await }.await;
+        if let Some(fault) = failed.get() {
+            return Err(fault.clone());
+        }
+        let answer: PutResult = answer.map_err(|status| from_status(&status, &self.label))?;
+        from_json(what, &answer.app_metadata).map_err(|error| self.foreign(error))
     }
 
     /// Bytes from the drive that are no answer: its doing, not the caller's.
@@ -133,7 +150,7 @@ impl Door for FlightDoor {
     }
 
     async fn get(&self, session: SessionId) -> Result<Events, Fault> {
-        let ticket = Ticket::new(session.to_string());
+        let ticket = Wanted::Session(session).ticket()?;
         let mut reader = EventReader::default();
         reader.count(link_bytes(&ticket));
         let messages = self.client.clone().do_get(ticket).await.map_err(|status| from_status(&status, &self.label))?;
@@ -150,32 +167,42 @@ impl Door for FlightDoor {
     }
 
     async fn load(&self, request: LoadRequest, rows: Batches) -> Result<Run, Fault> {
-        let failed = Arc::new(OnceLock::new());
+        let failed = Failed::default();
         let messages = load_messages(request, rows, Arc::clone(&failed))?;
-        let mut client = self.client.clone();
-        let answer = async { only(client.do_put(messages).await?).await }.await;
-        if let Some(fault) = failed.get() {
-            // The drive was only told that the stream broke off.
-            return Err(fault.clone());
-        }
-        let answer = answer.map_err(|status| from_status(&status, &self.label))?;
-        from_json("answer to a load", &answer.app_metadata).map_err(|error| self.foreign(error))
+        self.put("answer to a load", messages, failed).await
     }
 
-    async fn discard(&self, name: DatasetName, dataset: DatasetId, keep: Vec<LoadId>) -> Result<u64, Fault> {
-        self.call(Call::Discard(Discard { name, dataset, keep })).await
+    async fn discard(&self, discard: Discard) -> Result<u64, Fault> {
+        self.call(Call::Discard(discard)).await
+    }
+
+    async fn read_run(&self, run: SliceKey) -> Result<Pieces, Fault> {
+        check_run(&run)?;
+        let mut client = self.client.clone();
+        let messages = client.do_get(Wanted::Run(run).ticket()?).await.map_err(|status| from_status(&status, &self.label))?;
+        let (label, address) = (self.label.clone(), self.label.clone());
+        let messages = messages.into_inner().map(move |message| message.map_err(|status| from_status(&status, &label)));
+        Ok(run_pieces(messages, move |error| foreign(&address, error)))
+    }
+
+    async fn write_run(&self, run: SliceKey, pieces: Pieces) -> Result<(), Fault> {
+        let failed = Failed::default();
+        let messages = run_put_messages(run, pieces, Arc::clone(&failed))?;
+        self.put("answer to a run", messages, failed).await
     }
 
     async fn manifest(&self, domain: String) -> Result<Option<Manifest>, Fault> {
         let manifest: Option<Manifest> = self.call(Call::Manifest(domain)).await?;
-        for dataset in manifest.iter().flat_map(|manifest| manifest.datasets.values()) {
-            check_schema(&dataset.schema).map_err(|error| self.foreign(error))?;
-        }
+        manifest.iter().try_for_each(check_manifest).map_err(|error| self.foreign(error))?;
         Ok(manifest)
     }
 
     async fn commit(&self, expected: u64, manifest: Manifest) -> Result<(), Fault> {
         self.call(Call::Commit(Commit { expected, manifest })).await
+    }
+
+    async fn keep_manifest(&self, manifest: Manifest) -> Result<(), Fault> {
+        self.call(Call::Keep(manifest)).await
     }
 
     async fn directory(&self, key: SliceKey) -> Result<Directory, Fault> {
@@ -222,46 +249,5 @@ impl Receiver {
                 }
             }
         }
-    }
-}
-
-/// A load's messages. A fault among the rows goes to `failed` and ends the stream without its end mark.
-fn load_messages(
-    request: LoadRequest,
-    rows: Batches,
-    failed: Arc<OnceLock<Fault>>,
-) -> Result<impl stream::Stream<Item = FlightData> + Send + 'static, Fault> {
-    let first = put_command(&PutCommand::Load(request), Bytes::new())?;
-    let sender = LoadSender { rows: Some(rows), encoder: BatchEncoder::new(), queue: VecDeque::from([first]), failed };
-    Ok(stream::unfold(sender, |mut sender| async move { sender.next().await.map(|message| (message, sender)) }))
-}
-
-struct LoadSender {
-    rows: Option<Batches>,
-    encoder: BatchEncoder,
-    queue: VecDeque<FlightData>,
-    failed: Arc<OnceLock<Fault>>,
-}
-
-impl LoadSender {
-    async fn next(&mut self) -> Option<FlightData> {
-        while self.queue.is_empty() {
-            let batch = self.rows.as_mut()?.next().await;
-            let encoded = match batch {
-                None => {
-                    self.rows = None;
-                    self.queue.push_back(put_end());
-                    Ok(())
-                }
-                Some(Ok(batch)) => self.encoder.encode(&batch, &PutMark::Rows.bytes(), &mut self.queue).map_err(Fault::from),
-                Some(Err(fault)) => Err(fault),
-            };
-            if let Err(fault) = encoded {
-                self.rows = None;
-                self.queue.clear();
-                let _ = self.failed.set(fault);
-            }
-        }
-        self.queue.pop_front()
     }
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 use pithead_model::{
     Annotation, DatasetId, DatasetName, Directory, DriveId, Fault, Level, LoadId, Manifest, Reply, Run, SessionId,
-    SessionProfile, SliceKey, SortKey,
+    SessionProfile, SliceKey, SliceSpan, SortKey,
 };
 use serde::{Deserialize, Serialize};
 
@@ -123,6 +123,8 @@ pub struct OpenRequest {
     pub parts: Vec<SlicePart>,
     /// Tables sent along.
     pub inputs: Vec<ShippedInput>,
+    /// Slices of the driving part that are answered for already, by another session over a copy: this one leaves them out.
+    pub done: Vec<SliceSpan>,
     /// Schema that the output must have, by position and type.
     pub schema: SchemaRef,
     /// Whether the sub-plan must see all of the partition's slices in one round (complete groups, HAVING, top-k over
@@ -226,11 +228,92 @@ pub struct DriveStatus {
     pub stored_bytes: u64,
     /// Bytes free on the medium.
     pub free_bytes: u64,
-    /// Domains whose manifest this drive keeps.
-    pub domains: Vec<String>,
+    /// Domains whose manifest this drive keeps, as their home or as a copy.
+    pub domains: Vec<DomainAt>,
+    /// What it holds of each partition, and how much that is asked for.
+    pub partitions: Vec<PartitionUse>,
     /// The rate that its sends are paced to, bits a second.
     pub link_bits_per_second: Option<f64>,
 }
+
+/// A domain's manifest on one drive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DomainAt {
+    /// The domain.
+    pub name: String,
+    /// Version of the manifest here.
+    pub version: u64,
+    /// The home that it names.
+    pub home: DriveId,
+}
+
+/// A partition on one drive: how much is stored, and how much it is used (Skytether 5.1's partition utilization and load).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PartitionUse {
+    /// Domain and dataset.
+    pub name: DatasetName,
+    /// The incarnation.
+    pub dataset: DatasetId,
+    /// The partition.
+    pub partition: u32,
+    /// Slices stored, visible or not.
+    pub slices: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Sessions that read it, since the drive started.
+    pub sessions: u64,
+    /// Slices that these sessions read.
+    pub slices_read: u64,
+    /// Bytes of them.
+    pub bytes_read: u64,
+    /// CPU time of their rounds.
+    pub cpu_ns: u64,
+    /// Seconds since the last such session was opened; none: not since the drive started.
+    pub idle_s: Option<u64>,
+}
+
+/// Which loads of an incarnation a discard means.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Loads {
+    /// Every one.
+    All,
+    /// These.
+    Only(Vec<LoadId>),
+    /// Every one but these.
+    AllBut(Vec<LoadId>),
+}
+
+/// What a drive is to delete.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Discard {
+    /// Domain and dataset.
+    pub name: DatasetName,
+    /// The incarnation.
+    pub dataset: DatasetId,
+    /// The loads.
+    pub loads: Loads,
+    /// One partition; none: all that are here.
+    pub partition: Option<u32>,
+}
+
+/// A part of a stored value of a run, on its way from drive to drive. The metadata slice comes first, so that each slice can
+/// be compared with it when it comes; then the slices by number. The parts of a value come in order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunPiece {
+    /// The slice; none: the metadata slice.
+    pub number: Option<u32>,
+    /// Bytes of the whole value.
+    pub total: u64,
+    /// The next bytes of it, at most [`PIECE_BYTES_MAX`].
+    pub bytes: Bytes,
+}
+
+/// Bytes of a [`RunPiece`] at most.
+pub const PIECE_BYTES_MAX: usize = 2 << 20;
+
+/// A run on its way from drive to drive.
+pub type Pieces = BoxStream<'static, Result<RunPiece, Fault>>;
 
 /// All that a host sees of a CSE below.
 ///
@@ -259,16 +342,28 @@ pub trait Door: Send + Sync + Debug {
     /// Writes and flushes slices under a load id. Returns what the manifest has to name. A load that fails leaves nothing.
     async fn load(&self, request: LoadRequest, rows: Batches) -> Result<Run, Fault>;
 
-    /// Deletes what loads left of a dataset's incarnation: all of it, or all but the loads named. Slices that open
-    /// sessions lease go when the last one closes. Returns the number of slices that went at once.
-    async fn discard(&self, name: DatasetName, dataset: DatasetId, keep: Vec<LoadId>) -> Result<u64, Fault>;
+    /// Deletes what loads left of a dataset's incarnation. Slices that open sessions lease go when the last one closes.
+    /// Returns the number of slices that went at once.
+    async fn discard(&self, discard: Discard) -> Result<u64, Fault>;
 
-    /// The manifest of a domain whose home this drive is; none: not kept here.
+    /// Reads a run as it is stored: its metadata slice, then its slices in order. Every value's checksum is verified.
+    /// [`pithead_model::Blame::Conflict`] if the run is not here.
+    async fn read_run(&self, run: SliceKey) -> Result<Pieces, Fault>;
+
+    /// Stores a run that [`Door::read_run`] of another drive yields: all of it, flushed, or nothing. Each slice is opened and
+    /// compared with the metadata slice first. A run that is here already is replaced by its equal; one that is not its equal is
+    /// [`pithead_model::Blame::Conflict`].
+    async fn write_run(&self, run: SliceKey, pieces: Pieces) -> Result<(), Fault>;
+
+    /// A domain's manifest as this drive has it, be it home or not; none: not kept here.
     async fn manifest(&self, domain: String) -> Result<Option<Manifest>, Fault>;
 
-    /// Replaces a domain's manifest if its version is still `expected` (0: there is none), durably. The new one has
-    /// version `expected + 1`. Otherwise [`pithead_model::Blame::Conflict`] and nothing has changed.
+    /// Replaces a domain's manifest if its version here is still `expected` (0: there is none), durably. The new one has
+    /// version `expected + 1` and names this drive as home. Otherwise [`pithead_model::Blame::Conflict`] and nothing has changed.
     async fn commit(&self, expected: u64, manifest: Manifest) -> Result<(), Fault>;
+
+    /// Keeps a copy of a manifest whose home is another drive, durably, unless what is here is as new.
+    async fn keep_manifest(&self, manifest: Manifest) -> Result<(), Fault>;
 
     /// The metadata slice of one load of a partition (`number` none).
     async fn directory(&self, key: SliceKey) -> Result<Directory, Fault>;

@@ -1,23 +1,26 @@
 //! Decoders as plain functions over bytes, for fuzz targets. Streams are Flight messages one after another, each behind
 //! its length as a protobuf varint.
 
-use arrow_flight::{Action, FlightData};
+use arrow_flight::{Action, FlightData, Ticket};
+use futures::executor::block_on;
+use futures::stream::{self, StreamExt, TryStreamExt};
 use pithead_model::Fault;
 use prost::Message;
 
 use crate::call::Call;
-use crate::door::{Event, OpenRequest};
+use crate::door::{Event, OpenRequest, RunPiece};
 use crate::encode::link_bytes;
 use crate::error::WireError;
 use crate::event::EventReader;
 use crate::put::{OpenReader, PutCommand, encode_open, parse_put};
+use crate::run::{RunReader, Wanted, run_messages};
 
 /// What a drive makes of a client's OPEN.
 pub fn decode_open(bytes: &[u8]) -> Result<OpenRequest, Fault> {
     let mut messages = split(bytes)?.into_iter();
     let first = messages.next().ok_or(WireError::BrokenOff)?;
     let PutCommand::Open(header) = parse_put(&first)? else {
-        return Err(WireError::malformed("OPEN", "it is a load").into());
+        return Err(WireError::malformed("OPEN", "it is another put").into());
     };
     let mut reader = OpenReader::new(*header, first)?;
     for message in messages {
@@ -50,6 +53,32 @@ pub fn decode_call(bytes: &[u8]) -> Result<(), Fault> {
     Ok(())
 }
 
+/// What a drive makes of a DoGet's ticket.
+pub fn decode_ticket(bytes: &[u8]) -> Result<(), Fault> {
+    Wanted::parse(&Ticket::new(bytes.to_vec()))?;
+    Ok(())
+}
+
+/// What either end makes of a run's messages: all of its pieces, if it is whole.
+pub fn decode_run(bytes: &[u8]) -> Result<Vec<RunPiece>, Fault> {
+    let mut reader = RunReader::default();
+    let mut pieces = Vec::new();
+    for message in split(bytes)? {
+        match reader.read(message)? {
+            Some(piece) => pieces.push(piece),
+            None => return Ok(pieces),
+        }
+    }
+    Err(WireError::BrokenOff.into())
+}
+
+/// A run as bytes that [`decode_run`] reads, to seed a fuzzer with.
+pub fn run_bytes(pieces: Vec<RunPiece>) -> Result<Vec<u8>, Fault> {
+    let pieces = stream::iter(pieces.into_iter().map(Ok)).boxed();
+    let messages: Vec<FlightData> = block_on(run_messages(pieces).try_collect())?;
+    Ok(join(&messages))
+}
+
 fn split(mut bytes: &[u8]) -> Result<Vec<FlightData>, WireError> {
     let mut messages = Vec::new();
     while !bytes.is_empty() {
@@ -70,6 +99,7 @@ pub(crate) fn join<'a>(messages: impl IntoIterator<Item = &'a FlightData>) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::Bytes;
     use std::collections::VecDeque;
     use std::sync::Arc;
 
@@ -127,6 +157,12 @@ mod tests {
         *field = bytes.into();
     }
 
+    fn run_pieces() -> Vec<RunPiece> {
+        let bytes = Bytes::from_static(b"stored bytes");
+        let piece = |number, range: std::ops::Range<usize>| RunPiece { number, total: 12, bytes: bytes.slice(range) };
+        vec![piece(None, 0..12), piece(Some(0), 0..5), piece(Some(0), 5..12), piece(Some(1), 0..12)]
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4_000))]
 
@@ -144,10 +180,26 @@ mod tests {
         }
 
         #[test]
+        fn changed_runs_are_refused_or_whole(changes in prop::collection::vec((any::<usize>(), 6_u8..10, any::<usize>(), any::<u8>()), 1..6)) {
+            let mut messages: Vec<_> = split(&run_bytes(run_pieces()).unwrap()).unwrap();
+            changes.into_iter().for_each(|it| change(&mut messages, it));
+            if let Ok(pieces) = decode_run(&join(&messages)) {
+                let mut bytes: std::collections::BTreeMap<_, (u64, u64)> = Default::default();
+                for piece in pieces {
+                    let value = bytes.entry(piece.number).or_default();
+                    *value = (piece.total, value.1 + piece.bytes.len() as u64);
+                }
+                prop_assert!(bytes.contains_key(&None) && bytes.values().all(|(total, sum)| total == sum));
+            }
+        }
+
+        #[test]
         fn junk_is_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = decode_open(&bytes);
             let _ = decode_events(&bytes);
             let _ = decode_call(&bytes);
+            let _ = decode_run(&bytes);
+            let _ = decode_ticket(&bytes);
         }
     }
 
@@ -155,6 +207,13 @@ mod tests {
     fn what_was_not_changed_arrives() {
         let events = decode_events(&join(&messages())).unwrap();
         assert!(matches!(&events[..], [Event::Rows { round: 1, batch: arrived, .. }] if *arrived == batch()));
+    }
+
+    #[test]
+    fn a_run_that_was_not_changed_arrives() {
+        assert_eq!(decode_run(&run_bytes(run_pieces()).unwrap()).unwrap(), run_pieces());
+        let cut = run_bytes(run_pieces()).unwrap();
+        assert!(decode_run(&cut[..cut.len() - 8]).is_err());
     }
 
     #[test]

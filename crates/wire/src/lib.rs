@@ -16,14 +16,20 @@ pub mod fuzz;
 mod json;
 mod link;
 mod put;
+mod receiving;
+mod run;
+mod sending;
 mod server;
+mod values;
 
 pub use call::check_hello;
+pub use check::check_columns;
 pub use client::FlightDoor;
 pub use compact::{batch_bytes, compact};
 pub use door::{
-    Batches, Door, DriveStatus, Event, Events, Granted, Hello, LoadRequest, OpenRequest, Opened, PlanBytes, SessionOptions,
-    ShippedInput, SlicePart, Welcome,
+    Batches, Discard, DomainAt, Door, DriveStatus, Event, Events, Granted, Hello, LoadRequest, Loads, OpenRequest, Opened,
+    PIECE_BYTES_MAX, PartitionUse, Pieces, PlanBytes, RunPiece, SessionOptions, ShippedInput, SlicePart, Welcome,
 };
 pub use link::PORT_DEFAULT;
 pub use server::{Pace, serve};
+pub use values::{RunValue, run_values, value_pieces};

@@ -1,5 +1,5 @@
-//! The calls that carry rows in: OPEN with its shipped inputs, and LOAD. Both are puts: a command in the first
-//! message's descriptor, rows, and a mark that says that nothing was lost.
+//! The calls that carry much in: OPEN with its shipped inputs, LOAD, and runs that are copied. All are puts: a command in
+//! the first message's descriptor, then rows or pieces, and a mark that says that nothing was lost.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use arrow_flight::{FlightData, FlightDescriptor};
 use bytes::Bytes;
-use pithead_model::{COLUMNS_MAX, DatasetName, PLAN_BYTES_MAX, SHIPPED_BYTES_MAX};
+use pithead_model::{COLUMNS_MAX, DatasetName, PLAN_BYTES_MAX, SHIPPED_BYTES_MAX, SliceKey, SliceSpan};
 use serde::{Deserialize, Serialize};
 
 use crate::check::check_schema;
@@ -16,6 +16,7 @@ use crate::door::{LoadRequest, OpenRequest, PlanBytes, SessionOptions, ShippedIn
 use crate::encode::{BatchEncoder, link_bytes};
 use crate::error::WireError;
 use crate::json::{check_bound, from_json, json};
+use crate::run::{check_name, check_run};
 
 /// Most inputs shipped to one session.
 const INPUTS_MAX: usize = 1_024;
@@ -28,6 +29,8 @@ pub(crate) enum PutCommand {
     Open(Box<OpenHeader>),
     /// LOAD.
     Load(LoadRequest),
+    /// A run that another drive has; see [`crate::run`].
+    Run(SliceKey),
 }
 
 /// OPEN without bytes of plan and rows.
@@ -37,6 +40,8 @@ pub(crate) struct OpenHeader {
     manifest_version: u64,
     parts: Vec<SlicePart>,
     inputs: Vec<InputHeader>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    done: Vec<SliceSpan>,
     schema: SchemaRef,
     whole_partition: bool,
     options: SessionOptions,
@@ -89,8 +94,12 @@ pub(crate) fn parse_put(first: &FlightData) -> Result<PutCommand, WireError> {
         first.flight_descriptor.as_ref().ok_or_else(|| WireError::malformed("put", "its first message has no descriptor"))?;
     let command: PutCommand = from_json("put", &descriptor.cmd)?;
     match &command {
-        PutCommand::Load(request) => check_schema(&request.schema)?,
+        PutCommand::Load(request) => {
+            check_name(&request.name)?;
+            check_schema(&request.schema)?;
+        }
         PutCommand::Open(header) => check_open(header)?,
+        PutCommand::Run(run) => check_run(run)?,
     }
     Ok(command)
 }
@@ -135,6 +144,7 @@ pub(crate) fn encode_open(request: &OpenRequest) -> Result<Vec<FlightData>, Wire
             .iter()
             .map(|input| InputHeader { name: input.name.clone(), schema: input.schema.clone() })
             .collect(),
+        done: request.done.clone(),
         schema: request.schema.clone(),
         whole_partition: request.whole_partition,
         options: request.options.clone(),
@@ -175,6 +185,7 @@ impl OpenReader {
             manifest_version: header.manifest_version,
             parts: header.parts,
             inputs: inputs.collect(),
+            done: header.done,
             schema: header.schema,
             whole_partition: header.whole_partition,
             options: header.options,

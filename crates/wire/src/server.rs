@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::RecordBatch;
 use arrow_flight::flight_service_server::{FlightService, FlightServiceServer};
 use arrow_flight::{
     Action, ActionType, Criteria, Empty, FlightData, FlightDescriptor, FlightInfo, HandshakeRequest, HandshakeResponse,
@@ -13,7 +12,7 @@ use arrow_flight::{
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt};
-use pithead_model::{Blame, Fault, MESSAGE_BYTES_MAX, Reply, SessionId};
+use pithead_model::{Fault, MESSAGE_BYTES_MAX, Reply};
 use prost::Message;
 use serde::Serialize;
 use tokio::net::TcpListener;
@@ -23,19 +22,18 @@ use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::call::{Call, check_protocol};
-use crate::decode::{BatchDecoder, Decoded};
-use crate::door::{Batches, Door, Events, Granted, LoadRequest};
+use crate::door::{Door, Events, Granted};
 use crate::encode::link_bytes;
 use crate::error::{WireError, to_status};
 use crate::event::EventWriter;
 use crate::json::json;
 use crate::link;
-use crate::put::{OpenHeader, OpenReader, PutCommand, PutMark, parse_put, parse_put_mark, with_schema};
+use crate::put::{OpenHeader, OpenReader, PutCommand, parse_put};
+use crate::receiving::{next_message, pieces, rows};
+use crate::run::{Wanted, run_messages};
 
 /// How long calls may go on once the server is told to stop.
 const STOP_GRACE: Duration = Duration::from_secs(10);
-/// How long the sender of rows may pause. One that is gone is found sooner, by keepalive.
-const PUT_IDLE_MAX: Duration = Duration::from_secs(300);
 
 /// Asked before bytes go onto the link. What paces sends, if anything does, is above this crate.
 pub trait Pace: Send + Sync {
@@ -111,7 +109,8 @@ impl DoorService {
             Call::Manifest(domain) => answer(&door.manifest(domain).await?),
             Call::Commit(commit) => answer(&door.commit(commit.expected, commit.manifest).await?),
             Call::Directory(key) => answer(&door.directory(key).await?),
-            Call::Discard(discard) => answer(&door.discard(discard.name, discard.dataset, discard.keep).await?),
+            Call::Keep(manifest) => answer(&door.keep_manifest(manifest).await?),
+            Call::Discard(discard) => answer(&door.discard(discard).await?),
         }
     }
 
@@ -120,6 +119,7 @@ impl DoorService {
         let body = match parse_put(&first)? {
             PutCommand::Open(header) => json(&self.open(*header, first, messages).await?)?,
             PutCommand::Load(request) => json(&self.door.load(request.clone(), rows(request, messages)).await?)?,
+            PutCommand::Run(run) => json(&self.door.write_run(run, pieces(messages)).await?)?,
         };
         Ok(PutResult { app_metadata: body })
     }
@@ -148,89 +148,46 @@ fn answer(value: &impl Serialize) -> Result<arrow_flight::Result, Fault> {
     Ok(arrow_flight::Result::new(json(value)?))
 }
 
-/// The next message of a put. A client that is gone ends its stream as one that is done does, so the end is no message.
-async fn next_message(messages: &mut Streaming<FlightData>) -> Result<FlightData, Fault> {
-    match tokio::time::timeout(PUT_IDLE_MAX, messages.message()).await {
-        Ok(Ok(Some(message))) => Ok(message),
-        Ok(Ok(None)) => Err(WireError::BrokenOff.into()),
-        Ok(Err(status)) => Err(Fault::new(Blame::User, format!("the sender failed: {}", status.message()))),
-        Err(_) => Err(Fault::new(Blame::Limit, format!("the sender paused for more than {} s", PUT_IDLE_MAX.as_secs()))),
-    }
+/// Messages of an answer that streams: each is made when the one before has left.
+struct Sender {
+    messages: BoxStream<'static, Result<FlightData, Fault>>,
+    pace: Arc<dyn Pace>,
+    stopped: watch::Receiver<bool>,
 }
 
-/// The rows of a load. They end with a fault unless the stream says that it is whole.
-fn rows(request: LoadRequest, messages: Streaming<FlightData>) -> Batches {
-    let state = Some((request, messages, BatchDecoder::default()));
-    stream::unfold(state, |state| async move {
-        let (request, mut messages, mut decoder) = state?;
-        match next_rows(&request, &mut messages, &mut decoder).await.transpose()? {
-            Ok(batch) => Some((Ok(batch), Some((request, messages, decoder)))),
-            Err(fault) => Some((Err(fault), None)),
-        }
-    })
-    .boxed()
-}
-
-async fn next_rows(
-    request: &LoadRequest,
-    messages: &mut Streaming<FlightData>,
-    decoder: &mut BatchDecoder,
-) -> Result<Option<RecordBatch>, Fault> {
-    loop {
-        let message = next_message(messages).await?;
-        let mark = parse_put_mark(&message)?;
-        if mark == Some(PutMark::End) {
-            return Ok(None);
-        }
-        match (mark, decoder.decode(&message)?) {
-            (None, Decoded::Context) => {}
-            (Some(PutMark::Rows), Decoded::Batch(batch)) => return Ok(Some(with_schema(batch, &request.schema)?)),
-            _ => return Err(WireError::malformed("load", "expected rows").into()),
+impl Sender {
+    /// The next message. After a fault there is nothing more.
+    async fn next(mut self) -> Option<(Result<FlightData, Status>, Option<Self>)> {
+        let message = tokio::select! {
+            message = self.messages.next() => message?,
+            () = until_stopped(self.stopped.clone()) => Err(WireError::Stopping.into()),
+        };
+        match message {
+            Ok(message) => {
+                if let Some(wait) = self.pace.send(link_bytes(&message)) {
+                    wait.await;
+                }
+                Some((Ok(message), Some(self)))
+            }
+            Err(fault) => Some((Err(to_status(&fault)), None)),
         }
     }
 }
 
 /// GET's messages: each event is encoded when the one before has left.
-struct Sender {
-    events: Events,
-    writer: EventWriter,
-    queue: VecDeque<FlightData>,
-    pace: Arc<dyn Pace>,
-    stopped: watch::Receiver<bool>,
-    ended: bool,
-}
-
-impl Sender {
-    async fn next(mut self) -> Option<(Result<FlightData, Status>, Self)> {
-        while self.queue.is_empty() {
-            if self.ended {
-                return None;
-            }
-            if let Err(fault) = self.fill().await {
-                self.ended = true;
-                return Some((Err(to_status(&fault)), self));
+fn event_messages(events: Events) -> BoxStream<'static, Result<FlightData, Fault>> {
+    let state = (events, EventWriter::new(), VecDeque::new());
+    stream::unfold(state, |(mut events, mut writer, mut queue)| async move {
+        while queue.is_empty() {
+            let written = events.next().await?.and_then(|event| Ok(writer.write(event, &mut queue)?));
+            if let Err(fault) = written {
+                return Some((Err(fault), (events, writer, VecDeque::new())));
             }
         }
-        let message = self.queue.pop_front()?;
-        if let Some(wait) = self.pace.send(link_bytes(&message)) {
-            wait.await;
-        }
-        Some((Ok(message), self))
-    }
-
-    async fn fill(&mut self) -> Result<(), Fault> {
-        let event = tokio::select! {
-            event = self.events.next() => event,
-            () = until_stopped(self.stopped.clone()) => return Err(WireError::Stopping.into()),
-        };
-        match event {
-            Some(event) => Ok(self.writer.write(event?, &mut self.queue)?),
-            None => {
-                self.ended = true;
-                Ok(())
-            }
-        }
-    }
+        let message = queue.pop_front()?;
+        Some((Ok(message), (events, writer, queue)))
+    })
+    .boxed()
 }
 
 fn not_served<T>(what: &str) -> Result<T, Status> {
@@ -258,11 +215,13 @@ impl FlightService for DoorService {
     }
 
     async fn do_get(&self, request: Request<Ticket>) -> Result<Response<Self::DoGetStream>, Status> {
-        let session = parse_ticket(request.get_ref())?;
-        let events = self.door.get(session).await.map_err(|fault| to_status(&fault))?;
-        let (pace, stopped) = (Arc::clone(&self.pace), self.stopped.clone());
-        let sender = Sender { events, writer: EventWriter::new(), queue: VecDeque::new(), pace, stopped, ended: false };
-        Ok(Response::new(stream::unfold(sender, Sender::next).boxed()))
+        let messages = match Wanted::parse(request.get_ref())? {
+            Wanted::Session(session) => self.door.get(session).await.map(event_messages),
+            Wanted::Run(run) => self.door.read_run(run).await.map(run_messages),
+        };
+        let messages = messages.map_err(|fault| to_status(&fault))?;
+        let sender = Sender { messages, pace: Arc::clone(&self.pace), stopped: self.stopped.clone() };
+        Ok(Response::new(stream::unfold(Some(sender), |sender| async move { sender?.next().await }).boxed()))
     }
 
     async fn list_actions(&self, _request: Request<Empty>) -> Result<Response<Self::ListActionsStream>, Status> {
@@ -296,9 +255,4 @@ impl FlightService for DoorService {
     async fn do_exchange(&self, _request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoExchangeStream>, Status> {
         not_served("DoExchange")
     }
-}
-
-fn parse_ticket(ticket: &Ticket) -> Result<SessionId, WireError> {
-    let text = std::str::from_utf8(&ticket.ticket).map_err(|error| WireError::malformed("ticket", error))?;
-    text.parse().map_err(|fault: Fault| WireError::malformed("ticket", fault.message))
 }

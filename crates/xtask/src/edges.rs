@@ -19,9 +19,9 @@ const FLOORS: &[&[&str]] = &[
     &["e2e", "xtask"],
 ];
 
-/// Edges that point down and are still not allowed.
-const FORBIDDEN: &[(&str, &str)] =
-    &[("host", "drive"), ("host", "store"), ("sched", "model"), ("bench", "drive"), ("bench", "store")];
+/// Edges that point down and are still not allowed. The benchmark meets drives as a user does; the store it measures by itself,
+/// beside the medium under it, so that edge is allowed.
+const FORBIDDEN: &[(&str, &str)] = &[("host", "drive"), ("host", "store"), ("sched", "model"), ("bench", "drive")];
 
 /// Libraries (by prefix of the name) and the only crates that may use them.
 const USERS: &[(&str, &[&str])] = &[

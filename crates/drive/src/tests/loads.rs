@@ -1,10 +1,6 @@
 use super::*;
-use pithead_model::{Blame, DriveId, Manifest, SliceKey, SortKey};
-use pithead_store::MemoryStore;
-
-fn key(run: &Run) -> SliceKey {
-    SliceKey { name: name(), dataset: DatasetId(7), load: run.load, partition: 0, number: None }
-}
+use pithead_model::{Manifest, SortKey};
+use pithead_wire::DomainAt;
 
 #[tokio::test]
 async fn a_load_is_cut_into_slices_and_survives_a_restart() {
@@ -12,7 +8,7 @@ async fn a_load_is_cut_into_slices_and_survives_a_restart() {
     let run_made = load(&drive, 1, 25).await;
     assert_eq!((run_made.slices, run_made.rows), (3, 25));
     assert_eq!(run_made.columns[0].distinct, 25);
-    let found = drive.directory(key(&run_made)).await.unwrap();
+    let found = drive.directory(run_key(&run_made)).await.unwrap();
     assert_eq!((found.slices.len(), found.metadata["origin"].as_str()), (3, "test"));
     drive.commit(0, Manifest { version: 1, ..Manifest::empty("main", vec![drive.id()]) }).await.unwrap();
     let id = drive.id();
@@ -24,7 +20,8 @@ async fn a_load_is_cut_into_slices_and_survives_a_restart() {
     let answer = run(&*drive, scan(&[&run_made])).await;
     assert_eq!(answer.values, (0..25).collect::<Vec<i64>>());
     let status = drive.status().await.unwrap();
-    assert_eq!((status.slices, status.domains, status.sessions, status.memory_reserved), (3, vec!["main".to_owned()], 0, 0));
+    assert_eq!((status.slices, status.sessions, status.memory_reserved), (3, 0, 0));
+    assert_eq!(status.domains, [DomainAt { name: "main".to_owned(), version: 1, home: id }]);
 }
 
 #[tokio::test]
@@ -32,7 +29,7 @@ async fn rows_are_sorted_within_a_load() {
     let Rig { drive, directory: _directory } = rig();
     let request = LoadRequest { sort: vec![SortKey { column: "a".into(), descending: true }], ..load_request(1) };
     let made = drive.load(request, batches(vec![Ok(batch(0..15)), Ok(batch(15..30))])).await.unwrap();
-    let found = drive.directory(key(&made)).await.unwrap();
+    let found = drive.directory(run_key(&made)).await.unwrap();
     let lowest: Vec<f64> = found.slices.iter().map(|slice| slice.columns[0].min.as_ref().unwrap().position()).collect();
     assert_eq!(lowest, [20.0, 10.0, 0.0]);
     assert_eq!(drive.status().await.unwrap().memory_reserved, 0);
@@ -70,20 +67,17 @@ async fn a_load_that_fails_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_load_that_is_dropped_leaves_no_file() {
-    let Rig { drive, directory } = rig();
+async fn a_load_that_is_dropped_leaves_nothing_staged() {
+    let directory = tempfile::tempdir().unwrap();
+    let (drive, store) = memory_drive(1, &directory);
+    let free = || store.usage().unwrap().free_bytes;
     let rows = futures::stream::iter([Ok(batch(0..1_000))]).chain(futures::stream::pending()).boxed();
-    let loading = drive.load(load_request(1), rows);
-    assert!(tokio::time::timeout(Duration::from_millis(200), loading).await.is_err());
-    let segments = directory.path().join("segments");
-    let empty = || std::fs::read_dir(&segments).map_or(0, |files| files.count()) == 0;
-    for _ in 0..500 {
-        if empty() {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
+    tokio::select! {
+        ended = drive.load(load_request(1), rows) => panic!("rows that never end made {ended:?}"),
+        () = until("slices are staged", async || free() < u64::MAX) => {}
     }
-    assert!(empty(), "staged slices are left behind");
+    until("staged slices are given up", async || free() == u64::MAX).await;
+    assert_eq!(drive.status().await.unwrap().stored_bytes, 0);
 }
 
 #[tokio::test]
@@ -95,37 +89,44 @@ async fn a_load_is_not_made_twice() {
 }
 
 #[tokio::test]
-async fn manifests_are_compared_and_set() {
-    let Rig { drive, directory: _directory } = rig();
-    let manifest = |version| Manifest { version, ..Manifest::empty("main", vec![]) };
-    assert_eq!(drive.manifest("main".into()).await.unwrap(), None);
-    drive.commit(0, manifest(1)).await.unwrap();
-    assert_eq!(drive.commit(0, manifest(1)).await.unwrap_err().blame, Blame::Conflict);
-    assert_eq!(drive.commit(1, manifest(3)).await.unwrap_err().blame, Blame::User);
-    assert_eq!(drive.manifest("main".into()).await.unwrap().unwrap().version, 1);
-    assert_eq!(drive.manifest("a/b".into()).await.unwrap_err().blame, Blame::User);
-}
-
-#[tokio::test]
 async fn discarded_slices_go_but_for_those_kept_and_those_leased() {
     let Rig { drive, directory: _directory } = rig();
     let (old, kept) = (load(&drive, 1, 25).await, load(&drive, 2, 15).await);
     let session = open(&*drive, scan(&[&old])).await.session;
-    assert_eq!(drive.discard(name(), DatasetId(7), vec![kept.load]).await.unwrap(), 0);
+    assert_eq!(drive.discard(discard(Loads::AllBut(vec![kept.load]))).await.unwrap(), 0);
     let answer = collect(drive.get(session).await.unwrap()).await.unwrap();
     assert_eq!(answer.values.len(), 25);
     drive.close(session).await.unwrap();
-    for _ in 0..500 {
-        if drive.status().await.unwrap().slices == 2 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    assert_eq!(drive.status().await.unwrap().slices, 2);
+    until("the leased run is gone", async || drive.status().await.unwrap().slices == 2).await;
     let fault = drive.open(scan(&[&old])).await.unwrap_err();
     assert_eq!(fault.blame, Blame::Conflict);
-    assert_eq!(drive.discard(name(), DatasetId(7), vec![]).await.unwrap(), 2);
+    assert_eq!(drive.discard(discard(Loads::All)).await.unwrap(), 2);
     assert_eq!(drive.status().await.unwrap().stored_bytes, 0);
+}
+
+#[tokio::test]
+async fn a_discard_means_loads_and_partitions() {
+    let Rig { drive, directory: _directory } = rig();
+    let stored = async || {
+        let partitions = drive.status().await.unwrap().partitions;
+        partitions.iter().map(|it| (it.partition, it.slices)).collect::<Vec<_>>()
+    };
+    for number in 1..5 {
+        load(&drive, number, 10).await;
+        let elsewhere = LoadRequest { partition: 3, ..load_request(number) };
+        drive.load(elsewhere, batches(vec![Ok(batch(0..10))])).await.unwrap();
+    }
+    let one = |loads, partition| Discard { partition, ..discard(loads) };
+    assert_eq!(drive.discard(one(Loads::Only(vec![LoadId(1), LoadId(99)]), Some(3))).await.unwrap(), 1);
+    assert_eq!(stored().await, [(0, 4), (3, 3)]);
+    assert_eq!(drive.discard(one(Loads::Only(vec![LoadId(2)]), None)).await.unwrap(), 2);
+    assert_eq!(stored().await, [(0, 3), (3, 2)]);
+    assert_eq!(drive.discard(one(Loads::AllBut(vec![LoadId(4)]), Some(0))).await.unwrap(), 2);
+    assert_eq!(stored().await, [(0, 1), (3, 2)]);
+    assert_eq!(drive.discard(one(Loads::Only(vec![]), None)).await.unwrap(), 0);
+    assert_eq!(drive.discard(Discard { dataset: DatasetId(8), ..discard(Loads::All) }).await.unwrap(), 0);
+    assert_eq!(drive.discard(one(Loads::All, Some(3))).await.unwrap(), 2);
+    assert_eq!(stored().await, [(0, 1)]);
 }
 
 #[tokio::test]
@@ -133,7 +134,7 @@ async fn what_a_restart_interrupts_is_deleted_then() {
     let Rig { drive, directory } = rig();
     let old = load(&drive, 1, 25).await;
     let _session = open(&*drive, scan(&[&old])).await;
-    drive.discard(name(), DatasetId(7), vec![]).await.unwrap();
+    drive.discard(discard(Loads::All)).await.unwrap();
     // Gone without CLOSE, as in a crash: the store alone knows that the run is to go.
     drop(drive);
     let drive = open_drive(&directory, |_| {});

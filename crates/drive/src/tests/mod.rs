@@ -1,8 +1,11 @@
 //! A drive in this process, from LOAD to CLOSE.
 
+mod copies;
 mod loads;
+mod manifests;
 mod rounds;
 mod sessions;
+mod uses;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -12,8 +15,13 @@ use std::time::Duration;
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use futures::StreamExt;
-use pithead_model::{Annotation, DatasetId, DatasetName, Fault, Level, LoadId, Reply, Run, SessionProfile, SliceSpan};
-use pithead_wire::{Batches, Door, Event, Events, Granted, LoadRequest, OpenRequest, PlanBytes, SessionOptions, SlicePart};
+use pithead_model::{
+    Annotation, Blame, DatasetId, DatasetName, DriveId, Fault, Level, LoadId, Reply, Run, SessionProfile, SliceKey, SliceSpan,
+};
+use pithead_store::{MemoryStore, Store};
+use pithead_wire::{
+    Batches, Discard, Door, Event, Events, Granted, LoadRequest, Loads, OpenRequest, PlanBytes, SessionOptions, SlicePart,
+};
 use tempfile::TempDir;
 
 use crate::{Drive, DriveOptions};
@@ -83,6 +91,32 @@ fn batches(batches: Vec<Result<RecordBatch, Fault>>) -> Batches {
     futures::stream::iter(batches).boxed()
 }
 
+/// A drive whose store is in memory and can be looked into.
+fn memory_drive(id: u64, directory: &TempDir) -> (Arc<Drive>, Arc<MemoryStore>) {
+    let store = Arc::new(MemoryStore::new());
+    let options = DriveOptions { threads: 2, ..DriveOptions::new(directory.path().join(id.to_string())) };
+    (Drive::over(Arc::clone(&store) as Arc<dyn Store>, DriveId(id), options).unwrap(), store)
+}
+
+fn run_key(run: &Run) -> SliceKey {
+    SliceKey { name: name(), dataset: DatasetId(7), load: run.load, partition: 0, number: None }
+}
+
+/// All of the dataset's incarnation.
+fn discard(loads: Loads) -> Discard {
+    Discard { name: name(), dataset: DatasetId(7), loads, partition: None }
+}
+
+async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    for _ in 0..1_000 {
+        if holds().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("not in time: {what}");
+}
+
 /// Loads `rows` rows, 0, 1, 2 and so on, ten a slice.
 async fn load(drive: &Drive, load: u64, rows: i64) -> Run {
     drive.load(load_request(load), batches(vec![Ok(batch(0..rows))])).await.unwrap()
@@ -103,6 +137,7 @@ fn scan(runs: &[&Run]) -> OpenRequest {
         manifest_version: 1,
         parts: vec![part],
         inputs: vec![],
+        done: vec![],
         schema: schema(),
         whole_partition: false,
         options: SessionOptions {

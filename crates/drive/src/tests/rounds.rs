@@ -5,7 +5,6 @@ use datafusion::catalog::memory::MemorySchemaProvider;
 use datafusion::prelude::SessionContext;
 use datafusion_substrait::logical_plan::producer::to_substrait_plan;
 use pithead_functions::{EngineOptions, session_state};
-use pithead_model::Blame;
 use prost::Message;
 
 /// A session that runs `sql` over the table `main.t`.
@@ -107,14 +106,14 @@ async fn a_whole_partition_is_one_round() {
 #[tokio::test]
 async fn partials_that_outgrow_their_share_travel_in_several_rounds() {
     let Rig { drive, directory: _directory } = rig();
-    let request = LoadRequest { slice_rows: 2_000, ..load_request(1) };
-    let made = drive.load(request, batches(vec![Ok(batch(0..60_000))])).await.unwrap();
+    let request = LoadRequest { slice_rows: 4_000, ..load_request(1) };
+    let made = drive.load(request, batches(vec![Ok(batch(0..160_000))])).await.unwrap();
     let mut request = query("SELECT a, b, count(*) FROM main.t GROUP BY a, b", &[&made]).await;
-    request.options.memory = 4 << 20;
+    request.options.memory = 12 << 20;
     let answer = run(&*drive, request).await;
-    assert_eq!(answer.values, (0..60_000).collect::<Vec<i64>>());
+    assert_eq!(answer.values, (0..160_000).collect::<Vec<i64>>());
     assert!(answer.annotations.len() > 1);
-    assert_complete(&answer, 30);
+    assert_complete(&answer, 40);
 }
 
 #[tokio::test]

@@ -3,18 +3,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::BoxFuture;
 use pithead_device::{Clock, Device, Native};
-use pithead_model::{Blame, SessionId, SessionState};
+use pithead_model::{SessionId, SessionState};
 use pithead_wire::{Hello, ShippedInput};
-
-async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    for _ in 0..1_000 {
-        if holds().await {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("not in time: {what}");
-}
 
 async fn reserved(drive: &Drive) -> (u32, u64) {
     let status = drive.status().await.unwrap();
@@ -70,6 +60,24 @@ async fn memory_is_granted_while_it_lasts() {
     assert!(matches!(drive.open(request.clone()).await.unwrap().reply, Reply::Busy { .. }));
     drive.close(first.session).await.unwrap();
     open(&*drive, request).await;
+}
+
+#[tokio::test]
+async fn memory_that_can_never_be_granted_is_a_limit() {
+    let Rig { drive, directory: _directory } = rig_with(|options| options.memory = 20 << 20);
+    let made = load(&drive, 1, 5).await;
+    let shipped = RecordBatch::try_from_iter([("k", Arc::new(Int64Array::from(vec![7; 1 << 20])) as ArrayRef)]).unwrap();
+    let input = ShippedInput { name: "keys".into(), schema: shipped.schema(), batches: vec![shipped] };
+    let fault = drive.open(OpenRequest { inputs: vec![input], ..scan(&[&made]) }).await.unwrap_err();
+    assert!(fault.blame == Blame::Limit && fault.hint.is_some(), "{fault}");
+    // Without it there is room for one.
+    open(&*drive, scan(&[&made])).await;
+    let Rig { drive, directory: _directory } = rig_with(|options| options.memory = 8 << 20);
+    let made = load(&drive, 1, 5).await;
+    assert_eq!(drive.open(scan(&[&made])).await.unwrap_err().blame, Blame::Limit);
+    let mut modest = scan(&[&made]);
+    modest.options.memory = 4 << 20;
+    assert_eq!(run(&*drive, modest).await.values.len(), 5);
 }
 
 #[tokio::test]
@@ -131,7 +139,8 @@ async fn hostile_requests_are_refused() {
     };
     let other = Arc::new(Schema::new(vec![Field::new("z", DataType::Int64, true)]));
     let input = ShippedInput { name: "i".into(), schema: Arc::clone(&other), batches: vec![batch(0..1)] };
-    let wrong: [(&str, OpenRequest); 12] = [
+    let span = |first, count| SliceSpan { first, count };
+    let wrong: [(&str, OpenRequest); 18] = [
         ("plan", change(&|request| request.plan = PlanBytes::Substrait(vec![255; 100].into()))),
         ("large plan", change(&|request| request.plan = PlanBytes::Substrait(vec![0; 17 << 20].into()))),
         ("column", change(&|request| request.plan = PlanBytes::Scan { dataset: name(), columns: vec!["z".into()] })),
@@ -142,6 +151,12 @@ async fn hostile_requests_are_refused() {
         ("slices", change(&|request| request.parts[0].runs[0].1 = u32::MAX)),
         ("counts", change(&|request| request.parts[0].runs = vec![(LoadId(1), u32::MAX), (LoadId(2), u32::MAX)])),
         ("load", change(&|request| request.parts[0].runs = vec![(LoadId(9), 1)])),
+        ("done past the end", change(&|request| request.done = vec![span(2, 2)])),
+        ("done without an end", change(&|request| request.done = vec![span(u32::MAX, u32::MAX)])),
+        ("done twice", change(&|request| request.done = vec![span(0, 2), span(1, 1)])),
+        ("done in disorder", change(&|request| request.done = vec![span(2, 1), span(0, 1)])),
+        ("nothing done", change(&|request| request.done = vec![span(1, 0)])),
+        ("done of a whole", change(&|request| (request.done, request.whole_partition) = (vec![span(0, 1)], true))),
         ("batch", change(&|request| request.options.batch_rows = 0)),
         ("input", change(&|request| request.inputs = vec![input.clone()])),
     ];

@@ -17,6 +17,16 @@ async fn the_same_over_flight() {
     assert_eq!(answer.values, (0..35).collect::<Vec<i64>>());
     assert_complete(&answer, 4);
     assert_eq!(door.status().await.unwrap().slices, 4);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let (other, _) = memory_drive(2, &elsewhere);
+    let key = run_key(&made);
+    other.write_run(key.clone(), door.read_run(key.clone()).await.unwrap()).await.unwrap();
+    assert_eq!(run(&*other, scan(&[&made])).await.values, answer.values);
+    // And back, over its equal.
+    door.write_run(key.clone(), other.read_run(key.clone()).await.unwrap()).await.unwrap();
+    assert_eq!(run(&door, scan(&[&made])).await.values, answer.values);
+    let absent = SliceKey { load: LoadId(99), ..key };
+    assert_eq!(door.read_run(absent).await.err().unwrap().blame, Blame::Conflict);
     stop.send(()).unwrap();
     tokio::time::timeout(LONG, serving).await.unwrap().unwrap().unwrap();
     assert!(door.status().await.is_err());

@@ -61,8 +61,15 @@ fn a_drive_that_is_down_at_the_start_is_named() {
         let directory = TempDir::new().unwrap();
         let mut processes = DriveProcess::start_many(directory.path(), 2, &[]);
         processes[1].kill();
-        let outcome = attach(&processes).await.map(|_| ());
-        device_fault(outcome, processes[1].address());
+        // Not every statement needs it. One that may do says so.
+        let engine = attach(&processes).await.unwrap_or_else(|fault| panic!("one drive is up: {fault}"));
+        device_fault(load(&engine, spec("nation", "vortex")).await, processes[1].address());
+        device_fault(
+            within(collect(&engine.host.session(), SMALL)).await.map(|table| table.rows.len()),
+            processes[1].address(),
+        );
+        processes[0].kill();
+        device_fault(attach(&processes).await.map(|_| ()), processes[0].address());
     });
 }
 
@@ -101,8 +108,10 @@ fn a_drive_that_does_not_answer_at_all_is_an_error() {
         let directory = TempDir::new().unwrap();
         let processes = DriveProcess::start_many(directory.path(), 2, &[]);
         processes[0].freeze();
-        let outcome = attach(&processes).await.map(|_| ());
-        device_fault(outcome, processes[0].address());
+        let engine = attach(&processes).await.unwrap_or_else(|fault| panic!("one drive answers: {fault}"));
+        device_fault(within(load(&engine, spec("nation", "vortex"))).await, processes[0].address());
+        processes[1].freeze();
+        device_fault(attach(&processes).await.map(|_| ()), processes[0].address());
     });
 }
 
@@ -227,6 +236,7 @@ fn a_hostile_plan_is_refused() {
                 manifest_version: 1,
                 parts: Vec::new(),
                 inputs: Vec::new(),
+                done: Vec::new(),
                 schema: Arc::new(Schema::empty()),
                 whole_partition: false,
                 options: session_options(),

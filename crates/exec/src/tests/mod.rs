@@ -26,7 +26,7 @@ use datafusion_substrait::logical_plan::producer::to_substrait_plan;
 use futures::{StreamExt, TryStreamExt};
 use pithead_device::{Device, Native};
 use pithead_functions::{EngineOptions, fault_from_datafusion, session_state};
-use pithead_model::{DatasetId, DatasetName, Fault, Level, LoadId, SliceKey};
+use pithead_model::{DatasetId, DatasetName, Fault, Level, LoadId, SliceKey, SliceSpan};
 use pithead_plan::Shape;
 use pithead_slice::{SliceReader, encode_slice, encoding, open_slice};
 use prost::Message;
@@ -152,6 +152,7 @@ impl Lab {
             zone_maps: true,
             prune_only: false,
             batch_rows: 8192,
+            reads: crate::table::ReadCounters::default(),
         }
     }
 
@@ -172,6 +173,7 @@ impl Lab {
             plan,
             parts: self.parts.clone(),
             inputs: self.inputs.clone(),
+            done: vec![],
             schema,
             whole_partition: how.whole_partition,
             level_max: how.level_max,

@@ -127,6 +127,28 @@ async fn rounds_side_by_side_share_the_queue() {
 }
 
 #[tokio::test]
+async fn slices_that_are_done_are_left_out() {
+    let slices: Vec<RecordBatch> = (0..10).map(|slice| rows(slice * 100, 100)).collect();
+    let lab = Arc::new(Lab::new("arrow").dataset("t", &slices[0].schema(), slices));
+    // The other scan of the same dataset reads the whole partition all the same.
+    let sql = "SELECT k FROM main.t WHERE k IN (SELECT k FROM main.t)";
+    let (plan, schema) = lab.sub_plan(sql).await;
+    let done = vec![SliceSpan { first: 0, count: 3 }, SliceSpan { first: 8, count: 7 }];
+    let how = How { zone_maps: false, ..How::default() };
+    let bound = Bound::bind(BindRequest { done, ..lab.request(plan, schema, how) }).await.unwrap();
+    assert_eq!((bound.slices_total(), bound.slices_left().collect::<Vec<u32>>()), (10, (3..8).collect()));
+    let mut round = bound.round(usize::MAX).await.unwrap();
+    let rows: Vec<RecordBatch> = (&mut round.stream).try_collect().await.unwrap();
+    let stats = round.finish();
+    assert_eq!((total_rows(&rows), stats.slices), (500, (3..8).collect()));
+    assert!(bound.queue_is_empty());
+    let reads = bound.reads();
+    assert_eq!((reads.len(), reads[0].slices), (1, 15));
+    assert_eq!(reads[0].bytes, stats.medium_bytes + stats.other_medium_bytes);
+    assert_eq!(bag(&rows), bag(&lab.judge("SELECT k FROM main.t WHERE k >= 300 AND k < 800").await));
+}
+
+#[tokio::test]
 async fn plain_scans_need_no_substrait() {
     let lab = lab("vortex");
     let schema = Arc::new(rows(0, 1).schema().project(&[4, 0]).unwrap());

@@ -8,19 +8,22 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use futures::StreamExt;
 use futures::stream;
-use pithead_model::{Blame, Fault, Run};
+use pithead_model::{Blame, Fault, Partition, Run, SliceKey};
 use pithead_wire::{Batches, LoadRequest};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 use super::agree::Conform;
 use super::source::{Source, guarded};
 use super::spec::LoadProgress;
 use super::target::Target;
+use crate::drives::{ConnectedDrive, Drives};
 use crate::fault::{at_drive, bug};
-use crate::host::Drives;
 use crate::partition::Partitioner;
+use crate::relay::relay;
 
+/// Runs that are copied at one time.
+const COPIES_AT_ONCE: usize = 4;
 /// Batches that wait for one partition's drive.
 const CHANNEL_BATCHES: usize = 4;
 
@@ -147,10 +150,12 @@ fn start_loads(
     is_complete: &Arc<AtomicBool>,
 ) -> Result<Loads, Fault> {
     let dataset = &target.dataset;
-    let doors = dataset.partitions.iter().map(|partition| drives.get(partition.drive)).collect::<Result<Vec<_>, _>>();
-    let doors = doors.map_err(|fault| fault.at(format_args!("cannot load {}", target.name)))?;
+    let at = |fault: Fault| fault.at(format_args!("cannot load {}", target.name));
+    let copies = dataset.partitions.iter().map(|partition| copies_of(partition, drives)).collect::<Result<Vec<_>, _>>();
+    let copies = copies.map_err(at)?;
+    let copying = Arc::new(Semaphore::new(COPIES_AT_ONCE));
     let mut loads = JoinSet::new();
-    for (partition, (drive, receiver)) in doors.into_iter().zip(receivers).enumerate() {
+    for (partition, (copies, receiver)) in copies.into_iter().zip(receivers).enumerate() {
         let request = LoadRequest {
             load: target.load,
             name: target.name.clone(),
@@ -163,13 +168,40 @@ fn start_loads(
             slice_rows: dataset.slice_rows,
         };
         let rows = rows(receiver, Arc::clone(is_complete));
-        let drive = drive.clone();
-        loads.spawn(async move {
-            let run = drive.door.load(request, rows).await;
-            (partition, run.map_err(|fault| at_drive(fault, drive.label())))
-        });
+        let copying = Arc::clone(&copying);
+        loads.spawn(async move { (partition, load_copies(request, rows, &copies, &copying).await) });
     }
     Ok(loads)
+}
+
+/// The drives of a partition. All of them have to be there.
+fn copies_of(partition: &Partition, drives: &Drives) -> Result<Vec<ConnectedDrive>, Fault> {
+    partition.copies.iter().map(|id| drives.get(*id).cloned()).collect()
+}
+
+/// Loads into the first copy. The others get its run byte for byte once it is complete there.
+async fn load_copies(
+    request: LoadRequest,
+    rows: Batches,
+    copies: &[ConnectedDrive],
+    copying: &Semaphore,
+) -> Result<Run, Fault> {
+    let Some((first, others)) = copies.split_first() else { return Err(bug("a partition on no drive")) };
+    let key = SliceKey {
+        name: request.name.clone(),
+        dataset: request.dataset,
+        load: request.load,
+        partition: request.partition,
+        number: None,
+    };
+    let run = first.door.load(request, rows).await.map_err(|fault| at_drive(fault, first.label()))?;
+    // Of no rows there is nothing to name, and so nothing to copy.
+    let others = if run.rows > 0 { others } else { &[] };
+    for other in others {
+        let _turn = copying.acquire().await.map_err(bug)?;
+        relay(&key, first, other).await?;
+    }
+    Ok(run)
 }
 
 /// Reads the files' parts on up to `threads` threads.

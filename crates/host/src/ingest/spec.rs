@@ -21,6 +21,10 @@ pub struct LoadSpec {
     pub sort: Vec<SortKey>,
     /// Name of the encoding; none: `vortex`, or `arrow` where Vortex cannot hold a column.
     pub encoding: Option<String>,
+    /// Partitions; none: one a drive of the domain, or as the dataset that is appended to.
+    pub partitions: Option<usize>,
+    /// Drives that each partition is to be on; none: one, or as the dataset that is appended to.
+    pub copies: Option<usize>,
     /// Rows of a slice at most; none: [`pithead_model::SLICE_ROWS_DEFAULT`].
     pub slice_rows: Option<usize>,
     /// Application metadata. Appending adds to what is there.
@@ -40,6 +44,8 @@ impl LoadSpec {
             partitioning: None,
             sort: Vec::new(),
             encoding: None,
+            partitions: None,
+            copies: None,
             slice_rows: None,
             metadata: BTreeMap::new(),
             csv: CsvOptions::default(),
@@ -118,7 +124,7 @@ pub struct LoadReport {
     pub rows: u64,
     /// Bytes of the files, or of the batches in memory.
     pub source_bytes: u64,
-    /// Bytes on the drives' media.
+    /// Bytes on the drives' media, of one copy.
     pub stored_bytes: u64,
     /// Slices.
     pub slices: u64,

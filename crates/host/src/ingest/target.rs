@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use pithead_model::{
-    Blame, Dataset, DatasetId, DatasetName, DriveId, Fault, LoadId, Manifest, PARTITIONS_MAX, Partitioning, Run,
-    SLICE_ROWS_DEFAULT, near_names,
+    Dataset, DatasetId, DatasetName, DriveId, Fault, LoadId, Manifest, PARTITIONS_MAX, Partitioning, Run, SLICE_ROWS_DEFAULT,
+    SliceKey, near_names,
 };
 use pithead_slice::{encoding, encoding_names};
+use pithead_wire::{Discard, Loads};
 
 use super::spec::{LoadMode, LoadSpec, PartitionBy};
-use crate::commit::{Change, already_there};
+use crate::change::{Change, already_there};
 use crate::fault::{invalid, unknown_dataset};
 use crate::partition::{Sample, key_column, sort_column};
 use crate::placement::place;
@@ -46,13 +47,11 @@ impl Ground {
                 check_append(spec, present)?;
                 Some(present.clone())
             }
-            (LoadMode::Create | LoadMode::Replace, _) => None,
+            (LoadMode::Create | LoadMode::Replace, _) => {
+                place(&manifest.drives, partitions(spec, &manifest.drives), spec.copies.unwrap_or(1))?;
+                None
+            }
         };
-        if manifest.drives.len() > PARTITIONS_MAX {
-            let message =
-                format!("{} drives are more than the {PARTITIONS_MAX} partitions of a dataset", manifest.drives.len());
-            return Err(Fault::new(Blame::Limit, message));
-        }
         Ok(Self { present, drives: manifest.drives.clone() })
     }
 }
@@ -80,10 +79,21 @@ fn check_append(spec: &LoadSpec, present: &Dataset) -> Result<(), Fault> {
     if spec.encoding.as_ref().is_some_and(|wanted| *wanted != present.encoding) {
         return differs("encoding", present.encoding.clone());
     }
+    if spec.copies.is_some_and(|wanted| wanted != present.copies) {
+        return differs("copies", present.copies.to_string());
+    }
+    if spec.partitions.is_some_and(|wanted| wanted != present.partitions.len()) {
+        return differs("partitions", present.partitions.len().to_string());
+    }
     match spec.slice_rows {
         Some(rows) if rows != present.slice_rows => differs("rows a slice", present.slice_rows.to_string()),
         _ => Ok(()),
     }
+}
+
+/// Partitions of a new dataset: one a drive unless asked for otherwise.
+fn partitions(spec: &LoadSpec, drives: &[DriveId]) -> usize {
+    spec.partitions.unwrap_or(drives.len().min(PARTITIONS_MAX))
 }
 
 fn describe(partitioning: &Partitioning) -> String {
@@ -130,12 +140,27 @@ impl Target {
         self.mode == LoadMode::Append
     }
 
-    /// The change that makes the load visible. `runs` has one a partition.
-    pub(crate) fn change(&self, runs: Vec<Run>) -> Change {
-        let runs = runs.into_iter().map(|run| Some(run).filter(|run| run.rows > 0));
+    /// The run that it puts into a partition.
+    pub(crate) fn run_key(&self, partition: u32) -> SliceKey {
+        SliceKey { name: self.name.clone(), dataset: self.dataset.id, load: self.load, partition, number: None }
+    }
+
+    /// Its slices, to be deleted: those of one partition, or all.
+    pub(crate) fn discard(&self, partition: Option<u32>) -> Discard {
+        Discard { name: self.name.clone(), dataset: self.dataset.id, loads: Loads::Only(vec![self.load]), partition }
+    }
+
+    /// The drives of each partition.
+    pub(crate) fn copies(&self) -> Vec<Vec<DriveId>> {
+        self.dataset.partitions.iter().map(|partition| partition.copies.clone()).collect()
+    }
+
+    /// The change that makes the load visible. `runs` has one a partition, `placed` the drives that it is on.
+    pub(crate) fn change(&self, runs: &[Run], placed: Vec<Vec<DriveId>>) -> Change {
+        let runs = runs.iter().map(|run| Some(run.clone()).filter(|run| run.rows > 0));
         if self.is_append() {
             let (dataset, load, metadata) = (self.dataset.id, self.load, self.metadata.clone());
-            return Change::Append { dataset, load, runs: runs.collect(), metadata };
+            return Change::Append { dataset, load, runs: runs.collect(), placed, metadata };
         }
         let mut dataset = self.dataset.clone();
         for (partition, run) in dataset.partitions.iter_mut().zip(runs) {
@@ -158,15 +183,17 @@ fn new_dataset(
         sort_column(&key.column, schema)?;
     }
     let (encoding, note) = choose_encoding(spec.encoding.as_deref(), schema)?;
+    let (partitions, copies) = (partitions(spec, drives), spec.copies.unwrap_or(1));
     let dataset = Dataset {
         id: DatasetId(rand::random()),
         schema: Arc::clone(schema),
         metadata: spec.metadata.clone(),
-        partitioning: partitioning(spec.partitioning.as_ref(), schema, drives.len(), sample)?,
+        partitioning: partitioning(spec.partitioning.as_ref(), schema, partitions, sample)?,
         sort: spec.sort.clone(),
         encoding,
         slice_rows: spec.slice_rows.unwrap_or(SLICE_ROWS_DEFAULT),
-        partitions: place(drives),
+        copies,
+        partitions: place(drives, partitions, copies)?,
     };
     Ok((dataset, note))
 }

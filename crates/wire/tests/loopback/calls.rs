@@ -33,7 +33,8 @@ fn manifest(version: u64) -> Manifest {
         sort: vec![SortKey { column: "at".into(), descending: true }],
         encoding: "vortex".into(),
         slice_rows: 9,
-        partitions: vec![Partition { drive: DriveId(7), runs: vec![run()] }],
+        copies: 2,
+        partitions: vec![Partition { copies: vec![DriveId(7), DriveId(8)], runs: vec![run()] }],
     };
     Manifest { version, datasets: BTreeMap::from([("t".to_owned(), dataset)]), ..Manifest::empty("main", vec![DriveId(7)]) }
 }
@@ -48,7 +49,16 @@ async fn first_contact_and_metadata_come_back_as_they_were() {
     client.close(SessionId(u64::MAX)).await.unwrap();
     assert_eq!(*served.door.closed.lock().unwrap(), [SessionId(u64::MAX)]);
     let name: DatasetName = "t".parse().unwrap();
-    assert_eq!(client.discard(name.clone(), DatasetId(3), vec![LoadId(1), LoadId(2)]).await.unwrap(), 2);
+    let loads = [Loads::All, Loads::Only(vec![LoadId(1)]), Loads::AllBut(vec![LoadId(1), LoadId(2)])];
+    let discards: Vec<_> = loads
+        .into_iter()
+        .zip([None, Some(0), Some(7)])
+        .map(|(loads, partition)| Discard { name: name.clone(), dataset: DatasetId(3), loads, partition })
+        .collect();
+    for (index, discard) in discards.iter().enumerate() {
+        assert_eq!(client.discard(discard.clone()).await.unwrap(), index as u64 + 1);
+    }
+    assert_eq!(*served.door.discards.lock().unwrap(), discards);
 
     assert_eq!(client.manifest("main".into()).await.unwrap(), None);
     client.commit(0, manifest(1)).await.unwrap();
@@ -56,8 +66,31 @@ async fn first_contact_and_metadata_come_back_as_they_were() {
     let conflict = client.commit(0, manifest(1)).await.unwrap_err();
     assert_eq!(conflict, Fault::new(Blame::Conflict, "expected version 0, there is 1").hint("plan again"));
 
+    client.keep_manifest(manifest(9)).await.unwrap();
+    assert_eq!(*served.door.kept.lock().unwrap(), [manifest(9)]);
+
     let key = SliceKey { name, dataset: DatasetId(3), load: LoadId(4), partition: 5, number: None };
     assert_eq!(client.directory(key.clone()).await.unwrap_err(), Fault::new(Blame::Corrupt, key.to_string()));
+}
+
+#[tokio::test]
+async fn manifests_with_impossible_copies_are_refused_by_either_end() {
+    let served = served(MemoryDoor::default()).await;
+    let twice = vec![DriveId(7), DriveId(8), DriveId(7)];
+    let many = (0..=COPIES_MAX as u64).map(DriveId).collect();
+    for copies in [vec![], twice, many] {
+        let mut manifest = manifest(1);
+        manifest.datasets.get_mut("t").unwrap().partitions[0].copies = copies;
+        for refused in [served.client.commit(0, manifest.clone()).await, served.client.keep_manifest(manifest.clone()).await] {
+            let fault = refused.unwrap_err();
+            assert!(fault.blame == Blame::User && fault.message.contains("partition 0"), "{fault:?}");
+        }
+        *served.door.manifest.lock().unwrap() = Some(manifest);
+        let foreign = served.client.manifest("main".into()).await.unwrap_err();
+        assert_eq!(foreign.blame, Blame::Device, "what a drive says wrongly is the drive's doing");
+        *served.door.manifest.lock().unwrap() = None;
+    }
+    assert!(served.door.kept.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -118,7 +151,16 @@ fn open_request(plan: PlanBytes, inputs: Vec<ShippedInput>) -> OpenRequest {
         now_ns: i64::MIN,
         extensions: vec!["matches/1".into()],
     };
-    OpenRequest { plan, manifest_version: 9, parts: vec![part], inputs, schema: schema(), whole_partition: true, options }
+    OpenRequest {
+        plan,
+        manifest_version: 9,
+        parts: vec![part],
+        inputs,
+        done: vec![SliceSpan { first: 0, count: 1 }],
+        schema: schema(),
+        whole_partition: true,
+        options,
+    }
 }
 
 #[tokio::test]
@@ -136,6 +178,7 @@ async fn open_arrives_whole_with_what_is_shipped() {
     assert_eq!(opened[1], open_request(scan, vec![]));
     let (arrived, expected) = (&opened[0], open_request(plan, inputs()));
     assert_eq!((&arrived.plan, &arrived.parts, &arrived.options), (&expected.plan, &expected.parts, &expected.options));
+    assert_eq!(arrived.done, expected.done);
     for (arrived, expected) in arrived.inputs.iter().zip(&expected.inputs) {
         assert_eq!((&arrived.name, &arrived.schema), (&expected.name, &expected.schema));
         let rows = |batches: &[RecordBatch]| arrow::compute::concat_batches(&expected.schema, batches).unwrap();

@@ -4,5 +4,6 @@ mod calls;
 mod faults;
 mod memory;
 mod rows;
+mod runs;
 mod streams;
 mod throughput;

@@ -20,12 +20,19 @@ pub const ENDLESS: SessionId = SessionId(0xe4d1e55);
 /// The rows of a load as they arrived.
 pub type LoadedRows = Result<Vec<RecordBatch>, Fault>;
 
+/// The pieces of a run as they arrived.
+pub type WrittenRun = Result<Vec<RunPiece>, Fault>;
+
 #[derive(Debug, Default)]
 pub struct MemoryDoor {
     pub opened: Mutex<Vec<OpenRequest>>,
     pub answers: Mutex<HashMap<SessionId, Vec<Result<Event, Fault>>>>,
     pub loads: Mutex<Vec<(LoadRequest, LoadedRows)>>,
     pub manifest: Mutex<Option<Manifest>>,
+    pub kept: Mutex<Vec<Manifest>>,
+    pub discards: Mutex<Vec<Discard>>,
+    pub runs: Mutex<HashMap<SliceKey, Vec<Result<RunPiece, Fault>>>>,
+    pub written: Mutex<Vec<(SliceKey, WrittenRun)>>,
     pub closed: Mutex<Vec<SessionId>>,
     pub protocol: Option<u32>,
     pub dropped: Arc<Notify>,
@@ -81,7 +88,19 @@ pub fn status() -> DriveStatus {
         slices: 6,
         stored_bytes: 7,
         free_bytes: u64::MAX,
-        domains: vec!["main".into()],
+        domains: vec![DomainAt { name: "main".into(), version: 3, home: DriveId(7) }],
+        partitions: vec![PartitionUse {
+            name: "t".parse().unwrap(),
+            dataset: DatasetId(3),
+            partition: 4,
+            slices: 5,
+            bytes: 6,
+            sessions: 7,
+            slices_read: 8,
+            bytes_read: 9,
+            cpu_ns: u64::MAX,
+            idle_s: None,
+        }],
         link_bits_per_second: None,
     }
 }
@@ -147,9 +166,22 @@ impl Door for MemoryDoor {
         rows.map(|_| run())
     }
 
-    async fn discard(&self, name: DatasetName, dataset: DatasetId, keep: Vec<LoadId>) -> Result<u64, Fault> {
-        assert_eq!((name.to_string().as_str(), dataset), ("main.t", DatasetId(3)));
-        Ok(keep.len() as u64)
+    async fn discard(&self, discard: Discard) -> Result<u64, Fault> {
+        let mut discards = self.discards.lock().unwrap();
+        discards.push(discard);
+        Ok(discards.len() as u64)
+    }
+
+    async fn read_run(&self, run: SliceKey) -> Result<Pieces, Fault> {
+        let missing = || Fault::new(Blame::Conflict, format!("no run {run}"));
+        let pieces = self.runs.lock().unwrap().remove(&run).ok_or_else(missing)?;
+        Ok(stream::iter(pieces).boxed())
+    }
+
+    async fn write_run(&self, run: SliceKey, pieces: Pieces) -> Result<(), Fault> {
+        let pieces: WrittenRun = pieces.try_collect().await;
+        self.written.lock().unwrap().push((run, pieces.clone()));
+        pieces.map(|_| ())
     }
 
     async fn manifest(&self, domain: String) -> Result<Option<Manifest>, Fault> {
@@ -165,6 +197,11 @@ impl Door for MemoryDoor {
             );
         }
         *current = Some(manifest);
+        Ok(())
+    }
+
+    async fn keep_manifest(&self, manifest: Manifest) -> Result<(), Fault> {
+        self.kept.lock().unwrap().push(manifest);
         Ok(())
     }
 

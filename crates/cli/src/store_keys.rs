@@ -1,0 +1,149 @@
+//! Keys of a drive's store, as people say them and as they type them.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use pithead_model::{Blame, Fault};
+use pithead_store::{DiskStore, StoreOptions};
+
+use crate::error::CliError;
+
+/// A marker is a short line.
+const MARKER_BYTES_MAX: u64 = 64;
+
+/// What a key stands for in a drive; none for keys that are no drive's.
+pub(crate) fn key_words(key: &str) -> Option<String> {
+    if let Some(domain) = key.strip_prefix("manifest/") {
+        return Some(format!("manifest of domain {domain}"));
+    }
+    if let Some(run) = key.strip_prefix("condemned/") {
+        return Some(format!("note that a run is to go: {}", slice_words(run)?));
+    }
+    slice_words(key)
+}
+
+/// `slice/DOMAIN/DATASET@INCARNATION/LOAD/PARTITION.NUMBER`, or `.meta` instead of a number.
+fn slice_words(key: &str) -> Option<String> {
+    let mut parts = key.strip_prefix("slice/")?.split('/');
+    let (domain, dataset, load, last) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    let (dataset, _incarnation) = dataset.rsplit_once('@')?;
+    let (partition, number) = last.split_once('.')?;
+    let partition: u32 = partition.parse().ok()?;
+    let what = match number {
+        "meta" => "metadata slice".to_owned(),
+        number => format!("slice {}", number.parse::<u32>().ok()?),
+    };
+    parts.next().is_none().then(|| format!("{what} of partition {partition} of {domain}.{dataset}, load {load}"))
+}
+
+/// The bytes of a key as stores show it: `\x00`, `\n`, `\\` and so on stand for one byte each.
+pub(crate) fn key_bytes(text: &str) -> Result<Vec<u8>, CliError> {
+    let bad = || CliError::user(format!("{text:?} has a \\ that starts no escape: write \\\\ for itself, \\x0a for a byte"));
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'\\' {
+            bytes.push(byte);
+            continue;
+        }
+        bytes.push(match rest.next().ok_or_else(bad)? {
+            b'n' => b'\n',
+            b'r' => b'\r',
+            b't' => b'\t',
+            b'0' => 0,
+            quoted @ (b'\\' | b'\'' | b'"') => quoted,
+            b'x' => {
+                let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+                let (high, low) = (digit(rest.next()), digit(rest.next()));
+                let value = high.zip(low).map(|(high, low)| high * 16 + low).ok_or_else(bad)?;
+                u8::try_from(value).map_err(|_| bad())?
+            }
+            _ => return Err(bad()),
+        });
+    }
+    Ok(bytes)
+}
+
+/// The stores in a folder: itself, or its `drive-0`, `drive-1` and so on.
+pub(crate) fn store_folders(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
+    let is_store = |folder: &Path| folder.join("FORMAT").is_file();
+    if is_store(folder) {
+        return Ok(vec![folder.to_owned()]);
+    }
+    let mut numbered = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(|error| CliError::file(folder, error))? {
+        let entry = entry.map_err(|error| CliError::file(folder, error))?;
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix("drive-")?.parse::<u32>().ok());
+        numbered.extend(number.filter(|_| is_store(&entry.path())).map(|number| (number, entry.path())));
+    }
+    numbered.sort();
+    if numbered.is_empty() {
+        let fault = Fault::new(Blame::User, format!("{} holds no store", folder.display()));
+        return Err(fault.hint("give a drive's folder, or a data directory with drive-0, drive-1 and so on").into());
+    }
+    Ok(numbered.into_iter().map(|(_, folder)| folder).collect())
+}
+
+/// Opens a store to look at single values. One of the first format is refused: opening would upgrade it.
+pub(crate) fn open(folder: &Path) -> Result<DiskStore, CliError> {
+    let (path, mut marker) = (folder.join("FORMAT"), String::new());
+    let read = File::open(&path).and_then(|file| file.take(MARKER_BYTES_MAX).read_to_string(&mut marker));
+    read.map_err(|error| CliError::file(&path, error))?;
+    if marker.trim() == "pithead store 1" {
+        let fault =
+            Fault::new(Blame::User, format!("the store in {} has format 1, and looking must not change it", folder.display()));
+        return Err(fault.hint("any command that uses the drive upgrades it to this release's format").into());
+    }
+    let options = StoreOptions { cache_bytes: 0, background: false, ..StoreOptions::default() };
+    DiskStore::open(folder, options).map_err(|error| Fault::from(error).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use pithead_model::{DatasetId, LoadId, SliceKey};
+    use pithead_store::show_key;
+
+    use super::*;
+
+    #[test]
+    fn keys_of_a_drive_are_put_in_words() {
+        let run =
+            SliceKey { name: "lab.t".parse().unwrap(), dataset: DatasetId(1), load: LoadId(2), partition: 3, number: None };
+        let words = |key: &str| key_words(key).unwrap_or_default();
+        assert_eq!(words(&run.slice(4).to_string()), format!("slice 4 of partition 3 of lab.t, load {}", LoadId(2)));
+        assert!(words(&run.to_string()).starts_with("metadata slice of partition 3 of lab.t"));
+        assert_eq!(words("manifest/lab"), "manifest of domain lab");
+        assert!(words(&format!("condemned/{run}")).starts_with("note that a run is to go: metadata slice"));
+        for other in ["", "slice/", "slice/a/b/c/1.2", "slice/a/b@1/c/x.2", "slice/a/b@1/c/1.2/d", "user"] {
+            assert_eq!(key_words(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_was_shown_can_be_typed() {
+        for key in [&b""[..], b"slice/main/t@1/2/3.4", b"\x00\xff\\ \"'\n\t\r", "山".as_bytes()] {
+            let shown = if key.is_empty() { String::new() } else { show_key(key) };
+            assert_eq!(key_bytes(&shown).unwrap(), key, "{shown}");
+        }
+        assert_eq!(key_bytes("山").unwrap(), "山".as_bytes());
+        for bad in ["\\", "\\x4", "\\xgg", "\\q"] {
+            assert!(key_bytes(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn stores_are_found_by_their_marker_in_the_order_of_their_numbers() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(store_folders(folder.path()).is_err() && store_folders(&folder.path().join("none")).is_err());
+        for name in ["drive-10", "drive-2", "other"] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+            std::fs::write(folder.path().join(name).join("FORMAT"), "").unwrap();
+        }
+        std::fs::create_dir(folder.path().join("drive-0")).unwrap();
+        let found = store_folders(folder.path()).unwrap();
+        assert_eq!(found, [folder.path().join("drive-2"), folder.path().join("drive-10")]);
+        assert_eq!(store_folders(&found[0]).unwrap(), found[..1]);
+    }
+}

@@ -1,0 +1,33 @@
+//! [`StagedValue`]: a value on the medium that has no name yet.
+
+use std::sync::Arc;
+
+use pithead_store::{Key, Staged, Store, StoreError, Value};
+
+/// A value that is on the medium, without a name. Dropping it gives up its room.
+#[derive(Debug)]
+pub(crate) struct StagedValue {
+    store: Arc<dyn Store>,
+    staged: Option<Staged>,
+}
+
+impl StagedValue {
+    /// Writes a value. Blocks.
+    pub(crate) fn stage(store: &Arc<dyn Store>, value: Value) -> Result<Self, StoreError> {
+        let staged = Some(store.stage(value)?);
+        Ok(Self { store: Arc::clone(store), staged })
+    }
+
+    /// The value under a name, for [`Store::adopt`], which spends it.
+    pub(crate) fn named(mut self, key: Key) -> Option<(Key, Staged)> {
+        Some((key, self.staged.take()?))
+    }
+}
+
+impl Drop for StagedValue {
+    fn drop(&mut self) {
+        if let Some(staged) = self.staged.take() {
+            self.store.unstage(staged);
+        }
+    }
+}

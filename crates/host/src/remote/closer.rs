@@ -1,0 +1,55 @@
+//! [`Closer`]: a session that is closed however it ends.
+
+use std::sync::Arc;
+
+use pithead_model::{Fault, Reply, SessionId};
+use pithead_wire::{Door, OpenRequest, Opened};
+
+use crate::fault::bug;
+
+/// Closes the session: at its end, or else when it is dropped, however that comes.
+pub(super) struct Closer {
+    door: Arc<dyn Door>,
+    pub(super) session: SessionId,
+    runtime: tokio::runtime::Handle,
+    closed: bool,
+}
+
+impl Closer {
+    /// OPEN. It goes on when its caller does not wait for it any more, so that a session that is granted late is closed.
+    pub(super) async fn open(door: &Arc<dyn Door>, request: OpenRequest) -> Result<(Opened, Option<Closer>), Fault> {
+        let door = Arc::clone(door);
+        let opening = tokio::spawn(async move {
+            let opened = door.open(request).await?;
+            let closer = match &opened.reply {
+                Reply::Granted(granted) => {
+                    Some(Closer { door, session: granted.session, runtime: tokio::runtime::Handle::current(), closed: false })
+                }
+                Reply::Busy { .. } => None,
+            };
+            Ok((opened, closer))
+        });
+        opening.await.map_err(bug)?
+    }
+
+    /// At the end of its work, before the caller hears of it: a process may end right after.
+    pub(super) async fn close(&mut self) {
+        self.closed = true;
+        close(&*self.door, self.session).await;
+    }
+}
+
+impl Drop for Closer {
+    fn drop(&mut self) {
+        if !self.closed {
+            let (door, session) = (Arc::clone(&self.door), self.session);
+            self.runtime.spawn(async move { close(&*door, session).await });
+        }
+    }
+}
+
+async fn close(door: &dyn Door, session: SessionId) {
+    if let Err(fault) = door.close(session).await {
+        tracing::debug!(%session, %fault, "a session could not be closed; its idle limit will");
+    }
+}

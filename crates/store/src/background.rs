@@ -1,0 +1,74 @@
+//! The store's own thread: makes durable what was written back, and gives back dead room.
+
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crate::core::Core;
+
+/// What was written back is durable after about so long.
+const FLUSH_AFTER: Duration = Duration::from_secs(1);
+/// Pause after each step of compaction, so that a medium has time for others.
+const STEP_PAUSE: Duration = Duration::from_millis(1);
+
+/// The thread; it ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Background {
+    core: Arc<Core>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Background {
+    pub fn start(core: Arc<Core>) -> std::io::Result<Self> {
+        let shared = core.clone();
+        let thread = thread::Builder::new().name("pithead-store".to_string()).spawn(move || work(&shared))?;
+        Ok(Self { core, thread: Some(thread) })
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.core.work.state.lock().stop = true;
+        self.core.work.changed.notify_all();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the store's thread has panicked");
+        }
+    }
+}
+
+fn work(core: &Core) {
+    // After an error it waits longer, so that a medium that stays broken is not asked all the time.
+    let mut pause = FLUSH_AFTER;
+    while !wait(core, pause) {
+        let done = core.flush().and_then(|()| core.compact(&|| pace(core)));
+        match done {
+            Ok(_) => pause = FLUSH_AFTER,
+            Err(error) => {
+                tracing::warn!(%error, "background work on the store has failed");
+                pause = (pause * 2).min(Duration::from_secs(60));
+            }
+        }
+    }
+}
+
+/// Waits until there may be work; true when the store is closed.
+fn wait(core: &Core, pause: Duration) -> bool {
+    let mut state = core.work.state.lock();
+    if !state.stop && !state.flush {
+        core.work.changed.wait_for(&mut state, pause);
+    }
+    state.flush = false;
+    state.stop
+}
+
+/// Between two steps of compaction; false when it must stop.
+fn pace(core: &Core) -> bool {
+    let mut state = core.work.state.lock();
+    if !state.stop {
+        core.work.changed.wait_for(&mut state, STEP_PAUSE);
+    }
+    // What was written back must not wait for all of compaction.
+    !state.stop && !state.flush
+}

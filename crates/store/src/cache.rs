@@ -1,0 +1,299 @@
+//! [`ValueCache`]: large values that were read lately.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use lru::LruCache;
+use parking_lot::Mutex;
+
+use crate::medium::ALIGNMENT;
+use crate::{StoreError, Value};
+
+/// Where a value lies: number of its segment file, and where it starts there.
+pub(crate) type CacheKey = (u64, u64);
+
+/// How long one reader waits for another to load the same value before it loads the value itself.
+const LOAD_WAIT: Duration = Duration::from_secs(60);
+
+/// Large values by the place that they lie at, the least recently used ones given up first.
+///
+/// Readers of one value share one load. Values that readers hold on to are not counted: the budget bounds what the cache
+/// alone keeps in memory.
+#[derive(Debug)]
+pub(crate) struct ValueCache {
+    inner: Mutex<Inner>,
+    bytes_max: u64,
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+/// How full a cache is, and how well it serves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheUse {
+    /// Bytes that it may keep.
+    pub bytes_max: u64,
+    /// Bytes that it keeps.
+    pub bytes: u64,
+    /// Values that it keeps.
+    pub values: u64,
+    /// Reads that it answered, those that waited for another's load, too.
+    pub hits: u64,
+    /// Reads that went to the medium.
+    pub misses: u64,
+}
+
+#[derive(Debug)]
+struct Inner {
+    slots: LruCache<CacheKey, Slot>,
+    /// Of all slots that are loaded.
+    bytes: u64,
+}
+
+#[derive(Debug)]
+struct Slot {
+    /// 0 until loaded.
+    bytes: u64,
+    value: Arc<Flight>,
+}
+
+/// Locked by the reader that loads; the others then find what it got, or load if it failed.
+type Flight = Mutex<Option<Value>>;
+
+impl ValueCache {
+    /// A cache that keeps at most `bytes_max` bytes of values. With 0 it keeps none, and readers still share loads.
+    pub fn new(bytes_max: u64) -> Self {
+        let inner = Mutex::new(Inner { slots: LruCache::unbounded(), bytes: 0 });
+        Self { inner, bytes_max, hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
+    }
+
+    /// The value at `place`, by `load` where it is not here. A place must never hold another value later.
+    pub fn get(&self, place: CacheKey, load: impl FnOnce() -> Result<Value, StoreError>) -> Result<Value, StoreError> {
+        let flight = self.inner.lock().flight(place);
+        let Some(mut value) = flight.try_lock_for(LOAD_WAIT) else {
+            // Given up before the load, so that the other, if it fails, sees that nobody waits for it.
+            drop(flight);
+            self.misses.fetch_add(1, Ordering::Relaxed);
+            return load();
+        };
+        if let Some(value) = &*value {
+            self.hits.fetch_add(1, Ordering::Relaxed);
+            return Ok(value.clone());
+        }
+        self.misses.fetch_add(1, Ordering::Relaxed);
+        let mut landing = Landing { cache: self, place, flight: &flight, value: None };
+        let loaded = load()?;
+        landing.value = Some(loaded.clone());
+        *value = Some(loaded.clone());
+        Ok(loaded)
+    }
+
+    /// Gives up one value; who reads it keeps it.
+    pub fn forget(&self, file: u64, offset: u64) {
+        self.inner.lock().remove((file, offset));
+    }
+
+    /// Gives up all values of a file.
+    pub fn forget_file(&self, file: u64) {
+        let mut inner = self.inner.lock();
+        let places: Vec<CacheKey> = inner.slots.iter().map(|(place, _)| *place).filter(|place| place.0 == file).collect();
+        places.into_iter().for_each(|place| inner.remove(place));
+    }
+
+    /// How full it is.
+    pub fn usage(&self) -> CacheUse {
+        let (bytes, values) = {
+            let inner = self.inner.lock();
+            (inner.bytes, inner.slots.iter().filter(|(_, slot)| slot.bytes > 0).count() as u64)
+        };
+        let (hits, misses) = (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed));
+        CacheUse { bytes_max: self.bytes_max, bytes, values, hits, misses }
+    }
+}
+
+/// Owners of a flight that nobody waits for. More cannot come while `Inner` is locked.
+const SLOT_AND_READER: usize = 2;
+
+/// Settles a slot when its load is over, however it ended.
+struct Landing<'a> {
+    cache: &'a ValueCache,
+    place: CacheKey,
+    flight: &'a Arc<Flight>,
+    value: Option<Value>,
+}
+
+impl Drop for Landing<'_> {
+    fn drop(&mut self) {
+        let bytes = self.value.as_ref().map(|value| (value.len() as u64).next_multiple_of(ALIGNMENT).max(ALIGNMENT));
+        let mut inner = self.cache.inner.lock();
+        let slot = inner.slots.peek_mut(&self.place).filter(|slot| Arc::ptr_eq(&slot.value, self.flight));
+        // The place was forgotten while it was loaded: then it must not come back.
+        let Some(slot) = slot else { return };
+        match bytes {
+            Some(bytes) if bytes <= self.cache.bytes_max / 2 => {
+                slot.bytes = bytes;
+                inner.bytes += bytes;
+                inner.shrink(self.cache.bytes_max);
+            }
+            // The load failed, by an error or a panic. The next of those who wait loads, and settles the slot.
+            None if Arc::strong_count(self.flight) > SLOT_AND_READER => {}
+            // Nobody waits, or the value would drive out most others: it is handed out and not kept.
+            _ => inner.remove(self.place),
+        }
+    }
+}
+
+impl Inner {
+    fn flight(&mut self, place: CacheKey) -> Arc<Flight> {
+        let slot = self.slots.get_or_insert_mut(place, || Slot { bytes: 0, value: Arc::default() });
+        Arc::clone(&slot.value)
+    }
+
+    fn shrink(&mut self, bytes_max: u64) {
+        while self.bytes > bytes_max {
+            let oldest = self.slots.iter().rev().find(|(_, slot)| slot.bytes > 0).map(|(place, _)| *place);
+            match oldest {
+                Some(place) => self.remove(place),
+                None => return,
+            }
+        }
+    }
+
+    fn remove(&mut self, place: CacheKey) {
+        if let Some(slot) = self.slots.pop(&place) {
+            self.bytes -= slot.bytes;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::sync::atomic::AtomicUsize;
+    use std::thread;
+
+    use super::*;
+
+    const KB: u64 = 1 << 10;
+
+    fn value(bytes: u64) -> Result<Value, StoreError> {
+        Ok(Value::from(vec![7; bytes as usize]))
+    }
+
+    fn failed() -> Result<Value, StoreError> {
+        Err(StoreError::Corrupt { key: "k".to_string(), what: "its checksum does not hold".to_string() })
+    }
+
+    fn kept(cache: &ValueCache, place: CacheKey) -> bool {
+        cache.inner.lock().slots.contains(&place)
+    }
+
+    #[test]
+    fn the_second_read_is_answered_here() {
+        let cache = ValueCache::new(1 << 20);
+        let first = cache.get((1, 0), || value(64 * KB)).unwrap();
+        let second = cache.get((1, 0), || panic!("it is here")).unwrap();
+        assert_eq!(first.as_ptr(), second.as_ptr());
+        let usage = CacheUse { bytes_max: 1 << 20, bytes: 64 * KB, values: 1, hits: 1, misses: 1 };
+        assert_eq!(cache.usage(), usage);
+    }
+
+    #[test]
+    fn the_least_recently_used_goes_first_and_the_budget_holds() {
+        let cache = ValueCache::new(4 * 64 * KB);
+        for offset in 0..4 {
+            cache.get((1, offset), || value(64 * KB)).unwrap();
+        }
+        cache.get((1, 0), || panic!("it is here")).unwrap();
+        cache.get((1, 4), || value(60 * KB + 1)).unwrap();
+        assert!(kept(&cache, (1, 0)) && !kept(&cache, (1, 1)) && kept(&cache, (1, 2)));
+        for offset in 10..100 {
+            cache.get((2, offset), || value(offset % 3 * 64 * KB)).unwrap();
+            assert!(cache.usage().bytes <= cache.bytes_max);
+        }
+        assert!(cache.usage().values > 1);
+    }
+
+    #[test]
+    fn values_over_half_the_budget_are_not_kept() {
+        let cache = ValueCache::new(128 * KB);
+        cache.get((1, 0), || value(64 * KB)).unwrap();
+        assert_eq!(cache.get((1, 1), || value(68 * KB)).unwrap().len() as u64, 68 * KB);
+        assert!(kept(&cache, (1, 0)) && !kept(&cache, (1, 1)));
+        let none = ValueCache::new(0);
+        none.get((1, 0), || value(0)).unwrap();
+        assert_eq!(none.usage(), CacheUse { misses: 1, ..CacheUse::default() });
+    }
+
+    #[test]
+    fn readers_share_a_load() {
+        const READERS: usize = 8;
+        // One budget keeps the value, the other does not.
+        for bytes_max in [1 << 20, 0] {
+            let (cache, loads, start) = (ValueCache::new(bytes_max), AtomicUsize::new(0), Barrier::new(READERS));
+            let load = || {
+                // The others come while this one loads: they hold the flight before it ends.
+                while Arc::strong_count(&cache.inner.lock().flight((1, 0))) < READERS + 2 {
+                    thread::yield_now();
+                }
+                loads.fetch_add(1, Ordering::Relaxed);
+                value(64 * KB)
+            };
+            thread::scope(|scope| {
+                for _ in 0..READERS {
+                    scope.spawn(|| {
+                        start.wait();
+                        cache.get((1, 0), load).unwrap();
+                    });
+                }
+            });
+            assert_eq!((loads.load(Ordering::Relaxed), cache.usage().hits), (1, READERS as u64 - 1));
+        }
+    }
+
+    #[test]
+    fn when_a_load_fails_the_next_reader_loads() {
+        let cache = ValueCache::new(1 << 20);
+        assert!(cache.get((1, 0), failed).is_err());
+        assert!(!kept(&cache, (1, 0)));
+        let (loading, fail) = (Barrier::new(2), Barrier::new(2));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let load = || {
+                    loading.wait();
+                    fail.wait();
+                    failed()
+                };
+                assert!(cache.get((1, 0), load).is_err());
+            });
+            loading.wait();
+            let second = scope.spawn(|| cache.get((1, 0), || value(KB)).unwrap());
+            while Arc::strong_count(&cache.inner.lock().flight((1, 0))) < 4 {
+                thread::yield_now();
+            }
+            fail.wait();
+            assert_eq!(second.join().unwrap().len() as u64, KB);
+        });
+        assert!(kept(&cache, (1, 0)));
+        let panics = thread::scope(|scope| scope.spawn(|| cache.get((2, 0), || panic!("on purpose"))).join().is_err());
+        assert!(panics && !kept(&cache, (2, 0)));
+        cache.get((2, 0), || value(KB)).unwrap();
+    }
+
+    #[test]
+    fn what_is_forgotten_stays_forgotten() {
+        let cache = ValueCache::new(1 << 20);
+        for place in [(1, 0), (1, 1), (2, 0), (3, 0)] {
+            cache.get(place, || value(KB)).unwrap();
+        }
+        cache.forget_file(1);
+        cache.forget(2, 0);
+        assert_eq!(cache.usage().bytes, 4 * KB);
+        let load = || {
+            cache.forget(4, 0);
+            value(KB)
+        };
+        cache.get((4, 0), load).unwrap();
+        assert_eq!((cache.usage().values, kept(&cache, (3, 0))), (1, true));
+    }
+}

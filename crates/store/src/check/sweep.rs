@@ -1,0 +1,186 @@
+//! All records that can be read, around pages that cannot.
+//!
+//! redb says that a page is bad, not which keys are on it. So from the last key that was read on, keys are tried that lie
+//! between it and the end: those of large values, which the table of places knows, and some spread evenly. From each that is
+//! found, reading goes on in both directions.
+
+use std::ops::Bound;
+
+use crate::index::Index;
+use crate::{Key, StoreError};
+
+/// Rows read at once.
+const ROWS_MAX: usize = 256;
+/// Keys tried between two keys.
+const TRIES: u64 = 256;
+/// Holes of holes that are looked into.
+const DEPTH_MAX: u32 = 12;
+
+/// Between these keys something cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Hole {
+    /// The last key before it; none where it begins with the first key.
+    pub after: Option<Key>,
+    /// The first key behind it; none where it ends with the last.
+    pub before: Option<Key>,
+    pub why: String,
+}
+
+/// A row of the index: a key and its record.
+pub(super) type Row = (Key, Vec<u8>);
+
+/// Takes a key and its record.
+pub(super) type OnRow<'a> = dyn FnMut(&Key, &[u8]) -> Result<(), StoreError> + 'a;
+
+/// Gives each record that can be read once, not always in order. `known` are keys that should be there.
+pub(super) fn sweep(index: &Index, known: &[Key], on_row: &mut OnRow<'_>) -> Result<Vec<Hole>, StoreError> {
+    let mut sweep = Sweep { index, known, on_row, holes: Vec::new() };
+    let (last, failed) = sweep.forward(None, None)?;
+    if let Some(why) = failed {
+        // From the other end, so that the hole has two.
+        if let Some(before) = sweep.backward(last.as_ref(), None)? {
+            sweep.between(Hole { after: last, before, why }, 0)?;
+        }
+    }
+    Ok(sweep.holes)
+}
+
+struct Sweep<'a> {
+    index: &'a Index,
+    known: &'a [Key],
+    on_row: &'a mut OnRow<'a>,
+    holes: Vec<Hole>,
+}
+
+impl Sweep<'_> {
+    /// Reads on behind a key until `before`, or a page that cannot be read. Gives the last key, and why it ended early.
+    fn forward(&mut self, after: Option<Key>, before: Option<&Key>) -> Result<(Option<Key>, Option<String>), StoreError> {
+        let mut last = after;
+        loop {
+            let start = last.clone().map_or(Bound::Unbounded, Bound::Excluded);
+            let end = before.cloned().map_or(Bound::Unbounded, Bound::Excluded);
+            let (rows, failed) = self.rows(start, end, false, ROWS_MAX)?;
+            for (key, record) in &rows {
+                (self.on_row)(key, record)?;
+            }
+            let full = rows.len() == ROWS_MAX;
+            last = rows.into_iter().next_back().map(|(key, _)| key).or(last);
+            if failed.is_some() || !full {
+                return Ok((last, failed));
+            }
+        }
+    }
+
+    /// As [`Sweep::forward`], from `before` down to `after`. Gives the first key, if any, before which something is bad; none
+    /// where nothing is.
+    fn backward(&mut self, after: Option<&Key>, before: Option<Key>) -> Result<Option<Option<Key>>, StoreError> {
+        let mut first = before;
+        loop {
+            let start = after.cloned().map_or(Bound::Unbounded, Bound::Excluded);
+            let end = first.clone().map_or(Bound::Unbounded, Bound::Excluded);
+            let (rows, failed) = self.rows(start, end, true, ROWS_MAX)?;
+            for (key, record) in &rows {
+                (self.on_row)(key, record)?;
+            }
+            let full = rows.len() == ROWS_MAX;
+            first = rows.into_iter().next_back().map(|(key, _)| key).or(first);
+            if failed.is_some() {
+                return Ok(Some(first));
+            }
+            if !full {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Looks for keys in a hole, and for holes beside them.
+    fn between(&mut self, hole: Hole, depth: u32) -> Result<(), StoreError> {
+        let found = if depth < DEPTH_MAX { self.find(&hole)? } else { None };
+        let Some((key, record)) = found else {
+            self.holes.push(hole);
+            return Ok(());
+        };
+        (self.on_row)(&key, &record)?;
+        if let Some(first) = self.backward(hole.after.as_ref(), Some(key.clone()))? {
+            let below = Hole { after: hole.after, before: first, why: hole.why.clone() };
+            self.between(below, depth + 1)?;
+        }
+        let (last, failed) = self.forward(Some(key), hole.before.as_ref())?;
+        if let Some(why) = failed {
+            self.between(Hole { after: last, before: hole.before, why }, depth + 1)?;
+        }
+        Ok(())
+    }
+
+    fn find(&self, hole: &Hole) -> Result<Option<Row>, StoreError> {
+        let from = self.known.partition_point(|key| Some(key) <= hole.after.as_ref());
+        let known = self.known[from..].iter().take_while(|key| hole.before.as_ref().is_none_or(|before| *key < before));
+        // Not all of many, but some of all parts.
+        let step = known.clone().count() / TRIES as usize + 1;
+        let tried = known.step_by(step).cloned().chain(spread(hole.after.as_ref(), hole.before.as_ref()));
+        for key in tried {
+            let end = hole.before.clone().map_or(Bound::Unbounded, Bound::Excluded);
+            if hole.before.as_ref().is_some_and(|before| *before <= key) {
+                continue;
+            }
+            let (mut rows, _) = self.rows(Bound::Included(key), end, false, 1)?;
+            if let Some(row) = rows.pop() {
+                return Ok(Some(row));
+            }
+        }
+        Ok(None)
+    }
+
+    fn rows(
+        &self,
+        start: Bound<Key>,
+        end: Bound<Key>,
+        reverse: bool,
+        limit: usize,
+    ) -> Result<(Vec<Row>, Option<String>), StoreError> {
+        match self.index.rows(&start, &end, reverse, limit) {
+            (rows, Ok(())) => Ok((rows, None)),
+            (rows, Err(StoreError::Corrupt { what, .. })) => Ok((rows, Some(what))),
+            (_, Err(error)) => Err(error),
+        }
+    }
+}
+
+/// Keys between two keys, spread evenly by the bytes behind what both begin with.
+fn spread(after: Option<&Key>, before: Option<&Key>) -> impl Iterator<Item = Key> + use<> {
+    let low = after.cloned().unwrap_or_default();
+    let (shared, high) = match before {
+        Some(before) => {
+            let shared = low.iter().zip(before).take_while(|(a, b)| a == b).count();
+            (shared, number(before.get(shared..).unwrap_or_default()))
+        }
+        None => (0, u64::MAX),
+    };
+    let from = number(low.get(shared..).unwrap_or_default());
+    let prefix = low.slice(..shared);
+    let step = high.saturating_sub(from) / (TRIES + 1);
+    (1..=TRIES).filter(move |_| step > 0).map(move |n| [&prefix[..], &(from + step * n).to_be_bytes()].concat().into())
+}
+
+/// The first bytes as a number that sorts as they do.
+fn number(bytes: &[u8]) -> u64 {
+    let mut first = [0; 8];
+    first.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+    u64::from_be_bytes(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_spread_between_two() {
+        let (low, high) = (Key::from_static(b"slice/a"), Key::from_static(b"slice/x"));
+        let keys: Vec<Key> = spread(Some(&low), Some(&high)).collect();
+        assert_eq!(keys.len(), 256);
+        assert!(keys.iter().all(|key| *key > low && *key < high));
+        assert!(keys.is_sorted());
+        assert_eq!(spread(None, None).count(), 256);
+        assert_eq!(spread(Some(&high), Some(&high)).count(), 0);
+    }
+}

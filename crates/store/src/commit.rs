@@ -1,0 +1,269 @@
+//! Commits that come at once share one.
+//!
+//! A writer puts its batch into the queue. The first of those who wait leads: it takes what is there, commits it in one
+//! transaction of the index, tells each how its batch fared, and hands the lead on. While it does, others write their large
+//! values and queue up.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::core::Core;
+use crate::index::{Batch, Committed};
+use crate::segments::{Extent, Pinned};
+use crate::{Durability, StoreError};
+
+/// Most batches in one commit.
+const GROUP_BATCHES_MAX: usize = 1_024;
+/// A group takes no more batches once it has so many bytes for the index.
+const GROUP_BYTES_MAX: u64 = 16 << 20;
+/// Longest wait for a commit.
+const COMMIT_WAIT: Duration = Duration::from_secs(300);
+/// Written back are at most so many bytes; then a write makes all durable, whatever it asks for.
+const UNFLUSHED_BYTES_MAX: u64 = 64 << 20;
+
+/// A batch on its way into the index.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub batch: Batch,
+    /// Its large values.
+    pub pinned: Pinned,
+    pub durability: Durability,
+}
+
+/// Batches that wait for their commit.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    inner: Mutex<Waiting>,
+    /// Large values that commits without a flush have named.
+    written_back: Mutex<Vec<Extent>>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    requests: VecDeque<(Request, Arc<Ticket>)>,
+    led: bool,
+}
+
+#[derive(Debug, Default)]
+struct Ticket {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Waits,
+    Leads,
+    Done(Result<(), StoreError>),
+}
+
+impl Queue {
+    /// Commits the request with others.
+    pub fn commit(&self, core: &Core, request: Request) -> Result<(), StoreError> {
+        let ticket = Arc::new(Ticket::default());
+        let leads = {
+            let mut waiting = self.inner.lock();
+            waiting.requests.push_back((request, ticket.clone()));
+            !std::mem::replace(&mut waiting.led, true)
+        };
+        if !leads && !self.wait(core, &ticket)? {
+            return ticket.take();
+        }
+        let _lead = Lead { queue: self };
+        // Its own request may be behind others: it leads until it is done.
+        while ticket.is_open() {
+            let group = self.take();
+            self.commit_group(core, group);
+        }
+        ticket.take()
+    }
+
+    /// Waits for an answer; true where it is to lead instead.
+    fn wait(&self, core: &Core, ticket: &Arc<Ticket>) -> Result<bool, StoreError> {
+        if let Some(leads) = ticket.wait() {
+            return Ok(leads);
+        }
+        let mut waiting = self.inner.lock();
+        match waiting.requests.iter().position(|(_, other)| Arc::ptr_eq(other, ticket)) {
+            Some(at) if !ticket.leads() => {
+                waiting.requests.remove(at);
+                Err(core.index_error("commits take too long; nothing was written"))
+            }
+            Some(_) => Ok(true),
+            None if !ticket.is_open() => Ok(false),
+            None => Err(core.index_error("a commit takes too long; whether it was made is not known")),
+        }
+    }
+
+    fn take(&self) -> Vec<(Request, Arc<Ticket>)> {
+        let mut waiting = self.inner.lock();
+        let mut bytes = 0;
+        let mut count = 0;
+        for (request, _) in waiting.requests.iter().take(GROUP_BATCHES_MAX) {
+            if bytes >= GROUP_BYTES_MAX {
+                break;
+            }
+            count += 1;
+            bytes += request.batch.iter().map(crate::index::Change::index_bytes).sum::<u64>();
+        }
+        waiting.requests.drain(..count).collect()
+    }
+
+    fn commit_group(&self, core: &Core, group: Vec<(Request, Arc<Ticket>)>) {
+        let over = core.index.unflushed_bytes().is_some_and(|bytes| bytes > UNFLUSHED_BYTES_MAX);
+        let durable = over || group.iter().any(|(request, _)| request.durability == Durability::Through);
+        let mut group: VecDeque<_> = group.into_iter().map(|(request, ticket)| Answered { core, request, ticket }).collect();
+        if durable {
+            if let Err(error) = self.flush_written_back(core) {
+                // What comes later must not be durable without what came before.
+                let error = copy_of(&error);
+                group.into_iter().for_each(|answered| answered.fail(&error));
+                return;
+            }
+            group.retain(|answered| {
+                let flushed = core.segments.flush(answered.request.pinned.extents());
+                flushed.is_ok() || answered.ticket.answer(flushed)
+            });
+        }
+        let batches = group.iter_mut().map(|answered| std::mem::take(&mut answered.request.batch)).collect();
+        let alone = group.len() == 1;
+        match core.index.commit(batches, durable) {
+            Ok(committed) => self.answer(core, group, committed, durable),
+            Err((error, _)) if alone => {
+                core.reload();
+                group.into_iter().for_each(|answered| answered.fail(&error));
+            }
+            // One of them is to blame. The others must not fail with it.
+            Err((_, batches)) => {
+                core.reload();
+                for (answered, batch) in group.into_iter().zip(batches) {
+                    match core.index.commit(vec![batch], durable) {
+                        Ok(committed) => self.answer(core, VecDeque::from([answered]), committed, durable),
+                        Err((error, _)) => answered.fail(&error),
+                    }
+                }
+            }
+        }
+    }
+
+    fn answer(&self, core: &Core, group: VecDeque<Answered>, committed: Committed, durable: bool) {
+        core.segments.settle(&committed.placed, &committed.dead);
+        for (answered, outcome) in group.into_iter().zip(committed.outcomes) {
+            if !durable && outcome.is_ok() {
+                self.written_back.lock().extend(answered.request.pinned.extents().iter().cloned());
+            }
+            answered.ticket.answer(outcome);
+        }
+        core.committed(&committed.dead, durable);
+    }
+
+    /// Makes the large values durable that earlier commits have named. Where that fails, those commits are given up.
+    fn flush_written_back(&self, core: &Core) -> Result<(), StoreError> {
+        let extents = std::mem::take(&mut *self.written_back.lock());
+        let flushed = core.segments.flush(&extents);
+        if let Err(error) = &flushed {
+            tracing::error!(%error, "writes that were written back are lost");
+            core.index.give_up_unflushed(&error.to_string());
+            core.reload();
+        }
+        flushed
+    }
+}
+
+/// Hands the lead on when it is dropped.
+struct Lead<'a> {
+    queue: &'a Queue,
+}
+
+impl Drop for Lead<'_> {
+    fn drop(&mut self) {
+        let mut waiting = self.queue.inner.lock();
+        match waiting.requests.front() {
+            Some((_, ticket)) => ticket.set(State::Leads),
+            None => waiting.led = false,
+        }
+    }
+}
+
+/// A request that is answered at the latest when this is dropped.
+struct Answered<'a> {
+    core: &'a Core,
+    request: Request,
+    ticket: Arc<Ticket>,
+}
+
+impl Answered<'_> {
+    fn fail(self, error: &StoreError) {
+        self.ticket.answer(Err(copy_of(error)));
+    }
+}
+
+impl Drop for Answered<'_> {
+    fn drop(&mut self) {
+        if self.ticket.is_open() {
+            self.ticket.answer(Err(self.core.index_error("the commit was broken off; whether it was made is not known")));
+        }
+    }
+}
+
+impl Ticket {
+    /// Waits for an answer (false), or to lead (true); none after too long a time.
+    fn wait(&self) -> Option<bool> {
+        let mut state = self.state.lock();
+        while matches!(*state, State::Waits) {
+            if self.changed.wait_for(&mut state, COMMIT_WAIT).timed_out() && matches!(*state, State::Waits) {
+                return None;
+            }
+        }
+        Some(matches!(*state, State::Leads))
+    }
+
+    fn leads(&self) -> bool {
+        matches!(*self.state.lock(), State::Leads)
+    }
+
+    fn is_open(&self) -> bool {
+        !matches!(*self.state.lock(), State::Done(_))
+    }
+
+    /// Always false, for use in conditions.
+    fn answer(&self, outcome: Result<(), StoreError>) -> bool {
+        self.set(State::Done(outcome));
+        false
+    }
+
+    fn set(&self, to: State) {
+        *self.state.lock() = to;
+        self.changed.notify_all();
+    }
+
+    fn take(&self) -> Result<(), StoreError> {
+        match std::mem::take(&mut *self.state.lock()) {
+            State::Done(outcome) => outcome,
+            State::Waits | State::Leads => Ok(()),
+        }
+    }
+}
+
+/// An error that several hear of.
+fn copy_of(error: &StoreError) -> StoreError {
+    match error {
+        StoreError::Conflict { key } => StoreError::Conflict { key: key.clone() },
+        StoreError::NoSpace { path, needed } => StoreError::NoSpace { path: path.clone(), needed: *needed },
+        StoreError::Corrupt { key, what } => StoreError::Corrupt { key: key.clone(), what: what.clone() },
+        StoreError::InUse { path } => StoreError::InUse { path: path.clone() },
+        StoreError::Format { path, found, newest } => {
+            StoreError::Format { path: path.clone(), found: found.clone(), newest: *newest }
+        }
+        StoreError::TooLarge(what) => StoreError::TooLarge(what.clone()),
+        StoreError::Io { path, source } => {
+            let source = std::io::Error::new(source.kind(), source.to_string());
+            StoreError::Io { path: path.clone(), source }
+        }
+        StoreError::Index { path, what } => StoreError::Index { path: path.clone(), what: what.clone() },
+    }
+}

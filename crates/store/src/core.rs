@@ -1,0 +1,247 @@
+//! [`Core`]: what the callers of a store and its background work share.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::bounds::{SEGMENT_BYTES_MIN, check_batch, check_key};
+use crate::cache::ValueCache;
+use crate::commit::{Queue, Request};
+use crate::format::io_error;
+use crate::index::{Action, Batch, Change, Found, Index, NewValue, corrupt};
+use crate::medium::Medium;
+use crate::record::Place;
+use crate::segments::{Extent, Pinned, Segments};
+use crate::{Durability, Entry, Expected, Key, Put, Staged, StoreError, StoreUse, Value, Version, Write};
+
+/// Looks at a key whose value moves again and again.
+const LOOKS_MAX: usize = 64;
+/// Written back bytes that the background work makes durable at once.
+pub(crate) const FLUSH_BYTES: u64 = 32 << 20;
+
+/// A store without its threads.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub medium: Arc<dyn Medium>,
+    /// Bytes that puts leave free on the medium.
+    pub reserve_bytes: u64,
+    pub segment_bytes: u64,
+    pub index: Index,
+    pub segments: Arc<Segments>,
+    pub cache: ValueCache,
+    pub queue: Queue,
+    pub work: Work,
+}
+
+/// What the background work has to know.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    pub state: Mutex<WorkState>,
+    pub changed: Condvar,
+    /// Held by the one who compacts.
+    pub compacting: Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct WorkState {
+    pub stop: bool,
+    /// Much was written back.
+    pub flush: bool,
+    /// The medium cannot give back a part of a file.
+    pub no_punch: bool,
+    /// Segments that hold a damaged value, and so cannot be emptied.
+    pub stuck: HashSet<u64>,
+}
+
+impl Core {
+    pub fn get(&self, key: &[u8]) -> Result<Option<(Value, Entry)>, StoreError> {
+        let mut seen: Option<(Place, StoreError)> = None;
+        for _ in 0..LOOKS_MAX {
+            let Some((found, entry)) = self.index.get(key)? else { return Ok(None) };
+            let (place, checksum) = match found {
+                Found::Inline(value) => return Ok(Some((value, entry))),
+                Found::Segment { place, checksum } => (place, checksum),
+            };
+            // Compaction, or who replaced the value, may have taken it away under our hands. Not twice from the same place.
+            match seen.take() {
+                Some((before, error)) if before == place => return Err(error),
+                _ => {}
+            }
+            let load = || self.segments.read(key, place, checksum);
+            match self.cache.get((place.file, place.offset), load) {
+                Ok(value) => return Ok(Some((value, entry))),
+                Err(error) => seen = Some((place, error)),
+            }
+        }
+        Err(self.index_error("a value was replaced again and again while it was read"))
+    }
+
+    pub fn write(&self, batch: Vec<Write>, durability: Durability) -> Result<(), StoreError> {
+        check_batch(&batch)?;
+        self.commit(Vec::new(), Pinned::new(self.segments.clone()), batch, durability)
+    }
+
+    pub fn adopt(&self, staged: Vec<(Key, Staged)>, batch: Vec<Write>) -> Result<(), StoreError> {
+        let mut pinned = Pinned::new(self.segments.clone());
+        let mut changes = Vec::with_capacity(staged.len() + batch.len());
+        let mut claimed = Ok(());
+        for (key, staged) in staged {
+            claimed = claimed.and_then(|()| check_key(&key));
+            match self.segments.claim(&staged) {
+                Some(extent) => {
+                    changes.push(forced(key, NewValue::Segment { place: extent.place, checksum: extent.checksum }));
+                    pinned.add(extent);
+                }
+                None => claimed = claimed.and(Err(corrupt(&key, "its value is not staged in this store"))),
+            }
+        }
+        claimed?;
+        check_batch(&batch)?;
+        self.commit(changes, pinned, batch, Durability::Through)
+    }
+
+    pub fn stage(&self, value: &Value) -> Result<Staged, StoreError> {
+        Ok(self.segments.stage(self.place(b"a staged value", value)?))
+    }
+
+    pub fn unstage(&self, staged: &Staged) {
+        if let Some(extent) = self.segments.claim(staged) {
+            let mut pinned = Pinned::new(self.segments.clone());
+            pinned.add(extent);
+        }
+    }
+
+    /// Makes all that was written back durable.
+    pub fn flush(&self) -> Result<(), StoreError> {
+        if self.index.unflushed_bytes().is_some() || self.segments.has_empty() {
+            self.commit(Vec::new(), Pinned::new(self.segments.clone()), Vec::new(), Durability::Through)?;
+        }
+        match self.index.take_lost() {
+            None => Ok(()),
+            Some(why) => Err(self.index_error(&format!("writes that were written back are lost: {why}"))),
+        }
+    }
+
+    pub fn usage(&self) -> Result<StoreUse, StoreError> {
+        let (keys, value_bytes) = self.index.totals()?;
+        let (dead_bytes, aside) = self.segments.spare();
+        let free = self.medium.free_bytes().map_err(|error| io_error(self.medium.path(), 0, error))?;
+        let free_bytes = free.saturating_sub(self.reserve_bytes).saturating_add(aside);
+        Ok(StoreUse { keys, value_bytes, dead_bytes, free_bytes })
+    }
+
+    /// Writes the large values of the batch, then commits all.
+    fn commit(
+        &self,
+        mut changes: Batch,
+        mut pinned: Pinned,
+        batch: Vec<Write>,
+        durability: Durability,
+    ) -> Result<(), StoreError> {
+        for write in batch {
+            changes.push(match write {
+                Write::Delete { key, expected } => Change { key, expected, action: Action::Delete },
+                Write::Put(put) => self.put(put, &mut pinned)?,
+            });
+        }
+        let index_bytes = changes.iter().map(Change::index_bytes).sum();
+        if index_bytes > 0 {
+            self.check_room(index_bytes)?;
+        }
+        if durability == Durability::Through {
+            // Here and not by who leads the commit: so it goes on while an earlier commit does.
+            self.segments.flush(pinned.extents())?;
+        }
+        self.submit(changes, pinned, durability).map_err(|error| match error {
+            StoreError::NoSpace { path, needed: 0 } => StoreError::NoSpace { path, needed: index_bytes },
+            other => other,
+        })
+    }
+
+    pub fn submit(&self, batch: Batch, pinned: Pinned, durability: Durability) -> Result<(), StoreError> {
+        self.queue.commit(self, Request { batch, pinned, durability })
+    }
+
+    fn put(&self, put: Put, pinned: &mut Pinned) -> Result<Change, StoreError> {
+        let Put { key, value, version, tag, expected } = put;
+        let value = if value.len() < SEGMENT_BYTES_MIN {
+            NewValue::Inline(value)
+        } else {
+            let extent = self.place(&key, &value)?;
+            let (place, checksum) = (extent.place, extent.checksum);
+            pinned.add(extent);
+            NewValue::Segment { place, checksum }
+        };
+        Ok(Change { key, expected, action: Action::Put { version, tag, value } })
+    }
+
+    /// Writes a large value. Where there is no room, dead room is given back first.
+    fn place(&self, key: &[u8], value: &[u8]) -> Result<Extent, StoreError> {
+        let what = crate::api::show_key(key);
+        match self.segments.write(&what, value, self.reserve_bytes) {
+            Err(StoreError::NoSpace { .. }) if self.reclaim(value.len() as u64) => {
+                self.segments.write(&what, value, self.reserve_bytes)
+            }
+            written => written,
+        }
+    }
+
+    fn check_room(&self, needed: u64) -> Result<(), StoreError> {
+        let has_room = || {
+            let free = self.medium.free_bytes().map_err(|error| io_error(self.medium.path(), 0, error))?;
+            Ok::<_, StoreError>(free >= needed.saturating_add(self.reserve_bytes))
+        };
+        if has_room()? || (self.reclaim(needed) && has_room()?) {
+            return Ok(());
+        }
+        Err(StoreError::NoSpace { path: self.medium.path().to_path_buf(), needed })
+    }
+
+    /// A commit was made by the one who leads. Nothing else commits until this returns.
+    pub fn committed(&self, dead: &[Place], durable: bool) {
+        dead.iter().for_each(|place| self.cache.forget(place.file, place.offset));
+        if durable {
+            self.unlink_empty();
+        }
+        if self.index.unflushed_bytes().is_some_and(|bytes| bytes >= FLUSH_BYTES) {
+            self.work.state.lock().flush = true;
+            self.work.changed.notify_all();
+        }
+    }
+
+    fn unlink_empty(&self) {
+        for file in self.segments.take_empty() {
+            match self.index.names(file) {
+                Ok(false) => {
+                    self.segments.unlink(file);
+                    self.cache.forget_file(file);
+                }
+                // The account in memory is behind: after an error, a commit may have been made all the same.
+                Ok(true) => self.reload(),
+                Err(error) => {
+                    tracing::warn!(%error, "whether a segment is named cannot be read");
+                    self.segments.put_back_empty(file);
+                }
+            }
+        }
+    }
+
+    /// The index was opened again, and shows less than it did.
+    pub fn reload(&self) {
+        match self.index.segments() {
+            Ok(rows) => self.segments.reload(&rows),
+            // The account is wrong then, but nothing is unlinked or punched without a look at the index.
+            Err(error) => tracing::error!(%error, "the index cannot be read after it was opened again"),
+        }
+    }
+
+    pub fn index_error(&self, what: &str) -> StoreError {
+        StoreError::Index { path: self.medium.path().to_path_buf(), what: what.to_string() }
+    }
+}
+
+fn forced(key: Key, value: NewValue) -> Change {
+    let (version, tag) = (Version::new(), crate::Tag::default());
+    Change { key, expected: Expected::Any, action: Action::Put { version, tag, value } }
+}

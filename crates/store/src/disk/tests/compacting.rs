@@ -1,0 +1,147 @@
+//! Dead room comes back, and nobody sees values move.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::*;
+
+/// Bytes that the segments take up on the medium.
+fn taken(dir: &Path) -> u64 {
+    segment_paths(dir).iter().map(|path| fs::metadata(path).unwrap().blocks() * 512).sum()
+}
+
+#[test]
+fn segments_go_when_nothing_in_them_lives() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    store.through((0..8).map(|n| put(&format!("k{n}"), value(n, 1 << 20))).collect()).unwrap();
+    assert_eq!(segment_paths(dir.path()).len(), 2);
+    store.through((0..4).map(|n| delete(&format!("k{n}"))).collect()).unwrap();
+    assert_eq!(segment_paths(dir.path()).len(), 1, "at once");
+    store.write((4..8).map(|n| delete(&format!("k{n}"))).collect(), Durability::Back).unwrap();
+    store.unstage(store.stage(value(1, LARGE)).unwrap());
+    assert_eq!(segment_paths(dir.path()).len(), 2);
+    store.compact_now().unwrap();
+    assert!(segment_paths(dir.path()).is_empty());
+    let used = store.usage().unwrap();
+    assert_eq!((used.keys, used.dead_bytes), (0, 0));
+}
+
+#[test]
+fn dead_room_comes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let key = |n: u8| format!("k{n:02}");
+    store.through((0..40).map(|n| put(&key(n), value(n, 1 << 19))).collect()).unwrap();
+    let before = taken(dir.path());
+    store.through((0..40).filter(|n| n % 10 != 0).map(|n| delete(&key(n))).collect()).unwrap();
+    assert!(store.usage().unwrap().dead_bytes >= 14 << 20, "{:?}", store.usage().unwrap());
+    let done = store.compact_now().unwrap();
+    assert!(done.moved_bytes + done.punched_bytes > 0);
+    assert!(taken(dir.path()) <= before / 5, "{} of {before}", taken(dir.path()));
+    assert_eq!(store.usage().unwrap().dead_bytes, 0);
+    assert_eq!(store.compact_now().unwrap(), Compacted::default(), "nothing is left to do");
+    for n in (0..40).step_by(10) {
+        assert_eq!(store.held(&key(n)).unwrap(), value(n, 1 << 19));
+    }
+    drop(store);
+    let store = open(dir.path());
+    assert_eq!(store.usage().unwrap().dead_bytes, 0);
+    for n in (0..40).step_by(10) {
+        assert_eq!(store.held(&key(n)).unwrap(), value(n, 1 << 19));
+    }
+}
+
+#[test]
+fn without_holes_segments_are_emptied() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    store.core.work.state.lock().no_punch = true;
+    let key = |n: u8| format!("k{n:02}");
+    store.through((0..40).map(|n| put(&key(n), value(n, 1 << 19))).collect()).unwrap();
+    store.through((0..40).filter(|n| n % 4 != 0).map(|n| delete(&key(n))).collect()).unwrap();
+    let done = store.compact_now().unwrap();
+    assert_eq!((done.segments, done.moved_bytes, done.punched_bytes), (5, 10 << 19, 0));
+    assert_eq!(segment_paths(dir.path()).len(), 2);
+    for n in (0..40).step_by(4) {
+        assert_eq!(store.held(&key(n)).unwrap(), value(n, 1 << 19));
+    }
+    let entry = store.entry(key(0).as_bytes()).unwrap().unwrap();
+    assert_eq!(entry.bytes, 1 << 19);
+}
+
+#[test]
+fn a_damaged_value_stays_where_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    store.core.work.state.lock().no_punch = true;
+    store.through((0..8).map(|n| put(&format!("k{n}"), value(n, 1 << 19))).collect()).unwrap();
+    store.through((2..8).map(|n| delete(&format!("k{n}"))).collect()).unwrap();
+    let path = &segment_paths(dir.path())[0];
+    fs::OpenOptions::new().write(true).open(path).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[1, 2, 3], 1_000).unwrap();
+    file.sync_all().unwrap();
+    store.compact_now().unwrap();
+    assert!(path.exists());
+    assert!(matches!(store.get(b"k0"), Err(StoreError::Corrupt { key, .. }) if key == "k0"));
+    assert_eq!(store.held("k1").unwrap(), value(1, 1 << 19));
+    store.through(vec![delete("k0")]).unwrap();
+    assert!(!path.exists());
+}
+
+/// Says that a thread is over, however it ended.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Readers and writers go on while values move, and nobody meets a value that is not his.
+#[test]
+fn compaction_is_not_seen() {
+    let dir = tempfile::tempdir().unwrap();
+    // Nothing is kept in memory, so that all reads go to the segments.
+    let options = StoreOptions { segment_bytes: 1 << 20, cache_bytes: 0, ..quiet() };
+    for no_punch in [false, true] {
+        let store = DiskStore::open(dir.path(), options.clone()).unwrap();
+        store.core.work.state.lock().no_punch = no_punch;
+        let key = |n: u8| format!("k{n:02}");
+        store.through((0..24).map(|n| put(&key(n), value(n, LARGE))).collect()).unwrap();
+        let (written, over) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _written = Ends(&written);
+                for round in 0..150u32 {
+                    let n = (round * 7 % 24) as u8;
+                    if !n.is_multiple_of(8) {
+                        store.through(vec![put(&key(n), value(round as u8, LARGE))]).unwrap();
+                    }
+                }
+            });
+            let compacter = scope.spawn(|| {
+                let _over = Ends(&over);
+                let mut moved = 0;
+                while !written.load(Ordering::Relaxed) {
+                    let done = store.compact_now().unwrap();
+                    moved += done.moved_bytes + done.punched_bytes;
+                }
+                moved
+            });
+            let read = || {
+                while !over.load(Ordering::Relaxed) {
+                    for n in 0..24 {
+                        let held = store.held(&key(n)).unwrap();
+                        assert_eq!(held, value(held[0], LARGE));
+                        assert!(n % 8 != 0 || held[0] == n);
+                    }
+                }
+            };
+            (0..2).for_each(|_| drop(scope.spawn(read)));
+            assert!(compacter.join().unwrap() > 0);
+        });
+        store.compact_now().unwrap();
+    }
+}

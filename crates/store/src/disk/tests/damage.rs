@@ -1,0 +1,92 @@
+//! Damage to values and to the index fails the keys that it meets, and no other.
+
+use std::os::unix::fs::FileExt as _;
+
+use super::*;
+
+fn is_corrupt(store: &DiskStore, key: &str) -> bool {
+    let read = store.get(key.as_bytes());
+    matches!(&read, Err(StoreError::Corrupt { key: named, .. }) if named == key)
+}
+
+fn writable(path: &Path) -> fs::File {
+    fs::OpenOptions::new().read(true).write(true).open(path).unwrap()
+}
+
+#[test]
+fn a_damaged_value_fails_its_key_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    for (seed, key) in ["good", "flipped", "also good", "cut off"].iter().enumerate() {
+        store.through(vec![put(key, value(seed as u8, LARGE))]).unwrap();
+    }
+    drop(store);
+    let file = writable(&segment_paths(dir.path())[0]);
+    let room = LARGE.next_multiple_of(4_096) as u64;
+    file.write_all_at(b"\xff\x00\xff", room + 65_536).unwrap();
+    file.set_len(3 * room + 100).unwrap();
+    let store = open(dir.path());
+    assert!(is_corrupt(&store, "flipped"));
+    assert!(is_corrupt(&store, "flipped"), "a second time, too");
+    assert!(is_corrupt(&store, "cut off"));
+    let error = store.get(b"flipped").unwrap_err().to_string();
+    assert!(error.contains("0000000000000001.seg") && error.contains(&room.to_string()), "{error}");
+    assert_eq!(store.held("good").unwrap(), value(0, LARGE));
+    assert_eq!(store.held("also good").unwrap(), value(2, LARGE));
+    assert_eq!(store.list(b"").unwrap().len(), 4);
+    store.through(vec![put("flipped", value(9, LARGE)), delete("cut off")]).unwrap();
+    assert_eq!(store.held("flipped").unwrap(), value(9, LARGE));
+}
+
+#[test]
+fn a_missing_segment_fails_its_keys_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    store.through((0..6).map(|n| put(&format!("k{n}"), value(n, 1 << 20))).collect()).unwrap();
+    drop(store);
+    fs::remove_file(&segment_paths(dir.path())[0]).unwrap();
+    let store = open(dir.path());
+    assert!((0..4).all(|n| is_corrupt(&store, &format!("k{n}"))));
+    assert_eq!(store.held("k4").unwrap(), value(4, 1 << 20));
+    store.through((0..4).map(|n| delete(&format!("k{n}"))).collect()).unwrap();
+    assert_eq!(store.keys(), ["k4", "k5"]);
+}
+
+/// The key and the value of an inline record lie in a page of the index; the page's checksum says that it is bad.
+#[test]
+fn a_damaged_page_of_the_index_fails_its_keys_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    // Each has a page of its own.
+    let batch = (0..64u8).map(|n| put(&format!("k{n:02}"), [&b"the value of "[..], &[n; 6_000]].concat().into()));
+    store.through(batch.collect()).unwrap();
+    drop(store);
+    let path = dir.path().join("index.redb");
+    let bytes = fs::read(&path).unwrap();
+    let wanted = [&b"the value of "[..], &[17; 100]].concat();
+    let copies: Vec<usize> = (0..bytes.len() - wanted.len()).filter(|&at| bytes[at..].starts_with(&wanted)).collect();
+    assert!(!copies.is_empty());
+    let file = writable(&path);
+    copies.iter().for_each(|&at| file.write_all_at(&[99], at as u64 + 50).unwrap());
+    let store = open(dir.path());
+    let bad: Vec<u8> = (0..64).filter(|n| store.get(format!("k{n:02}").as_bytes()).is_err()).collect();
+    assert!(bad.contains(&17) && bad.len() <= 4, "{bad:?}");
+    assert!(is_corrupt(&store, "k17"), "{:?}", store.get(b"k17"));
+    for n in (0..64).filter(|n| !bad.contains(n)) {
+        assert_eq!(store.held(&format!("k{n:02}")).unwrap()[13..], [n; 6_000]);
+    }
+    store.through(vec![put("k63", value(1, 10)), put("z", value(2, LARGE))]).unwrap();
+    assert_eq!(store.held("z").unwrap(), value(2, LARGE));
+    assert!(store.through(vec![put("k17", value(1, 10))]).is_err(), "its page cannot be changed");
+    assert_eq!(store.held("k63").unwrap(), value(1, 10));
+}
+
+#[test]
+fn an_index_that_is_none_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(open(dir.path()));
+    for bytes in [&b""[..], b"short", &[7; 10_000]] {
+        fs::write(dir.path().join("index.redb"), bytes).unwrap();
+        assert!(DiskStore::open(dir.path(), quiet()).is_err());
+    }
+}

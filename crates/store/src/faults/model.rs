@@ -1,0 +1,118 @@
+//! What a store must hold: plain maps.
+
+use std::collections::BTreeMap;
+
+use rand::Rng;
+use rand::rngs::StdRng;
+
+use crate::{Entry, Expected, Key, KeyRange, Put, Store, StoreError, Tag, Value, Version, Write};
+
+/// What is stored under a key.
+pub type Stored = (Value, Version, Tag);
+
+/// All that a store holds.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Model(pub BTreeMap<Key, Stored>);
+
+impl Model {
+    /// The model after a batch, or `None` where it is in conflict.
+    pub fn after(&self, batch: &[Write]) -> Option<Model> {
+        let mut model = self.clone();
+        for write in batch {
+            let (Write::Put(Put { expected, .. }) | Write::Delete { expected, .. }) = write;
+            let found = model.0.get(write.key()).map(|stored| &stored.1);
+            let holds = match expected {
+                Expected::Any => true,
+                Expected::Absent => found.is_none(),
+                Expected::Version(version) => found == Some(version),
+            };
+            if !holds {
+                return None;
+            }
+            match write {
+                Write::Put(put) => model.0.insert(put.key.clone(), (put.value.clone(), put.version.clone(), put.tag.clone())),
+                Write::Delete { key, .. } => model.0.remove(key),
+            };
+        }
+        Some(model)
+    }
+
+    /// Reads all that a store holds, by a range and by its keys.
+    pub fn read(store: &dyn Store) -> Result<Model, StoreError> {
+        let mut model = Model::default();
+        for entry in store.range(&KeyRange::all())? {
+            let Some((value, got)) = store.get(&entry.key)? else { panic!("a range shows {:?}, get does not", entry.key) };
+            assert_eq!(got, entry);
+            let Entry { key, version, tag, bytes } = entry;
+            assert_eq!(bytes, value.len() as u64);
+            assert!(model.0.insert(key, (value, version, tag)).is_none(), "a range shows a key twice");
+        }
+        Ok(model)
+    }
+
+    /// For people: the keys, with how many bytes each has and the number of its put.
+    pub fn show(&self) -> String {
+        let show = |(key, (value, version, _)): (&Key, &Stored)| {
+            format!("{}: {} B, version {}", key[..key.len().min(8)].escape_ascii(), value.len(), version.escape_ascii())
+        };
+        self.0.iter().map(show).collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// One of a few keys, the empty one and the longest among them.
+pub fn random_key(rng: &mut StdRng) -> Key {
+    match rng.random_range(0..16) {
+        0 => Key::new(),
+        1 => Key::from(vec![b'z'; crate::KEY_BYTES_MAX]),
+        number => Key::from(format!("key-{number:02}")),
+    }
+}
+
+/// A value that no other put writes: `number` is in it.
+pub fn random_value(rng: &mut StdRng, number: u64) -> Value {
+    let bytes = match rng.random_range(0..20) {
+        0 => 0,
+        1..12 => rng.random_range(1..400),
+        12..15 => rng.random_range(400..9_000),
+        15..17 => rng.random_range(60_000..65_536),
+        17 => 65_536,
+        _ => rng.random_range(65_537..180_000),
+    };
+    value_of(number, bytes)
+}
+
+/// A value of so many bytes that is of use in a segment.
+pub fn random_large_value(rng: &mut StdRng, number: u64) -> Value {
+    let bytes = rng.random_range(65_536..200_000);
+    value_of(number, bytes)
+}
+
+fn value_of(number: u64, bytes: usize) -> Value {
+    let words = (0..bytes.div_ceil(8) as u64)
+        .flat_map(|word| ((number << 32) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+    words.take(bytes).collect::<Vec<u8>>().into()
+}
+
+/// A few writes over random keys, most of which are in no conflict with `model`.
+pub fn random_batch(rng: &mut StdRng, model: &Model, next: &mut u64) -> Vec<Write> {
+    let writes = if rng.random_bool(0.6) { 1 } else { rng.random_range(2..6) };
+    (0..writes).map(|_| random_write(rng, model, next)).collect()
+}
+
+fn random_write(rng: &mut StdRng, model: &Model, next: &mut u64) -> Write {
+    let key = random_key(rng);
+    let expected = match (rng.random_range(0..10), model.0.get(&key)) {
+        (0, _) => Expected::Absent,
+        (1, _) => Expected::Version(Version::from_static(b"no such")),
+        (2..5, Some((_, version, _))) => Expected::Version(version.clone()),
+        (2..5, None) => Expected::Absent,
+        _ => Expected::Any,
+    };
+    if rng.random_bool(0.25) {
+        return Write::Delete { key, expected };
+    }
+    *next += 1;
+    let value = random_value(rng, *next);
+    let tag = Tag { algorithm: rng.random_range(0..3), bytes: vec![7; rng.random_range(0..40)].into() };
+    Write::Put(Put { key, value, version: Version::from(next.to_string()), tag, expected })
+}

@@ -1,0 +1,128 @@
+//! What the index says of keys and segments.
+
+use bytes::Bytes;
+use redb::{AccessGuard, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _, StorageError};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::failure::{A_PAGE, Failure, corrupt};
+use super::{ENTRIES, FACTS, Found, Index, PLACES, SEGMENTS, SegmentRow, VALUE_BYTES};
+use crate::api::show_key;
+use crate::record::{Body, Place, Record};
+use crate::{Entry, Key, KeyRange, StoreError, Value, Version};
+
+impl Index {
+    /// All segment files that records name.
+    pub fn segments(&self) -> Result<Vec<(u64, SegmentRow)>, StoreError> {
+        self.run(|database| {
+            let segments = database.begin_read()?.open_table(SEGMENTS)?;
+            let row = |row: Result<_, StorageError>| {
+                let (file, row): (AccessGuard<u64>, AccessGuard<(u64, u64, u64)>) = row?;
+                let (written, live, punched) = row.value();
+                Ok((file.value(), SegmentRow { written, live, punched }))
+            };
+            segments.iter()?.map(row).collect()
+        })
+    }
+
+    /// Whether a key names the segment file.
+    pub fn names(&self, file: u64) -> Result<bool, StoreError> {
+        self.run(|database| Ok(database.begin_read()?.open_table(SEGMENTS)?.get(file)?.is_some()))
+    }
+
+    /// The values of a segment file in order, from `offset` on, at most `limit`: where each lies, and its key.
+    pub fn places(&self, file: u64, offset: u64, limit: usize) -> Result<Vec<(Place, Key)>, StoreError> {
+        self.run(|database| {
+            let places = database.begin_read()?.open_table(PLACES)?;
+            let rows = places.range((file, offset)..=(file, u64::MAX))?.take(limit);
+            rows.map(|row| {
+                let (at, held) = row?;
+                let (bytes, key) = held.value();
+                let offset = at.value().1;
+                Ok((Place { file, offset, bytes }, Key::copy_from_slice(key)))
+            })
+            .collect()
+        })
+    }
+
+    pub fn get(&self, key: &[u8]) -> Result<Option<(Found, Entry)>, StoreError> {
+        self.look(key, |key, record| {
+            let found = match record.body {
+                Body::Segment(place) => Found::Segment { place, checksum: record.checksum },
+                Body::Inline(value) if xxh3_64(value) == record.checksum => Found::Inline(Value::copy_from_slice(value)),
+                Body::Inline(_) => return Err(corrupt(key, "its checksum does not hold").into()),
+            };
+            Ok((found, entry_of(key, &record)))
+        })
+    }
+
+    pub fn entry(&self, key: &[u8]) -> Result<Option<Entry>, StoreError> {
+        self.look(key, |key, record| Ok(entry_of(key, &record)))
+    }
+
+    /// Where a key's value lies, if in a segment.
+    pub fn place(&self, key: &[u8]) -> Result<Option<(Place, u64)>, StoreError> {
+        let found = self.look(key, |_, record| Ok(record.place().map(|place| (place, record.checksum))))?;
+        Ok(found.flatten())
+    }
+
+    pub fn range(&self, range: &KeyRange) -> Result<Vec<Entry>, StoreError> {
+        if range.is_empty() || range.limit == 0 {
+            return Ok(Vec::new());
+        }
+        let bounds = (range.start.as_ref().map(AsRef::as_ref), range.end.as_ref().map(AsRef::as_ref));
+        self.run(|database| {
+            let entries = database.begin_read()?.open_table(ENTRIES)?;
+            let read = |row: Result<_, StorageError>| {
+                let (key, record): (AccessGuard<&[u8]>, AccessGuard<&[u8]>) = row?;
+                Ok(entry_of(key.value(), &decode(key.value(), record.value())?))
+            };
+            let rows = entries.range::<&[u8]>(bounds)?;
+            if range.reverse {
+                rows.rev().take(range.limit).map(read).collect()
+            } else {
+                rows.take(range.limit).map(read).collect()
+            }
+        })
+    }
+
+    /// Keys, and bytes of their values.
+    pub fn totals(&self) -> Result<(u64, u64), StoreError> {
+        self.run(|database| {
+            let read = database.begin_read()?;
+            let value_bytes = read.open_table(FACTS)?.get(VALUE_BYTES)?.map_or(0, |bytes| bytes.value());
+            Ok((read.open_table(ENTRIES)?.len()?, value_bytes))
+        })
+    }
+
+    fn look<T>(&self, key: &[u8], read: impl FnOnce(&[u8], Record) -> Result<T, Failure>) -> Result<Option<T>, StoreError> {
+        let found = self.run(|database| {
+            let entries = database.begin_read()?.open_table(ENTRIES)?;
+            let Some(row) = entries.get(key)? else { return Ok(None) };
+            read(key, decode(key, row.value())?).map(Some)
+        });
+        found.map_err(|error| name_key(error, key))
+    }
+}
+
+/// redb does not know for which key it met a bad page.
+fn name_key(error: StoreError, key: &[u8]) -> StoreError {
+    match error {
+        StoreError::Corrupt { key: named, what } if named == A_PAGE => {
+            StoreError::Corrupt { key: show_key(key), what: format!("a page of the index does not hold: {what}") }
+        }
+        other => other,
+    }
+}
+
+pub(crate) fn decode<'a>(key: &[u8], record: &'a [u8]) -> Result<Record<'a>, Failure> {
+    Record::decode(key, record).map_err(|what| corrupt(key, &what).into())
+}
+
+fn entry_of(key: &[u8], record: &Record) -> Entry {
+    Entry {
+        key: Bytes::copy_from_slice(key),
+        version: Version::copy_from_slice(record.version),
+        tag: record.tag(),
+        bytes: record.value_bytes(),
+    }
+}

@@ -1,0 +1,285 @@
+//! [`FolderMedium`]: a folder of a file system.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rustix::fs::{AtFlags, FallocateFlags, OFlags, StatxFlags};
+use rustix::io::Errno;
+
+use super::memory::MemoryPool;
+use super::requests::{On, Requests, RequestsBy, Wanted};
+use super::{ALIGNMENT, Medium, MediumFile};
+use crate::StoreError;
+
+/// Locked by the process that has the folder open. No file of the store's.
+const LOCK: &str = "LOCK";
+/// Data whose memory is not aligned is copied and written in pieces of so many bytes.
+const COPY_BYTES: usize = 1 << 20;
+
+/// A folder, locked for this process until it is dropped.
+///
+/// Large values pass the kernel's cache through a second descriptor of their file (O_DIRECT), where the file system has
+/// that; tmpfs, for one, does not. They are never touched through the first, so that both agree.
+#[derive(Debug)]
+pub struct FolderMedium {
+    dir: PathBuf,
+    direct: bool,
+    io: Arc<Io>,
+    _lock: File,
+}
+
+#[derive(Debug)]
+struct FolderFile {
+    cached: File,
+    direct: Option<Arc<File>>,
+    io: Arc<Io>,
+}
+
+/// What the files of one medium share.
+#[derive(Debug)]
+struct Io {
+    requests: Requests,
+    memory: Arc<MemoryPool>,
+}
+
+impl FolderMedium {
+    /// Makes the folder where it is absent, and locks it; [`StoreError::InUse`] where another has it open.
+    ///
+    /// The environment's `PITHEAD_IO=pool` keeps it from using io_uring.
+    pub fn open(dir: &Path) -> Result<Arc<Self>, StoreError> {
+        Self::open_by(dir, RequestsBy::from_env())
+    }
+
+    pub(super) fn open_by(dir: &Path, by: RequestsBy) -> Result<Arc<Self>, StoreError> {
+        let io_error = |source| StoreError::Io { path: dir.to_path_buf(), source };
+        make_folder(dir).map_err(io_error)?;
+        let lock = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(dir.join(LOCK));
+        let lock = lock.map_err(io_error)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(StoreError::InUse { path: dir.to_path_buf() }),
+            Err(TryLockError::Error(error)) => return Err(io_error(error)),
+        }
+        let direct = has_direct(&dir.join(LOCK));
+        let io = Arc::new(Io { requests: Requests::start(by), memory: Arc::default() });
+        tracing::debug!(dir = %dir.display(), direct, requests = io.requests.name(), "opened the medium");
+        Ok(Arc::new(Self { dir: dir.to_path_buf(), direct, io, _lock: lock }))
+    }
+
+    /// How large values are read and written, for people.
+    pub fn io_name(&self) -> &'static str {
+        if self.direct { self.io.requests.name() } else { "buffered" }
+    }
+
+    /// Names are our own, so a strange one is a bug; it must still not lead out of the folder.
+    fn place(&self, name: &str) -> io::Result<PathBuf> {
+        let parts: Vec<Component<'_>> = Path::new(name).components().collect();
+        let plain = parts.iter().all(|part| matches!(part, Component::Normal(_)));
+        if plain && parts.len() <= 2 {
+            return Ok(self.dir.join(name));
+        }
+        let what = format!("{name:?} is no name of a file in the store: at most one folder, and no `..`");
+        Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+    }
+}
+
+impl Medium for FolderMedium {
+    fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn MediumFile>> {
+        let path = self.place(name)?;
+        if let (true, Some(folder)) = (create, path.parent()) {
+            fs::create_dir_all(folder)?;
+        }
+        let cached = OpenOptions::new().read(true).write(true).create(create).truncate(false).open(&path)?;
+        let direct = if self.direct { Some(Arc::new(open_direct(&path)?)) } else { None };
+        Ok(Arc::new(FolderFile { cached, direct, io: Arc::clone(&self.io) }))
+    }
+
+    fn list(&self, folder: &str) -> io::Result<Vec<String>> {
+        let entries = match fs::read_dir(self.place(folder)?) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let entry = entry?;
+            let ours = folder.is_empty() && entry.file_name() == LOCK;
+            // A name that is no text is none that the store gave.
+            if let (false, true, Ok(name)) = (ours, entry.file_type()?.is_file(), entry.file_name().into_string()) {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.place(name)?)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.place(from)?, self.place(to)?)
+    }
+
+    fn flush_names(&self, folder: &str) -> io::Result<()> {
+        let path = self.place(folder)?;
+        if folder.is_empty() || path.try_exists()? {
+            File::open(&path)?.sync_all()?;
+        }
+        // The folder itself may be new.
+        if folder.is_empty() { Ok(()) } else { File::open(&self.dir)?.sync_all() }
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        let stat = rustix::fs::statvfs(&self.dir)?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+}
+
+impl MediumFile for FolderFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.cached.metadata()?.len())
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.cached.set_len(bytes)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.cached.read_exact_at(out, offset)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.cached.write_all_at(data, offset)
+    }
+
+    fn read_large_with(&self, range: Range<u64>, on: &mut dyn FnMut(&[u8])) -> io::Result<Bytes> {
+        let length = self.len()?;
+        // Before any memory is taken: the range may come from a damaged record.
+        if range.start > range.end || range.end > length {
+            let what = format!("bytes {} to {} of a file that has {length}", range.start, range.end);
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
+        }
+        if range.is_empty() {
+            return Ok(Bytes::new());
+        }
+        let offset = range.start - range.start % ALIGNMENT;
+        let (skipped, bytes) = ((range.start - offset) as usize, (range.end - offset) as usize);
+        let mut memory = self.io.memory.take(bytes)?;
+        let memory = match &self.direct {
+            Some(direct) => self.io.requests.read(direct, Wanted::new(offset, bytes), memory, &mut skipping(skipped, on))?,
+            None => {
+                self.cached.read_exact_at(&mut memory.as_mut()[..bytes], offset)?;
+                on(&memory.as_ref()[skipped..bytes]);
+                memory
+            }
+        };
+        Ok(Bytes::from_owner(memory).slice(skipped..bytes))
+    }
+
+    fn write_large(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        if !offset.is_multiple_of(ALIGNMENT) {
+            let what = format!("a large value starts at a multiple of {ALIGNMENT}, not at {offset}");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        // Without O_DIRECT the same way, so that a file is as long on every medium.
+        let file = self.direct.as_deref().unwrap_or(&self.cached);
+        let aligned = self.direct.is_none() || data.as_ptr().addr().is_multiple_of(ALIGNMENT as usize);
+        let as_it_is = if aligned { data.len() - data.len() % ALIGNMENT as usize } else { 0 };
+        let (head, tail) = data.split_at(as_it_is);
+        file.write_all_at(head, offset)?;
+        self.write_copied(file, offset + as_it_is as u64, tail)
+    }
+
+    fn reserve(&self, range: Range<u64>) -> io::Result<()> {
+        // The file's length grows at once: a write into the room then changes no length, which a flush would have to
+        // commit, and several writers need not wait for each other.
+        match fallocate(&self.cached, FallocateFlags::empty(), range) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            done => Ok(done?),
+        }
+    }
+
+    fn punch(&self, range: Range<u64>) -> io::Result<bool> {
+        match fallocate(&self.cached, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, range) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
+            done => Ok(done.map(|()| true)?),
+        }
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.cached.sync_data()
+    }
+}
+
+/// Makes a folder whose name survives.
+fn make_folder(dir: &Path) -> io::Result<()> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    fs::create_dir_all(dir)?;
+    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(parent)?.sync_all()
+}
+
+fn open_direct(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).custom_flags(OFlags::DIRECT.bits().cast_signed()).open(path)
+}
+
+/// Whether files beside `path` can be opened with O_DIRECT, at our alignment.
+fn has_direct(path: &Path) -> bool {
+    let Ok(file) = open_direct(path) else { return false };
+    let Ok(stat) = rustix::fs::statx(&file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) else { return true };
+    // Kernels before 6.1 do not say; 4 KiB suits all common devices.
+    let said = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::DIOALIGN);
+    let fits = |alignment: u32| alignment != 0 && ALIGNMENT.is_multiple_of(u64::from(alignment));
+    !said || (fits(stat.stx_dio_mem_align) && fits(stat.stx_dio_offset_align))
+}
+
+fn fallocate(file: &File, flags: FallocateFlags, range: Range<u64>) -> Result<(), Errno> {
+    match range.end.checked_sub(range.start) {
+        None | Some(0) => Ok(()),
+        Some(bytes) => rustix::fs::fallocate(file, flags, range.start, bytes),
+    }
+}
+
+/// Leaves the first bytes out.
+fn skipping(mut skipped: usize, on: On<'_>) -> impl FnMut(&[u8]) {
+    move |bytes| {
+        let (left_out, rest) = bytes.split_at(skipped.min(bytes.len()));
+        skipped -= left_out.len();
+        on(rest);
+    }
+}
+
+impl FolderFile {
+    /// Writes through aligned memory, with zeros up to the next multiple of [`ALIGNMENT`].
+    fn write_copied(&self, file: &File, offset: u64, data: &[u8]) -> io::Result<()> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let mut memory = self.io.memory.take(data.len().min(COPY_BYTES))?;
+        let memory = memory.as_mut();
+        let mut at = offset;
+        for piece in data.chunks(COPY_BYTES) {
+            let padded = piece.len().next_multiple_of(ALIGNMENT as usize);
+            memory[..piece.len()].copy_from_slice(piece);
+            memory[piece.len()..padded].fill(0);
+            file.write_all_at(&memory[..padded], at)?;
+            at += padded as u64;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod measured;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,322 @@
+//! Large reads as several requests in flight, by io_uring or by a pool of threads.
+
+use std::fs::File;
+use std::io;
+use std::ops::RangeInclusive;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::ALIGNMENT;
+use super::memory::Memory;
+use super::pool::Pool;
+use super::ring::Ring;
+
+/// Bytes of one request: an eighth of the read, within these bounds. Measured (`folder/measured.rs`): long reads gain
+/// nothing by larger ones; short ones are cut up so that their bytes can be looked at while the rest is under way.
+const REQUEST_BYTES: RangeInclusive<usize> = 128 << 10..=512 << 10;
+/// Requests of one read in flight at a time. Measured: 8 are up to a sixth slower on a virtual disk.
+const DEPTH: usize = 16;
+/// How long a read waits. The kernel gives up on a device before that, as a rule.
+pub(super) const READ_WAIT: Duration = Duration::from_secs(120);
+/// How often a request is repeated that the kernel did not begin.
+const ATTEMPTS: u32 = 16;
+
+/// What keeps requests in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RequestsBy {
+    /// io_uring, or a pool where the kernel refuses.
+    Ring,
+    /// Threads that block.
+    Pool,
+}
+
+/// The requests of one medium.
+#[derive(Debug)]
+pub(super) enum Requests {
+    Ring(Ring),
+    Pool(Pool),
+}
+
+/// Sees the bytes of a read.
+pub(super) type On<'a> = &'a mut dyn FnMut(&[u8]);
+
+/// What to read, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    /// Where in the file, a multiple of [`ALIGNMENT`].
+    pub offset: u64,
+    /// Bytes that must come. Requests are rounded up to [`ALIGNMENT`], and the file may end in between.
+    pub bytes: usize,
+    /// Bytes of one request.
+    pub request_bytes: usize,
+    /// Requests in flight at a time.
+    pub depth: usize,
+}
+
+/// One read, shared by its reader and by those who have its requests. Memory that the kernel may write to lives as long as
+/// any of them.
+#[derive(Debug)]
+pub(super) struct Job {
+    file: Arc<File>,
+    wanted: Wanted,
+    memory_start: *mut u8,
+    progress: Mutex<Progress>,
+    changed: Condvar,
+}
+
+// SAFETY: only `memory_start` is not Send and Sync. It points into `progress.memory`, whose bytes are only written through
+// parts, which are disjoint, and only read where parts have landed.
+unsafe impl Send for Job {}
+// SAFETY: as above.
+unsafe impl Sync for Job {}
+
+#[derive(Debug)]
+struct Progress {
+    /// Where the next part starts.
+    next: usize,
+    flying: usize,
+    error: Option<io::Error>,
+    memory: Option<Memory>,
+    /// Requests that have landed, by their numbers.
+    landed: Vec<bool>,
+    /// How many of the first have.
+    prefix: usize,
+}
+
+/// One request of a job: bytes `at..at + bytes` from the job's offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub at: usize,
+    pub bytes: usize,
+    attempts: u32,
+}
+
+/// What is to be done after a request came back.
+#[derive(Debug)]
+pub(super) enum After {
+    Done,
+    /// The rest, or all of it, once more.
+    Again(Part),
+    Failed(io::Error),
+}
+
+impl Wanted {
+    pub fn new(offset: u64, bytes: usize) -> Self {
+        let part = (bytes / 8).next_multiple_of(ALIGNMENT as usize);
+        Self { offset, bytes, request_bytes: part.clamp(*REQUEST_BYTES.start(), *REQUEST_BYTES.end()), depth: DEPTH }
+    }
+}
+
+impl RequestsBy {
+    pub fn from_env() -> Self {
+        match std::env::var("PITHEAD_IO").as_deref() {
+            Ok("pool") => RequestsBy::Pool,
+            Ok("ring" | "") | Err(_) => RequestsBy::Ring,
+            Ok(other) => {
+                tracing::warn!("PITHEAD_IO is {other:?}; expected ring or pool, going on with ring");
+                RequestsBy::Ring
+            }
+        }
+    }
+}
+
+impl Requests {
+    /// Never fails: where the kernel has no io_uring, or refuses it, a pool does the work.
+    pub fn start(by: RequestsBy) -> Self {
+        if by == RequestsBy::Ring {
+            match Ring::start() {
+                Ok(ring) => return Requests::Ring(ring),
+                Err(error) => tracing::info!("no io_uring here ({error}); a pool of threads reads"),
+            }
+        }
+        Requests::Pool(Pool::start())
+    }
+
+    pub fn name(&self) -> &'static str {
+        match self {
+            Requests::Ring(_) => "io_uring",
+            Requests::Pool(_) => "pool",
+        }
+    }
+
+    /// Reads what `wanted` says into `memory`, which has room for it rounded up to [`ALIGNMENT`]. `on` sees the bytes in
+    /// order, as they come.
+    pub fn read(&self, file: &Arc<File>, wanted: Wanted, memory: Memory, on: On<'_>) -> io::Result<Memory> {
+        let job = Arc::new(Job::new(Arc::clone(file), wanted, memory)?);
+        match self {
+            // One request is the caller's own: handing it over would only cost.
+            _ if wanted.bytes <= wanted.request_bytes => job.run(),
+            Requests::Ring(ring) => ring.read(&job, wanted.depth)?,
+            Requests::Pool(pool) => pool.call(&job, wanted.depth),
+        }
+        job.wait(matches!(self, Requests::Pool(_)), on)
+    }
+}
+
+impl Job {
+    fn new(file: Arc<File>, wanted: Wanted, mut memory: Memory) -> io::Result<Self> {
+        let Wanted { bytes, request_bytes, .. } = wanted;
+        // What the pointers below rely on.
+        let aligned = request_bytes > 0 && request_bytes.is_multiple_of(ALIGNMENT as usize);
+        if bytes == 0 || memory.as_ref().len() < bytes.next_multiple_of(ALIGNMENT as usize) || !aligned {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a large read needs aligned memory for all its bytes"));
+        }
+        let memory_start = memory.start();
+        let landed = vec![false; bytes.div_ceil(request_bytes)];
+        let progress = Progress { next: 0, flying: 0, error: None, memory: Some(memory), landed, prefix: 0 };
+        Ok(Self { file, wanted, memory_start, progress: Mutex::new(progress), changed: Condvar::new() })
+    }
+
+    /// The next part to ask for. `None`: all are asked for, or the read has failed.
+    pub fn take(&self) -> Option<Part> {
+        let mut progress = self.progress.lock();
+        if progress.error.is_some() || progress.next >= self.wanted.bytes {
+            return None;
+        }
+        let at = progress.next;
+        let bytes = (self.wanted.bytes - at).next_multiple_of(ALIGNMENT as usize).min(self.wanted.request_bytes);
+        progress.next = at + bytes;
+        progress.flying += 1;
+        Some(Part { at, bytes, attempts: 0 })
+    }
+
+    /// Says what became of a part that [`Job::take`] gave.
+    pub fn land(&self, part: Part, result: io::Result<()>) {
+        let mut progress = self.progress.lock();
+        progress.flying -= 1;
+        match result {
+            Ok(()) => {
+                if let Some(landed) = progress.landed.get_mut(part.at / self.wanted.request_bytes) {
+                    *landed = true;
+                }
+            }
+            Err(error) => {
+                progress.error.get_or_insert(error);
+            }
+        }
+        let before = progress.prefix;
+        while progress.landed.get(progress.prefix) == Some(&true) {
+            progress.prefix += 1;
+        }
+        if progress.prefix > before || progress.error.is_some() {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Fails the read, whatever is still in flight.
+    pub fn fail(&self, error: io::Error) {
+        self.progress.lock().error.get_or_insert(error);
+        self.changed.notify_all();
+    }
+
+    /// Judges what a request came back with: bytes that were read.
+    pub fn after(&self, part: Part, result: io::Result<usize>) -> After {
+        let needed = part.bytes.min(self.wanted.bytes - part.at);
+        match result {
+            Ok(bytes) if bytes >= needed => After::Done,
+            // Cut short in the middle of the file. The rest must start at a multiple of the alignment.
+            Ok(bytes) if bytes > 0 && bytes.is_multiple_of(ALIGNMENT as usize) => {
+                After::Again(Part { at: part.at + bytes, bytes: part.bytes - bytes, attempts: 0 })
+            }
+            Ok(bytes) => {
+                let at = self.file_offset(part);
+                let what = format!("{bytes} bytes came of {needed} at {at}: the file ends there");
+                After::Failed(io::Error::new(io::ErrorKind::UnexpectedEof, what))
+            }
+            Err(error) if repeatable(&error) && part.attempts < ATTEMPTS => {
+                After::Again(Part { attempts: part.attempts + 1, ..part })
+            }
+            Err(error) => After::Failed(error),
+        }
+    }
+
+    /// Reads parts on this thread, until none is left.
+    pub fn run(&self) {
+        while self.run_one() {}
+    }
+
+    /// Reads one part on this thread; false where none was left.
+    fn run_one(&self) -> bool {
+        let Some(mut part) = self.take() else { return false };
+        let result = loop {
+            match self.after(part, self.read_part(part)) {
+                After::Done => break Ok(()),
+                After::Again(rest) => part = rest,
+                After::Failed(error) => break Err(error),
+            }
+        };
+        self.land(part, result);
+        true
+    }
+
+    /// The descriptor to read from, open as long as the job lives.
+    pub fn raw_fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+
+    /// Where in the file a part lies.
+    pub fn file_offset(&self, part: Part) -> u64 {
+        self.wanted.offset + part.at as u64
+    }
+
+    /// Where a part's bytes go: `part.bytes` bytes of this job's memory that are no other part's.
+    pub fn memory_of(&self, part: Part) -> *mut u8 {
+        self.memory_start.wrapping_add(part.at)
+    }
+
+    fn read_part(&self, part: Part) -> io::Result<usize> {
+        // SAFETY: `new` saw that the memory has room for all parts, and it lives as long as the job: the reader only gets
+        // it once all parts have landed. `take` gives out every part once, so no one else has these bytes. They hold zeros
+        // or an earlier value.
+        let out = unsafe { std::slice::from_raw_parts_mut(self.memory_of(part), part.bytes) };
+        std::os::unix::fs::FileExt::read_at(&*self.file, out, self.file_offset(part))
+    }
+
+    /// Waits for all parts, and shows them to `on` in order. `helping`: reads parts itself before it waits.
+    fn wait(&self, helping: bool, on: On<'_>) -> io::Result<Memory> {
+        let deadline = Instant::now() + READ_WAIT;
+        let mut shown = 0;
+        while shown < self.wanted.bytes {
+            let helped = helping && self.run_one();
+            let there = self.landed(shown, (!helped).then_some(deadline))?;
+            // SAFETY: these bytes have landed: nothing writes to them any more. The memory lives as long as the job.
+            on(unsafe { std::slice::from_raw_parts(self.memory_start.wrapping_add(shown), there - shown) });
+            shown = there;
+        }
+        self.progress.lock().memory.take().ok_or_else(|| io::Error::other("a read was waited for twice"))
+    }
+
+    /// Bytes that have landed without a gap. With a deadline, waits until they are more than `shown`. After an error the
+    /// memory stays with the job: parts of it may still be written to.
+    fn landed(&self, shown: usize, deadline: Option<Instant>) -> io::Result<usize> {
+        let mut progress = self.progress.lock();
+        loop {
+            if let Some(error) = &progress.error {
+                return Err(copy_of(error));
+            }
+            let there = (progress.prefix * self.wanted.request_bytes).min(self.wanted.bytes);
+            let Some(deadline) = deadline.filter(|_| there <= shown) else { return Ok(there) };
+            if self.changed.wait_until(&mut progress, deadline).timed_out() {
+                let what = format!("the medium did not answer within {} s", READ_WAIT.as_secs());
+                progress.error.get_or_insert(io::Error::new(io::ErrorKind::TimedOut, what));
+            }
+        }
+    }
+}
+
+fn repeatable(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
+}
+
+fn copy_of(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => io::Error::new(error.kind(), error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests;
