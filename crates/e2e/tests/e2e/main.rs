@@ -5,6 +5,7 @@ mod checking;
 mod copies;
 mod faults;
 mod files;
+mod kills;
 mod limits;
 mod program;
 mod restarts;

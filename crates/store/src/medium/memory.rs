@@ -55,9 +55,10 @@ impl MemoryPool {
 }
 
 impl Spare {
-    /// What came back last is the likeliest to be in the processor's caches.
+    /// The smallest that holds `bytes` and not a quarter more.
     fn take(&mut self, bytes: usize) -> Option<MmapMut> {
-        let at = self.memory.iter().rposition(|map| map.len() == bytes)?;
+        let fits = self.memory.iter().enumerate().filter(|(_, map)| (bytes..=bytes + bytes / 4).contains(&map.len()));
+        let (at, _) = fits.min_by_key(|(_, map)| map.len())?;
         let map = self.memory.remove(at)?;
         self.bytes -= map.len();
         Some(map)
