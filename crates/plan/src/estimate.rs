@@ -179,7 +179,30 @@ impl Estimate {
             JoinType::RightAnti => ((right.rows - semi_right).max(right.rows * 0.1), right.columns.clone()),
             JoinType::RightMark => (right.rows, mark(&right.columns)),
         };
-        Estimate { rows, columns }.with_rows(rows)
+        let mut joined = Estimate { rows, columns }.with_rows(rows);
+        joined.share_keys(self, right, join);
+        joined
+    }
+
+    /// Keys that are equal have the values that both sides have: as many as the side with fewer.
+    fn share_keys(&mut self, left: &Estimate, right: &Estimate, join: &Join) {
+        let (left_schema, right_schema) = (join.left.schema(), join.right.schema());
+        let offset = left.columns.len();
+        for (left_key, right_key) in &join.on {
+            let distinct = left.distinct(left_key, left_schema).min(right.distinct(right_key, right_schema));
+            let (l, r) = (index_of(left_key, left_schema), index_of(right_key, right_schema));
+            let places = match join.join_type {
+                JoinType::Inner => [l, r.map(|r| offset + r)],
+                JoinType::LeftSemi => [l, None],
+                JoinType::RightSemi => [r, None],
+                _ => [None, None],
+            };
+            for place in places.into_iter().flatten() {
+                if let Some(column) = self.columns.get_mut(place) {
+                    column.distinct = column.distinct.min(distinct);
+                }
+            }
+        }
     }
 
     fn column(&self, expr: &Expr, schema: &DFSchema) -> Option<&ColumnEstimate> {
@@ -260,6 +283,14 @@ impl Estimate {
             (Operator::Gt | Operator::GtEq, Some(value)) => range_share(column, value, f64::INFINITY),
             _ => UNKNOWN_SHARE,
         }
+    }
+}
+
+/// The column that an expression is.
+fn index_of(expr: &Expr, schema: &DFSchema) -> Option<usize> {
+    match expr {
+        Expr::Column(column) => schema.index_of_column(column).ok(),
+        _ => None,
     }
 }
 

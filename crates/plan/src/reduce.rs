@@ -13,6 +13,8 @@ use datafusion::common::{Column, JoinConstraint, JoinType, NullEquality, Result}
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Aggregate, Expr, Join, LogicalPlan, Projection, SubqueryAlias};
 
+use pithead_model::SHIPPED_BYTES_MAX;
+
 use crate::decompose::{Cutter, input_key};
 use crate::{Catalogue, CutOptions, Input, PlanError};
 
@@ -46,15 +48,20 @@ pub fn reduce_by_joins(
     let mut join = 0;
     // Post-order, so that what a join reduces can reduce what is joined to it above.
     while let Some(found) = nth_join(&reduced.plan, join) {
-        for source in sources(found.join_type) {
-            let Some(candidate) = reducer.candidate(&reduced, &found, *source, join)? else { continue };
+        let mut best: Option<(Reduced, f64, Side)> = None;
+        for (source, keys) in choices(&found) {
+            let Some(candidate) = reducer.candidate(&reduced, &found, source, &keys, join)? else { continue };
             let after = reducer.cost(&candidate)?;
-            if after < cost * GAIN && cost - after > WORTH_BYTES {
-                // The semi joins that came in are joins, too, and come before this one.
-                join = position_of(&candidate.plan, &found, *source).unwrap_or(join);
-                (reduced, cost) = (candidate, after);
-                break;
+            if best.as_ref().is_none_or(|(_, least, _)| after < *least) {
+                best = Some((candidate, after, source));
             }
+        }
+        if let Some((candidate, after, source)) =
+            best.filter(|(_, after, _)| *after < cost * GAIN && cost - after > WORTH_BYTES)
+        {
+            // The semi joins that came in are joins, too, and come before this one.
+            join = position_of(&candidate.plan, &found, source).unwrap_or(join);
+            (reduced, cost) = (candidate, after);
         }
         join += 1;
     }
@@ -78,6 +85,14 @@ fn sources(join_type: JoinType) -> &'static [Side] {
     }
 }
 
+/// What a join may be reduced by: the keys of a side, all of them or one. One of several may have far fewer values.
+fn choices(join: &Join) -> Vec<(Side, Vec<usize>)> {
+    let all: Vec<usize> = (0..join.on.len()).collect();
+    let each = all.iter().map(|key| vec![*key]).filter(|_| all.len() > 1);
+    let keys: Vec<Vec<usize>> = std::iter::once(all.clone()).chain(each).collect();
+    sources(join.join_type).iter().flat_map(|source| keys.iter().map(|keys| (*source, keys.clone()))).collect()
+}
+
 struct Reducer<'a> {
     cutter: Cutter<'a>,
     keys: usize,
@@ -95,8 +110,15 @@ impl Reducer<'_> {
         Ok(cost + self.cutter.visit(&reduced.plan)?.host_cost)
     }
 
-    /// The plan with the other side of its `number`th join reduced by the keys of `source`; none where it is of no use.
-    fn candidate(&mut self, reduced: &Reduced, join: &Join, source: Side, number: usize) -> Result<Option<Reduced>> {
+    /// The plan with the other side of its `number`th join reduced by these keys of `source`; none where it is of no use.
+    fn candidate(
+        &mut self,
+        reduced: &Reduced,
+        join: &Join,
+        source: Side,
+        keys: &[usize],
+        number: usize,
+    ) -> Result<Option<Reduced>> {
         if join.null_aware || join.null_equality != NullEquality::NullEqualsNothing || join.on.is_empty() {
             return Ok(None);
         }
@@ -107,12 +129,13 @@ impl Reducer<'_> {
         let small_is = self.cutter.visit(small)?;
         let large_is = self.cutter.visit(large)?;
         let known = self.cutter.first.contains(&input_key(small));
-        let is_small =
-            small_is.estimate.bytes() <= self.cutter.options.ship_bytes_max && small_is.estimate.rows < large_is.estimate.rows;
-        if !is_small || large_is.host_cost < WORTH_BYTES || has_first(small) {
+        // It is computed whole at the host; only its keys are shipped.
+        let is_small = small_is.estimate.bytes() <= SHIPPED_BYTES_MAX as f64 && small_is.estimate.rows < large_is.estimate.rows;
+        if !is_small || large_is.host_cost < WORTH_BYTES {
             return Ok(None);
         }
-        let on = join.on.iter().map(|(left, right)| if source == Side::Left { (left, right) } else { (right, left) });
+        let on = keys.iter().filter_map(|key| join.on.get(*key));
+        let on = on.map(|(left, right)| if source == Side::Left { (left, right) } else { (right, left) });
         let pairs: Option<Vec<_>> = on.map(|(own, other)| Some((own.clone(), other.try_as_col()?.clone()))).collect();
         let Some(pairs) = pairs else { return Ok(None) };
         self.keys += 1;
@@ -220,12 +243,6 @@ fn has_aggregate(plan: &LogicalPlan) -> bool {
         LogicalPlan::Filter(filter) => has_aggregate(&filter.input),
         _ => false,
     }
-}
-
-/// Whether keys are read below: such a side is not taken for keys again.
-fn has_first(plan: &LogicalPlan) -> bool {
-    matches!(plan, LogicalPlan::SubqueryAlias(alias) if alias.alias.table().starts_with(KEYS))
-        || plan.inputs().into_iter().any(has_first)
 }
 
 /// The join at a place in post-order.

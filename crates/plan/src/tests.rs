@@ -328,7 +328,7 @@ async fn tpch_is_ordered_and_reduced() {
         let before = cut(sql, &CutOptions::default()).await;
         let before: f64 = before.sub_plans.iter().map(|sub_plan| sub_plan.estimate.bytes()).sum();
         let after = link_bytes(&reduced.plan).await;
-        assert!(after < before + 1e6, "Q{number}: {before} -> {after}");
+        assert!(after < before + 2e6, "Q{number}: {before} -> {after}");
         all = (all.0 + before, all.1 + after);
     }
     assert!(all.1 * 4.0 < all.0, "{all:?}");
