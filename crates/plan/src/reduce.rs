@@ -40,7 +40,7 @@ pub fn reduce_by_joins(
     options: &CutOptions,
 ) -> Result<Reduced, PlanError> {
     let mut reduced = Reduced { plan: plan.clone(), first: Vec::new() };
-    if !options.pushdown || !options.joins {
+    if !options.pushdown || !options.joins || nth_join(plan, 0).is_none() {
         return Ok(reduced);
     }
     let mut reducer = Reducer { cutter: Cutter::new(catalogue, state, options, Default::default()), keys: 0 };
