@@ -95,7 +95,7 @@ impl Text {
         self.line("link", depth, head);
         self.drive(&sub_plan.plan, depth + 1);
         for input in &sub_plan.inputs {
-            let Some(found) = prepared.tables.get(&input.key) else { continue };
+            let Some(found) = prepared.table(input) else { continue };
             let rows: usize = found.batches.iter().map(RecordBatch::num_rows).sum();
             let actual = if self.analyze { format!(", {rows} rows") } else { String::new() };
             let how = if input.spread.is_some() { "spreads" } else { "ships" };

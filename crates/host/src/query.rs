@@ -1,6 +1,5 @@
 //! One query's way: scalar subqueries first, then the cut, then the tables to ship, then the rest at the host.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ use futures::{FutureExt, StreamExt};
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Blame, DriveId, Fault, Partitioning, SHIPPED_BYTES_MAX};
 use pithead_plan::{
-    Computed, CutOptions, Decomposition, Input, RemoteScan, ScalarQuery, SubPlan, Travelling, decompose, order_joins,
+    Computed, CutOptions, Decomposer, Decomposition, Input, RemoteScan, ScalarQuery, SubPlan, Travelling, order_joins,
     reduce_by_joins, replace_scalar_queries, scalar_queries,
 };
 use pithead_wire::{OpenRequest, PlanBytes, SessionOptions, ShippedInput, SlicePart};
@@ -62,18 +61,27 @@ pub(crate) struct Prepared {
     pub(crate) scalars: Vec<(Prepared, ScalarValue)>,
     /// Small sides of joins, computed first for their keys.
     pub(crate) first: Vec<PreparedInput>,
-    /// Tables to ship, by key.
-    pub(crate) tables: BTreeMap<String, PreparedInput>,
+    /// Tables to ship.
+    pub(crate) tables: Vec<PreparedInput>,
     /// Tables that were to be shipped, and turned out better kept at the host.
     pub(crate) kept: Vec<PreparedInput>,
 }
 
-/// A table to ship.
+/// A table to ship, or a part that is computed first.
 pub(crate) struct PreparedInput {
+    /// The part of the query that it is.
+    pub(crate) plan: LogicalPlan,
     /// What computes it.
     pub(crate) prepared: Prepared,
     /// Its rows, when it was run.
     pub(crate) batches: Vec<RecordBatch>,
+}
+
+impl Prepared {
+    /// The rows of a sub-plan's input.
+    pub(crate) fn table(&self, input: &Input) -> Option<&PreparedInput> {
+        self.tables.iter().find(|table| table.plan == input.plan)
+    }
 }
 
 impl Query {
@@ -90,7 +98,9 @@ impl Query {
             true => plan,
             false => replace_scalar_queries(plan, &values).map_err(fault_from_datafusion)?,
         };
+        let started = std::time::Instant::now();
         let optimised = self.state.optimize(&plan).map_err(fault_from_datafusion)?;
+        tracing::debug!(us = started.elapsed().as_micros(), "optimised");
         let prepared = self.prepare_joins(&optimised, mode).await?;
         Ok(Prepared { scalars, ..prepared })
     }
@@ -99,38 +109,54 @@ impl Query {
     /// reduction.
     async fn prepare_joins(&self, optimised: &LogicalPlan, mode: Mode) -> Result<Prepared, Fault> {
         let settings = self.settings.cut();
+        let started = std::time::Instant::now();
         let ordered = match self.settings.join_order {
             true => order_joins(optimised, &Datasets, &self.state, &settings)?,
             false => optimised.clone(),
         };
+        tracing::debug!(us = started.elapsed().as_micros(), "ordered joins");
         if !self.settings.join_filters {
             return self.prepare_optimised(ordered, mode, settings).await;
         }
+        let started = std::time::Instant::now();
         let reduced = reduce_by_joins(&ordered, &Datasets, &self.state, &settings)?;
+        tracing::debug!(us = started.elapsed().as_micros(), "reduced by joins");
         let mut options = settings.clone();
         let mut first = Vec::new();
         for part in reduced.first {
-            let prepared = self.prepare_optimised(part.plan.clone(), mode, options.clone()).await?;
-            let (batches, size) = match mode {
-                Mode::Explain => (vec![], Some(&part.estimate)),
-                Mode::Run => match self.collect_input(&part, &prepared).await? {
-                    Some(batches) => (batches, None),
-                    None => {
-                        tracing::debug!(part = %part.key, "too large to reduce by; planning without");
-                        return self.prepare_optimised(ordered, mode, settings).await;
-                    }
-                },
+            let input = &part.input;
+            let prepared = self.prepare_optimised(input.plan.clone(), mode, options.clone()).await?;
+            let Some((prepared, known)) = self.computed(input, prepared, mode).await? else {
+                tracing::debug!(part = %input.name, "too large to reduce by; planning without");
+                return self.prepare_optimised(ordered, mode, settings).await;
             };
-            let known = computed(&part, &batches)?;
-            let known = match size {
-                Some(estimate) => Computed { rows: estimate.rows, bytes: estimate.bytes(), ..known },
-                None => known,
+            let known = match mode {
+                Mode::Explain => Computed { rows: input.estimate.rows, bytes: input.estimate.bytes(), ..known },
+                Mode::Run => known,
             };
-            options.computed.insert(part.key, known);
-            first.push(PreparedInput { prepared, batches });
+            options.computed.push((part.leaf, known));
+            first.push(prepared);
         }
-        let prepared = self.prepare_optimised(reduced.plan, mode, options).await?;
+        let prepared = self.prepare_optimised(LogicalPlan::clone(&reduced.plan), mode, options).await?;
         Ok(Prepared { first, ..prepared })
+    }
+
+    /// A part's rows, for the host and to ship; none if they are too large.
+    async fn computed(
+        &self,
+        input: &Input,
+        prepared: Prepared,
+        mode: Mode,
+    ) -> Result<Option<(PreparedInput, Computed)>, Fault> {
+        let batches = match mode {
+            Mode::Explain => vec![],
+            Mode::Run => match self.collect_input(input, &prepared).await? {
+                Some(batches) => batches,
+                None => return Ok(None),
+            },
+        };
+        let known = computed(input, &batches)?;
+        Ok(Some((PreparedInput { plan: input.plan.clone(), prepared, batches }, known)))
     }
 
     /// Cuts an optimised plan, and computes what it ships. The size of each table to ship is known once it is computed:
@@ -142,37 +168,50 @@ impl Query {
         mut options: CutOptions,
     ) -> BoxFuture<'_, Result<Prepared, Fault>> {
         async move {
-            let mut tables: BTreeMap<String, PreparedInput> = BTreeMap::new();
+            let mut tables: Vec<PreparedInput> = Vec::new();
             let computed_first = options.clone();
+            let mut decomposer = Decomposer::new(&Datasets, &self.state);
             loop {
-                let cut = decompose(&plan, &Datasets, &self.state, &options).await?;
-                let missing =
-                    cut.sub_plans.iter().flat_map(|sub_plan| &sub_plan.inputs).find(|input| !tables.contains_key(&input.key));
-                let Some(input) = missing.cloned() else { return Ok(self.prepared(cut, tables)) };
-                let prepared = self.prepare_optimised(input.plan.clone(), mode, computed_first.clone()).await?;
-                let batches = match mode {
-                    Mode::Explain => Some(vec![]),
-                    Mode::Run => self.collect_input(&input, &prepared).await?,
-                };
-                let Some(batches) = batches else {
-                    tracing::debug!(table = %input.key, "too large to ship; planning again");
-                    options.not_shipped.insert(input.key);
-                    continue;
-                };
-                if mode == Mode::Run {
-                    options.computed.insert(input.key.clone(), computed(&input, &batches)?);
+                let started = std::time::Instant::now();
+                let cut = decomposer.cut(&plan, &options).await?;
+                tracing::debug!(us = started.elapsed().as_micros(), "cut");
+                let mut missing: Vec<&Input> = Vec::new();
+                for input in cut.sub_plans.iter().flat_map(|sub_plan| &sub_plan.inputs) {
+                    let known = tables.iter().map(|table| &table.plan).chain(missing.iter().map(|input| &input.plan));
+                    if !known.into_iter().any(|plan| *plan == input.plan) {
+                        missing.push(input);
+                    }
                 }
-                tables.insert(input.key, PreparedInput { prepared, batches });
+                if missing.is_empty() {
+                    return Ok(self.prepared(cut, tables));
+                }
+                // Side by side: each waits for drives most of its time.
+                let found = missing.iter().map(|input| async {
+                    let prepared = self.prepare_optimised(input.plan.clone(), mode, computed_first.clone()).await?;
+                    self.computed(input, prepared, mode).await
+                });
+                for (input, found) in missing.iter().zip(futures::future::try_join_all(found).await?) {
+                    let Some((table, known)) = found else {
+                        tracing::debug!(table = %input.name, "too large to ship; planning again");
+                        options.not_shipped.push(input.plan.clone());
+                        continue;
+                    };
+                    if mode == Mode::Run {
+                        options.computed.push((input.plan.clone(), known));
+                    }
+                    tables.push(table);
+                }
             }
         }
         .boxed()
     }
 
-    fn prepared(&self, decomposition: Decomposition, mut tables: BTreeMap<String, PreparedInput>) -> Prepared {
+    fn prepared(&self, decomposition: Decomposition, mut tables: Vec<PreparedInput>) -> Prepared {
         let profiles = decomposition.sub_plans.iter().map(|sub_plan| self.profile.add(sub_plan)).collect();
-        let shipped: BTreeSet<&String> =
-            decomposition.sub_plans.iter().flat_map(|sub_plan| &sub_plan.inputs).map(|input| &input.key).collect();
-        let kept = tables.extract_if(.., |key, _| !shipped.contains(key)).map(|(_, table)| table).collect();
+        let is_shipped = |plan: &LogicalPlan| {
+            decomposition.sub_plans.iter().flat_map(|sub_plan| &sub_plan.inputs).any(|input| input.plan == *plan)
+        };
+        let kept = tables.extract_if(.., |table| !is_shipped(&table.plan)).collect();
         Prepared { decomposition, profiles, scalars: vec![], first: vec![], tables, kept }
     }
 
@@ -227,10 +266,12 @@ impl Query {
     /// Starts a prepared query.
     pub(crate) async fn execute(&self, prepared: &Prepared) -> Result<SendableRecordBatchStream, Fault> {
         let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(RemotePlanner::new(self, prepared)?)]);
+        let started = std::time::Instant::now();
         let plan = planner
             .create_physical_plan(&prepared.decomposition.super_plan, &self.state)
             .await
             .map_err(fault_from_datafusion)?;
+        tracing::debug!(us = started.elapsed().as_micros(), "planned what the host runs");
         tracing::debug!(plan = %datafusion::physical_plan::displayable(plan.as_ref()).indent(false), "the host's plan");
         execute_stream(plan, self.state.task_ctx()).map_err(fault_from_datafusion)
     }
@@ -312,7 +353,7 @@ impl RemotePlanner {
         for profile in &prepared.profiles {
             let sub_plan = &profile.sub_plan;
             let shipments = sub_plan.inputs.iter().map(|input| {
-                let batches = prepared.tables.get(&input.key).map(|table| table.batches.as_slice()).unwrap_or_default();
+                let batches = prepared.table(input).map(|table| table.batches.as_slice()).unwrap_or_default();
                 Shipment::new(input, batches, sub_plan.copies.len())
             });
             sub_plans.push((Arc::clone(profile), shipments.collect::<Result<Vec<_>, Fault>>()?));

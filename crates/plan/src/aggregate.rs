@@ -15,7 +15,7 @@ use datafusion::logical_expr::{Aggregate, Cast, Expr, LogicalPlan, Operator, Pro
 use pithead_model::Level;
 
 use crate::Estimate;
-use crate::decompose::{Cutter, Outcome, cheaper, seal};
+use crate::cutter::{Cutter, Outcome, cheaper};
 use crate::expression::any_stays;
 use crate::piece::Piece;
 
@@ -27,26 +27,28 @@ impl Cutter<'_> {
 
     /// The aggregate over an input that was visited.
     pub(crate) fn aggregate_over(&mut self, plan: &LogicalPlan, aggregate: &Aggregate, input: Outcome) -> Result<Outcome> {
-        let estimate = input.estimate.group(&aggregate.group_expr, aggregate.input.schema(), &aggregate.schema);
-        let host = over(aggregate, input.host.clone())?;
+        let below = aggregate.input.schema();
+        let estimate = input.estimate.group(&aggregate.group_expr, below, &aggregate.schema);
+        let estimate = estimate.with_functions(&aggregate.aggr_expr, &input.estimate, below);
+        let host = self.built(&aggregate.schema, || over(aggregate, input.host))?;
         let host_cost = input.host_cost;
-        let Some(piece) = input.piece.clone() else { return Ok(Outcome { estimate, host, host_cost, piece: None }) };
+        let Some(piece) = input.piece else { return Ok(Outcome { estimate, host, host_cost, piece: None }) };
         if let Some(reason) = self.aggregate_obstacle(plan, aggregate) {
-            self.stayed(plan, reason);
+            self.stayed(plan, || reason);
             return Ok(Outcome { estimate, host, host_cost, piece: None });
         }
         if piece.complete_groups(&aggregate.group_expr) {
-            let grown = over(aggregate, piece.plan.clone())?;
-            let complete = Piece { whole: true, ..piece.with_columns(grown, &aggregate.group_expr, plan) };
+            let grown = self.built(&aggregate.schema, || over(aggregate, piece.plan.clone()))?;
+            let complete = Piece { whole: true, ..self.grown(piece.with_columns(&aggregate.group_expr), grown, plan) };
             return self.settle(plan, estimate, host, host_cost, Some(complete));
         }
         match self.partial(plan, aggregate, &piece, &input.estimate, &estimate)? {
             Some((merged, cost)) if cost <= host_cost * (1.0 + 1e-9) => {
-                self.stayed(&merged, "merges the drives' parts");
+                self.stayed(&merged, || "merges the drives' parts");
                 Ok(Outcome { estimate, host: merged, host_cost: cost, piece: None })
             }
             Some((_, cost)) => {
-                self.stayed(plan, cheaper(cost, host_cost));
+                self.stayed(plan, || cheaper(cost, host_cost));
                 Ok(Outcome { estimate, host, host_cost, piece: None })
             }
             None => Ok(Outcome { estimate, host, host_cost, piece: None }),
@@ -75,7 +77,7 @@ impl Cutter<'_> {
         let split = match Split::of(aggregate, self.state) {
             Ok(split) => split,
             Err(reason) => {
-                self.stayed(plan, reason);
+                self.stayed(plan, || reason);
                 return Ok(None);
             }
         };
@@ -84,12 +86,15 @@ impl Cutter<'_> {
         let rows = input.rows.min(estimate.rows.max(output.rows) * piece.scheme.copies.len() as f64);
         let estimate = estimate.with_rows(rows);
         let cost = piece.cost + estimate.bytes();
+        if self.is_draft() {
+            return Ok(Some((self.built(&aggregate.schema, || Ok(plan.clone()))?, cost)));
+        }
         let names = DFSchema::from_unqualified_fields(
             parts.schema.fields().iter().enumerate().map(|(i, field)| part_field(i, field)).collect(),
             Default::default(),
         )?;
-        let grown = piece.clone().with_plan(LogicalPlan::Aggregate(parts), plan);
-        let sealed = seal(&grown, Arc::new(names), estimate, Level::Whole);
+        let grown = self.grown(piece.clone(), LogicalPlan::Aggregate(parts), plan);
+        let sealed = self.seal(&grown, Arc::new(names), &estimate, Level::Whole);
         Ok(Some((split.merge(aggregate, sealed)?, cost)))
     }
 }

@@ -12,6 +12,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr, Join, Operator};
 use pithead_model::Value;
 
 use crate::DatasetFacts;
+use crate::aggregate::function;
 
 /// Share of rows that a condition without better knowledge keeps.
 const UNKNOWN_SHARE: f64 = 0.25;
@@ -38,6 +39,15 @@ pub struct ColumnEstimate {
     pub bytes: f64,
     /// Smallest and largest value on a line, where known.
     pub range: Option<(f64, f64)>,
+    /// Mean and standard deviation, for sums and counts of groups.
+    pub spread: Option<(f64, f64)>,
+}
+
+impl ColumnEstimate {
+    /// A column of which no values are known.
+    fn of(distinct: f64, bytes: f64) -> ColumnEstimate {
+        ColumnEstimate { distinct, bytes, range: None, spread: None }
+    }
 }
 
 impl Estimate {
@@ -53,14 +63,15 @@ impl Estimate {
             let summary = facts.dataset.schema.index_of(name).ok().and_then(|index| facts.columns.get(index));
             let range = summary.and_then(|s| Some((s.min.as_ref()?.position(), s.max.as_ref()?.position())));
             let distinct = summary.map_or(0, |s| s.distinct) as f64;
-            ColumnEstimate { distinct: if distinct > 0.0 { distinct } else { rows.max(1.0) }, bytes: width(data_type), range }
+            let distinct = if distinct > 0.0 { distinct } else { rows.max(1.0) };
+            ColumnEstimate { range, ..ColumnEstimate::of(distinct, width(data_type)) }
         };
         Estimate { rows, columns: output.fields().iter().map(|field| column(field.name(), field.data_type())).collect() }
     }
 
     /// Nothing is known but the types.
     pub(crate) fn unknown(schema: &DFSchema, rows: f64) -> Estimate {
-        let column = |data_type: &DataType| ColumnEstimate { distinct: rows.max(1.0), bytes: width(data_type), range: None };
+        let column = |data_type: &DataType| ColumnEstimate::of(rows.max(1.0), width(data_type));
         Estimate { rows, columns: schema.fields().iter().map(|field| column(field.data_type())).collect() }
     }
 
@@ -128,7 +139,7 @@ impl Estimate {
     pub(crate) fn project(&self, exprs: &[Expr], input: &DFSchema, output: &DFSchema) -> Estimate {
         let column = |(expr, data_type): (&Expr, &DataType)| match self.column(expr, input) {
             Some(known) => known.clone(),
-            None => ColumnEstimate { distinct: self.distinct(expr, input), bytes: width(data_type), range: None },
+            None => ColumnEstimate::of(self.distinct(expr, input), width(data_type)),
         };
         let types = output.fields().iter().map(|field| field.data_type());
         Estimate { rows: self.rows, columns: exprs.iter().zip(types).map(column).collect() }
@@ -140,10 +151,34 @@ impl Estimate {
         let rows = if groups.is_empty() { 1.0 } else { distinct.min(self.rows) };
         let column = |(i, data_type): (usize, &DataType)| {
             let known = groups.get(i).and_then(|expr| self.column(expr, input));
-            known.cloned().unwrap_or(ColumnEstimate { distinct: rows.max(1.0), bytes: width(data_type), range: None })
+            known.cloned().unwrap_or(ColumnEstimate::of(rows.max(1.0), width(data_type)))
         };
         let types = output.fields().iter().map(|field| field.data_type());
         Estimate { rows, columns: types.enumerate().map(column).collect() }.with_rows(rows)
+    }
+
+    /// An estimate of groups, with what is expected of these functions' values. Rows of a group are taken to be as many as
+    /// events of a Poisson process, and their values to be spread evenly, so that a sum has the moments of a compound one.
+    pub(crate) fn with_functions(mut self, functions: &[Expr], grouped: &Estimate, input: &DFSchema) -> Estimate {
+        let each = grouped.rows / self.rows.max(1.0);
+        let first = self.columns.len().saturating_sub(functions.len());
+        for (column, function) in self.columns.iter_mut().skip(first).zip(functions.iter().map(function)) {
+            let Some(function) = function.filter(|function| !function.params.distinct && function.params.filter.is_none())
+            else {
+                continue;
+            };
+            let range = function.params.args.first().and_then(|argument| grouped.column(argument, input)?.range);
+            column.spread = match (function.func.name(), range) {
+                ("count", _) => Some((each, each.sqrt())),
+                ("sum", Some((low, high))) => {
+                    let mean = f64::midpoint(low, high);
+                    let variance = (high - low).powi(2) / 12.0;
+                    Some((each * mean, (each * (variance + mean * mean)).sqrt()))
+                }
+                _ => None,
+            };
+        }
+        self
     }
 
     /// After a join with `right`.
@@ -164,7 +199,7 @@ impl Estimate {
         let semi_right = semi(right.rows, keys_right, keys_left);
         let both = || self.columns.iter().chain(&right.columns).cloned().collect::<Vec<_>>();
         let mark = |columns: &[ColumnEstimate]| {
-            let mark = ColumnEstimate { distinct: 2.0, bytes: 0.125, range: None };
+            let mark = ColumnEstimate::of(2.0, 0.125);
             columns.iter().cloned().chain([mark]).collect::<Vec<_>>()
         };
         let (rows, columns) = match join.join_type {
@@ -296,12 +331,25 @@ fn index_of(expr: &Expr, schema: &DFSchema) -> Option<usize> {
 
 /// Share of a column's values between two positions.
 fn range_share(column: &ColumnEstimate, low: f64, high: f64) -> f64 {
+    if let Some((mean, deviation)) = column.spread {
+        let share = below(high, mean, deviation) - below(low, mean, deviation);
+        return share.max(1.0 / column.distinct.max(1.0)).min(1.0);
+    }
     let Some((min, max)) = column.range else { return UNKNOWN_SHARE };
     if max <= min {
         return if (low..=high).contains(&min) { 1.0 } else { 0.0 };
     }
     let share = (high.min(max) - low.max(min)) / (max - min);
     share.max(1.0 / column.distinct.max(1.0)).clamp(0.0, 1.0) * f64::from(u8::from(low <= max && high >= min))
+}
+
+/// Share of values below one, by the logistic distribution: its tails are heavier than the normal one's, as befits a guess.
+fn below(value: f64, mean: f64, deviation: f64) -> f64 {
+    if value.is_infinite() {
+        return if value > 0.0 { 1.0 } else { 0.0 };
+    }
+    let scale = deviation.max(f64::MIN_POSITIVE) * 3_f64.sqrt() / std::f64::consts::PI;
+    1.0 / (1.0 + (-(value - mean) / scale).exp())
 }
 
 /// A literal's position on the line of its column's values.

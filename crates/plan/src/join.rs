@@ -9,7 +9,7 @@ use datafusion::common::{JoinType, Result};
 use datafusion::logical_expr::builder::LogicalTableSource;
 use datafusion::logical_expr::{Aggregate, Expr, Join, LogicalPlan};
 
-use crate::decompose::{Cutter, Outcome, input_key, renamed_scan};
+use crate::cutter::{Cutter, Outcome, renamed_scan};
 use crate::expression::any_stays;
 use crate::piece::{Layer, Piece, column_index};
 use crate::{Estimate, INPUT_SCHEMA, Input};
@@ -73,13 +73,13 @@ impl Cutter<'_> {
         right: &Outcome,
         estimate: Estimate,
     ) -> Result<Outcome> {
-        let host = over(join, left.host.clone(), right.host.clone())?;
+        let host = self.built(&join.schema, || over(join, left.host.clone(), right.host.clone()))?;
         let host_cost = left.host_cost + right.host_cost;
         let obstacle = self.join_obstacle(plan, join);
         let piece = match obstacle {
             None => self.join_piece(plan, join, left, right)?,
             Some(reason) => {
-                self.stayed(plan, reason);
+                self.stayed(plan, || reason);
                 None
             }
         };
@@ -105,7 +105,7 @@ impl Cutter<'_> {
         if let (Some(l), Some(r)) = (&left.piece, &right.piece)
             && co_located(join, l, r)
         {
-            candidates.push(co_located_piece(plan, join, l, r)?);
+            candidates.push(self.co_located_piece(plan, join, l, r)?);
         }
         for (side, own, other) in [(Side::Left, left, right), (Side::Right, right, left)] {
             let Some(piece) = own.piece.as_ref().filter(|_| preserved(join.join_type).contains(&side)) else { continue };
@@ -113,7 +113,7 @@ impl Cutter<'_> {
         }
         let best = candidates.into_iter().min_by(|a, b| a.cost.total_cmp(&b.cost));
         if best.is_none() {
-            self.stayed(plan, "its sides are not partitioned alike, and neither is small enough to ship");
+            self.stayed(plan, || "its sides are not partitioned alike, and neither is small enough to ship");
         }
         Ok(best)
     }
@@ -130,30 +130,76 @@ impl Cutter<'_> {
     ) -> Result<Option<Piece>> {
         let other_plan = if side == Side::Left { &join.right } else { &join.left };
         let bytes = other.estimate.bytes();
-        let key = input_key(other_plan);
         let spread = spread(join, side, piece);
         let sent = bytes * if spread.is_some() { 1.0 } else { piece.scheme.copies.len() as f64 };
         // Where fetching the piece's own rows costs less than shipping to it, the join belongs to the host.
         let each = sent / piece.scheme.copies.len() as f64;
         let small = each <= self.options.ship_bytes_max && sent <= own.estimate.bytes();
-        if !small || self.options.not_shipped.contains(&key) {
+        if !small || self.options.not_shipped.contains(other_plan) {
             return Ok(None);
         }
         self.inputs += 1;
+        let offset = if side == Side::Left { 0 } else { offset_of_right(join) };
+        let keys = piece.keys.iter().map(|class| class.iter().map(|i| i + offset).collect()).collect();
+        let mut grown = piece.clone();
+        grown.cost += other.host_cost + sent;
+        grown.keys = equal_columns(join, keys);
+        if self.is_draft() {
+            let joined = self.built(&join.schema, || Ok(plan.clone()))?;
+            return Ok(Some(self.grown(grown, joined, plan)));
+        }
         let name = format!("table_{}", self.inputs);
         let leaf = input_leaf(&name, other_plan)?;
         let (l, r) = match side {
             Side::Left => (piece.plan.clone(), leaf.clone()),
             Side::Right => (leaf.clone(), piece.plan.clone()),
         };
-        let offset = if side == Side::Left { 0 } else { offset_of_right(join) };
-        let keys = piece.keys.iter().map(|class| class.iter().map(|i| i + offset).collect()).collect();
-        let mut grown = piece.clone();
-        grown.layers.push(Layer::new(&leaf, plan));
-        grown.inputs.push(Input { name, plan: LogicalPlan::clone(other_plan), key, spread, estimate: other.estimate.clone() });
-        grown.cost += other.host_cost + sent;
-        grown.keys = equal_columns(join, keys);
-        Ok(Some(grown.with_plan(over(join, l, r)?, plan)))
+        grown.layers.push(Arc::new(Layer::new(&leaf, plan)));
+        grown.inputs.push(Input { name, plan: LogicalPlan::clone(other_plan), spread, estimate: other.estimate.clone() });
+        Ok(Some(self.grown(grown, over(join, l, r)?, plan)))
+    }
+
+    /// The join of rows that lie on the same drives.
+    fn co_located_piece(&self, plan: &LogicalPlan, join: &Join, left: &Piece, right: &Piece) -> Result<Piece> {
+        let joined = self.built(&join.schema, || over(join, left.plan.clone(), right.plan.clone()))?;
+        let scans: Vec<_> = left.scans.iter().chain(&right.scans).cloned().collect();
+        let offset = offset_of_right(join);
+        let keys_of = |side: Side| -> Vec<BTreeSet<usize>> {
+            let (keys, offset) = if side == Side::Left { (&left.keys, 0) } else { (&right.keys, offset) };
+            keys.iter().map(|class| class.iter().map(|i| i + offset).collect()).collect()
+        };
+        let keys = match (join.join_type, preserved(join.join_type)) {
+            (JoinType::Inner, _) => keys_of(Side::Left).into_iter().zip(keys_of(Side::Right)).map(|(l, r)| &l | &r).collect(),
+            (_, [side]) => keys_of(*side),
+            _ => vec![],
+        };
+        let with_driving = |side: Side, whole: bool| Piece {
+            plan: joined.clone(),
+            scans: scans.clone(),
+            driving: if side == Side::Left { left.driving } else { left.scans.len() + right.driving },
+            scheme: left.scheme.clone(),
+            keys: equal_columns(join, keys.clone()),
+            whole,
+            inputs: left.inputs.iter().chain(&right.inputs).cloned().collect(),
+            cost: left.cost + right.cost,
+            layers: left.layers.iter().chain(&right.layers).cloned().collect(),
+        };
+        let larger = |piece: &Piece| piece.facts().dataset.rows();
+        let slice_wise = preserved(join.join_type)
+            .iter()
+            .filter(|side| if **side == Side::Left { !left.whole } else { !right.whole })
+            .map(|side| with_driving(*side, false))
+            .filter(Piece::driving_is_first)
+            .max_by_key(larger);
+        let piece = match slice_wise {
+            Some(piece) => piece,
+            None => [Side::Left, Side::Right]
+                .map(|side| with_driving(side, true))
+                .into_iter()
+                .max_by_key(larger)
+                .expect("two sides"),
+        };
+        Ok(self.grown(piece, joined, plan))
     }
 }
 
@@ -198,46 +244,6 @@ fn co_located(join: &Join, left: &Piece, right: &Piece) -> bool {
     left.scheme.matches(&right.scheme)
         && left.keys.len() == right.keys.len()
         && left.keys.iter().zip(&right.keys).all(|(l, r)| joined(l, r))
-}
-
-fn co_located_piece(plan: &LogicalPlan, join: &Join, left: &Piece, right: &Piece) -> Result<Piece> {
-    let joined = over(join, left.plan.clone(), right.plan.clone())?;
-    let scans: Vec<_> = left.scans.iter().chain(&right.scans).cloned().collect();
-    let offset = offset_of_right(join);
-    let keys_of = |side: Side| -> Vec<BTreeSet<usize>> {
-        let (keys, offset) = if side == Side::Left { (&left.keys, 0) } else { (&right.keys, offset) };
-        keys.iter().map(|class| class.iter().map(|i| i + offset).collect()).collect()
-    };
-    let keys = match (join.join_type, preserved(join.join_type)) {
-        (JoinType::Inner, _) => keys_of(Side::Left).into_iter().zip(keys_of(Side::Right)).map(|(l, r)| &l | &r).collect(),
-        (_, [side]) => keys_of(*side),
-        _ => vec![],
-    };
-    let with_driving = |side: Side, whole: bool| Piece {
-        plan: joined.clone(),
-        scans: scans.clone(),
-        driving: if side == Side::Left { left.driving } else { left.scans.len() + right.driving },
-        scheme: left.scheme.clone(),
-        keys: equal_columns(join, keys.clone()),
-        whole,
-        inputs: left.inputs.iter().chain(&right.inputs).cloned().collect(),
-        cost: left.cost + right.cost,
-        layers: left.layers.iter().chain(&right.layers).cloned().collect(),
-    };
-    let larger = |piece: &Piece| piece.facts().dataset.rows();
-    let slice_wise = preserved(join.join_type)
-        .iter()
-        .filter(|side| if **side == Side::Left { !left.whole } else { !right.whole })
-        .map(|side| with_driving(*side, false))
-        .filter(Piece::driving_is_first)
-        .max_by_key(larger);
-    let piece = match slice_wise {
-        Some(piece) => piece,
-        None => {
-            [Side::Left, Side::Right].map(|side| with_driving(side, true)).into_iter().max_by_key(larger).expect("two sides")
-        }
-    };
-    Ok(piece.with_plan(joined, plan))
 }
 
 /// Where the right side's columns start in the join's output.

@@ -1,6 +1,6 @@
 //! Decomposing queries: which part of a logical plan runs at the drives, as sub-plans, and what is left for the host.
 //!
-//! [`decompose`] walks an optimised logical plan and returns the super-plan, in which every [`RemoteScan`] stands for a
+//! [`Decomposer`] walks an optimised logical plan and returns the super-plan, in which every [`RemoteScan`] stands for a
 //! [`SubPlan`]: a complete logical plan that any Substrait engine could run. [`consume`], [`shape`] and [`combine`]
 //! are the other end: how a CSE reads a sub-plan and puts the outputs of its rounds together. Nothing here opens a
 //! socket or a file.
@@ -8,12 +8,15 @@
 mod aggregate;
 mod canonical;
 mod combine;
+mod cutter;
 mod decompose;
 mod error;
 mod estimate;
 mod expression;
 mod facts;
 mod join;
+mod known;
+mod options;
 mod order;
 mod piece;
 mod reduce;
@@ -22,12 +25,13 @@ mod subquery;
 mod travel;
 
 pub use combine::{Shape, combine, shape};
-pub use decompose::{Computed, CutOptions, Decomposition, HostReason, decompose};
+pub use decompose::{Decomposer, Decomposition, HostReason};
 pub use error::PlanError;
 pub use estimate::{ColumnEstimate, Estimate};
 pub use facts::{Catalogue, DatasetFacts};
+pub use options::{Computed, CutOptions};
 pub use order::order_joins;
-pub use reduce::{Reduced, reduce_by_joins};
+pub use reduce::{First, Reduced, reduce_by_joins};
 pub use remote::{Input, RemoteScan, SubPlan, Travelling};
 pub use subquery::{ScalarQuery, replace_scalar_queries, scalar_queries};
 pub use travel::{INPUT_SCHEMA, consume};

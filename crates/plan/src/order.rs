@@ -5,18 +5,17 @@
 //! that very set ([`Cutter`]), and the rows that joins take in and give out. So an order that keeps a join at the drives is
 //! preferred to one that merely starts small.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, JoinConstraint, JoinType, NullEquality, Result};
+use datafusion::common::{Column, ExprSchema, JoinConstraint, JoinType, NullEquality, Result};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{Expr, Filter, Join, LogicalPlan, Projection};
 use datafusion::optimizer::optimize_projections::OptimizeProjections;
 use datafusion::optimizer::{Optimizer, OptimizerContext};
 
-use crate::decompose::{Cutter, Outcome};
+use crate::cutter::{Cutter, Outcome};
 use crate::{Catalogue, CutOptions, PlanError};
 
 /// Relations of which all orders are looked at; more are left as they are written.
@@ -33,7 +32,7 @@ pub fn order_joins(
     state: &SessionState,
     options: &CutOptions,
 ) -> Result<LogicalPlan, PlanError> {
-    let mut orderer = Orderer { cutter: Cutter::new(catalogue, state, options, HashMap::new()), changed: false };
+    let mut orderer = Orderer { cutter: Cutter::draft(catalogue, state, options), changed: false };
     let ordered = orderer.order(plan)?;
     if !orderer.changed {
         return Ok(ordered);
@@ -63,6 +62,17 @@ struct Relation {
     plan: LogicalPlan,
     /// The semi or anti join whose other side it is; none: its columns are part of the result.
     exists: Option<Join>,
+}
+
+/// Columns that an inner join makes equal, each of another relation. What follows from several equalities counts like what is
+/// written, so that relations can be joined that no condition names together.
+#[derive(Default)]
+struct Class(Vec<(Set, Column)>);
+
+/// The conditions of a region.
+struct Conditions {
+    classes: Vec<Class>,
+    others: Vec<Condition>,
 }
 
 /// A condition, resolved.
@@ -150,16 +160,15 @@ impl Orderer<'_> {
         Ok(None)
     }
 
-    fn search(&mut self, region: &Region, conditions: &[Condition], cross: bool) -> Result<Option<Joined>> {
+    fn search(&mut self, region: &Region, conditions: &Conditions, cross: bool) -> Result<Option<Joined>> {
         let count = region.relations.len();
         let all: Set = (1 << count) - 1;
         let mut best: Vec<Best> = vec![Best::default(); 1 << count];
         for (index, relation) in region.relations.iter().enumerate() {
-            let outcome = self.cutter.visit(&relation.plan)?;
+            let outcome = self.cutter.drafted(&Arc::new(relation.plan.clone()))?;
             let leaf = Joined { plan: relation.plan.clone(), outcome, rows: 0.0 };
-            let own =
-                conditions.iter().filter(|condition| condition.needs == 1 << index).map(|condition| condition.expr.clone());
-            let leaf = self.filtered(leaf, own.collect())?;
+            let own = conditions.others.iter().filter(|condition| condition.needs == 1 << index);
+            let leaf = self.filtered(leaf, own.map(|condition| condition.expr.clone()).collect())?;
             best[1 << index].offer(leaf);
         }
         for set in 1..=all {
@@ -265,8 +274,9 @@ impl Region {
     }
 
     /// The conditions with what they need; none if a column is of no relation, or of several.
-    fn resolve(&self) -> Option<Vec<Condition>> {
-        let mut conditions = Vec::new();
+    fn resolve(&self) -> Option<Conditions> {
+        let mut conditions = Conditions { classes: Vec::new(), others: Vec::new() };
+        let mut equal: Vec<Class> = Vec::new();
         for expr in &self.conditions {
             if expr.is_volatile() {
                 return None;
@@ -280,7 +290,15 @@ impl Region {
                 }
                 _ => None,
             };
-            conditions.push(Condition { needs, expr: expr.clone(), equality });
+            match &equality {
+                Some((left, Expr::Column(a), right, Expr::Column(b))) if self.same_type(a, b) => {
+                    join_classes(&mut equal, [(*left, a.clone()), (*right, b.clone())]);
+                }
+                _ => conditions.others.push(Condition { needs, expr: expr.clone(), equality }),
+            }
+        }
+        for class in equal {
+            conditions.add(class);
         }
         // What semi and anti joins look at must be known, too.
         self.relations
@@ -302,6 +320,14 @@ impl Region {
         owners.next().is_none().then_some(owner)
     }
 
+    fn same_type(&self, a: &Column, b: &Column) -> bool {
+        let type_of = |column: &Column| {
+            let relation = &self.relations[self.owner(column)?];
+            Some(relation.plan.schema().field_from_column(column).ok()?.data_type().clone())
+        };
+        type_of(a).is_some_and(|found| Some(found) == type_of(b))
+    }
+
     /// The relations that a semi or anti join must have on its left.
     fn outer_needs(&self, join: &Join) -> Option<Set> {
         let keys = join.on.iter().try_fold(0, |set, (left, _)| Some(set | self.needs(left)?))?;
@@ -311,7 +337,7 @@ impl Region {
     }
 
     /// How `right` is joined to `left`, if it may be.
-    fn link(&self, conditions: &[Condition], left: Set, right: Set, cross: bool) -> Option<Link> {
+    fn link(&self, conditions: &Conditions, left: Set, right: Set, cross: bool) -> Option<Link> {
         let only_exists = |set: Set| {
             let index = set.trailing_zeros() as usize;
             (set.count_ones() == 1 && self.relations[index].exists.is_some()).then_some(index)
@@ -328,10 +354,48 @@ impl Region {
     }
 }
 
+impl Class {
+    /// A column that relations of a set have.
+    fn of(&self, set: Set) -> Option<Expr> {
+        self.0.iter().find(|(relation, _)| relation & set != 0).map(|(_, column)| Expr::Column(column.clone()))
+    }
+}
+
+impl Conditions {
+    /// Takes up a class. One with two columns of a relation also says something of that relation: its first column is then made
+    /// equal to each other one.
+    fn add(&mut self, class: Class) {
+        let mut kept: Vec<(Set, Column)> = Vec::new();
+        for (relation, column) in class.0 {
+            match kept.iter().find(|(known, _)| *known == relation) {
+                None => kept.push((relation, column)),
+                Some((_, first)) => {
+                    let expr = Expr::Column(first.clone()).eq(Expr::Column(column));
+                    self.others.push(Condition { needs: relation, expr, equality: None });
+                }
+            }
+        }
+        self.classes.push(Class(kept));
+    }
+}
+
+/// Puts two equal columns into one class, with all that either is equal to.
+fn join_classes(classes: &mut Vec<Class>, columns: [(Set, Column); 2]) {
+    let mut joined = Class::default();
+    for column in columns {
+        let found = classes.iter().position(|class| class.0.contains(&column));
+        let class = found.map_or_else(|| Class(vec![column]), |index| classes.swap_remove(index));
+        joined.0.extend(class.0);
+    }
+    classes.push(joined);
+}
+
 /// The equalities and other conditions between two sets. None: nothing ties them together.
-fn inner_link(conditions: &[Condition], left: Set, right: Set, cross: bool) -> Option<Link> {
+fn inner_link(conditions: &Conditions, left: Set, right: Set, cross: bool) -> Option<Link> {
     let mut link = Link { on: vec![], filters: vec![], exists: None };
-    for condition in conditions {
+    // One equality is enough: within a side, the columns of a class are equal already.
+    link.on.extend(conditions.classes.iter().filter_map(|class| Some((class.of(left)?, class.of(right)?))));
+    for condition in &conditions.others {
         let here = condition.needs & (left | right) == condition.needs;
         if !here || condition.needs & left == 0 || condition.needs & right == 0 {
             continue;

@@ -29,19 +29,24 @@ pub(crate) struct Piece {
     /// Bytes on the link to get so far, without sending its rows.
     pub(crate) cost: f64,
     /// How it grew: each plan, from the leaves up, with the text of the operator in the query that it comes from.
-    pub(crate) layers: Vec<Layer>,
+    pub(crate) layers: Vec<Arc<Layer>>,
 }
 
 /// One step of a piece's growth.
 #[derive(Clone, Debug)]
 pub(crate) struct Layer {
     pub(crate) plan: LogicalPlan,
-    pub(crate) operator: String,
+    operator: LogicalPlan,
 }
 
 impl Layer {
     pub(crate) fn new(plan: &LogicalPlan, operator: &LogicalPlan) -> Layer {
-        Layer { plan: plan.clone(), operator: operator.display().to_string() }
+        Layer { plan: plan.clone(), operator: operator.clone() }
+    }
+
+    /// The operator's text in the query.
+    pub(crate) fn operator(&self) -> String {
+        self.operator.display().to_string()
     }
 }
 
@@ -62,17 +67,11 @@ impl Piece {
         datasets
     }
 
-    /// The same with another operator on top that keeps the columns; `operator` is what it is in the query.
-    pub(crate) fn with_plan(mut self, plan: LogicalPlan, operator: &LogicalPlan) -> Piece {
-        self.layers.push(Layer::new(&plan, operator));
-        Piece { plan, ..self }
-    }
-
-    /// The same with an operator on top whose columns are these expressions over its own.
-    pub(crate) fn with_columns(self, plan: LogicalPlan, exprs: &[Expr], operator: &LogicalPlan) -> Piece {
+    /// The same, as an operator on top leaves it whose columns are these expressions over its own.
+    pub(crate) fn with_columns(self, exprs: &[Expr]) -> Piece {
         let schema = Arc::clone(self.plan.schema());
         let keys = self.keys.iter().map(|class| carried(class, exprs, &schema)).collect();
-        Piece { keys, ..self }.with_plan(plan, operator)
+        Piece { keys, ..self }
     }
 
     /// Whether rows that agree on these expressions are all on one drive.

@@ -8,15 +8,15 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, JoinConstraint, JoinType, NullEquality, Result};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Aggregate, Expr, Join, LogicalPlan, Projection, SubqueryAlias};
 
 use pithead_model::SHIPPED_BYTES_MAX;
 
-use crate::decompose::{Cutter, input_key};
-use crate::{Catalogue, CutOptions, Input, PlanError};
+use crate::cutter::Cutter;
+use crate::known::Known;
+use crate::{Catalogue, CutOptions, Estimate, Input, PlanError};
 
 /// Bytes on the link that a side must cost to be worth a look.
 const WORTH_BYTES: f64 = 100e3;
@@ -27,9 +27,19 @@ const GAIN: f64 = 0.9;
 #[derive(Clone, Debug)]
 pub struct Reduced {
     /// The plan.
-    pub plan: LogicalPlan,
-    /// Parts of it to compute first, in this order. Each may be in the plan more than once, and in later parts.
-    pub first: Vec<Input>,
+    pub plan: Arc<LogicalPlan>,
+    /// Parts of it to compute first, in this order.
+    pub first: Vec<First>,
+}
+
+/// A part of a plan that is computed first.
+#[derive(Clone, Debug)]
+pub struct First {
+    /// What stands for it in the plan, and in parts that come later.
+    pub leaf: LogicalPlan,
+    /// What computes it.
+    pub input: Arc<Input>,
+    plan: Arc<LogicalPlan>,
 }
 
 /// Puts semi joins with the keys of small sides where they save bytes on the link.
@@ -39,31 +49,30 @@ pub fn reduce_by_joins(
     state: &SessionState,
     options: &CutOptions,
 ) -> Result<Reduced, PlanError> {
-    let mut reduced = Reduced { plan: plan.clone(), first: Vec::new() };
+    let mut reduced = Reduced { plan: Arc::new(plan.clone()), first: Vec::new() };
     if !options.pushdown || !options.joins || nth_join(plan, 0).is_none() {
         return Ok(reduced);
     }
-    let mut reducer = Reducer { cutter: Cutter::new(catalogue, state, options, Default::default()), keys: 0 };
+    let mut reducer = Reducer { cutter: Cutter::draft(catalogue, state, options), keys: 0 };
     let mut cost = reducer.cost(&reduced)?;
-    let mut join = 0;
+    let mut number = 0;
     // Post-order, so that what a join reduces can reduce what is joined to it above.
-    while let Some(found) = nth_join(&reduced.plan, join) {
-        let mut best: Option<(Reduced, f64, Side)> = None;
+    while let Some(found) = nth_join(&reduced.plan, number).cloned() {
+        let mut best: Option<(Reduced, f64, Join)> = None;
         for (source, keys) in choices(&found) {
-            let Some(candidate) = reducer.candidate(&reduced, &found, source, &keys, join)? else { continue };
+            let Some((candidate, join)) = reducer.candidate(&reduced, &found, source, &keys, number)? else { continue };
             let after = reducer.cost(&candidate)?;
             if best.as_ref().is_none_or(|(_, least, _)| after < *least) {
-                best = Some((candidate, after, source));
+                best = Some((candidate, after, join));
             }
         }
-        if let Some((candidate, after, source)) =
-            best.filter(|(_, after, _)| *after < cost * GAIN && cost - after > WORTH_BYTES)
+        if let Some((candidate, after, join)) = best.filter(|(_, after, _)| *after < cost * GAIN && cost - after > WORTH_BYTES)
         {
             // The semi joins that came in are joins, too, and come before this one.
-            join = position_of(&candidate.plan, &found, source).unwrap_or(join);
+            number = (0..).map_while(|n| nth_join(&candidate.plan, n)).position(|found| *found == join).unwrap_or(number);
             (reduced, cost) = (candidate, after);
         }
-        join += 1;
+        number += 1;
     }
     Ok(reduced)
 }
@@ -101,16 +110,15 @@ struct Reducer<'a> {
 impl Reducer<'_> {
     /// Bytes on the link for all of it.
     fn cost(&mut self, reduced: &Reduced) -> Result<f64> {
-        self.cutter.first.clear();
-        let mut cost = 0.0;
+        let mut cost = self.cutter.drafted(&reduced.plan)?.host_cost;
         for part in &reduced.first {
-            cost += self.cutter.visit(&part.plan)?.host_cost;
-            self.cutter.first.insert(part.key.clone());
+            cost += self.cutter.drafted(&part.plan)?.host_cost;
         }
-        Ok(cost + self.cutter.visit(&reduced.plan)?.host_cost)
+        Ok(cost)
     }
 
-    /// The plan with the other side of its `number`th join reduced by these keys of `source`; none where it is of no use.
+    /// The plan with the other side of its `number`th join reduced by these keys of `source`, and that join in it; none where
+    /// it is of no use.
     fn candidate(
         &mut self,
         reduced: &Reduced,
@@ -118,7 +126,7 @@ impl Reducer<'_> {
         source: Side,
         keys: &[usize],
         number: usize,
-    ) -> Result<Option<Reduced>> {
+    ) -> Result<Option<(Reduced, Join)>> {
         if join.null_aware || join.null_equality != NullEquality::NullEqualsNothing || join.on.is_empty() {
             return Ok(None);
         }
@@ -126,9 +134,8 @@ impl Reducer<'_> {
             Side::Left => (&join.left, &join.right),
             Side::Right => (&join.right, &join.left),
         };
-        let small_is = self.cutter.visit(small)?;
-        let large_is = self.cutter.visit(large)?;
-        let known = self.cutter.first.contains(&input_key(small));
+        let small_is = self.cutter.visit_part(small)?;
+        let large_is = self.cutter.visit_part(large)?;
         // It is computed whole at the host; only its keys are shipped.
         let is_small = small_is.estimate.bytes() <= SHIPPED_BYTES_MAX as f64 && small_is.estimate.rows < large_is.estimate.rows;
         if !is_small || large_is.host_cost < WORTH_BYTES {
@@ -139,22 +146,53 @@ impl Reducer<'_> {
         let pairs: Option<Vec<_>> = on.map(|(own, other)| Some((own.clone(), other.try_as_col()?.clone()))).collect();
         let Some(pairs) = pairs else { return Ok(None) };
         self.keys += 1;
-        let keys = keys_of(small, pairs.iter().map(|(own, _)| own), self.keys)?;
+        let (first, leaf) = self.first(reduced, small, small_is.estimate);
+        let keys = keys_of(&leaf, pairs.iter().map(|(own, _)| own), self.keys)?;
         let columns: Vec<Column> = pairs.into_iter().map(|(_, other)| other).collect();
-        let large = push(large, &columns, &keys)?;
+        let large = push(&without(large, small, &leaf)?, &columns, &keys)?;
         let (left, right) = match source {
-            Side::Left => (LogicalPlan::clone(small), large),
-            Side::Right => (large, LogicalPlan::clone(small)),
+            Side::Left => (leaf.clone(), large),
+            Side::Right => (large, leaf.clone()),
         };
-        let join = LogicalPlan::Join(Join { left: Arc::new(left), right: Arc::new(right), ..join.clone() });
-        let plan = replace_join(&reduced.plan, number, join)?;
-        let mut first = reduced.first.clone();
-        if !known {
-            let (plan, key, estimate) = (LogicalPlan::clone(small), input_key(small), small_is.estimate);
-            first.push(Input { name: format!("first_{}", first.len() + 1), plan, key, spread: None, estimate });
-        }
-        Ok(Some(Reduced { plan, first }))
+        let join = Join { left: Arc::new(left), right: Arc::new(right), ..join.clone() };
+        let plan = replace_join(&reduced.plan, &mut { number }, &LogicalPlan::Join(join.clone()))?;
+        let plan = plan.unwrap_or_else(|| LogicalPlan::clone(&reduced.plan));
+        Ok(Some((Reduced { plan: Arc::new(without(&plan, small, &leaf)?), first }, join)))
     }
+
+    /// What is computed first, with this part, and the leaf that stands for it.
+    fn first(&self, reduced: &Reduced, part: &Arc<LogicalPlan>, estimate: Estimate) -> (Vec<First>, LogicalPlan) {
+        let mut first = reduced.first.clone();
+        if first.iter().any(|known| known.leaf == **part) {
+            return (first, LogicalPlan::clone(part));
+        }
+        let name = format!("first_{}", first.len() + 1);
+        let leaf = Known { name: name.clone(), schema: Arc::clone(part.schema()), estimate: estimate.clone() }.leaf();
+        let input = Arc::new(Input { name, plan: LogicalPlan::clone(part), spread: None, estimate });
+        first.push(First { leaf: leaf.clone(), input, plan: Arc::clone(part) });
+        (first, leaf)
+    }
+}
+
+/// The plan with `leaf` wherever `part` is.
+fn without(plan: &LogicalPlan, part: &LogicalPlan, leaf: &LogicalPlan) -> Result<LogicalPlan> {
+    let replaced = rewritten(plan, &mut |node| (node == part).then(|| leaf.clone()))?;
+    Ok(replaced.unwrap_or_else(|| plan.clone()))
+}
+
+/// The plan with other nodes where `rule` has some; none if there are none. What is below unchanged nodes stays in its place
+/// in memory, by which drafts know it.
+fn rewritten(plan: &LogicalPlan, rule: &mut dyn FnMut(&LogicalPlan) -> Option<LogicalPlan>) -> Result<Option<LogicalPlan>> {
+    if let Some(other) = rule(plan) {
+        return Ok(Some(other));
+    }
+    let inputs = plan.inputs();
+    let changed = inputs.iter().map(|input| rewritten(input, rule)).collect::<Result<Vec<_>>>()?;
+    if changed.iter().all(Option::is_none) {
+        return Ok(None);
+    }
+    let inputs = inputs.into_iter().zip(changed).map(|(input, changed)| changed.unwrap_or_else(|| input.clone())).collect();
+    plan.with_new_exprs(plan.expressions(), inputs).map(Some)
 }
 
 /// The distinct keys of a side, under names of their own.
@@ -246,7 +284,7 @@ fn has_aggregate(plan: &LogicalPlan) -> bool {
 }
 
 /// The join at a place in post-order.
-fn nth_join(plan: &LogicalPlan, number: usize) -> Option<Join> {
+fn nth_join(plan: &LogicalPlan, number: usize) -> Option<&Join> {
     fn find<'p>(plan: &'p LogicalPlan, left: &mut usize) -> Option<&'p Join> {
         if let Some(found) = plan.inputs().into_iter().find_map(|input| find(input, left)) {
             return Some(found);
@@ -258,31 +296,25 @@ fn nth_join(plan: &LogicalPlan, number: usize) -> Option<Join> {
         *left -= 1;
         None
     }
-    find(plan, &mut { number }).cloned()
+    find(plan, &mut { number })
 }
 
-/// The plan with the join at a place in post-order replaced.
-fn replace_join(plan: &LogicalPlan, number: usize, by: LogicalPlan) -> Result<LogicalPlan> {
-    let (mut seen, mut by) = (0, Some(by));
-    let replaced = plan.clone().transform_up(|node| {
-        if !matches!(node, LogicalPlan::Join(_)) {
-            return Ok(Transformed::no(node));
+/// The plan with the join at a place in post-order replaced; none if it is not there.
+fn replace_join(plan: &LogicalPlan, left: &mut usize, by: &LogicalPlan) -> Result<Option<LogicalPlan>> {
+    let inputs = plan.inputs();
+    for (index, input) in inputs.iter().enumerate() {
+        if let Some(replaced) = replace_join(input, left, by)? {
+            let mut inputs: Vec<LogicalPlan> = inputs.into_iter().cloned().collect();
+            inputs[index] = replaced;
+            return plan.with_new_exprs(plan.expressions(), inputs).map(Some);
         }
-        seen += 1;
-        match by.take_if(|_| seen == number + 1) {
-            Some(by) => Ok(Transformed::yes(by)),
-            None => Ok(Transformed::no(node)),
-        }
-    })?;
-    Ok(replaced.data)
-}
-
-/// Where a join is after its other side was reduced: its equalities are as they were.
-fn position_of(plan: &LogicalPlan, join: &Join, source: Side) -> Option<usize> {
-    let own = if source == Side::Left { &join.left } else { &join.right };
-    let same = |found: &Join| {
-        let side = if source == Side::Left { &found.left } else { &found.right };
-        found.on == join.on && found.join_type == join.join_type && side == own
-    };
-    (0..).map_while(|number| nth_join(plan, number)).position(|found| same(&found))
+    }
+    if !matches!(plan, LogicalPlan::Join(_)) {
+        return Ok(None);
+    }
+    if *left == 0 {
+        return Ok(Some(by.clone()));
+    }
+    *left -= 1;
+    Ok(None)
 }

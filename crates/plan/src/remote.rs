@@ -10,6 +10,7 @@ use datafusion::common::{DFSchemaRef, Result};
 use datafusion::logical_expr::{Expr, LogicalPlan, UserDefinedLogicalNodeCore};
 use pithead_model::{DatasetName, DriveId, Level};
 
+use crate::piece::Layer;
 use crate::{DatasetFacts, Estimate};
 
 /// A sub-plan in the form that goes onto the wire.
@@ -26,10 +27,9 @@ pub enum Travelling {
 pub struct Input {
     /// Its table name in the sub-plan.
     pub name: String,
-    /// What computes it: part of the original, optimised plan.
+    /// What computes it: part of the original, optimised plan. It tells the input from others of the query, over all attempts
+    /// to plan it.
     pub plan: LogicalPlan,
-    /// What identifies it over attempts to plan the same query.
-    pub key: String,
     /// Columns, by position, by whose hash its rows go to partitions as the driving dataset's rows do; none: each drive
     /// gets all.
     pub spread: Option<Vec<usize>>,
@@ -60,8 +60,8 @@ pub struct SubPlan {
     pub schema: SchemaRef,
     /// Expected output over all drives.
     pub estimate: Estimate,
-    /// How the plan grew from its leaves, with the text of the operator that each step comes from.
-    pub(crate) layers: Vec<(LogicalPlan, String)>,
+    /// How the plan grew from its leaves, with the operator that each step comes from.
+    pub(crate) layers: Vec<Arc<Layer>>,
 }
 
 impl SubPlan {

@@ -1,0 +1,75 @@
+//! [`Known`]: a leaf that stands for rows which the host computes first.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use datafusion::common::{DFSchemaRef, Result};
+use datafusion::logical_expr::{Expr, Extension, LogicalPlan, UserDefinedLogicalNodeCore};
+
+use crate::Estimate;
+
+/// Stands in a plan for a part of it that the host computes first, wherever the part was.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    /// What tells it from others in the same query.
+    pub(crate) name: String,
+    /// The part's columns.
+    pub(crate) schema: DFSchemaRef,
+    /// What is expected of its rows.
+    pub(crate) estimate: Estimate,
+}
+
+impl Known {
+    /// The leaf of a plan.
+    pub(crate) fn leaf(self) -> LogicalPlan {
+        LogicalPlan::Extension(Extension { node: Arc::new(self) })
+    }
+}
+
+impl PartialEq for Known {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && self.schema == other.schema
+    }
+}
+
+impl Eq for Known {}
+
+impl PartialOrd for Known {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        self.name.partial_cmp(&other.name)
+    }
+}
+
+impl Hash for Known {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+impl UserDefinedLogicalNodeCore for Known {
+    fn name(&self) -> &str {
+        "Known"
+    }
+
+    fn inputs(&self) -> Vec<&LogicalPlan> {
+        vec![]
+    }
+
+    fn schema(&self) -> &DFSchemaRef {
+        &self.schema
+    }
+
+    fn expressions(&self) -> Vec<Expr> {
+        vec![]
+    }
+
+    fn fmt_for_explain(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "Known: {}", self.name)
+    }
+
+    fn with_exprs_and_inputs(&self, _exprs: Vec<Expr>, _inputs: Vec<LogicalPlan>) -> Result<Self> {
+        Ok(self.clone())
+    }
+}
