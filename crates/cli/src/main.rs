@@ -2,6 +2,7 @@
 //!
 //! Each command is a file of its own, from its flags to its last line of output.
 
+mod allocator;
 mod apart;
 mod args;
 mod bench;
@@ -35,9 +36,6 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     if let Some(missing) = cpu::missing() {
         eprintln!("error: this build needs an x86-64-v3 CPU (Haswell, Excavator or later); this one lacks {missing}");
@@ -49,6 +47,7 @@ fn main() -> ExitCode {
 /// Not inlined, so that nothing compiled for the newer CPU runs before the check.
 #[inline(never)]
 fn run_command() -> ExitCode {
+    allocator::keep_free_memory();
     let command = args::Cli::parse().command;
     error::exit_code(run::run(command))
 }

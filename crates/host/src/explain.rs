@@ -13,14 +13,13 @@ use pithead_plan::{Decomposition, Estimate, RemoteScan, SubPlan};
 use crate::Answer;
 use crate::fault::bug;
 use crate::profile::{PartitionProfile, SubPlanProfile};
-use crate::query::{Mode, Prepared, Query};
+use crate::query::{Mode, Prepared, PreparedInput, Query};
 
 /// The plan of a query as rows of text. Uncorrelated scalar subqueries are run, since the plan hangs on their values;
 /// with `analyze` all of it is run, and its rows are dropped.
 pub(crate) async fn explain(query: &Query, plan: LogicalPlan, analyze: bool) -> Result<Answer, Fault> {
     let mode = if analyze { Mode::Run } else { Mode::Explain };
     let prepared = query.prepare(plan, mode).await?;
-    let mut text = Text { lines: vec![], analyze };
     let mut rows = 0;
     if analyze {
         let mut stream = query.execute(&prepared).await?;
@@ -28,6 +27,7 @@ pub(crate) async fn explain(query: &Query, plan: LogicalPlan, analyze: bool) -> 
             rows += batch.map_err(fault_from_datafusion)?.num_rows();
         }
     }
+    let mut text = Text { lines: vec![], analyze, shown: vec![] };
     text.query(&prepared, 0);
     if analyze {
         text.totals(query, rows);
@@ -41,6 +41,8 @@ pub(crate) async fn explain(query: &Query, plan: LogicalPlan, analyze: bool) -> 
 struct Text {
     lines: Vec<String>,
     analyze: bool,
+    /// Tables of which it was said how they were computed.
+    shown: Vec<*const PreparedInput>,
 }
 
 impl Text {
@@ -100,8 +102,14 @@ impl Text {
             let actual = if self.analyze { format!(", {rows} rows") } else { String::new() };
             let how = if input.spread.is_some() { "spreads" } else { "ships" };
             let to = if input.spread.is_some() { "over the drives by its key" } else { "to each drive" };
-            self.line("link", depth + 1, format!("{how} input.{} {to}: {}{actual}", input.name, expected(&input.estimate)));
-            self.query(&found.prepared, depth + 2);
+            let again = self.shown.contains(&std::ptr::from_ref(found));
+            let again = if again { ", computed above" } else { "" };
+            let size = expected(&input.estimate);
+            self.line("link", depth + 1, format!("{how} input.{} {to}: {size}{actual}{again}", input.name));
+            if again.is_empty() {
+                self.shown.push(found);
+                self.query(&found.prepared, depth + 2);
+            }
         }
         if self.analyze
             && let Some(profile) = sub_plan.number.checked_sub(1).and_then(|index| prepared.profiles.get(index))

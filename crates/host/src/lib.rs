@@ -17,6 +17,7 @@ mod ingest;
 mod moving;
 mod partition;
 mod placement;
+mod planner;
 mod profile;
 mod query;
 mod relay;

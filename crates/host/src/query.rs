@@ -1,41 +1,31 @@
 //! One query's way: scalar subqueries first, then the cut, then the tables to ship, then the rest at the host.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
-use datafusion::catalog::Session as EngineSession;
-use datafusion::common::{DataFusionError, Result as EngineResult, ScalarValue};
+use datafusion::common::ScalarValue;
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::{MemTable, provider_as_source};
 use datafusion::execution::{SendableRecordBatchStream, SessionState};
-use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
-use datafusion::logical_expr::{LogicalPlan, UserDefinedLogicalNode};
-use datafusion::physical_plan::{ExecutionPlan, execute_stream};
-use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::execute_stream;
+use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
+use parking_lot::Mutex;
 use pithead_functions::fault_from_datafusion;
-use pithead_model::{Blame, DriveId, Fault, Partitioning, SHIPPED_BYTES_MAX};
+use pithead_model::{Blame, Fault, SHIPPED_BYTES_MAX};
 use pithead_plan::{
-    Computed, CutOptions, Decomposer, Decomposition, Input, RemoteScan, ScalarQuery, SubPlan, Travelling, order_joins,
-    reduce_by_joins, replace_scalar_queries, scalar_queries,
+    Computed, CutOptions, Decomposer, Decomposition, Input, ScalarQuery, order_joins, reduce_by_joins, replace_scalar_queries,
+    scalar_queries,
 };
-use pithead_wire::{OpenRequest, PlanBytes, SessionOptions, ShippedInput, SlicePart};
 
-use crate::drives::{ConnectedDrive, Drives};
 use crate::fault::bug;
-use crate::partition::Partitioner;
+use crate::planner::RemotePlanner;
 use crate::profile::{QueryProfile, SubPlanProfile};
-use crate::remote::{RemoteScanExec, Target};
 use crate::schemas::Datasets;
 use crate::{Host, Settings};
-
-/// Bytes that a batch is to have at most, by what is expected of its columns.
-const BATCH_BYTES: f64 = 8e6;
-/// Rows that a batch may have however wide they are.
-const BATCH_ROWS_MIN: usize = 256;
 
 /// Whether the tables to ship are computed, or only planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +40,8 @@ pub(crate) struct Query {
     pub(crate) state: SessionState,
     pub(crate) settings: Settings,
     pub(crate) profile: Arc<QueryProfile>,
+    /// Tables to ship that were computed already: a query may need one in several places.
+    pub(crate) computed: Mutex<Vec<Arc<PreparedInput>>>,
 }
 
 /// A query that is ready to run, with the queries that come before it.
@@ -62,9 +54,9 @@ pub(crate) struct Prepared {
     /// Small sides of joins, computed first for their keys.
     pub(crate) first: Vec<PreparedInput>,
     /// Tables to ship.
-    pub(crate) tables: Vec<PreparedInput>,
+    pub(crate) tables: Vec<Arc<PreparedInput>>,
     /// Tables that were to be shipped, and turned out better kept at the host.
-    pub(crate) kept: Vec<PreparedInput>,
+    pub(crate) kept: Vec<Arc<PreparedInput>>,
 }
 
 /// A table to ship, or a part that is computed first.
@@ -80,7 +72,7 @@ pub(crate) struct PreparedInput {
 impl Prepared {
     /// The rows of a sub-plan's input.
     pub(crate) fn table(&self, input: &Input) -> Option<&PreparedInput> {
-        self.tables.iter().find(|table| table.plan == input.plan)
+        self.tables.iter().map(Arc::as_ref).find(|table| table.plan == input.plan)
     }
 }
 
@@ -126,7 +118,7 @@ impl Query {
         for part in reduced.first {
             let input = &part.input;
             let prepared = self.prepare_optimised(input.plan.clone(), mode, options.clone()).await?;
-            let Some((prepared, known)) = self.computed(input, prepared, mode).await? else {
+            let Some((prepared, known)) = self.computed_rows(input, prepared, mode).await? else {
                 tracing::debug!(part = %input.name, "too large to reduce by; planning without");
                 return self.prepare_optimised(ordered, mode, settings).await;
             };
@@ -142,7 +134,7 @@ impl Query {
     }
 
     /// A part's rows, for the host and to ship; none if they are too large.
-    async fn computed(
+    async fn computed_rows(
         &self,
         input: &Input,
         prepared: Prepared,
@@ -168,7 +160,7 @@ impl Query {
         mut options: CutOptions,
     ) -> BoxFuture<'_, Result<Prepared, Fault>> {
         async move {
-            let mut tables: Vec<PreparedInput> = Vec::new();
+            let mut tables: Vec<Arc<PreparedInput>> = Vec::new();
             let computed_first = options.clone();
             let mut decomposer = Decomposer::new(&Datasets, &self.state);
             loop {
@@ -186,10 +178,7 @@ impl Query {
                     return Ok(self.prepared(cut, tables));
                 }
                 // Side by side: each waits for drives most of its time.
-                let found = missing.iter().map(|input| async {
-                    let prepared = self.prepare_optimised(input.plan.clone(), mode, computed_first.clone()).await?;
-                    self.computed(input, prepared, mode).await
-                });
+                let found = missing.iter().map(|input| self.table(input, mode, &computed_first));
                 for (input, found) in missing.iter().zip(futures::future::try_join_all(found).await?) {
                     let Some((table, known)) = found else {
                         tracing::debug!(table = %input.name, "too large to ship; planning again");
@@ -206,7 +195,28 @@ impl Query {
         .boxed()
     }
 
-    fn prepared(&self, decomposition: Decomposition, mut tables: Vec<PreparedInput>) -> Prepared {
+    /// A table to ship; none if it is too large.
+    async fn table(
+        &self,
+        input: &Input,
+        mode: Mode,
+        options: &CutOptions,
+    ) -> Result<Option<(Arc<PreparedInput>, Computed)>, Fault> {
+        let known = self.computed.lock().iter().find(|table| table.plan == input.plan).cloned();
+        if let Some(table) = known {
+            let known = computed(input, &table.batches)?;
+            return Ok(Some((table, known)));
+        }
+        let prepared = self.prepare_optimised(input.plan.clone(), mode, options.clone()).await?;
+        let Some((table, known)) = self.computed_rows(input, prepared, mode).await? else { return Ok(None) };
+        let table = Arc::new(table);
+        if mode == Mode::Run && !is_volatile(&input.plan)? {
+            self.computed.lock().push(Arc::clone(&table));
+        }
+        Ok(Some((table, known)))
+    }
+
+    fn prepared(&self, decomposition: Decomposition, mut tables: Vec<Arc<PreparedInput>>) -> Prepared {
         let profiles = decomposition.sub_plans.iter().map(|sub_plan| self.profile.add(sub_plan)).collect();
         let is_shipped = |plan: &LogicalPlan| {
             decomposition.sub_plans.iter().flat_map(|sub_plan| &sub_plan.inputs).any(|input| input.plan == *plan)
@@ -277,22 +287,15 @@ impl Query {
     }
 }
 
-/// Rows of a batch: fewer where rows are wide, so that a batch stays a small part of a session's memory.
-fn batch_rows(sub_plan: &SubPlan, most: usize) -> usize {
-    let width: f64 = sub_plan.estimate.columns.iter().map(|column| column.bytes).sum();
-    ((BATCH_BYTES / width.max(1.0)) as usize).clamp(BATCH_ROWS_MIN.min(most), most)
-}
-
-/// The copies of a partition that can be asked. What has no rows any drive can answer for.
-fn reached(drives: &Drives, ids: &[DriveId], request: &OpenRequest) -> Result<Vec<ConnectedDrive>, Fault> {
-    let reached: Vec<ConnectedDrive> = ids.iter().filter_map(|id| drives.find(*id).cloned()).collect();
-    if !reached.is_empty() {
-        return Ok(reached);
-    }
-    match drives.all().first().filter(|_| request.parts.iter().all(|part| part.runs.is_empty())) {
-        Some(any) => Ok(vec![any.clone()]),
-        None => Err(drives.not_connected(ids)),
-    }
+/// Whether a plan computed twice may give other rows.
+fn is_volatile(plan: &LogicalPlan) -> Result<bool, Fault> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        found |= node.expressions().iter().any(|expr| expr.is_volatile());
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })
+    .map_err(fault_from_datafusion)?;
+    Ok(found)
 }
 
 /// A computed table as the next cut is to see it.
@@ -301,136 +304,4 @@ fn computed(input: &Input, batches: &[RecordBatch]) -> Result<Computed, Fault> {
     let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
     let bytes: usize = batches.iter().map(pithead_wire::batch_bytes).sum();
     Ok(Computed { table: provider_as_source(Arc::new(table)), rows: rows as f64, bytes: bytes as f64 })
-}
-
-/// A table on its way to the partitions of a sub-plan.
-struct Shipment {
-    name: String,
-    schema: SchemaRef,
-    /// Rows for each partition, or the same for all.
-    rows: Vec<Vec<RecordBatch>>,
-}
-
-impl Shipment {
-    fn new(input: &Input, batches: &[RecordBatch], partitions: usize) -> Result<Self, Fault> {
-        let schema: SchemaRef = Arc::new(input.schema());
-        let rows = match &input.spread {
-            None => vec![batches.to_vec()],
-            Some(columns) => {
-                let columns = columns.iter().map(|index| schema.field(*index).name().clone()).collect();
-                let partitioner = Partitioner::new(&Partitioning::Hash { columns }, &schema, partitions)?;
-                let mut rows = vec![vec![]; partitions];
-                for batch in batches {
-                    for (partition, part) in partitioner.split(batch)? {
-                        rows[partition].push(part);
-                    }
-                }
-                rows
-            }
-        };
-        Ok(Self { name: input.name.clone(), schema, rows })
-    }
-
-    fn to(&self, partition: usize) -> ShippedInput {
-        let batches = self.rows.get(partition).or(self.rows.first()).cloned().unwrap_or_default();
-        ShippedInput { name: self.name.clone(), schema: Arc::clone(&self.schema), batches }
-    }
-}
-
-/// Turns [`RemoteScan`] into [`RemoteScanExec`].
-struct RemotePlanner {
-    host: Host,
-    settings: Settings,
-    time_zone: Option<String>,
-    batch_rows: usize,
-    now_ns: i64,
-    sub_plans: Vec<(Arc<SubPlanProfile>, Vec<Shipment>)>,
-}
-
-impl RemotePlanner {
-    fn new(query: &Query, prepared: &Prepared) -> Result<Self, Fault> {
-        let mut sub_plans = Vec::new();
-        for profile in &prepared.profiles {
-            let sub_plan = &profile.sub_plan;
-            let shipments = sub_plan.inputs.iter().map(|input| {
-                let batches = prepared.table(input).map(|table| table.batches.as_slice()).unwrap_or_default();
-                Shipment::new(input, batches, sub_plan.copies.len())
-            });
-            sub_plans.push((Arc::clone(profile), shipments.collect::<Result<Vec<_>, Fault>>()?));
-        }
-        let config = query.state.config_options();
-        let now = query.state.execution_props().query_execution_start_time;
-        Ok(Self {
-            host: query.host.clone(),
-            settings: query.settings.clone(),
-            time_zone: config.execution.time_zone.clone(),
-            batch_rows: config.execution.batch_size.get(),
-            now_ns: now.and_then(|now| now.timestamp_nanos_opt()).unwrap_or_default(),
-            sub_plans,
-        })
-    }
-
-    /// OPEN for one partition.
-    fn request(&self, sub_plan: &SubPlan, shipments: &[Shipment], partition: usize) -> OpenRequest {
-        let part = |facts: &Arc<pithead_plan::DatasetFacts>| SlicePart {
-            name: facts.name.clone(),
-            dataset: facts.dataset.id,
-            schema: Arc::clone(&facts.dataset.schema),
-            partition: partition as u32,
-            runs: facts.dataset.partitions[partition].runs.iter().map(|run| (run.load, run.slices)).collect(),
-            sort: facts.dataset.sort.clone(),
-        };
-        let plan = match &sub_plan.travelling {
-            Travelling::Substrait(bytes) => PlanBytes::Substrait(bytes.clone().into()),
-            Travelling::Scan(columns) => PlanBytes::Scan { dataset: sub_plan.driving().clone(), columns: columns.clone() },
-        };
-        OpenRequest {
-            plan,
-            manifest_version: sub_plan.datasets[0].manifest_version,
-            parts: sub_plan.datasets.iter().map(part).collect(),
-            inputs: shipments.iter().map(|shipment| shipment.to(partition)).collect(),
-            done: vec![],
-            schema: Arc::clone(&sub_plan.schema),
-            whole_partition: sub_plan.whole_partition,
-            options: SessionOptions {
-                threads: self.settings.drive_threads as u32,
-                memory: self.settings.drive_memory as u64,
-                batch_rows: batch_rows(sub_plan, self.batch_rows),
-                level_max: sub_plan.level_max,
-                zone_maps: self.settings.zone_maps,
-                time_zone: self.time_zone.clone(),
-                now_ns: self.now_ns,
-                extensions: vec![],
-            },
-        }
-    }
-}
-
-#[async_trait]
-impl ExtensionPlanner for RemotePlanner {
-    async fn plan_extension(
-        &self,
-        _planner: &dyn PhysicalPlanner,
-        node: &dyn UserDefinedLogicalNode,
-        _logical_inputs: &[&LogicalPlan],
-        _physical_inputs: &[Arc<dyn ExecutionPlan>],
-        _session: &dyn EngineSession,
-        _context: &PhysicalPlanningContext,
-    ) -> EngineResult<Option<Arc<dyn ExecutionPlan>>> {
-        let Some(scan) = node.as_any().downcast_ref::<RemoteScan>() else { return Ok(None) };
-        let sub_plan = &scan.sub_plan;
-        let external = |fault: Fault| DataFusionError::External(Box::new(fault));
-        let known = sub_plan.number.checked_sub(1).and_then(|index| self.sub_plans.get(index));
-        let (profile, shipments) = known.ok_or_else(|| external(bug("a sub-plan was not prepared")))?;
-        let drives = self.host.connected();
-        let mut targets = Vec::new();
-        for (partition, ids) in sub_plan.copies.iter().enumerate() {
-            let request = self.request(sub_plan, shipments, partition);
-            let copies = reached(&drives, ids, &request).map_err(external)?;
-            targets.push(Target { host: self.host.clone(), copies, request });
-        }
-        let schema = Arc::new(scan.schema.as_arrow().clone());
-        let busy_wait = Duration::from_secs(self.settings.busy_wait_s as u64);
-        Ok(Some(Arc::new(RemoteScanExec::new(Arc::clone(sub_plan), schema, targets, busy_wait, Arc::clone(profile)))))
-    }
 }

@@ -104,7 +104,7 @@ impl Session {
         state.mark_start_execution();
         let plan = logical_plan(&state, sql).await?;
         let settings = Settings::of(&state);
-        Ok((Query { host: self.host.clone(), state, settings, profile: QueryProfile::new() }, plan))
+        Ok((Query { host: self.host.clone(), state, settings, profile: QueryProfile::new(), computed: Mutex::default() }, plan))
     }
 }
 

@@ -20,6 +20,7 @@ use ::vortex::layout::layouts::flat::{Flat, FlatLayout};
 use ::vortex::mask::Mask;
 
 use super::SESSION;
+use super::members::Members;
 use super::read::CountedSegments;
 
 /// Deepest nesting of layouts: chunks of dictionaries of chunks, and one to spare.
@@ -62,6 +63,8 @@ pub(super) struct Condition {
     pub(super) strict: bool,
     /// Below this share of a page's rows, it is evaluated on those rows only.
     pub(super) few: f64,
+    /// The same as a list of whole numbers, if it is one.
+    pub(super) members: Option<Members>,
 }
 
 impl Column {
@@ -185,7 +188,15 @@ impl Column {
             }
             _ => {}
         }
-        select(self.rows(rows, segments, context)?.apply_bound(&condition.expression)?, mask, condition.few, context)
+        let values = self.rows(rows, segments, context)?;
+        match &condition.members {
+            Some(members) if mask.density() < condition.few => {
+                let among = members.among(values.filter(mask.clone())?, context)?;
+                Ok(mask.intersect_by_rank(&among))
+            }
+            Some(members) => Ok(mask.bitand(&members.among(values, context)?)),
+            None => select(values.apply_bound(&condition.expression)?, mask, condition.few, context),
+        }
     }
 
     /// What a condition says of each value of the dictionary.

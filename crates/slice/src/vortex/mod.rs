@@ -3,6 +3,7 @@
 //! The file's columns are named by their positions, so that no name of a dataset can mean something to Vortex.
 
 mod column;
+mod members;
 mod predicate;
 mod read;
 mod types;

@@ -15,6 +15,7 @@ use ::vortex::error::{VortexResult, vortex_err};
 use pithead_model::Value;
 
 use super::column::Condition;
+use super::members::Members;
 use super::types::stored_name;
 use crate::prune::columns_of;
 use crate::{Compare, Predicate};
@@ -81,6 +82,11 @@ fn conjunct(columns: Vec<usize>, predicates: &[&Predicate], row: &DType) -> Vort
         expression: find_between(expression.bind(&scope)?)?.optimize_recursive()?,
         strict: !predicates.iter().any(|predicate| may_take_null(predicate)),
         few: if cost < COST_OF_TEXT { FEW_NUMBERS } else { FEW_TEXTS },
+        members: if alone && matches!(scope, DType::Primitive(ptype, _) if ptype.is_int()) {
+            Members::of(predicates)
+        } else {
+            None
+        },
     };
     Ok(Conjunct { columns, condition, cost, rows_in: Cell::new(0), rows_out: Cell::new(0) })
 }

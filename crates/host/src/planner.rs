@@ -1,0 +1,180 @@
+//! From a cut to what runs: each [`RemoteScan`] becomes a [`RemoteScanExec`] with what OPEN says to each partition's drives.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::Session as EngineSession;
+use datafusion::common::{DataFusionError, Result as EngineResult};
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::{LogicalPlan, UserDefinedLogicalNode};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
+use pithead_model::{DriveId, Fault, Partitioning};
+use pithead_plan::{Input, RemoteScan, SubPlan, Travelling};
+use pithead_wire::{OpenRequest, PlanBytes, SessionOptions, ShippedInput, SlicePart};
+
+use crate::drives::{ConnectedDrive, Drives};
+use crate::fault::bug;
+use crate::partition::Partitioner;
+use crate::profile::SubPlanProfile;
+use crate::query::{Prepared, Query};
+use crate::remote::{RemoteScanExec, Target};
+use crate::{Host, Settings};
+
+/// Bytes that a batch is to have at most, by what is expected of its columns.
+const BATCH_BYTES: f64 = 8e6;
+/// Rows that a batch may have however wide they are.
+const BATCH_ROWS_MIN: usize = 256;
+
+/// Rows of a batch: fewer where rows are wide, so that a batch stays a small part of a session's memory.
+fn batch_rows(sub_plan: &SubPlan, most: usize) -> usize {
+    let width: f64 = sub_plan.estimate.columns.iter().map(|column| column.bytes).sum();
+    ((BATCH_BYTES / width.max(1.0)) as usize).clamp(BATCH_ROWS_MIN.min(most), most)
+}
+
+/// The copies of a partition that can be asked. What has no rows any drive can answer for.
+fn reached(drives: &Drives, ids: &[DriveId], request: &OpenRequest) -> Result<Vec<ConnectedDrive>, Fault> {
+    let reached: Vec<ConnectedDrive> = ids.iter().filter_map(|id| drives.find(*id).cloned()).collect();
+    if !reached.is_empty() {
+        return Ok(reached);
+    }
+    match drives.all().first().filter(|_| request.parts.iter().all(|part| part.runs.is_empty())) {
+        Some(any) => Ok(vec![any.clone()]),
+        None => Err(drives.not_connected(ids)),
+    }
+}
+
+/// A table on its way to the partitions of a sub-plan.
+struct Shipment {
+    name: String,
+    schema: SchemaRef,
+    /// Rows for each partition, or the same for all.
+    rows: Vec<Vec<RecordBatch>>,
+}
+
+impl Shipment {
+    fn new(input: &Input, batches: &[RecordBatch], partitions: usize) -> Result<Self, Fault> {
+        let schema: SchemaRef = Arc::new(input.schema());
+        let rows = match &input.spread {
+            None => vec![batches.to_vec()],
+            Some(columns) => {
+                let columns = columns.iter().map(|index| schema.field(*index).name().clone()).collect();
+                let partitioner = Partitioner::new(&Partitioning::Hash { columns }, &schema, partitions)?;
+                let mut rows = vec![vec![]; partitions];
+                for batch in batches {
+                    for (partition, part) in partitioner.split(batch)? {
+                        rows[partition].push(part);
+                    }
+                }
+                rows
+            }
+        };
+        Ok(Self { name: input.name.clone(), schema, rows })
+    }
+
+    fn to(&self, partition: usize) -> ShippedInput {
+        let batches = self.rows.get(partition).or(self.rows.first()).cloned().unwrap_or_default();
+        ShippedInput { name: self.name.clone(), schema: Arc::clone(&self.schema), batches }
+    }
+}
+
+/// Turns [`RemoteScan`] into [`RemoteScanExec`].
+pub(crate) struct RemotePlanner {
+    host: Host,
+    settings: Settings,
+    time_zone: Option<String>,
+    batch_rows: usize,
+    now_ns: i64,
+    sub_plans: Vec<(Arc<SubPlanProfile>, Vec<Shipment>)>,
+}
+
+impl RemotePlanner {
+    pub(crate) fn new(query: &Query, prepared: &Prepared) -> Result<Self, Fault> {
+        let mut sub_plans = Vec::new();
+        for profile in &prepared.profiles {
+            let sub_plan = &profile.sub_plan;
+            let shipments = sub_plan.inputs.iter().map(|input| {
+                let batches = prepared.table(input).map(|table| table.batches.as_slice()).unwrap_or_default();
+                Shipment::new(input, batches, sub_plan.copies.len())
+            });
+            sub_plans.push((Arc::clone(profile), shipments.collect::<Result<Vec<_>, Fault>>()?));
+        }
+        let config = query.state.config_options();
+        let now = query.state.execution_props().query_execution_start_time;
+        Ok(Self {
+            host: query.host.clone(),
+            settings: query.settings.clone(),
+            time_zone: config.execution.time_zone.clone(),
+            batch_rows: config.execution.batch_size.get(),
+            now_ns: now.and_then(|now| now.timestamp_nanos_opt()).unwrap_or_default(),
+            sub_plans,
+        })
+    }
+
+    /// OPEN for one partition.
+    fn request(&self, sub_plan: &SubPlan, shipments: &[Shipment], partition: usize) -> OpenRequest {
+        let part = |facts: &Arc<pithead_plan::DatasetFacts>| SlicePart {
+            name: facts.name.clone(),
+            dataset: facts.dataset.id,
+            schema: Arc::clone(&facts.dataset.schema),
+            partition: partition as u32,
+            runs: facts.dataset.partitions[partition].runs.iter().map(|run| (run.load, run.slices)).collect(),
+            sort: facts.dataset.sort.clone(),
+        };
+        let plan = match &sub_plan.travelling {
+            Travelling::Substrait(bytes) => PlanBytes::Substrait(bytes.clone().into()),
+            Travelling::Scan(columns) => PlanBytes::Scan { dataset: sub_plan.driving().clone(), columns: columns.clone() },
+        };
+        OpenRequest {
+            plan,
+            manifest_version: sub_plan.datasets[0].manifest_version,
+            parts: sub_plan.datasets.iter().map(part).collect(),
+            inputs: shipments.iter().map(|shipment| shipment.to(partition)).collect(),
+            done: vec![],
+            schema: Arc::clone(&sub_plan.schema),
+            whole_partition: sub_plan.whole_partition,
+            options: SessionOptions {
+                threads: self.settings.drive_threads as u32,
+                memory: self.settings.drive_memory as u64,
+                batch_rows: batch_rows(sub_plan, self.batch_rows),
+                level_max: sub_plan.level_max,
+                zone_maps: self.settings.zone_maps,
+                time_zone: self.time_zone.clone(),
+                now_ns: self.now_ns,
+                extensions: vec![],
+            },
+        }
+    }
+}
+
+#[async_trait]
+impl ExtensionPlanner for RemotePlanner {
+    async fn plan_extension(
+        &self,
+        _planner: &dyn PhysicalPlanner,
+        node: &dyn UserDefinedLogicalNode,
+        _logical_inputs: &[&LogicalPlan],
+        _physical_inputs: &[Arc<dyn ExecutionPlan>],
+        _session: &dyn EngineSession,
+        _context: &PhysicalPlanningContext,
+    ) -> EngineResult<Option<Arc<dyn ExecutionPlan>>> {
+        let Some(scan) = node.as_any().downcast_ref::<RemoteScan>() else { return Ok(None) };
+        let sub_plan = &scan.sub_plan;
+        let external = |fault: Fault| DataFusionError::External(Box::new(fault));
+        let known = sub_plan.number.checked_sub(1).and_then(|index| self.sub_plans.get(index));
+        let (profile, shipments) = known.ok_or_else(|| external(bug("a sub-plan was not prepared")))?;
+        let drives = self.host.connected();
+        let mut targets = Vec::new();
+        for (partition, ids) in sub_plan.copies.iter().enumerate() {
+            let request = self.request(sub_plan, shipments, partition);
+            let copies = reached(&drives, ids, &request).map_err(external)?;
+            targets.push(Target { host: self.host.clone(), copies, request });
+        }
+        let schema = Arc::new(scan.schema.as_arrow().clone());
+        let busy_wait = Duration::from_secs(self.settings.busy_wait_s as u64);
+        Ok(Some(Arc::new(RemoteScanExec::new(Arc::clone(sub_plan), schema, targets, busy_wait, Arc::clone(profile)))))
+    }
+}

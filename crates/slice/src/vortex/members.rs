@@ -1,0 +1,162 @@
+//! Lists of whole numbers, asked in one pass over a page however long they are. Filters from joins are such lists.
+//!
+//! Vortex compares a page with each value of a list in turn.
+
+use ::vortex::array::arrays::PrimitiveArray;
+use ::vortex::array::{ArrayRef, ExecutionCtx, match_each_integer_ptype};
+use ::vortex::buffer::BitBuffer;
+use ::vortex::error::VortexResult;
+use ::vortex::mask::Mask;
+use pithead_model::Value;
+
+use crate::{Compare, Predicate};
+
+/// Shorter lists are compared, which can be done on packed values.
+const VALUES_MIN: usize = 3;
+/// Numbers between the first and the last up to which there is a bit for each.
+const BITS_MAX: u64 = 1 << 22;
+
+/// Whole numbers, as the low 64 bits of each: a column's type has no more, so that none stands for another.
+#[derive(Debug)]
+pub(super) struct Members {
+    first: i64,
+    /// One bit a number from `first` on; none: they are too far apart.
+    bits: Option<Vec<u64>>,
+    /// All of them, in order.
+    sorted: Vec<i64>,
+}
+
+impl Members {
+    /// The numbers that satisfy all of `predicates`, where those are lists and comparisons of one column with whole numbers,
+    /// and at least one is a list.
+    pub(super) fn of(predicates: &[&Predicate]) -> Option<Self> {
+        let mut numbers: Option<Vec<i128>> = None;
+        for predicate in predicates {
+            if let Predicate::In { values, .. } = predicate {
+                let mut listed: Vec<i128> = values.iter().map(whole).collect::<Option<_>>()?;
+                listed.sort_unstable();
+                match &mut numbers {
+                    Some(numbers) => numbers.retain(|number| listed.binary_search(number).is_ok()),
+                    None => numbers = Some(listed),
+                }
+            }
+        }
+        let mut numbers = numbers.filter(|numbers| numbers.len() >= VALUES_MIN)?;
+        for predicate in predicates {
+            match predicate {
+                Predicate::In { .. } => {}
+                Predicate::Compare { op, value, .. } => {
+                    let value = whole(value)?;
+                    numbers.retain(|number| satisfies(*number, *op, value));
+                }
+                _ => return None,
+            }
+        }
+        Some(Self::new(numbers))
+    }
+
+    fn new(numbers: Vec<i128>) -> Self {
+        let mut sorted: Vec<i64> = numbers.into_iter().map(|number| number as i64).collect();
+        sorted.sort_unstable();
+        sorted.dedup();
+        let (first, last) = (sorted.first().copied().unwrap_or(0), sorted.last().copied().unwrap_or(0));
+        let span = last.abs_diff(first);
+        let bits = (span < BITS_MAX).then(|| {
+            let mut bits = vec![0_u64; span as usize / 64 + 1];
+            for number in &sorted {
+                let place = number.abs_diff(first) as usize;
+                bits[place / 64] |= 1 << (place % 64);
+            }
+            bits
+        });
+        Self { first, bits, sorted }
+    }
+
+    /// The rows whose numbers are among them; NULL is not.
+    #[expect(clippy::unnecessary_cast, reason = "one of the types is i64")]
+    pub(super) fn among(&self, numbers: ArrayRef, context: &mut ExecutionCtx) -> VortexResult<Mask> {
+        let numbers = numbers.execute::<PrimitiveArray>(context)?;
+        let rows = numbers.len();
+        let found = match_each_integer_ptype!(numbers.ptype(), |T| {
+            let numbers = numbers.as_slice::<T>();
+            match &self.bits {
+                Some(bits) => {
+                    BitBuffer::collect_bool(rows, |row| has_bit(bits, (numbers[row] as i64).wrapping_sub(self.first)))
+                }
+                None => BitBuffer::collect_bool(rows, |row| self.sorted.binary_search(&(numbers[row] as i64)).is_ok()),
+            }
+        });
+        let valid = numbers.validity()?.execute_mask(rows, context)?;
+        Ok(&Mask::from_buffer(found) & &valid)
+    }
+}
+
+fn has_bit(bits: &[u64], place: i64) -> bool {
+    // A place before the first becomes one far behind the last.
+    let place = place as u64 as usize;
+    bits.get(place / 64).is_some_and(|word| word >> (place % 64) & 1 == 1)
+}
+
+fn whole(value: &Value) -> Option<i128> {
+    match value {
+        Value::Int(value) => Some(*value),
+        _ => None,
+    }
+}
+
+fn satisfies(number: i128, op: Compare, value: i128) -> bool {
+    match op {
+        Compare::Eq => number == value,
+        Compare::Ne => number != value,
+        Compare::Lt => number < value,
+        Compare::Le => number <= value,
+        Compare::Gt => number > value,
+        Compare::Ge => number >= value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ::vortex::array::{IntoArray, VortexSessionExecute};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::vortex::SESSION;
+
+    fn list(values: impl IntoIterator<Item = i128>) -> Predicate {
+        Predicate::In { column: 0, values: values.into_iter().map(Value::Int).collect() }
+    }
+
+    proptest! {
+        #[test]
+        fn each_row_is_asked(
+            rows in prop::collection::vec(prop::option::of(prop_oneof![-40_i64..40, any::<i64>()]), 0..200),
+            values in prop::collection::vec(prop_oneof![-40_i64..40, any::<i64>()], 3..60),
+            low in -30_i64..30,
+        ) {
+            let numbers: Vec<i128> = values.iter().map(|value| i128::from(*value)).collect();
+            let least = Predicate::Compare { column: 0, op: Compare::Ge, value: Value::Int(i128::from(low)) };
+            let members = Members::of(&[&list(numbers), &least]).expect("a list of numbers");
+            let mut context = SESSION.create_execution_ctx();
+            let found = members.among(PrimitiveArray::from_option_iter(rows.iter().copied()).into_array(), &mut context).unwrap();
+            let expected = rows.iter().map(|row| row.is_some_and(|row| row >= low && values.contains(&row)));
+            prop_assert_eq!(found.to_bit_buffer().iter().collect::<Vec<bool>>(), expected.collect::<Vec<bool>>());
+        }
+    }
+
+    #[test]
+    fn unsigned_numbers_above_the_signed_ones_are_found() {
+        let members = Members::of(&[&list([3, i128::from(u64::MAX), i128::from(u64::MAX) - 7])]).unwrap();
+        let rows = PrimitiveArray::from_iter([u64::MAX, 3, 4, u64::MAX - 7, u64::MAX - 8]).into_array();
+        let found = members.among(rows, &mut SESSION.create_execution_ctx()).unwrap();
+        assert_eq!(found.to_bit_buffer().iter().collect::<Vec<bool>>(), [true, true, false, true, false]);
+    }
+
+    #[test]
+    fn what_is_no_list_of_numbers_is_left_to_others() {
+        let text = Predicate::In { column: 0, values: vec![Value::Text("a".into()); 9] };
+        assert!(Members::of(&[&text]).is_none());
+        assert!(Members::of(&[&list([1, 2])]).is_none());
+        assert!(Members::of(&[&list([1, 2, 3, 4]), &Predicate::IsNotNull(0)]).is_none());
+    }
+}
