@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use arrow_schema::SchemaRef;
 use serde::{Deserialize, Serialize};
 
-use crate::Value;
+use crate::{Value, total};
 
 /// What is known of one column over some rows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -54,12 +54,12 @@ pub struct Directory {
 impl Directory {
     /// Rows over all slices.
     pub fn rows(&self) -> u64 {
-        self.slices.iter().map(|slice| slice.rows).sum()
+        total(self.slices.iter().map(|slice| slice.rows))
     }
 
     /// Stored bytes over all slices.
     pub fn bytes(&self) -> u64 {
-        self.slices.iter().map(|slice| slice.bytes).sum()
+        total(self.slices.iter().map(|slice| slice.bytes))
     }
 }
 
@@ -82,7 +82,7 @@ impl ColumnSummary {
     }
 
     fn absorb(&mut self, other: &ColumnSummary) {
-        self.nulls += other.nulls;
+        self.nulls = self.nulls.saturating_add(other.nulls);
         self.distinct = self.distinct.max(other.distinct);
         if other.all_null() {
             return;

@@ -19,5 +19,5 @@ pub use limits::*;
 pub use manifest::{Dataset, Manifest, Partition, Partitioning, Run, SortKey};
 pub use name::{DatasetId, DatasetName, DriveId, LoadId, SessionId, SliceKey, near_names};
 pub use profile::{SessionProfile, SessionState};
-pub use units::{Bytes, Rate, parse_bytes, parse_rate};
+pub use units::{Bytes, Rate, parse_bytes, parse_rate, total};
 pub use value::Value;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use arrow_schema::SchemaRef;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::{ColumnSummary, DatasetId, DatasetName, DriveId, LoadId, Value, merge_columns};
+use crate::{ColumnSummary, DatasetId, DatasetName, DriveId, LoadId, Value, merge_columns, total};
 
 /// A snapshot of one domain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -143,17 +143,17 @@ impl Manifest {
 impl Dataset {
     /// Rows over all partitions.
     pub fn rows(&self) -> u64 {
-        self.runs().map(|run| run.rows).sum()
+        total(self.runs().map(|run| run.rows))
     }
 
     /// Stored bytes over all partitions.
     pub fn bytes(&self) -> u64 {
-        self.runs().map(|run| run.bytes).sum()
+        total(self.runs().map(|run| run.bytes))
     }
 
     /// Slices over all partitions.
     pub fn slices(&self) -> u64 {
-        self.runs().map(|run| u64::from(run.slices)).sum()
+        total(self.runs().map(|run| u64::from(run.slices)))
     }
 
     /// Every run of every partition.
@@ -173,7 +173,7 @@ impl Dataset {
             let per_partition = self.partitions.iter().map(|p| {
                 p.runs.iter().filter_map(|run| run.columns.get(index)).map(|column| column.distinct).max().unwrap_or(0)
             });
-            summary.distinct = per_partition.sum();
+            summary.distinct = total(per_partition);
         }
         merged
     }

@@ -22,6 +22,11 @@ impl fmt::Display for Bytes {
     }
 }
 
+/// The sum of counts that others say, as large as counts get: what lies is no reason to fail.
+pub fn total(counts: impl IntoIterator<Item = u64>) -> u64 {
+    counts.into_iter().fold(0, u64::saturating_add)
+}
+
 /// A link's rate in bits a second, shown as `1 Gbit/s`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
