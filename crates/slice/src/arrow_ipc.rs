@@ -12,7 +12,7 @@ use arrow::error::ArrowError;
 use arrow::ipc::convert::fb_to_schema;
 use arrow::ipc::reader::{FileDecoder, read_footer_length};
 use arrow::ipc::writer::FileWriter;
-use arrow::ipc::{Block, MetadataVersion, root_as_footer};
+use arrow::ipc::{Block, MetadataVersion, root_as_footer, root_as_message};
 use bytes::Bytes;
 use futures::stream::{self, StreamExt};
 use pithead_model::PAGE_ROWS;
@@ -130,10 +130,12 @@ impl ArrowSlice {
             let start = usize::try_from(block.offset()).ok()?;
             let metadata = usize::try_from(block.metaDataLength()).ok()?;
             let length = metadata.checked_add(usize::try_from(block.bodyLength()).ok()?)?;
-            (start.checked_add(length)? <= self.file.len()).then_some((start, length))
+            (start.checked_add(length)? <= self.file.len()).then_some((start, metadata, length))
         };
-        let (start, length) = range().ok_or_else(|| damaged("a batch lies outside"))?;
-        Ok(self.file.slice_with_length(start, length))
+        let (start, metadata, length) = range().ok_or_else(|| damaged("a batch lies outside"))?;
+        let bytes = self.file.slice_with_length(start, length);
+        check_message(bytes.get(..metadata).unwrap_or_default(), length - metadata)?;
+        Ok(bytes)
     }
 }
 
@@ -206,6 +208,24 @@ fn buffer_bytes(data: &ArrayData) -> usize {
     let own: usize = data.buffers().iter().map(Buffer::len).sum();
     let nulls = data.nulls().map_or(0, |nulls| nulls.buffer().len());
     own + nulls + data.child_data().iter().map(buffer_bytes).sum::<usize>()
+}
+
+/// Bodies are as long as their buffers together, and are not compressed: the reader would make whatever sizes are named.
+fn check_message(metadata: &[u8], body: usize) -> Result<(), SliceError> {
+    // Behind a mark, and the length of what follows.
+    let message = metadata.get(8..).ok_or_else(|| damaged("a batch has no header"))?;
+    let message = root_as_message(message).map_err(damaged)?;
+    let batch = message.header_as_record_batch().or_else(|| message.header_as_dictionary_batch()?.data());
+    let batch = batch.ok_or_else(|| damaged("a batch has no rows"))?;
+    if batch.compression().is_some() {
+        return Err(damaged("a batch is compressed"));
+    }
+    // The reader copies buffers that lie at odd places. If they could overlap, that would multiply a slice.
+    let bytes =
+        batch.buffers().into_iter().flatten().try_fold(0_usize, |sum, buffer| {
+            sum.checked_add(usize::try_from(buffer.length()).ok()?).filter(|sum| *sum <= body)
+        });
+    bytes.map(drop).ok_or_else(|| damaged("the buffers of a batch overlap"))
 }
 
 fn check_same(expected: &Schema, stored: &Schema) -> Result<(), SliceError> {

@@ -29,6 +29,8 @@ use crate::{Predicate, SliceError};
 
 const MAGIC: [u8; 8] = *b"PAGEINDX";
 const TRAILER_BYTES: usize = 32;
+/// Rows of a page that are read at most: a few bytes must not stand for work without end.
+const PAGE_ROWS_MAX: u64 = 1 << 16;
 const HAS_MIN: u8 = 1;
 const HAS_MAX: u8 = 2;
 const EXACT: u8 = 4;
@@ -147,6 +149,9 @@ impl PageIndex {
     fn check(&self) -> Result<(), SliceError> {
         if self.page_rows == 0 || self.rows == 0 || self.columns == 0 {
             return Err(damaged("it has no rows or columns"));
+        }
+        if self.page_rows > PAGE_ROWS_MAX {
+            return Err(damaged("its pages are too large"));
         }
         let least = (self.columns as u64 + 1)
             .checked_mul(4)

@@ -22,9 +22,14 @@ use ::vortex::mask::Mask;
 use super::SESSION;
 use super::members::Members;
 use super::read::CountedSegments;
+use super::sound::check_lists;
 
 /// Deepest nesting of layouts: chunks of dictionaries of chunks, and one to spare.
 const DEPTH_MAX: usize = 5;
+/// Parts of a column at most: some for each page that a slice can have.
+const PARTS_MAX: usize = 1 << 16;
+/// Values of a dictionary at most: its codes have 16 bits. They are decoded whole.
+const VALUES_MAX: u64 = 1 << 16;
 
 /// A column, or a part of one.
 pub(super) struct Column {
@@ -69,14 +74,17 @@ pub(super) struct Condition {
 
 impl Column {
     pub(super) fn new(layout: &LayoutRef) -> VortexResult<Self> {
-        Self::at_depth(layout, 0)
+        let mut parts_left = PARTS_MAX;
+        Self::at_depth(layout, 0, &mut parts_left)
     }
 
-    fn at_depth(layout: &LayoutRef, depth: usize) -> VortexResult<Self> {
+    /// A few bytes can name the same part again and again, so parts are counted.
+    fn at_depth(layout: &LayoutRef, depth: usize, parts_left: &mut usize) -> VortexResult<Self> {
         vortex_ensure!(depth < DEPTH_MAX, "layouts are nested too deep");
-        let slot = |slot: usize| -> VortexResult<Self> {
+        *parts_left = parts_left.checked_sub(1).ok_or_else(|| vortex_err!("a layout has too many parts"))?;
+        let mut slot = |slot: usize| -> VortexResult<Self> {
             let child = layout.slot(slot)?.ok_or_else(|| vortex_err!("a layout lacks a part"))?;
-            Self::at_depth(&child, depth + 1)
+            Self::at_depth(&child, depth + 1, parts_left)
         };
         let kind = if let Some(flat) = layout.as_opt::<Flat>() {
             Kind::Flat { layout: flat.to_owned(), parsed: OnceCell::new() }
@@ -105,6 +113,9 @@ impl Column {
 
     /// Parts have as many rows as the whole.
     fn check(&self) -> VortexResult<()> {
+        if let Kind::Dictionary { values, .. } = &self.kind {
+            vortex_ensure!(values.rows <= VALUES_MAX, "a dictionary of {} values; at most {VALUES_MAX} are read", values.rows);
+        }
         let rows = match &self.kind {
             Kind::Flat { .. } => self.rows,
             Kind::Chunks { starts, .. } => starts.last().copied().unwrap_or(0),
@@ -128,6 +139,7 @@ impl Column {
                     Some(whole) => whole,
                     None => {
                         let whole = parse(layout, segments)?;
+                        check_lists(&whole, context)?;
                         parsed.get_or_init(|| whole)
                     }
                 };

@@ -6,6 +6,7 @@ mod column;
 mod members;
 mod predicate;
 mod read;
+mod sound;
 mod types;
 mod write;
 

@@ -28,6 +28,7 @@ use futures::stream::{self, StreamExt};
 
 use super::column::{Column, select};
 use super::predicate::{Conjunct, conjuncts};
+use super::sound::check_values;
 use super::types::{retype, row_type, stored_name, stored_schema, stored_type};
 use super::{SESSION, damaged};
 use crate::guard::{check_columns, guarded};
@@ -227,6 +228,7 @@ impl WindowScan {
             rows = rows.filter(chosen.mask.clone())?;
         }
         let decoded = SESSION.arrow().exporter(&self.options).execute_arrow(rows, Some(stored), context)?;
+        check_values(&decoded)?;
         match late && !chosen.all {
             true => Ok(chosen.among(&decoded)?),
             false => Ok(decoded),

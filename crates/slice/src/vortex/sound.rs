@@ -1,0 +1,126 @@
+//! Checks of what Vortex takes on trust. It believes the statistics that a file says of its arrays, and hands values to Arrow
+//! unchecked: bytes that were written to do harm would end the process, or be read past their end.
+
+use ::vortex::array::arrays::list::ListArraySlotsExt;
+use ::vortex::array::arrays::listview::ListViewArraySlotsExt;
+use ::vortex::array::arrays::{List, ListView, PrimitiveArray};
+use ::vortex::array::match_each_integer_ptype;
+use ::vortex::array::{ArrayRef, ExecutionCtx};
+use ::vortex::error::{VortexResult, vortex_ensure, vortex_err};
+use arrow::array::{Array, ArrayRef as ArrowRef, AsArray, ByteView};
+use arrow::buffer::Buffer;
+use arrow::datatypes::DataType;
+use arrow::error::ArrowError;
+
+/// Bytes of a view that hold a short value.
+const INLINE_BYTES: u32 = 12;
+/// The high bits of these bytes.
+const INLINE_HIGH: u128 = 0x8080_8080_8080_8080_8080_8080 << 32;
+
+/// Lists of a parsed array, and those within, lie in their items. To be called before anything is made of it.
+pub(super) fn check_lists(array: &ArrayRef, context: &mut ExecutionCtx) -> VortexResult<()> {
+    if !array.dtype().is_nested() {
+        return Ok(());
+    }
+    for part in array.depth_first_traversal() {
+        if let Some(list) = part.as_opt::<List>() {
+            let ends = whole_numbers(list.offsets(), context)?;
+            vortex_ensure!(ends.is_sorted(), "lists that begin before others end");
+            check_end(ends.last().copied().unwrap_or(0), list.elements())?;
+        } else if let Some(list) = part.as_opt::<ListView>() {
+            let (starts, sizes) = (whole_numbers(list.offsets(), context)?, whole_numbers(list.sizes(), context)?);
+            for (start, size) in starts.iter().zip(sizes) {
+                check_end(start.saturating_add(size), list.elements())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_end(end: u64, items: &ArrayRef) -> VortexResult<()> {
+    vortex_ensure!(end <= items.len() as u64, "a list up to item {end} of {}", items.len());
+    Ok(())
+}
+
+fn whole_numbers(array: &ArrayRef, context: &mut ExecutionCtx) -> VortexResult<Vec<u64>> {
+    let numbers = array.clone().execute::<PrimitiveArray>(context)?;
+    vortex_ensure!(numbers.ptype().is_int(), "places of lists that are no whole numbers");
+    let places = match_each_integer_ptype!(numbers.ptype(), |T| { places(numbers.as_slice::<T>()) });
+    places.ok_or_else(|| vortex_err!("a list at a place below 0"))
+}
+
+fn places<T: TryInto<u64> + Copy>(numbers: &[T]) -> Option<Vec<u64>> {
+    numbers.iter().map(|number| (*number).try_into().ok()).collect()
+}
+
+/// Values that were decoded are what Arrow takes them for: texts are UTF-8, and lie in their bytes.
+pub(super) fn check_values(array: &ArrowRef) -> Result<(), ArrowError> {
+    match array.data_type() {
+        DataType::Utf8View => {
+            let texts = array.as_string_view();
+            check_views(texts.views(), texts.data_buffers(), true)
+        }
+        DataType::BinaryView => {
+            let values = array.as_binary_view();
+            check_views(values.views(), values.data_buffers(), false)
+        }
+        nested if nested.is_nested() => array.to_data().validate_full(),
+        _ => Ok(()),
+    }
+}
+
+/// One pass over the bytes tells for most that no text needs a look of its own.
+fn check_views(views: &[u128], buffers: &[Buffer], is_text: bool) -> Result<(), ArrowError> {
+    let look = is_text && !buffers.iter().all(|buffer| buffer.is_ascii());
+    match views.iter().all(|view| is_sound(*view, buffers, is_text, look)) {
+        true => Ok(()),
+        false => Err(ArrowError::InvalidArgumentError("a text that is not UTF-8, or not where it should be".to_owned())),
+    }
+}
+
+fn is_sound(view: u128, buffers: &[Buffer], is_text: bool, look: bool) -> bool {
+    let length = view as u32;
+    if length <= INLINE_BYTES {
+        let bytes = view.to_le_bytes();
+        let (value, rest) = bytes[4..].split_at(length as usize);
+        let is_utf8 = !is_text || view & INLINE_HIGH == 0 || std::str::from_utf8(value).is_ok();
+        return is_utf8 && rest.iter().all(|byte| *byte == 0);
+    }
+    let view = ByteView::from(view);
+    let start = view.offset as usize;
+    let value = buffers.get(view.buffer_index as usize).and_then(|buffer| buffer.get(start..start + length as usize));
+    value.is_some_and(|value| value.starts_with(&view.prefix.to_le_bytes()) && (!look || std::str::from_utf8(value).is_ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{BinaryViewArray, StringViewArray};
+
+    use super::*;
+
+    #[test]
+    fn texts_pass_and_other_bytes_do_not() {
+        let texts = ["", "short", "a text that is not inline", "é", "日本語 – a text that is not inline"];
+        let sound: ArrowRef = Arc::new(StringViewArray::from_iter_values(texts));
+        check_values(&sound).unwrap();
+        for bytes in [&b"\xff"[..], b"a text that is not inline\xff", b"\xc3", b"twelve bytes\xc3"] {
+            let values = BinaryViewArray::from_iter_values([b"plain", bytes]);
+            assert!(check_views(values.views(), values.data_buffers(), true).is_err(), "{}", bytes.escape_ascii());
+            check_views(values.views(), values.data_buffers(), false).unwrap();
+        }
+    }
+
+    #[test]
+    fn views_that_lie_do_not_pass() {
+        let values = BinaryViewArray::from_iter_values([b"a text that is not inline"]);
+        let (view, buffers) = (values.views()[0], values.data_buffers());
+        check_views(&[view], buffers, true).unwrap();
+        let (length, prefix, buffer, offset) = (1, 1 << 32, 1 << 64, 1 << 96);
+        for lie in [length, prefix, buffer, offset, u128::MAX << 96] {
+            assert!(check_views(&[view.wrapping_add(lie)], buffers, true).is_err(), "{lie:x}");
+        }
+        assert!(check_views(&[(u128::from(b'a') << 32 | 1) | 1 << 60], &[], true).is_err(), "bytes behind a short text");
+    }
+}
