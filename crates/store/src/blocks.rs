@@ -271,6 +271,15 @@ impl Inner {
     }
 }
 
+/// Makes the sums of all blocks of a file hold.
+pub(crate) fn reseal(file: &mut [u8]) {
+    for group in file.chunks_mut(GROUP_BYTES as usize) {
+        let Some((sums, blocks)) = group.split_at_mut_checked(BLOCK as usize) else { continue };
+        let sealed = blocks.chunks(BLOCK as usize).map(|block| if holds(0, block) { 0 } else { sum_of(block) });
+        sums.chunks_exact_mut(8).zip(sealed).for_each(|(sum, sealed)| sum.copy_from_slice(&sealed.to_le_bytes()));
+    }
+}
+
 /// Where a byte of redb's file lies on the medium.
 fn place(offset: u64) -> u64 {
     let block = offset / BLOCK;

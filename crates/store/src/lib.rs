@@ -18,6 +18,7 @@ mod disk;
 #[cfg(test)]
 mod faults;
 mod format;
+pub mod fuzz;
 mod index;
 mod inspect;
 pub mod medium;

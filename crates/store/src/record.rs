@@ -139,6 +139,21 @@ impl<'a> Record<'a> {
     }
 }
 
+/// Makes a record's checksum hold, where it is long enough to have one.
+pub(crate) fn reseal(key: &[u8], bytes: &mut [u8]) {
+    let Some((&mut kind, after)) = bytes.split_first_mut() else { return };
+    let Some((sum, body)) = after.split_first_chunk_mut::<8>() else { return };
+    let value_bytes = || {
+        let (_, after) = take_u64(body)?;
+        let (_, after) = take_short(after)?;
+        let (_, after) = after.split_first_chunk::<4>()?;
+        take_short(after).map(|(_, value)| value.len())
+    };
+    let value_bytes = if kind == INLINE { value_bytes().unwrap_or(0) } else { 0 };
+    let summed = body.get(..body.len() - value_bytes).unwrap_or_default();
+    *sum = record_sum(key, kind, summed).to_le_bytes();
+}
+
 fn record_sum(key: &[u8], kind: u8, rest: &[u8]) -> u64 {
     let mut sum = Xxh3::new();
     sum.update(&(key.len() as u64).to_le_bytes());

@@ -59,6 +59,14 @@ fn build(medium: &Arc<dyn Medium>) -> Result<DriveId, StoreError> {
     let old = open_old(medium)?;
     let new = Index::open(medium.clone(), BUILDING, true, CACHE_BYTES)?;
     let done = caught(|| copy(&old, &new));
+    // redb writes once more when it is dropped, and so may meet a damaged page.
+    let closed = caught(|| {
+        drop(old);
+        Ok(())
+    });
+    if closed.is_err() {
+        tracing::warn!("the index of format 1 was not closed, for a damaged page");
+    }
     done.map_err(|failure| failure.on(medium.path()))
 }
 
