@@ -1,18 +1,25 @@
 //! Decoders as plain functions over bytes, for fuzz targets. Streams are Flight messages one after another, each behind
 //! its length as a protobuf varint.
 
-use arrow_flight::{Action, FlightData, Ticket};
+use std::collections::VecDeque;
+
+use arrow::array::RecordBatch;
+use arrow_flight::{Action, FlightData, FlightDescriptor, Ticket};
+use bytes::Bytes;
 use futures::executor::block_on;
 use futures::stream::{self, StreamExt, TryStreamExt};
-use pithead_model::Fault;
+use pithead_model::{Directory, Fault, Manifest, Reply, SessionProfile};
 use prost::Message;
 
-use crate::call::Call;
-use crate::door::{Event, OpenRequest, RunPiece};
-use crate::encode::link_bytes;
+use crate::call::{Call, check_manifest};
+use crate::check::check_schema;
+use crate::decode::{BatchDecoder, Decoded};
+use crate::door::{DriveStatus, Event, Granted, LoadRequest, OpenRequest, RunPiece, Welcome};
+use crate::encode::{BatchEncoder, link_bytes};
 use crate::error::WireError;
-use crate::event::EventReader;
-use crate::put::{OpenReader, PutCommand, encode_open, parse_put};
+use crate::event::{EventReader, EventWriter};
+use crate::json::from_json;
+use crate::put::{OpenReader, PutCommand, PutMark, encode_open, parse_put, parse_put_mark, put_command, put_end, with_schema};
 use crate::run::{RunReader, Wanted, run_messages};
 
 /// What a drive makes of a client's OPEN.
@@ -79,6 +86,93 @@ pub fn run_bytes(pieces: Vec<RunPiece>) -> Result<Vec<u8>, Fault> {
     Ok(join(&messages))
 }
 
+/// A load's rows as bytes that [`decode_load`] reads, to seed a fuzzer with.
+pub fn load_bytes(request: &LoadRequest, rows: &[RecordBatch]) -> Result<Vec<u8>, Fault> {
+    let mut messages = VecDeque::from([put_command(&PutCommand::Load(request.clone()), Bytes::new())?]);
+    let mut encoder = BatchEncoder::new();
+    rows.iter().try_for_each(|batch| encoder.encode(batch, &PutMark::Rows.bytes(), &mut messages))?;
+    messages.push_back(put_end());
+    Ok(join(&messages))
+}
+
+/// What a drive makes of a client's load.
+pub fn decode_load(bytes: &[u8]) -> Result<(LoadRequest, Vec<RecordBatch>), Fault> {
+    let mut messages = split(bytes)?.into_iter();
+    let first = messages.next().ok_or(WireError::BrokenOff)?;
+    let PutCommand::Load(request) = parse_put(&first)? else {
+        return Err(WireError::malformed("load", "it is another put").into());
+    };
+    let (mut decoder, mut rows) = (BatchDecoder::default(), Vec::new());
+    for message in messages {
+        match (parse_put_mark(&message)?, decoder.decode(&message)?) {
+            (Some(PutMark::End), _) => return Ok((request, rows)),
+            (None, Decoded::Context) => {}
+            (Some(PutMark::Rows), Decoded::Batch(batch)) => rows.push(with_schema(batch, &request.schema)?),
+            _ => return Err(WireError::malformed("load", "expected rows").into()),
+        }
+    }
+    Err(WireError::BrokenOff.into())
+}
+
+/// GET's answer as bytes that [`decode_events`] reads, to seed a fuzzer with.
+pub fn event_bytes(events: Vec<Event>) -> Result<Vec<u8>, Fault> {
+    let (mut writer, mut messages) = (EventWriter::new(), VecDeque::new());
+    events.into_iter().try_for_each(|event| writer.write(event, &mut messages))?;
+    Ok(join(&messages))
+}
+
+/// An action as bytes that [`decode_call`] reads, to seed a fuzzer with.
+pub fn action_bytes(kind: &str, body: &[u8]) -> Vec<u8> {
+    Action::new(kind.to_owned(), body.to_vec()).encode_to_vec()
+}
+
+/// The kind and the body of an action; none where the bytes are no action.
+pub fn split_action(bytes: &[u8]) -> Option<(String, Vec<u8>)> {
+    let action = Action::decode(bytes).ok()?;
+    Some((action.r#type, action.body.to_vec()))
+}
+
+/// What a host makes of the body of a drive's answer to a call of this kind.
+pub fn decode_answer(kind: &str, body: &[u8]) -> Result<(), Fault> {
+    match kind {
+        "hello" => from_json::<Welcome>("welcome", body).map(|_| ())?,
+        "open" => from_json::<Reply<Granted>>("answer to OPEN", body).map(|_| ())?,
+        "poll" => from_json::<SessionProfile>("answer", body).map(|_| ())?,
+        "status" => from_json::<DriveStatus>("answer", body).map(|_| ())?,
+        "manifest" => from_json::<Option<Manifest>>("answer", body)?.iter().try_for_each(check_manifest)?,
+        "directory" => check_schema(&from_json::<Directory>("answer", body)?.schema)?,
+        other => return Err(WireError::malformed("answer", format!("{other:?} is no call")).into()),
+    }
+    Ok(())
+}
+
+/// Parts of a message: the command in its descriptor, its Arrow header, its body, its metadata.
+pub const MESSAGE_PARTS: usize = 4;
+
+/// The parts of all messages of a stream, [`MESSAGE_PARTS`] of each; none where the bytes are no stream.
+pub fn split_messages(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let parts = |message: FlightData| {
+        let command = message.flight_descriptor.map(|descriptor| descriptor.cmd).unwrap_or_default();
+        [command, message.data_header, message.data_body, message.app_metadata].map(|part| part.to_vec())
+    };
+    Some(split(bytes).ok()?.into_iter().flat_map(parts).collect())
+}
+
+/// A stream of messages of these parts.
+pub fn join_messages(parts: &[Vec<u8>]) -> Vec<u8> {
+    let part = |message: &[Vec<u8>], number: usize| Bytes::from(message.get(number).cloned().unwrap_or_default());
+    let messages = parts.chunks(MESSAGE_PARTS).map(|message| {
+        let command = part(message, 0);
+        FlightData {
+            flight_descriptor: (!command.is_empty()).then(|| FlightDescriptor::new_cmd(command)),
+            data_header: part(message, 1),
+            data_body: part(message, 2),
+            app_metadata: part(message, 3),
+        }
+    });
+    join(&messages.collect::<Vec<_>>())
+}
+
 fn split(mut bytes: &[u8]) -> Result<Vec<FlightData>, WireError> {
     let mut messages = Vec::new();
     while !bytes.is_empty() {
@@ -99,14 +193,11 @@ pub(crate) fn join<'a>(messages: impl IntoIterator<Item = &'a FlightData>) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bytes::Bytes;
-    use std::collections::VecDeque;
     use std::sync::Arc;
 
-    use crate::event::EventWriter;
     use arrow::array::{
-        Array, ArrayRef, BooleanArray, Decimal128Array, DictionaryArray, Int64Array, ListArray, RecordBatch, StringArray,
-        StringViewArray, StructArray, UnionArray,
+        Array, ArrayRef, BooleanArray, Decimal128Array, DictionaryArray, Int64Array, ListArray, StringArray, StringViewArray,
+        StructArray, UnionArray,
     };
     use arrow::datatypes::{DataType, Field, Int32Type, Int64Type, UnionFields};
     use proptest::prelude::*;

@@ -1,0 +1,197 @@
+//! Slices as they lie on a medium, with checksums that hold: the header, the index of pages, both encodings.
+
+use std::sync::Arc;
+use std::sync::LazyLock;
+use std::task::{Context, Poll, Waker};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, SchemaRef};
+use arrow::ipc::CompressionType;
+use arrow::ipc::writer::{FileWriter, IpcWriteOptions};
+use bytes::Bytes;
+use futures::StreamExt;
+use pithead_fuzz::{Bound, Outcome, Parts, Run, Seed, Target};
+use pithead_model::{Fault, PAGE_ROWS, Value};
+use pithead_slice::{
+    Compare, HEADER_BYTES, Predicate, ReadStats, ScanRequest, SliceError, describe, encode_slice, encoding, open_slice, seal,
+    unseal,
+};
+
+use crate::link::{lying_lengths, unsound};
+use crate::{data, refused};
+
+pub const NAMES: [&str; 3] = ["slice_header", "slice_vortex", "slice_arrow"];
+
+/// Rows of a window, decoded, are some bytes for each column; texts are shared with the slice.
+const BOUND: Bound = Bound { bytes: 48 << 20, factor: 64 };
+const BATCH_ROWS: usize = 8_192;
+/// Windows looked at of one slice: enough for all of its layouts.
+const BATCHES_MAX: usize = 40;
+/// Bytes at a body's end that say how long the index of pages is, and where in it the rows are.
+const TRAILER_BYTES: usize = 32;
+
+/// The dataset's number, what the encoding wrote, the index of pages.
+const BODY: Parts = Parts {
+    split: |bytes| {
+        let (dataset, body) = bytes.split_first()?;
+        let trailer = body.len().checked_sub(TRAILER_BYTES)?;
+        let index = usize::try_from(u64::from_le_bytes(body.get(trailer + 16..trailer + 24)?.try_into().ok()?)).ok()?;
+        let (encoded, index) = body.split_at_checked(trailer.checked_sub(index)?)?;
+        Some(vec![vec![*dataset], encoded.to_vec(), index.to_vec()])
+    },
+    join: |parts| parts.concat(),
+    piece: 3,
+};
+
+/// Datasets whose slices are read.
+static DATASETS: LazyLock<Vec<RecordBatch>> = LazyLock::new(|| {
+    let all = data::every_type(30, false);
+    let more = data::every_type(30, true);
+    let is_nested = |batch: &RecordBatch, column: usize| batch.column(column).data_type().is_nested();
+    let columns = |batch: &RecordBatch, wanted: &dyn Fn(usize) -> bool| {
+        let columns: Vec<usize> = (0..batch.num_columns()).filter(|column| wanted(*column)).collect();
+        batch.project(&columns).unwrap()
+    };
+    let mut datasets = vec![
+        data::numbered(0..9_000),
+        data::numbered(0..200),
+        columns(&all, &|column| is_nested(&all, column)),
+        columns(&all, &|column| !is_nested(&all, column)),
+        columns(&more, &|column| column >= all.num_columns()),
+    ];
+    // Alone, a column of a type is mutated more often.
+    datasets
+        .extend((0..all.num_columns()).filter(|column| is_nested(&all, *column)).map(|column| all.project(&[column]).unwrap()));
+    datasets
+});
+
+pub fn targets() -> Vec<Target> {
+    let target = |name, parts, seeds, run: Run| Target { name, seeds, parts, bound: BOUND, run };
+    vec![
+        target("slice_header", Parts::WHOLE, header_seeds(), Box::new(header)),
+        target("slice_vortex", BODY, body_seeds("vortex"), Box::new(|bytes| body("vortex", bytes))),
+        target("slice_arrow", BODY, body_seeds("arrow"), Box::new(|bytes| body("arrow", bytes))),
+    ]
+}
+
+fn header_seeds() -> Vec<Seed> {
+    let slice = |name: &str| {
+        let batch = &DATASETS[1];
+        encode_slice(&*encoding(name).unwrap(), &batch.schema(), std::slice::from_ref(batch)).unwrap().bytes.to_vec()
+    };
+    vec![Seed::valid("vortex", slice("vortex")), Seed::valid("arrow", slice("arrow"))]
+}
+
+fn header(bytes: &[u8]) -> Outcome {
+    let slice = Bytes::copy_from_slice(bytes);
+    let schema = DATASETS[1].schema();
+    match (describe(slice.clone()), open_slice(&schema, slice)) {
+        (Ok(facts), Ok(reader)) if facts.header.rows == reader.rows() => Outcome::Accepted,
+        (Ok(_), Ok(_)) => Outcome::Wrong("a slice has other rows than its header".to_owned()),
+        (Err(error), _) | (_, Err(error)) => refused(&error.into()),
+    }
+}
+
+fn body_seeds(name: &str) -> Vec<Seed> {
+    let encoding = encoding(name).unwrap();
+    let mut seeds = Vec::new();
+    for (number, batch) in DATASETS.iter().enumerate() {
+        let schema = batch.schema();
+        if encoding.supports(&schema).is_ok() {
+            let encoded = encode_slice(&*encoding, &schema, std::slice::from_ref(batch)).unwrap().bytes;
+            let bytes = [&[number as u8], &encoded[HEADER_BYTES..]].concat();
+            seeds.extend(bombs(&bytes));
+            if name == "arrow" {
+                seeds.extend(compressed(&bytes, batch));
+            }
+            seeds.push(Seed::valid(format!("{number}"), bytes));
+        }
+    }
+    seeds
+}
+
+/// A body with counts that lie: rows of the slice, rows of a page.
+fn bombs(bytes: &[u8]) -> Vec<Seed> {
+    let trailer = bytes.len() - TRAILER_BYTES;
+    let with = |rows: u64, page_rows: u32| {
+        let mut lying = bytes.to_vec();
+        lying[trailer..trailer + 8].copy_from_slice(&rows.to_le_bytes());
+        lying[trailer + 8..trailer + 12].copy_from_slice(&page_rows.to_le_bytes());
+        Seed::hostile(format!("{rows} rows, {page_rows} a page"), lying)
+    };
+    vec![with(1 << 40, u32::MAX), with(u64::MAX, u32::MAX), with(u64::MAX, 1), with(1 << 32, 1 << 31), with(30, u32::MAX)]
+}
+
+/// Slices are not compressed by this encoding, but its reader would decompress them.
+fn compressed(bytes: &[u8], batch: &RecordBatch) -> Vec<Seed> {
+    let [dataset, _, index] = &(BODY.split)(bytes).unwrap()[..] else { return Vec::new() };
+    let compressions = [CompressionType::LZ4_FRAME, CompressionType::ZSTD].into_iter();
+    let seeds = compressions.flat_map(|compression| {
+        let options = IpcWriteOptions::default().try_with_compression(Some(compression)).unwrap();
+        let mut file = FileWriter::try_new_with_options(Vec::new(), &batch.schema(), options).unwrap();
+        for page in (0..batch.num_rows()).step_by(PAGE_ROWS) {
+            file.write(&batch.slice(page, PAGE_ROWS.min(batch.num_rows() - page))).unwrap();
+        }
+        let file = file.into_inner().unwrap();
+        [("compressed", file.clone()), ("lying", lying_lengths(&file))]
+    });
+    seeds.map(|(name, file)| Seed::hostile(name, [dataset.as_slice(), &file, index].concat())).collect()
+}
+
+/// Seals a body, as whoever wrote it to do harm would, then reads it.
+fn body(name: &str, bytes: &[u8]) -> Outcome {
+    let Some((dataset, body)) = bytes.split_first() else { return Outcome::Refused };
+    let schema = DATASETS[usize::from(*dataset) % DATASETS.len()].schema();
+    let rows = body.len().checked_sub(TRAILER_BYTES).and_then(|trailer| body.get(trailer..trailer + 8)?.try_into().ok());
+    let rows = rows.map_or(1, u64::from_le_bytes);
+    let encoding = encoding(name).unwrap();
+    let slice = Bytes::from(seal(encoding.id(), rows, schema.fields().len() as u32, body));
+    // The drive opens a slice as it comes from the store: the header first, then the body.
+    match unseal(slice.clone()).and_then(|_| read(&schema, slice)) {
+        Ok(None) => Outcome::Accepted,
+        Ok(Some(wrong)) => Outcome::Wrong(wrong),
+        Err(error) => refused(&Fault::from(error)),
+    }
+}
+
+fn read(schema: &SchemaRef, slice: Bytes) -> Result<Option<String>, SliceError> {
+    let reader = open_slice(schema, slice)?;
+    let all: Vec<usize> = (0..schema.fields().len()).collect();
+    let mut wrong = None;
+    // Each predicate by itself, so that none hides another.
+    let alone = predicates(schema).into_iter().map(|predicate| vec![predicate]);
+    for predicates in [Vec::new()].into_iter().chain(alone) {
+        let request = ScanRequest {
+            columns: all.clone(),
+            predicates,
+            zone_maps: true,
+            batch_rows: BATCH_ROWS,
+            stats: Arc::new(ReadStats::default()),
+        };
+        let mut stream = reader.scan(request)?.stream;
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..BATCHES_MAX {
+            match stream.poll_next_unpin(&mut context) {
+                Poll::Ready(Some(batch)) => wrong = wrong.or(unsound(&batch?)),
+                Poll::Ready(None) => break,
+                Poll::Pending => {}
+            }
+        }
+    }
+    Ok(wrong)
+}
+
+/// One of each kind, on the first column that has values for it.
+fn predicates(schema: &SchemaRef) -> Vec<Predicate> {
+    let first = |wanted: fn(&DataType) -> bool| schema.fields().iter().position(|field| wanted(field.data_type()));
+    let mut predicates = vec![Predicate::IsNull(0), Predicate::IsNotNull(0)];
+    if let Some(column) = first(|data_type| *data_type == DataType::Int64) {
+        predicates.push(Predicate::Compare { column, op: Compare::Gt, value: Value::Int(100) });
+        predicates.push(Predicate::In { column, values: vec![Value::Int(0), Value::Int(7)] });
+    }
+    if let Some(column) = first(|data_type| *data_type == DataType::Utf8View) {
+        predicates.push(Predicate::Like { column, pattern: "%row%".into(), negated: false });
+        predicates.push(Predicate::Compare { column, op: Compare::Eq, value: Value::Text("row 17".into()) });
+    }
+    predicates
+}
