@@ -8,6 +8,7 @@ mod data;
 mod drives;
 mod mode;
 mod places;
+pub mod random;
 mod render;
 mod setup;
 mod suite;

@@ -8,6 +8,7 @@ mod files;
 mod kills;
 mod limits;
 mod program;
+mod random;
 mod restarts;
 mod statements;
 mod suites;

@@ -1,0 +1,285 @@
+//! Random expressions that cannot fail: values by kind, and predicates.
+//!
+//! Values have one type for each kind, so that set operations and CASE find equal types: BIGINT, DOUBLE, DECIMAL(18, 4),
+//! VARCHAR, BOOLEAN, DATE, TIMESTAMP(6). `DIV` stands for the division of whole numbers, which DuckDB spells otherwise.
+
+use crate::random::scope::{Generator, Item};
+use crate::random::values::Kind;
+
+/// Kinds that values can be computed of.
+pub(crate) const COMPUTED: [Kind; 7] =
+    [Kind::Int, Kind::Text, Kind::Float, Kind::Decimal, Kind::Bool, Kind::Date, Kind::Timestamp];
+
+/// The one type of computed values of a kind.
+pub(crate) fn type_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Int => "BIGINT",
+        Kind::Text => "VARCHAR",
+        Kind::Float => "DOUBLE",
+        Kind::Decimal => "DECIMAL(18, 4)",
+        Kind::Bool => "BOOLEAN",
+        Kind::Date => "DATE",
+        Kind::Timestamp => "TIMESTAMP(6)",
+        Kind::Binary => "BYTEA",
+    }
+}
+
+impl Generator<'_> {
+    /// A value of a kind.
+    pub(crate) fn value(&mut self, kind: Kind, items: &[Item], depth: usize) -> String {
+        let start = self.choices.begin();
+        let form = if depth == 0 { self.choices.weighted(&[20, 80]) } else { self.choices.weighted(&[10, 40, 12, 50]) };
+        let sql = match form {
+            0 => self.constant(kind),
+            1 => self.column(kind, items),
+            2 => self.either(kind, items, depth - 1),
+            _ => match kind {
+                Kind::Int => self.integer(items, depth - 1),
+                Kind::Text => self.text(items, depth - 1),
+                Kind::Float => self.float(items, depth - 1),
+                Kind::Decimal => self.decimal(items, depth - 1),
+                Kind::Bool => self.predicate(items, depth.saturating_sub(1)),
+                Kind::Date => self.date(items, depth - 1),
+                Kind::Timestamp => self.timestamp(items, depth - 1),
+                Kind::Binary => self.column(kind, items),
+            },
+        };
+        self.choices.end("value", start);
+        sql
+    }
+
+    fn constant(&mut self, kind: Kind) -> String {
+        if self.choices.chance(10) {
+            return format!("CAST(NULL AS {})", type_name(kind));
+        }
+        match kind {
+            Kind::Int => format!("CAST({} AS BIGINT)", self.choices.pick(&["0", "1", "7", "100", "-3"])),
+            Kind::Text => self.choices.pick(&["''", "'a'", "'ab'", "'日本'", "'%'", "' '"]).to_owned(),
+            Kind::Float => self.choices.pick(&["0e0", "1e0", "0.25e0", "100.5e0", "(-2.5e0)"]).to_owned(),
+            Kind::Decimal => format!("CAST('{}' AS DECIMAL(18, 4))", self.choices.pick(&["0", "1", "0.25", "99.5", "-1.75"])),
+            Kind::Bool => self.choices.pick(&["true", "false"]).to_owned(),
+            Kind::Date => self.choices.pick(&["DATE '1970-01-01'", "DATE '1984-02-29'", "DATE '1969-12-31'"]).to_owned(),
+            Kind::Timestamp => {
+                let at = self.choices.pick(&["1970-01-01 00:00:00", "1984-02-29 12:30:00.001", "1969-12-31 23:59:59"]);
+                format!("CAST('{at}' AS TIMESTAMP(6))")
+            }
+            Kind::Binary => "CAST('a' AS BYTEA)".to_owned(),
+        }
+    }
+
+    /// A column that is safe to compute with, as its kind's one type.
+    fn column(&mut self, kind: Kind, items: &[Item]) -> String {
+        let Some(item) = self.item(items, |item| item.kind == kind && item.tame && item.exact) else {
+            return self.constant(kind);
+        };
+        let name = self.name(&item);
+        match kind {
+            Kind::Text | Kind::Bool | Kind::Date | Kind::Binary => name,
+            // Sums of sums would grow too large.
+            Kind::Int if !item.stored => format!("CAST({name} % 9973 AS BIGINT)"),
+            _ => format!("CAST({name} AS {})", type_name(kind)),
+        }
+    }
+
+    fn either(&mut self, kind: Kind, items: &[Item], depth: usize) -> String {
+        let (a, b) = (self.value(kind, items, depth), self.value(kind, items, depth));
+        match self.choices.below(4) {
+            0 => format!("coalesce({a}, {b})"),
+            1 => format!("nullif({a}, {b})"),
+            2 => format!("CASE WHEN {} THEN {a} ELSE {b} END", self.predicate(items, depth)),
+            _ => {
+                let what = self.value(Kind::Int, items, 0);
+                format!("CASE {what} WHEN 0 THEN {a} WHEN 1 THEN {b} END")
+            }
+        }
+    }
+
+    fn integer(&mut self, items: &[Item], depth: usize) -> String {
+        let form = self.choices.below(11);
+        if form >= 9 && self.subqueries > 0 {
+            return self.scalar_subquery(Kind::Int, items);
+        }
+        let a = |generator: &mut Self| generator.value(Kind::Int, items, depth);
+        match form {
+            0 => format!("({} + {})", a(self), a(self)),
+            1 => format!("({} - {})", a(self), a(self)),
+            2 => format!("({} * {} % 9973)", a(self), a(self)),
+            3 => format!("({} DIV {})", a(self), self.choices.pick(&["2", "7", "(-3)"])),
+            4 => format!("({} % {})", a(self), self.choices.pick(&["2", "5", "10"])),
+            5 => format!("abs({})", a(self)),
+            6 => format!("CAST(length({}) AS BIGINT)", self.value(Kind::Text, items, depth)),
+            7 => {
+                let part = self.choices.pick(&["year", "month", "day", "doy", "quarter"]);
+                format!("CAST(date_part('{part}', {}) AS BIGINT)", self.value(Kind::Date, items, depth))
+            }
+            8 => format!("CAST({} AS BIGINT)", self.value(Kind::Bool, items, depth)),
+            _ => format!("CAST(floor({}) AS BIGINT)", self.value(Kind::Float, items, 0)),
+        }
+    }
+
+    fn text(&mut self, items: &[Item], depth: usize) -> String {
+        let a = self.value(Kind::Text, items, depth);
+        match self.choices.below(10) {
+            0 => format!("({a} || {})", self.value(Kind::Text, items, depth)),
+            1 => format!("upper({a})"),
+            2 => format!("lower({a})"),
+            3 => format!("substr({a}, {})", self.choices.pick(&["1", "2", "3"])),
+            4 => format!("substr({a}, 1, {})", self.choices.pick(&["0", "1", "2"])),
+            5 => format!("replace({a}, 'a', {})", self.choices.pick(&["''", "'bb'", "'é'"])),
+            6 => format!("concat({a}, {})", self.value(Kind::Text, items, depth)),
+            7 => format!("left({a}, {})", self.choices.pick(&["1", "2"])),
+            8 => format!("ltrim({a})"),
+            _ => format!("CAST({} AS VARCHAR)", self.value(Kind::Int, items, depth)),
+        }
+    }
+
+    fn float(&mut self, items: &[Item], depth: usize) -> String {
+        let a = self.value(Kind::Float, items, depth);
+        match self.choices.below(7) {
+            0 => format!("({a} + {})", self.value(Kind::Float, items, depth)),
+            1 => format!("({a} - {})", self.value(Kind::Float, items, depth)),
+            // Adding zero makes zero of a negative one, which DuckDB cannot tell from it.
+            2 => format!("({a} * {} + 0e0)", self.choices.pick(&["2e0", "0.5e0", "(-1e0)"])),
+            3 => format!("abs({a})"),
+            4 => format!("(floor({a}) + 0e0)"),
+            5 => format!("(ceil({a}) + 0e0)"),
+            _ => format!("CAST({} AS DOUBLE)", self.value(Kind::Int, items, depth)),
+        }
+    }
+
+    fn decimal(&mut self, items: &[Item], depth: usize) -> String {
+        let a = self.value(Kind::Decimal, items, depth);
+        match self.choices.below(5) {
+            0 => format!("CAST({a} + {} AS DECIMAL(18, 4))", self.value(Kind::Decimal, items, depth)),
+            1 => format!("CAST({a} - {} AS DECIMAL(18, 4))", self.value(Kind::Decimal, items, depth)),
+            2 => format!("abs({a})"),
+            3 => format!("CAST({a} * CAST(2 AS DECIMAL(2, 0)) AS DECIMAL(18, 4))"),
+            _ => format!("CAST({} AS DECIMAL(18, 4))", self.value(Kind::Int, items, depth)),
+        }
+    }
+
+    fn date(&mut self, items: &[Item], depth: usize) -> String {
+        let a = self.value(Kind::Date, items, depth);
+        let sign = self.choices.pick(&["+", "-"]);
+        match self.choices.below(4) {
+            0 => format!("CAST({a} {sign} INTERVAL '{}' DAY AS DATE)", self.choices.pick(&["1", "31", "400"])),
+            1 => format!("CAST({a} {sign} INTERVAL '{}' MONTH AS DATE)", self.choices.pick(&["1", "11", "25"])),
+            2 => format!("CAST(date_trunc('{}', {a}) AS DATE)", self.choices.pick(&["month", "year", "week"])),
+            _ => format!("CAST({} AS DATE)", self.value(Kind::Timestamp, items, depth)),
+        }
+    }
+
+    fn timestamp(&mut self, items: &[Item], depth: usize) -> String {
+        let a = self.value(Kind::Timestamp, items, depth);
+        match self.choices.below(3) {
+            0 => {
+                format!("CAST({a} + INTERVAL '{}' AS TIMESTAMP(6))", self.choices.pick(&["1 second", "90 minutes", "40 days"]))
+            }
+            1 => format!("CAST(date_trunc('{}', {a}) AS TIMESTAMP(6))", self.choices.pick(&["hour", "day", "month"])),
+            _ => format!("CAST({} AS TIMESTAMP(6))", self.value(Kind::Date, items, depth)),
+        }
+    }
+
+    /// Any column as it is, or a choice between two of the same type.
+    pub(crate) fn raw(&mut self, items: &[Item]) -> Option<(String, Item)> {
+        let item = self.item(items, |_| true)?;
+        Some((self.name(&item), item))
+    }
+
+    /// A condition.
+    pub(crate) fn predicate(&mut self, items: &[Item], depth: usize) -> String {
+        let start = self.choices.begin();
+        let sql = match self.choices.weighted(&[1, 40, 8, 8, 6, 5, 20 * u32::from(depth > 0), 14 * u32::from(depth > 0), 12]) {
+            0 => self.choices.pick(&["true", "false", "CAST(NULL AS BOOLEAN)"]).to_owned(),
+            1 => self.comparison(items),
+            2 => self.between_or_in(items),
+            3 => self.is_null(items),
+            4 => self.pattern(items),
+            5 => self.compared_columns(items),
+            6 => {
+                let word = self.choices.pick(&["AND", "OR"]);
+                format!(
+                    "({} {word} {})",
+                    self.predicate(items, depth.saturating_sub(1)),
+                    self.predicate(items, depth.saturating_sub(1))
+                )
+            }
+            7 => match self.choices.below(4) {
+                0 => format!("(NOT {})", self.predicate(items, depth.saturating_sub(1))),
+                1 => {
+                    format!("({} IS {}TRUE)", self.predicate(items, depth.saturating_sub(1)), self.choices.pick(&["", "NOT "]))
+                }
+                _ => self.compared_values(items, depth.saturating_sub(1)),
+            },
+            _ if self.subqueries > 0 && depth > 0 => self.subquery_predicate(items),
+            _ => self.comparison(items),
+        };
+        self.choices.end("predicate", start);
+        sql
+    }
+
+    fn operator(&mut self) -> &'static str {
+        self.choices.pick(&["=", "<", ">", "<=", ">=", "<>", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"])
+    }
+
+    /// A column beside a literal: what pruning looks at.
+    fn comparison(&mut self, items: &[Item]) -> String {
+        let Some(item) = self.item(items, |item| item.exact && !item.samples.is_empty()) else { return "true".to_owned() };
+        let (name, operator) = (self.name(&item), self.operator());
+        let sample = self.sample(&item);
+        match self.choices.chance(10) {
+            true => format!("({sample} {operator} {name})"),
+            false => format!("({name} {operator} {sample})"),
+        }
+    }
+
+    fn sample(&mut self, item: &Item) -> String {
+        item.samples[self.choices.below(item.samples.len())].clone()
+    }
+
+    fn between_or_in(&mut self, items: &[Item]) -> String {
+        let Some(item) = self.item(items, |item| item.exact && !item.samples.is_empty()) else { return "true".to_owned() };
+        let name = self.name(&item);
+        let not = self.choices.pick(&["", "NOT "]);
+        if self.choices.chance(50) {
+            return format!("({name} {not}BETWEEN {} AND {})", self.sample(&item), self.sample(&item));
+        }
+        let count = self.choices.below(5) + 1;
+        let list: Vec<String> = (0..count).map(|_| self.sample(&item)).collect();
+        format!("({name} {not}IN ({}))", list.join(", "))
+    }
+
+    fn is_null(&mut self, items: &[Item]) -> String {
+        match self.raw(items) {
+            Some((name, _)) => format!("({name} IS {}NULL)", self.choices.pick(&["", "NOT "])),
+            None => "true".to_owned(),
+        }
+    }
+
+    fn pattern(&mut self, items: &[Item]) -> String {
+        let Some(item) = self.item(items, |item| item.kind == Kind::Text) else { return self.comparison(items) };
+        let name = self.name(&item);
+        let pattern = self.choices.pick(&["a%", "%b", "%a%", "_", "a_", "%é%", "%", "", "needle", "%日%本%", "long %"]);
+        match self.choices.below(4) {
+            0 => format!("({name} LIKE '{pattern}')"),
+            1 => format!("({name} NOT LIKE '{pattern}')"),
+            2 => format!("starts_with({name}, {})", self.choices.pick(&["'a'", "''", "'日'"])),
+            _ => format!("regexp_like({name}, '{}')", self.choices.pick(&["^a", "b$", "[ab]{2}", "é|日"])),
+        }
+    }
+
+    /// Two columns of one kind.
+    fn compared_columns(&mut self, items: &[Item]) -> String {
+        let Some(item) = self.item(items, |item| item.exact) else { return "true".to_owned() };
+        let Some(other) = self.item(items, |other| other.exact && other.kind == item.kind && other.tame == item.tame) else {
+            return "true".to_owned();
+        };
+        format!("({} {} {})", self.name(&item), self.operator(), self.name(&other))
+    }
+
+    fn compared_values(&mut self, items: &[Item], depth: usize) -> String {
+        let kind = COMPUTED[self.choices.below(COMPUTED.len())];
+        let (a, operator) = (self.value(kind, items, depth), self.operator());
+        format!("({a} {operator} {})", self.value(kind, items, depth))
+    }
+}
