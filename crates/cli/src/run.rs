@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 
+use pithead_model::PLANNING_STACK_BYTES;
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{Command, DriveCommand};
@@ -17,6 +18,7 @@ pub(crate) fn run(command: Command) -> Result<(), CliError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads(&command))
         .thread_name("pithead")
+        .thread_stack_size(PLANNING_STACK_BYTES)
         .enable_all()
         .build()?;
     let result = runtime.block_on(dispatch(command));

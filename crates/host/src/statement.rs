@@ -5,7 +5,7 @@ use datafusion::sql::sqlparser::ast::{ObjectName, ObjectNamePart, ObjectType, St
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, Tokenizer};
 use pithead_functions::fault_from_datafusion;
-use pithead_model::{Blame, DatasetName, Fault};
+use pithead_model::{Blame, DatasetName, Fault, OPERATORS_MAX};
 
 /// A statement, as far as the session must know it.
 pub(crate) enum Statement {
@@ -38,6 +38,7 @@ pub(crate) fn parse(sql: &str) -> Result<Statement, Fault> {
     if let Some(set) = parse_set(sql)? {
         return Ok(set);
     }
+    refuse_what_is_too_deep(sql)?;
     refuse_set_operations_on_bags(sql)?;
     let mut statements =
         DFParserBuilder::new(sql).build().and_then(|mut parser| parser.parse_statements()).map_err(fault_from_datafusion)?;
@@ -69,6 +70,42 @@ fn query(text: &str) -> Result<Statement, Fault> {
     let fault = Fault::new(Blame::Unsupported, format!("{} is not a statement that this release runs", word.to_uppercase()));
     Err(fault
         .hint("load data with `pithead load DATASET FILES…`; queries, EXPLAIN, SET, SHOW, DESCRIBE and DROP TABLE run here"))
+}
+
+/// Chains of operators nest as deep as they are long, and everything from here on works through them by recursion.
+fn refuse_what_is_too_deep(sql: &str) -> Result<(), Fault> {
+    const WORDS: [&str; 9] = ["AND", "OR", "XOR", "NOT", "IS", "UNION", "INTERSECT", "EXCEPT", "JOIN"];
+    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize().unwrap_or_default();
+    let mut operators = 0;
+    let mut follows_value = false;
+    for token in &tokens {
+        let is_operator = match token {
+            Token::Whitespace(_) => continue,
+            Token::Word(word) => word.quote_style.is_none() && WORDS.iter().any(|known| word.value.eq_ignore_ascii_case(known)),
+            Token::Comma | Token::LParen | Token::SemiColon | Token::Period | Token::EOF => false,
+            // The sign of a number, as in a list of numbers.
+            Token::Minus | Token::Plus => follows_value,
+            token => !is_value(token),
+        };
+        operators += usize::from(is_operator);
+        follows_value = is_value(token) || matches!(token, Token::Word(_));
+    }
+    if operators <= OPERATORS_MAX {
+        return Ok(());
+    }
+    let message = format!("the statement has {operators} operators; at most {OPERATORS_MAX} are allowed");
+    Err(Fault::new(Blame::Limit, message)
+        .hint("put long chains of AND, OR or UNION as lists, `x IN (…)`, or as a table to join with"))
+}
+
+/// Whether a token ends something that has a value, other than a name.
+fn is_value(token: &Token) -> bool {
+    use Token::{DollarQuotedString, DoubleQuotedString, EscapedStringLiteral, HexStringLiteral, SingleQuotedString};
+    let is_text = matches!(
+        token,
+        SingleQuotedString(_) | DoubleQuotedString(_) | HexStringLiteral(_) | EscapedStringLiteral(_) | DollarQuotedString(_)
+    );
+    is_text || matches!(token, Token::Number(..) | Token::RParen | Token::RBracket)
 }
 
 /// The engine plans INTERSECT ALL and EXCEPT ALL as joins that do not count repeats: an error is better than such rows.
@@ -205,5 +242,18 @@ mod tests {
         assert!(parse("select 1; select 2").is_err());
         assert!(parse("select 1 intersect -- each\n ALL select 1").is_err());
         assert!(parse("select 'except all' union all select 'x' except select 'y'").is_ok());
+    }
+
+    #[test]
+    fn long_chains_are_refused_and_long_lists_are_not() {
+        let chain = |operator: &str, count: usize| format!("SELECT {}", vec!["a"; count + 1].join(operator));
+        for operator in [" OR ", " and ", "+", " - ", "||", " UNION SELECT "] {
+            assert!(refuse_what_is_too_deep(&chain(operator, OPERATORS_MAX)).is_ok(), "{operator}");
+            let fault = parse(&chain(operator, 100_000)).err().unwrap();
+            assert!(fault.blame == Blame::Limit && fault.message.contains("100000 operators"), "{operator}: {fault}");
+        }
+        for list in [vec!["-1"; 50_000], vec!["+ 1"; 50_000], vec!["'a-b OR c'"; 50_000], vec!["(1, 2.5)"; 50_000]] {
+            assert!(refuse_what_is_too_deep(&format!("SELECT a IN ({})", list.join(", "))).is_ok(), "{}", list[0]);
+        }
     }
 }

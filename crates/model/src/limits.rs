@@ -14,8 +14,11 @@ pub const SLICE_ROWS_DEFAULT: usize = 262_144;
 pub const COLUMNS_MAX: usize = 16_384;
 /// Largest sub-plan that a drive accepts.
 pub const PLAN_BYTES_MAX: usize = 16 << 20;
-/// Deepest nesting of a sub-plan that a drive accepts.
-pub const PLAN_DEPTH_MAX: usize = 256;
+/// Most operators (`+`, `=`, AND, UNION and so on) of a statement, and of a sub-plan that a drive accepts. Optimisers make chains of
+/// them that nest as deep as there are operators, and work through them by recursion.
+pub const OPERATORS_MAX: usize = 2_048;
+/// Stack of threads that plan: enough for [`OPERATORS_MAX`] levels. It takes memory only as far as it is used.
+pub const PLANNING_STACK_BYTES: usize = 64 << 20;
 /// Largest single Flight message in either direction.
 pub const MESSAGE_BYTES_MAX: usize = 128 << 20;
 /// Most bytes of inputs shipped to one session.

@@ -11,15 +11,16 @@ use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
 use datafusion::common::TableReference;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::datasource::empty::EmptyTable;
 use datafusion::execution::{FunctionRegistry, SessionState};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion_substrait::extensions::Extensions;
 use datafusion_substrait::logical_plan::consumer::{SubstraitConsumer, from_substrait_plan_with_consumer};
 use datafusion_substrait::logical_plan::producer::to_substrait_plan;
 use datafusion_substrait::substrait::proto::Plan;
 use futures::FutureExt;
-use pithead_model::PLAN_BYTES_MAX;
+use pithead_model::{OPERATORS_MAX, PLAN_BYTES_MAX};
 use prost::Message;
 
 use crate::canonical::canonical;
@@ -59,8 +60,30 @@ async fn consume_with(bytes: &[u8], state: &SessionState, tables: Tables) -> Res
     let extensions = Extensions::try_from(&plan.extensions)?;
     let reader = Reader { extensions: &extensions, state, tables };
     match AssertUnwindSafe(from_substrait_plan_with_consumer(&reader, &plan)).catch_unwind().await {
-        Ok(plan) => Ok(plan?),
+        Ok(plan) => {
+            let plan = plan?;
+            check_operators(&plan)?;
+            Ok(plan)
+        }
         Err(panic) => Err(PlanError::Malformed(panic_text(&*panic))),
+    }
+}
+
+/// A chain of operators may be flat or balanced as it travels; optimisers nest it one by one.
+fn check_operators(plan: &LogicalPlan) -> Result<(), PlanError> {
+    let mut operators = 0;
+    plan.apply_with_subqueries(|node| {
+        operators += 1;
+        node.apply_expressions(|expression| {
+            expression.apply(|part| {
+                operators += usize::from(matches!(part, Expr::BinaryExpr(_) | Expr::Not(_)));
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    match operators > OPERATORS_MAX {
+        true => Err(PlanError::TooLarge { what: format!("a sub-plan of {operators} operators"), max: OPERATORS_MAX }),
+        false => Ok(()),
     }
 }
 
@@ -133,4 +156,69 @@ fn difference(sent: &str, read: &str) -> String {
     let common = sent.chars().zip(read.chars()).take_while(|(a, b)| a == b).count();
     let window = |text: &str| text.chars().skip(common.saturating_sub(20)).take(80).collect::<String>();
     format!("…{}… comes back as …{}…", window(sent), window(read))
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::logical_expr::{LogicalPlanBuilder, col, lit};
+    use datafusion_substrait::substrait::proto::expression::{RexType, ScalarFunction};
+    use datafusion_substrait::substrait::proto::function_argument::ArgType;
+    use datafusion_substrait::substrait::proto::{
+        Expression, FilterRel, FunctionArgument, PlanRel, Rel, RelRoot, plan_rel, rel::RelType,
+    };
+    use pithead_functions::{EngineOptions, session_state};
+
+    use super::*;
+
+    fn state() -> SessionState {
+        let options = EngineOptions { batch_rows: 8_192, target_partitions: 1, time_zone: None, runtime: Arc::default() };
+        session_state(&options)
+    }
+
+    /// `a <> 0 AND a <> 1 AND …` as a balanced tree, as Substrait's reader makes it of a flat list.
+    fn balanced(from: i64, to: i64) -> Expr {
+        match to - from {
+            0 => col("column1").not_eq(lit(from)),
+            _ => balanced(from, (from + to) / 2).and(balanced((from + to) / 2 + 1, to)),
+        }
+    }
+
+    fn filtered(terms: i64) -> Vec<u8> {
+        let values = LogicalPlanBuilder::values(vec![vec![lit(7_i64)]]).unwrap();
+        let plan = values.filter(balanced(1, terms)).unwrap().build().unwrap();
+        to_substrait_plan(&plan, &state()).unwrap().encode_to_vec()
+    }
+
+    #[tokio::test]
+    async fn long_chains_are_refused_however_they_travel() {
+        assert!(consume(&filtered(1_000), &state()).await.is_ok());
+        let error = consume(&filtered(5_000), &state()).await.unwrap_err();
+        assert!(matches!(error, PlanError::TooLarge { .. }), "{error}");
+        assert!(error.to_string().contains("operators"), "{error}");
+    }
+
+    /// A filter whose condition is a function of a function of a function …
+    fn nested(depth: usize) -> Vec<u8> {
+        let mut condition = Expression::default();
+        for _ in 0..depth {
+            let argument = FunctionArgument { arg_type: Some(ArgType::Value(condition)) };
+            let function = ScalarFunction { arguments: vec![argument], ..ScalarFunction::default() };
+            condition = Expression { rex_type: Some(RexType::ScalarFunction(function)) };
+        }
+        let filter = FilterRel { condition: Some(Box::new(condition)), ..FilterRel::default() };
+        let input = Some(Rel { rel_type: Some(RelType::Filter(Box::new(filter))) });
+        let root = plan_rel::RelType::Root(RelRoot { input, names: vec![] });
+        Plan { relations: vec![PlanRel { rel_type: Some(root) }], ..Plan::default() }.encode_to_vec()
+    }
+
+    #[tokio::test]
+    async fn deep_plans_are_refused_before_they_are_read() {
+        // The test itself has to make and drop what is nested.
+        let make = || [100, 3_000].map(nested);
+        let plans = std::thread::Builder::new().stack_size(1 << 30).spawn(make).unwrap().join().unwrap();
+        for bytes in plans {
+            let error = consume(&bytes, &state()).await.unwrap_err();
+            assert!(error.to_string().contains("recursion limit"), "{error}");
+        }
+    }
 }

@@ -151,10 +151,13 @@ impl Drop for Pool {
     }
 }
 
+/// Stack of each thread. Optimisers of queries recurse deeply; what is not used of it takes no memory.
+const STACK_BYTES: usize = 64 << 20;
+
 fn start_blocking(options: &PoolOptions, threads_max: usize) -> Result<Runtime, PoolError> {
     let name = format!("{}-b", options.name);
     let mut builder = Builder::new_current_thread();
-    builder.max_blocking_threads(threads_max).thread_name(&name);
+    builder.max_blocking_threads(threads_max).thread_name(&name).thread_stack_size(STACK_BYTES);
     if let Some(cores) = options.cores.clone() {
         let started = AtomicUsize::new(0);
         builder.on_thread_start(move || pin(cores[started.fetch_add(1, Ordering::Relaxed) % cores.len()]));
@@ -178,7 +181,7 @@ fn start_reactor(options: &PoolOptions, index: usize, blocking_max: usize) -> Re
     let core = options.cores.as_ref().map(|cores| cores[index % cores.len()]);
     let failed = |source| PoolError::Start { name: name.clone(), source };
     let mut builder = Builder::new_current_thread();
-    builder.enable_all().max_blocking_threads(blocking_max).thread_name(&name);
+    builder.enable_all().max_blocking_threads(blocking_max).thread_name(&name).thread_stack_size(STACK_BYTES);
     if let Some(core) = core {
         builder.on_thread_start(move || pin(core));
     }
@@ -195,7 +198,7 @@ fn start_reactor(options: &PoolOptions, index: usize, blocking_max: usize) -> Re
         runtime.shutdown_background();
         drop(alive);
     };
-    thread::Builder::new().name(name.clone()).spawn(run).map_err(failed)?;
+    thread::Builder::new().name(name.clone()).stack_size(STACK_BYTES).spawn(run).map_err(failed)?;
     Ok(Reactor { handle, load: Arc::default(), stop: Mutex::new(Some(stop)), ended: Mutex::new(ended) })
 }
 

@@ -1,7 +1,7 @@
 //! Names that are not there, and budgets that do not hold it all.
 
 use pithead_e2e::tpch::spec;
-use pithead_e2e::{DriveProcess, Mode, Setup, block_on, collect, load, refusal};
+use pithead_e2e::{DriveProcess, Mode, Setup, block_on, collect, load, pithead, refusal};
 use pithead_embed::{EmbedOptions, Target, connect};
 use pithead_host::Host;
 use pithead_model::{Blame, DatasetName};
@@ -58,6 +58,43 @@ fn drives_without_the_memory_say_so_and_go_on() {
         limited(&engine.host).await;
         engine.shutdown().await;
     });
+}
+
+/// Deep expressions once overflowed the stack, which ended the process.
+#[test]
+fn deep_statements_are_refused() {
+    let directory = TempDir::new().unwrap();
+    let data = directory.path().join("data");
+    let run = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(pithead());
+        command.args(arguments).arg("--data").arg(&data).env_remove("PITHEAD_DRIVES").stdin(std::process::Stdio::null());
+        command.output().unwrap()
+    };
+    let nation = pithead_e2e::tpch::parquet("nation").display().to_string();
+    pithead_e2e::tpch::answers();
+    assert!(run(&["load", "nation", &nation, "-q"]).status.success());
+    let terms = |count: usize| (0..count).map(|term| format!("n_nationkey = {term}")).collect::<Vec<_>>().join(" OR ");
+    let sums = |count: usize| vec!["n_nationkey"; count].join(" + ");
+    let file = |text: String| {
+        let path = directory.path().join("q.sql");
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    for deep in [
+        format!("SELECT count(*) FROM nation WHERE {}", terms(10_000)),
+        format!("SELECT max({}) FROM nation", sums(10_000)),
+        format!("SELECT count(*) FROM nation WHERE {}n_nationkey{} = 1", "(".repeat(10_000), ")".repeat(10_000)),
+        format!("SELECT {}1", "- ".repeat(10_000)),
+        vec!["SELECT 1"; 10_000].join(" UNION ALL "),
+    ] {
+        let output = run(&["sql", "-q", "-f", &file(deep.clone())]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(matches!(output.status.code(), Some(3 | 4)), "{}: {:?}: {said}", &deep[..80], output.status);
+        assert!(said.contains("operators") || said.contains("recursion") || said.contains("depth"), "{said}");
+    }
+    let output =
+        run(&["sql", "-q", "--format", "csv", "-f", &file(format!("SELECT count(*) AS n FROM nation WHERE {}", terms(1_000)))]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "n\n25\n", "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// A statement that needs far more than a few megabytes either spills and is right, or fails with a word on memory.
