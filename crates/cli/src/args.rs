@@ -2,7 +2,9 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{bench, check, drive_add, drive_drain, drive_serve, drop, error, inspect, load, ls, repair, sql, status};
+use crate::{
+    bench, cert, check, drive_add, drive_drain, drive_serve, drop, error, inspect, load, ls, repair, sql, status, token,
+};
 
 const LONG_ABOUT: &str = "\
 Pithead answers SQL where the data is: queries run on the drives that hold it, and only answers travel.
@@ -13,12 +15,14 @@ const EXAMPLES: &str = "\
 Examples:
   pithead load trips 'trips-*.parquet'           # into drives under ./pithead-data
   pithead sql -c 'SELECT count(*) FROM trips'
-  pithead drive serve --data /disk1 --listen 0.0.0.0:7433
-  pithead sql --drives server1:7433,server2:7433
+  pithead drive serve --data /disk1 --listen 0.0.0.0:7433 --tls-cert server1.pem --tls-key server1.key --access access.toml
+  pithead sql --drives server1:7433,server2:7433 --tls-ca ca.pem --token-file reports.token
 
 Environment:
   PITHEAD_DATA    directory that --data stands for by default (else ./pithead-data)
   PITHEAD_DRIVES  drives that --drives stands for by default; goes before PITHEAD_DATA
+  PITHEAD_TLS_CA, PITHEAD_TLS_CERT, PITHEAD_TLS_KEY, PITHEAD_TOKEN_FILE
+                  files that --tls-ca and the like stand for by default; PITHEAD_TOKEN is the token itself
   PITHEAD_LOG     what to log to stderr, such as pithead_host=debug
   NO_COLOR        no colours";
 
@@ -47,6 +51,10 @@ pub(crate) enum Command {
     /// Be a drive, or change which drives there are
     #[command(subcommand)]
     Drive(DriveCommand),
+    /// Make certificates for TLS between hosts and drives
+    #[command(subcommand)]
+    Cert(cert::CertCommand),
+    Token(token::TokenArgs),
     /// Show and measure what push-down is good for
     #[command(subcommand)]
     Bench(bench::BenchCommand),

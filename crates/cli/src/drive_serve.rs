@@ -11,16 +11,19 @@ use pithead_model::{Blame, Bytes, Fault, Rate, parse_bytes, parse_rate};
 use pithead_sched::parse_cores;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::entry_args::EntryArgs;
 use crate::error::CliError;
-use crate::{target, terminal};
+use crate::{entry_args, target, terminal};
 
 const EXAMPLES: &str = "\
 Examples:
   pithead drive serve --data /disk1
-  pithead drive serve --data /disk1 --listen 0.0.0.0:7433 --cores 0-3 --memory 8GiB
+  pithead drive serve --data /disk1 --listen 0.0.0.0:7433 --tls-cert server1.pem --tls-key server1.key --access access.toml
+  pithead drive serve --data /disk1 --cores 0-3 --memory 8GiB
   pithead drive serve --data /tmp/d0 --listen 127.0.0.1:7433 --link 1gbit   # as on a slower network
 
-There is no authentication yet: listen only where everyone may read and write.";
+Other machines reach the drive only with TLS, and only known callers: `pithead cert` makes certificates, `pithead token`
+tokens for the access file.";
 
 /// Serve a directory as a drive on the network, until SIGTERM or Ctrl-C.
 ///
@@ -56,6 +59,8 @@ pub(crate) struct ServeArgs {
     /// Close a session whose rows nobody has pulled for this long
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     idle: u64,
+    #[command(flatten)]
+    entry: EntryArgs,
 }
 
 /// Cores by number.
@@ -67,11 +72,13 @@ pub(crate) async fn run(args: ServeArgs) -> Result<(), CliError> {
     refuse_data_directory(&args.data)?;
     let stop = stop_signal()?;
     let listener = bind(&args.listen).await?;
+    let entry = args.entry.options();
+    entry_args::check(&entry, address(&listener)?)?;
     let options = options(&args);
-    let facts = facts(&options);
+    let facts = format!("{}, {}", facts(&options), entry_args::facts(&entry));
     let drive = Drive::open(options)?;
     terminal::tell(format_args!("drive {} listening on {} ({facts})", drive.id(), address(&listener)?));
-    Ok(serve(drive, listener, stop).await?)
+    Ok(serve(drive, listener, entry, stop).await?)
 }
 
 fn options(args: &ServeArgs) -> DriveOptions {

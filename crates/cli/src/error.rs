@@ -17,6 +17,7 @@ Exit codes:
   2    wrong usage of the command line
   3    the request cannot be right or is not supported: SQL, names, files
   4    a bound was met or another change came first: try again, or with more
+  5    not allowed: credentials are missing, wrong, or lack the right; or a drive is not trusted
   130  cancelled (Ctrl-C)";
 
 /// Why a command did not do what it was asked.
@@ -107,6 +108,7 @@ pub(crate) fn code(blame: Blame) -> u8 {
         Blame::Device | Blame::Corrupt | Blame::Bug => 1,
         Blame::User | Blame::Unsupported => 3,
         Blame::Limit | Blame::Conflict => 4,
+        Blame::Access => 5,
         Blame::Cancelled => 130,
     }
 }
@@ -118,7 +120,7 @@ pub(crate) fn say(fault: &Fault) {
         _ => "error",
     };
     let kind = match fault.blame {
-        Blame::Corrupt | Blame::Bug | Blame::Unsupported => format!("{}: ", fault.blame),
+        Blame::Access | Blame::Corrupt | Blame::Bug | Blame::Unsupported => format!("{}: ", fault.blame),
         _ => String::new(),
     };
     let message = if fault.blame == Blame::Cancelled { String::new() } else { format!(": {kind}{}", fault.message) };
@@ -139,8 +141,9 @@ mod tests {
         assert_eq!(code(Blame::Device), 1);
         assert_eq!(code(Blame::Bug), 1);
         assert_eq!(code(Blame::Limit), 4);
+        assert_eq!(code(Blame::Access), 5);
         assert_eq!(code(Blame::Cancelled), 130);
-        for blame in [Blame::User, Blame::Device, Blame::Limit, Blame::Cancelled] {
+        for blame in [Blame::User, Blame::Device, Blame::Limit, Blame::Access, Blame::Cancelled] {
             assert!(EXIT_CODES.contains(&format!("  {}", code(blame))), "{blame} is documented");
         }
     }

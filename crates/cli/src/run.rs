@@ -7,7 +7,9 @@ use tracing_subscriber::EnvFilter;
 
 use crate::args::{Command, DriveCommand};
 use crate::error::CliError;
-use crate::{bench, check, drive_add, drive_drain, drive_serve, drop, inspect, load, ls, repair, sql, status, target};
+use crate::{
+    bench, cert, check, drive_add, drive_drain, drive_serve, drop, inspect, load, ls, repair, sql, status, target, token,
+};
 
 /// What is logged unless `PITHEAD_LOG` says otherwise.
 const LOG_DEFAULT: &str = "error,pithead=warn";
@@ -41,6 +43,8 @@ async fn dispatch(command: Command) -> Result<(), CliError> {
         Command::Drop(args) => drop::run(args).await,
         Command::Check(args) => check::run(args).await,
         Command::Inspect(command) => inspect::run(command).await,
+        Command::Cert(command) => cert::run(command),
+        Command::Token(args) => token::run(&args),
         Command::Bench(command) => bench::run(command).await,
     }
 }
@@ -49,6 +53,7 @@ async fn dispatch(command: Command) -> Result<(), CliError> {
 fn threads(command: &Command) -> usize {
     let asked = match command {
         Command::Drive(DriveCommand::Serve(_)) | Command::Bench(_) | Command::Check(_) | Command::Inspect(_) => None,
+        Command::Cert(_) | Command::Token(_) => None,
         Command::Drive(DriveCommand::Add(args)) => args.target.threads,
         Command::Drive(DriveCommand::Drain(args)) => args.target.threads,
         Command::Drive(DriveCommand::Remove(args)) => args.target.threads,

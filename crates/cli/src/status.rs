@@ -41,7 +41,7 @@ pub(crate) async fn run(args: StatusArgs) -> Result<(), CliError> {
     let interrupts = Interrupts::listen();
     let target = args.target.target();
     must_exist(&target)?;
-    let options = args.target.options();
+    let options = args.target.options()?;
     let answers = interrupts.cancels(async { Ok(pithead_embed::status(&target, &options).await?) }).await?;
     let mut sink = Sink::stdout();
     match args.json {
@@ -77,7 +77,11 @@ fn grid(answers: &[Answer]) -> Grid {
     for (label, answer) in answers {
         grid.push(match answer {
             Ok(status) => row(label, status),
-            Err(_) => [label.as_str(), "down"].iter().map(ToString::to_string).chain((2..12).map(|_| String::new())).collect(),
+            Err(fault) => [label.as_str(), if fault.blame == Blame::Access { "refuses" } else { "down" }]
+                .iter()
+                .map(ToString::to_string)
+                .chain((2..12).map(|_| String::new()))
+                .collect(),
         });
     }
     grid
@@ -143,13 +147,15 @@ fn report_down(answers: &[Answer], said: bool) -> Result<(), CliError> {
     if down.is_empty() {
         return Ok(());
     }
+    // What only credentials are missing for is no failure of drives.
+    let blame = if down.iter().all(|(_, fault)| fault.blame == Blame::Access) { Blame::Access } else { Blame::Device };
     if !said {
         for (label, fault) in down {
             let fault = if fault.message.contains(label.as_str()) { fault.clone() } else { fault.clone().at(label) };
             say(&fault);
         }
     }
-    Err(CliError::Said(Blame::Device))
+    Err(CliError::Said(blame))
 }
 
 #[cfg(test)]

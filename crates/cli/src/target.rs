@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use pithead_embed::{EmbedOptions, Engine, Target};
+use pithead_embed::{ConnectOptions, EmbedOptions, Engine, Target};
 use pithead_model::{Blame, Fault, parse_bytes};
 
 use crate::error::CliError;
 use crate::interrupt::Interrupts;
+use crate::link_args::LinkArgs;
 
 /// Used when neither flags nor environment say otherwise.
 const DATA_DEFAULT: &str = "pithead-data";
@@ -25,6 +26,8 @@ pub(crate) struct TargetArgs {
     /// Drives on the network [default: $PITHEAD_DRIVES]
     #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',')]
     pub(crate) drives: Vec<String>,
+    #[command(flatten)]
+    pub(crate) link: LinkArgs,
     /// Threads of this process for queries [default: one a core]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     pub(crate) threads: Option<usize>,
@@ -36,12 +39,16 @@ pub(crate) struct TargetArgs {
 impl TargetArgs {
     /// The target by flags, then by environment, then by default.
     pub(crate) fn target(&self) -> Target {
-        self.resolve(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+        self.resolve(variable)
     }
 
     /// How to connect to it.
-    pub(crate) fn options(&self) -> EmbedOptions {
-        EmbedOptions { threads: self.threads, memory: self.memory, ..EmbedOptions::default() }
+    pub(crate) fn options(&self) -> Result<EmbedOptions, CliError> {
+        let connect = match self.target() {
+            Target::Drives(_) => self.link.options(variable)?,
+            Target::Data(_) => ConnectOptions::default(),
+        };
+        Ok(EmbedOptions { threads: self.threads, memory: self.memory, connect, ..EmbedOptions::default() })
     }
 
     fn resolve(&self, variable: impl Fn(&str) -> Option<String>) -> Target {
@@ -59,6 +66,11 @@ impl TargetArgs {
     }
 }
 
+/// A variable of the environment, unless it is empty.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
 /// Connects to what is there, runs `body`, and shuts down also when `body` fails.
 pub(crate) async fn connected<T>(
     args: &TargetArgs,
@@ -67,7 +79,7 @@ pub(crate) async fn connected<T>(
 ) -> Result<T, CliError> {
     let target = args.target();
     must_exist(&target)?;
-    within(&target, &args.options(), interrupts, body).await
+    within(&target, &args.options()?, interrupts, body).await
 }
 
 /// The same, but a directory that is not there is made, with `drives` drives.
@@ -77,7 +89,7 @@ pub(crate) async fn connected_or_new<T>(
     interrupts: &Interrupts,
     body: impl AsyncFnOnce(&Engine) -> Result<T, CliError>,
 ) -> Result<T, CliError> {
-    within(&args.target(), &EmbedOptions { drives, ..args.options() }, interrupts, body).await
+    within(&args.target(), &EmbedOptions { drives, ..args.options()? }, interrupts, body).await
 }
 
 /// A directory that was mistyped must not become a new, empty one.

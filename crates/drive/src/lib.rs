@@ -38,4 +38,5 @@ mod work;
 
 pub use drive::Drive;
 pub use options::DriveOptions;
+pub use pithead_wire::{ConnectionLimits, ServeOptions, ServerTlsFiles};
 pub use serve::{address, bind, serve};

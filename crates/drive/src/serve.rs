@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use pithead_device::Device;
 use pithead_model::{Blame, Fault};
-use pithead_wire::{Door, Pace};
+use pithead_wire::{Door, Pace, ServeOptions};
 use tokio::net::TcpListener;
 
 use crate::Drive;
@@ -28,9 +28,14 @@ pub fn address(listener: &TcpListener) -> Result<SocketAddr, Fault> {
     listener.local_addr().map_err(|error| Fault::new(Blame::Device, error.to_string()))
 }
 
-/// Serves a drive at a listener until `shutdown` ends. Then it refuses new sessions, gives running ones five seconds, and
-/// returns when all have ended.
-pub async fn serve(drive: Arc<Drive>, listener: TcpListener, shutdown: impl Future<Output = ()>) -> Result<(), Fault> {
+/// Serves a drive at a listener until `shutdown` ends, as `options` say. Then it refuses new sessions, gives running ones five
+/// seconds, and returns when all have ended.
+pub async fn serve(
+    drive: Arc<Drive>,
+    listener: TcpListener,
+    options: ServeOptions,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), Fault> {
     tracing::info!(drive = %drive.id(), address = %address(&listener)?, "serving");
     let pace = Arc::new(LinkPace(Arc::clone(&drive.device)));
     let stopping = Arc::clone(&drive);
@@ -38,7 +43,7 @@ pub async fn serve(drive: Arc<Drive>, listener: TcpListener, shutdown: impl Futu
         shutdown.await;
         stopping.stop(STOP_GRACE).await;
     };
-    pithead_wire::serve(Arc::clone(&drive) as Arc<dyn Door>, pace, listener, stop).await
+    pithead_wire::serve(Arc::clone(&drive) as Arc<dyn Door>, pace, listener, &options, stop).await
 }
 
 /// Sends wait as the drive's link says.

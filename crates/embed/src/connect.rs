@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pithead_host::{Host, HostOptions, MoveReport, TellMove};
 use pithead_model::{Blame, Fault, Rate};
-use pithead_wire::{Door, FlightDoor};
+use pithead_wire::{ConnectOptions, Door, FlightDoor};
 use tokio::task::JoinHandle;
 
 use crate::here::DrivesHere;
@@ -17,6 +17,8 @@ pub struct Engine {
     /// Where statements run.
     pub host: Host,
     here: DrivesHere,
+    /// How drives on the network are connected to.
+    connect: ConnectOptions,
     cleaning: Option<JoinHandle<()>>,
 }
 
@@ -42,7 +44,7 @@ impl Engine {
             let fault = Fault::new(Blame::User, "drives of a data directory and drives on the network cannot be mixed");
             return Err(fault.hint("leave the address out, and another drive is made in the directory"));
         }
-        self.host.add_drive(Arc::new(FlightDoor::connect(address)?), tell).await
+        self.host.add_drive(Arc::new(FlightDoor::connect_with(address, &self.connect)?), tell).await
     }
 
     /// Makes one more drive in the data directory, and adds it.
@@ -73,7 +75,7 @@ async fn connect_here(directory: &Path, options: &EmbedOptions) -> Result<Engine
     match Host::connect(here.doors(), host_options).await {
         Ok(host) => {
             let cleaning = Some(tokio::spawn(clean(host.clone())));
-            Ok(Engine { host, here, cleaning })
+            Ok(Engine { host, here, connect: options.connect.clone(), cleaning })
         }
         Err(fault) => {
             here.shutdown().await;
@@ -83,10 +85,12 @@ async fn connect_here(directory: &Path, options: &EmbedOptions) -> Result<Engine
 }
 
 async fn connect_there(addresses: &[String], options: &EmbedOptions) -> Result<Engine, Fault> {
-    let doors = addresses.iter().map(|address| Ok(Arc::new(FlightDoor::connect(address)?) as Arc<dyn Door>));
+    let doors =
+        addresses.iter().map(|address| Ok(Arc::new(FlightDoor::connect_with(address, &options.connect)?) as Arc<dyn Door>));
     let doors = doors.collect::<Result<Vec<_>, Fault>>()?;
     let host_options = HostOptions { threads: options.threads(), memory: options.memory(), ..HostOptions::default() };
-    Ok(Engine { host: Host::connect(doors, host_options).await?, here: DrivesHere::default(), cleaning: None })
+    let host = Host::connect(doors, host_options).await?;
+    Ok(Engine { host, here: DrivesHere::default(), connect: options.connect.clone(), cleaning: None })
 }
 
 /// Deletes what loads that were killed left behind. Only this process loads here, so nothing of another's is touched.

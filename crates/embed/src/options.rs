@@ -2,13 +2,15 @@
 
 use std::path::PathBuf;
 
+use pithead_wire::ConnectOptions;
+
 /// Where datasets are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A directory, whose drives run inside this process. One that is missing or empty is made a new one. One process
     /// at a time may use it.
     Data(PathBuf),
-    /// Drives on the network: `HOST`, `HOST:PORT` or `pithead://HOST:PORT`.
+    /// Drives on the network: `HOST`, `HOST:PORT`, `pithead://HOST:PORT` or `pithead+tls://HOST:PORT`.
     Drives(Vec<String>),
 }
 
@@ -25,6 +27,8 @@ pub struct EmbedOptions {
     /// A rate to pace links to. Only a drive that serves its link can pace it, so connecting refuses this; it is here
     /// so that a caller who asks is told, rather than shown numbers of another link.
     pub link_bits_per_second: Option<f64>,
+    /// TLS and credentials for drives on the network. Default: none, and so only drives of this machine.
+    pub connect: ConnectOptions,
 }
 
 impl EmbedOptions {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use pithead_model::Fault;
-use pithead_wire::{Door, DriveStatus, FlightDoor};
+use pithead_wire::{ConnectOptions, Door, DriveStatus, FlightDoor};
 
 use crate::here::DrivesHere;
 use crate::{EmbedOptions, Target};
@@ -19,12 +19,12 @@ pub async fn status(target: &Target, options: &EmbedOptions) -> Result<Vec<(Stri
             here.shutdown().await;
             Ok(answers)
         }
-        Target::Drives(addresses) => Ok(join_all(addresses.iter().map(|address| ask_there(address))).await),
+        Target::Drives(addresses) => Ok(join_all(addresses.iter().map(|address| ask_there(address, &options.connect))).await),
     }
 }
 
-async fn ask_there(address: &str) -> (String, Result<DriveStatus, Fault>) {
-    match FlightDoor::connect(address) {
+async fn ask_there(address: &str, options: &ConnectOptions) -> (String, Result<DriveStatus, Fault>) {
+    match FlightDoor::connect_with(address, options) {
         Ok(door) => ask(Arc::new(door)).await,
         Err(fault) => (address.to_owned(), Err(fault)),
     }

@@ -69,6 +69,9 @@ pub(crate) async fn commit<E: Edit>(catalog: &Catalog, drives: &Drives, edit: &E
             }
             Err(fault) => at_drive(fault, home.label()),
         };
+        if fault.blame == Blame::Access {
+            return Err(NotCommitted { fault, certain: true });
+        }
         if fault.blame != Blame::Conflict {
             return match settle(catalog, drives, edit).await {
                 Settled::Made(manifest) => {

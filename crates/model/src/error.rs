@@ -19,6 +19,8 @@ pub enum Blame {
     Device,
     /// Two changes met; the loser changed nothing and may try again.
     Conflict,
+    /// The caller may not do this: no credentials, wrong ones, or ones without the right.
+    Access,
     /// The caller ended it.
     Cancelled,
     /// Bytes that should be ours are not what they say.
@@ -35,6 +37,7 @@ impl fmt::Display for Blame {
             Blame::Limit => "limit reached",
             Blame::Device => "drive failure",
             Blame::Conflict => "conflict",
+            Blame::Access => "not allowed",
             Blame::Cancelled => "cancelled",
             Blame::Corrupt => "corrupt data",
             Blame::Bug => "internal error",

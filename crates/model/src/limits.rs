@@ -29,3 +29,19 @@ pub const PARTITIONS_MAX: usize = 4_096;
 pub const COPIES_MAX: usize = 16;
 /// Longest text kept as a bound in a directory; longer ones are cut and marked inexact.
 pub const BOUND_BYTES_MAX: usize = 64;
+/// Connections that a drive has open at most, unless told otherwise. Those whose caller is not known yet are not among them.
+pub const CONNECTIONS_MAX: usize = 1_024;
+/// The same from one address.
+pub const CONNECTIONS_PER_ADDRESS_MAX: usize = 256;
+/// Connections that have not made an accepted call yet. For one more, the oldest is closed.
+pub const CONNECTIONS_WAITING_MAX: usize = 256;
+/// The same from one address.
+pub const CONNECTIONS_WAITING_PER_ADDRESS_MAX: usize = 64;
+/// Bytes of messages that have arrived in part, over all callers of a drive.
+pub const RECEIVING_BYTES_MAX: u64 = 1 << 30;
+/// The same on one connection.
+pub const RECEIVING_BYTES_PER_CONNECTION_MAX: u64 = 256 << 20;
+/// Identities that an access file names at most.
+pub const IDENTITIES_MAX: usize = 10_000;
+/// Largest access file, certificate file or key file.
+pub const SECRET_FILE_BYTES_MAX: u64 = 4 << 20;

@@ -1,5 +1,6 @@
 //! [`FlightDoor`]: a drive elsewhere, as a [`Door`].
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,13 +9,18 @@ use arrow_flight::{FlightData, PutResult};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::{self, Stream, StreamExt};
+use http::header::AUTHORIZATION;
 use pithead_model::{Blame, Directory, Fault, MESSAGE_BYTES_MAX, Manifest, Reply, Run, SessionId, SessionProfile, SliceKey};
 use serde::de::DeserializeOwned;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Response, Status, Streaming};
+use tonic::{Request, Response, Status, Streaming};
 
 use crate::call::{Call, Commit, check_manifest, parse_welcome};
 use crate::check::check_schema;
+use crate::dial::{Dial, Trouble};
 use crate::door::{
     Batches, Discard, Door, DriveStatus, Event, Events, Granted, Hello, LoadRequest, OpenRequest, Opened, Pieces, Welcome,
 };
@@ -22,10 +28,12 @@ use crate::encode::link_bytes;
 use crate::error::{WireError, from_status};
 use crate::event::EventReader;
 use crate::json::from_json;
-use crate::link;
+use crate::link::{self, Address};
+use crate::options::ConnectOptions;
 use crate::put::encode_open;
 use crate::run::{Wanted, check_run, run_pieces};
 use crate::sending::{Failed, load_messages, run_put_messages};
+use crate::token::Token;
 
 /// How long a call may take that a drive answers from memory, or from one read or write.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -39,19 +47,61 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(120);
 #[derive(Clone, Debug)]
 pub struct FlightDoor {
     label: String,
-    client: FlightServiceClient<Channel>,
+    client: Client,
+    trouble: Trouble,
+}
+
+type Client = FlightServiceClient<InterceptedService<Channel, Credentials>>;
+
+/// Puts the token on every call.
+#[derive(Clone)]
+struct Credentials(Option<MetadataValue<Ascii>>);
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "a token" } else { "none" })
+    }
+}
+
+impl Interceptor for Credentials {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(token) = &self.0 {
+            request.metadata_mut().insert(AUTHORIZATION.as_str(), token.clone());
+        }
+        Ok(request)
+    }
+}
+
+impl Credentials {
+    fn new(token: Option<&Token>) -> Result<Credentials, Fault> {
+        let header = |token: &Token| {
+            let mut header = MetadataValue::try_from(format!("Bearer {}", token.text()))
+                .map_err(|_| Fault::new(Blame::User, "the token cannot be sent: it is not visible ASCII"))?;
+            header.set_sensitive(true);
+            Ok::<_, Fault>(header)
+        };
+        Ok(Credentials(token.map(header).transpose()?))
+    }
 }
 
 impl FlightDoor {
-    /// A door to the drive at `HOST`, `HOST:PORT` or `pithead://HOST:PORT`; the port is [`crate::PORT_DEFAULT`] unless
-    /// given. Checks the text only: whether a drive is there shows with the first call, which should be
-    /// [`Door::hello`]. Must be called within a tokio runtime, which the connection then lives on.
+    /// A door over a plain link, with no credentials, as [`FlightDoor::connect_with`] makes it: only to a drive on this machine.
     pub fn connect(address: &str) -> Result<FlightDoor, Fault> {
-        let label = link::authority(address)?;
+        FlightDoor::connect_with(address, &ConnectOptions::default())
+    }
+
+    /// A door to the drive at `HOST`, `HOST:PORT`, `pithead://HOST:PORT` or `pithead+tls://HOST:PORT`; the port is
+    /// [`crate::PORT_DEFAULT`] unless given. Checks the text and the options, and reads the files that they name: whether a drive
+    /// is there shows with the first call, which should be [`Door::hello`]. Must be called within a tokio runtime, which the
+    /// connection then lives on.
+    ///
+    /// Refuses a drive on another machine without TLS, unless the options say otherwise.
+    pub fn connect_with(address: &str, options: &ConnectOptions) -> Result<FlightDoor, Fault> {
+        let dial = Dial::new(Address::parse(address)?, options)?;
+        let label = dial.label();
         let endpoint = Endpoint::from_shared(format!("http://{label}"))
             .map_err(|_| WireError::Address(address.to_owned()))?
             .connect_timeout(link::CONNECT_TIMEOUT)
-            .tcp_nodelay(true)
             .initial_stream_window_size(link::STREAM_WINDOW_BYTES)
             .initial_connection_window_size(link::CONNECTION_WINDOW_BYTES)
             .max_frame_size(link::FRAME_BYTES)
@@ -59,10 +109,12 @@ impl FlightDoor {
             .http2_keep_alive_interval(link::PING_INTERVAL)
             .keep_alive_timeout(link::PING_TIMEOUT)
             .keep_alive_while_idle(true);
-        let client = FlightServiceClient::new(endpoint.connect_lazy())
+        let trouble = dial.trouble();
+        let channel = endpoint.connect_with_connector_lazy(dial);
+        let client = FlightServiceClient::with_interceptor(channel, Credentials::new(options.token.as_ref())?)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
-        Ok(FlightDoor { label, client })
+        Ok(FlightDoor { label, client, trouble })
     }
 
     async fn call<T: DeserializeOwned>(&self, call: Call) -> Result<T, Fault> {
@@ -88,7 +140,7 @@ impl FlightDoor {
         answer: impl Future<Output = Result<T, Status>>,
     ) -> Result<T, Fault> {
         match tokio::time::timeout(limit, answer).await {
-            Ok(answer) => answer.map_err(|status| from_status(&status, &self.label)),
+            Ok(answer) => answer.map_err(|status| self.fault(&status)),
             Err(_) => Err(WireError::Late { address: self.label.clone(), call, limit_s: limit.as_secs() }.into()),
         }
     }
@@ -106,8 +158,14 @@ impl FlightDoor {
         if let Some(fault) = failed.get() {
             return Err(fault.clone());
         }
-        let answer: PutResult = answer.map_err(|status| from_status(&status, &self.label))?;
+        let answer: PutResult = answer.map_err(|status| self.fault(&status))?;
         from_json(what, &answer.app_metadata).map_err(|error| self.foreign(error))
+    }
+
+    /// The fault that a status stands for, or what the drive said of the connection before it ended it.
+    fn fault(&self, status: &Status) -> Fault {
+        let fault = from_status(status, &self.label);
+        if fault.blame == Blame::Device { self.trouble.take().unwrap_or(fault) } else { fault }
     }
 
     /// Bytes from the drive that are no answer: its doing, not the caller's.
@@ -153,7 +211,7 @@ impl Door for FlightDoor {
         let ticket = Wanted::Session(session).ticket()?;
         let mut reader = EventReader::default();
         reader.count(link_bytes(&ticket));
-        let messages = self.client.clone().do_get(ticket).await.map_err(|status| from_status(&status, &self.label))?;
+        let messages = self.client.clone().do_get(ticket).await.map_err(|status| self.fault(&status))?;
         let receiver = Receiver { label: self.label.clone(), messages: messages.into_inner(), reader };
         Ok(stream::unfold(Some(receiver), |receiver| async move { receiver?.next().await }).boxed())
     }
@@ -179,7 +237,7 @@ impl Door for FlightDoor {
     async fn read_run(&self, run: SliceKey) -> Result<Pieces, Fault> {
         check_run(&run)?;
         let mut client = self.client.clone();
-        let messages = client.do_get(Wanted::Run(run).ticket()?).await.map_err(|status| from_status(&status, &self.label))?;
+        let messages = client.do_get(Wanted::Run(run).ticket()?).await.map_err(|status| self.fault(&status))?;
         let (label, address) = (self.label.clone(), self.label.clone());
         let messages = messages.into_inner().map(move |message| message.map_err(|status| from_status(&status, &label)));
         Ok(run_pieces(messages, move |error| foreign(&address, error)))

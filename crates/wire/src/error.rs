@@ -9,6 +9,8 @@ use bytes::Bytes;
 use pithead_model::{Blame, Fault};
 use tonic::{Code, ConnectError, Status};
 
+use crate::dial::Refused;
+
 /// Most bytes of a fault's JSON: statuses travel in headers, as base64, and peers bound their headers.
 pub(crate) const FAULT_BYTES_MAX: usize = 6 << 10;
 /// Most bytes of the text that clients other than ours see.
@@ -52,7 +54,7 @@ pub(crate) enum WireError {
         drive_release: String,
     },
     /// An address that is not one.
-    #[error("expected a drive's address as HOST:PORT or pithead://HOST:PORT, got {0:?}")]
+    #[error("expected a drive's address as HOST:PORT, pithead://HOST:PORT or pithead+tls://HOST:PORT, got {0:?}")]
     Address(String),
     /// Nothing answers at the address.
     #[error("cannot reach the drive at {address}: {why}")]
@@ -141,6 +143,18 @@ impl From<WireError> for Status {
     }
 }
 
+/// The fault of a call whose caller is not known.
+pub(crate) fn not_known(why: impl Into<String>) -> Fault {
+    let hint = "name a file with a token that the drive knows: --token-file FILE or PITHEAD_TOKEN_FILE";
+    Fault::new(Blame::Access, why).hint(hint)
+}
+
+/// The same as a status: other clients tell it from a right that is missing by its code.
+pub(crate) fn not_known_status(fault: &Fault) -> Status {
+    let status = to_status(fault);
+    Status::with_details(Code::Unauthenticated, status.message(), Bytes::copy_from_slice(status.details()))
+}
+
 /// A fault as a status. Texts over [`FAULT_BYTES_MAX`] are cut at their end.
 pub(crate) fn to_status(fault: &Fault) -> Status {
     let code = match fault.blame {
@@ -149,6 +163,7 @@ pub(crate) fn to_status(fault: &Fault) -> Status {
         Blame::Limit => Code::ResourceExhausted,
         Blame::Device => Code::Unavailable,
         Blame::Conflict => Code::Aborted,
+        Blame::Access => Code::PermissionDenied,
         Blame::Cancelled => Code::Cancelled,
         Blame::Corrupt => Code::DataLoss,
         Blame::Bug => Code::Internal,
@@ -188,6 +203,9 @@ fn cut(text: &mut String, bytes_max: usize) {
 pub(crate) fn from_status(status: &Status, address: &str) -> Fault {
     if let Ok(fault) = serde_json::from_slice::<Fault>(status.details()) {
         return fault;
+    }
+    if let Some(refused) = status.source().and_then(|source| chain(source).find_map(|error| error.downcast_ref::<Refused>())) {
+        return refused.0.clone();
     }
     let address = address.to_owned();
     match status.source().map(|source| (is_connect_error(source), root_cause(source))) {

@@ -15,7 +15,7 @@ use crate::put::{PutMark, parse_put_mark, with_schema};
 use crate::run::run_pieces;
 
 /// How long the sender may pause. One that is gone is found sooner, by keepalive.
-const PUT_IDLE_MAX: Duration = Duration::from_secs(300);
+pub(crate) const PUT_IDLE_MAX: Duration = Duration::from_secs(300);
 
 /// The next message of a put. A client that is gone ends its stream as one that is done does, so the end is no message.
 pub(crate) async fn next_message(messages: &mut Streaming<FlightData>) -> Result<FlightData, Fault> {

@@ -12,24 +12,29 @@ use arrow_flight::{
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt};
-use pithead_model::{Fault, MESSAGE_BYTES_MAX, Reply};
+use pithead_model::{Blame, Fault, MESSAGE_BYTES_MAX, Reply};
 use prost::Message;
 use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::accept::accept;
+use crate::access::Identity;
 use crate::call::{Call, check_protocol};
 use crate::door::{Door, Events, Granted};
 use crate::encode::link_bytes;
 use crate::error::{WireError, to_status};
 use crate::event::EventWriter;
+use crate::guard::Guard;
 use crate::json::json;
 use crate::link;
+use crate::options::{Entry, ServeOptions};
 use crate::put::{OpenHeader, OpenReader, PutCommand, parse_put};
 use crate::receiving::{next_message, pieces, rows};
+use crate::rights::{CheckedDoor, Owners};
 use crate::run::{Wanted, run_messages};
 
 /// How long calls may go on once the server is told to stop.
@@ -44,40 +49,51 @@ pub trait Pace: Send + Sync {
 /// Serves a door at `listener` until `shutdown` ends. Then nothing new is accepted, streams of GET end with a fault, and
 /// other calls have ten seconds to finish.
 ///
-/// Answers wait for `pace`, message by message. Fails where the listener does.
+/// Answers wait for `pace`, message by message. Fails where `options` forbid it, and where their files cannot
+/// be read.
 pub async fn serve(
     door: Arc<dyn Door>,
     pace: Arc<dyn Pace>,
     listener: TcpListener,
+    options: &ServeOptions,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Fault> {
+    let address = listener.local_addr().map_err(|error| WireError::Serve(error.to_string()))?;
+    options.check(address.ip())?;
+    let Entry { tls, doorman, gate } = options.entry()?;
     let (stop, stopped) = watch::channel(false);
-    let service = FlightServiceServer::new(DoorService { door, pace, stopped: stopped.clone() })
+    let service = DoorService { door, pace, owners: Arc::default(), stopped: stopped.clone() };
+    let service = FlightServiceServer::new(service)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
     let told = async {
         shutdown.await;
         stop.send_replace(true);
     };
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let (connections, accepting) = accept(listener, tls, gate);
+    let accepting = tokio::spawn(accepting);
     let serving = Server::builder()
         .initial_stream_window_size(link::STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(link::CONNECTION_WINDOW_BYTES)
+        .initial_connection_window_size(link::SERVER_WINDOW_BYTES)
         .max_frame_size(link::FRAME_BYTES)
         .max_concurrent_streams(link::CALLS_MAX)
         .http2_max_header_list_size(link::HEADER_BYTES_MAX)
         .http2_keepalive_interval(Some(link::PING_INTERVAL))
         .http2_keepalive_timeout(Some(link::PING_TIMEOUT))
-        .add_service(service)
-        .serve_with_incoming_shutdown(incoming, told);
+        .add_service(Guard::new(service, Arc::new(doorman)))
+        .serve_with_incoming_shutdown(ReceiverStream::new(connections), told);
     let overdue = async {
         until_stopped(stopped).await;
         tokio::time::sleep(STOP_GRACE).await;
     };
-    tokio::select! {
+    let result = tokio::select! {
         result = serving => result.map_err(|error| WireError::Serve(error.to_string()).into()),
         () = overdue => Ok(()),
-    }
+    };
+    // The listener is closed when this returns, so that another server can have its address.
+    accepting.abort();
+    let _ = accepting.await;
+    result
 }
 
 async fn until_stopped(mut stopped: watch::Receiver<bool>) {
@@ -88,14 +104,23 @@ async fn until_stopped(mut stopped: watch::Receiver<bool>) {
 struct DoorService {
     door: Arc<dyn Door>,
     pace: Arc<dyn Pace>,
+    owners: Arc<Owners>,
     stopped: watch::Receiver<bool>,
 }
 
 type Answers<T> = BoxStream<'static, Result<T, Status>>;
 
 impl DoorService {
-    async fn call(&self, action: &Action) -> Result<arrow_flight::Result, Fault> {
-        let door = &self.door;
+    /// The door as the caller of a request sees it.
+    fn door<T>(&self, request: &Request<T>) -> Result<CheckedDoor, Fault> {
+        let caller = request.extensions().get::<Arc<Identity>>().cloned();
+        let caller = caller.ok_or_else(|| Fault::new(Blame::Bug, "a call came without its caller"))?;
+        Ok(CheckedDoor::new(Arc::clone(&self.door), caller, Arc::clone(&self.owners)))
+    }
+
+    async fn call(&self, request: &Request<Action>) -> Result<arrow_flight::Result, Fault> {
+        let door = self.door(request)?;
+        let action = request.get_ref();
         match Call::parse(action)? {
             Call::Hello(hello) => {
                 let host = (hello.protocol, hello.release.clone());
@@ -114,25 +139,16 @@ impl DoorService {
         }
     }
 
-    async fn put(&self, mut messages: Streaming<FlightData>) -> Result<PutResult, Fault> {
+    async fn put(&self, request: Request<Streaming<FlightData>>) -> Result<PutResult, Fault> {
+        let door = self.door(&request)?;
+        let mut messages = request.into_inner();
         let first = next_message(&mut messages).await?;
         let body = match parse_put(&first)? {
-            PutCommand::Open(header) => json(&self.open(*header, first, messages).await?)?,
-            PutCommand::Load(request) => json(&self.door.load(request.clone(), rows(request, messages)).await?)?,
-            PutCommand::Run(run) => json(&self.door.write_run(run, pieces(messages)).await?)?,
+            PutCommand::Open(header) => json(&open(&door, *header, first, messages).await?)?,
+            PutCommand::Load(request) => json(&door.load(request.clone(), rows(request, messages)).await?)?,
+            PutCommand::Run(run) => json(&door.write_run(run, pieces(messages)).await?)?,
         };
         Ok(PutResult { app_metadata: body })
-    }
-
-    async fn open(
-        &self,
-        header: OpenHeader,
-        first: FlightData,
-        mut messages: Streaming<FlightData>,
-    ) -> Result<Reply<Granted>, Fault> {
-        let mut reader = OpenReader::new(header, first)?;
-        while !reader.read(&next_message(&mut messages).await?)? {}
-        Ok(self.door.open(reader.finish()).await?.reply)
     }
 
     /// One answer, once the link has room for it.
@@ -142,6 +158,17 @@ impl DoorService {
         }
         Response::new(stream::iter([Ok(answer)]).boxed())
     }
+}
+
+async fn open(
+    door: &CheckedDoor,
+    header: OpenHeader,
+    first: FlightData,
+    mut messages: Streaming<FlightData>,
+) -> Result<Reply<Granted>, Fault> {
+    let mut reader = OpenReader::new(header, first)?;
+    while !reader.read(&next_message(&mut messages).await?)? {}
+    Ok(door.open(reader.finish()).await?.reply)
 }
 
 fn answer(value: &impl Serialize) -> Result<arrow_flight::Result, Fault> {
@@ -205,19 +232,20 @@ impl FlightService for DoorService {
     type ListActionsStream = Answers<ActionType>;
 
     async fn do_action(&self, request: Request<Action>) -> Result<Response<Self::DoActionStream>, Status> {
-        let answer = self.call(request.get_ref()).await.map_err(|fault| to_status(&fault))?;
+        let answer = self.call(&request).await.map_err(|fault| to_status(&fault))?;
         Ok(self.paced(answer).await)
     }
 
     async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoPutStream>, Status> {
-        let answer = self.put(request.into_inner()).await.map_err(|fault| to_status(&fault))?;
+        let answer = self.put(request).await.map_err(|fault| to_status(&fault))?;
         Ok(self.paced(answer).await)
     }
 
     async fn do_get(&self, request: Request<Ticket>) -> Result<Response<Self::DoGetStream>, Status> {
+        let door = self.door(&request).map_err(|fault| to_status(&fault))?;
         let messages = match Wanted::parse(request.get_ref())? {
-            Wanted::Session(session) => self.door.get(session).await.map(event_messages),
-            Wanted::Run(run) => self.door.read_run(run).await.map(run_messages),
+            Wanted::Session(session) => door.get(session).await.map(event_messages),
+            Wanted::Run(run) => door.read_run(run).await.map(run_messages),
         };
         let messages = messages.map_err(|fault| to_status(&fault))?;
         let sender = Sender { messages, pace: Arc::clone(&self.pace), stopped: self.stopped.clone() };

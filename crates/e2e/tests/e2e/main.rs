@@ -10,6 +10,7 @@ mod limits;
 mod program;
 mod random;
 mod restarts;
+mod secure;
 mod statements;
 mod suites;
 mod tpch;

@@ -132,7 +132,7 @@ fn inputs() -> Vec<ShippedInput> {
     ]
 }
 
-fn open_request(plan: PlanBytes, inputs: Vec<ShippedInput>) -> OpenRequest {
+pub fn open_request(plan: PlanBytes, inputs: Vec<ShippedInput>) -> OpenRequest {
     let part = SlicePart {
         name: "t".parse().unwrap(),
         dataset: DatasetId(3),
@@ -199,7 +199,7 @@ async fn what_is_over_a_bound_is_refused_before_it_is_sent() {
     assert!(served.door.opened.lock().unwrap().is_empty());
 }
 
-fn load_request(schema: SchemaRef) -> LoadRequest {
+pub fn load_request(schema: SchemaRef) -> LoadRequest {
     LoadRequest {
         load: LoadId(1),
         name: "t".parse().unwrap(),

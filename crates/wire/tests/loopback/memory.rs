@@ -236,6 +236,10 @@ pub struct Served {
 }
 
 pub async fn served(door: MemoryDoor) -> Served {
+    served_with(door, ServeOptions::default(), &ConnectOptions::default()).await
+}
+
+pub async fn served_with(door: MemoryDoor, options: ServeOptions, connect: &ConnectOptions) -> Served {
     let (door, sent) = (Arc::new(door), Arc::new(Counted::default()));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -243,9 +247,9 @@ pub async fn served(door: MemoryDoor) -> Served {
     let shutdown = async {
         let _ = stopped.await;
     };
-    let serving =
-        tokio::spawn(serve(Arc::clone(&door) as Arc<dyn Door>, Arc::clone(&sent) as Arc<dyn Pace>, listener, shutdown));
-    let client = FlightDoor::connect(&address).unwrap();
+    let (served, pace) = (Arc::clone(&door) as Arc<dyn Door>, Arc::clone(&sent) as Arc<dyn Pace>);
+    let serving = tokio::spawn(async move { serve(served, pace, listener, &options, shutdown).await });
+    let client = FlightDoor::connect_with(&address, connect).unwrap();
     Served { door, client, address, sent, stop, serving }
 }
 

@@ -1,0 +1,204 @@
+//! `pithead cert`: a small CA, and certificates for drives and hosts.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use clap::{Args, Subcommand};
+use pithead_model::{Blame, Fault};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose,
+};
+
+use crate::error::CliError;
+use crate::secret_file::{Mode, write_new, write_over};
+use crate::terminal;
+
+const EXAMPLES: &str = "\
+Examples:
+  pithead cert ca                              # certs/ca.pem, which everyone may have, and certs/ca.key, which nobody may
+  pithead cert drive server1 10.0.0.7          # certs/server1.pem and server1.key, for a drive that has this name and address
+  pithead cert client reports                  # certs/reports.pem and reports.key, for a host that is to be known as reports";
+
+/// What every CA of ours is called. Certificates name it; which CA is meant, keys decide.
+const CA_NAME: &str = "Pithead CA";
+const DAY: Duration = Duration::from_secs(24 * 3600);
+/// How long a CA is good for.
+const CA_DAYS: u32 = 3650;
+
+/// What can be made.
+#[derive(Debug, Subcommand)]
+#[command(after_help = EXAMPLES)]
+pub(crate) enum CertCommand {
+    /// Make a CA: whoever has its key decides who is trusted. It is good for ten years
+    Ca(CaArgs),
+    /// Make a certificate for a drive, by the names and addresses that hosts connect to
+    Drive(DriveArgs),
+    /// Make a certificate that says who a host is, for `drive serve --client-ca`
+    Client(ClientArgs),
+}
+
+/// Flags of all of them.
+#[derive(Debug, Args)]
+pub(crate) struct CaArgs {
+    /// Folder of the CA, and of what is made
+    #[arg(long, value_name = "DIR", default_value = "certs")]
+    dir: PathBuf,
+}
+
+/// Flags of `drive`.
+#[derive(Debug, Args)]
+pub(crate) struct DriveArgs {
+    /// Names and IP addresses of the drive; the first one names the files
+    #[arg(value_name = "HOST", required = true)]
+    hosts: Vec<String>,
+    /// Days that the certificate is good for
+    #[arg(long, value_name = "N", default_value_t = 825, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    days: u32,
+    #[command(flatten)]
+    ca: CaArgs,
+}
+
+/// Flags of `client`.
+#[derive(Debug, Args)]
+pub(crate) struct ClientArgs {
+    /// Who the host is: the certificate's common name, and `certificate` in an access file
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Days that the certificate is good for
+    #[arg(long, value_name = "N", default_value_t = 825, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    days: u32,
+    #[command(flatten)]
+    ca: CaArgs,
+}
+
+/// Runs the command.
+pub(crate) fn run(command: CertCommand) -> Result<(), CliError> {
+    let made = match command {
+        CertCommand::Ca(args) => make_ca(&args.dir)?,
+        CertCommand::Drive(DriveArgs { hosts, days, ca }) => {
+            let name = hosts.first().cloned().unwrap_or_default();
+            let mut params = CertificateParams::new(hosts).map_err(|error| CliError::user(format!("not a host: {error}")))?;
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+            issue(&ca.dir, &name, days, params)?
+        }
+        CertCommand::Client(ClientArgs { name, days, ca }) => {
+            let mut params = CertificateParams::default();
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+            issue(&ca.dir, &name, days, params)?
+        }
+    };
+    terminal::tell(format_args!("made {} and {}", made.0.display(), made.1.display()));
+    Ok(())
+}
+
+fn ca_params() -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = common_name(CA_NAME);
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    good_for(&mut params, CA_DAYS);
+    params
+}
+
+fn make_ca(dir: &Path) -> Result<(PathBuf, PathBuf), CliError> {
+    let (cert, key) = paths(dir, "ca")?;
+    if cert.exists() || key.exists() {
+        let fault = Fault::new(Blame::User, format!("there is a CA in {} already", dir.display()));
+        return Err(fault
+            .hint("name another folder with --dir; replacing a CA makes all of its certificates worthless")
+            .into());
+    }
+    fs::create_dir_all(dir).map_err(|error| CliError::file(dir, error))?;
+    let ca = CertifiedIssuer::self_signed(ca_params(), new_key()?).map_err(ours)?;
+    write_new(&key, &ca.key().serialize_pem(), Mode::Secret)?;
+    write_new(&cert, &ca.pem(), Mode::Public)?;
+    Ok((cert, key))
+}
+
+/// Makes a certificate that the CA of a folder signs. One of the same name is replaced: it is renewed.
+fn issue(dir: &Path, name: &str, days: u32, mut params: CertificateParams) -> Result<(PathBuf, PathBuf), CliError> {
+    let (cert, key_file) = paths(dir, name)?;
+    let (_, ca_key) = paths(dir, "ca")?;
+    if name == "ca" {
+        return Err(CliError::user("ca is the name of the CA's own files; choose another"));
+    }
+    let pem = fs::read_to_string(&ca_key).map_err(|error| {
+        let fault = Fault::new(Blame::User, format!("cannot read the CA's key {}: {error}", ca_key.display()));
+        fault.hint(format!("make a CA first: pithead cert ca --dir {}", dir.display()))
+    })?;
+    let ca_key = KeyPair::from_pem(&pem).map_err(|error| CliError::user(format!("{}: {error}", ca_key.display())))?;
+    let issuer = Issuer::new(ca_params(), ca_key);
+    params.distinguished_name = common_name(name);
+    params.use_authority_key_identifier_extension = true;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    good_for(&mut params, days);
+    let key = new_key()?;
+    let signed = params.signed_by(&key, &issuer).map_err(ours)?;
+    write_over(&key_file, &key.serialize_pem(), Mode::Secret)?;
+    write_over(&cert, &signed.pem(), Mode::Public)?;
+    Ok((cert, key_file))
+}
+
+fn paths(dir: &Path, name: &str) -> Result<(PathBuf, PathBuf), CliError> {
+    let plain =
+        !name.is_empty() && name.len() <= 64 && !name.starts_with('.') && !name.chars().any(|c| c.is_control() || c == '/');
+    match plain {
+        true => Ok((dir.join(format!("{name}.pem")), dir.join(format!("{name}.key")))),
+        false => {
+            Err(CliError::user(format!("{name:?} is not a name: expected 1 to 64 bytes without '/' and control characters")))
+        }
+    }
+}
+
+fn common_name(name: &str) -> DistinguishedName {
+    let mut names = DistinguishedName::new();
+    names.push(DnType::CommonName, name);
+    names
+}
+
+/// Good from a day ago, for clocks that are behind.
+fn good_for(params: &mut CertificateParams, days: u32) {
+    let now = SystemTime::now();
+    params.not_before = (now - DAY).into();
+    params.not_after = (now + DAY * days).into();
+}
+
+fn new_key() -> Result<KeyPair, CliError> {
+    KeyPair::generate().map_err(ours)
+}
+
+fn ours(error: rcgen::Error) -> CliError {
+    Fault::new(Blame::Bug, format!("making a certificate: {error}")).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_ca_is_made_once_and_signs_for_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().join("certs");
+        let ca = || CaArgs { dir: dir.clone() };
+        let client = |name: &str| run(CertCommand::Client(ClientArgs { name: name.into(), days: 1, ca: ca() }));
+        assert!(client("reports").unwrap_err().to_string().contains("CA's key"));
+        run(CertCommand::Ca(ca())).unwrap();
+        assert!(run(CertCommand::Ca(ca())).unwrap_err().to_string().contains("already"));
+        client("reports").unwrap();
+        let first = fs::read(dir.join("reports.pem")).unwrap();
+        client("reports").unwrap();
+        assert_ne!(fs::read(dir.join("reports.pem")).unwrap(), first, "it is renewed");
+        let hosts = vec!["server1".to_owned(), "10.0.0.7".to_owned(), "::1".to_owned()];
+        run(CertCommand::Drive(DriveArgs { hosts, days: 1, ca: ca() })).unwrap();
+        for key in ["ca.key", "reports.key", "server1.key"] {
+            assert_eq!(fs::metadata(dir.join(key)).unwrap().permissions().mode() & 0o777, 0o600, "{key}");
+        }
+        for name in ["", "../x", "a/b", ".hidden", "ca"] {
+            assert!(client(name).is_err(), "{name}");
+        }
+    }
+}

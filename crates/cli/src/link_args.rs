@@ -1,0 +1,94 @@
+//! How drives on the network are connected to: whom to trust, and who this is.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use pithead_embed::{ClientTlsFiles, ConnectOptions, Token};
+use pithead_model::{Blame, Fault};
+
+use crate::error::CliError;
+
+/// Flags of the link to drives. Each has a variable of the environment that goes after it.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "The link to drives on the network")]
+pub(crate) struct LinkArgs {
+    /// Speak TLS, and trust drives whose certificate this CA has signed [default: $PITHEAD_TLS_CA]
+    #[arg(long, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+    /// Certificate of this host, for drives that ask for one [default: $PITHEAD_TLS_CERT]
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Its key [default: $PITHEAD_TLS_KEY]
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// File with the token that says who this is [default: $PITHEAD_TOKEN_FILE, or the token itself in $PITHEAD_TOKEN]
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Connect to other machines without TLS: whoever is on the way can read and change everything, the token too
+    #[arg(long)]
+    insecure: bool,
+}
+
+impl LinkArgs {
+    /// What the flags say, and where they are silent the environment.
+    pub(crate) fn options(&self, variable: impl Fn(&str) -> Option<String>) -> Result<ConnectOptions, CliError> {
+        let file = |flag: &Option<PathBuf>, name| flag.clone().or_else(|| variable(name).map(PathBuf::from));
+        let identity = match (file(&self.tls_cert, "PITHEAD_TLS_CERT"), file(&self.tls_key, "PITHEAD_TLS_KEY")) {
+            (Some(cert), Some(key)) => Some((cert, key)),
+            (None, None) => None,
+            _ => return Err(CliError::user("expected both PITHEAD_TLS_CERT and PITHEAD_TLS_KEY, or neither")),
+        };
+        let tls = match (file(&self.tls_ca, "PITHEAD_TLS_CA"), identity) {
+            (Some(ca), identity) => Some(ClientTlsFiles { ca, identity }),
+            (None, None) => None,
+            (None, Some(_)) => {
+                let fault = Fault::new(
+                    Blame::User,
+                    "a client certificate is sent over TLS only, and no CA is named to trust drives by",
+                );
+                return Err(fault.hint("name it: --tls-ca FILE").into());
+            }
+        };
+        let token = match (&self.token_file, variable("PITHEAD_TOKEN"), variable("PITHEAD_TOKEN_FILE")) {
+            (Some(file), _, _) => Some(Token::from_file(file)?),
+            (None, Some(text), _) => Some(Token::parse(&text).map_err(|fault| fault.at("PITHEAD_TOKEN"))?),
+            (None, None, Some(file)) => Some(Token::from_file(file.as_ref())?),
+            (None, None, None) => None,
+        };
+        Ok(ConnectOptions { tls, token, insecure: self.insecure })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_go_before_the_environment() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        let (in_file, in_variable) = (Token::random(), Token::random());
+        std::fs::write(&path, format!("{}\n", in_file.text())).unwrap();
+        let variable = |name: &str| match name {
+            "PITHEAD_TOKEN" => Some(in_variable.text().to_owned()),
+            "PITHEAD_TLS_CA" => Some("/ca".to_owned()),
+            _ => None,
+        };
+        let none = LinkArgs::default();
+        assert_eq!(none.options(|_| None).unwrap(), ConnectOptions::default());
+        let options = none.options(variable).unwrap();
+        assert_eq!((options.token, options.tls.unwrap().ca), (Some(in_variable.clone()), "/ca".into()));
+        let flags = LinkArgs { token_file: Some(path), tls_ca: Some("/other".into()), ..none };
+        let options = flags.options(variable).unwrap();
+        assert_eq!((options.token, options.tls.unwrap().ca), (Some(in_file), "/other".into()));
+    }
+
+    #[test]
+    fn half_of_a_pair_is_refused() {
+        let cert = |name: &str| (name == "PITHEAD_TLS_CERT").then(|| "c".to_owned());
+        assert!(LinkArgs::default().options(cert).is_err());
+        let pair = LinkArgs { tls_cert: Some("c".into()), tls_key: Some("k".into()), ..LinkArgs::default() };
+        assert!(pair.options(|_| None).unwrap_err().to_string().contains("--tls-ca"));
+        assert!(LinkArgs::default().options(|name| (name == "PITHEAD_TOKEN").then(|| "short".to_owned())).is_err());
+    }
+}

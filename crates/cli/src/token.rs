@@ -1,0 +1,130 @@
+//! `pithead token`: a new identity for an access file, and the token that it is known by.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+
+use clap::Args;
+use pithead_embed::{Access, Token};
+use pithead_model::{Blame, Fault};
+
+use crate::error::CliError;
+use crate::secret_file::{Mode, write_new, write_over};
+use crate::terminal;
+
+const EXAMPLES: &str = "\
+Examples:
+  pithead token reports --read main,sales      # reports.token, and its hash and rights in access.toml
+  pithead token ops --administer '*'
+  pithead sql --drives server1 --tls-ca ca.pem --token-file reports.token
+
+The access file is what `drive serve --access` names; a copy belongs to each drive. To take a right away, edit it.";
+
+const FILE_HEAD: &str = "\
+# Who may do what on a drive: `pithead drive serve --access FILE`. Drives notice when it changes.
+# Rights are lists of domains; \"*\" is every domain. administer includes write, and write includes read.
+";
+
+/// Make a token for an identity, and add the identity to an access file.
+///
+/// The token is a secret: who has it is the identity. The access file holds only its hash.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct TokenArgs {
+    /// Name of the identity
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Domains that it may ask
+    #[arg(long, value_name = "DOMAIN,…", value_delimiter = ',')]
+    read: Vec<String>,
+    /// Domains that it may load into and drop from, too
+    #[arg(long, value_name = "DOMAIN,…", value_delimiter = ',')]
+    write: Vec<String>,
+    /// Domains that it may also move between drives
+    #[arg(long, value_name = "DOMAIN,…", value_delimiter = ',')]
+    administer: Vec<String>,
+    /// Access file; made if there is none
+    #[arg(long, value_name = "FILE", default_value = "access.toml")]
+    access: PathBuf,
+    /// File for the token, which must not be there yet [default: NAME.token]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &TokenArgs) -> Result<(), CliError> {
+    let before = match fs::read_to_string(&args.access) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => FILE_HEAD.to_owned(),
+        Err(error) => return Err(CliError::file(&args.access, error)),
+    };
+    if args.read.is_empty() && args.write.is_empty() && args.administer.is_empty() {
+        let fault = Fault::new(Blame::User, format!("{:?} would have no right at all", args.name));
+        return Err(fault.hint("name domains: --read main, --write main, or --administer '*'").into());
+    }
+    let token = Token::random();
+    let after = format!("{before}\n{}", entry(args, &token));
+    Access::parse(&after).map_err(|fault| fault.at(args.access.display()))?;
+    let output = match &args.output {
+        Some(output) => output.clone(),
+        None if args.name.contains('/') => {
+            return Err(CliError::user(format!("{:?} cannot name a file; name one: -o FILE", args.name)));
+        }
+        None => PathBuf::from(format!("{}.token", args.name)),
+    };
+    write_new(&output, &format!("{}\n", token.text()), Mode::Secret)?;
+    write_over(&args.access, &after, Mode::Public)?;
+    terminal::tell(format_args!(
+        "made {}, which is secret, and added {} to {}",
+        output.display(),
+        args.name,
+        args.access.display()
+    ));
+    Ok(())
+}
+
+/// The identity as the file has it. JSON's strings and lists of them are TOML's, too.
+fn entry(args: &TokenArgs, token: &Token) -> String {
+    let mut lines = vec![
+        "[[identity]]".to_owned(),
+        format!("name = {}", serde_json::json!(args.name)),
+        format!("token = {}", serde_json::json!(token.hash())),
+    ];
+    for (right, domains) in [("read", &args.read), ("write", &args.write), ("administer", &args.administer)] {
+        if !domains.is_empty() {
+            lines.push(format!("{right} = {}", serde_json::json!(domains)));
+        }
+    }
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identities_are_added_to_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let args = |name: &str, output: &str| TokenArgs {
+            name: name.to_owned(),
+            read: vec!["main".into(), "a \"b\"\n".into()],
+            write: vec![],
+            administer: vec![],
+            access: path("access.toml"),
+            output: Some(path(output)),
+        };
+        run(&args("one", "1")).unwrap();
+        run(&args("ünïcode \"two\"", "2")).unwrap();
+        let text = fs::read_to_string(path("access.toml")).unwrap();
+        assert!(text.starts_with("# Who") && text.matches("[[identity]]").count() == 2, "{text}");
+        let token = Token::from_file(&path("1")).unwrap();
+        assert!(text.contains(&token.hash()) && !text.contains(token.text()));
+        for refused in [args("one", "3"), args("three", "2"), TokenArgs { read: vec![], ..args("four", "4") }] {
+            run(&refused).unwrap_err();
+        }
+        assert_eq!(fs::read_to_string(path("access.toml")).unwrap(), text);
+        assert!(!path("3").exists() && !path("4").exists());
+    }
+}

@@ -1,0 +1,182 @@
+//! [`CheckedDoor`]: a door as one caller sees it. Here is decided which right each call needs.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use pithead_model::{Blame, Directory, Fault, Manifest, Reply, Run, SessionId, SessionProfile, SliceKey};
+
+use crate::access::{Identity, Right};
+use crate::door::{
+    Batches, Discard, Door, DriveStatus, Events, Hello, LoadRequest, OpenRequest, Opened, Pieces, PlanBytes, Welcome,
+};
+
+/// Sessions whose owner is kept. Sessions that are open are far fewer; the oldest are long closed.
+const OWNERS_MAX: usize = 65_536;
+
+/// Who opened which session.
+#[derive(Debug, Default)]
+pub(crate) struct Owners(Mutex<OwnersKept>);
+
+#[derive(Debug, Default)]
+struct OwnersKept {
+    by_session: HashMap<SessionId, String>,
+    oldest: VecDeque<SessionId>,
+}
+
+impl Owners {
+    fn insert(&self, session: SessionId, owner: &Identity) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.by_session.insert(session, owner.name.clone()).is_none() {
+            kept.oldest.push_back(session);
+        }
+        if kept.oldest.len() > OWNERS_MAX
+            && let Some(oldest) = kept.oldest.pop_front()
+        {
+            kept.by_session.remove(&oldest);
+        }
+    }
+
+    /// Whether somebody else opened the session. Of sessions that nobody opened, the drive itself says so.
+    fn is_of_another(&self, session: SessionId, caller: &Identity) -> bool {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.by_session.get(&session).is_some_and(|owner| *owner != caller.name)
+    }
+}
+
+/// A door that refuses what its caller has no right to.
+#[derive(Debug)]
+pub(crate) struct CheckedDoor {
+    door: Arc<dyn Door>,
+    caller: Arc<Identity>,
+    owners: Arc<Owners>,
+}
+
+impl CheckedDoor {
+    pub(crate) fn new(door: Arc<dyn Door>, caller: Arc<Identity>, owners: Arc<Owners>) -> Self {
+        Self { door, caller, owners }
+    }
+
+    fn check_owner(&self, session: SessionId) -> Result<(), Fault> {
+        if self.owners.is_of_another(session, &self.caller) {
+            let message = format!("session {session} was opened by another identity than {:?}", self.caller.name);
+            return Err(Fault::new(Blame::Access, message));
+        }
+        Ok(())
+    }
+
+    /// A manifest that moves data to other drives, or names other drives as the domain's, needs more than the right to write.
+    async fn check_commit(&self, manifest: &Manifest) -> Result<(), Fault> {
+        let domain = &manifest.domain;
+        self.caller.check(Right::Write, domain)?;
+        if self.caller.may(Right::Administer, domain) {
+            return Ok(());
+        }
+        // Another manifest may be committed before this one. Then its version is not the one expected, and it is refused.
+        match self.door.manifest(domain.clone()).await? {
+            Some(current) if moves(&current, manifest) => self.caller.check(Right::Administer, domain),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether another manifest names other drives for the domain or for a dataset that stays.
+fn moves(current: &Manifest, next: &Manifest) -> bool {
+    let moved = next.datasets.iter().any(|(name, dataset)| {
+        let before = current.datasets.get(name).filter(|before| before.id == dataset.id);
+        before.is_some_and(|before| {
+            let copies = |dataset: &pithead_model::Dataset| -> Vec<_> {
+                dataset.partitions.iter().map(|partition| partition.copies.clone()).collect()
+            };
+            copies(before) != copies(dataset)
+        })
+    });
+    moved || current.drives != next.drives
+}
+
+#[async_trait]
+impl Door for CheckedDoor {
+    fn label(&self) -> &str {
+        self.door.label()
+    }
+
+    async fn hello(&self, hello: Hello) -> Result<Welcome, Fault> {
+        self.door.hello(hello).await
+    }
+
+    async fn open(&self, request: OpenRequest) -> Result<Opened, Fault> {
+        for part in &request.parts {
+            self.caller.check(Right::Read, &part.name.domain)?;
+        }
+        if let PlanBytes::Scan { dataset, .. } = &request.plan {
+            self.caller.check(Right::Read, &dataset.domain)?;
+        }
+        let opened = self.door.open(request).await?;
+        if let Reply::Granted(granted) = &opened.reply {
+            self.owners.insert(granted.session, &self.caller);
+        }
+        Ok(opened)
+    }
+
+    async fn get(&self, session: SessionId) -> Result<Events, Fault> {
+        self.check_owner(session)?;
+        self.door.get(session).await
+    }
+
+    async fn poll(&self, session: SessionId) -> Result<SessionProfile, Fault> {
+        self.check_owner(session)?;
+        self.door.poll(session).await
+    }
+
+    async fn close(&self, session: SessionId) -> Result<(), Fault> {
+        self.check_owner(session)?;
+        self.door.close(session).await
+    }
+
+    async fn load(&self, request: LoadRequest, rows: Batches) -> Result<Run, Fault> {
+        self.caller.check(Right::Write, &request.name.domain)?;
+        self.door.load(request, rows).await
+    }
+
+    async fn discard(&self, discard: Discard) -> Result<u64, Fault> {
+        self.caller.check(Right::Write, &discard.name.domain)?;
+        self.door.discard(discard).await
+    }
+
+    async fn read_run(&self, run: SliceKey) -> Result<Pieces, Fault> {
+        self.caller.check(Right::Read, &run.name.domain)?;
+        self.door.read_run(run).await
+    }
+
+    async fn write_run(&self, run: SliceKey, pieces: Pieces) -> Result<(), Fault> {
+        self.caller.check(Right::Write, &run.name.domain)?;
+        self.door.write_run(run, pieces).await
+    }
+
+    async fn manifest(&self, domain: String) -> Result<Option<Manifest>, Fault> {
+        self.caller.check(Right::Read, &domain)?;
+        self.door.manifest(domain).await
+    }
+
+    async fn commit(&self, expected: u64, manifest: Manifest) -> Result<(), Fault> {
+        self.check_commit(&manifest).await?;
+        self.door.commit(expected, manifest).await
+    }
+
+    async fn keep_manifest(&self, manifest: Manifest) -> Result<(), Fault> {
+        self.caller.check(Right::Write, &manifest.domain)?;
+        self.door.keep_manifest(manifest).await
+    }
+
+    async fn directory(&self, key: SliceKey) -> Result<Directory, Fault> {
+        self.caller.check(Right::Read, &key.name.domain)?;
+        self.door.directory(key).await
+    }
+
+    async fn status(&self) -> Result<DriveStatus, Fault> {
+        let mut status = self.door.status().await?;
+        status.domains.retain(|domain| self.caller.may(Right::Read, &domain.name));
+        status.partitions.retain(|partition| self.caller.may(Right::Read, &partition.name.domain));
+        Ok(status)
+    }
+}
