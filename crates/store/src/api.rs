@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use pithead_model::{Blame, Fault};
 
+use crate::CacheUse;
+
 /// A key: any bytes, at most [`crate::KEY_BYTES_MAX`]. The empty one is legal. Keys are ordered as bytes.
 pub type Key = Bytes;
 /// A value, shared. Where the store has it in memory it is handed out without a copy.
@@ -111,6 +113,8 @@ pub struct StoreUse {
     pub dead_bytes: u64,
     /// Bytes free on the medium for puts: what is kept for deletes is not counted.
     pub free_bytes: u64,
+    /// How full the cache of values is, and how well it serves.
+    pub cache: CacheUse,
 }
 
 /// An ordered, versioned key-value store. Calls block; a drive makes them on its bounded pool.

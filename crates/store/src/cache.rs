@@ -26,6 +26,7 @@ pub(crate) struct ValueCache {
     bytes_max: u64,
     hits: AtomicU64,
     misses: AtomicU64,
+    missed_bytes: AtomicU64,
 }
 
 /// How full a cache is, and how well it serves.
@@ -41,6 +42,8 @@ pub struct CacheUse {
     pub hits: u64,
     /// Reads that went to the medium.
     pub misses: u64,
+    /// Bytes that these brought.
+    pub missed_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -64,7 +67,7 @@ impl ValueCache {
     /// A cache that keeps at most `bytes_max` bytes of values. With 0 it keeps none, and readers still share loads.
     pub fn new(bytes_max: u64) -> Self {
         let inner = Mutex::new(Inner { slots: LruCache::unbounded(), bytes: 0 });
-        Self { inner, bytes_max, hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
+        Self { inner, bytes_max, hits: AtomicU64::new(0), misses: AtomicU64::new(0), missed_bytes: AtomicU64::new(0) }
     }
 
     /// The value at `place`, by `load` where it is not here. A place must never hold another value later.
@@ -73,16 +76,14 @@ impl ValueCache {
         let Some(mut value) = flight.try_lock_for(LOAD_WAIT) else {
             // Given up before the load, so that the other, if it fails, sees that nobody waits for it.
             drop(flight);
-            self.misses.fetch_add(1, Ordering::Relaxed);
-            return load();
+            return self.missed(load());
         };
         if let Some(value) = &*value {
             self.hits.fetch_add(1, Ordering::Relaxed);
             return Ok(value.clone());
         }
-        self.misses.fetch_add(1, Ordering::Relaxed);
         let mut landing = Landing { cache: self, place, flight: &flight, value: None };
-        let loaded = load()?;
+        let loaded = self.missed(load())?;
         landing.value = Some(loaded.clone());
         *value = Some(loaded.clone());
         Ok(loaded)
@@ -107,7 +108,16 @@ impl ValueCache {
             (inner.bytes, inner.slots.iter().filter(|(_, slot)| slot.bytes > 0).count() as u64)
         };
         let (hits, misses) = (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed));
-        CacheUse { bytes_max: self.bytes_max, bytes, values, hits, misses }
+        let missed_bytes = self.missed_bytes.load(Ordering::Relaxed);
+        CacheUse { bytes_max: self.bytes_max, bytes, values, hits, misses, missed_bytes }
+    }
+
+    /// Counts a load.
+    fn missed(&self, loaded: Result<Value, StoreError>) -> Result<Value, StoreError> {
+        self.misses.fetch_add(1, Ordering::Relaxed);
+        let bytes = loaded.as_ref().map_or(0, |value| value.len() as u64);
+        self.missed_bytes.fetch_add(bytes, Ordering::Relaxed);
+        loaded
     }
 }
 
@@ -194,7 +204,7 @@ mod tests {
         let first = cache.get((1, 0), || value(64 * KB)).unwrap();
         let second = cache.get((1, 0), || panic!("it is here")).unwrap();
         assert_eq!(first.as_ptr(), second.as_ptr());
-        let usage = CacheUse { bytes_max: 1 << 20, bytes: 64 * KB, values: 1, hits: 1, misses: 1 };
+        let usage = CacheUse { bytes_max: 1 << 20, bytes: 64 * KB, values: 1, hits: 1, misses: 1, missed_bytes: 64 * KB };
         assert_eq!(cache.usage(), usage);
     }
 

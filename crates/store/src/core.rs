@@ -128,7 +128,7 @@ impl Core {
         let (dead_bytes, aside) = self.segments.spare();
         let free = self.medium.free_bytes().map_err(|error| io_error(self.medium.path(), 0, error))?;
         let free_bytes = free.saturating_sub(self.reserve_bytes).saturating_add(aside);
-        Ok(StoreUse { keys, value_bytes, dead_bytes, free_bytes })
+        Ok(StoreUse { keys, value_bytes, dead_bytes, free_bytes, cache: self.cache.usage() })
     }
 
     /// Writes the large values of the batch, then commits all.

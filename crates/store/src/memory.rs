@@ -136,6 +136,7 @@ impl Store for MemoryStore {
             value_bytes: state.value_bytes,
             dead_bytes: 0,
             free_bytes: self.bytes_max.saturating_sub(state.held()),
+            ..StoreUse::default()
         })
     }
 }
