@@ -50,6 +50,11 @@ impl Budget {
         wanted.clamp(1, GRANT_BYTES_MIN).checked_add(shipped).is_some_and(|least| least <= self.total)
     }
 
+    /// How many sessions that want as much, with nothing sent along, would now find the least that they can work with.
+    pub(crate) fn room(&self, wanted: u64) -> usize {
+        usize::try_from(*self.free.lock() / wanted.clamp(1, GRANT_BYTES_MIN)).unwrap_or(usize::MAX)
+    }
+
     /// Memory for the rows of a load, and to sort them with if they are to be.
     pub(crate) fn reserve_for_load(self: &Arc<Self>, sorts: bool) -> Option<Grant> {
         let least = LOAD_BYTES_MIN.min(self.total / 4);

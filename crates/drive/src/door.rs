@@ -1,7 +1,7 @@
 //! What hosts see of a drive.
 
 use async_trait::async_trait;
-use pithead_model::{Directory, Fault, Manifest, Run, SessionId, SessionProfile, SliceKey};
+use pithead_model::{Directory, Fault, Manifest, Reply, Run, SessionId, SessionProfile, SliceKey};
 use pithead_wire::{Batches, Discard, Door, DriveStatus, Events, Hello, LoadRequest, OpenRequest, Opened, Pieces, Welcome};
 
 use crate::Drive;
@@ -13,20 +13,25 @@ impl Door for Drive {
     }
 
     async fn hello(&self, hello: Hello) -> Result<Welcome, Fault> {
-        self.welcome(&hello)
+        self.counted(self.welcome(&hello))
     }
 
     async fn open(&self, request: OpenRequest) -> Result<Opened, Fault> {
-        let reply = self.open_session(request).await?;
+        let start = self.device.clock().now();
+        let reply = self.counted(self.open_session(request).await)?;
+        if let Reply::Granted(_) = &reply {
+            self.metrics.opened.inc();
+            self.metrics.open_seconds.observe(self.device.clock().now().since(start).as_secs_f64());
+        }
         Ok(Opened { reply, link_bytes: 0 })
     }
 
     async fn get(&self, session: SessionId) -> Result<Events, Fault> {
-        self.get_events(session)
+        self.counted(self.get_events(session))
     }
 
     async fn poll(&self, session: SessionId) -> Result<SessionProfile, Fault> {
-        Ok(self.sessions.get(session)?.profile())
+        Ok(self.counted(self.sessions.get(session))?.profile())
     }
 
     async fn close(&self, session: SessionId) -> Result<(), Fault> {
@@ -37,38 +42,48 @@ impl Door for Drive {
     }
 
     async fn load(&self, request: LoadRequest, rows: Batches) -> Result<Run, Fault> {
-        self.load_rows(request, rows).await
+        let loaded = self.counted(self.stored(&self.metrics.loads, self.load_rows(request, rows).await))?;
+        self.metrics.load_rows.inc_by(loaded.rows);
+        self.metrics.load_bytes.inc_by(loaded.bytes);
+        Ok(loaded)
     }
 
     async fn discard(&self, discard: Discard) -> Result<u64, Fault> {
-        self.discard_runs(discard).await
+        self.counted(self.discard_runs(discard).await)
     }
 
     async fn read_run(&self, run: SliceKey) -> Result<Pieces, Fault> {
-        self.read_pieces(run).await
+        self.counted(self.read_pieces(run).await)
     }
 
     async fn write_run(&self, run: SliceKey, pieces: Pieces) -> Result<(), Fault> {
-        self.write_pieces(run, pieces).await
+        self.counted(self.stored(&self.metrics.copies, self.write_pieces(run, pieces).await))
     }
 
     async fn manifest(&self, domain: String) -> Result<Option<Manifest>, Fault> {
-        self.read_manifest(domain).await
+        self.counted(self.read_manifest(domain).await)
     }
 
     async fn commit(&self, expected: u64, manifest: Manifest) -> Result<(), Fault> {
-        self.write_manifest(expected, manifest).await
+        self.counted(self.stored(&self.metrics.commits, self.write_manifest(expected, manifest).await))
     }
 
     async fn keep_manifest(&self, manifest: Manifest) -> Result<(), Fault> {
-        self.keep_copy(manifest).await
+        self.counted(self.keep_copy(manifest).await)
     }
 
     async fn directory(&self, key: SliceKey) -> Result<Directory, Fault> {
-        self.read_directory(key).await
+        self.counted(self.read_directory(key).await)
     }
 
     async fn status(&self) -> Result<DriveStatus, Fault> {
-        self.read_status().await
+        self.counted(self.read_status().await)
+    }
+}
+
+impl Drive {
+    /// Counts a call that failed.
+    fn counted<T>(&self, result: Result<T, Fault>) -> Result<T, Fault> {
+        result.inspect_err(|fault| self.metrics.failed(fault))
     }
 }

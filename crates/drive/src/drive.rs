@@ -11,10 +11,13 @@ use pithead_store::{DiskStore, Store, StoreOptions};
 use crate::DriveOptions;
 use crate::budget::Budget;
 use crate::directories::Directories;
+use crate::health::Writing;
 use crate::leases::Leases;
+use crate::metrics::{Limits, Metrics};
 use crate::runtime::Runtimes;
 use crate::sessions::Sessions;
 use crate::slices::SliceCache;
+use crate::turns::TurnLimits;
 use crate::uses::Uses;
 use crate::work::Workers;
 
@@ -39,6 +42,9 @@ pub struct Drive {
     pub(crate) directories: Arc<Directories>,
     pub(crate) slices: Arc<SliceCache>,
     pub(crate) uses: Arc<Uses>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) writing: Writing,
+    pub(crate) slow_session: Option<Duration>,
 }
 
 impl Drive {
@@ -64,6 +70,15 @@ impl Drive {
         let directories = Arc::new(Directories::new(Arc::clone(&store), workers.clone()));
         let slices =
             SliceCache::new(Arc::clone(&store), Arc::clone(&device), workers.clone(), Arc::clone(&directories), reader_bytes);
+        let turns = TurnLimits { sessions: options.sessions_max, host_sessions: options.host_sessions() };
+        let metrics = Arc::new(Metrics::new(&Limits {
+            sessions: turns.sessions,
+            host_sessions: turns.host_sessions,
+            memory: options.memory,
+            cache: options.cache_bytes(),
+            threads: workers.threads(),
+        }));
+        let sessions = Arc::new(Sessions::new(turns, Arc::clone(&device), Arc::clone(&metrics)));
         let drive = Arc::new(Drive {
             label: options.data.display().to_string(),
             id,
@@ -73,11 +88,14 @@ impl Drive {
             workers,
             budget: Arc::new(Budget::new(options.memory)),
             runtimes: Runtimes::open(&options.data.join("tmp"))?,
-            sessions: Arc::new(Sessions::new(options.sessions_max)),
+            sessions,
             leases: Arc::default(),
             directories,
             slices: Arc::new(slices),
             uses: Arc::default(),
+            metrics,
+            writing: Writing::default(),
+            slow_session: options.slow_session,
         });
         drive.collect_condemned()?;
         drive.start_background(options.idle_limit);

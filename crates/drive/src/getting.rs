@@ -9,30 +9,34 @@ use futures::{FutureExt, Stream};
 use pithead_model::{Blame, Fault, SessionId};
 use pithead_sched::Class;
 use pithead_wire::{Event, Events};
-use tokio::sync::mpsc;
 use tracing::Instrument;
 
 use crate::Drive;
+use crate::metrics::Metrics;
 use crate::running::Running;
 use crate::session::Session;
 use crate::sessions::Sessions;
+use crate::slow::Watch;
 use crate::work::panic_fault;
-
-/// Events that wait for the host at most; then rounds wait.
-const EVENTS_QUEUED_MAX: usize = 8;
 
 impl Drive {
     pub(crate) fn get_events(&self, id: SessionId) -> Result<Events, Fault> {
         let session = self.sessions.get(id)?;
         let work = session.begin()?;
         session.activity.touch(false);
-        let (sender, receiver) = mpsc::channel(EVENTS_QUEUED_MAX);
         let tasks = work.policy.tasks;
-        let running = Arc::new(Running::new(Arc::clone(&session), work, Arc::clone(&self.device), sender));
+        let events = session.queue.open();
+        let watch = Watch { metrics: Arc::clone(&self.metrics), slow: self.slow_session };
+        let running = Arc::new(Running::new(Arc::clone(&session), work, Arc::clone(&self.device), events, watch));
         for _ in 0..tasks {
             self.start_task(&session, Arc::clone(&running));
         }
-        Ok(Box::pin(EventStream { session, sessions: Arc::clone(&self.sessions), receiver, ended: false }))
+        if session.is_stopped() {
+            // It was closed just now, before there was a queue to end.
+            session.queue.end();
+        }
+        let (sessions, metrics) = (Arc::clone(&self.sessions), Arc::clone(&self.metrics));
+        Ok(Box::pin(EventStream { session, sessions, metrics, ended: false }))
     }
 
     fn start_task(&self, session: &Arc<Session>, running: Arc<Running>) {
@@ -58,7 +62,7 @@ impl Drive {
 struct EventStream {
     session: Arc<Session>,
     sessions: Arc<Sessions>,
-    receiver: mpsc::Receiver<Result<Event, Fault>>,
+    metrics: Arc<Metrics>,
     ended: bool,
 }
 
@@ -70,13 +74,16 @@ impl Stream for EventStream {
             return Poll::Ready(None);
         }
         self.session.activity.touch(true);
-        let event = ready!(self.receiver.poll_recv(context));
+        let event = ready!(self.session.queue.poll_next(context));
         self.session.activity.touch(false);
         let event = match (self.session.fault(), event) {
             (Some(fault), _) => Err(fault),
-            (None, Some(event)) => event,
+            (None, Some(event)) => Ok(event),
             (None, None) => Err(Fault::new(Blame::Cancelled, format!("session {} was closed", self.session.id))),
         };
+        if let Err(fault) = &event {
+            self.metrics.failed(fault);
+        }
         self.ended = matches!(event, Err(_) | Ok(Event::Finished { .. }));
         Poll::Ready(Some(event))
     }

@@ -187,7 +187,7 @@ async fn combined(
         room.try_grow(batch.get_array_memory_size()).map_err(fault_from_datafusion)?;
         batches.push(batch);
         meter.charge().await;
-        tokio::task::yield_now().await;
+        meter.give_way().await;
     }
     Ok((batches, room))
 }

@@ -12,11 +12,12 @@ pub(crate) struct Meter<'a> {
     start: Instant,
     cpu_ns: u64,
     charged_ns: u64,
+    turn: Duration,
 }
 
 impl<'a> Meter<'a> {
     pub(crate) fn start(device: &'a dyn Device) -> Self {
-        Self { device, start: device.clock().now(), cpu_ns: 0, charged_ns: 0 }
+        Self { device, start: device.clock().now(), cpu_ns: 0, charged_ns: 0, turn: Duration::ZERO }
     }
 
     /// Runs a future, counting the CPU time of its polls.
@@ -39,6 +40,18 @@ impl<'a> Meter<'a> {
         if let Some(wait) = self.device.work(work) {
             wait.await;
         }
+    }
+
+    /// Lets others on the reactor have their turn.
+    pub(crate) async fn give_way(&mut self) {
+        let start = self.device.clock().now();
+        tokio::task::yield_now().await;
+        self.turn += self.device.clock().now().since(start);
+    }
+
+    /// Time that passed until it was this one's turn again.
+    pub(crate) fn turn(&self) -> Duration {
+        self.turn
     }
 
     pub(crate) fn cpu_ns(&self) -> u64 {

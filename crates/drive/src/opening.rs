@@ -15,6 +15,7 @@ use crate::leases::Lease;
 use crate::rounds::{RoundPolicy, SessionFacts};
 use crate::runtime::Usage;
 use crate::session::{Session, Work};
+use crate::turns::{Refusal, fair_threads};
 use crate::uses::partitions;
 
 /// Rows of a batch at most; a poll covers one.
@@ -32,10 +33,12 @@ impl Drive {
         if !self.budget.could_reserve(request.options.memory, shipped) {
             return Err(too_little_memory(self.budget.total(), shipped));
         }
-        let Some(place) = self.sessions.admit() else { return Ok(self.busy("all places for sessions are taken")) };
-        let Some(grant) = self.budget.reserve(request.options.memory, shipped) else {
-            return Ok(self.busy("the memory for sessions is taken"));
+        let room = self.budget.room(request.options.memory);
+        let place = match self.sessions.admit(request.options.host, room) {
+            Ok(place) => place,
+            Err(refusal) => return Ok(self.busy(refusal)),
         };
+        let Some(grant) = self.budget.reserve(request.options.memory, shipped) else { return Ok(self.busy(place.give_back())) };
         let lease = self.lease(&request.parts)?;
         let parts = self.parts(&request.parts).await?;
         check_done(&request.done, parts.first().map_or(0, |part| part.slices.len()))?;
@@ -43,7 +46,7 @@ impl Drive {
         let usage = Arc::new(Usage::default());
         let runtime = self.runtimes.session(grant.bytes(), &usage)?;
         let memory = Arc::clone(&runtime.memory_pool);
-        let threads = (request.options.threads.max(1) as usize).min(self.workers.threads());
+        let threads = fair_threads(request.options.threads as usize, self.workers.threads(), self.sessions.count());
         let facts = Facts::of(&request);
         let bound = self.bind(bind_request(request, parts, runtime, Arc::clone(&self.slices) as Arc<dyn SliceSource>)).await?;
         let policy = RoundPolicy::new(&facts.session(&bound, threads));
@@ -56,11 +59,9 @@ impl Drive {
         Ok(Reply::Granted(granted))
     }
 
-    /// Later, by how many sessions each thread has to get through.
-    fn busy(&self, why: &str) -> Reply<Granted> {
-        let load = self.sessions.count() as u64 * 20 / self.workers.threads() as u64;
-        let retry_after_ms = load.clamp(10, 1_000);
-        tracing::info!(why, retry_after_ms, sessions = self.sessions.count(), "busy");
+    fn busy(&self, refusal: Refusal) -> Reply<Granted> {
+        let (why, retry_after_ms) = (refusal.scarce.why(), refusal.retry_after.as_millis() as u64);
+        tracing::debug!(why, retry_after_ms, sessions = self.sessions.count(), "busy");
         Reply::Busy { why: why.to_owned(), retry_after_ms }
     }
 

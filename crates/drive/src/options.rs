@@ -23,6 +23,11 @@ pub struct DriveOptions {
     pub cache: Option<u64>,
     /// Sessions open at one time at most.
     pub sessions_max: usize,
+    /// Sessions of one host open at one time at most. None: three quarters of `sessions_max`, so that a host that opens sessions
+    /// and leaves them does not keep all others away.
+    pub host_sessions_max: Option<usize>,
+    /// A session that takes at least so long is told of in the log. None: never.
+    pub slow_session: Option<Duration>,
     /// A session whose rows nobody pulls for this long is closed.
     pub idle_limit: Duration,
     /// The hardware.
@@ -41,11 +46,19 @@ impl DriveOptions {
             memory: 1 << 30,
             cache: None,
             sessions_max: 64,
+            host_sessions_max: None,
+            slow_session: None,
             idle_limit: Duration::from_secs(60),
             device: Arc::new(Native::new()),
             pool: None,
         }
     }
+
+    /// Sessions of one host, with the default worked out.
+    pub(crate) fn host_sessions(&self) -> usize {
+        self.host_sessions_max.unwrap_or_else(|| (self.sessions_max * 3).div_ceil(4)).clamp(1, self.sessions_max.max(1))
+    }
+
     /// The cache's bytes, with the default worked out.
     pub(crate) fn cache_bytes(&self) -> u64 {
         self.cache.unwrap_or(self.memory)

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use futures::StreamExt;
@@ -12,11 +13,12 @@ use pithead_exec::RoundStats;
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Annotation, Blame, Fault, Level, PushBackCause, SliceSpan};
 use pithead_wire::{Event, batch_bytes};
-use tokio::sync::mpsc;
 
 use crate::kept::{Kept, Output};
 use crate::meter::Meter;
+use crate::queue::EventSender;
 use crate::session::{Session, Work};
+use crate::slow::Watch;
 use crate::tally::Tally;
 
 /// What the tasks of a session share.
@@ -25,7 +27,8 @@ pub(crate) struct Running {
     session: Arc<Session>,
     pub(crate) work: Work,
     device: Arc<dyn Device>,
-    events: mpsc::Sender<Result<Event, Fault>>,
+    events: EventSender,
+    watch: Watch,
     ledger: Mutex<Ledger>,
     pub(crate) kept: Mutex<Kept>,
     /// No further round begins: the plan needs no more slices.
@@ -50,18 +53,14 @@ pub(crate) struct OpenRound {
 }
 
 impl Running {
-    pub(crate) fn new(
-        session: Arc<Session>,
-        work: Work,
-        device: Arc<dyn Device>,
-        events: mpsc::Sender<Result<Event, Fault>>,
-    ) -> Self {
+    pub(crate) fn new(session: Arc<Session>, work: Work, device: Arc<dyn Device>, events: EventSender, watch: Watch) -> Self {
         let tasks = work.policy.tasks;
         Self {
             session,
             work,
             device,
             events,
+            watch,
             ledger: Mutex::default(),
             kept: Mutex::default(),
             enough: AtomicBool::new(false),
@@ -70,7 +69,7 @@ impl Running {
     }
 
     /// Another way into the queue. The host sees its end when all of them are gone.
-    pub(crate) fn events(&self) -> mpsc::Sender<Result<Event, Fault>> {
+    pub(crate) fn events(&self) -> EventSender {
         self.events.clone()
     }
 
@@ -106,9 +105,11 @@ impl Running {
         while let Some(batch) = meter.run(round.stream.next()).await {
             output.push(batch.map_err(fault_from_datafusion)?).await?;
             meter.charge().await;
-            tokio::task::yield_now().await;
+            meter.give_way().await;
         }
         meter.charge().await;
+        self.watch.metrics.ran_round(Duration::from_nanos(meter.wall_ns()), meter.turn());
+        self.session.waits.for_turn(meter.turn());
         let stats = round.finish();
         self.count_others(&stats);
         let mut tally = Tally::of(stats, meter.cpu_ns(), meter.wall_ns());
@@ -151,7 +152,7 @@ impl Running {
             self.close_round(round, rest).await?;
         }
         self.session.progress.finish();
-        self.send(Event::Finished { profile: self.session.profile(), link_bytes: 0 }).await
+        self.send(Event::Finished { profile: self.session.profile(), link_bytes: 0 }, 0).await
     }
 
     fn unread(&self, kept: &Kept) -> Vec<u32> {
@@ -168,8 +169,9 @@ impl Running {
 
     pub(crate) async fn send_rows(&self, round: &mut OpenRound, batch: RecordBatch) -> Result<(), Fault> {
         round.rows += batch.num_rows() as u64;
-        round.bytes += batch_bytes(&batch) as u64;
-        self.send(Event::Rows { round: round.number, batch, link_bytes: 0 }).await
+        let bytes = batch_bytes(&batch) as u64;
+        round.bytes += bytes;
+        self.send(Event::Rows { round: round.number, batch, link_bytes: 0 }, bytes).await
     }
 
     /// Begins a round with these rows.
@@ -184,9 +186,11 @@ impl Running {
     pub(crate) async fn close_round(&self, round: OpenRound, tally: Tally) -> Result<(), Fault> {
         let slices = tally.slices.len() as u32;
         self.work.used.add_cpu(tally.cpu_ns);
+        self.session.waits.worked(tally.cpu_ns);
+        self.watch.metrics.closed_round(&tally, round.rows, round.bytes);
         let annotation = self.annotation(&round, &tally);
         tracing::debug!(session = %self.session.id, round = round.number, slices, rows = round.rows, "round closed");
-        self.send(Event::Closed { annotation, link_bytes: 0 }).await?;
+        self.send(Event::Closed { annotation, link_bytes: 0 }, 0).await?;
         let mut ledger = self.ledger.lock();
         ledger.rounds_closed += 1;
         ledger.rows_closed += round.rows;
@@ -218,13 +222,28 @@ impl Running {
     }
 
     /// Waits while the queue is full: the host sets the pace. A host that is gone drops the other end, one that sleeps
-    /// is found by the reaper.
-    async fn send(&self, event: Event) -> Result<(), Fault> {
-        self.events.send(Ok(event)).await.map_err(|_| Fault::new(Blame::Cancelled, "the host dropped the session's rows"))
+    /// is found by the reaper. `bytes` of rows are in the event.
+    async fn send(&self, event: Event, bytes: u64) -> Result<(), Fault> {
+        if self.events.has_room(bytes) {
+            return self.events.send(event, bytes).await;
+        }
+        let start = self.device.clock().now();
+        self.events.send(event, bytes).await?;
+        let wait = self.device.clock().now().since(start);
+        self.session.waits.for_host(wait);
+        self.watch.metrics.waited_for_host(wait);
+        Ok(())
     }
 
     /// A meter of this session's device.
     pub(crate) fn meter(&self) -> Meter<'_> {
         Meter::start(&*self.device)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let took = self.device.clock().now().since(self.session.opened);
+        self.watch.work_over(&self.session, &self.work.bound, took);
     }
 }

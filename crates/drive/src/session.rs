@@ -7,17 +7,19 @@ use std::time::Duration;
 use datafusion::execution::memory_pool::MemoryPool;
 use futures::future::{AbortHandle, Abortable};
 use parking_lot::Mutex;
-use pithead_device::Device;
+use pithead_device::{Device, Instant};
 use pithead_exec::Bound;
 use pithead_model::{Blame, Fault, Level, SessionId, SessionProfile, SessionState};
 use tokio::sync::watch;
 
 use crate::budget::Grant;
 use crate::leases::Lease;
+use crate::queue::Queue;
 use crate::rounds::RoundPolicy;
 use crate::runtime::Usage;
 use crate::sessions::Place;
 use crate::uses::SessionUse;
+use crate::waits::Waits;
 
 /// Longest that CLOSE waits for a session's tasks to let go.
 const CLOSE_WAIT: Duration = Duration::from_secs(2);
@@ -40,6 +42,11 @@ pub(crate) struct Work {
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) id: SessionId,
+    /// Who opened it.
+    pub(crate) host: u64,
+    pub(crate) opened: Instant,
+    pub(crate) waits: Waits,
+    pub(crate) queue: Queue,
     pub(crate) progress: Progress,
     pub(crate) activity: Activity,
     usage: Arc<Usage>,
@@ -91,12 +98,17 @@ pub(crate) struct TaskMark(Arc<Session>);
 
 impl Session {
     pub(crate) fn new(id: SessionId, work: Work, usage: Arc<Usage>, device: Arc<dyn Device>, place: Place) -> Self {
+        let opened = device.clock().now();
         let progress = Progress::default();
         // What another session has answered for counts as answered for.
         let done = work.bound.slices_total() - work.bound.slices_left().len() as u32;
         progress.slices_done.store(done, Ordering::Relaxed);
         Self {
             id,
+            host: place.host(),
+            opened,
+            waits: Waits::default(),
+            queue: Queue::default(),
             progress,
             activity: Activity::new(device),
             usage,
@@ -114,7 +126,13 @@ impl Session {
         let work =
             work.ok_or_else(|| Fault::new(Blame::User, format!("session {} was asked for its rows already", self.id)))?;
         self.progress.become_running();
+        self.waits.for_get(self.activity.device.clock().now().since(self.opened));
         Ok(work)
+    }
+
+    /// Whether it was told to stop.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.ending.lock().stopped
     }
 
     /// The same future, which ends early when the session is stopped.
@@ -146,13 +164,14 @@ impl Session {
         TaskMark(Arc::clone(self))
     }
 
-    /// Tells the session's tasks to stop, and frees what waits for GET.
+    /// Tells the session's tasks to stop, and frees what waits for GET or for the host.
     pub(crate) fn stop(&self) {
         self.progress.fail();
         let mut ending = self.ending.lock();
         ending.stopped = true;
         ending.handles.drain(..).for_each(|handle| handle.abort());
         drop(ending);
+        self.queue.end();
         drop((self.work.lock().take(), self.place.lock().take()));
     }
 

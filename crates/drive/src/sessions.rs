@@ -2,42 +2,57 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use pithead_model::{Blame, Fault, SessionId};
+use pithead_device::{Device, Instant};
+use pithead_model::{Blame, Fault, SessionId, SessionState};
 
+use crate::metrics::Metrics;
 use crate::session::Session;
+use crate::turns::{Refusal, TurnLimits, Turns};
 
 /// The open sessions.
 #[derive(Debug)]
 pub(crate) struct Sessions {
     open: Mutex<HashMap<SessionId, Arc<Session>>>,
-    admitted: AtomicUsize,
-    sessions_max: usize,
+    turns: Mutex<Turns>,
+    device: Arc<dyn Device>,
+    metrics: Arc<Metrics>,
     stopping: AtomicBool,
 }
 
 /// A session's place among those that may be open; free again when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Place(Arc<Sessions>);
+pub(crate) struct Place {
+    sessions: Arc<Sessions>,
+    host: u64,
+    since: Instant,
+    is_taken: bool,
+}
 
 impl Sessions {
-    pub(crate) fn new(sessions_max: usize) -> Self {
-        Self { open: Mutex::default(), admitted: AtomicUsize::new(0), sessions_max, stopping: AtomicBool::new(false) }
+    pub(crate) fn new(limits: TurnLimits, device: Arc<dyn Device>, metrics: Arc<Metrics>) -> Self {
+        let turns = Mutex::new(Turns::new(limits));
+        Self { open: Mutex::default(), turns, device, metrics, stopping: AtomicBool::new(false) }
     }
 
-    /// A place for a session, unless all are taken.
-    pub(crate) fn admit(self: &Arc<Self>) -> Option<Place> {
-        let more = |admitted| (admitted < self.sessions_max).then_some(admitted + 1);
-        self.admitted.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
-        Some(Place(Arc::clone(self)))
+    /// A place for a session of `host`, where it is the host's turn. The free memory is enough for `memory_room` sessions.
+    pub(crate) fn admit(self: &Arc<Self>, host: u64, memory_room: usize) -> Result<Place, Refusal> {
+        let since = self.device.clock().now();
+        self.turns.lock().ask(host, memory_room, since).inspect_err(|refusal| self.metrics.refused(refusal.scarce))?;
+        Ok(Place { sessions: Arc::clone(self), host, since, is_taken: true })
     }
 
     /// Sessions that are open or about to be.
     pub(crate) fn count(&self) -> usize {
-        self.admitted.load(Ordering::Acquire)
+        self.turns.lock().total()
+    }
+
+    /// Hosts that have sessions, and hosts that wait for one.
+    pub(crate) fn hosts(&self, now: Instant) -> (usize, usize) {
+        self.turns.lock().hosts(now)
     }
 
     pub(crate) fn insert(&self, session: Arc<Session>) {
@@ -54,21 +69,38 @@ impl Sessions {
 
     /// Ends a session if it is there. Its tasks stop at their next step; see [`Session::stopped`].
     pub(crate) fn close(&self, id: SessionId) -> Option<Arc<Session>> {
+        self.end(id, if self.refusing() { "stopped" } else { "cancelled" })
+    }
+
+    /// `cause` is why it ends unless its work is done or has failed.
+    fn end(&self, id: SessionId, cause: &str) -> Option<Arc<Session>> {
         let session = self.open.lock().remove(&id)?;
+        let cause = match session.progress.state() {
+            SessionState::Finished => "finished",
+            _ if session.fault().is_some() => "failed",
+            _ => cause,
+        };
+        self.metrics.closed(cause);
+        tracing::debug!(session = %id, cause, "closed");
+        if cause == "idle" {
+            session.fail(Fault::new(Blame::Limit, "nobody pulled the session's rows for longer than the drive's idle limit"));
+        }
         session.stop();
-        tracing::debug!(session = %id, "closed");
         Some(session)
     }
 
     /// Ends the sessions that have waited for their host longer than `idle_limit`.
     pub(crate) fn reap(&self, idle_limit: Duration) {
-        let idle: Vec<Arc<Session>> =
-            self.open.lock().values().filter(|session| session.activity.idle() > idle_limit).cloned().collect();
+        let idle: Vec<SessionId> = self
+            .open
+            .lock()
+            .values()
+            .filter(|session| session.activity.idle() > idle_limit)
+            .map(|session| session.id)
+            .collect();
         for session in idle {
-            tracing::warn!(session = %session.id, "closing a session that nobody has pulled for {idle_limit:?}");
-            let what = format!("nobody pulled the session's rows for {idle_limit:?}");
-            session.fail(Fault::new(Blame::Limit, what));
-            self.close(session.id);
+            tracing::warn!(%session, "closing a session that nobody has pulled for {idle_limit:?}");
+            self.end(session, "idle");
         }
     }
 
@@ -88,29 +120,59 @@ impl Sessions {
     }
 }
 
+impl Place {
+    /// Who has it.
+    pub(crate) fn host(&self) -> u64 {
+        self.host
+    }
+
+    /// Gives it back, because the memory was not enough after all.
+    pub(crate) fn give_back(mut self) -> Refusal {
+        self.is_taken = false;
+        let refusal = self.sessions.turns.lock().give_back(self.host, self.sessions.device.clock().now());
+        self.sessions.metrics.refused(refusal.scarce);
+        refusal
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.admitted.fetch_sub(1, Ordering::AcqRel);
+        if self.is_taken {
+            let held = self.sessions.device.clock().now().since(self.since);
+            self.sessions.turns.lock().release(self.host, held);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use pithead_device::Native;
+
     use super::*;
+    use crate::metrics::Limits;
+    use crate::turns::Scarce;
+
+    fn sessions(places: usize) -> Arc<Sessions> {
+        let limits = Limits { sessions: places, host_sessions: places, memory: 0, cache: 0, threads: 1 };
+        let turns = TurnLimits { sessions: places, host_sessions: places };
+        Arc::new(Sessions::new(turns, Arc::new(Native::new()), Arc::new(Metrics::new(&limits))))
+    }
 
     #[test]
     fn places_are_bounded_and_come_back() {
-        let sessions = Arc::new(Sessions::new(2));
-        let places = [sessions.admit().unwrap(), sessions.admit().unwrap()];
-        assert!(sessions.admit().is_none());
+        let sessions = sessions(2);
+        let places = [sessions.admit(1, 9).unwrap(), sessions.admit(2, 9).unwrap()];
+        assert_eq!(sessions.admit(3, 9).err().map(|refusal| refusal.scarce), Some(Scarce::Sessions));
         drop(places);
         assert_eq!(sessions.count(), 0);
-        assert!(sessions.admit().is_some());
+        assert_eq!(sessions.admit(3, 9).unwrap().give_back().scarce, Scarce::Memory);
+        assert_eq!(sessions.count(), 0);
+        assert!(sessions.admit(3, 9).is_ok());
     }
 
     #[test]
     fn an_unknown_session_is_no_panic() {
-        let sessions = Arc::new(Sessions::new(1));
+        let sessions = sessions(1);
         assert_eq!(sessions.get(SessionId(7)).unwrap_err().blame, Blame::User);
         assert!(sessions.close(SessionId(7)).is_none());
     }

@@ -58,6 +58,12 @@ impl SliceCache {
         Self { store, device, workers, directories, readers: Mutex::default(), bytes_max }
     }
 
+    /// Slices that are kept open, and their bytes.
+    pub(crate) fn kept(&self) -> (usize, u64) {
+        let readers = self.readers.lock();
+        (readers.slots.len(), readers.bytes)
+    }
+
     /// Lets go of the readers of a run that is deleted.
     pub(crate) fn forget(&self, run: &SliceKey) {
         let same = |key: &SliceKey| key.load == run.load && key.partition == run.partition && key.dataset == run.dataset;

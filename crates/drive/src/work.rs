@@ -21,6 +21,16 @@ impl Workers {
         self.pool.reactors()
     }
 
+    /// Tasks of a class that have not ended, those of other drives on the same reactors too.
+    pub(crate) fn live(&self, class: Class) -> usize {
+        self.pool.live(class)
+    }
+
+    /// Time that the reactors have spent on tasks, nanoseconds.
+    pub(crate) fn busy_ns(&self) -> u64 {
+        (0..self.pool.reactors()).map(|index| self.pool.busy_ns(index)).sum()
+    }
+
     /// Lets a future run on a reactor.
     pub(crate) fn spawn(&self, class: Class, future: impl Future<Output = ()> + Send + 'static) {
         self.pool.spawn(class, future).detach();

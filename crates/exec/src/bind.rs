@@ -78,6 +78,11 @@ impl Bound {
         self.shape
     }
 
+    /// The plan of a round, indented, for people.
+    pub fn plan_text(&self) -> String {
+        self.plan.display_indent().to_string()
+    }
+
     /// Slices of the driving partition, those among them that are done.
     pub fn slices_total(&self) -> u32 {
         self.slices_total

@@ -24,17 +24,28 @@ pub(crate) async fn explain(query: &Query, plan: LogicalPlan, analyze: bool) -> 
     if analyze {
         let mut stream = query.execute(&prepared).await?;
         while let Some(batch) = stream.next().await {
-            rows += batch.map_err(fault_from_datafusion)?.num_rows();
+            rows += batch.map_err(fault_from_datafusion)?.num_rows() as u64;
         }
     }
-    let mut text = Text { lines: vec![], analyze, shown: vec![] };
-    text.query(&prepared, 0);
-    if analyze {
-        text.totals(query, rows);
-    }
+    let lines = match analyze {
+        true => annotated(query, &prepared, rows),
+        false => {
+            let mut text = Text { lines: vec![], analyze, shown: vec![] };
+            text.query(&prepared, 0);
+            text.lines
+        }
+    };
     let schema = Arc::new(Schema::new(vec![Field::new("plan", DataType::Utf8, false)]));
-    let batch = RecordBatch::try_new(schema, vec![Arc::new(StringArray::from(text.lines))]).map_err(bug)?;
+    let batch = RecordBatch::try_new(schema, vec![Arc::new(StringArray::from(lines))]).map_err(bug)?;
     Ok(Answer::of(batch, Arc::clone(&query.profile)))
+}
+
+/// The plan of a query that has run, with what it cost, as lines of text.
+pub(crate) fn annotated(query: &Query, prepared: &Prepared, rows: u64) -> Vec<String> {
+    let mut text = Text { lines: vec![], analyze: true, shown: vec![] };
+    text.query(prepared, 0);
+    text.totals(query, rows);
+    text.lines
 }
 
 /// Lines so far.
@@ -148,7 +159,7 @@ impl Text {
         }
     }
 
-    fn totals(&mut self, query: &Query, rows: usize) {
+    fn totals(&mut self, query: &Query, rows: u64) {
         let sums = query.profile.snapshot();
         self.line("", 0, "");
         let text = format!(

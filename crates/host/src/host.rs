@@ -12,6 +12,7 @@ use crate::commit::drop_dataset;
 use crate::discard::{Writers, collect_orphans};
 use crate::drives::{AbsentDrive, ConnectedDrive, Drives, Fleet};
 use crate::fault::at_drive;
+use crate::metrics::Metrics;
 
 /// How a host runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,6 +43,9 @@ struct Inner {
     options: HostOptions,
     catalog: Catalog,
     writers: Writers,
+    metrics: Metrics,
+    /// What drives know this host by, so that they share their places among hosts.
+    number: u64,
 }
 
 impl Host {
@@ -51,7 +55,15 @@ impl Host {
     pub async fn connect(doors: Vec<Arc<dyn Door>>, options: HostOptions) -> Result<Host, Fault> {
         let fleet = Fleet::connect(doors).await?;
         let catalog = Catalog::discover(&fleet.now(), &options.domain).await?;
-        Ok(Host { inner: Arc::new(Inner { fleet, options, catalog, writers: Writers::default() }) })
+        let inner = Inner {
+            fleet,
+            options,
+            catalog,
+            writers: Writers::default(),
+            metrics: Metrics::new(),
+            number: rand::random_range(1..=u64::MAX),
+        };
+        Ok(Host { inner: Arc::new(inner) })
     }
 
     /// How it runs.
@@ -145,6 +157,14 @@ impl Host {
 
     pub(crate) fn catalog(&self) -> &Catalog {
         &self.inner.catalog
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.inner.metrics
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.inner.number
     }
 
     pub(crate) fn writers(&self) -> &Writers {

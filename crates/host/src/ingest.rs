@@ -44,6 +44,19 @@ impl Host {
     /// Loads files into a dataset. Its rows become visible together at the end, or not at all; what a failed load left
     /// on the drives is deleted. `progress` is called from the threads that read.
     pub async fn load(&self, spec: LoadSpec, progress: Arc<dyn Fn(LoadProgress) + Send + Sync>) -> Result<LoadReport, Fault> {
+        let loaded = self.load_files(spec, progress).await;
+        self.metrics().loaded(&loaded);
+        loaded
+    }
+
+    /// The same for batches of a program, all of `schema`. The spec's sources, format and CSV options are not used.
+    pub async fn load_batches(&self, spec: LoadSpec, schema: SchemaRef, rows: Batches) -> Result<LoadReport, Fault> {
+        let loaded = self.load_rows(spec, schema, rows).await;
+        self.metrics().loaded(&loaded);
+        loaded
+    }
+
+    async fn load_files(&self, spec: LoadSpec, progress: Arc<dyn Fn(LoadProgress) + Send + Sync>) -> Result<LoadReport, Fault> {
         let started = Instant::now();
         let ground = self.ground(&spec).await?;
         let prepare = move || {
@@ -58,8 +71,7 @@ impl Host {
         Ok(LoadReport { source_bytes: bytes, seconds: started.elapsed().as_secs_f64(), ..report })
     }
 
-    /// The same for batches of a program, all of `schema`. The spec's sources, format and CSV options are not used.
-    pub async fn load_batches(&self, spec: LoadSpec, schema: SchemaRef, rows: Batches) -> Result<LoadReport, Fault> {
+    async fn load_rows(&self, spec: LoadSpec, schema: SchemaRef, rows: Batches) -> Result<LoadReport, Fault> {
         let started = Instant::now();
         let ground = self.ground(&spec).await?;
         let stored = agree_one(&schema, ground.present.as_ref().map(|present| &present.schema))?;

@@ -14,6 +14,7 @@ mod fault;
 mod homes;
 mod host;
 mod ingest;
+mod metrics;
 mod moving;
 mod partition;
 mod placement;
@@ -27,6 +28,7 @@ mod session;
 mod settings;
 mod statement;
 mod table;
+mod watch;
 
 pub use catalog::Snapshot;
 pub use drives::{AbsentDrive, ConnectedDrive};

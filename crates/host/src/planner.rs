@@ -145,6 +145,7 @@ impl RemotePlanner {
                 time_zone: self.time_zone.clone(),
                 now_ns: self.now_ns,
                 extensions: vec![],
+                host: self.host.number(),
             },
         }
     }

@@ -40,6 +40,8 @@ pub struct PartitionProfile {
     pub wall_us: u64,
     /// Times that the drive answered busy.
     pub busy: u32,
+    /// Time that was waited for it.
+    pub busy_us: u64,
     /// Each time that a drive failed, and at which other one the work went on.
     pub failovers: Vec<String>,
 }
@@ -67,6 +69,10 @@ pub struct ProfileSnapshot {
     pub session_open_us: u64,
     /// Times that a session went on at another copy, since its drive failed.
     pub failovers: u64,
+    /// Times that a drive answered busy.
+    pub busy: u64,
+    /// Time that sessions waited for drives that were busy, added up.
+    pub busy_us: u64,
     /// Time since the query was planned.
     pub elapsed_us: u64,
 }
@@ -149,6 +155,8 @@ impl PartitionProfile {
         sums.rounds += self.annotations.len() as u64;
         sums.sessions += 1 + self.failovers.len() as u64;
         sums.failovers += self.failovers.len() as u64;
+        sums.busy += u64::from(self.busy);
+        sums.busy_us += self.busy_us;
         sums.drive_cpu_ns += self.cpu_ns();
         sums.session_open_us = sums.session_open_us.max(self.open_us);
     }

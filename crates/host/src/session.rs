@@ -1,6 +1,7 @@
 //! [`Session`]: a client's statements, one after another, with switches of its own.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -19,6 +20,7 @@ use crate::profile::QueryProfile;
 use crate::query::{Mode, Query};
 use crate::schemas::{CATALOG, catalogs};
 use crate::statement::{self, Statement};
+use crate::watch::{Slow, Watch};
 use crate::{Host, Settings, explain, settings};
 
 /// A client's connection to a host: its settings, and the statements it runs.
@@ -60,7 +62,24 @@ impl Host {
 impl Session {
     /// Runs one statement: a query, EXPLAIN [ANALYZE], SET, SHOW, DESCRIBE or DROP TABLE.
     pub async fn run(&self, sql: &str) -> Result<Answer, Fault> {
-        match statement::parse(sql)? {
+        let statement = statement::parse(sql);
+        let kind = match &statement {
+            Ok(Statement::Set { .. }) => "set",
+            Ok(Statement::Drop { .. }) => "drop",
+            Ok(Statement::Explain { .. }) => "explain",
+            Ok(Statement::Query) => "query",
+            Err(_) => "unknown",
+        };
+        let mut watch = Watch::start(&self.host, kind);
+        let result = match statement {
+            Ok(statement) => self.run_parsed(statement, sql, &mut watch).await,
+            Err(fault) => Err(fault),
+        };
+        watch.answered(result)
+    }
+
+    async fn run_parsed(&self, statement: Statement, sql: &str, watch: &mut Watch) -> Result<Answer, Fault> {
+        match statement {
             Statement::Set { name, value } => {
                 settings::set(&mut self.state.lock(), &name, &value)?;
                 Ok(Answer::done())
@@ -78,7 +97,7 @@ impl Session {
                 let query_plan = self.plan(&query).await?;
                 explain::explain(&query_plan.0, query_plan.1, analyze).await
             }
-            Statement::Query => self.query(sql).await,
+            Statement::Query => self.query(sql, watch).await,
         }
     }
 
@@ -87,13 +106,21 @@ impl Session {
         statement::split(sql)
     }
 
-    async fn query(&self, sql: &str) -> Result<Answer, Fault> {
+    async fn query(&self, sql: &str, watch: &mut Watch) -> Result<Answer, Fault> {
+        let limit_ms = Settings::of(&self.state.lock()).slow_query_ms;
+        if limit_ms > 0 {
+            watch.tell(Slow { sql: sql.to_owned(), limit: Duration::from_millis(limit_ms as u64), run: None });
+        }
         let (query, plan) = self.plan(sql).await?;
-        let prepared = query.prepare(plan, Mode::Run).await?;
+        let profile = Arc::clone(&query.profile);
+        let query = Arc::new(query);
+        let prepared = Arc::new(query.prepare(plan, Mode::Run).await?);
         let rows = query.execute(&prepared).await?;
+        // What was prepared holds the tables to ship: it is kept only where the log may need it.
+        watch.runs(&profile, (limit_ms > 0).then(|| (Arc::clone(&query), prepared)));
         let schema = rows.schema();
         let rows = rows.map(|batch| batch.map_err(fault_from_datafusion)).boxed();
-        Ok(Answer { schema, rows, profile: query.profile, is_query: true })
+        Ok(Answer { schema, rows, profile, is_query: true })
     }
 
     /// A statement's plan over the datasets as they are now, not optimised.

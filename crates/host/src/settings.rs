@@ -36,6 +36,8 @@ extensions_options! {
         pub drive_memory: usize, default = 1 << 30
         /// Seconds to keep asking a drive that is busy.
         pub busy_wait_s: usize, default = 30
+        /// Queries that take at least so many milliseconds are told of in the log, with their plan; 0: none.
+        pub slow_query_ms: usize, default = 0
     }
 }
 

@@ -110,6 +110,10 @@ pub struct SessionOptions {
     pub now_ns: i64,
     /// Extension functions that the sub-plan uses, `name/version`.
     pub extensions: Vec<String>,
+    /// Who asks: one number for all sessions of a host, which chooses it at random. A drive that is short of places shares
+    /// them among hosts. 0: unknown; all such are one host.
+    #[serde(default)]
+    pub host: u64,
 }
 
 /// OPEN.

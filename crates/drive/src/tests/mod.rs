@@ -149,6 +149,7 @@ fn scan(runs: &[&Run]) -> OpenRequest {
             time_zone: None,
             now_ns: 0,
             extensions: vec![],
+            host: 0,
         },
     }
 }

@@ -231,3 +231,78 @@ async fn a_panic_ends_its_own_session_only() {
     drive.close(session).await.unwrap();
     assert_eq!(reserved(&drive).await, (0, 0));
 }
+
+#[tokio::test]
+async fn hosts_share_scarce_places() {
+    let Rig { drive, directory: _directory } = rig_with(|options| options.sessions_max = 4);
+    let made = load(&drive, 1, 5).await;
+    let from = |host| {
+        let mut request = scan(&[&made]);
+        request.options.host = host;
+        request
+    };
+    let greedy: Vec<_> = [open(&*drive, from(1)).await, open(&*drive, from(1)).await, open(&*drive, from(1)).await].into();
+    // Three of four places are all that one host may have, so that the other one finds the last.
+    let Reply::Busy { why, .. } = drive.open(from(1)).await.unwrap().reply else { panic!("not busy") };
+    assert!(why.contains("this host"), "{why}");
+    open(&*drive, from(2)).await;
+    assert!(matches!(drive.open(from(3)).await.unwrap().reply, Reply::Busy { .. }));
+    drive.close(greedy[0].session).await.unwrap();
+    open(&*drive, from(3)).await;
+}
+
+#[tokio::test]
+async fn a_host_that_stops_reading_keeps_no_rows_in_memory() {
+    let Rig { drive, directory: _directory } = rig_with(|options| options.idle_limit = Duration::from_millis(50));
+    let made = load(&drive, 1, 500).await;
+    let session = open(&*drive, scan(&[&made])).await.session;
+    let mut stalled = drive.get(session).await.unwrap();
+    stalled.next().await.unwrap().unwrap();
+    until("it is reaped", async || reserved(&drive).await == (0, 0)).await;
+    // What waited for it is gone, and not only out of its reach: nothing comes but the fault.
+    let next = stalled.next().await.unwrap();
+    assert_eq!(next.unwrap_err().blame, Blame::Limit);
+    assert!(stalled.next().await.is_none());
+}
+
+#[tokio::test]
+async fn what_happens_is_counted() {
+    let Rig { drive, directory: _directory } = rig();
+    let made = load(&drive, 1, 35).await;
+    run(&*drive, scan(&[&made])).await;
+    let large = load(&drive, 2, 1_000).await;
+    drop(drive.get(open(&*drive, scan(&[&large])).await.session).await.unwrap());
+    assert!(drive.open(OpenRequest { parts: vec![], ..scan(&[&made]) }).await.is_err());
+    let text = drive.metrics_text().await;
+    for line in [
+        "pithead_drive_sessions_opened_total 2",
+        "pithead_drive_sessions_closed_total{cause=\"finished\"} 1",
+        "pithead_drive_sessions_closed_total{cause=\"cancelled\"} 1",
+        "pithead_drive_errors_total{kind=\"user\"} 1",
+        "pithead_drive_loads_total{outcome=\"ok\"} 2",
+        "pithead_drive_load_rows_total 1035",
+        "pithead_drive_open_seconds_count 2",
+        "pithead_drive_sessions_limit 64",
+        "pithead_drive_host_sessions_limit 48",
+    ] {
+        assert!(text.lines().any(|has| has == line), "{line} is not in:\n{text}");
+    }
+    let value = |name: &str| -> f64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("no {name}")).parse().unwrap()
+    };
+    // The second session may have sent some, too.
+    assert!(value("pithead_drive_rows_out_total") >= 35.0 && value("pithead_drive_rounds_total") >= 4.0);
+    assert!(value("pithead_drive_slice_bytes_read_total") > 0.0 && value("pithead_drive_store_live_bytes") > 0.0);
+    assert!(value("process_resident_memory_bytes") > 1e6);
+}
+
+#[tokio::test]
+async fn health_says_what_is_wrong() {
+    let directory = tempfile::tempdir().unwrap();
+    let (drive, _store) = memory_drive(5, &directory);
+    let health = drive.health().await;
+    assert!(health.is_ok() && health.id.as_deref() == Some("0000000000000005"), "{health:?}");
+    drive.stop(Duration::ZERO).await;
+    assert_eq!(drive.health().await.status, "stopping");
+}

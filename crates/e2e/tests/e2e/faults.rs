@@ -258,6 +258,7 @@ fn session_options() -> SessionOptions {
         time_zone: None,
         now_ns: 0,
         extensions: Vec::new(),
+        host: 0,
     }
 }
 

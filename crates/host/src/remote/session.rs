@@ -173,7 +173,9 @@ impl Session {
             return Err(Fault::new(Blame::Limit, message).hint(hint));
         }
         choice.ask_all_again();
-        tokio::time::sleep(Duration::from_millis(retry_after_ms.clamp(1, 1000))).await;
+        let wait = Duration::from_millis(retry_after_ms.clamp(1, 1000));
+        self.profile.update(self.partition, |session| session.busy_us += wait.as_micros() as u64);
+        tokio::time::sleep(wait).await;
         Ok(())
     }
 

@@ -150,6 +150,7 @@ pub fn open_request(plan: PlanBytes, inputs: Vec<ShippedInput>) -> OpenRequest {
         time_zone: Some("Europe/Berlin".into()),
         now_ns: i64::MIN,
         extensions: vec!["matches/1".into()],
+        host: u64::MAX,
     };
     OpenRequest {
         plan,
