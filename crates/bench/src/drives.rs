@@ -49,6 +49,11 @@ impl DriveProcess {
         &self.address
     }
 
+    /// Its process number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Asks it to end, and waits until it has.
     pub fn stop(mut self) -> Result<(), Fault> {
         let id = self.child.id().to_string();
@@ -87,6 +92,11 @@ impl DriveProcesses {
     /// Where they listen.
     pub fn addresses(&self) -> Vec<String> {
         self.0.iter().map(|drive| drive.address().to_owned()).collect()
+    }
+
+    /// Their process numbers.
+    pub fn ids(&self) -> Vec<u32> {
+        self.0.iter().map(DriveProcess::id).collect()
     }
 
     /// Ends them all.

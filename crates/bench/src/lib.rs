@@ -1,7 +1,7 @@
 //! Benchmarks: `pithead bench …`. Each runs side by side with what it is compared to, in one go, and says on what machine.
 //!
 //! [`demo`] is TPC-H with push-down and without, on four drive processes; [`tpch`] adds DuckDB, sessions and loads; [`store`]
-//! measures a drive's store beside its medium and RocksDB.
+//! measures a drive's store beside its medium and RocksDB; [`soak`] keeps many clients at work and checks every answer.
 
 mod answers;
 mod demo;
@@ -10,6 +10,7 @@ mod duckdb;
 mod machine;
 mod queries;
 mod report;
+mod soak;
 mod store;
 mod tables;
 mod timing;
@@ -19,6 +20,7 @@ pub use answers::difference;
 pub use demo::{DemoOptions, demo};
 pub use drives::{DriveProcess, DriveProcesses};
 pub use queries::{QUERIES, TpchQuery};
+pub use soak::{SoakClientsOptions, SoakOptions, soak, soak_clients};
 pub use store::{StoreBenchOptions, StorePart, StoreWriterOptions, store, store_writer};
 pub use tables::{TABLES, TpchTable, generate};
 pub use tpch::{TpchOptions, tpch};

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use pithead_bench::{DemoOptions, StoreBenchOptions, StorePart, StoreWriterOptions, TpchOptions};
+use pithead_bench::{
+    DemoOptions, SoakClientsOptions, SoakOptions, StoreBenchOptions, StorePart, StoreWriterOptions, TpchOptions,
+};
 use pithead_model::{Blame, Fault, parse_rate};
 
 use crate::error::CliError;
@@ -15,6 +17,11 @@ pub(crate) enum BenchCommand {
     Demo(DemoArgs),
     /// TPC-H measured: bytes and seconds on a paced link, beside DuckDB, sessions, loads
     Tpch(TpchArgs),
+    /// Many clients at once for a while: every answer checked, memory watched
+    Soak(SoakArgs),
+    /// A process of clients of `soak`
+    #[command(hide = true)]
+    SoakClients(SoakClientsArgs),
     /// A drive's store measured: durable puts, reads, recovery, beside the bare medium and RocksDB
     Store(StoreArgs),
     /// The process that `store` kills
@@ -54,6 +61,67 @@ pub(crate) struct TpchArgs {
     /// Write everything that was measured to a file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+}
+
+/// Flags of the soak.
+#[derive(Debug, Args)]
+pub(crate) struct SoakArgs {
+    /// Clients at one time, each with a host of its own
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    clients: u16,
+    /// Processes that the clients are spread over
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=64))]
+    processes: u16,
+    /// How long they work
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = parse_seconds)]
+    seconds: f64,
+    /// Drive processes
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
+    drives: u16,
+    /// Drives that each partition is on
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
+    copies: u16,
+    /// Sessions that each drive allows
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    sessions: u32,
+    /// TPC-H's scale, in gigabytes of text
+    #[arg(long, value_name = "N", default_value_t = 0.01, value_parser = parse_scale)]
+    scale: f64,
+    /// Decides what each client does when
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Where tables and drives are kept
+    #[arg(long, value_name = "DIR", default_value = "demo-data")]
+    directory: PathBuf,
+    /// Write everything that was measured to a file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// What one process of clients does.
+#[derive(Debug, Args)]
+pub(crate) struct SoakClientsArgs {
+    /// Where drives listen
+    #[arg(long, value_delimiter = ',')]
+    drives: Vec<String>,
+    /// Number of the first client
+    #[arg(long)]
+    first: usize,
+    /// How many clients
+    #[arg(long)]
+    clients: usize,
+    /// How long they work
+    #[arg(long)]
+    seconds: f64,
+    /// Drives that each partition of what they load is on
+    #[arg(long)]
+    copies: usize,
+    /// Decides what each client does when
+    #[arg(long)]
+    seed: u64,
+    /// Where the right answers are
+    #[arg(long)]
+    answers: PathBuf,
 }
 
 /// Flags of the store's benchmark.
@@ -112,6 +180,11 @@ pub(crate) async fn run(command: BenchCommand) -> Result<(), CliError> {
             let options = TpchOptions { scale, runs: usize::from(runs), directory, link, json };
             Ok(pithead_bench::tpch(&options).await?)
         }
+        BenchCommand::Soak(args) => Ok(pithead_bench::soak(&soak_options(args)).await?),
+        BenchCommand::SoakClients(SoakClientsArgs { drives, first, clients, seconds, copies, seed, answers }) => {
+            let options = SoakClientsOptions { drives, first, clients, seconds, copies, seed, answers };
+            Ok(pithead_bench::soak_clients(&options).await?)
+        }
         BenchCommand::Store(args) => {
             let options = store_options(args);
             blocking(move || pithead_bench::store(&options)).await
@@ -120,6 +193,21 @@ pub(crate) async fn run(command: BenchCommand) -> Result<(), CliError> {
             let options = StoreWriterOptions { directory, bytes, seed };
             blocking(move || pithead_bench::store_writer(&options)).await
         }
+    }
+}
+
+fn soak_options(args: SoakArgs) -> SoakOptions {
+    SoakOptions {
+        clients: usize::from(args.clients),
+        processes: usize::from(args.processes),
+        seconds: args.seconds,
+        drives: usize::from(args.drives),
+        copies: usize::from(args.copies),
+        sessions: args.sessions,
+        scale: args.scale,
+        seed: args.seed,
+        directory: args.directory,
+        json: args.json,
     }
 }
 
@@ -143,6 +231,13 @@ fn store_options(args: StoreArgs) -> StoreBenchOptions {
 async fn blocking(work: impl FnOnce() -> Result<(), Fault> + Send + 'static) -> Result<(), CliError> {
     let ended = tokio::task::spawn_blocking(work).await;
     Ok(ended.unwrap_or_else(|lost| Err(Fault::new(Blame::Bug, format!("the benchmark ended early: {lost}"))))?)
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (1.0..=1e6).contains(&seconds) => Ok(seconds),
+        _ => Err("expected a number of seconds from 1 to 1000000, such as 60".to_owned()),
+    }
 }
 
 fn parse_gb(text: &str) -> Result<f64, String> {
@@ -185,7 +280,13 @@ mod tests {
         let options = store_options(args);
         assert_eq!((options.only, options.runs), (vec![StorePart::Puts, StorePart::Cold], 5));
         assert_eq!((options.directory, options.recovery_gb), (PathBuf::from("d"), 2.0));
-        for line in ["bench store --only all", "bench store --gb 0", "bench store --runs 0"] {
+        for line in [
+            "bench soak --seconds 0",
+            "bench soak --clients 0",
+            "bench store --only all",
+            "bench store --gb 0",
+            "bench store --runs 0",
+        ] {
             assert!(parsed(&format!("pithead {line}")).is_err(), "{line}");
         }
     }

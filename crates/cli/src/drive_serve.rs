@@ -9,6 +9,7 @@ use pithead_device::{Device, Native};
 use pithead_drive::{Drive, DriveOptions, address, bind, serve};
 use pithead_model::{Blame, Bytes, Fault, Rate, parse_bytes, parse_rate};
 use pithead_sched::parse_cores;
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::entry_args::EntryArgs;
@@ -56,9 +57,18 @@ pub(crate) struct ServeArgs {
     /// Sessions at one time at most
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
     sessions: u32,
+    /// Sessions of one host at one time at most [default: three quarters of --sessions]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    host_sessions: Option<u32>,
     /// Close a session whose rows nobody has pulled for this long
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     idle: u64,
+    /// Serve /metrics and /health there: HOST:PORT, or a port that only this machine reaches
+    #[arg(long, value_name = "HOST:PORT")]
+    metrics: Option<String>,
+    /// Tell in the log of sessions that take so long, with their sub-plan and what they waited for; 0: never
+    #[arg(long, value_name = "MS", default_value_t = 10_000)]
+    slow_session_ms: u64,
     #[command(flatten)]
     entry: EntryArgs,
 }
@@ -72,13 +82,40 @@ pub(crate) async fn run(args: ServeArgs) -> Result<(), CliError> {
     refuse_data_directory(&args.data)?;
     let stop = stop_signal()?;
     let listener = bind(&args.listen).await?;
+    let metrics = observe_listener(args.metrics.as_deref()).await?;
     let entry = args.entry.options();
     entry_args::check(&entry, address(&listener)?)?;
     let options = options(&args);
     let facts = format!("{}, {}", facts(&options), entry_args::facts(&entry));
     let drive = Drive::open(options)?;
     terminal::tell(format_args!("drive {} listening on {} ({facts})", drive.id(), address(&listener)?));
-    Ok(serve(drive, listener, entry, stop).await?)
+    let observing = match metrics {
+        Some(listener) => {
+            let told = listener.local_addr()?;
+            tracing::info!(address = %told, "serving metrics");
+            terminal::tell(format_args!("metrics at http://{told}/metrics, health at http://{told}/health"));
+            Some(tokio::spawn(pithead_observe::serve(listener, Arc::clone(&drive) as Arc<dyn pithead_observe::Observed>)))
+        }
+        None => None,
+    };
+    let served = serve(drive, listener, entry, stop).await;
+    if let Some(observing) = observing {
+        // Until now: while a drive stops, its health says so.
+        observing.abort();
+    }
+    Ok(served?)
+}
+
+/// Takes the address for metrics before the drive is opened, so that a wrong one is told at once.
+async fn observe_listener(listen: Option<&str>) -> Result<Option<TcpListener>, CliError> {
+    let Some(listen) = listen else { return Ok(None) };
+    match pithead_observe::bind(listen).await {
+        Ok(listener) => Ok(Some(listener)),
+        Err(error) => {
+            let fault = Fault::new(Blame::User, format!("cannot serve metrics at {listen}: {error}"));
+            Err(fault.hint("name a free address of this machine, such as 127.0.0.1:9433").into())
+        }
+    }
 }
 
 fn options(args: &ServeArgs) -> DriveOptions {
@@ -94,6 +131,8 @@ fn options(args: &ServeArgs) -> DriveOptions {
         memory: args.memory,
         cache: args.cache,
         sessions_max: args.sessions as usize,
+        host_sessions_max: args.host_sessions.map(|sessions| sessions as usize),
+        slow_session: (args.slow_session_ms > 0).then(|| Duration::from_millis(args.slow_session_ms)),
         idle_limit: Duration::from_secs(args.idle),
         device,
         ..DriveOptions::new(&args.data)
@@ -161,13 +200,14 @@ mod tests {
     #[test]
     fn flags_become_options() {
         let args = parsed(
-            "pithead drive serve --data d --cores 0,2-3 --memory 512MiB --cache 1GiB --link 1gbit --sessions 5 --idle 7",
+            "pithead drive serve --data d --cores 0,2-3 --memory 512MiB --cache 1GiB --link 1gbit --sessions 5 --idle 7 --host-sessions 4 --slow-session-ms 0",
         )
         .unwrap();
         let options = options(&args);
         assert_eq!(facts(&options), "3 threads, 537 MB memory, link paced to 1 Gbit/s");
         assert_eq!((options.cores, options.memory, options.cache), (Some(vec![0, 2, 3]), 512 << 20, Some(1 << 30)));
         assert_eq!((options.sessions_max, options.idle_limit), (5, Duration::from_secs(7)));
+        assert_eq!((options.host_sessions_max, options.slow_session), (Some(4), None));
         assert_eq!(options.device.link_bits_per_second(), Some(1e9));
     }
 

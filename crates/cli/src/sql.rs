@@ -13,6 +13,7 @@ use crate::output::{Format, Sink};
 use crate::prompt;
 use crate::statements::{Runner, Showing};
 use crate::target::{TargetArgs, connected};
+use crate::terminal;
 
 /// Rows of a table unless `--rows` says otherwise: at the prompt, and elsewhere.
 const PROMPT_ROWS_MAX: usize = 40;
@@ -51,6 +52,12 @@ pub(crate) struct SqlArgs {
     /// A setting of the session, as SET does (repeatable)
     #[arg(long = "set", value_name = "NAME=VALUE")]
     settings: Vec<Setting>,
+    /// Tell on stderr of queries that take so many milliseconds, with their plan and what they waited for; 0: never [default: $PITHEAD_SLOW_QUERY_MS, else 0]
+    #[arg(long, value_name = "MS")]
+    slow_query_ms: Option<u64>,
+    /// Serve this host's /metrics and /health while it runs: HOST:PORT, or a port that only this machine reaches
+    #[arg(long, value_name = "HOST:PORT")]
+    metrics: Option<String>,
     /// Rows of a table at most, 0 for all [default: 40 at the prompt, else 10000]
     #[arg(long, value_name = "N")]
     rows: Option<usize>,
@@ -85,8 +92,15 @@ pub(crate) async fn run(args: SqlArgs) -> Result<(), CliError> {
         return Err(CliError::user("this format is not for a terminal: give a file with -o, or redirect stdout"));
     }
     connected(&args.target, &interrupts, async |engine| {
+        if let Some(listen) = &args.metrics {
+            let address = engine.observe(listen).await?;
+            terminal::tell(format_args!("metrics at http://{address}/metrics, health at http://{address}/health"));
+        }
         let mut runner = Runner::new(engine.host.session(), sink, showing(&args, format, &source, engine).await);
-        interrupts.cancels(set(&mut runner, &args.settings)).await?;
+        // Before --set, which says it more plainly.
+        let slow = slow_query_ms(&args)?.map(|ms| Setting { name: "pithead.slow_query_ms".to_owned(), value: ms.to_string() });
+        let settings: Vec<Setting> = slow.into_iter().chain(args.settings.iter().cloned()).collect();
+        interrupts.cancels(set(&mut runner, &settings)).await?;
         match &source {
             Source::Prompt => prompt::run(&mut runner, &engine.host, &interrupts).await?,
             Source::Texts(texts) => interrupts.cancels(run_texts(&mut runner, texts)).await?,
@@ -94,6 +108,17 @@ pub(crate) async fn run(args: SqlArgs) -> Result<(), CliError> {
         runner.finish()
     })
     .await
+}
+
+/// By flag, else by environment.
+fn slow_query_ms(args: &SqlArgs) -> Result<Option<u64>, CliError> {
+    match std::env::var("PITHEAD_SLOW_QUERY_MS") {
+        Ok(text) if args.slow_query_ms.is_none() && !text.is_empty() => match text.parse() {
+            Ok(ms) => Ok(Some(ms)),
+            Err(_) => Err(CliError::user(format!("PITHEAD_SLOW_QUERY_MS={text:?} is not a number of milliseconds"))),
+        },
+        _ => Ok(args.slow_query_ms),
+    }
 }
 
 async fn showing(args: &SqlArgs, format: Format, source: &Source, engine: &Engine) -> Showing {

@@ -1,7 +1,8 @@
 //! [`connect`], and the [`Engine`] that it gives.
 
+use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pithead_host::{Host, HostOptions, MoveReport, TellMove};
 use pithead_model::{Blame, Fault, Rate};
@@ -20,6 +21,7 @@ pub struct Engine {
     /// How drives on the network are connected to.
     connect: ConnectOptions,
     cleaning: Option<JoinHandle<()>>,
+    observed: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// Connects to all drives of a target. On the network, at least one has to answer; see [`Host::connect`].
@@ -56,12 +58,33 @@ impl Engine {
         self.host.add_drive(self.here.make_one().await?, tell).await
     }
 
+    /// Serves the host's metrics and health at `listen`, `HOST:PORT` or a port of this machine, until the engine is shut down or this is
+    /// called again. Returns the address.
+    pub async fn observe(&self, listen: &str) -> Result<SocketAddr, Fault> {
+        let failed = |error: std::io::Error| {
+            Fault::new(Blame::User, format!("cannot serve metrics at {listen}: {error}"))
+                .hint("name a free address of this machine, such as 127.0.0.1:9434")
+        };
+        let listener = pithead_observe::bind(listen).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let serving = tokio::spawn(pithead_observe::serve(listener, Arc::new(self.host.clone())));
+        if let Some(before) = self.observed.lock().unwrap_or_else(PoisonError::into_inner).replace(serving) {
+            before.abort();
+        }
+        Ok(address)
+    }
+
     /// Ends the drives of this process: sessions end, what was written is flushed, threads are joined.
     pub async fn shutdown(self) {
         if let Some(cleaning) = self.cleaning {
             cleaning.abort();
             // It was told to stop; how it ended says nothing.
             let _ = cleaning.await;
+        }
+        if let Some(serving) = self.observed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            serving.abort();
+            // It holds the host, too.
+            let _ = serving.await;
         }
         // Hosts hold doors, and doors hold stores open.
         drop(self.host);
@@ -75,7 +98,7 @@ async fn connect_here(directory: &Path, options: &EmbedOptions) -> Result<Engine
     match Host::connect(here.doors(), host_options).await {
         Ok(host) => {
             let cleaning = Some(tokio::spawn(clean(host.clone())));
-            Ok(Engine { host, here, connect: options.connect.clone(), cleaning })
+            Ok(Engine { host, here, connect: options.connect.clone(), cleaning, observed: Mutex::default() })
         }
         Err(fault) => {
             here.shutdown().await;
@@ -90,7 +113,7 @@ async fn connect_there(addresses: &[String], options: &EmbedOptions) -> Result<E
     let doors = doors.collect::<Result<Vec<_>, Fault>>()?;
     let host_options = HostOptions { threads: options.threads(), memory: options.memory(), ..HostOptions::default() };
     let host = Host::connect(doors, host_options).await?;
-    Ok(Engine { host, here: DrivesHere::default(), connect: options.connect.clone(), cleaning: None })
+    Ok(Engine { host, here: DrivesHere::default(), connect: options.connect.clone(), cleaning: None, observed: Mutex::default() })
 }
 
 /// Deletes what loads that were killed left behind. Only this process loads here, so nothing of another's is touched.

@@ -1,0 +1,57 @@
+//! The answers that clients compare with: from an engine in this process, without push-down, over the same files.
+
+use std::fs::File;
+use std::path::Path;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Schema, SchemaRef};
+use arrow::ipc::reader::FileReader;
+use arrow::ipc::writer::FileWriter;
+use futures::TryStreamExt;
+use pithead_embed::{EmbedOptions, Target, connect};
+use pithead_model::{Blame, Fault};
+
+use crate::QUERIES;
+use crate::demo::load;
+use crate::tables::io;
+
+/// Orders that are looked up by key.
+pub(super) const POINTS: &str = "points";
+/// What is asked of them.
+pub(super) const POINT_COLUMNS: &str = "o_orderkey, o_custkey, o_totalprice, o_orderdate";
+const POINTS_MAX: usize = 5_000;
+
+/// Computes all answers and writes each to a file of `directory`.
+pub(super) async fn write(directory: &Path, data: &Path, tables: &Path) -> Result<(), Fault> {
+    std::fs::create_dir_all(directory).map_err(|error| io(directory, &error))?;
+    let engine = connect(&Target::Data(data.to_owned()), &EmbedOptions { drives: Some(1), ..EmbedOptions::default() }).await?;
+    load(&engine, tables).await?;
+    let session = engine.host.session();
+    session.run("SET pithead.pushdown = off").await?;
+    let points = format!("SELECT {POINT_COLUMNS} FROM orders LIMIT {POINTS_MAX}");
+    let queries = QUERIES.iter().map(|query| (query.name, query.statement().to_owned()));
+    for (name, statement) in queries.chain([(POINTS, points)]) {
+        let answer = session.run(&statement).await.map_err(|fault| fault.at(name))?;
+        let schema = SchemaRef::clone(&answer.schema);
+        let batches: Vec<RecordBatch> = answer.rows.try_collect().await?;
+        write_one(&directory.join(format!("{name}.arrow")), &schema, &batches)?;
+    }
+    engine.shutdown().await;
+    Ok(())
+}
+
+fn write_one(path: &Path, schema: &Schema, batches: &[RecordBatch]) -> Result<(), Fault> {
+    let failed = |error: arrow::error::ArrowError| Fault::new(Blame::Device, format!("{}: {error}", path.display()));
+    let file = File::create(path).map_err(|error| io(path, &error))?;
+    let mut writer = FileWriter::try_new(file, schema).map_err(failed)?;
+    batches.iter().try_for_each(|batch| writer.write(batch)).map_err(failed)?;
+    writer.finish().map_err(failed)
+}
+
+/// One of the answers.
+pub(super) fn read(directory: &Path, name: &str) -> Result<Vec<RecordBatch>, Fault> {
+    let path = directory.join(format!("{name}.arrow"));
+    let failed = |error: arrow::error::ArrowError| Fault::new(Blame::Device, format!("{}: {error}", path.display()));
+    let file = File::open(&path).map_err(|error| io(&path, &error))?;
+    FileReader::try_new(file, None).map_err(failed)?.collect::<Result<_, _>>().map_err(failed)
+}
