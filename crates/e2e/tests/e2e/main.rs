@@ -7,6 +7,7 @@ mod faults;
 mod files;
 mod kills;
 mod limits;
+mod observing;
 mod program;
 mod random;
 mod restarts;
