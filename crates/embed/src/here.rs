@@ -93,7 +93,15 @@ impl Shared {
         // Sessions and loads get two thirds, slices that were read the rest.
         let cache = self.memory / 3;
         let memory = self.memory - cache;
-        let options = DriveOptions { memory, cache: Some(cache), idle_limit: IDLE_LIMIT, pool, ..DriveOptions::new(data) };
+        let options = DriveOptions {
+            memory,
+            cache: Some(cache),
+            // There is no other host that places would have to be kept for.
+            host_sessions_max: Some(usize::MAX),
+            idle_limit: IDLE_LIMIT,
+            pool,
+            ..DriveOptions::new(data)
+        };
         let opened = tokio::task::spawn_blocking(move || Drive::open(options)).await;
         opened.unwrap_or_else(|lost| Err(Fault::new(Blame::Bug, format!("opening a drive ended early: {lost}"))))
     }
