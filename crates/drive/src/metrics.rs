@@ -18,7 +18,7 @@ use crate::turns::Scarce;
 /// How sessions end.
 const CAUSES: [&str; 5] = ["finished", "cancelled", "idle", "failed", "stopped"];
 /// Kinds of errors: whose doing they are.
-const BLAMES: [&str; 8] = ["user", "unsupported", "limit", "device", "conflict", "cancelled", "corrupt", "bug"];
+const BLAMES: [&str; 9] = ["user", "unsupported", "limit", "device", "conflict", "access", "cancelled", "corrupt", "bug"];
 const CLASSES: [&str; 2] = ["foreground", "background"];
 
 /// What a drive counts.
@@ -179,6 +179,7 @@ impl Metrics {
             Blame::Limit => "limit",
             Blame::Device => "device",
             Blame::Conflict => "conflict",
+            Blame::Access => "access",
             Blame::Cancelled => "cancelled",
             Blame::Corrupt => "corrupt",
             Blame::Bug => "bug",

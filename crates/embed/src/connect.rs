@@ -113,7 +113,13 @@ async fn connect_there(addresses: &[String], options: &EmbedOptions) -> Result<E
     let doors = doors.collect::<Result<Vec<_>, Fault>>()?;
     let host_options = HostOptions { threads: options.threads(), memory: options.memory(), ..HostOptions::default() };
     let host = Host::connect(doors, host_options).await?;
-    Ok(Engine { host, here: DrivesHere::default(), connect: options.connect.clone(), cleaning: None, observed: Mutex::default() })
+    Ok(Engine {
+        host,
+        here: DrivesHere::default(),
+        connect: options.connect.clone(),
+        cleaning: None,
+        observed: Mutex::default(),
+    })
 }
 
 /// Deletes what loads that were killed left behind. Only this process loads here, so nothing of another's is touched.

@@ -13,7 +13,8 @@ use crate::profile::ProfileSnapshot;
 /// Kinds of statements.
 const KINDS: [&str; 5] = ["query", "explain", "set", "drop", "unknown"];
 /// How statements end: done, by whose doing they failed, or dropped by the client.
-const OUTCOMES: [&str; 9] = ["ok", "user", "unsupported", "limit", "device", "conflict", "cancelled", "corrupt", "bug"];
+const OUTCOMES: [&str; 10] =
+    ["ok", "user", "unsupported", "limit", "device", "conflict", "access", "cancelled", "corrupt", "bug"];
 
 /// What a host counts.
 #[derive(Debug)]
@@ -145,6 +146,7 @@ pub(crate) fn outcome<T>(result: &Result<T, Fault>) -> &'static str {
         Blame::Limit => "limit",
         Blame::Device => "device",
         Blame::Conflict => "conflict",
+        Blame::Access => "access",
         Blame::Cancelled => "cancelled",
         Blame::Corrupt => "corrupt",
         Blame::Bug => "bug",

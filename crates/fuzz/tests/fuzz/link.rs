@@ -137,6 +137,7 @@ fn open_request(plan: PlanBytes, rows: &[RecordBatch]) -> OpenRequest {
             time_zone: Some("Europe/Zurich".into()),
             now_ns: 1,
             extensions: vec!["pithead_moments/1".into()],
+            host: 7,
         },
     }
 }
