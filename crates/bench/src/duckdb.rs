@@ -7,10 +7,12 @@ use std::process::{Command, Stdio};
 
 use pithead_model::{Blame, Fault};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::QUERIES;
 
 const SCRIPT: &str = include_str!("beside_duckdb.py");
+const LINEITEM_SCRIPT: &str = include_str!("beside_duckdb_scan.py");
 
 /// Seconds of each run, by the query's name.
 #[derive(Debug, Deserialize)]
@@ -22,23 +24,52 @@ pub(crate) struct DuckDb {
     pub(crate) parquet: BTreeMap<String, Vec<f64>>,
 }
 
+/// Seconds of each run of one query over lineitem.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Lineitem {
+    pub(crate) version: String,
+    /// On a table as the Parquet file has it.
+    pub(crate) native: Vec<f64>,
+    /// On one that is sorted by `l_shipdate`.
+    pub(crate) sorted: Vec<f64>,
+}
+
 /// Runs all queries in DuckDB, once to warm up and then `runs` times. None: there is no Python with DuckDB.
 pub(crate) fn duckdb(tables: &Path, own: &Path, threads: usize, runs: usize) -> Result<Option<DuckDb>, Fault> {
+    let queries: Vec<(&str, &str)> = QUERIES.iter().map(|query| (query.name, query.statement())).collect();
+    let text = serde_json::to_vec(&queries).map_err(|error| failed(error.to_string()))?;
+    script(SCRIPT, [tables, own], &[threads.to_string(), runs.to_string()], &text)
+}
+
+/// The same for one query over lineitem, of which DuckDB keeps tables in `own`.
+pub(crate) fn lineitem(tables: &Path, own: &Path, threads: usize, runs: usize, sql: &str) -> Result<Option<Lineitem>, Fault> {
+    let parquet = tables.join("lineitem.parquet");
+    script(LINEITEM_SCRIPT, [&parquet, own], &[threads.to_string(), runs.to_string(), sql.to_owned()], &[])
+}
+
+fn failed(what: String) -> Fault {
+    Fault::new(Blame::Device, format!("DuckDB: {what}"))
+}
+
+/// Runs a script on these paths, arguments and input, and reads the JSON that it prints last.
+fn script<T: DeserializeOwned>(
+    script: &str,
+    paths: [&Path; 2],
+    arguments: &[String],
+    input: &[u8],
+) -> Result<Option<T>, Fault> {
     let Some(python) = python() else { return Ok(None) };
-    let failed = |what: String| Fault::new(Blame::Device, format!("DuckDB: {what}"));
     let mut child = Command::new(python)
         .arg("-c")
-        .arg(SCRIPT)
-        .args([tables, own])
-        .args([threads.to_string(), runs.to_string()])
+        .arg(script)
+        .args(paths)
+        .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .map_err(|error| failed(error.to_string()))?;
-    let queries: Vec<(&str, &str)> = QUERIES.iter().map(|query| (query.name, query.statement())).collect();
-    let text = serde_json::to_vec(&queries).map_err(|error| failed(error.to_string()))?;
     if let Some(mut stdin) = child.stdin.take() {
-        stdin.write_all(&text).map_err(|error| failed(error.to_string()))?;
+        stdin.write_all(input).map_err(|error| failed(error.to_string()))?;
     }
     let output = child.wait_with_output().map_err(|error| failed(error.to_string()))?;
     if !output.status.success() {

@@ -1,7 +1,7 @@
 //! Benchmarks: `pithead bench …`. Each runs side by side with what it is compared to, in one go, and says on what machine.
 //!
 //! [`demo`] is TPC-H with push-down and without, on four drive processes; [`tpch`] adds DuckDB, sessions and loads; [`store`]
-//! measures a drive's store beside its medium and RocksDB; [`soak`] keeps many clients at work and checks every answer.
+//! measures a drive's store beside its medium and RocksDB, [`scan`] one drive's scans beside plain loops over the same values; [`soak`] keeps many clients at work and checks every answer.
 
 mod answers;
 mod demo;
@@ -10,6 +10,7 @@ mod duckdb;
 mod machine;
 mod queries;
 mod report;
+mod scan;
 mod soak;
 mod store;
 mod tables;
@@ -20,6 +21,7 @@ pub use answers::difference;
 pub use demo::{DemoOptions, demo};
 pub use drives::{DriveProcess, DriveProcesses};
 pub use queries::{QUERIES, TpchQuery};
+pub use scan::{ScanOptions, scan};
 pub use soak::{SoakClientsOptions, SoakOptions, soak, soak_clients};
 pub use store::{StoreBenchOptions, StorePart, StoreWriterOptions, store, store_writer};
 pub use tables::{TABLES, TpchTable, generate};

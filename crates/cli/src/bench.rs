@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use pithead_bench::{
-    DemoOptions, SoakClientsOptions, SoakOptions, StoreBenchOptions, StorePart, StoreWriterOptions, TpchOptions,
+    DemoOptions, ScanOptions, SoakClientsOptions, SoakOptions, StoreBenchOptions, StorePart, StoreWriterOptions, TpchOptions,
 };
 use pithead_model::{Blame, Fault, parse_rate};
 
@@ -24,6 +24,8 @@ pub(crate) enum BenchCommand {
     SoakClients(SoakClientsArgs),
     /// A drive's store measured: durable puts, reads, recovery, beside the bare medium and RocksDB
     Store(StoreArgs),
+    /// One drive's scans measured, beside plain loops over the same values in memory and beside DuckDB
+    Scan(ScanArgs),
     /// The process that `store` kills
     #[command(hide = true)]
     StoreWriter(StoreWriterArgs),
@@ -124,6 +126,29 @@ pub(crate) struct SoakClientsArgs {
     answers: PathBuf,
 }
 
+/// Flags of the scans' benchmark.
+#[derive(Debug, Args)]
+pub(crate) struct ScanArgs {
+    /// TPC-H's scale, in gigabytes of text, of the table that texts and days are looked for in
+    #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = parse_scale)]
+    scale: f64,
+    /// Rows of the table of numbers, each 24 bytes
+    #[arg(long, value_name = "N", default_value_t = 16_000_000, value_parser = clap::value_parser!(u32).range(1_000..=1_000_000_000))]
+    rows: u32,
+    /// Threads of the drive, of the loops and of DuckDB
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: u16,
+    /// Where tables and drives are kept
+    #[arg(long, visible_alias = "dir", value_name = "DIR", default_value = "demo-data")]
+    directory: PathBuf,
+    /// Runs of each query; their median counts
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
+    runs: u16,
+    /// Write everything that was measured to a file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
 /// Flags of the store's benchmark.
 #[derive(Debug, Args)]
 pub(crate) struct StoreArgs {
@@ -184,6 +209,11 @@ pub(crate) async fn run(command: BenchCommand) -> Result<(), CliError> {
         BenchCommand::SoakClients(SoakClientsArgs { drives, first, clients, seconds, copies, seed, answers }) => {
             let options = SoakClientsOptions { drives, first, clients, seconds, copies, seed, answers };
             Ok(pithead_bench::soak_clients(&options).await?)
+        }
+        BenchCommand::Scan(ScanArgs { scale, rows, threads, directory, runs, json }) => {
+            let (threads, runs) = (usize::from(threads), usize::from(runs));
+            let options = ScanOptions { scale, rows: rows as usize, threads, runs, directory, json };
+            Ok(pithead_bench::scan(&options).await?)
         }
         BenchCommand::Store(args) => {
             let options = store_options(args);
