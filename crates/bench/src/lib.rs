@@ -1,7 +1,8 @@
 //! Benchmarks: `pithead bench …`. Each runs side by side with what it is compared to, in one go, and says on what machine.
 //!
 //! [`demo`] is TPC-H with push-down and without, on four drive processes; [`tpch`] adds DuckDB, sessions and loads; [`store`]
-//! measures a drive's store beside its medium and RocksDB, [`scan`] one drive's scans beside plain loops over the same values; [`soak`] keeps many clients at work and checks every answer.
+//! measures a drive's store beside its medium and RocksDB, [`scan`] one drive's scans beside plain loops over the same values;
+//! [`soak`] keeps many clients at work and checks every answer.
 
 mod answers;
 mod demo;

@@ -19,6 +19,7 @@ use pithead_model::{DatasetName, Fault, Level, SliceSpan, near_names};
 use pithead_plan::{INPUT_SCHEMA, Shape, combine, consume, shape};
 
 use crate::conform::{check, conform};
+use crate::narrow::narrow;
 use crate::round::{Round, SliceQueue};
 use crate::statistics::PartFacts;
 use crate::table::{Feed, Part, ReadCounters, SliceTable};
@@ -60,7 +61,7 @@ impl Bound {
             BindPlan::Scan { dataset, columns } => scan_plan(dataset, columns, name, &driving)?,
         };
         let driven = drive(consumed, name, &driving)?;
-        let plan = state.optimize(&driven).map_err(fault_from_datafusion)?;
+        let plan = state.optimize(&driven).and_then(narrow).map_err(fault_from_datafusion)?;
         check(plan.schema().as_arrow(), &request.schema)?;
         check_driven(&plan, name)?;
         if request.level_max < Level::Whole {

@@ -10,6 +10,7 @@ mod api;
 mod bind;
 mod conform;
 mod error;
+mod narrow;
 mod predicate;
 mod pruning;
 mod read;

@@ -19,10 +19,11 @@ use ::vortex::layout::layouts::dict::Dict;
 use ::vortex::layout::layouts::flat::{Flat, FlatLayout};
 use ::vortex::mask::Mask;
 
-use super::SESSION;
 use super::members::Members;
+use super::pattern::TextPattern;
 use super::read::CountedSegments;
 use super::sound::check_lists;
+use super::{SESSION, texts};
 
 /// Deepest nesting of layouts: chunks of dictionaries of chunks, and one to spare.
 const DEPTH_MAX: usize = 5;
@@ -70,6 +71,8 @@ pub(super) struct Condition {
     pub(super) few: f64,
     /// The same as a list of whole numbers, if it is one.
     pub(super) members: Option<Members>,
+    /// The same as a pattern of substrings, if it is one, and whether it is negated.
+    pub(super) pattern: Option<(TextPattern, bool)>,
 }
 
 impl Column {
@@ -201,6 +204,11 @@ impl Column {
             _ => {}
         }
         let values = self.rows(rows, segments, context)?;
+        if let Some((pattern, negated)) = condition.pattern.as_ref().filter(|_| mask.density() >= condition.few)
+            && let Some(found) = texts::search(&values, pattern, *negated, context)?
+        {
+            return Ok(mask.bitand(&found));
+        }
         match &condition.members {
             Some(members) if mask.density() < condition.few => {
                 let among = members.among(values.filter(mask.clone())?, context)?;

@@ -4,9 +4,11 @@
 
 mod column;
 mod members;
+mod pattern;
 mod predicate;
 mod read;
 mod sound;
+mod texts;
 mod types;
 mod write;
 

@@ -16,6 +16,7 @@ use pithead_model::Value;
 
 use super::column::Condition;
 use super::members::Members;
+use super::pattern::TextPattern;
 use super::types::stored_name;
 use crate::prune::columns_of;
 use crate::{Compare, Predicate};
@@ -86,6 +87,10 @@ fn conjunct(columns: Vec<usize>, predicates: &[&Predicate], row: &DType) -> Vort
             Members::of(predicates)
         } else {
             None
+        },
+        pattern: match predicates {
+            [Predicate::Like { pattern, negated, .. }] if alone => TextPattern::new(pattern).map(|found| (found, *negated)),
+            _ => None,
         },
     };
     Ok(Conjunct { columns, condition, cost, rows_in: Cell::new(0), rows_out: Cell::new(0) })

@@ -218,7 +218,8 @@ fn predicates() -> Vec<Predicate> {
         all.push(compare(7, op, Value::Bytes(vec![1, 2])));
         all.push(compare(8, op, text("RAIL")));
     }
-    for pattern in ["row 1%", "%7", "%ow%3%", "row _", "_", "%", "", "row 77", "é%", "%\\%%", "r%w 1_3%"] {
+    for pattern in ["row 1%", "%7", "%ow%3%", "row _", "_", "%", "", "row 77", "é%", "%\\%%", "r%w 1_3%", "%row 1%", "r%w 1%3%"]
+    {
         all.extend([like(pattern, false), like(pattern, true)]);
     }
     all
