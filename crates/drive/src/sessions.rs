@@ -13,6 +13,9 @@ use crate::metrics::Metrics;
 use crate::session::Session;
 use crate::turns::{Refusal, TurnLimits, Turns};
 
+/// How long a host that opened a session may take to ask for its rows.
+const FIRST_GET_LIMIT: Duration = Duration::from_secs(15);
+
 /// The open sessions.
 #[derive(Debug)]
 pub(crate) struct Sessions {
@@ -89,17 +92,22 @@ impl Sessions {
         Some(session)
     }
 
-    /// Ends the sessions that have waited for their host longer than `idle_limit`.
+    /// Ends the sessions that have waited for their host longer than `idle_limit`, and those whose host never asked for rows
+    /// sooner: it does so at once, unless it was killed in between.
     pub(crate) fn reap(&self, idle_limit: Duration) {
+        let limit = |session: &Session| match session.progress.state() {
+            SessionState::Opened => idle_limit.min(FIRST_GET_LIMIT),
+            _ => idle_limit,
+        };
         let idle: Vec<SessionId> = self
             .open
             .lock()
             .values()
-            .filter(|session| session.activity.idle() > idle_limit)
+            .filter(|session| session.activity.idle() > limit(session))
             .map(|session| session.id)
             .collect();
         for session in idle {
-            tracing::warn!(%session, "closing a session that nobody has pulled for {idle_limit:?}");
+            tracing::warn!(%session, ?idle_limit, "closing a session that nobody has pulled");
             self.end(session, "idle");
         }
     }

@@ -20,6 +20,7 @@ use pithead_plan::{INPUT_SCHEMA, Shape, combine, consume, shape};
 
 use crate::conform::{check, conform};
 use crate::narrow::narrow;
+use crate::order::order_of;
 use crate::round::{Round, SliceQueue};
 use crate::statistics::PartFacts;
 use crate::table::{Feed, Part, ReadCounters, SliceTable};
@@ -180,6 +181,7 @@ fn part(data: &PartData, request: &BindRequest) -> Part {
         name: data.name.to_string(),
         schema: Arc::clone(&data.schema),
         facts: PartFacts::new(Arc::clone(&slices)),
+        order: order_of(&data.schema, &data.sort, &slices),
         slices,
         source: Arc::clone(&request.source),
         zone_maps: request.zone_maps,

@@ -11,6 +11,7 @@ mod bind;
 mod conform;
 mod error;
 mod narrow;
+mod order;
 mod predicate;
 mod pruning;
 mod read;

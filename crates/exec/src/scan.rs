@@ -7,8 +7,8 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result, Statistics, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::expressions::DynamicFilterPhysicalExpr;
-use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr};
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_expr_common::physical_expr::{is_volatile, snapshot_generation};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
 use datafusion::physical_plan::filter_pushdown::{
@@ -35,8 +35,14 @@ pub(crate) struct SliceScanExec {
 impl SliceScanExec {
     pub(crate) fn try_new(plan: ReadPlan) -> Result<Self> {
         let schema = Arc::new(plan.part.schema.project(&plan.columns)?);
+        // A task takes the slices of a round one after the other, too.
+        let order = plan.part.order.and_then(|(column, options)| {
+            let index = plan.columns.iter().position(|known| *known == column)?;
+            let sorted = Column::new(schema.field(index).name(), index);
+            Some(vec![PhysicalSortExpr::new(Arc::new(sorted), options)])
+        });
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(schema),
+            EquivalenceProperties::new_with_orderings(schema, order),
             Partitioning::UnknownPartitioning(1),
             EmissionType::Incremental,
             Boundedness::Bounded,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
@@ -25,6 +26,8 @@ pub(crate) struct Part {
     pub(crate) schema: SchemaRef,
     pub(crate) slices: Arc<[SliceRef]>,
     pub(crate) facts: PartFacts,
+    /// The column that all its rows are sorted by, in the order of its slices.
+    pub(crate) order: Option<(usize, SortOptions)>,
     pub(crate) source: Arc<dyn SliceSource>,
     pub(crate) zone_maps: bool,
     /// Filters rule out slices and pages, and no more.

@@ -4,6 +4,7 @@
 //! and their switches from here. What DataFusion reports as an error becomes a `Fault` here, too.
 
 mod average;
+mod empty_join;
 mod extreme;
 mod extreme_floats;
 mod fault;

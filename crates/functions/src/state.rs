@@ -8,9 +8,13 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::SessionContext;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::SessionState;
+use datafusion::optimizer::OptimizerRule;
+use datafusion::optimizer::optimizer::Optimizer;
+use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::prelude::SessionConfig;
 use pithead_model::PAGE_ROWS;
 
+use crate::empty_join::EmptyJoin;
 use crate::{max_udaf, merge_mean_udaf, merge_var_pop_udaf, min_udaf, sum_udaf};
 
 /// Our functions that may travel in a sub-plan, `name/version`. The version changes when a result may.
@@ -49,6 +53,7 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
         .with_config(session_config(options))
         .with_runtime_env(Arc::clone(&options.runtime))
         .with_default_features()
+        .with_optimizer_rules(optimizer_rules())
         .with_table_factories(HashMap::new())
         .with_file_formats(Vec::new())
         .build();
@@ -57,6 +62,15 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
         context.register_udaf(aggregate.as_ref().clone());
     }
     context.state()
+}
+
+/// DataFusion's rules and ours.
+fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    let mut rules = Optimizer::new().rules;
+    let before = PushDownFilter::new();
+    let place = rules.iter().position(|rule| rule.name() == before.name()).unwrap_or(rules.len());
+    rules.insert(place, Arc::new(EmptyJoin));
+    rules
 }
 
 fn session_config(options: &EngineOptions) -> SessionConfig {
@@ -140,6 +154,16 @@ mod tests {
             let batches = context().sql(&sql).await.unwrap().collect().await.unwrap();
             let value = |column: usize| ScalarValue::try_from_array(batches[0].column(column), 0).unwrap().to_string();
             assert_eq!((value(0), value(1)), ("2.5".to_owned(), "NaN".to_owned()), "{sql}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_join_on_nothing_has_no_rows() {
+        for on in ["false", "1 = 0", "NULL::boolean"] {
+            let one = "(SELECT min(v) AS x FROM (VALUES (1)) AS t(v)) AS a";
+            let sql = format!("SELECT a.x FROM {one} LEFT JOIN (VALUES (1)) AS b(k) ON {on} WHERE b.k < 5");
+            let batches = context().sql(&sql).await.unwrap().collect().await.unwrap();
+            assert_eq!(batches.iter().map(|batch| batch.num_rows()).sum::<usize>(), 0, "{sql}");
         }
     }
 

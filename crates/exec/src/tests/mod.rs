@@ -2,6 +2,7 @@
 
 mod filters;
 mod joins;
+mod order;
 mod rounds;
 mod speed;
 
@@ -148,6 +149,7 @@ impl Lab {
             schema: Arc::clone(&part.schema),
             slices: Arc::new([]),
             facts: crate::statistics::PartFacts::new(Arc::new([])),
+            order: None,
             source: Arc::new(Memory::default()),
             zone_maps: true,
             prune_only: false,
