@@ -28,7 +28,7 @@ use futures::stream::{self, StreamExt};
 
 use super::column::{Column, select};
 use super::predicate::{Conjunct, conjuncts};
-use super::sound::check_values;
+use super::sound::{Sound, check_values};
 use super::types::{retype, row_type, stored_name, stored_schema, stored_type};
 use super::{SESSION, damaged};
 use crate::guard::{check_columns, guarded};
@@ -44,6 +44,7 @@ pub(super) struct VortexSlice {
     footer: Footer,
     file: ByteBuffer,
     index: PageIndex,
+    sound: Arc<Sound>,
 }
 
 impl std::fmt::Debug for VortexSlice {
@@ -63,7 +64,8 @@ impl VortexSlice {
         if *footer.dtype() != expected {
             return Err(SliceError::Corrupt(format!("its columns are {}, and the dataset's {expected}", footer.dtype())));
         }
-        Ok(Self { schema, footer, file, index })
+        let sound = Arc::new(Sound::new(schema.fields().len(), index.pages(), index.page_rows));
+        Ok(Self { schema, footer, file, index, sound })
     }
 }
 
@@ -118,6 +120,7 @@ struct WindowScan {
     columns: BTreeMap<usize, Column>,
     segments: CountedSegments,
     index: PageIndex,
+    sound: Arc<Sound>,
     conjuncts: Vec<Conjunct>,
     /// Columns of the output, by index in the dataset's schema, and their types in the file.
     projection: Vec<(usize, Field)>,
@@ -143,6 +146,7 @@ impl WindowScan {
             columns,
             segments: CountedSegments::new(slice, request.stats),
             index: slice.index.clone(),
+            sound: Arc::clone(&slice.sound),
             // Few rows of a page must not keep all of its texts.
             options: ArrowExportOptions::default().with(CompactBuffers(!conjuncts.is_empty())),
             conjuncts,
@@ -228,7 +232,10 @@ impl WindowScan {
             rows = rows.filter(chosen.mask.clone())?;
         }
         let decoded = SESSION.arrow().exporter(&self.options).execute_arrow(rows, Some(stored), context)?;
-        check_values(&decoded)?;
+        match late || chosen.all {
+            true => self.sound.check_window(column, window, &decoded)?,
+            false => check_values(&decoded)?,
+        }
         match late && !chosen.all {
             true => Ok(chosen.among(&decoded)?),
             false => Ok(decoded),

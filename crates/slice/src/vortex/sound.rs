@@ -1,6 +1,9 @@
 //! Checks of what Vortex takes on trust. It believes the statistics that a file says of its arrays, and hands values to Arrow
 //! unchecked: bytes that were written to do harm would end the process, or be read past their end.
 
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use ::vortex::array::arrays::list::ListArraySlotsExt;
 use ::vortex::array::arrays::listview::ListViewArraySlotsExt;
 use ::vortex::array::arrays::{List, ListView, PrimitiveArray};
@@ -53,6 +56,40 @@ fn places<T: TryInto<u64> + Copy>(numbers: &[T]) -> Option<Vec<u64>> {
     numbers.iter().map(|number| (*number).try_into().ok()).collect()
 }
 
+/// What of an open slice was found sound: bytes in memory do not change, so one look is enough. It holds for windows of which all
+/// rows were decoded. Chosen rows take other ways through the decoders, and are looked at each time; they are few.
+pub(super) struct Sound {
+    page_rows: u64,
+    pages: u64,
+    /// For each column and page, rows of the window that starts there and is sound. 0: none is known.
+    rows: Vec<AtomicU32>,
+}
+
+impl Sound {
+    /// Nothing is known yet. A slice's index takes two bytes at least for each column and page.
+    pub(super) fn new(columns: usize, pages: u64, page_rows: u64) -> Self {
+        let entries = usize::try_from(pages).unwrap_or(0).saturating_mul(columns);
+        Self { page_rows, pages, rows: std::iter::repeat_with(AtomicU32::default).take(entries).collect() }
+    }
+
+    /// Checks a window's rows of a column, all of them, unless that was done.
+    pub(super) fn check_window(&self, column: usize, window: &Range<u64>, values: &ArrowRef) -> Result<(), ArrowError> {
+        let Some(known) = self.entry(column, window.start) else { return check_values(values) };
+        let rows = u32::try_from(window.end - window.start).unwrap_or(0);
+        if rows == 0 || known.load(Ordering::Relaxed) != rows {
+            check_values(values)?;
+            known.store(rows, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// None: the window starts within a page.
+    fn entry(&self, column: usize, start: u64) -> Option<&AtomicU32> {
+        let page = start.checked_div(self.page_rows).filter(|page| page * self.page_rows == start && *page < self.pages)?;
+        self.rows.get(usize::try_from(page + column as u64 * self.pages).ok()?)
+    }
+}
+
 /// Values that were decoded are what Arrow takes them for: texts are UTF-8, and lie in their bytes.
 pub(super) fn check_values(array: &ArrowRef) -> Result<(), ArrowError> {
     match array.data_type() {
@@ -69,13 +106,19 @@ pub(super) fn check_values(array: &ArrowRef) -> Result<(), ArrowError> {
     }
 }
 
-/// One pass over the bytes tells for most that no text needs a look of its own.
+/// One pass over the bytes tells for most that no text needs a look of its own. Where there are many more bytes than the texts
+/// have, those of a dictionary say, each text is looked at instead.
 fn check_views(views: &[u128], buffers: &[Buffer], is_text: bool) -> Result<(), ArrowError> {
-    let look = is_text && !buffers.iter().all(|buffer| buffer.is_ascii());
+    let texts: usize = views.iter().map(|view| *view as u32 as usize).sum();
+    let look = is_text && (buffers.iter().map(|buffer| buffer.len()).sum::<usize>() > 2 * texts || !are_ascii(buffers));
     match views.iter().all(|view| is_sound(*view, buffers, is_text, look)) {
         true => Ok(()),
         false => Err(ArrowError::InvalidArgumentError("a text that is not UTF-8, or not where it should be".to_owned())),
     }
+}
+
+fn are_ascii(buffers: &[Buffer]) -> bool {
+    buffers.iter().all(|buffer| buffer.is_ascii())
 }
 
 fn is_sound(view: u128, buffers: &[Buffer], is_text: bool, look: bool) -> bool {
@@ -109,6 +152,21 @@ mod tests {
             let values = BinaryViewArray::from_iter_values([b"plain", bytes]);
             assert!(check_views(values.views(), values.data_buffers(), true).is_err(), "{}", bytes.escape_ascii());
             check_views(values.views(), values.data_buffers(), false).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_window_is_looked_at_once() {
+        let damaged = BinaryViewArray::from_iter_values([b"twelve bytes\xc3"]);
+        // SAFETY: no text is made of it; it is only looked at as bytes.
+        let damaged: ArrowRef = Arc::new(unsafe { damaged.to_string_view_unchecked() });
+        let sound: ArrowRef = Arc::new(StringViewArray::from_iter_values(["short"]));
+        let known = Sound::new(2, 3, 8);
+        known.check_window(1, &(8..16), &sound).unwrap();
+        known.check_window(1, &(8..16), &damaged).unwrap();
+        for (column, window) in [(0, 8..16), (1, 0..8), (1, 8..24), (1, 9..16), (1, 24..32), (2, 8..16)] {
+            assert!(known.check_window(column, &window, &damaged).is_err(), "{column} {window:?}");
+            assert!(known.check_window(column, &window, &damaged).is_err(), "again {column} {window:?}");
         }
     }
 
