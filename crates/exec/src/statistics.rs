@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::Schema;
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, Statistics};
-use pithead_model::{ColumnSummary, Value, merge_columns};
+use pithead_model::{ColumnSummary, Value, merge_columns, total};
 use pithead_slice::{Compare, Predicate};
 
 use crate::SliceRef;
@@ -28,8 +28,8 @@ pub(crate) struct PartFacts {
 impl PartFacts {
     pub(crate) fn new(slices: Arc<[SliceRef]>) -> Self {
         Self {
-            rows: slices.iter().map(|slice| slice.entry.rows).sum(),
-            bytes: slices.iter().map(|slice| slice.entry.bytes).sum(),
+            rows: total(slices.iter().map(|slice| slice.entry.rows)),
+            bytes: total(slices.iter().map(|slice| slice.entry.bytes)),
             slices,
         }
     }

@@ -103,7 +103,7 @@ impl Admission {
 }
 
 fn broken(what: String) -> Fault {
-    Fault::new(Blame::Bug, format!("the drive broke the protocol: {what}"))
+    Fault::new(Blame::Device, format!("the drive broke the protocol: {what}"))
 }
 
 #[cfg(test)]

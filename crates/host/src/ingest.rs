@@ -3,6 +3,7 @@
 mod agree;
 mod csv;
 mod ipc;
+mod pages;
 mod parquet;
 mod pipeline;
 mod source;
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use futures::{StreamExt, stream};
-use pithead_model::{Blame, Dataset, DriveId, Fault, Run};
+use pithead_model::{Blame, Dataset, DriveId, Fault, Run, total};
 use pithead_wire::{Batches, Loads};
 use tokio::sync::OwnedRwLockReadGuard;
 use tokio::task::JoinHandle;
@@ -180,10 +181,10 @@ impl Host {
 
 fn report(target: &Target, runs: &[Run], meter: &Meter) -> LoadReport {
     LoadReport {
-        rows: runs.iter().map(|run| run.rows).sum(),
+        rows: total(runs.iter().map(|run| run.rows)),
         source_bytes: meter.bytes(),
-        stored_bytes: runs.iter().map(|run| run.bytes).sum(),
-        slices: runs.iter().map(|run| u64::from(run.slices)).sum(),
+        stored_bytes: total(runs.iter().map(|run| run.bytes)),
+        slices: total(runs.iter().map(|run| u64::from(run.slices))),
         seconds: 0.0,
         encoding: target.dataset.encoding.clone(),
         note: target.note.clone(),

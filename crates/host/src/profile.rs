@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use pithead_model::{Annotation, Level, SessionProfile};
+use pithead_model::{Annotation, Level, SessionProfile, total};
 use pithead_plan::SubPlan;
 
 /// Everything that a query's sub-plans reported. Complete once the query's rows have ended.
@@ -119,24 +119,24 @@ impl SubPlanProfile {
 impl PartitionProfile {
     /// Rows of all closed rounds.
     pub fn rows_out(&self) -> u64 {
-        self.annotations.iter().map(|a| a.rows_out).sum()
+        total(self.annotations.iter().map(|a| a.rows_out))
     }
 
     /// CPU time at the drive.
     pub fn cpu_ns(&self) -> u64 {
-        self.annotations.iter().map(|a| a.cpu_ns).sum()
+        total(self.annotations.iter().map(|a| a.cpu_ns))
     }
 
     /// Slices that were answered for, and of them those that were not read.
     pub fn slices(&self) -> (u64, u64) {
-        let all = self.annotations.iter().flat_map(|a| &a.slices).map(|span| u64::from(span.count)).sum();
-        (all, self.annotations.iter().map(|a| u64::from(a.slices_skipped)).sum())
+        let all = total(self.annotations.iter().flat_map(|a| &a.slices).map(|span| u64::from(span.count)));
+        (all, total(self.annotations.iter().map(|a| u64::from(a.slices_skipped))))
     }
 
     /// Bytes from the medium, for the driving dataset and the others.
     pub fn medium_bytes(&self) -> u64 {
-        let driving: u64 = self.annotations.iter().map(|a| a.medium_bytes).sum();
-        driving + self.session.as_ref().map_or(0, |session| session.other_medium_bytes)
+        let driving = total(self.annotations.iter().map(|a| a.medium_bytes));
+        driving.saturating_add(self.session.as_ref().map_or(0, |session| session.other_medium_bytes))
     }
 
     /// The levels that rounds were taken to, lowest and highest.
@@ -147,17 +147,17 @@ impl PartitionProfile {
 
     fn add_to(&self, sums: &mut ProfileSnapshot) {
         let (slices, skipped) = self.slices();
-        sums.link_bytes += self.link_bytes;
-        sums.medium_bytes += self.medium_bytes();
-        sums.rows_from_drives += self.rows_out();
-        sums.slices_read += slices - skipped.min(slices);
-        sums.slices_skipped += skipped;
+        sums.link_bytes = sums.link_bytes.saturating_add(self.link_bytes);
+        sums.medium_bytes = sums.medium_bytes.saturating_add(self.medium_bytes());
+        sums.rows_from_drives = sums.rows_from_drives.saturating_add(self.rows_out());
+        sums.slices_read = sums.slices_read.saturating_add(slices - skipped.min(slices));
+        sums.slices_skipped = sums.slices_skipped.saturating_add(skipped);
         sums.rounds += self.annotations.len() as u64;
         sums.sessions += 1 + self.failovers.len() as u64;
         sums.failovers += self.failovers.len() as u64;
         sums.busy += u64::from(self.busy);
         sums.busy_us += self.busy_us;
-        sums.drive_cpu_ns += self.cpu_ns();
+        sums.drive_cpu_ns = sums.drive_cpu_ns.saturating_add(self.cpu_ns());
         sums.session_open_us = sums.session_open_us.max(self.open_us);
     }
 }

@@ -2,18 +2,26 @@
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::iter;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::ipc::reader::{FileReader, StreamReader, read_footer_length};
-use arrow::ipc::{MessageHeader, root_as_footer, root_as_message};
+use arrow::ipc::{Message, MessageHeader, root_as_footer, root_as_message};
 use pithead_model::Fault;
 
 use super::source::{Chunk, Chunks, Source, damaged, open_file, unreadable};
 
 const PARTS_MAX: usize = 16;
+/// Rows of a batch at most: those without values take no bytes.
+const BATCH_ROWS_MAX: i64 = 1 << 31;
+/// What a batch may take in memory: so much, and so many times its bytes in the file.
+const BATCH_BYTES_MAX: u64 = 64 << 20;
+const RATIO_MAX: u64 = 64;
 
 #[derive(Debug)]
 pub(crate) struct IpcSource {
@@ -77,21 +85,19 @@ impl Source for IpcSource {
             Box::new(reader.take(end - start))
         };
         Ok(Box::new(batches.flat_map(move |batch| match batch {
-            Ok(batch) => cut(&batch, batch_rows, bytes),
-            Err(error) => vec![Err(told(&path, &error))],
+            Ok(batch) => cut(batch, batch_rows, bytes),
+            Err(error) => Box::new(iter::once(Err(told(&path, &error)))),
         })))
     }
 }
 
 /// The batch in pieces; the first one bears its bytes.
-fn cut(batch: &RecordBatch, batch_rows: usize, bytes: u64) -> Vec<Result<Chunk, Fault>> {
-    (0..batch.num_rows())
-        .step_by(batch_rows)
-        .map(|start| {
-            let piece = batch.slice(start, batch_rows.min(batch.num_rows() - start));
-            Ok(Chunk { batch: piece, bytes: if start == 0 { bytes } else { 0 } })
-        })
-        .collect()
+fn cut(batch: RecordBatch, batch_rows: usize, bytes: u64) -> Chunks {
+    let starts = (0..batch.num_rows()).step_by(batch_rows);
+    Box::new(starts.map(move |start| {
+        let piece = batch.slice(start, batch_rows.min(batch.num_rows() - start));
+        Ok(Chunk { batch: piece, bytes: if start == 0 { bytes } else { 0 } })
+    }))
 }
 
 fn told(path: &Path, error: &ArrowError) -> Fault {
@@ -120,12 +126,18 @@ fn check_file(file: &mut File, bytes: u64) -> Result<(), String> {
         if end.is_none_or(|end| end > bytes) {
             return Err("a batch should lie beyond its end".into());
         }
+        let [start, header, body] = sizes.map(i64::unsigned_abs);
+        let message = read_at(file, start, header)?;
+        let marked = message.starts_with(&u32::MAX.to_le_bytes());
+        let message = message.get(if marked { 8 } else { 4 }..).ok_or("a batch has no header")?;
+        check_sizes(file, &message_of(message)?, start + header..start + header + body)?;
     }
     file.rewind().map_err(|error| error.to_string())
 }
 
 /// The same for each message of a stream. Returns the number of batches.
 fn check_stream(file: &mut File, bytes: u64) -> Result<usize, String> {
+    let aside = file.try_clone().map_err(|error| error.to_string())?;
     let mut reader = BufReader::new(&mut *file);
     let mut left = bytes;
     let mut batches = 0;
@@ -140,15 +152,57 @@ fn check_stream(file: &mut File, bytes: u64) -> Result<usize, String> {
         left = left.checked_sub(u64::from(length)).ok_or("it is not an Arrow stream, or cut off")?;
         let mut header = vec![0; length as usize];
         reader.read_exact(&mut header).map_err(|_| "it is cut off")?;
-        let message = root_as_message(&header).map_err(|error| format!("a message is damaged: {error}"))?;
+        let message = message_of(&header)?;
         let body = message.bodyLength();
+        let start = bytes - left;
         left = u64::try_from(body).ok().and_then(|body| left.checked_sub(body)).ok_or("it is cut off in a batch")?;
+        check_sizes(&aside, &message, start..bytes - left)?;
         reader.seek_relative(body).map_err(|error| error.to_string())?;
         batches += usize::from(message.header_type() == MessageHeader::RecordBatch);
     }
     drop(reader);
     file.rewind().map_err(|error| error.to_string())?;
     Ok(batches)
+}
+
+fn message_of(header: &[u8]) -> Result<Message<'_>, String> {
+    root_as_message(header).map_err(|error| format!("a message is damaged: {error}"))
+}
+
+/// Checks what the reader would make room for: the buffers of a batch, whose bytes are in `body` of the file. Each is copied
+/// where it lies at an odd place, and decompressed to the size in its first bytes.
+fn check_sizes(file: &File, message: &Message<'_>, body: Range<u64>) -> Result<(), String> {
+    let batch = message.header_as_record_batch().or_else(|| message.header_as_dictionary_batch()?.data());
+    let Some(batch) = batch else { return Ok(()) };
+    if !(0..=BATCH_ROWS_MAX).contains(&batch.length()) {
+        return Err(format!("a batch of {} rows; at most {BATCH_ROWS_MAX} are read", batch.length()));
+    }
+    let allowed = BATCH_BYTES_MAX.saturating_add(RATIO_MAX.saturating_mul(body.end - body.start));
+    let mut needed = 0_u64;
+    for buffer in batch.buffers().into_iter().flatten() {
+        let wrong = || format!("a buffer of {} bytes at {} of a batch", buffer.length(), buffer.offset());
+        let length = u64::try_from(buffer.length()).map_err(|_| wrong())?;
+        let start = u64::try_from(buffer.offset()).ok().and_then(|offset| body.start.checked_add(offset)).ok_or_else(wrong)?;
+        if start.checked_add(length).is_none_or(|end| end > body.end) {
+            return Err(wrong());
+        }
+        let mut size = length;
+        if batch.compression().is_some() && length > 0 {
+            let mut prefix = [0; 8];
+            file.read_exact_at(prefix.get_mut(..length.min(8) as usize).ok_or_else(wrong)?, start)
+                .map_err(|error| error.to_string())?;
+            // Below 0: as it is.
+            size = u64::try_from(i64::from_le_bytes(prefix)).unwrap_or(length);
+        }
+        needed = needed.saturating_add(size);
+    }
+    match needed <= allowed {
+        true => Ok(()),
+        false => Err(format!(
+            "a batch of {needed} bytes, {} in the file; at most {allowed} are read: write smaller batches",
+            body.end - body.start
+        )),
+    }
 }
 
 /// A stream that just ends, without the mark, may have lost batches.

@@ -1,5 +1,6 @@
 //! Parquet files: one part a row group.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use arrow::datatypes::SchemaRef;
@@ -9,6 +10,7 @@ use parquet::file::metadata::RowGroupMetaData;
 use pithead_model::Fault;
 use pithead_slice::normalise;
 
+use super::pages::check_pages;
 use super::source::{Chunk, Chunks, Source, damaged, open_file, unreadable};
 
 /// Bytes of a batch, as the footer tells them.
@@ -42,10 +44,25 @@ impl ParquetSource {
         (u128::from(self.bytes) * u128::from(size(&groups[part])) / u128::from(all.max(1))) as u64
     }
 
+    /// Checks what the pages of a row group ask for, of all columns or of one.
+    fn check_sizes(&self, file: &File, part: usize, only: Option<usize>) -> Result<(), Fault> {
+        let descriptor = self.metadata.parquet_schema();
+        for (leaf, column) in self.metadata.metadata().row_group(part).columns().iter().enumerate() {
+            if only.is_none_or(|only| descriptor.get_column_root_idx(leaf) == only) {
+                let (start, bytes) = column.byte_range();
+                check_pages(file, start, start.saturating_add(bytes)).map_err(|what| {
+                    let name = column.column_path().string();
+                    damaged(&self.path, format_args!("column {name}: {what}")).hint("write it with smaller pages")
+                })?;
+            }
+        }
+        Ok(())
+    }
+
     /// Rows of a batch, fewer than asked for where rows are large.
     fn rows_within_bound(&self, part: usize, batch_rows: usize) -> usize {
         let group = self.metadata.metadata().row_group(part);
-        let row_bytes = group.total_byte_size().max(1) / group.num_rows().max(1) + 1;
+        let row_bytes = (group.total_byte_size().max(1) / group.num_rows().max(1)).saturating_add(1);
         let rows_max = usize::try_from(BATCH_BYTES_MAX / row_bytes).unwrap_or(1).max(1);
         batch_rows.min(rows_max)
     }
@@ -70,6 +87,7 @@ impl Source for ParquetSource {
 
     fn read(&self, part: usize, batch_rows: usize, only: Option<usize>) -> Result<Chunks, Fault> {
         let file = open_file(&self.path)?;
+        self.check_sizes(&file, part, only)?;
         let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
             .with_row_groups(vec![part])
             .with_batch_size(self.rows_within_bound(part, batch_rows));

@@ -280,7 +280,7 @@ fn conform(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Fault>
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     let columns = batch.columns().to_vec();
     RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
-        .map_err(|error| Fault::new(Blame::Bug, format!("the drive sent other columns than asked for: {error}")))
+        .map_err(|error| Fault::new(Blame::Device, format!("the drive sent other columns than asked for: {error}")))
 }
 
 fn external(fault: Fault) -> DataFusionError {
