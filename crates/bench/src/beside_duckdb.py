@@ -17,7 +17,7 @@ def main():
     queries = json.load(sys.stdin)
     names = sorted(name[: -len(".parquet")] for name in os.listdir(tables) if name.endswith(".parquet"))
     result = {"version": duckdb.__version__}
-    result["native"] = native(tables, own, names, threads, runs, queries)
+    result["native"], result["native_peak_bytes"] = native(tables, own, names, threads, runs, queries)
     result["parquet"] = parquet(tables, names, threads, runs, queries)
     # DuckDB may have drawn its progress there: the answer has a line of its own, the last.
     print("\n" + json.dumps(result))
@@ -29,7 +29,16 @@ def native(tables, own, names, threads, runs, queries):
     for name in names:
         path = os.path.join(tables, name + ".parquet")
         connection.execute(f"CREATE TABLE IF NOT EXISTS {name} AS SELECT * FROM read_parquet(?)", [path])
-    return timed(connection, runs, queries)
+    # Memory from here on, as for the one it is measured beside.
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+    return timed(connection, runs, queries), peak_bytes()
+
+
+def peak_bytes():
+    with open("/proc/self/status") as file:
+        [line] = [line for line in file if line.startswith("VmHWM:")]
+    return int(line.split()[1]) * 1024
 
 
 def parquet(tables, names, threads, runs, queries):

@@ -20,6 +20,8 @@ pub(crate) struct DuckDb {
     pub(crate) version: String,
     /// On tables of its own.
     pub(crate) native: BTreeMap<String, Vec<f64>>,
+    /// Its process's largest memory during those.
+    pub(crate) native_peak_bytes: u64,
     /// On the Parquet files.
     pub(crate) parquet: BTreeMap<String, Vec<f64>>,
 }

@@ -11,7 +11,7 @@ use crate::answers::difference;
 use crate::demo::load;
 use crate::drives::DriveProcesses;
 use crate::duckdb::{DuckDb, duckdb};
-use crate::machine::Machine;
+use crate::machine::{Machine, forget_peak, peak_bytes};
 use crate::report::{megabytes, ratio, seconds, table};
 use crate::tables::{generate, io};
 use crate::timing::{Spread, geometric_mean, run};
@@ -50,6 +50,9 @@ struct Report {
     /// Sends of the drives are paced by the drives themselves to this rate: an emulated link.
     paced_link: String,
     duckdb: Option<String>,
+    /// Largest memory of this process, drives and host, over all queries; the same of DuckDB on its own tables.
+    peak_bytes: Option<u64>,
+    duckdb_peak_bytes: Option<u64>,
     queries: Vec<QueryReport>,
     summary: Summary,
 }
@@ -76,12 +79,22 @@ struct Summary {
     /// Seconds on the paced link, push-down off against on, total.
     total_vs_off: f64,
     geomean_vs_duckdb_native: Option<f64>,
+    worst_vs_duckdb_native: Option<f64>,
+    /// Largest memory over all queries, in-process beside DuckDB native.
+    peak_memory_vs_duckdb: Option<f64>,
     geomean_vs_duckdb_parquet: Option<f64>,
     /// OPEN to CLOSE of the smallest session, over loopback.
     session_ms: f64,
     /// Megabytes of Parquet a second.
     load_mb_s: f64,
     stored_vs_parquet_zstd: f64,
+}
+
+/// What the queries took in this process.
+struct Local {
+    stored: LoadReport,
+    seconds: Vec<Spread>,
+    peak_bytes: Option<u64>,
 }
 
 /// One query on the paced drives.
@@ -115,12 +128,12 @@ pub async fn tpch(options: &TpchOptions) -> Result<(), Fault> {
     engine.shutdown().await;
     processes.stop()?;
 
-    let (stored, local) = in_process(options, &tables).await?;
+    let local = in_process(options, &tables).await?;
     let duck = duckdb(&tables, &options.directory.join(format!("duckdb-{}", options.scale)), THREADS, options.runs)?;
     if duck.is_none() {
         println!("no Python with DuckDB was found: skipping the comparison (tools/setup.sh installs it)");
     }
-    let report = report(options, linked, &stored, local, duck.as_ref(), session_ms);
+    let report = report(options, linked, local, duck.as_ref(), session_ms);
     print(&report);
     if let Some(path) = &options.json {
         let text = serde_json::to_string_pretty(&report).unwrap_or_default();
@@ -187,13 +200,17 @@ async fn both(session: &Session, query: &'static TpchQuery, runs: usize) -> Resu
 }
 
 /// All queries in this process, warm: the load, and each query's seconds.
-async fn in_process(options: &TpchOptions, tables: &Path) -> Result<(LoadReport, Vec<Spread>), Fault> {
+async fn in_process(options: &TpchOptions, tables: &Path) -> Result<Local, Fault> {
     let directory = fresh(&options.directory.join("local"))?;
     let embed = EmbedOptions { threads: Some(THREADS), drives: Some(THREADS), ..EmbedOptions::default() };
     let engine = connect(&Target::Data(directory), &embed).await?;
     let stored = load(&engine, tables).await?;
+    engine.shutdown().await;
+    // Anew, so that what loading took is given back.
+    let engine = connect(&Target::Data(options.directory.join("local")), &embed).await?;
     let session = engine.host.session();
     session.run("SET pithead.drive_threads = 1").await?;
+    let told = forget_peak();
     let mut taken = Vec::new();
     for query in QUERIES {
         run(&session, query.statement()).await.map_err(|fault| fault.at(query.name))?;
@@ -203,18 +220,12 @@ async fn in_process(options: &TpchOptions, tables: &Path) -> Result<(LoadReport,
         }
         taken.push(Spread::of(seconds));
     }
+    let peak_bytes = if told { peak_bytes() } else { None };
     engine.shutdown().await;
-    Ok((stored, taken))
+    Ok(Local { stored, seconds: taken, peak_bytes })
 }
 
-fn report(
-    options: &TpchOptions,
-    linked: Vec<Linked>,
-    stored: &LoadReport,
-    local: Vec<Spread>,
-    duck: Option<&DuckDb>,
-    session_ms: f64,
-) -> Report {
+fn report(options: &TpchOptions, linked: Vec<Linked>, local: Local, duck: Option<&DuckDb>, session_ms: f64) -> Report {
     let beside = |seconds: Option<&std::collections::BTreeMap<String, Vec<f64>>>, name: &str| {
         seconds.and_then(|seconds| seconds.get(name)).map(|seconds| Spread::of(seconds.clone()))
     };
@@ -230,8 +241,9 @@ fn report(
         duckdb_parquet_seconds: beside(duck.map(|duck| &duck.parquet), linked.query.name),
         answers_equal: linked.equal,
     };
-    let queries: Vec<QueryReport> = linked.into_iter().zip(local).map(query).collect();
-    let summary = summary(&queries, stored, session_ms);
+    let queries: Vec<QueryReport> = linked.into_iter().zip(local.seconds).map(query).collect();
+    let peaks = (local.peak_bytes, duck.map(|duck| duck.native_peak_bytes));
+    let summary = summary(&queries, &local.stored, peaks, session_ms);
     Report {
         machine: Machine::here(),
         scale: options.scale,
@@ -240,25 +252,28 @@ fn report(
         threads: THREADS,
         paced_link: options.link.clone(),
         duckdb: duck.map(|duck| duck.version.clone()),
+        peak_bytes: peaks.0,
+        duckdb_peak_bytes: peaks.1,
         queries,
         summary,
     }
 }
 
-fn summary(queries: &[QueryReport], stored: &LoadReport, session_ms: f64) -> Summary {
+fn summary(queries: &[QueryReport], stored: &LoadReport, peaks: (Option<u64>, Option<u64>), session_ms: f64) -> Summary {
     let total = |figure: fn(&QueryReport) -> f64| queries.iter().map(figure).sum::<f64>();
     let bytes_ratio = |query: &QueryReport| query.link_bytes_off as f64 / query.link_bytes_on.max(1) as f64;
-    let mean = |other: fn(&QueryReport) -> Option<Spread>| {
-        let ratios: Option<Vec<f64>> =
-            queries.iter().map(|query| Some(query.in_process_seconds.median / other(query)?.median)).collect();
-        ratios.map(geometric_mean)
+    let ratios = |other: fn(&QueryReport) -> Option<Spread>| -> Option<Vec<f64>> {
+        queries.iter().map(|query| Some(query.in_process_seconds.median / other(query)?.median)).collect()
     };
+    let native = ratios(|query| query.duckdb_native_seconds);
     Summary {
         link_bytes_ratio: total(|query| query.link_bytes_off as f64) / total(|query| query.link_bytes_on as f64).max(1.0),
         worst_link_bytes_ratio: queries.iter().map(bytes_ratio).fold(f64::INFINITY, f64::min),
         total_vs_off: total(|query| query.paced_seconds_off.median) / total(|query| query.paced_seconds_on.median),
-        geomean_vs_duckdb_native: mean(|query| query.duckdb_native_seconds),
-        geomean_vs_duckdb_parquet: mean(|query| query.duckdb_parquet_seconds),
+        worst_vs_duckdb_native: native.as_ref().map(|ratios| ratios.iter().copied().fold(0.0, f64::max)),
+        peak_memory_vs_duckdb: peaks.0.zip(peaks.1).map(|(own, other)| own as f64 / other.max(1) as f64),
+        geomean_vs_duckdb_native: native.map(geometric_mean),
+        geomean_vs_duckdb_parquet: ratios(|query| query.duckdb_parquet_seconds).map(geometric_mean),
         session_ms,
         load_mb_s: stored.source_bytes as f64 / 1e6 / stored.seconds,
         stored_vs_parquet_zstd: stored.stored_bytes as f64 / stored.source_bytes as f64,
