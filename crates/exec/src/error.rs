@@ -69,7 +69,7 @@ pub enum ExecError {
 impl From<ExecError> for Fault {
     fn from(error: ExecError) -> Fault {
         let blame = match &error {
-            ExecError::DrivenTwice(..) | ExecError::Rows(_) | ExecError::NoRound => Blame::Bug,
+            ExecError::DrivenTwice(..) | ExecError::NoRound => Blame::Bug,
             _ => Blame::User,
         };
         Fault::new(blame, error.to_string())
