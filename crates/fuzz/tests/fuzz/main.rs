@@ -6,18 +6,22 @@
 
 #[path = "../../../slice/tests/conformance/data.rs"]
 mod data;
+mod files;
 mod link;
 mod medium;
+mod sessions;
 mod slices;
 mod stores;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use pithead_fuzz::{Budget, CountingAllocator, Judge, Outcome, Seed, Target, Totals, Watch, replay, run, shrink};
 use pithead_model::{Blame, Fault};
+use sessions::Rig;
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -30,12 +34,17 @@ const SEED: u64 = 20_261_121;
 
 type Make = Box<dyn Fn() -> Vec<Target>>;
 
-/// Every target, in groups that are made together.
+/// Every target, in groups that are made together. Those of later groups share a host and a drive.
 fn groups() -> Vec<(&'static [&'static str], Make)> {
+    let rig: LazyLock<Arc<Rig>> = LazyLock::new(|| Arc::new(Rig::new()));
+    let rig = Arc::new(rig);
+    let for_files = Arc::clone(&rig);
     vec![
         (&link::NAMES, Box::new(link::targets)),
         (&slices::NAMES, Box::new(slices::targets)),
         (&stores::NAMES, Box::new(stores::targets)),
+        (&sessions::NAMES, Box::new(move || sessions::targets(&rig))),
+        (&files::NAMES, Box::new(move || files::targets(&for_files))),
     ]
 }
 
@@ -120,6 +129,8 @@ fn new_judge() -> Result<Judge, Box<dyn Error>> {
     std::fs::create_dir_all(failed_folder())?;
     // The store sets a panic hook when it is first used, which must not hide panics from the judge.
     stores::warm_up();
+    // Vortex's errors may hold backtraces, of which the first reads the binary's debug info.
+    drop(std::backtrace::Backtrace::force_capture().to_string());
     Ok(Judge::new(Watch::start(&failed_folder().join("last-case"))?))
 }
 

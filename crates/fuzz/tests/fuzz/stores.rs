@@ -17,7 +17,7 @@ use crate::{outcome, refused};
 pub const NAMES: [&str; 4] = ["store_record", "store_blocks", "store_pages", "store_format1"];
 
 const BLOCK: usize = 4_096;
-/// Files grow to so many blocks.
+/// An input has so many blocks at most, in all of its files.
 const BLOCKS_MAX: u32 = 1 << 12;
 /// The index's caches and its file, an upgrade's second index, a check's copy.
 const BOUND: Bound = Bound { bytes: 64 << 20, factor: 64 };
@@ -116,8 +116,10 @@ fn files_of(bytes: &[u8]) -> Option<Files> {
         let (length, rest) = head.split_first_chunk::<4>()?;
         let (number, name) = rest.split_first_chunk::<4>()?;
         let number = u32::from_le_bytes(*number).min(BLOCKS_MAX) as usize;
-        let length = (u32::from_le_bytes(*length) as usize).min(BLOCKS_MAX as usize * BLOCK);
-        let file = files.entry(String::from_utf8_lossy(name).into_owned()).or_default();
+        let name = String::from_utf8_lossy(name).into_owned();
+        let others: usize = files.iter().filter(|(other, _)| **other != name).map(|(_, bytes)| bytes.len()).sum();
+        let length = (u32::from_le_bytes(*length) as usize).min((BLOCKS_MAX as usize * BLOCK).saturating_sub(others));
+        let file = files.entry(name).or_default();
         file.resize(length, 0);
         if let Some(there) = file.get_mut(number * BLOCK..) {
             let end = there.len().min(BLOCK);
