@@ -223,6 +223,7 @@ fn scan(run: &SliceKey, schema: &arrow::datatypes::SchemaRef, slices: u32) -> Op
             time_zone: None,
             now_ns: 0,
             extensions: vec![],
+            host: 7,
         },
     }
 }
