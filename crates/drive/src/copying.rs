@@ -34,7 +34,7 @@ impl Drive {
     pub(crate) async fn read_pieces(&self, run: SliceKey) -> Result<Pieces, Fault> {
         check_run(&run)?;
         self.check_running()?;
-        let grant = self.load_grant(false)?;
+        let grant = self.load_grant(false).await?;
         let lease = self.leases.lease(vec![run.clone()]).map_err(|run| gone(&run))?;
         let reader = RunReader {
             store: Arc::clone(&self.store),
@@ -57,7 +57,7 @@ impl Drive {
     pub(crate) async fn write_pieces(&self, run: SliceKey, pieces: Pieces) -> Result<(), Fault> {
         check_run(&run)?;
         self.check_running()?;
-        let grant = self.load_grant(false)?;
+        let grant = self.load_grant(false).await?;
         // Nobody deletes it while it is written.
         let lease = self.leases.lease(vec![run.clone()]).map_err(|run| {
             let what = format!("load {} of {}, partition {}, is being deleted here", run.load, run.name, run.partition);

@@ -28,6 +28,10 @@ pub(crate) const ROWS_WAIT: Duration = Duration::from_secs(600);
 /// Rows of a slice at most.
 const SLICE_ROWS_MAX: usize = 1 << 24;
 
+/// How long a load waits for memory, and how often it looks. Less than a host waits for an answer.
+const GRANT_WAIT: Duration = Duration::from_secs(15);
+const GRANT_RETRY: Duration = Duration::from_millis(10);
+
 impl Drive {
     pub(crate) async fn load_rows(&self, request: LoadRequest, rows: Batches) -> Result<Run, Fault> {
         self.check_running()?;
@@ -39,7 +43,7 @@ impl Drive {
             partition: request.partition,
             number: None,
         };
-        let grant = self.load_grant(!request.sort.is_empty())?;
+        let grant = self.load_grant(!request.sort.is_empty()).await?;
         // In-process, a batch's texts may sit in buffers of the whole file that it was cut from.
         let rows = checked(rows, &request).map_ok(|batch| compact(&batch)).boxed();
         let rows = match request.sort.is_empty() {
@@ -54,12 +58,21 @@ impl Drive {
         Ok(made)
     }
 
-    /// Memory for rows or stored values on their way through.
-    pub(crate) fn load_grant(&self, sorts: bool) -> Result<Grant, Fault> {
-        self.budget.reserve_for_load(sorts).ok_or_else(|| {
-            let what = "the drive has no memory free for a load or a copy";
-            Fault::new(Blame::Limit, what).hint("try again later, or give the drive more memory")
-        })
+    /// Memory for rows or stored values on their way through. Where none is free, others' loads end soon; but not for ever: two
+    /// loads may each have what the other waits for.
+    pub(crate) async fn load_grant(&self, sorts: bool) -> Result<Grant, Fault> {
+        let end = tokio::time::Instant::now() + GRANT_WAIT;
+        loop {
+            self.check_running()?;
+            if let Some(grant) = self.budget.reserve_for_load(sorts) {
+                return Ok(grant);
+            }
+            if tokio::time::Instant::now() >= end {
+                let what = format!("the drive had no memory free for a load or a copy in {GRANT_WAIT:?}");
+                return Err(Fault::new(Blame::Limit, what).hint("try again later, or give the drive more memory"));
+            }
+            tokio::time::sleep(GRANT_RETRY).await;
+        }
     }
 }
 
