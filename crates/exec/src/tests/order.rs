@@ -56,10 +56,10 @@ async fn answers_do_not_hang_on_the_order() {
     {
         for slices_max in [1, usize::MAX] {
             let how = How { slices_max, ..How::default() };
-            lab.same("SELECT k, count(*), sum(f) FROM t GROUP BY k", how).await;
-            lab.same("SELECT k FROM t WHERE f < 2 ORDER BY k LIMIT 3", how).await;
-            lab.same("SELECT k FROM t ORDER BY k DESC LIMIT 3", how).await;
-            lab.same("SELECT a.k FROM t a JOIN t b ON a.k = b.k", How { slices_max: usize::MAX, ..how }).await;
+            lab.same("SELECT k, count(*), sum(f) FROM main.t GROUP BY k", how).await;
+            lab.same("SELECT k FROM main.t WHERE f < 2 ORDER BY k LIMIT 3", how).await;
+            lab.same("SELECT k FROM main.t ORDER BY k DESC LIMIT 3", how).await;
+            lab.same("SELECT a.k FROM main.t a JOIN main.t b ON a.k = b.k", How { slices_max: usize::MAX, ..how }).await;
         }
     }
 }
