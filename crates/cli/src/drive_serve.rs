@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use pithead_device::{Device, Native};
+use pithead_device::Native;
 use pithead_drive::{Drive, DriveOptions, address, bind, serve};
 use pithead_model::{Blame, Bytes, Fault, Rate, parse_bytes, parse_rate};
 use pithead_sched::parse_cores;
@@ -22,6 +22,7 @@ Examples:
   pithead drive serve --data /disk1 --listen 0.0.0.0:7433 --tls-cert server1.pem --tls-key server1.key --access access.toml
   pithead drive serve --data /disk1 --cores 0-3 --memory 8GiB
   pithead drive serve --data /tmp/d0 --listen 127.0.0.1:7433 --link 1gbit   # as on a slower network
+  pithead drive serve --data /tmp/d0 --listen 127.0.0.1:7433 --cpu 1/15     # as a weaker engine
 
 Other machines reach the drive only with TLS, and only known callers: `pithead cert` makes certificates, `pithead token`
 tokens for the access file.";
@@ -54,6 +55,9 @@ pub(crate) struct ServeArgs {
     /// Pace what the drive sends to a rate, such as 1gbit [default: not paced]
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     link: Option<Rate>,
+    /// Slow its CPU to a share of its speed, such as 1/15, as of a weaker engine [default: as it is]
+    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
+    cpu: Option<Share>,
     /// Sessions at one time at most
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
     sessions: u32,
@@ -119,12 +123,15 @@ async fn observe_listener(listen: Option<&str>) -> Result<Option<TcpListener>, C
 }
 
 fn options(args: &ServeArgs) -> DriveOptions {
-    let device: Arc<dyn Device> = match args.link {
-        Some(rate) => Arc::new(Native::paced(rate.bits_per_second)),
-        None => Arc::new(Native::new()),
-    };
     let cores = args.cores.clone().map(|CoreList(cores)| cores);
     let threads = args.threads.map(usize::from).or(cores.as_ref().map(Vec::len)).unwrap_or_else(target::cores);
+    let mut device = Native::new();
+    if let Some(rate) = args.link {
+        device = device.with_link(rate.bits_per_second);
+    }
+    if let Some(Share(share)) = args.cpu {
+        device = device.with_cpu(share, threads);
+    }
     DriveOptions {
         cores,
         threads,
@@ -134,7 +141,7 @@ fn options(args: &ServeArgs) -> DriveOptions {
         host_sessions_max: args.host_sessions.map(|sessions| sessions as usize),
         slow_session: (args.slow_session_ms > 0).then(|| Duration::from_millis(args.slow_session_ms)),
         idle_limit: Duration::from_secs(args.idle),
-        device,
+        device: Arc::new(device),
         ..DriveOptions::new(&args.data)
     }
 }
@@ -146,7 +153,28 @@ fn facts(options: &DriveOptions) -> String {
         Some(bits_per_second) => format!("paced to {}", Rate { bits_per_second }),
         None => "not paced".to_owned(),
     };
-    format!("{threads}, {} memory, link {link}", Bytes(options.memory))
+    let cpu = match options.device.cpu_share() {
+        1.0 => String::new(),
+        share => format!(", CPU paced to {share:.3} of its speed"),
+    };
+    format!("{threads}, {} memory, link {link}{cpu}", Bytes(options.memory))
+}
+
+/// A share of a CPU's speed: above 0, at most 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Share(f64);
+
+/// Reads `1/15` and `0.25`.
+fn parse_share(text: &str) -> Result<Share, String> {
+    let number = |text: &str| text.trim().parse::<f64>().ok();
+    let share = match text.split_once('/') {
+        Some((part, whole)) => number(part).zip(number(whole)).map(|(part, whole)| part / whole),
+        None => number(text),
+    };
+    match share {
+        Some(share) if (1e-3..=1.0).contains(&share) => Ok(Share(share)),
+        _ => Err("expected a share above 0.001 and at most 1, such as 1/15 or 0.25".to_owned()),
+    }
 }
 
 /// A directory of in-process drives is not itself a drive.
@@ -200,11 +228,11 @@ mod tests {
     #[test]
     fn flags_become_options() {
         let args = parsed(
-            "pithead drive serve --data d --cores 0,2-3 --memory 512MiB --cache 1GiB --link 1gbit --sessions 5 --idle 7 --host-sessions 4 --slow-session-ms 0",
+            "pithead drive serve --data d --cores 0,2-3 --memory 512MiB --cache 1GiB --link 1gbit --cpu 1/4 --sessions 5 --idle 7 --host-sessions 4 --slow-session-ms 0",
         )
         .unwrap();
         let options = options(&args);
-        assert_eq!(facts(&options), "3 threads, 537 MB memory, link paced to 1 Gbit/s");
+        assert_eq!(facts(&options), "3 threads, 537 MB memory, link paced to 1 Gbit/s, CPU paced to 0.250 of its speed");
         assert_eq!((options.cores, options.memory, options.cache), (Some(vec![0, 2, 3]), 512 << 20, Some(1 << 30)));
         assert_eq!((options.sessions_max, options.idle_limit), (5, Duration::from_secs(7)));
         assert_eq!((options.host_sessions_max, options.slow_session), (Some(4), None));
@@ -213,9 +241,15 @@ mod tests {
 
     #[test]
     fn what_cannot_be_meant_is_refused() {
-        for line in
-            ["", "--data d --cores 3-1", "--data d --cores 0 --threads 2", "--data d --memory much", "--data d --link fast"]
-        {
+        for line in [
+            "",
+            "--data d --cores 3-1",
+            "--data d --cores 0 --threads 2",
+            "--data d --memory much",
+            "--data d --link fast",
+            "--data d --cpu 2",
+            "--data d --cpu 1/0",
+        ] {
             assert!(parsed(format!("pithead drive serve {line}").trim_end()).is_err(), "{line}");
         }
     }

@@ -179,6 +179,8 @@ mod tests {
             domains: vec![],
             partitions: vec![],
             link_bits_per_second: Some(1e9),
+            cpu_share: 1.0,
+            costs: vec![],
         };
         vec![("a:1".into(), Ok(status)), ("b:2".into(), Err(Fault::new(Blame::Device, "connection refused")))]
     }

@@ -89,6 +89,8 @@ mod tests {
             domains: vec![],
             partitions,
             link_bits_per_second: None,
+            cpu_share: 1.0,
+            costs: vec![],
         };
         let down = Err(Fault::new(Blame::Device, "down"));
         let answers =

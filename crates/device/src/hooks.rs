@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
-use crate::{Clock, PacedLink, SystemClock};
+use crate::{Clock, PacedCpu, PacedLink, SystemClock};
 
 /// A CSE's hardware, as its code meets it.
 ///
@@ -27,25 +27,36 @@ pub trait Device: Send + Sync + Debug {
 
     /// The rate that sends are paced to, bits a second.
     fn link_bits_per_second(&self) -> Option<f64>;
+
+    /// Bytes that were booked on a paced link and have not left.
+    fn link_backlog_bytes(&self) -> f64;
+
+    /// The CPU's speed as a share of the real one's; 1: as it is.
+    fn cpu_share(&self) -> f64;
 }
 
-/// The hardware as it is, with sends paced where a rate is given.
+/// The hardware as it is, with sends and work paced where a rate or a share is given.
 #[derive(Debug)]
 pub struct Native {
     clock: Arc<dyn Clock>,
     link: Option<PacedLink>,
+    cpu: Option<PacedCpu>,
 }
 
 impl Native {
     /// Nothing is paced.
     pub fn new() -> Self {
-        Self { clock: Arc::new(SystemClock::new()), link: None }
+        Self { clock: Arc::new(SystemClock::new()), link: None, cpu: None }
     }
 
     /// Sends are paced to this rate.
-    pub fn paced(bits_per_second: f64) -> Self {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        Self { link: Some(PacedLink::new(bits_per_second, Arc::clone(&clock))), clock }
+    pub fn with_link(self, bits_per_second: f64) -> Self {
+        Self { link: Some(PacedLink::new(bits_per_second, Arc::clone(&self.clock))), ..self }
+    }
+
+    /// So many cores, each at this share of its speed, above 0 and at most 1.
+    pub fn with_cpu(self, share: f64, cores: usize) -> Self {
+        Self { cpu: (share < 1.0).then(|| PacedCpu::new(share, cores, Arc::clone(&self.clock))), ..self }
     }
 }
 
@@ -60,8 +71,8 @@ impl Device for Native {
         None
     }
 
-    fn work(&self, _cpu: Duration) -> Option<BoxFuture<'static, ()>> {
-        None
+    fn work(&self, cpu: Duration) -> Option<BoxFuture<'static, ()>> {
+        self.cpu.as_ref()?.work(cpu)
     }
 
     fn send(&self, bytes: u64) -> Option<BoxFuture<'static, ()>> {
@@ -74,6 +85,14 @@ impl Device for Native {
 
     fn link_bits_per_second(&self) -> Option<f64> {
         self.link.as_ref().map(PacedLink::bits_per_second)
+    }
+
+    fn link_backlog_bytes(&self) -> f64 {
+        self.link.as_ref().map_or(0.0, PacedLink::backlog_bytes)
+    }
+
+    fn cpu_share(&self) -> f64 {
+        self.cpu.as_ref().map_or(1.0, PacedCpu::share)
     }
 }
 
@@ -92,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_paced_link_shows_its_rate() {
-        let device = Native::paced(1e9);
+        let device = Native::new().with_link(1e9);
         assert_eq!(device.link_bits_per_second(), Some(1e9));
         assert!(device.read(1 << 30).is_none());
         assert!(device.send(1 << 30).is_some());

@@ -32,6 +32,12 @@ impl PacedLink {
         self.bits_per_second
     }
 
+    /// Bytes that were booked and have not left.
+    pub fn backlog_bytes(&self) -> f64 {
+        let wait = self.free_at.lock().since(self.clock.now());
+        wait.as_secs_f64() * self.bits_per_second / 8.0
+    }
+
     /// Books `bytes`; the future ends when they would all have left. The booking stands if the future is dropped.
     pub fn send(&self, bytes: u64) -> Option<BoxFuture<'static, ()>> {
         let takes_ns = (bytes as f64 * 8.0 / self.bits_per_second * 1e9) as u64;

@@ -1,7 +1,7 @@
 //! [`Directories`]: the metadata slices of runs, parsed and cached.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::{Schema, SchemaRef};
 use parking_lot::Mutex;
@@ -19,6 +19,8 @@ const ENTRIES_MAX: usize = 1 << 18;
 pub(crate) struct RunDirectory {
     pub(crate) schema: SchemaRef,
     pub(crate) slices: Vec<Arc<SliceEntry>>,
+    /// What its slices are encoded as, once one of them was read.
+    pub(crate) encoding: OnceLock<&'static str>,
 }
 
 /// Runs, each by the key of its metadata slice.
@@ -40,7 +42,8 @@ impl Directories {
             return Ok(Arc::clone(found));
         }
         let Directory { schema, slices, .. } = self.read(key).await?;
-        let found = Arc::new(RunDirectory { schema, slices: slices.into_iter().map(Arc::new).collect() });
+        let found =
+            Arc::new(RunDirectory { schema, slices: slices.into_iter().map(Arc::new).collect(), encoding: OnceLock::new() });
         self.keep(key, &found);
         Ok(found)
     }

@@ -1,8 +1,12 @@
 //! What hosts see of a drive.
 
 use async_trait::async_trait;
-use pithead_model::{Directory, Fault, Manifest, Reply, Run, SessionId, SessionProfile, SliceKey};
-use pithead_wire::{Batches, Discard, Door, DriveStatus, Events, Hello, LoadRequest, OpenRequest, Opened, Pieces, Welcome};
+use std::sync::Arc;
+
+use pithead_model::{Directory, Fault, HostState, Manifest, Reply, Run, SessionId, SessionProfile, SliceKey};
+use pithead_wire::{
+    Batches, Discard, Door, DriveStatus, Events, Hello, LinkGauge, LoadRequest, OpenRequest, Opened, Pieces, Welcome,
+};
 
 use crate::Drive;
 
@@ -27,7 +31,18 @@ impl Door for Drive {
     }
 
     async fn get(&self, session: SessionId) -> Result<Events, Fault> {
-        self.counted(self.get_events(session))
+        self.counted(self.get_events(session, None))
+    }
+
+    async fn get_over(&self, session: SessionId, link: Arc<dyn LinkGauge>) -> Result<Events, Fault> {
+        self.counted(self.get_events(session, Some(link)))
+    }
+
+    async fn tell(&self, session: SessionId, state: HostState) -> Result<(), Fault> {
+        if let Ok(session) = self.sessions.get(session) {
+            session.steer.tell(state);
+        }
+        Ok(())
     }
 
     async fn poll(&self, session: SessionId) -> Result<SessionProfile, Fault> {

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pithead_device::{Device, Instant};
-use pithead_model::{Blame, DriveId, Fault};
+use pithead_device::{Device, Instant, machine_cores};
+use pithead_model::{Blame, Cores, DriveId, Fault};
 use pithead_sched::{Class, Pool, PoolOptions};
 use pithead_store::{DiskStore, Store, StoreOptions};
 
 use crate::DriveOptions;
 use crate::budget::Budget;
+use crate::costs::Costs;
 use crate::directories::Directories;
 use crate::health::Writing;
 use crate::leases::Leases;
@@ -45,6 +46,9 @@ pub struct Drive {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) writing: Writing,
     pub(crate) slow_session: Option<Duration>,
+    pub(crate) costs: Arc<Costs>,
+    /// The cores that it runs on.
+    pub(crate) cores: Cores,
 }
 
 impl Drive {
@@ -78,6 +82,7 @@ impl Drive {
             cache: options.cache_bytes(),
             threads: workers.threads(),
         }));
+        let costs = Arc::new(Costs::open(&options.data, device.cpu_share()));
         let sessions = Arc::new(Sessions::new(turns, Arc::clone(&device), Arc::clone(&metrics)));
         let drive = Arc::new(Drive {
             label: options.data.display().to_string(),
@@ -96,6 +101,8 @@ impl Drive {
             metrics,
             writing: Writing::default(),
             slow_session: options.slow_session,
+            costs,
+            cores: cores(&options),
         });
         drive.collect_condemned()?;
         drive.start_background(options.idle_limit);
@@ -119,8 +126,12 @@ impl Drive {
         for session in self.sessions.close_all() {
             session.stopped().await;
         }
-        let store = Arc::clone(&self.store);
-        match self.workers.blocking(move || store.flush()).await {
+        let (store, costs, share) = (Arc::clone(&self.store), Arc::clone(&self.costs), self.device.cpu_share());
+        let flush = move || {
+            costs.keep(share);
+            store.flush()
+        };
+        match self.workers.blocking(flush).await {
             Ok(Ok(())) => tracing::info!(drive = %self.id, "stopped"),
             Ok(Err(error)) => tracing::error!(drive = %self.id, %error, "the store was not flushed"),
             Err(fault) => tracing::error!(drive = %self.id, %fault, "the store was not flushed"),
@@ -177,6 +188,16 @@ const COLLECT_WAIT: Duration = Duration::from_secs(1);
 /// footer again. What the store keeps serves metadata slices, copies, and slices whose reader had to go.
 fn reader_bytes(options: &DriveOptions) -> u64 {
     options.cache_bytes() / 4 * 3
+}
+
+fn cores(options: &DriveOptions) -> Cores {
+    let (machine, numbers) = machine_cores();
+    let mut pinned: Option<Vec<u32>> =
+        options.cores.as_ref().filter(|_| options.pool.is_none()).map(|cores| cores.iter().map(|core| *core as u32).collect());
+    if let Some(pinned) = &mut pinned {
+        pinned.sort_unstable();
+    }
+    Cores { machine: machine.clone(), numbers: pinned.unwrap_or_else(|| numbers.clone()) }
 }
 
 fn own_pool(options: &DriveOptions) -> Result<Pool, Fault> {

@@ -8,28 +8,37 @@ use std::task::{Context, Poll, ready};
 use futures::{FutureExt, Stream};
 use pithead_model::{Blame, Fault, SessionId};
 use pithead_sched::Class;
-use pithead_wire::{Event, Events};
+use pithead_wire::{Event, Events, LinkGauge};
 use tracing::Instrument;
 
 use crate::Drive;
 use crate::metrics::Metrics;
-use crate::running::Running;
+use crate::running::{Around, Running};
 use crate::session::Session;
 use crate::sessions::Sessions;
 use crate::slow::Watch;
 use crate::work::panic_fault;
 
 impl Drive {
-    pub(crate) fn get_events(&self, id: SessionId) -> Result<Events, Fault> {
+    /// `link`: over what the events travel; none: within this process.
+    pub(crate) fn get_events(&self, id: SessionId, link: Option<Arc<dyn LinkGauge>>) -> Result<Events, Fault> {
         let session = self.sessions.get(id)?;
         let work = session.begin()?;
         session.activity.touch(false);
-        let tasks = work.policy.tasks;
+        let (tasks, steer) = (work.policy.tasks, Arc::clone(&work.steer));
+        if let Some(link) = link {
+            steer.over(link);
+        }
         let events = session.queue.open();
         let watch = Watch { metrics: Arc::clone(&self.metrics), slow: self.slow_session };
-        let running = Arc::new(Running::new(Arc::clone(&session), work, Arc::clone(&self.device), events, watch));
-        for _ in 0..tasks {
-            self.start_task(&session, Arc::clone(&running));
+        let around =
+            Around { workers: self.workers.clone(), sessions: Arc::clone(&self.sessions), slices: Arc::clone(&self.slices) };
+        let running = Arc::new(Running::new(Arc::clone(&session), work, Arc::clone(&self.device), events, watch, around));
+        if steer.may_carry() {
+            self.start_task(&session, &running, Arc::clone(&running).carrier());
+        }
+        for index in 0..tasks {
+            self.start_task(&session, &running, Arc::clone(&running).task(index));
         }
         if session.is_stopped() {
             // It was closed just now, before there was a queue to end.
@@ -39,10 +48,15 @@ impl Drive {
         Ok(Box::pin(EventStream { session, sessions, metrics, ended: false }))
     }
 
-    fn start_task(&self, session: &Arc<Session>, running: Arc<Running>) {
+    fn start_task(
+        &self,
+        session: &Arc<Session>,
+        running: &Arc<Running>,
+        task: impl Future<Output = Result<(), Fault>> + Send + 'static,
+    ) {
         let id = session.id;
         let (mark, events) = (session.mark_task(), running.events());
-        let task = session.until_stopped(AssertUnwindSafe(running.task()).catch_unwind());
+        let task = session.until_stopped(AssertUnwindSafe(task).catch_unwind());
         let session = Arc::clone(session);
         let whole = async move {
             match task.await {

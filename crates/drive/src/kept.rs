@@ -4,7 +4,7 @@ use arrow::array::RecordBatch;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use futures::StreamExt;
 use pithead_functions::fault_from_datafusion;
-use pithead_model::{Blame, Fault};
+use pithead_model::{Blame, Fault, Level};
 use pithead_wire::compact;
 
 use crate::meter::Meter;
@@ -26,7 +26,7 @@ enum Mode {
         room: MemoryReservation,
     },
     /// The round begins with its first rows, so that one without slices and rows needs no number.
-    Send(Option<OpenRound>),
+    Send(Option<OpenRound>, Level),
 }
 
 /// Outputs of rounds that have not travelled.
@@ -40,23 +40,25 @@ pub(crate) struct Kept {
 }
 
 impl<'a> Output<'a> {
-    pub(crate) fn new(running: &'a Running, keep: bool) -> Self {
-        let mode = match keep {
+    /// Of a round to this level. What is only filtered is not kept.
+    pub(crate) fn new(running: &'a Running, level: Level) -> Self {
+        let mode = match running.work.policy.keep && level == Level::Whole {
             true => {
                 Mode::Keep { batches: Vec::new(), room: MemoryConsumer::new("kept partials").register(&running.work.memory) }
             }
-            false => Mode::Send(None),
+            false => Mode::Send(None, level),
         };
         Self { running, mode }
     }
 
-    pub(crate) async fn push(&mut self, batch: RecordBatch) -> Result<(), Fault> {
+    /// Takes a batch. `queue_ms`: what waits at the drive, where that is why the round is not taken further.
+    pub(crate) async fn push(&mut self, batch: RecordBatch, queue_ms: Option<u64>) -> Result<(), Fault> {
         if batch.num_rows() == 0 {
             return Ok(());
         }
         match &mut self.mode {
-            Mode::Send(round) => {
-                let round = round.get_or_insert_with(|| self.running.begin_round());
+            Mode::Send(round, level) => {
+                let round = round.get_or_insert_with(|| self.running.begin_round(*level).after(queue_ms));
                 self.running.send_rows(round, batch).await
             }
             Mode::Keep { batches, room } => {
@@ -67,7 +69,7 @@ impl<'a> Output<'a> {
                     return Ok(());
                 }
                 let batches = std::mem::take(batches);
-                self.mode = Mode::Send(Some(self.running.send_all(batches).await?));
+                self.mode = Mode::Send(Some(self.running.send_all(batches).await?), Level::Whole);
                 Ok(())
             }
         }
@@ -76,7 +78,7 @@ impl<'a> Output<'a> {
     /// The round is over, and did this.
     pub(crate) async fn end(self, tally: Tally) -> Result<(), Fault> {
         match self.mode {
-            Mode::Send(_) => self.travel(tally).await,
+            Mode::Send(..) => self.travel(tally).await,
             Mode::Keep { batches, room } => {
                 let outgrown = {
                     let mut kept = self.running.kept.lock();
@@ -94,8 +96,8 @@ impl<'a> Output<'a> {
     /// The round is over, did this, and is not kept.
     async fn travel(self, tally: Tally) -> Result<(), Fault> {
         let round = match self.mode {
-            Mode::Send(Some(round)) => round,
-            Mode::Send(None) => self.running.begin_round(),
+            Mode::Send(Some(round), _) => round,
+            Mode::Send(None, level) => self.running.begin_round(level),
             Mode::Keep { batches, .. } => self.running.send_all(batches).await?,
         };
         self.running.close_round(round, tally).await
@@ -104,7 +106,7 @@ impl<'a> Output<'a> {
     /// The round is over and did nothing.
     pub(crate) async fn discard(self) -> Result<(), Fault> {
         match self.mode {
-            Mode::Send(Some(round)) => self.running.close_round(round, Tally::default()).await,
+            Mode::Send(Some(round), _) => self.running.close_round(round, Tally::default()).await,
             _ => Ok(()),
         }
     }

@@ -6,6 +6,7 @@
 
 mod budget;
 mod copying;
+mod costs;
 mod cut;
 mod directories;
 mod door;
@@ -34,6 +35,7 @@ mod slow;
 mod sorting;
 mod staging;
 mod status;
+mod steer;
 mod tally;
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use pithead_exec::{BindPlan, BindRequest, Bound, PartData, SliceRef, SliceSource};
 use pithead_functions::EXTENSIONS;
-use pithead_model::{Blame, Bytes, Fault, PLAN_BYTES_MAX, Reply, SHIPPED_BYTES_MAX, SessionId, SliceKey, SliceSpan};
+use pithead_model::{
+    Adapt, Blame, Bytes, Fault, Level, LevelRule, PLAN_BYTES_MAX, Reply, SHIPPED_BYTES_MAX, SessionId, SliceKey, SliceSpan,
+    total,
+};
 use pithead_wire::{Granted, OpenRequest, PlanBytes, ShippedInput, SlicePart, batch_bytes};
 
 use crate::Drive;
@@ -15,6 +18,7 @@ use crate::leases::Lease;
 use crate::rounds::{RoundPolicy, SessionFacts};
 use crate::runtime::Usage;
 use crate::session::{Session, Work};
+use crate::steer::{Facts as SteerFacts, Steer};
 use crate::turns::{Refusal, fair_threads};
 use crate::uses::partitions;
 
@@ -22,6 +26,8 @@ use crate::uses::partitions;
 const BATCH_ROWS_MAX: usize = 1 << 16;
 /// Parts of one sub-plan at most.
 const PARTS_MAX: usize = 64;
+/// Slices of which nothing was read yet are taken to be encoded so.
+const DEFAULT: &str = "vortex";
 /// Longest that planning may take.
 const BIND_WAIT: Duration = Duration::from_secs(60);
 
@@ -47,12 +53,26 @@ impl Drive {
         let runtime = self.runtimes.session(grant.bytes(), &usage)?;
         let memory = Arc::clone(&runtime.memory_pool);
         let threads = fair_threads(request.options.threads as usize, self.workers.threads(), self.sessions.count());
-        let facts = Facts::of(&request);
+        let facts = Facts::of(&request, &parts, self.encoding_of(&request.parts).await);
         let bound = self.bind(bind_request(request, parts, runtime, Arc::clone(&self.slices) as Arc<dyn SliceSource>)).await?;
         let policy = RoundPolicy::new(&facts.session(&bound, threads));
+        let steer = Steer::new(
+            &SteerFacts {
+                adapt: &facts.adapt,
+                bound: &bound,
+                policy: &policy,
+                cores: &self.cores,
+                whole_partition: facts.whole_partition,
+                encoding: facts.encoding,
+                others_bytes: facts.others_bytes,
+            },
+            &self.device,
+            &self.costs,
+        );
         let used = self.uses.session(&partitions, &bound, self.device.clock().now());
         let (partition, level_max) = (facts.partition, facts.level_max);
-        let work = Work { bound, policy, partition, level_max, memory, grant, used, _lease: lease };
+        let steer = Arc::new(steer);
+        let work = Work { bound, policy, steer, partition, level_max, memory, grant, used, _lease: lease };
         let granted = Granted { session: SessionId(rand::random()), threads: threads as u32, memory: work.grant.bytes() };
         tracing::debug!(session = %granted.session, threads, memory = granted.memory, ?policy, "opened");
         self.sessions.insert(Arc::new(Session::new(granted.session, work, usage, Arc::clone(&self.device), place)));
@@ -84,6 +104,15 @@ impl Drive {
         Ok(data)
     }
 
+    /// What the driving part's slices are encoded as: where none was read yet, what slices are written as.
+    async fn encoding_of(&self, parts: &[SlicePart]) -> &'static str {
+        let Some((part, (load, _))) = parts.first().and_then(|part| Some((part, part.runs.first()?))) else { return DEFAULT };
+        match self.directories.run(&run_key(part, *load)).await {
+            Ok(directory) => directory.encoding.get().copied().unwrap_or(DEFAULT),
+            Err(_) => DEFAULT,
+        }
+    }
+
     /// A part's slices over its runs, each run checked against its metadata slice.
     async fn slices_of(&self, part: &SlicePart) -> Result<Vec<SliceRef>, Fault> {
         let mut slices = Vec::new();
@@ -99,7 +128,7 @@ impl Drive {
             }
             for (number, entry) in (0..).zip(&directory.slices) {
                 let ordinal = slices.len() as u32;
-                slices.push(SliceRef { ordinal, key: run.slice(number), entry: Arc::clone(entry) });
+                slices.push(SliceRef { ordinal, key: run.slice(number), entry: Arc::clone(entry), filtered: None });
             }
         }
         Ok(slices)
@@ -118,12 +147,21 @@ struct Facts {
     level_max: pithead_model::Level,
     whole_partition: bool,
     other_parts: usize,
+    others_bytes: u64,
     input_bytes: usize,
+    encoding: &'static str,
+    adapt: Adapt,
 }
 
 impl Facts {
-    fn of(request: &OpenRequest) -> Self {
+    fn of(request: &OpenRequest, parts: &[PartData], encoding: &'static str) -> Self {
+        let bytes = |part: &PartData| total(part.slices.iter().map(|slice| slice.entry.bytes));
+        let prunes_only = request.options.level_max < Level::Whole;
+        let adapt = request.options.adapt.clone();
         Self {
+            others_bytes: total(parts.iter().skip(1).map(bytes)),
+            encoding,
+            adapt: if prunes_only { Adapt { level: LevelRule::default(), ..adapt } } else { adapt },
             partition: request.parts[0].partition,
             level_max: request.options.level_max,
             whole_partition: request.whole_partition,
@@ -158,6 +196,7 @@ fn bind_request(
         parts,
         inputs: request.inputs.into_iter().map(|input| (input.name, input.schema, input.batches)).collect(),
         done: request.done,
+        held: request.options.adapt.held,
         schema: request.schema,
         whole_partition: request.whole_partition,
         level_max: request.options.level_max,

@@ -70,6 +70,11 @@ impl EventSender {
         self.events.send((event, room)).await.map_err(|_| gone())
     }
 
+    /// Bytes of rows that wait for the host.
+    pub(crate) fn queued_bytes(&self) -> u64 {
+        (ROOM_KIB as usize).saturating_sub(self.room.available_permits()) as u64 * 1024
+    }
+
     /// Whether there is room for an event of so many bytes at this moment.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         self.events.capacity() > 0 && self.room.available_permits() >= kibibytes(bytes) as usize
@@ -99,6 +104,8 @@ mod tests {
             spilled_bytes: 0,
             other_rows_in: 0,
             other_medium_bytes: 0,
+            predicted: None,
+            settled: None,
         };
         Event::Finished { profile, link_bytes: 0 }
     }

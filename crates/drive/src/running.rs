@@ -6,20 +6,26 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
+use bytes::Bytes;
 use futures::StreamExt;
 use parking_lot::Mutex;
 use pithead_device::Device;
-use pithead_exec::RoundStats;
+use pithead_exec::{Carried, RoundStats};
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Annotation, Blame, Fault, Level, PushBackCause, SliceSpan};
-use pithead_wire::{Event, batch_bytes};
+use pithead_sched::Class;
+use pithead_wire::{Event, PIECE_BYTES_MAX, batch_bytes};
 
 use crate::kept::{Kept, Output};
 use crate::meter::Meter;
 use crate::queue::EventSender;
 use crate::session::{Session, Work};
+use crate::sessions::Sessions;
+use crate::slices::SliceCache;
 use crate::slow::Watch;
+use crate::steer::{Busy, Step};
 use crate::tally::Tally;
+use crate::work::Workers;
 
 /// What the tasks of a session share.
 #[derive(Debug)]
@@ -34,6 +40,15 @@ pub(crate) struct Running {
     /// No further round begins: the plan needs no more slices.
     enough: AtomicBool,
     tasks_left: AtomicUsize,
+    around: Around,
+}
+
+/// What a session shares with others.
+#[derive(Clone, Debug)]
+pub(crate) struct Around {
+    pub(crate) workers: Workers,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) slices: Arc<SliceCache>,
 }
 
 #[derive(Debug, Default)]
@@ -48,13 +63,29 @@ struct Ledger {
 #[derive(Debug)]
 pub(crate) struct OpenRound {
     number: u32,
+    level: Level,
     rows: u64,
     bytes: u64,
+    queue_ms: Option<u64>,
+}
+
+impl OpenRound {
+    /// The same, where so much waited at the drive.
+    pub(crate) fn after(self, queue_ms: Option<u64>) -> OpenRound {
+        OpenRound { queue_ms, ..self }
+    }
 }
 
 impl Running {
-    pub(crate) fn new(session: Arc<Session>, work: Work, device: Arc<dyn Device>, events: EventSender, watch: Watch) -> Self {
-        let tasks = work.policy.tasks;
+    pub(crate) fn new(
+        session: Arc<Session>,
+        work: Work,
+        device: Arc<dyn Device>,
+        events: EventSender,
+        watch: Watch,
+        around: Around,
+    ) -> Self {
+        let tasks = work.policy.tasks + usize::from(work.steer.may_carry());
         Self {
             session,
             work,
@@ -65,6 +96,7 @@ impl Running {
             kept: Mutex::default(),
             enough: AtomicBool::new(false),
             tasks_left: AtomicUsize::new(tasks),
+            around,
         }
     }
 
@@ -74,36 +106,119 @@ impl Running {
     }
 
     /// One of the tasks: rounds until no slices are left. The last one to end sends what was kept, and the end.
-    pub(crate) async fn task(self: Arc<Self>) -> Result<(), Fault> {
+    pub(crate) async fn task(self: Arc<Self>, index: usize) -> Result<(), Fault> {
+        if self.work.policy.single && self.work.steer.is_whole(&self.work.bound.waiting(), self.busy()) {
+            if index == 0 {
+                self.round(0, Level::Whole, usize::MAX, None).await?;
+            }
+            return self.task_over().await;
+        }
         let mut nth = 0;
-        while self.wants_round(nth) {
-            self.round(nth).await?;
+        while self.wants_round() {
+            let step = self.step();
+            let queue_ms = (step.queue_ms > 0).then_some(step.queue_ms);
+            match step.task {
+                Some(Level::Whole) => {
+                    let slices_max = self.work.policy.slices_max(nth).min(step.whole_max);
+                    self.round(nth, Level::Whole, slices_max, None).await?;
+                }
+                Some(level) => self.round(nth, level, 1, queue_ms).await?,
+                None => {
+                    self.work.steer.wait_for_change().await;
+                    continue;
+                }
+            }
             nth += 1;
         }
-        if self.tasks_left.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.complete().await?;
-        }
-        Ok(())
+        self.task_over().await
     }
 
-    fn wants_round(&self, nth: u32) -> bool {
-        if self.work.policy.single {
-            return nth == 0;
+    /// Hands slices back as they are stored, while that is sooner.
+    pub(crate) async fn carrier(self: Arc<Self>) -> Result<(), Fault> {
+        let is_whole = self.work.policy.single && self.work.steer.is_whole(&self.work.bound.waiting(), self.busy());
+        while !is_whole && self.wants_round() {
+            let step = self.step();
+            match step.carry {
+                true => self.carry(&step).await?,
+                false => self.work.steer.wait_for_change().await,
+            }
         }
+        self.task_over().await
+    }
+
+    async fn task_over(&self) -> Result<(), Fault> {
+        match self.tasks_left.fetch_sub(1, Ordering::AcqRel) {
+            1 => self.complete().await,
+            _ => Ok(()),
+        }
+    }
+
+    fn wants_round(&self) -> bool {
         !self.enough.load(Ordering::Acquire) && !self.has_enough_rows() && !self.work.bound.queue_is_empty()
+    }
+
+    fn step(&self) -> Step {
+        self.work.steer.next(&self.work.bound.waiting(), self.busy())
+    }
+
+    fn busy(&self) -> Busy {
+        Busy {
+            tasks: self.work.policy.tasks,
+            reactors: self.around.workers.threads(),
+            live: self.around.workers.live(Class::Foreground).saturating_sub(usize::from(self.work.steer.may_carry())),
+            sessions: self.around.sessions.running(self.session.host),
+            queued_bytes: self.events.queued_bytes() as f64,
+        }
+    }
+
+    /// One slice as it is stored; only its name where the host holds it, or where its bounds rule it out.
+    async fn carry(&self, step: &Step) -> Result<(), Fault> {
+        let Some(Carried { slice, may_match, held }) = self.work.bound.carry() else { return Ok(()) };
+        let mut meter = Meter::start(&*self.device);
+        let mut round = self.begin_round(Level::Bytes);
+        round.queue_ms = (step.queue_ms > 0).then_some(step.queue_ms);
+        let (number, ordinal) = (round.number, slice.ordinal);
+        let mut tally = Tally { slices: vec![ordinal], slices_skipped: u32::from(!may_match), ..Tally::default() };
+        let event = |total: u64, bytes: Bytes| Event::Stored { round: number, slice: ordinal, total, bytes, link_bytes: 0 };
+        if may_match && held {
+            self.send(event(0, Bytes::new()), 0).await?;
+        } else if may_match {
+            let mut bytes = meter.run(self.around.slices.stored(&slice)).await?;
+            let total = bytes.len() as u64;
+            (tally.stored_bytes, tally.medium_bytes) = (total, total);
+            while !bytes.is_empty() {
+                let piece = bytes.split_to(bytes.len().min(PIECE_BYTES_MAX));
+                let length = piece.len() as u64;
+                self.send(event(total, piece), length).await?;
+                meter.give_way().await;
+            }
+        }
+        meter.charge().await;
+        (tally.cpu_ns, tally.wall_ns) = (meter.cpu_ns(), meter.wall_ns());
+        self.work.steer.carried(tally.stored_bytes, tally.cpu_ns);
+        round.bytes = tally.stored_bytes;
+        self.close_round(round, tally).await
     }
 
     fn has_enough_rows(&self) -> bool {
         self.work.policy.rows_enough.is_some_and(|rows| self.ledger.lock().rows_closed >= rows)
     }
 
-    async fn round(&self, nth: u32) -> Result<(), Fault> {
+    async fn round(&self, nth: u32, level: Level, slices_max: usize, queue_ms: Option<u64>) -> Result<(), Fault> {
         let mut meter = Meter::start(&*self.device);
-        let mut output = Output::new(self, self.work.policy.keep);
-        let slices_max = self.work.policy.slices_max(nth);
-        let mut round = meter.run(self.work.bound.round(slices_max)).await?;
+        let mut output = Output::new(self, level);
+        let bound = &self.work.bound;
+        let mut round = match level {
+            Level::Whole => meter.run(bound.round(slices_max)).await?,
+            _ => meter.run(bound.filter_round(slices_max)).await?,
+        };
+        tracing::trace!(nth, ?level, slices_max, "round begins");
+        let live = self.work.steer.begin(level, round.watch(), meter.spent());
+        let mut bytes = 0;
         while let Some(batch) = meter.run(round.stream.next()).await {
-            output.push(batch.map_err(fault_from_datafusion)?).await?;
+            let batch = batch.map_err(fault_from_datafusion)?;
+            bytes += batch_bytes(&batch) as u64;
+            output.push(batch, queue_ms).await?;
             meter.charge().await;
             meter.give_way().await;
         }
@@ -113,7 +228,8 @@ impl Running {
         let stats = round.finish();
         self.count_others(&stats);
         let mut tally = Tally::of(stats, meter.cpu_ns(), meter.wall_ns());
-        if self.work.policy.single {
+        self.work.steer.end(live, bytes);
+        if self.work.policy.single && level == Level::Whole {
             tally.slices = self.work.bound.slices_left().collect();
         }
         self.end_round(output, tally).await
@@ -148,7 +264,7 @@ impl Running {
         if !kept.is_empty() {
             kept.send(self, rest).await?;
         } else if !rest.slices.is_empty() || self.ledger.lock().rounds_closed == 0 {
-            let round = self.begin_round();
+            let round = self.begin_round(Level::Whole);
             self.close_round(round, rest).await?;
         }
         self.session.progress.finish();
@@ -161,22 +277,26 @@ impl Running {
         self.work.bound.slices_left().filter(|slice| !read.contains(slice)).collect()
     }
 
-    pub(crate) fn begin_round(&self) -> OpenRound {
+    pub(crate) fn begin_round(&self, level: Level) -> OpenRound {
         let mut ledger = self.ledger.lock();
         ledger.rounds_begun += 1;
-        OpenRound { number: ledger.rounds_begun - 1, rows: 0, bytes: 0 }
+        OpenRound { number: ledger.rounds_begun - 1, level, rows: 0, bytes: 0, queue_ms: None }
     }
 
     pub(crate) async fn send_rows(&self, round: &mut OpenRound, batch: RecordBatch) -> Result<(), Fault> {
         round.rows += batch.num_rows() as u64;
         let bytes = batch_bytes(&batch) as u64;
         round.bytes += bytes;
-        self.send(Event::Rows { round: round.number, batch, link_bytes: 0 }, bytes).await
+        let event = match round.level {
+            Level::Filtered => Event::Filtered { round: round.number, batch, link_bytes: 0 },
+            _ => Event::Rows { round: round.number, batch, link_bytes: 0 },
+        };
+        self.send(event, bytes).await
     }
 
-    /// Begins a round with these rows.
+    /// Begins a round to level 3 with these rows.
     pub(crate) async fn send_all(&self, batches: Vec<RecordBatch>) -> Result<OpenRound, Fault> {
-        let mut round = self.begin_round();
+        let mut round = self.begin_round(Level::Whole);
         for batch in batches {
             self.send_rows(&mut round, batch).await?;
         }
@@ -201,7 +321,9 @@ impl Running {
     }
 
     fn annotation(&self, round: &OpenRound, tally: &Tally) -> Annotation {
-        let level = self.work.level_max;
+        let level = self.work.level_max.min(round.level);
+        let asked = self.work.level_max < Level::Whole;
+        let cause = if asked { PushBackCause::Asked } else { self.work.steer.cause() };
         Annotation {
             round: round.number,
             partition: self.work.partition,
@@ -215,9 +337,13 @@ impl Running {
             medium_bytes: tally.medium_bytes,
             batch_bytes: round.bytes,
             cpu_ns: tally.cpu_ns,
+            scan: tally.scan,
+            stored_bytes: tally.stored_bytes,
+            summarised: tally.summarised,
             wall_ns: tally.wall_ns,
-            cause: (level < Level::Whole).then_some(PushBackCause::Asked),
-            retry_after_ms: None,
+            cause: (level < Level::Whole).then_some(cause),
+            queue_ms: round.queue_ms,
+            retry_after_ms: round.queue_ms,
         }
     }
 

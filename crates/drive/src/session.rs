@@ -18,6 +18,7 @@ use crate::queue::Queue;
 use crate::rounds::RoundPolicy;
 use crate::runtime::Usage;
 use crate::sessions::Place;
+use crate::steer::Steer;
 use crate::uses::SessionUse;
 use crate::waits::Waits;
 
@@ -29,6 +30,8 @@ const CLOSE_WAIT: Duration = Duration::from_secs(2);
 pub(crate) struct Work {
     pub(crate) bound: Arc<Bound>,
     pub(crate) policy: RoundPolicy,
+    /// How far its slices are taken.
+    pub(crate) steer: Arc<Steer>,
     /// The driving dataset's partition.
     pub(crate) partition: u32,
     pub(crate) level_max: Level,
@@ -46,6 +49,7 @@ pub(crate) struct Session {
     pub(crate) host: u64,
     pub(crate) opened: Instant,
     pub(crate) waits: Waits,
+    pub(crate) steer: Arc<Steer>,
     pub(crate) queue: Queue,
     pub(crate) progress: Progress,
     pub(crate) activity: Activity,
@@ -108,6 +112,7 @@ impl Session {
             host: place.host(),
             opened,
             waits: Waits::default(),
+            steer: Arc::clone(&work.steer),
             queue: Queue::default(),
             progress,
             activity: Activity::new(device),
@@ -147,7 +152,10 @@ impl Session {
     }
 
     pub(crate) fn profile(&self) -> SessionProfile {
+        let (predicted, settled) = self.steer.costs();
         SessionProfile {
+            predicted,
+            settled,
             state: self.progress.state(),
             rounds: self.progress.rounds.load(Ordering::Relaxed),
             slices_total: self.slices_total,

@@ -58,6 +58,12 @@ impl Sessions {
         self.turns.lock().hosts(now)
     }
 
+    /// Sessions of a host whose rounds run.
+    pub(crate) fn running(&self, host: u64) -> usize {
+        let runs = |session: &&Arc<Session>| session.host == host && session.progress.state() == SessionState::Running;
+        self.open.lock().values().filter(runs).count()
+    }
+
     pub(crate) fn insert(&self, session: Arc<Session>) {
         self.open.lock().insert(session.id, session);
     }

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use parking_lot::Mutex;
 use pithead_device::Device;
 use pithead_exec::{SliceRef, SliceSource};
 use pithead_model::{Blame, Fault, SliceKey};
-use pithead_slice::{SliceReader, open_slice};
+use pithead_slice::{SliceReader, encoding_by_id, open_slice, unseal};
 use pithead_store::Store;
 use tokio::sync::OnceCell;
 
@@ -72,13 +73,32 @@ impl SliceCache {
         readers.bytes = readers.slots.values().map(|slot| slot.bytes).sum();
     }
 
+    /// A slice as it is stored.
+    pub(crate) async fn stored(&self, slice: &SliceRef) -> Result<Bytes, Fault> {
+        let (store, key) = (Arc::clone(&self.store), slice.key.clone());
+        let read = move || match store.get(&slice_key(&key))? {
+            Some((value, _)) => Ok(value),
+            None => Err(gone(&key)),
+        };
+        let bytes: Bytes = self.workers.blocking(read).await??;
+        if let Some(wait) = self.device.read(bytes.len() as u64) {
+            wait.await;
+        }
+        Ok(bytes)
+    }
+
     async fn read(&self, slice: &SliceRef) -> Result<Arc<dyn SliceReader>, Fault> {
         let run = SliceKey { number: None, ..slice.key.clone() };
-        let schema = Arc::clone(&self.directories.run(&run).await?.schema);
+        let directory = self.directories.run(&run).await?;
         let (store, key, rows) = (Arc::clone(&self.store), slice.key.clone(), slice.entry.rows);
         let open = move || {
             let Some((value, _)) = store.get(&slice_key(&key))? else { return Err(gone(&key)) };
-            let reader = open_slice(&schema, value).map_err(|error| Fault::from(error).at(&key))?;
+            if let Ok((header, _)) = unseal(value.clone())
+                && let Ok(encoding) = encoding_by_id(header.encoding)
+            {
+                directory.encoding.get_or_init(|| encoding.name());
+            }
+            let reader = open_slice(&directory.schema, value).map_err(|error| Fault::from(error).at(&key))?;
             if reader.rows() != rows {
                 let what = format!("the directory says {rows} rows, and there are {}", reader.rows());
                 return Err(Fault::new(Blame::Corrupt, what).at(&key));
@@ -232,6 +252,7 @@ mod tests {
             ordinal: number,
             key: run.slice(number),
             entry: Arc::new(SliceEntry { rows: 1, bytes: 100, columns: vec![] }),
+            filtered: None,
         }
     }
 

@@ -43,6 +43,7 @@ impl Drive {
             encodings: encoding_names().into_iter().map(str::to_owned).collect(),
             threads: self.workers.threads() as u32,
             link_bits_per_second: self.device.link_bits_per_second(),
+            cpu_share: self.device.cpu_share(),
         };
         check_hello(hello, &welcome)?;
         Ok(welcome)
@@ -67,6 +68,8 @@ impl Drive {
             domains,
             partitions: stored.into_iter().map(|(key, stored)| self.partition_use(key, stored)).collect(),
             link_bits_per_second: self.device.link_bits_per_second(),
+            cpu_share: self.device.cpu_share(),
+            costs: self.costs.rates(),
         })
     }
 

@@ -1,6 +1,7 @@
 //! [`Tally`]: what rounds did, summed up until an annotation says so.
 
 use pithead_exec::RoundStats;
+use pithead_model::ScanShare;
 
 /// What one or several rounds did.
 #[derive(Debug, Default)]
@@ -11,6 +12,11 @@ pub(crate) struct Tally {
     pub(crate) pages_skipped: u64,
     pub(crate) rows_in: u64,
     pub(crate) medium_bytes: u64,
+    pub(crate) scan: ScanShare,
+    /// Bytes of slices that were handed back as they are stored.
+    pub(crate) stored_bytes: u64,
+    /// Slices that kept partials answered for.
+    pub(crate) summarised: u32,
     pub(crate) cpu_ns: u64,
     pub(crate) wall_ns: u64,
 }
@@ -24,6 +30,9 @@ impl Tally {
             pages_skipped: stats.pages_skipped,
             rows_in: stats.rows_in,
             medium_bytes: stats.medium_bytes,
+            scan: stats.scan,
+            stored_bytes: 0,
+            summarised: 0,
             cpu_ns,
             wall_ns,
         }
@@ -37,6 +46,11 @@ impl Tally {
         self.pages_skipped += other.pages_skipped;
         self.rows_in += other.rows_in;
         self.medium_bytes += other.medium_bytes;
+        self.scan.cpu_ns += other.scan.cpu_ns;
+        self.scan.rows += other.scan.rows;
+        self.scan.bytes += other.scan.bytes;
+        self.stored_bytes += other.stored_bytes;
+        self.summarised += other.summarised;
         self.cpu_ns += other.cpu_ns;
         self.wall_ns = self.wall_ns.max(other.wall_ns);
     }

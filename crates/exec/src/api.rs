@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use pithead_device::Device;
-use pithead_model::{DatasetName, Fault, Level, SliceEntry, SliceKey, SliceSpan, SortKey};
+use pithead_model::{DatasetName, Fault, Level, ScanShare, SliceEntry, SliceKey, SliceSpan, SortKey};
 use pithead_slice::SliceReader;
 
 /// One slice of a part.
@@ -21,6 +21,8 @@ pub struct SliceRef {
     pub key: SliceKey,
     /// What is known of it without reading it.
     pub entry: Arc<SliceEntry>,
+    /// Rows that a CSE below filtered already, in place of the stored slice: the columns that the sub-plan needs, by name.
+    pub filtered: Option<Arc<[RecordBatch]>>,
 }
 
 /// The slices of one dataset's partition that a sub-plan is to see.
@@ -73,6 +75,8 @@ pub struct BindRequest {
     pub inputs: Vec<(String, SchemaRef, Vec<RecordBatch>)>,
     /// Slices of the driving partition, by ordinal, that rounds leave out. Those past its end mean nothing.
     pub done: Vec<SliceSpan>,
+    /// Slices of the driving partition that the host holds.
+    pub held: Vec<SliceSpan>,
     /// Schema that the output must have, by position and type; its names and nullability are those of the output.
     pub schema: SchemaRef,
     /// Whether one round must see all slices.
@@ -115,6 +119,8 @@ pub struct RoundStats {
     pub rows_in: u64,
     /// Bytes of the driving partition that were read.
     pub medium_bytes: u64,
+    /// What reading and filtering the driving partition took: CPU time, rows that passed, and about how many bytes they have.
+    pub scan: ScanShare,
     /// Rows in the slices of the other datasets that were read.
     pub other_rows_in: u64,
     /// Bytes of the other datasets that were read.

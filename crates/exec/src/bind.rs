@@ -1,7 +1,7 @@
 //! [`Bound`]: one session's sub-plan, ready to run.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -15,10 +15,13 @@ use datafusion::logical_expr::{Expr, LogicalPlan, TableScan, TableScanBuilder, T
 use datafusion::physical_plan::execute_stream;
 use datafusion::physical_plan::memory::MemoryStream;
 use pithead_functions::{EngineOptions, fault_from_datafusion, session_state};
-use pithead_model::{DatasetName, Fault, Level, SliceSpan, near_names};
+use pithead_model::{Blame, DatasetName, Fault, Level, SliceSpan, near_names};
 use pithead_plan::{INPUT_SCHEMA, Shape, combine, consume, shape};
+use pithead_policy::Features;
 
 use crate::conform::{check, conform};
+use crate::features::features;
+use crate::level::{Carried, Filtered, Sums, Waiting, is_in};
 use crate::narrow::narrow;
 use crate::order::order_of;
 use crate::round::{Round, SliceQueue};
@@ -37,6 +40,9 @@ pub struct Bound {
     schema: SchemaRef,
     queue: Arc<SliceQueue>,
     parts: Vec<Arc<Part>>,
+    filtered: Option<Filtered>,
+    held: Vec<SliceSpan>,
+    sums: OnceLock<Sums>,
     slices_total: u32,
     whole_partition: bool,
 }
@@ -72,7 +78,21 @@ impl Bound {
         let queue = Arc::new(SliceQueue::new(left(&driving.slices, &request.done)));
         let (schema, whole_partition) = (request.schema, request.whole_partition);
         let (shape, slices_total) = (shape(&driven), driving.slices.len() as u32);
-        Ok(Arc::new(Bound { state, shape, plan, consumed: driven, schema, queue, parts, slices_total, whole_partition }))
+        let filtered = Filtered::of(&plan, &driving, &state).map_err(fault_from_datafusion)?;
+        Ok(Arc::new(Bound {
+            state,
+            plan,
+            shape,
+            consumed: driven,
+            schema,
+            queue,
+            parts,
+            filtered,
+            held: request.held,
+            sums: OnceLock::new(),
+            slices_total,
+            whole_partition,
+        }))
     }
 
     /// How the outputs of several rounds go together.
@@ -104,19 +124,68 @@ impl Bound {
         self.parts.iter().map(read).collect()
     }
 
-    /// Whether rounds have taken all slices.
+    /// Whether all slices were taken.
     pub fn queue_is_empty(&self) -> bool {
         self.queue.is_empty()
+    }
+
+    /// The slices that nobody has taken yet, those aside that their bounds rule out.
+    pub fn waiting(&self) -> Waiting {
+        let sums = self.sums.get_or_init(|| Sums::new(self.queue.slices(), &self.held, self.filtered.as_ref()));
+        sums.over(&self.queue.left())
+    }
+
+    /// What the sub-plan does with a slice, on average over those that wait. `expected`: rows and bytes of the answer over all of
+    /// them. None: it reads no slices.
+    pub fn features(&self, expected: Option<(f64, f64)>) -> Option<Features> {
+        let (part, filtered) = (self.parts.first()?, self.filtered.as_ref()?);
+        features(&self.plan, part, filtered, &self.waiting(), expected).ok()
+    }
+
+    /// Takes the last slice that nobody has taken, to hand it back as it is stored.
+    pub fn carry(&self) -> Option<Carried> {
+        let slice = self.queue.take_last()?;
+        let may_match = self.filtered.as_ref().is_none_or(|filtered| filtered.may_match(&slice.entry));
+        let held = is_in(&self.held, slice.ordinal);
+        Some(Carried { slice, may_match, held })
+    }
+
+    /// Whether the sub-plan can be taken to [`Level::Filtered`] by itself: there is more to it than filter and projection, and
+    /// there are columns to send.
+    pub fn can_filter(&self) -> bool {
+        self.filtered.as_ref().is_some_and(|filtered| filtered.is_part && !filtered.schema.fields().is_empty())
+    }
+
+    /// Whether a slice may be handed back as it is stored: the sub-plan reads the driving dataset at all.
+    pub fn can_carry(&self) -> bool {
+        self.filtered.is_some()
     }
 
     /// Begins a round with a physical plan of its own. As its rows are pulled, it takes slices that no other round has
     /// taken, until it has read `slices_max` of them; with a whole partition, all of them. Rounds may run side by side.
     ///
     /// A session over an empty partition runs one round all the same: an aggregate without groups has a row.
-    pub async fn round(self: &Arc<Self>, slices_max: usize) -> Result<RunningRound, Fault> {
+    pub async fn round(&self, slices_max: usize) -> Result<RunningRound, Fault> {
         let slices_max = if self.whole_partition { usize::MAX } else { slices_max };
         let round = Arc::new(Round::new(Arc::clone(&self.queue), slices_max));
-        let stream = self.run(&self.plan, &round).await?;
+        let stream = self.run(&self.plan, &self.schema, &round).await?;
+        Ok(RunningRound { stream, round })
+    }
+
+    /// The same to [`Level::Filtered`]: rows of the driving dataset that pass the filters, in the columns that the sub-plan needs. A
+    /// bug where [`Bound::can_filter`] is false.
+    pub async fn filter_round(&self, slices_max: usize) -> Result<RunningRound, Fault> {
+        let filtered = self.filtered.as_ref().ok_or_else(|| Fault::new(Blame::Bug, "the sub-plan has no driving scan"))?;
+        let round = Arc::new(Round::new(Arc::clone(&self.queue), slices_max));
+        let stream = self.run(&filtered.plan, &filtered.schema, &round).await?;
+        Ok(RunningRound { stream, round })
+    }
+
+    /// Runs the whole sub-plan over slices that came from elsewhere: what a CSE does with work that was handed back to it. The
+    /// slices of the session itself stay where they are.
+    pub async fn round_over(&self, slices: Vec<SliceRef>) -> Result<RunningRound, Fault> {
+        let round = Arc::new(Round::new(Arc::new(SliceQueue::new(slices.into())), usize::MAX));
+        let stream = self.run(&self.plan, &self.schema, &round).await?;
         Ok(RunningRound { stream, round })
     }
 
@@ -128,7 +197,7 @@ impl Bound {
             Some(plan) => {
                 let plan = self.state.optimize(&plan).map_err(fault_from_datafusion)?;
                 let round = Arc::new(Round::new(Arc::clone(&self.queue), 0));
-                self.run(&plan, &round).await
+                self.run(&plan, &self.schema, &round).await
             }
             None => {
                 let rows = match self.shape {
@@ -141,13 +210,18 @@ impl Bound {
         }
     }
 
-    async fn run(&self, plan: &LogicalPlan, round: &Arc<Round>) -> Result<SendableRecordBatchStream, Fault> {
+    async fn run(
+        &self,
+        plan: &LogicalPlan,
+        schema: &SchemaRef,
+        round: &Arc<Round>,
+    ) -> Result<SendableRecordBatchStream, Fault> {
         let planned = self.state.query_planner().create_physical_plan(plan, &self.state).await;
         let physical = planned.map_err(fault_from_datafusion)?;
         let config = self.state.config().clone().with_extension(Arc::clone(round));
         let context = Arc::new(TaskContext::from(&self.state).with_session_config(config));
         let rows = execute_stream(physical, context).map_err(fault_from_datafusion)?;
-        Ok(conform(rows, &self.schema))
+        Ok(conform(rows, schema))
     }
 }
 

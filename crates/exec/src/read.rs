@@ -3,6 +3,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 
 use arrow::array::{Array, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::{BatchCoalescer, filter_record_batch};
@@ -11,9 +12,11 @@ use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_expr::{PhysicalExpr, conjunction_opt};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use futures::{StreamExt, stream};
-use pithead_model::Fault;
+use futures::{Stream, StreamExt, stream};
+use pithead_device::thread_cpu_ns;
+use pithead_model::{Blame, Fault};
 use pithead_slice::{Predicate, ReadStats, ScanRequest, SliceReader, SliceStream};
+use pithead_wire::batch_bytes;
 use tokio::task::yield_now;
 
 use crate::SliceRef;
@@ -109,11 +112,15 @@ impl Reading {
             self.coalescer = Some(coalescer.with_biggest_coalesce_batch_size(Some(rows / 2)));
         }
         let output = Arc::clone(&schema);
+        let (round, feed) = (Arc::clone(&self.round), self.plan.feed);
         let rows = stream::try_unfold(self, move |mut reading| {
             let output = Arc::clone(&output);
             async move { Ok(reading.next(&output).await?.map(|batch| (batch, reading))) }
         });
-        Box::pin(RecordBatchStreamAdapter::new(schema, rows))
+        match feed {
+            Feed::All => Box::pin(RecordBatchStreamAdapter::new(schema, rows)),
+            Feed::Round => Box::pin(RecordBatchStreamAdapter::new(schema, measured(rows, round))),
+        }
     }
 
     async fn next(&mut self, output: &SchemaRef) -> Result<Option<RecordBatch>> {
@@ -193,7 +200,9 @@ impl Reading {
             }
             let conditions = self.plan.conditions.iter().chain(self.moving.iter().flat_map(Moving::now));
             let cost = cost_of(&self.round, self.plan.feed);
-            if self.plan.part.zone_maps && !slice_may_match(conditions, &slice.entry) {
+            // Rows that were filtered before may come from several slices; what is known of one says nothing of them.
+            let bounded = self.plan.part.zone_maps && slice.filtered.is_none();
+            if bounded && !slice_may_match(conditions, &slice.entry) {
                 cost.skip_slice();
                 skips += 1;
                 if skips % SKIPS_MAX == 0 {
@@ -206,8 +215,13 @@ impl Reading {
             }
             cost.read_slice(slice.entry.rows);
             self.plan.part.reads.slices.fetch_add(1, Ordering::Relaxed);
-            let reader = self.plan.part.source.open(&slice).await.map_err(external)?;
-            self.open = Some(self.start(slice, &*reader)?);
+            self.open = Some(match slice.filtered.clone() {
+                Some(rows) => self.start_filtered(slice, rows)?,
+                None => {
+                    let reader = self.plan.part.source.open(&slice).await.map_err(external)?;
+                    self.start(slice, &*reader)?
+                }
+            });
             return Ok(true);
         }
         Ok(false)
@@ -218,6 +232,29 @@ impl Reading {
             Feed::Round => self.round.take(),
             Feed::All => self.own.pop_front().map(|slice| self.plan.part.slices[slice].clone()),
         }
+    }
+
+    /// Starts on rows that were filtered already: only moving filters are left to apply.
+    fn start_filtered(&self, slice: SliceRef, rows: Arc<[RecordBatch]>) -> Result<OpenSlice> {
+        let columns = self.plan.columns.clone();
+        let place = |batch: &RecordBatch| -> Result<RecordBatch> {
+            let mut indices = Vec::with_capacity(columns.len());
+            for column in &columns {
+                let wanted = self.plan.part.schema.field(*column);
+                let index = batch.schema_ref().index_of(wanted.name())?;
+                let found = batch.schema_ref().field(index).data_type();
+                if found != wanted.data_type() {
+                    let what = format!("filtered rows have {} as {found}, not as {}", wanted.name(), wanted.data_type());
+                    return Err(external(Fault::new(Blame::Device, what)));
+                }
+                indices.push(index);
+            }
+            Ok(batch.project(&indices)?)
+        };
+        let batches = rows.iter().map(place).collect::<Result<Vec<_>>>()?;
+        let stream = stream::iter(batches.into_iter().map(Ok)).boxed();
+        let moving = expression(self.moving.iter().flat_map(Moving::now), &columns, true)?;
+        Ok(OpenSlice { slice, stream, stats: Arc::default(), columns, rest: None, moving })
     }
 
     /// Starts to read a slice. Which conditions it applies itself shows in its answer, and with that which columns are
@@ -274,6 +311,27 @@ impl Reading {
         let moving = moving.filter_map(|(index, told)| Some((told.clone()?, Origin::Moving(index))));
         conditions.chain(moving).unzip()
     }
+}
+
+/// The same rows. What the scan takes and gives is counted as the round's.
+fn measured(
+    rows: impl Stream<Item = Result<RecordBatch>> + Send + 'static,
+    round: Arc<Round>,
+) -> impl Stream<Item = Result<RecordBatch>> + Send {
+    let mut rows = Box::pin(rows);
+    // Batches of one scan are alike. The first one tells about how many bytes a row has.
+    let mut row_bytes = None;
+    stream::poll_fn(move |context| {
+        let start = thread_cpu_ns();
+        let polled = rows.poll_next_unpin(context);
+        round.driving.work(thread_cpu_ns().saturating_sub(start));
+        if let Poll::Ready(Some(Ok(batch))) = &polled {
+            let count = batch.num_rows().max(1);
+            let row_bytes = *row_bytes.get_or_insert_with(|| batch_bytes(batch) as f64 / count as f64);
+            round.driving.hand_on(batch.num_rows() as u64, (row_bytes * batch.num_rows() as f64) as u64);
+        }
+        polled
+    })
 }
 
 fn cost_of(round: &Round, feed: Feed) -> &Cost {

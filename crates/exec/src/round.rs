@@ -1,10 +1,12 @@
 //! [`Round`]: a share of the driving partition's slices, and what it cost.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use datafusion::execution::SendableRecordBatchStream;
 use parking_lot::Mutex;
+use pithead_model::ScanShare;
 use pithead_slice::ReadStats;
 
 use crate::{RoundStats, SliceRef};
@@ -22,7 +24,23 @@ impl std::fmt::Debug for RunningRound {
     }
 }
 
+/// Looks at a round while it runs.
+#[derive(Clone, Debug)]
+pub struct RoundWatch(Arc<Round>);
+
+impl RoundWatch {
+    /// What the round did so far.
+    pub fn stats(&self) -> RoundStats {
+        self.0.stats()
+    }
+}
+
 impl RunningRound {
+    /// A way to look at it from outside.
+    pub fn watch(&self) -> RoundWatch {
+        RoundWatch(Arc::clone(&self.round))
+    }
+
     /// Ends the round, and says what it did.
     pub fn finish(self) -> RoundStats {
         drop(self.stream);
@@ -30,16 +48,18 @@ impl RunningRound {
     }
 }
 
-/// The slices of a driving partition that rounds are to take. Rounds side by side share it.
+/// The slices of a driving partition that rounds are to take, from the front, and the carrier from the back. Rounds side by
+/// side share it.
 #[derive(Debug)]
 pub(crate) struct SliceQueue {
     slices: Arc<[SliceRef]>,
-    next: AtomicUsize,
+    left: Mutex<Range<usize>>,
 }
 
 impl SliceQueue {
     pub(crate) fn new(slices: Arc<[SliceRef]>) -> Self {
-        Self { slices, next: AtomicUsize::new(0) }
+        let left = Mutex::new(0..slices.len());
+        Self { slices, left }
     }
 
     /// All of its slices, taken or not.
@@ -47,15 +67,28 @@ impl SliceQueue {
         self.slices.iter().map(|slice| slice.ordinal)
     }
 
+    /// Which of its slices nobody has taken, by place.
+    pub(crate) fn left(&self) -> Range<usize> {
+        self.left.lock().clone()
+    }
+
+    pub(crate) fn slices(&self) -> &[SliceRef] {
+        &self.slices
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
-        self.next.load(Ordering::Relaxed) >= self.slices.len()
+        self.left.lock().is_empty()
     }
 
     fn take(&self) -> Option<SliceRef> {
-        // Stays put at the end, so that it cannot overflow.
-        let next =
-            self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| (next < self.slices.len()).then_some(next + 1));
-        self.slices.get(next.ok()?).cloned()
+        let next = self.left.lock().next();
+        self.slices.get(next?).cloned()
+    }
+
+    /// The last one that nobody has taken.
+    pub(crate) fn take_last(&self) -> Option<SliceRef> {
+        let last = self.left.lock().next_back();
+        self.slices.get(last?).cloned()
     }
 }
 
@@ -80,6 +113,9 @@ pub(crate) struct Cost {
     bytes: AtomicU64,
     pages_read: AtomicU64,
     pages_skipped: AtomicU64,
+    cpu_ns: AtomicU64,
+    rows_out: AtomicU64,
+    bytes_out: AtomicU64,
 }
 
 impl Round {
@@ -117,6 +153,11 @@ impl Round {
             pages_read: self.driving.pages_read.load(Ordering::Relaxed),
             pages_skipped: self.driving.pages_skipped.load(Ordering::Relaxed),
             rows_in: self.driving.rows_in.load(Ordering::Relaxed),
+            scan: ScanShare {
+                cpu_ns: self.driving.cpu_ns.load(Ordering::Relaxed),
+                rows: self.driving.rows_out.load(Ordering::Relaxed),
+                bytes: self.driving.bytes_out.load(Ordering::Relaxed),
+            },
             medium_bytes: self.driving.bytes.load(Ordering::Relaxed),
             other_rows_in: self.others.rows_in.load(Ordering::Relaxed),
             other_medium_bytes: self.others.bytes.load(Ordering::Relaxed),
@@ -131,6 +172,17 @@ impl Cost {
 
     pub(crate) fn read_slice(&self, rows: u64) {
         self.rows_in.fetch_add(rows, Ordering::Relaxed);
+    }
+
+    /// CPU time of a poll of the scan.
+    pub(crate) fn work(&self, cpu_ns: u64) {
+        self.cpu_ns.fetch_add(cpu_ns, Ordering::Relaxed);
+    }
+
+    /// Rows that the scan hands on.
+    pub(crate) fn hand_on(&self, rows: u64, bytes: u64) {
+        self.rows_out.fetch_add(rows, Ordering::Relaxed);
+        self.bytes_out.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Moves what a reader has counted here. Returns the bytes.

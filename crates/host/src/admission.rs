@@ -49,6 +49,13 @@ impl Admission {
         self.reservation.free();
     }
 
+    /// Forgets what was answered: all of it is asked for again.
+    pub(crate) fn start_over(&mut self) {
+        self.restart();
+        self.answered.clear();
+        self.rounds_closed = 0;
+    }
+
     /// Keeps rows until their round is closed.
     pub(crate) fn hold(&mut self, round: u32, batch: RecordBatch) -> Result<()> {
         self.reservation.try_grow(batch.get_array_memory_size())?;
@@ -135,8 +142,12 @@ mod tests {
             medium_bytes: 0,
             batch_bytes: 0,
             cpu_ns: 0,
+            scan: Default::default(),
+            stored_bytes: 0,
+            summarised: 0,
             wall_ns: 0,
             cause: None,
+            queue_ms: None,
             retry_after_ms: None,
         }
     }

@@ -175,6 +175,10 @@ impl Text {
             Bytes(sums.link_bytes),
         );
         self.line("", 0, text);
+        let (slices, bytes) = query.host.held().size();
+        if slices > 0 {
+            self.line("", 0, format!("the host holds {slices} slices, {}", Bytes(bytes)));
+        }
         if sums.failovers > 0 {
             self.line("", 0, format!("sessions that went on at another copy: {}", sums.failovers));
         }

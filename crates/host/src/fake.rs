@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use pithead_model::{
-    Annotation, Blame, ColumnSummary, DatasetId, DatasetName, Directory, DriveId, Fault, Level, LoadId, Manifest,
+    Annotation, Blame, ColumnSummary, DatasetId, DatasetName, Directory, DriveId, Fault, HostState, Level, LoadId, Manifest,
     PROTOCOL_VERSION, Reply, Run, SessionId, SessionProfile, SessionState, SliceKey, SliceSpan,
 };
 use pithead_wire::{
@@ -150,8 +150,12 @@ fn annotation(round: u32, partition: u32, slice: u32, rows_out: u64) -> Annotati
         medium_bytes: 0,
         batch_bytes: 0,
         cpu_ns: 0,
+        scan: Default::default(),
+        stored_bytes: 0,
+        summarised: 0,
         wall_ns: 0,
         cause: None,
+        queue_ms: None,
         retry_after_ms: None,
     }
 }
@@ -176,6 +180,7 @@ impl Door for FakeDoor {
             encodings: vec!["vortex".into(), "arrow".into()],
             threads: 1,
             link_bits_per_second: None,
+            cpu_share: 1.0,
         })
     }
 
@@ -210,6 +215,8 @@ impl Door for FakeDoor {
                 spilled_bytes: 0,
                 other_rows_in: 0,
                 other_medium_bytes: 0,
+                predicted: None,
+                settled: None,
             };
             events.push(Ok(Event::Finished { profile, link_bytes: 1 }));
         }
@@ -220,6 +227,10 @@ impl Door for FakeDoor {
 
     async fn poll(&self, _session: SessionId) -> Result<SessionProfile, Fault> {
         not_here()
+    }
+
+    async fn tell(&self, _session: SessionId, _state: HostState) -> Result<(), Fault> {
+        Ok(())
     }
 
     async fn close(&self, _session: SessionId) -> Result<(), Fault> {
@@ -355,6 +366,8 @@ impl Door for FakeDoor {
             domains: self.manifests.lock().values().map(domain_at).collect(),
             partitions,
             link_bits_per_second: None,
+            cpu_share: 1.0,
+            costs: vec![],
         })
     }
 }

@@ -12,7 +12,10 @@ use crate::commit::drop_dataset;
 use crate::discard::{Writers, collect_orphans};
 use crate::drives::{AbsentDrive, ConnectedDrive, Drives, Fleet};
 use crate::fault::at_drive;
+use crate::finishing::Finishing;
+use crate::held::HeldSlices;
 use crate::metrics::Metrics;
+use crate::sizes::Sizes;
 
 /// How a host runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,6 +47,9 @@ struct Inner {
     catalog: Catalog,
     writers: Writers,
     metrics: Metrics,
+    finishing: Arc<Finishing>,
+    held: HeldSlices,
+    sizes: Sizes,
     /// What drives know this host by, so that they share their places among hosts.
     number: u64,
 }
@@ -56,6 +62,9 @@ impl Host {
         let fleet = Fleet::connect(doors).await?;
         let catalog = Catalog::discover(&fleet.now(), &options.domain).await?;
         let inner = Inner {
+            finishing: Finishing::new(options.threads),
+            held: HeldSlices::default(),
+            sizes: Sizes::default(),
             fleet,
             options,
             catalog,
@@ -161,6 +170,21 @@ impl Host {
 
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.inner.metrics
+    }
+
+    /// The host's cores.
+    pub(crate) fn finishing(&self) -> &Arc<Finishing> {
+        &self.inner.finishing
+    }
+
+    /// Slices that came back.
+    pub(crate) fn held(&self) -> &HeldSlices {
+        &self.inner.held
+    }
+
+    /// What sub-plans cost.
+    pub(crate) fn sizes(&self) -> &Sizes {
+        &self.inner.sizes
     }
 
     pub(crate) fn number(&self) -> u64 {

@@ -11,6 +11,8 @@ mod explain;
 #[cfg(test)]
 mod fake;
 mod fault;
+mod finishing;
+mod held;
 mod homes;
 mod host;
 mod ingest;
@@ -26,6 +28,7 @@ mod remote;
 mod schemas;
 mod session;
 mod settings;
+mod sizes;
 mod statement;
 mod table;
 mod watch;

@@ -8,16 +8,18 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::Session as EngineSession;
 use datafusion::common::{DataFusionError, Result as EngineResult};
+use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{LogicalPlan, UserDefinedLogicalNode};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
-use pithead_model::{DriveId, Fault, Partitioning};
+use pithead_model::{Adapt, DriveId, Fault, Level, Partitioning};
 use pithead_plan::{Input, RemoteScan, SubPlan, Travelling};
 use pithead_wire::{OpenRequest, PlanBytes, SessionOptions, ShippedInput, SlicePart};
 
 use crate::drives::{ConnectedDrive, Drives};
 use crate::fault::bug;
+use crate::finishing::here;
 use crate::partition::Partitioner;
 use crate::profile::SubPlanProfile;
 use crate::query::{Prepared, Query};
@@ -88,6 +90,7 @@ pub(crate) struct RemotePlanner {
     time_zone: Option<String>,
     batch_rows: usize,
     now_ns: i64,
+    runtime: Arc<RuntimeEnv>,
     sub_plans: Vec<(Arc<SubPlanProfile>, Vec<Shipment>)>,
 }
 
@@ -109,13 +112,14 @@ impl RemotePlanner {
             settings: query.settings.clone(),
             time_zone: config.execution.time_zone.clone(),
             batch_rows: config.execution.batch_size.get(),
+            runtime: Arc::clone(query.state.runtime_env()),
             now_ns: now.and_then(|now| now.timestamp_nanos_opt()).unwrap_or_default(),
             sub_plans,
         })
     }
 
     /// OPEN for one partition.
-    fn request(&self, sub_plan: &SubPlan, shipments: &[Shipment], partition: usize) -> OpenRequest {
+    fn request(&self, sub_plan: &SubPlan, shipments: &[Shipment], partition: usize) -> Result<OpenRequest, Fault> {
         let part = |facts: &Arc<pithead_plan::DatasetFacts>| SlicePart {
             name: facts.name.clone(),
             dataset: facts.dataset.id,
@@ -128,7 +132,7 @@ impl RemotePlanner {
             Travelling::Substrait(bytes) => PlanBytes::Substrait(bytes.clone().into()),
             Travelling::Scan(columns) => PlanBytes::Scan { dataset: sub_plan.driving().clone(), columns: columns.clone() },
         };
-        OpenRequest {
+        let mut request = OpenRequest {
             plan,
             manifest_version: sub_plan.datasets[0].manifest_version,
             parts: sub_plan.datasets.iter().map(part).collect(),
@@ -146,8 +150,26 @@ impl RemotePlanner {
                 now_ns: self.now_ns,
                 extensions: vec![],
                 host: self.host.number(),
+                adapt: self.adapt(sub_plan)?,
             },
+        };
+        request.options.adapt.costs = self.host.sizes().of(&request);
+        Ok(request)
+    }
+
+    /// What the drives of a sub-plan need to know to choose levels.
+    fn adapt(&self, sub_plan: &SubPlan) -> Result<Adapt, Fault> {
+        if sub_plan.level_max < Level::Whole {
+            return Ok(Adapt::default());
         }
+        let partitions = sub_plan.copies.len().max(1) as f64;
+        Ok(Adapt {
+            level: self.settings.level_rule()?,
+            cores: here(),
+            expected: Some((sub_plan.estimate.rows / partitions, sub_plan.estimate.bytes() / partitions)),
+            summaries: self.settings.summary_cache,
+            ..Adapt::default()
+        })
     }
 }
 
@@ -170,9 +192,10 @@ impl ExtensionPlanner for RemotePlanner {
         let drives = self.host.connected();
         let mut targets = Vec::new();
         for (partition, ids) in sub_plan.copies.iter().enumerate() {
-            let request = self.request(sub_plan, shipments, partition);
+            let request = self.request(sub_plan, shipments, partition).map_err(external)?;
             let copies = reached(&drives, ids, &request).map_err(external)?;
-            targets.push(Target { host: self.host.clone(), copies, request });
+            let (host, runtime) = (self.host.clone(), Arc::clone(&self.runtime));
+            targets.push(Target { host, copies, request, runtime, slice_cache: self.settings.slice_cache as u64 });
         }
         let schema = Arc::new(scan.schema.as_arrow().clone());
         let busy_wait = Duration::from_secs(self.settings.busy_wait_s as u64);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use pithead_model::{Annotation, Level, SessionProfile, total};
+use pithead_model::{Annotation, Finished, Level, SessionProfile, total};
 use pithead_plan::SubPlan;
 
 /// Everything that a query's sub-plans reported. Complete once the query's rows have ended.
@@ -42,6 +42,8 @@ pub struct PartitionProfile {
     pub busy: u32,
     /// Time that was waited for it.
     pub busy_us: u64,
+    /// What the host finished of slices that came back.
+    pub finished: Vec<Finished>,
     /// Each time that a drive failed, and at which other one the work went on.
     pub failovers: Vec<String>,
 }

@@ -2,6 +2,7 @@
 
 mod choice;
 mod closer;
+mod finish;
 mod session;
 
 use std::fmt;

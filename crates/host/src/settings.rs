@@ -7,7 +7,7 @@ use std::sync::Arc;
 use datafusion::common::{Result, extensions_options};
 use datafusion::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
 use datafusion::execution::{FunctionRegistry, SessionState};
-use pithead_model::{Blame, Fault};
+use pithead_model::{Blame, Fault, Level, LevelRule};
 use pithead_plan::CutOptions;
 
 extensions_options! {
@@ -28,6 +28,13 @@ extensions_options! {
         pub pushdown_top_k: bool, default = true
         /// Bounds of slices and pages rule out what need not be read.
         pub zone_maps: bool, default = true
+        /// How far drives take slices. auto: each drive decides, by what is measured. 3: the whole slice-wise part; 2: filter and
+        /// projection; 0: nothing, the stored bytes come; random:SEED: any of them.
+        pub level: String, default = "auto".to_owned()
+        /// Bytes of slices as stored that the host keeps for later queries; 0: none.
+        pub slice_cache: usize, default = 256 << 20
+        /// Partial aggregates of slices are kept at drives and host, and answer for their slices later.
+        pub summary_cache: bool, default = true
         /// Most bytes expected of a table that is shipped for a join, at each drive.
         pub ship_bytes_max: usize, default = 32 << 20
         /// Threads to ask of each drive; 0: as many as it gives.
@@ -86,6 +93,11 @@ impl Settings {
         state.config_options().extensions.get::<Settings>().cloned().unwrap_or_default()
     }
 
+    /// Who decides how far slices are taken.
+    pub(crate) fn level_rule(&self) -> Result<LevelRule, Fault> {
+        parse_level(&self.level)
+    }
+
     /// What the cut may do under them.
     pub(crate) fn cut(&self) -> CutOptions {
         CutOptions {
@@ -95,6 +107,23 @@ impl Settings {
             top_k: self.pushdown_top_k,
             ship_bytes_max: self.ship_bytes_max as f64,
             ..CutOptions::default()
+        }
+    }
+}
+
+fn parse_level(text: &str) -> Result<LevelRule, Fault> {
+    let wrong = || {
+        let what = format!("expected auto, 3, 2, 0 or random:SEED as a level, got {text:?}");
+        Fault::new(Blame::User, what).hint("SET pithead.level = auto")
+    };
+    match text.trim().to_ascii_lowercase().as_str() {
+        "auto" => Ok(LevelRule::Auto),
+        "3" => Ok(LevelRule::Only(Level::Whole)),
+        "2" => Ok(LevelRule::Only(Level::Filtered)),
+        "0" => Ok(LevelRule::Only(Level::Bytes)),
+        other => {
+            let seed = other.strip_prefix("random:").and_then(|seed| seed.trim().parse().ok());
+            seed.map(LevelRule::Random).ok_or_else(wrong)
         }
     }
 }
@@ -117,6 +146,9 @@ pub(crate) fn set(state: &mut SessionState, name: &str, value: &str) -> Result<(
             );
             return Err(if near.is_empty() { fault } else { fault.hint(format!("did you mean pithead.{near}?")) });
         }
+    }
+    if name == "pithead.level" {
+        parse_level(&value)?;
     }
     let refused = |error| {
         let fault = pithead_functions::fault_from_datafusion(error);

@@ -45,6 +45,21 @@ pub enum PushBackCause {
     Memory,
     /// The engine was too busy.
     Busy,
+    /// All is done sooner when the host finishes it.
+    Sooner,
+    /// The host holds the slice already.
+    Held,
+}
+
+/// What reading and filtering the driving slices took of a round: what level 2 would have cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScanShare {
+    /// CPU time, nanoseconds.
+    pub cpu_ns: u64,
+    /// Rows that passed the filters.
+    pub rows: u64,
+    /// Their bytes as Arrow buffers.
+    pub bytes: u64,
 }
 
 /// Slices `first..first + count` of the driving partition, counted across its runs in the manifest's order.
@@ -99,11 +114,23 @@ pub struct Annotation {
     pub batch_bytes: u64,
     /// CPU time of the round.
     pub cpu_ns: u64,
+    /// Of it, what reading and filtering took.
+    #[serde(default)]
+    pub scan: ScanShare,
+    /// Bytes of its slices as they are stored.
+    #[serde(default)]
+    pub stored_bytes: u64,
+    /// Slices that partial results answered for which the drive had kept.
+    #[serde(default)]
+    pub summarised: u32,
     /// Time from the round's start to its close.
     pub wall_ns: u64,
     /// Why the level is less than [`Level::Whole`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<PushBackCause>,
+    /// CPU time that waited at the drive when work was handed back, as time on its cores, milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_ms: Option<u64>,
     /// When to try pushing down again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,

@@ -2,6 +2,7 @@
 //!
 //! Everything above speaks in these types. Nothing here does I/O, reads a clock or knows an engine.
 
+mod adapt;
 mod annotation;
 mod directory;
 mod error;
@@ -12,7 +13,8 @@ mod profile;
 mod units;
 mod value;
 
-pub use annotation::{Annotation, Level, PushBackCause, Reply, SliceSpan};
+pub use adapt::{Adapt, ByLevel, Cores, Finished, HostState, LevelRule, SliceCosts};
+pub use annotation::{Annotation, Level, PushBackCause, Reply, ScanShare, SliceSpan};
 pub use directory::{ColumnSummary, Directory, SliceEntry, merge_columns};
 pub use error::{Blame, Fault};
 pub use limits::*;

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::SliceCosts;
+
 /// Where a session stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -35,4 +37,10 @@ pub struct SessionProfile {
     pub other_rows_in: u64,
     /// Bytes read from the medium for the other inputs.
     pub other_medium_bytes: u64,
+    /// What a slice was expected to cost before any was measured, where the drive decided how far to take them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicted: Option<SliceCosts>,
+    /// What slices cost, where enough of them were measured that the sub-plan can be sized by it the next time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settled: Option<SliceCosts>,
 }

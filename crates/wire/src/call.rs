@@ -2,7 +2,7 @@
 
 use arrow_flight::Action;
 use bytes::Bytes;
-use pithead_model::{COPIES_MAX, Dataset, Fault, Manifest, PARTITIONS_MAX, PROTOCOL_VERSION, SessionId, SliceKey};
+use pithead_model::{COPIES_MAX, Dataset, Fault, HostState, Manifest, PARTITIONS_MAX, PROTOCOL_VERSION, SessionId, SliceKey};
 use serde::{Deserialize, Serialize};
 
 use crate::check::check_schema;
@@ -17,12 +17,20 @@ pub(crate) enum Call {
     Hello(Hello),
     Poll(SessionId),
     Close(SessionId),
+    Tell(Tell),
     Status,
     Manifest(String),
     Commit(Commit),
     Keep(Manifest),
     Directory(SliceKey),
     Discard(Discard),
+}
+
+/// Body of `tell`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Tell {
+    pub(crate) session: SessionId,
+    pub(crate) state: HostState,
 }
 
 /// Body of `commit`.
@@ -42,10 +50,11 @@ struct Versions {
 
 impl Call {
     /// The types of action that there are, each with what it is for.
-    pub(crate) const KINDS: [(&'static str, &'static str); 9] = [
+    pub(crate) const KINDS: [(&'static str, &'static str); 10] = [
         ("hello", "first contact: versions, extensions, encodings"),
         ("poll", "where a session stands"),
         ("close", "ends a session"),
+        ("tell", "how a session's host is"),
         ("status", "how the drive is"),
         ("manifest", "a domain's manifest"),
         ("commit", "replaces a domain's manifest"),
@@ -59,6 +68,7 @@ impl Call {
             Call::Hello(_) => "hello",
             Call::Poll(_) => "poll",
             Call::Close(_) => "close",
+            Call::Tell(_) => "tell",
             Call::Status => "status",
             Call::Manifest(_) => "manifest",
             Call::Commit(_) => "commit",
@@ -72,6 +82,7 @@ impl Call {
         let body = match self {
             Call::Hello(hello) => json(hello)?,
             Call::Poll(session) | Call::Close(session) => json(session)?,
+            Call::Tell(tell) => json(tell)?,
             Call::Status => Bytes::new(),
             Call::Manifest(domain) => json(domain)?,
             Call::Commit(commit) => json(commit)?,
@@ -88,6 +99,7 @@ impl Call {
             "hello" => Call::Hello(parse_hello(body)?),
             "poll" => Call::Poll(from_json("session id", body)?),
             "close" => Call::Close(from_json("session id", body)?),
+            "tell" => Call::Tell(from_json("state of a host", body)?),
             "status" => Call::Status,
             "manifest" => Call::Manifest(from_json("domain's name", body)?),
             "commit" => Call::Commit(parse_commit(body)?),

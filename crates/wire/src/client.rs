@@ -10,7 +10,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::{self, Stream, StreamExt};
 use http::header::AUTHORIZATION;
-use pithead_model::{Blame, Directory, Fault, MESSAGE_BYTES_MAX, Manifest, Reply, Run, SessionId, SessionProfile, SliceKey};
+use pithead_model::{
+    Blame, Directory, Fault, HostState, MESSAGE_BYTES_MAX, Manifest, Reply, Run, SessionId, SessionProfile, SliceKey,
+};
 use serde::de::DeserializeOwned;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
@@ -18,7 +20,7 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::call::{Call, Commit, check_manifest, parse_welcome};
+use crate::call::{Call, Commit, Tell, check_manifest, parse_welcome};
 use crate::check::check_schema;
 use crate::dial::{Dial, Trouble};
 use crate::door::{
@@ -222,6 +224,10 @@ impl Door for FlightDoor {
 
     async fn close(&self, session: SessionId) -> Result<(), Fault> {
         self.call(Call::Close(session)).await
+    }
+
+    async fn tell(&self, session: SessionId, state: HostState) -> Result<(), Fault> {
+        self.call(Call::Tell(Tell { session, state })).await
     }
 
     async fn load(&self, request: LoadRequest, rows: Batches) -> Result<Run, Fault> {

@@ -1,6 +1,7 @@
 //! One connection of a drive's server, from the socket to HTTP/2.
 
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -34,11 +35,13 @@ pub(crate) struct Peer {
     pub(crate) failures: AtomicU32,
     /// Bytes of messages that have arrived in part.
     pub(crate) receiving: AtomicU64,
+    /// The connection's socket, to ask how it does; none where it could not be doubled.
+    pub(crate) socket: Option<OwnedFd>,
 }
 
 impl Peer {
-    pub(crate) fn new(place: Arc<Place>, certificate: Option<Vec<String>>) -> Peer {
-        Peer { place, certificate, failures: AtomicU32::new(0), receiving: AtomicU64::new(0) }
+    pub(crate) fn new(place: Arc<Place>, certificate: Option<Vec<String>>, socket: Option<OwnedFd>) -> Peer {
+        Peer { place, certificate, failures: AtomicU32::new(0), receiving: AtomicU64::new(0), socket }
     }
 }
 
@@ -66,6 +69,7 @@ impl Connection {
         place: Arc<Place>,
     ) -> Result<Connection, String> {
         let deadline = Instant::now() + WAIT_MAX;
+        let asked = socket.as_fd().try_clone_to_owned().ok();
         let begun = async {
             let (mut stream, certificate) = match tls {
                 None => (Stream::Plain(socket), None),
@@ -88,7 +92,7 @@ impl Connection {
             () = tokio::time::sleep_until(deadline) => return Err(format!("no HTTP/2 within {} s", WAIT_MAX.as_secs())),
         };
         let overdue = Some(Box::pin(tokio::time::sleep_until(deadline)));
-        let peer = Arc::new(Peer::new(place, certificate));
+        let peer = Arc::new(Peer::new(place, certificate, asked));
         Ok(Connection { stream, preface: PREFACE, overdue, peer })
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -9,8 +10,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use pithead_model::{
-    Annotation, DatasetId, DatasetName, Directory, DriveId, Fault, Level, LoadId, Manifest, Reply, Run, SessionId,
-    SessionProfile, SliceKey, SliceSpan, SortKey,
+    Adapt, Annotation, DatasetId, DatasetName, Directory, DriveId, Fault, HostState, Level, LoadId, Manifest, Reply, Run,
+    SessionId, SessionProfile, SliceKey, SliceSpan, SortKey,
 };
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +48,9 @@ pub struct Welcome {
     pub threads: u32,
     /// The rate that its sends are paced to, bits a second; none: not paced.
     pub link_bits_per_second: Option<f64>,
+    /// The speed that its CPU is paced to, as a share of the real one's; 1: not paced.
+    #[serde(default = "whole")]
+    pub cpu_share: f64,
 }
 
 /// A sub-plan as it travels.
@@ -114,6 +118,9 @@ pub struct SessionOptions {
     /// them among hosts. 0: unknown; all such are one host.
     #[serde(default)]
     pub host: u64,
+    /// How far slices may be taken, and what the host knows that the choice hangs on.
+    #[serde(default)]
+    pub adapt: Adapt,
 }
 
 /// OPEN.
@@ -167,6 +174,30 @@ pub enum Event {
         round: u32,
         /// The rows.
         batch: RecordBatch,
+        /// Bytes on the link; 0 in-process.
+        link_bytes: u64,
+    },
+    /// Rows of the driving dataset that passed the sub-plan's filters, of a round that is taken to [`Level::Filtered`]: the
+    /// columns that the sub-plan needs, by name.
+    Filtered {
+        /// The round.
+        round: u32,
+        /// The rows.
+        batch: RecordBatch,
+        /// Bytes on the link; 0 in-process.
+        link_bytes: u64,
+    },
+    /// A part of a slice as it is stored, of a round that is taken to [`Level::Bytes`]. The parts of a slice come in order, and
+    /// nothing of the same round between them.
+    Stored {
+        /// The round.
+        round: u32,
+        /// The slice, by its number in the driving partition.
+        slice: u32,
+        /// Bytes of the whole slice. 0: the host holds it, and this is all.
+        total: u64,
+        /// The next bytes of it, at most [`PIECE_BYTES_MAX`].
+        bytes: Bytes,
         /// Bytes on the link; 0 in-process.
         link_bytes: u64,
     },
@@ -238,6 +269,33 @@ pub struct DriveStatus {
     pub partitions: Vec<PartitionUse>,
     /// The rate that its sends are paced to, bits a second.
     pub link_bits_per_second: Option<f64>,
+    /// The speed that its CPU is paced to, as a share of the real one's; 1: not paced.
+    #[serde(default = "whole")]
+    pub cpu_share: f64,
+    /// What its work costs, as it has learned.
+    #[serde(default)]
+    pub costs: Vec<CostRate>,
+}
+
+fn whole() -> f64 {
+    1.0
+}
+
+/// What one operator costs at a drive over slices of one encoding.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CostRate {
+    /// The encoding.
+    pub encoding: String,
+    /// The operator.
+    pub operator: String,
+    /// What it is counted by, such as `row`.
+    pub unit: String,
+    /// CPU time of one unit, nanoseconds.
+    pub ns: f64,
+    /// Slices that it was learned from.
+    pub learned: u64,
+    /// Predicted over actual time, the median of the last slices; none: nothing was predicted yet.
+    pub ratio: Option<f64>,
 }
 
 /// A domain's manifest on one drive.
@@ -319,6 +377,21 @@ pub const PIECE_BYTES_MAX: usize = 2 << 20;
 /// A run on its way from drive to drive.
 pub type Pieces = BoxStream<'static, Result<RunPiece, Fault>>;
 
+/// How the link from a drive to one of its hosts is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LinkReading {
+    /// The rate that it delivered lately, bytes a second.
+    pub bytes_per_s: f64,
+    /// Bytes that were handed to it and have not left.
+    pub backlog_bytes: f64,
+}
+
+/// Reads how a link is.
+pub trait LinkGauge: Send + Sync + Debug {
+    /// None: it is not known, as before the first bytes.
+    fn read(&self) -> Option<LinkReading>;
+}
+
 /// All that a host sees of a CSE below.
 ///
 /// Every call either does what it says or changes nothing. Faults carry who is to blame; a link or drive that fails is
@@ -336,6 +409,14 @@ pub trait Door: Send + Sync + Debug {
 
     /// GET: runs the rounds as they are pulled, to the end. Asked once a session; dropping the stream stops the work.
     async fn get(&self, session: SessionId) -> Result<Events, Fault>;
+
+    /// GET for a host at the other end of a link.
+    async fn get_over(&self, session: SessionId, _link: Arc<dyn LinkGauge>) -> Result<Events, Fault> {
+        self.get(session).await
+    }
+
+    /// How the host is by now, for a session whose rounds follow it. A session that is gone is no error.
+    async fn tell(&self, session: SessionId, state: HostState) -> Result<(), Fault>;
 
     /// Where a session stands.
     async fn poll(&self, session: SessionId) -> Result<SessionProfile, Fault>;

@@ -7,10 +7,10 @@ use pithead_model::{Annotation, SessionProfile};
 use serde::{Deserialize, Serialize};
 
 use crate::decode::{BatchDecoder, Decoded};
-use crate::door::Event;
+use crate::door::{Event, PIECE_BYTES_MAX};
 use crate::encode::{BatchEncoder, link_bytes};
 use crate::error::WireError;
-use crate::json::{from_json, json};
+use crate::json::{check_bound, from_json, json};
 
 /// The metadata of GET's messages.
 #[derive(Serialize, Deserialize)]
@@ -18,6 +18,10 @@ use crate::json::{from_json, json};
 pub(crate) enum Mark {
     /// Rows of a round.
     Round(u32),
+    /// Rows of a round that passed its filters.
+    Filtered(u32),
+    /// Part of a slice as it is stored, in the message's body.
+    Stored { round: u32, slice: u32, total: u64 },
     /// A round is closed.
     Closed(Annotation),
     /// All is done.
@@ -36,11 +40,18 @@ impl EventWriter {
     pub(crate) fn write(&mut self, event: Event, out: &mut VecDeque<FlightData>) -> Result<(), WireError> {
         let mark = match &event {
             Event::Rows { round, .. } => json(&Mark::Round(*round))?,
+            Event::Filtered { round, .. } => json(&Mark::Filtered(*round))?,
+            Event::Stored { round, slice, total, .. } => json(&Mark::Stored { round: *round, slice: *slice, total: *total })?,
             Event::Closed { annotation, .. } => json(&Mark::Closed(annotation.clone()))?,
             Event::Finished { profile, .. } => json(&Mark::Finished(profile.clone()))?,
         };
         match event {
-            Event::Rows { batch, .. } => self.0.encode(&batch, &mark, out),
+            Event::Rows { batch, .. } | Event::Filtered { batch, .. } => self.0.encode(&batch, &mark, out),
+            Event::Stored { bytes, .. } => {
+                check_bound("a piece of a slice", bytes.len(), PIECE_BYTES_MAX)?;
+                out.push_back(FlightData::new().with_app_metadata(mark).with_data_body(bytes));
+                Ok(())
+            }
             Event::Closed { .. } | Event::Finished { .. } => {
                 out.push_back(FlightData::new().with_app_metadata(mark));
                 Ok(())
@@ -67,6 +78,14 @@ impl EventReader {
         let event = match (self.decoder.decode(data)?, parse_mark(data)?) {
             (Decoded::Context, None) => return Ok(None),
             (Decoded::Batch(batch), Some(Mark::Round(round))) => Event::Rows { round, batch, link_bytes: self.link_bytes },
+            (Decoded::Batch(batch), Some(Mark::Filtered(round))) => {
+                Event::Filtered { round, batch, link_bytes: self.link_bytes }
+            }
+            (Decoded::Nothing, Some(Mark::Stored { round, slice, total })) => {
+                check_bound("a piece of a slice", data.data_body.len(), PIECE_BYTES_MAX)?;
+                let bytes = data.data_body.clone();
+                Event::Stored { round, slice, total, bytes, link_bytes: self.link_bytes }
+            }
             (Decoded::Nothing, Some(Mark::Closed(annotation))) => Event::Closed { annotation, link_bytes: self.link_bytes },
             (Decoded::Nothing, Some(Mark::Finished(profile))) => Event::Finished { profile, link_bytes: self.link_bytes },
             _ => return Err(WireError::malformed("GET", "the mark of a message does not fit what it holds")),

@@ -18,6 +18,7 @@ mod error;
 mod event;
 pub mod fuzz;
 mod gate;
+mod gauge;
 mod guard;
 mod json;
 mod link;
@@ -40,8 +41,9 @@ pub use check::check_columns;
 pub use client::FlightDoor;
 pub use compact::{batch_bytes, compact};
 pub use door::{
-    Batches, Discard, DomainAt, Door, DriveStatus, Event, Events, Granted, Hello, LoadRequest, Loads, OpenRequest, Opened,
-    PIECE_BYTES_MAX, PartitionUse, Pieces, PlanBytes, RunPiece, SessionOptions, ShippedInput, SlicePart, Welcome,
+    Batches, CostRate, Discard, DomainAt, Door, DriveStatus, Event, Events, Granted, Hello, LinkGauge, LinkReading,
+    LoadRequest, Loads, OpenRequest, Opened, PIECE_BYTES_MAX, PartitionUse, Pieces, PlanBytes, RunPiece, SessionOptions,
+    ShippedInput, SlicePart, Welcome,
 };
 pub use gate::ConnectionLimits;
 pub use link::PORT_DEFAULT;

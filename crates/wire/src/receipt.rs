@@ -206,7 +206,7 @@ mod tests {
     #[tokio::test]
     async fn who_pauses_too_long_is_told_so() {
         let gate = crate::gate::Gate::new(crate::ConnectionLimits::default());
-        let peer = Arc::new(Peer::new(gate.enter([10, 0, 0, 1].into()), None));
+        let peer = Arc::new(Peer::new(gate.enter([10, 0, 0, 1].into()), None, None));
         let mut body = CountedBody::new(Body::new(Silent), Duration::from_millis(20), Arc::default(), peer);
         let status = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await.unwrap().unwrap_err();
         assert!(status.message().contains("paused"), "{status}");
@@ -219,7 +219,7 @@ mod tests {
         let received = Arc::new(Received::default());
         let mut held = Vec::new();
         for connection in 0..5 {
-            let peer = Arc::new(Peer::new(gate.enter([10, 0, 0, 1].into()), None));
+            let peer = Arc::new(Peer::new(gate.enter([10, 0, 0, 1].into()), None, None));
             let mut body = CountedBody::new(Body::new(Endless(frame.clone())), Duration::MAX, Arc::clone(&received), peer);
             let mut frames = 0;
             let refused = loop {

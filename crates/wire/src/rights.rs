@@ -4,11 +4,11 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use pithead_model::{Blame, Directory, Fault, Manifest, Reply, Run, SessionId, SessionProfile, SliceKey};
+use pithead_model::{Blame, Directory, Fault, HostState, Manifest, Reply, Run, SessionId, SessionProfile, SliceKey};
 
 use crate::access::{Identity, Right};
 use crate::door::{
-    Batches, Discard, Door, DriveStatus, Events, Hello, LoadRequest, OpenRequest, Opened, Pieces, PlanBytes, Welcome,
+    Batches, Discard, Door, DriveStatus, Events, Hello, LinkGauge, LoadRequest, OpenRequest, Opened, Pieces, PlanBytes, Welcome,
 };
 
 /// Sessions whose owner is kept. Sessions that are open are far fewer; the oldest are long closed.
@@ -121,6 +121,16 @@ impl Door for CheckedDoor {
     async fn get(&self, session: SessionId) -> Result<Events, Fault> {
         self.check_owner(session)?;
         self.door.get(session).await
+    }
+
+    async fn get_over(&self, session: SessionId, link: Arc<dyn LinkGauge>) -> Result<Events, Fault> {
+        self.check_owner(session)?;
+        self.door.get_over(session, link).await
+    }
+
+    async fn tell(&self, session: SessionId, state: HostState) -> Result<(), Fault> {
+        self.check_owner(session)?;
+        self.door.tell(session, state).await
     }
 
     async fn poll(&self, session: SessionId) -> Result<SessionProfile, Fault> {

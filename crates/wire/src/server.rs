@@ -24,10 +24,12 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::accept::accept;
 use crate::access::Identity;
 use crate::call::{Call, check_protocol};
+use crate::connection::Peer;
 use crate::door::{Door, Events, Granted};
 use crate::encode::link_bytes;
 use crate::error::{WireError, to_status};
 use crate::event::EventWriter;
+use crate::gauge::SocketGauge;
 use crate::guard::Guard;
 use crate::json::json;
 use crate::link;
@@ -130,6 +132,7 @@ impl DoorService {
             }
             Call::Poll(session) => answer(&door.poll(session).await?),
             Call::Close(session) => answer(&door.close(session).await?),
+            Call::Tell(tell) => answer(&door.tell(tell.session, tell.state).await?),
             Call::Status => answer(&door.status().await?),
             Call::Manifest(domain) => answer(&door.manifest(domain).await?),
             Call::Commit(commit) => answer(&door.commit(commit.expected, commit.manifest).await?),
@@ -244,7 +247,10 @@ impl FlightService for DoorService {
     async fn do_get(&self, request: Request<Ticket>) -> Result<Response<Self::DoGetStream>, Status> {
         let door = self.door(&request).map_err(|fault| to_status(&fault))?;
         let messages = match Wanted::parse(request.get_ref())? {
-            Wanted::Session(session) => door.get(session).await.map(event_messages),
+            Wanted::Session(session) => {
+                let link = Arc::new(SocketGauge::of(request.extensions().get::<Arc<Peer>>()));
+                door.get_over(session, link).await.map(event_messages)
+            }
             Wanted::Run(run) => door.read_run(run).await.map(run_messages),
         };
         let messages = messages.map_err(|fault| to_status(&fault))?;

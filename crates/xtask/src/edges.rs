@@ -9,7 +9,7 @@ use crate::tidy::{Findings, Tree};
 /// The floors, lowest first. A crate imports from lower floors only.
 const FLOORS: &[&[&str]] = &[
     &["model"],
-    &["slice", "functions", "wire", "device", "sched", "observe"],
+    &["slice", "functions", "wire", "device", "sched", "observe", "policy"],
     &["plan", "store", "program"],
     &["exec"],
     &["drive", "host"],

@@ -141,6 +141,7 @@ fn scan(runs: &[&Run]) -> OpenRequest {
         schema: schema(),
         whole_partition: false,
         options: SessionOptions {
+            adapt: Default::default(),
             threads: 2,
             memory: 64 << 20,
             batch_rows: 8_192,
@@ -189,6 +190,7 @@ async fn collect(mut events: Events) -> Result<Answer, Fault> {
                 values.extend(rows);
                 annotations.push(annotation);
             }
+            Event::Filtered { .. } | Event::Stored { .. } => panic!("nothing was to come back unfinished"),
             Event::Finished { profile, .. } => {
                 assert!(pending.is_empty(), "rounds were left open");
                 assert!(events.next().await.is_none(), "Finished is the last event");

@@ -213,6 +213,14 @@ impl Device for Faulty {
     fn link_bits_per_second(&self) -> Option<f64> {
         None
     }
+
+    fn link_backlog_bytes(&self) -> f64 {
+        0.0
+    }
+
+    fn cpu_share(&self) -> f64 {
+        1.0
+    }
 }
 
 #[tokio::test]

@@ -250,6 +250,7 @@ fn a_hostile_plan_is_refused() {
 
 fn session_options() -> SessionOptions {
     SessionOptions {
+        adapt: Default::default(),
         threads: 1,
         memory: 1 << 20,
         batch_rows: 8192,

@@ -104,7 +104,7 @@ impl Lab {
             let encoded = encode_slice(&*encoding, schema, std::slice::from_ref(batch)).unwrap();
             let key = run.slice(ordinal);
             self.memory.readers.insert(key.clone(), open_slice(schema, encoded.bytes).unwrap());
-            refs.push(SliceRef { ordinal, key, entry: Arc::new(encoded.entry) });
+            refs.push(SliceRef { ordinal, key, entry: Arc::new(encoded.entry), filtered: None });
         }
         self.batches.insert(name.dataset.clone(), (Arc::clone(schema), slices));
         self.parts.push(PartData { name, schema: Arc::clone(schema), partition: 0, sort: vec![], slices: refs });
@@ -176,6 +176,7 @@ impl Lab {
             parts: self.parts.clone(),
             inputs: self.inputs.clone(),
             done: vec![],
+            held: vec![],
             schema,
             whole_partition: how.whole_partition,
             level_max: how.level_max,

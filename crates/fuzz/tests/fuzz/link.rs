@@ -129,6 +129,7 @@ fn open_request(plan: PlanBytes, rows: &[RecordBatch]) -> OpenRequest {
         schema,
         whole_partition: false,
         options: SessionOptions {
+            adapt: Default::default(),
             threads: 2,
             memory: 64 << 20,
             batch_rows: 8_192,
@@ -185,8 +186,12 @@ pub fn annotation(round: u32, slices: SliceSpan, rows: u64) -> Annotation {
         medium_bytes: 4_096,
         batch_bytes: 100,
         cpu_ns: 1,
+        scan: Default::default(),
+        stored_bytes: 0,
+        summarised: 0,
         wall_ns: 2,
         cause: None,
+        queue_ms: None,
         retry_after_ms: Some(7),
     }
 }
@@ -201,6 +206,8 @@ fn profile() -> SessionProfile {
         spilled_bytes: 0,
         other_rows_in: 0,
         other_medium_bytes: 0,
+        predicted: None,
+        settled: None,
     }
 }
 

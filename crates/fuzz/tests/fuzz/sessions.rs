@@ -215,6 +215,7 @@ fn scan(run: &SliceKey, schema: &arrow::datatypes::SchemaRef, slices: u32) -> Op
         schema: Arc::clone(schema),
         whole_partition: false,
         options: pithead_wire::SessionOptions {
+            adapt: Default::default(),
             threads: 1,
             memory: DRIVE_MEMORY / 2,
             batch_rows: 8_192,

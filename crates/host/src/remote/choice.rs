@@ -129,6 +129,7 @@ mod tests {
             encodings: vec![],
             threads: 1,
             link_bits_per_second: None,
+            cpu_share: 1.0,
         };
         ConnectedDrive { door: FakeDoor::new(id) as Arc<_>, welcome }
     }

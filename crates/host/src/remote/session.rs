@@ -8,12 +8,14 @@ use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::memory_pool::MemoryReservation;
+use datafusion::execution::runtime_env::RuntimeEnv;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
-use pithead_model::{Blame, Fault, Reply};
-use pithead_wire::{Event, Events, OpenRequest};
+use pithead_model::{Blame, Fault, Finished, Level, LevelRule, Reply};
+use pithead_wire::{Door, Event, Events, OpenRequest};
 
 use super::choice::Choice;
 use super::closer::Closer;
+use super::finish::{Done, Finisher, external, fault_of};
 use crate::Host;
 use crate::admission::Admission;
 use crate::drives::ConnectedDrive;
@@ -27,6 +29,10 @@ const AGAIN_WAIT: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) host: Host,
+    /// Memory and spill files of work that comes back.
+    pub(crate) runtime: Arc<RuntimeEnv>,
+    /// Bytes of slices that the host may hold for later queries.
+    pub(crate) slice_cache: u64,
     /// The drives that hold a copy of all of it, the one to ask first first.
     pub(crate) copies: Vec<ConnectedDrive>,
     /// With 0 threads, as many are asked for as the drive has.
@@ -41,6 +47,7 @@ pub(super) struct Session {
     busy_wait: Duration,
     profile: Arc<SubPlanProfile>,
     admission: Admission,
+    finisher: Finisher,
     choice: Option<Choice>,
     reading: Option<Reading>,
     is_over: bool,
@@ -52,6 +59,7 @@ struct Reading {
     label: String,
     started: Instant,
     closer: Closer,
+    door: Arc<dyn Door>,
 }
 
 /// Why a session did not go on.
@@ -94,6 +102,7 @@ impl Session {
             schema: Arc::clone(schema),
             busy_wait,
             profile: Arc::clone(profile),
+            finisher: Finisher::new(&target, reservation.new_empty()),
             admission: Admission::new(slices, reservation),
             choice: Choice::new(target.copies.clone(), target.host.connected().suspects().clone()),
             reading: None,
@@ -111,16 +120,23 @@ impl Session {
         batches.map_ok(|batches| stream::iter(batches.into_iter().map(Ok::<_, DataFusionError>))).try_flatten()
     }
 
-    /// The rows of the next round that closes; none at the end.
+    /// The rows of the next round that closes, or of slices that the host has finished; none at the end.
     async fn next(&mut self) -> Result<Option<Vec<RecordBatch>>> {
         while !self.is_over {
             match self.step().await {
-                Ok(rows) => return Ok(rows),
+                Ok(Some(rows)) => return Ok(Some(rows)),
+                Ok(None) => {}
                 Err(Stop::End(error)) => return Err(error),
                 Err(Stop::Drive(fault)) => self.go_on(fault).await.map_err(external)?,
             }
         }
-        Ok(None)
+        match self.finisher.is_idle() {
+            true => Ok(None),
+            false => {
+                let done = self.finisher.next().await?;
+                self.take(done).map(Some).map_err(external)
+            }
+        }
     }
 
     async fn step(&mut self) -> Result<Option<Vec<RecordBatch>>, Stop> {
@@ -131,6 +147,13 @@ impl Session {
         let rows = self.read(&mut reading).await?;
         self.reading = Some(reading);
         Ok(rows)
+    }
+
+    /// What the host has finished.
+    fn take(&self, done: Done) -> Result<Vec<RecordBatch>, Fault> {
+        let Done { batches, level, slices, cpu_ns, .. } = done;
+        self.profile.update(self.partition, |session| session.finished.push(Finished { level, slices, cpu_ns }));
+        batches.into_iter().map(|batch| conform(batch, &self.schema)).collect()
     }
 
     /// OPEN and GET at the copy that is chosen, or at another one that is less busy.
@@ -152,7 +175,8 @@ impl Session {
                     let open_us = started.elapsed().as_micros() as u64;
                     self.profile.update(self.partition, |session| session.open_us = session.open_us.max(open_us));
                     let events = drive.door.get(closer.session).await.map_err(|fault| lost_session(at(fault)))?;
-                    return Ok(Reading { events, label, started, closer });
+                    let door = Arc::clone(&drive.door);
+                    return Ok(Reading { events, label, started, closer, door });
                 }
                 (Reply::Granted(_), None) => return Err(bug("a session was granted and is not there").into()),
                 (Reply::Busy { why, retry_after_ms }, _) => self.wait(started, &label, &why, retry_after_ms).await?,
@@ -182,58 +206,130 @@ impl Session {
     fn request(&self, drive: &ConnectedDrive) -> OpenRequest {
         let mut request = self.target.request.clone();
         request.done = self.admission.done();
+        let adapt = &mut request.options.adapt;
+        if adapt.level != LevelRule::default() {
+            adapt.held = self.finisher.held();
+            adapt.host = self.finisher.state();
+        }
         if request.options.threads == 0 {
             request.options.threads = drive.welcome.threads;
         }
         request
     }
 
+    /// The next rows; none where only the session's end came.
     async fn read(&mut self, reading: &mut Reading) -> Result<Option<Vec<RecordBatch>>, Stop> {
-        let Self { profile, partition, admission, schema, .. } = self;
-        let at = |fault: Fault| at_drive(fault, &reading.label);
         loop {
-            let event = match reading.events.next().await {
+            let event = if self.finisher.is_full() {
+                None
+            } else {
+                tokio::select! {
+                    biased;
+                    event = reading.events.next() => Some(event),
+                    done = self.finisher.next() => return self.told(reading, done?),
+                }
+            };
+            let Some(event) = event else {
+                let done = self.finisher.next().await?;
+                return self.told(reading, done);
+            };
+            let at = |fault: Fault| at_drive(fault, &reading.label);
+            let event = match event {
                 Some(event) => event.map_err(at)?,
                 None => return Err(at(Fault::new(Blame::Device, "the session ended before its work was done")).into()),
             };
-            match event {
-                Event::Rows { round, batch, link_bytes } => {
-                    profile.update(*partition, |session| session.link_bytes += link_bytes);
-                    admission.hold(round, conform(batch, schema).map_err(at)?)?;
-                }
-                Event::Closed { annotation, link_bytes } => {
-                    let batches = admission.close(&annotation).map_err(at)?;
-                    profile.update(*partition, |session| {
-                        session.link_bytes += link_bytes;
-                        session.annotations.push(annotation);
-                    });
-                    if !batches.is_empty() {
-                        return Ok(Some(batches));
-                    }
-                }
-                Event::Finished { profile: report, link_bytes } => {
-                    admission.finish().map_err(at)?;
-                    profile.update(*partition, |session| {
-                        session.link_bytes += link_bytes;
-                        session.session = Some(report);
-                        session.wall_us += reading.started.elapsed().as_micros() as u64;
-                    });
-                    reading.closer.close().await;
-                    self.is_over = true;
-                    return Ok(None);
-                }
+            match self.event(event, reading).await? {
+                Some(rows) if rows.is_empty() => {}
+                Some(rows) => return Ok(Some(rows)),
+                None => return Ok(None),
             }
         }
+    }
+
+    fn told(&mut self, reading: &Reading, done: Done) -> Result<Option<Vec<RecordBatch>>, Stop> {
+        self.finisher.tell(&reading.door, reading.closer.session);
+        Ok(Some(self.take(done)?))
+    }
+
+    /// Takes an event. The rows that count by it; none at the session's end.
+    async fn event(&mut self, event: Event, reading: &mut Reading) -> Result<Option<Vec<RecordBatch>>, Stop> {
+        let at = |fault: Fault| at_drive(fault, &reading.label);
+        let Self { profile, partition, admission, schema, finisher, .. } = self;
+        match event {
+            Event::Rows { round, batch, link_bytes } => {
+                profile.update(*partition, |session| session.link_bytes += link_bytes);
+                admission.hold(round, conform(batch, schema).map_err(at)?)?;
+            }
+            Event::Filtered { round, batch, link_bytes } => {
+                profile.update(*partition, |session| session.link_bytes += link_bytes);
+                finisher.bind(&reading.door).await.map_err(at)?;
+                admission.hold(round, batch)?;
+            }
+            Event::Stored { round, slice, total, bytes, link_bytes } => {
+                profile.update(*partition, |session| session.link_bytes += link_bytes);
+                finisher.bind(&reading.door).await.map_err(at)?;
+                finisher.store(round, slice, total, &bytes).map_err(|error| Stop::from(at(fault_of(error))))?;
+            }
+            Event::Closed { annotation, link_bytes } => {
+                // What came back is looked at before it counts: a copy may do better.
+                let came_back = matches!(annotation.level, Level::Bytes | Level::Filtered);
+                let (slices, bytes) = match annotation.level {
+                    Level::Bytes => finisher.opened(&annotation).map_err(at)?,
+                    _ => Default::default(),
+                };
+                let batches = admission.close(&annotation).map_err(at)?;
+                let rows = match annotation.level {
+                    Level::Filtered if !batches.is_empty() => {
+                        let slices = finisher.filtered(&annotation, batches).map_err(at)?;
+                        finisher.finish(&annotation, slices, 0)?;
+                        vec![]
+                    }
+                    Level::Bytes | Level::Filtered => {
+                        finisher.finish(&annotation, slices, bytes)?;
+                        vec![]
+                    }
+                    _ => batches,
+                };
+                tracing::trace!(round = annotation.round, came_back, "round closed");
+                profile.update(*partition, |session| {
+                    session.link_bytes += link_bytes;
+                    session.annotations.push(annotation);
+                });
+                return Ok(Some(rows));
+            }
+            Event::Finished { profile: report, link_bytes } => {
+                admission.finish().map_err(at)?;
+                finisher.all_came()?;
+                if let Some(costs) = &report.settled {
+                    self.target.host.sizes().keep(&self.target.request, costs);
+                }
+                profile.update(*partition, |session| {
+                    session.link_bytes += link_bytes;
+                    session.session = Some(report);
+                    session.wall_us += reading.started.elapsed().as_micros() as u64;
+                });
+                reading.closer.close().await;
+                self.is_over = true;
+                return Ok(None);
+            }
+        }
+        Ok(Some(vec![]))
     }
 
     /// After a drive has failed: chooses another copy, for what is left. The last fault if there is none.
     async fn go_on(&mut self, fault: Fault) -> Result<(), Fault> {
         self.reading = None;
         self.admission.restart();
+        self.finisher.restart();
         if self.admission.is_complete() {
             // Only its good-bye was lost.
+            self.finisher.all_came()?;
             self.is_over = true;
             return Ok(());
+        }
+        if self.target.request.whole_partition && self.finisher.forget() {
+            // Nothing of it was handed on: all of it is asked for again.
+            self.admission.start_over();
         }
         let Some(choice) = &mut self.choice else { return Err(fault) };
         let Some(failed) = choice.drive().cloned() else { return Err(fault) };
@@ -281,8 +377,4 @@ fn conform(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Fault>
     let columns = batch.columns().to_vec();
     RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
         .map_err(|error| Fault::new(Blame::Device, format!("the drive sent other columns than asked for: {error}")))
-}
-
-fn external(fault: Fault) -> DataFusionError {
-    DataFusionError::External(Box::new(fault))
 }

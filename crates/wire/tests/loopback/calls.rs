@@ -142,6 +142,7 @@ pub fn open_request(plan: PlanBytes, inputs: Vec<ShippedInput>) -> OpenRequest {
         sort: vec![SortKey { column: "at".into(), descending: false }],
     };
     let options = SessionOptions {
+        adapt: Default::default(),
         threads: 2,
         memory: 1 << 30,
         batch_rows: 8_192,

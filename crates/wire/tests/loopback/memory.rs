@@ -61,6 +61,8 @@ pub fn profile() -> SessionProfile {
         spilled_bytes: 0,
         other_rows_in: 7,
         other_medium_bytes: 8,
+        predicted: None,
+        settled: None,
     }
 }
 
@@ -73,6 +75,7 @@ pub fn welcome() -> Welcome {
         encodings: vec!["vortex".into(), "arrow".into()],
         threads: 4,
         link_bits_per_second: Some(1e9),
+        cpu_share: 1.0,
     }
 }
 
@@ -102,6 +105,8 @@ pub fn status() -> DriveStatus {
             idle_s: None,
         }],
         link_bits_per_second: None,
+        cpu_share: 1.0,
+        costs: vec![],
     }
 }
 
@@ -153,6 +158,10 @@ impl Door for MemoryDoor {
 
     async fn poll(&self, session: SessionId) -> Result<SessionProfile, Fault> {
         if session == SessionId(1) { Ok(profile()) } else { Err(no_session(session)) }
+    }
+
+    async fn tell(&self, _session: SessionId, _state: HostState) -> Result<(), Fault> {
+        Ok(())
     }
 
     async fn close(&self, session: SessionId) -> Result<(), Fault> {

@@ -24,8 +24,12 @@ fn annotation(round: u32) -> Annotation {
         medium_bytes: 6,
         batch_bytes: 7,
         cpu_ns: 8,
+        scan: Default::default(),
+        stored_bytes: 0,
+        summarised: 0,
         wall_ns: 9,
         cause: Some(PushBackCause::Memory),
+        queue_ms: None,
         retry_after_ms: Some(10),
     }
 }
@@ -40,15 +44,21 @@ fn closed(round: u32) -> Result<Event, Fault> {
 
 fn link_bytes(event: &Event) -> u64 {
     match event {
-        Event::Rows { link_bytes, .. } | Event::Closed { link_bytes, .. } | Event::Finished { link_bytes, .. } => *link_bytes,
+        Event::Rows { link_bytes, .. }
+        | Event::Filtered { link_bytes, .. }
+        | Event::Stored { link_bytes, .. }
+        | Event::Closed { link_bytes, .. }
+        | Event::Finished { link_bytes, .. } => *link_bytes,
     }
 }
 
 fn uncounted(mut event: Event) -> Event {
     match &mut event {
-        Event::Rows { link_bytes, .. } | Event::Closed { link_bytes, .. } | Event::Finished { link_bytes, .. } => {
-            *link_bytes = 0
-        }
+        Event::Rows { link_bytes, .. }
+        | Event::Filtered { link_bytes, .. }
+        | Event::Stored { link_bytes, .. }
+        | Event::Closed { link_bytes, .. }
+        | Event::Finished { link_bytes, .. } => *link_bytes = 0,
     }
     event
 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use pithead_drive::Drive;
-use pithead_model::{DatasetName, Directory, Fault, Manifest, Run, SessionId, SessionProfile, SliceKey};
+use pithead_model::{DatasetName, Directory, Fault, HostState, Manifest, Run, SessionId, SessionProfile, SliceKey};
 use pithead_wire::{
     Batches, Discard, Door, DriveStatus, Event, Events, Hello, LoadRequest, OpenRequest, Opened, Pieces, Welcome,
 };
@@ -93,6 +93,10 @@ impl Door for LyingDoor {
 
     async fn poll(&self, session: SessionId) -> Result<SessionProfile, Fault> {
         self.drive.poll(session).await
+    }
+
+    async fn tell(&self, session: SessionId, state: HostState) -> Result<(), Fault> {
+        self.drive.tell(session, state).await
     }
 
     async fn close(&self, session: SessionId) -> Result<(), Fault> {

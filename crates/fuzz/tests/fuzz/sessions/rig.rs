@@ -110,12 +110,12 @@ impl Rig {
             match events.next().await {
                 None | Some(Ok(Event::Finished { .. })) => break,
                 Some(Err(fault)) => return refused(&fault),
-                Some(Ok(Event::Rows { batch, .. })) => {
+                Some(Ok(Event::Rows { batch, .. } | Event::Filtered { batch, .. })) => {
                     if let Some(wrong) = unsound(&batch) {
                         return Outcome::Wrong(wrong);
                     }
                 }
-                Some(Ok(Event::Closed { .. })) => {}
+                Some(Ok(Event::Closed { .. } | Event::Stored { .. })) => {}
             }
         }
         Outcome::Accepted

@@ -1,0 +1,129 @@
+//! The policy in virtual time: one session at one drive, discrete events, the same outcome for the same seed.
+//!
+//! Workers take slices to level 3 or 2, a carrier to level 0. What they yield goes over a link, first come, first served, and
+//! then to the host's cores. A worker waits while more than [`BUFFER_BYTES`] of what was sent before are still on their way.
+
+mod grid;
+mod load;
+mod run;
+
+use pithead_model::Level;
+use serde::{Deserialize, Serialize};
+
+pub use grid::grid;
+pub use load::Load;
+
+use crate::snapshot::{Allowed, ByLevel, Setup, SliceCosts};
+
+/// What may wait before the link.
+pub const BUFFER_BYTES: f64 = 8.0 * 1024.0 * 1024.0;
+
+/// A session to be simulated.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// For people.
+    pub name: String,
+    /// Of noise.
+    pub seed: u64,
+    /// Slices of the partition.
+    pub slices: u32,
+    /// Of them, those that the host holds already.
+    pub resident: u32,
+    /// What a slice truly costs, in the mean.
+    pub costs: SliceCosts,
+    /// What has to be paid before the first slice at a level.
+    pub setup: ByLevel<Setup>,
+    /// Cores of the drive, and its workers.
+    pub drive_cores: u32,
+    /// Cores of the host.
+    pub host_cores: u32,
+    /// The link's rate. Infinite within a process.
+    pub link_bytes_per_s: f64,
+    /// What others take of the drive's CPU.
+    pub drive_load: Load,
+    /// What others take of the link.
+    pub link_load: Load,
+    /// What others take of the host's CPU.
+    pub host_load: Load,
+    /// Standard deviation of the logarithm of a slice's CPU time.
+    pub noise: f64,
+    /// So many first slices at the drive are slow.
+    pub slow_first: u32,
+    /// How many times slower.
+    pub slow_factor: f64,
+    /// What the cost model predicts, over the truth: CPU time.
+    pub time_error: f64,
+    /// What the cost model predicts, over the truth: bytes of levels 3 and 2.
+    pub size_error: f64,
+    /// How old the session's knowledge of loads is, in nanoseconds.
+    pub notice_ns: f64,
+    /// The drive reports these CPU times in turn, in place of what it measured. Empty: it tells the truth.
+    pub lies: Vec<f64>,
+    /// The levels that may be chosen.
+    pub allowed: Allowed,
+    /// Level 3 is for all slices or for none.
+    pub whole_is_all_or_none: bool,
+}
+
+/// Who decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// Every slice is taken to this level.
+    Fixed(Level),
+    /// [`Steering`](crate::Steering), from what the cost model predicts and what is measured.
+    Adaptive,
+    /// [`split`](crate::split()) from true mean costs.
+    Oracle,
+}
+
+/// How it went.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// When the last slice was through, in nanoseconds. Infinite if it never was.
+    pub finish_ns: f64,
+    /// Slices taken to each level.
+    pub slices: ByLevel<u32>,
+    /// How often the policy was asked.
+    pub decisions: u32,
+    /// How often workers changed between levels 3 and 2, and how often the carrier was switched on or off.
+    pub changes: u32,
+}
+
+/// The adaptive finish beside those of the fixed levels.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Regret {
+    /// The adaptive run.
+    pub adaptive: Outcome,
+    /// Each fixed level's finish. Infinite where it is not allowed or cannot end.
+    pub fixed_ns: ByLevel<f64>,
+    /// The level that was fastest alone.
+    pub best_fixed: Level,
+    /// The adaptive finish over the fastest fixed level's.
+    pub regret: f64,
+}
+
+/// Runs `scenario` to its end in virtual time.
+pub fn simulate(scenario: &Scenario, policy: Policy) -> Outcome {
+    run::Run::new(scenario, policy).finish()
+}
+
+/// Runs `scenario` adaptively and at each level that is allowed.
+pub fn regret(scenario: &Scenario) -> Regret {
+    let fixed_ns = ByLevel::from_fn(|level| {
+        let allowed = match level {
+            Level::Whole => scenario.allowed.whole,
+            Level::Filtered | Level::Hints => scenario.allowed.filtered,
+            Level::Bytes => scenario.allowed.bytes,
+        };
+        if allowed { simulate(scenario, Policy::Fixed(level)).finish_ns } else { f64::INFINITY }
+    });
+    let adaptive = simulate(scenario, Policy::Adaptive);
+    let mut best_fixed = Level::Whole;
+    for level in ByLevel::<f64>::LEVELS {
+        if fixed_ns.get(level) < fixed_ns.get(best_fixed) {
+            best_fixed = level;
+        }
+    }
+    let regret = adaptive.finish_ns / fixed_ns.get(best_fixed);
+    Regret { adaptive, fixed_ns, best_fixed, regret }
+}

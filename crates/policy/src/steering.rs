@@ -1,0 +1,355 @@
+//! What one session remembers: its estimates, and what it decided.
+
+use pithead_model::Level;
+use serde::{Deserialize, Serialize};
+
+use crate::estimate::Estimate;
+use crate::fluid::{Fluid, sane};
+use crate::snapshot::{ByLevel, Resource, SliceCosts, Snapshot, Split};
+use crate::split::{ALL, BYTES, Candidate, FILTERED, Face, Faces, WHOLE, face_of};
+
+/// A mode is left at once for a finish that is sooner by this share.
+const GAIN_AT_ONCE: f64 = 0.10;
+/// A smaller gain has to last for some decisions.
+const GAIN_LASTING: f64 = 0.03;
+const LASTING: u32 = 3;
+/// Divisions whose finishes differ by less are as good.
+const NEAR: f64 = 0.02;
+/// What bounds a finish for certain may still end a little sooner.
+const SURE: f64 = 0.9;
+/// A slice at an engine of which nothing was measured may last so many times its estimate: at one like the host, and at a weak one.
+const WORST: f64 = 4.0;
+const WORST_WEAK: f64 = 20.0;
+/// What a slice may take of the whole, if it is only sent so that the link does not lie idle.
+const EXPLORING: f64 = 0.1;
+/// Nor may it be heavier than this beside what the drive would send.
+const EXPLORING_BYTES: f64 = 1.5;
+/// What the cost model counts, in samples: it was only guessed, or it was measured before.
+const PRIOR_GUESSED: f64 = 2.0;
+const PRIOR_CONFIDENT: f64 = 6.0;
+/// Samples after which a sub-plan is well known.
+const SETTLED: u32 = 4;
+const SPREAD_SETTLED: f64 = 0.6;
+/// Below these, differences of a slice do not matter.
+const NS_FLOOR: f64 = 1_000.0;
+const BYTES_FLOOR: f64 = 64.0;
+
+/// What a round at the drive was measured to cost, in sum over its slices. What is not a number was not measured.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// How far the slices were taken.
+    pub level: Level,
+    /// How many they were.
+    pub slices: u32,
+    /// CPU time at the drive.
+    pub drive_ns: f64,
+    /// Of it, what level 2 would have cost.
+    pub scan_ns: f64,
+    /// Bytes sent.
+    pub link_bytes: f64,
+    /// Bytes that level 2 would have sent.
+    pub scan_bytes: f64,
+    /// Bytes that level 0 would have sent.
+    pub stored_bytes: f64,
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// How far a free worker takes its next slice. `None`: the rest is for the carrier.
+    pub worker: Option<Level>,
+    /// Whether the carrier takes another slice.
+    pub carry: bool,
+    /// The division of all slices left that this is the next step of.
+    pub split: Split,
+}
+
+/// The estimates of one session, and its decisions so far.
+///
+/// An estimate is a weighted median of the last samples and of what the cost model said, so that slow first slices and lies do little.
+/// A mode (the levels that workers and carrier use) is left for one that is sooner by more than a tenth, or a little sooner for some
+/// decisions in succession.
+#[derive(Clone, Debug)]
+pub struct Steering {
+    seed: SliceCosts,
+    /// Time at the host for the same work, over time at the drive.
+    host_over_drive: f64,
+    scan_ns: Estimate,
+    rest_ns: Estimate,
+    carry_ns: Estimate,
+    host_ns: ByLevel<Estimate>,
+    link_bytes: ByLevel<Estimate>,
+    costs: SliceCosts,
+    workers: u32,
+    mode: Option<Face>,
+    wanted: Option<Face>,
+    wanted_for: u32,
+}
+
+impl Steering {
+    /// Starts from what the cost model predicts, or, if `confident`, from what an earlier session of the same sub-plan measured.
+    pub fn new(seed_costs: SliceCosts, confident: bool) -> Steering {
+        let weight = if confident { PRIOR_CONFIDENT } else { PRIOR_GUESSED };
+        let ns = |prior: f64| Estimate::new(prior, weight, NS_FLOOR);
+        let (drive, host, link) = (&seed_costs.drive_ns, &seed_costs.host_ns, &seed_costs.link_bytes);
+        let (whole, scan) = (sane(drive.whole), sane(drive.filtered));
+        let ratio = sane(host.bytes) / whole;
+        let mut steering = Steering {
+            host_over_drive: if ratio.is_finite() && ratio > 0.0 { ratio } else { 1.0 },
+            scan_ns: ns(scan),
+            rest_ns: ns(whole - scan),
+            carry_ns: ns(drive.bytes),
+            host_ns: ByLevel::from_fn(|level| ns(*host.get(level))),
+            link_bytes: ByLevel::from_fn(|level| Estimate::new(*link.get(level), weight, BYTES_FLOOR)),
+            costs: SliceCosts::default(),
+            workers: 0,
+            mode: None,
+            wanted: None,
+            wanted_for: 0,
+            seed: seed_costs,
+        };
+        steering.refresh();
+        steering
+    }
+
+    /// Tells how fast both engines are, in time for one unit of a calibration loop. The host's costs then follow from the drive's until
+    /// they are measured.
+    pub fn set_speed(&mut self, drive_ns_per_unit: f64, host_ns_per_unit: f64) {
+        let ratio = host_ns_per_unit / drive_ns_per_unit;
+        if ratio.is_finite() && ratio > 0.0 {
+            self.host_over_drive = ratio.clamp(1e-3, 1e3);
+            self.follow_drive();
+            self.refresh();
+        }
+    }
+
+    /// Tells how many slices the drive runs at one time. Where others keep its cores busy, each of them is slow.
+    pub fn set_workers(&mut self, workers: u32) {
+        self.workers = workers;
+    }
+
+    /// Takes in a round of the drive. Level 3 also tells what levels 2 and 0 would cost.
+    pub fn measure(&mut self, sample: &Sample) {
+        if sample.slices == 0 {
+            return;
+        }
+        let slices = sample.slices;
+        let each = |sum: f64| sum / f64::from(slices);
+        match sample.level {
+            Level::Whole => {
+                let scan = sample.scan_ns.min(sane(sample.drive_ns));
+                self.scan_ns.push(each(if sample.scan_ns.is_nan() { f64::NAN } else { scan }), slices);
+                self.rest_ns.push(each(sample.drive_ns - sample.scan_ns), slices);
+                self.link_bytes.whole.push(each(sample.link_bytes), slices);
+                self.link_bytes.filtered.push(each(sample.scan_bytes), slices);
+            }
+            Level::Filtered | Level::Hints => {
+                self.scan_ns.push(each(sample.drive_ns), slices);
+                self.link_bytes.filtered.push(each(sample.link_bytes), slices);
+            }
+            Level::Bytes => self.carry_ns.push(each(sample.drive_ns), slices),
+        }
+        self.link_bytes.bytes.push(each(sample.stored_bytes), slices);
+        self.refresh();
+    }
+
+    /// Takes in what the host measured: CPU time in sum over slices that it was given at `level`.
+    pub fn measure_host(&mut self, level: Level, slices: u32, ns: f64) {
+        if slices > 0 {
+            self.host_ns.get_mut(level).push(ns / f64::from(slices), slices);
+            self.refresh();
+        }
+    }
+
+    /// The present estimates.
+    pub fn costs(&self) -> &SliceCosts {
+        &self.costs
+    }
+
+    /// Whether enough was measured that the sub-plan may travel as confidently sized next time.
+    pub fn is_settled(&self) -> bool {
+        let known = |estimate: &Estimate| estimate.seen() >= SETTLED && estimate.spread() < SPREAD_SETTLED;
+        known(&self.scan_ns) || known(&self.host_ns.bytes)
+    }
+
+    /// Decides what a free worker and the carrier do next. The costs in `snapshot` are not looked at: [`Steering::costs`] are.
+    pub fn decide(&mut self, snapshot: &Snapshot) -> Decision {
+        let now = Snapshot { costs: self.costs.clone(), ..snapshot.clone() };
+        let fluid = Fluid::new(&now).with_workers(self.workers);
+        let faces = Faces::of(&now, &fluid);
+        let Some(best) = faces.within(ALL) else {
+            let (finish_ns, bottleneck) = fluid.finish([0; 3]);
+            let nothing = Candidate { counts: [0; 3], finish_ns, bottleneck };
+            return Decision { worker: None, carry: false, split: faces.split(&nothing) };
+        };
+        let mode = self.choose(&faces, &best);
+        let chosen = plain(&faces, mode).unwrap_or(best);
+        let chosen = self.careful(&fluid, &faces, mode, chosen);
+        self.note(chosen.counts);
+        let waits = fluid.can_wait(chosen.counts, chosen.finish_ns);
+        let worker = self.worker(&now, chosen.counts).filter(|_| !waits);
+        Decision {
+            worker,
+            carry: chosen.counts[2] > 0 || self.explores(&now, &fluid, chosen.finish_ns),
+            split: faces.split(&chosen),
+        }
+    }
+
+    /// The levels to use from now on.
+    fn choose(&mut self, faces: &Faces, best: &Candidate) -> Face {
+        let Some(mode) = self.mode else {
+            return self.begin(simplest(faces, best));
+        };
+        let Some(kept) = faces.within(mode) else {
+            return self.begin(simplest(faces, best));
+        };
+        if kept.finish_ns <= best.finish_ns * (1.0 + GAIN_LASTING) || best.finish_ns.is_infinite() {
+            self.wanted = None;
+            return mode;
+        }
+        let wanted = simplest(faces, best);
+        self.wanted_for = if self.wanted == Some(wanted) { self.wanted_for + 1 } else { 1 };
+        self.wanted = Some(wanted);
+        if kept.finish_ns > best.finish_ns * (1.0 + GAIN_AT_ONCE) || self.wanted_for >= LASTING {
+            return self.begin(wanted);
+        }
+        mode
+    }
+
+    /// A slice that was begun cannot be taken back. So none is begun at a level where it may last longer than all the others take without
+    /// that level: not at a drive that may be slow, nor over a link that is, while estimates are uncertain.
+    fn careful(&self, fluid: &Fluid, faces: &Faces, mode: Face, chosen: Candidate) -> Candidate {
+        let host = self.host_ns.bytes.range(WORST);
+        let (scan, whole) = (self.scan_ns.range(self.worst()), self.whole_range());
+        // Both levels of the drive err alike, so they are only compared as they are expected.
+        let (near, far) = (faces.within(WHOLE | FILTERED), faces.within(BYTES));
+        let near_soon =
+            near.map(|near| near.finish_ns * if near.bottleneck == Resource::Drive { scan.0.min(whole.0) } else { SURE });
+        let far_soon = far.map(|far| far.finish_ns * if far.bottleneck == Resource::Host { host.0 } else { SURE });
+        let worst = |level: usize| fluid.path(level, if level == 0 { whole.1 } else { scan.1 }, host.1);
+        let late_by = |level: usize| {
+            let others = faces.within(ALL & !(1 << level))?;
+            let late = fluid.path(level, 1.0, 1.0) - others.finish_ns;
+            let soon = if 1 << level == BYTES { near_soon } else { far_soon };
+            Some(soon.map_or(late, |soon| late.max(worst(level) - soon)))
+        };
+        let safe: Face = (0..3).filter(|level| late_by(*level).is_none_or(|by| by <= 0.0)).map(|level| 1 << level).sum();
+        if let Some(kept) = plain(faces, mode & safe).or_else(|| plain(faces, safe)) {
+            return kept;
+        }
+        // All may be late: the one that is least so at worst.
+        let all = |level: usize| {
+            let all = faces.within(1 << level)?;
+            Some((all.finish_ns + worst(level) - fluid.path(level, 1.0, 1.0), all))
+        };
+        let least = (0..3).filter_map(all).min_by(|a, b| a.0.total_cmp(&b.0));
+        least.map_or(chosen, |(_, all)| all)
+    }
+
+    /// Nothing of the drive was measured, and the link would lie idle: a slice that is sent meanwhile costs little.
+    fn explores(&self, now: &Snapshot, fluid: &Fluid, finish_ns: f64) -> bool {
+        let sent = &now.costs.link_bytes;
+        let light = sent.bytes < EXPLORING_BYTES * sent.whole.min(sent.filtered);
+        let may = light && now.allowed.bytes && !now.whole_is_all_or_none && self.scan_ns.seen() == 0;
+        may && fluid.path(2, 1.0, WORST) < EXPLORING * finish_ns
+    }
+
+    /// First slices are slow at weak engines above all (Skytether 6.3), and a weak engine that others begin to use is slower still.
+    fn worst(&self) -> f64 {
+        (WORST / self.host_over_drive).clamp(WORST, WORST_WEAK)
+    }
+
+    /// How little and how much level 3 may take at the drive, over what is expected.
+    fn whole_range(&self) -> (f64, f64) {
+        let (scan, rest) = (self.scan_ns.value(), self.rest_ns.value() + NS_FLOOR);
+        let (of_scan, of_rest) = (self.scan_ns.range(self.worst()), self.rest_ns.range(self.worst()));
+        let mean = |a: f64, b: f64| (a * scan + b * rest) / (scan + rest);
+        (mean(of_scan.0, of_rest.0), mean(of_scan.1, of_rest.1))
+    }
+
+    fn begin(&mut self, mode: Face) -> Face {
+        self.mode = Some(mode);
+        self.wanted = None;
+        mode
+    }
+
+    /// In a division that uses levels 3 and 2, level 2 keeps the link fed and level 3 does the rest.
+    fn worker(&self, now: &Snapshot, counts: [u32; 3]) -> Option<Level> {
+        match counts {
+            [0, 0, _] => None,
+            [0, _, _] => Some(Level::Filtered),
+            [_, 0, _] => Some(Level::Whole),
+            _ if sane(now.link.backlog_bytes) < 2.0 * self.costs.link_bytes.filtered => Some(Level::Filtered),
+            _ => Some(Level::Whole),
+        }
+    }
+
+    /// Samples of an engine that is not used fade.
+    fn note(&mut self, counts: [u32; 3]) {
+        let [whole, filtered, bytes] = counts;
+        if whole == 0 && filtered == 0 {
+            self.scan_ns.fade();
+        }
+        if whole == 0 {
+            self.rest_ns.fade();
+        }
+        if bytes == 0 {
+            self.host_ns.bytes.fade();
+        }
+        self.refresh();
+    }
+
+    /// What the host needs follows from the drive, or, where only the host was measured, the other way round.
+    fn refresh(&mut self) {
+        if self.scan_ns.seen() > 0 {
+            self.follow_drive();
+        } else if self.host_ns.bytes.seen() > 1 {
+            self.follow_host();
+        }
+        let (scan, rest) = (self.scan_ns.value(), self.rest_ns.value());
+        self.costs = SliceCosts {
+            drive_ns: ByLevel { whole: scan + rest, filtered: scan, bytes: self.carry_ns.value() },
+            host_ns: ByLevel::from_fn(|level| self.host_ns.get(level).value()),
+            link_bytes: ByLevel::from_fn(|level| self.link_bytes.get(level).value()),
+        };
+    }
+
+    fn follow_drive(&mut self) {
+        let (scan, rest) = (self.scan_ns.value(), self.rest_ns.value());
+        self.host_ns.bytes.set_prior((scan + rest) * self.host_over_drive);
+        // Taking rows in costs the host something even where no work is left.
+        let seed = &self.seed.host_ns;
+        self.host_ns.filtered.set_prior(rest * self.host_over_drive + sane(seed.whole));
+    }
+
+    fn follow_host(&mut self) {
+        let seed = &self.seed.drive_ns;
+        let (whole, scan) = (sane(seed.whole), sane(seed.filtered));
+        let factor = self.host_ns.bytes.value() / (whole * self.host_over_drive);
+        if factor.is_finite() && factor > 0.0 {
+            self.scan_ns.set_prior(scan * factor);
+            self.rest_ns.set_prior((whole - scan) * factor);
+        }
+    }
+}
+
+/// The best division within `mode`, or one of a single level that is nearly as good: a slice that hardly helps is not worth its risk.
+fn plain(faces: &Faces, mode: Face) -> Option<Candidate> {
+    let best = faces.within(mode).filter(|_| mode != 0)?;
+    let near = |level: &Face| {
+        faces.within(mode & level).filter(|it| mode & level != 0 && it.finish_ns <= best.finish_ns * (1.0 + NEAR))
+    };
+    [WHOLE, FILTERED, BYTES].iter().find_map(near).or(Some(best))
+}
+
+/// Of the modes that are nearly as good as the best, the one with the fewest levels, then with the highest.
+fn simplest(faces: &Faces, best: &Candidate) -> Face {
+    let near = |mode: &Face| {
+        faces.within(*mode).is_some_and(|it| {
+            it.finish_ns <= best.finish_ns * (1.0 + GAIN_LASTING)
+                || (it.finish_ns.is_infinite() && best.finish_ns.is_infinite())
+        })
+    };
+    let modes = [WHOLE, FILTERED, BYTES, WHOLE | BYTES, FILTERED | BYTES, WHOLE | FILTERED];
+    modes.into_iter().find(near).unwrap_or(face_of(best.counts))
+}
