@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use crate::machine::Machine;
 use crate::tables::{generate, io};
-use crate::timing::{Spread, run};
+use crate::timing::{Spread, run, unhelped};
 use report::ScanReport;
 
 /// What to measure.
@@ -84,7 +84,7 @@ async fn measured(
 ) -> Result<(Vec<Beside>, Vec<Beside>, biscuit::Biscuit), Fault> {
     let embed = EmbedOptions { threads: Some(options.threads), drives: Some(1), ..EmbedOptions::default() };
     let engine = connect(&Target::Data(place.join("drive")), &embed).await?;
-    let session = engine.host.session();
+    let session = unhelped(&engine).await?;
     session.run(&format!("SET pithead.drive_threads = {}", options.threads)).await?;
     let measured = all(options, &engine, &session, tables, place).await;
     engine.shutdown().await;

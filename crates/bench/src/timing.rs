@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use arrow::array::RecordBatch;
 use futures::TryStreamExt;
+use pithead_embed::Engine;
 use pithead_host::{ProfileSnapshot, Session};
 use pithead_model::Fault;
 use serde::Serialize;
@@ -20,6 +21,16 @@ impl QueryRun {
     pub(crate) fn rows(&self) -> usize {
         self.batches.iter().map(RecordBatch::num_rows).sum()
     }
+}
+
+/// A session that answers nothing from what the host or the drives have kept of earlier queries: what is repeated here is measured
+/// each time.
+pub(crate) async fn unhelped(engine: &Engine) -> Result<Session, Fault> {
+    let session = engine.host.session();
+    for statement in ["SET pithead.summary_cache = off", "SET pithead.slice_cache = 0"] {
+        session.run(statement).await?;
+    }
+    Ok(session)
 }
 
 /// Runs a statement to its last row.

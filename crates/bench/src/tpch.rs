@@ -14,7 +14,7 @@ use crate::duckdb::{DuckDb, duckdb};
 use crate::machine::{Machine, forget_peak, peak_bytes};
 use crate::report::{megabytes, ratio, seconds, table};
 use crate::tables::{generate, io};
-use crate::timing::{Spread, geometric_mean, run};
+use crate::timing::{Spread, geometric_mean, run, unhelped};
 use crate::{QUERIES, TpchQuery};
 
 /// Drive processes.
@@ -151,7 +151,7 @@ fn fresh(directory: &Path) -> Result<PathBuf, Fault> {
 
 /// The smallest session: one small slice, one column. The median, in milliseconds.
 async fn smallest_session(engine: &Engine) -> Result<f64, Fault> {
-    let session = engine.host.session();
+    let session = unhelped(engine).await?;
     let drives = engine.host.drives();
     let door = &drives[0].door;
     let mut taken = Vec::new();
@@ -169,7 +169,7 @@ async fn smallest_session(engine: &Engine) -> Result<f64, Fault> {
 }
 
 async fn linked(engine: &Engine, options: &TpchOptions) -> Result<Vec<Linked>, Fault> {
-    let session = engine.host.session();
+    let session = unhelped(engine).await?;
     session.run("SET pithead.drive_threads = 1").await?;
     let mut linked = Vec::new();
     for query in QUERIES {
@@ -208,7 +208,7 @@ async fn in_process(options: &TpchOptions, tables: &Path) -> Result<Local, Fault
     engine.shutdown().await;
     // Anew, so that what loading took is given back.
     let engine = connect(&Target::Data(options.directory.join("local")), &embed).await?;
-    let session = engine.host.session();
+    let session = unhelped(&engine).await?;
     session.run("SET pithead.drive_threads = 1").await?;
     let told = forget_peak();
     let mut taken = Vec::new();

@@ -17,6 +17,7 @@ use crate::terminal::grouped;
 const EXAMPLES: &str = "\
 Examples:
   pithead status --drives server1:7433,server2:7433
+  pithead status --costs --drives server1:7433
   pithead status --json | jq .free_bytes";
 
 /// Show how each drive is, and how much each partition on it holds and is used.
@@ -29,6 +30,9 @@ pub(crate) struct StatusArgs {
     /// One JSON object a drive
     #[arg(long)]
     json: bool,
+    /// Show what operators cost at each drive, as it has learned, and how far its predictions were off
+    #[arg(long)]
+    costs: bool,
     #[command(flatten)]
     pub(crate) target: TargetArgs,
 }
@@ -46,6 +50,7 @@ pub(crate) async fn run(args: StatusArgs) -> Result<(), CliError> {
     let mut sink = Sink::stdout();
     match args.json {
         true => write_json(&answers, &mut sink)?,
+        false if args.costs => costs_grid(&answers).write(&mut sink)?,
         false => {
             grid(&answers).write(&mut sink)?;
             if let Some(partitions) = partitions_grid(&answers) {
@@ -87,6 +92,29 @@ fn grid(answers: &[Answer]) -> Grid {
     grid
 }
 
+/// What operators cost, a line a drive, encoding and operator.
+fn costs_grid(answers: &[Answer]) -> Grid {
+    use Align::{Left, Right};
+    let mut grid = Grid::of(&[
+        ("drive", Left),
+        ("encoding", Left),
+        ("operator", Left),
+        ("ns", Right),
+        ("per", Left),
+        ("learned from", Right),
+        ("predicted/actual", Right),
+    ]);
+    for (label, answer) in answers {
+        for cost in answer.iter().flat_map(|status| &status.costs) {
+            let ratio = cost.ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
+            let learned = format!("{} slices", cost.learned);
+            let ns = format!("{:.2}", cost.ns);
+            grid.push(vec![label.clone(), cost.encoding.clone(), cost.operator.clone(), ns, cost.unit.clone(), learned, ratio]);
+        }
+    }
+    grid
+}
+
 fn row(label: &str, status: &DriveStatus) -> Vec<String> {
     vec![
         label.to_owned(),
@@ -100,7 +128,7 @@ fn row(label: &str, status: &DriveStatus) -> Vec<String> {
         grouped(status.slices),
         Bytes(status.stored_bytes).to_string(),
         Bytes(status.free_bytes).to_string(),
-        link(status.link_bits_per_second),
+        format!("{}{}", link(status.link_bits_per_second), cpu(status.cpu_share)),
     ]
 }
 
@@ -110,6 +138,11 @@ fn link(bits_per_second: Option<f64>) -> String {
         Some(bits_per_second) => format!("paced to {}", Rate { bits_per_second }),
         None => "not paced".to_owned(),
     }
+}
+
+/// How a drive's CPU is paced, for tables.
+fn cpu(share: f64) -> String {
+    if share == 1.0 { String::new() } else { format!(", CPU paced to {share:.3}") }
 }
 
 pub(crate) fn uptime(seconds: u64) -> String {

@@ -13,7 +13,7 @@ const FILE: &str = "costs.json";
 /// Largest file that is read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// What the unit of work takes on the machine that the shipped rates were taken on, nanoseconds.
-const REFERENCE_UNIT_NS: f64 = 9_000.0;
+const REFERENCE_UNIT_NS: f64 = 20_000.0;
 
 /// What operators cost at a drive.
 #[derive(Debug)]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pithead_device::{Device, Instant, machine_cores};
+use pithead_exec::Summaries;
 use pithead_model::{Blame, Cores, DriveId, Fault};
 use pithead_sched::{Class, Pool, PoolOptions};
 use pithead_store::{DiskStore, Store, StoreOptions};
@@ -47,6 +48,7 @@ pub struct Drive {
     pub(crate) writing: Writing,
     pub(crate) slow_session: Option<Duration>,
     pub(crate) costs: Arc<Costs>,
+    pub(crate) summaries: Arc<Summaries>,
     /// The cores that it runs on.
     pub(crate) cores: Cores,
 }
@@ -102,6 +104,7 @@ impl Drive {
             writing: Writing::default(),
             slow_session: options.slow_session,
             costs,
+            summaries: Arc::new(Summaries::new(options.cache_bytes() / 16)),
             cores: cores(&options),
         });
         drive.collect_condemned()?;

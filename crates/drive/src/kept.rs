@@ -121,6 +121,11 @@ impl Kept {
         &self.tally.slices
     }
 
+    /// Partial results that were kept before, with the slices that they answer for.
+    pub(crate) fn found(batches: Vec<RecordBatch>, tally: Tally) -> Kept {
+        Kept { batches, room: vec![], parts: 1, tally }
+    }
+
     fn bytes(&self) -> usize {
         self.room.iter().map(MemoryReservation::size).sum()
     }
@@ -147,6 +152,9 @@ impl Kept {
     pub(crate) async fn send(self, running: &Running, rest: Tally) -> Result<(), Fault> {
         let mut kept = self.combine(running).await?;
         kept.tally.add(rest);
+        if let Some(summary) = running.work.summary.as_ref().filter(|_| kept.parts == 1) {
+            summary.keep(&kept.tally.slices, kept.batches.clone());
+        }
         kept.travel(running).await
     }
 

@@ -36,6 +36,7 @@ mod sorting;
 mod staging;
 mod status;
 mod steer;
+mod summary;
 mod tally;
 #[cfg(test)]
 mod tests;

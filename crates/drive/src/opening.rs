@@ -19,6 +19,7 @@ use crate::rounds::{RoundPolicy, SessionFacts};
 use crate::runtime::Usage;
 use crate::session::{Session, Work};
 use crate::steer::{Facts as SteerFacts, Steer};
+use crate::summary::Summary;
 use crate::turns::{Refusal, fair_threads};
 use crate::uses::partitions;
 
@@ -48,6 +49,8 @@ impl Drive {
         let lease = self.lease(&request.parts)?;
         let parts = self.parts(&request.parts).await?;
         check_done(&request.done, parts.first().map_or(0, |part| part.slices.len()))?;
+        let mut request = request;
+        let summary = Summary::look(&self.summaries, &mut request);
         let partitions = partitions(&request.parts);
         let usage = Arc::new(Usage::default());
         let runtime = self.runtimes.session(grant.bytes(), &usage)?;
@@ -72,7 +75,8 @@ impl Drive {
         let used = self.uses.session(&partitions, &bound, self.device.clock().now());
         let (partition, level_max) = (facts.partition, facts.level_max);
         let steer = Arc::new(steer);
-        let work = Work { bound, policy, steer, partition, level_max, memory, grant, used, _lease: lease };
+        let summary = summary.and_then(|summary| summary.filter(&policy, facts.whole_partition));
+        let work = Work { bound, policy, steer, summary, partition, level_max, memory, grant, used, _lease: lease };
         let granted = Granted { session: SessionId(rand::random()), threads: threads as u32, memory: work.grant.bytes() };
         tracing::debug!(session = %granted.session, threads, memory = granted.memory, ?policy, "opened");
         self.sessions.insert(Arc::new(Session::new(granted.session, work, usage, Arc::clone(&self.device), place)));

@@ -105,6 +105,7 @@ mod tests {
             other_rows_in: 0,
             other_medium_bytes: 0,
             predicted: None,
+            link_bytes_per_s: None,
             settled: None,
         };
         Event::Finished { profile, link_bytes: 0 }

@@ -24,6 +24,7 @@ use crate::sessions::Sessions;
 use crate::slices::SliceCache;
 use crate::slow::Watch;
 use crate::steer::{Busy, Step};
+use crate::summary::Summary;
 use crate::tally::Tally;
 use crate::work::Workers;
 
@@ -67,6 +68,8 @@ pub(crate) struct OpenRound {
     rows: u64,
     bytes: u64,
     queue_ms: Option<u64>,
+    /// Its slice is at the host already.
+    is_held: bool,
 }
 
 impl OpenRound {
@@ -86,6 +89,8 @@ impl Running {
         around: Around,
     ) -> Self {
         let tasks = work.policy.tasks + usize::from(work.steer.may_carry());
+        let found = work.summary.as_ref().and_then(Summary::take);
+        let kept = found.map(|(batches, tally)| Kept::found(batches, tally)).unwrap_or_default();
         Self {
             session,
             work,
@@ -93,7 +98,7 @@ impl Running {
             events,
             watch,
             ledger: Mutex::default(),
-            kept: Mutex::default(),
+            kept: Mutex::new(kept),
             enough: AtomicBool::new(false),
             tasks_left: AtomicUsize::new(tasks),
             around,
@@ -108,7 +113,8 @@ impl Running {
     /// One of the tasks: rounds until no slices are left. The last one to end sends what was kept, and the end.
     pub(crate) async fn task(self: Arc<Self>, index: usize) -> Result<(), Fault> {
         if self.work.policy.single && self.work.steer.is_whole(&self.work.bound.waiting(), self.busy()) {
-            if index == 0 {
+            // What was kept of all its slices needs no round.
+            if index == 0 && self.kept.lock().is_empty() {
                 self.round(0, Level::Whole, usize::MAX, None).await?;
             }
             return self.task_over().await;
@@ -177,6 +183,7 @@ impl Running {
         let mut meter = Meter::start(&*self.device);
         let mut round = self.begin_round(Level::Bytes);
         round.queue_ms = (step.queue_ms > 0).then_some(step.queue_ms);
+        round.is_held = may_match && held;
         let (number, ordinal) = (round.number, slice.ordinal);
         let mut tally = Tally { slices: vec![ordinal], slices_skipped: u32::from(!may_match), ..Tally::default() };
         let event = |total: u64, bytes: Bytes| Event::Stored { round: number, slice: ordinal, total, bytes, link_bytes: 0 };
@@ -218,6 +225,9 @@ impl Running {
         while let Some(batch) = meter.run(round.stream.next()).await {
             let batch = batch.map_err(fault_from_datafusion)?;
             bytes += batch_bytes(&batch) as u64;
+            if let Some(summary) = self.work.summary.as_ref().filter(|_| self.work.policy.single && level == Level::Whole) {
+                summary.pass(&batch);
+            }
             output.push(batch, queue_ms).await?;
             meter.charge().await;
             meter.give_way().await;
@@ -231,6 +241,9 @@ impl Running {
         self.work.steer.end(live, bytes);
         if self.work.policy.single && level == Level::Whole {
             tally.slices = self.work.bound.slices_left().collect();
+            if let Some(summary) = &self.work.summary {
+                summary.keep_whole(&tally.slices);
+            }
         }
         self.end_round(output, tally).await
     }
@@ -280,7 +293,7 @@ impl Running {
     pub(crate) fn begin_round(&self, level: Level) -> OpenRound {
         let mut ledger = self.ledger.lock();
         ledger.rounds_begun += 1;
-        OpenRound { number: ledger.rounds_begun - 1, level, rows: 0, bytes: 0, queue_ms: None }
+        OpenRound { number: ledger.rounds_begun - 1, level, rows: 0, bytes: 0, queue_ms: None, is_held: false }
     }
 
     pub(crate) async fn send_rows(&self, round: &mut OpenRound, batch: RecordBatch) -> Result<(), Fault> {
@@ -304,7 +317,7 @@ impl Running {
     }
 
     pub(crate) async fn close_round(&self, round: OpenRound, tally: Tally) -> Result<(), Fault> {
-        let slices = tally.slices.len() as u32;
+        let (slices, summarised) = (tally.slices.len() as u32, tally.summarised);
         self.work.used.add_cpu(tally.cpu_ns);
         self.session.waits.worked(tally.cpu_ns);
         self.watch.metrics.closed_round(&tally, round.rows, round.bytes);
@@ -316,14 +329,19 @@ impl Running {
         ledger.rows_closed += round.rows;
         ledger.slices_answered.extend(tally.slices);
         self.session.progress.rounds.fetch_add(1, Ordering::Relaxed);
-        self.session.progress.slices_done.fetch_add(slices, Ordering::Relaxed);
+        // Those that kept partials answer for were counted when the session began.
+        self.session.progress.slices_done.fetch_add(slices.saturating_sub(summarised), Ordering::Relaxed);
         Ok(())
     }
 
     fn annotation(&self, round: &OpenRound, tally: &Tally) -> Annotation {
         let level = self.work.level_max.min(round.level);
         let asked = self.work.level_max < Level::Whole;
-        let cause = if asked { PushBackCause::Asked } else { self.work.steer.cause() };
+        let cause = match asked {
+            true => PushBackCause::Asked,
+            false if round.is_held => PushBackCause::Held,
+            false => self.work.steer.cause(),
+        };
         Annotation {
             round: round.number,
             partition: self.work.partition,

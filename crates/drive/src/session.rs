@@ -19,6 +19,7 @@ use crate::rounds::RoundPolicy;
 use crate::runtime::Usage;
 use crate::sessions::Place;
 use crate::steer::Steer;
+use crate::summary::Summary;
 use crate::uses::SessionUse;
 use crate::waits::Waits;
 
@@ -37,6 +38,8 @@ pub(crate) struct Work {
     pub(crate) level_max: Level,
     pub(crate) memory: Arc<dyn MemoryPool>,
     pub(crate) grant: Grant,
+    /// What it keeps of its partial results, and what was kept before.
+    pub(crate) summary: Option<Summary>,
     pub(crate) used: SessionUse,
     pub(crate) _lease: Lease,
 }
@@ -156,6 +159,7 @@ impl Session {
         SessionProfile {
             predicted,
             settled,
+            link_bytes_per_s: self.steer.link_rate(),
             state: self.progress.state(),
             rounds: self.progress.rounds.load(Ordering::Relaxed),
             slices_total: self.slices_total,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use pithead_device::{Device, unit_ns};
 use pithead_exec::{Bound, RoundStats, RoundWatch, Waiting};
-use pithead_model::{Adapt, ByLevel, Cores, HostState, Level, LevelRule, PushBackCause, SliceCosts};
+use pithead_model::{Adapt, ByLevel, Cores, Finished, HostState, Level, LevelRule, PushBackCause, SliceCosts};
 use pithead_policy::{Allowed, DriveState, Features, LinkState, Prediction, Sample, Setup, Snapshot, Steering};
 use pithead_wire::LinkGauge;
 use rand::rngs::StdRng;
@@ -54,6 +54,8 @@ struct State {
     /// For sub-plans that need whole partitions: whether level 3 was chosen.
     is_whole: Option<bool>,
     live: Vec<Live>,
+    /// Whether the drive has taken a slice itself.
+    is_measured: bool,
 }
 
 /// A round that runs, and what of it was told to the policy.
@@ -139,7 +141,7 @@ impl Steer {
             costs: Arc::clone(costs),
             expected,
             predicted,
-            state: Mutex::new(State { steering, random, is_whole: None, live: vec![] }),
+            state: Mutex::new(State { steering, random, is_whole: None, live: vec![], is_measured: false }),
             host: Mutex::new(adapt.host.clone()),
             link: OnceLock::new(),
             others_bytes: facts.others_bytes as f64,
@@ -164,10 +166,33 @@ impl Steer {
             let mut state = self.state.lock();
             for finished in &host.finished {
                 state.steering.measure_host(finished.level, finished.slices, finished.cpu_ns as f64);
+                if finished.level == Level::Bytes && !state.is_measured {
+                    self.infer(&mut state, &host, finished);
+                }
             }
         }
         *self.host.lock() = host;
         self.changed.notify_waiters();
+    }
+
+    /// What the host needed for whole slices tells what the drive would, at its own speed, as long as the drive has taken none itself. A
+    /// wrong expectation is corrected by this also where it keeps the drive from trying.
+    fn infer(&self, state: &mut State, host: &HostState, finished: &Finished) {
+        let Some((features, prediction)) = &self.expected else { return };
+        let drive_ns = finished.cpu_ns as f64 / host_over_drive(host, self.device.cpu_share());
+        let share = prediction.scan_ns / (prediction.scan_ns + prediction.rest_ns).max(1.0);
+        let scan_ns = drive_ns * share;
+        state.steering.measure(&Sample {
+            level: Level::Whole,
+            slices: finished.slices,
+            drive_ns,
+            scan_ns,
+            link_bytes: f64::NAN,
+            scan_bytes: f64::NAN,
+            stored_bytes: f64::NAN,
+        });
+        let slices = f64::from(finished.slices.max(1));
+        self.costs.learn(features, scan_ns / slices, (drive_ns - scan_ns) / slices);
     }
 
     /// Why work is handed back.
@@ -279,6 +304,12 @@ impl Steer {
         ByLevel { whole: Setup::default(), filtered: others, bytes: others }
     }
 
+    /// The rate of the link to the host, bytes a second; none within a process, and before it has shown one.
+    pub(crate) fn link_rate(&self) -> Option<f64> {
+        let paced = self.device.link_bits_per_second().map(|bits| bits / 8.0);
+        paced.or_else(|| self.link.get()?.read().map(|read| read.bytes_per_s))
+    }
+
     fn link_state(&self, busy: Busy) -> LinkState {
         let sessions = busy.sessions.max(1) as f64;
         let queued = busy.queued_bytes;
@@ -314,6 +345,7 @@ impl Steer {
             self.handed_back.store(true, Ordering::Relaxed);
         }
         let share = self.device.cpu_share();
+        state.is_measured |= read(&live.watch.stats()) > 0;
         if let Some(sample) = live.rest(share, bytes) {
             state.steering.measure(&sample);
         }

@@ -11,6 +11,8 @@ pub struct Mode {
     pub processes: bool,
     /// Encoding of all slices.
     pub encoding: &'static str,
+    /// Arguments of drives that are processes.
+    pub arguments: &'static [&'static str],
     /// Statements that each session begins with.
     pub settings: &'static [&'static str],
 }
@@ -22,10 +24,15 @@ const FILTERS_ONLY: &[&str] = &[
     "SET pithead.zone_maps = off",
 ];
 const PUSHDOWN_OFF: &[&str] = &["SET pithead.pushdown = off"];
+const FILTERED: &[&str] = &["SET pithead.level = 2", "SET pithead.summary_cache = off"];
+const STORED: &[&str] = &["SET pithead.level = 0", "SET pithead.summary_cache = off", "SET pithead.slice_cache = 0"];
+const MIXED: &[&str] = &["SET pithead.level = 'random:11'", "SET pithead.slice_cache = 1000000"];
+const UNHELPED: &[&str] = &["SET pithead.summary_cache = off", "SET pithead.slice_cache = 0"];
 
 impl Mode {
     /// One drive within the process.
-    pub const ONE_HERE: Mode = Mode { name: "one drive here", drives: 1, processes: false, encoding: "vortex", settings: &[] };
+    pub const ONE_HERE: Mode =
+        Mode { name: "one drive here", drives: 1, processes: false, encoding: "vortex", arguments: &[], settings: &[] };
     /// Four drives within the process.
     pub const FOUR_HERE: Mode = Mode { name: "four drives here", drives: 4, ..Mode::ONE_HERE };
     /// Four drives that are processes.
@@ -37,6 +44,15 @@ impl Mode {
         Mode { name: "drive processes, push-down off", settings: PUSHDOWN_OFF, ..Mode::FOUR_PROCESSES };
     /// The simple encoding.
     pub const ARROW: Mode = Mode { name: "encoding arrow", encoding: "arrow", ..Mode::FOUR_HERE };
+    /// Drives filter, and the host finishes their slices.
+    pub const FILTERED: Mode = Mode { name: "slices filtered", settings: FILTERED, ..Mode::FOUR_PROCESSES };
+    /// Drives hand slices back as they are stored.
+    pub const STORED: Mode = Mode { name: "slices as stored", settings: STORED, ..Mode::FOUR_PROCESSES };
+    /// Each round to a level by chance, with small caches.
+    pub const MIXED: Mode = Mode { name: "levels by chance", settings: MIXED, ..Mode::FOUR_PROCESSES };
+    /// Drives that are weak enough to hand work back, and decide so themselves.
+    pub const WEAK: Mode =
+        Mode { name: "weak drives", arguments: &["--cpu", "1/15"], settings: UNHELPED, ..Mode::FOUR_PROCESSES };
     /// Drives filter, without help from bounds, and the host does the rest.
     pub const FILTERS_ONLY: Mode = Mode { name: "filters only", settings: FILTERS_ONLY, ..Mode::FOUR_HERE };
 }

@@ -31,7 +31,8 @@ impl Setup {
     /// Starts the drives and connects.
     pub async fn new(mode: Mode) -> Setup {
         let directory = TempDir::new().expect("a temporary directory");
-        let processes = if mode.processes { DriveProcess::start_many(directory.path(), mode.drives, &[]) } else { Vec::new() };
+        let processes =
+            if mode.processes { DriveProcess::start_many(directory.path(), mode.drives, mode.arguments) } else { Vec::new() };
         let target = target(directory.path(), &processes);
         let options = EmbedOptions { drives: Some(mode.drives), ..EmbedOptions::default() };
         let engine = connect(&target, &options).await.unwrap_or_else(|fault| panic!("connecting: {fault}"));
@@ -50,6 +51,12 @@ impl Setup {
             collect(&session, statement).await.unwrap_or_else(|fault| panic!("{statement}: {fault}"));
         }
         session
+    }
+
+    /// Another host over the same drives, which are processes.
+    pub async fn connect_again(&self) -> Engine {
+        let target = target(self.directory.path(), &self.processes);
+        connect(&target, &EmbedOptions::default()).await.unwrap_or_else(|fault| panic!("connecting: {fault}"))
     }
 
     /// Ends everything, and checks that the drives end cleanly.

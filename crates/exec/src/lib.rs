@@ -21,6 +21,7 @@ mod round;
 mod scalar;
 mod scan;
 mod statistics;
+mod summaries;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -30,3 +31,4 @@ pub use bind::Bound;
 pub use error::ExecError;
 pub use level::{Carried, Waiting};
 pub use round::{RoundWatch, RunningRound};
+pub use summaries::{Found, SliceVersion, Summaries, SummaryKey, base_key, summary_key};

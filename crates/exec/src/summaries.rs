@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
 use arrow::array::{Array, ArrayData, RecordBatch};
+use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
 use pithead_model::{Level, LoadId};
 use pithead_wire::{OpenRequest, PlanBytes, SlicePart, batch_bytes};
@@ -135,6 +136,15 @@ fn versions(part: &SlicePart) -> impl Iterator<Item = SliceVersion> + '_ {
 /// long to compare.
 pub fn summary_key(request: &OpenRequest) -> Option<SummaryKey> {
     let PlanBytes::Substrait(plan) = &request.plan else { return None };
+    key(request, plan, Some(&request.schema))
+}
+
+/// The same of what a sub-plan reads, as text, whatever it makes of it.
+pub fn base_key(request: &OpenRequest, base: &str) -> Option<SummaryKey> {
+    key(request, base.as_bytes(), None)
+}
+
+fn key(request: &OpenRequest, plan: &[u8], schema: Option<&SchemaRef>) -> Option<SummaryKey> {
     let inputs: usize = request.inputs.iter().flat_map(|input| &input.batches).map(RecordBatch::get_array_memory_size).sum();
     if request.options.level_max < Level::Whole || inputs > INPUT_BYTES_MAX {
         return None;
@@ -145,7 +155,7 @@ pub fn summary_key(request: &OpenRequest) -> Option<SummaryKey> {
         hash.update(&(text.len() as u64).to_le_bytes());
         hash.update(text.as_bytes());
     };
-    text(&format!("{:?} {} {:?}", request.schema, request.whole_partition, request.options.time_zone));
+    text(&format!("{schema:?} {} {:?}", request.whole_partition, request.options.time_zone));
     text(&format!("{} {:?} {} {:?}", driving.name, driving.dataset, driving.partition, driving.schema));
     others.iter().for_each(|part| text(&format!("{part:?}")));
     for input in &request.inputs {
@@ -178,7 +188,7 @@ fn add_array(hash: &mut Xxh3, array: &ArrayData) {
 
 fn seed() -> u64 {
     static SEED: OnceLock<u64> = OnceLock::new();
-    *SEED.get_or_init(|| rand::random())
+    *SEED.get_or_init(rand::random)
 }
 
 #[cfg(test)]
@@ -213,9 +223,7 @@ mod tests {
     fn a_summary_answers_while_its_slices_are_there() {
         let summaries = Summaries::new(1 << 20);
         summaries.keep(KEY, &part(&[(1, 3)]), &[0, 1, 2], rows(vec![6]));
-        let find = |runs: &[(u64, u32)], whole| {
-            summaries.find(KEY, &part(runs), |_| false, whole).map(|found| found.slices)
-        };
+        let find = |runs: &[(u64, u32)], whole| summaries.find(KEY, &part(runs), |_| false, whole).map(|found| found.slices);
         assert_eq!(find(&[(1, 3)], true), Some(vec![0, 1, 2]));
         // An append, before or behind: it still answers for its own.
         assert_eq!(find(&[(2, 2), (1, 3)], false), Some(vec![2, 3, 4]));

@@ -43,10 +43,21 @@ impl Admission {
         self.rounds_closed > 0 && self.slices_answered() == self.slices_total
     }
 
+    /// Slices of the partition.
+    pub(crate) fn slices_total(&self) -> u64 {
+        self.slices_total
+    }
+
     /// Drops the rows of rounds that were not closed: their session is over.
     pub(crate) fn restart(&mut self) {
         self.pending.clear();
         self.reservation.free();
+    }
+
+    /// These slices are answered for without a session.
+    pub(crate) fn recall(&mut self, slices: Vec<u32>) {
+        self.answered.extend(SliceSpan::cover(slices).into_iter().map(|span| (span.first, span.first + span.count)));
+        self.rounds_closed += 1;
     }
 
     /// Forgets what was answered: all of it is asked for again.

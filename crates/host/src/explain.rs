@@ -7,7 +7,7 @@ use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
 use pithead_functions::fault_from_datafusion;
-use pithead_model::{Bytes, Fault, Level};
+use pithead_model::{Annotation, Bytes, Fault, Level, PushBackCause, SliceSpan};
 use pithead_plan::{Decomposition, Estimate, RemoteScan, SubPlan};
 
 use crate::Answer;
@@ -151,8 +151,17 @@ impl Text {
 
     fn sessions(&mut self, profile: &SubPlanProfile, depth: usize) {
         for session in profile.sessions() {
+            if session.recalled > 0 {
+                self.line("", depth, format!("{} slices from partial results that the host has kept", session.recalled));
+            }
+            if session.annotations.is_empty() && session.label.is_empty() {
+                continue;
+            }
             let text = session_text(&session);
             self.line("", depth, text);
+            for text in adapted(&session) {
+                self.line("", depth + 1, text);
+            }
             for failover in &session.failovers {
                 self.line("", depth + 1, failover);
             }
@@ -214,6 +223,75 @@ fn session_text(session: &PartitionProfile) -> String {
         Bytes(session.link_bytes),
         session.annotations.len(),
     )
+}
+
+/// How far slices were taken, where not all were taken whole, and what was expected of it.
+fn adapted(session: &PartitionProfile) -> Vec<String> {
+    let mut lines = Vec::new();
+    let at = |level: Level| -> Vec<&Annotation> { session.annotations.iter().filter(|a| a.level == level).collect() };
+    let (filtered, stored) = (at(Level::Filtered), at(Level::Bytes));
+    if !(filtered.is_empty() && stored.is_empty()) {
+        let mut parts = Vec::new();
+        let whole = at(Level::Whole);
+        if !whole.is_empty() {
+            parts.push(format!("slices {} at the drive", spans(&whole)));
+        }
+        for (annotations, what) in [(filtered, "filtered at the drive, finished by the host"), (stored, "pushed back")] {
+            if let Some(last) = annotations.last() {
+                parts.push(format!("{} {what}{}", spans(&annotations), cause(last)));
+            }
+        }
+        lines.push(parts.join(", "));
+    }
+    let summarised = session.summarised();
+    if summarised > 0 {
+        lines.push(format!("{summarised} slices from partial results that the drive has kept"));
+    }
+    if !session.finished.is_empty() {
+        let slices: u32 = session.finished.iter().map(|finished| finished.slices).sum();
+        let cpu_ns: u64 = session.finished.iter().map(|finished| finished.cpu_ns).sum();
+        lines.push(format!("{slices} slices finished at the host in {:.1} ms CPU", cpu_ns as f64 / 1e6));
+    }
+    lines.extend(predicted(session));
+    lines
+}
+
+/// What a slice was expected to cost, beside what it did.
+fn predicted(session: &PartitionProfile) -> Option<String> {
+    let predicted = session.session.as_ref()?.predicted.as_ref()?;
+    let (mut slices, mut scan_ns, mut cpu_ns) = (0_u64, 0_u64, 0_u64);
+    for a in session.annotations.iter().filter(|a| a.level == Level::Whole) {
+        let count: u64 = a.slices.iter().map(|span| u64::from(span.count)).sum();
+        slices += count.saturating_sub(u64::from(a.slices_skipped) + u64::from(a.summarised));
+        (scan_ns, cpu_ns) = (scan_ns + a.scan.cpu_ns, cpu_ns + a.cpu_ns);
+    }
+    let ms = |ns: f64| format!("{:.1} ms", ns / 1e6);
+    let (scan, whole) = (ms(predicted.drive_ns.filtered), ms(predicted.drive_ns.whole));
+    let actual = match slices {
+        0 => "none was".to_owned(),
+        slices => format!("it took {} and {} CPU", ms(scan_ns as f64 / slices as f64), ms(cpu_ns as f64 / slices as f64)),
+    };
+    Some(format!("a slice was expected to take the drive {scan} to filter, {whole} whole; {actual}"))
+}
+
+fn cause(annotation: &Annotation) -> String {
+    match (annotation.cause.as_ref(), annotation.queue_ms) {
+        (Some(PushBackCause::Sooner), Some(ms)) => format!(": drive queue {ms} ms"),
+        (Some(PushBackCause::Sooner), None) => ": sooner so".to_owned(),
+        (Some(PushBackCause::Asked), _) => ": asked for".to_owned(),
+        (Some(PushBackCause::Held), _) => ": the host holds them".to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// The slices of some rounds, as `0–7, 9`.
+fn spans(annotations: &[&Annotation]) -> String {
+    let slices = annotations.iter().flat_map(|a| &a.slices).flat_map(|span| span.first..span.first.saturating_add(span.count));
+    let text = |span: SliceSpan| match span.count {
+        1 => span.first.to_string(),
+        count => format!("{}–{}", span.first, span.first + count - 1),
+    };
+    SliceSpan::cover(slices.collect()).into_iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
 fn remote(plan: &LogicalPlan) -> Option<&RemoteScan> {

@@ -216,6 +216,7 @@ impl Door for FakeDoor {
                 other_rows_in: 0,
                 other_medium_bytes: 0,
                 predicted: None,
+                link_bytes_per_s: None,
                 settled: None,
             };
             events.push(Ok(Event::Finished { profile, link_bytes: 1 }));

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures::future::join_all;
+use pithead_exec::Summaries;
 use pithead_model::{Dataset, DatasetName, DriveId, Fault};
 use pithead_wire::{Door, DriveStatus, SlicePart};
 
@@ -15,7 +16,11 @@ use crate::fault::at_drive;
 use crate::finishing::Finishing;
 use crate::held::HeldSlices;
 use crate::metrics::Metrics;
+use crate::rollups::RollUps;
 use crate::sizes::Sizes;
+
+/// Memory for partial results at most, bytes.
+const SUMMARY_BYTES_MAX: u64 = 256 << 20;
 
 /// How a host runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +54,8 @@ struct Inner {
     metrics: Metrics,
     finishing: Arc<Finishing>,
     held: HeldSlices,
+    summaries: Summaries,
+    rollups: RollUps,
     sizes: Sizes,
     /// What drives know this host by, so that they share their places among hosts.
     number: u64,
@@ -64,6 +71,8 @@ impl Host {
         let inner = Inner {
             finishing: Finishing::new(options.threads),
             held: HeldSlices::default(),
+            summaries: Summaries::new((options.memory / 16).min(SUMMARY_BYTES_MAX)),
+            rollups: RollUps::default(),
             sizes: Sizes::default(),
             fleet,
             options,
@@ -180,6 +189,16 @@ impl Host {
     /// Slices that came back.
     pub(crate) fn held(&self) -> &HeldSlices {
         &self.inner.held
+    }
+
+    /// Partial results that were kept.
+    pub(crate) fn summaries(&self) -> &Summaries {
+        &self.inner.summaries
+    }
+
+    /// Which of them serve others.
+    pub(crate) fn rollups(&self) -> &RollUps {
+        &self.inner.rollups
     }
 
     /// What sub-plans cost.

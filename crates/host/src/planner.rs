@@ -14,7 +14,7 @@ use datafusion::logical_expr::{LogicalPlan, UserDefinedLogicalNode};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 use pithead_model::{Adapt, DriveId, Fault, Level, Partitioning};
-use pithead_plan::{Input, RemoteScan, SubPlan, Travelling};
+use pithead_plan::{Input, RemoteScan, RollUp, Shape, SubPlan, Travelling, shape};
 use pithead_wire::{OpenRequest, PlanBytes, SessionOptions, ShippedInput, SlicePart};
 
 use crate::drives::{ConnectedDrive, Drives};
@@ -190,12 +190,17 @@ impl ExtensionPlanner for RemotePlanner {
         let known = sub_plan.number.checked_sub(1).and_then(|index| self.sub_plans.get(index));
         let (profile, shipments) = known.ok_or_else(|| external(bug("a sub-plan was not prepared")))?;
         let drives = self.host.connected();
+        let kept = sub_plan.whole_partition || matches!(shape(&sub_plan.plan), Shape::Partials | Shape::TopK);
+        let summaries = kept && self.settings.summary_cache;
+        let roll_up = RollUp::of(&sub_plan.plan).filter(|_| summaries).map(Arc::new);
         let mut targets = Vec::new();
         for (partition, ids) in sub_plan.copies.iter().enumerate() {
             let request = self.request(sub_plan, shipments, partition).map_err(external)?;
             let copies = reached(&drives, ids, &request).map_err(external)?;
             let (host, runtime) = (self.host.clone(), Arc::clone(&self.runtime));
-            targets.push(Target { host, copies, request, runtime, slice_cache: self.settings.slice_cache as u64 });
+            let slice_cache = self.settings.slice_cache as u64;
+            let roll_up = roll_up.clone();
+            targets.push(Target { host, copies, request, runtime, slice_cache, summaries, roll_up });
         }
         let schema = Arc::new(scan.schema.as_arrow().clone());
         let busy_wait = Duration::from_secs(self.settings.busy_wait_s as u64);

@@ -42,6 +42,8 @@ pub struct PartitionProfile {
     pub busy: u32,
     /// Time that was waited for it.
     pub busy_us: u64,
+    /// Slices that partial results answered for which the host had kept.
+    pub recalled: u64,
     /// What the host finished of slices that came back.
     pub finished: Vec<Finished>,
     /// Each time that a drive failed, and at which other one the work went on.
@@ -129,10 +131,16 @@ impl PartitionProfile {
         total(self.annotations.iter().map(|a| a.cpu_ns))
     }
 
-    /// Slices that were answered for, and of them those that were not read.
+    /// Slices that rounds answered for, and of them those that were not read, in each case without those that kept partial
+    /// results answered for.
     pub fn slices(&self) -> (u64, u64) {
         let all = total(self.annotations.iter().flat_map(|a| &a.slices).map(|span| u64::from(span.count)));
-        (all, total(self.annotations.iter().map(|a| u64::from(a.slices_skipped))))
+        (all.saturating_sub(self.summarised()), total(self.annotations.iter().map(|a| u64::from(a.slices_skipped))))
+    }
+
+    /// Slices that partial results answered for which the drive had kept.
+    pub fn summarised(&self) -> u64 {
+        total(self.annotations.iter().map(|a| u64::from(a.summarised)))
     }
 
     /// Bytes from the medium, for the driving dataset and the others.
@@ -155,7 +163,8 @@ impl PartitionProfile {
         sums.slices_read = sums.slices_read.saturating_add(slices - skipped.min(slices));
         sums.slices_skipped = sums.slices_skipped.saturating_add(skipped);
         sums.rounds += self.annotations.len() as u64;
-        sums.sessions += 1 + self.failovers.len() as u64;
+        // What was kept answers without one.
+        sums.sessions += u64::from(!self.label.is_empty()) + self.failovers.len() as u64;
         sums.failovers += self.failovers.len() as u64;
         sums.busy += u64::from(self.busy);
         sums.busy_us += self.busy_us;

@@ -3,6 +3,7 @@
 mod choice;
 mod closer;
 mod finish;
+mod recall;
 mod session;
 
 use std::fmt;

@@ -17,6 +17,7 @@ use pithead_functions::{EngineOptions, fault_from_datafusion, session_state};
 use pithead_model::{Blame, Fault, PAGE_ROWS};
 
 use crate::profile::QueryProfile;
+use crate::pushdown::explain_pushdown;
 use crate::query::{Mode, Query};
 use crate::schemas::{CATALOG, catalogs};
 use crate::statement::{self, Statement};
@@ -66,7 +67,7 @@ impl Session {
         let kind = match &statement {
             Ok(Statement::Set { .. }) => "set",
             Ok(Statement::Drop { .. }) => "drop",
-            Ok(Statement::Explain { .. }) => "explain",
+            Ok(Statement::Explain { .. } | Statement::Pushdown { .. }) => "explain",
             Ok(Statement::Query) => "query",
             Err(_) => "unknown",
         };
@@ -96,6 +97,13 @@ impl Session {
             Statement::Explain { query, analyze } => {
                 let query_plan = self.plan(&query).await?;
                 explain::explain(&query_plan.0, query_plan.1, analyze).await
+            }
+            Statement::Pushdown { query } => {
+                if !matches!(statement::parse(&query)?, Statement::Query) {
+                    return Err(Fault::new(Blame::User, "EXPLAIN PUSHDOWN runs a query; expected one after it"));
+                }
+                let (query, plan) = self.plan(&query).await?;
+                explain_pushdown(&query, plan).await
             }
             Statement::Query => self.query(sql, watch).await,
         }

@@ -15,6 +15,8 @@ pub(crate) enum Statement {
     Drop { name: Named, if_exists: bool },
     /// EXPLAIN [ANALYZE] of `query`.
     Explain { query: String, analyze: bool },
+    /// EXPLAIN PUSHDOWN of `query`.
+    Pushdown { query: String },
     /// Everything that the engine plans.
     Query,
 }
@@ -38,6 +40,9 @@ pub(crate) fn parse(sql: &str) -> Result<Statement, Fault> {
     if let Some(set) = parse_set(sql)? {
         return Ok(set);
     }
+    if let Some(query) = pushdown_of(sql) {
+        return Ok(Statement::Pushdown { query });
+    }
     refuse_what_is_too_deep(sql)?;
     refuse_set_operations_on_bags(sql)?;
     let mut statements =
@@ -58,6 +63,19 @@ pub(crate) fn parse(sql: &str) -> Result<Statement, Fault> {
         Some(other) => query(&other.to_string())?,
         None => Statement::Query,
     })
+}
+
+/// The query of EXPLAIN PUSHDOWN.
+fn pushdown_of(sql: &str) -> Option<String> {
+    let rest = after_word(after_word(sql, "EXPLAIN")?, "PUSHDOWN")?;
+    Some(rest.to_owned())
+}
+
+/// What follows a word that a text begins with.
+fn after_word<'a>(text: &'a str, word: &str) -> Option<&'a str> {
+    let text = text.trim_start();
+    let (head, rest) = (text.get(..word.len())?, text.get(word.len()..)?);
+    (head.eq_ignore_ascii_case(word) && rest.starts_with(char::is_whitespace)).then_some(rest)
 }
 
 /// Statements that the engine plans and that change nothing; others are told apart before their names are looked up.

@@ -40,6 +40,9 @@ pub struct SessionProfile {
     /// What a slice was expected to cost before any was measured, where the drive decided how far to take them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted: Option<SliceCosts>,
+    /// The rate that the link to the host was measured at, or is paced to, bytes a second; none: it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_bytes_per_s: Option<f64>,
     /// What slices cost, where enough of them were measured that the sub-plan can be sized by it the next time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled: Option<SliceCosts>,

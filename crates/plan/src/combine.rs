@@ -64,7 +64,7 @@ pub fn combine(
 }
 
 /// The plan below projections that only rename.
-fn core(plan: &LogicalPlan) -> &LogicalPlan {
+pub(crate) fn core(plan: &LogicalPlan) -> &LogicalPlan {
     match plan {
         LogicalPlan::Projection(projection) => {
             let input = projection.input.schema();

@@ -21,6 +21,7 @@ mod order;
 mod piece;
 mod reduce;
 mod remote;
+mod rollup;
 mod subquery;
 mod travel;
 
@@ -33,6 +34,7 @@ pub use options::{Computed, CutOptions};
 pub use order::order_joins;
 pub use reduce::{First, Reduced, reduce_by_joins};
 pub use remote::{Input, RemoteScan, SubPlan, Travelling};
+pub use rollup::RollUp;
 pub use subquery::{ScalarQuery, replace_scalar_queries, scalar_queries};
 pub use travel::{INPUT_SCHEMA, consume};
 

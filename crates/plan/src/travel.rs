@@ -34,7 +34,9 @@ pub const INPUT_SCHEMA: &str = "input";
 pub(crate) async fn produce_for(sub_plan: &SubPlan, state: &SessionState) -> Result<Vec<u8>, PlanError> {
     let tables = Tables::of(sub_plan);
     let plan = &sub_plan.plan;
-    let message = guard(|| Ok(to_substrait_plan(plan, state)?))?;
+    let mut message = guard(|| Ok(to_substrait_plan(plan, state)?))?;
+    // They come in the order of a hash table. The same plan has to give the same bytes, by which others know it again.
+    message.extensions.sort_by_cached_key(Message::encode_to_vec);
     let bytes = message.encode_to_vec();
     let back = consume_with(&bytes, state, tables).await?;
     let (sent, read) = (canonical(plan)?, canonical(&back)?);

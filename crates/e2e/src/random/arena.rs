@@ -25,9 +25,11 @@ struct Voice {
 }
 
 /// Sessions with push-down in part.
-const VARIANTS: [(&str, &[&str]); 4] = [
+const VARIANTS: [(&str, &[&str]); 6] = [
     ("four drives", &[]),
     ("filters only", Mode::FILTERS_ONLY.settings),
+    ("levels by chance", Mode::MIXED.settings),
+    ("slices as stored", Mode::STORED.settings),
     ("four drives, joins as written", &["SET pithead.join_order = off", "SET pithead.join_filters = off"]),
     ("four drives, nothing shipped", &["SET pithead.ship_bytes_max = 0", "SET pithead.join_filters = off"]),
 ];

@@ -1,6 +1,7 @@
 //! The whole, from statement to drive and back, as DESIGN's first rule asks: the same answer in every mode, equal to an
 //! independent engine's; and what happens when a part fails.
 
+mod adaptive;
 mod checking;
 mod copies;
 mod faults;

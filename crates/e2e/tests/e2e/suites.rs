@@ -57,3 +57,23 @@ fn filters_only() {
 fn encoding_arrow() {
     run(Mode::ARROW);
 }
+
+#[test]
+fn slices_filtered() {
+    run(Mode::FILTERED);
+}
+
+#[test]
+fn slices_as_stored() {
+    run(Mode::STORED);
+}
+
+#[test]
+fn levels_by_chance() {
+    run(Mode::MIXED);
+}
+
+#[test]
+fn weak_drives() {
+    run(Mode::WEAK);
+}

@@ -74,6 +74,26 @@ fn encoding_arrow() {
     run(Mode::ARROW);
 }
 
+#[test]
+fn slices_filtered() {
+    run(Mode::FILTERED);
+}
+
+#[test]
+fn slices_as_stored() {
+    run(Mode::STORED);
+}
+
+#[test]
+fn levels_by_chance() {
+    run(Mode::MIXED);
+}
+
+#[test]
+fn weak_drives() {
+    run(Mode::WEAK);
+}
+
 /// Far less than the aim, which the benchmark measures at a larger scale: here a regression shows, not a figure.
 const FEWER_BYTES_MIN: f64 = 5.0;
 

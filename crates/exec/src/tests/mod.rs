@@ -2,6 +2,7 @@
 
 mod filters;
 mod joins;
+mod levels;
 mod order;
 mod rounds;
 mod speed;

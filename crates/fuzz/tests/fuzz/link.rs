@@ -207,6 +207,7 @@ fn profile() -> SessionProfile {
         other_rows_in: 0,
         other_medium_bytes: 0,
         predicted: None,
+        link_bytes_per_s: None,
         settled: None,
     }
 }

@@ -11,11 +11,13 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use pithead_model::{Blame, Fault, Finished, Level, LevelRule, Reply};
+use pithead_plan::RollUp;
 use pithead_wire::{Door, Event, Events, OpenRequest};
 
 use super::choice::Choice;
 use super::closer::Closer;
 use super::finish::{Done, Finisher, external, fault_of};
+use super::recall::Recall;
 use crate::Host;
 use crate::admission::Admission;
 use crate::drives::ConnectedDrive;
@@ -33,6 +35,10 @@ pub(crate) struct Target {
     pub(crate) runtime: Arc<RuntimeEnv>,
     /// Bytes of slices that the host may hold for later queries.
     pub(crate) slice_cache: u64,
+    /// Whether partial results are kept, and the sub-plan's can be.
+    pub(crate) summaries: bool,
+    /// What the sub-plan groups and computes, where partial results of others may serve it.
+    pub(crate) roll_up: Option<Arc<RollUp>>,
     /// The drives that hold a copy of all of it, the one to ask first first.
     pub(crate) copies: Vec<ConnectedDrive>,
     /// With 0 threads, as many are asked for as the drive has.
@@ -48,8 +54,11 @@ pub(super) struct Session {
     profile: Arc<SubPlanProfile>,
     admission: Admission,
     finisher: Finisher,
+    recall: Option<Recall>,
     choice: Option<Choice>,
     reading: Option<Reading>,
+    /// Whether it was looked for rows that were kept.
+    is_begun: bool,
     is_over: bool,
 }
 
@@ -97,7 +106,9 @@ impl Session {
     ) -> Self {
         let driving = target.request.parts.first();
         let slices = driving.map_or(0, |part| part.runs.iter().map(|(_, slices)| u64::from(*slices)).sum());
+        let recall = Recall::new(&target);
         Self {
+            recall,
             partition,
             schema: Arc::clone(schema),
             busy_wait,
@@ -106,6 +117,7 @@ impl Session {
             admission: Admission::new(slices, reservation),
             choice: Choice::new(target.copies.clone(), target.host.connected().suspects().clone()),
             reading: None,
+            is_begun: false,
             is_over: false,
             target,
         }
@@ -122,6 +134,42 @@ impl Session {
 
     /// The rows of the next round that closes, or of slices that the host has finished; none at the end.
     async fn next(&mut self) -> Result<Option<Vec<RecordBatch>>> {
+        if let Some(rows) = self.recalled() {
+            return Ok(Some(rows));
+        }
+        let rows = self.fresh().await?;
+        match (&rows, &mut self.recall) {
+            (Some(rows), Some(recall)) => recall.pass(rows),
+            (None, recall) => {
+                if let Some(recall) = recall.take() {
+                    recall.keep(&self.target, self.admission.slices_total());
+                }
+            }
+            (Some(_), None) => {}
+        }
+        Ok(rows)
+    }
+
+    /// Before anything is asked for: rows that the host has kept.
+    fn recalled(&mut self) -> Option<Vec<RecordBatch>> {
+        if std::mem::replace(&mut self.is_begun, true) {
+            return None;
+        }
+        let (rows, slices) = self.recall.as_mut()?.found(&self.target)?;
+        let rows: Result<Vec<RecordBatch>, Fault> = rows.into_iter().map(|batch| conform(batch, &self.schema)).collect();
+        // Columns of another name or type would be another sub-plan's.
+        let rows = rows.ok()?;
+        if let Some(recall) = &mut self.recall {
+            recall.pass(&rows);
+        }
+        let count = slices.len() as u64;
+        self.profile.update(self.partition, |session| session.recalled += count);
+        self.admission.recall(slices);
+        self.is_over = self.admission.is_complete();
+        Some(rows)
+    }
+
+    async fn fresh(&mut self) -> Result<Option<Vec<RecordBatch>>> {
         while !self.is_over {
             match self.step().await {
                 Ok(Some(rows)) => return Ok(Some(rows)),

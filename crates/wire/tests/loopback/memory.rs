@@ -62,6 +62,7 @@ pub fn profile() -> SessionProfile {
         other_rows_in: 7,
         other_medium_bytes: 8,
         predicted: None,
+        link_bytes_per_s: None,
         settled: None,
     }
 }
