@@ -21,8 +21,19 @@ pub struct DriveProcess {
 impl DriveProcess {
     /// Starts one on `directory` and waits until it listens.
     pub fn start(program: &Path, directory: &Path, arguments: &[&str]) -> Result<Self, Fault> {
-        let mut child = Command::new(program)
-            .args(["drive", "serve", "--listen", "127.0.0.1:0", "--data"])
+        Self::start_through(&[], "127.0.0.1:0", program, directory, arguments)
+    }
+
+    /// The same through a command that runs another, such as `ip netns exec`, and listening at another address.
+    pub(crate) fn start_through(
+        prefix: &[String],
+        listen: &str,
+        program: &Path,
+        directory: &Path,
+        arguments: &[&str],
+    ) -> Result<Self, Fault> {
+        let mut child = through(prefix, program)
+            .args(["drive", "serve", "--listen", listen, "--data"])
             .arg(directory)
             .args(arguments)
             .stdin(Stdio::null())
@@ -84,8 +95,20 @@ pub struct DriveProcesses(Vec<DriveProcess>);
 impl DriveProcesses {
     /// Starts `count` of them.
     pub fn start(directory: &Path, count: usize, arguments: &[&str]) -> Result<Self, Fault> {
+        Self::start_through(&[], "127.0.0.1:0", directory, count, arguments)
+    }
+
+    /// The same through a command that runs another, all listening at free ports of one address.
+    pub(crate) fn start_through(
+        prefix: &[String],
+        listen: &str,
+        directory: &Path,
+        count: usize,
+        arguments: &[&str],
+    ) -> Result<Self, Fault> {
         let program = std::env::current_exe().map_err(|error| io(&PathBuf::from("pithead"), &error))?;
-        let start = |number: usize| DriveProcess::start(&program, &directory.join(format!("drive-{number}")), arguments);
+        let place = |number: usize| directory.join(format!("drive-{number}"));
+        let start = |number: usize| DriveProcess::start_through(prefix, listen, &program, &place(number), arguments);
         (0..count).map(start).collect::<Result<_, _>>().map(Self)
     }
 
@@ -102,6 +125,18 @@ impl DriveProcesses {
     /// Ends them all.
     pub fn stop(self) -> Result<(), Fault> {
         self.0.into_iter().try_for_each(DriveProcess::stop)
+    }
+}
+
+/// A command that is run by another one, which becomes it; no prefix: by itself.
+pub(crate) fn through(prefix: &[String], program: &Path) -> Command {
+    match prefix {
+        [] => Command::new(program),
+        [first, rest @ ..] => {
+            let mut command = Command::new(first);
+            command.args(rest).arg(program);
+            command
+        }
     }
 }
 

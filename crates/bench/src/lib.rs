@@ -2,13 +2,15 @@
 //!
 //! [`demo`] is TPC-H with push-down and without, on four drive processes; [`tpch`] adds DuckDB, sessions and loads; [`store`]
 //! measures a drive's store beside its medium and RocksDB, [`scan`] one drive's scans beside plain loops over the same values;
-//! [`soak`] keeps many clients at work and checks every answer.
+//! [`soak`] keeps many clients at work and checks every answer; [`near_data`] is TPC-H across a link that the kernel shapes, beside
+//! DuckDB over HTTP.
 
 mod answers;
 mod demo;
 mod drives;
 mod duckdb;
 mod machine;
+mod neardata;
 mod queries;
 mod report;
 mod scan;
@@ -21,6 +23,7 @@ mod tpch;
 pub use answers::difference;
 pub use demo::{DemoOptions, demo};
 pub use drives::{DriveProcess, DriveProcesses};
+pub use neardata::{NearDataHostOptions, NearDataOptions, near_data, near_data_host};
 pub use queries::{QUERIES, TpchQuery};
 pub use scan::{ScanOptions, scan};
 pub use soak::{SoakClientsOptions, SoakOptions, soak, soak_clients};

@@ -21,6 +21,7 @@ use serde::Serialize;
 use crate::machine::Machine;
 use crate::tables::{generate, io};
 use crate::timing::{Spread, run, unhelped};
+pub(crate) use biscuit::SQL as BISCUIT_SQL;
 use report::ScanReport;
 
 /// What to measure.

@@ -42,7 +42,7 @@ pub(crate) async fn run(session: &Session, sql: &str) -> Result<QueryRun, Fault>
     Ok(QueryRun { batches, seconds: started.elapsed().as_secs_f64(), profile: profile.snapshot() })
 }
 
-/// Seconds of several runs.
+/// A figure of several runs: mostly seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Spread {
     pub(crate) median: f64,

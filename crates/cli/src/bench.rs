@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use pithead_bench::{
-    DemoOptions, ScanOptions, SoakClientsOptions, SoakOptions, StoreBenchOptions, StorePart, StoreWriterOptions, TpchOptions,
+    DemoOptions, NearDataHostOptions, NearDataOptions, ScanOptions, SoakClientsOptions, SoakOptions, StoreBenchOptions,
+    StorePart, StoreWriterOptions, TpchOptions,
 };
-use pithead_model::{Blame, Fault, parse_rate};
+use pithead_model::{Blame, Fault, Rate, parse_rate};
 
 use crate::error::CliError;
 
@@ -17,6 +18,11 @@ pub(crate) enum BenchCommand {
     Demo(DemoArgs),
     /// TPC-H measured: bytes and seconds on a paced link, beside DuckDB, sessions, loads
     Tpch(TpchArgs),
+    /// TPC-H across a link that the kernel shapes, beside DuckDB on Parquet over HTTP (needs root)
+    Neardata(NeardataArgs),
+    /// The host of `neardata`
+    #[command(hide = true)]
+    NeardataHost(NeardataHostArgs),
     /// Many clients at once for a while: every answer checked, memory watched
     Soak(SoakArgs),
     /// A process of clients of `soak`
@@ -63,6 +69,40 @@ pub(crate) struct TpchArgs {
     /// Write everything that was measured to a file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+}
+
+/// Flags of the benchmark across a shaped link.
+#[derive(Debug, Args)]
+pub(crate) struct NeardataArgs {
+    /// TPC-H's scale, in gigabytes of text
+    #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = parse_scale)]
+    scale: f64,
+    /// Runs of each query, of which the median counts. Below 500 Mbit/s only those with push-down run more than once
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+    runs: u16,
+    /// What the link is shaped to, one after the other
+    #[arg(long, value_name = "RATE,…", value_delimiter = ',', default_value = "1gbit,100mbit", value_parser = parse_rate)]
+    rates: Vec<Rate>,
+    /// Put the host's side on core 0, drives and nginx on core 1
+    #[arg(long)]
+    split_cores: bool,
+    /// Where tables, drives and DuckDB's Python are kept
+    #[arg(long, visible_alias = "dir", value_name = "DIR", default_value = "demo-data")]
+    directory: PathBuf,
+    /// Write everything that was measured to a file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// What the host of `neardata` does.
+#[derive(Debug, Args)]
+pub(crate) struct NeardataHostArgs {
+    /// Where drives listen
+    #[arg(long, value_delimiter = ',')]
+    drives: Vec<String>,
+    /// Threads of the host
+    #[arg(long)]
+    threads: usize,
 }
 
 /// Flags of the soak.
@@ -205,6 +245,10 @@ pub(crate) async fn run(command: BenchCommand) -> Result<(), CliError> {
             let options = TpchOptions { scale, runs: usize::from(runs), directory, link, json };
             Ok(pithead_bench::tpch(&options).await?)
         }
+        BenchCommand::Neardata(args) => Ok(pithead_bench::near_data(&near_data_options(args)).await?),
+        BenchCommand::NeardataHost(NeardataHostArgs { drives, threads }) => {
+            Ok(pithead_bench::near_data_host(&NearDataHostOptions { drives, threads }).await?)
+        }
         BenchCommand::Soak(args) => Ok(pithead_bench::soak(&soak_options(args)).await?),
         BenchCommand::SoakClients(SoakClientsArgs { drives, first, clients, seconds, copies, seed, answers }) => {
             let options = SoakClientsOptions { drives, first, clients, seconds, copies, seed, answers };
@@ -224,6 +268,11 @@ pub(crate) async fn run(command: BenchCommand) -> Result<(), CliError> {
             blocking(move || pithead_bench::store_writer(&options)).await
         }
     }
+}
+
+fn near_data_options(args: NeardataArgs) -> NearDataOptions {
+    let NeardataArgs { scale, runs, rates, split_cores, directory, json } = args;
+    NearDataOptions { scale, runs: usize::from(runs), rates, split_cores, directory, json }
 }
 
 fn soak_options(args: SoakArgs) -> SoakOptions {
@@ -313,6 +362,8 @@ mod tests {
         for line in [
             "bench soak --seconds 0",
             "bench soak --clients 0",
+            "bench neardata --rates 1gbit,fast",
+            "bench neardata --runs 0",
             "bench store --only all",
             "bench store --gb 0",
             "bench store --runs 0",

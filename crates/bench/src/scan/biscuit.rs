@@ -10,7 +10,7 @@ use super::ScanOptions;
 use crate::duckdb::lineitem;
 use crate::timing::{Spread, run};
 
-const SQL: &str = "SELECT l_orderkey, l_shipdate, l_linenumber FROM lineitem WHERE l_shipdate = DATE '1995-01-17'";
+pub(crate) const SQL: &str = "SELECT l_orderkey, l_shipdate, l_linenumber FROM lineitem WHERE l_shipdate = DATE '1995-01-17'";
 
 /// Seconds until all rows are there: with us as Arrow batches, with DuckDB as an Arrow table.
 #[derive(Debug, Serialize)]

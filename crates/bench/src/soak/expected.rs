@@ -1,17 +1,15 @@
 //! The answers that clients compare with: from an engine in this process, without push-down, over the same files.
 
-use std::fs::File;
 use std::path::Path;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{Schema, SchemaRef};
-use arrow::ipc::reader::FileReader;
-use arrow::ipc::writer::FileWriter;
+use arrow::datatypes::SchemaRef;
 use futures::TryStreamExt;
 use pithead_embed::{EmbedOptions, Target, connect};
-use pithead_model::{Blame, Fault};
+use pithead_model::Fault;
 
 use crate::QUERIES;
+use crate::answers::{read_answer, write_answer};
 use crate::demo::load;
 use crate::tables::io;
 
@@ -34,24 +32,13 @@ pub(super) async fn write(directory: &Path, data: &Path, tables: &Path) -> Resul
         let answer = session.run(&statement).await.map_err(|fault| fault.at(name))?;
         let schema = SchemaRef::clone(&answer.schema);
         let batches: Vec<RecordBatch> = answer.rows.try_collect().await?;
-        write_one(&directory.join(format!("{name}.arrow")), &schema, &batches)?;
+        write_answer(&directory.join(format!("{name}.arrow")), &schema, &batches)?;
     }
     engine.shutdown().await;
     Ok(())
 }
 
-fn write_one(path: &Path, schema: &Schema, batches: &[RecordBatch]) -> Result<(), Fault> {
-    let failed = |error: arrow::error::ArrowError| Fault::new(Blame::Device, format!("{}: {error}", path.display()));
-    let file = File::create(path).map_err(|error| io(path, &error))?;
-    let mut writer = FileWriter::try_new(file, schema).map_err(failed)?;
-    batches.iter().try_for_each(|batch| writer.write(batch)).map_err(failed)?;
-    writer.finish().map_err(failed)
-}
-
 /// One of the answers.
 pub(super) fn read(directory: &Path, name: &str) -> Result<Vec<RecordBatch>, Fault> {
-    let path = directory.join(format!("{name}.arrow"));
-    let failed = |error: arrow::error::ArrowError| Fault::new(Blame::Device, format!("{}: {error}", path.display()));
-    let file = File::open(&path).map_err(|error| io(&path, &error))?;
-    FileReader::try_new(file, None).map_err(failed)?.collect::<Result<_, _>>().map_err(failed)
+    read_answer(&directory.join(format!("{name}.arrow")))
 }
