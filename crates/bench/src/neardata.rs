@@ -26,7 +26,7 @@ use crate::tables::{generate, io};
 use crate::timing::Spread;
 use crate::{QUERIES, TABLES};
 pub use host::{NearDataHostOptions, near_data_host};
-use namespaces::{DRIVES_ADDRESS, Namespaces};
+use namespaces::{CONGESTION, DRIVES_ADDRESS, Namespaces};
 use needs::{Needs, SORTED};
 use nginx::Nginx;
 use report::{BISCUIT, BISCUIT_SORTED, QueryReport, RateReport, Report, Summary, Way};
@@ -117,7 +117,11 @@ async fn measure(options: &NearDataOptions) -> Result<(), Fault> {
     let machine = Machine::here();
     println!("{}", machine.line());
     let tables = options.directory.join(format!("tpch-{}", options.scale));
-    generate(&tables, options.scale)?;
+    // Apart, so that a signal is heard meanwhile.
+    let (made, scale) = (tables.clone(), options.scale);
+    tokio::task::spawn_blocking(move || generate(&made, scale))
+        .await
+        .map_err(|lost| Fault::new(Blame::Bug, format!("making the tables ended early: {lost}")))??;
     let home = options.directory.join("neardata");
     if home.exists() {
         std::fs::remove_dir_all(&home).map_err(|error| io(&home, &error))?;
@@ -141,6 +145,7 @@ async fn measure(options: &NearDataOptions) -> Result<(), Fault> {
         threads: THREADS,
         cores: if options.split_cores { "host's side on core 0, drives' side on core 1" } else { "shared by all processes" },
         link: "one veth pair for all drives, shaped by tbf in each direction; bytes of both directions, from the host's interface",
+        congestion_control: CONGESTION,
         pithead: stage.pithead.ready.clone(),
         duckdb: stage.duckdb.ready.clone(),
         summary: Summary::of(&rates),
@@ -176,7 +181,8 @@ impl Stage {
         let nginx = Nginx::start(&needs.nginx, &at_drives, &home.join("nginx")).await?;
         // Nobody else reaches the namespace, so clear text is safe in it.
         let listen = format!("{DRIVES_ADDRESS}:0");
-        let drives = DriveProcesses::start_through(&at_drives, &listen, &home.join("drives"), DRIVES, &["--insecure"])?;
+        let arguments = ["--insecure", "--slow-session-ms", "0"];
+        let drives = DriveProcesses::start_through(&at_drives, &listen, &home.join("drives"), DRIVES, &arguments)?;
         let program = std::env::current_exe().map_err(|error| io(&PathBuf::from("pithead"), &error))?;
         let threads = THREADS.to_string();
         let words = ["bench", "neardata-host", "--threads", &threads, "--drives", &drives.addresses().join(",")];

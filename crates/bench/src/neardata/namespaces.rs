@@ -17,6 +17,9 @@ const PREFIX: &str = "pithead-neardata-";
 const SIDES: [&str; 2] = ["host", "drives"];
 /// What `ip netns` keeps its names in.
 const NAMES: &str = "/run/netns";
+/// How TCP finds a connection's rate: the one way that every kernel allows in a namespace. The machine's own may be BBR, which takes
+/// the bursts that the bucket lets through for the link's rate.
+pub(super) const CONGESTION: &str = "reno";
 /// The kernel hands over up to 64 KiB at once; a bucket must hold more than that.
 const BURST: &str = "128kb";
 /// Longest that bytes wait before they are dropped.
@@ -59,6 +62,8 @@ impl Namespaces {
         for name in [&made.host, &made.drives] {
             ip(&["netns", "add", name])?;
             ip(&["-n", name, "link", "set", "lo", "up"])?;
+            let chosen = format!("echo {CONGESTION} > /proc/sys/net/ipv4/tcp_congestion_control");
+            ip(&["netns", "exec", name, "sh", "-c", &chosen])?;
         }
         ip(&["-n", &made.host, "link", "add", LINK, "type", "veth", "peer", "name", LINK, "netns", &made.drives])?;
         for (name, address) in [(&made.host, HOST_ADDRESS), (&made.drives, DRIVES_ADDRESS)] {

@@ -28,6 +28,7 @@ pub(super) struct Report {
     /// Which cores the processes ran on.
     pub(super) cores: &'static str,
     pub(super) link: &'static str,
+    pub(super) congestion_control: &'static str,
     pub(super) pithead: Ready,
     pub(super) duckdb: Ready,
     pub(super) rates: Vec<RateReport>,
