@@ -154,8 +154,13 @@ fn run_of(name: &str) -> Option<u32> {
 
 /// Whether a process is there and runs this benchmark.
 fn runs(id: u32) -> bool {
-    std::fs::read(Path::new("/proc").join(id.to_string()).join("cmdline"))
-        .is_ok_and(|line| line.split(|byte| *byte == 0).any(|word| word == b"neardata"))
+    let line = Path::new("/proc").join(id.to_string()).join("cmdline");
+    std::fs::read(line).is_ok_and(|line| is_this(&line))
+}
+
+/// Whether a command line, its words closed by zeros, is one of this benchmark.
+fn is_this(line: &[u8]) -> bool {
+    line.split(|byte| *byte == 0).any(|word| word == b"neardata")
 }
 
 /// Kills what runs in a namespace of ours and removes it. It may be gone already; nothing is left to do about it either way.
@@ -196,8 +201,9 @@ mod tests {
         for name in ["pithead-neardata-4711", "pithead-neardata-x-host", "pithead-neardata-4711-other", "docker-4711-host"] {
             assert_eq!(run_of(name), None, "{name}");
         }
-        // This process is there, but it is a test.
-        assert!(!runs(std::process::id()));
+        assert!(is_this(b"/usr/bin/pithead\0bench\0neardata\0--runs\0"));
+        // Another program that was given the number since.
+        assert!(!is_this(b"vim\0neardata.rs\0") && !runs(0));
     }
 
     #[test]
