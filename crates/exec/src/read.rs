@@ -38,8 +38,11 @@ pub(crate) struct ReadPlan {
     pub(crate) feed: Feed,
     /// Columns of the output by index in the part's schema.
     pub(crate) columns: Vec<usize>,
-    /// What every row must satisfy, unless the part is only to be pruned.
+    /// What every row must satisfy, unless the part is only to be pruned: first the filters of the logical scan, then those that the
+    /// scan took over from operators above.
     pub(crate) conditions: Vec<Conjunct>,
+    /// How many of them are of the logical scan: rows that a CSE below has filtered satisfy these.
+    pub(crate) logical: usize,
     /// Rows after which a batch is handed on.
     pub(crate) batch_rows: usize,
 }
@@ -234,7 +237,7 @@ impl Reading {
         }
     }
 
-    /// Starts on rows that were filtered already: only moving filters are left to apply.
+    /// Starts on rows that were filtered already. Filters that the scan took over from above are left to apply, and moving ones.
     fn start_filtered(&self, slice: SliceRef, rows: Arc<[RecordBatch]>) -> Result<OpenSlice> {
         let columns = self.plan.columns.clone();
         let place = |batch: &RecordBatch| -> Result<RecordBatch> {
@@ -253,8 +256,9 @@ impl Reading {
         };
         let batches = rows.iter().map(place).collect::<Result<Vec<_>>>()?;
         let stream = stream::iter(batches.into_iter().map(Ok)).boxed();
+        let rest = expression(self.plan.conditions.iter().skip(self.plan.logical), &columns, false)?;
         let moving = expression(self.moving.iter().flat_map(Moving::now), &columns, true)?;
-        Ok(OpenSlice { slice, stream, stats: Arc::default(), columns, rest: None, moving })
+        Ok(OpenSlice { slice, stream, stats: Arc::default(), columns, rest, moving })
     }
 
     /// Starts to read a slice. Which conditions it applies itself shows in its answer, and with that which columns are

@@ -84,7 +84,8 @@ impl TableProvider for SliceTable {
             conditions.extend(conjuncts(&state.create_physical_expr(filter.clone(), &names)?, &self.part.schema));
         }
         let batch_rows = limit.map_or(self.part.batch_rows, |limit| limit.clamp(1, self.part.batch_rows));
-        let plan = ReadPlan { part: Arc::clone(&self.part), feed: self.feed, columns, conditions, batch_rows };
+        let logical = conditions.len();
+        let plan = ReadPlan { part: Arc::clone(&self.part), feed: self.feed, columns, conditions, logical, batch_rows };
         Ok(Arc::new(SliceScanExec::try_new(plan)?))
     }
 

@@ -41,8 +41,11 @@ async fn with_lineitem(mode: Mode) -> Setup {
     setup
 }
 
-/// How often each slice of each partition was answered for, and the levels that slices were taken to.
-fn counted(profile: &QueryProfile) -> (BTreeMap<(usize, usize, u32), u32>, BTreeMap<Level, u32>) {
+/// Sub-plan, partition, slice.
+type Slice = (usize, usize, u32);
+
+/// How often each slice was answered for, and the levels that slices were taken to.
+fn counted(profile: &QueryProfile) -> (BTreeMap<Slice, u32>, BTreeMap<Level, u32>) {
     let (mut slices, mut levels) = (BTreeMap::new(), BTreeMap::new());
     for (number, sub_plan) in profile.sub_plans().iter().enumerate() {
         for (partition, session) in sub_plan.sessions().iter().enumerate() {
