@@ -48,7 +48,9 @@ impl Drive {
         let Some(grant) = self.budget.reserve(request.options.memory, shipped) else { return Ok(self.busy(place.give_back())) };
         let lease = self.lease(&request.parts)?;
         let parts = self.parts(&request.parts).await?;
-        check_done(&request.done, parts.first().map_or(0, |part| part.slices.len()))?;
+        let slices = parts.first().map_or(0, |part| part.slices.len());
+        check_spans("done", &request.done, slices)?;
+        check_spans("held", &request.options.adapt.held, slices)?;
         let mut request = request;
         let summary = Summary::look(&self.summaries, &mut request);
         let partitions = partitions(&request.parts);
@@ -250,13 +252,13 @@ fn check(request: &OpenRequest) -> Result<(), Fault> {
     check_inputs(&request.inputs)
 }
 
-/// Slices that are done: in order, none twice, none past the end.
-fn check_done(done: &[SliceSpan], slices: usize) -> Result<(), Fault> {
+/// Slices that are done, or held: in order, none twice, none past the end.
+fn check_spans(what: &str, spans: &[SliceSpan], slices: usize) -> Result<(), Fault> {
     let mut end = 0;
-    for span in done {
+    for span in spans {
         let (first, count) = (span.first as usize, span.count as usize);
         if count == 0 || first < end || first + count > slices {
-            let what = format!("{count} slices from {first} on cannot be done: expected rising spans of {slices} slices");
+            let what = format!("{count} slices from {first} on cannot be {what}: expected rising spans of {slices} slices");
             return Err(Fault::new(Blame::User, what));
         }
         end = first + count;

@@ -176,9 +176,9 @@ impl Steer {
     }
 
     /// What the host needed for whole slices tells what the drive would, at its own speed, as long as the drive has taken none itself. A
-    /// wrong expectation is corrected by this also where it keeps the drive from trying.
+    /// wrong expectation is corrected by this also where it keeps the drive from trying. The drive's own costs stay: a host may say anything.
     fn infer(&self, state: &mut State, host: &HostState, finished: &Finished) {
-        let Some((features, prediction)) = &self.expected else { return };
+        let Some((_, prediction)) = &self.expected else { return };
         let drive_ns = finished.cpu_ns as f64 / host_over_drive(host, self.device.cpu_share());
         let share = prediction.scan_ns / (prediction.scan_ns + prediction.rest_ns).max(1.0);
         let scan_ns = drive_ns * share;
@@ -191,8 +191,6 @@ impl Steer {
             scan_bytes: f64::NAN,
             stored_bytes: f64::NAN,
         });
-        let slices = f64::from(finished.slices.max(1));
-        self.costs.learn(features, scan_ns / slices, (drive_ns - scan_ns) / slices);
     }
 
     /// Why work is handed back.

@@ -28,7 +28,12 @@ impl Summary {
     pub(crate) fn look(summaries: &Arc<Summaries>, request: &mut OpenRequest) -> Option<Summary> {
         let key = summary_key(request).filter(|_| request.options.adapt.summaries)?;
         let part = request.parts.first()?.clone();
-        let is_done = |slice: u32| request.done.iter().any(|span| slice >= span.first && slice - span.first < span.count);
+        // Spans rise: that was checked.
+        let is_done = |slice: u32| {
+            let after = request.done.partition_point(|span| span.first <= slice);
+            let span = after.checked_sub(1).and_then(|last| request.done.get(last));
+            span.is_some_and(|span| slice - span.first < span.count)
+        };
         let found = summaries.find(key, &part, is_done, request.whole_partition);
         if let Some(found) = &found {
             let done = request.done.iter().flat_map(|span| span.first..span.first + span.count);

@@ -75,7 +75,7 @@ pub struct BindRequest {
     pub inputs: Vec<(String, SchemaRef, Vec<RecordBatch>)>,
     /// Slices of the driving partition, by ordinal, that rounds leave out. Those past its end mean nothing.
     pub done: Vec<SliceSpan>,
-    /// Slices of the driving partition that the host holds.
+    /// Slices of the driving partition that the host holds, in rising spans.
     pub held: Vec<SliceSpan>,
     /// Schema that the output must have, by position and type; its names and nullability are those of the output.
     pub schema: SchemaRef,

@@ -123,9 +123,10 @@ impl Sums {
     }
 }
 
-/// Whether a slice is in one of the spans.
+/// Whether a slice is in one of the spans, which rise.
 pub(crate) fn is_in(spans: &[SliceSpan], slice: u32) -> bool {
-    spans.iter().any(|span| slice >= span.first && slice - span.first < span.count)
+    let after = spans.partition_point(|span| span.first <= slice);
+    after.checked_sub(1).and_then(|last| spans.get(last)).is_some_and(|span| slice - span.first < span.count)
 }
 
 /// What the carrier of level 0 takes from a session's slices.

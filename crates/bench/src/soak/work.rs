@@ -18,6 +18,7 @@ use super::clients::Answers;
 use super::report::ClientReport;
 use crate::QUERIES;
 use crate::answers::difference;
+use crate::timing::unhelped;
 
 /// Rows of one load at most.
 const LOAD_ROWS_MAX: i64 = 2_000;
@@ -96,7 +97,8 @@ impl Client {
 
     /// Works until it is time, then says how it went.
     pub(super) async fn work(mut self, until: Instant) -> ClientReport {
-        let session = self.engine.host.session();
+        // What was kept of earlier answers would leave the drives idle.
+        let session = unhelped(&self.engine).await.unwrap_or_else(|_| self.engine.host.session());
         while Instant::now() < until {
             let started = Instant::now();
             let (kind, ended) = self.step(&session).await;

@@ -59,7 +59,7 @@ fn input_rows(request: OpenRequest) -> Vec<RecordBatch> {
 
 fn event_rows(events: Vec<Event>) -> Vec<RecordBatch> {
     let rows = events.into_iter().filter_map(|event| match event {
-        Event::Rows { batch, .. } => Some(batch),
+        Event::Rows { batch, .. } | Event::Filtered { batch, .. } => Some(batch),
         _ => None,
     });
     rows.collect()
@@ -216,7 +216,11 @@ fn event_seeds() -> Vec<Seed> {
     let seeds = batches().into_iter().enumerate().map(|(number, batch)| {
         let rows = batch.num_rows() as u64;
         let again = batch.slice(2, 5);
+        let part = |bytes: &'static [u8]| Event::Stored { round: 2, slice: 3, total: 9, bytes: bytes.into(), link_bytes: 0 };
         let events = vec![
+            Event::Filtered { round: 2, batch: again.clone(), link_bytes: 0 },
+            part(b"stored"),
+            part(b"far"),
             Event::Rows { round: 0, batch, link_bytes: 0 },
             Event::Rows { round: 1, batch: again, link_bytes: 0 },
             Event::Closed { annotation: annotation(0, SliceSpan { first: 0, count: 2 }, rows), link_bytes: 0 },

@@ -243,17 +243,17 @@ fn join_answer(parts: &[Vec<u8>]) -> Vec<u8> {
     [vec![query], fuzz::join_messages(&parts[..messages])].concat()
 }
 
-/// Each query's answer by the drive, for those that ask the drive once.
+/// Each query's answer by the drive at each level, for those that ask the drive once.
 fn answer_seeds(rig: &Rig) -> Vec<Seed> {
     let mut seeds = Vec::new();
-    for (number, sql) in QUERIES.iter().enumerate() {
+    for ((number, sql), level) in QUERIES.iter().enumerate().flat_map(|query| ["3", "2", "0"].map(|level| (query, level))) {
         rig.door.record_events(true);
-        assert_eq!(rig.query(sql), Ok(None), "{sql}");
+        assert_eq!(rig.query_at(level, sql), Ok(None), "{sql}");
         rig.door.record_events(false);
         let mut answers = rig.door.take_events();
         if answers.len() == 1 {
             let events = fuzz::event_bytes(answers.remove(0)).unwrap();
-            seeds.push(Seed::valid(format!("{number}"), [vec![number as u8], events].concat()));
+            seeds.push(Seed::valid(format!("{number} at level {level}"), [vec![number as u8], events].concat()));
         }
     }
     rig.door.take_opens();

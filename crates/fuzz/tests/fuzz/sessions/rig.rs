@@ -68,10 +68,16 @@ impl Rig {
 
     /// All rows of a statement, or a fault; whether they are sound.
     pub fn query(&self, sql: &str) -> Result<Option<String>, Fault> {
+        self.query_at("3", sql)
+    }
+
+    /// The same with slices taken to a level. Nothing is kept for later: each query asks the drive.
+    pub fn query_at(&self, level: &str, sql: &str) -> Result<Option<String>, Fault> {
         self.runtime.block_on(async {
             let session = self.host.session();
-            for set in ["SET pithead.busy_wait_s = 1", "SET pithead.drive_memory = 16777216"] {
-                session.run(set).await?;
+            session.run(&format!("SET pithead.level = {level}")).await?;
+            for set in ["busy_wait_s = 1", "drive_memory = 16777216", "summary_cache = off", "slice_cache = 0"] {
+                session.run(&format!("SET pithead.{set}")).await?;
             }
             let mut rows = session.run(sql).await?.rows;
             let mut wrong = None;
