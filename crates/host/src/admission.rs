@@ -24,6 +24,11 @@ impl Admission {
         Self { pending: BTreeMap::new(), answered: vec![], slices_total, rounds_closed: 0, reservation }
     }
 
+    /// Takes slices as answered for that others have answered for: sessions leave them out.
+    pub(crate) fn leave_out(&mut self, done: &[SliceSpan]) {
+        self.answered.extend(done.iter().map(|span| (span.first, span.first.saturating_add(span.count))));
+    }
+
     /// The slices that are answered for, in order.
     pub(crate) fn done(&self) -> Vec<SliceSpan> {
         let mut answered = self.answered.clone();

@@ -2,6 +2,7 @@
 //! sends the drives what they can do, and finishes what comes back.
 
 mod admission;
+mod below;
 mod catalog;
 mod change;
 mod commit;
@@ -35,6 +36,7 @@ mod statement;
 mod table;
 mod watch;
 
+pub use below::{DividedPart, Merged, ReadSubPlan, SubPlans};
 pub use catalog::Snapshot;
 pub use drives::{AbsentDrive, ConnectedDrive};
 pub use host::{Host, HostOptions};

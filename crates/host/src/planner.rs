@@ -13,10 +13,11 @@ use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext
 use datafusion::logical_expr::{LogicalPlan, UserDefinedLogicalNode};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
-use pithead_model::{Adapt, DriveId, Fault, Level, Partitioning};
+use pithead_model::{Adapt, DatasetName, DriveId, Fault, Level, Partitioning};
 use pithead_plan::{Input, RemoteScan, RollUp, Shape, SubPlan, Travelling, shape};
 use pithead_wire::{OpenRequest, PlanBytes, SessionOptions, ShippedInput, SlicePart};
 
+use crate::below::FromAbove;
 use crate::drives::{ConnectedDrive, Drives};
 use crate::fault::bug;
 use crate::finishing::here;
@@ -91,6 +92,7 @@ pub(crate) struct RemotePlanner {
     batch_rows: usize,
     now_ns: i64,
     runtime: Arc<RuntimeEnv>,
+    from_above: Option<FromAbove>,
     sub_plans: Vec<(Arc<SubPlanProfile>, Vec<Shipment>)>,
 }
 
@@ -113,6 +115,7 @@ impl RemotePlanner {
             time_zone: config.execution.time_zone.clone(),
             batch_rows: config.execution.batch_size.get(),
             runtime: Arc::clone(query.state.runtime_env()),
+            from_above: query.from_above.clone(),
             now_ns: now.and_then(|now| now.timestamp_nanos_opt()).unwrap_or_default(),
             sub_plans,
         })
@@ -120,11 +123,13 @@ impl RemotePlanner {
 
     /// OPEN for one partition.
     fn request(&self, sub_plan: &SubPlan, shipments: &[Shipment], partition: usize) -> Result<OpenRequest, Fault> {
+        let above = self.from_above.as_ref();
+        let number = |name: &DatasetName| above.and_then(|above| above.number(name)).unwrap_or(partition as u32);
         let part = |facts: &Arc<pithead_plan::DatasetFacts>| SlicePart {
             name: facts.name.clone(),
             dataset: facts.dataset.id,
             schema: Arc::clone(&facts.dataset.schema),
-            partition: partition as u32,
+            partition: number(&facts.name),
             runs: facts.dataset.partitions[partition].runs.iter().map(|run| (run.load, run.slices)).collect(),
             sort: facts.dataset.sort.clone(),
         };
@@ -137,7 +142,7 @@ impl RemotePlanner {
             manifest_version: sub_plan.datasets[0].manifest_version,
             parts: sub_plan.datasets.iter().map(part).collect(),
             inputs: shipments.iter().map(|shipment| shipment.to(partition)).collect(),
-            done: vec![],
+            done: above.map(|above| above.done(sub_plan.driving(), partition)).unwrap_or_default(),
             schema: Arc::clone(&sub_plan.schema),
             whole_partition: sub_plan.whole_partition,
             options: SessionOptions {

@@ -21,6 +21,7 @@ use pithead_plan::{
     scalar_queries,
 };
 
+use crate::below::FromAbove;
 use crate::fault::bug;
 use crate::planner::RemotePlanner;
 use crate::profile::{QueryProfile, SubPlanProfile};
@@ -42,6 +43,8 @@ pub(crate) struct Query {
     pub(crate) profile: Arc<QueryProfile>,
     /// Tables to ship that were computed already: a query may need one in several places.
     pub(crate) computed: Mutex<Vec<Arc<PreparedInput>>>,
+    /// Where the query is a sub-plan that a host above has sent.
+    pub(crate) from_above: Option<FromAbove>,
 }
 
 /// A query that is ready to run, with the queries that come before it.

@@ -139,7 +139,17 @@ impl Session {
         state.mark_start_execution();
         let plan = logical_plan(&state, sql).await?;
         let settings = Settings::of(&state);
-        Ok((Query { host: self.host.clone(), state, settings, profile: QueryProfile::new(), computed: Mutex::default() }, plan))
+        Ok((
+            Query {
+                host: self.host.clone(),
+                state,
+                settings,
+                profile: QueryProfile::new(),
+                computed: Mutex::default(),
+                from_above: None,
+            },
+            plan,
+        ))
     }
 }
 

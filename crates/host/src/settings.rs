@@ -9,6 +9,7 @@ use datafusion::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
 use datafusion::execution::{FunctionRegistry, SessionState};
 use pithead_model::{Blame, Fault, Level, LevelRule};
 use pithead_plan::CutOptions;
+use pithead_wire::SessionOptions;
 
 extensions_options! {
     /// What `SET pithead.name = value` sets and `SHOW pithead.name` shows.
@@ -91,6 +92,24 @@ impl Settings {
     /// Those of a state.
     pub(crate) fn of(state: &SessionState) -> Settings {
         state.config_options().extensions.get::<Settings>().cloned().unwrap_or_default()
+    }
+
+    /// Those that a sub-plan from above is run with: a level that is forced on it is forced below as well.
+    pub(crate) fn for_sub_plan(options: &SessionOptions) -> Settings {
+        let level = match options.adapt.level {
+            LevelRule::Auto => "auto".to_owned(),
+            LevelRule::Only(Level::Whole) => "3".to_owned(),
+            LevelRule::Only(Level::Filtered | Level::Hints) => "2".to_owned(),
+            LevelRule::Only(Level::Bytes) => "0".to_owned(),
+            LevelRule::Random(seed) => format!("random:{seed}"),
+        };
+        Settings(Switches {
+            level,
+            zone_maps: options.zone_maps,
+            summary_cache: options.adapt.summaries,
+            drive_memory: usize::try_from(options.memory).unwrap_or(usize::MAX),
+            ..Switches::default()
+        })
     }
 
     /// Who decides how far slices are taken.

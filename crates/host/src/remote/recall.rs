@@ -23,7 +23,9 @@ pub(super) struct Recall {
 impl Recall {
     /// None where the answer's parts cannot be put together later, or nobody wants that.
     pub(super) fn new(target: &Target) -> Option<Recall> {
-        let key = summary_key(&target.request).filter(|_| target.summaries)?;
+        // What leaves slices out from the start is no answer over all of them.
+        let keeps = target.summaries && target.request.done.is_empty();
+        let key = summary_key(&target.request).filter(|_| keeps)?;
         let roll_up = target.roll_up.as_ref().filter(|_| !target.request.whole_partition);
         let roll_up = roll_up.and_then(|roll_up| Some((base_key(&target.request, &roll_up.base)?, Arc::clone(roll_up))));
         Some(Recall { host: target.host.clone(), key, roll_up, rows: Some(vec![]), bytes: 0 })

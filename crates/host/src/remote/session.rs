@@ -107,14 +107,17 @@ impl Session {
         let driving = target.request.parts.first();
         let slices = driving.map_or(0, |part| part.runs.iter().map(|(_, slices)| u64::from(*slices)).sum());
         let recall = Recall::new(&target);
+        let waiting = reservation.new_empty();
+        let mut admission = Admission::new(slices, reservation);
+        admission.leave_out(&target.request.done);
         Self {
             recall,
             partition,
             schema: Arc::clone(schema),
             busy_wait,
             profile: Arc::clone(profile),
-            finisher: Finisher::new(&target, reservation.new_empty()),
-            admission: Admission::new(slices, reservation),
+            finisher: Finisher::new(&target, waiting),
+            admission,
             choice: Choice::new(target.copies.clone(), target.host.connected().suspects().clone()),
             reading: None,
             is_begun: false,
