@@ -13,7 +13,7 @@ const FLOORS: &[&[&str]] = &[
     &["plan", "store", "program"],
     &["exec"],
     &["drive", "host"],
-    &["embed", "cell", "front"],
+    &["embed", "array", "cell", "front"],
     &["bench"],
     &["cli"],
     &["e2e", "fuzz", "xtask"],

@@ -1,0 +1,194 @@
+//! [`Array`]: what an array is made of, and how it starts and stops.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures::future::join_all;
+use parking_lot::Mutex;
+use pithead_drive::{Drive, DriveOptions};
+use pithead_host::{ConnectedDrive, Host, HostOptions, SubPlans};
+use pithead_model::{Blame, DriveId, Fault, total};
+use pithead_wire::{Discard, Door};
+
+use crate::directories::Directories;
+use crate::lower::at_drive;
+use crate::members;
+use crate::sessions::Sessions;
+
+/// Drives of an array: fewer would be a drive, more are better kept by several arrays.
+const DRIVES_MIN: usize = 2;
+const DRIVES_MAX: usize = 64;
+/// How often discards that wait for sessions are looked at.
+const DISCARD_STEP: Duration = Duration::from_secs(1);
+/// Discards that wait at most; of more, the oldest is made at once.
+const DISCARDS_MAX: usize = 10_000;
+/// How often an array that is stopping looks whether its sessions have ended.
+const STOP_STEP: Duration = Duration::from_millis(20);
+
+/// How an array runs.
+#[derive(Clone, Debug)]
+pub struct ArrayOptions {
+    /// Directory of its identity and its manifests; made if absent.
+    pub data: PathBuf,
+    /// Threads that put together what drives send. With as many sessions at it, partial results are handed up as they are.
+    pub threads: usize,
+    /// Memory for that, bytes.
+    pub memory: u64,
+    /// Sessions open at one time at most.
+    pub sessions_max: usize,
+    /// A session whose rows nobody pulls for this long is closed.
+    pub idle_limit: Duration,
+}
+
+/// A server in front of drives, which hosts see as one drive.
+#[derive(Debug)]
+pub struct Array {
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// What the calls of an array share.
+pub(crate) struct Inner {
+    pub(crate) label: String,
+    /// Identity and manifests; it has no rows.
+    pub(crate) local: Arc<Drive>,
+    /// The drives below, by identity.
+    pub(crate) drives: Arc<[ConnectedDrive]>,
+    pub(crate) plans: SubPlans,
+    pub(crate) directories: Directories,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) options: ArrayOptions,
+    /// What is to be deleted once nobody reads it.
+    waiting: Mutex<Vec<Discard>>,
+}
+
+impl Array {
+    /// Opens the array in a directory over the drives behind `doors`, all of which have to answer. A new directory becomes a new
+    /// array, whose drives these are from then on.
+    pub async fn open(options: ArrayOptions, doors: Vec<Arc<dyn Door>>) -> Result<Array, Fault> {
+        if !(DRIVES_MIN..=DRIVES_MAX).contains(&doors.len()) {
+            let what = format!("expected {DRIVES_MIN} to {DRIVES_MAX} drives below an array, got {}", doors.len());
+            return Err(Fault::new(Blame::User, what));
+        }
+        let host_options = HostOptions { threads: options.threads, memory: options.memory, ..HostOptions::default() };
+        let host = Host::connect(doors, host_options).await?;
+        if let Some(absent) = host.absent().first() {
+            return Err(absent.fault.clone().hint("start all drives of the array, then the array"));
+        }
+        let drives: Arc<[ConnectedDrive]> = host.drives().into();
+        let (local, ids) = (options.clone(), drives.iter().map(ConnectedDrive::id).collect::<Vec<DriveId>>());
+        let opened = tokio::task::spawn_blocking(move || open_local(&local, &ids)).await;
+        let local = opened.map_err(|lost| Fault::new(Blame::Bug, format!("opening the array ended early: {lost}")))??;
+        let inner = Arc::new(Inner {
+            label: options.data.display().to_string(),
+            local,
+            plans: SubPlans::new(host),
+            directories: Directories::new(Arc::clone(&drives)),
+            drives,
+            sessions: Arc::default(),
+            waiting: Mutex::default(),
+            options,
+        });
+        tokio::spawn(Sessions::reap(Arc::downgrade(&inner.sessions), inner.options.idle_limit));
+        tokio::spawn(Inner::discard_later(Arc::downgrade(&inner)));
+        tracing::info!(array = %inner.id(), drives = inner.drives.len(), "open");
+        Ok(Array { inner })
+    }
+
+    /// The array's identity, kept for life.
+    pub fn id(&self) -> DriveId {
+        self.inner.id()
+    }
+
+    /// The drives below.
+    pub fn drives(&self) -> &[ConnectedDrive] {
+        &self.inner.drives
+    }
+
+    /// Refuses new sessions and loads, gives running sessions `grace` to end, then ends them.
+    pub async fn stop(&self, grace: Duration) {
+        let inner = &self.inner;
+        inner.sessions.refuse();
+        let start = tokio::time::Instant::now();
+        while inner.sessions.count() > 0 && start.elapsed() < grace {
+            tokio::time::sleep(STOP_STEP).await;
+        }
+        inner.sessions.close_all(&stopping()).await;
+        let waiting = std::mem::take(&mut *inner.waiting.lock());
+        inner.discard_logged(waiting).await;
+        inner.local.stop(Duration::ZERO).await;
+        tracing::info!(array = %inner.id(), "stopped");
+    }
+}
+
+/// The store of the array's identity and manifests, once its drives are known to be its own.
+fn open_local(options: &ArrayOptions, drives: &[DriveId]) -> Result<Arc<Drive>, Fault> {
+    let local = Drive::open(DriveOptions { threads: 1, cache: Some(0), ..DriveOptions::new(&options.data) })?;
+    members::keep(&options.data, drives)?;
+    if drives.contains(&local.id()) {
+        return Err(Fault::new(Blame::User, "an array cannot be one of its own drives"));
+    }
+    Ok(local)
+}
+
+impl Inner {
+    pub(crate) fn id(&self) -> DriveId {
+        self.local.id()
+    }
+
+    pub(crate) fn check_running(&self) -> Result<(), Fault> {
+        if self.sessions.refusing() { Err(stopping()) } else { Ok(()) }
+    }
+
+    /// Deletes at all drives; what sessions read goes when they have ended. Returns the number of slices that went at once.
+    pub(crate) async fn discard(&self, discard: Discard) -> Result<u64, Fault> {
+        if self.sessions.reads(discard.dataset) {
+            let oldest = {
+                let mut waiting = self.waiting.lock();
+                waiting.push(discard);
+                (waiting.len() > DISCARDS_MAX).then(|| waiting.remove(0))
+            };
+            self.discard_logged(oldest).await;
+            return Ok(0);
+        }
+        self.discard_now(&discard).await
+    }
+
+    async fn discard_now(&self, discard: &Discard) -> Result<u64, Fault> {
+        self.directories.forget_all(discard);
+        let gone = join_all(self.drives.iter().map(|drive| async move {
+            drive.door.discard(discard.clone()).await.map_err(|fault| at_drive(fault, drive.label()))
+        }));
+        // All are asked before one that fails is told of.
+        let gone = gone.await.into_iter().collect::<Result<Vec<u64>, Fault>>()?;
+        Ok(total(gone))
+    }
+
+    async fn discard_logged(&self, discards: impl IntoIterator<Item = Discard>) {
+        for discard in discards {
+            if let Err(fault) = self.discard_now(&discard).await {
+                tracing::warn!(dataset = %discard.name, %fault, "slices that nothing names stay");
+            }
+        }
+    }
+
+    async fn discard_later(inner: Weak<Inner>) {
+        while let Some(inner) = inner.upgrade() {
+            let free: Vec<Discard> =
+                inner.waiting.lock().extract_if(.., |discard| !inner.sessions.reads(discard.dataset)).collect();
+            inner.discard_logged(free).await;
+            drop(inner);
+            tokio::time::sleep(DISCARD_STEP).await;
+        }
+    }
+}
+
+pub(crate) fn stopping() -> Fault {
+    Fault::new(Blame::Device, "the array is stopping").hint("start it again, then try again")
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Array").field("label", &self.label).field("drives", &self.drives.len()).finish_non_exhaustive()
+    }
+}

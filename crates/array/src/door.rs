@@ -1,0 +1,92 @@
+//! What hosts see of an array: a drive.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::future::join_all;
+use pithead_model::{Blame, Directory, Fault, HostState, Manifest, Run, SessionId, SessionProfile, SliceKey};
+use pithead_wire::{Batches, Discard, Door, DriveStatus, Events, Hello, LoadRequest, OpenRequest, Opened, Pieces, Welcome};
+
+use crate::Array;
+use crate::directories::columns_key;
+use crate::opening::shared;
+use crate::{copying, load};
+
+#[async_trait]
+impl Door for Array {
+    fn label(&self) -> &str {
+        &self.inner.label
+    }
+
+    /// Its identity is its own; its threads are those that a session may find at one of its drives.
+    async fn hello(&self, hello: Hello) -> Result<Welcome, Fault> {
+        let welcome = self.inner.local.hello(hello).await?;
+        let below = self.inner.drives.iter().map(|drive| drive.welcome.threads).max().unwrap_or(1);
+        Ok(Welcome { threads: below.max(self.inner.options.threads as u32), ..welcome })
+    }
+
+    async fn open(&self, request: OpenRequest) -> Result<Opened, Fault> {
+        Ok(Opened { reply: self.inner.open(request).await?, link_bytes: 0 })
+    }
+
+    async fn get(&self, session: SessionId) -> Result<Events, Fault> {
+        self.inner.sessions.get(session)?.events(&self.inner.sessions)
+    }
+
+    async fn tell(&self, session: SessionId, state: HostState) -> Result<(), Fault> {
+        let Ok(session) = self.inner.sessions.get(session) else { return Ok(()) };
+        let state = shared(&state, session.lower.len());
+        join_all(session.lower.iter().map(|lower| async {
+            if let Err(fault) = lower.door.tell(lower.id, state.clone()).await {
+                tracing::debug!(drive = lower.label, %fault, "a drive was not told how the host is");
+            }
+        }))
+        .await;
+        Ok(())
+    }
+
+    async fn poll(&self, session: SessionId) -> Result<SessionProfile, Fault> {
+        Ok(self.inner.sessions.get(session)?.profile())
+    }
+
+    async fn close(&self, session: SessionId) -> Result<(), Fault> {
+        self.inner.sessions.close(session, Fault::new(Blame::Cancelled, "the session was closed")).await;
+        Ok(())
+    }
+
+    async fn load(&self, request: LoadRequest, rows: Batches) -> Result<Run, Fault> {
+        load::load(Arc::clone(&self.inner), request, rows).await
+    }
+
+    async fn discard(&self, discard: Discard) -> Result<u64, Fault> {
+        self.inner.discard(discard).await
+    }
+
+    async fn read_run(&self, run: SliceKey) -> Result<Pieces, Fault> {
+        copying::read_run(&self.inner, run).await
+    }
+
+    async fn write_run(&self, run: SliceKey, pieces: Pieces) -> Result<(), Fault> {
+        copying::write_run(Arc::clone(&self.inner), run, pieces).await
+    }
+
+    async fn manifest(&self, domain: String) -> Result<Option<Manifest>, Fault> {
+        self.inner.local.manifest(domain).await
+    }
+
+    async fn commit(&self, expected: u64, manifest: Manifest) -> Result<(), Fault> {
+        self.inner.local.commit(expected, manifest).await
+    }
+
+    async fn keep_manifest(&self, manifest: Manifest) -> Result<(), Fault> {
+        self.inner.local.keep_manifest(manifest).await
+    }
+
+    async fn directory(&self, key: SliceKey) -> Result<Directory, Fault> {
+        self.inner.directories.run(&key).await?.whole(&columns_key(self.inner.id())).map_err(|fault| fault.at(&key))
+    }
+
+    async fn status(&self) -> Result<DriveStatus, Fault> {
+        self.inner.status().await
+    }
+}
