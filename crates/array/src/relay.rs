@@ -124,6 +124,7 @@ impl Relay {
             // Slices of one partition are alike wherever they lie.
             predicted: first(|profile| &profile.predicted),
             settled: first(|profile| &profile.settled),
+            link_bytes_per_s: self.finished.iter().flatten().filter_map(|profile| profile.link_bytes_per_s).reduce(f64::min),
             ..empty_profile()
         }
     }

@@ -291,6 +291,7 @@ pub(crate) fn empty_profile() -> SessionProfile {
         other_rows_in: 0,
         other_medium_bytes: 0,
         predicted: None,
+        link_bytes_per_s: None,
         settled: None,
     }
 }
