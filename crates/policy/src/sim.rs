@@ -107,17 +107,30 @@ pub fn simulate(scenario: &Scenario, policy: Policy) -> Outcome {
     run::Run::new(scenario, policy).finish()
 }
 
-/// Runs `scenario` adaptively and at each level that is allowed.
+/// Runs `scenario` adaptively and at each level that is allowed, with the same noise for all.
 pub fn regret(scenario: &Scenario) -> Regret {
+    median_regret(scenario, 1)
+}
+
+/// The same with medians of `runs` runs, each with noise of its own: from the scenario's seed and those that follow it. What a
+/// measurement that is repeated would find.
+pub fn median_regret(scenario: &Scenario, runs: u64) -> Regret {
+    let seeded = |run: u64| Scenario { seed: scenario.seed.wrapping_add(run << 32), ..scenario.clone() };
+    let scenarios: Vec<Scenario> = (0..runs.max(1)).map(seeded).collect();
+    let median = |policy: Policy| {
+        let mut outcomes: Vec<Outcome> = scenarios.iter().map(|scenario| simulate(scenario, policy)).collect();
+        outcomes.sort_by(|a, b| a.finish_ns.total_cmp(&b.finish_ns));
+        outcomes.swap_remove(outcomes.len() / 2)
+    };
     let fixed_ns = ByLevel::from_fn(|level| {
         let allowed = match level {
             Level::Whole => scenario.allowed.whole,
             Level::Filtered | Level::Hints => scenario.allowed.filtered,
             Level::Bytes => scenario.allowed.bytes,
         };
-        if allowed { simulate(scenario, Policy::Fixed(level)).finish_ns } else { f64::INFINITY }
+        if allowed { median(Policy::Fixed(level)).finish_ns } else { f64::INFINITY }
     });
-    let adaptive = simulate(scenario, Policy::Adaptive);
+    let adaptive = median(Policy::Adaptive);
     let mut best_fixed = Level::Whole;
     for level in ByLevel::<f64>::LEVELS {
         if fixed_ns.get(level) < fixed_ns.get(best_fixed) {
