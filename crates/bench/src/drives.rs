@@ -24,6 +24,12 @@ impl DriveProcess {
         Self::start_through(&[], "127.0.0.1:0", program, directory, arguments)
     }
 
+    /// The same, with all of its threads on one core.
+    pub(crate) fn start_on(core: usize, program: &Path, directory: &Path, arguments: &[&str]) -> Result<Self, Fault> {
+        let pinned = ["taskset".to_owned(), "-c".to_owned(), core.to_string()];
+        Self::start_through(&pinned, "127.0.0.1:0", program, directory, arguments)
+    }
+
     /// The same through a command that runs another, such as `ip netns exec`, and listening at another address.
     pub(crate) fn start_through(
         prefix: &[String],

@@ -3,8 +3,9 @@
 //! [`demo`] is TPC-H with push-down and without, on four drive processes; [`tpch`] adds DuckDB, sessions and loads; [`store`]
 //! measures a drive's store beside its medium and RocksDB, [`scan`] one drive's scans beside plain loops over the same values;
 //! [`soak`] keeps many clients at work and checks every answer; [`near_data`] is TPC-H across a link that the kernel shapes, beside
-//! DuckDB over HTTP.
+//! DuckDB over HTTP; [`adaptive`] measures decisions made while queries run beside those made beforehand.
 
+mod adaptive;
 mod answers;
 mod demo;
 mod drives;
@@ -20,6 +21,7 @@ mod tables;
 mod timing;
 mod tpch;
 
+pub use adaptive::{AdaptiveOptions, AdaptivePart, adaptive};
 pub use answers::difference;
 pub use demo::{DemoOptions, demo};
 pub use drives::{DriveProcess, DriveProcesses};
