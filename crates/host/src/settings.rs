@@ -108,6 +108,8 @@ impl Settings {
             zone_maps: options.zone_maps,
             summary_cache: options.adapt.summaries,
             drive_memory: usize::try_from(options.memory).unwrap_or(usize::MAX),
+            // Each drive below has slices of the same run under the same numbers: what is held would be taken for another's.
+            slice_cache: 0,
             ..Switches::default()
         })
     }
