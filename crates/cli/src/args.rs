@@ -3,7 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    bench, cert, check, drive_add, drive_drain, drive_serve, drop, error, inspect, load, ls, repair, sql, status, token,
+    array_serve, bench, cert, check, drive_add, drive_drain, drive_serve, drop, error, inspect, load, ls, repair, sql, status,
+    token,
 };
 
 const LONG_ABOUT: &str = "\
@@ -51,6 +52,9 @@ pub(crate) enum Command {
     /// Be a drive, or change which drives there are
     #[command(subcommand)]
     Drive(DriveCommand),
+    /// Put drives behind a server that hosts see as one drive
+    #[command(subcommand)]
+    Array(ArrayCommand),
     /// Make certificates for TLS between hosts and drives
     #[command(subcommand)]
     Cert(cert::CertCommand),
@@ -68,6 +72,12 @@ pub(crate) enum DriveCommand {
     Drain(drive_drain::DrainArgs),
     #[command(name = "rm")]
     Remove(drive_drain::RemoveArgs),
+}
+
+/// What can be done with arrays.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ArrayCommand {
+    Serve(Box<array_serve::ArrayServeArgs>),
 }
 
 fn after_help() -> String {

@@ -188,7 +188,7 @@ fn refuse_data_directory(data: &Path) -> Result<(), CliError> {
 }
 
 /// Ends at the first SIGTERM or SIGINT; a second one ends the process as if there were no drive.
-fn stop_signal() -> Result<impl Future<Output = ()> + Send + 'static, CliError> {
+pub(crate) fn stop_signal() -> Result<impl Future<Output = ()> + Send + 'static, CliError> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     Ok(async move {

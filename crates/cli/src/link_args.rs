@@ -14,19 +14,19 @@ use crate::error::CliError;
 pub(crate) struct LinkArgs {
     /// Speak TLS, and trust drives whose certificate this CA has signed [default: $PITHEAD_TLS_CA]
     #[arg(long, value_name = "FILE")]
-    tls_ca: Option<PathBuf>,
+    pub(crate) tls_ca: Option<PathBuf>,
     /// Certificate of this host, for drives that ask for one [default: $PITHEAD_TLS_CERT]
     #[arg(long, value_name = "FILE", requires = "tls_key")]
-    tls_cert: Option<PathBuf>,
+    pub(crate) tls_cert: Option<PathBuf>,
     /// Its key [default: $PITHEAD_TLS_KEY]
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    tls_key: Option<PathBuf>,
+    pub(crate) tls_key: Option<PathBuf>,
     /// File with the token that says who this is [default: $PITHEAD_TOKEN_FILE, or the token itself in $PITHEAD_TOKEN]
     #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
+    pub(crate) token_file: Option<PathBuf>,
     /// Connect to other machines without TLS: whoever is on the way can read and change everything, the token too
     #[arg(long)]
-    insecure: bool,
+    pub(crate) insecure: bool,
 }
 
 impl LinkArgs {

@@ -5,6 +5,7 @@
 mod allocator;
 mod apart;
 mod args;
+mod array_serve;
 mod bench;
 mod cert;
 mod check;

@@ -5,10 +5,11 @@ use std::io::IsTerminal;
 use pithead_model::PLANNING_STACK_BYTES;
 use tracing_subscriber::EnvFilter;
 
-use crate::args::{Command, DriveCommand};
+use crate::args::{ArrayCommand, Command, DriveCommand};
 use crate::error::CliError;
 use crate::{
-    bench, cert, check, drive_add, drive_drain, drive_serve, drop, inspect, load, ls, repair, sql, status, target, token,
+    array_serve, bench, cert, check, drive_add, drive_drain, drive_serve, drop, inspect, load, ls, repair, sql, status, target,
+    token,
 };
 
 /// What is logged unless `PITHEAD_LOG` says otherwise.
@@ -35,6 +36,7 @@ async fn dispatch(command: Command) -> Result<(), CliError> {
         Command::Drive(DriveCommand::Add(args)) => drive_add::run(args).await,
         Command::Drive(DriveCommand::Drain(args)) => drive_drain::drain(args).await,
         Command::Drive(DriveCommand::Remove(args)) => drive_drain::remove(args).await,
+        Command::Array(ArrayCommand::Serve(args)) => array_serve::run(*args).await,
         Command::Repair(args) => repair::run(args).await,
         Command::Load(args) => load::run(*args).await,
         Command::Sql(args) => sql::run(args).await,
@@ -54,6 +56,7 @@ fn threads(command: &Command) -> usize {
     let asked = match command {
         Command::Drive(DriveCommand::Serve(_)) | Command::Bench(_) | Command::Check(_) | Command::Inspect(_) => None,
         Command::Cert(_) | Command::Token(_) => None,
+        Command::Array(ArrayCommand::Serve(args)) => args.threads(),
         Command::Drive(DriveCommand::Add(args)) => args.target.threads,
         Command::Drive(DriveCommand::Drain(args)) => args.target.threads,
         Command::Drive(DriveCommand::Remove(args)) => args.target.threads,

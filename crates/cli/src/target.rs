@@ -67,7 +67,7 @@ impl TargetArgs {
 }
 
 /// A variable of the environment, unless it is empty.
-fn variable(name: &str) -> Option<String> {
+pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 

@@ -107,10 +107,13 @@ async fn connect_here(directory: &Path, options: &EmbedOptions) -> Result<Engine
     }
 }
 
+/// The ways to drives on the network. Whether they are there shows with the first call.
+pub fn doors(addresses: &[String], options: &ConnectOptions) -> Result<Vec<Arc<dyn Door>>, Fault> {
+    addresses.iter().map(|address| Ok(Arc::new(FlightDoor::connect_with(address, options)?) as Arc<dyn Door>)).collect()
+}
+
 async fn connect_there(addresses: &[String], options: &EmbedOptions) -> Result<Engine, Fault> {
-    let doors =
-        addresses.iter().map(|address| Ok(Arc::new(FlightDoor::connect_with(address, &options.connect)?) as Arc<dyn Door>));
-    let doors = doors.collect::<Result<Vec<_>, Fault>>()?;
+    let doors = doors(addresses, &options.connect)?;
     let host_options = HostOptions { threads: options.threads(), memory: options.memory(), ..HostOptions::default() };
     let host = Host::connect(doors, host_options).await?;
     Ok(Engine {

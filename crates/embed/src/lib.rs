@@ -11,7 +11,7 @@ mod memory;
 mod options;
 mod status;
 
-pub use connect::{Engine, connect};
+pub use connect::{Engine, connect, doors};
 pub use options::{EmbedOptions, Target};
 pub use pithead_wire::{Access, ClientTlsFiles, ConnectOptions, DriveStatus, PartitionUse, Token};
 pub use status::status;
