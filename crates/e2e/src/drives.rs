@@ -11,7 +11,7 @@ use crate::places::pithead;
 
 const START_LIMIT: Duration = Duration::from_secs(30);
 
-/// A `pithead drive serve`. Dropping it kills it.
+/// A `pithead drive serve`, or a `pithead array serve`. Dropping it kills it.
 pub struct DriveProcess {
     child: Child,
     address: String,
@@ -23,6 +23,15 @@ impl DriveProcess {
     pub fn start(data: &Path, arguments: &[&str]) -> DriveProcess {
         let mut command = Command::new(pithead());
         command.args(["drive", "serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(arguments);
+        Self::spawn(command, data)
+    }
+
+    /// The same for an array in front of other processes.
+    pub fn start_array(data: &Path, drives: &[DriveProcess], arguments: &[&str]) -> DriveProcess {
+        let drives: Vec<&str> = drives.iter().map(DriveProcess::address).collect();
+        let mut command = Command::new(pithead());
+        command.args(["array", "serve", "--listen", "127.0.0.1:0", "--drives", &drives.join(","), "--data"]);
+        command.arg(data).args(arguments);
         Self::spawn(command, data)
     }
 

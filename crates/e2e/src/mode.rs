@@ -9,6 +9,8 @@ pub struct Mode {
     pub drives: usize,
     /// Whether the drives are processes of their own, reached over the network.
     pub processes: bool,
+    /// Arrays between the host and drives that are processes: how many one behind the other. Each has two drives or arrays below.
+    pub arrays: usize,
     /// Encoding of all slices.
     pub encoding: &'static str,
     /// Arguments of drives that are processes.
@@ -31,8 +33,15 @@ const UNHELPED: &[&str] = &["SET pithead.summary_cache = off", "SET pithead.slic
 
 impl Mode {
     /// One drive within the process.
-    pub const ONE_HERE: Mode =
-        Mode { name: "one drive here", drives: 1, processes: false, encoding: "vortex", arguments: &[], settings: &[] };
+    pub const ONE_HERE: Mode = Mode {
+        name: "one drive here",
+        drives: 1,
+        processes: false,
+        arrays: 0,
+        encoding: "vortex",
+        arguments: &[],
+        settings: &[],
+    };
     /// Four drives within the process.
     pub const FOUR_HERE: Mode = Mode { name: "four drives here", drives: 4, ..Mode::ONE_HERE };
     /// Four drives that are processes.
@@ -42,6 +51,10 @@ impl Mode {
     /// The same over the network.
     pub const PROCESSES_PUSHDOWN_OFF: Mode =
         Mode { name: "drive processes, push-down off", settings: PUSHDOWN_OFF, ..Mode::FOUR_PROCESSES };
+    /// Two arrays, each in front of two drives.
+    pub const ARRAYS: Mode = Mode { name: "arrays", drives: 2, arrays: 1, ..Mode::FOUR_PROCESSES };
+    /// One array in front of two, each of them in front of two drives.
+    pub const ARRAYS_OF_ARRAYS: Mode = Mode { name: "arrays of arrays", drives: 1, arrays: 2, ..Mode::FOUR_PROCESSES };
     /// The simple encoding.
     pub const ARROW: Mode = Mode { name: "encoding arrow", encoding: "arrow", ..Mode::FOUR_HERE };
     /// Drives filter, and the host finishes their slices.

@@ -24,6 +24,8 @@ pub struct Setup {
     pub engine: Engine,
     /// The drives that are processes.
     pub processes: Vec<DriveProcess>,
+    /// What is behind those of them that are arrays, the lowest last.
+    pub behind: Vec<DriveProcess>,
     directory: TempDir,
 }
 
@@ -31,12 +33,15 @@ impl Setup {
     /// Starts the drives and connects.
     pub async fn new(mode: Mode) -> Setup {
         let directory = TempDir::new().expect("a temporary directory");
-        let processes =
-            if mode.processes { DriveProcess::start_many(directory.path(), mode.drives, mode.arguments) } else { Vec::new() };
+        let (mut processes, mut behind) = (Vec::new(), Vec::new());
+        for number in (0..mode.drives).filter(|_| mode.processes) {
+            let data = directory.path().join(format!("drive-{number}"));
+            processes.push(start(&data, mode.arrays, mode.arguments, &mut behind));
+        }
         let target = target(directory.path(), &processes);
         let options = EmbedOptions { drives: Some(mode.drives), ..EmbedOptions::default() };
         let engine = connect(&target, &options).await.unwrap_or_else(|fault| panic!("connecting: {fault}"));
-        Setup { mode, engine, processes, directory }
+        Setup { mode, engine, processes, behind, directory }
     }
 
     /// Where the drives keep their data.
@@ -62,11 +67,25 @@ impl Setup {
     /// Ends everything, and checks that the drives end cleanly.
     pub async fn shutdown(mut self) {
         self.engine.shutdown().await;
-        for process in &mut self.processes {
+        for process in self.processes.iter_mut().chain(&mut self.behind) {
             let status = process.terminate();
             assert!(status.success(), "after SIGTERM the drive ended with {status}");
         }
     }
+}
+
+/// A drive; or an array, with what is to be behind it, which goes to the front of `behind`.
+fn start(data: &Path, arrays: usize, arguments: &[&str], behind: &mut Vec<DriveProcess>) -> DriveProcess {
+    if arrays == 0 {
+        return DriveProcess::start(data, arguments);
+    }
+    let mut below = Vec::new();
+    let drives: Vec<DriveProcess> =
+        (0..2).map(|number| start(&data.with_extension(number.to_string()), arrays - 1, arguments, &mut below)).collect();
+    let array = DriveProcess::start_array(data, &drives, &[]);
+    below.splice(0..0, drives);
+    behind.splice(0..0, below);
+    array
 }
 
 /// What to connect to: the processes where there are any, else the directory.
