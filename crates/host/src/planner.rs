@@ -196,7 +196,8 @@ impl ExtensionPlanner for RemotePlanner {
         let (profile, shipments) = known.ok_or_else(|| external(bug("a sub-plan was not prepared")))?;
         let drives = self.host.connected();
         let kept = sub_plan.whole_partition || matches!(shape(&sub_plan.plan), Shape::Partials | Shape::TopK);
-        let summaries = kept && self.settings.summary_cache;
+        // Under an array, drives have slices of the same versions that are not the same: each keeps results of its own.
+        let summaries = kept && self.settings.summary_cache && self.from_above.is_none();
         let roll_up = RollUp::of(&sub_plan.plan).filter(|_| summaries).map(Arc::new);
         let mut targets = Vec::new();
         for (partition, ids) in sub_plan.copies.iter().enumerate() {
