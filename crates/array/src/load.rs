@@ -132,7 +132,10 @@ mod tests {
         RecordBatch::try_from_iter([("a", Arc::new(Int64Array::from_iter_values(from..from + rows)) as _)]).unwrap()
     }
 
-    fn dealt(rows: Vec<Result<RecordBatch, Fault>>) -> (Result<(), Fault>, Vec<Vec<Result<usize, Fault>>>) {
+    /// How dealing ended, and rows of each batch by drive.
+    type Dealt = (Result<(), Fault>, Vec<Vec<Result<usize, Fault>>>);
+
+    fn dealt(rows: Vec<Result<RecordBatch, Fault>>) -> Dealt {
         let (senders, mut receivers): (Vec<_>, Vec<_>) = (0..3).map(|_| mpsc::channel(100)).unzip();
         let done = block_on(deal(stream::iter(rows).boxed(), senders, 1, 10));
         let mut take = |receiver: &mut mpsc::Receiver<Result<RecordBatch, Fault>>| {

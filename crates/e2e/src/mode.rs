@@ -24,6 +24,7 @@ const FILTERS_ONLY: &[&str] = &[
     "SET pithead.pushdown_joins = off",
     "SET pithead.pushdown_top_k = off",
     "SET pithead.zone_maps = off",
+    "SET pithead.summary_cache = off",
 ];
 const PUSHDOWN_OFF: &[&str] = &["SET pithead.pushdown = off"];
 const FILTERED: &[&str] = &["SET pithead.level = 2", "SET pithead.summary_cache = off"];

@@ -1,7 +1,7 @@
 //! A host and its drives, in one of the modes.
 
 use std::future::Future;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -81,11 +81,18 @@ fn start(data: &Path, arrays: usize, arguments: &[&str], behind: &mut Vec<DriveP
     }
     let mut below = Vec::new();
     let drives: Vec<DriveProcess> =
-        (0..2).map(|number| start(&data.with_extension(number.to_string()), arrays - 1, arguments, &mut below)).collect();
-    let array = DriveProcess::start_array(data, &drives, &[]);
+        (0..2).map(|number| start(&beside(data, number), arrays - 1, arguments, &mut below)).collect();
+    // Batches of very many columns are counted with all that their columns share, each time.
+    let array = DriveProcess::start_array(data, &drives, &["--memory", "4GiB"]);
     below.splice(0..0, drives);
     behind.splice(0..0, below);
     array
+}
+
+/// A directory of what is behind an array, beside the array's own.
+fn beside(data: &Path, number: usize) -> PathBuf {
+    let name = data.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    data.with_file_name(format!("{name}-{number}"))
 }
 
 /// What to connect to: the processes where there are any, else the directory.
