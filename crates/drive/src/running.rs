@@ -28,6 +28,9 @@ use crate::summary::Summary;
 use crate::tally::Tally;
 use crate::work::Workers;
 
+/// Rounds of slices that are only filtered double in size so often.
+const FILTERED_DOUBLINGS: u32 = 3;
+
 /// What the tasks of a session share.
 #[derive(Debug)]
 pub(crate) struct Running {
@@ -128,7 +131,11 @@ impl Running {
                     let slices_max = self.work.policy.slices_max(nth).min(step.whole_max);
                     self.round(nth, Level::Whole, slices_max, None).await?;
                 }
-                Some(level) => self.round(nth, level, 1, queue_ms).await?,
+                Some(level) => {
+                    // Beginning a round costs both ends; but the host has nothing to finish before one closes.
+                    let slices_max = (1 << nth.min(FILTERED_DOUBLINGS)).min(step.filtered_max);
+                    self.round(nth, level, slices_max, queue_ms).await?;
+                }
                 None => {
                     self.work.steer.wait_for_change().await;
                     continue;

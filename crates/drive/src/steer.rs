@@ -77,6 +77,8 @@ pub(crate) struct Step {
     pub(crate) carry: bool,
     /// Slices that a round to level 3 should take at most.
     pub(crate) whole_max: usize,
+    /// The same to level 2.
+    pub(crate) filtered_max: usize,
     /// What waits at the drive, as time on its cores, milliseconds.
     pub(crate) queue_ms: u64,
 }
@@ -224,7 +226,8 @@ impl Steer {
 
     /// What is next. Slices that their bounds rule out are the tasks' to answer for: that costs nothing.
     pub(crate) fn next(&self, waiting: &Waiting, busy: Busy) -> Step {
-        let whole = Step { task: Some(Level::Whole), carry: false, whole_max: usize::MAX, queue_ms: 0 };
+        let whole =
+            Step { task: Some(Level::Whole), carry: false, whole_max: usize::MAX, filtered_max: usize::MAX, queue_ms: 0 };
         if waiting.slices == 0 {
             return match self.all_or_none {
                 false => whole,
@@ -251,7 +254,7 @@ impl Steer {
         levels.extend(self.allowed.filtered.then_some(Level::Filtered));
         let task = if levels.is_empty() { None } else { Some(levels[random.random_range(0..levels.len())]) };
         let carry = self.allowed.bytes && (task.is_none() || random.random_bool(0.5));
-        Step { task, carry, whole_max: random.random_range(1..4), queue_ms: 0 }
+        Step { task, carry, whole_max: random.random_range(1..4), filtered_max: random.random_range(1..4), queue_ms: 0 }
     }
 
     fn decide(&self, waiting: &Waiting, busy: Busy) -> Step {
@@ -291,7 +294,8 @@ impl Steer {
             true => usize::MAX,
             false => (chosen.whole as usize).div_ceil(busy.tasks.max(1)).max(1),
         };
-        Step { task: decision.worker, carry: decision.carry, whole_max, queue_ms: (busy_ns / cores / 1e6) as u64 }
+        let filtered_max = (chosen.filtered as usize).div_ceil(busy.tasks.max(1)).max(1);
+        Step { task: decision.worker, carry: decision.carry, whole_max, filtered_max, queue_ms: (busy_ns / cores / 1e6) as u64 }
     }
 
     fn setup(&self) -> ByLevel<Setup> {
