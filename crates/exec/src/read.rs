@@ -244,8 +244,11 @@ impl Reading {
             let mut indices = Vec::with_capacity(columns.len());
             for column in &columns {
                 let wanted = self.plan.part.schema.field(*column);
-                let index = batch.schema_ref().index_of(wanted.name())?;
-                let found = batch.schema_ref().field(index).data_type();
+                let Some((index, field)) = batch.schema_ref().column_with_name(wanted.name()) else {
+                    let what = format!("filtered rows have no column {}, which the sub-plan needs", wanted.name());
+                    return Err(external(Fault::new(Blame::Device, what)));
+                };
+                let found = field.data_type();
                 if found != wanted.data_type() {
                     let what = format!("filtered rows have {} as {found}, not as {}", wanted.name(), wanted.data_type());
                     return Err(external(Fault::new(Blame::Device, what)));
