@@ -115,7 +115,7 @@ impl Running {
 
     /// One of the tasks: rounds until no slices are left. The last one to end sends what was kept, and the end.
     pub(crate) async fn task(self: Arc<Self>, index: usize) -> Result<(), Fault> {
-        if self.work.policy.single && self.work.steer.is_whole(&self.work.bound.waiting(), self.busy()) {
+        if self.is_one_round() {
             // What was kept of all its slices needs no round.
             if index == 0 && self.kept.lock().is_empty() {
                 self.round(0, Level::Whole, usize::MAX, None).await?;
@@ -148,8 +148,8 @@ impl Running {
 
     /// Hands slices back as they are stored, while that is sooner.
     pub(crate) async fn carrier(self: Arc<Self>) -> Result<(), Fault> {
-        let is_whole = self.work.policy.single && self.work.steer.is_whole(&self.work.bound.waiting(), self.busy());
-        while !is_whole && self.wants_round() {
+        let is_one_round = self.is_one_round();
+        while !is_one_round && self.wants_round() {
             let step = self.step();
             match step.carry {
                 true => self.carry(&step).await?,
@@ -157,6 +157,12 @@ impl Running {
             }
         }
         self.task_over().await
+    }
+
+    /// Whether all slices are taken whole in one round.
+    fn is_one_round(&self) -> bool {
+        let steer = &self.work.steer;
+        self.work.policy.single && (steer.is_plain() || steer.is_whole(&self.work.bound.waiting(), self.busy()))
     }
 
     async fn task_over(&self) -> Result<(), Fault> {
@@ -171,6 +177,9 @@ impl Running {
     }
 
     fn step(&self) -> Step {
+        if self.work.steer.is_plain() {
+            return Step::WHOLE;
+        }
         self.work.steer.next(&self.work.bound.waiting(), self.busy())
     }
 

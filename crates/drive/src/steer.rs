@@ -83,6 +83,12 @@ pub(crate) struct Step {
     pub(crate) queue_ms: u64,
 }
 
+impl Step {
+    /// Everything whole.
+    pub(crate) const WHOLE: Step =
+        Step { task: Some(Level::Whole), carry: false, whole_max: usize::MAX, filtered_max: usize::MAX, queue_ms: 0 };
+}
+
 /// What a session brings to be steered.
 pub(crate) struct Facts<'a> {
     pub(crate) adapt: &'a Adapt,
@@ -113,8 +119,7 @@ pub(crate) struct Busy {
 impl Steer {
     pub(crate) fn new(facts: &Facts<'_>, device: &Arc<dyn Device>, costs: &Arc<Costs>) -> Steer {
         let Facts { adapt, bound, .. } = facts;
-        let waiting = bound.waiting();
-        let rule = rule(facts, device.cpu_share(), &waiting);
+        let rule = rule(facts, device.cpu_share());
         let allowed = allowed(rule, bound);
         let mut expected = None;
         let host_over_drive = host_over_drive(&adapt.host, device.cpu_share());
@@ -152,9 +157,14 @@ impl Steer {
         }
     }
 
+    /// Whether all slices are taken whole, and nothing needs to be asked or counted for it.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.rule == LevelRule::Only(Level::Whole)
+    }
+
     /// Whether anything may be handed back, so that a carrier is of use.
     pub(crate) fn may_carry(&self) -> bool {
-        self.allowed.bytes && self.rule != LevelRule::Only(Level::Whole)
+        self.allowed.bytes && !self.is_plain()
     }
 
     /// Over what its answer travels.
@@ -226,8 +236,7 @@ impl Steer {
 
     /// What is next. Slices that their bounds rule out are the tasks' to answer for: that costs nothing.
     pub(crate) fn next(&self, waiting: &Waiting, busy: Busy) -> Step {
-        let whole =
-            Step { task: Some(Level::Whole), carry: false, whole_max: usize::MAX, filtered_max: usize::MAX, queue_ms: 0 };
+        let whole = Step::WHOLE;
         if waiting.slices == 0 {
             return match self.all_or_none {
                 false => whole,
@@ -463,11 +472,13 @@ fn read(stats: &RoundStats) -> u32 {
 
 /// Who decides. A host on the drive's own cores gains nothing from work that comes back, unless those of the drive are paced.
 /// Nor does one that wants the first rows only, or all of an empty partition.
-fn rule(facts: &Facts<'_>, cpu_share: f64, waiting: &Waiting) -> LevelRule {
-    let Facts { adapt, policy, cores, .. } = facts;
+fn rule(facts: &Facts<'_>, cpu_share: f64) -> LevelRule {
+    let Facts { adapt, bound, policy, cores, .. } = facts;
     let shares_cores = cpu_share == 1.0 && adapt.cores.overlap(cores);
     match adapt.level {
-        LevelRule::Auto if shares_cores || policy.rows_enough.is_some() || waiting.slices == 0 => LevelRule::Only(Level::Whole),
+        LevelRule::Auto if shares_cores || policy.rows_enough.is_some() || bound.waiting().slices == 0 => {
+            LevelRule::Only(Level::Whole)
+        }
         rule => rule,
     }
 }

@@ -271,18 +271,11 @@ impl Session {
     /// The next rows; none where only the session's end came.
     async fn read(&mut self, reading: &mut Reading) -> Result<Option<Vec<RecordBatch>>, Stop> {
         loop {
-            let event = if self.finisher.is_full() {
-                None
-            } else {
-                tokio::select! {
-                    biased;
-                    event = reading.events.next() => Some(event),
-                    done = self.finisher.next() => return self.told(reading, done?),
-                }
-            };
-            let Some(event) = event else {
-                let done = self.finisher.next().await?;
-                return self.told(reading, done);
+            let is_full = self.finisher.is_full();
+            let event = tokio::select! {
+                biased;
+                event = reading.events.next(), if !is_full => event,
+                done = self.finisher.next() => return self.told(reading, done?),
             };
             let at = |fault: Fault| at_drive(fault, &reading.label);
             let event = match event {
@@ -323,7 +316,6 @@ impl Session {
             }
             Event::Closed { annotation, link_bytes } => {
                 // What came back is looked at before it counts: a copy may do better.
-                let came_back = matches!(annotation.level, Level::Bytes | Level::Filtered);
                 let (slices, bytes) = match annotation.level {
                     Level::Bytes => finisher.opened(&annotation).map_err(at)?,
                     _ => Default::default(),
@@ -341,7 +333,6 @@ impl Session {
                     }
                     _ => batches,
                 };
-                tracing::trace!(round = annotation.round, came_back, "round closed");
                 profile.update(*partition, |session| {
                     session.link_bytes += link_bytes;
                     session.annotations.push(annotation);
