@@ -8,7 +8,7 @@ use crate::tidy::{Findings, Tree};
 
 /// The floors, lowest first. A crate imports from lower floors only.
 const FLOORS: &[&[&str]] = &[
-    &["model"],
+    &["model", "matrix"],
     &["slice", "functions", "wire", "device", "sched", "observe", "policy"],
     &["plan", "store", "program"],
     &["exec"],

@@ -1,0 +1,33 @@
+//! Expression matrices (cells × genes) as bytes, and what is computed over them: MSG Express's Accumulate, Combine and TStat
+//! (Skytether 6), ranks, sums and Gram matrices.
+//!
+//! A matrix is stored a gene at a time, as the paper's wide slices are: a [`Row`] holds one gene's values in all cells. What a
+//! computation must know of the cells (their groups, size factors, which of them count) are [`Cells`]. Both are bytes that
+//! travel; whatever they hold, decoding them ends in a value or in [`Malformed`].
+
+mod accumulate;
+mod adjust;
+mod blob;
+mod bytes;
+mod cells;
+mod gram;
+mod partials;
+mod ranks;
+mod row;
+mod special;
+mod sums;
+mod test;
+mod transform;
+
+pub use accumulate::Accumulate;
+pub use adjust::{Correction, adjust};
+pub use blob::merge;
+pub use bytes::Malformed;
+pub use cells::{CELLS_MAX, Cells, CellsSpec, GROUPS_MAX};
+pub use gram::{Gram, GramResult};
+pub use partials::{Moments, Partials};
+pub use ranks::{GroupRanks, RankSums, Ranks};
+pub use row::{Codec, Row, RowBuffer, Values};
+pub use special::{normal_two_sided, student_two_sided};
+pub use sums::{CellSums, CellTotals};
+pub use test::{FoldChange, Method, Outcome, Test};

@@ -1,0 +1,226 @@
+//! [`Test`], the paper's TStat: from a gene's partials to scores and p-values of groups against others.
+
+use serde::{Deserialize, Serialize};
+
+use crate::bytes::{Malformed, Result};
+use crate::partials::{Moments, Partials};
+use crate::ranks::Ranks;
+use crate::special::{normal_two_sided, student_two_sided};
+
+/// Added to both means before a fold change is taken, as scanpy does.
+const SMALL: f64 = 1e-9;
+
+/// A test and what it compares. As JSON it is an argument of `t_stat()`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Test {
+    /// How.
+    pub method: Method,
+    /// The groups that are compared, by number.
+    pub groups: Vec<usize>,
+    /// With which one; none: each with all other cells.
+    #[serde(default)]
+    pub reference: Option<usize>,
+    /// How means make a fold change.
+    #[serde(default)]
+    pub fold_change: FoldChange,
+    /// Base of the logarithm that values are of; none: e.
+    #[serde(default)]
+    pub base: Option<f64>,
+    /// Whether Wilcoxon's variance is corrected for ties.
+    #[serde(default)]
+    pub tie_correct: bool,
+}
+
+/// A test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Method {
+    /// Student's t, of one variance for both (the paper's).
+    #[serde(rename = "student")]
+    Student,
+    /// Welch's t, of a variance for each (scanpy's and Seurat's).
+    #[serde(rename = "t-test")]
+    Welch,
+    /// Welch's t, with the group's size for both: it overestimates the other's variance.
+    #[serde(rename = "t-test_overestim_var")]
+    Overestimated,
+    /// Wilcoxon's rank sum, by its normal approximation without correction for continuity.
+    #[serde(rename = "wilcoxon")]
+    Wilcoxon,
+}
+
+/// How means make a fold change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FoldChange {
+    /// Of `expm1` of the means.
+    #[default]
+    Scanpy,
+    /// Of means of `expm1`: (sum + 1) / cells, as Seurat 5.
+    Seurat,
+    /// The mean + 1, as Seurat 4.
+    SeuratV4,
+}
+
+/// What a test says of one gene and one group.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outcome {
+    /// t or z. 0 where there is none, as of a constant gene.
+    pub score: f64,
+    /// Two-sided. 1 where there is none.
+    pub p_value: f64,
+    /// log2 of the fold change.
+    pub log2_fold_change: f64,
+    /// Of the group, and of what it is compared with.
+    pub sides: [Moments; 2],
+}
+
+impl Test {
+    /// From JSON.
+    pub fn parse(text: &str) -> Result<Test> {
+        serde_json::from_str(text).map_err(|error| Malformed::new(format!("a test cannot be read: {error}")))
+    }
+
+    /// As JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Outcomes of one gene for each group, at the end of `out`. Wilcoxon's test needs the ranks.
+    pub fn run(&self, partials: &Partials, ranks: Option<&Ranks>, out: &mut Vec<Outcome>) -> Result<()> {
+        let count = partials.groups.len().saturating_sub(1);
+        if let Some(unknown) = self.groups.iter().chain(&self.reference).find(|group| **group >= count) {
+            return Err(Malformed::new(format!("a test names group {unknown}; there are {count}, from 0")));
+        }
+        if self.fold_change != FoldChange::Scanpy && !partials.has_expm1 {
+            return Err(Malformed::new("Seurat's fold change needs partials with sums of expm1"));
+        }
+        let rests = if self.reference.is_none() { rests(&partials.groups) } else { Vec::new() };
+        for group in &self.groups {
+            let own = partials.groups[*group];
+            let other = self.reference.map_or_else(|| rests[*group], |reference| partials.groups[reference]);
+            let (score, p_value) = match self.method {
+                Method::Wilcoxon => {
+                    let ranks = ranks.ok_or_else(|| Malformed::new("Wilcoxon's test needs ranks, as rank_sums() gives them"))?;
+                    self.rank_test(ranks, *group)?
+                }
+                _ => self.t_test(&own, &other),
+            };
+            let log2_fold_change = self.log2_fold_change(&own, &other);
+            out.push(Outcome { score, p_value, log2_fold_change, sides: [own, other] });
+        }
+        Ok(())
+    }
+
+    fn t_test(&self, own: &Moments, other: &Moments) -> (f64, f64) {
+        let (n, others) = match self.method {
+            Method::Overestimated => (own.n as f64, own.n as f64),
+            _ => (own.n as f64, other.n as f64),
+        };
+        let (own_variance, other_variance) = (own.variance(), other.variance());
+        let (error, df) = if self.method == Method::Student {
+            let df = n + others - 2.0;
+            let pooled = (own.m2 + other.m2) / df;
+            ((pooled * (1.0 / n + 1.0 / others)).sqrt(), df)
+        } else {
+            let (a, b) = (own_variance / n, other_variance / others);
+            let df = (a + b) * (a + b) / (a * a / (n - 1.0) + b * b / (others - 1.0));
+            ((a + b).sqrt(), if df.is_nan() { 1.0 } else { df })
+        };
+        known((own.mean - other.mean) / error, |t| student_two_sided(t, df))
+    }
+
+    fn rank_test(&self, ranks: &Ranks, group: usize) -> Result<(f64, f64)> {
+        let ranks = ranks.groups.get(group).ok_or_else(|| Malformed::new("ranks are of fewer groups than partials"))?;
+        let (n, others) = (ranks.n as f64, ranks.others as f64);
+        let all = n + others;
+        let ties = if self.tie_correct { 1.0 - ranks.ties / (all * all * all - all) } else { 1.0 };
+        let deviation = (ties * n * others * (all + 1.0) / 12.0).sqrt();
+        Ok(known((ranks.rank_sum - n * (all + 1.0) / 2.0) / deviation, normal_two_sided))
+    }
+
+    fn log2_fold_change(&self, own: &Moments, other: &Moments) -> f64 {
+        let level = |side: &Moments| match self.fold_change {
+            FoldChange::Scanpy => (side.mean * self.base.map_or(1.0, f64::ln)).exp_m1() + SMALL,
+            FoldChange::Seurat => (side.sum_expm1 + 1.0) / side.n as f64,
+            FoldChange::SeuratV4 => side.sum_expm1 / side.n as f64 + 1.0,
+        };
+        (level(own) / level(other)).log2()
+    }
+}
+
+fn known(score: f64, p_value: impl Fn(f64) -> f64) -> (f64, f64) {
+    if score.is_nan() {
+        return (0.0, 1.0);
+    }
+    let p = p_value(score);
+    (score, if p.is_nan() { 1.0 } else { p })
+}
+
+/// For each group, the moments of all cells outside of it. Those before it and those behind it are merged on the way, so that the
+/// work grows with the groups, not with their square, and nothing is subtracted.
+fn rests(groups: &[Moments]) -> Vec<Moments> {
+    let mut rests = vec![Moments::default(); groups.len()];
+    let mut before = Moments::default();
+    for (rest, group) in rests.iter_mut().zip(groups) {
+        *rest = before;
+        before = before.merge(*group);
+    }
+    let mut behind = Moments::default();
+    for (rest, group) in rests.iter_mut().zip(groups).rev() {
+        *rest = rest.merge(behind);
+        behind = group.merge(behind);
+    }
+    rests
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moments(values: &[f64]) -> Moments {
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        let m2 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        let nonzeros = values.iter().filter(|value| **value != 0.0).count() as u64;
+        Moments { n: values.len() as u64, nonzeros, mean, m2, sum_expm1: values.iter().map(|value| value.exp_m1()).sum() }
+    }
+
+    fn outcome(method: Method, reference: Option<usize>) -> Outcome {
+        let groups = vec![moments(&[1.0, 2.0, 4.0]), moments(&[0.5, 0.0, 1.0, 0.25]), Moments::default()];
+        let partials = Partials { groups, has_expm1: true };
+        let test = Test { method, groups: vec![0], reference, fold_change: FoldChange::Scanpy, base: None, tie_correct: false };
+        let mut out = Vec::new();
+        test.run(&partials, None, &mut out).unwrap();
+        out[0]
+    }
+
+    #[test]
+    fn t_tests_are_scipys() {
+        // scipy.stats.ttest_ind([1, 2, 4], [.5, 0, 1, .25], equal_var=…)
+        for reference in [None, Some(1)] {
+            let welch = outcome(Method::Welch, reference);
+            assert!((welch.score - 2.089_333_3).abs() < 1e-6, "{welch:?}");
+            let student = outcome(Method::Student, reference);
+            assert!((student.score - 2.430_862_2).abs() < 1e-6, "{student:?}");
+        }
+    }
+
+    #[test]
+    fn constant_genes_score_nothing() {
+        let groups = vec![moments(&[2.0; 4]), moments(&[2.0; 9]), Moments::default()];
+        let partials = Partials { groups, has_expm1: false };
+        let test = Test::parse(r#"{"method": "t-test", "groups": [0, 1]}"#).unwrap();
+        let mut out = Vec::new();
+        test.run(&partials, None, &mut out).unwrap();
+        assert!(out.iter().all(|outcome| outcome.score == 0.0 && outcome.p_value == 1.0 && outcome.log2_fold_change == 0.0));
+        assert!(Test { groups: vec![2], ..test }.run(&partials, None, &mut out).is_err());
+    }
+
+    #[test]
+    fn rests_leave_out_one_group_each() {
+        let groups: Vec<Moments> = [&[1.0, 5.0][..], &[2.0], &[0.0, 0.5, 7.0]].map(moments).to_vec();
+        let rest = rests(&groups)[1];
+        let wanted = moments(&[1.0, 5.0, 0.0, 0.5, 7.0]);
+        assert!((rest.mean - wanted.mean).abs() < 1e-15 && (rest.m2 - wanted.m2).abs() < 1e-12 && rest.n == 5, "{rest:?}");
+    }
+}
