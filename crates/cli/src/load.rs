@@ -154,6 +154,7 @@ fn spec(args: &LoadArgs) -> LoadSpec {
         partitions: args.partitions.map(usize::from),
         copies: args.copies.map(usize::from),
         slice_rows: args.slice_rows.map(|rows| rows as usize),
+        slice_bytes: None,
         metadata: args.metadata.iter().cloned().collect::<BTreeMap<_, _>>(),
         csv: CsvOptions {
             delimiter: args.csv_delimiter,

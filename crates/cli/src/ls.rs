@@ -270,6 +270,7 @@ mod tests {
             sort: vec![SortKey { column: "day".into(), descending: true }],
             encoding: "vortex".into(),
             slice_rows: 512,
+            slice_bytes: None,
             copies: 2,
             partitions: vec![Partition { copies: vec![DriveId(1)], runs: vec![run] }],
         }

@@ -22,9 +22,10 @@ pub(crate) struct Cutter {
 }
 
 impl Cutter {
-    /// Slices of `rows_max` rows, at least 1.
-    pub(crate) fn new(rows_max: usize) -> Self {
-        Self { rows_max: rows_max.max(1), bytes_max: PIECE_BYTES_MAX, piece: Vec::new(), rows: 0, bytes: 0 }
+    /// Slices of `rows_max` rows, at least 1, or fewer where they have `bytes_max` bytes.
+    pub(crate) fn new(rows_max: usize, bytes_max: Option<usize>) -> Self {
+        let bytes_max = bytes_max.unwrap_or(PIECE_BYTES_MAX).min(PIECE_BYTES_MAX);
+        Self { rows_max: rows_max.max(1), bytes_max, piece: Vec::new(), rows: 0, bytes: 0 }
     }
 
     /// Adds a batch; returns the pieces that it completes.
@@ -98,7 +99,7 @@ mod tests {
 
     #[test]
     fn pieces_have_the_rows_asked_for_and_keep_their_order() {
-        let mut cutter = Cutter::new(4);
+        let mut cutter = Cutter::new(4, None);
         let mut pieces = cutter.push(batch(0..3));
         pieces.extend(cutter.push(batch(3..10)));
         pieces.extend(cutter.finish());
@@ -108,7 +109,7 @@ mod tests {
 
     #[test]
     fn wide_rows_make_smaller_pieces() {
-        let mut cutter = Cutter { bytes_max: 24, ..Cutter::new(1_000) };
+        let mut cutter = Cutter::new(1_000, Some(24));
         let mut pieces = cutter.push(batch(0..7));
         pieces.extend(cutter.finish());
         assert_eq!(values(&pieces), [vec![0, 1, 2], vec![3, 4, 5], vec![6]]);

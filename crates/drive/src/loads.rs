@@ -92,7 +92,9 @@ struct StagedSlice {
 
 impl Maker {
     async fn load(&self, request: LoadRequest, run: SliceKey, rows: Batches, threads: usize) -> Result<Run, Fault> {
-        let making = pieces(rows, request.slice_rows).map_ok(|piece| self.make(&request, piece)).try_buffered(threads);
+        let making = pieces(rows, Cutter::new(request.slice_rows, request.slice_bytes))
+            .map_ok(|piece| self.make(&request, piece))
+            .try_buffered(threads);
         let slices: Vec<StagedSlice> =
             making.map_ok(|made| stream::iter(made).map(Ok::<_, Fault>)).try_flatten().try_collect().await?;
         self.adopt(request, run, slices).await
@@ -162,8 +164,8 @@ fn stage(
 }
 
 /// Cuts rows into slices' worth.
-fn pieces(rows: Batches, slice_rows: usize) -> impl Stream<Item = Result<Piece, Fault>> + Send {
-    let cut = stream::unfold(Some((rows, Cutter::new(slice_rows))), |state| async move {
+fn pieces(rows: Batches, cutter: Cutter) -> impl Stream<Item = Result<Piece, Fault>> + Send {
+    let cut = stream::unfold(Some((rows, cutter)), |state| async move {
         let (mut rows, mut cutter) = state?;
         match rows.next().await {
             Some(Ok(batch)) => Some((cutter.push(batch).into_iter().map(Ok).collect(), Some((rows, cutter)))),

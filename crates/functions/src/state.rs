@@ -15,10 +15,22 @@ use datafusion::prelude::SessionConfig;
 use pithead_model::PAGE_ROWS;
 
 use crate::empty_join::EmptyJoin;
-use crate::{max_udaf, merge_mean_udaf, merge_var_pop_udaf, min_udaf, sum_udaf};
+use crate::{matrix_aggregates, matrix_scalars, max_udaf, merge_mean_udaf, merge_var_pop_udaf, min_udaf, sum_udaf};
 
 /// Our functions that may travel in a sub-plan, `name/version`. The version changes when a result may.
-pub const EXTENSIONS: &[&str] = &["pithead_merge_mean/1", "pithead_merge_var_pop/1"];
+pub const EXTENSIONS: &[&str] = &[
+    "pithead_merge_mean/1",
+    "pithead_merge_var_pop/1",
+    "accumulate/1",
+    "rank_sums/1",
+    "take_cells/1",
+    "dense_row/1",
+    "t_stat/1",
+    "combine/1",
+    "cell_sums/1",
+    "gram_part/1",
+    "gram/1",
+];
 
 /// Bytes of a join's build keys up to which they reach the other side's scan as a list of values.
 const IN_LIST_BYTES_MAX: usize = 1 << 20;
@@ -61,6 +73,8 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
     for aggregate in [sum_udaf(), min_udaf(), max_udaf(), merge_mean_udaf(), merge_var_pop_udaf()] {
         context.register_udaf(aggregate.as_ref().clone());
     }
+    matrix_aggregates().into_iter().for_each(|aggregate| context.register_udaf(aggregate));
+    matrix_scalars().into_iter().for_each(|function| context.register_udf(function));
     context.state()
 }
 

@@ -191,6 +191,7 @@ fn dataset(divided: &DividedPart) -> Dataset {
         // Of what is stored already; nothing is written by it.
         encoding: String::new(),
         slice_rows: SLICE_ROWS_DEFAULT,
+        slice_bytes: None,
         copies: 1,
         partitions: divided.drives.iter().map(partition).collect(),
     }

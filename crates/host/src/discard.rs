@@ -118,6 +118,7 @@ mod tests {
             sort: vec![],
             encoding: "arrow".into(),
             slice_rows: 1,
+            slice_bytes: None,
             copies: 1,
             partitions: vec![Partition { copies: vec![DriveId(1)], runs: vec![run] }],
         };

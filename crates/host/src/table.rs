@@ -190,6 +190,7 @@ mod tests {
             sort: vec![],
             encoding: "arrow".into(),
             slice_rows: 10,
+            slice_bytes: None,
             copies: 1,
             partitions: vec![Partition { copies: vec![DriveId(1)], runs }],
         };

@@ -148,7 +148,13 @@ mod tests {
     #[test]
     fn size_factors_and_logarithms_are_rebuilt() {
         let spec = CellsSpec {
-            n_cells: 3, n_groups: 1, codes: vec![0; 3], totals: vec![10.0, 20.0, 0.0], target_sum: 100.0, log1p: true, sum_expm1: true,
+            n_cells: 3,
+            n_groups: 1,
+            codes: vec![0; 3],
+            totals: vec![10.0, 20.0, 0.0],
+            target_sum: 100.0,
+            log1p: true,
+            sum_expm1: true,
             ..CellsSpec::default()
         };
         let found = partials(&[1.0, 4.0, 0.0], &spec).groups[0];

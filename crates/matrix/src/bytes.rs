@@ -77,6 +77,11 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// All that is left.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.left
+    }
+
     /// Refuses bytes that nobody asked for.
     pub(crate) fn end(self) -> Result<()> {
         if self.left.is_empty() { Ok(()) } else { Err(self.wrong("has bytes after its end")) }

@@ -25,7 +25,7 @@ pub const CELLS_MAX: usize = 1 << 24;
 /// Most groups.
 pub const GROUPS_MAX: usize = 60_000;
 /// Most columns of a basis.
-const COLUMNS_MAX: usize = 4_096;
+pub(crate) const COLUMNS_MAX: usize = 4_096;
 /// Most numbers of a basis.
 const BASIS_MAX: usize = 1 << 26;
 
@@ -158,6 +158,8 @@ pub struct Cells {
     pub columns: usize,
     /// The basis, row by row, a row for each cell.
     pub basis: Vec<f32>,
+    /// Sums of its columns, over the cells that count.
+    pub(crate) column_sums: Vec<f64>,
     pub(crate) transform: Transform,
 }
 
@@ -184,7 +186,7 @@ impl Cells {
         if n_cells * columns > BASIS_MAX {
             return Err(reader.wrong("has too large a basis"));
         }
-        let basis = floats(reader.take(n_cells * columns * 4)?).collect();
+        let basis: Vec<f32> = floats(reader.take(n_cells * columns * 4)?).collect();
         reader.end()?;
         let mut sizes = vec![0; n_groups + 2];
         codes.iter().for_each(|code| sizes[usize::from(*code)] += 1);
@@ -195,10 +197,25 @@ impl Cells {
             next += u32::from(counts);
             if counts { next - 1 } else { u32::MAX }
         };
-        let numbers = codes.iter().map(number).collect();
+        let numbers: Vec<u32> = codes.iter().map(number).collect();
+        let column_sums = column_sums(&basis, columns, &numbers);
         let transform = Transform::new(&totals, target_sum, has(LOG1P), has(BASED).then_some(base));
         let (sum_expm1, centered, unit_variance) = (has(SUM_EXPM1), has(CENTERED), has(UNIT_VARIANCE));
-        Ok(Cells { n_cells, n_groups, codes, sizes, reference, sum_expm1, centered, unit_variance, numbers, columns, basis, transform })
+        Ok(Cells {
+            n_cells,
+            n_groups,
+            codes,
+            sizes,
+            reference,
+            sum_expm1,
+            centered,
+            unit_variance,
+            numbers,
+            columns,
+            basis,
+            column_sums,
+            transform,
+        })
     }
 
     /// Cells that count.
@@ -226,6 +243,13 @@ fn totals(reader: &mut Reader<'_>, n_cells: usize) -> Result<Vec<f64>> {
     let planes = packed(reader, n_cells * 8)?;
     let total = |cell: usize| f64::from_le_bytes(std::array::from_fn(|plane| planes[plane * n_cells + cell]));
     Ok((0..n_cells).map(total).collect())
+}
+
+fn column_sums(basis: &[f32], columns: usize, numbers: &[u32]) -> Vec<f64> {
+    let mut sums = vec![0.0; columns];
+    let counting = basis.chunks_exact(columns.max(1)).zip(numbers).filter(|(_, number)| **number != u32::MAX);
+    counting.for_each(|(row, _)| sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += f64::from(*value)));
+    sums
 }
 
 fn packed(reader: &mut Reader<'_>, length: usize) -> Result<Vec<u8>> {

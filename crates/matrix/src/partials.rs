@@ -95,7 +95,11 @@ impl Partials {
     pub(crate) fn merge(&mut self, other: &Partials) -> Result<()> {
         if self.groups.len() != other.groups.len() || self.has_expm1 != other.has_expm1 {
             let reader = Reader::new(&[], "partials");
-            return Err(reader.wrong(&format!("of {} and of {} groups cannot be combined", self.groups.len(), other.groups.len())));
+            return Err(reader.wrong(&format!(
+                "of {} and of {} groups cannot be combined",
+                self.groups.len(),
+                other.groups.len()
+            )));
         }
         for (own, other) in self.groups.iter_mut().zip(&other.groups) {
             *own = own.merge(*other);

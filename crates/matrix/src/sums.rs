@@ -1,9 +1,9 @@
 //! [`CellSums`]: per cell, the sum of its values over genes, and how many are not zero.
 
 use crate::blob::{array, put_head};
-use crate::bytes::{Reader, Result};
-use crate::cells::{CELLS_MAX, Cells};
-use crate::row::RowBuffer;
+use crate::bytes::{Malformed, Reader, Result};
+use crate::cells::CELLS_MAX;
+use crate::row::{RowBuffer, Values};
 
 pub(crate) const TAG: u8 = 0xE5;
 
@@ -11,11 +11,10 @@ pub(crate) const TAG: u8 = 0xE5;
 #[derive(Debug, Default)]
 pub struct CellSums {
     row: RowBuffer,
-    values: Vec<f32>,
     totals: CellTotals,
 }
 
-/// What came together in each cell. Cells that do not count have zeros.
+/// What came together in each cell.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CellTotals {
     /// Sums of values.
@@ -26,17 +25,24 @@ pub struct CellTotals {
 
 impl CellSums {
     /// Adds a gene's row.
-    pub fn row(&mut self, bytes: &[u8], cells: &Cells) -> Result<()> {
+    pub fn row(&mut self, bytes: &[u8]) -> Result<()> {
         self.row.decode(bytes)?;
-        cells.check(self.row.n_cells)?;
-        cells.transform.apply(&self.row.cells, self.row.values(), &mut self.values);
-        self.totals.sums.resize(cells.n_cells, 0.0);
-        self.totals.nonzeros.resize(cells.n_cells, 0.0);
-        for (cell, value) in self.row.cells.iter().map(|cell| *cell as usize).zip(&self.values) {
-            if cells.numbers[cell] != u32::MAX {
-                self.totals.sums[cell] += f64::from(*value);
-                self.totals.nonzeros[cell] += 1.0;
-            }
+        if self.totals.sums.is_empty() {
+            self.totals.sums.resize(self.row.n_cells, 0.0);
+            self.totals.nonzeros.resize(self.row.n_cells, 0.0);
+        }
+        if self.totals.sums.len() != self.row.n_cells {
+            let message = format!("rows of {} and of {} cells cannot be added", self.totals.sums.len(), self.row.n_cells);
+            return Err(Malformed::new(message));
+        }
+        let totals = &mut self.totals;
+        let mut add = |cell: u32, value: f64| {
+            totals.sums[cell as usize] += value;
+            totals.nonzeros[cell as usize] += 1.0;
+        };
+        match self.row.values() {
+            Values::Counts(counts) => self.row.cells.iter().zip(counts).for_each(|(cell, count)| add(*cell, f64::from(*count))),
+            Values::Floats(floats) => self.row.cells.iter().zip(floats).for_each(|(cell, value)| add(*cell, f64::from(*value))),
         }
         Ok(())
     }

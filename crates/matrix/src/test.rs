@@ -101,7 +101,8 @@ impl Test {
             let other = self.reference.map_or_else(|| rests[*group], |reference| partials.groups[reference]);
             let (score, p_value) = match self.method {
                 Method::Wilcoxon => {
-                    let ranks = ranks.ok_or_else(|| Malformed::new("Wilcoxon's test needs ranks, as rank_sums() gives them"))?;
+                    let ranks =
+                        ranks.ok_or_else(|| Malformed::new("Wilcoxon's test needs ranks, as rank_sums() gives them"))?;
                     self.rank_test(ranks, *group)?
                 }
                 _ => self.t_test(&own, &other),

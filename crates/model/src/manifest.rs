@@ -41,6 +41,9 @@ pub struct Dataset {
     pub encoding: String,
     /// Rows that a slice holds at most.
     pub slice_rows: usize,
+    /// Bytes of rows, as Arrow buffers, after which a slice ends however few they are; none: only the largest value bounds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slice_bytes: Option<usize>,
     /// Drives that each partition is to be on.
     #[serde(default = "one")]
     pub copies: usize,

@@ -138,6 +138,8 @@ enum Merge {
     Again(AggregateFunction, usize),
     /// Sum of counts.
     Count(usize),
+    /// Results over other rows of an expression matrix, combined.
+    Combine(usize),
     /// Sum and count.
     Average(usize, usize),
     /// Count, mean, variance of the population; the function.
@@ -199,12 +201,17 @@ impl<'a> Split<'a> {
                 self.merges.push(Merge::Count(index));
                 return Ok(());
             }
-            "sum" | "min" | "max" | "bool_and" | "bool_or" | "bit_and" | "bit_or" | "bit_xor" => {
+            "sum" | "min" | "max" | "bool_and" | "bool_or" | "bit_and" | "bit_or" | "bit_xor" | "combine" => {
                 let index = self.part(Expr::AggregateFunction(function.clone()));
                 self.merges.push(Merge::Again(function, index));
                 return Ok(());
             }
             "avg" => return self.average(&function, schema),
+            "cell_sums" | "gram" => {
+                let index = self.part(Expr::AggregateFunction(function));
+                self.merges.push(Merge::Combine(index));
+                return Ok(());
+            }
             "var" | "var_samp" => Spread::VarianceSample,
             "var_pop" => Spread::VariancePopulation,
             "stddev" | "stddev_samp" => Spread::DeviationSample,
@@ -294,6 +301,7 @@ impl<'a> Split<'a> {
                 )))
             }
             Merge::Count(index) => pithead_functions::or_zero(column(self.call("sum", vec![part(*index)])?)),
+            Merge::Combine(index) => column(self.call("combine", vec![part(*index)])?),
             Merge::Average(sum, count) => {
                 let sum = column(self.call("sum", vec![part(*sum)])?);
                 let count = column(self.call("sum", vec![part(*count)])?);

@@ -11,6 +11,8 @@ use datafusion::common::{Column, DFSchema, JoinType, NullEquality, Result, not_i
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Aggregate, Between, BinaryExpr, Distinct, Expr, Join, Like, LogicalPlan, Operator, SortExpr};
 
+use crate::literal::text;
+
 /// The text of a plan. Plans with equal texts give equal bags of rows.
 pub(crate) fn canonical(plan: &LogicalPlan) -> Result<String> {
     let mut scans = 0;
@@ -221,5 +223,5 @@ fn expression(expr: &Expr, schema: &DFSchema, columns: &[String]) -> Result<Stri
             other => Transformed::no(other),
         })
     })?;
-    Ok(rewritten.data.to_string())
+    Ok(text(rewritten.data))
 }

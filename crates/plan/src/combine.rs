@@ -102,6 +102,8 @@ struct Parts {
 enum Rule {
     /// By the same function.
     Again,
+    /// Results over other rows of an expression matrix are combined.
+    Combine,
     /// Counts add up.
     Count,
     /// A mean, weighted with the count at this place.
@@ -128,7 +130,10 @@ impl Parts {
                 return None;
             }
             match name {
-                "sum" | "min" | "max" | "bool_and" | "bool_or" | "bit_and" | "bit_or" | "bit_xor" => Some(Rule::Again),
+                "sum" | "min" | "max" | "bool_and" | "bool_or" | "bit_and" | "bit_or" | "bit_xor" | "combine" => {
+                    Some(Rule::Again)
+                }
+                "cell_sums" | "gram" => Some(Rule::Combine),
                 "count" => Some(Rule::Count),
                 "avg" => Some(Rule::Mean(place(function, "count")?)),
                 "var_pop" => Some(Rule::Variance(place(function, "count")?, place(function, "avg")?)),
@@ -150,6 +155,7 @@ impl Parts {
             let value = values[i].clone();
             let expr = match rule {
                 Rule::Again => call(function.func.name(), vec![value])?,
+                Rule::Combine => call("combine", vec![value])?,
                 Rule::Count => call("sum", vec![value])?,
                 Rule::Mean(count) => call("pithead_merge_mean", vec![values[*count].clone(), value])?,
                 Rule::Variance(count, mean) => {

@@ -16,6 +16,7 @@ mod expression;
 mod facts;
 mod join;
 mod known;
+mod literal;
 mod options;
 mod order;
 mod piece;

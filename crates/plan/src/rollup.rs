@@ -3,6 +3,7 @@
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
 use crate::combine::core;
+use crate::literal::{spelt_out, text};
 use crate::{Shape, shape};
 
 /// A partial aggregate, apart from what it groups and computes.
@@ -23,7 +24,7 @@ impl RollUp {
         if shape(plan) != Shape::Partials {
             return None;
         }
-        let texts = |exprs: &[Expr]| exprs.iter().map(|expr| expr.clone().unalias().to_string()).collect();
+        let texts = |exprs: &[Expr]| exprs.iter().map(|expr| text(expr.clone().unalias())).collect();
         let mut base = String::new();
         describe(&aggregate.input, &mut base);
         Some(RollUp { base, groups: texts(&aggregate.group_expr), functions: texts(&aggregate.aggr_expr) })
@@ -47,14 +48,15 @@ impl RollUp {
 fn describe(plan: &LogicalPlan, text: &mut String) {
     match plan {
         LogicalPlan::TableScan(scan) => {
-            let filters: Vec<String> = scan.filters.iter().map(ToString::to_string).collect();
+            let filters: Vec<String> = scan.filters.iter().cloned().map(crate::literal::text).collect();
             text.push_str(&format!("scan {} [{}] {:?};", scan.table_name, filters.join(", "), scan.fetch));
         }
         LogicalPlan::Projection(projection) if projection.expr.iter().all(|expr| matches!(expr, Expr::Column(_))) => {
             describe(&projection.input, text);
         }
         plan => {
-            text.push_str(&plan.display().to_string());
+            let spelt = plan.clone().map_expressions(|expr| spelt_out(expr));
+            text.push_str(&spelt.map_or_else(|_| plan.display().to_string(), |plan| plan.data.display().to_string()));
             text.push('(');
             plan.inputs().into_iter().for_each(|input| describe(input, text));
             text.push(')');

@@ -54,6 +54,7 @@ fn dataset(name: &str, key: &str, rows: u64, columns: &[(&str, DataType, u64)]) 
         sort: vec![],
         encoding: "vortex".into(),
         slice_rows: 1000,
+        slice_bytes: None,
         copies: 1,
         partitions: (0..4).map(|i| Partition { copies: vec![DriveId(i)], runs: vec![run(i)] }).collect(),
     };

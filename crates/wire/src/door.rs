@@ -238,6 +238,9 @@ pub struct LoadRequest {
     pub encoding: String,
     /// Rows of a slice at most.
     pub slice_rows: usize,
+    /// Bytes of rows, as Arrow buffers, after which a slice ends; none: only the largest value bounds it.
+    #[serde(default)]
+    pub slice_bytes: Option<usize>,
 }
 
 /// What a drive says of itself.

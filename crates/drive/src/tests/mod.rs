@@ -84,6 +84,7 @@ fn load_request(load: u64) -> LoadRequest {
         sort: vec![],
         encoding: "arrow".to_owned(),
         slice_rows: 10,
+        slice_bytes: None,
     }
 }
 

@@ -167,6 +167,7 @@ fn load_seeds() -> Vec<Seed> {
         sort: vec![],
         encoding: "vortex".into(),
         slice_rows: 10,
+        slice_bytes: None,
     };
     let load = |rows: &RecordBatch| fuzz::load_bytes(&request(rows), &[rows.clone(), rows.slice(3, 4)]).unwrap();
     batches().iter().enumerate().map(|(number, rows)| Seed::valid(format!("load {number}"), load(rows))).collect()
@@ -269,6 +270,7 @@ pub fn manifest() -> Manifest {
         sort: vec![SortKey { column: "n".into(), descending: false }],
         encoding: "vortex".into(),
         slice_rows: 262_144,
+        slice_bytes: None,
         copies: 2,
         partitions: vec![partition.clone(); 2],
     };

@@ -166,6 +166,7 @@ fn start_loads(
             sort: dataset.sort.clone(),
             encoding: dataset.encoding.clone(),
             slice_rows: dataset.slice_rows,
+            slice_bytes: dataset.slice_bytes,
         };
         let rows = rows(receiver, Arc::clone(is_complete));
         let copying = Arc::clone(&copying);

@@ -27,6 +27,9 @@ pub struct LoadSpec {
     pub copies: Option<usize>,
     /// Rows of a slice at most; none: [`pithead_model::SLICE_ROWS_DEFAULT`].
     pub slice_rows: Option<usize>,
+    /// Bytes of rows after which a slice ends however few they are; none: only the largest value bounds it, or as the dataset that is
+    /// appended to.
+    pub slice_bytes: Option<usize>,
     /// Application metadata. Appending adds to what is there.
     pub metadata: BTreeMap<String, String>,
     /// How CSV files are read.
@@ -47,6 +50,7 @@ impl LoadSpec {
             partitions: None,
             copies: None,
             slice_rows: None,
+            slice_bytes: None,
             metadata: BTreeMap::new(),
             csv: CsvOptions::default(),
         }

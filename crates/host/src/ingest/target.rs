@@ -192,6 +192,7 @@ fn new_dataset(
         sort: spec.sort.clone(),
         encoding,
         slice_rows: spec.slice_rows.unwrap_or(SLICE_ROWS_DEFAULT),
+        slice_bytes: spec.slice_bytes,
         copies,
         partitions: place(drives, partitions, copies)?,
     };

@@ -33,6 +33,7 @@ fn manifest(version: u64) -> Manifest {
         sort: vec![SortKey { column: "at".into(), descending: true }],
         encoding: "vortex".into(),
         slice_rows: 9,
+        slice_bytes: None,
         copies: 2,
         partitions: vec![Partition { copies: vec![DriveId(7), DriveId(8)], runs: vec![run()] }],
     };
@@ -212,6 +213,7 @@ pub fn load_request(schema: SchemaRef) -> LoadRequest {
         sort: vec![],
         encoding: "arrow".into(),
         slice_rows: 5,
+        slice_bytes: None,
     }
 }
 

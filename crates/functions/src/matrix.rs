@@ -1,0 +1,26 @@
+//! Functions over expression matrices, whose rows are a gene's values in all cells as bytes (crate `matrix`).
+//!
+//! | function | from | gives |
+//! |---|---|---|
+//! | `accumulate(expression, cells)` | a gene's row, what is known of the cells | its partials: moments in every group (the paper's Accumulate) |
+//! | `rank_sums(expression, cells)` | the same | its sums of ranks in every group |
+//! | `take_cells(expression, cells)` | the same | the row of the cells that count alone |
+//! | `dense_row(value, …)` | a value for each cell | a gene's row |
+//! | `t_stat(partials, test[, ranks])` | partials, a test as JSON | a list of outcomes, one a group (TStat) |
+//! | `combine(partials)` | partials of other cells or genes | one of all (Combine), an aggregate |
+//! | `cell_sums(expression)` | rows | sums over genes for each cell, an aggregate |
+//! | `gram_part(expression, cells)` | a gene's row, what is known of the cells | its part of a Gram matrix |
+//! | `gram(parts)` | parts | the cells' Gram matrix, or its product with a basis, an aggregate |
+//!
+//! Aggregates take no `cells`: DataFusion hands them a copy of a constant for every row.
+
+mod aggregates;
+mod blobs;
+mod combine_groups;
+mod known_cells;
+mod outcomes;
+mod scalars;
+
+pub use aggregates::matrix_aggregates;
+pub use outcomes::test_type;
+pub use scalars::matrix_scalars;

@@ -1,0 +1,47 @@
+//! Columns of bytes in any of Arrow's three types, and errors.
+
+use arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray};
+use arrow::compute::cast;
+use arrow::datatypes::DataType;
+use datafusion::common::{DataFusionError, Result, ScalarValue, exec_err};
+use datafusion::logical_expr::ColumnarValue;
+use pithead_matrix::Malformed;
+
+/// An error of a function's arguments.
+pub(super) fn malformed(function: &str, error: Malformed) -> DataFusionError {
+    DataFusionError::Execution(format!("{function}(): {error}"))
+}
+
+/// Bytes, one a row.
+pub(super) struct Blobs(BinaryViewArray);
+
+impl Blobs {
+    pub(super) fn of(array: &ArrayRef, function: &str) -> Result<Blobs> {
+        match array.data_type() {
+            DataType::BinaryView => Ok(Blobs(array.as_binary_view().clone())),
+            DataType::Binary | DataType::LargeBinary | DataType::Null => {
+                Ok(Blobs(cast(array, &DataType::BinaryView)?.as_binary_view().clone()))
+            }
+            other => exec_err!("{function}() takes bytes, got {other}"),
+        }
+    }
+
+    /// A row's bytes; none: it is NULL.
+    pub(super) fn get(&self, row: usize) -> Option<&[u8]> {
+        self.0.is_valid(row).then(|| self.0.value(row))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// An argument that has to be the same in every row.
+pub(super) fn constant_bytes<'a>(value: &'a ColumnarValue, function: &str, what: &str) -> Result<&'a [u8]> {
+    match value {
+        ColumnarValue::Scalar(
+            ScalarValue::Binary(Some(bytes)) | ScalarValue::LargeBinary(Some(bytes)) | ScalarValue::BinaryView(Some(bytes)),
+        ) => Ok(bytes),
+        _ => exec_err!("{function}() takes {what} as one value of bytes, the same for every row"),
+    }
+}

@@ -1,0 +1,39 @@
+//! Cells that were decoded lately: every batch of a query brings the same bytes.
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use parking_lot::Mutex;
+use pithead_matrix::Cells;
+
+use super::blobs::malformed;
+
+/// Descriptions kept. Queries that run at one time have a few.
+const KEPT: usize = 8;
+/// Bytes of descriptions kept. Decoded, they take about ten times as much.
+const KEPT_BYTES: usize = 8 << 20;
+
+static KNOWN: Mutex<Vec<(Vec<u8>, Arc<Cells>)>> = Mutex::new(Vec::new());
+
+/// What the bytes say of the cells.
+pub(super) fn cells(bytes: &[u8], function: &str) -> Result<Arc<Cells>> {
+    if let Some(cells) = known(bytes) {
+        return Ok(cells);
+    }
+    let cells = Arc::new(Cells::decode(bytes).map_err(|error| malformed(function, error))?);
+    let mut kept = KNOWN.lock();
+    kept.insert(0, (bytes.to_vec(), Arc::clone(&cells)));
+    kept.truncate(KEPT);
+    while kept.len() > 1 && kept.iter().map(|(bytes, _)| bytes.len()).sum::<usize>() > KEPT_BYTES {
+        kept.pop();
+    }
+    Ok(cells)
+}
+
+fn known(bytes: &[u8]) -> Option<Arc<Cells>> {
+    let mut kept = KNOWN.lock();
+    let place = kept.iter().position(|(known, _)| known == bytes)?;
+    // The last one used comes first.
+    kept[..=place].rotate_right(1);
+    Some(Arc::clone(&kept[0].1))
+}

@@ -1,0 +1,143 @@
+//! Functions from a gene's row to bytes.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, BinaryViewBuilder};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Float32Type};
+use datafusion::common::{Result, exec_err};
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+use pithead_matrix::{Accumulate, Cells, Codec, GramParts, RankSums, Row, RowBuffer, Values, take_cells};
+
+use super::blobs::{Blobs, constant_bytes, malformed};
+use super::known_cells::cells;
+use super::outcomes::TStat;
+
+/// Every scalar function over expression matrices.
+pub fn matrix_scalars() -> Vec<ScalarUDF> {
+    let of_rows =
+        [RowFunction::Accumulate, RowFunction::RankSums, RowFunction::TakeCells, RowFunction::GramPart].map(OfRow::new);
+    let mut functions: Vec<ScalarUDF> = of_rows.into_iter().map(ScalarUDF::new_from_impl).collect();
+    functions.push(ScalarUDF::new_from_impl(DenseRow::new()));
+    functions.push(ScalarUDF::new_from_impl(TStat::new()));
+    functions
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum RowFunction {
+    Accumulate,
+    RankSums,
+    TakeCells,
+    GramPart,
+}
+
+/// A function of a gene's row and the cells.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct OfRow {
+    function: RowFunction,
+    signature: Signature,
+}
+
+impl OfRow {
+    fn new(function: RowFunction) -> Self {
+        Self { function, signature: Signature::any(2, Volatility::Immutable) }
+    }
+
+    fn run(&self, rows: &Blobs, cells: &Cells) -> Result<ArrayRef> {
+        let (mut accumulate, mut ranks, mut buffer) = (Accumulate::default(), RankSums::default(), RowBuffer::default());
+        let mut parts = GramParts::default();
+        let mut builder = BinaryViewBuilder::with_capacity(rows.len());
+        let mut out = Vec::new();
+        for row in 0..rows.len() {
+            let Some(bytes) = rows.get(row) else {
+                builder.append_null();
+                continue;
+            };
+            out.clear();
+            let done = match self.function {
+                RowFunction::Accumulate => accumulate.row(bytes, cells, &mut out),
+                RowFunction::RankSums => ranks.row(bytes, cells, &mut out),
+                RowFunction::TakeCells => take_cells(bytes, cells, &mut buffer, &mut out),
+                RowFunction::GramPart => parts.row(bytes, cells, &mut out),
+            };
+            done.map_err(|error| malformed(self.name(), error))?;
+            builder.append_value(&out);
+        }
+        Ok(Arc::new(builder.finish()))
+    }
+}
+
+impl ScalarUDFImpl for OfRow {
+    fn name(&self) -> &str {
+        match self.function {
+            RowFunction::Accumulate => "accumulate",
+            RowFunction::RankSums => "rank_sums",
+            RowFunction::TakeCells => "take_cells",
+            RowFunction::GramPart => "gram_part",
+        }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::BinaryView)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let [rows, known] = args.args.as_slice() else { return exec_err!("{}() takes two arguments", self.name()) };
+        let cells = cells(constant_bytes(known, self.name(), "what is known of the cells")?, self.name())?;
+        let rows = rows.to_array(args.number_rows)?;
+        Ok(ColumnarValue::Array(self.run(&Blobs::of(&rows, self.name())?, &cells)?))
+    }
+}
+
+/// A gene's row from a column for each cell, for matrices that are stored so. NULL is 0.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct DenseRow {
+    signature: Signature,
+}
+
+impl DenseRow {
+    fn new() -> Self {
+        Self { signature: Signature::variadic_any(Volatility::Immutable) }
+    }
+}
+
+impl ScalarUDFImpl for DenseRow {
+    fn name(&self) -> &str {
+        "dense_row"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::BinaryView)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let as_floats = |value: &ColumnarValue| Ok(cast(&value.to_array(args.number_rows)?, &DataType::Float32)?);
+        let columns = args.args.iter().map(as_floats).collect::<Result<Vec<ArrayRef>>>()?;
+        let columns: Vec<_> = columns.iter().map(|column| column.as_primitive::<Float32Type>()).collect();
+        let mut builder = BinaryViewBuilder::with_capacity(args.number_rows);
+        let (mut cells, mut values, mut out) = (Vec::new(), Vec::new(), Vec::new());
+        for row in 0..args.number_rows {
+            cells.clear();
+            values.clear();
+            out.clear();
+            for (cell, column) in (0_u32..).zip(&columns) {
+                let value = column.value(row);
+                if arrow::array::Array::is_valid(*column, row) && value != 0.0 {
+                    cells.push(cell);
+                    values.push(value);
+                }
+            }
+            Row { n_cells: columns.len(), cells: &cells, values: Values::Floats(&values) }.encode(Codec::None, &mut out);
+            builder.append_value(&out);
+        }
+        Ok(ColumnarValue::Array(Arc::new(builder.finish())))
+    }
+}
