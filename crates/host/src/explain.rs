@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, StringArray};
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
 use pithead_functions::fault_from_datafusion;
@@ -35,9 +35,13 @@ pub(crate) async fn explain(query: &Query, plan: LogicalPlan, analyze: bool) -> 
             text.lines
         }
     };
-    let schema = Arc::new(Schema::new(vec![Field::new("plan", DataType::Utf8, false)]));
-    let batch = RecordBatch::try_new(schema, vec![Arc::new(StringArray::from(lines))]).map_err(bug)?;
+    let batch = RecordBatch::try_new(schema(), vec![Arc::new(StringArray::from(lines))]).map_err(bug)?;
     Ok(Answer::of(batch, Arc::clone(&query.profile)))
+}
+
+/// Columns of what [`explain`] gives.
+pub(crate) fn schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![Field::new("plan", DataType::Utf8, false)]))
 }
 
 /// The plan of a query that has run, with what it cost, as lines of text.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray, UInt64Array};
+use arrow::datatypes::SchemaRef;
 use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
 use pithead_functions::fault_from_datafusion;
@@ -167,6 +168,11 @@ fn operators_of(node: &LogicalPlan, depth: usize, operators: &mut Vec<String>) {
 
 fn indented(depth: usize, text: &str) -> String {
     format!("{}{text}", "  ".repeat(depth))
+}
+
+/// Columns of what [`explain_pushdown`] gives.
+pub(crate) fn schema() -> Result<SchemaRef, Fault> {
+    Ok(batch_of(vec![])?.schema())
 }
 
 fn batch_of(lines: Vec<Line>) -> Result<RecordBatch, Fault> {

@@ -22,7 +22,7 @@ use crate::query::{Mode, Query};
 use crate::schemas::{CATALOG, catalogs};
 use crate::statement::{self, Statement};
 use crate::watch::{Slow, Watch};
-use crate::{Host, Settings, explain, settings};
+use crate::{Host, Parameters, Settings, explain, parameters, pushdown, settings};
 
 /// A client's connection to a host: its settings, and the statements it runs.
 pub struct Session {
@@ -63,7 +63,13 @@ impl Host {
 impl Session {
     /// Runs one statement: a query, EXPLAIN [ANALYZE], SET, SHOW, DESCRIBE or DROP TABLE.
     pub async fn run(&self, sql: &str) -> Result<Answer, Fault> {
-        let statement = statement::parse(sql);
+        self.run_with(sql, &Parameters::default()).await
+    }
+
+    /// Runs one statement as [`Session::run`] does, with values for its placeholders. Only queries and EXPLAIN have any.
+    pub async fn run_with(&self, sql: &str, parameters: &Parameters) -> Result<Answer, Fault> {
+        let numbered = parameters::numbered(sql);
+        let statement = numbered.as_ref().map_err(Fault::clone).and_then(|sql| statement::parse(sql));
         let kind = match &statement {
             Ok(Statement::Set { .. }) => "set",
             Ok(Statement::Drop { .. }) => "drop",
@@ -73,19 +79,50 @@ impl Session {
         };
         let mut watch = Watch::start(&self.host, kind);
         let result = match statement {
-            Ok(statement) => self.run_parsed(statement, sql, &mut watch).await,
+            Ok(statement) => self.run_parsed(statement, numbered.as_deref().unwrap_or(sql), parameters, &mut watch).await,
             Err(fault) => Err(fault),
         };
         watch.answered(result)
     }
 
-    async fn run_parsed(&self, statement: Statement, sql: &str, watch: &mut Watch) -> Result<Answer, Fault> {
+    /// The columns of what a statement would give; none where it is no query. It is planned, and nothing is run.
+    pub async fn describe(&self, sql: &str, parameters: &Parameters) -> Result<Option<SchemaRef>, Fault> {
+        let sql = parameters::numbered(sql)?;
+        let schema = match statement::parse(&sql)? {
+            Statement::Set { .. } | Statement::Drop { .. } => return Ok(None),
+            Statement::Explain { query, .. } => {
+                self.plan(&query, parameters).await?;
+                explain::schema()
+            }
+            Statement::Pushdown { query } => {
+                self.plan(queried(&query)?, parameters).await?;
+                pushdown::schema()?
+            }
+            Statement::Query => {
+                let (query, plan) = self.plan(&sql, parameters).await?;
+                // Types of some columns are known only once literals are folded.
+                let plan = query.state.optimize(&plan).map_err(fault_from_datafusion)?;
+                Arc::clone(plan.schema().inner())
+            }
+        };
+        Ok(Some(schema))
+    }
+
+    async fn run_parsed(
+        &self,
+        statement: Statement,
+        sql: &str,
+        parameters: &Parameters,
+        watch: &mut Watch,
+    ) -> Result<Answer, Fault> {
         match statement {
             Statement::Set { name, value } => {
+                parameters.refuse("SET")?;
                 settings::set(&mut self.state.lock(), &name, &value)?;
                 Ok(Answer::done())
             }
             Statement::Drop { name, if_exists } => {
+                parameters.refuse("DROP TABLE")?;
                 let domain = self.state.lock().config_options().catalog.default_schema.clone();
                 let name = name.resolve(&domain)?;
                 let missing = if_exists && self.host.snapshot().await?.dataset(&name).is_none();
@@ -95,17 +132,14 @@ impl Session {
                 Ok(Answer::done())
             }
             Statement::Explain { query, analyze } => {
-                let query_plan = self.plan(&query).await?;
+                let query_plan = self.plan(&query, parameters).await?;
                 explain::explain(&query_plan.0, query_plan.1, analyze).await
             }
             Statement::Pushdown { query } => {
-                if !matches!(statement::parse(&query)?, Statement::Query) {
-                    return Err(Fault::new(Blame::User, "EXPLAIN PUSHDOWN runs a query; expected one after it"));
-                }
-                let (query, plan) = self.plan(&query).await?;
+                let (query, plan) = self.plan(queried(&query)?, parameters).await?;
                 explain_pushdown(&query, plan).await
             }
-            Statement::Query => self.query(sql, watch).await,
+            Statement::Query => self.query(sql, parameters, watch).await,
         }
     }
 
@@ -114,12 +148,12 @@ impl Session {
         statement::split(sql)
     }
 
-    async fn query(&self, sql: &str, watch: &mut Watch) -> Result<Answer, Fault> {
+    async fn query(&self, sql: &str, parameters: &Parameters, watch: &mut Watch) -> Result<Answer, Fault> {
         let limit_ms = Settings::of(&self.state.lock()).slow_query_ms;
         if limit_ms > 0 {
             watch.tell(Slow { sql: sql.to_owned(), limit: Duration::from_millis(limit_ms as u64), run: None });
         }
-        let (query, plan) = self.plan(sql).await?;
+        let (query, plan) = self.plan(sql, parameters).await?;
         let profile = Arc::clone(&query.profile);
         let query = Arc::new(query);
         let prepared = Arc::new(query.prepare(plan, Mode::Run).await?);
@@ -132,12 +166,12 @@ impl Session {
     }
 
     /// A statement's plan over the datasets as they are now, not optimised.
-    async fn plan(&self, sql: &str) -> Result<(Query, LogicalPlan), Fault> {
+    async fn plan(&self, sql: &str, parameters: &Parameters) -> Result<(Query, LogicalPlan), Fault> {
         let snapshot = self.host.snapshot().await?;
         let mut state = self.state.lock().clone();
         state.register_catalog_list(catalogs(snapshot));
         state.mark_start_execution();
-        let plan = logical_plan(&state, sql).await?;
+        let plan = parameters.put_into(logical_plan(&state, sql).await?)?;
         let settings = Settings::of(&state);
         Ok((
             Query {
@@ -150,6 +184,14 @@ impl Session {
             },
             plan,
         ))
+    }
+}
+
+/// The query of EXPLAIN PUSHDOWN, if it is one.
+fn queried(query: &str) -> Result<&str, Fault> {
+    match statement::parse(query)? {
+        Statement::Query => Ok(query),
+        _ => Err(Fault::new(Blame::User, "EXPLAIN PUSHDOWN runs a query; expected one after it")),
     }
 }
 

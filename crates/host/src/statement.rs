@@ -123,7 +123,7 @@ fn is_value(token: &Token) -> bool {
         token,
         SingleQuotedString(_) | DoubleQuotedString(_) | HexStringLiteral(_) | EscapedStringLiteral(_) | DollarQuotedString(_)
     );
-    is_text || matches!(token, Token::Number(..) | Token::RParen | Token::RBracket)
+    is_text || matches!(token, Token::Number(..) | Token::Placeholder(_) | Token::RParen | Token::RBracket)
 }
 
 /// The engine plans INTERSECT ALL and EXCEPT ALL as joins that do not count repeats: an error is better than such rows.

@@ -10,6 +10,7 @@ mod files;
 mod kills;
 mod limits;
 mod observing;
+mod parameters;
 mod program;
 mod random;
 mod restarts;

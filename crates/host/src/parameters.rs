@@ -1,0 +1,189 @@
+//! [`Parameters`]: values for the placeholders of a statement.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use arrow::array::{ArrayRef, RecordBatch};
+use datafusion::common::{ParamValues, ScalarValue};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use pithead_functions::fault_from_datafusion;
+use pithead_model::{Blame, Fault};
+
+/// Values for the placeholders of a statement: `$1`, `$2` or `?` by place, `$name` by name. They take the place of literals of their
+/// types before anything is planned, so what they stand in is pushed down as with literals.
+#[derive(Clone, Debug, Default)]
+pub struct Parameters(Values);
+
+#[derive(Clone, Debug, Default)]
+enum Values {
+    #[default]
+    None,
+    ByPlace(Vec<ScalarValue>),
+    ByName(Vec<(String, ScalarValue)>),
+}
+
+impl Parameters {
+    /// By place: the columns of a batch of one row, the first for `$1`.
+    pub fn by_place(row: &RecordBatch) -> Result<Self, Fault> {
+        Ok(Self(Values::ByPlace(values(row)?)))
+    }
+
+    /// By name: the columns of a batch of one row, under their names.
+    pub fn by_name(row: &RecordBatch) -> Result<Self, Fault> {
+        let names = row.schema().fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
+        Ok(Self(Values::ByName(names.into_iter().zip(values(row)?).collect())))
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        match &self.0 {
+            Values::None => true,
+            Values::ByPlace(values) => values.is_empty(),
+            Values::ByName(values) => values.is_empty(),
+        }
+    }
+
+    /// An error unless there are none: the statement named takes none.
+    pub(crate) fn refuse(&self, statement: &str) -> Result<(), Fault> {
+        match self.is_empty() {
+            true => Ok(()),
+            false => {
+                Err(Fault::new(Blame::User, format!("{statement} takes no parameters; write the values into the statement")))
+            }
+        }
+    }
+
+    /// Puts the values into a plan. Each placeholder must have a value, and each value a placeholder.
+    pub(crate) fn put_into(&self, plan: LogicalPlan) -> Result<LogicalPlan, Fault> {
+        let names = plan.get_parameter_names().map_err(fault_from_datafusion)?;
+        if names.is_empty() && self.is_empty() {
+            return Ok(plan);
+        }
+        // The sign before the name is `$` or `:`.
+        let wanted: BTreeSet<&str> = names.iter().filter_map(|name| name.get(1..)).collect();
+        let values = match &self.0 {
+            Values::None => return Err(missing(&wanted, "no values")),
+            Values::ByPlace(values) => {
+                check_places(&wanted, values.len())?;
+                ParamValues::from(values.clone())
+            }
+            Values::ByName(values) => {
+                let given: BTreeSet<&str> = values.iter().map(|(name, _)| name.as_str()).collect();
+                let without: BTreeSet<&str> = wanted.difference(&given).copied().collect();
+                if !without.is_empty() {
+                    return Err(missing(&without, "no values of these names"));
+                }
+                if let Some(unknown) = given.difference(&wanted).next() {
+                    let there = listed(&wanted);
+                    let message = format!("the statement has no parameter ${unknown}; its parameters are {there}");
+                    return Err(Fault::new(Blame::User, message).hint("leave the value out, or write the placeholder"));
+                }
+                ParamValues::from(values.clone())
+            }
+        };
+        plan.with_param_values(values).map_err(fault_from_datafusion)
+    }
+}
+
+/// The statement with `$1`, `$2` and so on for each `?`.
+pub(crate) fn numbered(sql: &str) -> Result<Cow<'_, str>, Fault> {
+    if !sql.contains('?') {
+        return Ok(Cow::Borrowed(sql));
+    }
+    // What cannot be cut into tokens cannot be parsed either, and is told by the parser.
+    let Ok(tokens) = Tokenizer::new(&GenericDialect {}, sql).with_unescape(false).tokenize() else {
+        return Ok(Cow::Borrowed(sql));
+    };
+    let (mut text, mut count, mut others) = (String::with_capacity(sql.len()), 0_usize, None);
+    for token in &tokens {
+        match token {
+            Token::Placeholder(name) if name == "?" => {
+                count += 1;
+                text.push_str(&format!("${count}"));
+            }
+            Token::Placeholder(name) => {
+                others = Some(name);
+                text.push_str(name);
+            }
+            token => text.push_str(&token.to_string()),
+        }
+    }
+    match (count, others) {
+        (0, _) => Ok(Cow::Borrowed(sql)),
+        (_, None) => Ok(Cow::Owned(text)),
+        (_, Some(name)) => Err(Fault::new(Blame::User, format!("the statement has parameters of two kinds, ? and {name}"))
+            .hint("write all as ?, all as $1, $2, …, or all as $name")),
+    }
+}
+
+fn values(row: &RecordBatch) -> Result<Vec<ScalarValue>, Fault> {
+    if row.num_rows() != 1 && row.num_columns() > 0 {
+        return Err(Fault::new(Blame::User, format!("expected parameters as one row, got {} rows", row.num_rows())));
+    }
+    let value = |column: &ArrayRef| ScalarValue::try_from_array(column, 0).map_err(fault_from_datafusion);
+    row.columns().iter().map(value).collect()
+}
+
+fn check_places(wanted: &BTreeSet<&str>, given: usize) -> Result<(), Fault> {
+    let mut used = 0;
+    for name in wanted {
+        let Ok(place) = name.parse::<usize>() else {
+            return Err(Fault::new(
+                Blame::User,
+                format!("the statement has a parameter ${name}, and the values have no names"),
+            )
+            .hint("give the values by name, or write $1, $2, …"));
+        };
+        used = used.max(place);
+    }
+    if used > given {
+        let message = format!("the statement has parameters up to ${used}, but {given} values were given");
+        return Err(Fault::new(Blame::User, message).hint("give one value for each, the first for $1"));
+    }
+    match (1..=given).find(|place| !wanted.contains(place.to_string().as_str())) {
+        Some(place) => {
+            let message = format!("{given} values were given, but the statement has no parameter ${place}");
+            Err(Fault::new(Blame::User, message).hint("give as many values as the statement has parameters"))
+        }
+        None => Ok(()),
+    }
+}
+
+fn missing(names: &BTreeSet<&str>, given: &str) -> Fault {
+    Fault::new(Blame::User, format!("the statement has the parameters {}, but {given} were given", listed(names)))
+        .hint("give a list of values for $1, $2 or ?, or values by name for $name")
+}
+
+fn listed(names: &BTreeSet<&str>) -> String {
+    match names.is_empty() {
+        true => "none".to_owned(),
+        false => names.iter().map(|name| format!("${name}")).collect::<Vec<_>>().join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn question_marks_get_numbers() {
+        let sql = "SELECT '?''', \"a?\" -- ?\n FROM t WHERE a=? AND b IN (?,?) /* ? */";
+        let expected = "SELECT '?''', \"a?\" -- ?\n FROM t WHERE a=$1 AND b IN ($2,$3) /* ? */";
+        assert_eq!(numbered(sql).unwrap(), expected);
+        assert_eq!(numbered("SELECT '?'").unwrap(), "SELECT '?'");
+        assert_eq!(numbered("SELECT $1").unwrap(), "SELECT $1");
+        assert!(numbered("SELECT ?, $2").is_err());
+    }
+
+    #[test]
+    fn places_and_values_go_together() {
+        let check =
+            |names: &[&str], given| check_places(&names.iter().copied().collect(), given).map_err(|fault| fault.message);
+        assert_eq!(check(&["1", "2", "10"], 2).unwrap_err(), "the statement has parameters up to $10, but 2 values were given");
+        assert_eq!(check(&["1", "2"], 2), Ok(()));
+        assert_eq!(check(&["1"], 2).unwrap_err(), "2 values were given, but the statement has no parameter $2");
+        assert!(check(&["name"], 1).is_err());
+    }
+}
