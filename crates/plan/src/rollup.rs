@@ -55,7 +55,7 @@ fn describe(plan: &LogicalPlan, text: &mut String) {
             describe(&projection.input, text);
         }
         plan => {
-            let spelt = plan.clone().map_expressions(|expr| spelt_out(expr));
+            let spelt = plan.clone().map_expressions(spelt_out);
             text.push_str(&spelt.map_or_else(|_| plan.display().to_string(), |plan| plan.data.display().to_string()));
             text.push('(');
             plan.inputs().into_iter().for_each(|input| describe(input, text));

@@ -1,0 +1,201 @@
+//! Rows of the drives' answers as arrays, in the order of genes.
+
+use arrow::array::{ArrayRef, AsArray, BinaryViewArray, RecordBatch};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Float64Type, Int32Type};
+use pithead_host::ProfileSnapshot;
+use pithead_matrix::{Correction, Partials, RowBuffer, Values, adjust};
+use pithead_model::Fault;
+
+use crate::fault::{bug, malformed};
+use crate::query::Ranked;
+
+/// Fields of an outcome, behind its group.
+const FIELDS: [&str; 7] = ["score", "p_value", "log2_fold_change", "share", "share_other", "mean", "mean_other"];
+
+/// A column of bytes.
+pub(crate) fn bytes(column: &ArrayRef) -> Result<BinaryViewArray, Fault> {
+    Ok(cast(column, &DataType::BinaryView).map_err(bug)?.as_binary_view().clone())
+}
+
+/// What genes are told apart by: positions, or ids.
+#[derive(Debug, Default)]
+struct Keys {
+    genes: Vec<i32>,
+    ids: Vec<String>,
+}
+
+impl Keys {
+    /// Takes a batch's first column; gives the rows that are wanted.
+    fn add(&mut self, batch: &RecordBatch, wanted: Option<&[i32]>) -> Result<Vec<usize>, Fault> {
+        let column = batch.column(0);
+        if let Some(genes) = column.as_primitive_opt::<Int32Type>() {
+            let keep = |gene: i32| wanted.is_none_or(|wanted| wanted.binary_search(&gene).is_ok());
+            let rows: Vec<usize> = (0..genes.len()).filter(|row| keep(genes.value(*row))).collect();
+            self.genes.extend(rows.iter().map(|row| genes.value(*row)));
+            return Ok(rows);
+        }
+        let texts = cast(column, &DataType::Utf8View).map_err(bug)?;
+        self.ids.extend(texts.as_string_view().iter().map(|id| id.unwrap_or_default().to_owned()));
+        Ok((0..batch.num_rows()).collect())
+    }
+
+    /// Where each gene stands among rows, in the order of genes; the keys are brought in that order.
+    fn order(&mut self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.genes.len().max(self.ids.len())).collect();
+        if self.ids.is_empty() {
+            order.sort_by_key(|row| self.genes[*row]);
+            self.genes = order.iter().map(|row| self.genes[*row]).collect();
+        } else {
+            order.sort_by(|a, b| self.ids[*a].cmp(&self.ids[*b]));
+            self.ids = order.iter().map(|row| std::mem::take(&mut self.ids[*row])).collect();
+        }
+        order
+    }
+}
+
+/// Outcomes of `t_stat`, gene after gene.
+#[derive(Debug)]
+pub(crate) struct Outcomes {
+    groups: usize,
+    keys: Keys,
+    fields: [Vec<f64>; FIELDS.len()],
+}
+
+impl Outcomes {
+    pub(crate) fn new(groups: usize) -> Self {
+        Self { groups, keys: Keys::default(), fields: Default::default() }
+    }
+
+    pub(crate) fn add(&mut self, batch: &RecordBatch, wanted: Option<&[i32]>) -> Result<(), Fault> {
+        let rows = self.keys.add(batch, wanted)?;
+        let lists = batch.column(1).as_list_opt::<i32>().ok_or_else(|| bug("outcomes are no list"))?;
+        let items = lists.values().as_struct_opt().ok_or_else(|| bug("outcomes are no structures"))?;
+        for (values, name) in self.fields.iter_mut().zip(FIELDS) {
+            let column = items.column_by_name(name).and_then(|column| column.as_primitive_opt::<Float64Type>());
+            let column = column.ok_or_else(|| bug(format!("outcomes lack {name}")))?;
+            for row in &rows {
+                let start = lists.value_offsets()[*row] as usize;
+                values.extend_from_slice(&column.values()[start..start + self.groups]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Turned, so that groups come first.
+    pub(crate) fn ranked(mut self, correction: Correction, cost: ProfileSnapshot) -> Ranked {
+        let order = self.keys.order();
+        let turn = |values: &Vec<f64>| -> Vec<f64> {
+            (0..self.groups).flat_map(|group| order.iter().map(move |row| values[row * self.groups + group])).collect()
+        };
+        let [scores, p_values, fold_changes, share, share_other, mean, mean_other] = self.fields.each_ref().map(turn);
+        let adjusted = p_values.chunks(order.len().max(1)).flat_map(|values| adjust(values, correction)).collect();
+        let Keys { genes, ids } = self.keys;
+        let (shares, means) = ([share, share_other], [mean, mean_other]);
+        Ranked { genes, ids, scores, p_values, adjusted, fold_changes, shares, means, cost }
+    }
+}
+
+/// Moments of each gene in every group and, last, in the cells of none. Arrays hold a value for each gene, group after group.
+#[derive(Clone, Debug, Default)]
+pub struct GroupMoments {
+    /// The genes: positions, ascending, for one dataset.
+    pub genes: Vec<i32>,
+    /// Their ids, ascending, for several.
+    pub ids: Vec<String>,
+    /// Cells of each group.
+    pub sizes: Vec<u64>,
+    /// Means.
+    pub means: Vec<f64>,
+    /// Sums of squared distances from the mean.
+    pub m2: Vec<f64>,
+    /// Cells whose value is not zero.
+    pub nonzeros: Vec<f64>,
+    /// Sums of `expm1`; zeros where they were not asked for.
+    pub sums_expm1: Vec<f64>,
+    /// What it cost.
+    pub cost: ProfileSnapshot,
+}
+
+impl GroupMoments {
+    pub(crate) fn of(batches: &[RecordBatch], wanted: Option<&[i32]>, cost: ProfileSnapshot) -> Result<GroupMoments, Fault> {
+        let mut keys = Keys::default();
+        let mut partials = Vec::new();
+        for batch in batches {
+            let rows = keys.add(batch, wanted)?;
+            let column = bytes(batch.column(1))?;
+            for row in rows {
+                partials.push(Partials::decode(column.value(row)).map_err(malformed)?);
+            }
+        }
+        let order = keys.order();
+        let groups = partials.first().map_or(0, |partials| partials.groups.len());
+        let sizes = partials.first().map_or_else(Vec::new, |partials| partials.groups.iter().map(|group| group.n).collect());
+        if partials.iter().any(|partials| partials.groups.len() != groups) {
+            return Err(bug("genes have partials of different groups"));
+        }
+        let turn = |value: fn(&pithead_matrix::Moments) -> f64| -> Vec<f64> {
+            let partials = &partials;
+            let group = |group: usize| order.iter().map(move |row| value(&partials[*row].groups[group]));
+            (0..groups).flat_map(group).collect()
+        };
+        let (means, m2) = (turn(|moments| moments.mean), turn(|moments| moments.m2));
+        let (nonzeros, sums_expm1) = (turn(|moments| moments.nonzeros as f64), turn(|moments| moments.sum_expm1));
+        Ok(GroupMoments { genes: keys.genes, ids: keys.ids, sizes, means, m2, nonzeros, sums_expm1, cost })
+    }
+}
+
+/// Part of a matrix, by gene.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Taken {
+    /// The genes' positions, ascending.
+    pub genes: Vec<i32>,
+    /// Where each gene's entries begin, and where the last one's end.
+    pub starts: Vec<i64>,
+    /// Cells, by their number among those that count.
+    pub cells: Vec<i32>,
+    /// Their values.
+    pub values: Vec<f32>,
+}
+
+impl Taken {
+    pub(crate) fn add(&mut self, batch: &RecordBatch, wanted: Option<&[i32]>) -> Result<(), Fault> {
+        let mut keys = Keys { genes: std::mem::take(&mut self.genes), ids: Vec::new() };
+        let rows = keys.add(batch, wanted)?;
+        self.genes = keys.genes;
+        let column = bytes(batch.column(1))?;
+        let mut row = RowBuffer::default();
+        for place in rows {
+            row.decode(column.value(place)).map_err(malformed)?;
+            self.starts.push(self.cells.len() as i64);
+            self.cells.extend(row.cells.iter().map(|cell| *cell as i32));
+            match row.values() {
+                Values::Counts(counts) => self.values.extend(counts.iter().map(|count| *count as f32)),
+                Values::Floats(floats) => self.values.extend_from_slice(floats),
+            }
+        }
+        Ok(())
+    }
+
+    /// With its end, and genes in order.
+    pub(crate) fn in_order(mut self) -> Taken {
+        self.starts.push(self.cells.len() as i64);
+        if self.genes.is_sorted() {
+            return self;
+        }
+        let mut order: Vec<usize> = (0..self.genes.len()).collect();
+        order.sort_by_key(|row| self.genes[*row]);
+        let mut taken = Taken::default();
+        taken.cells.reserve(self.cells.len());
+        taken.values.reserve(self.values.len());
+        for row in order {
+            let range = self.starts[row] as usize..self.starts[row + 1] as usize;
+            taken.genes.push(self.genes[row]);
+            taken.starts.push(taken.cells.len() as i64);
+            taken.cells.extend_from_slice(&self.cells[range.clone()]);
+            taken.values.extend_from_slice(&self.values[range]);
+        }
+        taken.starts.push(taken.cells.len() as i64);
+        taken
+    }
+}
