@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Puts into .tools what the build and the tests need beside Rust and a C compiler: protoc, which compiles Substrait's
 # messages, and DuckDB with pyarrow, which make and judge the tests' data. Does nothing when it is all there.
+# `tools/setup.sh peers` adds what only `pithead bench cell` is compared with, some 300 MB.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,6 +13,13 @@ fail() {
     echo "hint: $2" >&2
     exit 1
 }
+
+if [ "${1:-}" = peers ]; then
+    tools/setup.sh
+    .tools/bin/python -m pip install --quiet --disable-pip-version-check tiledbsoma==2.3.0 ||
+        fail "tiledbsoma could not be installed from PyPI" "check the network; behind a mirror, set PIP_INDEX_URL"
+    exit 0
+fi
 
 command -v cargo >/dev/null || fail "cargo is not there" "install Rust 1.95 or newer from https://rustup.rs"
 command -v cc >/dev/null || fail "no C compiler (cc) is there" "on Debian and Ubuntu: sudo apt-get install build-essential"

@@ -1,0 +1,5 @@
+"""Runs the benchmark: `python -m cell --help`."""
+
+from .run import main
+
+main()
