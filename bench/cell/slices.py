@@ -79,6 +79,7 @@ def draw(measured: dict[str, Any], path: Path) -> None:
         style = {"color": colours[layout], "linestyle": "-" if height == max(HEIGHTS) else ":", "marker": "o", "markersize": 4}
         axes.errorbar(cells, [1e3 * each["median"] for each in cpu], yerr=low_high, label=label, capsize=2, **style)
     axes.set(xlabel="cells, all of them in each slice", ylabel="CPU at the drive (ms)", yscale="log")
+    axes.yaxis.set_major_formatter("{x:g}")
     axes.set_title(f"Accumulate over all slices of {_GENES:,} genes", loc="left", fontsize=11)
     axes.grid(axis="y", which="both", color="#e4e4e4", linewidth=0.6)
     axes.set_axisbelow(True)
