@@ -41,31 +41,58 @@ _LOAD_EXAMPLES = """examples:
 def _parser() -> argparse.ArgumentParser:
     plain = argparse.RawDescriptionHelpFormatter
     where = argparse.ArgumentParser(add_help=False)
-    where.add_argument("--data", metavar="DIR", help="a directory whose drives run in this process (default: $PITHEAD_DATA, else ./pithead-data)")
+    where.add_argument(
+        "--data",
+        metavar="DIR",
+        help="a directory whose drives run in this process (default: $PITHEAD_DATA, else ./pithead-data)",
+    )
     where.add_argument("--drives", metavar="HOST:PORT,…", help="drives on the network (default: $PITHEAD_DRIVES)")
     where.add_argument("-q", "--quiet", action="store_true", help="show no progress and no summary")
-    parser = argparse.ArgumentParser("python -m pithead.cell", description="Single-cell data on drives.", epilog=_EXAMPLES, formatter_class=plain)
+    parser = argparse.ArgumentParser(
+        "python -m pithead.cell", description="Single-cell data on drives.", epilog=_EXAMPLES, formatter_class=plain
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def command(name: str, does: str, epilog: str | None = None) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=does, description=does[0].upper() + does[1:] + ".", parents=[where], epilog=epilog, formatter_class=plain)
+        return commands.add_parser(
+            name,
+            help=does,
+            description=does[0].upper() + does[1:] + ".",
+            parents=[where],
+            epilog=epilog,
+            formatter_class=plain,
+        )
 
     load = command("load", "load a matrix of cells × genes with its tables", _LOAD_EXAMPLES)
     load.add_argument("dataset", help="DOMAIN.NAME or NAME")
-    load.add_argument("source", help="an .h5ad, a folder or .h5 of 10x Genomics, a folder or .zip of the Single Cell Expression Atlas")
+    load.add_argument(
+        "source", help="an .h5ad, a folder or .h5 of 10x Genomics, a folder or .zip of the Single Cell Expression Atlas"
+    )
     load.add_argument("--replace", action="store_true", help="put it in the place of the dataset that is there")
-    load.add_argument("--format", choices=["h5ad", "10x-mtx", "10x-h5", "scea"], help="what the source is (default: by its name)")
-    load.add_argument("--var-names", choices=["gene_ids", "gene_symbols"], help="what identifies genes of 10x Genomics (default: gene_ids)")
+    load.add_argument(
+        "--format", choices=["h5ad", "10x-mtx", "10x-h5", "scea"], help="what the source is (default: by its name)"
+    )
+    load.add_argument(
+        "--var-names", choices=["gene_ids", "gene_symbols"], help="what identifies genes of 10x Genomics (default: gene_ids)"
+    )
     load.add_argument("--genome", help="which genome of a file of 10x Genomics with several")
     load.add_argument("--all-features", action="store_true", help="of 10x Genomics: not gene expression only")
-    load.add_argument("--kind", choices=["auto", "counts", "floats"], default="auto", help="what values there are (default: %(default)s)")
-    load.add_argument("--codec", choices=["auto", "zstd", "none"], default="auto", help="how slices are compressed (default: %(default)s)")
-    load.add_argument("--layout", choices=["sparse", "dense"], default="sparse", help="how genes are stored (default: %(default)s)")
+    load.add_argument(
+        "--kind", choices=["auto", "counts", "floats"], default="auto", help="what values there are (default: %(default)s)"
+    )
+    load.add_argument(
+        "--codec", choices=["auto", "zstd", "none"], default="auto", help="how slices are compressed (default: %(default)s)"
+    )
+    load.add_argument(
+        "--layout", choices=["sparse", "dense"], default="sparse", help="how genes are stored (default: %(default)s)"
+    )
     load.add_argument("--layer", action="append", metavar="NAME", help="load this layer (repeatable; default: all)")
     load.add_argument("--no-layers", action="store_true", help="load no layer")
     load.add_argument("--no-raw", action="store_true", help="do not load raw")
     load.add_argument("--make-unique", action="store_true", help="add -1, -2, … to ids that come again")
-    load.add_argument("--meta", action="append", default=[], metavar="KEY=VALUE", help="metadata, kept with the dataset (repeatable)")
+    load.add_argument(
+        "--meta", action="append", default=[], metavar="KEY=VALUE", help="metadata, kept with the dataset (repeatable)"
+    )
     load.add_argument("--spill-dir", metavar="DIR", help="where pieces lie until all are there")
     load.set_defaults(run=_load)
 
@@ -85,14 +112,28 @@ def _parser() -> argparse.ArgumentParser:
     de.add_argument("dataset", nargs="+", help="one or several datasets")
     de.add_argument("--groupby", required=True, metavar="COLUMN[,COLUMN]", help="columns of obs that make groups")
     de.add_argument("--group", action="append", metavar="NAME", help="test this group (repeatable; default: all)")
-    de.add_argument("--reference", default="rest", metavar="NAME", help="the group to compare with (default: all other cells)")
-    de.add_argument("--method", default="t-test", choices=["t-test", "t-test_overestim_var", "wilcoxon", "student"], help="default: %(default)s")
+    de.add_argument(
+        "--reference", default="rest", metavar="NAME", help="the group to compare with (default: all other cells)"
+    )
+    de.add_argument(
+        "--method",
+        default="t-test",
+        choices=["t-test", "t-test_overestim_var", "wilcoxon", "student"],
+        help="default: %(default)s",
+    )
     de.add_argument("--tie-correct", action="store_true", help="correct for ties (wilcoxon)")
-    de.add_argument("--correction", default="benjamini-hochberg", choices=["benjamini-hochberg", "bonferroni"], help="default: %(default)s")
+    de.add_argument(
+        "--correction",
+        default="benjamini-hochberg",
+        choices=["benjamini-hochberg", "bonferroni"],
+        help="default: %(default)s",
+    )
     de.add_argument("--fold-change", default="scanpy", choices=["scanpy", "seurat"], help="default: %(default)s")
     de.add_argument("--layer", help="take this layer, not X or raw")
     de.add_argument("--no-raw", action="store_true", help="take X even where raw is there")
-    de.add_argument("--normalize", action="store_true", help="take counts as log1p of shares of --target-sum; nothing is rewritten")
+    de.add_argument(
+        "--normalize", action="store_true", help="take counts as log1p of shares of --target-sum; nothing is rewritten"
+    )
     de.add_argument("--target-sum", type=float, default=1e4, metavar="N", help="for --normalize (default: %(default)g)")
     de.add_argument("--where", metavar="SQL", help="only cells that this condition over obs is true for")
     de.add_argument("--n-genes", type=int, metavar="N", help="genes of each group at most, best first (default: all)")
@@ -109,7 +150,7 @@ def _parser() -> argparse.ArgumentParser:
 def _connect(args: argparse.Namespace) -> Any:
     drives = args.drives or (None if args.data else os.environ.get("PITHEAD_DRIVES"))
     if drives:
-        return pithead.connect(drives=drives.split(","))
+        return pithead.connect(drives.split(","))
     return pithead.connect(args.data or os.environ.get("PITHEAD_DATA") or "./pithead-data")
 
 
@@ -145,8 +186,8 @@ def _load(args: argparse.Namespace) -> None:
     told = dataset.loaded
     _say(
         args,
-        f"{dataset.name}: {told['n_obs']:,} cells × {told['n_vars']:,} genes, {told['nonzeros']:,} {told['kind']} that are not zero,"
-        f" in {told['seconds']:.1f} s; {told['stored_bytes'] / 1e6:.1f} MB stored",
+        f"{dataset.name}: {told['n_obs']:,} cells × {told['n_vars']:,} genes, {told['nonzeros']:,} {told['kind']}"
+        f" that are not zero, in {told['seconds']:.1f} s; {told['stored_bytes'] / 1e6:.1f} MB stored",
     )
     if told["dropped"]:
         _say(args, "not kept: " + ", ".join(told["dropped"]))
@@ -157,7 +198,17 @@ def _source(args: argparse.Namespace) -> io.Source:
     spill = {"spill_dir": args.spill_dir}
     is_folder = os.path.isdir(args.source)
     scea = args.source.endswith(".zip") or (is_folder and any(".mtx_rows" in name for name in os.listdir(args.source)))
-    guess = "scea" if scea else "10x-mtx" if is_folder else "h5ad" if args.source.endswith(".h5ad") else "10x-h5" if args.source.endswith(".h5") else None
+    guess = (
+        "scea"
+        if scea
+        else "10x-mtx"
+        if is_folder
+        else "h5ad"
+        if args.source.endswith(".h5ad")
+        else "10x-h5"
+        if args.source.endswith(".h5")
+        else None
+    )
     readers: dict[str, Callable[[], io.Source]] = {
         "h5ad": lambda: io.read_h5ad(args.source),
         "10x-mtx": lambda: io.read_10x_mtx(args.source, **tenx, **spill),
@@ -226,7 +277,9 @@ def _de(args: argparse.Namespace) -> None:
         if args.explain:
             print(result.explain())
             return
-    table = get.rank_genes_groups_df(result, args.group or None, pval_cutoff=args.pval_cutoff, gene_symbols=args.gene_symbols)
+    table = get.rank_genes_groups_df(
+        result, args.group or None, pval_cutoff=args.pval_cutoff, gene_symbols=args.gene_symbols
+    )
     _write(table, args.output)
     if args.output:
         _say(args, f"{len(table):,} rows in {args.output}")
@@ -247,7 +300,9 @@ def _write(table: Any, path: str | None) -> None:
     try:
         writers[ending]()
     except OSError as fault:
-        raise UserError(f"{path} cannot be written: {fault}", hint="check that its folder is there and may be written to") from fault
+        raise UserError(
+            f"{path} cannot be written: {fault}", hint="check that its folder is there and may be written to"
+        ) from fault
 
 
 def _code(fault: BaseException) -> int:

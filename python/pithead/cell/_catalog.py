@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pandas as pd
+
 from pithead import UserError
 
 from . import _names

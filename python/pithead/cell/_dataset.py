@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+
 from pithead import UserError
 
 from . import _frame, _names, _native
@@ -119,19 +120,16 @@ class Selection:
         return View(self, cells, self._genes)
 
     def __getitem__(self, index: Any) -> View:
-        """Cells, or cells and genes: boolean masks, ids, positions and slices as AnnData takes them, or for cells an SQL condition.
+        """Cells, or cells and genes: masks, ids, positions and slices as AnnData takes them, or for cells an SQL condition.
 
         A view keeps the dataset's order. It reads nothing.
         """
         cells, genes = index if isinstance(index, tuple) else (index, slice(None))
-        if isinstance(cells, str):
-            chosen = self.select(cells)._cells
-        else:
-            chosen = cell_positions(cells, self)
+        chosen = self.select(cells)._cells if isinstance(cells, str) else cell_positions(cells, self)
         return View(self, chosen, gene_positions(genes, self))
 
     def set_obs(self, column: str | pd.DataFrame, values: Any = None) -> None:
-        """Adds or replaces a column of the table of cells, or with a DataFrame all of its columns. No slice of a matrix is touched.
+        """Adds or replaces a column of the table of cells, or with a DataFrame all of its columns. No matrix is touched.
 
         A Series is matched by ids. Cells that are not in a view have no value afterwards.
         """
@@ -175,8 +173,8 @@ class Selection:
     ) -> bytes:
         """What the drives must know of the cells for a query over `matrix`.
 
-        `groups` (n_obs) are numbers of groups, -1 for none; `basis` (n_obs × k) is 32-bit; `log1p=False` leaves the logarithm out;
-        `expm1` has sums of `expm1(value)` made too; `center` subtracts genes' means, for Gram matrices.
+        `groups` (n_obs) are numbers of groups, -1 for none; `basis` (n_obs × k) is 32-bit; `log1p=False` leaves the logarithm
+        out; `expm1` has sums of `expm1(value)` made too; `center` subtracts genes' means, for Gram matrices.
         """
         total = self._root._note["n_obs"]
         transform = self.transform(matrix)
@@ -246,7 +244,7 @@ class Selection:
 
 
 class Dataset(Selection):
-    """A dataset of cells × genes; `open` and `load` make it. Its tables are read when they are asked for, its matrices never as a whole.
+    """A dataset of cells × genes; `open` and `load` make it. Tables are read when asked for, matrices never as a whole.
 
     `loaded` holds what the load that made it has to say, and is empty otherwise.
     """
@@ -266,7 +264,7 @@ class Dataset(Selection):
             )
         if note["version"] > _names.VERSION:
             raise UserError(
-                f"{domain}.{dataset} was written in version {note['version']} of the format; this release knows {_names.VERSION}",
+                f"{domain}.{dataset} is of version {note['version']} of the format; this release knows {_names.VERSION}",
                 hint="use a newer release of Pithead",
             )
         self._note = note
@@ -344,7 +342,8 @@ class Dataset(Selection):
         note = None if info is None else _names.note_of(info)
         if note is None:
             raise UserError(
-                f"the table {part}, which belongs to {self.name}, is gone", hint="open the dataset again; it may have been replaced or dropped"
+                f"the table {part}, which belongs to {self.name}, is gone",
+                hint="open the dataset again; it may have been replaced or dropped",
             )
         return note
 
@@ -367,7 +366,7 @@ class Dataset(Selection):
         return self._conn.sql(f"SELECT * FROM {_native.quoted(part)}").arrow()
 
     def _totals(self, matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:
-        """Sum of the stored values of each cell over all genes, and how many are not zero; both were kept when it was loaded."""
+        """Sum of each cell's stored values over all genes, and how many are not zero; both were kept by the load."""
         self._obs_frame()
         return self._hidden[f"{_frame.HIDDEN}total:{matrix.key}"], self._hidden[f"{_frame.HIDDEN}nonzeros:{matrix.key}"]
 

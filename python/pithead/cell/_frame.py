@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from pithead import UserError
 
 __all__ = ["HIDDEN", "check_ids", "from_table", "to_table", "with_values", "without_unused"]
@@ -30,7 +31,9 @@ def check_ids(ids: pd.Index, what: str, where: str) -> None:
     )
 
 
-def to_table(frame: pd.DataFrame, position: str, hidden: dict[str, np.ndarray], where: str) -> tuple[pa.Table, dict[str, Any]]:
+def to_table(
+    frame: pd.DataFrame, position: str, hidden: dict[str, np.ndarray], where: str
+) -> tuple[pa.Table, dict[str, Any]]:
     """The table that is stored for `frame`, and the note that `from_table` needs to make the frame again.
 
     `position` is "cell" or "gene": the column that numbers the rows. `hidden` are columns of ours, whose names start with
@@ -143,7 +146,9 @@ def with_values(frame: pd.DataFrame, name: str, values: Any, what: str) -> pd.Da
             )
         values = values.reindex(frame.index)
     elif len(values) != len(frame):
-        raise UserError(f"column {name!r}: {len(values)} values for {len(frame)} {what}", hint=f"give one value for each of the {what}")
+        raise UserError(
+            f"column {name!r}: {len(values)} values for {len(frame)} {what}", hint=f"give one value for each of the {what}"
+        )
     result = frame.copy()
     result[name] = values if isinstance(values, pd.Series | pd.Categorical) else pd.Series(values, index=frame.index)
     return result

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+
 from pithead import UserError
 
 from ._dataset import Selection
@@ -64,7 +65,9 @@ def grouping_of(selections: Sequence[Selection], by: str | Iterable[str]) -> Gro
     return Grouping(columns, names, [each.astype(np.int32) for each in merged], sizes, table)
 
 
-def _combined(columns: list[str], codes: list[list[np.ndarray]], levels: list[list[Any]]) -> tuple[list[np.ndarray], list[str], pd.DataFrame]:
+def _combined(
+    columns: list[str], codes: list[list[np.ndarray]], levels: list[list[Any]]
+) -> tuple[list[np.ndarray], list[str], pd.DataFrame]:
     """One code for several columns' codes, numbered in the order of the product, without combinations that no cell has."""
     merged = []
     for part in zip(*codes, strict=True):
@@ -80,11 +83,15 @@ def _combined(columns: list[str], codes: list[list[np.ndarray]], levels: list[li
     place[there] = np.arange(len(there))
     combinations = list(product(*levels)) if size <= 1_000_000 else None
     if combinations is None:
-        raise UserError(f"{' × '.join(columns)} makes {size:,} combinations", hint="group by fewer columns, or by columns with fewer values")
+        raise UserError(
+            f"{' × '.join(columns)} makes {size:,} combinations",
+            hint="group by fewer columns, or by columns with fewer values",
+        )
     rows = [combinations[number] for number in there]
     names = ["_".join(map(str, row)) for row in rows]
     table = pd.DataFrame(
-        {column: pd.Categorical([row[i] for row in rows], categories=levels[i]) for i, column in enumerate(columns)}, index=names
+        {column: pd.Categorical([row[i] for row in rows], categories=levels[i]) for i, column in enumerate(columns)},
+        index=names,
     )
     return [place[code] for code in merged], names, table
 
@@ -99,7 +106,9 @@ def _categorical(frame: pd.DataFrame, column: str, where: str) -> pd.Categorical
     if isinstance(series.dtype, pd.CategoricalDtype):
         return pd.Categorical(series)
     if pd.api.types.is_float_dtype(series.dtype):
-        raise GroupError(f"{where}: obs[{column!r}] holds fractions, not groups", hint="make groups of them, as with pandas.cut")
+        raise GroupError(
+            f"{where}: obs[{column!r}] holds fractions, not groups", hint="make groups of them, as with pandas.cut"
+        )
     from natsort import natsorted
 
     # As AnnData makes categories of text: in natural order, so that 10 comes after 9.
@@ -123,18 +132,26 @@ def chosen_groups(grouping: Grouping, groups: Any, reference: str) -> tuple[list
         order = []
         for name in groups:
             if str(name) not in place:
-                raise GroupError(f"no cell's {by} is {str(name)!r}; the groups are: {there}", hint="groups='all' takes every group")
+                raise GroupError(
+                    f"no cell's {by} is {str(name)!r}; the groups are: {there}", hint="groups='all' takes every group"
+                )
             order.append(place[str(name)])
     baseline = None
     if reference != "rest":
         if str(reference) not in place:
-            raise GroupError(f"reference={reference!r} is no group of {by}; the groups are: {there}", hint="reference='rest' takes all other cells")
+            raise GroupError(
+                f"reference={reference!r} is no group of {by}; the groups are: {there}",
+                hint="reference='rest' takes all other cells",
+            )
         baseline = place[str(reference)]
         if baseline not in order:
             order.append(baseline)
     tested = [number for number in order if number != baseline]
     if not tested:
-        raise GroupError(f"there is no group of {by} to compare with {reference!r}; the groups are: {there}", hint="name at least one other group")
+        raise GroupError(
+            f"there is no group of {by} to compare with {reference!r}; the groups are: {there}",
+            hint="name at least one other group",
+        )
     single = [grouping.names[number] for number in order if grouping.sizes[number] < 2]
     if single:
         sizes = ", ".join(f"{name} ({grouping.sizes[place[name]]})" for name in single)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+
 from pithead import UserError
 
 from . import _native
@@ -82,7 +83,9 @@ def highly_variable_genes(
     return None
 
 
-def _moments(data: Selection, matrix: Matrix, flavor: str, codes: np.ndarray | None, n_groups: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _moments(
+    data: Selection, matrix: Matrix, flavor: str, codes: np.ndarray | None, n_groups: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean, variance and non-zeros of each group (without groups: one row) and gene, of the values that the flavor goes by."""
     transform = data.transform(matrix)
     sizes = np.array([data.n_obs]) if codes is None else np.bincount(codes[codes >= 0], minlength=n_groups)
@@ -124,7 +127,9 @@ def _expm1_moments(
     return mean, var, nonzeros
 
 
-def _single(mean: np.ndarray, var: np.ndarray, names: pd.Index, cutoff: _Cutoffs | int, flavor: str, n_bins: int) -> pd.DataFrame:
+def _single(
+    mean: np.ndarray, var: np.ndarray, names: pd.Index, cutoff: _Cutoffs | int, flavor: str, n_bins: int
+) -> pd.DataFrame:
     mean = np.where(mean == 0, 1e-12, mean)
     dispersion = var / mean
     if flavor == "seurat":
@@ -164,14 +169,19 @@ def _chosen(mean: np.ndarray, dispersion: np.ndarray, cutoff: _Cutoffs | int) ->
     known = np.sort(dispersion[~np.isnan(dispersion)])[::-1]
     wanted = min(cutoff, len(dispersion))
     if wanted > len(known):
-        warnings.warn("`n_top_genes` > number of normalized dispersions, returning all genes with normalized dispersions.", stacklevel=5)
+        warnings.warn(
+            "`n_top_genes` > number of normalized dispersions, returning all genes with normalized dispersions.",
+            stacklevel=5,
+        )
         wanted = len(known)
     if wanted < 1:
         return np.zeros(len(dispersion), dtype=bool)
     return np.nan_to_num(dispersion, nan=-np.inf) >= known[wanted - 1]
 
 
-def _batch(mean: np.ndarray, var: np.ndarray, there: np.ndarray, names: pd.Index, cutoff: Any, flavor: str, n_bins: int) -> pd.DataFrame:
+def _batch(
+    mean: np.ndarray, var: np.ndarray, there: np.ndarray, names: pd.Index, cutoff: Any, flavor: str, n_bins: int
+) -> pd.DataFrame:
     """A batch's genes that any of its cells expresses; the others are rows of zeros."""
     frame = _single(mean[there], var[there], names[there], cutoff, flavor, n_bins)
     missing = pd.DataFrame(0.0, index=names[~there], columns=["means", "dispersions", "dispersions_norm"])

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import numpy as np
+
 from pithead import UserError
 
 __all__ = ["KEY", "VERSION", "from_json", "generation", "info_of", "is_part", "note_of", "split", "to_json"]

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["csc_of", "to_anndata"]
 
 
-def csc_of(selection: Selection, matrix: Matrix, genes: np.ndarray | None = None, *, log1p: bool | None = None) -> sparse.csc_matrix:
+def csc_of(
+    selection: Selection, matrix: Matrix, genes: np.ndarray | None = None, *, log1p: bool | None = None
+) -> sparse.csc_matrix:
     """Selected cells × genes of a matrix, 32-bit floats; `genes` are positions within the matrix's selected genes."""
     wanted = _positions(matrix, genes)
     taken = _native.module().take(
@@ -30,7 +32,11 @@ def csc_of(selection: Selection, matrix: Matrix, genes: np.ndarray | None = None
     )
     found = _native.array(taken["genes"], np.int32)
     values = sparse.csc_matrix(
-        (_native.array(taken["data"], np.float32), _native.array(taken["indices"], np.int32), _native.array(taken["indptr"], np.int64)),
+        (
+            _native.array(taken["data"], np.float32),
+            _native.array(taken["indices"], np.int32),
+            _native.array(taken["indptr"], np.int64),
+        ),
         shape=(selection.n_obs, len(found)),
     )
     # Drives answer in any order; the genes' positions say which column is which.

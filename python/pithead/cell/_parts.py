@@ -19,7 +19,7 @@ __all__ = ["Matrix", "Obsm", "Raw", "Transform"]
 
 @dataclass(frozen=True)
 class Transform:
-    """What is done to stored values on the fly: `value * target_sum / totals`, then `log1p`, divided by the logarithm of `base`.
+    """What is done to stored values on the fly: `value * target_sum / totals`, then `log1p`, by the logarithm of `base`.
 
     `totals` are those of a view whose own sums count, one for each cell of the dataset; None: those kept with the matrix.
     """

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
+
 from pithead import UserError
 
 from . import _native
@@ -51,7 +51,10 @@ class PcaResult:
     def write(self, adata: Any, key_added: str | None = None) -> None:
         """Puts the result into an AnnData of the same cells and genes, where scanpy's `pp.neighbors` looks for it."""
         if len(adata) != len(self.X_pca):
-            raise UserError(f"the AnnData has {len(adata)} cells; components are of {len(self.X_pca)}", hint="take the same selection's to_anndata()")
+            raise UserError(
+                f"the AnnData has {len(adata)} cells; components are of {len(self.X_pca)}",
+                hint="take the same selection's to_anndata()",
+            )
         obsm, varm, uns = (key_added,) * 3 if key_added else ("X_pca", "PCs", "pca")
         adata.obsm[obsm] = self.X_pca
         if self.PCs is not None and self.PCs.shape[0] == adata.n_vars:
@@ -86,8 +89,8 @@ def pca(
     zero_center
         Center genes. False gives a truncated singular value decomposition.
     svd_solver
-        "covariance_eigh": the whole Gram matrix, cells × cells, for at most 4,096 cells. "arpack": block Lanczos iterations, each
-        of which has the drives multiply once. None: the first one where it can be.
+        "covariance_eigh": the whole Gram matrix, cells × cells, for at most 4,096 cells. "arpack": block Lanczos iterations,
+        each of which has the drives multiply once. None: the first one where it can be.
     mask_var
         A mask of genes or the name of a column that is one. "auto": `highly_variable` where `var` has it, else all.
     loadings
@@ -102,7 +105,9 @@ def pca(
     if n_comps is None:
         n_comps = min(50, smaller - 1)
     if not 1 <= n_comps <= smaller:
-        raise UserError(f"n_comps={n_comps} of {n_cells} cells and {n_genes} genes", hint=f"give a number from 1 to {smaller}")
+        raise UserError(
+            f"n_comps={n_comps} of {n_cells} cells and {n_genes} genes", hint=f"give a number from 1 to {smaller}"
+        )
     values, vectors = _eigen(data, matrix, n_comps, zero_center, svd_solver, random_state)
     singular = np.sqrt(np.maximum(values, 0))
     total = moments([data], [matrix], [None], 0)["m2"][0].sum()
@@ -122,10 +127,16 @@ def pca(
     if pcs is not None:
         spread = np.zeros((len(data.matrix(layer=layer, use_raw=use_raw).var), n_comps))
         spread[_places(data, matrix, layer, use_raw)] = pcs * signs
-    result = PcaResult(scores.astype(np.float32), spread, variance, variance / whole if whole > 0 else np.zeros(n_comps), params)
+    result = PcaResult(
+        scores.astype(np.float32), spread, variance, variance / whole if whole > 0 else np.zeros(n_comps), params
+    )
     if not copy and isinstance(data, Dataset):
         data.set_obsm(key_added or "X_pca", result.X_pca) if n_comps <= 64 else None
-        data.uns[key_added or "pca"] = {"params": params, "variance": result.variance, "variance_ratio": result.variance_ratio}
+        data.uns[key_added or "pca"] = {
+            "params": params,
+            "variance": result.variance,
+            "variance_ratio": result.variance_ratio,
+        }
     return result
 
 
@@ -136,19 +147,26 @@ def _masked(data: Selection, matrix: Matrix, mask_var: Any) -> tuple[Matrix, str
         return matrix, None
     chosen = np.flatnonzero(mask_of(mask_var, matrix.var, "mask_var", f"{data.name}'s var"))
     genes = chosen if matrix.genes is None else matrix.genes[chosen]
-    return Matrix(matrix.key, matrix.table, matrix.kind, genes, matrix.var.iloc[chosen]), mask_var if isinstance(mask_var, str) else None
+    return Matrix(matrix.key, matrix.table, matrix.kind, genes, matrix.var.iloc[chosen]), mask_var if isinstance(
+        mask_var, str
+    ) else None
 
 
 def _places(data: Selection, matrix: Matrix, layer: str | None, use_raw: bool) -> np.ndarray:
     return data.matrix(layer=layer, use_raw=use_raw).var.index.get_indexer(matrix.var.index)
 
 
-def _eigen(data: Selection, matrix: Matrix, k: int, center: bool, solver: str | None, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _eigen(
+    data: Selection, matrix: Matrix, k: int, center: bool, solver: str | None, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
     if solver not in (None, "covariance_eigh", "arpack"):
         raise UserError(f"svd_solver={solver!r} is not known", hint="it is 'covariance_eigh', 'arpack', or None to choose")
     n = data.n_obs
     if solver == "covariance_eigh" and n > _GRAM_CELLS_MAX:
-        raise UserError(f"svd_solver='covariance_eigh' takes {_GRAM_CELLS_MAX:,} cells at most, not {n:,}", hint="svd_solver='arpack' takes any number")
+        raise UserError(
+            f"svd_solver='covariance_eigh' takes {_GRAM_CELLS_MAX:,} cells at most, not {n:,}",
+            hint="svd_solver='arpack' takes any number",
+        )
     if solver == "covariance_eigh" or (solver is None and n <= _GRAM_CELLS_MAX):
         values, vectors = np.linalg.eigh(_gram(data, matrix, data.cells(matrix, center=center), n))
         return values[::-1][:k], vectors[:, ::-1][:, :k]
@@ -161,7 +179,7 @@ def _eigen(data: Selection, matrix: Matrix, k: int, center: bool, solver: str | 
 
 
 def _gram(data: Selection, matrix: Matrix, cells: bytes, columns: int) -> np.ndarray:
-    """The Gram matrix over the matrix's genes, or its product with the basis that `cells` hold; a row for each selected cell."""
+    """The Gram matrix over the matrix's genes, or its product with the basis in `cells`; a row for each selected cell."""
     total = np.zeros((data.n_obs, columns))
     for listed in _native.gene_lists(matrix.genes):
         found = _native.module().gram(data.conn._native, matrix.table, cells, listed)
@@ -170,7 +188,9 @@ def _gram(data: Selection, matrix: Matrix, cells: bytes, columns: int) -> np.nda
     return total
 
 
-def top_eigen(multiply: Callable[[np.ndarray], np.ndarray], n: int, k: int, width: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def top_eigen(
+    multiply: Callable[[np.ndarray], np.ndarray], n: int, k: int, width: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
     """The `k` largest eigenvalues of a symmetric n × n matrix and their vectors, by block Lanczos with full orthogonalisation.
 
     `multiply` gives the product of the matrix and a basis (n × at most `width`, 32-bit). After Golub and Van Loan, Matrix
@@ -180,7 +200,7 @@ def top_eigen(multiply: Callable[[np.ndarray], np.ndarray], n: int, k: int, widt
     block = np.linalg.qr(rng.standard_normal((n, min(width, n))))[0].astype(np.float32)
     blocks: list[np.ndarray] = []
     small = np.zeros((0, 0))
-    for step in range(_STEPS_MAX):
+    for _ in range(_STEPS_MAX):
         product = np.array(multiply(np.ascontiguousarray(block)))
         blocks.append(block)
         overlaps = np.concatenate([each.T.astype(np.float64) @ product for each in blocks])
@@ -191,7 +211,7 @@ def top_eigen(multiply: Callable[[np.ndarray], np.ndarray], n: int, k: int, widt
         small = grown
         values, inner = np.linalg.eigh((small + small.T) / 2)
         values, inner = values[::-1][:k], inner[:, ::-1][:, :k]
-        for _ in range(2):
+        for _again in range(2):
             for each in blocks:
                 product -= each @ (each.T.astype(np.float64) @ product)
         block, coupling = np.linalg.qr(product)
@@ -204,14 +224,15 @@ def top_eigen(multiply: Callable[[np.ndarray], np.ndarray], n: int, k: int, widt
         weak = np.abs(np.diag(coupling)) <= 1e-12 * max(abs(values[0]), 1e-300)
         if weak.any():
             block[:, weak] = rng.standard_normal((n, int(weak.sum())))
-            for _ in range(2):
+            for _again in range(2):
                 for each in blocks:
                     block -= each @ (each.T.astype(np.float64) @ block)
             block = np.linalg.qr(block)[0]
         block = block[:, :left].astype(np.float32)
     else:
         raise UserError(
-            f"{_STEPS_MAX} products did not separate {k} components", hint="ask for fewer components; the last ones may be alike"
+            f"{_STEPS_MAX} products did not separate {k} components",
+            hint="ask for fewer components; the last ones may be alike",
         )
     vectors = np.zeros((n, k))
     at = 0

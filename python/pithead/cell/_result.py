@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+
 from pithead import UserError
 
 __all__ = ["RankResult"]
@@ -57,7 +58,7 @@ class RankResult(Mapping[str, Any]):
 
     @property
     def uns(self) -> dict[str, Any]:
-        """The result in scanpy's shape: `params`, record arrays with a field a group, and with `pts` data frames of fractions."""
+        """The result in scanpy's shape: `params`, record arrays with a field a group, and with `pts` frames of fractions."""
         if self._shape is None:
             names = self.genes.to_numpy(dtype=object)
             shape: dict[str, Any] = {"params": dict(self.params)}
@@ -107,11 +108,15 @@ class RankResult(Mapping[str, Any]):
         wanted = self.groups if group is None else [group] if isinstance(group, str) else list(group)
         for name in wanted:
             if name not in self.groups:
-                raise UserError(f"{name!r} was not tested; the groups are: {', '.join(self.groups)}", hint="group=None gives all of them")
+                raise UserError(
+                    f"{name!r} was not tested; the groups are: {', '.join(self.groups)}", hint="group=None gives all of them"
+                )
         shape = self.uns
         frames = []
         for name in wanted:
-            frame = pd.DataFrame({"group": name} | {c: shape[c][name] for c in ("names", "scores", "logfoldchanges", "pvals", "pvals_adj")})
+            frame = pd.DataFrame(
+                {"group": name} | {c: shape[c][name] for c in ("names", "scores", "logfoldchanges", "pvals", "pvals_adj")}
+            )
             if self.pts:
                 frame["pct_nz_group"] = shape["pts"][name].loc[frame["names"]].to_numpy()
                 if "pts_rest" in shape:
@@ -128,7 +133,10 @@ class RankResult(Mapping[str, Any]):
         if gene_symbols is not None:
             if gene_symbols not in self.var.columns:
                 there = ", ".join(map(str, self.var.columns)) or "none"
-                raise UserError(f"var has no column {gene_symbols!r}; the columns are: {there}", hint="leave gene_symbols out to get ids only")
+                raise UserError(
+                    f"var has no column {gene_symbols!r}; the columns are: {there}",
+                    hint="leave gene_symbols out to get ids only",
+                )
             place = list(result.columns).index("pvals_adj") + 1
             result.insert(place, gene_symbols, self.var[gene_symbols].reindex(result["names"]).to_numpy())
         if len(wanted) == 1:
@@ -136,7 +144,7 @@ class RankResult(Mapping[str, Any]):
         return result.reset_index(drop=True)
 
     def explain(self, analyze: bool = False) -> str:
-        """Where the parts of the query ran, or of each query where there were several datasets; with `analyze` it runs again."""
+        """Where the parts of the query ran, of several datasets each one's; with `analyze` it runs again."""
         texts = []
         for conn, table, query, cells in self._queries:
             text = str(conn.sql(query, [cells]).explain(analyze=analyze))

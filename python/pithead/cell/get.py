@@ -1,4 +1,4 @@
-"""Getting results: ranked genes as a table, and aggregates of groups of cells. Names and arguments are those of `scanpy.get`."""
+"""Ranked genes as a table, and aggregates of groups of cells. Names and arguments are those of `scanpy.get`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+
 from pithead import UserError
 
 from . import _native
@@ -35,14 +36,22 @@ def rank_genes_groups_df(
     log2fc_max: float | None = None,
     gene_symbols: str | None = None,
 ) -> pd.DataFrame:
-    """Ranked genes as a table, a row a gene and group. `data` is a result of `tl.rank_genes_groups`, or a dataset that has it in `uns`."""
+    """Ranked genes as a table, a row a gene and group.
+
+    `data` is a result of `tl.rank_genes_groups`, or a dataset that has it in `uns[key]`.
+    """
     result = data
     if isinstance(data, Selection):
         result = data.uns.get(key)
         if not isinstance(result, RankResult):
-            raise UserError(f"{data.name} has no ranked genes in uns[{key!r}]", hint="pithead.cell.tl.rank_genes_groups(ds, 'COLUMN') puts them there")
+            raise UserError(
+                f"{data.name} has no ranked genes in uns[{key!r}]",
+                hint="pithead.cell.tl.rank_genes_groups(ds, 'COLUMN') puts them there",
+            )
     if not isinstance(result, RankResult):
-        raise UserError(f"a {type(data).__name__} holds no ranked genes", hint="give a dataset, or what tl.rank_genes_groups returned")
+        raise UserError(
+            f"a {type(data).__name__} holds no ranked genes", hint="give a dataset, or what tl.rank_genes_groups returned"
+        )
     return result.df(group, pval_cutoff=pval_cutoff, log2fc_min=log2fc_min, log2fc_max=log2fc_max, gene_symbols=gene_symbols)
 
 
@@ -91,7 +100,10 @@ def aggregate(
     with np.errstate(invalid="ignore", divide="ignore"):
         if "sum" in functions:
             layers["sum"] = mean * n
-            whole = all(m.kind == "counts" and each.transform(m).target_sum is None for each, m in zip(selections, matrices, strict=True))
+            whole = all(
+                m.kind == "counts" and each.transform(m).target_sum is None
+                for each, m in zip(selections, matrices, strict=True)
+            )
             if whole and not any(each.transform(m).log1p for each, m in zip(selections, matrices, strict=True)):
                 layers["sum"] = np.rint(layers["sum"])
         if "mean" in functions:
@@ -104,12 +116,17 @@ def aggregate(
     return _anndata(layers, grouping.table.iloc[filled], var, selections)
 
 
-def moments(selections: Sequence[Selection], matrices: Sequence[Any], codes: Sequence[np.ndarray | None], n_groups: int, **how: Any) -> Mapping[str, Any]:
+def moments(
+    selections: Sequence[Selection], matrices: Sequence[Any], codes: Sequence[np.ndarray | None], n_groups: int, **how: Any
+) -> Mapping[str, Any]:
     """Mean, sum of squares about it, and non-zeros, each of shape (n_groups + 1, genes); the last row is of cells in no group.
 
     `ids` names the genes: of several datasets, those that all have. `how` goes to `Selection.cells`.
     """
-    parts = [(m.table, each.cells(m, groups=code, n_groups=n_groups, **how)) for each, m, code in zip(selections, matrices, codes, strict=True)]
+    parts = [
+        (m.table, each.cells(m, groups=code, n_groups=n_groups, **how))
+        for each, m, code in zip(selections, matrices, codes, strict=True)
+    ]
     only = matrices[0].genes if len(parts) == 1 else None
     found = _native.module().moments(selections[0].conn._native, parts, genes=None if only is None else only.tolist())
     ids = ids_of(found, matrices)
@@ -134,7 +151,9 @@ def ids_of(found: Mapping[str, Any], matrices: Sequence[Matrix]) -> pd.Index:
     return only.var.index[places if only.genes is None else np.searchsorted(only.genes, places)]
 
 
-def _anndata(layers: dict[str, np.ndarray], obs: pd.DataFrame, var: pd.DataFrame, selections: Sequence[Selection]) -> AnnData:
+def _anndata(
+    layers: dict[str, np.ndarray], obs: pd.DataFrame, var: pd.DataFrame, selections: Sequence[Selection]
+) -> AnnData:
     from anndata import AnnData
 
     obs = obs.copy()

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
 from pithead import UserError
 
 from ._dataset import Selection
@@ -67,7 +68,9 @@ def volcano(
         (up, _UP, f"{int(up.sum())} higher"),
         (down, _DOWN, f"{int(down.sum())} lower"),
     ):
-        axes.scatter(fold[chosen], height[chosen], s=8, c=colour, label=label, linewidths=0, rasterized=int(drawn.sum()) > 5000)
+        axes.scatter(
+            fold[chosen], height[chosen], s=8, c=colour, label=label, linewidths=0, rasterized=int(drawn.sum()) > 5000
+        )
     for at in (-log2fc_cutoff, log2fc_cutoff):
         axes.axvline(at, color="#dddddd", linewidth=0.8, zorder=0)
     axes.axhline(-np.log10(pval_cutoff), color="#dddddd", linewidth=0.8, zorder=0)
@@ -87,7 +90,9 @@ def volcano(
 
 def _title(data: Any, group: str, key: str) -> str:
     params = (data if isinstance(data, RankResult) else data.uns[key]).params
-    return f"{group} against {'all other cells' if params['reference'] == 'rest' else params['reference']} ({params['method']})"
+    return (
+        f"{group} against {'all other cells' if params['reference'] == 'rest' else params['reference']} ({params['method']})"
+    )
 
 
 def _write(figure: Any, path: str) -> None:
@@ -96,4 +101,6 @@ def _write(figure: Any, path: str) -> None:
     try:
         figure.savefig(path, dpi=150)
     except OSError as fault:
-        raise UserError(f"{path} cannot be written: {fault}", hint="check that its folder is there and may be written to") from fault
+        raise UserError(
+            f"{path} cannot be written: {fault}", hint="check that its folder is there and may be written to"
+        ) from fault

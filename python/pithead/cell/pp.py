@@ -5,16 +5,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
+
 from pithead import UserError
 
 from . import _native
 from ._dataset import Dataset, Selection, View
-from ._parts import Matrix, Transform
 from ._hvg import highly_variable_genes
+from ._parts import Matrix, Transform
 from ._pca import PcaResult, pca
 from ._view import mask_of
 from .get import moments
@@ -22,7 +22,9 @@ from .get import moments
 __all__ = ["PcaResult", "calculate_qc_metrics", "highly_variable_genes", "log1p", "normalize_total", "pca", "untransform"]
 
 
-def normalize_total(data: Selection, *, target_sum: float | None = None, key_added: str | None = None, layer: str | None = None) -> None:
+def normalize_total(
+    data: Selection, *, target_sum: float | None = None, key_added: str | None = None, layer: str | None = None
+) -> None:
     """Scales each cell's values to the sum `target_sum`; None: the median of the cells' sums. What is stored stays as it is.
 
     For a dataset this is kept, for a view it holds in that view, by the sums of its own genes. Cells without counts stay so.
@@ -31,7 +33,10 @@ def normalize_total(data: Selection, *, target_sum: float | None = None, key_add
     matrix = data.matrix(layer=layer)
     before = data.transform(matrix)
     if before.log1p:
-        raise UserError(f"{matrix.table} has been turned into logarithms already", hint="pp.untransform(ds) takes that back; then normalize_total, log1p")
+        raise UserError(
+            f"{matrix.table} has been turned into logarithms already",
+            hint="pp.untransform(ds) takes that back; then normalize_total, log1p",
+        )
     totals = _sums(data, matrix)
     if target_sum is None:
         # A second call means the sums after the first one, which are all its target.
@@ -42,7 +47,10 @@ def normalize_total(data: Selection, *, target_sum: float | None = None, key_add
             hint="more than half of the cells have no counts: select those that do, or say target_sum=1e4",
         )
     if (totals < 0).any():
-        raise UserError(f"{int((totals < 0).sum())} cells of {matrix.table} have negative sums", hint="normalise counts: take a layer or raw that holds them")
+        raise UserError(
+            f"{int((totals < 0).sum())} cells of {matrix.table} have negative sums",
+            hint="normalise counts: take a layer or raw that holds them",
+        )
     if len(totals) and (totals == 0).any():
         warnings.warn("Some cells have zero counts", stacklevel=2)
     own = isinstance(data, View) and data._genes is not None
@@ -59,7 +67,9 @@ def log1p(data: Selection, *, base: float | None = None, layer: str | None = Non
     if before.log1p or (matrix.key == "X" and "log1p" in data.uns):
         raise UserError(
             f"{matrix.table} holds logarithms already",
-            hint="pp.untransform(ds) takes back what log1p set" if before.log1p else "what is stored was logarithms when it was loaded",
+            hint="pp.untransform(ds) takes back what log1p set"
+            if before.log1p
+            else "what is stored was logarithms when it was loaded",
         )
     if base is not None and not (base > 0 and base != 1):
         raise UserError(f"base={base} is no base of a logarithm", hint="None is the natural one")
@@ -111,11 +121,14 @@ def calculate_qc_metrics(
 ) -> tuple[pd.DataFrame, pd.DataFrame] | None:
     """Metrics of quality of cells and of genes, with scanpy's names; with `inplace` they become columns of `obs` and `var`.
 
-    `qc_vars` are columns of `var` that mark genes, such as mitochondrial ones. `percent_top` must be None, which is not scanpy's
-    default: the share of the strongest genes needs each cell's values in one place, and drives keep them by genes.
+    `qc_vars` are columns of `var` that mark genes, such as mitochondrial ones. `percent_top` must be None, which is not
+    scanpy's default: the share of the strongest genes needs each cell's values in one place, and drives keep them by genes.
     """
     if percent_top:
-        raise UserError("percent_top needs each cell's values in one place", hint="sc.pp.calculate_qc_metrics(ds.to_anndata()) has it, for what fits memory")
+        raise UserError(
+            "percent_top needs each cell's values in one place",
+            hint="sc.pp.calculate_qc_metrics(ds.to_anndata()) has it, for what fits memory",
+        )
     matrix = data.matrix(layer=layer, use_raw=use_raw)
     totals, nonzeros = _cell_sums(data, matrix, matrix.genes)
     obs = pd.DataFrame(index=data.obs_names)
@@ -123,7 +136,11 @@ def calculate_qc_metrics(
     _add(obs, f"total_{expr_type}", totals, log1p)
     for name in [qc_vars] if isinstance(qc_vars, str) else qc_vars:
         chosen = np.flatnonzero(mask_of(name, matrix.var, "qc_vars", f"{data.name}'s var"))
-        part = _cell_sums(data, matrix, chosen if matrix.genes is None else matrix.genes[chosen])[0] if len(chosen) else np.zeros(len(totals))
+        part = (
+            _cell_sums(data, matrix, chosen if matrix.genes is None else matrix.genes[chosen])[0]
+            if len(chosen)
+            else np.zeros(len(totals))
+        )
         _add(obs, f"total_{expr_type}_{name}", part, log1p)
         with np.errstate(invalid="ignore"):
             obs[f"pct_{expr_type}_{name}"] = part / totals * 100

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+
 from pithead import UserError
 
 from . import _native
 from ._catalog import Domain
 from ._dataset import Selection
-from ._parts import Matrix
 from ._groups import Grouping, chosen_groups, grouping_of
+from ._parts import Matrix
 from ._result import RankResult
 from ._view import mask_of
 from .get import ids_of
@@ -68,8 +69,8 @@ def rank_genes_groups(
     mask_obs
         A mask of cells to look at, or the name of a column of `obs` that is one; as a view would do.
     fold_change
-        "scanpy": of means of logarithms, turned back. "seurat": of means of values that were turned back, as Seurat 5 has it, and
-        "seurat_v4" as Seurat 4.
+        "scanpy": of means of logarithms, turned back. "seurat": of means of values that were turned back, as Seurat 5 has it,
+        and "seurat_v4" as Seurat 4.
 
     Returns the result, a mapping in scanpy's shape, see `RankResult`. Another call with other groups, another method of t-test
     or another reference uses what the drives have kept, and reads no slice.
@@ -87,7 +88,9 @@ def rank_genes_groups(
     groups = groups if isinstance(groups, str | int) else list(groups)
     tested, baseline = chosen_groups(grouping, groups, reference)
     _warn_of_counts(selections, matrices)
-    found, dropped = _ask(selections, matrices, grouping, tested, baseline, asked, _gene_mask(mask_var, selections, matrices, layer))
+    found, dropped = _ask(
+        selections, matrices, grouping, tested, baseline, asked, _gene_mask(mask_var, selections, matrices, layer)
+    )
     result = _result(found, selections, matrices, grouping, tested, baseline, asked, n_genes)
     if baseline is not None:
         # scanpy's frame of fractions has the reference where the list of groups has it, or at the end.
@@ -96,7 +99,9 @@ def rank_genes_groups(
     result.pts = pts
     result.dropped = dropped
     by = groupby if isinstance(groupby, str) else list(groupby)
-    result.params = dict(groupby=by, reference=reference, method=asked.method, use_raw=use_raw, layer=layer, corr_method=corr_method)
+    result.params = dict(
+        groupby=by, reference=reference, method=asked.method, use_raw=use_raw, layer=layer, corr_method=corr_method
+    )
     if fold_change != "scanpy":
         result.params["fold_change"] = fold_change
     if not copy and isinstance(data, Selection):
@@ -130,7 +135,9 @@ def _selections(data: Any, mask_obs: Any) -> list[Selection]:
     if mask_obs is None:
         return several
     if not isinstance(mask_obs, str) and len(several) > 1:
-        raise UserError("mask_obs of several datasets is the name of a column", hint="or take views: Domain([a[mask_a], b[mask_b]])")
+        raise UserError(
+            "mask_obs of several datasets is the name of a column", hint="or take views: Domain([a[mask_a], b[mask_b]])"
+        )
     return [each[mask_of(mask_obs, each.obs, "mask_obs", f"{each.name}'s obs")] for each in several]
 
 
@@ -139,7 +146,10 @@ def _matrices(selections: list[Selection], layer: str | None, use_raw: bool | No
     if use_raw is None:
         use_raw = all(with_raw)
         if any(with_raw) and not use_raw:
-            raise UserError("some of these datasets have a raw matrix and some have none", hint="say use_raw=False, or load raw for all of them")
+            raise UserError(
+                "some of these datasets have a raw matrix and some have none",
+                hint="say use_raw=False, or load raw for all of them",
+            )
     if layer is not None and use_raw:
         raise UserError(f"layer={layer!r} and raw cannot both be taken", hint="say use_raw=False to take the layer")
     return [each.matrix(layer=layer, use_raw=use_raw) for each in selections], use_raw
@@ -151,12 +161,17 @@ def _gene_mask(mask_var: Any, selections: list[Selection], matrices: list[Matrix
         if mask_var is None:
             return None
         if isinstance(mask_var, str) or not all(isinstance(each, str) for each in mask_var):
-            raise UserError("mask_var of several datasets is a list of gene ids", hint="masks and columns number the genes of one dataset")
+            raise UserError(
+                "mask_var of several datasets is a list of gene ids",
+                hint="masks and columns number the genes of one dataset",
+            )
         return set(mask_var)
     matrix = matrices[0]
     if mask_var is None:
         return matrix.genes
-    chosen = np.flatnonzero(mask_of(mask_var, matrix.var, "mask_var", f"{selections[0].name}'s {'raw.var' if matrix.key == 'raw' else 'var'}"))
+    chosen = np.flatnonzero(
+        mask_of(mask_var, matrix.var, "mask_var", f"{selections[0].name}'s {'raw.var' if matrix.key == 'raw' else 'var'}")
+    )
     if not len(chosen):
         raise UserError("mask_var leaves no gene", hint="a mask is true where a gene is to be tested")
     return chosen if matrix.genes is None else matrix.genes[chosen]
@@ -188,10 +203,15 @@ def _ask(
         # Only ranks depend on the reference. Without it, partial results that drives have kept serve any pairing of groups.
         ranked = baseline if asked.method == "wilcoxon" else None
         expm1 = asked.fold_change != "scanpy"
-        parts.append((matrix.table, each.cells(matrix, groups=codes, n_groups=len(grouping.names), reference=ranked, expm1=expm1)))
+        parts.append(
+            (matrix.table, each.cells(matrix, groups=codes, n_groups=len(grouping.names), reference=ranked, expm1=expm1))
+        )
     bases = {(each.uns.get("log1p") or {}).get("base") for each in selections}
     if len(bases) > 1:
-        raise UserError(f"the datasets' logarithms have different bases: {sorted(map(str, bases))}", hint="pp.log1p(ds, base=…) sets one base")
+        raise UserError(
+            f"the datasets' logarithms have different bases: {sorted(map(str, bases))}",
+            hint="pp.log1p(ds, base=…) sets one base",
+        )
     several = len(parts) > 1
     found = native.rank_genes(
         selections[0].conn._native,
@@ -219,7 +239,9 @@ def _ask(
         for column in columns:
             found[column] = np.ascontiguousarray(found[column][:, keep])
         ids = ids[keep]
-        rows = [_native.array(native.adjust(np.ascontiguousarray(row), asked.corr_method), np.float64) for row in found["pvals"]]
+        rows = [
+            _native.array(native.adjust(np.ascontiguousarray(row), asked.corr_method), np.float64) for row in found["pvals"]
+        ]
         found["pvals_adj"] = np.stack(rows)
     found["ids"] = list(ids)
     return found, dropped
@@ -233,8 +255,15 @@ def _shared(
     for matrix in matrices[1:]:
         common = common.intersection(matrix.var.index)
     if not len(common):
-        examples = ", ".join(f"{each.name}: {matrix.var.index[0]!r}" for each, matrix in zip(selections, matrices, strict=True) if len(matrix.var))
-        raise UserError(f"no gene id is in all of these datasets; their first are: {examples}", hint="load them with the same kind of ids (var_names='gene_ids')")
+        examples = ", ".join(
+            f"{each.name}: {matrix.var.index[0]!r}"
+            for each, matrix in zip(selections, matrices, strict=True)
+            if len(matrix.var)
+        )
+        raise UserError(
+            f"no gene id is in all of these datasets; their first are: {examples}",
+            hint="load them with the same kind of ids (var_names='gene_ids')",
+        )
     dropped = {}
     for each, matrix in zip(selections, matrices, strict=True):
         lost = matrix.var.index.difference(common, sort=False)
@@ -266,7 +295,9 @@ def _result(
     for row in found["scores"]:
         ranked = np.abs(row) if asked.rankby_abs else row
         order.append(np.argsort(-ranked, kind="stable")[:count])
-    stats = {c: found[c] for c in ("scores", "pvals", "pvals_adj", "logfoldchanges", "pts", "pts_rest", "means", "means_rest")}
+    stats = {
+        c: found[c] for c in ("scores", "pvals", "pvals_adj", "logfoldchanges", "pts", "pts_rest", "means", "means_rest")
+    }
     return RankResult(
         groups=[grouping.names[number] for number in tested],
         genes=ids,

@@ -55,7 +55,10 @@ def make_counts(n_obs: int = 60, n_vars: int = 25, seed: int = 0):
         },
         index=[f"cell{i}" for i in range(n_obs)],
     )
-    var = pd.DataFrame({"symbol": [f"S{i}" for i in range(n_vars)], "mt": np.arange(n_vars) % 5 == 0}, index=[f"gene{i}" for i in range(n_vars)])
+    var = pd.DataFrame(
+        {"symbol": [f"S{i}" for i in range(n_vars)], "mt": np.arange(n_vars) % 5 == 0},
+        index=[f"gene{i}" for i in range(n_vars)],
+    )
     adata = AnnData(sparse.csr_matrix(values), obs=obs, var=var)
     adata.layers["noise"] = rng.normal(size=values.shape).astype(np.float32)
     adata.obsm["X_umap"] = rng.normal(size=(n_obs, 2)).astype(np.float32)

@@ -15,7 +15,7 @@ from scipy import io, sparse, stats
 
 
 def install() -> None:
-    """Puts a package `pithead` in the place of one whose library is not built: its exceptions, and the compiled functions below."""
+    """Puts a package `pithead` in the place of one whose library is not built: exceptions, and the functions below."""
     package = types.ModuleType("pithead")
     package.__path__ = [str(Path(__file__).parents[2] / "pithead")]
 
@@ -48,7 +48,9 @@ class Connection:
             of, _, dataset = name.partition(".")
             if domain in (None, of):
                 rows = table.num_rows if isinstance(table, pa.Table) else table.shape[1]
-                infos.append(SimpleNamespace(domain=of, name=dataset, rows=rows, stored_bytes=100, metadata=metadata, columns=[]))
+                infos.append(
+                    SimpleNamespace(domain=of, name=dataset, rows=rows, stored_bytes=100, metadata=metadata, columns=[])
+                )
         return infos
 
     def status(self):
@@ -69,7 +71,9 @@ class Connection:
     def sql(self, query, params=None):
         if query.startswith("SELECT gene, combine("):
             return SimpleNamespace(explain=lambda analyze=False: f"at the drives: {query}")
-        columns, domain, name, where = re.fullmatch(r'SELECT (.*?) FROM "(.*?)"\."(.*?)"(?: WHERE \((.*)\))?', query).groups()
+        columns, domain, name, where = re.fullmatch(
+            r'SELECT (.*?) FROM "(.*?)"\."(.*?)"(?: WHERE \((.*)\))?', query
+        ).groups()
         table = self.tables[f"{domain}.{name}"][0]
         if where:
             frame = table.to_pandas().query(where.replace(" = ", " == ").replace("AND", "and"))
@@ -115,7 +119,9 @@ class MatrixWriter:
     @property
     def kind(self):
         data = self._matrix().data
-        return self._kind if self._kind != "auto" else "counts" if ((data >= 0) & (data == np.floor(data))).all() else "floats"
+        return (
+            self._kind if self._kind != "auto" else "counts" if ((data >= 0) & (data == np.floor(data))).all() else "floats"
+        )
 
     def totals(self):
         return np.asarray(self._matrix().sum(axis=1)).ravel().astype(np.float64).tobytes()
@@ -123,7 +129,19 @@ class MatrixWriter:
     def nonzeros(self):
         return np.diff(self._matrix().tocsr().indptr).astype(np.uint32).tobytes()
 
-    def load(self, conn, dataset, ids, *, metadata, mode="create", slice_bytes=None, slice_rows=None, layout="sparse", progress=None):
+    def load(
+        self,
+        conn,
+        dataset,
+        ids,
+        *,
+        metadata,
+        mode="create",
+        slice_bytes=None,
+        slice_rows=None,
+        layout="sparse",
+        progress=None,
+    ):
         matrix = self._matrix()
         matrix.ids = ids
         conn.load(dataset, matrix, mode=mode, metadata=metadata)
@@ -194,7 +212,9 @@ def rank_genes(conn, parts, *, method, groups, reference, corr_method, tie_corre
             else:
                 n_rest = len(ours) if method == "t-test_overestim_var" else len(others)
                 moments_of = [(each.mean(axis=0), each.std(axis=0, ddof=1)) for each in (ours, others)]
-                score, p = stats.ttest_ind_from_stats(*moments_of[0], len(ours), *moments_of[1], n_rest, equal_var=method == "student")
+                score, p = stats.ttest_ind_from_stats(
+                    *moments_of[0], len(ours), *moments_of[1], n_rest, equal_var=method == "student"
+                )
         out["scores"][row], out["pvals"][row] = np.nan_to_num(score), np.where(np.isnan(p), 1, p)
         out["pvals_adj"][row] = np.frombuffer(adjust(out["pvals"][row], corr_method))
         out["means"][row], out["means_rest"][row] = ours.mean(axis=0), others.mean(axis=0)

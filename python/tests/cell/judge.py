@@ -16,12 +16,16 @@ def same_as_scanpy(ours, adata, key="rank_genes_groups"):
     """Compares a result with `adata.uns[key]`, gene by gene: the order of genes that tie is not compared."""
     theirs = adata.uns[key]
     assert ours["names"].dtype.names == theirs["names"].dtype.names
-    assert {k: v for k, v in ours["params"].items() if k != "use_raw"} == {k: v for k, v in theirs["params"].items() if k != "use_raw"}
+    assert {k: v for k, v in ours["params"].items() if k != "use_raw"} == {
+        k: v for k, v in theirs["params"].items() if k != "use_raw"
+    }
     assert set(ours) == set(theirs)
     for group in ours["names"].dtype.names:
         for column in ("scores", "pvals", "pvals_adj", "logfoldchanges"):
             assert ours[column].dtype == theirs[column].dtype
-        a = pd.DataFrame({c: ours[c][group] for c in ("scores", "pvals", "pvals_adj", "logfoldchanges")}, index=ours["names"][group])
+        a = pd.DataFrame(
+            {c: ours[c][group] for c in ("scores", "pvals", "pvals_adj", "logfoldchanges")}, index=ours["names"][group]
+        )
         b = pd.DataFrame({c: theirs[c][group] for c in a.columns}, index=theirs["names"][group])
         # What is in both lists: where lists are cut, genes that tie at the end may differ.
         assert len(a) == len(b)
@@ -48,7 +52,9 @@ def same_as_scipy(result, values, groups, method, reference=None):
             if method == "wilcoxon":
                 found = stats.mannwhitneyu(ours, others, method="asymptotic", use_continuity=False)
                 n, m = len(ours), len(others)
-                ties = np.array([stats.tiecorrect(stats.rankdata(np.r_[ours[:, g], others[:, g]])) for g in range(values.shape[1])])
+                ties = np.array(
+                    [stats.tiecorrect(stats.rankdata(np.r_[ours[:, g], others[:, g]])) for g in range(values.shape[1])]
+                )
                 score = (found.statistic - n * m / 2) / np.sqrt(ties * n * m * (n + m + 1) / 12)
             else:
                 found = stats.ttest_ind(ours, others, equal_var=method == "student")
@@ -56,4 +62,6 @@ def same_as_scipy(result, values, groups, method, reference=None):
         score, pvals = np.nan_to_num(score), np.where(np.isnan(found.pvalue), 1.0, found.pvalue)
         np.testing.assert_allclose(result.stats["scores"][row], score, rtol=1e-10, atol=1e-10, err_msg=group)
         kept = pvals > 1e-300
-        np.testing.assert_allclose(np.log(result.stats["pvals"][row][kept]), np.log(pvals[kept]), rtol=1e-10, atol=1e-10, err_msg=group)
+        np.testing.assert_allclose(
+            np.log(result.stats["pvals"][row][kept]), np.log(pvals[kept]), rtol=1e-10, atol=1e-10, err_msg=group
+        )

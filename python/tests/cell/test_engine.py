@@ -12,20 +12,26 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import sparse
-
 from conftest import ENGINE
+from scipy import sparse
 
 if not ENGINE:
     pytest.skip("the library is not built", allow_module_level=True)
 sc = pytest.importorskip("scanpy")
 
-import pithead  # noqa: E402
 from judge import same_as_scanpy, same_as_scipy  # noqa: E402
+
+import pithead  # noqa: E402
 from pithead import cell  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-METHODS = [("t-test", None), ("student", "CD19+ B"), ("t-test_overestim_var", None), ("wilcoxon", None), ("wilcoxon", "CD19+ B")]
+METHODS = [
+    ("t-test", None),
+    ("student", "CD19+ B"),
+    ("t-test_overestim_var", None),
+    ("wilcoxon", None),
+    ("wilcoxon", "CD19+ B"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +53,10 @@ def expected(pbmc):
 
 
 def asked(ds):
-    return [cell.tl.rank_genes_groups(ds, "bulk_labels", method=m, reference=r or "rest", tie_correct=True, copy=True) for m, r in METHODS]
+    return [
+        cell.tl.rank_genes_groups(ds, "bulk_labels", method=m, reference=r or "rest", tie_correct=True, copy=True)
+        for m, r in METHODS
+    ]
 
 
 def same(ours, expected):
@@ -68,7 +77,9 @@ def test_drives_and_layouts(pbmc, expected, drives, layout, tmp_path):
         np.testing.assert_array_equal(back.X.toarray(), pbmc.X)
 
 
-@pytest.mark.parametrize("setting", ["pithead.level = 0", "pithead.level = 2", "pithead.level = 3", "pithead.pushdown = off"])
+@pytest.mark.parametrize(
+    "setting", ["pithead.level = 0", "pithead.level = 2", "pithead.level = 3", "pithead.pushdown = off"]
+)
 def test_levels_and_no_push_down(pbmc, expected, setting):
     with pithead.connect() as conn:
         ds = cell.load(conn, pbmc, "lab.pbmc", slice_rows=50)
@@ -100,7 +111,12 @@ def test_another_pairing_reads_no_slice(pbmc):
 def binary():
     """The program, for drives of their own."""
     root = Path(__file__).parents[3]
-    found = [os.environ.get("PITHEAD_BIN"), shutil.which("pithead"), root / "target/release/pithead", root / "target/debug/pithead"]
+    found = [
+        os.environ.get("PITHEAD_BIN"),
+        shutil.which("pithead"),
+        root / "target/release/pithead",
+        root / "target/debug/pithead",
+    ]
     return next((str(path) for path in found if path and Path(path).exists()), None)
 
 
@@ -132,13 +148,13 @@ class Drive:
 def test_drives_of_their_own_that_are_killed(pbmc, expected, tmp_path):
     drives = [Drive(tmp_path / f"drive{number}") for number in range(2)]
     try:
-        with pithead.connect(drives=[drive.address for drive in drives]) as conn:
+        with pithead.connect([drive.address for drive in drives]) as conn:
             ds = cell.load(conn, pbmc, "lab.pbmc", slice_rows=50)
             same(asked(ds), expected)
         for drive in drives:
             drive.kill()
             drive.start()
-        with pithead.connect(drives=[drive.address for drive in drives]) as conn:
+        with pithead.connect([drive.address for drive in drives]) as conn:
             ds = cell.open(conn, "lab.pbmc")
             same(asked(ds), expected)
             np.testing.assert_array_equal(ds.to_anndata().X.toarray(), pbmc.X)
@@ -152,14 +168,18 @@ def test_more_cells_than_one_block_of_a_gene(tmp_path):
     from anndata import AnnData
 
     rng = np.random.default_rng(0)
-    values = sparse.random(70_000, 40, density=0.02, random_state=0, data_rvs=lambda n: rng.integers(1, 70_000, n)).tocsr().astype(np.float32)
+    values = (
+        sparse.random(70_000, 40, density=0.02, random_state=0, data_rvs=lambda n: rng.integers(1, 70_000, n))
+        .tocsr()
+        .astype(np.float32)
+    )
     values[69_999, 3] = 70_001
     values.sort_indices()
     adata = AnnData(values)
     adata.obs["g"] = np.where(np.arange(70_000) % 7 == 0, "a", "b")
     with pithead.connect(tmp_path / "data", drives=2) as conn:
         ds = cell.load(conn, adata, "lab.large", kind="counts")
-        assert (ds.to_anndata().X != values).nnz == 0
+        assert (values != ds.to_anndata().X).nnz == 0
         result = cell.tl.rank_genes_groups(ds, "g")
         same_as_scipy(result, values.toarray(), adata.obs["g"].to_numpy(), "t-test")
         cell.pp.log1p(ds)

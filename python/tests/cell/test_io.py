@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import io, sparse
+from test_dataset import same
 
 import pithead
 from pithead import cell
 from pithead.cell.io import _load, _source
-from test_dataset import same
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,16 @@ def stored(conn, source, **how):
     return cell.load(conn, source, "lab.d", **how).to_anndata()
 
 
-@pytest.mark.parametrize("make", [sparse.csr_matrix, sparse.csc_matrix, sparse.coo_matrix, lambda x: x.toarray(), lambda x: np.asfortranarray(x.toarray())])
+@pytest.mark.parametrize(
+    "make",
+    [
+        sparse.csr_matrix,
+        sparse.csc_matrix,
+        sparse.coo_matrix,
+        lambda x: x.toarray(),
+        lambda x: np.asfortranarray(x.toarray()),
+    ],
+)
 def test_anndata_and_h5ad_of_each_layout(conn, counts, tmp_path, make):
     import anndata
 
@@ -77,7 +86,11 @@ def tenx_folder(tmp_path, ending, kinds=None, symbols=("S0", "S1", "S1", "S3")):
     values = rng.poisson(1.0, (6, 4))
     folder = tmp_path / "tenx"
     folder.mkdir()
-    write = (lambda name, text: (folder / (name + ".gz")).write_bytes(gzip.compress(text.encode()))) if ending else (lambda name, text: (folder / name).write_text(text))
+    write = (
+        (lambda name, text: (folder / (name + ".gz")).write_bytes(gzip.compress(text.encode())))
+        if ending
+        else (lambda name, text: (folder / name).write_text(text))
+    )
     io.mmwrite(folder / "m.mtx", sparse.coo_matrix(values.T), field="integer")
     write("matrix.mtx", (folder / "m.mtx").read_text())
     (folder / "m.mtx").unlink()
@@ -88,7 +101,9 @@ def tenx_folder(tmp_path, ending, kinds=None, symbols=("S0", "S1", "S1", "S3")):
 
 
 @pytest.mark.parametrize("ending", ["", ".gz"])
-@pytest.mark.parametrize("kinds", [None, ["Gene Expression"] * 4, ["Gene Expression", "Antibody Capture", "Gene Expression", "Gene Expression"]])
+@pytest.mark.parametrize(
+    "kinds", [None, ["Gene Expression"] * 4, ["Gene Expression", "Antibody Capture", "Gene Expression", "Gene Expression"]]
+)
 def test_10x_folders(conn, tmp_path, ending, kinds):
     folder, values = tenx_folder(tmp_path, ending, kinds)
     back = stored(conn, folder)
@@ -114,7 +129,10 @@ def test_10x_names_that_come_again_are_an_error(conn, tmp_path):
 def test_10x_files_that_do_not_belong_together(conn, tmp_path):
     folder, _ = tenx_folder(tmp_path, "")
     (folder / "barcodes.tsv").write_text("AC0-1\nAC1-1\n")
-    with pytest.raises(pithead.UserError, match=r"matrix.mtx is a matrix of 4 × 6, but .*barcodes.tsv has 2 cells and .*genes.tsv has 4 genes"):
+    with pytest.raises(
+        pithead.UserError,
+        match=r"matrix.mtx is a matrix of 4 × 6, but .*barcodes.tsv has 2 cells and .*genes.tsv has 4 genes",
+    ):
         cell.load(conn, folder, "lab.d")
     (folder / "barcodes.tsv").unlink()
     with pytest.raises(pithead.UserError, match="has no barcodes.tsv"):
@@ -177,7 +195,9 @@ def scea_folder(tmp_path, design=True):
         (folder / f"{matrix}_cols").write_text("".join(f"SAMEA-{i}\n" for i in range(5)))
     if design:
         rows = [f"SAMEA-{i}\t{'blood' if i % 2 else 'liver'}\t{20 + i}\n" for i in (4, 3, 2, 1, 0, 9)]
-        (folder / "ExpDesign-E-TEST-1.tsv").write_text("Assay\tSample Characteristic[organ]\tSample Characteristic[age]\n" + "".join(rows))
+        (folder / "ExpDesign-E-TEST-1.tsv").write_text(
+            "Assay\tSample Characteristic[organ]\tSample Characteristic[age]\n" + "".join(rows)
+        )
     return folder, values
 
 
@@ -314,7 +334,11 @@ def test_what_is_no_count_is_named(conn, counts, value, make):
 def test_nothing_is_loaded_and_comes_back(conn, shape, make):
     from anndata import AnnData
 
-    adata = AnnData(make(shape), obs=pd.DataFrame(index=[f"c{i}" for i in range(shape[0])]), var=pd.DataFrame(index=[f"g{i}" for i in range(shape[1])]))
+    adata = AnnData(
+        make(shape),
+        obs=pd.DataFrame(index=[f"c{i}" for i in range(shape[0])]),
+        var=pd.DataFrame(index=[f"g{i}" for i in range(shape[1])]),
+    )
     ds = cell.load(conn, adata, "lab.d")
     assert ds.shape == shape and ds.to_anndata().shape == shape
 
@@ -366,7 +390,11 @@ def test_weak_drives_get_no_codec():
 
 @pytest.mark.parametrize(
     ("source", "message"),
-    [("nowhere.h5ad", "there is no file or folder nowhere.h5ad"), (__file__, "what is it"), (42, "an? int is no dataset of cells")],
+    [
+        ("nowhere.h5ad", "there is no file or folder nowhere.h5ad"),
+        (__file__, "what is it"),
+        (42, "an? int is no dataset of cells"),
+    ],
 )
 def test_sources_that_are_none(conn, source, message):
     with pytest.raises(pithead.UserError, match=message):

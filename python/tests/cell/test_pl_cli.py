@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import ENGINE
 
 import pithead
-from conftest import ENGINE
 from pithead import cell
 from pithead.cell import __main__ as command
 
@@ -20,7 +20,9 @@ def test_a_volcano_names_the_strongest(conn, counts, tmp_path):
     result = cell.tl.rank_genes_groups(ds, "kind")
     for ending in ("png", "svg", "pdf"):
         path = tmp_path / f"v.{ending}"
-        figure = cell.pl.volcano(result, "B", path=path, pval_cutoff=1.1, log2fc_cutoff=0.1, n_labels=2, gene_symbols="symbol")
+        figure = cell.pl.volcano(
+            result, "B", path=path, pval_cutoff=1.1, log2fc_cutoff=0.1, n_labels=2, gene_symbols="symbol"
+        )
         assert path.stat().st_size > 1000
     table = result.df("B")
     up = table[(table["pvals_adj"] < 1.1) & (table["logfoldchanges"] >= 0.1)]
@@ -63,14 +65,34 @@ def test_the_command_line_from_load_to_drop(run, counts, tmp_path):
     code, out, _ = run("ls")
     assert code == 0 and "lab.a" in out and "noise" in out
     code, out, _ = run("show", "lab.a")
-    assert code == 0 and "Dataset lab.a with n_obs × n_vars = 60 × 25" in out and "tissue: blood" in out and "obs.kind: " in out
+    assert (
+        code == 0 and "Dataset lab.a with n_obs × n_vars = 60 × 25" in out and "tissue: blood" in out and "obs.kind: " in out
+    )
     code, out, _ = run("de", "lab.a", "--groupby", "kind", "--normalize", "--pts")
     table = pd.read_csv(__import__("io").StringIO(out))
     assert code == 0 and len(table) == 75 and table.columns[0] == "group" and table.columns[-1] == "pct_nz_reference"
-    code, out, err = run("de", "lab.a", "--groupby", "kind", "--group", "B", "--reference", "T", "--normalize", "-o", "b.tsv", "--volcano", "b.svg", "--gene-symbols", "symbol")
+    code, out, err = run(
+        "de",
+        "lab.a",
+        "--groupby",
+        "kind",
+        "--group",
+        "B",
+        "--reference",
+        "T",
+        "--normalize",
+        "-o",
+        "b.tsv",
+        "--volcano",
+        "b.svg",
+        "--gene-symbols",
+        "symbol",
+    )
     assert (code, out) == (0, "") and "25 rows in b.tsv" in err and (tmp_path / "b.svg").exists()
     assert pd.read_csv(tmp_path / "b.tsv", sep="\t")["symbol"].str.startswith("S").all()
-    code, _, _ = run("de", "lab.a", "--groupby", "kind,donor", "--normalize", "--where", "good = True", "--n-genes", 3, "-o", "b.parquet")
+    code, _, _ = run(
+        "de", "lab.a", "--groupby", "kind,donor", "--normalize", "--where", "good = True", "--n-genes", 3, "-o", "b.parquet"
+    )
     assert code == 0 and len(pd.read_parquet(tmp_path / "b.parquet")) == 18
     code, out, _ = run("de", "lab.a", "--groupby", "kind", "--explain")
     assert code == 0 and "accumulate" in out
@@ -95,7 +117,16 @@ def test_faults_are_a_line_and_a_hint(run, counts, tmp_path, argv, message):
 
 
 def test_exit_codes():
-    kinds = {"UserError": 3, "UnsupportedError": 3, "LimitError": 4, "ConflictError": 4, "AccessError": 5, "DriveError": 1, "CorruptError": 1, "Cancelled": 130}
+    kinds = {
+        "UserError": 3,
+        "UnsupportedError": 3,
+        "LimitError": 4,
+        "ConflictError": 4,
+        "AccessError": 5,
+        "DriveError": 1,
+        "CorruptError": 1,
+        "Cancelled": 130,
+    }
     for name, code in kinds.items():
         assert command._code(getattr(pithead, name)("x")) == code
     assert command._code(KeyboardInterrupt()) == 130

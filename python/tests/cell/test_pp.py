@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from test_dataset import same
 
 import pithead
 from pithead import cell
 from pithead.cell._pca import top_eigen
-from test_dataset import same
 
 sc = pytest.importorskip("scanpy")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -115,14 +115,19 @@ def larger(conn):
     means = rng.gamma(0.5, 2.0, (3, 300))
     adata = AnnData(
         __import__("scipy.sparse").sparse.csr_matrix(rng.poisson(means[kinds]).astype(np.float32)),
-        obs=pd.DataFrame({"kind": pd.Categorical(kinds.astype(str)), "batch": pd.Categorical(rng.choice(["x", "y"], 200))}, index=[f"c{i}" for i in range(200)]),
+        obs=pd.DataFrame(
+            {"kind": pd.Categorical(kinds.astype(str)), "batch": pd.Categorical(rng.choice(["x", "y"], 200))},
+            index=[f"c{i}" for i in range(200)],
+        ),
         var=pd.DataFrame(index=[f"g{i}" for i in range(300)]),
     )
     return adata, cell.load(conn, adata, "lab.larger")
 
 
 @pytest.mark.parametrize("flavor", ["seurat", "cell_ranger"])
-@pytest.mark.parametrize("asked", [{}, {"n_top_genes": 50}, {"batch_key": "batch"}, {"batch_key": "batch", "n_top_genes": 50}], ids=str)
+@pytest.mark.parametrize(
+    "asked", [{}, {"n_top_genes": 50}, {"batch_key": "batch"}, {"batch_key": "batch", "n_top_genes": 50}], ids=str
+)
 @pytest.mark.parametrize("loaded", [False, True])
 def test_highly_variable_genes(conn, larger, flavor, asked, loaded):
     adata, ds = larger

@@ -8,12 +8,12 @@ import anndata
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import make_counts
+from judge import same_as_scanpy, same_as_scipy
 from scipy import sparse
 
 import pithead
 from pithead import cell
-from conftest import make_counts
-from judge import same_as_scanpy, same_as_scipy
 
 sc = pytest.importorskip("scanpy")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -77,9 +77,11 @@ def test_scanpys_answer_on_its_own_data(conn, pbmc, asked):
 @pytest.mark.parametrize("use_raw", [True, False])
 def test_scipys_answer(conn, pbmc, method, reference, use_raw):
     ds = cell.load(conn, pbmc, "lab.pbmc")
-    values = (pbmc.raw.X if use_raw else pbmc.X)
+    values = pbmc.raw.X if use_raw else pbmc.X
     values = values.toarray() if sparse.issparse(values) else values
-    result = cell.tl.rank_genes_groups(ds, "bulk_labels", method=method, tie_correct=True, reference=reference or "rest", use_raw=use_raw)
+    result = cell.tl.rank_genes_groups(
+        ds, "bulk_labels", method=method, tie_correct=True, reference=reference or "rest", use_raw=use_raw
+    )
     same_as_scipy(result, values, pbmc.obs["bulk_labels"].to_numpy(), method, reference)
 
 
@@ -87,10 +89,10 @@ def hard_case(seed):
     """A matrix with what goes wrong easily: constant genes, ties, large offsets, outliers, cells without a label."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(12, 80))
-    columns = [
-        np.zeros(n), np.ones(n), np.full(n, 1e4), rng.poisson(0.05, n), rng.poisson(3, n), rng.normal(size=n), 1e4 + rng.normal(size=n),
-        np.r_[1e6, np.zeros(n - 1)], rng.integers(0, 2, n), np.round(rng.normal(size=n), 1), -rng.random(n), (np.arange(n) % 2) * 3.0,
-    ]  # fmt: skip
+    constant = [np.zeros(n), np.ones(n), np.full(n, 1e4)]
+    drawn = [rng.poisson(0.05, n), rng.poisson(3, n), rng.normal(size=n), 1e4 + rng.normal(size=n), rng.integers(0, 2, n)]
+    others = [np.r_[1e6, np.zeros(n - 1)], np.round(rng.normal(size=n), 1), -rng.random(n), (np.arange(n) % 2) * 3.0]
+    columns = [*constant, *drawn, *others]
     values = np.stack(columns, axis=1).astype(np.float32)
     labels = pd.Categorical(rng.choice(["a", "b", "c", None], n), categories=["c", "a", "b"])
     labels[:6] = ["a", "a", "b", "b", "c", "c"]
@@ -270,7 +272,9 @@ def test_a_result_shows_itself(conn, counts):
     ds = cell.load(conn, counts, "lab.pbmc", raw=False)
     result = cell.tl.rank_genes_groups(ds, "kind", layer="noise", reference="B", n_genes=3)
     first = repr(result).splitlines()
-    assert first[0] == "25 genes by t-test, groups of kind against B" and first[1].startswith("    T: gene") and len(first) == 3
+    assert (
+        first[0] == "25 genes by t-test, groups of kind against B" and first[1].startswith("    T: gene") and len(first) == 3
+    )
     assert "symbol" in result.df("T", gene_symbols="symbol").columns
     with pytest.raises(pithead.UserError, match="'B' was not tested; the groups are: T, NK"):
         result.df("B")

@@ -10,8 +10,9 @@ from typing import Any
 import h5py
 import numpy as np
 import pandas as pd
-from pithead import UserError
 from scipy import sparse
+
+from pithead import UserError
 
 from ._source import NONZEROS_MAX, MatrixSource, Pieces, Source, csr_pieces
 
@@ -63,7 +64,9 @@ def _read(path: str, file: h5py.File) -> Source:
         if part not in file:
             raise UserError(f"{path} has no {part}: it is no h5ad", hint="files of 10x Genomics are read by read_10x_h5")
     if "X" not in file:
-        raise UserError(f"{path} has no X", hint="put a layer there first: adata.X = adata.layers['counts']; adata.write_h5ad(…)")
+        raise UserError(
+            f"{path} has no X", hint="put a layer there first: adata.X = adata.layers['counts']; adata.write_h5ad(…)"
+        )
     if isinstance(file["obs"], h5py.Dataset) or "raw.X" in file:
         tables = _legacy(path)
     else:
@@ -114,7 +117,9 @@ def _h5_matrix(item: Any, label: str, n_cells: int, n_genes: int) -> MatrixSourc
         encoding = item.attrs.get("encoding-type") or f"{item.attrs.get('h5sparse_format', '')}_matrix"
         shape = tuple(int(each) for each in item.attrs.get("shape", item.attrs.get("h5sparse_shape", ())))
     if encoding not in ("array", "csr_matrix", "csc_matrix"):
-        raise UserError(f"{label} is stored as {encoding}, which is not known", hint="read it with anndata and write it again")
+        raise UserError(
+            f"{label} is stored as {encoding}, which is not known", hint="read it with anndata and write it again"
+        )
     if tuple(shape) != (n_cells, n_genes):
         raise UserError(
             f"{label} is {' × '.join(map(str, shape))}; its tables have {n_cells} cells and {n_genes} genes",
@@ -174,7 +179,9 @@ def read_anndata(adata: Any) -> Source:
 def _memory_matrix(values: Any, label: str, n_cells: int, n_genes: int) -> MatrixSource:
     known = isinstance(values, np.ndarray | h5py.Dataset) or sparse.issparse(values) or hasattr(values, "to_memory")
     if not known:
-        raise UserError(f"{label} is a {type(values).__name__}, which cannot be read", hint="make it an array or a scipy.sparse matrix")
+        raise UserError(
+            f"{label} is a {type(values).__name__}, which cannot be read", hint="make it an array or a scipy.sparse matrix"
+        )
 
     def write(writer: Pieces, told: Callable[[int, int], None]) -> None:
         if isinstance(values, np.ndarray | h5py.Dataset):
@@ -182,7 +189,9 @@ def _memory_matrix(values: Any, label: str, n_cells: int, n_genes: int) -> Matri
         elif sparse.issparse(values):
             by_genes = values.format == "csc"
             matrix = values if by_genes else values.tocsr()
-            for piece in csr_pieces(label, matrix.indptr, matrix.indices, matrix.data, n_cells if by_genes else n_genes, told):
+            for piece in csr_pieces(
+                label, matrix.indptr, matrix.indices, matrix.data, n_cells if by_genes else n_genes, told
+            ):
                 if by_genes:
                     writer.push_csc(*piece[1:], n_cells)
                 else:
@@ -193,7 +202,9 @@ def _memory_matrix(values: Any, label: str, n_cells: int, n_genes: int) -> Matri
     return MatrixSource(label, n_cells, n_genes, write)
 
 
-def _write_backed(values: Any, label: str, n_cells: int, n_genes: int, writer: Pieces, told: Callable[[int, int], None]) -> None:
+def _write_backed(
+    values: Any, label: str, n_cells: int, n_genes: int, writer: Pieces, told: Callable[[int, int], None]
+) -> None:
     """A sparse matrix of an AnnData that is backed by a file: slices of it come as scipy's matrices."""
     by_genes = values.format == "csc"
     length = n_genes if by_genes else n_cells

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+
 from pithead import UserError
 
 from .. import _frame, _names, _native
@@ -114,7 +115,15 @@ def load(
     _one_of("layout", layout, ("sparse", "dense"))
     infos = list(conn.datasets(domain))
     before = _before(infos, domain, dataset, mode)
-    options = _Options(codec_for(conn) if codec == "auto" else codec, kind, layout, slice_bytes, slice_rows, spill_dir, progress_of(progress))
+    options = _Options(
+        codec_for(conn) if codec == "auto" else codec,
+        kind,
+        layout,
+        slice_bytes,
+        slice_rows,
+        spill_dir,
+        progress_of(progress),
+    )
     ours = _Load(conn, domain, dataset, _names.generation([info.name for info in infos], dataset), options)
     opened = source if isinstance(source, Source) else open_source(source, spill_dir=spill_dir)
     try:
@@ -140,12 +149,17 @@ def open_source(source: Any, *, spill_dir: str | None = None) -> Source:
         return _open_path(os.fspath(source), spill_dir)
     if type(source).__name__ == "AnnData" and hasattr(source, "isbacked"):
         return read_anndata(source)
-    raise UserError(f"a {type(source).__name__} is no dataset of cells", hint="give a path, an AnnData, or what pithead.cell.read_… gives")
+    raise UserError(
+        f"a {type(source).__name__} is no dataset of cells",
+        hint="give a path, an AnnData, or what pithead.cell.read_… gives",
+    )
 
 
 def _open_path(path: str, spill_dir: str | None) -> Source:
     if not os.path.exists(path):
-        raise UserError(f"there is no file or folder {path}", hint="check the path; relative ones start at the working directory")
+        raise UserError(
+            f"there is no file or folder {path}", hint="check the path; relative ones start at the working directory"
+        )
     if os.path.isdir(path):
         if any(name.endswith((".mtx_rows", ".mtx_rows.gz")) for name in os.listdir(path)):
             return read_scea(path, spill_dir=spill_dir)
@@ -155,7 +169,10 @@ def _open_path(path: str, spill_dir: str | None) -> Source:
     if ending == ".zip":
         return read_scea(path, spill_dir=spill_dir)
     if ending not in readers:
-        raise UserError(f"{path}: what is it? Known are .h5ad, .h5, .zip, and folders with an .mtx", hint="pithead.cell.read_… reads it whatever its name")
+        raise UserError(
+            f"{path}: what is it? Known are .h5ad, .h5, .zip, and folders with an .mtx",
+            hint="pithead.cell.read_… reads it whatever its name",
+        )
     return readers[ending](path)
 
 
@@ -176,7 +193,10 @@ def _wanted(layers: bool | Iterable[str], source: Source) -> list[str]:
     wanted = list(layers)
     for name in wanted:
         if name not in source.layers:
-            raise UserError(f"{source.label} has no layer {name!r}; it has: {', '.join(source.layers) or 'none'}", hint="layers=True takes all there are")
+            raise UserError(
+                f"{source.label} has no layer {name!r}; it has: {', '.join(source.layers) or 'none'}",
+                hint="layers=True takes all there are",
+            )
     return wanted
 
 
@@ -187,15 +207,24 @@ def _before(infos: list[Any], domain: str, dataset: str, mode: str) -> list[str]
         return []
     note = _names.note_of(info)
     if note is None or note.get("part") != "X":
-        raise UserError(f"{domain}.{dataset} is a table, not a dataset of cells", hint="take another name, or drop the table first")
+        raise UserError(
+            f"{domain}.{dataset} is a table, not a dataset of cells", hint="take another name, or drop the table first"
+        )
     if mode == "create":
-        raise UserError(f"there is a dataset {domain}.{dataset} already", hint="mode='replace' (--replace) puts the new one in its place")
+        raise UserError(
+            f"there is a dataset {domain}.{dataset} already", hint="mode='replace' (--replace) puts the new one in its place"
+        )
     parts = [f"{domain}.{each.name}" for each in infos if (_names.note_of(each) or {}).get("of") == dataset]
     return [part for part in parts if _names.is_part(part.partition(".")[2], dataset)]
 
 
-def _load(ours: _Load, source: Source, mode: str, layers: list[str], raw: bool, make_unique: bool, metadata: dict[str, str]) -> None:
-    obs, var = _checked(source.obs, "cell", source.label, make_unique), _checked(source.var, "gene", source.label, make_unique)
+def _load(
+    ours: _Load, source: Source, mode: str, layers: list[str], raw: bool, make_unique: bool, metadata: dict[str, str]
+) -> None:
+    obs, var = (
+        _checked(source.obs, "cell", source.label, make_unique),
+        _checked(source.var, "gene", source.label, make_unique),
+    )
     cells = pd.Index(obs.index.astype(str))
     parts: dict[str, Any] = {"layers": {}}
     hidden: dict[str, np.ndarray] = {}
@@ -205,7 +234,10 @@ def _load(ours: _Load, source: Source, mode: str, layers: list[str], raw: bool, 
     _table(ours, parts["var"], var, "gene", {}, source.label, {})
     if raw and source.raw is not None:
         raw_var = _checked(source.raw[1], "gene", f"{source.label}: raw", make_unique)
-        parts["raw"], parts["raw.var"] = _matrix(ours, "raw", source.raw[0], cells, raw_var.index, hidden), ours.part("raw.var")
+        parts["raw"], parts["raw.var"] = (
+            _matrix(ours, "raw", source.raw[0], cells, raw_var.index, hidden),
+            ours.part("raw.var"),
+        )
         _table(ours, parts["raw.var"], raw_var, "gene", {}, source.label, {})
     for layer in layers:
         parts["layers"][layer] = _matrix(ours, f"layers.{layer}", source.layers[layer], cells, var.index, hidden)
@@ -216,11 +248,30 @@ def _load(ours: _Load, source: Source, mode: str, layers: list[str], raw: bool, 
         _put(ours, side["obsm"][key], obsm_table(key, values, len(obs), source.label), {_names.KEY: mine})
     _table(ours, parts["obs"], obs, "cell", hidden, source.label, side)
     uns = _names.to_json(source.uns, "uns", source.dropped)
-    note = {"part": "X", "version": _names.VERSION, "n_obs": len(obs), "n_vars": len(var), "kind": writer.kind, "parts": parts, "uns": uns}
-    note |= {"source": source.label, "loaded": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), "generation": ours.generation, "layout": ours.options.layout}
+    note = {
+        "part": "X",
+        "version": _names.VERSION,
+        "n_obs": len(obs),
+        "n_vars": len(var),
+        "kind": writer.kind,
+        "parts": parts,
+        "uns": uns,
+    }
+    note |= {
+        "source": source.label,
+        "loaded": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "generation": ours.generation,
+        "layout": ours.options.layout,
+    }
     metadata = {**metadata, _names.KEY: json.dumps(note)}
     stored = _written(ours, writer, f"{ours.domain}.{ours.dataset}", "X", var.index, metadata, mode)
-    ours.report |= {"n_obs": len(obs), "n_vars": len(var), "kind": writer.kind, "codec": ours.options.codec, "nonzeros": stored["nnz"]}
+    ours.report |= {
+        "n_obs": len(obs),
+        "n_vars": len(var),
+        "kind": writer.kind,
+        "codec": ours.options.codec,
+        "nonzeros": stored["nnz"],
+    }
     ours.report |= {"slices": stored["slices"], "stored_bytes": ours.report.get("stored_bytes", 0) + stored["stored_bytes"]}
 
 
@@ -234,7 +285,14 @@ def _checked(frame: pd.DataFrame, what: str, where: str, make_unique: bool) -> p
 
 
 def _taken(
-    ours: _Load, matrix: MatrixSource, cells: pd.Index, genes: pd.Index, n_cells: int, n_genes: int, hidden: dict[str, np.ndarray], key: str
+    ours: _Load,
+    matrix: MatrixSource,
+    cells: pd.Index,
+    genes: pd.Index,
+    n_cells: int,
+    n_genes: int,
+    hidden: dict[str, np.ndarray],
+    key: str,
 ) -> Any:
     """A writer that has taken the whole matrix in."""
     if (matrix.n_cells, matrix.n_genes) != (n_cells, n_genes):
@@ -243,17 +301,24 @@ def _taken(
             hint="the parts of the source do not belong together",
         )
     options = ours.options
-    writer = _native.module().MatrixWriter(n_genes, source=matrix.label, codec=options.codec, kind=options.kind, spill_dir=options.spill_dir)
+    writer = _native.module().MatrixWriter(
+        n_genes, source=matrix.label, codec=options.codec, kind=options.kind, spill_dir=options.spill_dir
+    )
     target = Checked(writer, matrix.label, cells, pd.Index(genes.astype(str))) if options.kind == "counts" else writer
     matrix.write(target, lambda done, total: options.told(f"reading {key}", done, total))
     hidden[f"{_frame.HIDDEN}total:{key}"] = _native.array(writer.totals(), np.float64)
     hidden[f"{_frame.HIDDEN}nonzeros:{key}"] = _native.array(writer.nonzeros(), np.uint32).astype(np.int64)
     if writer.n_cells != n_cells:
-        raise UserError(f"{matrix.label} has {writer.n_cells} cells; the table of cells has {n_cells}", hint="the source was cut off; copy it again")
+        raise UserError(
+            f"{matrix.label} has {writer.n_cells} cells; the table of cells has {n_cells}",
+            hint="the source was cut off; copy it again",
+        )
     return writer
 
 
-def _matrix(ours: _Load, key: str, matrix: MatrixSource, cells: pd.Index, genes: pd.Index, hidden: dict[str, np.ndarray]) -> dict[str, Any]:
+def _matrix(
+    ours: _Load, key: str, matrix: MatrixSource, cells: pd.Index, genes: pd.Index, hidden: dict[str, np.ndarray]
+) -> dict[str, Any]:
     writer = _taken(ours, matrix, cells, genes, len(cells), len(genes), hidden, key)
     name = ours.part(key)
     stored = _written(ours, writer, name, key, genes, {_names.KEY: json.dumps({"part": key, "of": ours.dataset})}, "create")
@@ -261,7 +326,9 @@ def _matrix(ours: _Load, key: str, matrix: MatrixSource, cells: pd.Index, genes:
     return {"table": name, "kind": writer.kind, "n_vars": len(genes)}
 
 
-def _written(ours: _Load, writer: Any, name: str, key: str, genes: pd.Index, metadata: dict[str, str], mode: str) -> dict[str, Any]:
+def _written(
+    ours: _Load, writer: Any, name: str, key: str, genes: pd.Index, metadata: dict[str, str], mode: str
+) -> dict[str, Any]:
     options = ours.options
     if key != "X":
         ours.made.append(name)
@@ -278,7 +345,15 @@ def _written(ours: _Load, writer: Any, name: str, key: str, genes: pd.Index, met
     )
 
 
-def _table(ours: _Load, name: str, frame: pd.DataFrame, position: str, hidden: dict[str, np.ndarray], where: str, side: dict[str, Any]) -> None:
+def _table(
+    ours: _Load,
+    name: str,
+    frame: pd.DataFrame,
+    position: str,
+    hidden: dict[str, np.ndarray],
+    where: str,
+    side: dict[str, Any],
+) -> None:
     table, note = _frame.to_table(frame, position, hidden, where)
     part = name.removeprefix(f"{ours.domain}.{ours.dataset}.").removesuffix(ours.generation)
     _put(ours, name, table, {_names.KEY: json.dumps({"part": part, "of": ours.dataset, "frame": note, **side})})
@@ -290,7 +365,7 @@ def _put(ours: _Load, name: str, table: pa.Table, metadata: dict[str, str]) -> N
 
 
 def obsm_table(key: str, values: Any, n_cells: int, where: str) -> pa.Table:
-    """The table of an array with a row a cell: `cell`, then a column of 32-bit floats (64-bit for those) for each of the array's."""
+    """The table of an array with a row a cell: `cell`, then a column for each of the array's: `x0`, `x1`, …"""
     values = np.asarray(values)
     if values.ndim != 2 or len(values) != n_cells or values.dtype.kind not in "iuf" or values.shape[1] > 64:
         raise UserError(

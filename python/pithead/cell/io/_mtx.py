@@ -11,6 +11,7 @@ from typing import IO
 
 import numpy as np
 import pandas as pd
+
 from pithead import UserError
 
 from ._source import MatrixSource, Pieces
@@ -33,7 +34,10 @@ def existing(folder: str, names: list[str]) -> str:
             if os.path.exists(path):
                 return path
     there = ", ".join(sorted(os.listdir(folder))[:8]) or "nothing"
-    raise UserError(f"{folder} has no {' or '.join(names)}, with or without .gz; it has: {there}", hint="prefix='…' says what file names begin with")
+    raise UserError(
+        f"{folder} has no {' or '.join(names)}, with or without .gz; it has: {there}",
+        hint="prefix='…' says what file names begin with",
+    )
 
 
 def read_lines(path: str) -> list[str]:
@@ -42,7 +46,9 @@ def read_lines(path: str) -> list[str]:
         with _open(path) as file:
             text = file.read().decode()
     except (OSError, EOFError, UnicodeDecodeError) as fault:
-        raise UserError(f"{path} cannot be read: {fault}", hint="the file is damaged or was cut off; copy it again") from fault
+        raise UserError(
+            f"{path} cannot be read: {fault}", hint="the file is damaged or was cut off; copy it again"
+        ) from fault
     return text.rstrip("\r\n").splitlines() if text.strip() else []
 
 
@@ -53,16 +59,21 @@ def mtx_shape(path: str) -> tuple[int, int, int]:
             first = file.readline()
             if not first.startswith(b"%%MatrixMarket matrix coordinate"):
                 raise UserError(
-                    f"{path} does not begin with '%%MatrixMarket matrix coordinate'", hint="it is another kind of file, or its first line is lost"
+                    f"{path} does not begin with '%%MatrixMarket matrix coordinate'",
+                    hint="it is another kind of file, or its first line is lost",
                 )
             line = file.readline()
             while line.startswith(b"%") or (line and not line.strip()):
                 line = file.readline()
     except (OSError, EOFError) as fault:
-        raise UserError(f"{path} cannot be read: {fault}", hint="the file is damaged or was cut off; copy it again") from fault
+        raise UserError(
+            f"{path} cannot be read: {fault}", hint="the file is damaged or was cut off; copy it again"
+        ) from fault
     numbers = line.split()
     if len(numbers) != 3 or not all(each.isdigit() for each in numbers):
-        raise UserError(f"{path}: {line.decode(errors='replace').strip()!r} is not rows, columns and entries", hint="the file is damaged")
+        raise UserError(
+            f"{path}: {line.decode(errors='replace').strip()!r} is not rows, columns and entries", hint="the file is damaged"
+        )
     rows, columns, entries = (int(each) for each in numbers)
     return rows, columns, entries
 
@@ -102,7 +113,7 @@ def mtx_matrix(
 
 
 def keep_rows(path: str, keep: np.ndarray, to: str, columns: bool = False) -> int:
-    """Writes a MatrixMarket file with some rows (or columns) of another one, numbered anew; gives back its number of entries."""
+    """Writes a MatrixMarket file with some rows (or columns) of another one, numbered anew; returns its number of entries."""
     rows, cols, promised = mtx_shape(path)
     place = np.cumsum(keep)
     which = "column" if columns else "row"
@@ -118,13 +129,17 @@ def keep_rows(path: str, keep: np.ndarray, to: str, columns: bool = False) -> in
             at = chunk[which].to_numpy()
             if len(at) and (at.min() < 1 or at.max() > len(keep)):
                 wrong = at.min() if at.min() < 1 else at.max()
-                raise UserError(f"{path}: an entry at {which} {wrong} of {len(keep)}", hint="the file is damaged; copy it again")
+                raise UserError(
+                    f"{path}: an entry at {which} {wrong} of {len(keep)}", hint="the file is damaged; copy it again"
+                )
             chunk = chunk[keep[at - 1]]
             chunk = chunk.assign(**{which: place[chunk[which].to_numpy() - 1]})
             chunk.to_csv(out, sep=" ", header=False, index=False)
             entries += len(chunk)
         if seen != promised:
-            raise UserError(f"{path} has {seen} entries where its head says {promised}", hint="the file was cut off; copy it again")
+            raise UserError(
+                f"{path} has {seen} entries where its head says {promised}", hint="the file was cut off; copy it again"
+            )
         out.seek(0)
         out.write(head.format(shape, entries))
     return entries
@@ -140,6 +155,10 @@ def _entries(path: str) -> Iterator[pd.DataFrame]:
                 break
     types = {"row": np.int64, "column": np.int64, "value": np.float64}
     try:
-        yield from pd.read_csv(path, sep=r"\s+", header=None, skiprows=head, chunksize=_LINES, dtype=types, names=list(types))
+        yield from pd.read_csv(
+            path, sep=r"\s+", header=None, skiprows=head, chunksize=_LINES, dtype=types, names=list(types)
+        )
     except (OSError, EOFError, ValueError) as fault:
-        raise UserError(f"{path} cannot be read: {fault}", hint="the file is damaged or was cut off; copy it again") from fault
+        raise UserError(
+            f"{path} cannot be read: {fault}", hint="the file is damaged or was cut off; copy it again"
+        ) from fault

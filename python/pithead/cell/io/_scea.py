@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
+
 from pithead import UserError
 
 from ._mtx import mtx_matrix, read_lines
@@ -55,14 +56,20 @@ def _unpacked(path: str, spill_dir: str | None, closers: list[Callable[[], None]
                     with archive.open(item) as source, open(os.path.join(folder, name), "wb") as target:
                         shutil.copyfileobj(source, target, 1 << 20)
     except (zipfile.BadZipFile, OSError, EOFError) as fault:
-        raise UserError(f"{path} is no zip that can be read: {fault}", hint="the file is damaged or was cut off; get it again") from fault
+        raise UserError(
+            f"{path} is no zip that can be read: {fault}", hint="the file is damaged or was cut off; get it again"
+        ) from fault
     return folder
 
 
 def _read(path: str, folder: str, matrix: str | None) -> Source:
     if not os.path.isdir(folder):
-        raise UserError(f"there is no file or folder {path}", hint="check the path; relative ones start at the working directory")
-    found = sorted(glob.glob(os.path.join(glob.escape(folder), "*.mtx")) + glob.glob(os.path.join(glob.escape(folder), "*.mtx.gz")))
+        raise UserError(
+            f"there is no file or folder {path}", hint="check the path; relative ones start at the working directory"
+        )
+    found = sorted(
+        glob.glob(os.path.join(glob.escape(folder), "*.mtx")) + glob.glob(os.path.join(glob.escape(folder), "*.mtx.gz"))
+    )
     chosen = _chosen(found, matrix, path)
     stem = chosen.removesuffix(".gz")
     genes_file, cells_file = _beside(stem + "_rows"), _beside(stem + "_cols")
@@ -84,7 +91,9 @@ def _chosen(found: list[str], matrix: str | None, path: str) -> str:
     if matrix is None and len(wanted) > 1:
         wanted = [each for each in wanted if "filtered_counts" in os.path.basename(each)]
     if len(wanted) != 1:
-        raise UserError(f"{path}: which matrix? There are: {', '.join(names)}", hint="matrix='…' is part of the name of one of them")
+        raise UserError(
+            f"{path}: which matrix? There are: {', '.join(names)}", hint="matrix='…' is part of the name of one of them"
+        )
     return wanted[0]
 
 
@@ -92,31 +101,44 @@ def _beside(path: str) -> str:
     for each in (path, path + ".gz"):
         if os.path.exists(each):
             return each
-    raise UserError(f"there is no {path}, which says what the matrix's rows or columns are", hint="get it too; the zip has all three")
+    raise UserError(
+        f"there is no {path}, which says what the matrix's rows or columns are", hint="get it too; the zip has all three"
+    )
 
 
 def _design(folder: str, cells: pd.Index) -> pd.DataFrame:
     """The experiment design's rows of these cells."""
-    files = sorted(glob.glob(os.path.join(glob.escape(folder), "ExpDesign-*.tsv")) + glob.glob(os.path.join(glob.escape(folder), "ExpDesign-*.txt")))
+    files = sorted(
+        glob.glob(os.path.join(glob.escape(folder), "ExpDesign-*.tsv"))
+        + glob.glob(os.path.join(glob.escape(folder), "ExpDesign-*.txt"))
+    )
     if not files:
         return pd.DataFrame(index=cells)
     try:
         table = pd.read_csv(files[0], sep="\t", dtype=str)
     except (ValueError, OSError) as fault:
-        raise UserError(f"{files[0]} cannot be read: {fault}", hint="the file is damaged or was cut off; get it again") from fault
+        raise UserError(
+            f"{files[0]} cannot be read: {fault}", hint="the file is damaged or was cut off; get it again"
+        ) from fault
     ids = pd.Index(table.iloc[:, 0])
     if not ids.is_unique:
         again = int(np.flatnonzero(ids.duplicated())[0])
         first = int(np.flatnonzero(ids == ids[again])[0])
-        raise UserError(f"{files[0]}: assay {ids[again]!r} is in line {first + 2} and again in line {again + 2}", hint="leave one of them")
+        raise UserError(
+            f"{files[0]}: assay {ids[again]!r} is in line {first + 2} and again in line {again + 2}",
+            hint="leave one of them",
+        )
     places = ids.get_indexer(cells)
     if len(cells) and (places < 0).all():
         raise UserError(
-            f"{files[0]} describes none of the matrix's cells: its first is {str(ids[0]) if len(ids) else 'none'!r}, the matrix's {str(cells[0])!r}",
+            f"{files[0]} describes none of the matrix's cells: its first is {str(ids[0]) if len(ids) else 'none'!r},"
+            f" the matrix's {str(cells[0])!r}",
             hint="the design is of another experiment; get the one that belongs to the matrix, or remove it",
         )
     if (places < 0).any():
-        warnings.warn(f"{files[0]} has no line for {int((places < 0).sum())} of {len(cells)} cells; they have no values", stacklevel=5)
+        warnings.warn(
+            f"{files[0]} has no line for {int((places < 0).sum())} of {len(cells)} cells; they have no values", stacklevel=5
+        )
     design = table.iloc[:, 1:].copy()
     design.index = ids
     design = design.reindex(cells)

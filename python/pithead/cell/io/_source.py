@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
+
 from pithead import UserError
 
 __all__ = ["NONZEROS_MAX", "MatrixSource", "Pieces", "Progress", "Source", "check_counts", "csr_pieces", "row_blocks"]
@@ -93,7 +94,10 @@ def row_blocks(indptr: np.ndarray, nonzeros_max: int | None = None) -> Iterator[
 def check_indptr(indptr: np.ndarray, rows: int, values: int, label: str) -> np.ndarray:
     """`indptr` as 64-bit numbers; raises unless it is that of a whole compressed matrix."""
     if indptr.ndim != 1 or len(indptr) != rows + 1:
-        raise UserError(f"{label}: indptr has {indptr.size} values for {rows} rows", hint="the file is damaged or its shape is wrong; make it again")
+        raise UserError(
+            f"{label}: indptr has {indptr.size} values for {rows} rows",
+            hint="the file is damaged or its shape is wrong; make it again",
+        )
     indptr = indptr.astype(np.int64)
     if rows and ((np.diff(indptr) < 0).any() or indptr[0] < 0) or indptr[-1] > values:
         raise UserError(
@@ -107,13 +111,15 @@ def check_indices(indices: np.ndarray, columns: int, label: str) -> None:
     """Raises if an index lies outside of the matrix."""
     if indices.size and (int(indices.min()) < 0 or int(indices.max()) >= columns):
         wrong = int(indices.min()) if int(indices.min()) < 0 else int(indices.max())
-        raise UserError(f"{label}: column {wrong} of a matrix with {columns} columns", hint="the file is damaged; make it again")
+        raise UserError(
+            f"{label}: column {wrong} of a matrix with {columns} columns", hint="the file is damaged; make it again"
+        )
 
 
 def csr_pieces(
     label: str, indptr: np.ndarray, indices: Any, data: Any, columns: int, told: Callable[[int, int], None]
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
-    """Blocks of rows of a compressed matrix whose `indices` and `data` are arrays or HDF5 datasets: first row, indptr, indices, data."""
+    """Blocks of rows of a compressed matrix of arrays or HDF5 datasets: first row, indptr, indices, data."""
     indptr = check_indptr(indptr, len(indptr) - 1, min(len(indices), len(data)), label)
     end_of_all = int(indptr[-1])
     # A matrix without rows is one block without rows, so that the writer learns the other length.
@@ -122,7 +128,10 @@ def csr_pieces(
         try:
             block, values = np.ascontiguousarray(indices[low:high]), np.ascontiguousarray(data[low:high])
         except OSError as fault:
-            raise UserError(f"{label}: values {low} to {high} cannot be read: {fault}", hint="the file is damaged or cut off; copy it again") from fault
+            raise UserError(
+                f"{label}: values {low} to {high} cannot be read: {fault}",
+                hint="the file is damaged or cut off; copy it again",
+            ) from fault
         check_indices(block, columns, label)
         yield start, indptr[start : end + 1] - low, block, values
         told(high, end_of_all)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+
 from pithead import UserError
 
 from ._h5ad import open_hdf5
@@ -20,7 +21,12 @@ _EXPRESSION = "Gene Expression"
 
 
 def read_10x_mtx(
-    path: str | os.PathLike[str], *, var_names: str = "gene_ids", gex_only: bool = True, prefix: str = "", spill_dir: str | None = None
+    path: str | os.PathLike[str],
+    *,
+    var_names: str = "gene_ids",
+    gex_only: bool = True,
+    prefix: str = "",
+    spill_dir: str | None = None,
 ) -> Source:
     """Opens a folder with matrix.mtx, features.tsv or genes.tsv, and barcodes.tsv, each perhaps with .gz.
 
@@ -43,8 +49,13 @@ def read_10x_mtx(
     rows = [line.split("\t") for line in read_lines(features)]
     for number, row in enumerate(rows, 1):
         if len(row) < 1 or not row[0]:
-            raise UserError(f"{features}, line {number}: no gene id", hint="each line is an id, a name, and perhaps a type, with tabs between")
-    table = pd.DataFrame({"gene_ids": [row[0] for row in rows], "gene_symbols": [row[1] if len(row) > 1 else row[0] for row in rows]})
+            raise UserError(
+                f"{features}, line {number}: no gene id",
+                hint="each line is an id, a name, and perhaps a type, with tabs between",
+            )
+    table = pd.DataFrame(
+        {"gene_ids": [row[0] for row in rows], "gene_symbols": [row[1] if len(row) > 1 else row[0] for row in rows]}
+    )
     if any(len(row) > 2 for row in rows):
         table["feature_types"] = [row[2] if len(row) > 2 else _EXPRESSION for row in rows]
     obs = pd.DataFrame(index=pd.Index([line.split("\t")[0] for line in read_lines(barcodes)]))
@@ -66,7 +77,10 @@ def _kept(table: pd.DataFrame, gex_only: bool, where: str) -> np.ndarray | None:
         return None
     if not keep.any():
         kinds = ", ".join(sorted(set(table["feature_types"])))
-        raise UserError(f"{where} has no feature of the type {_EXPRESSION!r}; its types are: {kinds}", hint="gex_only=False takes all features")
+        raise UserError(
+            f"{where} has no feature of the type {_EXPRESSION!r}; its types are: {kinds}",
+            hint="gex_only=False takes all features",
+        )
     return keep
 
 
@@ -80,7 +94,9 @@ def _indexed(table: pd.DataFrame, var_names: str) -> pd.DataFrame:
     return frame
 
 
-def read_10x_h5(path: str | os.PathLike[str], *, genome: str | None = None, var_names: str = "gene_ids", gex_only: bool = True) -> Source:
+def read_10x_h5(
+    path: str | os.PathLike[str], *, genome: str | None = None, var_names: str = "gene_ids", gex_only: bool = True
+) -> Source:
     """Opens an HDF5 file of Cell Ranger, version 2 (a group a genome) or 3 (the group `matrix`).
 
     `genome` says which one to take where there are several. The others are as in `read_10x_mtx`.
@@ -91,19 +107,27 @@ def read_10x_h5(path: str | os.PathLike[str], *, genome: str | None = None, var_
         group = file["matrix"] if "matrix" in file else _genome_group(file, genome, path)
         missing = [part for part in ("barcodes", "data", "indices", "indptr", "shape") if part not in group]
         if missing:
-            raise UserError(f"{path}: {group.name} has no {', '.join(missing)}", hint="is it of Cell Ranger? h5ad files are read by read_h5ad")
+            raise UserError(
+                f"{path}: {group.name} has no {', '.join(missing)}",
+                hint="is it of Cell Ranger? h5ad files are read by read_h5ad",
+            )
         table = _h5_features(group)
         keep = _kept(table, gex_only, path)
         if "genome" in table and genome is not None:
             of_genome = (table["genome"] == genome).to_numpy()
             if not of_genome.any():
-                raise UserError(f"{path} has no genome {genome!r}; it has: {', '.join(sorted(set(table['genome'])))}", hint="give one of them")
+                raise UserError(
+                    f"{path} has no genome {genome!r}; it has: {', '.join(sorted(set(table['genome'])))}",
+                    hint="give one of them",
+                )
             keep = of_genome if keep is None else keep & of_genome
         obs = pd.DataFrame(index=pd.Index(_texts(group["barcodes"])))
         x = _h5_matrix(group, path, len(obs), len(table), keep)
     except (OSError, KeyError) as fault:
         file.close()
-        raise UserError(f"{path} cannot be read: {fault}", hint="the file is damaged or was cut off; copy it again") from fault
+        raise UserError(
+            f"{path} cannot be read: {fault}", hint="the file is damaged or was cut off; copy it again"
+        ) from fault
     except BaseException:
         file.close()
         raise
