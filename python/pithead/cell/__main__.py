@@ -194,8 +194,8 @@ def _load(args: argparse.Namespace) -> None:
 
 
 def _source(args: argparse.Namespace) -> io.Source:
-    tenx = {"gex_only": not args.all_features, "var_names": args.var_names or "gene_ids"}
-    spill = {"spill_dir": args.spill_dir}
+    tenx: dict[str, Any] = {"gex_only": not args.all_features, "var_names": args.var_names or "gene_ids"}
+    spill: dict[str, Any] = {"spill_dir": args.spill_dir}
     is_folder = os.path.isdir(args.source)
     scea = args.source.endswith(".zip") or (is_folder and any(".mtx_rows" in name for name in os.listdir(args.source)))
     guess = (
@@ -325,7 +325,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (pithead.Error, KeyboardInterrupt) as fault:
         print(f"error: {fault or 'interrupted'}", file=sys.stderr)
         if getattr(fault, "hint", None):
-            print(f"hint: {fault.hint}", file=sys.stderr)
+            print(f"hint: {getattr(fault, 'hint', '')}", file=sys.stderr)
         return _code(fault)
     except BrokenPipeError:
         # Whoever reads stdout has enough, as head has.

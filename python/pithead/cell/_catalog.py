@@ -40,6 +40,12 @@ def ls(conn: Any, domain: str | None = None) -> pd.DataFrame:
     """The datasets of cells, of one domain or all: name, cells, genes, kind of values, layers, bytes stored, source.
 
     `stored_bytes` counts all tables of the dataset.
+
+    Examples
+    --------
+    >>> print(pithead.cell.ls(conn)[["name", "n_obs", "n_vars", "kind", "layers"]].to_string(index=False))
+        name  n_obs  n_vars   kind layers
+    lab.pbmc     60      25 counts  noise
     """
     infos = list(conn.datasets(domain))
     rows = []

@@ -111,6 +111,11 @@ class Selection:
         """The cells that an SQL condition over the table of cells is true for.
 
         `params` are those of `Connection.sql`.
+
+        Examples
+        --------
+        >>> ds.select("age > 30 AND donor = 'd1'").n_obs == ((adata.obs["age"] > 30) & (adata.obs["donor"] == "d1")).sum().item()
+        True
         """
         table = _native.quoted(self._root._note["parts"]["obs"])
         found = self.conn.sql(f"SELECT cell FROM {table} WHERE ({condition})", params).arrow()
@@ -123,6 +128,13 @@ class Selection:
         """Cells, or cells and genes: masks, ids, positions and slices as AnnData takes them, or for cells an SQL condition.
 
         A view keeps the dataset's order. It reads nothing.
+
+        Examples
+        --------
+        >>> ds["kind = 'B' AND age > 30", ["gene1", "gene2"]].n_vars
+        2
+        >>> ds[ds.obs["good"]][:5].obs_names.equals(ds.obs_names[ds.obs["good"]][:5])
+        True
         """
         cells, genes = index if isinstance(index, tuple) else (index, slice(None))
         chosen = self.select(cells)._cells if isinstance(cells, str) else cell_positions(cells, self)
@@ -132,6 +144,12 @@ class Selection:
         """Adds or replaces a column of the table of cells, or with a DataFrame all of its columns. No matrix is touched.
 
         A Series is matched by ids. Cells that are not in a view have no value afterwards.
+
+        Examples
+        --------
+        >>> ds.set_obs("old", ds.obs["age"] > 40)
+        >>> pithead.cell.open(conn, "lab.pbmc").obs["old"].equals(adata.obs["age"] > 40)
+        True
         """
         frame = self._root._obs_frame(fresh=True)
         added = column if isinstance(column, pd.DataFrame) else pd.DataFrame({column: _aligned(column, values, self.obs)})

@@ -41,12 +41,11 @@ def _chosen(index: Any, n: int, names: Any, what: str, where: str) -> np.ndarray
         return np.sort(np.arange(n, dtype=np.int64)[index])
     if isinstance(index, pd.Series) and index.dtype == bool and not index.index.equals(names()):
         # A Series that was computed from other rows would select the wrong ones if its ids were not looked at.
-        if not index.index.equals(names()):
-            if len(index) != n or set(index.index) != set(names()):
-                raise UserError(
-                    f"the mask's ids are not the {what}s of {where}", hint="compute the mask from this selection's own table"
-                )
-            index = index.reindex(names())
+        if len(index) != n or set(index.index) != set(names()):
+            raise UserError(
+                f"the mask's ids are not the {what}s of {where}", hint="compute the mask from this selection's own table"
+            )
+        index = index.reindex(names())
     values = np.asarray(index)
     if values.ndim == 0:
         values = values[None]

@@ -40,7 +40,7 @@ def rank_genes_groups_df(
 
     `data` is a result of `tl.rank_genes_groups`, or a dataset that has it in `uns[key]`.
     """
-    result = data
+    result: Any = data
     if isinstance(data, Selection):
         result = data.uns.get(key)
         if not isinstance(result, RankResult):
@@ -81,6 +81,14 @@ def aggregate(
         Degrees of freedom of the variance.
     layer, use_raw
         Which matrix to take; X by default.
+
+    Examples
+    --------
+    >>> bulk = pithead.cell.get.aggregate(ds, ["kind", "donor"], ["sum", "mean"])
+    >>> bulk.obs_names.tolist()
+    ['T_d1', 'T_d2', 'B_d1', 'B_d2', 'NK_d1', 'NK_d2']
+    >>> bulk.layers["sum"].shape
+    (6, 25)
     """
     functions = [func] if isinstance(func, str) else list(func)
     for each in functions:

@@ -79,6 +79,16 @@ def rank_genes_groups(
     ------
     UserError
         For names that are not there; as `ValueError` too for groups with fewer than two cells.
+
+    Examples
+    --------
+    >>> pithead.cell.pp.normalize_total(ds, target_sum=1e4)
+    >>> pithead.cell.pp.log1p(ds)
+    >>> result = pithead.cell.tl.rank_genes_groups(ds, "kind", use_raw=False, groups=["B"], reference="T")
+    >>> result["names"].dtype.names, len(result["names"]["B"])
+    (('B',), 25)
+    >>> result.df("B").columns.tolist()
+    ['names', 'scores', 'logfoldchanges', 'pvals', 'pvals_adj']
     """
     asked = _Asked(method or "t-test", corr_method, fold_change, tie_correct, rankby_abs)
     asked.check()

@@ -221,7 +221,8 @@ def rank_genes(conn, parts, *, method, groups, reference, corr_method, tie_corre
         if fold_change == "scanpy":
             out["logfoldchanges"][row] = np.log2((back(out["means"][row]) + 1e-9) / (back(out["means_rest"][row]) + 1e-9))
         else:
-            out["logfoldchanges"][row] = np.log2((back(ours).mean(axis=0) + 1) / (back(others).mean(axis=0) + 1))
+            add = (1, 1) if fold_change == "seurat_v4" else (1 / len(ours), 1 / len(others))
+            out["logfoldchanges"][row] = np.log2((back(ours).mean(axis=0) + add[0]) / (back(others).mean(axis=0) + add[1]))
         out["pts"][row], out["pts_rest"][row] = (ours != 0).mean(axis=0), (others != 0).mean(axis=0)
     return _keys(parts, ids, places) | {"profile": {}} | {name: each.tobytes() for name, each in out.items()}
 

@@ -148,6 +148,10 @@ def _whole(indptr: Any, rows: int, label: str) -> np.ndarray:
 
 def _write_dense(values: Any, label: str, writer: Pieces, told: Callable[[int, int], None]) -> None:
     rows, columns = values.shape
+    if columns == 0:
+        # Rows without values cannot be told apart as dense ones.
+        writer.push_csr(np.zeros(rows + 1, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32))
+        return
     step = max(NONZEROS_MAX // max(columns, 1), 1)
     for start in range(0, max(rows, 1), step):
         end = min(start + step, rows)

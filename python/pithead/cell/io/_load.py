@@ -106,6 +106,12 @@ def load(
         A function of what, done and total; True or False; None shows it if stderr is a terminal.
 
     Returns the dataset; its `loaded` says what was stored. A load that fails leaves nothing behind.
+
+    Examples
+    --------
+    >>> new = pithead.cell.load(conn, adata, "lab.new", metadata={"tissue": "blood"})
+    >>> new.shape, new.metadata, new.loaded["kind"]
+    ((60, 25), {'tissue': 'blood'}, 'counts')
     """
     started = time.monotonic()
     domain, dataset = _names.split(name)

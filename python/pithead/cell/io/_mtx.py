@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from typing import IO
+from typing import IO, cast
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,7 @@ _LINES = 2_000_000
 
 
 def _open(path: str) -> IO[bytes]:
-    return gzip.open(path, "rb") if path.endswith(".gz") else open(path, "rb")
+    return cast("IO[bytes]", gzip.open(path, "rb")) if path.endswith(".gz") else open(path, "rb")
 
 
 def existing(folder: str, names: list[str]) -> str:

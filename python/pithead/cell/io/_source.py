@@ -78,8 +78,9 @@ class Source:
 def row_blocks(indptr: np.ndarray, nonzeros_max: int | None = None) -> Iterator[tuple[int, int]]:
     """Ranges of rows whose values together are at most `nonzeros_max`; a row that has more is a range alone.
 
+    >>> import numpy as np
     >>> list(row_blocks(np.array([0, 3, 4, 9, 9]), 4))
-    [(0, 2), (2, 4)]
+    [(0, 2), (2, 3), (3, 4)]
     """
     nonzeros_max = NONZEROS_MAX if nonzeros_max is None else nonzeros_max
     rows = len(indptr) - 1
