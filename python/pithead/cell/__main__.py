@@ -1,4 +1,4 @@
-"""The command line: `python -m pithead.cell load|ls|show|de|drop`."""
+"""The command line: `pithead cell load|ls|show|de|drop`, which the program `pithead` starts as `python -m pithead.cell`."""
 
 from __future__ import annotations
 
@@ -18,23 +18,25 @@ from ._catalog import open as open_dataset
 
 __all__ = ["main"]
 
+# The name that the user called this by.
+_PROG = os.environ.get("PITHEAD_PROG", "python -m pithead.cell")
 _EXAMPLES = """examples:
-  python -m pithead.cell load lab.pbmc pbmc.h5ad
-  python -m pithead.cell load lab.e1 filtered_feature_bc_matrix/ --meta donor=d1
-  python -m pithead.cell ls
-  python -m pithead.cell show lab.pbmc
-  python -m pithead.cell de lab.pbmc --groupby cell_type --group B --volcano b.svg
+  {prog} load lab.pbmc pbmc.h5ad
+  {prog} load lab.e1 filtered_feature_bc_matrix/ --meta donor=d1
+  {prog} ls
+  {prog} show lab.pbmc
+  {prog} de lab.pbmc --groupby cell_type --group B --volcano b.svg
 """
 _DE_EXAMPLES = """examples:
-  python -m pithead.cell de lab.pbmc --groupby louvain                       every group against all other cells, to stdout
-  python -m pithead.cell de lab.pbmc --groupby cell_type --group B --reference T -o b.csv
-  python -m pithead.cell de lab.pbmc --groupby cell_type --where "donor = 'd1'" --method wilcoxon --tie-correct -o de.parquet
-  python -m pithead.cell de lab.a lab.b --groupby cell_type --group B        both datasets, genes matched by id
+  {prog} de lab.pbmc --groupby louvain                       every group against all other cells, to stdout
+  {prog} de lab.pbmc --groupby cell_type --group B --reference T -o b.csv
+  {prog} de lab.pbmc --groupby cell_type --where "donor = 'd1'" --method wilcoxon --tie-correct -o de.parquet
+  {prog} de lab.a lab.b --groupby cell_type --group B        both datasets, genes matched by id
 """
 _LOAD_EXAMPLES = """examples:
-  python -m pithead.cell load lab.pbmc pbmc.h5ad --replace
-  python -m pithead.cell load lab.pbmc E-MTAB-5061-marker.zip --drives server1:7433,server2:7433
-  python -m pithead.cell load lab.pbmc filtered_feature_bc_matrix.h5 --kind counts
+  {prog} load lab.pbmc pbmc.h5ad --replace
+  {prog} load lab.pbmc E-MTAB-5061-marker.zip --drives server1:7433,server2:7433
+  {prog} load lab.pbmc filtered_feature_bc_matrix.h5 --kind counts
 """
 
 
@@ -49,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     where.add_argument("--drives", metavar="HOST:PORT,…", help="drives on the network (default: $PITHEAD_DRIVES)")
     where.add_argument("-q", "--quiet", action="store_true", help="show no progress and no summary")
     parser = argparse.ArgumentParser(
-        "python -m pithead.cell", description="Single-cell data on drives.", epilog=_EXAMPLES, formatter_class=plain
+        _PROG, description="Single-cell data on drives.", epilog=_EXAMPLES.replace("{prog}", _PROG), formatter_class=plain
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
@@ -59,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
             help=does,
             description=does[0].upper() + does[1:] + ".",
             parents=[where],
-            epilog=epilog,
+            epilog=epilog and epilog.replace("{prog}", _PROG),
             formatter_class=plain,
         )
 

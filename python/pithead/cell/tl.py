@@ -301,10 +301,8 @@ def _result(
 ) -> RankResult:
     ids = pd.Index(found["ids"], dtype=object)
     count = len(ids) if n_genes is None else max(min(int(n_genes), len(ids)), 0)
-    order = []
-    for row in found["scores"]:
-        ranked = np.abs(row) if asked.rankby_abs else row
-        order.append(np.argsort(-ranked, kind="stable")[:count])
+    ranking = _native.module().ranking
+    order = [_native.array(ranking(row, asked.rankby_abs), np.int32)[:count] for row in found["scores"]]
     stats = {
         c: found[c] for c in ("scores", "pvals", "pvals_adj", "logfoldchanges", "pts", "pts_rest", "means", "means_rest")
     }

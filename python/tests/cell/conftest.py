@@ -1,31 +1,21 @@
-"""Fixtures: a connection to drives in this process, or to dictionaries where the library is not built."""
+"""Fixtures: a connection to drives in this process, and a dataset that has some of everything."""
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pithead
 import pytest
 from scipy import sparse
 
 sys.path.insert(0, str(Path(__file__).parent))
-ENGINE = importlib.util.find_spec("pithead") is not None and importlib.util.find_spec("pithead._pithead") is not None
-if not ENGINE:
-    import fake
-
-    fake.install()
 
 
 @pytest.fixture
 def conn():
-    if not ENGINE:
-        yield fake.Connection()
-        return
-    import pithead
-
     with pithead.connect() as connection:
         yield connection
 

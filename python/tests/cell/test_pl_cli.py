@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import ENGINE
 
 import pithead
 from pithead import cell
@@ -39,13 +38,6 @@ def test_a_volcano_names_the_strongest(conn, counts, tmp_path):
 @pytest.fixture
 def run(tmp_path, monkeypatch, capsys):
     """Runs a command over one data directory; gives back exit code, stdout and stderr."""
-    if not ENGINE:
-        import fake
-
-        shared = fake.Connection()
-        monkeypatch.setattr(fake.Connection, "__enter__", lambda self: self, raising=False)
-        monkeypatch.setattr(fake.Connection, "__exit__", lambda self, *_: None, raising=False)
-        monkeypatch.setattr(pithead, "connect", lambda *_, **__: shared, raising=False)
     monkeypatch.chdir(tmp_path)
     for name in ("PITHEAD_DATA", "PITHEAD_DRIVES"):
         monkeypatch.delenv(name, raising=False)
