@@ -4,7 +4,9 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BinaryArray, RecordBatch};
+use arrow::array::{ArrayRef, RecordBatch, StringArray};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use futures::StreamExt;
 use pithead_host::{Host, Parameters, ProfileSnapshot, Session};
 use pithead_matrix::{CellTotals, CellsSpec, Correction, GramResult, Method, Test};
@@ -191,7 +193,8 @@ impl<'a> Asked<'a> {
     }
 
     fn parameters(&self) -> Result<Parameters, Fault> {
-        let column = |part: &Part| Arc::new(BinaryArray::from_vec(vec![&part.cells])) as ArrayRef;
+        // As text: see `known_cells` in pithead_functions.
+        let column = |part: &Part| Arc::new(StringArray::from(vec![BASE64_STANDARD.encode(&part.cells)])) as ArrayRef;
         let columns = self.parts.iter().enumerate().map(|(number, part)| (format!("p{number}"), column(part)));
         Parameters::by_place(&RecordBatch::try_from_iter(columns).map_err(bug)?)
     }

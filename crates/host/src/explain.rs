@@ -8,7 +8,7 @@ use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Annotation, Bytes, Fault, Level, PushBackCause, SliceSpan};
-use pithead_plan::{Decomposition, Estimate, RemoteScan, SubPlan};
+use pithead_plan::{Decomposition, Estimate, RemoteScan, SubPlan, shown};
 
 use crate::Answer;
 use crate::fault::bug;
@@ -88,7 +88,7 @@ impl Text {
         if let Some(scan) = remote(node) {
             return self.sub_plan(&scan.sub_plan, prepared, depth);
         }
-        let text = node.display().to_string();
+        let text = shown(node);
         let reason = cut.reasons.iter().find(|reason| reason.operator == text).map(|reason| reason.reason.as_str());
         let because = reason.map(|reason| format!("  -- {reason}")).unwrap_or_default();
         self.line("host", depth, format!("{text}{because}"));
@@ -147,7 +147,7 @@ impl Text {
             }
             _ => String::new(),
         };
-        self.line("drive", depth, format!("{}{columns}", node.display()));
+        self.line("drive", depth, format!("{}{columns}", shown(node)));
         for input in node.inputs() {
             self.drive(input, depth + 1);
         }

@@ -8,7 +8,7 @@ use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Fault, Level, total};
-use pithead_plan::{RemoteScan, SubPlan};
+use pithead_plan::{RemoteScan, SubPlan, shown};
 
 use crate::Answer;
 use crate::fault::bug;
@@ -56,7 +56,7 @@ fn walk(prepared: &Prepared, node: &LogicalPlan, depth: usize, lines: &mut Vec<L
         }
         return;
     }
-    let text = node.display().to_string();
+    let text = shown(node);
     let reason = prepared.decomposition.reasons.iter().find(|reason| reason.operator == text);
     let reason = reason.map_or_else(|| "over rows of several drives".to_owned(), |reason| reason.reason.clone());
     lines.push(Line { operator: indented(depth, &text), site: "host".to_owned(), reason, ..Line::default() });
@@ -159,7 +159,7 @@ fn operators_of(node: &LogicalPlan, depth: usize, operators: &mut Vec<String>) {
     if let LogicalPlan::SubqueryAlias(alias) = node {
         return operators_of(&alias.input, depth, operators);
     }
-    operators.push(indented(depth, &node.display().to_string()));
+    operators.push(indented(depth, &shown(node)));
     // The driving side of a join comes last, so that its scan ends the list.
     for input in node.inputs().into_iter().rev() {
         operators_of(input, depth + 1, operators);

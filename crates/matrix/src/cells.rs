@@ -20,14 +20,14 @@ const BASED: u8 = 32;
 /// Packed codes and totals hold nothing that a higher level would find.
 const LEVEL: i32 = 1;
 
-/// Most cells of a matrix.
-pub const CELLS_MAX: usize = 1 << 24;
+/// Most cells of a matrix. What is known of each takes some 40 bytes of memory at a drive.
+pub const CELLS_MAX: usize = 1 << 22;
 /// Most groups.
 pub const GROUPS_MAX: usize = 60_000;
 /// Most columns of a basis.
 pub(crate) const COLUMNS_MAX: usize = 4_096;
-/// Most numbers of a basis.
-const BASIS_MAX: usize = 1 << 26;
+/// Most numbers of a basis, and of a product with one.
+pub(crate) const BASIS_MAX: usize = 1 << 23;
 
 /// The same as a program gives it.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -9,7 +9,7 @@
 
 use crate::blob::{array, put_head};
 use crate::bytes::{Malformed, Reader, Result, put_f64, put_varint};
-use crate::cells::{CELLS_MAX, COLUMNS_MAX, Cells};
+use crate::cells::{BASIS_MAX, CELLS_MAX, COLUMNS_MAX, Cells};
 use crate::row::{Codec, Row, RowBuffer, Values};
 
 pub(crate) const TAG: u8 = 0xE6;
@@ -139,6 +139,12 @@ impl Gram {
             let message =
                 format!("a Gram matrix of {n} cells is too large; at most {WHOLE_MAX}, or give a basis to multiply it with");
             return Err(Malformed::new(message));
+        }
+        if self.n * columns > BASIS_MAX {
+            let n = self.n;
+            return Err(Malformed::new(format!(
+                "a product of {n} cells and {columns} columns is too large; take fewer at a time"
+            )));
         }
         self.sum = vec![0.0; self.n * if columns == 0 { self.n } else { columns }];
         self.offsets = vec![0.0; self.n];

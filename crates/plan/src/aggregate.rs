@@ -17,6 +17,7 @@ use pithead_model::Level;
 use crate::Estimate;
 use crate::cutter::{Cutter, Outcome, cheaper};
 use crate::expression::any_stays;
+use crate::literal::shown;
 use crate::piece::Piece;
 
 impl Cutter<'_> {
@@ -60,7 +61,7 @@ impl Cutter<'_> {
             return Some("aggregates are not pushed down (pithead.pushdown_aggregates)".into());
         }
         if self.is_refused(plan) {
-            return self.reasons.get(&plan.display().to_string()).cloned();
+            return self.reasons.get(&shown(plan)).cloned();
         }
         any_stays(aggregate.group_expr.iter().chain(&aggregate.aggr_expr))
     }

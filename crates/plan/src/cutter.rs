@@ -22,6 +22,7 @@ use pithead_model::Level;
 use crate::expression::{any_stays, stays};
 use crate::facts::{Scheme, key_classes};
 use crate::known::Known;
+use crate::literal::shown;
 use crate::piece::{Layer, Piece};
 use crate::{Catalogue, Computed, CutOptions, DatasetFacts, Estimate, RemoteScan, SubPlan, Travelling};
 
@@ -179,7 +180,7 @@ impl<'a> Cutter<'a> {
 
     pub(crate) fn stayed<R: Into<String>>(&mut self, plan: &LogicalPlan, reason: impl FnOnce() -> R) {
         if !self.is_draft() {
-            self.reasons.insert(plan.display().to_string(), reason().into());
+            self.reasons.insert(shown(plan), reason().into());
         }
     }
 
@@ -188,7 +189,7 @@ impl<'a> Cutter<'a> {
         if self.refused.is_empty() {
             return false;
         }
-        let text = plan.display().to_string();
+        let text = shown(plan);
         let Some(reason) = self.refused.get(&text).cloned() else { return false };
         self.reasons.insert(text, reason);
         true
@@ -309,8 +310,7 @@ impl<'a> Cutter<'a> {
         let Some(facts) = self.catalogue.facts(scan) else { return Ok(host) };
         let travels: Vec<_> =
             split_conjunction_owned(filter.predicate.clone()).into_iter().filter(|part| stays(part).is_none()).collect();
-        let Some(predicate) = conjunction(travels).filter(|_| !self.refused.contains_key(&filter.input.display().to_string()))
-        else {
+        let Some(predicate) = conjunction(travels).filter(|_| !self.refused.contains_key(&shown(&filter.input))) else {
             return Ok(host);
         };
         let mut piece = scan_piece(scan, &facts)?;

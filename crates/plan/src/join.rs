@@ -11,6 +11,7 @@ use datafusion::logical_expr::{Aggregate, Expr, Join, LogicalPlan};
 
 use crate::cutter::{Cutter, Outcome, renamed_scan};
 use crate::expression::any_stays;
+use crate::literal::shown;
 use crate::piece::{Layer, Piece, column_index};
 use crate::{Estimate, INPUT_SCHEMA, Input};
 
@@ -94,7 +95,7 @@ impl Cutter<'_> {
             return Some("NOT IN looks at all rows of the other side for a NULL".into());
         }
         if self.is_refused(plan) {
-            return Some(self.reasons.get(&plan.display().to_string()).cloned().unwrap_or_default());
+            return Some(self.reasons.get(&shown(plan)).cloned().unwrap_or_default());
         }
         any_stays(join.on.iter().flat_map(|(left, right)| [left, right]).chain(&join.filter))
     }

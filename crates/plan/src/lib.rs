@@ -31,6 +31,7 @@ pub use decompose::{Decomposer, Decomposition, HostReason};
 pub use error::PlanError;
 pub use estimate::{ColumnEstimate, Estimate};
 pub use facts::{Catalogue, DatasetFacts};
+pub use literal::shown;
 pub use options::{Computed, CutOptions};
 pub use order::order_joins;
 pub use reduce::{First, Reduced, reduce_by_joins};

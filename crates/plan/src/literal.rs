@@ -1,22 +1,44 @@
-//! Literals as text that tells them apart.
+//! Literals as text. A constant may be a megabyte, and DataFusion writes all of it wherever it writes an expression.
 
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, ScalarValue};
-use datafusion::logical_expr::{Expr, lit};
+use datafusion::logical_expr::{Expr, LogicalPlan, lit};
 use xxhash_rust::xxh3::xxh3_128;
 
-/// An expression's text, in which no literal is cut short.
+/// Bytes up to which a literal is written whole.
+const WHOLE: usize = 128;
+
+/// An operator's text, without what is below it. Long literals are named by their type, length and hash, so that different ones
+/// differ.
+pub fn shown(plan: &LogicalPlan) -> String {
+    if !has_long(plan) {
+        return plan.display().to_string();
+    }
+    let short = plan.clone().map_expressions(spelt_out);
+    short.map_or_else(|_| plan.display().to_string(), |plan| plan.data.display().to_string())
+}
+
+/// An expression's text, likewise.
 pub(crate) fn text(expr: Expr) -> String {
     spelt_out(expr).map(|spelt| spelt.data.to_string()).unwrap_or_default()
 }
 
-/// The expression with each literal of bytes replaced by its type, length and hash: DataFusion prints its first ten bytes only, and
-/// two expressions would look alike.
-pub(crate) fn spelt_out(expr: Expr) -> Result<Transformed<Expr>> {
+fn has_long(plan: &LogicalPlan) -> bool {
+    let mut found = false;
+    let looked = plan.apply_expressions(|expr| {
+        expr.apply(|expr| {
+            found |= matches!(expr, Expr::Literal(value, _) if named(value).is_some());
+            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })
+    });
+    found && looked.is_ok()
+}
+
+fn spelt_out(expr: Expr) -> Result<Transformed<Expr>> {
     expr.transform_up(|expr| {
         Ok(match &expr {
-            Expr::Literal(value, _) => match told_apart(value) {
-                Some(text) => Transformed::yes(lit(text)),
+            Expr::Literal(value, _) => match named(value) {
+                Some(name) => Transformed::yes(lit(name)),
                 None => Transformed::no(expr),
             },
             _ => Transformed::no(expr),
@@ -24,28 +46,41 @@ pub(crate) fn spelt_out(expr: Expr) -> Result<Transformed<Expr>> {
     })
 }
 
-fn told_apart(value: &ScalarValue) -> Option<String> {
-    match value {
-        ScalarValue::Binary(Some(bytes))
-        | ScalarValue::LargeBinary(Some(bytes))
-        | ScalarValue::BinaryView(Some(bytes))
-        | ScalarValue::FixedSizeBinary(_, Some(bytes)) => {
-            Some(format!("{} {} {:032x}", value.data_type(), bytes.len(), xxh3_128(bytes)))
+/// What a long literal is called.
+fn named(value: &ScalarValue) -> Option<String> {
+    let bytes = match value {
+        ScalarValue::Binary(Some(bytes)) | ScalarValue::LargeBinary(Some(bytes)) | ScalarValue::BinaryView(Some(bytes)) => {
+            bytes
         }
-        _ => None,
-    }
+        ScalarValue::Utf8(Some(text)) | ScalarValue::LargeUtf8(Some(text)) | ScalarValue::Utf8View(Some(text)) => {
+            text.as_bytes()
+        }
+        _ => return None,
+    };
+    let is_long = bytes.len() > WHOLE;
+    is_long.then(|| format!("{} of {} bytes, {:032x}", value.data_type(), bytes.len(), xxh3_128(bytes)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use datafusion::logical_expr::col;
+    use datafusion::logical_expr::{LogicalPlanBuilder, col};
 
     #[test]
-    fn long_bytes_are_told_apart() {
-        let bytes = |last: u8| col("b").eq(lit(ScalarValue::Binary(Some([vec![0; 20], vec![last]].concat()))));
-        assert_eq!(bytes(1).to_string(), bytes(2).to_string(), "DataFusion cuts them short");
+    fn long_literals_are_short_and_told_apart() {
+        let bytes = |last: u8| col("b").eq(lit(ScalarValue::Binary(Some([vec![0; 200], vec![last]].concat()))));
         assert_ne!(text(bytes(1)), text(bytes(2)));
         assert_eq!(text(bytes(1)), text(bytes(1)));
+        assert!(text(bytes(1)).len() < 100, "{}", text(bytes(1)));
+        assert_eq!(text(col("b").eq(lit("x"))), "b = Utf8(\"x\")");
+    }
+
+    #[test]
+    fn operators_are_shown_alike_with_short_literals_and_briefly_with_long_ones() {
+        let values = LogicalPlanBuilder::values(vec![vec![lit("a")]]).unwrap();
+        let plan = |text: &str| values.clone().filter(col("column1").eq(lit(text))).unwrap().build().unwrap();
+        assert_eq!(shown(&plan("x")), plan("x").display().to_string());
+        let long = shown(&plan(&"x".repeat(1_000)));
+        assert!(long.starts_with("Filter: column1 = Utf8(\"Utf8 of 1000 bytes, "), "{long}");
     }
 }

@@ -46,7 +46,7 @@ impl Layer {
 
     /// The operator's text in the query.
     pub(crate) fn operator(&self) -> String {
-        self.operator.display().to_string()
+        crate::literal::shown(&self.operator)
     }
 }
 

@@ -3,7 +3,7 @@
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
 use crate::combine::core;
-use crate::literal::{spelt_out, text};
+use crate::literal::{shown, text};
 use crate::{Shape, shape};
 
 /// A partial aggregate, apart from what it groups and computes.
@@ -55,8 +55,7 @@ fn describe(plan: &LogicalPlan, text: &mut String) {
             describe(&projection.input, text);
         }
         plan => {
-            let spelt = plan.clone().map_expressions(spelt_out);
-            text.push_str(&spelt.map_or_else(|_| plan.display().to_string(), |plan| plan.data.display().to_string()));
+            text.push_str(&shown(plan));
             text.push('(');
             plan.inputs().into_iter().for_each(|input| describe(input, text));
             text.push(')');

@@ -36,12 +36,15 @@ impl Blobs {
     }
 }
 
-/// An argument that has to be the same in every row.
-pub(super) fn constant_bytes<'a>(value: &'a ColumnarValue, function: &str, what: &str) -> Result<&'a [u8]> {
+/// An argument that has to be the same in every row: bytes, or the same as a text of base64.
+pub(super) fn constant<'a>(value: &'a ColumnarValue, function: &str, what: &str) -> Result<&'a [u8]> {
     match value {
         ColumnarValue::Scalar(
             ScalarValue::Binary(Some(bytes)) | ScalarValue::LargeBinary(Some(bytes)) | ScalarValue::BinaryView(Some(bytes)),
         ) => Ok(bytes),
-        _ => exec_err!("{function}() takes {what} as one value of bytes, the same for every row"),
+        ColumnarValue::Scalar(
+            ScalarValue::Utf8(Some(text)) | ScalarValue::LargeUtf8(Some(text)) | ScalarValue::Utf8View(Some(text)),
+        ) => Ok(text.as_bytes()),
+        _ => exec_err!("{function}() takes {what} as one value of bytes or of base64, the same for every row"),
     }
 }

@@ -145,6 +145,15 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn cells_may_be_text() {
+        use base64::Engine;
+        let ScalarValue::Binary(Some(bytes)) = cells().remove(0) else { panic!("bytes") };
+        let text = base64::prelude::BASE64_STANDARD.encode(bytes);
+        let sql = format!("SELECT bool_and(accumulate(expression, '{text}') = accumulate(expression, $1)) FROM m");
+        assert!(first(&sql).await.column(0).as_boolean().value(0));
+    }
+
+    #[tokio::test]
     async fn columns_for_cells_make_a_row() {
         let sql = "SELECT accumulate(dense_row(2, 2.0, NULL::float, 8), $1) = accumulate(expression, $1) FROM m WHERE gene = 0";
         assert!(first(sql).await.column(0).as_boolean().value(0));

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use datafusion::common::Result;
 use parking_lot::Mutex;
 use pithead_matrix::Cells;
@@ -15,12 +17,15 @@ const KEPT_BYTES: usize = 8 << 20;
 
 static KNOWN: Mutex<Vec<(Vec<u8>, Arc<Cells>)>> = Mutex::new(Vec::new());
 
-/// What the bytes say of the cells.
+/// What the bytes say of the cells. They may be base64: an engine that writes a literal as text, as DataFusion does in the names of
+/// columns, copies a text and spells out bytes.
 pub(super) fn cells(bytes: &[u8], function: &str) -> Result<Arc<Cells>> {
     if let Some(cells) = known(bytes) {
         return Ok(cells);
     }
-    let cells = Arc::new(Cells::decode(bytes).map_err(|error| malformed(function, error))?);
+    let decoded = if bytes.is_ascii() { BASE64_STANDARD.decode(bytes).ok() } else { None };
+    let cells = Cells::decode(decoded.as_deref().unwrap_or(bytes)).map_err(|error| malformed(function, error))?;
+    let cells = Arc::new(cells);
     let mut kept = KNOWN.lock();
     kept.insert(0, (bytes.to_vec(), Arc::clone(&cells)));
     kept.truncate(KEPT);

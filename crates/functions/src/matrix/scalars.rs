@@ -9,7 +9,7 @@ use datafusion::common::{Result, exec_err};
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use pithead_matrix::{Accumulate, Cells, Codec, GramParts, RankSums, Row, RowBuffer, Values, take_cells};
 
-use super::blobs::{Blobs, constant_bytes, malformed};
+use super::blobs::{Blobs, constant, malformed};
 use super::known_cells::cells;
 use super::outcomes::TStat;
 
@@ -87,7 +87,7 @@ impl ScalarUDFImpl for OfRow {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let [rows, known] = args.args.as_slice() else { return exec_err!("{}() takes two arguments", self.name()) };
-        let cells = cells(constant_bytes(known, self.name(), "what is known of the cells")?, self.name())?;
+        let cells = cells(constant(known, self.name(), "what is known of the cells")?, self.name())?;
         let rows = rows.to_array(args.number_rows)?;
         Ok(ColumnarValue::Array(self.run(&Blobs::of(&rows, self.name())?, &cells)?))
     }
