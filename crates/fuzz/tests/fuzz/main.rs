@@ -8,6 +8,7 @@
 mod data;
 mod files;
 mod link;
+mod matrices;
 mod medium;
 mod sessions;
 mod slices;
@@ -41,6 +42,7 @@ fn groups() -> Vec<(&'static [&'static str], Make)> {
     let for_files = Arc::clone(&rig);
     vec![
         (&link::NAMES, Box::new(link::targets)),
+        (&matrices::NAMES, Box::new(matrices::targets)),
         (&slices::NAMES, Box::new(slices::targets)),
         (&stores::NAMES, Box::new(stores::targets)),
         (&sessions::NAMES, Box::new(move || sessions::targets(&rig))),
