@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    array_serve, bench, cert, check, drive_add, drive_drain, drive_serve, drop, error, inspect, load, ls, repair, sql, status,
-    token,
+    array_serve, bench, cell, cert, check, drive_add, drive_drain, drive_serve, drop, error, inspect, load, ls, repair, sql,
+    status, token,
 };
 
 const LONG_ABOUT: &str = "\
@@ -55,6 +55,7 @@ pub(crate) enum Command {
     /// Put drives behind a server that hosts see as one drive
     #[command(subcommand)]
     Array(ArrayCommand),
+    Cell(cell::CellArgs),
     /// Make certificates for TLS between hosts and drives
     #[command(subcommand)]
     Cert(cert::CertCommand),
