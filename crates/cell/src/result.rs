@@ -54,6 +54,20 @@ impl Keys {
     }
 }
 
+/// Positions from the largest value to the smallest, or by how far values are from 0. Equal ones keep their order; NaN comes last.
+pub fn ranking(values: &[f64], absolute: bool) -> Vec<i32> {
+    // As numbers of the opposite order, floats sort without a comparison of their own.
+    let key = |value: f64| {
+        let value = if absolute { value.abs() } else { value };
+        let bits = if value == 0.0 { 0 } else { value.to_bits() };
+        let ascending = if bits >> 63 == 1 { !bits } else { bits | 1 << 63 };
+        if value.is_nan() { u64::MAX } else { !ascending }
+    };
+    let mut order: Vec<(u64, i32)> = values.iter().zip(0..).map(|(value, place)| (key(*value), place)).collect();
+    order.sort_unstable();
+    order.into_iter().map(|(_, place)| place).collect()
+}
+
 /// Outcomes of `t_stat`, gene after gene.
 #[derive(Debug)]
 pub(crate) struct Outcomes {
@@ -197,5 +211,17 @@ impl Taken {
         }
         taken.starts.push(taken.cells.len() as i64);
         taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rankings_are_stable() {
+        let values = [0.0, 3.0, -5.0, f64::NAN, -0.0, 3.0, f64::INFINITY];
+        assert_eq!(ranking(&values, false), [6, 1, 5, 0, 4, 2, 3]);
+        assert_eq!(ranking(&values, true), [6, 2, 1, 5, 0, 4, 3]);
     }
 }

@@ -1,0 +1,186 @@
+//! [`Connection`]: a host with its drives, and the one session that all threads of a connection share.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use pithead_embed::Engine;
+use pithead_host::{Host, Session};
+use pithead_model::{Blame, DatasetName, Fault};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use tokio_util::sync::CancellationToken;
+
+use crate::errors;
+use crate::load::{self, Spec};
+use crate::options::Options;
+use crate::parameters::Given;
+use crate::runtime::{self, nothing};
+use crate::stream::Stream;
+use crate::types;
+
+/// A host with its drives. Threads may share it; what SET changes holds for all of them.
+#[pyclass(frozen, module = "pithead._pithead")]
+pub(crate) struct Connection {
+    open: Mutex<Option<Open>>,
+    closing: CancellationToken,
+}
+
+struct Open {
+    engine: Engine,
+    session: Arc<Session>,
+}
+
+#[pymethods]
+impl Connection {
+    #[new]
+    fn new(py: Python<'_>, options: Options) -> PyResult<Self> {
+        let (target, embed) = (options.target(), options.embed()?);
+        let engine = runtime::run(py, nothing, async move { pithead_embed::connect(&target, &embed).await })?;
+        let session = Arc::new(engine.host.session());
+        Ok(Self { open: Mutex::new(Some(Open { engine, session })), closing: CancellationToken::new() })
+    }
+
+    /// Columns of what a statement would give, as an Arrow schema; none where it is no query.
+    fn describe(&self, py: Python<'_>, sql: String, given: Option<Given>) -> PyResult<Option<types::Columns>> {
+        let session = self.session()?;
+        let parameters = given.map(Given::parameters).transpose()?.unwrap_or_default();
+        let schema = self.run(py, nothing, async move { session.describe(&sql, &parameters).await })?;
+        Ok(schema.map(|schema| types::Columns::new(&types::plain(&schema))))
+    }
+
+    /// Runs a statement. `progress` is called with slices done, slices in all, and bytes over the link, while something waits for rows.
+    /// `is_foreign`: the rows go to a library that turns exceptions of the stream into its own.
+    fn execute(
+        &self,
+        py: Python<'_>,
+        sql: String,
+        given: Option<Given>,
+        progress: Option<Py<PyAny>>,
+        is_foreign: bool,
+    ) -> PyResult<Stream> {
+        let session = self.session()?;
+        let parameters = given.map(Given::parameters).transpose()?.unwrap_or_default();
+        let answer = self.run(py, nothing, async move { session.run_with(&sql, &parameters).await })?;
+        Stream::new(answer, self.closing.clone(), progress, is_foreign)
+    }
+
+    /// Loads files, or what a C stream gives. `progress` is called with bytes done, bytes in all, and rows.
+    fn load(
+        &self,
+        py: Python<'_>,
+        spec: Spec,
+        stream: Option<Bound<'_, PyAny>>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Py<PyDict>> {
+        load::load(self, py, spec, stream, progress)
+    }
+
+    /// All datasets, as dicts.
+    fn datasets(&self, py: Python<'_>) -> PyResult<Vec<Py<PyDict>>> {
+        let host = self.host()?;
+        let datasets = self.run(py, nothing, async move { host.datasets().await })?;
+        datasets.into_iter().map(|(name, dataset)| types::dataset_facts(py, &name, &dataset)).collect()
+    }
+
+    /// Drops a dataset. Whether it was there.
+    fn drop(&self, py: Python<'_>, name: &str, missing_ok: bool) -> PyResult<bool> {
+        let name: DatasetName = name.parse().map_err(errors::to_python)?;
+        let host = self.host()?;
+        self.run(py, nothing, async move {
+            if missing_ok && host.snapshot().await?.dataset(&name).is_none() {
+                return Ok(false);
+            }
+            host.drop_dataset(&name).await.map(|()| true)
+        })
+    }
+
+    /// How each drive is: label, and its status or why it has none, as JSON.
+    fn status(&self, py: Python<'_>) -> PyResult<Vec<(String, String, bool)>> {
+        let host = self.host()?;
+        let status = self.run(py, nothing, async move { Ok(host.status().await) })?;
+        let text = |status| serde_json::to_string(&status).unwrap_or_default();
+        Ok(status
+            .into_iter()
+            .map(|(label, status)| match status {
+                Ok(status) => (label, text(status), true),
+                Err(fault) => (label, fault.to_string(), false),
+            })
+            .collect())
+    }
+
+    /// Ends what runs, and the drives of this process. Closing again does nothing.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        if runtime::was_forked() {
+            return Ok(());
+        }
+        self.closing.cancel();
+        let Some(open) = self.open.lock().take() else { return Ok(()) };
+        runtime::run(py, nothing, async move {
+            drop(open.session);
+            open.engine.shutdown().await;
+            Ok(())
+        })
+    }
+
+    #[getter]
+    fn is_closed(&self) -> bool {
+        self.open.lock().is_none()
+    }
+}
+
+impl Connection {
+    /// Runs a future of this connection: it is cancelled when the connection is closed.
+    pub(crate) fn run<T: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        look: impl Fn(Python<'_>) -> PyResult<()> + Sync,
+        future: impl Future<Output = Result<T, Fault>> + Send + 'static,
+    ) -> PyResult<T> {
+        let closing = self.closing.clone();
+        runtime::run(py, look, async move {
+            tokio::select! {
+                biased;
+                _ = closing.cancelled() => Err(closed(Blame::Cancelled)),
+                result = future => result,
+            }
+        })
+    }
+
+    /// The host of an open connection.
+    pub(crate) fn host(&self) -> PyResult<Host> {
+        self.with_open(|open| open.engine.host.clone())
+    }
+
+    pub(crate) fn session(&self) -> PyResult<Arc<Session>> {
+        self.with_open(|open| Arc::clone(&open.session))
+    }
+
+    fn with_open<T>(&self, take: impl FnOnce(&Open) -> T) -> PyResult<T> {
+        // A forked process gets the clear error, rather than a wait that never ends.
+        runtime::runtime().map_err(errors::to_python)?;
+        self.open.lock().as_ref().map(take).ok_or_else(|| errors::to_python(closed(Blame::User)))
+    }
+}
+
+/// What is said once the connection was closed, or while it is.
+pub(crate) fn closed(blame: Blame) -> Fault {
+    Fault::new(blame, "the connection is closed").hint("open another one with pithead.connect(…)")
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let Some(open) = self.open.get_mut().take() else { return };
+        self.closing.cancel();
+        match runtime::runtime() {
+            Ok(runtime) => {
+                runtime.spawn(async move {
+                    drop(open.session);
+                    open.engine.shutdown().await;
+                });
+            }
+            // Its threads are gone, and waiting for them would never end.
+            Err(_) => std::mem::forget(open),
+        }
+    }
+}

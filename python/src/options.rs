@@ -1,0 +1,49 @@
+//! What `pithead.connect` was given.
+
+use std::path::PathBuf;
+
+use pithead_embed::{ClientTlsFiles, ConnectOptions, EmbedOptions, Target, Token};
+use pithead_model::{Fault, parse_bytes};
+use pyo3::prelude::*;
+
+use crate::errors;
+
+/// Where to connect to, and how: the arguments of `pithead.connect`, put in order by Python.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Options {
+    directory: Option<PathBuf>,
+    addresses: Vec<String>,
+    drives: Option<usize>,
+    threads: Option<usize>,
+    memory: Option<String>,
+    token: Option<String>,
+    ca: Option<PathBuf>,
+    cert: Option<PathBuf>,
+    key: Option<PathBuf>,
+    insecure: bool,
+}
+
+impl Options {
+    pub(crate) fn target(&self) -> Target {
+        match &self.directory {
+            Some(directory) => Target::Data(directory.clone()),
+            None => Target::Drives(self.addresses.clone()),
+        }
+    }
+
+    pub(crate) fn embed(&self) -> PyResult<EmbedOptions> {
+        if let Some(threads) = self.threads.filter(|threads| !(1..=1024).contains(threads)) {
+            return Err(errors::user(format!("expected 1 to 1024 threads, got {threads}"), "leave it out for one a core"));
+        }
+        let read = || -> Result<EmbedOptions, Fault> {
+            let memory = self.memory.as_deref().map(parse_bytes).transpose()?;
+            let token = self.token.as_deref().map(Token::parse).transpose()?;
+            let identity = self.cert.clone().zip(self.key.clone());
+            let tls = self.ca.clone().map(|ca| ClientTlsFiles { ca, identity });
+            let connect = ConnectOptions { tls, token, insecure: self.insecure };
+            Ok(EmbedOptions { threads: self.threads, memory, drives: self.drives, connect, ..EmbedOptions::default() })
+        };
+        read().map_err(errors::to_python)
+    }
+}
