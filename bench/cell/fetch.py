@@ -9,12 +9,21 @@ from typing import Any
 
 from . import measure
 
-_SQL = "SELECT * FROM lineitem"
+KINDS = ("polars", "pandas", "pandas_as_is")
+"""Frames; for "pandas" both are asked for types that pandas has, for "pandas_as_is" for decimals and dates as they are stored."""
 _KEY = ["l_orderkey", "l_linenumber"]
+_AS_IS = "SELECT * FROM lineitem"
+# DuckDB's `.df()` turns decimals into floats and dates into timestamps; Pithead's keeps both, as objects.
+_PLAIN = """
+    SELECT l_orderkey, l_partkey, l_suppkey, l_linenumber, CAST(l_quantity AS DOUBLE) AS l_quantity,
+        CAST(l_extendedprice AS DOUBLE) AS l_extendedprice, CAST(l_discount AS DOUBLE) AS l_discount, CAST(l_tax AS DOUBLE) AS l_tax,
+        l_returnflag, l_linestatus, CAST(l_shipdate AS TIMESTAMP) AS l_shipdate, CAST(l_commitdate AS TIMESTAMP) AS l_commitdate,
+        CAST(l_receiptdate AS TIMESTAMP) AS l_receiptdate, l_shipinstruct, l_shipmode, l_comment
+    FROM lineitem"""
 
 
 def task(lineitem: str, folder: str, runs: int) -> dict[str, Any]:
-    """Loads lineitem once into each, then fetches it in turns, once to warm up and `runs` times. Seconds of each way."""
+    """Loads lineitem once into each, then fetches it in turns, once to compare and `runs` times. Seconds of each way."""
     import duckdb
     import pithead
 
@@ -23,11 +32,8 @@ def task(lineitem: str, folder: str, runs: int) -> dict[str, Any]:
         conn.load("lineitem", lineitem, mode="replace", progress=False)
         peer.execute("SET enable_progress_bar = false")
         peer.execute("CREATE OR REPLACE TABLE lineitem AS SELECT * FROM read_parquet(?)", [lineitem])
-        ways: dict[str, Callable[[], Any]] = {
-            "pithead_polars": lambda: conn.sql(_SQL).pl(),
-            "duckdb_polars": lambda: peer.sql(_SQL).pl(),
-            "pithead_pandas": lambda: conn.sql(_SQL).df(),
-            "duckdb_pandas": lambda: peer.sql(_SQL).df(),
+        ways = {
+            f"{engine}_{kind}": _way(relation, kind) for kind in KINDS for engine, relation in (("pithead", conn.sql), ("duckdb", peer.sql))
         }
         rows = _same(ways)
         seconds: dict[str, list[float]] = {way: [] for way in ways}
@@ -36,21 +42,33 @@ def task(lineitem: str, folder: str, runs: int) -> dict[str, Any]:
                 started = time.perf_counter()
                 frame = fetch()
                 seconds[way].append(time.perf_counter() - started)
-                assert len(frame) == rows
+                if len(frame) != rows:
+                    raise measure.Failed(f"{way} gave {len(frame)} rows, and {rows} before")
                 del frame
     versions = {"pithead": pithead.__version__, "duckdb": duckdb.__version__}
     return {"rows": rows, "versions": versions, "seconds": {way: measure.spread(taken) for way, taken in seconds.items()}}
 
 
+def _way(sql: Callable[[str], Any], kind: str) -> Callable[[], Any]:
+    if kind == "polars":
+        return lambda: sql(_AS_IS).pl()
+    return lambda: sql(_PLAIN if kind == "pandas" else _AS_IS).df()
+
+
 def _same(ways: dict[str, Callable[[], Any]]) -> int:
-    """Fetches in each way once. Raises if both do not give the same table."""
+    """Fetches in each way once, and gives how many rows there are. Raises if both do not give the same tables."""
+    import pandas
     import polars
 
-    frames = [ways[way]() for way in ("pithead_polars", "duckdb_polars")]
-    common = [frame.sort(_KEY).with_columns(polars.selectors.decimal().cast(polars.Float64)) for frame in frames]
-    if not common[0].equals(common[1].cast(dict(common[0].schema))):
+    ours, theirs = (ways[f"{engine}_polars"]().sort(_KEY) for engine in ("pithead", "duckdb"))
+    rows = len(ours)
+    decimals = polars.selectors.decimal().cast(polars.Float64)
+    if not ours.with_columns(decimals).equals(theirs.cast(dict(ours.schema)).with_columns(decimals)):
         raise measure.Failed("lineitem in polars is not the same from Pithead and from DuckDB")
-    sizes = {way: len(ways[way]()) for way in ("pithead_pandas", "duckdb_pandas")}
-    if set(sizes.values()) != {len(frames[0])}:
-        raise measure.Failed(f"lineitem in pandas has {sizes} rows, and {len(frames[0])} in polars")
-    return len(frames[0])
+    ours, theirs = (ways[f"{engine}_pandas"]().sort_values(_KEY, ignore_index=True) for engine in ("pithead", "duckdb"))
+    try:
+        # Units of timestamps may differ.
+        pandas.testing.assert_frame_equal(ours, theirs, check_dtype=False)
+    except AssertionError as different:
+        raise measure.Failed(f"lineitem in pandas is not the same from Pithead and from DuckDB: {different}") from None
+    return rows

@@ -185,7 +185,8 @@ class Drives:
             if found := re.search(r" listening on (\S+)", line):
                 self.addresses.append(found[1])
                 # Read to the end, so that the drive never blocks on what it says.
-                threading.Thread(target=sys.stderr.writelines, args=(child.stderr,), daemon=True).start()
+                lines = (line for line in child.stderr if line != "stopping\n")
+                threading.Thread(target=sys.stderr.writelines, args=(lines,), daemon=True).start()
                 return
             said += line
         raise Failed(f"the drive on {data} did not start: {said.strip()}")
