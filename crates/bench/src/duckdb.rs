@@ -60,7 +60,7 @@ fn script<T: DeserializeOwned>(
     arguments: &[String],
     input: &[u8],
 ) -> Result<Option<T>, Fault> {
-    let Some(python) = python() else { return Ok(None) };
+    let Some(python) = python_with("duckdb") else { return Ok(None) };
     let mut child = Command::new(python)
         .arg("-c")
         .arg(script)
@@ -83,12 +83,12 @@ fn script<T: DeserializeOwned>(
         .map_err(|error| failed(error.to_string()))
 }
 
-/// A Python that has DuckDB: `$PITHEAD_PYTHON`, the tools' own, or the system's.
-fn python() -> Option<PathBuf> {
+/// A Python that has this module: `$PITHEAD_PYTHON`, the tools' own, or the system's.
+pub(crate) fn python_with(module: &str) -> Option<PathBuf> {
     let own = std::env::var_os("PITHEAD_PYTHON").map(PathBuf::from);
     let candidates = own.into_iter().chain([PathBuf::from(".tools/bin/python"), PathBuf::from("python3")]);
     candidates.into_iter().find(|python| {
-        let status = Command::new(python).args(["-c", "import duckdb"]).stderr(Stdio::null()).status();
+        let status = Command::new(python).args(["-c", &format!("import {module}")]).stderr(Stdio::null()).status();
         status.is_ok_and(|status| status.success())
     })
 }

@@ -3,10 +3,12 @@
 //! [`demo`] is TPC-H with push-down and without, on four drive processes; [`tpch`] adds DuckDB, sessions and loads; [`store`]
 //! measures a drive's store beside its medium and RocksDB, [`scan`] one drive's scans beside plain loops over the same values;
 //! [`soak`] keeps many clients at work and checks every answer; [`near_data`] is TPC-H across a link that the kernel shapes, beside
-//! DuckDB over HTTP; [`adaptive`] measures decisions made while queries run beside those made beforehand.
+//! DuckDB over HTTP; [`adaptive`] measures decisions made while queries run beside those made beforehand; [`cell`] finds genes that differ
+//! between groups of cells, beside scanpy, TileDB-SOMA and DuckDB.
 
 mod adaptive;
 mod answers;
+mod cell;
 mod demo;
 mod drives;
 mod duckdb;
@@ -23,6 +25,7 @@ mod tpch;
 
 pub use adaptive::{AdaptiveOptions, AdaptivePart, adaptive};
 pub use answers::difference;
+pub use cell::{CellEngine, CellOptions, CellPart, cell};
 pub use demo::{DemoOptions, demo};
 pub use drives::{DriveProcess, DriveProcesses};
 pub use neardata::{NearDataHostOptions, NearDataOptions, near_data, near_data_host};

@@ -9,6 +9,7 @@ use pithead_bench::{
 };
 use pithead_model::{Blame, Fault, Rate, parse_rate};
 
+use crate::bench_cell::{self, CellArgs};
 use crate::error::CliError;
 
 /// What can be measured.
@@ -34,6 +35,8 @@ pub(crate) enum BenchCommand {
     Scan(ScanArgs),
     /// Push-back measured: how far drives take slices, decided while queries run, beside the best level fixed beforehand
     Adaptive(AdaptiveArgs),
+    /// Which genes differ between groups of cells, beside scanpy, TileDB-SOMA and DuckDB; fetches into data frames
+    Cell(CellArgs),
     /// The process that `store` kills
     #[command(hide = true)]
     StoreWriter(StoreWriterArgs),
@@ -302,6 +305,10 @@ pub(crate) async fn run(command: BenchCommand) -> Result<(), CliError> {
             Ok(pithead_bench::scan(&options).await?)
         }
         BenchCommand::Adaptive(args) => Ok(pithead_bench::adaptive(&adaptive_options(args)).await?),
+        BenchCommand::Cell(args) => {
+            let options = bench_cell::options(args);
+            blocking(move || pithead_bench::cell(&options)).await
+        }
         BenchCommand::Store(args) => {
             let options = store_options(args);
             blocking(move || pithead_bench::store(&options)).await
@@ -387,7 +394,7 @@ fn parse_gb(text: &str) -> Result<f64, String> {
     }
 }
 
-fn parse_scale(text: &str) -> Result<f64, String> {
+pub(crate) fn parse_scale(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(scale) if scale > 0.0 && scale <= 10_000.0 => Ok(scale),
         _ => Err("expected a number above 0, such as 0.1 or 1".to_owned()),
