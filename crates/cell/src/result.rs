@@ -100,7 +100,12 @@ impl Outcomes {
     pub(crate) fn ranked(mut self, correction: Correction, cost: ProfileSnapshot) -> Ranked {
         let order = self.keys.order();
         let turn = |values: &Vec<f64>| -> Vec<f64> {
-            (0..self.groups).flat_map(|group| order.iter().map(move |row| values[row * self.groups + group])).collect()
+            let mut turned = vec![0.0; values.len()];
+            for (place, row) in order.iter().enumerate() {
+                let line = &values[row * self.groups..][..self.groups];
+                line.iter().enumerate().for_each(|(group, value)| turned[group * order.len() + place] = *value);
+            }
+            turned
         };
         let [scores, p_values, fold_changes, share, share_other, mean, mean_other] = self.fields.each_ref().map(turn);
         let adjusted = p_values.chunks(order.len().max(1)).flat_map(|values| adjust(values, correction)).collect();

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use futures::future::BoxFuture;
 use futures::{StreamExt, stream};
 use pithead_model::{Blame, Dataset, DriveId, Fault, Run, total};
 use pithead_wire::{Batches, Loads};
@@ -45,16 +46,29 @@ impl Host {
     /// Loads files into a dataset. Its rows become visible together at the end, or not at all; what a failed load left
     /// on the drives is deleted. `progress` is called from the threads that read.
     pub async fn load(&self, spec: LoadSpec, progress: Arc<dyn Fn(LoadProgress) + Send + Sync>) -> Result<LoadReport, Fault> {
-        let loaded = self.load_files(spec, progress).await;
+        let loaded = self.load_boxed(spec, progress).await;
         self.metrics().loaded(&loaded);
         loaded
     }
 
     /// The same for batches of a program, all of `schema`. The spec's sources, format and CSV options are not used.
     pub async fn load_batches(&self, spec: LoadSpec, schema: SchemaRef, rows: Batches) -> Result<LoadReport, Fault> {
-        let loaded = self.load_rows(spec, schema, rows).await;
+        let loaded = self.load_rows_boxed(spec, schema, rows).await;
         self.metrics().loaded(&loaded);
         loaded
+    }
+
+    /// Boxed here, or every crate that awaits it would compile all of loading again.
+    fn load_boxed(
+        &self,
+        spec: LoadSpec,
+        progress: Arc<dyn Fn(LoadProgress) + Send + Sync>,
+    ) -> BoxFuture<'_, Result<LoadReport, Fault>> {
+        Box::pin(self.load_files(spec, progress))
+    }
+
+    fn load_rows_boxed(&self, spec: LoadSpec, schema: SchemaRef, rows: Batches) -> BoxFuture<'_, Result<LoadReport, Fault>> {
+        Box::pin(self.load_rows(spec, schema, rows))
     }
 
     async fn load_files(&self, spec: LoadSpec, progress: Arc<dyn Fn(LoadProgress) + Send + Sync>) -> Result<LoadReport, Fault> {

@@ -11,6 +11,7 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::DFParserBuilder;
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
 use pithead_functions::{EngineOptions, fault_from_datafusion, session_state};
@@ -68,6 +69,15 @@ impl Session {
 
     /// Runs one statement as [`Session::run`] does, with values for its placeholders. Only queries and EXPLAIN have any.
     pub async fn run_with(&self, sql: &str, parameters: &Parameters) -> Result<Answer, Fault> {
+        self.run_boxed(sql, parameters).await
+    }
+
+    /// Boxed here, or every crate that awaits it would compile all of planning again.
+    fn run_boxed<'a>(&'a self, sql: &'a str, parameters: &'a Parameters) -> BoxFuture<'a, Result<Answer, Fault>> {
+        Box::pin(self.run_watched(sql, parameters))
+    }
+
+    async fn run_watched(&self, sql: &str, parameters: &Parameters) -> Result<Answer, Fault> {
         let numbered = parameters::numbered(sql);
         let statement = numbered.as_ref().map_err(Fault::clone).and_then(|sql| statement::parse(sql));
         let kind = match &statement {
@@ -87,6 +97,18 @@ impl Session {
 
     /// The columns of what a statement would give; none where it is no query. It is planned, and nothing is run.
     pub async fn describe(&self, sql: &str, parameters: &Parameters) -> Result<Option<SchemaRef>, Fault> {
+        self.describe_boxed(sql, parameters).await
+    }
+
+    fn describe_boxed<'a>(
+        &'a self,
+        sql: &'a str,
+        parameters: &'a Parameters,
+    ) -> BoxFuture<'a, Result<Option<SchemaRef>, Fault>> {
+        Box::pin(self.describe_planned(sql, parameters))
+    }
+
+    async fn describe_planned(&self, sql: &str, parameters: &Parameters) -> Result<Option<SchemaRef>, Fault> {
         let sql = parameters::numbered(sql)?;
         let schema = match statement::parse(&sql)? {
             Statement::Set { .. } | Statement::Drop { .. } => return Ok(None),

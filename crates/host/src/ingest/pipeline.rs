@@ -235,7 +235,7 @@ async fn feed_batches(line: &Line, schema: &SchemaRef, mut batches: Batches) -> 
     let conform = Conform::new(schema, &line.schema)?;
     while let Some(batch) = batches.next().await {
         let batch = batch?;
-        let bytes = batch.get_array_memory_size() as u64;
+        let bytes = pithead_wire::batch_bytes(&batch) as u64;
         let rows = batch.num_rows();
         for (partition, piece) in line.partitioner.split(&conform.batch(&batch)?)? {
             line.senders[partition].send(piece).await.map_err(|_| Stop::Elsewhere)?;
