@@ -50,6 +50,8 @@ def task(target: str, folder: str, runs: int) -> dict[str, Any]:
                     # The first run reads from the medium, and the others from memory.
                     points.append({**shape, **sizes, "drive_cpu_seconds": measure.spread(taken[1:])})
                     cell.drop(conn, name)
+                    # Loads of the dense layout take minutes, so it is told how far this is.
+                    print(f"slices: {layout}, {height} genes × {width} cells", flush=True)
         about = {**asdict(size), "cells": list(WIDTHS)}
     return {"matrix": about, "points": points}
 
