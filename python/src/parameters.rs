@@ -5,11 +5,11 @@ use std::sync::Arc;
 use arrow::array::{
     Array, ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Decimal256Array, Float64Array, Int64Array,
     IntervalMonthDayNanoArray, ListArray, NullArray, RecordBatch, RecordBatchOptions, StringArray, Time64MicrosecondArray,
-    TimestampMicrosecondArray, UInt64Array,
+    TimestampMicrosecondArray, UInt64Array, new_null_array,
 };
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::concat;
-use arrow::datatypes::{Field, IntervalMonthDayNanoType, Schema, i256};
+use arrow::datatypes::{DataType, Field, IntervalMonthDayNanoType, Schema, i256};
 use pithead_host::Parameters;
 use pyo3::prelude::*;
 
@@ -83,7 +83,11 @@ fn decimal((digits, precision, scale): &(String, u8, i8)) -> PyResult<ArrayRef> 
 
 fn list(py: Python<'_>, values: &[Kind]) -> PyResult<ArrayRef> {
     let items = values.iter().map(|value| array(py, value)).collect::<PyResult<Vec<_>>>()?;
-    let parts: Vec<&dyn Array> = items.iter().map(AsRef::as_ref).collect();
+    // Nulls are of the others' type.
+    let known = items.iter().map(|item| item.data_type()).find(|known| **known != DataType::Null).unwrap_or(&DataType::Null);
+    let typed = |item: &ArrayRef| if item.data_type() == &DataType::Null { new_null_array(known, 1) } else { Arc::clone(item) };
+    let typed: Vec<ArrayRef> = items.iter().map(typed).collect();
+    let parts: Vec<&dyn Array> = typed.iter().map(AsRef::as_ref).collect();
     let items = match parts.is_empty() {
         true => Arc::new(NullArray::new(0)) as ArrayRef,
         false => concat(&parts).map_err(unfit)?,

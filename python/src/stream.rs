@@ -16,7 +16,7 @@ use pithead_model::{Blame, Fault, total};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyCapsuleMethods, PyDict, PyTuple};
 use tokio::sync::mpsc::{self, Receiver, Sender};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::watch;
 
 use crate::connection::closed;
 use crate::{errors, rows, runtime, types};
@@ -126,7 +126,7 @@ impl Stream {
 impl Stream {
     pub(crate) fn new(
         answer: Answer,
-        closing: CancellationToken,
+        closing: watch::Receiver<bool>,
         progress: Option<Py<PyAny>>,
         is_foreign: bool,
     ) -> PyResult<Self> {
@@ -147,12 +147,12 @@ impl Stream {
 }
 
 /// Sends the rows until they end, nobody takes them, or the connection is closed. Dropping the answer cancels it at the drives.
-async fn send(mut answer: Answer, sender: Sender<Item>, closing: CancellationToken) {
+async fn send(mut answer: Answer, sender: Sender<Item>, mut closing: watch::Receiver<bool>) {
     loop {
         let item = tokio::select! {
             biased;
             _ = sender.closed() => return,
-            _ = closing.cancelled() => Err(closed(Blame::Cancelled)),
+            _ = closing.wait_for(|closing| *closing) => Err(closed(Blame::Cancelled)),
             batch = answer.rows.next() => batch.transpose(),
         };
         let is_last = !matches!(item, Ok(Some(_)));
@@ -164,7 +164,7 @@ async fn send(mut answer: Answer, sender: Sender<Item>, closing: CancellationTok
         }
         tokio::select! {
             biased;
-            _ = closing.cancelled() => {}
+            _ = closing.wait_for(|closing| *closing) => {}
             sent = sender.send(item) => if sent.is_err() { return },
         }
     }

@@ -1,0 +1,337 @@
+"""Connections: where statements run."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from . import _parameters, _pithead, _progress
+from ._errors import UserError
+from ._relation import Relation
+
+Source = Any
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """What a load did.
+
+    rows, slices : what was stored.
+    source_bytes : bytes of the files, or of the batches in memory.
+    stored_bytes : bytes on the drives' media, of one copy.
+    seconds : from start to visible.
+    encoding : `vortex` or `arrow`.
+    note : why the encoding is not the default one.
+    """
+
+    rows: int
+    source_bytes: int
+    stored_bytes: int
+    slices: int
+    seconds: float
+    encoding: str
+    note: str | None
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """A dataset, as `Connection.datasets` tells of it."""
+
+    domain: str
+    name: str
+    rows: int
+    stored_bytes: int
+    slices: int
+    encoding: str
+    metadata: dict[str, str]
+    columns: list[tuple[str, str]]
+
+    @property
+    def full_name(self) -> str:
+        """`domain.name`, as `Connection.load` and `Connection.drop` take it."""
+        return f"{self.domain}.{self.name}"
+
+
+class Connection:
+    """A host with its drives; made by `pithead.connect`. Threads may share it.
+
+    Settings that SET changes hold for all threads of the connection. A process that was forked cannot use the connections of the one
+    that it was forked from.
+    """
+
+    _native: _pithead.Connection
+
+    def __init__(self, native: _pithead.Connection, temporary: str | None = None) -> None:
+        self._native = native
+        self._finalizer = weakref.finalize(self, _close, native, temporary, os.getpid())
+
+    def sql(self, query: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> Relation | None:
+        """A query's result, lazy: it runs when its rows are taken. SET and DROP TABLE run at once, and give None.
+
+        Parameters
+        ----------
+        query : one statement. Mistakes in it, such as an unknown table, are raised at once.
+        params : a list of values for `$1`, `$2` or `?`, or a dict of values for `$name`.
+
+        >>> conn = pithead.connect()
+        >>> conn.sql("SELECT $1 + 1 AS next", [41]).fetchall()
+        [(42,)]
+        >>> conn.sql("SELECT upper($name) AS name", {"name": "pit"}).fetchone()
+        ('PIT',)
+        """
+        given = _parameters.given(params)
+        columns = self._native.describe(query, given)
+        if columns is None:
+            self._native.execute(query, given, None, False).close()
+            return None
+        return Relation(self, query, given, columns)
+
+    def execute(self, query: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> Relation | None:
+        """The same as `sql`, by the name that DB-API programs expect."""
+        return self.sql(query, params)
+
+    def table(self, name: str) -> Relation:
+        """All rows of a dataset: `domain.dataset`, or `dataset` of the domain `main`. Names may hold anything but `/`.
+
+        >>> conn = pithead.connect()
+        >>> _ = conn.load("lab.trips.2026", pithead.examples.trips())
+        >>> conn.table("lab.trips.2026").columns
+        ['city', 'day', 'fare']
+        """
+        domain, dataset = split_name(name)
+        relation = self.sql(f"SELECT * FROM {quoted(domain)}.{quoted(dataset)}")
+        assert relation is not None
+        return relation
+
+    def load(
+        self,
+        name: str,
+        source: Source,
+        *,
+        mode: str = "create",
+        metadata: Mapping[str, str] | None = None,
+        partition_by: str | Sequence[str] | None = None,
+        sort_by: str | Sequence[str] | None = None,
+        slice_rows: int | None = None,
+        encoding: str | None = None,
+        partitions: int | None = None,
+        copies: int | None = None,
+        progress: bool | None = None,
+    ) -> LoadReport:
+        """Loads a dataset. All rows become visible together, or none.
+
+        Parameters
+        ----------
+        name : `domain.dataset`, or `dataset` of the domain `main`.
+        source : a path, a glob or several of them (Parquet, CSV, Arrow IPC); or an object that gives Arrow data, such as a pyarrow
+            table or reader, a pandas or polars frame, or a DuckDB relation. It is streamed.
+        mode : "create", "append" or "replace".
+        metadata : kept with the dataset; appending adds to it.
+        partition_by : "hash:a,b", "range:a", "round-robin", or columns to hash by.
+        sort_by : columns, each with " desc" where the largest are to come first.
+        slice_rows : rows of a slice at most.
+        encoding : "vortex" or "arrow".
+        partitions, copies : partitions of a new dataset, and drives that each is to be on.
+        progress : whether to show progress; None: where somebody looks.
+
+        >>> conn = pithead.connect()
+        >>> conn.load("trips", pithead.examples.trips(), sort_by="day", metadata={"from": "examples"}).rows
+        5
+        """
+        files = _files(source)
+        spec = {
+            "name": name,
+            "sources": files or [],
+            "mode": mode,
+            "metadata": _texts(metadata),
+            "partition_by": _partitioning(partition_by),
+            "sort_by": _order(sort_by),
+            "slice_rows": slice_rows,
+            "encoding": encoding,
+            "partitions": partitions,
+            "copies": copies,
+        }
+        bar = _progress.Bar(f"loading {name}", "B") if _progress.wanted(progress) else None
+        try:
+            return LoadReport(**self._native.load(spec, None if files is not None else source, bar))
+        finally:
+            if bar:
+                bar.close()
+
+    def datasets(self, domain: str | None = None) -> list[DatasetInfo]:
+        """The datasets that there are, of all domains or of one.
+
+        >>> pithead.connect().datasets()
+        []
+        """
+        infos = [DatasetInfo(**facts) for facts in self._native.datasets()]
+        return [info for info in infos if domain is None or info.domain == domain]
+
+    def drop(self, name: str, missing_ok: bool = False) -> bool:
+        """Drops a dataset. Returns whether it was there; one that is not is an error without `missing_ok`."""
+        return self._native.drop(name, missing_ok)
+
+    def drives(self) -> dict[str, dict[str, Any]]:
+        """How each drive is, by label: its sessions, memory and stored bytes, or under `error` why it does not answer."""
+        return {
+            label: json.loads(text) if answers else {"error": text} for label, text, answers in self._native.status()
+        }
+
+    def close(self) -> None:
+        """Ends what runs, and the drives inside this process. Temporary data goes. Closing again does nothing."""
+        self._finalizer()
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return "<pithead.Connection, closed>" if self._native.is_closed else "<pithead.Connection>"
+
+
+def connect(
+    target: str | os.PathLike[str] | Iterable[str] | None = None,
+    *,
+    drives: int | None = None,
+    threads: int | None = None,
+    memory: int | str | None = None,
+    token: str | None = None,
+    ca: str | os.PathLike[str] | None = None,
+    cert: str | os.PathLike[str] | None = None,
+    key: str | os.PathLike[str] | None = None,
+    insecure: bool = False,
+) -> Connection:
+    """Connects to drives, or runs them inside this process.
+
+    Parameters
+    ----------
+    target : a directory whose drives run inside this process, made where it is new; drives on the network as
+        "pithead://host:port,host:port" or as a list of addresses; None for a temporary directory.
+    drives : drives of a new directory; None for one a core.
+    threads : threads for queries; None for one a core.
+    memory : bytes for queries, or a size such as "4GiB"; None for a part of what the machine has.
+    token : says to drives on the network who this is; None for $PITHEAD_TOKEN.
+    ca : file with the certificates that drives on the network are trusted by, to speak TLS; None for $PITHEAD_TLS_CA.
+    cert, key : files with a certificate of this client and its key, for drives that ask for one.
+    insecure : connect to other machines without TLS.
+
+    >>> with pithead.connect(drives=2) as conn:
+    ...     len(conn.drives())
+    2
+    """
+    directory, addresses, temporary = None, [], None
+    match target:
+        case None:
+            directory = temporary = tempfile.mkdtemp(prefix="pithead-")
+        case str() if target.startswith(("pithead://", "pithead+tls://")):
+            addresses = _addresses(target)
+        case str() | os.PathLike():
+            directory = os.fspath(target)
+        case _:
+            addresses = [address for part in target for address in _addresses(str(part))]
+    if directory is None and not addresses:
+        raise UserError("expected at least one address of a drive", 'write "pithead://host:port,host:port"')
+    if (cert is None) != (key is None):
+        raise UserError("expected both cert and key, or neither")
+    if directory is None:
+        token = token or os.environ.get("PITHEAD_TOKEN")
+        ca = ca or os.environ.get("PITHEAD_TLS_CA")
+    if cert is not None and ca is None:
+        raise UserError("a client certificate is sent over TLS only", "say by ca=… whom to trust")
+    options = {
+        "directory": directory,
+        "addresses": addresses,
+        "drives": drives,
+        "threads": threads,
+        "memory": None if memory is None else str(memory),
+        "token": token,
+        "ca": ca,
+        "cert": cert,
+        "key": key,
+        "insecure": insecure,
+    }
+    try:
+        return Connection(_pithead.Connection(options), temporary)
+    except BaseException:
+        if temporary:
+            shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """Domain and dataset of a name: the first dot splits."""
+    domain, dot, dataset = name.partition(".")
+    return (domain, dataset) if dot else ("main", name)
+
+
+def quoted(name: str) -> str:
+    """A name as SQL takes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _close(native: _pithead.Connection, temporary: str | None, process: int) -> None:
+    native.close()
+    if temporary and os.getpid() == process:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _addresses(target: str) -> list[str]:
+    scheme, separator, rest = target.rpartition("://")
+    return [scheme + separator + part.strip() for part in rest.split(",") if part.strip()]
+
+
+def _files(source: Source) -> list[str] | None:
+    if isinstance(source, (str, os.PathLike)):
+        return [_path(source)]
+    if isinstance(source, (list, tuple, set)) and all(isinstance(part, (str, os.PathLike)) for part in source):
+        if not source:
+            raise UserError("expected files to load, got an empty list", "to make a dataset without rows, load an empty table")
+        return [_path(part) for part in source]
+    if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
+        return None
+    raise UserError(
+        f"cannot load from an object of type {type(source).__name__}",
+        "give a path, a glob, or an object with Arrow data: a table of pyarrow, polars or DuckDB, a pandas frame (2.2 or newer)",
+    )
+
+
+def _path(path: str | os.PathLike[str]) -> str:
+    # A path object is meant as it is, also where its name holds what a glob would read.
+    return path if isinstance(path, str) else glob.escape(os.fspath(path))
+
+
+def _texts(metadata: Mapping[str, str] | None) -> dict[str, str]:
+    for name, value in (metadata or {}).items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise UserError(f"metadata: expected texts, got {name!r}: {value!r}", "write other values as JSON: json.dumps(value)")
+    return dict(metadata or {})
+
+
+def _partitioning(asked: str | Sequence[str] | None) -> tuple[str, list[str]] | None:
+    if asked is None:
+        return None
+    if not isinstance(asked, str):
+        return "hash", list(asked)
+    how, colon, columns = asked.partition(":")
+    if not colon and how != "round-robin":
+        return "hash", [asked]
+    return how, [column.strip() for column in columns.split(",") if column.strip()]
+
+
+def _order(asked: str | Sequence[str] | None) -> list[tuple[str, bool]]:
+    keys = [] if asked is None else asked.split(",") if isinstance(asked, str) else list(asked)
+    order = []
+    for key in (key.strip() for key in keys):
+        column, _, direction = key.rpartition(" ")
+        is_direction = column and direction.lower() in ("asc", "desc")
+        order.append((column.rstrip(), direction.lower() == "desc") if is_direction else (key, False))
+    return order

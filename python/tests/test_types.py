@@ -1,0 +1,123 @@
+"""Values of every type, there and back, beside DuckDB's."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import pithead
+
+UTC = dt.timezone.utc
+
+
+def table() -> pa.Table:
+    """Three rows: ordinary values, values at the ends, and nulls."""
+    columns: dict[str, tuple[list[object], pa.DataType]] = {
+        "i8": ([-128, 127, None], pa.int8()),
+        "i16": ([-(2**15), 2**15 - 1, None], pa.int16()),
+        "i32": ([-(2**31), 2**31 - 1, None], pa.int32()),
+        "i64": ([-(2**63), 2**63 - 1, None], pa.int64()),
+        "u8": ([0, 255, None], pa.uint8()),
+        "u64": ([0, 2**64 - 1, None], pa.uint64()),
+        "f32": ([1.5, float("inf"), None], pa.float32()),
+        "f64": ([-0.1, 1e308, None], pa.float64()),
+        "b": ([True, False, None], pa.bool_()),
+        "s": (["", "längerer Text über zwölf Bytes ✓", None], pa.string()),
+        "large": (["a", "b" * 1000, None], pa.large_string()),
+        "y": ([b"", b"\x00\xff" * 10, None], pa.binary()),
+        "d": ([dt.date(1, 1, 1), dt.date(9999, 12, 31), None], pa.date32()),
+        "t": ([dt.time(0, 0, 0, 1), dt.time(23, 59, 59, 999999), None], pa.time64("us")),
+        "ts": ([dt.datetime(1969, 12, 31, 23, 59, 59, 1), dt.datetime(2262, 1, 1), None], pa.timestamp("us")),
+        "tsz": ([dt.datetime(2026, 6, 1, 12, tzinfo=UTC), dt.datetime(1900, 1, 1, tzinfo=UTC), None], pa.timestamp("us", "UTC")),
+        "dec": ([Decimal("-12345678901234567.89"), Decimal("0.01"), None], pa.decimal128(19, 2)),
+        "l": ([[1, None, 3], [], None], pa.list_(pa.int32())),
+        "ls": ([["a", None], [], None], pa.list_(pa.string())),
+        "st": ([{"a": 1, "b": "x"}, {"a": None, "b": None}, None], pa.struct({"a": pa.int64(), "b": pa.string()})),
+        "n": ([None, None, None], pa.null()),
+    }
+    return pa.table({name: pa.array(values, kind) for name, (values, kind) in columns.items()})
+
+
+@pytest.fixture
+def loaded(conn: pithead.Connection) -> pithead.Connection:
+    numbered = table().append_column("row", pa.array([0, 1, 2]))
+    conn.load("t", numbered)
+    return conn
+
+
+COLUMNS = [name for name in table().column_names if name != "n"]
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_values_come_back_as_duckdb_gives_them(loaded: pithead.Connection, column: str) -> None:
+    source = table().append_column("row", pa.array([0, 1, 2]))
+    query = f'SELECT "{column}" FROM {{}} ORDER BY row'
+    with duckdb.connect() as duck:
+        duck.execute("SET timezone = 'UTC'")
+        duck.register("source", source)
+        expected = duck.sql(query.format("source")).fetchall()
+    relation = loaded.sql(query.format("t"))
+    assert relation.fetchall() == expected
+    assert relation.arrow().column(0).to_pylist() == source.column(column).to_pylist()
+
+
+def test_null_columns_and_types(loaded: pithead.Connection) -> None:
+    assert loaded.sql("SELECT n FROM t").fetchall() == [(None,)] * 3
+    types = {column.name: column.type for column in loaded.table("t").schema}
+    assert types["s"] == types["large"] == "string"
+    assert types["dec"] == "decimal(19, 2)"
+    assert types["tsz"] == "timestamp[us, tz=UTC]"
+    assert types["st"] == "struct<a: int64, b: string>"
+    assert pa.schema(loaded.table("t").schema).names == loaded.table("t").arrow().schema.names
+
+
+@pytest.mark.parametrize("query", ["SELECT * FROM t WHERE row > 5", "SELECT * FROM t LIMIT 0", "SELECT 1 AS a WHERE false"])
+def test_empty_results_keep_their_columns(loaded: pithead.Connection, query: str) -> None:
+    relation = loaded.sql(query)
+    arrow = relation.arrow()
+    assert arrow.num_rows == 0 and arrow.column_names == relation.columns
+    assert relation.fetchall() == [] and relation.fetchone() is None
+    assert list(relation.df().columns) == list(relation.pl().columns) == relation.columns
+    assert "(no rows)" in repr(relation) and "no rows" in relation._repr_html_()
+
+
+def test_every_consumer_takes_the_same_rows(loaded: pithead.Connection) -> None:
+    import polars as pl
+
+    relation = loaded.sql('SELECT row, s, "y", dec, d, ls FROM t ORDER BY row')
+    expected = relation.arrow().to_pylist()
+    assert relation.pl().to_dicts() == expected
+    assert pl.DataFrame(relation).to_dicts() == expected
+    assert [row for batch in relation for row in batch.to_pylist()] == expected
+    assert relation.reader().read_all().to_pylist() == expected
+    with duckdb.connect() as duck:
+        taken = duck.sql("SELECT * FROM relation ORDER BY row").fetchall()
+    assert taken == [tuple(row.values()) for row in expected]
+    frame = relation.df()
+    assert frame["s"].isna().tolist() == [False, False, True] and frame["s"][1] == expected[1]["s"]
+
+
+def test_views_are_given_where_they_are_asked_for(loaded: pithead.Connection) -> None:
+    relation = loaded.sql("SELECT s, i64 FROM t ORDER BY row")
+    wanted = pa.schema([("s", pa.string_view()), ("i64", pa.float64())])
+    taken = pa.RecordBatchReader.from_stream(relation, schema=wanted).read_all()
+    assert taken.schema.types == wanted.types and taken["s"].to_pylist() == table()["s"].to_pylist()
+    assert relation.arrow().schema.field("s").type == pa.string()
+    for refused in [pa.schema([("s", pa.string())]), pa.schema([("s", pa.string()), ("i64", pa.struct({"a": pa.int8()}))])]:
+        with pytest.raises(pithead.UserError, match="requested were"):
+            pa.RecordBatchReader.from_stream(relation, schema=refused)
+
+
+def test_numpy_and_intervals(loaded: pithead.Connection) -> None:
+    arrays = loaded.sql("SELECT i64, f64, row FROM t ORDER BY row").fetchnumpy()
+    assert arrays["row"].tolist() == [0, 1, 2]
+    assert arrays["i64"].mask.tolist() == [False, False, True] and arrays["i64"][1] == 2**63 - 1
+    row = loaded.sql("SELECT INTERVAL '1' MONTH, INTERVAL '36' HOUR, MAP {'a': 1}").fetchone()
+    assert row == (dt.timedelta(days=30), dt.timedelta(hours=36), {"a": 1})
+    zoned = loaded.sql("SELECT arrow_cast(tsz, 'Timestamp(Microsecond, Some(\"Europe/Berlin\"))') AS z FROM t ORDER BY row LIMIT 1")
+    (moment,) = zoned.fetchone()
+    assert moment == dt.datetime(2026, 6, 1, 12, tzinfo=UTC) and moment.utcoffset() == dt.timedelta(hours=2)
