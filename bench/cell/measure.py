@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib.util
 import json
 import os
@@ -23,6 +24,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 # Within Linux's tcp_info: bytes that were sent and acknowledged, and bytes that came.
 _TCP_BYTES = struct.Struct("=120xQQ")
 _STOP_SECONDS = 20
+_PR_SET_PDEATHSIG = 1
 
 
 class Failed(Exception):
@@ -107,6 +109,11 @@ def missing(*modules: str) -> list[str]:
     ['no_such_module']
     """
     return [module for module in modules if importlib.util.find_spec(module) is None]
+
+
+def end_with_parent() -> None:
+    """Has the kernel send this process a SIGTERM when the one that started it ends, however that comes."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def run_task(name: str, *, timeout: float | None = None, **arguments: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from . import report
-from .measure import Drives, Failed, missing, run_task, size_of
+from .measure import Drives, Failed, end_with_parent, missing, run_task, size_of
 
 PARTS = ("small", "medium", "large", "slices", "fetch")
 ENGINES = ("pithead", "scanpy", "tiledbsoma", "duckdb")
@@ -27,8 +27,9 @@ _MEMORY_SHARE = 4
 def main() -> None:
     """Measures, prints, and writes the JSON. Ends with status 1 and what was wrong, if something was."""
     options = _options()
-    # Whoever ends this ends the drives and tasks that it has started.
+    # Whoever ends this, or what has started it, ends the drives and tasks that it has started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    end_with_parent()
     work = options.directory / "work"
     shutil.rmtree(work, ignore_errors=True)
     try:

@@ -8,6 +8,8 @@ import os
 import resource
 import sys
 
+from .measure import end_with_parent
+
 _TASKS = {
     "generate": ("generate", "task"),
     "reference": ("answers", "reference_task"),
@@ -25,6 +27,7 @@ _TASKS = {
 
 def main() -> None:
     """Does one task, and writes what it returns to the descriptor that the benchmark gave."""
+    end_with_parent()
     name, arguments = sys.argv[1], json.loads(sys.argv[2])
     if limit := arguments.pop("memory_limit", None):
         # Before anything large is imported: private memory that can be written to, of all kinds.
