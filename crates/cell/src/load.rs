@@ -52,10 +52,8 @@ impl MatrixWriter {
             return Err(self.wrong(format!("it has {} genes, and {} ids", self.n_genes, ids.len())));
         }
         let schema = self.schema(layout)?;
-        if layout == Layout::Sparse {
-            // Rows are compressed already, so that drives take them as they are.
-            spec.encoding.get_or_insert_with(|| "arrow".to_owned());
-        }
+        // Rows are compressed already; and columns for thousands of cells are quicker to write and read as they are.
+        spec.encoding.get_or_insert_with(|| "arrow".to_owned());
         spec.slice_bytes.get_or_insert(SLICE_BYTES);
         let slice_rows = spec.slice_rows.unwrap_or(SLICE_ROWS_DEFAULT);
         let batch_bytes = spec.slice_bytes.unwrap_or(SLICE_BYTES).min(SLICE_BYTES);

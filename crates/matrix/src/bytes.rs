@@ -1,5 +1,9 @@
 //! Reading and writing whole numbers and floats in bytes, with every length checked.
 
+use std::cell::RefCell;
+
+use zstd::bulk::{Compressor, Decompressor};
+
 /// Bytes that are not what they should be, and in what.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -100,11 +104,33 @@ pub(crate) fn put_f64(out: &mut Vec<u8>, value: f64) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
+/// Level of zstd: above it, entropy-coded gaps and codes get no smaller.
+const LEVEL: i32 = 1;
+
+thread_local! {
+    // Making one takes longer than a small row does.
+    static UNPACK: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+    static PACK: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
+}
+
+/// Compresses bytes.
+pub(crate) fn zip(bytes: &[u8]) -> Vec<u8> {
+    let packed = PACK.with_borrow_mut(|pack| match pack {
+        Some(pack) => pack.compress(bytes),
+        None => pack.insert(Compressor::new(LEVEL)?).compress(bytes),
+    });
+    // Into a buffer of enough room, compression has no way to fail.
+    packed.unwrap_or_default()
+}
+
 /// Decompresses exactly `length` bytes into `out`, in place of what it holds.
 pub(crate) fn unzip(packed: &[u8], length: usize, out: &mut Vec<u8>, what: &'static str) -> Result<()> {
     out.clear();
     out.reserve(length);
-    let written = zstd::bulk::Decompressor::new().and_then(|mut zstd| zstd.decompress_to_buffer(packed, out));
+    let written = UNPACK.with_borrow_mut(|unpack| match unpack {
+        Some(unpack) => unpack.decompress_to_buffer(packed, out),
+        None => unpack.insert(Decompressor::new()?).decompress_to_buffer(packed, out),
+    });
     match written {
         Ok(written) if written == length => Ok(()),
         Ok(written) => Err(Malformed(format!("{what} holds {written} bytes, not {length}"))),

@@ -7,7 +7,7 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::bytes::{Malformed, Reader, Result, floats, put_f64, put_varint, unzip};
+use crate::bytes::{Malformed, Reader, Result, floats, put_f64, put_varint, unzip, zip};
 use crate::transform::Transform;
 
 const TAG: u8 = 0xE3;
@@ -17,8 +17,6 @@ const SUM_EXPM1: u8 = 4;
 const CENTERED: u8 = 8;
 const UNIT_VARIANCE: u8 = 16;
 const BASED: u8 = 32;
-/// Packed codes and totals hold nothing that a higher level would find.
-const LEVEL: i32 = 1;
 
 /// Most cells of a matrix. What is known of each takes some 40 bytes of memory at a drive.
 pub const CELLS_MAX: usize = 1 << 22;
@@ -128,7 +126,7 @@ impl CellsSpec {
 }
 
 fn put_packed(out: &mut Vec<u8>, bytes: &[u8]) {
-    let packed = zstd::bulk::compress(bytes, LEVEL).unwrap_or_default();
+    let packed = zip(bytes);
     put_varint(out, packed.len() as u64);
     out.extend_from_slice(&packed);
 }

@@ -7,14 +7,12 @@
 //! (count − 255) follows all the bytes, as LEB128. Values that are no counts are 32-bit floats. With zstd both parts are packed
 //! apart, floats by planes of bytes, since each then has statistics of its own.
 
-use crate::bytes::{Malformed, Reader, Result, floats, put_varint, unzip};
+use crate::bytes::{Malformed, Reader, Result, floats, put_varint, unzip, zip};
 use crate::cells::CELLS_MAX;
 
 const TAG: u8 = 0xE1;
 const FLOATS: u8 = 1;
 const ZSTD: u8 = 2;
-/// Level of zstd: above it, entropy-coded gaps get no smaller.
-const LEVEL: i32 = 1;
 const ESCAPE: u8 = 255;
 /// Bytes that a number of 32 bits takes at most.
 const NUMBER_BYTES_MAX: usize = 5;
@@ -80,11 +78,6 @@ impl Row<'_> {
             }
         }
     }
-}
-
-fn zip(bytes: &[u8]) -> Vec<u8> {
-    // Into a buffer of enough room, compression has no way to fail.
-    zstd::bulk::compress(bytes, LEVEL).unwrap_or_default()
 }
 
 fn counts_as_bytes(counts: &[u32]) -> Vec<u8> {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, AsArray, BinaryViewBuilder};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float32Type};
-use datafusion::common::{Result, exec_err};
-use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+use datafusion::common::{Result, ScalarValue, exec_err};
+use datafusion::logical_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use pithead_matrix::{Accumulate, Cells, Codec, GramParts, RankSums, Row, RowBuffer, Values, take_cells};
 
 use super::blobs::{Blobs, constant, malformed};
@@ -77,6 +77,12 @@ impl ScalarUDFImpl for OfRow {
         }
     }
 
+    /// Names of columns hold this many times over what is known of the cells, so it stands there by its checksum.
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        let names: Vec<String> = args.iter().map(brief_name).collect();
+        Ok(format!("{}({})", self.name(), names.join(",")))
+    }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
@@ -91,6 +97,23 @@ impl ScalarUDFImpl for OfRow {
         let rows = rows.to_array(args.number_rows)?;
         Ok(ColumnarValue::Array(self.run(&Blobs::of(&rows, self.name())?, &cells)?))
     }
+}
+
+/// An argument as names of columns have it. A long constant begins with its checksum.
+fn brief_name(argument: &Expr) -> String {
+    const HEAD: usize = 12;
+    let head = match argument {
+        Expr::Literal(
+            ScalarValue::Utf8(Some(text)) | ScalarValue::LargeUtf8(Some(text)) | ScalarValue::Utf8View(Some(text)),
+            _,
+        ) => text.get(..HEAD).map(str::to_owned),
+        Expr::Literal(
+            ScalarValue::Binary(Some(bytes)) | ScalarValue::LargeBinary(Some(bytes)) | ScalarValue::BinaryView(Some(bytes)),
+            _,
+        ) => bytes.get(..HEAD).map(|head| format!("{head:02x?}")),
+        _ => None,
+    };
+    head.unwrap_or_else(|| argument.schema_name().to_string())
 }
 
 /// A gene's row from a column for each cell, for matrices that are stored so. NULL is 0.
