@@ -31,7 +31,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wrap_pyfunction!(take, &cell)?,
         wrap_pyfunction!(gram, &cell)?,
         wrap_pyfunction!(adjust, &cell)?,
-        wrap_pyfunction!(ranking, &cell)?,
+        wrap_pyfunction!(rankings, &cell)?,
     ] {
         cell.add_function(function)?;
     }
@@ -357,18 +357,20 @@ fn rank_genes(
     let Ranked { genes, ids, scores, p_values, adjusted, fold_changes, shares, means, cost } = ranked;
     let answer = PyDict::new(py);
     keys(&answer, &genes, ids)?;
+    let ([share, share_other], [mean, mean_other]) = (shares, means);
     let arrays = [
-        ("scores", &scores),
-        ("pvals", &p_values),
-        ("pvals_adj", &adjusted),
-        ("logfoldchanges", &fold_changes),
-        ("pts", &shares[0]),
-        ("pts_rest", &shares[1]),
-        ("means", &means[0]),
-        ("means_rest", &means[1]),
+        ("scores", scores),
+        ("pvals", p_values),
+        ("pvals_adj", adjusted),
+        ("logfoldchanges", fold_changes),
+        ("pts", share),
+        ("pts_rest", share_other),
+        ("means", mean),
+        ("means_rest", mean_other),
     ];
+    // Each goes when it has been copied.
     for (name, values) in arrays {
-        answer.set_item(name, doubles(py, values))?;
+        answer.set_item(name, doubles(py, &values))?;
     }
     answer.set_item("profile", costs(py, &cost)?)?;
     Ok(answer.unbind())
@@ -454,11 +456,13 @@ fn adjust<'py>(py: Python<'py>, pvals: Bound<'py, PyAny>, method: &str) -> PyRes
     Ok(doubles(py, &pithead_matrix::adjust(&values, correction(method)?)))
 }
 
-/// Positions from the largest value to the smallest, or by how far values are from 0; int32. Equal ones keep their order.
+/// For each row of `width` values, positions from the largest to the smallest, or by how far values are from 0; int32. Equal ones keep
+/// their order.
 #[pyfunction]
-fn ranking<'py>(py: Python<'py>, values: Bound<'py, PyAny>, absolute: bool) -> PyResult<Bound<'py, PyBytes>> {
+fn rankings<'py>(py: Python<'py>, values: Bound<'py, PyAny>, width: usize, absolute: bool) -> PyResult<Bound<'py, PyBytes>> {
     let values: Vec<f64> = exactly(&values, "values", "float64")?;
-    Ok(bytes_of(py, &pithead_cell::ranking(&values, absolute)))
+    let order = py.detach(|| pithead_cell::rankings(&values, width, absolute));
+    Ok(bytes_of(py, &order))
 }
 
 fn correction(name: &str) -> PyResult<Correction> {

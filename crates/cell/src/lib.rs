@@ -17,5 +17,5 @@ mod writer;
 
 pub use load::{Layout, MatrixLoad};
 pub use query::{Part, Ranked, cell_sums, encoded, gram, moments, rank_genes, take};
-pub use result::{GroupMoments, Taken, ranking};
+pub use result::{GroupMoments, Taken, rankings};
 pub use writer::{Kind, MatrixWriter, Progress, WriterOptions};

@@ -13,7 +13,7 @@ use pithead_matrix::{CellTotals, CellsSpec, Correction, GramResult, Method, Test
 use pithead_model::{DatasetName, Fault};
 
 use crate::fault::{bug, invalid, malformed};
-use crate::result::{GroupMoments, Outcomes, Taken};
+use crate::result::{Found, GroupMoments, Outcomes, Taken};
 
 /// Genes that a question lists at most. Of more, all are asked for, and the others are left out of the answer.
 const LISTED_GENES: usize = 4_096;
@@ -71,9 +71,8 @@ pub async fn rank_genes(
     let json = test.to_json().replace('\'', "''");
     let with = if wants_ranks { ", ranks" } else { "" };
     let sql = format!("SELECT {}, t_stat(partials, '{json}'{with}) AS outcomes FROM ({over}) AS combined", asked.key);
-    let (batches, cost) = asked.run(session, &sql).await?;
     let mut outcomes = Outcomes::new(test.groups.len());
-    batches.iter().try_for_each(|batch| outcomes.add(batch, genes))?;
+    let cost = asked.run(session, &sql, |batch| outcomes.add(&batch, genes)).await?;
     Ok(outcomes.ranked(correction, cost))
 }
 
@@ -81,8 +80,9 @@ pub async fn rank_genes(
 pub async fn moments(session: &Session, host: &Host, parts: &[Part], genes: Option<&[i32]>) -> Result<GroupMoments, Fault> {
     let asked = Asked::new(host, parts, genes).await?;
     let sql = asked.over("combine(accumulate({}, {})) AS partials", "combine(partials) AS partials");
-    let (batches, cost) = asked.run(session, &sql).await?;
-    GroupMoments::of(&batches, genes, cost)
+    let mut found = Found::default();
+    let cost = asked.run(session, &sql, |batch| found.add(&batch, genes)).await?;
+    found.moments(cost)
 }
 
 /// For each cell that counts, the sum of its values over genes and how many are not zero.
@@ -103,12 +103,8 @@ pub async fn take(session: &Session, host: &Host, part: &Part, genes: Option<&[i
     let parts = std::slice::from_ref(part);
     let asked = Asked::new(host, parts, genes).await?;
     let sql = format!("SELECT gene, {} AS taken FROM {}", asked.filled("take_cells({}, {})", 0), asked.from(0));
-    let answer = session.run_with(&sql, &asked.parameters()?).await?;
-    let mut rows = answer.rows;
     let mut taken = Taken::default();
-    while let Some(batch) = rows.next().await {
-        taken.add(&batch?, genes)?;
-    }
+    asked.run(session, &sql, |batch| taken.add(&batch, genes)).await?;
     Ok(taken.in_order())
 }
 
@@ -119,10 +115,14 @@ async fn one(session: &Session, host: &Host, part: &Part, genes: Option<&[i32]>,
     }
     let asked = Asked::new(host, std::slice::from_ref(part), genes).await?;
     let sql = format!("SELECT {} AS value FROM {}", asked.filled(what, 0), asked.from(0));
-    let (batches, _) = asked.run(session, &sql).await?;
-    let first = batches.iter().find(|batch| batch.num_rows() > 0);
-    let value = first.map(|batch| crate::result::bytes(batch.column(0)));
-    Ok(value.transpose()?.and_then(|column| column.iter().next().flatten().map(<[u8]>::to_vec)))
+    let mut value = None;
+    let keep = |batch: RecordBatch| {
+        let column = crate::result::bytes(batch.column(0))?;
+        value = column.iter().next().flatten().map(<[u8]>::to_vec).or(value.take());
+        Ok(())
+    };
+    asked.run(session, &sql, keep).await?;
+    Ok(value)
 }
 
 /// A question over datasets.
@@ -199,14 +199,19 @@ impl<'a> Asked<'a> {
         Parameters::by_place(&RecordBatch::try_from_iter(columns).map_err(bug)?)
     }
 
-    async fn run(&self, session: &Session, sql: &str) -> Result<(Vec<RecordBatch>, ProfileSnapshot), Fault> {
+    /// Hands on what comes, and keeps none of it.
+    async fn run(
+        &self,
+        session: &Session,
+        sql: &str,
+        mut take: impl FnMut(RecordBatch) -> Result<(), Fault>,
+    ) -> Result<ProfileSnapshot, Fault> {
         let answer = session.run_with(sql, &self.parameters()?).await?;
         let mut rows = answer.rows;
-        let mut batches = Vec::new();
         while let Some(batch) = rows.next().await {
-            batches.push(batch?);
+            take(batch?)?;
         }
-        Ok((batches, answer.profile.snapshot()))
+        Ok(answer.profile.snapshot())
     }
 }
 

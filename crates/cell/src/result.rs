@@ -54,8 +54,13 @@ impl Keys {
     }
 }
 
-/// Positions from the largest value to the smallest, or by how far values are from 0. Equal ones keep their order; NaN comes last.
-pub fn ranking(values: &[f64], absolute: bool) -> Vec<i32> {
+/// For each row of `width` values, positions from the largest to the smallest, or by how far values are from 0. Equal ones keep their
+/// order; NaN comes last.
+pub fn rankings(values: &[f64], width: usize, absolute: bool) -> Vec<i32> {
+    by_rows(values, width, |row| ranking(row, absolute))
+}
+
+fn ranking(values: &[f64], absolute: bool) -> Vec<i32> {
     // As numbers of the opposite order, floats sort without a comparison of their own.
     let key = |value: f64| {
         let value = if absolute { value.abs() } else { value };
@@ -99,20 +104,35 @@ impl Outcomes {
     /// Turned, so that groups come first.
     pub(crate) fn ranked(mut self, correction: Correction, cost: ProfileSnapshot) -> Ranked {
         let order = self.keys.order();
-        let turn = |values: &Vec<f64>| -> Vec<f64> {
+        let groups = self.groups;
+        let turn = |values: &mut Vec<f64>| -> Vec<f64> {
+            let values = std::mem::take(values);
             let mut turned = vec![0.0; values.len()];
             for (place, row) in order.iter().enumerate() {
-                let line = &values[row * self.groups..][..self.groups];
+                let line = &values[row * groups..][..groups];
                 line.iter().enumerate().for_each(|(group, value)| turned[group * order.len() + place] = *value);
             }
             turned
         };
-        let [scores, p_values, fold_changes, share, share_other, mean, mean_other] = self.fields.each_ref().map(turn);
-        let adjusted = p_values.chunks(order.len().max(1)).flat_map(|values| adjust(values, correction)).collect();
+        let [scores, p_values, fold_changes, share, share_other, mean, mean_other] = self.fields.each_mut().map(turn);
+        let adjusted = by_rows(&p_values, order.len(), |values| adjust(values, correction));
         let Keys { genes, ids } = self.keys;
         let (shares, means) = ([share, share_other], [mean, mean_other]);
         Ranked { genes, ids, scores, p_values, adjusted, fold_changes, shares, means, cost }
     }
+}
+
+/// What `of` makes of each row of so many values, row after row, on all cores.
+fn by_rows<T: Send>(values: &[f64], width: usize, of: impl Fn(&[f64]) -> Vec<T> + Sync) -> Vec<T> {
+    let rows: Vec<&[f64]> = values.chunks(width.max(1)).collect();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let part = rows.len().div_ceil(threads).max(1);
+    let run = |rows: &[&[f64]]| rows.iter().flat_map(|row| of(row)).collect::<Vec<T>>();
+    std::thread::scope(|scope| {
+        let parts: Vec<_> = rows.chunks(part).map(|rows| scope.spawn(|| run(rows))).collect();
+        // A panic of a part is passed on.
+        parts.into_iter().flat_map(|part| part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    })
 }
 
 /// Moments of each gene in every group and, last, in the cells of none. Arrays hold a value for each gene, group after group.
@@ -136,17 +156,25 @@ pub struct GroupMoments {
     pub cost: ProfileSnapshot,
 }
 
-impl GroupMoments {
-    pub(crate) fn of(batches: &[RecordBatch], wanted: Option<&[i32]>, cost: ProfileSnapshot) -> Result<GroupMoments, Fault> {
-        let mut keys = Keys::default();
-        let mut partials = Vec::new();
-        for batch in batches {
-            let rows = keys.add(batch, wanted)?;
-            let column = bytes(batch.column(1))?;
-            for row in rows {
-                partials.push(Partials::decode(column.value(row)).map_err(malformed)?);
-            }
+/// Partials of genes, as they come.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    keys: Keys,
+    partials: Vec<Partials>,
+}
+
+impl Found {
+    pub(crate) fn add(&mut self, batch: &RecordBatch, wanted: Option<&[i32]>) -> Result<(), Fault> {
+        let rows = self.keys.add(batch, wanted)?;
+        let column = bytes(batch.column(1))?;
+        for row in rows {
+            self.partials.push(Partials::decode(column.value(row)).map_err(malformed)?);
         }
+        Ok(())
+    }
+
+    pub(crate) fn moments(self, cost: ProfileSnapshot) -> Result<GroupMoments, Fault> {
+        let Found { mut keys, partials } = self;
         let order = keys.order();
         let groups = partials.first().map_or(0, |partials| partials.groups.len());
         let sizes = partials.first().map_or_else(Vec::new, |partials| partials.groups.iter().map(|group| group.n).collect());

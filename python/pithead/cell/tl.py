@@ -301,8 +301,8 @@ def _result(
 ) -> RankResult:
     ids = pd.Index(found["ids"], dtype=object)
     count = len(ids) if n_genes is None else max(min(int(n_genes), len(ids)), 0)
-    ranking = _native.module().ranking
-    order = [_native.array(ranking(row, asked.rankby_abs), np.int32)[:count] for row in found["scores"]]
+    rankings = _native.module().rankings(found["scores"], max(len(ids), 1), asked.rankby_abs)
+    order = list(_native.array(rankings, np.int32).reshape(len(tested), len(ids))[:, :count])
     stats = {
         c: found[c] for c in ("scores", "pvals", "pvals_adj", "logfoldchanges", "pts", "pts_rest", "means", "means_rest")
     }
