@@ -2,6 +2,7 @@
 
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use crate::errors;
 
@@ -92,4 +93,10 @@ pub(crate) fn exactly<T: Element>(object: &Bound<'_, PyAny>, what: &str, wanted:
 
 fn wrong(what: &str, wanted: &str) -> PyErr {
     errors::user(format!("{what}: expected an array of {wanted}"), "numpy.ascontiguousarray(…, dtype=…) makes one")
+}
+
+/// The memory of numbers, copied.
+pub(crate) fn bytes_of<'py, T: Element>(py: Python<'py>, values: &[T]) -> Bound<'py, PyBytes> {
+    // SAFETY: numbers have no padding, and any of their bytes is a byte; the slice is borrowed for as long.
+    PyBytes::new(py, unsafe { std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values)) })
 }

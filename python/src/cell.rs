@@ -1,23 +1,17 @@
 //! `_pithead.cell`: what `pithead.cell` needs of the engine. Arrays come as buffers and go as bytes.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use parking_lot::Mutex;
-use pithead_cell::{GroupMoments, Kind, Layout, MatrixLoad, MatrixWriter, Part, Progress, Ranked, WriterOptions};
-use pithead_host::{LoadMode, LoadSpec, ProfileSnapshot};
-use pithead_matrix::{CellsSpec, Codec, Correction, FoldChange, Method, Test};
-use pithead_model::{Fault, near_names};
-use pyo3::buffer::Element;
+use pithead_cell::{GroupMoments, Part, Ranked};
+use pithead_host::ProfileSnapshot;
+use pithead_matrix::{CellsSpec, Correction, FoldChange, Method, Test};
+use pithead_model::near_names;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::buffers::{Numbers, Whole, exactly};
+use crate::buffers::{bytes_of, exactly};
 use crate::connection::Connection;
 use crate::errors;
-use crate::runtime::{self, nothing};
+use crate::runtime::nothing;
+use crate::writer::Writer;
 
 /// Adds the submodule.
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -36,223 +30,6 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
         cell.add_function(function)?;
     }
     module.add_submodule(&cell)
-}
-
-/// Takes a matrix in pieces, however large, and hands it gene by gene to a load.
-#[pyclass(frozen, name = "MatrixWriter", module = "pithead._pithead.cell")]
-pub(crate) struct Writer {
-    state: Mutex<State>,
-}
-
-enum State {
-    /// Takes more.
-    Open(Box<MatrixWriter>),
-    /// Another thread has it.
-    Busy,
-    /// It is being loaded, or was.
-    Loaded(Arc<MatrixWriter>),
-}
-
-#[pymethods]
-impl Writer {
-    #[new]
-    #[pyo3(signature = (n_genes, *, source, codec = "zstd", kind = "auto", spill_dir = None))]
-    fn new(n_genes: usize, source: String, codec: &str, kind: &str, spill_dir: Option<PathBuf>) -> PyResult<Self> {
-        let codec = named("codec", codec, &[("zstd", Codec::Zstd), ("none", Codec::None)])?;
-        let kind = named("kind", kind, &[("auto", Kind::Auto), ("counts", Kind::Counts), ("floats", Kind::Floats)])?;
-        let spill_dir = spill_dir.unwrap_or_else(std::env::temp_dir);
-        let writer = MatrixWriter::new(n_genes, WriterOptions { source, codec, kind, spill_dir }).map_err(errors::to_python)?;
-        Ok(Self { state: Mutex::new(State::Open(Box::new(writer))) })
-    }
-
-    /// Takes the next cells, in CSR.
-    fn push_csr(
-        &self,
-        py: Python<'_>,
-        indptr: Bound<'_, PyAny>,
-        indices: Bound<'_, PyAny>,
-        data: Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        let (starts, genes, values) =
-            (Whole::of(&indptr, "indptr")?.to_vec(), Whole::of(&indices, "indices")?, Numbers::of(&data, "data")?);
-        self.with(py, |writer| match (&genes, &values) {
-            (Whole::Empty, _) => writer.push_rows::<i32, f64>(&starts, &[], &[], |value| value),
-            (Whole::Narrow(genes), Numbers::Single(values)) => {
-                writer.push_rows(&starts, genes.slice(), values.slice(), f64::from)
-            }
-            (Whole::Narrow(genes), Numbers::Double(values)) => writer.push_rows(&starts, genes.slice(), values.slice(), |v| v),
-            (Whole::Narrow(genes), Numbers::Other(values)) => writer.push_rows(&starts, genes.slice(), values, |v| v),
-            (Whole::Wide(genes), Numbers::Single(values)) => {
-                writer.push_rows(&starts, genes.slice(), values.slice(), f64::from)
-            }
-            (Whole::Wide(genes), Numbers::Double(values)) => writer.push_rows(&starts, genes.slice(), values.slice(), |v| v),
-            (Whole::Wide(genes), Numbers::Other(values)) => writer.push_rows(&starts, genes.slice(), values, |v| v),
-        })
-    }
-
-    /// Takes the next genes, in CSC.
-    fn push_csc(
-        &self,
-        py: Python<'_>,
-        indptr: Bound<'_, PyAny>,
-        indices: Bound<'_, PyAny>,
-        data: Bound<'_, PyAny>,
-        n_cells: usize,
-    ) -> PyResult<()> {
-        let (starts, cells) = (Whole::of(&indptr, "indptr")?.to_vec(), Whole::of(&indices, "indices")?.to_vec());
-        let values = Numbers::of(&data, "data")?;
-        self.with(py, |writer| match &values {
-            Numbers::Single(values) => writer.push_columns(&starts, &cells, values.slice(), n_cells, f64::from),
-            Numbers::Double(values) => writer.push_columns(&starts, &cells, values.slice(), n_cells, |value| value),
-            Numbers::Other(values) => writer.push_columns(&starts, &cells, values, n_cells, |value| value),
-        })
-    }
-
-    /// Takes the next cells, dense: rows of a value for each gene.
-    fn push_dense(&self, py: Python<'_>, block: Bound<'_, PyAny>) -> PyResult<()> {
-        let values = Numbers::of(&block, "block")?;
-        self.with(py, |writer| match &values {
-            Numbers::Single(values) => writer.push_dense(values.slice(), f64::from),
-            Numbers::Double(values) => writer.push_dense(values.slice(), |value| value),
-            Numbers::Other(values) => writer.push_dense(values, |value| value),
-        })
-    }
-
-    /// Takes all of a MatrixMarket file, plain or gzipped. `progress` is called with entries done, and in all.
-    #[pyo3(signature = (path, n_cells, cells_are_rows = false, progress = None))]
-    fn read_mtx(
-        &self,
-        py: Python<'_>,
-        path: PathBuf,
-        n_cells: usize,
-        cells_are_rows: bool,
-        progress: Option<Py<PyAny>>,
-    ) -> PyResult<()> {
-        let mut writer = self.taken()?;
-        let (told, tell) = told();
-        let look = move |py: Python<'_>| call(py, progress.as_ref(), &told);
-        let (writer, result) = runtime::run(py, look, async move {
-            let read = move || {
-                let result = writer.read_mtx(&path, n_cells, cells_are_rows, &tell);
-                (writer, result)
-            };
-            tokio::task::spawn_blocking(read).await.map_err(|error| Fault::new(pithead_model::Blame::Bug, error.to_string()))
-        })?;
-        *self.state.lock() = State::Open(Box::new(writer));
-        result.map_err(errors::to_python)
-    }
-
-    #[getter]
-    fn n_cells(&self) -> PyResult<usize> {
-        self.look(MatrixWriter::n_cells)
-    }
-
-    #[getter]
-    fn nnz(&self) -> PyResult<u64> {
-        self.look(MatrixWriter::nnz)
-    }
-
-    /// "counts" or "floats".
-    #[getter]
-    fn kind(&self) -> PyResult<&'static str> {
-        self.look(|writer| if writer.is_counts() { "counts" } else { "floats" })
-    }
-
-    /// Each cell's sum of values, float64.
-    fn totals<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        self.look(|writer| doubles(py, writer.totals()))
-    }
-
-    /// Each cell's number of values that are not zero, uint32.
-    fn nonzeros<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        self.look(|writer| bytes_of(py, writer.nonzeros()))
-    }
-
-    /// Writes the dataset; the writer is used up. `progress` is called with genes done, and in all.
-    #[pyo3(signature = (conn, dataset, ids, *, metadata, mode = "create", slice_bytes = None, slice_rows = None, layout = "sparse", progress = None))]
-    #[expect(clippy::too_many_arguments, reason = "keyword arguments")]
-    fn load(
-        &self,
-        py: Python<'_>,
-        conn: &Connection,
-        dataset: &str,
-        ids: Vec<String>,
-        metadata: BTreeMap<String, String>,
-        mode: &str,
-        slice_bytes: Option<usize>,
-        slice_rows: Option<usize>,
-        layout: &str,
-        progress: Option<Py<PyAny>>,
-    ) -> PyResult<Py<PyDict>> {
-        let modes = [("create", LoadMode::Create), ("append", LoadMode::Append), ("replace", LoadMode::Replace)];
-        let mode = named("mode", mode, &modes)?;
-        let layout = named("layout", layout, &[("sparse", Layout::Sparse), ("dense", Layout::Dense)])?;
-        let name = dataset.parse().map_err(errors::to_python)?;
-        let spec = LoadSpec { mode, metadata, slice_bytes, slice_rows, ..LoadSpec::new(name, Vec::new()) };
-        let (host, writer) = (conn.host()?, Arc::new(self.taken()?));
-        *self.state.lock() = State::Loaded(Arc::clone(&writer));
-        let nnz = writer.nnz();
-        let (told, tell) = told();
-        let look = move |py: Python<'_>| call(py, progress.as_ref(), &told);
-        let load = MatrixLoad { spec, ids, layout, progress: tell };
-        let report = conn.run(py, look, async move { writer.load(&host, load).await })?;
-        let facts = PyDict::new(py);
-        facts.set_item("rows", report.rows)?;
-        facts.set_item("stored_bytes", report.stored_bytes)?;
-        facts.set_item("slices", report.slices)?;
-        facts.set_item("seconds", report.seconds)?;
-        facts.set_item("nnz", nnz)?;
-        Ok(facts.unbind())
-    }
-}
-
-impl Writer {
-    fn with(&self, py: Python<'_>, take: impl FnOnce(&mut MatrixWriter) -> Result<(), Fault> + Send) -> PyResult<()> {
-        let taken = py.detach(|| match &mut *self.state.lock() {
-            State::Open(writer) => Some(take(writer)),
-            State::Busy | State::Loaded(_) => None,
-        });
-        taken.ok_or_else(used_up)?.map_err(errors::to_python)
-    }
-
-    fn look<T>(&self, look: impl FnOnce(&MatrixWriter) -> T) -> PyResult<T> {
-        match &*self.state.lock() {
-            State::Open(writer) => Ok(look(writer)),
-            State::Loaded(writer) => Ok(look(writer)),
-            State::Busy => Err(used_up()),
-        }
-    }
-
-    fn taken(&self) -> PyResult<MatrixWriter> {
-        let mut state = self.state.lock();
-        match std::mem::replace(&mut *state, State::Busy) {
-            State::Open(writer) => Ok(*writer),
-            other => {
-                *state = other;
-                Err(used_up())
-            }
-        }
-    }
-}
-
-fn used_up() -> PyErr {
-    errors::user("this writer's matrix was loaded already, or is in use", "make another MatrixWriter")
-}
-
-/// Two numbers that Python is told, and what sets them.
-fn told() -> (Arc<[AtomicU64; 2]>, Progress) {
-    let told = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
-    let set = Arc::clone(&told);
-    let tell = move |done, all| {
-        set[0].store(done, Ordering::Relaxed);
-        set[1].store(all, Ordering::Relaxed);
-    };
-    (told, Arc::new(tell))
-}
-
-fn call(py: Python<'_>, progress: Option<&Py<PyAny>>, told: &[AtomicU64; 2]) -> PyResult<()> {
-    let Some(progress) = progress else { return Ok(()) };
-    progress.call1(py, (told[0].load(Ordering::Relaxed), told[1].load(Ordering::Relaxed))).map(drop)
 }
 
 /// What the drives must know of the cells.
@@ -370,7 +147,7 @@ fn rank_genes(
     ];
     // Each goes when it has been copied.
     for (name, values) in arrays {
-        answer.set_item(name, doubles(py, &values))?;
+        answer.set_item(name, bytes_of(py, &values))?;
     }
     answer.set_item("profile", costs(py, &cost)?)?;
     Ok(answer.unbind())
@@ -391,7 +168,7 @@ fn moments(py: Python<'_>, conn: &Connection, parts: Vec<(String, Vec<u8>)>, gen
     let expm1_means: Vec<f64> = sums_expm1.iter().enumerate().map(|(place, sum)| sum / sizes[place / count.max(1)]).collect();
     for (name, values) in [("n", &sizes), ("mean", &means), ("m2", &m2), ("nonzeros", &nonzeros), ("expm1_mean", &expm1_means)]
     {
-        answer.set_item(name, doubles(py, values))?;
+        answer.set_item(name, bytes_of(py, values))?;
     }
     answer.set_item("profile", costs(py, &cost)?)?;
     Ok(answer.unbind())
@@ -413,7 +190,7 @@ fn cell_sums(
         conn.run(py, nothing, async move { pithead_cell::cell_sums(&session, &host, &part, genes.as_deref()).await })?;
     let answer = PyDict::new(py);
     let nonzeros: Vec<u32> = totals.nonzeros.iter().map(|count| *count as u32).collect();
-    answer.set_item("sum", doubles(py, &totals.sums))?;
+    answer.set_item("sum", bytes_of(py, &totals.sums))?;
     answer.set_item("nonzeros", bytes_of(py, &nonzeros))?;
     Ok(answer.unbind())
 }
@@ -446,14 +223,14 @@ fn gram<'py>(
     let part = parts(vec![(dataset, cells)])?.remove(0);
     let (host, session, genes) = (conn.host()?, conn.session()?, ascending(genes));
     let found = conn.run(py, nothing, async move { pithead_cell::gram(&session, &host, &part, genes.as_deref()).await })?;
-    Ok(doubles(py, &found.map(|found| found.values).unwrap_or_default()))
+    Ok(bytes_of(py, &found.map(|found| found.values).unwrap_or_default()))
 }
 
 /// p-values corrected for their number.
 #[pyfunction]
 fn adjust<'py>(py: Python<'py>, pvals: Bound<'py, PyAny>, method: &str) -> PyResult<Bound<'py, PyBytes>> {
     let values: Vec<f64> = exactly(&pvals, "pvals", "float64")?;
-    Ok(doubles(py, &pithead_matrix::adjust(&values, correction(method)?)))
+    Ok(bytes_of(py, &pithead_matrix::adjust(&values, correction(method)?)))
 }
 
 /// For each row of `width` values, positions from the largest to the smallest, or by how far values are from 0; int32. Equal ones keep
@@ -470,7 +247,7 @@ fn correction(name: &str) -> PyResult<Correction> {
     named("corr_method", name, &known)
 }
 
-fn named<T: Copy>(argument: &str, name: &str, known: &[(&str, T)]) -> PyResult<T> {
+pub(crate) fn named<T: Copy>(argument: &str, name: &str, known: &[(&str, T)]) -> PyResult<T> {
     if let Some((_, value)) = known.iter().find(|(known, _)| *known == name) {
         return Ok(*value);
     }
@@ -484,16 +261,6 @@ fn named<T: Copy>(argument: &str, name: &str, known: &[(&str, T)]) -> PyResult<T
 fn keys(answer: &Bound<'_, PyDict>, genes: &[i32], ids: Vec<String>) -> PyResult<()> {
     answer.set_item("genes", bytes_of(answer.py(), genes))?;
     answer.set_item("ids", ids)
-}
-
-fn doubles<'py>(py: Python<'py>, values: &[f64]) -> Bound<'py, PyBytes> {
-    bytes_of(py, values)
-}
-
-/// The memory of numbers, copied.
-fn bytes_of<'py, T: Element>(py: Python<'py>, values: &[T]) -> Bound<'py, PyBytes> {
-    // SAFETY: numbers have no padding, and any of their bytes is a byte; the slice is borrowed for as long.
-    PyBytes::new(py, unsafe { std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values)) })
 }
 
 fn costs<'py>(py: Python<'py>, cost: &ProfileSnapshot) -> PyResult<Bound<'py, PyDict>> {

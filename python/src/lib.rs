@@ -13,6 +13,7 @@ mod rows;
 mod runtime;
 mod stream;
 mod types;
+mod writer;
 
 use pyo3::prelude::*;
 
