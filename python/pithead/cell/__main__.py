@@ -326,8 +326,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         args.run(args)
     except (pithead.Error, KeyboardInterrupt) as fault:
         print(f"error: {fault or 'interrupted'}", file=sys.stderr)
-        if getattr(fault, "hint", None):
-            print(f"hint: {getattr(fault, 'hint', '')}", file=sys.stderr)
         return _code(fault)
     except BrokenPipeError:
         # Whoever reads stdout has enough, as head has.
