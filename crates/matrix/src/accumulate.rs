@@ -14,22 +14,27 @@ pub struct Accumulate {
     sums: Vec<Sums>,
 }
 
-/// Of one group: what the two passes add up.
+/// Of one group: what the passes add up.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     nonzeros: u64,
     values: f64,
+    /// Of the values, from the first pass; of their distances from the mean, from the second.
+    squares: f64,
     mean: f64,
     distances: f64,
-    squares: f64,
     expm1: f64,
 }
+
+/// Share of the sum of squares below which the squared distances from the mean have lost too many of their digits.
+const LOST: f64 = 1e-2;
 
 impl Accumulate {
     /// The gene's partials, as bytes at the end of `out`.
     ///
-    /// Two passes, the second over distances from the mean and corrected by their sum (Chan, Golub and LeVeque 1983, "Algorithms for
-    /// computing the sample variance"), so that no digits are lost where a mean is large.
+    /// One pass, as most genes' means are small beside their deviations. Where a mean is so large that digits would be lost, a second
+    /// one goes over distances from the mean, and is corrected by their sum (Chan, Golub and LeVeque 1983, "Algorithms for computing the
+    /// sample variance").
     pub fn row(&mut self, bytes: &[u8], cells: &Cells, out: &mut Vec<u8>) -> Result<()> {
         self.row.decode(bytes)?;
         cells.check(self.row.n_cells)?;
@@ -41,17 +46,13 @@ impl Accumulate {
         self.codes.extend(self.row.cells.iter().map(|cell| cells.codes[*cell as usize]));
         for (code, value) in self.codes.iter().zip(&self.values) {
             let sums = &mut self.sums[usize::from(*code)];
+            let value = f64::from(*value);
             sums.nonzeros += 1;
-            sums.values += f64::from(*value);
+            sums.values += value;
+            sums.squares += value * value;
         }
-        for (sums, size) in self.sums.iter_mut().zip(&cells.sizes) {
-            sums.mean = sums.values / *size as f64;
-        }
-        for (code, value) in self.codes.iter().zip(&self.values) {
-            let sums = &mut self.sums[usize::from(*code)];
-            let distance = f64::from(*value) - sums.mean;
-            sums.distances += distance;
-            sums.squares += distance * distance;
+        if self.sums.iter_mut().zip(&cells.sizes).map(|(sums, size)| sums.settle(*size)).fold(false, |any, lost| any | lost) {
+            self.second_pass(cells);
         }
         if cells.sum_expm1 {
             for (code, value) in self.codes.iter().zip(&self.values) {
@@ -62,22 +63,42 @@ impl Accumulate {
         Partials { groups, has_expm1: cells.sum_expm1 }.encode(out);
         Ok(())
     }
+
+    fn second_pass(&mut self, cells: &Cells) {
+        self.sums.iter_mut().for_each(|sums| sums.squares = 0.0);
+        for (code, value) in self.codes.iter().zip(&self.values) {
+            let sums = &mut self.sums[usize::from(*code)];
+            let distance = f64::from(*value) - sums.mean;
+            sums.distances += distance;
+            sums.squares += distance * distance;
+        }
+        for (sums, size) in self.sums.iter_mut().zip(&cells.sizes) {
+            let zeros = (size - sums.nonzeros) as f64;
+            let distances = sums.distances - zeros * sums.mean;
+            let squares = sums.squares + zeros * sums.mean * sums.mean;
+            sums.squares = squares - distances * distances / *size as f64;
+        }
+    }
 }
 
 impl Sums {
+    /// Makes squared distances from the mean of the first pass's squares. Whether they lost too many digits.
+    fn settle(&mut self, n: u64) -> bool {
+        let size = n as f64;
+        self.mean = self.values / size;
+        let all = self.squares;
+        self.squares -= self.values * self.mean;
+        self.squares < LOST * all
+    }
+
     fn moments(&self, n: u64) -> Moments {
         if n == 0 {
             return Moments::default();
         }
-        let (size, zeros) = (n as f64, (n - self.nonzeros) as f64);
-        let distances = self.distances - zeros * self.mean;
-        let squares = self.squares + zeros * self.mean * self.mean;
-        let m2 = (squares - distances * distances / size).max(0.0);
-        // What is left of rounding the mean of equal values is no variance.
+        let size = n as f64;
+        // What is left of rounding the mean of equal values is no variance. NaN stays.
         let noise = 4.0 * f64::EPSILON * self.mean;
-        let m2 = if m2 <= size * noise * noise { 0.0 } else { m2 };
-        // `max` drops NaN, which a value may be.
-        let m2 = if squares.is_nan() { f64::NAN } else { m2 };
+        let m2 = if self.squares <= size * noise * noise { 0.0 } else { self.squares };
         Moments { n, nonzeros: self.nonzeros, mean: self.mean, m2, sum_expm1: self.expm1 }
     }
 }

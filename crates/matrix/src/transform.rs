@@ -4,7 +4,7 @@
 use crate::row::Values;
 
 /// Counts whose logarithm is kept for every cell. Most counts are among them.
-const KEPT: usize = 3;
+const KEPT: usize = 5;
 
 /// `value · target / total of the cell`, then `ln(1 + value)`, both where asked for.
 #[derive(Clone, Debug)]

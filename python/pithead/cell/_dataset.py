@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +63,11 @@ class Selection:
         if self._cells is None:
             return frame.copy()
         return _frame.without_unused(frame.iloc[self._cells], frame)
+
+    def obs_columns(self, names: Collection[str]) -> pd.DataFrame:
+        """Some columns of `obs`, without ids, or all of it. What was not read yet is read without the others."""
+        frame = self._root._obs_columns(names)
+        return frame if self._cells is None else _frame.without_unused(frame.iloc[self._cells], frame)
 
     @property
     def var(self) -> pd.DataFrame:
@@ -288,6 +293,7 @@ class Dataset(Selection):
         self._note = note
         self._metadata = {key: value for key, value in info.metadata.items() if key != _names.KEY}
         self._frames: dict[str, pd.DataFrame] = {}
+        self._columns: dict[str, pd.Series] = {}
         self._hidden: dict[str, np.ndarray] = {}
         self._side: dict[str, Any] | None = None
         self._sums: dict[str, tuple[np.ndarray, np.ndarray]] = {}
@@ -380,13 +386,28 @@ class Dataset(Selection):
             self._frames[which], _ = _frame.from_table(self._rows(part), "gene", note["frame"])
         return self._frames[which].copy() if fresh else self._frames[which]
 
-    def _rows(self, part: str) -> Any:
-        return self._conn.sql(f"SELECT * FROM {_native.quoted(part)}").arrow()
+    def _rows(self, part: str, only: Collection[str] | None = None) -> Any:
+        """A table's rows; of `only` these columns, with the cells' positions."""
+        listed = "*" if only is None else ", ".join('"' + name.replace('"', '""') + '"' for name in ("cell", *only))
+        return self._conn.sql(f"SELECT {listed} FROM {_native.quoted(part)}").arrow()
 
     def _totals(self, matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:
         """Sum of each cell's stored values over all genes, and how many are not zero; both were kept by the load."""
-        self._obs_frame()
-        return self._hidden[f"{_frame.HIDDEN}total:{matrix.key}"], self._hidden[f"{_frame.HIDDEN}nonzeros:{matrix.key}"]
+        names = [f"{_frame.HIDDEN}{what}:{matrix.key}" for what in ("total", "nonzeros")]
+        if not set(names) <= set(self._hidden):
+            rows = self._rows(self._note["parts"]["obs"], names)
+            self._hidden |= _frame.from_table(rows, "cell", self._obs_note()["frame"])[1]
+        return self._hidden[names[0]], self._hidden[names[1]]
+
+    def _obs_columns(self, names: Collection[str]) -> pd.DataFrame:
+        note = self._obs_note()["frame"]
+        stored = _frame.stored_names(names, note)
+        if "obs" in self._frames or stored is None:
+            return self._obs_frame()
+        if not set(names) <= set(self._columns):
+            frame, _ = _frame.from_table(self._rows(self._note["parts"]["obs"], stored), "cell", note)
+            self._columns |= {name: frame[name] for name in names}
+        return pd.DataFrame({name: self._columns[name] for name in names})
 
     def _dense(self) -> int | None:
         """The number of cells where each has a column of its own, else None."""

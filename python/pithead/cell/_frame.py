@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -102,9 +103,11 @@ def _plain(series: pd.Series, where: str) -> pa.Array:
 
 
 def from_table(table: pa.Table, position: str, note: dict[str, Any]) -> tuple[pd.DataFrame, dict[str, np.ndarray]]:
-    """The frame that `to_table` took, and the hidden columns. Rows may come in any order."""
+    """The frame that `to_table` took, and the hidden columns. Rows may come in any order; without ids they are numbered."""
     table = table.take(pc.sort_indices(table.column(position).combine_chunks()))
-    index = pd.Index(table.column("id").cast(pa.string()).to_pandas().to_numpy(dtype=object), name=note["index"])
+    index: pd.Index = pd.RangeIndex(len(table))
+    if "id" in table.column_names:
+        index = pd.Index(table.column("id").cast(pa.string()).to_pandas().to_numpy(dtype=object), name=note["index"])
     known = {entry.get("stored", entry["name"]): entry for entry in note["columns"]}
     columns: dict[str, Any] = {}
     for stored, entry in known.items():
@@ -112,6 +115,12 @@ def from_table(table: pa.Table, position: str, note: dict[str, Any]) -> tuple[pd
             columns[entry["name"]] = _column(table.column(stored), entry, index)
     hidden = {name: table.column(name).to_numpy() for name in table.column_names if name.startswith(HIDDEN)}
     return pd.DataFrame(columns, index=index), hidden
+
+
+def stored_names(names: Collection[str], note: dict[str, Any]) -> list[str] | None:
+    """What columns are called in the table; None where it does not have them all."""
+    known = {entry["name"]: entry.get("stored", entry["name"]) for entry in note["columns"]}
+    return [known[name] for name in names] if set(names) <= set(known) else None
 
 
 def _column(values: pa.ChunkedArray, entry: dict[str, Any], index: pd.Index) -> pd.Series:

@@ -41,7 +41,7 @@ def grouping_of(selections: Sequence[Selection], by: str | Iterable[str]) -> Gro
     columns = [by] if isinstance(by, str) else list(by)
     if not columns:
         raise UserError("groupby names no column", hint="name one, or several in a list")
-    frames = [selection.obs for selection in selections]
+    frames = [selection.obs_columns(columns) for selection in selections]
     codes, levels = [], []
     for column in columns:
         values = [_categorical(frame, column, selection.name) for frame, selection in zip(frames, selections, strict=True)]
