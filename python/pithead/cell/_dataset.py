@@ -331,7 +331,8 @@ class Dataset(Selection):
 
     def set_transform(self, matrix: Matrix, transform: Transform) -> None:
         """Keeps what is done to the values of `matrix` on the fly with the dataset; no slice is touched."""
-        self._obs_frame(fresh=True)
+        part = self._note["parts"]["obs"]
+        self._side = self._part_note(part)
         kept = asdict(replace(transform, totals=None))
         del kept["totals"]
         side = self._obs_note()
@@ -343,7 +344,9 @@ class Dataset(Selection):
                 side["uns"]["log1p"] = {"base": transform.base}
             if "log1p" in self._note["uns"] or transform.log1p:
                 self.uns["log1p"] = side["uns"].get("log1p", self._note["uns"].get("log1p"))
-        self._write_obs(self._obs_frame())
+        # The note lies with the table. Its rows pass through as a stream, however many they are.
+        rows = self._conn.sql(f"SELECT * FROM {_native.quoted(part)}")
+        self._conn.load(part, rows, mode="replace", metadata={_names.KEY: json.dumps(side)}, progress=False)
 
     def _write_obs(self, frame: pd.DataFrame) -> None:
         part = self._note["parts"]["obs"]
