@@ -28,7 +28,8 @@ def load_task(h5ad: str, target: str, drives: list[int], count: int, dataset: st
         with measure.stage(drives) as normalising:
             cell.pp.normalize_total(data, target_sum=TARGET_SUM)
             cell.pp.log1p(data)
-        group = data.obs["group"].cat
+        # Other labels are made in memory, which the large matrix has none to spare of: there is one run of it.
+        group = data.obs["group"].cat if runs > 1 else None
         for run in range(1, runs):
             codes = (group.codes.to_numpy() + run) % len(group.categories)
             data.set_obs(_column(run), pd.Categorical.from_codes(codes, group.categories))
