@@ -108,12 +108,8 @@ def test_another_pairing_reads_no_slice(pbmc):
 def binary():
     """The program, for drives of their own."""
     root = Path(__file__).parents[3]
-    found = [
-        os.environ.get("PITHEAD_BIN"),
-        shutil.which("pithead"),
-        root / "target/release/pithead",
-        root / "target/debug/pithead",
-    ]
+    target = Path(os.environ.get("CARGO_TARGET_DIR", root / "target"))
+    found = [os.environ.get("PITHEAD_BIN"), target / "release/pithead", shutil.which("pithead")]
     return next((str(path) for path in found if path and Path(path).exists()), None)
 
 
