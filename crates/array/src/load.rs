@@ -6,7 +6,7 @@ use arrow::array::RecordBatch;
 use futures::future::{join, join_all};
 use futures::{StreamExt, stream};
 use pithead_model::{Blame, Fault, Run, total};
-use pithead_wire::{Batches, Discard, LoadRequest, Loads};
+use pithead_wire::{Batches, Discard, LoadRequest, Loads, batch_bytes};
 use tokio::sync::mpsc;
 
 use crate::array::Inner;
@@ -39,7 +39,8 @@ async fn load_all(inner: &Inner, request: &LoadRequest, rows: Batches) -> Result
     }
     // Small loads would all begin, and end, at the first drive.
     let first = (request.load.0 as usize).wrapping_add(request.partition as usize) % senders.len().max(1);
-    let (dealt, loaded) = join(deal(rows, senders, first, request.slice_rows), join_all(loads)).await;
+    let slice = (request.slice_rows, request.slice_bytes.unwrap_or(usize::MAX));
+    let (dealt, loaded) = join(deal(rows, senders, first, slice), join_all(loads)).await;
     match whole(inner, request, dealt, &loaded) {
         Ok(run) => Ok(run),
         Err(fault) => {
@@ -49,20 +50,23 @@ async fn load_all(inner: &Inner, request: &LoadRequest, rows: Batches) -> Result
     }
 }
 
-/// Sends rows on. Where it cannot, no drive is left to take what it has for all.
-async fn deal(mut rows: Batches, senders: Vec<Sender>, first: usize, slice_rows: usize) -> Result<(), Fault> {
+/// Sends rows on, a slice's worth, of rows or of bytes, to one drive and then to the next. Where it cannot, no drive is left to take what it has for all.
+async fn deal(mut rows: Batches, senders: Vec<Sender>, first: usize, slice: (usize, usize)) -> Result<(), Fault> {
     let dealt = async {
-        let (mut drive, mut room) = (first, slice_rows);
+        let (mut drive, (mut room, mut bytes)) = (first, slice);
         while let Some(batch) = rows.next().await {
             let mut batch = batch?;
             while batch.num_rows() > 0 {
-                let count = batch.num_rows().min(room);
+                let row_bytes = batch_bytes(&batch) / batch.num_rows();
+                let by_bytes = bytes.checked_div(row_bytes).unwrap_or(usize::MAX);
+                let count = batch.num_rows().min(room).min(by_bytes.max(1));
                 let sent = senders[drive].send(Ok(batch.slice(0, count))).await;
                 sent.map_err(|_| Fault::new(Blame::Cancelled, "a drive of the array has stopped taking rows"))?;
                 batch = batch.slice(count, batch.num_rows() - count);
                 room -= count;
-                if room == 0 {
-                    (drive, room) = ((drive + 1) % senders.len(), slice_rows);
+                bytes = bytes.saturating_sub(count * row_bytes);
+                if room == 0 || bytes < row_bytes {
+                    (drive, (room, bytes)) = ((drive + 1) % senders.len(), slice);
                 }
             }
         }
@@ -137,7 +141,7 @@ mod tests {
 
     fn dealt(rows: Vec<Result<RecordBatch, Fault>>) -> Dealt {
         let (senders, mut receivers): (Vec<_>, Vec<_>) = (0..3).map(|_| mpsc::channel(100)).unzip();
-        let done = block_on(deal(stream::iter(rows).boxed(), senders, 1, 10));
+        let done = block_on(deal(stream::iter(rows).boxed(), senders, 1, (10, usize::MAX)));
         let mut take = |receiver: &mut mpsc::Receiver<Result<RecordBatch, Fault>>| {
             let mut got = Vec::new();
             while let Ok(batch) = receiver.try_recv() {

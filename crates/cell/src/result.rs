@@ -95,7 +95,8 @@ impl Outcomes {
             let column = column.ok_or_else(|| bug(format!("outcomes lack {name}")))?;
             for row in &rows {
                 let start = lists.value_offsets()[*row] as usize;
-                values.extend_from_slice(&column.values()[start..start + self.groups]);
+                let outcomes = column.values().get(start..start + self.groups);
+                values.extend_from_slice(outcomes.ok_or_else(|| bug("a gene has too few outcomes"))?);
             }
         }
         Ok(())

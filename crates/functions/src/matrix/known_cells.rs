@@ -12,8 +12,8 @@ use super::blobs::malformed;
 
 /// Descriptions kept. Queries that run at one time have a few.
 const KEPT: usize = 8;
-/// Bytes of descriptions kept. Decoded, they take about ten times as much.
-const KEPT_BYTES: usize = 8 << 20;
+/// Cells of all descriptions kept. Decoded, they take some 40 bytes each, however few the description has.
+const KEPT_CELLS: usize = 2 << 20;
 
 static KNOWN: Mutex<Vec<(Vec<u8>, Arc<Cells>)>> = Mutex::new(Vec::new());
 
@@ -29,7 +29,7 @@ pub(super) fn cells(bytes: &[u8], function: &str) -> Result<Arc<Cells>> {
     let mut kept = KNOWN.lock();
     kept.insert(0, (bytes.to_vec(), Arc::clone(&cells)));
     kept.truncate(KEPT);
-    while kept.len() > 1 && kept.iter().map(|(bytes, _)| bytes.len()).sum::<usize>() > KEPT_BYTES {
+    while kept.len() > 1 && kept.iter().map(|(_, cells)| cells.n_cells).sum::<usize>() > KEPT_CELLS {
         kept.pop();
     }
     Ok(cells)

@@ -79,8 +79,11 @@ impl ScalarUDFImpl for OfRow {
 
     /// Names of columns hold this many times over what is known of the cells, so it stands there by its checksum.
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        let names: Vec<String> = args.iter().map(brief_name).collect();
-        Ok(format!("{}({})", self.name(), names.join(",")))
+        let names = args.iter().enumerate().map(|(place, argument)| match place {
+            1 => brief_name(argument),
+            _ => argument.schema_name().to_string(),
+        });
+        Ok(format!("{}({})", self.name(), names.collect::<Vec<_>>().join(",")))
     }
 
     fn signature(&self) -> &Signature {
@@ -99,7 +102,7 @@ impl ScalarUDFImpl for OfRow {
     }
 }
 
-/// An argument as names of columns have it. A long constant begins with its checksum.
+/// What is known of the cells, as names of columns have it: its bytes, and their base64, begin with a checksum of them all.
 fn brief_name(argument: &Expr) -> String {
     const HEAD: usize = 12;
     let head = match argument {

@@ -85,6 +85,9 @@ fn check_append(spec: &LoadSpec, present: &Dataset) -> Result<(), Fault> {
     if spec.partitions.is_some_and(|wanted| wanted != present.partitions.len()) {
         return differs("partitions", present.partitions.len().to_string());
     }
+    if spec.slice_bytes.is_some() && spec.slice_bytes != present.slice_bytes {
+        return differs("bytes a slice", present.slice_bytes.map_or_else(|| "unbounded".into(), |bytes| bytes.to_string()));
+    }
     match spec.slice_rows {
         Some(rows) if rows != present.slice_rows => differs("rows a slice", present.slice_rows.to_string()),
         _ => Ok(()),
