@@ -11,6 +11,7 @@ mod describe;
 mod encodings;
 mod guard;
 mod header;
+mod nans;
 mod nested;
 mod normalise;
 mod pages;

@@ -10,6 +10,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use pithead_model::COLUMNS_MAX;
 
 use crate::SliceError;
+use crate::nans::one_nan;
 
 /// The schema that a dataset of these columns is stored with: texts as Utf8View, bytes as BinaryView, decimals of up to
 /// 38 digits as Decimal128, dictionaries decoded, also inside lists and structs. Names, nullability and metadata stay.
@@ -21,13 +22,16 @@ pub fn normalise(schema: &Schema) -> Result<SchemaRef, SliceError> {
     Ok(Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone())))
 }
 
-/// The batch with the columns' types as in `schema`, which is the normalised one; columns are taken by position.
+/// The batch with the columns' types as in `schema`, which is the normalised one, and with one NaN; columns are taken by position.
 pub fn normalise_batch(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, SliceError> {
     if batch.num_columns() != schema.fields().len() {
         return Err(SliceError::Schema(format!("expected {} columns, got {}", schema.fields().len(), batch.num_columns())));
     }
-    let columns: Vec<ArrayRef> =
-        batch.columns().iter().zip(schema.fields()).map(|(column, field)| convert(column, field)).collect::<Result<_, _>>()?;
+    let normal = |(column, field): (&ArrayRef, &FieldRef)| {
+        let converted = convert(column, field)?;
+        one_nan(&converted).map_err(|error| SliceError::Schema(format!("column {:?}: {error}", field.name())))
+    };
+    let columns: Vec<ArrayRef> = batch.columns().iter().zip(schema.fields()).map(normal).collect::<Result<_, _>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(schema.clone(), columns, &options).map_err(|error| SliceError::Schema(error.to_string()))
 }
