@@ -166,6 +166,13 @@ fn write_facts(name: &DatasetName, dataset: &Dataset, out: &mut Sink) -> Result<
     if !dataset.sort.is_empty() {
         writeln!(out, "sorted by {}", sort_text(&dataset.sort))?;
     }
+    if dataset.partitioning.may_part_zeros() {
+        writeln!(
+            out,
+            "note: loaded by a release that placed 0.0 and -0.0 apart, so drives do not group and join by its ranges; load it \
+             anew with --replace"
+        )?;
+    }
     for (key, value) in &dataset.metadata {
         writeln!(out, "{}: {}", key.escape_debug(), value.escape_debug())?;
     }

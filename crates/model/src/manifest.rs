@@ -73,6 +73,15 @@ pub enum Partitioning {
     },
 }
 
+impl Partitioning {
+    /// Whether rows whose keys are equal may be in two partitions: by ranges of floats with a bound of 0.0. Loads before that was
+    /// mended placed -0.0 below it, and 0.0 above; since then they write such a bound as -0.0, which parts the two in no order.
+    pub fn may_part_zeros(&self) -> bool {
+        let is_zero = |bound: &Value| matches!(bound, Value::Float(value) if *value == 0.0 && value.is_sign_positive());
+        matches!(self, Partitioning::Range { bounds, .. } if bounds.iter().any(is_zero))
+    }
+}
+
 /// One column of an order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SortKey {

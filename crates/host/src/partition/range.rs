@@ -12,7 +12,7 @@ use crate::fault::{bug, invalid};
 const SAMPLE_ROWS: usize = 1024;
 
 /// Where partitions end, in the column's kind. Partition `i` holds values below bound `i`, the last one the rest, NULLs
-/// are in partition 0. NaN is larger than all.
+/// are in partition 0. NaN is larger than all, and the two zeros of a float are one value.
 #[derive(Debug)]
 pub(crate) enum Bounds {
     Int(Vec<i128>),
@@ -38,7 +38,9 @@ impl Bounds {
             Some(Kind::Int | Kind::Wide) => {
                 all(bounds, |v| if let Value::Int(v) = v { Some(*v) } else { None }).map(Bounds::Int)
             }
-            Some(Kind::Float) => all(bounds, |v| if let Value::Float(v) = v { Some(*v) } else { None }).map(Bounds::Float),
+            Some(Kind::Float) => {
+                all(bounds, |v| if let Value::Float(v) = v { Some(one_zero(*v)) } else { None }).map(Bounds::Float)
+            }
             Some(Kind::Text) => all(bounds, |v| if let Value::Text(v) = v { Some(v.clone()) } else { None }).map(Bounds::Text),
             Some(Kind::Bytes) => {
                 all(bounds, |v| if let Value::Bytes(v) = v { Some(v.clone()) } else { None }).map(Bounds::Bytes)
@@ -61,7 +63,7 @@ impl Bounds {
             (Bounds::Float(bounds), Keys::Float(array)) => array
                 .values()
                 .iter()
-                .map(|value| below(bounds, |bound| value.is_nan() || bound.total_cmp(value).is_le()))
+                .map(|value| below(bounds, |bound| value.is_nan() || bound.total_cmp(&one_zero(*value)).is_le()))
                 .collect(),
             (Bounds::Text(bounds), Keys::Text(array)) => {
                 array.iter().map(|text| below(bounds, |bound| text.is_some_and(|text| bound.as_str() <= text))).collect()
@@ -82,6 +84,11 @@ fn all<T>(bounds: &[Value], typed: impl Fn(&Value) -> Option<T>) -> Option<Vec<T
     bounds.iter().map(typed).collect()
 }
 
+/// The negative zero for both: what lies at a bound is above it in every order.
+fn one_zero(value: f64) -> f64 {
+    if value == 0.0 { -0.0 } else { value }
+}
+
 fn below<T>(bounds: &[T], at_most: impl Fn(&T) -> bool) -> u32 {
     bounds.partition_point(at_most) as u32
 }
@@ -99,16 +106,22 @@ impl Sample {
         self.values.extend((0..column.len()).step_by(step).filter_map(|row| value_at(column, row)));
     }
 
-    /// Bounds that cut the sample in equal parts. A sample without values gives bounds that all are the kind's zero.
+    /// Bounds that cut the sample in equal parts. A sample without values gives bounds that all are the kind's zero; a float's is
+    /// the negative one (see [`Partitioning::may_part_zeros`](pithead_model::Partitioning::may_part_zeros)).
     pub(crate) fn bounds(mut self, field: &Field, partitions: usize) -> Vec<Value> {
         self.values.sort_by(|a, b| a.compare(b).unwrap_or(std::cmp::Ordering::Equal));
         let zero = match kind(field.data_type()) {
-            Some(Kind::Float) => Value::Float(0.0),
+            Some(Kind::Float) => Value::Float(-0.0),
             Some(Kind::Text) => Value::Text(String::new()),
             Some(Kind::Bytes) => Value::Bytes(Vec::new()),
             _ => Value::Int(0),
         };
         let count = self.values.len();
-        (1..partitions).map(|part| self.values.get(part * count / partitions).unwrap_or(&zero).clone()).collect()
+        let bound = |part: usize| match self.values.get(part * count / partitions).unwrap_or(&zero) {
+            Value::Float(value) if value.is_nan() => Value::Float(f64::NAN),
+            Value::Float(value) => Value::Float(one_zero(*value)),
+            value => value.clone(),
+        };
+        (1..partitions).map(bound).collect()
     }
 }

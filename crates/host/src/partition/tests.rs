@@ -124,6 +124,31 @@ fn ranges_hold_what_lies_below_their_bound() {
     assert_eq!(wrong.message, "range bounds do not fit column k of type Utf8View");
 }
 
+/// By the total order of floats, -0.0 lies below a bound of 0.0, and equal keys were placed apart.
+#[test]
+fn equal_floats_share_a_range() {
+    for zero in [0.0, -0.0] {
+        let range = Partitioning::Range { column: "k".into(), bounds: vec![Value::Float(zero)] };
+        let values = vec![-0.0, 0.0, f64::NAN, -f64::NAN, f64::from_bits(f64::NAN.to_bits() | 1), -1.0];
+        for batch in [
+            one_column(Float64Array::from(values.clone())),
+            one_column(Float32Array::from_iter_values(values.iter().map(|value| *value as f32))),
+        ] {
+            let partitioner = Partitioner::new(&range, &batch.schema(), 2).unwrap();
+            assert_eq!(rows_by_partition(&partitioner, &batch, 2), [1, 5]);
+        }
+    }
+    let mut sample = Sample::default();
+    sample.add(&(Arc::new(Float64Array::from(vec![0.0, 0.0])) as ArrayRef));
+    let field = Field::new("k", DataType::Float64, true);
+    for sample in [sample, Sample::default()] {
+        let made = Partitioning::Range { column: "k".into(), bounds: sample.bounds(&field, 3) };
+        assert!(!made.may_part_zeros(), "{made:?}");
+    }
+    let before = Partitioning::Range { column: "k".into(), bounds: vec![Value::Float(0.0)] };
+    assert!(before.may_part_zeros());
+}
+
 #[test]
 fn samples_cut_in_equal_parts() {
     let field = Field::new("k", DataType::Int64, true);
