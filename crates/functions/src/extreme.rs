@@ -1,14 +1,15 @@
 //! `min` and `max` that give the same answer in whatever order rows come.
 //!
 //! DataFusion's lose it over groups of floats: a NaN replaces what a group had, and the next value replaces the NaN.
-//! Here NaN is larger than all other floats, as in directories and filters, and there is one NaN. All else, and all
-//! other types, is DataFusion's.
+//! Here NaN is larger than all other floats, as in directories and filters, and there is one NaN. Over structs and lists with a
+//! NULL inside it has three orders, for all rows, for groups and for windows; here a NULL inside is larger than all values. All
+//! other types are DataFusion's.
 
 use std::sync::Arc;
 
 use arrow::array::types::Float16Type;
 use arrow::datatypes::{DataType, FieldRef, Float32Type, Float64Type};
-use datafusion::common::{Result, ScalarValue};
+use datafusion::common::{Result, ScalarValue, not_impl_err};
 use datafusion::functions_aggregate::min_max::{Max, Min};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
@@ -18,6 +19,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::extreme_floats::{FloatExtreme, FloatExtremes, Side};
+use crate::extreme_nested::{NestedExtreme, NestedExtremes, is_ordered};
 
 /// `min`.
 pub fn min_udaf() -> Arc<AggregateUDF> {
@@ -61,16 +63,21 @@ impl<S: AggregateUDFImpl + PartialEq + Eq + std::hash::Hash> AggregateUDFImpl fo
             DataType::Float16 => Ok(Box::new(FloatExtreme::<Float16Type>::new(self.side))),
             DataType::Float32 => Ok(Box::new(FloatExtreme::<Float32Type>::new(self.side))),
             DataType::Float64 => Ok(Box::new(FloatExtreme::<Float64Type>::new(self.side))),
+            data_type if is_ordered(data_type) => Ok(Box::new(NestedExtreme::new(self.side, data_type)?)),
             _ => self.standard.accumulator(args),
         }
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        if args.return_field.data_type().is_nested() {
+            let data_type = args.return_field.data_type();
+            return not_impl_err!("{} of {data_type} over a window that slides is not supported", self.name());
+        }
         self.standard.create_sliding_accumulator(args)
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
-        self.standard.groups_accumulator_supported(args)
+        is_ordered(args.return_field.data_type()) || self.standard.groups_accumulator_supported(args)
     }
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
@@ -78,6 +85,7 @@ impl<S: AggregateUDFImpl + PartialEq + Eq + std::hash::Hash> AggregateUDFImpl fo
             DataType::Float16 => Ok(Box::new(FloatExtremes::<Float16Type>::new(self.side))),
             DataType::Float32 => Ok(Box::new(FloatExtremes::<Float32Type>::new(self.side))),
             DataType::Float64 => Ok(Box::new(FloatExtremes::<Float64Type>::new(self.side))),
+            data_type if is_ordered(data_type) => Ok(Box::new(NestedExtremes::new(self.side, data_type)?)),
             _ => self.standard.create_groups_accumulator(args),
         }
     }

@@ -4,25 +4,36 @@
 //! and their switches from here. What DataFusion reports as an error becomes a `Fault` here, too.
 
 mod average;
+mod checked;
 mod empty_join;
 mod extreme;
 mod extreme_floats;
+mod extreme_nested;
 mod fault;
+mod floats;
 mod groups;
 mod matrix;
 mod moments;
 mod moments_groups;
 mod or_zero;
+mod planned;
+mod set_operations;
 mod state;
+mod subqueries;
 mod sum;
 mod sum_groups;
 mod sum_scalar;
+mod top_k;
 
 pub use average::average;
+pub use checked::check_decimals;
 pub use extreme::{max_udaf, min_udaf};
 pub use fault::fault_from_datafusion;
+pub use floats::before_one_float;
 pub use matrix::{matrix_aggregates, matrix_scalars, test_type};
 pub use moments::{merge_mean_udaf, merge_var_pop_udaf};
 pub use or_zero::or_zero;
+pub use planned::ready_to_run;
+pub use set_operations::count_repeats;
 pub use state::{EXTENSIONS, EngineOptions, session_state};
 pub use sum::sum_udaf;

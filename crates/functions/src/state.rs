@@ -9,12 +9,20 @@ use datafusion::execution::context::SessionContext;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::SessionState;
 use datafusion::optimizer::OptimizerRule;
+use datafusion::optimizer::decorrelate_predicate_subquery::DecorrelatePredicateSubquery;
 use datafusion::optimizer::optimizer::Optimizer;
 use datafusion::optimizer::push_down_filter::PushDownFilter;
+use datafusion::optimizer::rewrite_set_comparison::RewriteSetComparison;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::SessionConfig;
 use pithead_model::PAGE_ROWS;
 
+use crate::checked::{AsFunctions, AsOperators};
 use crate::empty_join::EmptyJoin;
+use crate::planned::ReadyPlanner;
+use crate::subqueries::{NamedSetComparisons, ThreeValuedIn};
+use crate::top_k::TopKByGroup;
 use crate::{matrix_aggregates, matrix_scalars, max_udaf, merge_mean_udaf, merge_var_pop_udaf, min_udaf, sum_udaf};
 
 /// Our functions that may travel in a sub-plan, `name/version`. The version changes when a result may.
@@ -66,6 +74,8 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
         .with_runtime_env(Arc::clone(&options.runtime))
         .with_default_features()
         .with_optimizer_rules(optimizer_rules())
+        .with_physical_optimizer_rules(physical_optimizer_rules())
+        .with_query_planner(Arc::new(ReadyPlanner))
         .with_table_factories(HashMap::new())
         .with_file_formats(Vec::new())
         .build();
@@ -80,10 +90,26 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
 
 /// DataFusion's rules and ours.
 fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
-    let mut rules = Optimizer::new().rules;
-    let before = PushDownFilter::new();
-    let place = rules.iter().position(|rule| rule.name() == before.name()).unwrap_or(rules.len());
-    rules.insert(place, Arc::new(EmptyJoin));
+    let mut rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> = vec![Arc::new(AsFunctions)];
+    for rule in Optimizer::new().rules {
+        match rule.name() {
+            name if name == RewriteSetComparison::new().name() => rules.extend([Arc::new(NamedSetComparisons) as Arc<_>, rule]),
+            name if name == DecorrelatePredicateSubquery::new().name() => {
+                rules.extend([Arc::new(ThreeValuedIn) as Arc<_>, rule]);
+            }
+            name if name == PushDownFilter::new().name() => {
+                rules.extend([Arc::new(EmptyJoin) as Arc<_>, rule]);
+            }
+            _ => rules.push(rule),
+        }
+    }
+    rules.push(Arc::new(AsOperators));
+    rules
+}
+
+fn physical_optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let mut rules = PhysicalOptimizer::new().rules;
+    TopKByGroup::in_place(&mut rules);
     rules
 }
 
@@ -107,7 +133,7 @@ fn set_options(config: &mut ConfigOptions, options: &EngineOptions) {
     config.optimizer.expand_views_at_output = false;
     // NULL is the largest value wherever a query does not say.
     config.sql_parser.default_null_ordering = "nulls_max".to_owned();
-    // Integer arithmetic is as elsewhere in DataFusion; the mode concerns Spark's functions only.
+    // Arithmetic is checked by `crate::checked`; the mode concerns Spark's functions only.
     config.execution.enable_ansi_mode = false;
     // A rule that fails is a bug to hear of, not a plan that differs from the host's.
     config.optimizer.skip_failed_rules = false;
@@ -154,7 +180,7 @@ mod tests {
             format!("SELECT sum(DISTINCT v), count(DISTINCT k) FROM {rows}"),
             format!("SELECT sum(v) OVER (ORDER BY v DESC) FROM {rows}"),
             format!("SELECT sum(v) FILTER (WHERE v > 0) FROM {rows}"),
-            format!("SELECT sum(v + 0), sum(v + 1 - 1) FROM {rows}"),
+            format!("SELECT sum(v + 0), sum(v - 1 + 1) FROM {rows}"),
         ] {
             let error = error_of(&sql).await;
             assert!(error.contains("overflow in sum"), "{sql}: {error}");

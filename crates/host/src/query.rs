@@ -14,7 +14,7 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use parking_lot::Mutex;
-use pithead_functions::fault_from_datafusion;
+use pithead_functions::{fault_from_datafusion, ready_to_run};
 use pithead_model::{Blame, Fault, SHIPPED_BYTES_MAX};
 use pithead_plan::{
     Computed, CutOptions, Decomposer, Decomposition, Input, ScalarQuery, order_joins, reduce_by_joins, replace_scalar_queries,
@@ -280,10 +280,8 @@ impl Query {
     pub(crate) async fn execute(&self, prepared: &Prepared) -> Result<SendableRecordBatchStream, Fault> {
         let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(RemotePlanner::new(self, prepared)?)]);
         let started = std::time::Instant::now();
-        let plan = planner
-            .create_physical_plan(&prepared.decomposition.super_plan, &self.state)
-            .await
-            .map_err(fault_from_datafusion)?;
+        let super_plan = ready_to_run(prepared.decomposition.super_plan.clone()).map_err(fault_from_datafusion)?;
+        let plan = planner.create_physical_plan(&super_plan, &self.state).await.map_err(fault_from_datafusion)?;
         tracing::debug!(us = started.elapsed().as_micros(), "planned what the host runs");
         tracing::debug!(plan = %datafusion::physical_plan::displayable(plan.as_ref()).indent(false), "the host's plan");
         execute_stream(plan, self.state.task_ctx()).map_err(fault_from_datafusion)

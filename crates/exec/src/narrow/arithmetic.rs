@@ -3,12 +3,13 @@
 use std::hash::Hash;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Scalar};
+use arrow::array::{Array, ArrayRef, AsArray, Datum, Decimal128Array, Scalar};
 use arrow::buffer::NullBuffer;
 use arrow::compute::kernels::numeric::{add, mul, sub};
 use arrow::datatypes::{DataType, Decimal128Type, Field, FieldRef};
 use datafusion::common::{Result, internal_err};
 use datafusion::logical_expr::{ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
+use pithead_functions::check_decimals;
 
 /// What is done with two operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -111,18 +112,20 @@ impl Node {
             }
             Self::Operation { operation, parts, .. } => {
                 let [(left, _), (right, _)] = parts.as_ref();
-                let kernel = match operation {
-                    Operation::Add => add,
-                    Operation::Subtract => sub,
-                    Operation::Multiply => mul,
+                let (kernel, noun): (fn(&dyn Datum, &dyn Datum) -> _, _) = match operation {
+                    Operation::Add => (add, "addition"),
+                    Operation::Subtract => (sub, "subtraction"),
+                    Operation::Multiply => (mul, "multiplication"),
                 };
                 let (left_values, right_values) = (left.as_engine(arguments)?, right.as_engine(arguments)?);
-                Ok(match (left.is_one(), right.is_one()) {
+                let result = match (left.is_one(), right.is_one()) {
                     (true, true) => kernel(&left_values, &right_values)?,
                     (true, false) => kernel(&Scalar::new(left_values), &right_values)?,
                     (false, true) => kernel(&left_values, &Scalar::new(right_values))?,
                     (false, false) => kernel(&left_values, &right_values)?,
-                })
+                };
+                check_decimals(noun, result.as_ref())?;
+                Ok(result)
             }
         }
     }

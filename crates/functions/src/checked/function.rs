@@ -1,0 +1,121 @@
+//! [`Checked`]: an operator as a function that checks what it computes.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::{Result, internal_err};
+use datafusion::logical_expr::type_coercion::binary::BinaryTypeCoercer;
+use datafusion::logical_expr::{
+    BinaryExpr, ColumnarValue, Expr, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
+};
+
+use super::kernels::{Operation, combine, negate};
+
+/// The function that stands for an operator. It has no name that SQL can spell, is never registered, and never travels: it
+/// becomes the operator again before anybody but the optimiser and the engine sees it.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct Checked {
+    operation: Operation,
+    signature: Signature,
+}
+
+impl Checked {
+    /// The function for an operator that must be checked over whole numbers and decimals. None: it need not be.
+    pub(super) fn of(operator: Operator) -> Option<Operation> {
+        match operator {
+            Operator::Plus => Some(Operation::Add),
+            Operator::Minus => Some(Operation::Subtract),
+            Operator::Multiply => Some(Operation::Multiply),
+            Operator::Divide => Some(Operation::Divide),
+            Operator::BitwiseShiftLeft => Some(Operation::ShiftLeft),
+            Operator::BitwiseShiftRight => Some(Operation::ShiftRight),
+            _ => None,
+        }
+    }
+
+    pub(super) fn call(operation: Operation, arguments: Vec<Expr>) -> Expr {
+        let signature = Signature::any(arguments.len(), Volatility::Immutable);
+        ScalarUDF::new_from_impl(Self { operation, signature }).call(arguments)
+    }
+
+    fn operator(&self) -> Option<Operator> {
+        match self.operation {
+            Operation::Add => Some(Operator::Plus),
+            Operation::Subtract => Some(Operator::Minus),
+            Operation::Multiply => Some(Operator::Multiply),
+            Operation::Divide => Some(Operator::Divide),
+            Operation::ShiftLeft => Some(Operator::BitwiseShiftLeft),
+            Operation::ShiftRight => Some(Operator::BitwiseShiftRight),
+            Operation::Negate => None,
+        }
+    }
+
+    /// The operator over these arguments, as it was before.
+    pub(super) fn as_operator(&self, mut arguments: Vec<Expr>) -> Result<Expr> {
+        match (self.operator(), arguments.pop(), arguments.pop()) {
+            (Some(operator), Some(right), Some(left)) => {
+                Ok(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right))))
+            }
+            (None, Some(value), None) => Ok(Expr::Negative(Box::new(value))),
+            _ => internal_err!("{:?} has other arguments than its operator", self.operation),
+        }
+    }
+
+    fn named(&self, arguments: Vec<String>) -> Result<String> {
+        match (self.operator(), arguments.as_slice()) {
+            (Some(operator), [left, right]) => Ok(format!("{left} {operator} {right}")),
+            (None, [value]) => Ok(format!("(- {value})")),
+            _ => internal_err!("{:?} has other arguments than its operator", self.operation),
+        }
+    }
+}
+
+impl ScalarUDFImpl for Checked {
+    fn name(&self) -> &str {
+        match self.operation {
+            Operation::Add => "checked +",
+            Operation::Subtract => "checked -",
+            Operation::Multiply => "checked *",
+            Operation::Divide => "checked /",
+            Operation::Negate => "checked negation",
+            Operation::ShiftLeft => "checked <<",
+            Operation::ShiftRight => "checked >>",
+        }
+    }
+
+    /// The operator's: columns keep their names.
+    fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
+        self.named(arguments.iter().map(|argument| argument.schema_name().to_string()).collect())
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        match (self.operator(), types) {
+            (Some(operator), [left, right]) => BinaryTypeCoercer::new(left, &operator, right).get_result_type(),
+            (None, [value]) => Ok(value.clone()),
+            _ => internal_err!("{:?} has other arguments than its operator", self.operation),
+        }
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        let types: Vec<DataType> = args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
+        let nullable = args.arg_fields.iter().any(|field| field.is_nullable());
+        Ok(Arc::new(Field::new(self.name(), self.return_type(&types)?, nullable)))
+    }
+
+    fn is_strict(&self) -> bool {
+        true
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        match args.args.as_slice() {
+            [left, right] => combine(self.operation, left, right),
+            [value] => negate(value),
+            _ => internal_err!("{:?} has other arguments than its operator", self.operation),
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The one float that stands for all that are equal to it, also within lists and structs.
+
+use std::sync::Arc;
+
+use arrow::array::types::Float16Type;
+use arrow::array::{Array, ArrayRef, AsArray, make_array};
+use arrow::datatypes::{ArrowPrimitiveType, DataType, Field, FieldRef, Float32Type, Float64Type};
+use datafusion::common::{Result, ScalarValue, internal_err};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+
+/// Whether values of this type are or contain floats.
+pub(crate) fn holds_float(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Float16 | DataType::Float32 | DataType::Float64 => true,
+        DataType::List(field)
+        | DataType::LargeList(field)
+        | DataType::FixedSizeList(field, _)
+        | DataType::ListView(field)
+        | DataType::LargeListView(field)
+        | DataType::Map(field, _) => holds_float(field.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| holds_float(field.data_type())),
+        DataType::Dictionary(_, values) => holds_float(values),
+        DataType::RunEndEncoded(_, values) => holds_float(values.data_type()),
+        _ => false,
+    }
+}
+
+/// The values with 0.0 for every zero and the one positive NaN for every NaN. Arrays that hold nothing else come back as they
+/// are.
+pub(crate) fn canonical(array: &ArrayRef) -> Result<ArrayRef> {
+    match array.data_type() {
+        DataType::Float16 => Ok(floats::<Float16Type>(array)),
+        DataType::Float32 => Ok(floats::<Float32Type>(array)),
+        DataType::Float64 => Ok(floats::<Float64Type>(array)),
+        data_type if holds_float(data_type) => {
+            let data = array.to_data();
+            let children = data.child_data().iter().map(|child| Ok(canonical(&make_array(child.clone()))?.to_data()));
+            let children = children.collect::<Result<Vec<_>>>()?;
+            Ok(make_array(data.into_builder().child_data(children).build()?))
+        }
+        _ => Ok(Arc::clone(array)),
+    }
+}
+
+fn floats<T: Bits>(array: &ArrayRef) -> ArrayRef {
+    let values = array.as_primitive::<T>();
+    match T::has_odd(values.values()) {
+        true => Arc::new(values.unary::<_, T>(T::plain)),
+        false => Arc::clone(array),
+    }
+}
+
+trait Bits: ArrowPrimitiveType {
+    /// Whether one of them is -0.0 or a NaN. Comparisons of floats and bits of what they let through are vector code on every
+    /// processor, where comparisons of 64-bit integers are not.
+    fn has_odd(values: &[Self::Native]) -> bool;
+
+    /// 0.0 for a zero, the one NaN for a NaN, all else as it is.
+    fn plain(value: Self::Native) -> Self::Native;
+}
+
+macro_rules! bits {
+    ($type:ty, $zero:expr, $sign:expr) => {
+        impl Bits for $type {
+            fn has_odd(values: &[Self::Native]) -> bool {
+                let odd = values.iter().fold(0, |odd, value| {
+                    let zero = if *value == $zero { value.to_bits() } else { 0 };
+                    let nan = if value.is_nan() { $sign } else { 0 };
+                    odd | zero | nan
+                });
+                odd & $sign != 0
+            }
+
+            #[inline]
+            fn plain(value: Self::Native) -> Self::Native {
+                match value {
+                    value if value.is_nan() => Self::Native::NAN,
+                    value if value == $zero => $zero,
+                    value => value,
+                }
+            }
+        }
+    };
+}
+
+bits!(Float16Type, <Float16Type as ArrowPrimitiveType>::Native::ZERO, 1u16 << 15);
+bits!(Float32Type, 0.0f32, 1u32 << 31);
+bits!(Float64Type, 0.0f64, 1u64 << 63);
+
+/// [`canonical`] as a function, under the name that the expression has. It has no name that SQL can spell, is never registered, and
+/// never travels.
+pub(super) fn one_float(expr: Expr) -> Expr {
+    ScalarUDF::new_from_impl(OneFloat::new(true)).call(vec![expr])
+}
+
+/// The same under a name of its own, for columns that stand beside those that they are made of.
+pub(super) fn another_float(expr: Expr) -> Expr {
+    ScalarUDF::new_from_impl(OneFloat::new(false)).call(vec![expr])
+}
+
+/// What an expression has before zeros and NaNs become one in it: the same to whom they are one anyway, as to bounds of slices.
+pub fn before_one_float(expr: &Arc<dyn PhysicalExpr>) -> &Arc<dyn PhysicalExpr> {
+    let function = expr.downcast_ref::<ScalarFunctionExpr>().filter(|function| function.fun().inner().is::<OneFloat>());
+    match function.map(ScalarFunctionExpr::args) {
+        Some([argument]) => argument,
+        _ => expr,
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct OneFloat {
+    keeps_name: bool,
+    signature: Signature,
+}
+
+impl OneFloat {
+    fn new(keeps_name: bool) -> Self {
+        Self { keeps_name, signature: Signature::any(1, Volatility::Immutable) }
+    }
+}
+
+impl ScalarUDFImpl for OneFloat {
+    fn name(&self) -> &'static str {
+        "one float"
+    }
+
+    fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
+        match arguments {
+            [argument] if self.keeps_name => Ok(argument.schema_name().to_string()),
+            [argument] => Ok(format!("{}({})", self.name(), argument.schema_name())),
+            _ => internal_err!("expected one argument"),
+        }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        match types {
+            [data_type] => Ok(data_type.clone()),
+            _ => internal_err!("expected one argument"),
+        }
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        match args.arg_fields {
+            [field] => Ok(Arc::new(Field::new(self.name(), field.data_type().clone(), field.is_nullable()))),
+            _ => internal_err!("expected one argument"),
+        }
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        match args.args.as_slice() {
+            [ColumnarValue::Array(array)] => canonical(array).map(ColumnarValue::Array),
+            [ColumnarValue::Scalar(scalar)] => {
+                let array = canonical(&scalar.to_array()?)?;
+                ScalarValue::try_from_array(array.as_ref(), 0).map(ColumnarValue::Scalar)
+            }
+            _ => internal_err!("expected one argument"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::{Float64Array, Int32Array, ListArray, StructArray};
+    use arrow::buffer::{NullBuffer, OffsetBuffer};
+
+    #[test]
+    fn zeros_and_nans_become_one() {
+        let payload = f64::from_bits(f64::NAN.to_bits() | 7);
+        let array: ArrayRef =
+            Arc::new(Float64Array::from(vec![Some(-0.0), None, Some(-f64::NAN), Some(payload), Some(0.0), Some(-1.5)]));
+        let bits = |array: &ArrayRef| -> Vec<Option<u64>> {
+            array.as_primitive::<Float64Type>().iter().map(|value| value.map(f64::to_bits)).collect()
+        };
+        let expected = [Some(0.0), None, Some(f64::NAN), Some(f64::NAN), Some(0.0), Some(-1.5)].map(|v| v.map(f64::to_bits));
+        assert_eq!(bits(&canonical(&array).unwrap()), expected);
+        assert_eq!(bits(&canonical(&array.slice(2, 3)).unwrap()), expected[2..5]);
+    }
+
+    #[test]
+    fn nested_values_are_reached_and_all_else_stays() {
+        let floats: ArrayRef = Arc::new(Float64Array::from(vec![-0.0, 1.0, -0.0]));
+        let item = Arc::new(Field::new("item", DataType::Float64, true));
+        let lists: ArrayRef = Arc::new(ListArray::new(item, OffsetBuffer::from_lengths([2, 0, 1]), floats, None));
+        let numbers: ArrayRef = Arc::new(Int32Array::from(vec![1, 2, 3]));
+        let fields = vec![Field::new("n", DataType::Int32, true), Field::new("l", lists.data_type().clone(), true)];
+        let nulls = NullBuffer::from(vec![true, false, true]);
+        let structs: ArrayRef = Arc::new(StructArray::new(fields.into(), vec![numbers, lists], Some(nulls)));
+        let plain = canonical(&structs.slice(1, 2)).unwrap();
+        assert_eq!((plain.len(), plain.null_count()), (2, 1));
+        let last = plain.as_struct().column(1).as_list::<i32>().value(1);
+        assert_eq!(last.as_primitive::<Float64Type>().value(0).to_bits(), 0);
+    }
+}

@@ -1,0 +1,237 @@
+//! Where the engine tells values apart.
+
+use std::sync::Arc;
+
+use arrow::datatypes::Fields;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::logical_expr::expr::{Between, InList, physical_name};
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{
+    Aggregate, BinaryExpr, Expr, ExprSchemable, GroupingSet, Join, LogicalPlan, Operator, SortExpr, Window,
+};
+
+use super::canonical::{another_float, canonical, holds_float, one_float};
+
+/// The plan with one zero and one NaN wherever it groups, joins, sorts or compares by floats; that of its subqueries too.
+pub(crate) fn with_one_float(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        found = found || has_float(node);
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    if !found {
+        return Ok(plan);
+    }
+    let plan = plan.transform_down_with_subqueries(|node| {
+        let is_scan = matches!(node, LogicalPlan::TableScan(_));
+        let Some(schema) = columns(&node)? else { return Ok(Transformed::no(node)) };
+        let compared = node.map_expressions(|expr| expr.transform_up(|expr| comparison(expr, &schema, is_scan)))?;
+        compared.transform_data(|node| keys(node, &schema))
+    })?;
+    Ok(plan.data)
+}
+
+/// Whether rows of the node, or what a scan filters by, contain floats.
+fn has_float(node: &LogicalPlan) -> bool {
+    match node {
+        LogicalPlan::TableScan(scan) if !scan.filters.is_empty() => holds_floats(scan.source.schema().fields()),
+        node => holds_floats(node.schema().fields()),
+    }
+}
+
+fn holds_floats(fields: &Fields) -> bool {
+    fields.iter().any(|field| holds_float(field.data_type()))
+}
+
+/// The columns that a node's expressions refer to. None: it has nothing to look at.
+fn columns(node: &LogicalPlan) -> Result<Option<Arc<DFSchema>>> {
+    let schema = match node {
+        LogicalPlan::TableScan(scan) => {
+            // A table may have thousands of columns, and most filters compare one with a constant.
+            let is_plain =
+                |part: &Expr| !matches!(part, Expr::BinaryExpr(_) | Expr::Between(_) | Expr::InList(_)) || stays(part);
+            let mut plain = true;
+            for filter in &scan.filters {
+                plain = plain && !filter.exists(|part| Ok(!is_plain(part)))?;
+            }
+            if plain {
+                return Ok(None);
+            }
+            Arc::new(DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?)
+        }
+        node if !has_float(node) && !node.inputs().into_iter().any(has_float) => return Ok(None),
+        node => match node.inputs().as_slice() {
+            [input] => Arc::clone(input.schema()),
+            inputs => Arc::new(merge_schema(inputs)),
+        },
+    };
+    Ok(Some(schema))
+}
+
+fn keys(plan: LogicalPlan, schema: &DFSchema) -> Result<Transformed<LogicalPlan>> {
+    match plan {
+        LogicalPlan::Aggregate(aggregate) => grouped(aggregate, schema),
+        LogicalPlan::Window(window) => windowed(window, schema),
+        LogicalPlan::Join(join) => joined(join),
+        LogicalPlan::Sort(mut sort) => {
+            let sorted = sort.expr.into_iter().map(|key| sorted(key, schema));
+            sort.expr = sorted.collect();
+            Ok(Transformed::yes(LogicalPlan::Sort(sort)))
+        }
+        plan => Ok(Transformed::no(plan)),
+    }
+}
+
+fn grouped(aggregate: Aggregate, schema: &DFSchema) -> Result<Transformed<LogicalPlan>> {
+    let groups = aggregate.group_expr.into_iter().map(|expr| group(expr, schema)).collect::<Result<_>>()?;
+    let aggregates = aggregate.aggr_expr.into_iter().map(|expr| Ok(expr.transform_up(|expr| aggregated(expr, schema))?.data));
+    let aggregates = aggregates.collect::<Result<_>>()?;
+    let aggregate = Aggregate::try_new_with_schema(aggregate.input, groups, aggregates, aggregate.schema)?;
+    Ok(Transformed::yes(LogicalPlan::Aggregate(aggregate)))
+}
+
+/// A group's key under the name that it had.
+fn group(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    let all = |exprs: Vec<Expr>| exprs.into_iter().map(|expr| group(expr, schema)).collect::<Result<Vec<_>>>();
+    match expr {
+        Expr::GroupingSet(GroupingSet::Rollup(exprs)) => Ok(Expr::GroupingSet(GroupingSet::Rollup(all(exprs)?))),
+        Expr::GroupingSet(GroupingSet::Cube(exprs)) => Ok(Expr::GroupingSet(GroupingSet::Cube(all(exprs)?))),
+        Expr::GroupingSet(GroupingSet::GroupingSets(sets)) => {
+            let sets = sets.into_iter().map(all).collect::<Result<_>>()?;
+            Ok(Expr::GroupingSet(GroupingSet::GroupingSets(sets)))
+        }
+        expr if is_float(&expr, schema) => {
+            let name = physical_name(&expr)?;
+            Ok(one_float(expr).alias(name))
+        }
+        expr => Ok(expr),
+    }
+}
+
+/// What DISTINCT tells apart, and what rows are sorted by before they are aggregated.
+fn aggregated(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let Expr::AggregateFunction(mut function) = expr else { return Ok(Transformed::no(expr)) };
+    let params = &mut function.params;
+    if params.distinct {
+        params.args = std::mem::take(&mut params.args).into_iter().map(|arg| plain(arg, schema)).collect();
+    }
+    params.order_by = std::mem::take(&mut params.order_by).into_iter().map(|key| sorted(key, schema)).collect();
+    Ok(Transformed::yes(Expr::AggregateFunction(function)))
+}
+
+fn windowed(window: Window, schema: &DFSchema) -> Result<Transformed<LogicalPlan>> {
+    let exprs = window.window_expr.into_iter().map(|expr| {
+        let name = expr.schema_name().to_string();
+        let expr = expr.transform_up(|expr| over(expr, schema))?.data;
+        Ok(if expr.schema_name().to_string() == name { expr } else { expr.alias(name) })
+    });
+    let window = Window { window_expr: exprs.collect::<Result<_>>()?, ..window };
+    Ok(Transformed::yes(LogicalPlan::Window(window)))
+}
+
+fn over(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let Expr::WindowFunction(mut function) = expr else { return Ok(Transformed::no(expr)) };
+    let params = &mut function.params;
+    let all = |exprs: &mut Vec<Expr>| *exprs = std::mem::take(exprs).into_iter().map(|expr| plain(expr, schema)).collect();
+    if params.distinct {
+        all(&mut params.args);
+    }
+    all(&mut params.partition_by);
+    params.order_by = std::mem::take(&mut params.order_by).into_iter().map(|key| sorted(key, schema)).collect();
+    Ok(Transformed::yes(Expr::WindowFunction(function)))
+}
+
+fn joined(join: Join) -> Result<Transformed<LogicalPlan>> {
+    let left_schema = Arc::clone(join.left.schema());
+    let pair = |(left, right): (Expr, Expr)| match is_float(&left, &left_schema) {
+        true => (another_float(left), another_float(right)),
+        false => (left, right),
+    };
+    let on = join.on.into_iter().map(pair).collect();
+    Ok(Transformed::yes(LogicalPlan::Join(Join { on, ..join })))
+}
+
+/// Operands of a comparison.
+fn comparison(expr: Expr, schema: &DFSchema, is_scan: bool) -> Result<Transformed<Expr>> {
+    if is_scan && stays(&expr) {
+        return Ok(Transformed::no(expr));
+    }
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(op) && is_float(&left, schema) => {
+            let (left, right) = (Box::new(one_float(*left)), Box::new(one_float(*right)));
+            Ok(Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right })))
+        }
+        Expr::Between(Between { expr, negated, low, high }) if is_float(&expr, schema) => {
+            let [expr, low, high] = [expr, low, high].map(|expr| Box::new(one_float(*expr)));
+            Ok(Transformed::yes(Expr::Between(Between { expr, negated, low, high })))
+        }
+        Expr::InList(InList { expr, list, negated }) if is_float(&expr, schema) => {
+            let list = list.into_iter().map(member).collect::<Result<_>>()?;
+            Ok(Transformed::yes(Expr::InList(InList { expr: Box::new(one_float(*expr)), list, negated })))
+        }
+        expr => Ok(Transformed::no(expr)),
+    }
+}
+
+/// Whether an expression in a scan's filter stays as it is: a comparison of a column with constants, for the slices' bounds to be
+/// asked. The engine takes both zeros for one there, and what is stored has one NaN. A list is another matter: its values are looked
+/// up by their bits.
+fn stays(expr: &Expr) -> bool {
+    let is_plain = |expr: &Expr| matches!(expr, Expr::Column(_)) || is_plain_constant(expr);
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => !compares(*op) || is_plain(left) && is_plain(right),
+        Expr::Between(Between { expr, low, high, .. }) => is_plain(expr) && is_plain(low) && is_plain(high),
+        Expr::InList(InList { expr, list, .. }) => is_plain(expr) && all_differ(list),
+        _ => true,
+    }
+}
+
+/// A constant that contains no float, or is the one that stands for it.
+fn is_plain_constant(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(ScalarValue::Float64(Some(value)), _) => !value.is_nan() || value.to_bits() == f64::NAN.to_bits(),
+        Expr::Literal(ScalarValue::Float32(Some(value)), _) => !value.is_nan() || value.to_bits() == f32::NAN.to_bits(),
+        Expr::Literal(value, _) => !value.data_type().is_nested(),
+        _ => false,
+    }
+}
+
+fn compares(operator: Operator) -> bool {
+    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
+    matches!(operator, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
+}
+
+/// Whether no value of the list has an equal one of other bits, by which the engine looks them up.
+fn all_differ(list: &[Expr]) -> bool {
+    list.iter().all(|expr| match expr {
+        Expr::Literal(ScalarValue::Float64(Some(value)), _) => *value != 0.0 && !value.is_nan(),
+        Expr::Literal(ScalarValue::Float32(Some(value)), _) => *value != 0.0 && !value.is_nan(),
+        Expr::Literal(value, _) => !holds_float(&value.data_type()),
+        _ => false,
+    })
+}
+
+/// A value of a list; a constant stays one.
+fn member(expr: Expr) -> Result<Expr> {
+    match expr {
+        Expr::Literal(value, metadata) => {
+            let array = canonical(&value.to_array()?)?;
+            Ok(Expr::Literal(ScalarValue::try_from_array(array.as_ref(), 0)?, metadata))
+        }
+        expr => Ok(one_float(expr)),
+    }
+}
+
+fn sorted(key: SortExpr, schema: &DFSchema) -> SortExpr {
+    SortExpr { expr: plain(key.expr, schema), ..key }
+}
+
+fn plain(expr: Expr, schema: &DFSchema) -> Expr {
+    if is_float(&expr, schema) { one_float(expr) } else { expr }
+}
+
+/// Whether a value of the expression is or contains a float.
+fn is_float(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.get_type(schema).is_ok_and(|data_type| holds_float(&data_type))
+}
