@@ -13,6 +13,7 @@ mod explain;
 mod fake;
 mod fault;
 mod finishing;
+mod from_first;
 mod held;
 mod homes;
 mod host;

@@ -14,7 +14,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
-use pithead_functions::{EngineOptions, fault_from_datafusion, session_state};
+use pithead_functions::{EngineOptions, count_repeats, fault_from_datafusion, session_state};
 use pithead_model::{Blame, Fault, PAGE_ROWS};
 
 use crate::profile::QueryProfile;
@@ -23,7 +23,7 @@ use crate::query::{Mode, Query};
 use crate::schemas::{CATALOG, catalogs};
 use crate::statement::{self, Statement};
 use crate::watch::{Slow, Watch};
-use crate::{Host, Parameters, Settings, explain, parameters, pushdown, settings};
+use crate::{Host, Parameters, Settings, explain, from_first, parameters, pushdown, settings};
 
 /// A client's connection to a host: its settings, and the statements it runs.
 pub struct Session {
@@ -78,7 +78,8 @@ impl Session {
     }
 
     async fn run_watched(&self, sql: &str, parameters: &Parameters) -> Result<Answer, Fault> {
-        let numbered = parameters::numbered(sql);
+        let sql = from_first::with_select(sql);
+        let numbered = parameters::numbered(&sql);
         let statement = numbered.as_ref().map_err(Fault::clone).and_then(|sql| statement::parse(sql));
         let kind = match &statement {
             Ok(Statement::Set { .. }) => "set",
@@ -89,7 +90,7 @@ impl Session {
         };
         let mut watch = Watch::start(&self.host, kind);
         let result = match statement {
-            Ok(statement) => self.run_parsed(statement, numbered.as_deref().unwrap_or(sql), parameters, &mut watch).await,
+            Ok(statement) => self.run_parsed(statement, numbered.as_deref().unwrap_or(&sql), parameters, &mut watch).await,
             Err(fault) => Err(fault),
         };
         watch.answered(result)
@@ -109,7 +110,8 @@ impl Session {
     }
 
     async fn describe_planned(&self, sql: &str, parameters: &Parameters) -> Result<Option<SchemaRef>, Fault> {
-        let sql = parameters::numbered(sql)?;
+        let sql = from_first::with_select(sql);
+        let sql = parameters::numbered(&sql)?;
         let schema = match statement::parse(&sql)? {
             Statement::Set { .. } | Statement::Drop { .. } => return Ok(None),
             Statement::Explain { query, .. } => {
@@ -224,7 +226,7 @@ async fn logical_plan(state: &SessionState, sql: &str) -> Result<LogicalPlan, Fa
     let (Some(statement), None) = (statements.next(), statements.next()) else {
         return Err(Fault::new(Blame::User, "expected exactly one SQL statement"));
     };
-    let plan = state.statement_to_plan(statement).await.map_err(fault_from_datafusion)?;
+    let plan = state.statement_to_plan(statement).await.and_then(count_repeats).map_err(fault_from_datafusion)?;
     match &plan {
         LogicalPlan::Ddl(_) | LogicalPlan::Dml(_) | LogicalPlan::Copy(_) | LogicalPlan::Statement(_) => {
             Err(Fault::new(Blame::Unsupported, format!("{} is not a statement that this release runs", plan.display())))

@@ -44,7 +44,6 @@ pub(crate) fn parse(sql: &str) -> Result<Statement, Fault> {
         return Ok(Statement::Pushdown { query });
     }
     refuse_what_is_too_deep(sql)?;
-    refuse_set_operations_on_bags(sql)?;
     let mut statements =
         DFParserBuilder::new(sql).build().and_then(|mut parser| parser.parse_statements()).map_err(fault_from_datafusion)?;
     if statements.len() != 1 {
@@ -126,26 +125,6 @@ fn is_value(token: &Token) -> bool {
     is_text || matches!(token, Token::Number(..) | Token::Placeholder(_) | Token::RParen | Token::RBracket)
 }
 
-/// The engine plans INTERSECT ALL and EXCEPT ALL as joins that do not count repeats: an error is better than such rows.
-fn refuse_set_operations_on_bags(sql: &str) -> Result<(), Fault> {
-    // What cannot be cut into tokens cannot be parsed either, and is told by the parser.
-    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize().unwrap_or_default();
-    let words: Vec<String> = tokens
-        .iter()
-        .filter(|token| !matches!(token, Token::Whitespace(_)))
-        .map(|token| match token {
-            Token::Word(word) if word.quote_style.is_none() => word.value.to_uppercase(),
-            _ => String::new(),
-        })
-        .collect();
-    let refused = words.windows(2).find(|pair| matches!(pair[0].as_str(), "INTERSECT" | "EXCEPT") && pair[1] == "ALL");
-    match refused {
-        Some(pair) => Err(Fault::new(Blame::Unsupported, format!("{} ALL is not supported", pair[0]))
-            .hint(format!("{} without ALL gives each row once", pair[0]))),
-        None => Ok(()),
-    }
-}
-
 fn parts(name: &ObjectName) -> Result<Vec<String>, Fault> {
     let part = |part: &ObjectNamePart| match part {
         ObjectNamePart::Identifier(ident) if ident.quote_style.is_some() => Ok(ident.value.clone()),
@@ -218,12 +197,12 @@ pub(crate) fn split(sql: &str) -> Result<Vec<String>, Fault> {
     Ok(statements)
 }
 
-fn line_starts(sql: &str) -> Vec<usize> {
+pub(crate) fn line_starts(sql: &str) -> Vec<usize> {
     std::iter::once(0).chain(sql.match_indices('\n').map(|(at, _)| at + 1)).collect()
 }
 
 /// The byte that a line and column (in characters, both from 1) are at.
-fn offset(sql: &str, starts: &[usize], at: Location) -> usize {
+pub(crate) fn offset(sql: &str, starts: &[usize], at: Location) -> usize {
     let start = starts.get((at.line as usize).saturating_sub(1)).copied().unwrap_or(sql.len());
     let column = (at.column as usize).saturating_sub(1);
     sql[start..].char_indices().nth(column).map_or(sql.len(), |(index, _)| start + index)
@@ -258,7 +237,6 @@ mod tests {
         assert!(matches!(parse("select 1").unwrap(), Statement::Query));
         assert!(parse("selec 1").is_err());
         assert!(parse("select 1; select 2").is_err());
-        assert!(parse("select 1 intersect -- each\n ALL select 1").is_err());
         assert!(parse("select 'except all' union all select 'x' except select 'y'").is_ok());
     }
 
