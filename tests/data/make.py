@@ -20,6 +20,7 @@ import pathlib
 import sys
 
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet
 
@@ -336,6 +337,79 @@ def series():
     return pa.table({
         "k": pa.array([f"k{i % 19}" for i in range(count)]), "i": pa.array(range(count), pa.int32()),
         "v": pa.array(holed([D(i * i % 977).scaleb(-1) for i in range(count)], 21, 20), pa.decimal128(9, 1)),
+    })
+
+
+def both_zeros():
+    """Both zeros, NaNs of both signs and of another payload, flat and nested, with NULLs among and within them."""
+    import struct
+
+    nans = [struct.unpack("<d", struct.pack("<Q", bits))[0] for bits in (0x7FF8000000000000, 0xFFF8000000000000, 0x7FF8000000000007)]
+    values = [0.0, -0.0, 1.5, *nans, None, -2.0, float("inf"), -0.0, 0.0, float("-inf")]
+    count = 96
+    f = [values[i * 5 % len(values)] for i in range(count)]
+    pair = pa.struct([("a", pa.float64()), ("b", pa.int32())])
+    return pa.table({
+        "id": pa.array(range(count), pa.int64()),
+        "k": pa.array([i % 7 for i in range(count)], pa.int32()),
+        "f": pa.array(f, pa.float64()),
+        "h": pa.array([f[i * 7 % count] for i in range(count)], pa.float32()),
+        "v": pa.array([i * 37 % 50 for i in range(count)], pa.int64()),
+        "s": pa.array([None if i % 13 == 5 else {"a": f[i], "b": None if i % 4 == 1 else i % 3} for i in range(count)], pair),
+        "l": pa.array([None if i % 11 == 3 else [f[i], f[i * 3 % count]][: i % 3] for i in range(count)], pa.list_(pa.float64())),
+    })
+
+
+@dataset(slice_rows=5, partitioning={"hash": ["f"]})
+def zeros_hash():
+    return both_zeros()
+
+
+@dataset(slice_rows=5, partitioning={"range": "f"})
+def zeros_range():
+    return both_zeros().filter(pa.compute.not_equal(pa.compute.is_nan(both_zeros()["f"]), True))
+
+
+@dataset(slice_rows=5)
+def zeros_spread():
+    return both_zeros()
+
+
+@dataset(slice_rows=3, partitioning={"hash": ["id"]})
+def limits():
+    """Numbers at the ends of their types in the first rows, small ones in the others."""
+    def ends(low, high, count=24):
+        return [high, low, None, high - 1, low + 1, *[(i * 7) % 5 - 2 if low < 0 else i * 7 % 5 + 2 for i in range(5, count)]]
+    count = 24
+    digits = 10**38 - 1
+    return pa.table({
+        "id": pa.array(range(count), pa.int64()),
+        "i16": pa.array(ends(-(2**15), 2**15 - 1), pa.int16()),
+        "i32": pa.array(ends(-(2**31), 2**31 - 1), pa.int32()),
+        "i64": pa.array(ends(-(2**63), 2**63 - 1), pa.int64()),
+        "u64": pa.array(ends(0, 2**64 - 1), pa.uint64()),
+        "d38": pa.array([D(n) if n is not None else None for n in ends(-digits, digits)], pa.decimal128(38, 0)),
+        "d4": pa.array([D(n).scaleb(-4) if n is not None else None for n in ends(-digits, digits)], pa.decimal128(38, 4)),
+        "at": pa.array([datetime.datetime(2020, 1, 1) + datetime.timedelta(days=i * 31) for i in range(count)], pa.timestamp("us")),
+    })
+
+
+@dataset(slice_rows=4)
+def members():
+    """Values that are and are not in the subqueries' lists, with NULLs on both sides."""
+    count = 20
+    return pa.table({
+        "id": pa.array(range(count), pa.int64()),
+        "x": pa.array(holed([i % 8 for i in range(count)], 6, 4), pa.int64()),
+        "g": pa.array([i % 4 for i in range(count)], pa.int64()),
+    })
+
+
+@dataset(slice_rows=2, partitioning={"hash": ["g"]})
+def lists():
+    return pa.table({
+        "g": pa.array([0, 0, 1, 1, 1, 2, 3, None], pa.int64()),
+        "y": pa.array([1, 2, 3, None, 5, None, 7, 0], pa.int64()),
     })
 
 
