@@ -15,6 +15,7 @@ mod groups;
 mod matrix;
 mod moments;
 mod moments_groups;
+mod nested_order;
 mod or_zero;
 mod planned;
 mod set_operations;
@@ -24,6 +25,7 @@ mod sum;
 mod sum_groups;
 mod sum_scalar;
 mod top_k;
+mod totals;
 
 pub use average::average;
 pub use checked::check_decimals;

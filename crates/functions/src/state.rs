@@ -23,6 +23,7 @@ use crate::empty_join::EmptyJoin;
 use crate::planned::ReadyPlanner;
 use crate::subqueries::{NamedSetComparisons, ThreeValuedIn};
 use crate::top_k::TopKByGroup;
+use crate::totals::FiltersAboveTotals;
 use crate::{matrix_aggregates, matrix_scalars, max_udaf, merge_mean_udaf, merge_var_pop_udaf, min_udaf, sum_udaf};
 
 /// Our functions that may travel in a sub-plan, `name/version`. The version changes when a result may.
@@ -98,7 +99,8 @@ fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
                 rules.extend([Arc::new(ThreeValuedIn) as Arc<_>, rule]);
             }
             name if name == PushDownFilter::new().name() => {
-                rules.extend([Arc::new(EmptyJoin) as Arc<_>, rule]);
+                let filters: Arc<dyn OptimizerRule + Send + Sync> = Arc::new(FiltersAboveTotals::default());
+                rules.extend([Arc::new(EmptyJoin) as Arc<_>, filters]);
             }
             _ => rules.push(rule),
         }

@@ -11,6 +11,8 @@ use datafusion::logical_expr::{
     Aggregate, BinaryExpr, Expr, ExprSchemable, GroupingSet, Join, LogicalPlan, Operator, SortExpr, Window,
 };
 
+use crate::nested_order::{is_order, nested_order};
+
 use super::canonical::{another_float, canonical, holds_float, one_float};
 
 /// The plan with one zero and one NaN wherever it groups, joins, sorts or compares by floats; that of its subqueries too.
@@ -32,7 +34,7 @@ pub(crate) fn with_one_float(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(plan.data)
 }
 
-/// Whether rows of the node, or what a scan filters by, contain floats.
+/// Whether rows of the node, or what a scan filters by, contain floats or are nested.
 fn has_float(node: &LogicalPlan) -> bool {
     match node {
         LogicalPlan::TableScan(scan) if !scan.filters.is_empty() => holds_floats(scan.source.schema().fields()),
@@ -41,7 +43,7 @@ fn has_float(node: &LogicalPlan) -> bool {
 }
 
 fn holds_floats(fields: &Fields) -> bool {
-    fields.iter().any(|field| holds_float(field.data_type()))
+    fields.iter().any(|field| field.data_type().is_nested() || holds_float(field.data_type()))
 }
 
 /// The columns that a node's expressions refer to. None: it has nothing to look at.
@@ -158,6 +160,9 @@ fn comparison(expr: Expr, schema: &DFSchema, is_scan: bool) -> Result<Transforme
         return Ok(Transformed::no(expr));
     }
     match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_order(op) && is_nested(&left, schema) => {
+            Ok(Transformed::yes(nested_order(plain(*left, schema), op, plain(*right, schema))))
+        }
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(op) && is_float(&left, schema) => {
             let (left, right) = (Box::new(one_float(*left)), Box::new(one_float(*right)));
             Ok(Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right })))
@@ -229,6 +234,10 @@ fn sorted(key: SortExpr, schema: &DFSchema) -> SortExpr {
 
 fn plain(expr: Expr, schema: &DFSchema) -> Expr {
     if is_float(&expr, schema) { one_float(expr) } else { expr }
+}
+
+fn is_nested(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.get_type(schema).is_ok_and(|data_type| data_type.is_nested())
 }
 
 /// Whether a value of the expression is or contains a float.
