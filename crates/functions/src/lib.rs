@@ -6,6 +6,7 @@
 mod average;
 mod checked;
 mod empty_join;
+mod equal_keys;
 mod extreme;
 mod extreme_floats;
 mod extreme_nested;
@@ -24,6 +25,7 @@ mod subqueries;
 mod sum;
 mod sum_groups;
 mod sum_scalar;
+mod told_apart;
 mod top_k;
 mod totals;
 

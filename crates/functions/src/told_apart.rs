@@ -1,0 +1,77 @@
+//! [`ToldApart`]: filters go down a physical plan only where columns can be told apart by their names.
+//!
+//! DataFusion's `FilterPushdown` takes a filter from an operator to its input by the names of columns. Above a join, two columns may
+//! have one name, and the filter on the one becomes a filter on the other: rows are lost. Of a semi join, a filter on a key goes to
+//! the other side as well, where a column of the key's name need not be the key.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::{JoinType, Result};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
+use datafusion::physical_plan::joins::HashJoinExec;
+use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
+
+/// A rule in the parts of a plan where no operator has two columns of one name. Filters of other operators stay where they are.
+#[derive(Debug)]
+pub(crate) struct ToldApart(FilterPushdown);
+
+impl ToldApart {
+    /// DataFusion's rules, those that push filters down replaced.
+    pub(crate) fn in_place(rules: &mut [Arc<dyn PhysicalOptimizerRule + Send + Sync>]) {
+        for make in [FilterPushdown::new, FilterPushdown::new_post_optimization] {
+            for rule in rules.iter_mut().filter(|rule| rule.name() == make().name()) {
+                *rule = Arc::new(ToldApart(make()));
+            }
+        }
+    }
+
+    fn pushed(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        if is_told_apart(&plan) {
+            return self.0.optimize(plan, config);
+        }
+        let children: Vec<_> = plan.children().into_iter().cloned().collect();
+        let pushed = children.iter().map(|child| self.pushed(Arc::clone(child), config)).collect::<Result<Vec<_>>>()?;
+        replace_children_if_necessary(plan, pushed)
+    }
+}
+
+impl PhysicalOptimizerRule for ToldApart {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn schema_check(&self) -> bool {
+        self.0.schema_check()
+    }
+
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        self.pushed(plan, config)
+    }
+}
+
+/// Whether a name means one column in all of a plan.
+fn is_told_apart(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let schema = plan.schema();
+    let mut names = HashSet::new();
+    schema.fields().iter().all(|field| names.insert(field.name()))
+        && plan.downcast_ref::<HashJoinExec>().is_none_or(has_keys_of_one_name)
+        && plan.children().into_iter().all(is_told_apart)
+}
+
+/// Whether a semi join's other side has, under the name of a key, that key or nothing.
+fn has_keys_of_one_name(join: &HashJoinExec) -> bool {
+    join.on().iter().all(|(left, right)| {
+        let (own, other, others) = match join.join_type() {
+            JoinType::LeftSemi => (left, right, join.right().schema()),
+            JoinType::RightSemi => (right, left, join.left().schema()),
+            _ => return true,
+        };
+        let Some(own) = own.downcast_ref::<Column>() else { return true };
+        let named_alike = others.index_of(own.name()).ok();
+        named_alike.is_none_or(|index| other.downcast_ref::<Column>().is_some_and(|other| other.index() == index))
+    })
+}
