@@ -16,6 +16,10 @@ impl Door for Drive {
         &self.label
     }
 
+    fn is_in_process(&self) -> bool {
+        self.device.link_bits_per_second().is_none()
+    }
+
     async fn hello(&self, hello: Hello) -> Result<Welcome, Fault> {
         self.counted(self.welcome(&hello))
     }

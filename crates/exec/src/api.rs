@@ -53,7 +53,7 @@ pub trait SliceSource: Send + Sync + Debug {
 /// A sub-plan as it came.
 #[derive(Clone, Debug)]
 pub enum BindPlan {
-    /// A Substrait plan. Datasets are named tables `[domain, dataset]`, shipped inputs `["input", name]`.
+    /// A Substrait plan. Datasets are named tables `[domain, dataset]`, shipped inputs `["/input", name]`.
     Substrait(Bytes),
     /// These columns of the driving dataset, all rows.
     Scan {

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::{CatalogProvider, MemorySchemaProvider, SchemaProvider, TableProvider};
 use datafusion::common::TableReference;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -19,7 +19,7 @@ use pithead_model::{Blame, DatasetName, Fault, Level, SliceSpan, near_names};
 use pithead_plan::{INPUT_SCHEMA, Shape, combine, consume, shape};
 use pithead_policy::Features;
 
-use crate::conform::{check, conform};
+use crate::conform::{check, conform, rename};
 use crate::features::features;
 use crate::level::{Carried, Filtered, Sums, Waiting, is_in};
 use crate::narrow::narrow;
@@ -192,7 +192,7 @@ impl Bound {
     /// Puts the outputs of several rounds together: rows of the same columns and the same meaning. Where rows are just
     /// rows, they come back as they are, no more of them than the sub-plan asks for.
     pub async fn combine(&self, partials: Vec<RecordBatch>) -> Result<SendableRecordBatchStream, Fault> {
-        let rounds = MemTable::try_new(Arc::clone(&self.schema), vec![partials.clone()]).map_err(fault_from_datafusion)?;
+        let rounds = numbered(&self.schema, &partials)?;
         match combine(&self.consumed, provider_as_source(Arc::new(rounds)), &self.state)? {
             Some(plan) => {
                 let plan = self.state.optimize(&plan).map_err(fault_from_datafusion)?;
@@ -223,6 +223,15 @@ impl Bound {
         let rows = execute_stream(physical, context).map_err(fault_from_datafusion)?;
         Ok(conform(rows, schema))
     }
+}
+
+/// A table of these rows, whose columns are numbered: an output may have several of one name.
+fn numbered(schema: &SchemaRef, rows: &[RecordBatch]) -> Result<MemTable, Fault> {
+    let fields = schema.fields().iter().enumerate();
+    let fields = fields.map(|(number, field)| field.as_ref().clone().with_name(number.to_string()));
+    let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    let rows = rows.iter().map(|batch| rename(batch, &schema)).collect::<Result<Vec<_>, _>>()?;
+    MemTable::try_new(schema, vec![rows]).map_err(fault_from_datafusion)
 }
 
 fn first_rows(batches: Vec<RecordBatch>, mut rows: usize) -> Vec<RecordBatch> {

@@ -40,7 +40,7 @@ pub(crate) fn conform(rows: SendableRecordBatchStream, schema: &SchemaRef) -> Se
     Box::pin(RecordBatchStreamAdapter::new(Arc::clone(schema), renamed))
 }
 
-fn rename(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ExecError> {
+pub(crate) fn rename(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ExecError> {
     check(batch.schema_ref(), schema)?;
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(Arc::clone(schema), batch.columns().to_vec(), &options)

@@ -10,6 +10,7 @@ use arrow::array::{Array, ArrayData, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
 use pithead_model::{Level, LoadId};
+use pithead_plan::references;
 use pithead_wire::{OpenRequest, PlanBytes, SlicePart, batch_bytes};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -139,9 +140,9 @@ pub fn summary_key(request: &OpenRequest) -> Option<SummaryKey> {
     key(request, plan, Some(&request.schema))
 }
 
-/// The same of what a sub-plan reads, as text, whatever it makes of it.
-pub fn base_key(request: &OpenRequest, base: &str) -> Option<SummaryKey> {
-    key(request, base.as_bytes(), None)
+/// The same of what a sub-plan reads, by a hash of it, whatever it makes of it. Different sub-plans may share it.
+pub fn base_key(request: &OpenRequest, base: u64) -> Option<SummaryKey> {
+    key(request, &base.to_le_bytes(), None)
 }
 
 fn key(request: &OpenRequest, plan: &[u8], schema: Option<&SchemaRef>) -> Option<SummaryKey> {
@@ -156,10 +157,14 @@ fn key(request: &OpenRequest, plan: &[u8], schema: Option<&SchemaRef>) -> Option
         hash.update(text.as_bytes());
     };
     text(&format!("{schema:?} {} {:?}", request.whole_partition, request.options.time_zone));
-    text(&format!("{} {:?} {} {:?}", driving.name, driving.dataset, driving.partition, driving.schema));
+    text(&format!("{:?} {:?} {} {:?}", driving.name, driving.dataset, driving.partition, driving.schema));
+    // A second scan of the driving dataset reads all of the partition, so its results hold for just these slices.
+    let reads_again = matches!(&request.plan, PlanBytes::Substrait(plan) if references(plan, &driving.name) != 1);
+    text(&format!("{:?}", reads_again.then_some(&driving.runs)));
+    text(&format!("{} others", others.len()));
     others.iter().for_each(|part| text(&format!("{part:?}")));
     for input in &request.inputs {
-        text(&format!("{} {:?}", input.name, input.schema));
+        text(&format!("{:?} {:?}", input.name, input.schema));
     }
     hash.update(&(plan.len() as u64).to_le_bytes());
     hash.update(plan);
@@ -276,19 +281,28 @@ mod tests {
         }
     }
 
+    /// Something that names the table `main.t` as Substrait does.
+    const ONCE: &[u8] = b"p\x0a\x04main\x0a\x01t";
+    const TWICE: &[u8] = b"p\x0a\x04main\x0a\x01t\x0a\x04main\x0a\x01t";
+
     #[test]
     fn plans_inputs_and_other_datasets_are_told_apart() {
         let key = |plan, input, runs: &[(u64, u32)]| summary_key(&request(plan, input, runs)).unwrap();
-        let same = key(b"p", vec![1, 2], &[(5, 2)]);
-        assert_eq!(same, key(b"p", vec![1, 2], &[(5, 2)]));
-        assert!(same != key(b"q", vec![1, 2], &[(5, 2)]));
-        assert!(same != key(b"p", vec![1, 3], &[(5, 2)]));
-        assert!(same != key(b"p", vec![1, 2], &[(6, 2)]));
+        let same = key(ONCE, vec![1, 2], &[(5, 2)]);
+        assert_eq!(same, key(ONCE, vec![1, 2], &[(5, 2)]));
+        assert!(same != key(b"q\x0a\x04main\x0a\x01t", vec![1, 2], &[(5, 2)]));
+        assert!(same != key(ONCE, vec![1, 3], &[(5, 2)]));
+        assert!(same != key(ONCE, vec![1, 2], &[(6, 2)]));
         // The slices that it drives over do not count.
-        let grown = OpenRequest { parts: vec![part(&[(1, 1), (2, 9)]), part(&[(5, 2)])], ..request(b"p", vec![1, 2], &[]) };
-        assert_eq!(same, summary_key(&grown).unwrap());
+        let appended = |plan| {
+            let parts = vec![part(&[(1, 1), (2, 9)]), part(&[(5, 2)])];
+            summary_key(&OpenRequest { parts, ..request(plan, vec![1, 2], &[]) }).unwrap()
+        };
+        assert_eq!(same, appended(ONCE));
+        // They do where they are all read a second time.
+        assert!(key(TWICE, vec![1, 2], &[(5, 2)]) != appended(TWICE));
         // A slice of an array is not the whole.
-        let whole = request(b"p", vec![1, 2, 3], &[]);
+        let whole = request(ONCE, vec![1, 2, 3], &[]);
         let mut slice = whole.clone();
         slice.inputs[0].batches[0] = slice.inputs[0].batches[0].slice(0, 2);
         assert!(summary_key(&whole) != summary_key(&slice));

@@ -8,7 +8,7 @@ use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Annotation, Bytes, Fault, Level, PushBackCause, SliceSpan};
-use pithead_plan::{Decomposition, Estimate, RemoteScan, SubPlan, shown};
+use pithead_plan::{Decomposition, Estimate, INPUT_SCHEMA, RemoteScan, SubPlan, shown};
 
 use crate::Answer;
 use crate::fault::bug;
@@ -89,8 +89,7 @@ impl Text {
             return self.sub_plan(&scan.sub_plan, prepared, depth);
         }
         let text = shown(node);
-        let reason = cut.reasons.iter().find(|reason| reason.operator == text).map(|reason| reason.reason.as_str());
-        let because = reason.map(|reason| format!("  -- {reason}")).unwrap_or_default();
+        let because = cut.reason(node).map(|reason| format!("  -- {reason}")).unwrap_or_default();
         self.line("host", depth, format!("{text}{because}"));
         for input in node.inputs() {
             self.host(cut, input, prepared, depth + 1);
@@ -120,7 +119,7 @@ impl Text {
             let again = self.shown.contains(&std::ptr::from_ref(found));
             let again = if again { ", computed above" } else { "" };
             let size = expected(&input.estimate);
-            self.line("link", depth + 1, format!("{how} input.{} {to}: {size}{actual}{again}", input.name));
+            self.line("link", depth + 1, format!("{how} {INPUT_SCHEMA}.{} {to}: {size}{actual}{again}", input.name));
             if again.is_empty() {
                 self.shown.push(found);
                 self.query(&found.prepared, depth + 2);

@@ -57,8 +57,7 @@ fn walk(prepared: &Prepared, node: &LogicalPlan, depth: usize, lines: &mut Vec<L
         return;
     }
     let text = shown(node);
-    let reason = prepared.decomposition.reasons.iter().find(|reason| reason.operator == text);
-    let reason = reason.map_or_else(|| "over rows of several drives".to_owned(), |reason| reason.reason.clone());
+    let reason = prepared.decomposition.reason(node).unwrap_or("over rows of several drives").to_owned();
     lines.push(Line { operator: indented(depth, &text), site: "host".to_owned(), reason, ..Line::default() });
     node.inputs().into_iter().for_each(|input| walk(prepared, input, depth + 1, lines));
 }

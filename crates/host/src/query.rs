@@ -103,7 +103,8 @@ impl Query {
     /// Orders the joins, and computes the small sides whose keys reduce others. Where one turns out large, there is no such
     /// reduction.
     async fn prepare_joins(&self, optimised: &LogicalPlan, mode: Mode) -> Result<Prepared, Fault> {
-        let settings = self.settings.cut();
+        let in_process = self.host.connected().all().iter().all(|drive| drive.door.is_in_process());
+        let settings = self.settings.cut(in_process);
         let started = std::time::Instant::now();
         let ordered = match self.settings.join_order {
             true => order_joins(optimised, &Datasets, &self.state, &settings)?,

@@ -40,7 +40,7 @@ impl RollUps {
         let mut serving: Vec<(usize, SummaryKey, Vec<usize>)> = Vec::new();
         for (key, finer) in known.get(&base).into_iter().flatten() {
             if let Some(columns) = roll_up.columns_of(finer) {
-                serving.push((finer.groups.len(), *key, columns));
+                serving.push((finer.groups(), *key, columns));
             }
         }
         serving.sort_by_key(|(groups, ..)| *groups);

@@ -11,6 +11,9 @@ use pithead_model::{Blame, Fault, Level, LevelRule};
 use pithead_plan::CutOptions;
 use pithead_wire::SessionOptions;
 
+/// Bytes that pass by pointer and cost as much as one on a link.
+const IN_PROCESS_BYTES: f64 = 64.0;
+
 extensions_options! {
     /// What `SET pithead.name = value` sets and `SHOW pithead.name` shows.
     pub struct Switches {
@@ -38,6 +41,9 @@ extensions_options! {
         pub summary_cache: bool, default = true
         /// Most bytes expected of a table that is shipped for a join, at each drive.
         pub ship_bytes_max: usize, default = 32 << 20
+        /// Bytes that must stay off the link for the only partition of a dataset to be taken whole, in one round on one thread,
+        /// where rounds side by side would do. In the host's own process it takes 64 times as many.
+        pub one_round_bytes_min: usize, default = 1_000_000
         /// Threads to ask of each drive; 0: as many as it gives.
         pub drive_threads: usize, default = 0
         /// Bytes of memory to ask of each drive for a sub-plan.
@@ -119,14 +125,15 @@ impl Settings {
         parse_level(&self.level)
     }
 
-    /// What the cut may do under them.
-    pub(crate) fn cut(&self) -> CutOptions {
+    /// What the cut may do under them. `in_process`: no link is between host and drives.
+    pub(crate) fn cut(&self, in_process: bool) -> CutOptions {
         CutOptions {
             pushdown: self.pushdown,
             aggregates: self.pushdown_aggregates,
             joins: self.pushdown_joins,
             top_k: self.pushdown_top_k,
             ship_bytes_max: self.ship_bytes_max as f64,
+            one_round_bytes_min: self.one_round_bytes_min as f64 * if in_process { IN_PROCESS_BYTES } else { 1.0 },
             ..CutOptions::default()
         }
     }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 use pithead_model::SliceCosts;
 use pithead_wire::{OpenRequest, PlanBytes};
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::Xxh3;
 
 /// Sub-plans that are remembered at most.
 const SUB_PLANS_MAX: usize = 4_096;
@@ -31,12 +31,16 @@ impl Sizes {
     }
 }
 
-/// Partitions of a dataset are alike, and sizes only have to be about right: a collision does no harm.
+/// A hash of the dataset and of bytes that are the sub-plan's alone. Partitions of a dataset are alike.
 fn key(request: &OpenRequest) -> u64 {
-    let dataset = request.parts.first().map_or(0, |part| part.dataset.0);
-    let plan = match &request.plan {
-        PlanBytes::Substrait(bytes) => xxh3_64(bytes),
-        PlanBytes::Scan { columns, .. } => xxh3_64(columns.join("\0").as_bytes()),
-    };
-    plan ^ dataset.rotate_left(17)
+    let mut hash = Xxh3::new();
+    hash.update(&request.parts.first().map_or(0, |part| part.dataset.0).to_le_bytes());
+    match &request.plan {
+        PlanBytes::Substrait(bytes) => hash.update(bytes),
+        PlanBytes::Scan { columns, .. } => columns.iter().for_each(|column| {
+            hash.update(&(column.len() as u64).to_le_bytes());
+            hash.update(column.as_bytes());
+        }),
+    }
+    hash.digest()
 }

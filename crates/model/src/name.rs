@@ -8,6 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Blame, Fault, NAME_BYTES_MAX};
 
+/// Begins the names of columns and tables that plans make up. SQL text and columns of datasets are refused where they have it, so
+/// that no name of a user can be one of these.
+pub const RESERVED: char = '\0';
+
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*

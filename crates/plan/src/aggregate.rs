@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::{Column, DFSchema, Result};
+use datafusion::common::{DFSchema, Result};
 use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::functions::expr_fn::sqrt;
 use datafusion::logical_expr::expr::{AggregateFunction, Case};
@@ -15,9 +15,9 @@ use datafusion::logical_expr::{Aggregate, Cast, Expr, LogicalPlan, Operator, Pro
 use pithead_model::Level;
 
 use crate::Estimate;
-use crate::cutter::{Cutter, Outcome, cheaper};
+use crate::cutter::{Cutter, Outcome};
 use crate::expression::any_stays;
-use crate::literal::shown;
+use crate::names::{own, own_column};
 use crate::piece::Piece;
 
 impl Cutter<'_> {
@@ -43,25 +43,33 @@ impl Cutter<'_> {
             let complete = Piece { whole: true, ..self.grown(piece.with_columns(&aggregate.group_expr), grown, plan) };
             return self.settle(plan, estimate, host, host_cost, Some(complete));
         }
-        match self.partial(plan, aggregate, &piece, &input.estimate, &estimate)? {
+        let (host, host_cost) = match self.partial(plan, aggregate, &piece, &input.estimate, &estimate)? {
             Some((merged, cost)) if cost <= host_cost * (1.0 + 1e-9) => {
                 self.stayed(&merged, || "merges the drives' parts");
-                Ok(Outcome { estimate, host: merged, host_cost: cost, piece: None })
+                (merged, cost)
             }
             Some((_, cost)) => {
-                self.stayed(plan, || cheaper(cost, host_cost));
-                Ok(Outcome { estimate, host, host_cost, piece: None })
+                self.stayed(plan, || piece.too_dear(cost, host_cost));
+                (host, host_cost)
             }
-            None => Ok(Outcome { estimate, host, host_cost, piece: None }),
+            None => (host, host_cost),
+        };
+        if !piece.scheme.single() {
+            return Ok(Outcome { estimate, host, host_cost, piece: None });
         }
+        // One partition holds every group whole, whatever it was partitioned by.
+        let grown = self.built(&aggregate.schema, || over(aggregate, piece.plan.clone()))?;
+        let one_round = piece.one_round || !piece.whole;
+        let grown = self.grown(piece.with_columns(&aggregate.group_expr), grown, plan);
+        self.settle(plan, estimate, host, host_cost, Some(Piece { whole: true, one_round, ..grown }))
     }
 
     fn aggregate_obstacle(&mut self, plan: &LogicalPlan, aggregate: &Aggregate) -> Option<String> {
         if !self.options.aggregates {
             return Some("aggregates are not pushed down (pithead.pushdown_aggregates)".into());
         }
-        if self.is_refused(plan) {
-            return self.reasons.get(&shown(plan)).cloned();
+        if let Some(reason) = self.refusal(plan) {
+            return Some(reason);
         }
         any_stays(aggregate.group_expr.iter().chain(&aggregate.aggr_expr))
     }
@@ -101,15 +109,11 @@ impl Cutter<'_> {
 }
 
 fn part_field(index: usize, field: &datafusion::arrow::datatypes::Field) -> datafusion::arrow::datatypes::Field {
-    field.clone().with_name(part_name(index))
-}
-
-fn part_name(index: usize) -> String {
-    format!("part_{index}")
+    field.clone().with_name(own("part", index))
 }
 
 fn part(index: usize) -> Expr {
-    Expr::Column(Column::new_unqualified(part_name(index)))
+    own_column("part", index)
 }
 
 fn over(aggregate: &Aggregate, input: LogicalPlan) -> Result<LogicalPlan> {
@@ -186,7 +190,7 @@ impl<'a> Split<'a> {
         let known = self.groups.iter().position(|group| group.clone().unalias() == *argument);
         Ok(known.unwrap_or_else(|| {
             let number = self.groups.len();
-            self.groups.push(argument.clone().alias(format!("distinct_{number}")));
+            self.groups.push(argument.clone().alias(own("distinct", number)));
             number
         }))
     }
@@ -257,7 +261,7 @@ impl<'a> Split<'a> {
     fn part(&mut self, expr: Expr) -> usize {
         let index = self.parts.iter().position(|part| part.clone().unalias() == expr).unwrap_or_else(|| {
             let number = self.parts.len();
-            self.parts.push(expr.alias(format!("value_{number}")));
+            self.parts.push(expr.alias(own("value", number)));
             number
         });
         self.groups.len() + index
@@ -284,9 +288,9 @@ impl<'a> Split<'a> {
     /// A function's value over the second step's columns; adds to them what it needs.
     fn value(&self, merge: &Merge, merged: &mut Vec<Expr>) -> Result<Expr> {
         let mut column = |expr: Expr| {
-            let name = format!("merged_{}", merged.len());
-            merged.push(expr.alias(&name));
-            Expr::Column(Column::new_unqualified(name))
+            let number = merged.len();
+            merged.push(expr.alias(own("merged", number)));
+            own_column("merged", number)
         };
         Ok(match merge {
             Merge::Again(function, index) => {

@@ -1,227 +1,297 @@
-//! A plan's meaning as text, to tell whether two plans are the same.
+//! A plan's meaning as a structure, by which two plans are compared.
 //!
-//! Columns are written as what they are computed from, so that aliases, qualifiers, names and projections do not count;
-//! the conditions of a filter or join are a set. Literals, casts and the columns of scans carry their types.
+//! Columns stand as what they are computed from, so that aliases, qualifiers, names and projections do not count; the conditions
+//! of a filter or join are a set. Literals, casts and the columns of scans carry their types. Plans are compared by `==` on that
+//! structure, never by a text of it: a text can be read in two ways.
 
-use std::collections::BTreeSet;
-use std::fmt::Write;
+mod expression;
+#[cfg(test)]
+mod tests;
 
-use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, DFSchema, JoinType, NullEquality, Result, not_impl_err};
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::{Column, DFSchema, JoinType, NullEquality, Result, TableReference, not_impl_err};
 use datafusion::logical_expr::utils::split_conjunction;
-use datafusion::logical_expr::{Aggregate, Between, BinaryExpr, Distinct, Expr, Join, Like, LogicalPlan, Operator, SortExpr};
+use datafusion::logical_expr::{
+    Aggregate, Cast, Distinct, Expr, FetchType, Join, Limit, LogicalPlan, Operator, SkipType, Sort, TableScan, binary_expr,
+};
 
-use crate::literal::text;
+use expression::{expression, split_between};
 
-/// The text of a plan. Plans with equal texts give equal bags of rows.
-pub(crate) fn canonical(plan: &LogicalPlan) -> Result<String> {
-    let mut scans = 0;
-    let relation = relation(plan, &mut scans)?;
-    let types: Vec<String> = plan.schema().fields().iter().map(|field| field.data_type().to_string()).collect();
-    Ok(format!("{} => {} : {}", relation.text(), relation.columns.join(", "), types.join(", ")))
+/// A plan's meaning. Plans that are equal as this give equal bags of rows.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Canonical {
+    rows: Bag,
+    columns: Vec<Expr>,
+    types: Vec<DataType>,
 }
 
-/// A relation: what its rows are, the conditions on them, and what its columns are computed from.
-struct Relation {
-    rows: String,
-    conditions: BTreeSet<String>,
-    columns: Vec<String>,
+impl Canonical {
+    /// The meaning of a plan; an error where the plan has an operator that does not travel.
+    pub(crate) fn of(plan: &LogicalPlan) -> Result<Canonical> {
+        let Relation { rows, columns } = Relation::of(plan)?;
+        let types = plan.schema().fields().iter().map(|field| expression::plain_type(field.data_type())).collect();
+        Ok(Canonical { rows, columns, types })
+    }
+}
+
+impl fmt::Display for Canonical {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} => {} : {:?}", self.rows, listed(&self.columns), self.types)
+    }
+}
+
+/// Rows, and what their columns are computed from.
+pub(crate) struct Relation {
+    pub(crate) rows: Bag,
+    pub(crate) columns: Vec<Expr>,
+}
+
+/// Rows without their columns: where they come from, and the conditions on them.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Bag {
+    source: Box<Source>,
+    conditions: Conditions,
+}
+
+/// Where rows come from.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Source {
+    /// A scan, by its number in pre-order.
+    Scan {
+        number: usize,
+        table: TableReference,
+        fetch: Option<usize>,
+    },
+    Aggregate {
+        input: Bag,
+        groups: Vec<Expr>,
+        functions: Vec<Expr>,
+    },
+    Join {
+        join_type: JoinType,
+        null_aware: bool,
+        left: Bag,
+        right: Bag,
+        on: Conditions,
+    },
+    Sort {
+        input: Bag,
+        keys: Vec<(Expr, bool, bool)>,
+    },
+    Limit {
+        input: Bag,
+        skip: usize,
+        fetch: Option<usize>,
+    },
+}
+
+/// A set of conditions, in the order of their hashes.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+struct Conditions(Vec<Expr>);
+
+impl Conditions {
+    fn add(&mut self, condition: Expr) {
+        let place = hash_of(&condition);
+        let after = self.0.partition_point(|known| hash_of(known) < place);
+        if !self.0[after..].iter().take_while(|known| hash_of(*known) == place).any(|known| *known == condition) {
+            self.0.insert(after, condition);
+        }
+    }
+
+    /// Adds the parts of conjunctions over a relation with these columns.
+    fn extend<'a>(&mut self, parts: impl IntoIterator<Item = &'a Expr>, schema: &DFSchema, columns: &[Expr]) -> Result<()> {
+        for part in parts.into_iter().flat_map(split_conjunction) {
+            for part in split_between(part.clone().unalias()) {
+                self.add(condition(&part, schema, columns)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The same number for equal values, within one process.
+pub(crate) fn hash_of(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }
 
 impl Relation {
-    fn text(&self) -> String {
-        if self.conditions.is_empty() {
-            return self.rows.clone();
-        }
-        let conditions: Vec<&str> = self.conditions.iter().map(String::as_str).collect();
-        format!("filter({}; {})", self.rows, conditions.join(" & "))
+    /// The rows and columns of a plan.
+    pub(crate) fn of(plan: &LogicalPlan) -> Result<Relation> {
+        Reader::default().relation(plan)
     }
 
-    /// A new relation over this one, with columns of its own.
-    fn derived(rows: String, columns: Vec<String>) -> Relation {
-        Relation { rows, conditions: BTreeSet::new(), columns }
+    /// What expressions over a relation are computed from; `schema` has its columns.
+    pub(crate) fn resolved(&self, exprs: &[Expr], schema: &DFSchema) -> Result<Vec<Expr>> {
+        exprs.iter().map(|expr| expression(expr, schema, &self.columns)).collect()
     }
-}
 
-fn relation(plan: &LogicalPlan, scans: &mut usize) -> Result<Relation> {
-    match plan {
-        LogicalPlan::TableScan(scan) => {
-            *scans += 1;
-            let number = *scans;
-            let column = |(i, name): (usize, &str)| format!("{number}.{name}:{}", scan.projected_schema.field(i).data_type());
-            let names = scan.projected_schema.fields().iter().map(|field| field.name().as_str());
-            let columns = names.enumerate().map(column).collect();
-            let source = DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?;
-            let all: Vec<String> =
-                source.fields().iter().map(|field| format!("{number}.{}:{}", field.name(), field.data_type())).collect();
-            let conditions = conditions(scan.filters.iter(), &source, &all)?;
-            let rows = format!(
-                "scan({number}: {}{})",
-                scan.table_name,
-                scan.fetch.map(|n| format!(", fetch {n}")).unwrap_or_default()
-            );
-            Ok(Relation { rows, conditions, columns })
-        }
-        LogicalPlan::SubqueryAlias(alias) => relation(&alias.input, scans),
-        LogicalPlan::Projection(projection) => {
-            let input = relation(&projection.input, scans)?;
-            let columns = exprs(&projection.expr, projection.input.schema(), &input.columns)?;
-            Ok(Relation { columns, ..input })
-        }
-        LogicalPlan::Filter(filter) => {
-            let mut input = relation(&filter.input, scans)?;
-            let more = conditions(split_conjunction(&filter.predicate), filter.input.schema(), &input.columns)?;
-            input.conditions.extend(more);
-            Ok(input)
-        }
-        LogicalPlan::Aggregate(aggregate) => aggregate_relation(aggregate, scans),
-        LogicalPlan::Distinct(Distinct::All(input)) => {
-            let input = relation(input, scans)?;
-            let rows = format!("aggregate({}; {}; )", input.text(), input.columns.join(", "));
-            Ok(Relation::derived(rows, input.columns))
-        }
-        LogicalPlan::Join(join) => join_relation(join, scans),
-        LogicalPlan::Sort(sort) => {
-            let input = relation(&sort.input, scans)?;
-            let keys = sort_keys(&sort.expr, sort.input.schema(), &input.columns)?;
-            let sorted = format!("sort({}; {keys})", input.text());
-            let rows = sort.fetch.map_or_else(|| sorted.clone(), |n| format!("limit({sorted}; 0, Int64({n}))"));
-            Ok(Relation::derived(rows, input.columns))
-        }
-        LogicalPlan::Limit(limit) => {
-            let input = relation(&limit.input, scans)?;
-            let part = |expr: &Option<Box<Expr>>| expr.as_ref().map_or_else(|| "0".to_owned(), |expr| expr.to_string());
-            let skip = part(&limit.skip).replace("Int64(0)", "0");
-            Ok(Relation::derived(format!("limit({}; {skip}, {})", input.text(), part(&limit.fetch)), input.columns))
-        }
-        other => not_impl_err!("{} does not travel", other.display()),
+    fn new(source: Source, columns: Vec<Expr>) -> Relation {
+        Relation { rows: Bag { source: Box::new(source), conditions: Conditions::default() }, columns }
     }
 }
 
-fn aggregate_relation(aggregate: &Aggregate, scans: &mut usize) -> Result<Relation> {
-    let input = relation(&aggregate.input, scans)?;
-    let groups = exprs(&aggregate.group_expr, aggregate.input.schema(), &input.columns)?;
-    let measures = exprs(&aggregate.aggr_expr, aggregate.input.schema(), &input.columns)?;
-    let rows = format!("aggregate({}; {}; {})", input.text(), groups.join(", "), measures.join(", "));
-    let columns = groups.into_iter().chain(measures).collect();
-    Ok(Relation::derived(rows, columns))
+/// Numbers scans and marks in the order in which they are met.
+#[derive(Default)]
+struct Reader {
+    scans: usize,
+    marks: usize,
 }
 
-fn join_relation(join: &Join, scans: &mut usize) -> Result<Relation> {
-    let left = relation(&join.left, scans)?;
-    let right = relation(&join.right, scans)?;
-    let columns: Vec<String> = left.columns.iter().chain(&right.columns).cloned().collect();
-    let schema = join.left.schema().join(join.right.schema())?;
-    let equal = match join.null_equality {
-        NullEquality::NullEqualsNothing => Operator::Eq,
-        NullEquality::NullEqualsNull => Operator::IsNotDistinctFrom,
-    };
-    let mut on = BTreeSet::new();
-    for (left_key, right_key) in &join.on {
-        on.insert(condition(
-            &Expr::BinaryExpr(BinaryExpr::new(Box::new(left_key.clone()), equal, Box::new(right_key.clone()))),
-            &schema,
-            &columns,
-        )?);
-    }
-    if let Some(filter) = &join.filter {
-        on.extend(conditions(split_conjunction(filter), &schema, &columns)?);
-    }
-    let conditions: Vec<&str> = on.iter().map(String::as_str).collect();
-    let aware = if join.null_aware { ", null-aware" } else { "" };
-    let rows = format!("join({:?}{aware}; {}; {}; {})", join.join_type, left.text(), right.text(), conditions.join(" & "));
-    let columns = match join.join_type {
-        JoinType::LeftSemi | JoinType::LeftAnti => left.columns,
-        JoinType::RightSemi | JoinType::RightAnti => right.columns,
-        JoinType::LeftMark => with_mark(left.columns),
-        JoinType::RightMark => with_mark(right.columns),
-        JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full => columns,
-    };
-    Ok(Relation::derived(rows, columns))
-}
-
-fn with_mark(mut columns: Vec<String>) -> Vec<String> {
-    columns.push("mark".to_owned());
-    columns
-}
-
-fn sort_keys(keys: &[SortExpr], schema: &DFSchema, columns: &[String]) -> Result<String> {
-    let mut text = String::new();
-    for key in keys {
-        let order = if key.asc { "asc" } else { "desc" };
-        let nulls = if key.nulls_first { "nulls first" } else { "nulls last" };
-        let _ = write!(text, "{} {order} {nulls}, ", expression(&key.expr, schema, columns)?);
-    }
-    Ok(text)
-}
-
-fn conditions<'a>(
-    parts: impl IntoIterator<Item = &'a Expr>,
-    schema: &DFSchema,
-    columns: &[String],
-) -> Result<BTreeSet<String>> {
-    let mut set = BTreeSet::new();
-    for part in parts {
-        for part in split_conjunction(part) {
-            match part.clone().unalias() {
-                Expr::Between(between) if !between.negated => {
-                    let (low, high) = bounds(between);
-                    set.insert(condition(&low, schema, columns)?);
-                    set.insert(condition(&high, schema, columns)?);
-                }
-                part => {
-                    set.insert(condition(&part, schema, columns)?);
-                }
+impl Reader {
+    fn relation(&mut self, plan: &LogicalPlan) -> Result<Relation> {
+        match plan {
+            LogicalPlan::TableScan(scan) => self.scan(scan),
+            LogicalPlan::SubqueryAlias(alias) => self.relation(&alias.input),
+            LogicalPlan::Projection(projection) => {
+                let input = self.relation(&projection.input)?;
+                let columns = input.resolved(&projection.expr, projection.input.schema())?;
+                Ok(Relation { columns, ..input })
             }
+            LogicalPlan::Filter(filter) => {
+                let mut input = self.relation(&filter.input)?;
+                input.rows.conditions.extend([&filter.predicate], filter.input.schema(), &input.columns)?;
+                Ok(input)
+            }
+            LogicalPlan::Aggregate(aggregate) => self.aggregate(aggregate),
+            LogicalPlan::Distinct(Distinct::All(input)) => {
+                let Relation { rows, columns } = self.relation(input)?;
+                let source = Source::Aggregate { input: rows, groups: columns.clone(), functions: vec![] };
+                Ok(Relation::new(source, columns))
+            }
+            LogicalPlan::Join(join) => self.join(join),
+            LogicalPlan::Sort(sort) => self.sort(sort),
+            LogicalPlan::Limit(limit) => self.limit(limit),
+            other => not_impl_err!("{} does not travel", other.display()),
         }
     }
-    Ok(set)
-}
 
-fn bounds(between: Between) -> (Expr, Expr) {
-    let low = Expr::BinaryExpr(BinaryExpr::new(between.expr.clone(), Operator::GtEq, between.low));
-    (low, Expr::BinaryExpr(BinaryExpr::new(between.expr, Operator::LtEq, between.high)))
-}
-
-/// A condition; the sides of an equality in the order of their texts.
-fn condition(expr: &Expr, schema: &DFSchema, columns: &[String]) -> Result<String> {
-    if let Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Eq | Operator::IsNotDistinctFrom), right }) = expr {
-        let mut sides = [expression(left, schema, columns)?, expression(right, schema, columns)?];
-        sides.sort();
-        return Ok(format!("{} {op} {}", sides[0], sides[1]));
+    fn scan(&mut self, scan: &TableScan) -> Result<Relation> {
+        self.scans += 1;
+        let number = self.scans;
+        let column = |name: &str, data_type: &DataType| {
+            let column = Column::new(Some(TableReference::bare(number.to_string())), name);
+            // The cast only notes the type.
+            Expr::Cast(Cast::new(Box::new(Expr::Column(column)), expression::plain_type(data_type)))
+        };
+        let fields = scan.projected_schema.fields().iter();
+        let columns = fields.map(|field| column(field.name(), field.data_type())).collect();
+        let source = DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?;
+        let all: Vec<Expr> = source.fields().iter().map(|field| column(field.name(), field.data_type())).collect();
+        let table = Source::Scan { number, table: scan.table_name.clone(), fetch: scan.fetch };
+        let mut relation = Relation::new(table, columns);
+        relation.rows.conditions.extend(&scan.filters, &source, &all)?;
+        Ok(relation)
     }
-    expression(expr, schema, columns)
-}
 
-fn exprs(list: &[Expr], schema: &DFSchema, columns: &[String]) -> Result<Vec<String>> {
-    list.iter().map(|expr| expression(expr, schema, columns)).collect()
-}
+    fn aggregate(&mut self, aggregate: &Aggregate) -> Result<Relation> {
+        let input = self.relation(&aggregate.input)?;
+        let groups = input.resolved(&aggregate.group_expr, aggregate.input.schema())?;
+        let functions = input.resolved(&aggregate.aggr_expr, aggregate.input.schema())?;
+        let columns = groups.iter().chain(&functions).cloned().collect();
+        Ok(Relation::new(Source::Aggregate { input: input.rows, groups, functions }, columns))
+    }
 
-/// An expression with its columns written as what they are computed from.
-fn expression(expr: &Expr, schema: &DFSchema, columns: &[String]) -> Result<String> {
-    let rewritten = expr.clone().transform_up(|expr| {
-        Ok(match expr {
-            Expr::Column(column) => {
-                let index = schema.index_of_column(&column)?;
-                let text = columns.get(index).cloned().unwrap_or_default();
-                Transformed::yes(Expr::Column(Column::new_unqualified(text)))
-            }
-            Expr::Alias(alias) => Transformed::yes(*alias.expr),
-            Expr::Between(between) if !between.negated => {
-                let (low, high) = bounds(between);
-                Transformed::yes(low.and(high))
-            }
-            Expr::Not(inner) => match *inner {
-                Expr::Like(like) => Transformed::yes(Expr::Like(Like { negated: !like.negated, ..like })),
-                Expr::InList(mut list) => {
-                    list.negated = !list.negated;
-                    Transformed::yes(Expr::InList(list))
-                }
-                Expr::IsNull(inner) => Transformed::yes(Expr::IsNotNull(inner)),
-                inner => Transformed::no(Expr::Not(Box::new(inner))),
-            },
-            other => Transformed::no(other),
+    fn join(&mut self, join: &Join) -> Result<Relation> {
+        let left = self.relation(&join.left)?;
+        let right = self.relation(&join.right)?;
+        let columns: Vec<Expr> = left.columns.iter().chain(&right.columns).cloned().collect();
+        let schema = join.left.schema().join(join.right.schema())?;
+        let equal = match join.null_equality {
+            NullEquality::NullEqualsNothing => Operator::Eq,
+            NullEquality::NullEqualsNull => Operator::IsNotDistinctFrom,
+        };
+        let mut on = Conditions::default();
+        for (left_key, right_key) in &join.on {
+            on.add(condition(&binary_expr(left_key.clone(), equal, right_key.clone()), &schema, &columns)?);
+        }
+        on.extend(&join.filter, &schema, &columns)?;
+        let columns = match join.join_type {
+            JoinType::LeftSemi | JoinType::LeftAnti => left.columns,
+            JoinType::RightSemi | JoinType::RightAnti => right.columns,
+            JoinType::LeftMark => self.with_mark(left.columns),
+            JoinType::RightMark => self.with_mark(right.columns),
+            JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full => columns,
+        };
+        let (join_type, null_aware) = (join.join_type, join.null_aware);
+        Ok(Relation::new(Source::Join { join_type, null_aware, left: left.rows, right: right.rows, on }, columns))
+    }
+
+    fn with_mark(&mut self, mut columns: Vec<Expr>) -> Vec<Expr> {
+        self.marks += 1;
+        columns.push(Expr::Column(Column::new(Some(TableReference::bare("mark")), self.marks.to_string())));
+        columns
+    }
+
+    fn sort(&mut self, sort: &Sort) -> Result<Relation> {
+        let input = self.relation(&sort.input)?;
+        let key = |key: &datafusion::logical_expr::SortExpr| {
+            Ok((expression(&key.expr, sort.input.schema(), &input.columns)?, key.asc, key.nulls_first))
+        };
+        let keys = sort.expr.iter().map(key).collect::<Result<_>>()?;
+        let sorted = Relation::new(Source::Sort { input: input.rows, keys }, input.columns);
+        Ok(match sort.fetch {
+            None => sorted,
+            fetch => Relation::new(Source::Limit { input: sorted.rows, skip: 0, fetch }, sorted.columns),
         })
-    })?;
-    Ok(text(rewritten.data))
+    }
+
+    fn limit(&mut self, limit: &Limit) -> Result<Relation> {
+        let input = self.relation(&limit.input)?;
+        let (SkipType::Literal(skip), FetchType::Literal(fetch)) = (limit.get_skip_type()?, limit.get_fetch_type()?) else {
+            return not_impl_err!("a LIMIT that is not a number does not travel");
+        };
+        Ok(Relation::new(Source::Limit { input: input.rows, skip, fetch }, input.columns))
+    }
+}
+
+/// A condition; the sides of an equality in the order of their hashes.
+fn condition(expr: &Expr, schema: &DFSchema, columns: &[Expr]) -> Result<Expr> {
+    let resolved = expression(expr, schema, columns)?;
+    Ok(match resolved {
+        Expr::BinaryExpr(mut equality) if matches!(equality.op, Operator::Eq | Operator::IsNotDistinctFrom) => {
+            if hash_of(&equality.left) > hash_of(&equality.right) {
+                std::mem::swap(&mut equality.left, &mut equality.right);
+            }
+            Expr::BinaryExpr(equality)
+        }
+        other => other,
+    })
+}
+
+impl fmt::Debug for Bag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.conditions.0.is_empty() {
+            true => write!(f, "{:?}", self.source),
+            false => write!(f, "filter({:?}; {})", self.source, listed(&self.conditions.0)),
+        }
+    }
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Scan { number, table, fetch } => write!(f, "scan({number}: {table}, {fetch:?})"),
+            Source::Aggregate { input, groups, functions } => {
+                write!(f, "aggregate({input:?}; {}; {})", listed(groups), listed(functions))
+            }
+            Source::Join { join_type, null_aware, left, right, on } => {
+                let aware = if *null_aware { ", null-aware" } else { "" };
+                write!(f, "join({join_type:?}{aware}; {left:?}; {right:?}; {})", listed(&on.0))
+            }
+            Source::Sort { input, keys } => {
+                let keys: Vec<String> = keys.iter().map(|(key, asc, first)| format!("{key} {asc} {first}")).collect();
+                write!(f, "sort({input:?}; {})", keys.join(", "))
+            }
+            Source::Limit { input, skip, fetch } => write!(f, "limit({input:?}; {skip}, {fetch:?})"),
+        }
+    }
+}
+
+fn listed(exprs: &[Expr]) -> String {
+    exprs.iter().map(|expr| expr.to_string()).collect::<Vec<_>>().join(", ")
 }

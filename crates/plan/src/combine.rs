@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::common::{Column, Result};
+use datafusion::common::Result;
 use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{
@@ -11,6 +11,7 @@ use datafusion::logical_expr::{
 
 use crate::PlanError;
 use crate::aggregate::function;
+use crate::names::{own, own_column};
 
 /// What putting rounds together takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,20 +163,20 @@ impl Parts {
                     call("pithead_merge_var_pop", vec![values[*count].clone(), values[*mean].clone(), value])?
                 }
             };
-            merged.push(expr.alias(format!("merged_{i}")));
+            merged.push(expr.alias(own("merged", i)));
         }
         let types: Vec<_> = values.iter().map(|value| value.get_type(scan.schema())).collect::<Result<_>>()?;
         let step = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(scan), groups.to_vec(), merged)?);
         let mut exprs = groups.to_vec();
         for (i, ((_, rule), data_type)) in self.functions.iter().zip(types).enumerate() {
-            let mut value = Expr::Column(Column::new_unqualified(format!("merged_{i}")));
+            let mut value = own_column("merged", i);
             if matches!(rule, Rule::Count) {
                 value = pithead_functions::or_zero(value);
             }
             if value.get_type(step.schema())? != data_type {
                 value = Expr::Cast(Cast::new(Box::new(value), data_type));
             }
-            exprs.push(value.alias(format!("value_{i}")));
+            exprs.push(value.alias(own("value", i)));
         }
         Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(step))?))
     }

@@ -6,7 +6,7 @@
 //! (A search over physical properties in the manner of Selinger et al., 1979, with "where" as the property.)
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use datafusion::common::TableReference;
 use datafusion::common::{Column, DFSchemaRef, Result};
@@ -20,9 +20,9 @@ use datafusion::logical_expr::{
 use pithead_model::Level;
 
 use crate::expression::{any_stays, stays};
-use crate::facts::{Scheme, key_classes};
+use crate::facts::{KeyClasses, Scheme};
 use crate::known::Known;
-use crate::literal::shown;
+use crate::operator::Operator;
 use crate::piece::{Layer, Piece};
 use crate::{Catalogue, Computed, CutOptions, DatasetFacts, Estimate, RemoteScan, SubPlan, Travelling};
 
@@ -44,20 +44,21 @@ pub(crate) struct Cutter<'a> {
     pub(crate) catalogue: &'a dyn Catalogue,
     pub(crate) state: &'a SessionState,
     pub(crate) options: &'a CutOptions,
-    /// Operators that stay, by their text, and why.
-    pub(crate) reasons: HashMap<String, String>,
-    /// Operators that do not survive the wire, by their text, and how.
-    refused: HashMap<String, String>,
+    /// Operators that stay, and why.
+    pub(crate) reasons: HashMap<Operator, String>,
+    /// Operators that do not survive the wire, each with all that is below it, and how.
+    refused: &'a HashMap<LogicalPlan, String>,
     pub(crate) inputs: usize,
-    /// In a draft: what was looked at already, by its place in memory, and what keeps it there.
+    /// In a draft: what was looked at already.
     draft: Option<Draft>,
 }
 
-/// The memory of a draft.
+/// The memory of a draft: outcomes of plans. A plan is looked for at its place in memory, and compared; plans that were not
+/// copied share what is below them, so comparing is quick.
 #[derive(Default)]
 struct Draft {
-    seen: HashMap<*const LogicalPlan, Outcome>,
-    kept: Vec<Arc<LogicalPlan>>,
+    seen: HashMap<*const LogicalPlan, (LogicalPlan, Outcome)>,
+    pinned: Vec<Arc<LogicalPlan>>,
 }
 
 impl<'a> Cutter<'a> {
@@ -65,14 +66,15 @@ impl<'a> Cutter<'a> {
         catalogue: &'a dyn Catalogue,
         state: &'a SessionState,
         options: &'a CutOptions,
-        refused: HashMap<String, String>,
+        refused: &'a HashMap<LogicalPlan, String>,
     ) -> Self {
         Self { catalogue, state, options, reasons: HashMap::new(), refused, inputs: 0, draft: None }
     }
 
     /// For the costs of many plans that share parts. Plans of its outcomes are empty relations with the right columns.
     pub(crate) fn draft(catalogue: &'a dyn Catalogue, state: &'a SessionState, options: &'a CutOptions) -> Self {
-        Self { draft: Some(Draft::default()), ..Self::new(catalogue, state, options, HashMap::new()) }
+        static NONE: LazyLock<HashMap<LogicalPlan, String>> = LazyLock::new(HashMap::new);
+        Self { draft: Some(Draft::default()), ..Self::new(catalogue, state, options, &NONE) }
     }
 
     pub(crate) fn is_draft(&self) -> bool {
@@ -81,9 +83,8 @@ impl<'a> Cutter<'a> {
 
     /// What a plan would cost. Parts that it shares with plans drafted before are not looked at again.
     pub(crate) fn drafted(&mut self, plan: &Arc<LogicalPlan>) -> Result<Outcome> {
-        // An address means the same part for as long as the part lives.
         if let Some(draft) = &mut self.draft {
-            draft.kept.push(Arc::clone(plan));
+            draft.pinned.push(Arc::clone(plan));
         }
         self.visit_part(plan)
     }
@@ -91,12 +92,13 @@ impl<'a> Cutter<'a> {
     /// A part of a plan that was given to [`Self::drafted`], or that lives as long as the cutter.
     pub(crate) fn visit_part(&mut self, plan: &LogicalPlan) -> Result<Outcome> {
         let place = std::ptr::from_ref(plan);
-        if let Some(outcome) = self.draft.as_ref().and_then(|draft| draft.seen.get(&place)) {
+        let seen = self.draft.as_ref().and_then(|draft| draft.seen.get(&place));
+        if let Some((_, outcome)) = seen.filter(|(known, _)| known == plan) {
             return Ok(outcome.clone());
         }
         let outcome = self.operator(plan)?;
         if let Some(draft) = &mut self.draft {
-            draft.seen.insert(place, outcome.clone());
+            draft.seen.insert(place, (plan.clone(), outcome.clone()));
         }
         Ok(outcome)
     }
@@ -180,19 +182,21 @@ impl<'a> Cutter<'a> {
 
     pub(crate) fn stayed<R: Into<String>>(&mut self, plan: &LogicalPlan, reason: impl FnOnce() -> R) {
         if !self.is_draft() {
-            self.reasons.insert(shown(plan), reason().into());
+            self.reasons.insert(Operator::of(plan), reason().into());
         }
+    }
+
+    /// Where the operator is known not to survive the wire: why, which is noted.
+    pub(crate) fn refusal(&mut self, plan: &LogicalPlan) -> Option<String> {
+        let refused = self.refused;
+        let reason = if refused.is_empty() { None } else { refused.get(plan) }?;
+        self.stayed(plan, || reason.clone());
+        Some(reason.clone())
     }
 
     /// Whether the operator is known not to survive the wire; notes why.
     pub(crate) fn is_refused(&mut self, plan: &LogicalPlan) -> bool {
-        if self.refused.is_empty() {
-            return false;
-        }
-        let text = shown(plan);
-        let Some(reason) = self.refused.get(&text).cloned() else { return false };
-        self.reasons.insert(text, reason);
-        true
+        self.refusal(plan).is_some()
     }
 
     /// The cheaper of `host` and sending what `piece` yields.
@@ -206,12 +210,21 @@ impl<'a> Cutter<'a> {
     ) -> Result<Outcome> {
         let Some(piece) = piece else { return Ok(Outcome { estimate, host, host_cost, piece: None }) };
         let sent = piece.cost + estimate.bytes();
-        if sent <= host_cost * (1.0 + 1e-9) {
+        if self.pays(&piece, sent, host_cost) {
             let host = self.seal(&piece, Arc::clone(piece.plan.schema()), &estimate, Level::Whole);
             return Ok(Outcome { estimate, host, host_cost: sent, piece: Some(piece) });
         }
-        self.stayed(plan, || cheaper(sent, host_cost));
+        self.stayed(plan, || piece.too_dear(sent, host_cost));
         Ok(Outcome { estimate, host, host_cost, piece: Some(piece) })
+    }
+
+    /// Whether rows had by a piece, for so many bytes on the link, are better than by other ways, for `host_cost` bytes.
+    pub(crate) fn pays(&self, piece: &Piece, sent: f64, host_cost: f64) -> bool {
+        match piece.one_round {
+            // One thread does what several could have done.
+            true => sent + self.options.one_round_bytes_min <= host_cost,
+            false => sent <= host_cost * (1.0 + 1e-9),
+        }
     }
 
     /// The leaf of a super-plan that yields a piece's rows.
@@ -310,7 +323,7 @@ impl<'a> Cutter<'a> {
         let Some(facts) = self.catalogue.facts(scan) else { return Ok(host) };
         let travels: Vec<_> =
             split_conjunction_owned(filter.predicate.clone()).into_iter().filter(|part| stays(part).is_none()).collect();
-        let Some(predicate) = conjunction(travels).filter(|_| !self.refused.contains_key(&shown(&filter.input))) else {
+        let Some(predicate) = conjunction(travels).filter(|_| !self.refused.contains_key(&*filter.input)) else {
             return Ok(host);
         };
         let mut piece = scan_piece(scan, &facts)?;
@@ -423,8 +436,8 @@ impl<'a> Cutter<'a> {
         let Some((drives, piece)) = pushed else { return Ok(Outcome { estimate, host, host_cost, piece: None }) };
         let sent = input.with_rows(input.rows.min(fetch as f64 * drives as f64));
         let cost = piece.cost + sent.bytes();
-        if cost > host_cost * (1.0 + 1e-9) {
-            self.stayed(plan, || cheaper(cost, host_cost));
+        if !self.pays(&piece, cost, host_cost) {
+            self.stayed(plan, || piece.too_dear(cost, host_cost));
             return Ok(Outcome { estimate, host, host_cost, piece: None });
         }
         let sealed = self.seal(&piece, Arc::clone(piece.plan.schema()), &sent, Level::Whole);
@@ -455,11 +468,6 @@ pub(crate) fn renamed_scan(
     Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(LogicalPlan::TableScan(scan)))?))
 }
 
-pub(crate) fn cheaper(sent: f64, host_cost: f64) -> String {
-    let megabytes = |bytes: f64| format!("{:.2} MB", bytes / 1e6);
-    format!("pushed down it would send more: {} instead of {}", megabytes(sent), megabytes(host_cost))
-}
-
 pub(crate) fn unaliased(plan: &LogicalPlan) -> &LogicalPlan {
     match plan {
         LogicalPlan::SubqueryAlias(alias) => unaliased(&alias.input),
@@ -481,8 +489,9 @@ fn scan_piece(scan: &TableScan, facts: &Arc<DatasetFacts>) -> Result<Piece> {
         scans: vec![Arc::clone(facts)],
         driving: 0,
         scheme: Scheme::of(facts),
-        keys: key_classes(facts, &names),
+        keys: KeyClasses::of(facts, &names),
         whole: false,
+        one_round: false,
         inputs: vec![],
         cost: 0.0,
     })

@@ -9,16 +9,7 @@ use datafusion::logical_expr::{Extension, LogicalPlan};
 
 use crate::cutter::{Cutter, unaliased};
 use crate::travel::produce_for;
-use crate::{Catalogue, CutOptions, PlanError, RemoteScan, SubPlan, Travelling};
-
-/// Why an operator stayed above the cut.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostReason {
-    /// The operator, as EXPLAIN writes it.
-    pub operator: String,
-    /// Why.
-    pub reason: String,
-}
+use crate::{Catalogue, CutOptions, Operator, PlanError, RemoteScan, SubPlan, Travelling};
 
 /// A query cut in two.
 #[derive(Clone, Debug)]
@@ -28,7 +19,14 @@ pub struct Decomposition {
     /// The sub-plans, by number from 1.
     pub sub_plans: Vec<Arc<SubPlan>>,
     /// Why operators of the super-plan stayed.
-    pub reasons: Vec<HostReason>,
+    pub(crate) reasons: HashMap<Operator, String>,
+}
+
+impl Decomposition {
+    /// Why an operator of the super-plan stayed above the cut, where there is more to say than that its input did.
+    pub fn reason(&self, operator: &LogicalPlan) -> Option<&str> {
+        self.reasons.get(&Operator::of(operator)).map(String::as_str)
+    }
 }
 
 /// Cuts a query, also again when more is known. What does not survive the wire, and what was produced for it already, is
@@ -36,8 +34,8 @@ pub struct Decomposition {
 pub struct Decomposer<'a> {
     catalogue: &'a dyn Catalogue,
     state: &'a SessionState,
-    /// Operators that do not survive the wire, by their text, and how.
-    refused: HashMap<String, String>,
+    /// Operators that do not survive the wire, and how.
+    refused: HashMap<LogicalPlan, String>,
     /// Plans as they travel.
     produced: Vec<(LogicalPlan, Vec<u8>)>,
 }
@@ -58,13 +56,12 @@ impl<'a> Decomposer<'a> {
     pub async fn cut(&mut self, plan: &LogicalPlan, options: &CutOptions) -> Result<Decomposition, PlanError> {
         for _attempt in 0..=plan_size(plan) {
             let (host, reasons) = {
-                let mut cutter = Cutter::new(self.catalogue, self.state, options, self.refused.clone());
+                let mut cutter = Cutter::new(self.catalogue, self.state, options, &self.refused);
                 (cutter.visit(plan)?.host, cutter.reasons)
             };
             match self.finish(&host).await? {
                 Finished::Plan(super_plan, sub_plans) => {
-                    let reason = |(operator, reason)| HostReason { operator, reason };
-                    return Ok(Decomposition { super_plan, sub_plans, reasons: reasons.into_iter().map(reason).collect() });
+                    return Ok(Decomposition { super_plan, sub_plans, reasons });
                 }
                 Finished::Refused(refused) => self.refused.extend(refused),
             }
@@ -119,7 +116,7 @@ fn plan_size(plan: &LogicalPlan) -> usize {
 enum Finished {
     Plan(LogicalPlan, Vec<Arc<SubPlan>>),
     /// Operators that do not survive the wire, and how.
-    Refused(HashMap<String, String>),
+    Refused(HashMap<LogicalPlan, String>),
 }
 
 fn remote(plan: &LogicalPlan) -> Option<&RemoteScan> {
@@ -138,13 +135,13 @@ fn bare_scan(plan: &LogicalPlan) -> Option<Vec<String>> {
 }
 
 /// The lowest operator of a sub-plan that does not survive the wire.
-async fn culprit(sub_plan: &SubPlan, state: &SessionState, error: &PlanError) -> HashMap<String, String> {
+async fn culprit(sub_plan: &SubPlan, state: &SessionState, error: &PlanError) -> HashMap<LogicalPlan, String> {
     for layer in &sub_plan.layers {
         let part = SubPlan { plan: layer.plan.clone(), ..sub_plan.clone() };
         if let Err(error) = produce_for(&part, state).await {
-            return HashMap::from([(layer.operator(), error.to_string())]);
+            return HashMap::from([(layer.operator.clone(), error.to_string())]);
         }
     }
     // Each layer survives but the whole does not: it is too large.
-    sub_plan.layers.last().map(|layer| (layer.operator(), error.to_string())).into_iter().collect()
+    sub_plan.layers.last().map(|layer| (layer.operator.clone(), error.to_string())).into_iter().collect()
 }

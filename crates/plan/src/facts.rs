@@ -63,6 +63,7 @@ impl Scheme {
         let rule = match &dataset.partitioning {
             Partitioning::RoundRobin => Rule::None,
             Partitioning::Hash { columns } => Rule::Hash(columns.iter().map(kind).collect()),
+            partitioning if partitioning.may_part_zeros() => Rule::None,
             Partitioning::Range { column, bounds } => Rule::Range(kind(column), bounds.clone()),
         };
         Scheme { rule, copies: dataset.partitions.iter().map(|partition| partition.copies.clone()).collect() }
@@ -91,12 +92,56 @@ impl Scheme {
     }
 }
 
-/// The columns of a scan that hold the partition key: one class a key column, of output positions that are equal to it.
-pub(crate) fn key_classes(facts: &DatasetFacts, output: &[String]) -> Vec<BTreeSet<usize>> {
-    let positions = |key: &String| output.iter().enumerate().filter(|(_, name)| *name == key).map(|(i, _)| i).collect();
-    match &facts.dataset.partitioning {
-        Partitioning::RoundRobin => vec![],
-        Partitioning::Hash { columns } => columns.iter().map(positions).collect(),
-        Partitioning::Range { column, .. } => vec![positions(column)],
+/// The output columns that hold a partition key: for each column of the key a class, of output positions that are equal to it.
+/// Where no columns tell the drive of a row, there are no classes at all, and nothing follows from the key.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct KeyClasses(Option<Vec<BTreeSet<usize>>>);
+
+impl KeyClasses {
+    /// Those of a scan with these columns.
+    pub(crate) fn of(facts: &DatasetFacts, output: &[String]) -> KeyClasses {
+        let positions = |key: &String| output.iter().enumerate().filter(|(_, name)| *name == key).map(|(i, _)| i).collect();
+        match &facts.dataset.partitioning {
+            Partitioning::RoundRobin => KeyClasses::lost(),
+            Partitioning::Hash { columns } => KeyClasses::new(columns.iter().map(positions).collect()),
+            partitioning if partitioning.may_part_zeros() => KeyClasses::lost(),
+            Partitioning::Range { column, .. } => KeyClasses::new(vec![positions(column)]),
+        }
+    }
+
+    fn new(classes: Vec<BTreeSet<usize>>) -> KeyClasses {
+        KeyClasses(Some(classes).filter(|classes| !classes.is_empty()))
+    }
+
+    /// Of rows whose drive no columns tell.
+    pub(crate) fn lost() -> KeyClasses {
+        KeyClasses(None)
+    }
+
+    /// Each class, changed.
+    pub(crate) fn map(&self, change: impl Fn(&BTreeSet<usize>) -> BTreeSet<usize>) -> KeyClasses {
+        KeyClasses(self.0.as_ref().map(|classes| classes.iter().map(change).collect()))
+    }
+
+    /// The classes of two sides whose keys are equal, column by column.
+    pub(crate) fn merge(&self, other: &KeyClasses) -> KeyClasses {
+        let merged = self.0.iter().zip(&other.0).find(|(own, others)| own.len() == others.len());
+        KeyClasses(merged.map(|(own, others)| own.iter().zip(others).map(|(a, b)| a | b).collect()))
+    }
+
+    /// Whether there are classes, and all of them are so.
+    pub(crate) fn all(&self, is_so: impl Fn(&BTreeSet<usize>) -> bool) -> bool {
+        self.0.as_ref().is_some_and(|classes| classes.iter().all(is_so))
+    }
+
+    /// Whether both have classes, as many, and all pairs of them are so.
+    pub(crate) fn all_pairs(&self, other: &KeyClasses, is_so: impl Fn(&BTreeSet<usize>, &BTreeSet<usize>) -> bool) -> bool {
+        let (Some(own), Some(others)) = (&self.0, &other.0) else { return false };
+        own.len() == others.len() && own.iter().zip(others).all(|(a, b)| is_so(a, b))
+    }
+
+    /// What is found for each class; none where there are no classes, or nothing is found for one.
+    pub(crate) fn find_each<T>(&self, find: impl Fn(&BTreeSet<usize>) -> Option<T>) -> Option<Vec<T>> {
+        self.0.as_ref()?.iter().map(find).collect()
     }
 }

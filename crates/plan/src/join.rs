@@ -11,7 +11,7 @@ use datafusion::logical_expr::{Aggregate, Expr, Join, LogicalPlan};
 
 use crate::cutter::{Cutter, Outcome, renamed_scan};
 use crate::expression::any_stays;
-use crate::literal::shown;
+use crate::facts::KeyClasses;
 use crate::piece::{Layer, Piece, column_index};
 use crate::{Estimate, INPUT_SCHEMA, Input};
 
@@ -94,8 +94,8 @@ impl Cutter<'_> {
         if join.null_aware {
             return Some("NOT IN looks at all rows of the other side for a NULL".into());
         }
-        if self.is_refused(plan) {
-            return Some(self.reasons.get(&shown(plan)).cloned().unwrap_or_default());
+        if let Some(reason) = self.refusal(plan) {
+            return Some(reason);
         }
         any_stays(join.on.iter().flat_map(|(left, right)| [left, right]).chain(&join.filter))
     }
@@ -141,10 +141,10 @@ impl Cutter<'_> {
         }
         self.inputs += 1;
         let offset = if side == Side::Left { 0 } else { offset_of_right(join) };
-        let keys = piece.keys.iter().map(|class| class.iter().map(|i| i + offset).collect()).collect();
+        let keys = moved(&piece.keys, offset);
         let mut grown = piece.clone();
         grown.cost += other.host_cost + sent;
-        grown.keys = equal_columns(join, keys);
+        grown.keys = equal_columns(join, &keys);
         if self.is_draft() {
             let joined = self.built(&join.schema, || Ok(plan.clone()))?;
             return Ok(Some(self.grown(grown, joined, plan)));
@@ -165,22 +165,22 @@ impl Cutter<'_> {
         let joined = self.built(&join.schema, || over(join, left.plan.clone(), right.plan.clone()))?;
         let scans: Vec<_> = left.scans.iter().chain(&right.scans).cloned().collect();
         let offset = offset_of_right(join);
-        let keys_of = |side: Side| -> Vec<BTreeSet<usize>> {
-            let (keys, offset) = if side == Side::Left { (&left.keys, 0) } else { (&right.keys, offset) };
-            keys.iter().map(|class| class.iter().map(|i| i + offset).collect()).collect()
-        };
+        let keys_of = |side: Side| if side == Side::Left { left.keys.clone() } else { moved(&right.keys, offset) };
         let keys = match (join.join_type, preserved(join.join_type)) {
-            (JoinType::Inner, _) => keys_of(Side::Left).into_iter().zip(keys_of(Side::Right)).map(|(l, r)| &l | &r).collect(),
+            (JoinType::Inner, _) if joined_by_keys(join, left, right) => keys_of(Side::Left).merge(&keys_of(Side::Right)),
+            (JoinType::Inner, _) => keys_of(Side::Left),
             (_, [side]) => keys_of(*side),
-            _ => vec![],
+            // Either side's key is NULL in rows without a match, wherever they are.
+            _ => KeyClasses::lost(),
         };
         let with_driving = |side: Side, whole: bool| Piece {
             plan: joined.clone(),
             scans: scans.clone(),
             driving: if side == Side::Left { left.driving } else { left.scans.len() + right.driving },
             scheme: left.scheme.clone(),
-            keys: equal_columns(join, keys.clone()),
+            keys: equal_columns(join, &keys),
             whole,
+            one_round: left.one_round || right.one_round,
             inputs: left.inputs.iter().chain(&right.inputs).cloned().collect(),
             cost: left.cost + right.cost,
             layers: left.layers.iter().chain(&right.layers).cloned().collect(),
@@ -217,7 +217,7 @@ fn preserved(join_type: JoinType) -> &'static [Side] {
 /// Where the join's equalities name the whole partition key of `piece`: the columns of the other side that are equal to
 /// it. A row of that side can match on one drive only, the one that their hash finds.
 fn spread(join: &Join, side: Side, piece: &Piece) -> Option<Vec<usize>> {
-    if !piece.scheme.is_hash() || piece.scheme.single() || piece.keys.is_empty() {
+    if !piece.scheme.is_hash() || piece.scheme.single() {
         return None;
     }
     let other_schema = if side == Side::Left { join.right.schema() } else { join.left.schema() };
@@ -228,23 +228,28 @@ fn spread(join: &Join, side: Side, piece: &Piece) -> Option<Vec<usize>> {
             column_index(other, other_schema).filter(|_| is_key)
         })
     };
-    piece.keys.iter().map(partner).collect()
+    piece.keys.find_each(partner)
 }
 
 /// Whether all rows that can match are on the same drive.
 fn co_located(join: &Join, left: &Piece, right: &Piece) -> bool {
-    if left.scheme.single() && left.scheme.is_beside(&right.scheme) {
-        return true;
-    }
+    (left.scheme.single() && left.scheme.is_beside(&right.scheme)) || joined_by_keys(join, left, right)
+}
+
+/// Whether the sides are placed alike, and the equalities name all of both keys.
+fn joined_by_keys(join: &Join, left: &Piece, right: &Piece) -> bool {
     let joined = |l: &BTreeSet<usize>, r: &BTreeSet<usize>| {
         join.on.iter().any(|(left_key, right_key)| {
             column_index(left_key, left.plan.schema()).is_some_and(|index| l.contains(&index))
                 && column_index(right_key, right.plan.schema()).is_some_and(|index| r.contains(&index))
         })
     };
-    left.scheme.matches(&right.scheme)
-        && left.keys.len() == right.keys.len()
-        && left.keys.iter().zip(&right.keys).all(|(l, r)| joined(l, r))
+    left.scheme.matches(&right.scheme) && left.keys.all_pairs(&right.keys, joined)
+}
+
+/// The classes of a side whose columns start at `offset` in the output.
+fn moved(keys: &KeyClasses, offset: usize) -> KeyClasses {
+    keys.map(|class| class.iter().map(|i| i + offset).collect())
 }
 
 /// Where the right side's columns start in the join's output.
@@ -256,23 +261,24 @@ fn offset_of_right(join: &Join) -> usize {
 }
 
 /// Key classes with the columns that an inner join's equalities add to them.
-fn equal_columns(join: &Join, mut keys: Vec<BTreeSet<usize>>) -> Vec<BTreeSet<usize>> {
+fn equal_columns(join: &Join, keys: &KeyClasses) -> KeyClasses {
     if join.join_type != JoinType::Inner {
-        return keys;
+        return keys.clone();
     }
     let offset = join.left.schema().fields().len();
-    for (left_key, right_key) in &join.on {
-        let (Some(l), Some(r)) = (column_index(left_key, join.left.schema()), column_index(right_key, join.right.schema()))
-        else {
-            continue;
-        };
-        for class in &mut keys {
-            if class.contains(&l) || class.contains(&(offset + r)) {
-                class.extend([l, offset + r]);
+    let equal = |(left, right): &(Expr, Expr)| {
+        Some((column_index(left, join.left.schema())?, offset + column_index(right, join.right.schema())?))
+    };
+    let equal: Vec<(usize, usize)> = join.on.iter().filter_map(equal).collect();
+    keys.map(|class| {
+        let mut class = class.clone();
+        for (left, right) in &equal {
+            if class.contains(left) || class.contains(right) {
+                class.extend([left, right]);
             }
         }
-    }
-    keys
+        class
+    })
 }
 
 /// The same join over other plans of the same columns.

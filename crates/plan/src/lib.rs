@@ -17,6 +17,8 @@ mod facts;
 mod join;
 mod known;
 mod literal;
+mod names;
+mod operator;
 mod options;
 mod order;
 mod piece;
@@ -27,18 +29,19 @@ mod subquery;
 mod travel;
 
 pub use combine::{Shape, combine, shape};
-pub use decompose::{Decomposer, Decomposition, HostReason};
+pub use decompose::{Decomposer, Decomposition};
 pub use error::PlanError;
 pub use estimate::{ColumnEstimate, Estimate};
 pub use facts::{Catalogue, DatasetFacts};
 pub use literal::shown;
+pub use operator::Operator;
 pub use options::{Computed, CutOptions};
 pub use order::order_joins;
 pub use reduce::{First, Reduced, reduce_by_joins};
 pub use remote::{Input, RemoteScan, SubPlan, Travelling};
 pub use rollup::RollUp;
 pub use subquery::{ScalarQuery, replace_scalar_queries, scalar_queries};
-pub use travel::{INPUT_SCHEMA, consume};
+pub use travel::{INPUT_SCHEMA, consume, references};
 
 #[cfg(test)]
 mod tests;

@@ -19,6 +19,8 @@ pub struct CutOptions {
     pub top_k: bool,
     /// Most bytes expected of a table that is shipped, at each drive.
     pub ship_bytes_max: f64,
+    /// Bytes that must stay off the link for a single partition to be taken whole, on one thread.
+    pub one_round_bytes_min: f64,
     /// Inputs that turned out too large to ship.
     pub not_shipped: Vec<LogicalPlan>,
     /// Parts of the plan that were computed already: the host has their rows, and their sizes are known.
@@ -50,6 +52,7 @@ impl Default for CutOptions {
             joins: true,
             top_k: true,
             ship_bytes_max: SHIPPED_BYTES_MAX as f64 / 2.0,
+            one_round_bytes_min: 1e6,
             not_shipped: Vec::new(),
             computed: Vec::new(),
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use datafusion::common::DFSchemaRef;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
-use crate::facts::Scheme;
+use crate::facts::{KeyClasses, Scheme};
 use crate::{DatasetFacts, Input};
 
 /// A subtree that runs at the drives of one scheme.
@@ -20,15 +20,17 @@ pub(crate) struct Piece {
     pub(crate) driving: usize,
     /// How its rows are spread over drives.
     pub(crate) scheme: Scheme,
-    /// For each column of the partition key, the output columns that are equal to it.
-    pub(crate) keys: Vec<BTreeSet<usize>>,
+    /// The output columns that are equal to the partition key.
+    pub(crate) keys: KeyClasses,
     /// Whether it must see all of the partition at once.
     pub(crate) whole: bool,
+    /// Whether it is whole only because there is but one partition: rounds side by side would do, and the host merge them.
+    pub(crate) one_round: bool,
     /// Tables to ship.
     pub(crate) inputs: Vec<Input>,
     /// Bytes on the link to get so far, without sending its rows.
     pub(crate) cost: f64,
-    /// How it grew: each plan, from the leaves up, with the text of the operator in the query that it comes from.
+    /// How it grew: each plan, from the leaves up, with the operator in the query that it comes from.
     pub(crate) layers: Vec<Arc<Layer>>,
 }
 
@@ -36,17 +38,12 @@ pub(crate) struct Piece {
 #[derive(Clone, Debug)]
 pub(crate) struct Layer {
     pub(crate) plan: LogicalPlan,
-    operator: LogicalPlan,
+    pub(crate) operator: LogicalPlan,
 }
 
 impl Layer {
     pub(crate) fn new(plan: &LogicalPlan, operator: &LogicalPlan) -> Layer {
         Layer { plan: plan.clone(), operator: operator.clone() }
-    }
-
-    /// The operator's text in the query.
-    pub(crate) fn operator(&self) -> String {
-        crate::literal::shown(&self.operator)
     }
 }
 
@@ -70,14 +67,24 @@ impl Piece {
     /// The same, as an operator on top leaves it whose columns are these expressions over its own.
     pub(crate) fn with_columns(self, exprs: &[Expr]) -> Piece {
         let schema = Arc::clone(self.plan.schema());
-        let keys = self.keys.iter().map(|class| carried(class, exprs, &schema)).collect();
+        let keys = self.keys.map(|class| carried(class, exprs, &schema));
         Piece { keys, ..self }
     }
 
-    /// Whether rows that agree on these expressions are all on one drive.
+    /// Whether the key tells that rows which agree on these expressions are all on one drive.
     pub(crate) fn complete_groups(&self, groups: &[Expr]) -> bool {
         let schema = self.plan.schema();
-        !self.keys.is_empty() && self.keys.iter().all(|class| !carried(class, groups, schema).is_empty())
+        self.keys.all(|class| !carried(class, groups, schema).is_empty())
+    }
+
+    /// Why its rows are had in another way, for `host_cost` bytes on the link and not `sent`.
+    pub(crate) fn too_dear(&self, sent: f64, host_cost: f64) -> String {
+        let megabytes = |bytes: f64| format!("{:.2} MB", bytes / 1e6);
+        let instead = format!("{} instead of {}", megabytes(sent), megabytes(host_cost));
+        match self.one_round && sent <= host_cost {
+            true => format!("in one round on one thread it would send {instead}, which is too little gained"),
+            false => format!("pushed down it would send more: {instead}"),
+        }
     }
 
     /// Whether the driving scan is the first of its dataset in pre-order, which is how a drive finds it.

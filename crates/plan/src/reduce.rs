@@ -16,6 +16,7 @@ use pithead_model::SHIPPED_BYTES_MAX;
 
 use crate::cutter::Cutter;
 use crate::known::Known;
+use crate::names::own;
 use crate::{Catalogue, CutOptions, Estimate, Input, PlanError};
 
 /// Bytes on the link that a side must cost to be worth a look.
@@ -197,16 +198,13 @@ fn rewritten(plan: &LogicalPlan, rule: &mut dyn FnMut(&LogicalPlan) -> Option<Lo
 
 /// The distinct keys of a side, under names of their own.
 fn keys_of<'e>(side: &LogicalPlan, exprs: impl Iterator<Item = &'e Expr>, number: usize) -> Result<Keys> {
-    let named = exprs.enumerate().map(|(i, expr)| expr.clone().alias(format!("k{i}"))).collect();
+    let named = exprs.enumerate().map(|(i, expr)| expr.clone().alias(own("key", i))).collect();
     let projected = LogicalPlan::Projection(Projection::try_new(named, Arc::new(side.clone()))?);
     let groups = projected.schema().columns().into_iter().map(Expr::Column).collect();
     let distinct = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(projected), groups, vec![])?);
-    let plan = LogicalPlan::SubqueryAlias(SubqueryAlias::try_new(Arc::new(distinct), format!("{KEYS}{number}"))?);
+    let plan = LogicalPlan::SubqueryAlias(SubqueryAlias::try_new(Arc::new(distinct), own("keys", number))?);
     Ok(Keys { columns: plan.schema().columns(), plan })
 }
-
-/// Name of keys, before their number.
-const KEYS: &str = "keys_";
 
 struct Keys {
     plan: LogicalPlan,

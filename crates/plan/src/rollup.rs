@@ -1,20 +1,24 @@
-//! [`RollUp`]: when the partial results of one sub-plan serve another, which groups by less.
+//! [`RollUp`]: partial aggregates that serve a coarser grouping, too.
+//!
+//! Partial results by `(a, b)` are partial results by `a`, and by nothing: they only come in more rows. So results that were kept
+//! of one query may answer another one, without a look at the data (Kufeldt et al., Skytether, section 7). Whether they do is
+//! decided by the structure of what was asked for.
 
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
+use crate::canonical::{Bag, Relation, hash_of};
 use crate::combine::core;
-use crate::literal::{shown, text};
 use crate::{Shape, shape};
 
 /// A partial aggregate, apart from what it groups and computes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RollUp {
-    /// What it reads, as text: equal texts read the same rows, be it in other columns.
-    pub base: String,
-    /// What it groups by, as text, in the order of its columns.
-    pub groups: Vec<String>,
-    /// What it computes, as text, in the order of its columns, which follow those of the groups.
-    pub functions: Vec<String>,
+    /// The rows that it reads, whatever their columns are called.
+    base: Bag,
+    /// What it groups by, in the order of its columns.
+    groups: Vec<Expr>,
+    /// What it computes, in the order of its columns, which follow those of the groups.
+    functions: Vec<Expr>,
 }
 
 impl RollUp {
@@ -24,10 +28,20 @@ impl RollUp {
         if shape(plan) != Shape::Partials {
             return None;
         }
-        let texts = |exprs: &[Expr]| exprs.iter().map(|expr| text(expr.clone().unalias())).collect();
-        let mut base = String::new();
-        describe(&aggregate.input, &mut base);
-        Some(RollUp { base, groups: texts(&aggregate.group_expr), functions: texts(&aggregate.aggr_expr) })
+        let input = Relation::of(&aggregate.input).ok()?;
+        let resolved = |exprs: &[Expr]| input.resolved(exprs, aggregate.input.schema()).ok();
+        let (groups, functions) = (resolved(&aggregate.group_expr)?, resolved(&aggregate.aggr_expr)?);
+        Some(RollUp { base: input.rows, groups, functions })
+    }
+
+    /// A number that is equal for roll-ups over the same rows. Others may share it: [`Self::columns_of`] tells.
+    pub fn base_hash(&self) -> u64 {
+        hash_of(&self.base)
+    }
+
+    /// How many columns it groups by.
+    pub fn groups(&self) -> usize {
+        self.groups.len()
     }
 
     /// The columns of `finer`'s partial results that are partial results of this one, in the order of its columns: rows of the same
@@ -36,29 +50,10 @@ impl RollUp {
         if self.base != finer.base {
             return None;
         }
-        let group = |text: &String| finer.groups.iter().position(|other| other == text);
-        let function = |text: &String| finer.functions.iter().position(|other| other == text);
+        let group = |group: &Expr| finer.groups.iter().position(|other| other == group);
+        let function = |function: &Expr| finer.functions.iter().position(|other| other == function);
         let groups = self.groups.iter().map(group);
-        let functions = self.functions.iter().map(|text| function(text).map(|place| finer.groups.len() + place));
+        let functions = self.functions.iter().map(|expr| function(expr).map(|place| finer.groups.len() + place));
         groups.chain(functions).collect()
-    }
-}
-
-/// A plan as text, without which columns it carries along.
-fn describe(plan: &LogicalPlan, text: &mut String) {
-    match plan {
-        LogicalPlan::TableScan(scan) => {
-            let filters: Vec<String> = scan.filters.iter().cloned().map(crate::literal::text).collect();
-            text.push_str(&format!("scan {} [{}] {:?};", scan.table_name, filters.join(", "), scan.fetch));
-        }
-        LogicalPlan::Projection(projection) if projection.expr.iter().all(|expr| matches!(expr, Expr::Column(_))) => {
-            describe(&projection.input, text);
-        }
-        plan => {
-            text.push_str(&shown(plan));
-            text.push('(');
-            plan.inputs().into_iter().for_each(|input| describe(input, text));
-            text.push(')');
-        }
     }
 }

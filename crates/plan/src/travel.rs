@@ -19,15 +19,17 @@ use datafusion_substrait::extensions::Extensions;
 use datafusion_substrait::logical_plan::consumer::{SubstraitConsumer, from_substrait_plan_with_consumer};
 use datafusion_substrait::logical_plan::producer::to_substrait_plan;
 use datafusion_substrait::substrait::proto::Plan;
+use datafusion_substrait::substrait::proto::read_rel::NamedTable;
 use futures::FutureExt;
-use pithead_model::{OPERATORS_MAX, PLAN_BYTES_MAX};
+use memchr::memmem;
+use pithead_model::{DatasetName, OPERATORS_MAX, PLAN_BYTES_MAX};
 use prost::Message;
 
-use crate::canonical::canonical;
+use crate::canonical::Canonical;
 use crate::{PlanError, SubPlan};
 
-/// The schema that shipped inputs are tables of, in a sub-plan.
-pub const INPUT_SCHEMA: &str = "input";
+/// The schema that shipped inputs are tables of, in a sub-plan. No domain can have this name.
+pub const INPUT_SCHEMA: &str = "/input";
 
 /// A sub-plan as Substrait bytes, checked: read back with `state`'s functions it is the same. The error says what does
 /// not survive.
@@ -39,12 +41,20 @@ pub(crate) async fn produce_for(sub_plan: &SubPlan, state: &SessionState) -> Res
     message.extensions.sort_by_cached_key(Message::encode_to_vec);
     let bytes = message.encode_to_vec();
     let back = consume_with(&bytes, state, tables).await?;
-    let (sent, read) = (canonical(plan)?, canonical(&back)?);
+    let (sent, read) = (Canonical::of(plan)?, Canonical::of(&back)?);
     if sent != read {
         tracing::debug!(%sent, %read, "a plan does not survive Substrait");
-        return Err(PlanError::Malformed(format!("Substrait does not carry it whole: {}", difference(&sent, &read))));
+        let difference = difference(&sent.to_string(), &read.to_string());
+        return Err(PlanError::Malformed(format!("Substrait does not carry it whole: {difference}")));
     }
     Ok(bytes)
+}
+
+/// How often a sub-plan's Substrait bytes name a dataset as a table. Looks for the bytes of such a name, wherever they are: bytes
+/// that are written in an unusual way may name it without being counted, and the count may be too high.
+pub fn references(plan: &[u8], dataset: &DatasetName) -> usize {
+    let table = NamedTable { names: vec![dataset.domain.clone(), dataset.dataset.clone()], ..NamedTable::default() };
+    memmem::find_iter(plan, &table.encode_to_vec()).count()
 }
 
 /// Substrait bytes as a logical plan over the tables of `state`'s catalog. The bytes may be anything: bounds are checked

@@ -56,7 +56,7 @@ pub struct Welcome {
 /// A sub-plan as it travels.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PlanBytes {
-    /// A Substrait plan. Datasets are named tables `[domain, dataset]`, shipped inputs `["input", name]`.
+    /// A Substrait plan. Datasets are named tables `[domain, dataset]`, shipped inputs `["/input", name]`.
     Substrait(Bytes),
     /// These columns of the driving dataset, all rows: what always works, also for types that Substrait cannot name.
     Scan {
@@ -403,6 +403,11 @@ pub trait LinkGauge: Send + Sync + Debug {
 pub trait Door: Send + Sync + Debug {
     /// How a person knows the drive: its address or directory.
     fn label(&self) -> &str;
+
+    /// Whether the drive runs in this very process, so that batches pass by pointer and no link is between.
+    fn is_in_process(&self) -> bool {
+        false
+    }
 
     /// First contact. Either end refuses a protocol that is not its own.
     async fn hello(&self, hello: Hello) -> Result<Welcome, Fault>;

@@ -20,12 +20,12 @@ fn join_lab(encoding: &'static str) -> Arc<Lab> {
 }
 
 const BY_SLICE: &[&str] = &[
-    "SELECT t.k, few.name FROM main.t JOIN input.few ON t.k = few.key",
+    "SELECT t.k, few.name FROM main.t JOIN \"/input\".few ON t.k = few.key",
     "SELECT t.k, o.i FROM main.t JOIN main.o ON t.k = o.k WHERE t.i = 4 AND o.b",
     "SELECT t.k, o.d FROM main.t LEFT JOIN main.o ON t.k = o.k AND o.i > 50 WHERE t.k % 100 = 0",
-    "SELECT t.k FROM main.t WHERE t.k IN (SELECT key FROM input.few)",
+    "SELECT t.k FROM main.t WHERE t.k IN (SELECT key FROM \"/input\".few)",
     "SELECT x.k FROM main.t AS x WHERE x.k < 12000 AND NOT EXISTS (SELECT 1 FROM main.o WHERE o.k = x.k)",
-    "SELECT t.k, nothing.name FROM main.t JOIN input.nothing ON t.k = nothing.key",
+    "SELECT t.k, nothing.name FROM main.t JOIN \"/input\".nothing ON t.k = nothing.key",
     "SELECT a.k, b.i FROM main.t a JOIN main.t b ON a.k = b.k WHERE b.i = 9 AND a.k < 25000",
     "SELECT count(*), sum(o.k) FROM main.t JOIN main.o ON t.k = o.k",
 ];
@@ -48,7 +48,7 @@ async fn whole_partitions_join_in_any_way() {
         let how = How { whole_partition: true, ..How::default() };
         for sql in [
             "SELECT t.k, o.k FROM main.t FULL JOIN main.o ON t.k = o.k AND t.i = 3",
-            "SELECT count(*) FROM main.t, input.few WHERE t.k > few.key",
+            "SELECT count(*) FROM main.t, \"/input\".few WHERE t.k > few.key",
             "SELECT o.k FROM main.t RIGHT JOIN main.o ON t.k = o.k AND t.b WHERE t.k IS NULL",
         ] {
             lab.same(sql, how).await;

@@ -10,7 +10,7 @@ const QUERIES: &[&str] = &[
     "SELECT d, k FROM main.t WHERE i = 3 ORDER BY d DESC NULLS LAST, k LIMIT 7",
     // Bounds rule out all slices but one.
     "SELECT count(*), sum(i) FROM main.t WHERE k >= 45000",
-    "SELECT t.b, sum(t.k) FROM main.t AS t JOIN input.small AS s ON t.i = s.i GROUP BY t.b",
+    "SELECT t.b, sum(t.k) FROM main.t AS t JOIN \"/input\".small AS s ON t.i = s.i GROUP BY t.b",
 ];
 
 fn small() -> RecordBatch {

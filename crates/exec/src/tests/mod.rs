@@ -29,7 +29,7 @@ use futures::{StreamExt, TryStreamExt};
 use pithead_device::{Device, Native};
 use pithead_functions::{EngineOptions, fault_from_datafusion, session_state};
 use pithead_model::{DatasetId, DatasetName, Fault, Level, LoadId, SliceKey, SliceSpan};
-use pithead_plan::Shape;
+use pithead_plan::{INPUT_SCHEMA, Shape};
 use pithead_slice::{SliceReader, encode_slice, encoding, open_slice};
 use prost::Message;
 
@@ -121,7 +121,7 @@ impl Lab {
     fn tables(&self, slices: bool) -> SessionContext {
         let state = session_state(&EngineOptions::default());
         let catalog = state.catalog_list().catalog("datafusion").unwrap();
-        for domain in ["main", "input"] {
+        for domain in ["main", INPUT_SCHEMA] {
             catalog.register_schema(domain, Arc::new(MemorySchemaProvider::new())).unwrap();
         }
         for part in &self.parts {
@@ -138,7 +138,7 @@ impl Lab {
         }
         for (name, schema, batches) in &self.inputs {
             let table = MemTable::try_new(Arc::clone(schema), vec![batches.clone()]).unwrap();
-            catalog.schema("input").unwrap().register_table(name.clone(), Arc::new(table)).unwrap();
+            catalog.schema(INPUT_SCHEMA).unwrap().register_table(name.clone(), Arc::new(table)).unwrap();
         }
         SessionContext::new_with_state(state)
     }

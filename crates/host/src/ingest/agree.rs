@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use pithead_model::{Fault, near_names};
+use pithead_model::{Fault, RESERVED, near_names};
 use pithead_slice::{normalise, normalise_batch};
 
 use super::source::{Source, damaged};
@@ -77,6 +77,9 @@ impl Conform {
 /// The stored form of a file's columns, without what its writer noted about them.
 fn stored(path: &Path, schema: &Schema) -> Result<SchemaRef, Fault> {
     let normal = normalise(schema).map_err(|error| damaged(path, error))?;
+    if let Some(field) = normal.fields().iter().find(|field| field.name().contains(RESERVED)) {
+        return Err(damaged(path, format_args!("the column {:?} has a NUL character in its name", field.name())));
+    }
     let fields: Vec<Field> = normal.fields().iter().map(|field| without_notes(field)).collect();
     Ok(Arc::new(Schema::new(fields)))
 }

@@ -27,7 +27,7 @@ impl Recall {
         let keeps = target.summaries && target.request.done.is_empty();
         let key = summary_key(&target.request).filter(|_| keeps)?;
         let roll_up = target.roll_up.as_ref().filter(|_| !target.request.whole_partition);
-        let roll_up = roll_up.and_then(|roll_up| Some((base_key(&target.request, &roll_up.base)?, Arc::clone(roll_up))));
+        let roll_up = roll_up.and_then(|roll_up| Some((base_key(&target.request, roll_up.base_hash())?, Arc::clone(roll_up))));
         Some(Recall { host: target.host.clone(), key, roll_up, rows: Some(vec![]), bytes: 0 })
     }
 

@@ -315,6 +315,10 @@ impl Session {
                 finisher.store(round, slice, total, &bytes).map_err(|error| Stop::from(at(fault_of(error))))?;
             }
             Event::Closed { annotation, link_bytes } => {
+                if matches!(annotation.level, Level::Filtered | Level::Bytes) {
+                    // A round may come back without a row: its partition is to be finished all the same.
+                    finisher.bind(&reading.door).await.map_err(at)?;
+                }
                 // What came back is looked at before it counts: a copy may do better.
                 let (slices, bytes) = match annotation.level {
                     Level::Bytes => finisher.opened(&annotation).map_err(at)?,
