@@ -24,6 +24,7 @@ mod parameters;
 mod partition;
 mod placement;
 mod planner;
+mod precedence;
 mod profile;
 mod pushdown;
 mod query;

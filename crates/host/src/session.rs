@@ -23,7 +23,7 @@ use crate::query::{Mode, Query};
 use crate::schemas::{CATALOG, catalogs};
 use crate::statement::{self, Statement};
 use crate::watch::{Slow, Watch};
-use crate::{Host, Parameters, Settings, explain, from_first, parameters, pushdown, settings};
+use crate::{Host, Parameters, Settings, explain, from_first, parameters, precedence, pushdown, settings};
 
 /// A client's connection to a host: its settings, and the statements it runs.
 pub struct Session {
@@ -223,9 +223,10 @@ async fn logical_plan(state: &SessionState, sql: &str) -> Result<LogicalPlan, Fa
     let statements =
         DFParserBuilder::new(sql).build().and_then(|mut parser| parser.parse_statements()).map_err(fault_from_datafusion)?;
     let mut statements = statements.into_iter();
-    let (Some(statement), None) = (statements.next(), statements.next()) else {
+    let (Some(mut statement), None) = (statements.next(), statements.next()) else {
         return Err(Fault::new(Blame::User, "expected exactly one SQL statement"));
     };
+    precedence::mend(&mut statement);
     let plan = state.statement_to_plan(statement).await.and_then(count_repeats).map_err(fault_from_datafusion)?;
     match &plan {
         LogicalPlan::Ddl(_) | LogicalPlan::Dml(_) | LogicalPlan::Copy(_) | LogicalPlan::Statement(_) => {

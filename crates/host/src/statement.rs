@@ -5,7 +5,7 @@ use datafusion::sql::sqlparser::ast::{ObjectName, ObjectNamePart, ObjectType, St
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, Tokenizer};
 use pithead_functions::fault_from_datafusion;
-use pithead_model::{Blame, DatasetName, Fault, OPERATORS_MAX};
+use pithead_model::{Blame, DatasetName, Fault, OPERATORS_MAX, RESERVED};
 
 /// A statement, as far as the session must know it.
 pub(crate) enum Statement {
@@ -43,6 +43,7 @@ pub(crate) fn parse(sql: &str) -> Result<Statement, Fault> {
     if let Some(query) = pushdown_of(sql) {
         return Ok(Statement::Pushdown { query });
     }
+    refuse_reserved(sql)?;
     refuse_what_is_too_deep(sql)?;
     let mut statements =
         DFParserBuilder::new(sql).build().and_then(|mut parser| parser.parse_statements()).map_err(fault_from_datafusion)?;
@@ -87,6 +88,13 @@ fn query(text: &str) -> Result<Statement, Fault> {
     let fault = Fault::new(Blame::Unsupported, format!("{} is not a statement that this release runs", word.to_uppercase()));
     Err(fault
         .hint("load data with `pithead load DATASET FILES…`; queries, EXPLAIN, SET, SHOW, DESCRIBE and DROP TABLE run here"))
+}
+
+/// Names with this character are the planner's.
+fn refuse_reserved(sql: &str) -> Result<(), Fault> {
+    let Some(place) = sql.find(RESERVED) else { return Ok(()) };
+    let message = format!("the statement has a NUL character, as character {}", sql[..place].chars().count() + 1);
+    Err(Fault::new(Blame::User, message).hint("remove it; a text that has it can be given as a parameter, or as chr(0)"))
 }
 
 /// Chains of operators nest as deep as they are long, and everything from here on works through them by recursion.
