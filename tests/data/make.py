@@ -268,6 +268,34 @@ def children():
     })
 
 
+@dataset(slice_rows=16, partitioning={"hash": ["k"]})
+def pairs():
+    count = 200
+    return pa.table({
+        "id": pa.array(range(count), pa.int64()),
+        "k": pa.array(holed([(i * 13) % 37 for i in range(count)], 11, 3), pa.int64()),
+        "g": pa.array(holed([i % 5 for i in range(count)], 7, 2), pa.int32()),
+        "v": pa.array(holed([(i * 31) % 101 - 50 for i in range(count)], 17, 5), pa.int64()),
+        "s": pa.array([("a", "b", "a, b", "b, a")[i * 7 % 4] for i in range(count)]),
+    })
+
+
+@dataset(slice_rows=8, partitioning={"hash": ["k"]})
+def pairs_narrow():
+    count = 60
+    return pa.table({
+        "k": pa.array(holed([(i * 5) % 41 for i in range(count)], 6, 1), pa.int32()),
+        "g": pa.array(holed([i % 7 for i in range(count)], 5, 4), pa.int32()),
+        "w": pa.array(range(count), pa.int64()),
+    })
+
+
+@dataset(slice_rows=4)
+def named_alike():
+    names = ["value_0", "value_1", "distinct_1", "part_0", "part_1", "merged_0", "key_0", "c0"]
+    return pa.table({name: pa.array([(i * (place + 3)) % (place + 5) for i in range(30)], pa.int64()) for place, name in enumerate(names)})
+
+
 @dataset(slice_rows=4)
 def set_a():
     return pa.table({"id": pa.array(range(20), pa.int64()), "v": pa.array([1, 2, 3, None, 5, 5, None, 8, 9, 10, 1, None, 13, 14, 15, 16, 17, 18, 2, 2], pa.int64())})

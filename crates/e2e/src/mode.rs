@@ -67,6 +67,9 @@ impl Mode {
     /// Drives that are weak enough to hand work back, and decide so themselves.
     pub const WEAK: Mode =
         Mode { name: "weak drives", arguments: &["--cpu", "1/15"], settings: UNHELPED, ..Mode::FOUR_PROCESSES };
+    /// One drive whose only partition is taken whole wherever that keeps a byte off the link.
+    pub const ONE_ROUND: Mode =
+        Mode { name: "one drive, in one round", settings: &["SET pithead.one_round_bytes_min = 0"], ..Mode::ONE_HERE };
     /// Drives filter, without help from bounds, and the host does the rest.
     pub const FILTERS_ONLY: Mode = Mode { name: "filters only", settings: FILTERS_ONLY, ..Mode::FOUR_HERE };
 }

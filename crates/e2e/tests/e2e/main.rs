@@ -15,6 +15,7 @@ mod program;
 mod random;
 mod restarts;
 mod secure;
+mod sequences;
 mod statements;
 mod suites;
 mod tpch;

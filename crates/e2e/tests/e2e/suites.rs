@@ -29,6 +29,11 @@ fn one_drive_here() {
 }
 
 #[test]
+fn one_drive_in_one_round() {
+    run(Mode::ONE_ROUND);
+}
+
+#[test]
 fn four_drives_here() {
     run(Mode::FOUR_HERE);
 }
