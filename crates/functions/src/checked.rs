@@ -11,5 +11,5 @@ mod kernels;
 mod rules;
 mod shifts;
 
-pub use kernels::check_decimals;
+pub use kernels::{check_decimals, name_overflow};
 pub(crate) use rules::{AsFunctions, AsOperators, with_checks};

@@ -30,7 +30,7 @@ mod top_k;
 mod totals;
 
 pub use average::average;
-pub use checked::check_decimals;
+pub use checked::{check_decimals, name_overflow};
 pub use extreme::{max_udaf, min_udaf};
 pub use fault::fault_from_datafusion;
 pub use floats::before_one_float;

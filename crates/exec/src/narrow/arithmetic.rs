@@ -7,9 +7,10 @@ use arrow::array::{Array, ArrayRef, AsArray, Datum, Decimal128Array, Scalar};
 use arrow::buffer::NullBuffer;
 use arrow::compute::kernels::numeric::{add, mul, sub};
 use arrow::datatypes::{DataType, Decimal128Type, Field, FieldRef};
+use arrow::error::ArrowError;
 use datafusion::common::{Result, internal_err};
 use datafusion::logical_expr::{ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
-use pithead_functions::check_decimals;
+use pithead_functions::{check_decimals, name_overflow};
 
 /// What is done with two operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -112,18 +113,20 @@ impl Node {
             }
             Self::Operation { operation, parts, .. } => {
                 let [(left, _), (right, _)] = parts.as_ref();
-                let (kernel, noun): (fn(&dyn Datum, &dyn Datum) -> _, _) = match operation {
-                    Operation::Add => (add, "addition"),
-                    Operation::Subtract => (sub, "subtraction"),
-                    Operation::Multiply => (mul, "multiplication"),
-                };
+                let (kernel, noun): (fn(&dyn Datum, &dyn Datum) -> std::result::Result<ArrayRef, ArrowError>, _) =
+                    match operation {
+                        Operation::Add => (add, "addition"),
+                        Operation::Subtract => (sub, "subtraction"),
+                        Operation::Multiply => (mul, "multiplication"),
+                    };
                 let (left_values, right_values) = (left.as_engine(arguments)?, right.as_engine(arguments)?);
                 let result = match (left.is_one(), right.is_one()) {
-                    (true, true) => kernel(&left_values, &right_values)?,
-                    (true, false) => kernel(&Scalar::new(left_values), &right_values)?,
-                    (false, true) => kernel(&left_values, &Scalar::new(right_values))?,
-                    (false, false) => kernel(&left_values, &right_values)?,
+                    (true, true) => kernel(&left_values, &right_values),
+                    (true, false) => kernel(&Scalar::new(Arc::clone(&left_values)), &right_values),
+                    (false, true) => kernel(&left_values, &Scalar::new(right_values)),
+                    (false, false) => kernel(&left_values, &right_values),
                 };
+                let result = result.map_err(|error| name_overflow(noun, left_values.data_type(), error.into()))?;
                 check_decimals(noun, result.as_ref())?;
                 Ok(result)
             }

@@ -59,8 +59,8 @@ pub(super) fn combine(operation: Operation, left: &ColumnarValue, right: &Column
         Operation::ShiftRight => return shifts::right(left, right),
         Operation::Negate => return internal_err!("negation has one operand"),
     };
-    let result =
-        apply(left, right, |left, right| kernel(left, right)).map_err(|error| told(operation, &left.data_type(), error))?;
+    let result = apply(left, right, |left, right| kernel(left, right))
+        .map_err(|error| name_overflow(operation.noun(), &left.data_type(), error))?;
     match &result {
         ColumnarValue::Array(array) => check_decimals(operation.noun(), array.as_ref())?,
         ColumnarValue::Scalar(scalar) if scalar.data_type().is_decimal() => {
@@ -73,7 +73,7 @@ pub(super) fn combine(operation: Operation, left: &ColumnarValue, right: &Column
 
 /// `-value`; an error if it does not fit in the type.
 pub(super) fn negate(value: &ColumnarValue) -> Result<ColumnarValue> {
-    let negated = |array: &dyn Array| neg(array).map_err(|error| told(Operation::Negate, array.data_type(), error.into()));
+    let negated = |array: &dyn Array| neg(array).map_err(|error| name_overflow("negation", array.data_type(), error.into()));
     match value {
         ColumnarValue::Array(array) => negated(array.as_ref()).map(ColumnarValue::Array),
         ColumnarValue::Scalar(scalar) => {
@@ -117,12 +117,12 @@ fn has_39_digits(values: &[i128]) -> bool {
     values.iter().fold(false, |over, value| over | (value.unsigned_abs() >= LIMIT))
 }
 
-/// The engine's error in words of ours.
-fn told(operation: Operation, data_type: &DataType, error: DataFusionError) -> DataFusionError {
+/// The engine's error for an overflow of an `addition` and so on, in words of ours; any other as it is.
+pub fn name_overflow(operation: &str, data_type: &DataType, error: DataFusionError) -> DataFusionError {
     let DataFusionError::ArrowError(arrow, _) = &error else { return error };
     let ArrowError::ArithmeticOverflow(message) = arrow.as_ref() else { return error };
     let what = message.strip_prefix("Overflow happened on: ").unwrap_or(message);
-    DataFusionError::Execution(format!("overflow in {}: the result of {what} does not fit in {data_type}", operation.noun()))
+    DataFusionError::Execution(format!("overflow in {operation}: the result of {what} does not fit in {data_type}"))
 }
 
 /// The result over whole numbers if nothing wrapped; none for other types, for two constants and for NULL as a constant.
