@@ -62,8 +62,8 @@ fn is_told_apart(plan: &Arc<dyn ExecutionPlan>) -> bool {
         && plan.children().into_iter().all(is_told_apart)
 }
 
-/// Whether a join's keys are lists or structs: those of its build side reach the other side's scan as a list, which finds none that has
-/// a NULL inside.
+/// Whether a join's keys are lists or structs: the range of those of its build side reaches the other side's scan, where a NULL inside
+/// has another order, and rows are lost.
 fn has_nested_keys(join: &HashJoinExec) -> bool {
     let schema = join.left().schema();
     join.on().iter().any(|(key, _)| key.data_type(&schema).is_ok_and(|data_type| data_type.is_nested()))
