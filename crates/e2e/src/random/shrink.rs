@@ -12,7 +12,7 @@ use crate::random::voices::Who;
 /// Databases loaded at most.
 const DATABASES_MAX: usize = 400;
 /// Queries tried at most.
-const QUERIES_MAX: usize = 800;
+const QUERIES_MAX: usize = 5_000;
 
 /// A failure: the last step of the script has the difference.
 pub(crate) struct Failure {

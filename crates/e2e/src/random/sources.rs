@@ -26,7 +26,7 @@ impl Generator<'_> {
 
     fn relation(&mut self, relations_max: usize, depth: usize) -> Relation {
         let start = self.choices.begin();
-        let relation = match self.choices.weighted(&[66, 18, 15, 8, 8]) {
+        let relation = match self.choices.weighted(&[62, 18, 15, 8, 16]) {
             1 if depth > 0 => self.derived(depth - 1),
             2 if !self.commons.is_empty() => {
                 let place = self.choices.below(self.commons.len());
@@ -64,7 +64,7 @@ impl Generator<'_> {
     fn join(&mut self, left: Relation, right: Relation) -> Relation {
         const WORDS: [&str; 7] =
             ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN", "CROSS JOIN"];
-        let mut word = WORDS[self.choices.weighted(&[42, 18, 10, 18, 7, 7, 4])];
+        let mut word = WORDS[self.choices.weighted(&[40, 16, 10, 24, 7, 7, 4])];
         if word == "CROSS JOIN" && left.rows * right.rows > JOIN_ROWS_MAX / 4.0 {
             word = "JOIN";
         }
@@ -97,7 +97,7 @@ impl Generator<'_> {
         let (l, r) = from[self.choices.below(from.len())];
         let nulls_meet = left.rows * right.rows <= NULL_PAIRS_MAX;
         let mut sql = format!(" ON {}", self.equality(l, r, nulls_meet));
-        if self.choices.chance(30) {
+        if self.choices.chance(40) {
             let (l, r) = pairs[self.choices.below(pairs.len())];
             sql += &format!(" AND {}", self.equality(l, r, true));
         }
