@@ -11,6 +11,9 @@ const NULL_PAIRS_MAX: f64 = 3_000.0;
 impl Generator<'_> {
     /// What stands after FROM, with so many relations at most.
     pub(crate) fn from(&mut self, relations_max: usize, depth: usize) -> Relation {
+        if relations_max > 2 && self.choices.chance(5) {
+            return self.full_joins();
+        }
         let mut all = self.relation(relations_max, depth);
         for _ in 1..relations_max {
             let start = self.choices.begin();
@@ -61,6 +64,17 @@ impl Generator<'_> {
         aliased
     }
 
+    /// Two FULL joins on keys, joined on keys: what is known of the place of rows below an outer join is not so above it.
+    fn full_joins(&mut self) -> Relation {
+        let [left, right] = [(); 2].map(|()| {
+            let (left, right) = (self.table(), self.table());
+            let both = self.join_by("FULL JOIN", left, right, 5);
+            Relation { sql: format!("({})", both.sql), ..both }
+        });
+        let word = self.choices.pick(&["FULL JOIN", "LEFT JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN", "JOIN"]);
+        self.join_by(word, left, right, 5)
+    }
+
     fn join(&mut self, left: Relation, right: Relation) -> Relation {
         const WORDS: [&str; 7] =
             ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN", "CROSS JOIN"];
@@ -68,10 +82,15 @@ impl Generator<'_> {
         if word == "CROSS JOIN" && left.rows * right.rows > JOIN_ROWS_MAX / 4.0 {
             word = "JOIN";
         }
+        self.join_by(word, left, right, 40)
+    }
+
+    /// A join of a kind; in so many of a hundred cases not on keys.
+    fn join_by(&mut self, word: &str, left: Relation, right: Relation, percent: u32) -> Relation {
         let one_sided = word.starts_with("LEFT SEMI") || word.starts_with("LEFT ANTI");
         let (condition, rows) = match word {
             "CROSS JOIN" => (String::new(), left.rows * right.rows),
-            _ => self.condition(&left, &right),
+            _ => self.condition(&left, &right, percent),
         };
         let sql = format!("{} {word} {}{condition}", left.sql, right.sql);
         match one_sided {
@@ -81,7 +100,7 @@ impl Generator<'_> {
     }
 
     /// ON, and about how many rows it lets through.
-    fn condition(&mut self, left: &Relation, right: &Relation) -> (String, f64) {
+    fn condition(&mut self, left: &Relation, right: &Relation, percent: u32) -> (String, f64) {
         let rows = |l: &Item, r: &Item| left.rows * right.rows / l.distinct.max(r.distinct).max(1.0);
         let mut pairs: Vec<(&Item, &Item)> = Vec::new();
         for l in left.items.iter().filter(|item| item.exact) {
@@ -93,7 +112,7 @@ impl Generator<'_> {
         }
         // Partition keys are joined more often than chance would have it.
         let keys: Vec<(&Item, &Item)> = pairs.iter().filter(|(l, r)| l.key && r.key).copied().collect();
-        let from = if !keys.is_empty() && !self.choices.chance(40) { &keys } else { &pairs };
+        let from = if !keys.is_empty() && !self.choices.chance(percent) { &keys } else { &pairs };
         let (l, r) = from[self.choices.below(from.len())];
         let nulls_meet = left.rows * right.rows <= NULL_PAIRS_MAX;
         let mut sql = format!(" ON {}", self.equality(l, r, nulls_meet));

@@ -8,7 +8,7 @@ use arrow::array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch, UInt6
 use arrow::compute::{cast, concat_batches, take_record_batch};
 use arrow::datatypes::{DataType, Field, Schema};
 use parquet::arrow::ArrowWriter;
-use pithead_host::{Format, LoadMode, LoadSpec};
+use pithead_host::{Format, LoadMode, LoadSpec, PartitionBy};
 use pithead_model::SortKey;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -64,7 +64,13 @@ impl Database {
     pub(crate) fn random(seed: u64, without: &Without) -> Database {
         let mut random = StdRng::seed_from_u64(seed);
         let count = random.random_range(2..=4);
-        let tables = (0..count).map(|number| Table::random(&mut random, number, without)).collect();
+        let mut tables: Vec<Table> = (0..count).map(|number| Table::random(&mut random, number, without)).collect();
+        if random.random_bool(0.35) {
+            // Rows of one key are on one drive, whatever their table.
+            for table in &mut tables {
+                (table.layout.partitioning, table.layout.partitions) = (PartitionBy::Hash(vec!["k".to_owned()]), None);
+            }
+        }
         Database { tables, without: without.clone() }
     }
 

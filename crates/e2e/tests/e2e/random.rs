@@ -6,7 +6,7 @@ use pithead_e2e::block_on;
 use pithead_e2e::random::{Extent, RandomOptions, Without, run_random};
 
 /// Databases, unless `PITHEAD_RANDOM_S` says for how many seconds to go on, or `PITHEAD_RANDOM_STATEMENTS` how many statements to ask.
-const DATABASES: u64 = 12;
+const DATABASES: u64 = 16;
 /// Queries of each.
 const QUERIES: usize = 40;
 /// Differences that are made small, unless `PITHEAD_RANDOM_SHRUNK` says how many.
