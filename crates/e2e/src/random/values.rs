@@ -136,7 +136,7 @@ fn digits(unit: &TimeUnit) -> u8 {
 fn pool(random: &mut StdRng, data_type: &DataType, size: usize, tame: bool, without: &Without) -> ArrayRef {
     match Kind::of(data_type) {
         Kind::Int => integers(random, data_type, size, tame),
-        Kind::Float => floats(random, data_type, size, tame, without.makes("zeros")),
+        Kind::Float => floats(random, data_type, size, tame, without),
         Kind::Text => Arc::new(StringArray::from((0..size).map(|_| text(random, tame)).collect::<Vec<_>>())),
         Kind::Binary => {
             Arc::new(BinaryArray::from_iter_values((0..size).map(|_| ["", "a", "ab", "b", "zz"][random.random_range(0..5)])))
@@ -184,10 +184,15 @@ fn integers(random: &mut StdRng, data_type: &DataType, size: usize, tame: bool) 
     narrowed(&(Arc::new(Int64Array::from(values)) as ArrayRef), data_type)
 }
 
-fn floats(random: &mut StdRng, data_type: &DataType, size: usize, tame: bool, both_zeros: bool) -> ArrayRef {
+fn floats(random: &mut StdRng, data_type: &DataType, size: usize, tame: bool, without: &Without) -> ArrayRef {
     // NaN of both signs: which one a computation gives hangs on the machine.
     let wild = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -1.5, 1e-30, -3.0e38, 0.1, -0.0, -f64::NAN];
-    let kinds = if both_zeros && random.random_bool(0.5) { wild.len() } else { wild.len() - 2 };
+    let both_zeros = without.makes("zeros");
+    let kinds = match (both_zeros && random.random_bool(0.5), without.makes("negative nan")) {
+        (true, true) => wild.len(),
+        (true, false) => wild.len() - 1,
+        (false, _) => wild.len() - 2,
+    };
     let zeros = if both_zeros && random.random_bool(0.5) { 0.2 } else { 0.0 };
     let mut value = || match tame || random.random_bool(0.3) {
         true if random.random_bool(zeros) => wild[[3, 8][random.random_range(0..2)]],
