@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """DuckDB's answers to random queries (`crates/e2e/src/random`): one line of JSON in, one line out.
 
-    {"tables": {"t0": "/tmp/x/t0-*.parquet"}}     {}                                  forgets all other tables
+    {"tables": {"t0": ["/tmp/x/t0-0.parquet"]}}   {}                                  forgets all other tables
+    {"append": "t0", "file": "/tmp/x/1.parquet"}  {}                                  or "replace"
     {"sql": "SELECT 1"}                           {"letters": "I", "rows": [["1"]]}   or {"error": "..."}
 
-Cells and letters are as `render.py` writes them.
+Cells and letters are as `render.py` writes them. A table's name may have a schema before it.
 """
 
 import json
@@ -23,16 +24,33 @@ def main():
         request = json.loads(line)
         try:
             if "tables" in request:
-                engine = judge.Engine()
-                engine.connection.execute("SET threads = 1")
-                for name, files in request["tables"].items():
-                    engine.register(name, files, "parquet")
+                engine = with_tables(request["tables"])
                 answer = {}
-            else:
+            elif "sql" in request:
                 answer = ask(engine, request["sql"])
+            else:
+                change(engine, **request)
+                answer = {}
         except duckdb.Error as error:
             answer = {"error": str(error)}
         print(json.dumps(answer), flush=True)
+
+
+def with_tables(tables):
+    engine = judge.Engine()
+    engine.connection.execute("SET threads = 1")
+    for name, files in tables.items():
+        schema, _, _ = name.rpartition(".")
+        if schema:
+            engine.connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+        engine.connection.execute(f"CREATE TABLE {name} AS FROM read_parquet({files})")
+    return engine
+
+
+def change(engine, file, append=None, replace=None):
+    if replace:
+        engine.connection.execute(f"DELETE FROM {replace}")
+    engine.connection.execute(f"INSERT INTO {append or replace} FROM read_parquet('{file}')")
 
 
 def ask(engine, sql):

@@ -1,113 +1,166 @@
 //! Random queries: tables, data and SQL from one number, answered in several arrangements and by DuckDB.
 //!
-//! A database follows from a seed, and each of its queries from that seed and its number. All arrangements must say the
-//! same, and so must DuckDB where it means the same. Two that differ are shrunk to a small query over few rows, which the
-//! failure shows in full. `docs/internals/testing.md` says what is made and how to keep a failure.
+//! A database follows from a seed, and so does its script: queries in one session, each in one or several ways, and loads
+//! between them. All arrangements must say the same, and so must DuckDB where it means the same; and answers that follow
+//! from each other must fit. Two that differ are shrunk to a small script over few rows, which the failure shows in full.
+//! `docs/internals/testing.md` says what is made and how to keep a failure.
 
 mod aggregates;
 mod arena;
 mod choices;
 mod expressions;
+mod layout;
+mod nested;
 mod opinion;
 mod queries;
+mod report;
 mod scope;
+mod script;
 mod shown;
 mod shrink;
 mod sources;
+mod style;
 mod tables;
+mod tops;
+mod twins;
 mod values;
+mod voices;
+mod without;
 
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use arena::{Arena, Verdict};
-use choices::Choices;
+use arena::{Arena, Difference};
 use opinion::Opinion;
+pub use report::Report;
 use shrink::Failure;
 use tables::Database;
+use voices::Who;
+pub use without::Without;
 
-/// How long to go on.
+/// Differences of one database that are told of at most.
+const DIFFERENCES_MAX: usize = 4;
+
+/// How long to go on; the last database is finished.
 #[derive(Clone, Copy, Debug)]
 pub enum Extent {
     /// So many databases.
     Databases(u64),
-    /// So long; the last database is finished.
+    /// At least so many statements.
+    Statements(usize),
+    /// So long.
     Time(Duration),
 }
 
-/// What was asked.
-#[derive(Debug, Default)]
-pub struct Report {
-    /// Queries.
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct RandomOptions {
+    /// The first database's; the next one has the next number.
+    pub seed: u64,
+    /// How long to go on.
+    pub extent: Extent,
+    /// Queries of each database, each of one statement or several.
     pub queries: usize,
-    /// Queries that all answered alike.
-    pub answered: usize,
-    /// Of these, the ones that DuckDB was asked, and answered so, too.
-    pub duckdb: usize,
-    /// Why DuckDB has said nothing on the others, each with its number.
-    pub silent: Vec<String>,
-    /// What queries were refused with, each with its number.
-    pub refused: Vec<String>,
-    /// What differed, ready to be kept as a regression.
-    pub failures: Vec<String>,
+    /// Differences that are made small; others are only named.
+    pub shrunk_max: usize,
+    /// Databases side by side.
+    pub jobs: usize,
+    /// What is not made.
+    pub without: Without,
 }
 
-/// Asks so many queries of each database, from this seed on.
-pub async fn run_random(seed: u64, extent: Extent, queries: u64) -> Report {
-    let start = Instant::now();
-    let mut opinion = Opinion::start();
-    let mut report = Report::default();
-    for number in 0.. {
-        let done = match extent {
-            Extent::Databases(count) => number >= count,
-            Extent::Time(limit) => start.elapsed() >= limit,
-        };
-        if done {
-            break;
-        }
-        one_database(seed + number, queries, &mut opinion, &mut report).await;
+/// Databases that are to come, and what came of others.
+struct Progress {
+    options: RandomOptions,
+    start: Instant,
+    next: AtomicU64,
+    shrunk: AtomicUsize,
+    report: Mutex<Report>,
+}
+
+/// Runs scripts over databases. Must be called within a runtime of several threads.
+pub async fn run_random(options: RandomOptions) -> Report {
+    let (next, report, jobs) = (AtomicU64::new(0), Mutex::default(), options.jobs.max(1));
+    let progress = Arc::new(Progress { options, start: Instant::now(), next, shrunk: AtomicUsize::new(0), report });
+    let jobs: Vec<_> = (0..jobs).map(|_| tokio::spawn(job(Arc::clone(&progress)))).collect();
+    for job in jobs {
+        job.await.expect("a job ends");
     }
-    report
+    let progress = Arc::into_inner(progress).expect("all jobs have ended");
+    progress.report.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn one_database(seed: u64, queries: u64, opinion: &mut Option<Opinion>, report: &mut Report) {
-    let database = Database::random(seed);
-    let arena = match Arena::load(&database, seed, opinion.as_mut()).await {
+async fn job(progress: Arc<Progress>) {
+    let mut opinion = Opinion::start();
+    while let Some(seed) = progress.seed() {
+        let (mut report, failures) = one_database(seed, &progress.options, &mut opinion).await;
+        for failure in failures {
+            report.differ(&failure.difference);
+            let place = failure.script.len() - 1;
+            let failure = match progress.is_to_be_shrunk(&failure.difference) {
+                true => failure.shrink(&mut opinion).await,
+                false => failure,
+            };
+            let told = shown::failure(&failure, place);
+            eprintln!("{told}");
+            report.failures.push(told);
+        }
+        progress.report().add(report);
+    }
+}
+
+impl Progress {
+    /// The next database's; none if that was all.
+    fn seed(&self) -> Option<u64> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let more = match self.options.extent {
+            Extent::Databases(count) => number < count,
+            Extent::Statements(count) => self.report().statements < count,
+            Extent::Time(limit) => self.start.elapsed() < limit,
+        };
+        more.then(|| self.options.seed + number)
+    }
+
+    /// Whether a difference is made small: there are not enough such yet, and errors of its kind are not known.
+    fn is_to_be_shrunk(&self, difference: &Difference) -> bool {
+        let known = self.report().differences.contains_key(&(difference.voice.clone(), difference.gist.clone()));
+        let wanted = !known || difference.both_answer();
+        wanted && self.shrunk.fetch_add(1, Ordering::Relaxed) < self.options.shrunk_max
+    }
+
+    fn report(&self) -> MutexGuard<'_, Report> {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs the script of a database. Returns what came of it, and the differences.
+async fn one_database(seed: u64, options: &RandomOptions, opinion: &mut Option<Opinion>) -> (Report, Vec<Failure>) {
+    let database = Database::random(seed, &options.without);
+    let script = script::script(seed, &database, options.queries);
+    let mut report = Report { databases: 1, ..Report::default() };
+    let mut failures = Vec::new();
+    let mut arena = match Arena::load(&database, seed, opinion.as_mut(), Who::Turn(0)).await {
         Ok(arena) => arena,
-        Err(told) => return report.failures.push(format!("seed {seed}: {told}")),
+        Err(told) => {
+            report.failures.push(format!("seed {seed}: {told}"));
+            return (report, failures);
+        }
     };
-    for number in 0..queries {
-        let query = queries::query(Choices::random(seed * 1_000_003 + number), &database);
-        report.queries += 1;
-        match arena.judge(&query, opinion.as_mut(), None).await {
-            Verdict::Agreed { silent } => {
-                report.answered += 1;
-                match silent {
-                    None => report.duckdb += 1,
-                    Some(why) => report.silent.push(format!("seed {seed}, query {number}: {why}\n{}", query.sql)),
-                }
-            }
-            Verdict::Refused(told) => report.refused.push(format!("seed {seed}, query {number}: {told}\n{}", query.sql)),
-            Verdict::Differ(difference) => {
-                let failure = Failure { database: database.clone(), query, difference };
-                let shrunk = failure.shrink(&arena, seed, opinion).await;
-                if let Some(opinion) = opinion.as_mut() {
-                    // Shrinking has left other rows there.
-                    reload(&database, opinion);
-                }
-                let told = shown::failure(&shrunk, seed, number);
-                eprintln!("{told}");
-                report.failures.push(told);
-            }
+    for (place, step) in script.iter().enumerate() {
+        let known = |difference: &Difference| {
+            let same = |failure: &Failure| failure.difference.sql == difference.sql && failure.difference.is_like(difference);
+            failures.iter().any(same)
+        };
+        let told = arena.step(step, opinion.as_mut(), None, &mut report).await;
+        if let Some(difference) = told.filter(|difference| !known(difference)) {
+            let script = script[..=place].to_vec();
+            failures.push(Failure { database: database.clone(), seed, script, difference, repeated: None });
+        }
+        if failures.len() >= DIFFERENCES_MAX {
+            break;
         }
     }
     arena.shutdown().await;
-}
-
-/// Gives DuckDB the tables of a database again.
-fn reload(database: &Database, opinion: &mut Opinion) {
-    let files = tempfile::TempDir::new().expect("a temporary directory");
-    for table in &database.tables {
-        table.write(files.path());
-    }
-    opinion.load(database, files.path()).expect("DuckDB has read these tables before");
+    (report, failures)
 }

@@ -6,7 +6,7 @@ use crate::random::values::Kind;
 
 impl Generator<'_> {
     /// Columns of a grouped SELECT, and what stands after WHERE.
-    pub(crate) fn aggregate(&mut self, items: &[Item]) -> (Vec<Output>, String) {
+    pub(crate) fn aggregate(&mut self, items: &[Item], outermost: bool) -> (Vec<Output>, String) {
         let mut outputs = Vec::new();
         for _ in 0..3 {
             let start = self.choices.begin();
@@ -19,6 +19,9 @@ impl Generator<'_> {
                 }
             }
             self.choices.end("group", start);
+        }
+        if outermost && self.style.coarser && outputs.len() > 1 {
+            outputs.pop();
         }
         let groups: Vec<String> = outputs.iter().map(|output| output.sql.clone()).collect();
         outputs.push(self.function(items));
@@ -49,11 +52,8 @@ impl Generator<'_> {
     fn group(&mut self, items: &[Item]) -> Output {
         if self.choices.chance(25) {
             let kind = [Kind::Int, Kind::Text, Kind::Bool, Kind::Date, Kind::Float][self.choices.below(5)];
-            let subqueries = std::mem::replace(&mut self.subqueries, 0);
-            let output = self.computed(kind, items);
-            self.subqueries = subqueries;
             // A group of a literal number would be a position.
-            return output;
+            return self.without_subqueries(|generator| generator.computed(kind, items));
         }
         match self.item(items, |item| item.exact) {
             Some(item) => Output { sql: self.name(&item), item },
@@ -71,16 +71,13 @@ impl Generator<'_> {
 
     /// A value without subqueries: an aggregate's argument.
     pub(crate) fn plain(&mut self, kind: Kind, items: &[Item]) -> String {
-        let subqueries = std::mem::replace(&mut self.subqueries, 0);
-        let sql = self.value(kind, items, 1);
-        self.subqueries = subqueries;
-        sql
+        self.without_subqueries(|generator| generator.value(kind, items, 1))
     }
 
     /// An aggregate function.
     fn function(&mut self, items: &[Item]) -> Output {
         let start = self.choices.begin();
-        let mut output = match self.choices.weighted(&[15, 10, 25, 25, 10, 10, 5, 6, 6]) {
+        let mut output = match self.choices.weighted(&[15, 10, 25, 25, 14, 10, 5, 6, 6, 20]) {
             0 => Output { sql: "count(*)".to_owned(), item: Item::computed(Kind::Int) },
             1 => self.over_any("count(#)", items),
             2 => self.total(items),
@@ -95,15 +92,16 @@ impl Generator<'_> {
                 let function = self.choices.pick(&["bit_and", "bit_or", "bit_xor"]);
                 Output { sql: format!("{function}({})", self.plain(Kind::Int, items)), item: Item::computed(Kind::Int) }
             }
+            9 => self.twin_function(items),
             _ => {
                 let text = self.plain(Kind::Text, items);
                 Output { sql: format!("string_agg({text}, ',' ORDER BY {text})"), item: Item::computed(Kind::Text) }
             }
         };
-        if self.choices.chance(12) {
-            let subqueries = std::mem::replace(&mut self.subqueries, 0);
-            output.sql = format!("{} FILTER (WHERE {})", output.sql, self.predicate(items, 1));
-            self.subqueries = subqueries;
+        let filtered = self.choices.chance(12) && !output.sql.starts_with("CAST");
+        if filtered {
+            let filter = self.without_subqueries(|generator| generator.predicate(items, 1));
+            output.sql = format!("{} FILTER (WHERE {filter})", output.sql);
         }
         self.choices.end("function", start);
         output
@@ -162,7 +160,7 @@ impl Generator<'_> {
                 _ => String::new(),
             };
             // DataFusion has no ranges of binary values.
-            let order = match self.item(items, |item| item.exact && item.kind != Kind::Binary) {
+            let order = match self.item(items, |item| item.exact && item.kind != Kind::Binary && !item.kind.nested()) {
                 Some(item) => format!("ORDER BY {}{} NULLS LAST", self.name(&item), self.choices.pick(&["", " DESC"])),
                 None => String::new(),
             };

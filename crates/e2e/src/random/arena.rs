@@ -1,169 +1,275 @@
-//! One database in several arrangements, and what they answer.
+//! One database in several arrangements, and what they answer to a script.
 
-use pithead_host::{LoadMode, Session};
+use std::collections::{BTreeSet, HashMap};
+
+use pithead_host::Session;
 use pithead_model::{Blame, Fault};
 use tempfile::TempDir;
 
 use crate::compare::{Table, bag_difference, row_difference};
 use crate::random::opinion::Opinion;
-use crate::random::queries::Query;
-use crate::random::tables::Database;
-use crate::{Mode, Setup, collect, load};
+use crate::random::queries::{Ask, Query};
+use crate::random::report::{Report, gist};
+use crate::random::script::{Load, Step};
+use crate::random::tables::{Database, Part, write_rows};
+use crate::random::voices::{Place, VOICES, Voice, Who, ask, one_zero};
+use crate::{Setup, load};
 
-/// A database that is loaded.
+/// One of so many databases is also asked through arrays, which have to be started as processes.
+const ARRAYS_ONE_IN: u64 = 8;
+
+/// A database that is loaded, and changes as loads of a script come.
 pub(crate) struct Arena {
-    setups: Vec<Setup>,
-    voices: Vec<Voice>,
+    database: Database,
+    setups: Vec<(Place, Setup)>,
+    voices: Vec<(&'static Voice, Session)>,
+    /// DuckDB has the tables, too.
     duckdb: bool,
-    _files: TempDir,
-}
-
-/// One of those that answer.
-struct Voice {
-    name: &'static str,
-    session: Session,
-}
-
-/// Sessions with push-down in part.
-const VARIANTS: [(&str, &[&str]); 6] = [
-    ("four drives", &[]),
-    ("filters only", Mode::FILTERS_ONLY.settings),
-    ("levels by chance", &["SET pithead.level = 'random:11'", UNHELPED]),
-    ("slices as stored", Mode::STORED.settings),
-    ("four drives, joins as written", &["SET pithead.join_order = off", "SET pithead.join_filters = off", UNHELPED]),
-    ("four drives, nothing shipped", &["SET pithead.ship_bytes_max = 0", "SET pithead.join_filters = off", UNHELPED]),
-];
-
-/// So that a voice speaks for itself, and not from what another's partial results left.
-const UNHELPED: &str = "SET pithead.summary_cache = off";
-
-/// What came of a query.
-pub(crate) enum Verdict {
-    /// All say the same; why DuckDB does not, if it was not asked or refuses.
-    Agreed { silent: Option<String> },
-    /// All refuse.
-    Refused(String),
-    /// Who differs, and how.
-    Differ(Difference),
+    /// What the first voice has said since the last load that changed a table.
+    said: HashMap<String, Table>,
+    /// Loads so far.
+    loads: usize,
+    files: TempDir,
 }
 
 /// Two that do not say the same.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Difference {
-    /// Which of them: a shrunk query must have a difference with the same one.
+    /// Which of them: a shrunk script must have a difference with the same one.
     pub(crate) voice: String,
     pub(crate) told: String,
-    /// One of them refuses.
-    pub(crate) refused: bool,
+    /// What two differences of one kind have in common.
+    pub(crate) gist: String,
+    /// The statement.
+    pub(crate) sql: String,
 }
+
+impl Difference {
+    /// It is no refusal.
+    pub(crate) fn both_answer(&self) -> bool {
+        self.gist == OTHER_ROWS
+    }
+
+    /// Whether another one may be the same.
+    pub(crate) fn is_like(&self, other: &Difference) -> bool {
+        self.voice == other.voice && self.gist == other.gist
+    }
+}
+
+/// The gist where both answer.
+const OTHER_ROWS: &str = "other rows";
+pub(crate) const DUCKDB: &str = "DuckDB";
 
 impl Arena {
     /// Loads a database. The error says what could not be loaded.
-    pub(crate) async fn load(database: &Database, seed: u64, opinion: Option<&mut Opinion>) -> Result<Arena, String> {
+    pub(crate) async fn load(
+        database: &Database,
+        seed: u64,
+        opinion: Option<&mut Opinion>,
+        who: Who<'_>,
+    ) -> Result<Arena, String> {
         let files = TempDir::new().expect("a temporary directory");
-        let other = if seed.is_multiple_of(2) { "arrow" } else { "vortex" };
-        let modes = [Mode { encoding: other, ..Mode::FOUR_HERE }, Mode::ONE_HERE];
-        let mut setups = Vec::new();
-        for mode in modes {
-            setups.push(Setup::new(mode).await);
+        let mut setups: Vec<(Place, Setup)> = Vec::new();
+        let mut voices = Vec::new();
+        let present = |voice: &&Voice| match who {
+            Who::Only(name) => voice.name == name || voice.name == VOICES[0].name,
+            Who::Turn(_) => voice.place != Place::Arrays || seed.is_multiple_of(ARRAYS_ONE_IN),
+        };
+        for voice in VOICES.iter().filter(present) {
+            if setups.iter().all(|(place, _)| *place != voice.place) {
+                setups.push((voice.place, voice.place.setup(seed).await));
+            }
+            let (_, setup) = setups.iter().find(|(place, _)| *place == voice.place).expect("it was just made");
+            voices.push((voice, voice.session(setup).await));
         }
+        let duckdb = opinion.is_some() && who.asks_named(DUCKDB);
+        let arena = Arena { database: database.clone(), setups, voices, duckdb, said: HashMap::new(), loads: 0, files };
         for table in &database.tables {
-            for (number, file) in table.write(files.path()).iter().enumerate() {
-                for setup in &setups {
-                    let mut spec = table.spec(file, setup.mode.encoding, setup.mode.drives);
-                    if number > 0 {
-                        spec.mode = LoadMode::Append;
-                        (spec.partitioning, spec.copies) = (None, None);
-                    }
-                    load(&setup.engine, spec).await.map_err(|fault| format!("loading {}: {fault}", table.name))?;
+            for part in table.write(arena.files.path()) {
+                arena.take(&table.name, &part).await?;
+            }
+        }
+        if let Some(opinion) = opinion.filter(|_| duckdb) {
+            opinion.load(database, arena.files.path())?;
+        }
+        Ok(arena)
+    }
+
+    /// Does a step of a script. Returns the first difference.
+    pub(crate) async fn step(
+        &mut self,
+        step: &Step,
+        opinion: Option<&mut Opinion>,
+        who: Option<Who<'_>>,
+        report: &mut Report,
+    ) -> Option<Difference> {
+        match step {
+            Step::Ask(query) => self.judge(query, opinion, who.unwrap_or(Who::Turn(query.turn)), report).await,
+            Step::Load(load) => {
+                report.loads += 1;
+                let told = self.change(load, opinion).await.err()?;
+                let gist = gist(&told);
+                Some(Difference { voice: "load".to_owned(), told, gist, sql: format!("-- a load of {}", load.table) })
+            }
+        }
+    }
+
+    async fn change(&mut self, load: &Load, opinion: Option<&mut Opinion>) -> Result<(), String> {
+        self.loads += 1;
+        let path = self.files.path().join(format!("load-{}.parquet", self.loads));
+        write_rows(&path, &load.rows);
+        let part = Part { path, mode: load.mode };
+        self.take(&load.table, &part).await?;
+        if let Some(opinion) = opinion.filter(|_| self.duckdb) {
+            opinion.change(&load.table, load.mode, &part.path)?;
+        }
+        if !load.changes_nothing() {
+            self.said.clear();
+        }
+        Ok(())
+    }
+
+    async fn take(&self, name: &str, part: &Part) -> Result<(), String> {
+        let Some(table) = self.database.tables.iter().find(|table| table.name == name) else { return Ok(()) };
+        for (_, setup) in &self.setups {
+            let spec = table.spec(part, setup.mode.encoding, setup.mode.drives);
+            load(&setup.engine, spec).await.map_err(|fault| format!("loading {name}: {}: {fault}", fault.blame))?;
+        }
+        Ok(())
+    }
+
+    async fn judge(
+        &mut self,
+        query: &Query,
+        mut opinion: Option<&mut Opinion>,
+        who: Who<'_>,
+        report: &mut Report,
+    ) -> Option<Difference> {
+        let layouts = self.layouts(&query.asks[0].sql);
+        let mut answers: Vec<Option<Table>> = Vec::new();
+        for ask in &query.asks {
+            report.statements += 1;
+            *report.relations.entry(ask.relation).or_default() += 1;
+            let asking = opinion.as_deref_mut().filter(|_| self.duckdb);
+            let asked = Asked { ask, who, layouts: &layouts };
+            match self.one(&asked, asking, report).await {
+                Err(difference) => return Some(difference),
+                Ok(answer) => answers.push(answer),
+            }
+            let before = ask.same_as.and_then(|place| answers[place].as_ref());
+            if let (Some(before), Some(Some(answer))) = (before, answers.last()) {
+                report.compared(&layouts, ask.relation);
+                let told = ask.difference(answer, before);
+                if let Some(told) = told.filter(|_| who.asks_named(ask.relation)) {
+                    let first = &query.asks[ask.same_as.unwrap_or_default()].sql.replace("DIV", "/");
+                    let told = format!("{} against what it must equal,\n{first}\n{told}", ask.relation);
+                    return Some(asked.difference(ask.relation, told, OTHER_ROWS));
                 }
             }
         }
-        let duckdb = opinion.is_some();
-        if let Some(opinion) = opinion {
-            opinion.load(database, files.path())?;
-        }
-        let mut voices = vec![voice(&setups[0], "push-down off", Mode::PUSHDOWN_OFF.settings).await];
-        voices.push(voice(&setups[1], "one drive", &[]).await);
-        for (name, settings) in VARIANTS {
-            voices.push(voice(&setups[0], name, settings).await);
-        }
-        Ok(Arena { setups, voices, duckdb, _files: files })
+        None
     }
 
-    /// Asks all, or only the first and the one that is named.
-    pub(crate) async fn judge(&self, query: &Query, opinion: Option<&mut Opinion>, only: Option<&str>) -> Verdict {
-        let ours = query.sql.replace("DIV", "/");
-        let (first, others) = self.voices.split_first().expect("there are voices");
-        let expected = collect(&first.session, &ours).await;
-        for other in others.iter().filter(|other| only.is_none_or(|only| only == other.name)) {
-            let got = collect(&other.session, &ours).await;
-            let told = match (&got, &expected) {
-                (Ok(got), Ok(expected)) => difference(query, got, expected),
-                (Err(_), Err(_)) => None,
-                (Err(fault), Ok(_)) => Some(format!("refuses: {fault}")),
-                (Ok(_), Err(fault)) => Some(format!("answers; {} refuses: {fault}", first.name)),
-            };
-            if let Some(told) = told {
-                let refused = got.is_err() || expected.is_err();
-                let told = format!("{} against {}: {told}", other.name, first.name);
-                return Verdict::Differ(Difference { voice: other.name.to_owned(), told, refused });
+    /// Asks one statement. The answer is the first voice's; none if all refuse.
+    async fn one(
+        &mut self,
+        asked: &Asked<'_>,
+        mut opinion: Option<&mut Opinion>,
+        report: &mut Report,
+    ) -> Result<Option<Table>, Difference> {
+        let ours = asked.ask.sql.replace("DIV", "/");
+        let posted = opinion.as_mut().is_some_and(|opinion| opinion.post(&asked.ask.sql.replace("DIV", "//")).is_ok());
+        let found = self.voices(&ours, asked, report).await;
+        let theirs = opinion.filter(|_| posted).map(|opinion| opinion.answer().map(one_zero));
+        let expected = match found? {
+            Ok(expected) => expected,
+            Err(fault) if fault.blame == Blame::Bug => {
+                let name = VOICES[0].name;
+                return Err(asked.difference(name, format!("{name} has a bug: {fault}"), &fault.to_string()));
+            }
+            Err(fault) => {
+                report.refuse(&format!("{}: {fault}", fault.blame), &ours);
+                return Ok(None);
+            }
+        };
+        report.answered += 1;
+        match theirs {
+            None => {}
+            // What it cannot do, it has no opinion on.
+            Some(Err(error)) => report.hear_nothing(&error),
+            Some(Ok(theirs)) => {
+                report.duckdb += 1;
+                report.compared(asked.layouts, DUCKDB);
+                if let Some(told) = asked.ask.difference(&expected, &theirs) {
+                    let told = format!("{} against {DUCKDB}: {told}", VOICES[0].name);
+                    return Err(asked.difference(DUCKDB, told, OTHER_ROWS));
+                }
             }
         }
-        let expected = match expected {
-            Ok(expected) => expected,
-            Err(fault) => return refusal(first.name, fault),
-        };
-        match opinion.filter(|_| self.duckdb && query.duckdb && only.is_none_or(|only| only == DUCKDB)) {
-            None => Verdict::Agreed { silent: Some("it has no opinion".to_owned()) },
-            Some(opinion) => third(query, &expected, opinion),
+        Ok(Some(expected))
+    }
+
+    /// What the first voice says, to whom all that are asked agree.
+    async fn voices(&mut self, sql: &str, asked: &Asked<'_>, report: &mut Report) -> Result<Result<Table, Fault>, Difference> {
+        let ((first, session), others) = self.voices.split_first().expect("there are voices");
+        let expected = ask(session, sql).await;
+        for (place, (voice, session)) in others.iter().enumerate() {
+            if !asked.who.asks(voice, place + 1, self.voices.len()) {
+                continue;
+            }
+            report.compared(asked.layouts, voice.name);
+            let got = ask(session, sql).await;
+            let (told, gist) = match (&got, &expected) {
+                (Ok(got), Ok(expected)) => (asked.ask.difference(got, expected), OTHER_ROWS.to_owned()),
+                (Err(_), Err(_)) => (None, String::new()),
+                (Err(fault), Ok(_)) => (Some(format!("refuses: {}: {fault}", fault.blame)), fault.to_string()),
+                (Ok(_), Err(fault)) => (Some(format!("answers; {} refuses: {fault}", first.name)), fault.to_string()),
+            };
+            if let Some(told) = told {
+                return Err(asked.difference(voice.name, format!("{} against {}: {told}", voice.name, first.name), &gist));
+            }
         }
+        if let Ok(expected) = &expected {
+            let before = self.said.get(sql).and_then(|before| asked.ask.difference(expected, before));
+            if let Some(told) = before.filter(|_| asked.who.asks_named("again")) {
+                return Err(asked.difference("again", format!("asked again, with nothing new: {told}"), OTHER_ROWS));
+            }
+            self.said.insert(sql.to_owned(), expected.clone());
+        }
+        Ok(expected)
+    }
+
+    /// How the tables are laid out that a statement names.
+    fn layouts(&self, sql: &str) -> BTreeSet<&'static str> {
+        let named = self.database.tables.iter().filter(|table| table.is_named(sql));
+        named.flat_map(|table| table.layout.names()).collect()
     }
 
     /// Ends the drives.
     pub(crate) async fn shutdown(self) {
         drop(self.voices);
-        for setup in self.setups {
+        for (_, setup) in self.setups {
             setup.shutdown().await;
         }
     }
 }
 
-const DUCKDB: &str = "DuckDB";
+/// A statement, who is asked, and what for.
+struct Asked<'a> {
+    ask: &'a Ask,
+    who: Who<'a>,
+    layouts: &'a BTreeSet<&'static str>,
+}
 
-fn third(query: &Query, expected: &Table, opinion: &mut Opinion) -> Verdict {
-    match opinion.ask(&query.sql.replace("DIV", "//")) {
-        // What it cannot do, it has no opinion on.
-        Err(error) => Verdict::Agreed { silent: Some(error) },
-        Ok(theirs) => match difference(query, expected, &theirs) {
-            None => Verdict::Agreed { silent: None },
-            Some(told) => {
-                let told = format!("push-down off against {DUCKDB}: {told}");
-                Verdict::Differ(Difference { voice: DUCKDB.to_owned(), told, refused: false })
-            }
-        },
+impl Asked<'_> {
+    fn difference(&self, voice: &str, told: String, how: &str) -> Difference {
+        Difference { voice: voice.to_owned(), told, gist: gist(how), sql: self.ask.sql.clone() }
     }
 }
 
-fn difference(query: &Query, got: &Table, expected: &Table) -> Option<String> {
-    if query.ordered { row_difference(got, expected) } else { bag_difference(got, expected) }
-}
-
-/// All refuse. That is no answer to a bug of ours.
-fn refusal(name: &str, fault: Fault) -> Verdict {
-    match fault.blame {
-        Blame::Bug => {
-            let told = format!("{name} has a bug: {fault}");
-            Verdict::Differ(Difference { voice: name.to_owned(), told, refused: true })
-        }
-        _ => Verdict::Refused(fault.to_string()),
+impl Ask {
+    /// What is different between an answer of ours and what is expected.
+    fn difference(&self, got: &Table, expected: &Table) -> Option<String> {
+        if self.ordered { row_difference(got, expected) } else { bag_difference(got, expected) }
     }
-}
-
-async fn voice(setup: &Setup, name: &'static str, settings: &[&str]) -> Voice {
-    let session = setup.engine.host.session();
-    for statement in settings {
-        collect(&session, statement).await.unwrap_or_else(|fault| panic!("{statement}: {fault}"));
-    }
-    Voice { name, session }
 }

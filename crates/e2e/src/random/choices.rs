@@ -105,7 +105,9 @@ impl Trace {
     pub(crate) fn simpler(&self) -> Vec<Vec<u32>> {
         let mut spans: Vec<Span> = self.spans.iter().copied().filter(|span| span.start < span.end).collect();
         spans.sort_by_key(|span| std::cmp::Reverse(span.end - span.start));
-        let mut lists: Vec<Vec<u32>> = spans.iter().map(|span| self.replaced(*span, &[])).collect();
+        // A part that begins with whether it is there at all is gone by that one decision.
+        let mut lists: Vec<Vec<u32>> = spans.iter().map(|span| self.replaced(*span, &[0])).collect();
+        lists.extend(spans.iter().map(|span| self.replaced(*span, &[])));
         for outer in &spans {
             let inner =
                 spans.iter().filter(|inner| inner.label == outer.label && inner.start > outer.start && inner.end <= outer.end);

@@ -21,6 +21,8 @@ pub(crate) fn type_name(kind: Kind) -> &'static str {
         Kind::Date => "DATE",
         Kind::Timestamp => "TIMESTAMP(6)",
         Kind::Binary => "BYTEA",
+        Kind::Struct => "STRUCT(a BIGINT, b VARCHAR)",
+        Kind::List => "BIGINT[]",
     }
 }
 
@@ -41,7 +43,7 @@ impl Generator<'_> {
                 Kind::Bool => self.predicate(items, depth.saturating_sub(1)),
                 Kind::Date => self.date(items, depth - 1),
                 Kind::Timestamp => self.timestamp(items, depth - 1),
-                Kind::Binary => self.column(kind, items),
+                Kind::Binary | Kind::Struct | Kind::List => self.column(kind, items),
             },
         };
         self.choices.end("value", start);
@@ -64,6 +66,7 @@ impl Generator<'_> {
                 format!("CAST('{at}' AS TIMESTAMP(6))")
             }
             Kind::Binary => "CAST('a' AS BYTEA)".to_owned(),
+            Kind::Struct | Kind::List => "NULL".to_owned(),
         }
     }
 
@@ -74,7 +77,7 @@ impl Generator<'_> {
         };
         let name = self.name(&item);
         match kind {
-            Kind::Text | Kind::Bool | Kind::Date | Kind::Binary => name,
+            Kind::Text | Kind::Bool | Kind::Date | Kind::Binary | Kind::Struct | Kind::List => name,
             // Sums of sums would grow too large.
             Kind::Int if !item.stored => format!("CAST({name} % 9973 AS BIGINT)"),
             _ => format!("CAST({name} AS {})", type_name(kind)),
@@ -95,9 +98,12 @@ impl Generator<'_> {
     }
 
     fn integer(&mut self, items: &[Item], depth: usize) -> String {
-        let form = self.choices.below(11);
-        if form >= 9 && self.subqueries > 0 {
-            return self.scalar_subquery(Kind::Int, items);
+        let form = self.choices.weighted(&[10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 14, 8, 24]);
+        match form {
+            10 if self.subqueries > 0 => return self.scalar_subquery(Kind::Int, items),
+            11 => return self.within(items),
+            12 => return self.twin_integer(items, depth),
+            _ => {}
         }
         let a = |generator: &mut Self| generator.value(Kind::Int, items, depth);
         match form {
@@ -117,7 +123,23 @@ impl Generator<'_> {
         }
     }
 
+    /// A number within a struct or a list.
+    fn within(&mut self, items: &[Item]) -> String {
+        match self.item(items, |item| item.kind.nested() && item.exact) {
+            None => self.constant(Kind::Int),
+            Some(item) if item.kind == Kind::Struct => format!("{}['a']", self.name(&item)),
+            Some(item) => match self.choices.below(3) {
+                0 => format!("{}[1]", self.name(&item)),
+                1 => format!("{}[2]", self.name(&item)),
+                _ => format!("CAST(coalesce(array_length({}), 0) AS BIGINT)", self.name(&item)),
+            },
+        }
+    }
+
     fn text(&mut self, items: &[Item], depth: usize) -> String {
+        if self.choices.chance(14) {
+            return self.twin_text(items, depth);
+        }
         let a = self.value(Kind::Text, items, depth);
         match self.choices.below(10) {
             0 => format!("({a} || {})", self.value(Kind::Text, items, depth)),
@@ -134,6 +156,9 @@ impl Generator<'_> {
     }
 
     fn float(&mut self, items: &[Item], depth: usize) -> String {
+        if self.choices.chance(16) {
+            return self.twin_float(items, depth);
+        }
         let a = self.value(Kind::Float, items, depth);
         match self.choices.below(7) {
             0 => format!("({a} + {})", self.value(Kind::Float, items, depth)),
@@ -189,7 +214,9 @@ impl Generator<'_> {
     /// A condition.
     pub(crate) fn predicate(&mut self, items: &[Item], depth: usize) -> String {
         let start = self.choices.begin();
-        let sql = match self.choices.weighted(&[1, 40, 8, 8, 6, 5, 20 * u32::from(depth > 0), 14 * u32::from(depth > 0), 12]) {
+        let deeper = 20 * u32::from(depth > 0);
+        let below = depth.saturating_sub(1);
+        let sql = match self.choices.weighted(&[1, 40, 8, 8, 6, 6, deeper, deeper * 7 / 10, 14, deeper * 6 / 10]) {
             0 => self.choices.pick(&["true", "false", "CAST(NULL AS BOOLEAN)"]).to_owned(),
             1 => self.comparison(items),
             2 => self.between_or_in(items),
@@ -198,20 +225,17 @@ impl Generator<'_> {
             5 => self.compared_columns(items),
             6 => {
                 let word = self.choices.pick(&["AND", "OR"]);
-                format!(
-                    "({} {word} {})",
-                    self.predicate(items, depth.saturating_sub(1)),
-                    self.predicate(items, depth.saturating_sub(1))
-                )
+                format!("({} {word} {})", self.predicate(items, below), self.predicate(items, below))
             }
-            7 => match self.choices.below(4) {
-                0 => format!("(NOT {})", self.predicate(items, depth.saturating_sub(1))),
-                1 => {
-                    format!("({} IS {}TRUE)", self.predicate(items, depth.saturating_sub(1)), self.choices.pick(&["", "NOT "]))
-                }
-                _ => self.compared_values(items, depth.saturating_sub(1)),
+            7 => match self.choices.below(6) {
+                0 => format!("(NOT {})", self.predicate(items, below)),
+                1 => format!("({} IS {}TRUE)", self.predicate(items, below), self.choices.pick(&["", "NOT "])),
+                2 => format!("({} IS {}NULL)", self.predicate(items, depth), self.choices.pick(&["", "NOT "])),
+                3 => format!("CASE WHEN {} THEN {} END", self.predicate(items, depth), self.predicate(items, below)),
+                _ => self.compared_values(items, below),
             },
-            _ if self.subqueries > 0 && depth > 0 => self.subquery_predicate(items),
+            9 => self.twin_predicate(items, below),
+            _ if self.subqueries > 0 => self.subquery_predicate(items),
             _ => self.comparison(items),
         };
         self.choices.end("predicate", start);

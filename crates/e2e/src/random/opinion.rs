@@ -7,6 +7,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use pithead_host::LoadMode;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -61,23 +62,47 @@ impl Opinion {
         opinion.ask("SELECT 1").ok().map(|_| opinion)
     }
 
-    /// Takes over the tables that were written to a directory.
+    /// Takes over the tables of a database, whose files are in a directory, and forgets all others.
     pub(crate) fn load(&mut self, database: &Database, directory: &Path) -> Result<(), String> {
-        let files = |name: &str| directory.join(format!("{name}-*.parquet")).display().to_string();
-        let tables: BTreeMap<&str, String> =
-            database.tables.iter().map(|table| (table.name.as_str(), files(&table.name))).collect();
+        let tables: BTreeMap<&str, Vec<PathBuf>> =
+            database.tables.iter().map(|table| (table.name.as_str(), table.files(directory))).collect();
         self.send(&json!({ "tables": tables })).map(drop)
+    }
+
+    /// Adds the rows of a file to a table, or puts them in place of its rows.
+    pub(crate) fn change(&mut self, table: &str, mode: LoadMode, file: &Path) -> Result<(), String> {
+        let verb = if mode == LoadMode::Replace { "replace" } else { "append" };
+        self.send(&json!({ verb: table, "file": file })).map(drop)
     }
 
     /// Its answer; the error is DuckDB's.
     pub(crate) fn ask(&mut self, sql: &str) -> Result<Table, String> {
-        let answer = self.send(&json!({ "sql": sql }))?;
+        self.post(sql)?;
+        self.answer()
+    }
+
+    /// Begins to ask. [`Opinion::answer`] has to follow.
+    pub(crate) fn post(&mut self, sql: &str) -> Result<(), String> {
+        self.write(&json!({ "sql": sql }))
+    }
+
+    /// The answer to what was posted.
+    pub(crate) fn answer(&mut self) -> Result<Table, String> {
+        let answer = self.read()?;
         let columns = answer.letters.chars().map(Column::lettered).collect();
         Ok(Table { columns, rows: answer.rows })
     }
 
     fn send(&mut self, request: &serde_json::Value) -> Result<Answer, String> {
-        writeln!(self.requests, "{request}").map_err(|error| format!("DuckDB's process is gone: {error}"))?;
+        self.write(request)?;
+        self.read()
+    }
+
+    fn write(&mut self, request: &serde_json::Value) -> Result<(), String> {
+        writeln!(self.requests, "{request}").map_err(|error| format!("DuckDB's process is gone: {error}"))
+    }
+
+    fn read(&mut self) -> Result<Answer, String> {
         let line = self.answers.recv_timeout(ANSWER_LIMIT).map_err(|error| format!("no answer from DuckDB: {error}"))?;
         let answer: Answer = serde_json::from_str(&line).map_err(|error| format!("DuckDB's process says {line:?}: {error}"))?;
         match answer.error {

@@ -1,6 +1,7 @@
 //! What an expression can refer to, and the state of the generator.
 
 use crate::random::choices::Choices;
+use crate::random::style::Style;
 use crate::random::tables::{Database, Table};
 use crate::random::values::Kind;
 
@@ -16,7 +17,8 @@ pub(crate) struct Item {
     pub(crate) exact: bool,
     /// Straight from a table.
     pub(crate) stored: bool,
-    pub(crate) negative_zero: bool,
+    /// The column that most tables are partitioned by.
+    pub(crate) key: bool,
     /// Distinct values, about.
     pub(crate) distinct: f64,
     /// Literals to compare it with.
@@ -39,30 +41,54 @@ pub(crate) struct Generator<'a> {
     pub(crate) database: &'a Database,
     /// Common table expressions of the statement.
     pub(crate) commons: Vec<Relation>,
+    /// Derived tables of the statement, which may stand in it again.
+    pub(crate) derived: Vec<Relation>,
     /// Columns of queries around this one, that a subquery may name.
     pub(crate) outer: Vec<Item>,
-    /// Whether DuckDB can be asked, too.
-    pub(crate) duckdb: bool,
     /// Subqueries that may still be made.
     pub(crate) subqueries: usize,
+    /// How the decisions are written.
+    pub(crate) style: Style,
+    /// What comes next is the outermost SELECT.
+    pub(crate) outermost: bool,
+    /// The table that was named last.
+    last: Option<usize>,
     names: usize,
 }
 
 impl<'a> Generator<'a> {
-    pub(crate) fn new(choices: Choices, database: &'a Database) -> Generator<'a> {
-        Generator { choices, database, commons: vec![], outer: vec![], duckdb: true, subqueries: 3, names: 0 }
+    pub(crate) fn new(choices: Choices, database: &'a Database, style: Style) -> Generator<'a> {
+        Generator {
+            choices,
+            database,
+            commons: vec![],
+            derived: vec![],
+            outer: vec![],
+            subqueries: 3,
+            style,
+            outermost: false,
+            last: None,
+            names: 0,
+        }
     }
 
     /// A name that is not taken.
     pub(crate) fn fresh(&mut self, prefix: &str) -> String {
         self.names += 1;
-        format!("{prefix}{}", self.names)
+        if self.style.renamed { format!("other_{prefix}{}", self.names + 40) } else { format!("{prefix}{}", self.names) }
     }
 
     /// Names an item.
-    pub(crate) fn name(&mut self, item: &Item) -> String {
-        self.duckdb &= !item.negative_zero;
+    pub(crate) fn name(&self, item: &Item) -> String {
         item.sql.clone()
+    }
+
+    /// What is made without subqueries.
+    pub(crate) fn without_subqueries<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> T {
+        let subqueries = std::mem::replace(&mut self.subqueries, 0);
+        let made = make(self);
+        self.subqueries = subqueries;
+        made
     }
 
     /// One of the items that the test lets through; none if none does.
@@ -71,11 +97,14 @@ impl<'a> Generator<'a> {
         if fit.is_empty() { None } else { Some(self.choices.pick(&fit).clone()) }
     }
 
-    /// One of the tables under an alias.
+    /// One of the tables under an alias, and often the one that was named last.
     pub(crate) fn table(&mut self) -> Relation {
-        let table = &self.database.tables[self.choices.below(self.database.tables.len())];
+        let again = self.choices.chance(30);
+        let place = self.choices.below(self.database.tables.len());
+        let place = self.last.filter(|_| again).unwrap_or(place);
+        self.last = Some(place);
         let alias = self.fresh("r");
-        Relation::of(table, &alias)
+        Relation::of(&self.database.tables[place], &alias)
     }
 }
 
@@ -87,7 +116,7 @@ impl Relation {
             tame: column.tame,
             exact: true,
             stored: true,
-            negative_zero: column.negative_zero,
+            key: column.name == "k",
             distinct: column.distinct as f64,
             samples: column.samples.clone(),
         });

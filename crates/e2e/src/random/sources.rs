@@ -4,17 +4,22 @@ use crate::random::scope::{Generator, Item, Relation};
 use crate::random::values::Kind;
 
 /// A join that is expected to give more rows takes other keys.
-const JOIN_ROWS_MAX: f64 = 8_000.0;
+const JOIN_ROWS_MAX: f64 = 3_000.0;
+/// A join that matches NULL with NULL is of so many pairs of rows at most.
+const NULL_PAIRS_MAX: f64 = 3_000.0;
 
 impl Generator<'_> {
     /// What stands after FROM, with so many relations at most.
     pub(crate) fn from(&mut self, relations_max: usize, depth: usize) -> Relation {
-        let mut all = self.relation(depth);
+        if relations_max > 2 && self.choices.chance(5) {
+            return self.full_joins();
+        }
+        let mut all = self.relation(relations_max, depth);
         for _ in 1..relations_max {
             let start = self.choices.begin();
             let more = self.choices.chance(45);
             if more {
-                let right = self.relation(depth);
+                let right = self.relation(relations_max, depth);
                 all = self.join(all, right);
             }
             self.choices.end("join", start);
@@ -22,14 +27,24 @@ impl Generator<'_> {
         all
     }
 
-    fn relation(&mut self, depth: usize) -> Relation {
+    fn relation(&mut self, relations_max: usize, depth: usize) -> Relation {
         let start = self.choices.begin();
-        let relation = match self.choices.weighted(&[70, 20, 15]) {
+        let relation = match self.choices.weighted(&[62, 18, 15, 8, 16]) {
             1 if depth > 0 => self.derived(depth - 1),
             2 if !self.commons.is_empty() => {
                 let place = self.choices.below(self.commons.len());
                 let alias = self.fresh("r");
                 self.commons[place].aliased(&alias)
+            }
+            3 if !self.derived.is_empty() => {
+                let place = self.choices.below(self.derived.len());
+                let alias = self.fresh("r");
+                self.derived[place].aliased(&alias)
+            }
+            4 if relations_max > 2 => {
+                let (left, right) = (self.relation(0, 0), self.relation(0, 0));
+                let both = self.join(left, right);
+                Relation { sql: format!("({})", both.sql), ..both }
             }
             _ => self.table(),
         };
@@ -43,20 +58,39 @@ impl Generator<'_> {
         let body = self.body(None, depth);
         self.outer = outer;
         let alias = self.fresh("r");
-        Relation { sql: format!("({})", body.sql), items: body.items, rows: body.rows }.aliased(&alias)
+        let relation = Relation { sql: format!("({})", body.sql), items: body.items, rows: body.rows };
+        let aliased = relation.aliased(&alias);
+        self.derived.push(relation);
+        aliased
+    }
+
+    /// Two FULL joins on keys, joined on keys: what is known of the place of rows below an outer join is not so above it.
+    fn full_joins(&mut self) -> Relation {
+        let [left, right] = [(); 2].map(|()| {
+            let (left, right) = (self.table(), self.table());
+            let both = self.join_by("FULL JOIN", left, right, 5);
+            Relation { sql: format!("({})", both.sql), ..both }
+        });
+        let word = self.choices.pick(&["FULL JOIN", "LEFT JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN", "JOIN"]);
+        self.join_by(word, left, right, 5)
     }
 
     fn join(&mut self, left: Relation, right: Relation) -> Relation {
         const WORDS: [&str; 7] =
             ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN", "CROSS JOIN"];
-        let mut word = WORDS[self.choices.weighted(&[50, 20, 10, 8, 5, 5, 4])];
+        let mut word = WORDS[self.choices.weighted(&[40, 16, 10, 24, 7, 7, 4])];
         if word == "CROSS JOIN" && left.rows * right.rows > JOIN_ROWS_MAX / 4.0 {
             word = "JOIN";
         }
+        self.join_by(word, left, right, 40)
+    }
+
+    /// A join of a kind; in so many of a hundred cases not on keys.
+    fn join_by(&mut self, word: &str, left: Relation, right: Relation, percent: u32) -> Relation {
         let one_sided = word.starts_with("LEFT SEMI") || word.starts_with("LEFT ANTI");
         let (condition, rows) = match word {
             "CROSS JOIN" => (String::new(), left.rows * right.rows),
-            _ => self.condition(&left, &right),
+            _ => self.condition(&left, &right, percent),
         };
         let sql = format!("{} {word} {}{condition}", left.sql, right.sql);
         match one_sided {
@@ -66,7 +100,7 @@ impl Generator<'_> {
     }
 
     /// ON, and about how many rows it lets through.
-    fn condition(&mut self, left: &Relation, right: &Relation) -> (String, f64) {
+    fn condition(&mut self, left: &Relation, right: &Relation, percent: u32) -> (String, f64) {
         let rows = |l: &Item, r: &Item| left.rows * right.rows / l.distinct.max(r.distinct).max(1.0);
         let mut pairs: Vec<(&Item, &Item)> = Vec::new();
         for l in left.items.iter().filter(|item| item.exact) {
@@ -77,22 +111,38 @@ impl Generator<'_> {
             return (" ON false".to_owned(), 0.0);
         }
         // Partition keys are joined more often than chance would have it.
-        let key = |(l, r): &&(&Item, &Item)| l.sql.ends_with(".k") && r.sql.ends_with(".k");
-        let keys: Vec<(&Item, &Item)> = pairs.iter().filter(key).copied().collect();
-        let from = if !keys.is_empty() && !self.choices.chance(40) { &keys } else { &pairs };
+        let keys: Vec<(&Item, &Item)> = pairs.iter().filter(|(l, r)| l.key && r.key).copied().collect();
+        let from = if !keys.is_empty() && !self.choices.chance(percent) { &keys } else { &pairs };
         let (l, r) = from[self.choices.below(from.len())];
-        let mut sql = format!(" ON {} = {}", self.name(l), self.name(r));
-        if self.choices.chance(20) {
+        let nulls_meet = left.rows * right.rows <= NULL_PAIRS_MAX;
+        let mut sql = format!(" ON {}", self.equality(l, r, nulls_meet));
+        if self.choices.chance(40) {
             let (l, r) = pairs[self.choices.below(pairs.len())];
-            sql += &format!(" AND {} = {}", self.name(l), self.name(r));
+            sql += &format!(" AND {}", self.equality(l, r, true));
         }
         if self.choices.chance(20) {
             let both = [left.items.clone(), right.items.clone()].concat();
-            let subqueries = std::mem::replace(&mut self.subqueries, 0);
-            sql += &format!(" AND {}", self.predicate(&both, 1));
-            self.subqueries = subqueries;
+            let predicate = self.without_subqueries(|generator| generator.predicate(&both, 1));
+            sql += &format!(" AND {predicate}");
         }
         (sql, rows(l, r))
+    }
+
+    /// Two columns are equal; or also both NULL, if NULLs may meet. One of them may be cast.
+    fn equality(&mut self, l: &Item, r: &Item, nulls_meet: bool) -> String {
+        let whole = l.kind == Kind::Int && l.tame && l.stored;
+        let left = match self.choices.weighted(&[80, 10, 10]) {
+            1 if whole => format!("CAST({} AS INT)", self.name(l)),
+            2 if whole => format!("CAST({} AS BIGINT)", self.name(l)),
+            _ => self.name(l),
+        };
+        let operator = match self.choices.weighted(&[65, 15, 20]) {
+            1 if nulls_meet => "IS NOT DISTINCT FROM".to_owned(),
+            2 if nulls_meet => self.pair("=", "IS NOT DISTINCT FROM"),
+            _ => "=".to_owned(),
+        };
+        // DataFusion reads an AND after IS NOT DISTINCT FROM as a part of what stands there.
+        format!("({left} {operator} {})", self.name(r))
     }
 
     /// A subquery that gives one value of a kind.
@@ -117,13 +167,15 @@ impl Generator<'_> {
         self.subqueries -= 1;
         let start = self.choices.begin();
         let not = self.choices.pick(&["", "NOT "]);
-        let sql = match self.choices.below(4) {
+        let sql = match self.choices.below(6) {
             0 => {
                 let inner = self.table();
                 let condition = self.correlation(&inner, items, 85);
                 format!("({not}EXISTS (SELECT 1 FROM {}{condition}))", inner.sql)
             }
             1 | 2 => self.in_subquery(items, not),
+            3 if self.database.without.makes("quantified") => self.quantified(items),
+            3 | 4 => self.above_mean(items),
             _ => {
                 let kind = [Kind::Int, Kind::Text, Kind::Date, Kind::Float][self.choices.below(4)];
                 let value = self.value(kind, items, 0);
@@ -145,6 +197,30 @@ impl Generator<'_> {
         format!("({} {not}IN (SELECT {} FROM {}{condition}))", self.name(&item), self.name(&other), inner.sql)
     }
 
+    /// A comparison with all values of a subquery, or with any.
+    fn quantified(&mut self, items: &[Item]) -> String {
+        let inner = self.table();
+        let Some(item) = self.item(items, |item| item.exact && item.tame && !item.kind.nested()) else {
+            return "true".to_owned();
+        };
+        let Some(other) = self.item(&inner.items, |other| other.kind == item.kind && other.tame) else {
+            return "true".to_owned();
+        };
+        let condition = self.correlation(&inner, items, 15);
+        let operator = self.choices.pick(&[">=", ">", "<", "<=", "=", "<>"]);
+        let word = self.choices.pick(&["ALL", "ANY"]);
+        format!("({} {operator} {word} (SELECT {} FROM {}{condition}))", self.name(&item), self.name(&other), inner.sql)
+    }
+
+    /// A comparison with the mean of related rows.
+    fn above_mean(&mut self, items: &[Item]) -> String {
+        let inner = self.table();
+        let value = self.value(Kind::Int, items, 0);
+        let condition = self.correlation(&inner, items, 85);
+        let argument = self.plain(Kind::Int, &inner.items);
+        format!("({value} > (SELECT avg({argument}) FROM {}{condition}))", inner.sql)
+    }
+
     /// WHERE of a subquery, which in so many of a hundred cases names columns of the query around it.
     fn correlation(&mut self, inner: &Relation, items: &[Item], percent: u32) -> String {
         let mut conditions = Vec::new();
@@ -156,9 +232,7 @@ impl Generator<'_> {
             }
         }
         if self.choices.chance(40) {
-            let subqueries = std::mem::replace(&mut self.subqueries, 0);
-            conditions.push(self.predicate(&inner.items, 1));
-            self.subqueries = subqueries;
+            conditions.push(self.without_subqueries(|generator| generator.predicate(&inner.items, 1)));
         }
         if conditions.is_empty() { String::new() } else { format!(" WHERE {}", conditions.join(" AND ")) }
     }

@@ -11,6 +11,8 @@ use arrow::datatypes::{DataType, TimeUnit};
 use rand::Rng;
 use rand::rngs::StdRng;
 
+use crate::random::nested;
+use crate::random::without::Without;
 use crate::render::cell;
 
 /// What a type is to the generator of expressions.
@@ -24,6 +26,8 @@ pub(crate) enum Kind {
     Date,
     Timestamp,
     Binary,
+    Struct,
+    List,
 }
 
 impl Kind {
@@ -37,19 +41,27 @@ impl Kind {
             DataType::Timestamp(..) => Kind::Timestamp,
             DataType::Binary => Kind::Binary,
             DataType::Utf8 => Kind::Text,
+            DataType::Struct(_) => Kind::Struct,
+            DataType::List(_) => Kind::List,
             _ => Kind::Int,
         }
+    }
+
+    /// Has values within its values: engines order NULLs in there in their own ways.
+    pub(crate) fn nested(self) -> bool {
+        matches!(self, Kind::Struct | Kind::List)
     }
 }
 
 /// The types of columns.
-pub(crate) fn types() -> Vec<DataType> {
+pub(crate) fn types(without: &Without) -> Vec<DataType> {
     use DataType::*;
     let integers = [Int64, Int32, Int16, Int8, UInt8, UInt16, UInt32, UInt64];
     let others = [Utf8, Float64, Float32, Boolean, Date32, Binary, Decimal128(12, 2), Decimal128(18, 4), Decimal128(38, 6)];
     let times = [TimeUnit::Millisecond, TimeUnit::Microsecond, TimeUnit::Nanosecond].map(|unit| Timestamp(unit, None));
     // Text and floats thrice: most functions are on them.
-    [&integers[..], &others[..], &times[..], &others[..2], &others[..2]].concat()
+    let nested = if without.makes("nested") { vec![nested::pair(), nested::numbers()] } else { vec![] };
+    [&integers[..], &others[..], &times[..], &others[..2], &others[..2], &nested[..]].concat()
 }
 
 /// A column, and what the generator of expressions must know of it.
@@ -59,18 +71,16 @@ pub(crate) struct Values {
     pub(crate) distinct: usize,
     /// Small enough for arithmetic of any kind that the generator makes; sums of floats are exact in any order.
     pub(crate) tame: bool,
-    /// Has a negative zero, which DuckDB takes for equal to zero.
-    pub(crate) negative_zero: bool,
     /// Some of its values and others near them, as SQL.
     pub(crate) samples: Vec<String>,
 }
 
 /// A random column of so many rows.
-pub(crate) fn column(random: &mut StdRng, data_type: &DataType, rows: usize) -> Values {
+pub(crate) fn column(random: &mut StdRng, data_type: &DataType, rows: usize, without: &Without) -> Values {
     let tame = random.random_bool(0.65);
     let size = [1, 3, 12, rows.clamp(2, 400)][random.random_range(0..4)];
-    let pool = pool(random, data_type, size, tame);
-    let pool = sort(&pool, None).expect("every type has an order");
+    let pool = pool(random, data_type, size, tame, without);
+    let pool = if Kind::of(data_type).nested() { pool } else { sort(&pool, None).expect("every type has an order") };
     let shape = random.random_range(0..4);
     let nulls = [0.0, 0.0, 0.1, 0.5][random.random_range(0..4)];
     let block = random.random_range(2..40);
@@ -83,13 +93,13 @@ pub(crate) fn column(random: &mut StdRng, data_type: &DataType, rows: usize) -> 
         .map(|row| (!random.random_bool(nulls)).then(|| u32::try_from(place(row, random)).expect("a small pool")))
         .collect();
     let array = take(&pool, &places, None).expect("places are within the pool");
-    let negative_zero = (0..pool.len()).any(|row| matches!(Kind::of(data_type), Kind::Float) && cell(&pool, row) == "-0.0");
-    Values { array, distinct: size, tame, negative_zero, samples: samples(random, &pool, data_type) }
+    Values { array, distinct: size, tame, samples: samples(random, &pool, data_type) }
 }
 
 /// Literals of a few values of a pool.
 pub(crate) fn samples(random: &mut StdRng, pool: &ArrayRef, data_type: &DataType) -> Vec<String> {
-    (0..6).filter(|_| !pool.is_empty()).map(|_| literal(pool, random.random_range(0..pool.len()), data_type)).collect()
+    let count = if pool.is_empty() || Kind::of(data_type).nested() { 0 } else { 6 };
+    (0..count).map(|_| literal(pool, random.random_range(0..pool.len()), data_type)).collect()
 }
 
 /// A value as SQL that both Pithead and DuckDB read as the same value of the same kind.
@@ -123,10 +133,10 @@ fn digits(unit: &TimeUnit) -> u8 {
 }
 
 /// Values to draw from.
-fn pool(random: &mut StdRng, data_type: &DataType, size: usize, tame: bool) -> ArrayRef {
+fn pool(random: &mut StdRng, data_type: &DataType, size: usize, tame: bool, without: &Without) -> ArrayRef {
     match Kind::of(data_type) {
         Kind::Int => integers(random, data_type, size, tame),
-        Kind::Float => floats(random, data_type, size, tame),
+        Kind::Float => floats(random, data_type, size, tame, without),
         Kind::Text => Arc::new(StringArray::from((0..size).map(|_| text(random, tame)).collect::<Vec<_>>())),
         Kind::Binary => {
             Arc::new(BinaryArray::from_iter_values((0..size).map(|_| ["", "a", "ab", "b", "zz"][random.random_range(0..5)])))
@@ -145,6 +155,8 @@ fn pool(random: &mut StdRng, data_type: &DataType, size: usize, tame: bool) -> A
             let values = (0..size).map(|_| random.random_range(seconds.clone()) * 1_000_000 + fraction);
             narrowed(&(Arc::new(TimestampMicrosecondArray::from_iter_values(values)) as ArrayRef), data_type)
         }
+        Kind::Struct => nested::pairs(random, size),
+        Kind::List => nested::lists(random, size),
     }
 }
 
@@ -172,10 +184,18 @@ fn integers(random: &mut StdRng, data_type: &DataType, size: usize, tame: bool) 
     narrowed(&(Arc::new(Int64Array::from(values)) as ArrayRef), data_type)
 }
 
-fn floats(random: &mut StdRng, data_type: &DataType, size: usize, tame: bool) -> ArrayRef {
-    let wild = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -1.5, 1e-30, -3.0e38, 0.1, -0.0];
-    let kinds = if random.random_bool(0.3) { wild.len() } else { wild.len() - 1 };
+fn floats(random: &mut StdRng, data_type: &DataType, size: usize, tame: bool, without: &Without) -> ArrayRef {
+    // NaN of both signs: which one a computation gives hangs on the machine.
+    let wild = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -1.5, 1e-30, -3.0e38, 0.1, -0.0, -f64::NAN];
+    let both_zeros = without.makes("zeros");
+    let kinds = match (both_zeros && random.random_bool(0.5), without.makes("negative nan")) {
+        (true, true) => wild.len(),
+        (true, false) => wild.len() - 1,
+        (false, _) => wild.len() - 2,
+    };
+    let zeros = if both_zeros && random.random_bool(0.5) { 0.2 } else { 0.0 };
     let mut value = || match tame || random.random_bool(0.3) {
+        true if random.random_bool(zeros) => wild[[3, 8][random.random_range(0..2)]],
         true => f64::from(random.random_range(-400_i32..2_000)) * 0.25,
         false => wild[random.random_range(0..kinds)],
     };
