@@ -101,20 +101,7 @@ impl Stream {
 
     /// What the statement has cost so far.
     fn profile(&self, py: Python<'_>) -> PyResult<Py<PyDict>> {
-        let sums = self.shared.profile.snapshot();
-        let facts = PyDict::new(py);
-        facts.set_item("seconds", sums.elapsed_us as f64 / 1e6)?;
-        facts.set_item("rows_from_drives", sums.rows_from_drives)?;
-        facts.set_item("link_bytes", sums.link_bytes)?;
-        facts.set_item("medium_bytes", sums.medium_bytes)?;
-        facts.set_item("slices_read", sums.slices_read)?;
-        facts.set_item("slices_skipped", sums.slices_skipped)?;
-        facts.set_item("rounds", sums.rounds)?;
-        facts.set_item("sessions", sums.sessions)?;
-        facts.set_item("drive_cpu_seconds", sums.drive_cpu_ns as f64 / 1e9)?;
-        facts.set_item("failovers", sums.failovers)?;
-        facts.set_item("busy_seconds", sums.busy_us as f64 / 1e6)?;
-        Ok(facts.unbind())
+        types::costs(py, &self.shared.profile.snapshot())
     }
 
     /// Ends the statement, also at the drives, if it still runs.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit, UnionFields};
 use arrow_array::ffi::FFI_ArrowSchema;
+use pithead_host::ProfileSnapshot;
 use pithead_model::{Dataset, DatasetName};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
@@ -126,5 +127,22 @@ pub(crate) fn dataset_facts(py: Python<'_>, name: &DatasetName, dataset: &Datase
     facts.set_item("metadata", &dataset.metadata)?;
     let column = |field: &FieldRef| (field.name().clone(), type_name(field.data_type()));
     facts.set_item("columns", dataset.schema.fields().iter().map(column).collect::<Vec<_>>())?;
+    Ok(facts.unbind())
+}
+
+/// What a statement has cost, in seconds and bytes.
+pub(crate) fn costs(py: Python<'_>, sums: &ProfileSnapshot) -> PyResult<Py<PyDict>> {
+    let facts = PyDict::new(py);
+    facts.set_item("seconds", sums.elapsed_us as f64 / 1e6)?;
+    facts.set_item("rows_from_drives", sums.rows_from_drives)?;
+    facts.set_item("link_bytes", sums.link_bytes)?;
+    facts.set_item("medium_bytes", sums.medium_bytes)?;
+    facts.set_item("slices_read", sums.slices_read)?;
+    facts.set_item("slices_skipped", sums.slices_skipped)?;
+    facts.set_item("rounds", sums.rounds)?;
+    facts.set_item("sessions", sums.sessions)?;
+    facts.set_item("drive_cpu_seconds", sums.drive_cpu_ns as f64 / 1e9)?;
+    facts.set_item("failovers", sums.failovers)?;
+    facts.set_item("busy_seconds", sums.busy_us as f64 / 1e6)?;
     Ok(facts.unbind())
 }
