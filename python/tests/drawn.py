@@ -91,7 +91,7 @@ def kinds() -> dict[str, Kind]:
     for bits in (8, 16, 32, 64):
         found[f"int{bits}"] = Kind(getattr(pa, f"int{bits}")(), _whole(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1))
         found[f"uint{bits}"] = Kind(getattr(pa, f"uint{bits}")(), _whole(0, 2**bits - 1))
-    found["half"] = Kind(pa.float16(), lambda rng: np.float16(_real(rng)) if rng.random() < 0.5 else np.float16(0.5))
+    found["half"] = Kind(pa.float16(), lambda rng: np.float16(rng.choice([0.0, -0.0, 0.5, float("nan"), 65504, rng.uniform(-9, 9)])))
     found["float"], found["double"] = Kind(pa.float32(), _single), Kind(pa.float64(), _real)
     found["bool"] = Kind(pa.bool_(), lambda rng: rng.random() < 0.5)
     found["string"], found["large_string"] = Kind(pa.string(), _text), Kind(pa.large_string(), _text)
