@@ -55,8 +55,7 @@ pub(crate) async fn plan(state: &SessionState, statement: Statement) -> Result<(
         plan => return Ok((plan?, Names(None))),
     };
     let Some((statement, names)) = told_apart(state, &statement).await else { return Err(refused) };
-    let plan = state.statement_to_plan(statement).await.map_err(|_| refused)?;
-    Ok((plan, Names(Some(names))))
+    Ok((state.statement_to_plan(statement).await?, Names(Some(names))))
 }
 
 /// Whether the planner refused a statement for names that come again.
@@ -68,21 +67,24 @@ fn is_refused(error: &DataFusionError) -> bool {
     }
 }
 
-/// The statement with one name for each column of its result, and the names that the columns are to have; none where its names are not
-/// what is wrong with it.
+/// The statement with one name for each column of its result, and the names that the columns are to have; none where no name comes
+/// again.
 async fn told_apart(state: &SessionState, statement: &Statement) -> Option<(Statement, Vec<String>)> {
     let Statement::Statement(sql) = statement else { return None };
     let Sql::Query(query) = sql.as_ref() else { return None };
     let (mut told, mut shell) = (query.as_ref().clone(), query.as_ref().clone());
     (shell.order_by, shell.limit_clause, shell.fetch) = (None, None, None);
-    let mut names = None;
+    let (mut names, mut is_repeated) = (None, false);
     for select in selects(&mut told.body) {
         let columns = columns(state, &shell, select).await?;
+        let own = names_of(&columns);
+        is_repeated |= own.iter().collect::<BTreeSet<_>>().len() < own.len();
         // The first one names the columns of a UNION.
-        names.get_or_insert_with(|| names_of(&columns));
+        names.get_or_insert(own);
         *select = apart(select, columns, &statement.to_string());
     }
-    Some((Statement::Statement(Box::new(Sql::Query(Box::new(told)))), names?))
+    let told = Statement::Statement(Box::new(Sql::Query(Box::new(told))));
+    names.filter(|_| is_repeated).map(|names| (told, names))
 }
 
 /// The SELECTs whose rows the result has, the first one first.
