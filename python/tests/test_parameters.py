@@ -193,6 +193,8 @@ def test_identifiers_are_found(conn: pithead.Connection) -> None:
     assert relation.fetchall() == [(UUID,)] and relation.arrow().schema.field("u").type == pa.uuid()
     assert relation.df()["u"].tolist() == relation.fetchnumpy()["u"].tolist() == [UUID]
     assert relation.schema.columns[0].type == "uuid"
+    filters = [node for node in relation.explain().nodes() if node.text.startswith("Filter")]
+    assert filters and all(node.site == "drive" for node in filters)
     assert conn.sql("SELECT count(*) FROM t WHERE u = ANY($1)", [[UUID, others[3]]]).fetchone() == (2,)
     assert conn.sql("SELECT count(*) FROM t WHERE s = $1", [str(UUID)]).fetchone() == (1,)
 

@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::metadata::{FieldMetadata, ScalarAndMetadata};
-use datafusion::common::{ParamValues, ScalarValue};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DataFusionError, ParamValues, ScalarValue};
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use pithead_functions::fault_from_datafusion;
@@ -119,8 +120,22 @@ impl Parameters {
                 ParamValues::Map(values.iter().cloned().collect())
             }
         };
-        plan.with_param_values(values).map_err(fault_from_datafusion)
+        plan.with_param_values(values).and_then(plain_filters).map_err(fault_from_datafusion)
     }
+}
+
+/// Filters whose values are told by their types alone. What a field says beside its type has no part in a comparison, and Substrait
+/// does not carry it: such a filter would stay at the host.
+fn plain_filters(plan: LogicalPlan) -> Result<LogicalPlan, DataFusionError> {
+    let plain = |expr: Expr| match expr {
+        Expr::Literal(value, Some(_)) => Ok(Transformed::yes(Expr::Literal(value, None))),
+        expr => Ok(Transformed::no(expr)),
+    };
+    let told = plan.transform_down_with_subqueries(|node| match node {
+        LogicalPlan::Filter(_) | LogicalPlan::Join(_) => node.map_expressions(|expr| expr.transform(plain)),
+        node => Ok(Transformed::no(node)),
+    })?;
+    Ok(told.data)
 }
 
 /// The statement with `$1`, `$2` and so on for each `?`.
