@@ -84,6 +84,7 @@ def test_nested_numbers_with_null_keep_their_digits(conn: pithead.Connection) ->
         ("SELECT k AS \"x y\", s AS \"x y\" FROM t ORDER BY k", ["x y", "x y"]),
         ("SELECT row_number() OVER (ORDER BY k) AS k, k FROM t ORDER BY 1", ["k", "k"]),
         ("SELECT k, (SELECT max(k) FROM t) AS k FROM t ORDER BY 1", ["k", "k"]),
+        ("SELECT k, CAST(k AS VARCHAR) AS k FROM t ORDER BY 1", ["k", "k"]),
     ],
 )
 def test_columns_of_one_name(conn: pithead.Connection, query: str, names: list[str]) -> None:
@@ -101,6 +102,17 @@ def test_columns_of_one_name(conn: pithead.Connection, query: str, names: list[s
         assert relation.pl().rows() == relation.fetchall() == list(relation.df().itertuples(index=False, name=None))
     assert relation.arrow().column_names == names and len(repr(relation).splitlines()) > 2
     assert relation.explain(analyze=True).nodes() and relation.schema.names == names
+
+
+def test_a_column_stands_beside_its_cast(conn: pithead.Connection) -> None:
+    conn.load("t", pa.table({"k": [2, 1]}))
+    for query, rows in [
+        ("SELECT k, k::VARCHAR FROM t ORDER BY 1", [(1, "1"), (2, "2")]),
+        ("SELECT k::VARCHAR, k::DOUBLE, k FROM t ORDER BY 2", [("1", 1.0, 1), ("2", 2.0, 2)]),
+        ("SELECT *, k::VARCHAR FROM t ORDER BY 1", [(1, "1"), (2, "2")]),
+    ]:
+        relation = conn.sql(query)
+        assert relation.fetchall() == rows and len(relation.df().columns) == len(relation.pl().columns) == len(rows[0])
 
 
 def test_what_is_ambiguous_stays_a_mistake(conn: pithead.Connection) -> None:

@@ -77,11 +77,11 @@ async fn told_apart(state: &SessionState, statement: &Statement) -> Option<(Stat
     let (mut names, mut is_repeated) = (None, false);
     for select in selects(&mut told.body) {
         let columns = columns(state, &shell, select).await?;
-        let own = names_of(&columns);
-        is_repeated |= own.iter().collect::<BTreeSet<_>>().len() < own.len();
         // The first one names the columns of a UNION.
-        names.get_or_insert(own);
-        *select = apart(select, columns, &statement.to_string());
+        names.get_or_insert_with(|| names_of(&columns));
+        let (items, repeats) = apart(columns, &statement.to_string());
+        is_repeated |= repeats;
+        select.projection = items;
     }
     let told = Statement::Statement(Box::new(Sql::Query(Box::new(told))));
     names.filter(|_| is_repeated).map(|names| (told, names))
@@ -128,20 +128,24 @@ fn names_of(columns: &[(SelectItem, Vec<Column>)]) -> Vec<String> {
     columns.iter().flat_map(|(_, columns)| columns.iter().map(|(_, name)| name.clone())).collect()
 }
 
-/// The SELECT with an item for each column, those under a name that came before with another.
-fn apart(select: &Select, columns: Vec<(SelectItem, Vec<Column>)>, text: &str) -> Select {
+/// An item for each column, those under a name that came before with another one, and whether there are such.
+fn apart(columns: Vec<(SelectItem, Vec<Column>)>, text: &str) -> (Vec<SelectItem>, bool) {
     let text = text.to_lowercase();
     let mut taken: BTreeSet<String> = names_of(&columns).into_iter().collect();
     let mut seen = BTreeSet::new();
-    let mut projection = Vec::new();
+    let (mut items, mut is_repeated) = (Vec::new(), false);
     for (item, columns) in columns {
         for (qualifier, name) in columns {
             let expression = match &item {
                 SelectItem::UnnamedExpr(expression) | SelectItem::ExprWithAlias { expr: expression, .. } => expression.clone(),
                 _ => reference(qualifier.as_ref(), &name),
             };
-            if seen.insert(name.clone()) {
-                projection.push(match &item {
+            // A cast has the full name of its column, and the column has it, too.
+            let full = qualifier.as_ref().map_or_else(|| name.clone(), |qualifier| format!("{qualifier}.{name}"));
+            let is_new = !seen.contains(&name) && !seen.contains(&full);
+            seen.extend([name.clone(), full]);
+            if is_new {
+                items.push(match &item {
                     SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. } => item.clone(),
                     _ => SelectItem::UnnamedExpr(expression),
                 });
@@ -151,10 +155,11 @@ fn apart(select: &Select, columns: Vec<(SelectItem, Vec<Column>)>, text: &str) -
             let is_free = |free: &String| !taken.contains(free) && !text.contains(&free.to_lowercase());
             let free = (1..).map(|number| format!("{name}_{number}")).find(is_free).unwrap_or_default();
             taken.insert(free.clone());
-            projection.push(SelectItem::ExprWithAlias { expr: expression, alias: Ident::with_quote('"', free) });
+            is_repeated = true;
+            items.push(SelectItem::ExprWithAlias { expr: expression, alias: Ident::with_quote('"', free) });
         }
     }
-    Select { projection, ..select.clone() }
+    (items, is_repeated)
 }
 
 /// A column of a wildcard by its full name.
