@@ -34,7 +34,9 @@ def text(argument: str, value: Any, hint: str | None = None) -> str:
     try:
         found.encode()
     except UnicodeEncodeError as error:
-        raise UserError(f"{argument}: the text at {error.start} is half of a surrogate pair, which is no character") from None
+        raise UserError(
+            f"{argument}: the text at {error.start} is half of a surrogate pair, which is no character"
+        ) from None
     return found
 
 

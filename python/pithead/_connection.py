@@ -183,9 +183,7 @@ class Connection:
 
     def drives(self) -> dict[str, dict[str, Any]]:
         """How each drive is, by label: its sessions, memory and stored bytes, or under `error` why it does not answer."""
-        return {
-            label: json.loads(text) if answers else {"error": text} for label, text, answers in self._native.status()
-        }
+        return {label: json.loads(text) if answers else {"error": text} for label, text, answers in self._native.status()}
 
     def close(self) -> None:
         """Ends what runs, and the drives inside this process. Temporary data goes. Closing again does nothing."""
@@ -289,7 +287,9 @@ def _memory(memory: int | str | None) -> str | None:
 def _texts(metadata: Mapping[str, str] | None) -> dict[str, str]:
     for name, value in (metadata or {}).items():
         if not isinstance(name, str) or not isinstance(value, str):
-            raise UserError(f"metadata: expected texts, got {name!r}: {value!r}", "write other values as JSON: json.dumps(value)")
+            raise UserError(
+                f"metadata: expected texts, got {name!r}: {value!r}", "write other values as JSON: json.dumps(value)"
+            )
     return dict(metadata or {})
 
 

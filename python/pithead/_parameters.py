@@ -19,9 +19,14 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 _DAY_NS = 86_400 * 10**9
 _DIGITS_MAX = 76
 # NumPy's units of time that have a length, in attoseconds.
-_UNITS = {
-    unit: length * 10**18 for unit, length in (("W", 604_800), ("D", 86_400), ("h", 3600), ("m", 60), ("s", 1))
-} | {"ms": 10**15, "us": 10**12, "ns": 10**9, "ps": 10**6, "fs": 10**3, "as": 1}
+_UNITS = {unit: length * 10**18 for unit, length in (("W", 604_800), ("D", 86_400), ("h", 3600), ("m", 60), ("s", 1))} | {
+    "ms": 10**15,
+    "us": 10**12,
+    "ns": 10**9,
+    "ps": 10**6,
+    "fs": 10**3,
+    "as": 1,
+}
 _NULLS = {("pandas", "NaTType"), ("pandas", "NAType"), ("numpy", "MaskedConstant")}
 _GIVE = "give None, bool, int, float, str, bytes, Decimal, UUID, date, time, datetime, timedelta, or a list or dict of these"
 
@@ -36,7 +41,9 @@ def given(params: Sequence[Any] | Mapping[str, Any] | None) -> dict[str, Any] | 
         names = [_arguments.text("name of a parameter", name).lstrip("$") for name in params]
         return {"names": names, "values": [_taken(value) for value in params.values()]}
     if isinstance(params, (str, bytes, bytearray, memoryview)) or not isinstance(params, Sequence):
-        raise UserError(f"expected parameters as a list or a dict, got {type(params).__name__}", "put the value into a list: [value]")
+        raise UserError(
+            f"expected parameters as a list or a dict, got {type(params).__name__}", "put the value into a list: [value]"
+        )
     return {"names": None, "values": [_taken(value) for value in params]}
 
 
@@ -94,7 +101,9 @@ def _integer(value: int) -> Kind:
     if 0 < value < 2**64:
         return "uint", value
     if value.bit_length() > 256:
-        raise UserError(f"an int of {value.bit_length()} bits has too many digits; at most {_DIGITS_MAX} are allowed", "give it as text")
+        raise UserError(
+            f"an int of {value.bit_length()} bits has too many digits; at most {_DIGITS_MAX} are allowed", "give it as text"
+        )
     return _decimal(dec.Decimal(value))
 
 
@@ -123,7 +132,9 @@ def _moment(value: dt.datetime) -> Kind:
 
 def _time(value: dt.time) -> Kind:
     if value.tzinfo is not None:
-        raise UserError(f"the time {value} has a zone, and times in a statement have none", "give value.replace(tzinfo=None)")
+        raise UserError(
+            f"the time {value} has a zone, and times in a statement have none", "give value.replace(tzinfo=None)"
+        )
     return "time", ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
 
 

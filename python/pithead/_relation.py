@@ -241,7 +241,10 @@ class Relation:
             raise UserError(f"a dataset has changed since this result was made: {error.message}", error.hint) from error
         if _told(stream.columns) != _told(self._schema._native) and self._now() != _told(self._schema._native):
             stream.close()
-            was, now = (", ".join(" ".join(column) for column in _told(columns)) for columns in (self._schema._native, stream.columns))
+            was, now = (
+                ", ".join(" ".join(column) for column in _told(columns))
+                for columns in (self._schema._native, stream.columns)
+            )
             raise UserError(
                 f"a dataset has changed since this result was made: the columns were {was}; now they are {now}",
                 "run the statement again by conn.sql(…)",

@@ -36,7 +36,8 @@ def as_html(columns: Sequence[Column], rows: list[Row], has_more: bool) -> str:
         return f"<td{align}>{html.escape(_cell(value))}</td>"
 
     head = "".join(
-        f'<th style="text-align:left" title="{html.escape(column.type)}">{html.escape(column.name)}</th>' for column in columns
+        f'<th style="text-align:left" title="{html.escape(column.type)}">{html.escape(column.name)}</th>'
+        for column in columns
     )
     body = "".join("<tr>" + "".join(cell(column, value) for column, value in zip(columns, row)) + "</tr>" for row in rows)
     note = "<p>… more rows</p>" if has_more else "" if rows else "<p>no rows</p>"

@@ -83,7 +83,9 @@ def _files(source: Source) -> list[str] | None:
         return [_path(source)]
     if isinstance(source, (list, tuple, set)) and all(isinstance(part, (str, os.PathLike)) for part in source):
         if not source:
-            raise UserError("expected files to load, got an empty list", "to make a dataset without rows, load an empty table")
+            raise UserError(
+                "expected files to load, got an empty list", "to make a dataset without rows, load an empty table"
+            )
         return [_path(part) for part in source]
     if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
         return None

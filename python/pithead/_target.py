@@ -28,7 +28,9 @@ def target_of(target: Any) -> tuple[str | None, list[str]]:
         return _directory(target), []
     if not isinstance(target, Iterable) or isinstance(target, (Mapping, memoryview)):
         raise UserError(f"target: expected a directory or addresses of drives, got a {type(target).__name__}", _EXAMPLE)
-    addresses = [address for part in target for address in _addresses(_arguments.text("address of a drive", part), bare=True)]
+    addresses = [
+        address for part in target for address in _addresses(_arguments.text("address of a drive", part), bare=True)
+    ]
     if not addresses:
         raise UserError("expected at least one address of a drive", _EXAMPLE)
     return None, addresses
@@ -47,7 +49,9 @@ def _refuse_remote(target: str) -> None:
 def _directory(target: Any) -> str:
     path = _arguments.path("target", target)
     if path.startswith("~"):
-        raise UserError(f"{target} begins with the home of a user that is not known", f'a directory of this name is "./{target}"')
+        raise UserError(
+            f"{target} begins with the home of a user that is not known", f'a directory of this name is "./{target}"'
+        )
     return path
 
 

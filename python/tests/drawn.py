@@ -36,11 +36,15 @@ class Kind:
 
 
 def _whole(low: int, high: int) -> Callable[[random.Random], int]:
-    return lambda rng: rng.choice([low, high, 0, 1, rng.randint(low, high), min(max(rng.randint(-99, 99), low), high), min(2**53 + 1, high)])
+    return lambda rng: rng.choice(
+        [low, high, 0, 1, rng.randint(low, high), min(max(rng.randint(-99, 99), low), high), min(2**53 + 1, high)]
+    )
 
 
 def _real(rng: random.Random) -> float:
-    return rng.choice([0.0, -0.0, 1.5, float("nan"), float("inf"), float("-inf"), rng.uniform(-9, 9), rng.uniform(-1e9, 1e9)])
+    return rng.choice(
+        [0.0, -0.0, 1.5, float("nan"), float("inf"), float("-inf"), rng.uniform(-9, 9), rng.uniform(-1e9, 1e9)]
+    )
 
 
 def _single(rng: random.Random) -> float:
@@ -48,7 +52,18 @@ def _single(rng: random.Random) -> float:
 
 
 def _text(rng: random.Random) -> str:
-    return rng.choice(["", "a", "a'b", "längerer Text über zwölf Bytes ✓", "\n\t", "a\0b", str(rng.randint(0, 999)), "x" * rng.randint(0, 40)])
+    return rng.choice(
+        [
+            "",
+            "a",
+            "a'b",
+            "längerer Text über zwölf Bytes ✓",
+            "\n\t",
+            "a\0b",
+            str(rng.randint(0, 999)),
+            "x" * rng.randint(0, 40),
+        ]
+    )
 
 
 def _bytes(rng: random.Random) -> bytes:
@@ -58,7 +73,9 @@ def _bytes(rng: random.Random) -> bytes:
 def _moment(unit: str) -> Callable[[random.Random], int]:
     low, high = NEAR_S if unit == "ns" else YEARS_S
     scale = PER_SECOND[unit]
-    return lambda rng: rng.choice([0, -1, 1, low * scale, high * scale, rng.randint(low * scale, high * scale), rng.randint(-(10**9), 10**9)])
+    return lambda rng: rng.choice(
+        [0, -1, 1, low * scale, high * scale, rng.randint(low * scale, high * scale), rng.randint(-(10**9), 10**9)]
+    )
 
 
 def _length(unit: str) -> Callable[[random.Random], int]:
@@ -91,7 +108,9 @@ def kinds() -> dict[str, Kind]:
     for bits in (8, 16, 32, 64):
         found[f"int{bits}"] = Kind(getattr(pa, f"int{bits}")(), _whole(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1))
         found[f"uint{bits}"] = Kind(getattr(pa, f"uint{bits}")(), _whole(0, 2**bits - 1))
-    found["half"] = Kind(pa.float16(), lambda rng: np.float16(rng.choice([0.0, -0.0, 0.5, float("nan"), 65504, rng.uniform(-9, 9)])))
+    found["half"] = Kind(
+        pa.float16(), lambda rng: np.float16(rng.choice([0.0, -0.0, 0.5, float("nan"), 65504, rng.uniform(-9, 9)]))
+    )
     found["float"], found["double"] = Kind(pa.float32(), _single), Kind(pa.float64(), _real)
     found["bool"] = Kind(pa.bool_(), lambda rng: rng.random() < 0.5)
     found["string"], found["large_string"] = Kind(pa.string(), _text), Kind(pa.large_string(), _text)
@@ -110,7 +129,10 @@ def kinds() -> dict[str, Kind]:
         is_narrow = unit in ("s", "ms")
         clock = pa.time32(unit) if is_narrow else pa.time64(unit)
         found[f"time_{unit}"] = Kind(clock, _clock(unit), pa.int32() if is_narrow else pa.int64())
-    found["decimal"], found["wide_decimal"] = Kind(pa.decimal128(9, 2), _decimal(9, 2)), Kind(pa.decimal128(38, 10), _decimal(38, 10))
+    found["decimal"], found["wide_decimal"] = (
+        Kind(pa.decimal128(9, 2), _decimal(9, 2)),
+        Kind(pa.decimal128(38, 10), _decimal(38, 10)),
+    )
     found["list"] = Kind(pa.list_(pa.int64()), _listed(_whole(-(2**63), 2**63 - 1)))
     found["texts"] = Kind(pa.list_(pa.string()), _listed(_text))
     found["lists"] = Kind(pa.list_(pa.list_(pa.float64())), _listed(_listed(_real)))

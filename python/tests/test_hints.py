@@ -35,7 +35,12 @@ def test_no_option_of_the_command_line_is_left() -> None:
         # What a server is told stands in its own errors, which a Python program does not see.
         if where.endswith(("wire/src/options.rs", "store/src/inspect.rs")):
             continue
-        left = set(re.findall(r"--[a-z][a-z-]*", re.sub(r"`pithead [^`]*`|pithead drive [^\"]*", "", in_python(text.replace("{ENCODING_FALLBACK}", "arrow")))))
+        left = set(
+            re.findall(
+                r"--[a-z][a-z-]*",
+                re.sub(r"`pithead [^`]*`|pithead drive [^\"]*", "", in_python(text.replace("{ENCODING_FALLBACK}", "arrow"))),
+            )
+        )
         assert left <= SERVERS, f"{where}: {text!r} becomes {in_python(text)!r}: add its words to pithead/_hints.py"
 
 

@@ -147,7 +147,9 @@ class Failing(Exception):
     """An exception of the caller's own."""
 
 
-@pytest.mark.parametrize("error", [Failing("own"), KeyError("k"), pithead.DriveError("gone"), StopAsyncIteration(), OSError(5, "io")])
+@pytest.mark.parametrize(
+    "error", [Failing("own"), KeyError("k"), pithead.DriveError("gone"), StopAsyncIteration(), OSError(5, "io")]
+)
 def test_a_reader_raises_what_it_raised(conn: pithead.Connection, error: Exception) -> None:
     cause = ValueError("why")
     error.__cause__ = cause

@@ -96,7 +96,11 @@ def test_tuples_are_those_of_duckdb(conn: pithead.Connection) -> None:
         rows = relation.fetchall()
         assert [[plain(value) for value in row] for row in rows] == expected, f"seed {seed}"
         again: list[Any] = []
-        while more := relation.fetchmany(size) if (size := rng.randint(0, 9)) else [one for one in [relation.fetchone()] if one]:
+        while (
+            more := relation.fetchmany(size)
+            if (size := rng.randint(0, 9))
+            else [one for one in [relation.fetchone()] if one]
+        ):
             again += more
         assert [plain(list(row)) for row in again] == expected and relation.fetchall() == [], f"seed {seed}"
         assert [plain(list(row)) for row in relation.head(3)] == expected[:3], f"seed {seed}"
@@ -128,7 +132,9 @@ def duckdb_table(relation: pithead.Relation) -> pa.Table:
         taken = duck.sql("SELECT * FROM relation ORDER BY row").to_arrow_table()
     # Its intervals and identifiers are of types of its own.
     keep = [name for name in taken.column_names if "duration" not in name and name not in ("uuid", "null")]
-    return pa.table({name: taken.column(name) if name in keep else relation.arrow().column(name) for name in taken.column_names})
+    return pa.table(
+        {name: taken.column(name) if name in keep else relation.arrow().column(name) for name in taken.column_names}
+    )
 
 
 def test_frames_and_arrays_are_those_of_duckdb(conn: pithead.Connection) -> None:
@@ -144,11 +150,17 @@ def test_frames_and_arrays_are_those_of_duckdb(conn: pithead.Connection) -> None
                     expected_frame = expected_array = exact(source)[name]
                 else:
                     judged = duck.sql(query.format(name))
-                    expected_frame, expected_array = ([plain(item) for item in taken] for taken in (judged.df()[name], unmasked(judged.fetchnumpy()[name])))
+                    expected_frame, expected_array = (
+                        [plain(item) for item in taken] for taken in (judged.df()[name], unmasked(judged.fetchnumpy()[name]))
+                    )
                 told = f"seed {seed}: {name}"
                 assert [real(item) for item in frame] == [real(item, plain) for item in expected_frame], told
-                assert [plain_day(item) for item in unmasked(array)] == [plain_day(item, False) for item in expected_array], told
-                if pa.types.is_integer(source.schema.field(name).type) or pa.types.is_boolean(source.schema.field(name).type):
+                assert [plain_day(item) for item in unmasked(array)] == [
+                    plain_day(item, False) for item in expected_array
+                ], told
+                if pa.types.is_integer(source.schema.field(name).type) or pa.types.is_boolean(
+                    source.schema.field(name).type
+                ):
                     assert frame.dtype == judged.df()[name].dtype and array.dtype == judged.fetchnumpy()[name].dtype, told
 
 
@@ -226,9 +238,9 @@ def test_parameters_find_what_equals_them(conn: pithead.Connection) -> None:
                 # Lists of the engine tell the two zeros apart, which = does not.
                 is_zero = isinstance(parameter, (float, np.floating)) and parameter == 0
                 queries = [
-                    (f"SELECT count(*) FROM t WHERE \"{name}\" = $1", [parameter]),
-                    (f"SELECT count(*) FROM t WHERE \"{name}\" = $v", {"v": parameter}),
-                    (f"SELECT count(*) FROM t WHERE \"{name}\" IN (?, ?)", [parameter, parameter]),
+                    (f'SELECT count(*) FROM t WHERE "{name}" = $1', [parameter]),
+                    (f'SELECT count(*) FROM t WHERE "{name}" = $v', {"v": parameter}),
+                    (f'SELECT count(*) FROM t WHERE "{name}" IN (?, ?)', [parameter, parameter]),
                 ]
                 for query, given in queries[: 2 if is_zero else 3]:
                     found = conn.sql(query, given).fetchone()
@@ -240,7 +252,9 @@ def frames(rng: random.Random, rows: int) -> dict[str, Any]:
     whole = [rng.choice([None, 0, -1, 2**53 + 1, rng.randint(-(2**63), 2**63 - 1)]) for _ in range(rows)]
     texts = [rng.choice([None, "", "a", "ü" * 20]) for _ in range(rows)]
     moments = [rng.choice([None, 0, -1, 10**18 + 1, rng.randint(-(10**18), 10**18)]) for _ in range(rows)]
-    stamps = pd.Series(pd.array([pd.NaT if each is None else pd.Timestamp(each) for each in moments], dtype="datetime64[ns]"))
+    stamps = pd.Series(
+        pd.array([pd.NaT if each is None else pd.Timestamp(each) for each in moments], dtype="datetime64[ns]")
+    )
     pandas = pd.DataFrame(
         {
             "whole": pd.array(whole, dtype="Int64"),
@@ -290,6 +304,6 @@ def test_frames_of_other_libraries_come_back(conn: pithead.Connection, library: 
             ], f"seed {seed}"
         exact_ns = source["stamp"].to_numpy().astype("datetime64[ns]")
         taken = relation.df()["stamp"].to_numpy()
-        assert np.array_equal(taken, exact_ns[np.argsort(source["row"].to_numpy(), kind="stable")], equal_nan=False) or np.array_equal(
-            taken.astype(np.int64), exact_ns.astype(np.int64)
-        ), f"seed {seed}"
+        assert np.array_equal(
+            taken, exact_ns[np.argsort(source["row"].to_numpy(), kind="stable")], equal_nan=False
+        ) or np.array_equal(taken.astype(np.int64), exact_ns.astype(np.int64)), f"seed {seed}"

@@ -229,7 +229,9 @@ def test_what_would_lose_something_is_refused(conn: pithead.Connection, value: o
 
 def test_lengths_of_time_compare_with_differences(conn: pithead.Connection) -> None:
     days = [0, 1, 10, 400]
-    table = pa.table({"a": pa.array([dt.datetime(2026, 1, 1)] * 4), "d": pa.array([dt.timedelta(days=each) for each in days])})
+    table = pa.table(
+        {"a": pa.array([dt.datetime(2026, 1, 1)] * 4), "d": pa.array([dt.timedelta(days=each) for each in days])}
+    )
     conn.load("t", table)
     for value in (dt.timedelta(days=10), pd.Timedelta(days=10), np.timedelta64(10, "D")):
         assert conn.sql("SELECT count(*) FROM t WHERE d = $1", [value]).fetchone() == (1,)

@@ -36,7 +36,17 @@ def test_whole_numbers_with_null_keep_their_digits(conn: pithead.Connection) -> 
         assert int(frame[name][0]) == largest[name], name
     # Without NULL they are NumPy's own types.
     whole = conn.sql("SELECT * FROM t WHERE n = 0").df()
-    assert {str(kind) for kind in whole.dtypes} == {"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"}
+    assert {str(kind) for kind in whole.dtypes} == {
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "bool",
+    }
 
 
 def test_nested_numbers_with_null_keep_their_digits(conn: pithead.Connection) -> None:
@@ -81,7 +91,7 @@ def test_nested_numbers_with_null_keep_their_digits(conn: pithead.Connection) ->
         ("SELECT 1 a, 2 a UNION ALL SELECT 3, 3 ORDER BY 1", ["a", "a"]),
         ("(SELECT 1 a, 2 a) UNION SELECT 3 b, 4 b ORDER BY 1", ["a", "a"]),
         ("WITH w AS (SELECT k + 1 AS k FROM t) SELECT k, k AS k FROM w ORDER BY 1", ["k", "k"]),
-        ("SELECT k AS \"x y\", s AS \"x y\" FROM t ORDER BY k", ["x y", "x y"]),
+        ('SELECT k AS "x y", s AS "x y" FROM t ORDER BY k', ["x y", "x y"]),
         ("SELECT row_number() OVER (ORDER BY k) AS k, k FROM t ORDER BY 1", ["k", "k"]),
         ("SELECT k, (SELECT max(k) FROM t) AS k FROM t ORDER BY 1", ["k", "k"]),
         ("SELECT k, CAST(k AS VARCHAR) AS k FROM t ORDER BY 1", ["k", "k"]),
@@ -155,7 +165,9 @@ def test_threads_share_the_rows_of_one_result(conn: pithead.Connection) -> None:
 
 
 def test_rows_that_failed_do_not_seem_to_have_ended(conn: pithead.Connection) -> None:
-    conn.load("t", pa.table({"k": range(50_000), "s": [str(k) if k != 45_000 else "x" for k in range(50_000)]}), slice_rows=1000)
+    conn.load(
+        "t", pa.table({"k": range(50_000), "s": [str(k) if k != 45_000 else "x" for k in range(50_000)]}), slice_rows=1000
+    )
     relation = conn.sql("SELECT CAST(s AS BIGINT) AS n FROM t")
     with pytest.raises(pithead.UserError, match="'x'"):
         while relation.fetchmany(100):
@@ -200,7 +212,11 @@ def test_a_result_says_what_changed(conn: pithead.Connection) -> None:
         with pytest.raises(pithead.UserError) as changed:
             take()
         told = str(changed.value)
-        assert "has changed since this result was made" in told and "k int64, s string" in told and "now they are k string" in told
+        assert (
+            "has changed since this result was made" in told
+            and "k int64, s string" in told
+            and "now they are k string" in told
+        )
     with pytest.raises(pithead.UserError, match="has changed since this result was made: .*"):
         some.fetchall()
     assert count.fetchall() == [(1,)]

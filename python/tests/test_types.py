@@ -33,7 +33,10 @@ def table() -> pa.Table:
         "d": ([dt.date(1, 1, 1), dt.date(9999, 12, 31), None], pa.date32()),
         "t": ([dt.time(0, 0, 0, 1), dt.time(23, 59, 59, 999999), None], pa.time64("us")),
         "ts": ([dt.datetime(1969, 12, 31, 23, 59, 59, 1), dt.datetime(2262, 1, 1), None], pa.timestamp("us")),
-        "tsz": ([dt.datetime(2026, 6, 1, 12, tzinfo=UTC), dt.datetime(1900, 1, 1, tzinfo=UTC), None], pa.timestamp("us", "UTC")),
+        "tsz": (
+            [dt.datetime(2026, 6, 1, 12, tzinfo=UTC), dt.datetime(1900, 1, 1, tzinfo=UTC), None],
+            pa.timestamp("us", "UTC"),
+        ),
         "d64": ([dt.date(1, 1, 1), dt.date(9999, 12, 31), None], pa.date64()),
         "t32": ([dt.time(0, 0, 1), dt.time(23, 59, 59), None], pa.time32("s")),
         "t32ms": ([dt.time(0, 0, 0, 1000), dt.time(23, 59, 59, 999000), None], pa.time32("ms")),
@@ -76,7 +79,9 @@ def test_values_come_back_as_duckdb_gives_them(loaded: pithead.Connection, colum
     # Types, too: a day is no moment, and an identifier no bytes.
     one_by_one = [relation.fetchone(), *relation.fetchmany(5)]
     for rows in (one_by_one, relation.head(3)):
-        assert [(value, type(value)) for (value,) in rows] == [(value, type(value)) for (value,) in expected] or "tsz" == column
+        assert [(value, type(value)) for (value,) in rows] == [
+            (value, type(value)) for (value,) in expected
+        ] or "tsz" == column
     assert relation.arrow().column(0).to_pylist() == source.column(column).to_pylist()
 
 
@@ -133,7 +138,9 @@ def test_numpy_and_intervals(loaded: pithead.Connection) -> None:
     assert arrays["i64"].mask.tolist() == [False, False, True] and arrays["i64"][1] == 2**63 - 1
     row = loaded.sql("SELECT INTERVAL '1' MONTH, INTERVAL '36' HOUR, MAP {'a': 1}").fetchone()
     assert row == (dt.timedelta(days=30), dt.timedelta(hours=36), {"a": 1})
-    zoned = loaded.sql("SELECT arrow_cast(tsz, 'Timestamp(Microsecond, Some(\"Europe/Berlin\"))') AS z FROM t ORDER BY row LIMIT 1")
+    zoned = loaded.sql(
+        "SELECT arrow_cast(tsz, 'Timestamp(Microsecond, Some(\"Europe/Berlin\"))') AS z FROM t ORDER BY row LIMIT 1"
+    )
     (moment,) = zoned.fetchone()
     assert moment == dt.datetime(2026, 6, 1, 12, tzinfo=UTC) and moment.utcoffset() == dt.timedelta(hours=2)
 
@@ -157,7 +164,9 @@ def test_what_datetime_does_not_know_is_text(conn: pithead.Connection) -> None:
         "day": pa.array([2932897, -719163, None], pa.int32()).cast(pa.date32()),
         "day64": pa.array([2932897 * 86_400_000, -719163 * 86_400_000, None], pa.int64()).cast(pa.date64()),
         "micro": pa.array([253402300800 * 10**6 + 500_000, -62135596801 * 10**6, None], pa.int64()).cast(pa.timestamp("us")),
-        "zoned": pa.array([253402300800 * 10**6 + 500_000, -62135596801 * 10**6, None], pa.int64()).cast(pa.timestamp("us", "UTC")),
+        "zoned": pa.array([253402300800 * 10**6 + 500_000, -62135596801 * 10**6, None], pa.int64()).cast(
+            pa.timestamp("us", "UTC")
+        ),
         "row": pa.array([0, 1, 2]),
     }
     table = pa.table(far)

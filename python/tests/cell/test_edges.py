@@ -65,7 +65,9 @@ def test_a_group_named_twice_is_tested_once_as_by_scanpy(conn, groups, reference
     assert result.groups == [group for group in dict.fromkeys(groups) if group != reference]
     once = cell.tl.rank_genes_groups(ds, "g", groups=list(dict.fromkeys(groups)), reference=reference, method=method)
     np.testing.assert_array_equal(result.stats["pvals_adj"], once.stats["pvals_adj"])
-    assert cell.tl.rank_genes_groups(ds, "g", groups=groups, reference=reference, method=method, pts=True)["pts"].columns.is_unique
+    assert cell.tl.rank_genes_groups(ds, "g", groups=groups, reference=reference, method=method, pts=True)[
+        "pts"
+    ].columns.is_unique
 
 
 def made(value: float, kind: type) -> AnnData:
@@ -97,7 +99,12 @@ def test_what_a_float_of_32_bits_holds_comes_back(conn, value):
 def test_results_are_pickled_and_copied(conn, counts):
     ds = cell.load(conn, counts, "lab.pbmc", raw=False)
     result = cell.tl.rank_genes_groups(ds, "kind", layer="noise", pts=True, n_genes=5)
-    for other in (pickle.loads(pickle.dumps(result)), copy.copy(result), copy.deepcopy(result), copy.deepcopy(ds.uns)["rank_genes_groups"]):
+    for other in (
+        pickle.loads(pickle.dumps(result)),
+        copy.copy(result),
+        copy.deepcopy(result),
+        copy.deepcopy(ds.uns)["rank_genes_groups"],
+    ):
         assert type(other) is type(result) and other is not result
         assert set(other) == set(result) and repr(other) == repr(result) and other.profile == result.profile
         pd.testing.assert_frame_equal(other.df(), result.df())
