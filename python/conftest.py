@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +14,8 @@ import pytest
 import pithead
 
 ROOT = Path(__file__).resolve().parents[1]
+# Tests import what stands beside them.
+sys.path.insert(0, str(ROOT / "python/tests"))
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import shutil
@@ -12,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from . import _parameters, _pithead, _progress
+from . import _arguments, _parameters, _pithead, _progress
 from ._errors import UserError
 from ._relation import Relation
-
-Source = Any
+from ._sources import Source, opened
+from ._target import target_of
 
 
 @dataclass(frozen=True)
@@ -72,8 +71,8 @@ class Connection:
         self._native = native
         self._finalizer = weakref.finalize(self, _close, native, temporary, os.getpid())
 
-    def sql(self, query: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> Relation | None:
-        """A query's result, lazy: it runs when its rows are taken. SET and DROP TABLE run at once, and give None.
+    def sql(self, query: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> Relation:
+        """A query's result, lazy: it runs when its rows are taken. SET and DROP TABLE run at once; their results have no rows.
 
         Parameters
         ----------
@@ -85,15 +84,19 @@ class Connection:
         [(42,)]
         >>> conn.sql("SELECT upper($name) AS name", {"name": "pit"}).fetchone()
         ('PIT',)
+        >>> conn.sql("SET pithead.pushdown = off").fetchall()
+        []
         """
+        query = _arguments.text("query", query, "write the statement as a str")
         given = _parameters.given(params)
         columns = self._native.describe(query, given)
-        if columns is None:
-            self._native.execute(query, given, None, False).close()
-            return None
-        return Relation(self, query, given, columns)
+        if columns is not None:
+            return Relation(self, query, given, columns, is_query=True)
+        stream = self._native.execute(query, given)
+        stream.close()
+        return Relation(self, query, given, stream.columns, is_query=False)
 
-    def execute(self, query: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> Relation | None:
+    def execute(self, query: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> Relation:
         """The same as `sql`, by the name that DB-API programs expect."""
         return self.sql(query, params)
 
@@ -105,10 +108,8 @@ class Connection:
         >>> conn.table("lab.trips.2026").columns
         ['city', 'day', 'fare']
         """
-        domain, dataset = split_name(name)
-        relation = self.sql(f"SELECT * FROM {quoted(domain)}.{quoted(dataset)}")
-        assert relation is not None
-        return relation
+        domain, dataset = split_name(_arguments.text("name", name))
+        return self.sql(f"SELECT * FROM {quoted(domain)}.{quoted(dataset)}")
 
     def load(
         self,
@@ -131,7 +132,8 @@ class Connection:
         ----------
         name : `domain.dataset`, or `dataset` of the domain `main`.
         source : a path, a glob or several of them (Parquet, CSV, Arrow IPC); or an object that gives Arrow data, such as a pyarrow
-            table or reader, a pandas or polars frame, or a DuckDB relation. It is streamed.
+            table or reader, a pandas or polars frame, or a DuckDB relation. It is streamed. What a reader of pyarrow or a result of
+            Pithead raises meanwhile, is raised here.
         mode : "create", "append" or "replace".
         metadata : kept with the dataset; appending adds to it.
         partition_by : "hash:a,b", "range:a", "round-robin", or columns to hash by.
@@ -145,25 +147,26 @@ class Connection:
         >>> conn.load("trips", pithead.examples.trips(), sort_by="day", metadata={"from": "examples"}).rows
         5
         """
-        files = _files(source)
-        spec = {
-            "name": name,
-            "sources": files or [],
-            "mode": mode,
-            "metadata": _texts(metadata),
-            "partition_by": _partitioning(partition_by),
-            "sort_by": _order(sort_by),
-            "slice_rows": slice_rows,
-            "encoding": encoding,
-            "partitions": partitions,
-            "copies": copies,
-        }
-        bar = _progress.Bar(f"loading {name}", "B") if _progress.wanted(progress) else None
-        try:
-            return LoadReport(**self._native.load(spec, None if files is not None else source, bar))
-        finally:
-            if bar:
-                bar.close()
+        name = _arguments.text("name", name, 'write it as "domain.dataset"')
+        with opened(source) as (files, stream):
+            spec = {
+                "name": name,
+                "sources": files,
+                "mode": _arguments.text("mode", mode, 'write "create", "append" or "replace"'),
+                "metadata": _texts(metadata),
+                "partition_by": _partitioning(partition_by),
+                "sort_by": _order(sort_by),
+                "slice_rows": _count("slice_rows", slice_rows),
+                "encoding": None if encoding is None else _arguments.text("encoding", encoding),
+                "partitions": _count("partitions", partitions),
+                "copies": _count("copies", copies),
+            }
+            bar = _progress.Bar(f"loading {name}", "B") if _progress.wanted(progress) else None
+            try:
+                return LoadReport(**self._native.load(spec, stream, bar))
+            finally:
+                if bar:
+                    bar.close()
 
     def datasets(self, domain: str | None = None) -> list[DatasetInfo]:
         """The datasets that there are, of all domains or of one.
@@ -176,13 +179,11 @@ class Connection:
 
     def drop(self, name: str, missing_ok: bool = False) -> bool:
         """Drops a dataset. Returns whether it was there; one that is not is an error without `missing_ok`."""
-        return self._native.drop(name, missing_ok)
+        return self._native.drop(_arguments.text("name", name), bool(missing_ok))
 
     def drives(self) -> dict[str, dict[str, Any]]:
         """How each drive is, by label: its sessions, memory and stored bytes, or under `error` why it does not answer."""
-        return {
-            label: json.loads(text) if answers else {"error": text} for label, text, answers in self._native.status()
-        }
+        return {label: json.loads(text) if answers else {"error": text} for label, text, answers in self._native.status()}
 
     def close(self) -> None:
         """Ends what runs, and the drives inside this process. Temporary data goes. Closing again does nothing."""
@@ -228,39 +229,28 @@ def connect(
     ...     len(conn.drives())
     2
     """
-    directory, addresses, temporary = None, [], None
-    match target:
-        case None:
-            directory = temporary = tempfile.mkdtemp(prefix="pithead-")
-        case str() if target.startswith(("pithead://", "pithead+tls://")):
-            addresses = _addresses(target)
-        case str() | os.PathLike():
-            directory = os.fspath(target)
-        case _:
-            addresses = [address for part in target for address in _addresses(str(part))]
-    if directory is None and not addresses:
-        raise UserError("expected at least one address of a drive", 'write "pithead://host:port,host:port"')
+    directory, addresses = target_of(target)
     if (cert is None) != (key is None):
         raise UserError("expected both cert and key, or neither")
-    if directory is None:
+    if addresses:
         token = token or os.environ.get("PITHEAD_TOKEN")
         ca = ca or os.environ.get("PITHEAD_TLS_CA")
     if cert is not None and ca is None:
         raise UserError("a client certificate is sent over TLS only", "say by ca=… whom to trust")
     options = {
-        "directory": directory,
         "addresses": addresses,
-        "drives": drives,
-        "threads": threads,
-        "memory": None if memory is None else str(memory),
-        "token": token,
-        "ca": ca,
-        "cert": cert,
-        "key": key,
-        "insecure": insecure,
+        "drives": _count("drives", drives, "leave it out for one a core"),
+        "threads": _count("threads", threads, "leave it out for one a core"),
+        "memory": _memory(memory),
+        "token": None if token is None else _arguments.text("token", token),
+        "ca": None if ca is None else _arguments.path("ca", ca),
+        "cert": None if cert is None else _arguments.path("cert", cert),
+        "key": None if key is None else _arguments.path("key", key),
+        "insecure": bool(insecure),
     }
+    temporary = None if directory or addresses else tempfile.mkdtemp(prefix="pithead-")
     try:
-        return Connection(_pithead.Connection(options), temporary)
+        return Connection(_pithead.Connection({**options, "directory": directory or temporary}), temporary)
     except BaseException:
         if temporary:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -284,35 +274,22 @@ def _close(native: _pithead.Connection, temporary: str | None, process: int) -> 
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _addresses(target: str) -> list[str]:
-    scheme, separator, rest = target.rpartition("://")
-    return [scheme + separator + part.strip() for part in rest.split(",") if part.strip()]
+def _count(argument: str, value: int | None, hint: str = "leave it out for the default") -> int | None:
+    return None if value is None else _arguments.number(argument, value, least=1, hint=hint)
 
 
-def _files(source: Source) -> list[str] | None:
-    if isinstance(source, (str, os.PathLike)):
-        return [_path(source)]
-    if isinstance(source, (list, tuple, set)) and all(isinstance(part, (str, os.PathLike)) for part in source):
-        if not source:
-            raise UserError("expected files to load, got an empty list", "to make a dataset without rows, load an empty table")
-        return [_path(part) for part in source]
-    if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
-        return None
-    raise UserError(
-        f"cannot load from an object of type {type(source).__name__}",
-        "give a path, a glob, or an object with Arrow data: a table of pyarrow, polars or DuckDB, a pandas frame (2.2 or newer)",
-    )
-
-
-def _path(path: str | os.PathLike[str]) -> str:
-    # A path object is meant as it is, also where its name holds what a glob would read.
-    return path if isinstance(path, str) else glob.escape(os.fspath(path))
+def _memory(memory: int | str | None) -> str | None:
+    if memory is None or isinstance(memory, str):
+        return memory
+    return str(_arguments.number("memory", memory, least=0, hint='write bytes, such as 4 << 30, or a size, such as "4GiB"'))
 
 
 def _texts(metadata: Mapping[str, str] | None) -> dict[str, str]:
     for name, value in (metadata or {}).items():
         if not isinstance(name, str) or not isinstance(value, str):
-            raise UserError(f"metadata: expected texts, got {name!r}: {value!r}", "write other values as JSON: json.dumps(value)")
+            raise UserError(
+                f"metadata: expected texts, got {name!r}: {value!r}", "write other values as JSON: json.dumps(value)"
+            )
     return dict(metadata or {})
 
 
@@ -320,7 +297,7 @@ def _partitioning(asked: str | Sequence[str] | None) -> tuple[str, list[str]] | 
     if asked is None:
         return None
     if not isinstance(asked, str):
-        return "hash", list(asked)
+        return "hash", _arguments.texts("partition_by", asked)
     how, colon, columns = asked.partition(":")
     if not colon and how != "round-robin":
         return "hash", [asked]
@@ -328,7 +305,7 @@ def _partitioning(asked: str | Sequence[str] | None) -> tuple[str, list[str]] | 
 
 
 def _order(asked: str | Sequence[str] | None) -> list[tuple[str, bool]]:
-    keys = [] if asked is None else asked.split(",") if isinstance(asked, str) else list(asked)
+    keys = [] if asked is None else asked.split(",") if isinstance(asked, str) else _arguments.texts("sort_by", asked)
     order = []
     for key in (key.strip() for key in keys):
         column, _, direction = key.rpartition(" ")

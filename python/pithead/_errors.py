@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ._hints import in_python
+
 
 class Error(Exception):
     """Something went wrong. `hint` says what to do about it, where something can be done.
@@ -71,3 +73,9 @@ class InternalError(Error):
 # Tracebacks name them as programs do.
 for _error in [Error, *Error.__subclasses__()]:
     _error.__module__ = "pithead"
+
+
+def of_engine(kind: str, message: str, hint: str | None) -> Error:
+    """The exception that a fault of the engine is raised as; `kind` is the name of its class."""
+    made: Error = globals()[kind](message, None if hint is None else in_python(hint))
+    return made

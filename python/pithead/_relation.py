@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from . import _pithead, _progress
-from ._errors import UserError
+from . import _arguments, _pithead, _progress, _shown
+from ._cursor import Cursor, guarded
+from ._errors import Error, UserError
 from ._explain import Explained
+from ._names import unique
 from ._options import options
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from ._connection import Connection
 
 T = TypeVar("T")
-# Characters of a value that are shown.
-_SHOWN = 60
 
 
 class Column(NamedTuple):
@@ -62,7 +61,10 @@ class Schema:
 
 
 class Relation:
-    """The result of a query, made by `Connection.sql`. It runs when its rows are taken, and again when they are taken again.
+    """The result of a statement, made by `Connection.sql`. A query runs when its rows are taken, and again when they are taken again.
+    A statement without rows, such as SET, has run already; its result has no columns and no rows.
+
+    Threads may share a result: each row that `fetchone` and `fetchmany` give is given once.
 
     Arrow libraries take it as it is, streaming: `polars.from_arrow(relation)`, `duckdb.sql("FROM relation")`,
     `pyarrow.RecordBatchReader.from_stream(relation)`.
@@ -78,13 +80,20 @@ class Relation:
       1 | two
     """
 
-    def __init__(self, connection: Connection, query: str, given: dict[str, Any] | None, columns: _pithead.Columns) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        query: str,
+        given: dict[str, Any] | None,
+        columns: _pithead.Columns,
+        *,
+        is_query: bool,
+    ) -> None:
         self._connection, self._query, self._given = connection, query, given
         self._schema = Schema(columns)
+        self._is_query = is_query
         self._last: _pithead.Stream | None = None
-        self._cursor: _pithead.Stream | None = None
-        # Rows that the cursor gave and that were not asked for yet.
-        self._ahead: list[tuple[Any, ...]] = []
+        self._cursor = Cursor()
 
     @property
     def schema(self) -> Schema:
@@ -102,7 +111,7 @@ class Relation:
         return self._query
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        return self._run(None, is_foreign=True).__arrow_c_stream__(requested_schema)
+        return self._run(is_foreign=True).__arrow_c_stream__(requested_schema)
 
     def __arrow_c_schema__(self) -> object:
         return self._schema.__arrow_c_schema__()
@@ -124,14 +133,21 @@ class Relation:
         return pa.RecordBatchReader.from_stream(self)
 
     def df(self) -> pd.DataFrame:
-        """All rows as a pandas frame."""
-        return self.arrow().to_pandas()
+        """All rows as a pandas frame. Whole numbers and truth values with NULL are of pandas' nullable types, so that none loses a digit.
+        Of columns with one name, the second is called `name_1`.
+        """
+        from ._frames import frame
+
+        return frame(self.arrow())
 
     def pl(self) -> pl.DataFrame:
-        """All rows as a polars frame. Texts are not copied: polars keeps them as the engine does."""
+        """All rows as a polars frame. Texts are not copied: polars keeps them as the engine does. Of columns with one name, the second is
+        called `name_1`.
+        """
         import polars as pl
 
-        return self._taken(lambda stream: pl.DataFrame(_Views(stream)))
+        names = unique(self.columns)
+        return self._taken(lambda stream: pl.DataFrame(_Views(stream, names)))
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All rows as tuples of Python values; those that are left after `fetchone` and `fetchmany`.
@@ -139,34 +155,24 @@ class Relation:
         >>> pithead.connect().sql("SELECT 1 AS a, NULL AS b UNION ALL SELECT 2, 'x' ORDER BY a").fetchall()
         [(1, None), (2, 'x')]
         """
-        cursor, self._cursor = self._cursor, None
-        if cursor is not None:
-            rows, self._ahead = self._ahead, []
-            return rows + self._guarded(cursor, lambda: cursor.fetch(None))
-        return self._taken(lambda stream: stream.fetch(None))
+        rest = self._cursor.rest()
+        return self._taken(lambda stream: stream.fetch(None)) if rest is None else rest
 
     def fetchmany(self, size: int = 1) -> list[tuple[Any, ...]]:
         """The next rows; an empty list at the end. `fetchall` takes the rest, and starts anew after it."""
-        if self._cursor is None:
-            self._cursor, self._ahead = self._run(None, is_foreign=False), []
-        cursor = self._cursor
-        while len(self._ahead) < size:
-            more = self._guarded(cursor, lambda: cursor.fetch(1))
-            if not more:
-                break
-            self._ahead += more
-        rows, self._ahead = self._ahead[:size], self._ahead[size:]
-        return rows
+        wanted = _arguments.number("size", size, least=0, hint="fetchall() takes all rows")
+        return self._cursor.many(wanted, self._run)
 
     def fetchone(self) -> tuple[Any, ...] | None:
         """The next row; None at the end."""
-        rows = self.fetchmany(1)
+        rows = self._cursor.many(1, self._run)
         return rows[0] if rows else None
 
-    def fetchnumpy(self) -> dict[str, np.ndarray]:
-        """All rows as NumPy arrays by column; masked ones where there are nulls."""
-        table = self.arrow()
-        return {name: _numpy(table.column(index)) for index, name in enumerate(table.column_names)}
+    def fetchnumpy(self) -> dict[str, np.ndarray[Any, Any]]:
+        """All rows as NumPy arrays by column; masked ones where there are nulls. Of columns with one name, the second is called `name_1`."""
+        from ._frames import arrays
+
+        return arrays(self.arrow())
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """The rows as pyarrow batches, as they come."""
@@ -181,10 +187,11 @@ class Relation:
         >>> sorted({node.site for node in explained.nodes()})
         ['drive', 'host', 'link']
         """
+        if not self._is_query:
+            raise UserError("a statement without rows has no plan", "queries have")
         verb = "EXPLAIN ANALYZE" if analyze else "EXPLAIN"
-        given = self._given
-        stream = self._connection._native.execute(f"{verb} {self._query}", given, None, False)
-        return Explained([line for (line,) in self._guarded(stream, lambda: stream.fetch(None))], analyze)
+        stream = self._connection._native.execute(f"{verb} {self._query}", self._given)
+        return Explained([line for (line,) in guarded(stream, lambda: stream.fetch(None))], analyze)
 
     def profile(self) -> dict[str, float]:
         """What the last run of this result has cost so far: seconds, bytes over the link, slices read and skipped.
@@ -200,104 +207,84 @@ class Relation:
 
     def head(self, rows: int = 10) -> list[tuple[Any, ...]]:
         """The first rows; the statement is cancelled once they are there."""
-        stream = self._run(None, is_foreign=False)
+        wanted = _arguments.number("rows", rows, least=0, hint="fetchall() takes all rows")
+        stream = self._run()
         taken: list[tuple[Any, ...]] = []
         try:
-            while len(taken) < rows and (more := self._guarded(stream, lambda: stream.fetch(1))):
+            while len(taken) < wanted and (more := guarded(stream, lambda: stream.fetch(1))):
                 taken += more
         finally:
             stream.close()
-        return taken[:rows]
+        return taken[:wanted]
 
     def __repr__(self) -> str:
-        rows = self.head(options.rows + 1)
-        return _as_text(self._schema, rows[: options.rows], len(rows) > options.rows)
+        return _shown.as_text(*self._first())
 
     def _repr_html_(self) -> str:
-        rows = self.head(options.rows + 1)
-        return _as_html(self._schema, rows[: options.rows], len(rows) > options.rows)
+        return _shown.as_html(*self._first())
 
-    def _run(self, bar: _progress.Bar | None, is_foreign: bool) -> _pithead.Stream:
-        self._last = self._connection._native.execute(self._query, self._given, bar, is_foreign)
-        return self._last
+    def _first(self) -> tuple[list[Column], list[tuple[Any, ...]], bool]:
+        """Columns, the rows that are shown, and whether there are more."""
+        shown = max(options.rows, 0)
+        rows = self.head(shown + 1)
+        return self._schema.columns, rows[:shown], len(rows) > shown
+
+    def _run(self, bar: _progress.Bar | None = None, is_foreign: bool = False) -> _pithead.Stream:
+        if not self._is_query:
+            self._last = _pithead.Stream()
+            return self._last
+        try:
+            stream = self._connection._native.execute(self._query, self._given, bar, is_foreign, self._connection)
+        except UserError as error:
+            if self._now() is not None:
+                raise
+            raise UserError(f"a dataset has changed since this result was made: {error.message}", error.hint) from error
+        if _told(stream.columns) != _told(self._schema._native) and self._now() != _told(self._schema._native):
+            stream.close()
+            was, now = (
+                ", ".join(" ".join(column) for column in _told(columns))
+                for columns in (self._schema._native, stream.columns)
+            )
+            raise UserError(
+                f"a dataset has changed since this result was made: the columns were {was}; now they are {now}",
+                "run the statement again by conn.sql(…)",
+            )
+        self._last = stream
+        return stream
+
+    def _now(self) -> list[tuple[str, str]] | None:
+        """The columns that the statement would have if it were made now; None if it cannot be made any more."""
+        if self._connection._native.is_closed:
+            return []
+        try:
+            columns = self._connection._native.describe(self._query, self._given)
+        except UserError:
+            return None
+        except Error:
+            return []
+        return None if columns is None else _told(columns)
 
     def _taken(self, take: Callable[[_pithead.Stream], T]) -> T:
         """Runs the statement for a consumer that takes all rows."""
         bar = _progress.Bar("query", "slices") if _progress.wanted(None) else None
         try:
-            stream = self._run(bar, is_foreign=False)
-            return self._guarded(stream, lambda: take(stream))
+            stream = self._run(bar)
+            return guarded(stream, lambda: take(stream))
         finally:
             if bar:
                 bar.close()
 
-    @staticmethod
-    def _guarded(stream: _pithead.Stream, take: Callable[[], T]) -> T:
-        """Raises what ended the rows, rather than what a library made of it."""
-        try:
-            return take()
-        except Exception as error:
-            try:
-                stream.check()
-            except BaseException as failure:
-                raise failure from error
-            raise
-
 
 class _Views:
-    """A stream whose texts are views."""
+    """A stream whose texts are views, under names of which each is there once."""
 
-    def __init__(self, stream: _pithead.Stream) -> None:
-        self._stream = stream
+    def __init__(self, stream: _pithead.Stream, names: list[str]) -> None:
+        self._stream, self._names = stream, names
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        return self._stream.views()
+        return self._stream.views(self._names)
 
 
-def _numpy(column: pa.ChunkedArray) -> np.ndarray:
-    import numpy as np
-
-    if column.null_count == 0:
-        return column.to_numpy(zero_copy_only=False)
-    mask = column.is_null().to_numpy(zero_copy_only=False)
-    values = column.drop_null().to_numpy(zero_copy_only=False)
-    full = np.zeros(len(column), dtype=values.dtype)
-    full[~mask] = values
-    return np.ma.masked_array(full, mask=mask)
-
-
-def _cell(value: Any) -> str:
-    text = "NULL" if value is None else repr(value) if isinstance(value, (bytes, list, dict)) else str(value)
-    text = text.replace("\n", " ")
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
-
-
-def _is_number(column: Column) -> bool:
-    return column.type.startswith(("int", "uint", "float", "double", "decimal", "halffloat"))
-
-
-def _as_text(schema: Schema, rows: list[tuple[Any, ...]], has_more: bool) -> str:
-    columns = schema.columns
-    cells = [[_cell(value) for value in row] for row in rows]
-    widths = [max([len(column.name), *(len(row[at]) for row in cells)]) for at, column in enumerate(columns)]
-    aligned = [
-        [cell.rjust(width) if _is_number(column) else cell.ljust(width) for cell, width, column in zip(row, widths, columns)]
-        for row in cells
-    ]
-    head = " | ".join(column.name.ljust(width) for column, width in zip(columns, widths)).rstrip()
-    rule = "-+-".join("-" * width for width in widths)
-    rest = ["… more rows"] if has_more else [] if rows else ["(no rows)"]
-    return "\n".join([head, rule, *(" | ".join(row).rstrip() for row in aligned), *rest])
-
-
-def _as_html(schema: Schema, rows: list[tuple[Any, ...]], has_more: bool) -> str:
-    def cell(column: Column, value: Any) -> str:
-        align = ' style="text-align:right"' if _is_number(column) else ' style="text-align:left"'
-        return f"<td{align}>{html.escape(_cell(value))}</td>"
-
-    head = "".join(
-        f'<th style="text-align:left" title="{html.escape(column.type)}">{html.escape(column.name)}</th>' for column in schema
-    )
-    body = "".join("<tr>" + "".join(cell(column, value) for column, value in zip(schema, row)) + "</tr>" for row in rows)
-    note = "<p>… more rows</p>" if has_more else "" if rows else "<p>no rows</p>"
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}"
+def _told(columns: _pithead.Columns) -> list[tuple[str, str]]:
+    """Names and types."""
+    return [(name, kind) for name, kind, _ in columns.columns]

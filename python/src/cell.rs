@@ -1,7 +1,6 @@
 //! `_pithead.cell`: what `pithead.cell` needs of the engine. Arrays come as buffers and go as bytes.
 
 use pithead_cell::{GroupMoments, Part, Ranked};
-use pithead_host::ProfileSnapshot;
 use pithead_matrix::{CellsSpec, Correction, FoldChange, Method, Test};
 use pithead_model::near_names;
 use pyo3::prelude::*;
@@ -11,6 +10,7 @@ use crate::buffers::{bytes_of, exactly};
 use crate::connection::Connection;
 use crate::errors;
 use crate::runtime::nothing;
+use crate::types;
 use crate::writer::Writer;
 
 /// Adds the submodule.
@@ -149,7 +149,7 @@ fn rank_genes(
     for (name, values) in arrays {
         answer.set_item(name, bytes_of(py, &values))?;
     }
-    answer.set_item("profile", costs(py, &cost)?)?;
+    answer.set_item("profile", types::costs(py, &cost)?)?;
     Ok(answer.unbind())
 }
 
@@ -170,7 +170,7 @@ fn moments(py: Python<'_>, conn: &Connection, parts: Vec<(String, Vec<u8>)>, gen
     {
         answer.set_item(name, bytes_of(py, values))?;
     }
-    answer.set_item("profile", costs(py, &cost)?)?;
+    answer.set_item("profile", types::costs(py, &cost)?)?;
     Ok(answer.unbind())
 }
 
@@ -261,15 +261,4 @@ pub(crate) fn named<T: Copy>(argument: &str, name: &str, known: &[(&str, T)]) ->
 fn keys(answer: &Bound<'_, PyDict>, genes: &[i32], ids: Vec<String>) -> PyResult<()> {
     answer.set_item("genes", bytes_of(answer.py(), genes))?;
     answer.set_item("ids", ids)
-}
-
-fn costs<'py>(py: Python<'py>, cost: &ProfileSnapshot) -> PyResult<Bound<'py, PyDict>> {
-    let costs = PyDict::new(py);
-    costs.set_item("link_bytes", cost.link_bytes)?;
-    costs.set_item("medium_bytes", cost.medium_bytes)?;
-    costs.set_item("slices_read", cost.slices_read)?;
-    costs.set_item("sessions", cost.sessions)?;
-    costs.set_item("drive_cpu_ns", cost.drive_cpu_ns)?;
-    costs.set_item("elapsed_us", cost.elapsed_us)?;
-    Ok(costs)
 }

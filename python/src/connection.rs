@@ -16,7 +16,7 @@ use crate::load::{self, Spec};
 use crate::options::Options;
 use crate::parameters::Given;
 use crate::runtime::{self, nothing};
-use crate::stream::Stream;
+use crate::stream::{Stream, Taker};
 use crate::types;
 
 /// A host with its drives. Threads may share it; what SET changes holds for all of them.
@@ -50,7 +50,8 @@ impl Connection {
     }
 
     /// Runs a statement. `progress` is called with slices done, slices in all, and bytes over the link, while something waits for rows.
-    /// `is_foreign`: the rows go to a library that turns exceptions of the stream into its own.
+    /// `is_foreign`: the rows go to a library that turns exceptions of the stream into its own. `owner` lives until they have ended.
+    #[pyo3(signature = (sql, given, progress = None, is_foreign = false, owner = None))]
     fn execute(
         &self,
         py: Python<'_>,
@@ -58,11 +59,12 @@ impl Connection {
         given: Option<Given>,
         progress: Option<Py<PyAny>>,
         is_foreign: bool,
+        owner: Option<Py<PyAny>>,
     ) -> PyResult<Stream> {
         let session = self.session()?;
         let parameters = given.map(Given::parameters).transpose()?.unwrap_or_default();
         let answer = self.run(py, nothing, async move { session.run_with(&sql, &parameters).await })?;
-        Stream::new(answer, self.closing.subscribe(), progress, is_foreign)
+        Stream::new(answer, self.closing.subscribe(), Taker { progress, is_foreign, owner })
     }
 
     /// Loads files, or what a C stream gives. `progress` is called with bytes done, bytes in all, and rows.

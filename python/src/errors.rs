@@ -17,8 +17,8 @@ pub(crate) fn to_python(fault: Fault) -> PyErr {
         Blame::Bug => "InternalError",
     };
     let raised = Python::try_attach(|py| {
-        let class = py.import("pithead._errors")?.getattr(class)?;
-        Ok::<_, PyErr>(PyErr::from_value(class.call1((&fault.message, &fault.hint))?))
+        let make = py.import("pithead._errors")?.getattr("of_engine")?;
+        Ok::<_, PyErr>(PyErr::from_value(make.call1((class, &fault.message, &fault.hint))?))
     });
     match raised {
         Some(Ok(error) | Err(error)) => error,

@@ -3,6 +3,7 @@
 
 mod buffers;
 mod cell;
+mod common_type;
 mod connection;
 mod errors;
 mod import;

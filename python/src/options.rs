@@ -3,10 +3,13 @@
 use std::path::PathBuf;
 
 use pithead_embed::{ClientTlsFiles, ConnectOptions, EmbedOptions, Target, Token};
-use pithead_model::{Fault, parse_bytes};
+use pithead_model::{Blame, Fault, parse_bytes};
 use pyo3::prelude::*;
 
 use crate::errors;
+
+/// Below this not even small queries run.
+const MEMORY_LEAST_BYTES: u64 = 1 << 20;
 
 /// Where to connect to, and how: the arguments of `pithead.connect`, put in order by Python.
 #[derive(FromPyObject)]
@@ -38,6 +41,10 @@ impl Options {
         }
         let read = || -> Result<EmbedOptions, Fault> {
             let memory = self.memory.as_deref().map(parse_bytes).transpose()?;
+            if let Some(little) = memory.filter(|memory| *memory < MEMORY_LEAST_BYTES) {
+                let message = format!("memory: expected at least {} MiB, got {little} bytes", MEMORY_LEAST_BYTES >> 20);
+                return Err(Fault::new(Blame::User, message).hint("leave it out for a part of what the machine has"));
+            }
             let token = self.token.as_deref().map(Token::parse).transpose()?;
             let identity = self.cert.clone().zip(self.key.clone());
             let tls = self.ca.clone().map(|ca| ClientTlsFiles { ca, identity });

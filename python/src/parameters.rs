@@ -1,19 +1,20 @@
 //! Values for placeholders, from Python.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Decimal256Array, Float64Array, Int64Array,
-    IntervalMonthDayNanoArray, ListArray, NullArray, RecordBatch, RecordBatchOptions, StringArray, Time64MicrosecondArray,
-    TimestampMicrosecondArray, UInt64Array, new_null_array,
+    Array, ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Decimal256Array, FixedSizeBinaryArray,
+    Float64Array, Int64Array, IntervalMonthDayNanoArray, NullArray, RecordBatch, RecordBatchOptions, StringArray, StructArray,
+    Time64MicrosecondArray, TimestampMicrosecondArray, TimestampNanosecondArray, UInt64Array,
 };
-use arrow::buffer::OffsetBuffer;
-use arrow::compute::concat;
-use arrow::datatypes::{DataType, Field, IntervalMonthDayNanoType, Schema, i256};
+use arrow::datatypes::{Field, FieldRef, IntervalMonthDayNanoType, Schema, i256};
 use pithead_host::Parameters;
 use pyo3::prelude::*;
 
+use crate::common_type::list_of;
 use crate::errors;
+use crate::types::{EXTENSION, UUID, UUID_BYTES};
 
 /// Values for the placeholders of a statement: kind and value of each, and their names where they have some.
 #[derive(FromPyObject)]
@@ -33,7 +34,7 @@ impl Given {
         let columns = Python::attach(|py| self.values.iter().map(|kind| array(py, kind)).collect::<PyResult<Vec<_>>>())?;
         let by_name = self.names.is_some();
         let names = self.names.unwrap_or_else(|| vec![String::new(); columns.len()]);
-        let fields = names.into_iter().zip(&columns).map(|(name, column)| Field::new(name, column.data_type().clone(), true));
+        let fields = names.iter().zip(&columns).zip(&self.values).map(|((name, column), kind)| field(name, column, kind));
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let options = RecordBatchOptions::new().with_row_count(Some(1));
         let row = RecordBatch::try_new_with_options(schema, columns, &options).map_err(unfit)?;
@@ -43,6 +44,13 @@ impl Given {
         }
         .map_err(errors::to_python)
     }
+}
+
+/// The field of a value: an identifier is told from other bytes by its field alone.
+fn field(name: &str, column: &ArrayRef, Kind(kind, _): &Kind) -> FieldRef {
+    let field = Field::new(name, column.data_type().clone(), true);
+    let marks = (kind == "uuid").then(|| HashMap::from([(EXTENSION.to_owned(), UUID.to_owned())]));
+    Arc::new(field.with_metadata(marks.unwrap_or_default()))
 }
 
 /// A value as an array of one.
@@ -56,16 +64,27 @@ fn array(py: Python<'_>, Kind(kind, value): &Kind) -> PyResult<ArrayRef> {
         "float" => Arc::new(Float64Array::from(vec![value.extract::<f64>()?])),
         "str" => Arc::new(StringArray::from(vec![value.extract::<String>()?])),
         "bytes" => Arc::new(BinaryArray::from_vec(vec![value.extract::<&[u8]>()?])),
+        "uuid" => {
+            let bytes = [Some(value.extract::<&[u8]>()?)].into_iter();
+            Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(bytes, UUID_BYTES).map_err(unfit)?)
+        }
         "date" => Arc::new(Date32Array::from(vec![value.extract::<i32>()?])),
         "time" => Arc::new(Time64MicrosecondArray::from(vec![value.extract::<i64>()?])),
         "timestamp" => Arc::new(TimestampMicrosecondArray::from(vec![value.extract::<i64>()?])),
         "timestamptz" => Arc::new(TimestampMicrosecondArray::from(vec![value.extract::<i64>()?]).with_timezone("UTC")),
+        "timestamp_ns" => Arc::new(TimestampNanosecondArray::from(vec![value.extract::<i64>()?])),
+        "timestamptz_ns" => Arc::new(TimestampNanosecondArray::from(vec![value.extract::<i64>()?]).with_timezone("UTC")),
         "interval" => {
-            let (days, nanoseconds) = value.extract::<(i32, i64)>()?;
-            Arc::new(IntervalMonthDayNanoArray::from(vec![IntervalMonthDayNanoType::make_value(0, days, nanoseconds)]))
+            let (months, days, nanoseconds) = value.extract::<(i32, i32, i64)>()?;
+            Arc::new(IntervalMonthDayNanoArray::from(vec![IntervalMonthDayNanoType::make_value(months, days, nanoseconds)]))
         }
         "decimal" => decimal(&value.extract()?)?,
-        "list" => list(py, &value.extract::<Vec<Kind>>()?)?,
+        "list" => {
+            let items = value.extract::<Vec<Kind>>()?;
+            let items = items.iter().map(|item| array(py, item)).collect::<PyResult<Vec<_>>>()?;
+            list_of(&items).map_err(unfit)?
+        }
+        "struct" => record(py, &value.extract::<Vec<(String, Kind)>>()?)?,
         other => return Err(errors::user(format!("a parameter of kind {other} is not known"), "give a plain Python value")),
     })
 }
@@ -81,20 +100,10 @@ fn decimal((digits, precision, scale): &(String, u8, i8)) -> PyResult<ArrayRef> 
     })
 }
 
-fn list(py: Python<'_>, values: &[Kind]) -> PyResult<ArrayRef> {
-    let items = values.iter().map(|value| array(py, value)).collect::<PyResult<Vec<_>>>()?;
-    // Nulls are of the others' type.
-    let known = items.iter().map(|item| item.data_type()).find(|known| **known != DataType::Null).unwrap_or(&DataType::Null);
-    let typed = |item: &ArrayRef| if item.data_type() == &DataType::Null { new_null_array(known, 1) } else { Arc::clone(item) };
-    let typed: Vec<ArrayRef> = items.iter().map(typed).collect();
-    let parts: Vec<&dyn Array> = typed.iter().map(AsRef::as_ref).collect();
-    let items = match parts.is_empty() {
-        true => Arc::new(NullArray::new(0)) as ArrayRef,
-        false => concat(&parts).map_err(unfit)?,
-    };
-    let field = Arc::new(Field::new_list_field(items.data_type().clone(), true));
-    let offsets = OffsetBuffer::from_lengths([items.len()]);
-    Ok(Arc::new(ListArray::try_new(field, offsets, items, None).map_err(unfit)?))
+fn record(py: Python<'_>, parts: &[(String, Kind)]) -> PyResult<ArrayRef> {
+    let columns = parts.iter().map(|(_, kind)| array(py, kind)).collect::<PyResult<Vec<_>>>()?;
+    let fields = parts.iter().zip(&columns).map(|((name, kind), column)| field(name, column, kind));
+    Ok(Arc::new(StructArray::try_new(fields.collect(), columns, None).map_err(unfit)?))
 }
 
 fn unfit(error: impl std::fmt::Display) -> PyErr {

@@ -3,23 +3,29 @@
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{
-    DataType, Date32Type, Decimal128Type, Decimal256Type, DurationMicrosecondType, Float16Type, Float32Type, Float64Type,
-    Int8Type, Int16Type, Int32Type, Int64Type, IntervalDayTimeType, IntervalMonthDayNanoType, IntervalUnit,
-    IntervalYearMonthType, Time64MicrosecondType, TimeUnit, TimestampMicrosecondType, UInt8Type, UInt16Type, UInt32Type,
-    UInt64Type,
+    DataType, Decimal128Type, Decimal256Type, Field, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type, IntervalDayTimeType, IntervalMonthDayNanoType, IntervalUnit, IntervalYearMonthType, TimeUnit, UInt8Type,
+    UInt16Type, UInt32Type, UInt64Type,
 };
+use arrow::error::ArrowError;
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
 use crate::errors;
 use crate::stream::arrow_error;
+use crate::types::is_uuid;
+
+/// Milliseconds of a day.
+const DAY_MS: i64 = 86_400_000;
 
 type Values<'py> = Vec<Bound<'py, PyAny>>;
 
 /// Adds the rows of a batch, each a tuple.
 pub(crate) fn to_tuples<'py>(py: Python<'py>, batch: &RecordBatch, rows: &mut Vec<Bound<'py, PyTuple>>) -> PyResult<()> {
-    let columns = batch.columns().iter().map(|column| values(py, column.as_ref())).collect::<PyResult<Vec<_>>>()?;
+    let schema = batch.schema_ref();
+    let columns = batch.columns().iter().zip(schema.fields());
+    let columns = columns.map(|(column, field)| values(py, column.as_ref(), field)).collect::<PyResult<Vec<_>>>()?;
     rows.reserve(batch.num_rows());
     for row in 0..batch.num_rows() {
         rows.push(PyTuple::new(py, columns.iter().map(|column| &column[row]))?);
@@ -42,8 +48,8 @@ macro_rules! plain {
     };
 }
 
-/// A column's values.
-fn values<'py>(py: Python<'py>, array: &dyn Array) -> PyResult<Values<'py>> {
+/// A column's values. What its field says beside its type is told by `field`.
+fn values<'py>(py: Python<'py>, array: &dyn Array, field: &Field) -> PyResult<Values<'py>> {
     match array.data_type() {
         DataType::Null => Ok((0..array.len()).map(|_| py.None().into_bound(py)).collect()),
         DataType::Boolean => plain!(py, array.as_boolean()),
@@ -63,12 +69,17 @@ fn values<'py>(py: Python<'py>, array: &dyn Array) -> PyResult<Values<'py>> {
         DataType::LargeUtf8 => plain!(py, array.as_string::<i64>()),
         DataType::BinaryView => each!(py, array.as_binary_view(), |value| PyBytes::new(py, value).into_bound_py_any(py)),
         DataType::Binary => each!(py, array.as_binary::<i32>(), |value| PyBytes::new(py, value).into_bound_py_any(py)),
+        DataType::FixedSizeBinary(_) if is_uuid(field) => {
+            let make = made(py, "identifier")?;
+            each!(py, array.as_fixed_size_binary(), |value| make.call1((PyBytes::new(py, value),)))
+        }
         DataType::FixedSizeBinary(_) => {
             each!(py, array.as_fixed_size_binary(), |value| PyBytes::new(py, value).into_bound_py_any(py))
         }
         DataType::Struct(fields) => {
             let structure = array.as_struct();
-            let columns = structure.columns().iter().map(|column| values(py, column)).collect::<PyResult<Vec<_>>>()?;
+            let columns = structure.columns().iter().zip(fields);
+            let columns = columns.map(|(column, field)| values(py, column, field)).collect::<PyResult<Vec<_>>>()?;
             (0..array.len())
                 .map(|row| {
                     if structure.is_null(row) {
@@ -80,62 +91,62 @@ fn values<'py>(py: Python<'py>, array: &dyn Array) -> PyResult<Values<'py>> {
                 })
                 .collect()
         }
-        DataType::List(_) => each!(py, array.as_list::<i32>(), |items| items_list(py, items.as_ref())),
-        DataType::LargeList(_) => each!(py, array.as_list::<i64>(), |items| items_list(py, items.as_ref())),
-        DataType::FixedSizeList(..) => each!(py, array.as_fixed_size_list(), |items| items_list(py, items.as_ref())),
-        DataType::Map(..) => (0..array.len()).map(|row| map_dict(py, array, row)).collect(),
+        DataType::List(item) => each!(py, array.as_list::<i32>(), |items| items_list(py, items.as_ref(), item)),
+        DataType::LargeList(item) => each!(py, array.as_list::<i64>(), |items| items_list(py, items.as_ref(), item)),
+        DataType::FixedSizeList(item, _) => {
+            each!(py, array.as_fixed_size_list(), |items| items_list(py, items.as_ref(), item))
+        }
+        DataType::Map(entries, _) => (0..array.len()).map(|row| map_dict(py, array, row, entries)).collect(),
+        DataType::Dictionary(_, value_type) => values(py, &cast(array, value_type).map_err(arrow_error)?, field),
+        DataType::Decimal128(_, scale) => {
+            let (make, scale) = (made(py, "decimal")?, *scale);
+            each!(py, array.as_primitive::<Decimal128Type>(), |value| make.call1((value, scale)))
+        }
+        DataType::Decimal256(_, scale) => {
+            let (make, scale) = (made(py, "decimal")?, *scale);
+            each!(py, array.as_primitive::<Decimal256Type>(), |value| make.call1((value.to_string(), scale)))
+        }
+        DataType::Interval(unit) => intervals(py, array, *unit),
         _ => moments(py, array),
     }
 }
 
-/// Decimals, times and intervals, which Python has classes of its own for.
+/// What `pithead/_values.py` makes values with.
+fn made<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    py.import("pithead._values")?.getattr(name)
+}
+
+/// Dates, times and durations: Python is given the numbers and how many of them are a second, since it holds all of them.
 fn moments<'py>(py: Python<'py>, array: &dyn Array) -> PyResult<Values<'py>> {
-    let made = |made: &str| py.import("pithead._values")?.getattr(made);
-    let in_microseconds = |to: DataType| cast(array, &to).map_err(arrow_error);
+    let numbers = |narrow: bool| match narrow {
+        true => cast(array, &DataType::Int32).and_then(|array| cast(&array, &DataType::Int64)).map_err(arrow_error),
+        false => cast(array, &DataType::Int64).map_err(arrow_error),
+    };
     match array.data_type() {
-        DataType::Decimal128(_, scale) => {
-            let (make, scale) = (made("decimal")?, *scale);
-            each!(py, array.as_primitive::<Decimal128Type>(), |value| make.call1((value, scale)))
-        }
-        DataType::Decimal256(_, scale) => {
-            let (make, scale) = (made("decimal")?, *scale);
-            each!(py, array.as_primitive::<Decimal256Type>(), |value| make.call1((value.to_string(), scale)))
-        }
         DataType::Date32 => {
-            let make = made("date")?;
-            each!(py, array.as_primitive::<Date32Type>(), |value| make.call1((value,)))
+            let make = made(py, "date")?;
+            each!(py, numbers(true)?.as_primitive::<Int64Type>(), |value| make.call1((value,)))
         }
-        DataType::Date64 => values(py, &in_microseconds(DataType::Timestamp(TimeUnit::Microsecond, None))?),
-        DataType::Timestamp(_, zone) => {
-            let array = in_microseconds(DataType::Timestamp(TimeUnit::Microsecond, zone.clone()))?;
-            let (make, zone) = (made("timestamp")?, zone.as_deref());
-            each!(py, array.as_primitive::<TimestampMicrosecondType>(), |value| make.call1((value, zone)))
+        DataType::Date64 => {
+            let make = made(py, "date")?;
+            each!(py, numbers(false)?.as_primitive::<Int64Type>(), |value| make.call1((value.div_euclid(DAY_MS),)))
         }
-        DataType::Time32(_) | DataType::Time64(_) => {
-            let array = in_microseconds(DataType::Time64(TimeUnit::Microsecond))?;
-            let make = made("time")?;
-            each!(py, array.as_primitive::<Time64MicrosecondType>(), |value| make.call1((value,)))
+        DataType::Timestamp(unit, zone) => {
+            let (make, zone, second) = (made(py, "timestamp")?, zone.as_deref(), per_second(*unit));
+            each!(py, numbers(false)?.as_primitive::<Int64Type>(), |value| make.call1((value, second, zone)))
         }
-        DataType::Duration(_) => {
-            let array = in_microseconds(DataType::Duration(TimeUnit::Microsecond))?;
-            let make = made("interval")?;
-            each!(py, array.as_primitive::<DurationMicrosecondType>(), |value| make.call1((0, 0, value)))
+        DataType::Time32(unit) => {
+            let (make, second) = (made(py, "time")?, per_second(*unit));
+            each!(py, numbers(true)?.as_primitive::<Int64Type>(), |value| make.call1((value, second)))
         }
-        DataType::Interval(unit) => {
-            let make = made("interval")?;
-            match unit {
-                IntervalUnit::YearMonth => {
-                    each!(py, array.as_primitive::<IntervalYearMonthType>(), |value| make.call1((value, 0, 0)))
-                }
-                IntervalUnit::DayTime => each!(py, array.as_primitive::<IntervalDayTimeType>(), |value| {
-                    make.call1((0, value.days, i64::from(value.milliseconds) * 1000))
-                }),
-                IntervalUnit::MonthDayNano => each!(py, array.as_primitive::<IntervalMonthDayNanoType>(), |value| {
-                    make.call1((value.months, value.days, value.nanoseconds / 1000))
-                }),
-            }
+        DataType::Time64(unit) => {
+            let (make, second) = (made(py, "time")?, per_second(*unit));
+            each!(py, numbers(false)?.as_primitive::<Int64Type>(), |value| make.call1((value, second)))
         }
-        DataType::Dictionary(_, value_type) => values(py, &cast(array, value_type).map_err(arrow_error)?),
+        DataType::Duration(unit) => {
+            let (make, second) = (made(py, "interval")?, per_second(*unit));
+            each!(py, numbers(false)?.as_primitive::<Int64Type>(), |value| make.call1((0, 0, value, second)))
+        }
         other => Err(errors::user(
             format!("values of type {} cannot be fetched as Python values", crate::types::type_name(other)),
             "take the result as Arrow, by .arrow(), or cast the column in the statement",
@@ -143,18 +154,47 @@ fn moments<'py>(py: Python<'py>, array: &dyn Array) -> PyResult<Values<'py>> {
     }
 }
 
-fn items_list<'py>(py: Python<'py>, items: &dyn Array) -> PyResult<Bound<'py, PyAny>> {
-    Ok(PyList::new(py, values(py, items)?)?.into_any())
+fn intervals<'py>(py: Python<'py>, array: &dyn Array, unit: IntervalUnit) -> PyResult<Values<'py>> {
+    let make = made(py, "interval")?;
+    let (milliseconds, nanoseconds) = (per_second(TimeUnit::Millisecond), per_second(TimeUnit::Nanosecond));
+    match unit {
+        IntervalUnit::YearMonth => {
+            each!(py, array.as_primitive::<IntervalYearMonthType>(), |value| make.call1((value, 0, 0, nanoseconds)))
+        }
+        IntervalUnit::DayTime => each!(py, array.as_primitive::<IntervalDayTimeType>(), |value| {
+            make.call1((0, value.days, value.milliseconds, milliseconds))
+        }),
+        IntervalUnit::MonthDayNano => each!(py, array.as_primitive::<IntervalMonthDayNanoType>(), |value| {
+            make.call1((value.months, value.days, value.nanoseconds, nanoseconds))
+        }),
+    }
 }
 
-fn map_dict<'py>(py: Python<'py>, array: &dyn Array, row: usize) -> PyResult<Bound<'py, PyAny>> {
+fn per_second(unit: TimeUnit) -> i64 {
+    match unit {
+        TimeUnit::Second => 1,
+        TimeUnit::Millisecond => 1_000,
+        TimeUnit::Microsecond => 1_000_000,
+        TimeUnit::Nanosecond => 1_000_000_000,
+    }
+}
+
+fn items_list<'py>(py: Python<'py>, items: &dyn Array, field: &Field) -> PyResult<Bound<'py, PyAny>> {
+    Ok(PyList::new(py, values(py, items, field)?)?.into_any())
+}
+
+fn map_dict<'py>(py: Python<'py>, array: &dyn Array, row: usize, entries: &Field) -> PyResult<Bound<'py, PyAny>> {
     let map = array.as_map();
     if map.is_null(row) {
         return Ok(py.None().into_bound(py));
     }
+    let DataType::Struct(fields) = entries.data_type() else {
+        return Err(arrow_error(ArrowError::SchemaError("a map has no entries".into())));
+    };
     let entries = map.value(row);
     let dict = PyDict::new(py);
-    for (key, value) in values(py, entries.column(0))?.into_iter().zip(values(py, entries.column(1))?) {
+    let (keys, items) = (values(py, entries.column(0), &fields[0])?, values(py, entries.column(1), &fields[1])?);
+    for (key, value) in keys.into_iter().zip(items) {
         dict.set_item(key, value)?;
     }
     Ok(dict.into_any())

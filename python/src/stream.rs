@@ -37,17 +37,38 @@ pub(crate) struct Stream {
 }
 
 /// What outlives the rows.
+#[derive(Default)]
 struct Shared {
-    profile: Arc<QueryProfile>,
-    progress: Option<Py<PyAny>>,
+    /// None of a statement without rows.
+    profile: Option<Arc<QueryProfile>>,
+    taker: Taker,
     /// What ended the rows, for whom the C interface gave only its text.
     failure: Mutex<Option<PyErr>>,
-    /// Whether a stranger takes the rows, who turns an interrupt into an error of its own.
-    is_foreign: bool,
+}
+
+/// Who takes the rows.
+#[derive(Default)]
+pub(crate) struct Taker {
+    /// Called while something waits for rows.
+    pub(crate) progress: Option<Py<PyAny>>,
+    /// Whether it is a stranger, who turns an interrupt into an error of its own.
+    pub(crate) is_foreign: bool,
+    /// The connection of `pithead/_connection.py`, which is not closed for want of users before the rows have ended.
+    #[expect(dead_code, reason = "held for as long, and not looked at")]
+    pub(crate) owner: Option<Py<PyAny>>,
 }
 
 #[pymethods]
 impl Stream {
+    /// That of a statement without rows.
+    #[new]
+    fn nothing() -> PyResult<Self> {
+        let (sender, receiver) = mpsc::channel(1);
+        // There is room for one.
+        let _ = sender.try_send(Ok(None));
+        Ok(Self::over(receiver, Arc::new(Schema::empty()), false, Shared::default()))
+    }
+
     /// The rows as Arrow's C stream. Texts come with offsets, as every consumer knows them, unless views are requested.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
@@ -63,10 +84,10 @@ impl Stream {
         PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(Box::new(reader)), c"arrow_array_stream")
     }
 
-    /// The same as the engine has it: texts as views.
-    fn views<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        let stream = FFI_ArrowArrayStream::new(Box::new(self.take()?));
-        PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
+    /// The rows under other names of columns, for polars: texts as views, as the engine has them, and dates of 64 bits as dates.
+    fn views<'py>(&self, py: Python<'py>, names: Vec<String>) -> PyResult<Bound<'py, PyCapsule>> {
+        let reader = Reader { wanted: types::viewed(&self.schema, names), ..self.take()? };
+        PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(Box::new(reader)), c"arrow_array_stream")
     }
 
     /// The next rows as tuples, at least one and at most about `rows_max`; all that are left without it. Empty at the end.
@@ -101,20 +122,8 @@ impl Stream {
 
     /// What the statement has cost so far.
     fn profile(&self, py: Python<'_>) -> PyResult<Py<PyDict>> {
-        let sums = self.shared.profile.snapshot();
-        let facts = PyDict::new(py);
-        facts.set_item("seconds", sums.elapsed_us as f64 / 1e6)?;
-        facts.set_item("rows_from_drives", sums.rows_from_drives)?;
-        facts.set_item("link_bytes", sums.link_bytes)?;
-        facts.set_item("medium_bytes", sums.medium_bytes)?;
-        facts.set_item("slices_read", sums.slices_read)?;
-        facts.set_item("slices_skipped", sums.slices_skipped)?;
-        facts.set_item("rounds", sums.rounds)?;
-        facts.set_item("sessions", sums.sessions)?;
-        facts.set_item("drive_cpu_seconds", sums.drive_cpu_ns as f64 / 1e9)?;
-        facts.set_item("failovers", sums.failovers)?;
-        facts.set_item("busy_seconds", sums.busy_us as f64 / 1e6)?;
-        Ok(facts.unbind())
+        let profile = self.shared.profile.as_ref();
+        types::costs(py, &profile.map(|profile| profile.snapshot()).unwrap_or_default())
     }
 
     /// Ends the statement, also at the drives, if it still runs.
@@ -124,20 +133,19 @@ impl Stream {
 }
 
 impl Stream {
-    pub(crate) fn new(
-        answer: Answer,
-        closing: watch::Receiver<bool>,
-        progress: Option<Py<PyAny>>,
-        is_foreign: bool,
-    ) -> PyResult<Self> {
+    pub(crate) fn new(answer: Answer, closing: watch::Receiver<bool>, taker: Taker) -> PyResult<Self> {
         let (sender, receiver) = mpsc::channel(AHEAD_BATCHES);
         let schema = Arc::clone(&answer.schema);
         let is_query = answer.is_query;
-        let profile = Arc::clone(&answer.profile);
+        let profile = Some(Arc::clone(&answer.profile));
         runtime::runtime().map_err(errors::to_python)?.spawn(send(answer, sender, closing));
-        let shared = Arc::new(Shared { profile, progress, failure: Mutex::new(None), is_foreign });
+        Ok(Self::over(receiver, schema, is_query, Shared { profile, taker, failure: Mutex::new(None) }))
+    }
+
+    fn over(receiver: Receiver<Item>, schema: SchemaRef, is_query: bool, shared: Shared) -> Self {
+        let shared = Arc::new(shared);
         let reader = Reader { receiver, wanted: Arc::clone(&schema), shared: Arc::clone(&shared), is_over: false };
-        Ok(Self { schema, is_query, reader: Mutex::new(Some(reader)), shared })
+        Self { schema, is_query, reader: Mutex::new(Some(reader)), shared }
     }
 
     fn take(&self) -> PyResult<Reader> {
@@ -170,7 +178,7 @@ async fn send(mut answer: Answer, sender: Sender<Item>, mut closing: watch::Rece
     }
 }
 
-/// Who takes the rows.
+/// The rows on their way.
 struct Reader {
     receiver: Receiver<Item>,
     /// The types that are handed out.
@@ -241,22 +249,22 @@ impl RecordBatchReader for Reader {
 impl Shared {
     /// Calls who shows progress.
     fn tell(&self, py: Python<'_>) -> PyResult<()> {
-        let Some(progress) = &self.progress else { return Ok(()) };
+        let (Some(progress), Some(profile)) = (&self.taker.progress, &self.profile) else { return Ok(()) };
         let (mut done, mut all) = (0, 0);
-        for sub_plan in self.profile.sub_plans() {
+        for sub_plan in profile.sub_plans() {
             all += sub_plan.sub_plan.datasets.first().map_or(0, |driving| driving.dataset.slices());
             let counted =
                 |session: &pithead_host::PartitionProfile| session.slices().0 + session.summarised() + session.recalled;
             done += total(sub_plan.sessions().iter().map(counted));
         }
-        progress.call1(py, (done.min(all), all, self.profile.snapshot().link_bytes))?;
+        progress.call1(py, (done.min(all), all, profile.snapshot().link_bytes))?;
         Ok(())
     }
 
     /// Keeps the exception, and gives the text that the C interface can carry.
     fn failed(&self, error: PyErr) -> ArrowError {
         let text = Python::try_attach(|py| {
-            if self.is_foreign && error.is_instance_of::<pyo3::exceptions::PyKeyboardInterrupt>(py) {
+            if self.taker.is_foreign && error.is_instance_of::<pyo3::exceptions::PyKeyboardInterrupt>(py) {
                 // The consumer raises an error of its own; this makes the interpreter raise the interrupt again.
                 // SAFETY: the interpreter is attached; only a flag is set.
                 unsafe { pyo3::ffi::PyErr_SetInterrupt() };

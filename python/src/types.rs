@@ -4,13 +4,40 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit, UnionFields};
 use arrow_array::ffi::FFI_ArrowSchema;
+use pithead_host::ProfileSnapshot;
 use pithead_model::{Dataset, DatasetName};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
+/// Where a field names its extension type, and the name of the one for identifiers of 16 bytes; both by Arrow's "Canonical Extension
+/// Types".
+pub(crate) const EXTENSION: &str = "ARROW:extension:name";
+pub(crate) const UUID: &str = "arrow.uuid";
+pub(crate) const UUID_BYTES: i32 = 16;
+
+/// Whether a column holds identifiers.
+pub(crate) fn is_uuid(field: &Field) -> bool {
+    field.data_type() == &DataType::FixedSizeBinary(UUID_BYTES)
+        && field.metadata().get(EXTENSION).is_some_and(|name| name == UUID)
+}
+
 /// The schema with the types that every consumer of Arrow knows: texts and binaries with offsets, instead of views.
 pub(crate) fn plain(schema: &Schema) -> SchemaRef {
     let fields: Fields = schema.fields().iter().map(plain_field).collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+}
+
+/// The schema as the engine has it, under other names: texts as views. Dates of 64 bits are dates of 32, since polars takes the former
+/// for moments.
+pub(crate) fn viewed(schema: &Schema, names: Vec<String>) -> SchemaRef {
+    let field = |(field, name): (&FieldRef, String)| {
+        let field = field.as_ref().clone().with_name(name);
+        match field.data_type() {
+            DataType::Date64 => field.with_data_type(DataType::Date32),
+            _ => field,
+        }
+    };
+    let fields: Fields = schema.fields().iter().zip(names).map(field).collect();
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
@@ -82,6 +109,10 @@ pub(crate) fn type_name(data_type: &DataType) -> String {
     }
 }
 
+fn field_type_name(field: &Field) -> String {
+    if is_uuid(field) { "uuid".to_owned() } else { type_name(field.data_type()) }
+}
+
 fn union_name(fields: &UnionFields) -> String {
     let parts: Vec<String> = fields.iter().map(|(_, field)| type_name(field.data_type())).collect();
     format!("union<{}>", parts.join(", "))
@@ -98,7 +129,7 @@ impl Columns {
     /// Name, type and whether there may be nulls, of each column.
     #[getter]
     fn columns(&self) -> Vec<(String, String, bool)> {
-        let column = |field: &FieldRef| (field.name().clone(), type_name(field.data_type()), field.is_nullable());
+        let column = |field: &FieldRef| (field.name().clone(), field_type_name(field), field.is_nullable());
         self.schema.fields().iter().map(column).collect()
     }
 
@@ -124,7 +155,24 @@ pub(crate) fn dataset_facts(py: Python<'_>, name: &DatasetName, dataset: &Datase
     facts.set_item("slices", dataset.slices())?;
     facts.set_item("encoding", &dataset.encoding)?;
     facts.set_item("metadata", &dataset.metadata)?;
-    let column = |field: &FieldRef| (field.name().clone(), type_name(field.data_type()));
+    let column = |field: &FieldRef| (field.name().clone(), field_type_name(field));
     facts.set_item("columns", dataset.schema.fields().iter().map(column).collect::<Vec<_>>())?;
+    Ok(facts.unbind())
+}
+
+/// What a statement has cost, in seconds and bytes.
+pub(crate) fn costs(py: Python<'_>, sums: &ProfileSnapshot) -> PyResult<Py<PyDict>> {
+    let facts = PyDict::new(py);
+    facts.set_item("seconds", sums.elapsed_us as f64 / 1e6)?;
+    facts.set_item("rows_from_drives", sums.rows_from_drives)?;
+    facts.set_item("link_bytes", sums.link_bytes)?;
+    facts.set_item("medium_bytes", sums.medium_bytes)?;
+    facts.set_item("slices_read", sums.slices_read)?;
+    facts.set_item("slices_skipped", sums.slices_skipped)?;
+    facts.set_item("rounds", sums.rounds)?;
+    facts.set_item("sessions", sums.sessions)?;
+    facts.set_item("drive_cpu_seconds", sums.drive_cpu_ns as f64 / 1e9)?;
+    facts.set_item("failovers", sums.failovers)?;
+    facts.set_item("busy_seconds", sums.busy_us as f64 / 1e6)?;
     Ok(facts.unbind())
 }

@@ -165,7 +165,7 @@ impl Writer {
         layout: &str,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyDict>> {
-        let modes = [("create", LoadMode::Create), ("append", LoadMode::Append), ("replace", LoadMode::Replace)];
+        let modes = [("create", LoadMode::Create), ("replace", LoadMode::Replace)];
         let mode = named("mode", mode, &modes)?;
         let layout = named("layout", layout, &[("sparse", Layout::Sparse), ("dense", Layout::Dense)])?;
         let name = dataset.parse().map_err(errors::to_python)?;

@@ -19,11 +19,26 @@ from pithead import _cpu
 
 def test_statements_without_rows_run_at_once(conn: pithead.Connection) -> None:
     conn.load("t", pa.table({"k": [1]}))
-    assert conn.sql("SET pithead.pushdown = off") is None
+    done = conn.sql("SET pithead.pushdown = off")
     (shown,) = conn.sql("SHOW pithead.pushdown").fetchall()
     assert shown == ("pithead.pushdown", "false")
-    assert conn.sql("DROP TABLE t") is None
+    dropped = conn.execute("DROP TABLE t")
     assert conn.datasets() == []
+    conn.load("t", pa.table({"k": [1]}))
+    conn.sql("SET pithead.pushdown = on")
+    for relation in (done, dropped):
+        # Its rows are taken as often as one likes, and the statement does not run again.
+        for _ in range(2):
+            assert relation.fetchall() == relation.fetchmany(3) == relation.head() == list(relation) == []
+            assert relation.fetchone() is None and relation.columns == [] and len(relation.schema) == 0
+            assert relation.arrow().num_rows == len(relation.df()) == len(relation.pl()) == 0
+            assert relation.fetchnumpy() == {} and relation.reader().read_all().num_columns == 0
+            assert relation.profile()["sessions"] == 0
+        assert "(no rows)" in repr(relation) and "no rows" in relation._repr_html_()
+        with pytest.raises(pithead.UserError, match="no plan"):
+            relation.explain()
+    assert conn.sql("SHOW pithead.pushdown").fetchall() == [("pithead.pushdown", "true")]
+    assert len(conn.datasets()) == 1
 
 
 @pytest.mark.parametrize(
@@ -133,6 +148,17 @@ def test_a_connection_that_is_forgotten_lets_go(tmp_path: Path) -> None:
         ("data", {"threads": 0}, "threads"),
         ("data", {"memory": "much"}, "size"),
         ("data", {"drives": 1000}, "1 to 64 drives"),
+        ("data", {"drives": -1}, "drives: expected 1 or more, got -1"),
+        ("data", {"drives": "2"}, "drives: expected a whole number, got '2' of type str"),
+        ("data", {"drives": True}, "drives: expected a whole number"),
+        ("data", {"threads": -3}, "threads: expected 1 or more, got -3"),
+        ("data", {"threads": 10**30}, "threads"),
+        ("data", {"memory": 0}, "memory: expected at least 1 MiB, got 0 bytes"),
+        ("data", {"memory": "0"}, "memory: expected at least 1 MiB, got 0 bytes"),
+        ("data", {"memory": -1}, "memory: expected 0 or more, got -1"),
+        ("data", {"memory": b"1GiB"}, "memory: expected a whole number, got b'1GiB' of type bytes"),
+        ("pithead://127.0.0.1:1", {"token": b"0" * 40}, "token: expected a str"),
+        ("pithead://127.0.0.1:1", {"ca": b"ca.pem"}, "ca: expected a path"),
         ("pithead://127.0.0.1:1", {"token": "short"}, "token"),
         ("pithead://127.0.0.1:1", {"cert": "c"}, "both"),
         ("pithead://127.0.0.1:1", {"cert": "c", "key": "k"}, "TLS"),

@@ -90,9 +90,11 @@ def test_a_source_that_fails_midway_leaves_nothing(conn: pithead.Connection, fai
     conn.load("t", TABLE)
     before = stored(conn)
     reader = pa.RecordBatchReader.from_batches(pa.schema({"k": pa.int64()}), batches(fail_after))
-    with pytest.raises(pithead.UserError, match="the instrument was unplugged") as failed:
+    with pytest.raises(RuntimeError, match="the instrument was unplugged") as failed:
         conn.load("u", reader, slice_rows=10_000)
-    assert failed.value.hint
+    # The exception is the one that was raised, with where it came from.
+    assert any(entry.name == "batches" for entry in failed.traceback)
+    assert any("nothing was loaded" in note for note in failed.value.__notes__)
     assert [info.name for info in conn.datasets()] == ["t"]
     assert stored(conn) == before
     conn.load("u", TABLE)
@@ -105,7 +107,17 @@ def test_a_source_that_fails_midway_leaves_nothing(conn: pithead.Connection, fai
         ([], {}, "empty list"),
         (TABLE, {"mode": "upsert"}, "mode"),
         (TABLE, {"encoding": "csv"}, "encoding"),
-        (TABLE, {"slice_rows": 0}, "slice_rows"),
+        (TABLE, {"slice_rows": 0}, "slice_rows: expected 1 or more, got 0"),
+        (TABLE, {"slice_rows": -5}, "slice_rows: expected 1 or more, got -5"),
+        (TABLE, {"slice_rows": 1.5}, "slice_rows: expected a whole number"),
+        (TABLE, {"partitions": -1}, "partitions: expected 1 or more"),
+        (TABLE, {"copies": -1}, "copies: expected 1 or more"),
+        (TABLE, {"mode": None}, "mode: expected a str"),
+        (TABLE, {"encoding": 5}, "encoding: expected a str"),
+        (TABLE, {"partition_by": [1]}, "partition_by: expected a str"),
+        (TABLE, {"partition_by": b"k"}, "partition_by: expected a str"),
+        (TABLE, {"sort_by": [b"k"]}, "sort_by: expected a str"),
+        (b"file.parquet", {}, "type bytes"),
         (TABLE, {"partition_by": "range:k,s"}, "partition_by"),
         (TABLE, {"partition_by": "hash:nothing"}, "nothing"),
         (TABLE, {"sort_by": "nothing"}, "nothing"),
@@ -129,3 +141,79 @@ def test_a_large_table_streams_in_pieces(conn: pithead.Connection) -> None:
     # One batch of the library, in pieces: the whole is not counted for each of them.
     assert 8_000_000 <= report.source_bytes < 9_000_000
     assert conn.sql("SELECT min(k), max(k), count(DISTINCT k) FROM t").fetchone() == (0, 999_999, 1_000_000)
+
+
+class Failing(Exception):
+    """An exception of the caller's own."""
+
+
+@pytest.mark.parametrize(
+    "error", [Failing("own"), KeyError("k"), pithead.DriveError("gone"), StopAsyncIteration(), OSError(5, "io")]
+)
+def test_a_reader_raises_what_it_raised(conn: pithead.Connection, error: Exception) -> None:
+    cause = ValueError("why")
+    error.__cause__ = cause
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield TABLE.to_batches()[0]
+        raise error
+
+    with pytest.raises(type(error)) as failed:
+        conn.load("u", pa.RecordBatchReader.from_batches(TABLE.schema, rows()))
+    assert failed.value is error and error.__cause__ is cause
+    assert conn.datasets() == []
+
+
+def test_a_result_as_a_source_raises_its_own_error(conn: pithead.Connection) -> None:
+    conn.load("t", pa.table({"s": ["1", "x"]}))
+    with pytest.raises(pithead.UserError, match="'x'") as failed:
+        conn.load("u", conn.sql("SELECT CAST(s AS BIGINT) AS n FROM t"))
+    assert "the source of the rows failed" not in str(failed.value)
+    with pithead.connect(drives=1) as other:
+        source = other.table("t") if other.datasets() else other.sql("SELECT 1 AS k")
+        other.close()
+        with pytest.raises(pithead.UserError, match="closed"):
+            conn.load("u", source)
+    assert [info.name for info in conn.datasets()] == ["t"]
+
+
+def test_sources_whose_text_is_all_there_is(conn: pithead.Connection) -> None:
+    class Wrapped:
+        def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+            return pa.RecordBatchReader.from_batches(pa.schema({"k": pa.int64()}), batches(1)).__arrow_c_stream__()
+
+    class Broken:
+        def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+            raise Failing("at once")
+
+    with pytest.raises(pithead.UserError, match="the instrument was unplugged") as failed:
+        conn.load("u", Wrapped())
+    assert failed.value.hint
+    with pytest.raises(Failing, match="at once"):
+        conn.load("u", Broken())
+
+
+def test_home_directories(conn: pithead.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    pq.write_table(TABLE, tmp_path / "t.parquet")
+    assert conn.load("t", "~/t.parquet").rows == conn.load("u", Path("~/t.parquet")).rows == 3
+
+
+def test_hints_speak_python(conn: pithead.Connection) -> None:
+    conn.load("t", TABLE, partition_by="hash:k")
+    for options, told in [
+        ({}, 'mode="append"'),
+        ({"mode": "append", "partition_by": "range:k"}, 'mode="replace"'),
+    ]:
+        with pytest.raises(pithead.Error) as refused:
+            conn.load("t", TABLE, **options)
+        assert refused.value.hint and told in refused.value.hint and "--" not in refused.value.hint
+    with pytest.raises(pithead.UserError) as refused:
+        conn.load("v", TABLE, mode="append")
+    assert refused.value.hint == 'mode="create" makes it'
+    with pytest.raises(pithead.UserError) as refused:
+        conn.drop("v")
+    assert refused.value.hint and "conn.datasets()" in refused.value.hint
+    with pytest.raises(pithead.UnsupportedError) as refused:
+        conn.sql("INSERT INTO t VALUES (1)")
+    assert refused.value.hint and "conn.load(" in refused.value.hint

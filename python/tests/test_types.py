@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import uuid
 from decimal import Decimal
 
 import duckdb
@@ -32,7 +33,20 @@ def table() -> pa.Table:
         "d": ([dt.date(1, 1, 1), dt.date(9999, 12, 31), None], pa.date32()),
         "t": ([dt.time(0, 0, 0, 1), dt.time(23, 59, 59, 999999), None], pa.time64("us")),
         "ts": ([dt.datetime(1969, 12, 31, 23, 59, 59, 1), dt.datetime(2262, 1, 1), None], pa.timestamp("us")),
-        "tsz": ([dt.datetime(2026, 6, 1, 12, tzinfo=UTC), dt.datetime(1900, 1, 1, tzinfo=UTC), None], pa.timestamp("us", "UTC")),
+        "tsz": (
+            [dt.datetime(2026, 6, 1, 12, tzinfo=UTC), dt.datetime(1900, 1, 1, tzinfo=UTC), None],
+            pa.timestamp("us", "UTC"),
+        ),
+        "d64": ([dt.date(1, 1, 1), dt.date(9999, 12, 31), None], pa.date64()),
+        "t32": ([dt.time(0, 0, 1), dt.time(23, 59, 59), None], pa.time32("s")),
+        "t32ms": ([dt.time(0, 0, 0, 1000), dt.time(23, 59, 59, 999000), None], pa.time32("ms")),
+        "t64ns": ([dt.time(0, 0, 0, 1), dt.time(23, 59, 59, 999999), None], pa.time64("ns")),
+        "ts_s": ([dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59), None], pa.timestamp("s")),
+        "ts_ms": ([dt.datetime(1969, 12, 31, 23, 59, 59, 1000), dt.datetime(2262, 1, 1), None], pa.timestamp("ms")),
+        "ts_ns": ([dt.datetime(1969, 12, 31, 23, 59, 59, 1), dt.datetime(2262, 1, 1), None], pa.timestamp("ns")),
+        "du": ([dt.timedelta(days=-1, microseconds=1), dt.timedelta(days=400), None], pa.duration("us")),
+        "du_s": ([dt.timedelta(seconds=-1), dt.timedelta(days=400), None], pa.duration("s")),
+        "uuid": ([uuid.UUID(int=5), uuid.UUID(int=2**128 - 1), None], pa.uuid()),
         "dec": ([Decimal("-12345678901234567.89"), Decimal("0.01"), None], pa.decimal128(19, 2)),
         "l": ([[1, None, 3], [], None], pa.list_(pa.int32())),
         "ls": ([["a", None], [], None], pa.list_(pa.string())),
@@ -62,6 +76,12 @@ def test_values_come_back_as_duckdb_gives_them(loaded: pithead.Connection, colum
         expected = duck.sql(query.format("source")).fetchall()
     relation = loaded.sql(query.format("t"))
     assert relation.fetchall() == expected
+    # Types, too: a day is no moment, and an identifier no bytes.
+    one_by_one = [relation.fetchone(), *relation.fetchmany(5)]
+    for rows in (one_by_one, relation.head(3)):
+        assert [(value, type(value)) for (value,) in rows] == [
+            (value, type(value)) for (value,) in expected
+        ] or "tsz" == column
     assert relation.arrow().column(0).to_pylist() == source.column(column).to_pylist()
 
 
@@ -118,6 +138,49 @@ def test_numpy_and_intervals(loaded: pithead.Connection) -> None:
     assert arrays["i64"].mask.tolist() == [False, False, True] and arrays["i64"][1] == 2**63 - 1
     row = loaded.sql("SELECT INTERVAL '1' MONTH, INTERVAL '36' HOUR, MAP {'a': 1}").fetchone()
     assert row == (dt.timedelta(days=30), dt.timedelta(hours=36), {"a": 1})
-    zoned = loaded.sql("SELECT arrow_cast(tsz, 'Timestamp(Microsecond, Some(\"Europe/Berlin\"))') AS z FROM t ORDER BY row LIMIT 1")
+    zoned = loaded.sql(
+        "SELECT arrow_cast(tsz, 'Timestamp(Microsecond, Some(\"Europe/Berlin\"))') AS z FROM t ORDER BY row LIMIT 1"
+    )
     (moment,) = zoned.fetchone()
     assert moment == dt.datetime(2026, 6, 1, 12, tzinfo=UTC) and moment.utcoffset() == dt.timedelta(hours=2)
+
+
+def test_days_are_days_in_every_library(loaded: pithead.Connection) -> None:
+    import polars as pl
+
+    relation = loaded.sql("SELECT d, d64 FROM t ORDER BY row")
+    days = [dt.date(1, 1, 1), dt.date(9999, 12, 31), None]
+    assert relation.pl().dtypes == [pl.Date, pl.Date] and relation.pl()["d64"].to_list() == days
+    assert relation.arrow()["d64"].to_pylist() == days
+    frame = relation.df()
+    assert [str(kind) for kind in frame.dtypes] == ["datetime64[us]", "datetime64[us]"] and frame["d"].equals(frame["d64"])
+    assert frame["d64"].dt.year[:2].tolist() == [1, 9999] and frame["d64"].isna().tolist() == [False, False, True]
+    arrays = relation.fetchnumpy()
+    assert arrays["d"].astype("datetime64[D]").tolist() == arrays["d64"].astype("datetime64[D]").tolist() == days
+
+
+def test_what_datetime_does_not_know_is_text(conn: pithead.Connection) -> None:
+    far = {
+        "day": pa.array([2932897, -719163, None], pa.int32()).cast(pa.date32()),
+        "day64": pa.array([2932897 * 86_400_000, -719163 * 86_400_000, None], pa.int64()).cast(pa.date64()),
+        "micro": pa.array([253402300800 * 10**6 + 500_000, -62135596801 * 10**6, None], pa.int64()).cast(pa.timestamp("us")),
+        "zoned": pa.array([253402300800 * 10**6 + 500_000, -62135596801 * 10**6, None], pa.int64()).cast(
+            pa.timestamp("us", "UTC")
+        ),
+        "row": pa.array([0, 1, 2]),
+    }
+    table = pa.table(far)
+    conn.load("t", table)
+    query = "SELECT day, day64, micro, zoned FROM t ORDER BY row"
+    with duckdb.connect() as duck:
+        duck.execute("SET timezone = 'UTC'")
+        duck.register("t", table)
+        expected = duck.sql(query).fetchall()
+    relation = conn.sql(query)
+    assert relation.fetchall() == expected
+    assert expected[0] == ("10000-01-01", "10000-01-01", "10000-01-01 00:00:00.5", "10000-01-01 00:00:00.5+00")
+    assert relation.df()["day"].dt.year.tolist()[:2] == [10000, 0]
+    # Seconds go further than microseconds of 64 bits do: these were NULL.
+    conn.load("s", pa.table({"s": pa.array([10**15, -(10**15)], pa.int64()).cast(pa.timestamp("s"))}))
+    ((after,), (before,)) = conn.sql("SELECT s FROM s ORDER BY s DESC").fetchall()
+    assert (after, before) == ("31690708-07-05 01:46:40", "31686770-06-29 (BC) 22:13:20")

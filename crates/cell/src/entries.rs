@@ -22,6 +22,12 @@ pub(crate) struct Chunk {
     pub(crate) is_counts: bool,
 }
 
+/// The value as a float of 32 bits; none: it is larger than any.
+pub(crate) fn float(value: f64) -> Option<f32> {
+    let float = value as f32;
+    (float.is_finite() || !value.is_finite()).then_some(float)
+}
+
 /// The value as a count; none: it is none.
 pub(crate) fn count(value: f64) -> Option<u32> {
     // The cast stays within the type's range, so that what was beyond differs.
@@ -30,15 +36,23 @@ pub(crate) fn count(value: f64) -> Option<u32> {
 }
 
 impl Chunk {
-    /// Of what `entries` gives, twice the same; zeros are left out. Two passes of a counting sort.
-    pub(crate) fn new<I: Iterator<Item = Entry>>(genes: usize, entries: impl Fn() -> I) -> Result<Chunk, Fault> {
+    /// Of what `entries` gives, twice the same; zeros are left out, and what is zero as a float of 32 bits. Faults number genes from
+    /// `first` on. Two passes of a counting sort.
+    pub(crate) fn new<I: Iterator<Item = Entry>>(first: usize, genes: usize, entries: impl Fn() -> I) -> Result<Chunk, Fault> {
         let mut starts = vec![0_usize; genes + 1];
         let mut is_counts = true;
-        for Entry { cell, gene, value } in entries().filter(|entry| entry.value != 0.0) {
+        let entries = || entries().filter(|entry| entry.value != 0.0);
+        for Entry { cell, gene, value } in entries() {
             let Some(start) = starts.get_mut(gene + 1) else {
+                let gene = gene.saturating_add(first);
                 return Err(invalid(format!("cell {cell} has a value for gene {gene} (both from 0), of {genes} genes")));
             };
-            *start += 1;
+            let Some(float) = float(value) else {
+                let what = format!("cell {cell} has {value:e} of gene {} (both from 0)", first + gene);
+                return Err(invalid(format!("{what}, and floats of 32 bits end at {:e}", f32::MAX))
+                    .hint("scale the values, as by logarithms, before they are loaded"));
+            };
+            *start += usize::from(float != 0.0);
             is_counts &= count(value).is_some();
         }
         let mut sum = 0;
@@ -48,7 +62,7 @@ impl Chunk {
         }
         let mut next = starts.clone();
         let (mut cells, mut values) = (vec![0; sum], vec![0; sum]);
-        for Entry { cell, gene, value } in entries().filter(|entry| entry.value != 0.0) {
+        for Entry { cell, gene, value } in entries().filter(|entry| entry.value as f32 != 0.0) {
             let place = next[gene];
             next[gene] += 1;
             cells[place] = cell;
@@ -72,13 +86,27 @@ mod tests {
     fn entries_are_turned_and_zeros_left_out() {
         let entries = [(0, 2, 1.0), (0, 0, 3.0), (1, 2, 0.0), (2, 2, 5.0)];
         let entries = || entries.into_iter().map(|(cell, gene, value)| Entry { cell, gene, value });
-        let chunk = Chunk::new(3, entries).unwrap();
+        let chunk = Chunk::new(0, 3, entries).unwrap();
         assert!(chunk.is_counts);
         assert_eq!(chunk.gene(0), (&[0][..], &[3][..]));
         assert_eq!(chunk.gene(1), (&[][..], &[][..]));
         assert_eq!(chunk.gene(2), (&[0, 2][..], &[1, 5][..]));
-        let fault = Chunk::new(2, entries).unwrap_err();
+        let fault = Chunk::new(0, 2, entries).unwrap_err();
         assert!(fault.message.contains("gene 2"), "{fault}");
+    }
+
+    #[test]
+    fn floats_of_32_bits_neither_overflow_nor_keep_zeros() {
+        let chunk = |value| Chunk::new(0, 1, move || [Entry { cell: 7, gene: 0, value }].into_iter());
+        for value in [1e300, -1e39] {
+            let fault = chunk(value).unwrap_err();
+            assert!(fault.message.contains("cell 7 has") && fault.message.contains("32 bits"), "{fault}");
+        }
+        for value in [f64::from(f32::MAX), f64::INFINITY, f64::NEG_INFINITY, f64::from(f32::from_bits(1))] {
+            assert_eq!(chunk(value).unwrap().gene(0).1, [(value as f32).to_bits()], "{value}");
+        }
+        let tiny = chunk(1e-300).unwrap();
+        assert!(tiny.cells.is_empty() && !tiny.is_counts);
     }
 
     #[test]

@@ -153,7 +153,9 @@ fn real(word: &[u8]) -> Option<f64> {
     {
         return Some(value as f64);
     }
-    std::str::from_utf8(word).ok()?.parse().ok()
+    let value: f64 = std::str::from_utf8(word).ok()?.parse().ok()?;
+    // Digits that stand for more than a float holds are read as infinity, which only its name means.
+    (value.is_finite() || !word.iter().any(u8::is_ascii_digit)).then_some(value)
 }
 
 #[cfg(test)]
@@ -199,6 +201,8 @@ mod tests {
             (format!("{head}3 2 1\n1 0 1\n"), "row 1, column 0 is outside"),
             (format!("{head}3 2 1\n1 1\n"), "expected row, column and value"),
             (format!("{head}3 2 1\n1 1 x\n"), "expected row, column and value"),
+            (format!("{head}3 2 1\n1 1 1e999\n"), "expected row, column and value"),
+            (format!("{head}3 2 1\n1 1 1e300\n"), "cell 0 has 1e300 of gene 0"),
             (format!("{head}3 2 2\n1 1 1\n1 1 2\n"), "cell 0 has two values for gene 0"),
             (String::new(), "line 1"),
         ] {

@@ -192,7 +192,8 @@ impl MatrixWriter {
 
     /// Takes entries of genes from `first` on, `genes` of them.
     fn add<I: Iterator<Item = Entry>>(&mut self, entries: impl Fn() -> I, first: usize, genes: usize) -> Result<(), Fault> {
-        let chunk = Chunk::new(genes, &entries).map_err(|fault| self.wrong(fault.message))?;
+        let named = |fault: Fault| Fault { hint: fault.hint, ..self.wrong(fault.message) };
+        let chunk = Chunk::new(first, genes, &entries).map_err(named)?;
         if !chunk.is_counts && self.options.kind == Kind::Counts {
             let wrong = entries().find(|entry| entry.value != 0.0 && count(entry.value).is_none());
             let Entry { cell, gene, value } = wrong.unwrap_or(Entry { cell: 0, gene: 0, value: 0.0 });
@@ -343,6 +344,7 @@ pub(crate) mod tests {
         assert!(said(push(Kind::Auto, &[0, 3, 1], &[1.0; 3])).contains("gene 3"));
         assert!(said(push(Kind::Auto, &[0, -1, 1], &[1.0; 3])).contains("of 3 genes"));
         assert!(said(push(Kind::Counts, &[0, 1, 1], &[1.0, 2.0, -3.0])).contains("cell 1 has -3 of gene 1"));
+        assert!(said(push(Kind::Auto, &[0, 1, 1], &[1.0, 1e300, 3.0])).contains("cell 0 has 1e300 of gene 1"));
         assert!(said(push(Kind::Auto, &[0, 1], &[1.0; 2])).contains("row pointers"));
         assert!(said(writer(3, Kind::Auto).push_dense(&[1.0; 4], |value| value)).contains("whole rows"));
         assert!(said(writer(1, Kind::Auto).push_columns(&[0, 1], &[7], &[1.0], 5, |value| value)).contains("cell 7"));

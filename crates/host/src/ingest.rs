@@ -205,8 +205,9 @@ fn report(target: &Target, runs: &[Run], meter: &Meter) -> LoadReport {
     }
 }
 
-/// The first batches of a stream, and the stream with them still in front.
-async fn peek(mut rows: Batches) -> Result<(Vec<RecordBatch>, Batches), Fault> {
+/// The first batches of a stream, and the stream with them still in front. A short one is asked again after its end.
+async fn peek(rows: Batches) -> Result<(Vec<RecordBatch>, Batches), Fault> {
+    let mut rows = rows.fuse();
     let mut head = Vec::new();
     while head.len() < SAMPLE_BATCHES
         && let Some(batch) = rows.next().await

@@ -30,6 +30,7 @@ mod pushdown;
 mod query;
 mod relay;
 mod remote;
+mod repeated;
 mod rollups;
 mod schemas;
 mod session;

@@ -4,8 +4,11 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use arrow::array::{ArrayRef, RecordBatch};
-use datafusion::common::{ParamValues, ScalarValue};
-use datafusion::logical_expr::LogicalPlan;
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::metadata::{FieldMetadata, ScalarAndMetadata};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DataFusionError, ParamValues, ScalarValue};
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use pithead_functions::fault_from_datafusion;
@@ -20,8 +23,8 @@ pub struct Parameters(Values);
 enum Values {
     #[default]
     None,
-    ByPlace(Vec<ScalarValue>),
-    ByName(Vec<(String, ScalarValue)>),
+    ByPlace(Vec<ScalarAndMetadata>),
+    ByName(Vec<(String, ScalarAndMetadata)>),
 }
 
 impl Parameters {
@@ -55,6 +58,40 @@ impl Parameters {
         }
     }
 
+    /// The statement with intervals beside `+` told for what they are: the planner takes a placeholder there for a value of the other
+    /// side's type, and moments cannot be added to moments.
+    pub(crate) fn told<'a>(&self, sql: &'a str) -> Cow<'a, str> {
+        let is_interval = |value: &ScalarAndMetadata| matches!(value.value.data_type(), DataType::Interval(_));
+        let intervals: BTreeSet<String> = match &self.0 {
+            Values::None => return Cow::Borrowed(sql),
+            Values::ByPlace(values) => {
+                (1..).zip(values).filter(|(_, value)| is_interval(value)).map(|(place, _)| format!("${place}")).collect()
+            }
+            Values::ByName(values) => {
+                values.iter().filter(|(_, value)| is_interval(value)).map(|(name, _)| format!("${name}")).collect()
+            }
+        };
+        if intervals.is_empty() {
+            return Cow::Borrowed(sql);
+        }
+        let Ok(tokens) = Tokenizer::new(&GenericDialect {}, sql).with_unescape(false).tokenize() else {
+            return Cow::Borrowed(sql);
+        };
+        let is_gap = |token: &&Token| matches!(token, Token::Whitespace(_));
+        let told = tokens.iter().enumerate().map(|(place, token)| match token {
+            Token::Placeholder(name) if intervals.contains(name) => {
+                let before = tokens[..place].iter().rev().find(|token| !is_gap(token));
+                let behind = tokens[place + 1..].iter().find(|token| !is_gap(token));
+                match before == Some(&Token::Plus) || behind == Some(&Token::Plus) {
+                    true => format!("arrow_cast({name}, 'Interval(MonthDayNano)')"),
+                    false => name.clone(),
+                }
+            }
+            token => token.to_string(),
+        });
+        Cow::Owned(told.collect())
+    }
+
     /// Puts the values into a plan. Each placeholder must have a value, and each value a placeholder.
     pub(crate) fn put_into(&self, plan: LogicalPlan) -> Result<LogicalPlan, Fault> {
         let names = plan.get_parameter_names().map_err(fault_from_datafusion)?;
@@ -67,7 +104,7 @@ impl Parameters {
             Values::None => return Err(missing(&wanted, "no values")),
             Values::ByPlace(values) => {
                 check_places(&wanted, values.len())?;
-                ParamValues::from(values.clone())
+                ParamValues::List(values.clone())
             }
             Values::ByName(values) => {
                 let given: BTreeSet<&str> = values.iter().map(|(name, _)| name.as_str()).collect();
@@ -80,11 +117,25 @@ impl Parameters {
                     let message = format!("the statement has no parameter ${unknown}; its parameters are {there}");
                     return Err(Fault::new(Blame::User, message).hint("leave the value out, or write the placeholder"));
                 }
-                ParamValues::from(values.clone())
+                ParamValues::Map(values.iter().cloned().collect())
             }
         };
-        plan.with_param_values(values).map_err(fault_from_datafusion)
+        plan.with_param_values(values).and_then(plain_filters).map_err(fault_from_datafusion)
     }
+}
+
+/// Filters whose values are told by their types alone. What a field says beside its type has no part in a comparison, and Substrait
+/// does not carry it: such a filter would stay at the host.
+fn plain_filters(plan: LogicalPlan) -> Result<LogicalPlan, DataFusionError> {
+    let plain = |expr: Expr| match expr {
+        Expr::Literal(value, Some(_)) => Ok(Transformed::yes(Expr::Literal(value, None))),
+        expr => Ok(Transformed::no(expr)),
+    };
+    let told = plan.transform_down_with_subqueries(|node| match node {
+        LogicalPlan::Filter(_) | LogicalPlan::Join(_) => node.map_expressions(|expr| expr.transform(plain)),
+        node => Ok(Transformed::no(node)),
+    })?;
+    Ok(told.data)
 }
 
 /// The statement with `$1`, `$2` and so on for each `?`.
@@ -118,12 +169,16 @@ pub(crate) fn numbered(sql: &str) -> Result<Cow<'_, str>, Fault> {
     }
 }
 
-fn values(row: &RecordBatch) -> Result<Vec<ScalarValue>, Fault> {
+/// The values of a row, each with what its field says of it beside its type, as that it is an identifier.
+fn values(row: &RecordBatch) -> Result<Vec<ScalarAndMetadata>, Fault> {
     if row.num_rows() != 1 && row.num_columns() > 0 {
         return Err(Fault::new(Blame::User, format!("expected parameters as one row, got {} rows", row.num_rows())));
     }
-    let value = |column: &ArrayRef| ScalarValue::try_from_array(column, 0).map_err(fault_from_datafusion);
-    row.columns().iter().map(value).collect()
+    let value = |(column, field): (&ArrayRef, &FieldRef)| {
+        let marks = (!field.metadata().is_empty()).then(|| FieldMetadata::from(field.metadata()));
+        Ok(ScalarAndMetadata::new(ScalarValue::try_from_array(column, 0).map_err(fault_from_datafusion)?, marks))
+    };
+    row.columns().iter().zip(row.schema_ref().fields()).map(value).collect()
 }
 
 fn check_places(wanted: &BTreeSet<&str>, given: usize) -> Result<(), Fault> {
@@ -175,6 +230,22 @@ mod tests {
         assert_eq!(numbered("SELECT '?'").unwrap(), "SELECT '?'");
         assert_eq!(numbered("SELECT $1").unwrap(), "SELECT $1");
         assert!(numbered("SELECT ?, $2").is_err());
+    }
+
+    #[test]
+    fn intervals_are_told_beside_plus() {
+        let value = ScalarValue::new_interval_mdn(0, 1, 0);
+        let interval = ScalarAndMetadata::from(value);
+        let number = ScalarAndMetadata::from(ScalarValue::from(1_i64));
+        let by_place = Parameters(Values::ByPlace(vec![interval.clone(), number]));
+        let cast = "arrow_cast($1, 'Interval(MonthDayNano)')";
+        assert_eq!(
+            by_place.told("SELECT a + $1, $1+a, a - $1, k + $2, '+ $1'"),
+            format!("SELECT a + {cast}, {cast}+a, a - $1, k + $2, '+ $1'")
+        );
+        let by_name = Parameters(Values::ByName(vec![("v".to_owned(), interval)]));
+        assert_eq!(by_name.told("SELECT a +\n$v"), "SELECT a +\narrow_cast($v, 'Interval(MonthDayNano)')");
+        assert_eq!(by_name.told("SELECT a + $w"), "SELECT a + $w");
     }
 
     #[test]

@@ -20,6 +20,7 @@ use pithead_model::{Blame, Fault, PAGE_ROWS};
 use crate::profile::QueryProfile;
 use crate::pushdown::explain_pushdown;
 use crate::query::{Mode, Query};
+use crate::repeated::{self, Names};
 use crate::schemas::{CATALOG, catalogs};
 use crate::statement::{self, Statement};
 use crate::watch::{Slow, Watch};
@@ -123,10 +124,10 @@ impl Session {
                 pushdown::schema()?
             }
             Statement::Query => {
-                let (query, plan) = self.plan(&sql, parameters).await?;
+                let (query, plan, names) = self.plan(&sql, parameters).await?;
                 // Types of some columns are known only once literals are folded.
                 let plan = query.state.optimize(&plan).map_err(fault_from_datafusion)?;
-                Arc::clone(plan.schema().inner())
+                names.schema(plan.schema().inner())
             }
         };
         Ok(Some(schema))
@@ -156,11 +157,11 @@ impl Session {
                 Ok(Answer::done())
             }
             Statement::Explain { query, analyze } => {
-                let query_plan = self.plan(&query, parameters).await?;
-                explain::explain(&query_plan.0, query_plan.1, analyze).await
+                let (query, plan, _) = self.plan(&query, parameters).await?;
+                explain::explain(&query, plan, analyze).await
             }
             Statement::Pushdown { query } => {
-                let (query, plan) = self.plan(queried(&query)?, parameters).await?;
+                let (query, plan, _) = self.plan(queried(&query)?, parameters).await?;
                 explain_pushdown(&query, plan).await
             }
             Statement::Query => self.query(sql, parameters, watch).await,
@@ -177,25 +178,26 @@ impl Session {
         if limit_ms > 0 {
             watch.tell(Slow { sql: sql.to_owned(), limit: Duration::from_millis(limit_ms as u64), run: None });
         }
-        let (query, plan) = self.plan(sql, parameters).await?;
+        let (query, plan, names) = self.plan(sql, parameters).await?;
         let profile = Arc::clone(&query.profile);
         let query = Arc::new(query);
         let prepared = Arc::new(query.prepare(plan, Mode::Run).await?);
         let rows = query.execute(&prepared).await?;
         // What was prepared holds the tables to ship: it is kept only where the log may need it.
         watch.runs(&profile, (limit_ms > 0).then(|| (Arc::clone(&query), prepared)));
-        let schema = rows.schema();
-        let rows = rows.map(|batch| batch.map_err(fault_from_datafusion)).boxed();
+        let schema = names.schema(&rows.schema());
+        let rows = names.rows(rows.map(|batch| batch.map_err(fault_from_datafusion)).boxed(), &schema);
         Ok(Answer { schema, rows, profile, is_query: true })
     }
 
-    /// A statement's plan over the datasets as they are now, not optimised.
-    async fn plan(&self, sql: &str, parameters: &Parameters) -> Result<(Query, LogicalPlan), Fault> {
+    /// A statement's plan over the datasets as they are now, not optimised, and the names of its columns.
+    async fn plan(&self, sql: &str, parameters: &Parameters) -> Result<(Query, LogicalPlan, Names), Fault> {
         let snapshot = self.host.snapshot().await?;
         let mut state = self.state.lock().clone();
         state.register_catalog_list(catalogs(snapshot));
         state.mark_start_execution();
-        let plan = parameters.put_into(logical_plan(&state, sql).await?)?;
+        let (plan, names) = logical_plan(&state, &parameters.told(sql)).await?;
+        let plan = parameters.put_into(plan)?;
         let settings = Settings::of(&state);
         Ok((
             Query {
@@ -207,6 +209,7 @@ impl Session {
                 from_above: None,
             },
             plan,
+            names,
         ))
     }
 }
@@ -219,7 +222,7 @@ fn queried(query: &str) -> Result<&str, Fault> {
     }
 }
 
-async fn logical_plan(state: &SessionState, sql: &str) -> Result<LogicalPlan, Fault> {
+async fn logical_plan(state: &SessionState, sql: &str) -> Result<(LogicalPlan, Names), Fault> {
     let statements =
         DFParserBuilder::new(sql).build().and_then(|mut parser| parser.parse_statements()).map_err(fault_from_datafusion)?;
     let mut statements = statements.into_iter();
@@ -227,12 +230,13 @@ async fn logical_plan(state: &SessionState, sql: &str) -> Result<LogicalPlan, Fa
         return Err(Fault::new(Blame::User, "expected exactly one SQL statement"));
     };
     precedence::mend(&mut statement);
-    let plan = state.statement_to_plan(statement).await.and_then(count_repeats).map_err(fault_from_datafusion)?;
+    let (plan, names) = repeated::plan(state, statement).await.map_err(fault_from_datafusion)?;
+    let plan = count_repeats(plan).map_err(fault_from_datafusion)?;
     match &plan {
         LogicalPlan::Ddl(_) | LogicalPlan::Dml(_) | LogicalPlan::Copy(_) | LogicalPlan::Statement(_) => {
             Err(Fault::new(Blame::Unsupported, format!("{} is not a statement that this release runs", plan.display())))
         }
-        _ => Ok(plan),
+        _ => Ok((plan, names)),
     }
 }
 

@@ -114,6 +114,9 @@ impl Test {
     }
 
     fn t_test(&self, own: &Moments, other: &Moments) -> (f64, f64) {
+        if own.n == 0 || other.n == 0 {
+            return known(f64::NAN, |t| t);
+        }
         let (n, others) = match self.method {
             Method::Overestimated => (own.n as f64, own.n as f64),
             _ => (own.n as f64, other.n as f64),
@@ -140,7 +143,11 @@ impl Test {
         Ok(known((ranks.rank_sum - n * (all + 1.0) / 2.0) / deviation, normal_two_sided))
     }
 
+    /// NaN where one side has no cells, as the mean of no values is none.
     fn log2_fold_change(&self, own: &Moments, other: &Moments) -> f64 {
+        if own.n == 0 || other.n == 0 {
+            return f64::NAN;
+        }
         let level = |side: &Moments| match self.fold_change {
             FoldChange::Scanpy => (side.mean * self.base.map_or(1.0, f64::ln)).exp_m1() + SMALL,
             FoldChange::Seurat => (side.sum_expm1 + 1.0) / side.n as f64,
@@ -215,6 +222,24 @@ mod tests {
         test.run(&partials, None, &mut out).unwrap();
         assert!(out.iter().all(|outcome| outcome.score == 0.0 && outcome.p_value == 1.0 && outcome.log2_fold_change == 0.0));
         assert!(Test { groups: vec![2], ..test }.run(&partials, None, &mut out).is_err());
+    }
+
+    #[test]
+    fn a_side_without_cells_has_no_fold_change() {
+        let groups = vec![moments(&[1.0, 2.0, 4.0]), Moments::default(), Moments::default()];
+        for method in [Method::Student, Method::Welch, Method::Overestimated] {
+            for (groups_asked, reference) in [(vec![0], None), (vec![0], Some(1)), (vec![1], None), (vec![1], Some(0))] {
+                for fold_change in [FoldChange::Scanpy, FoldChange::Seurat, FoldChange::SeuratV4] {
+                    let partials = Partials { groups: groups.clone(), has_expm1: true };
+                    let groups = groups_asked.clone();
+                    let test = Test { method, groups, reference, fold_change, base: None, tie_correct: false };
+                    let mut out = Vec::new();
+                    test.run(&partials, None, &mut out).unwrap();
+                    assert!(out[0].log2_fold_change.is_nan(), "{test:?}");
+                    assert_eq!((out[0].score, out[0].p_value), (0.0, 1.0), "{test:?}");
+                }
+            }
+        }
     }
 
     #[test]

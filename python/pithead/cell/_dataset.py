@@ -110,7 +110,7 @@ class Selection:
     @property
     def source(self) -> str:
         """What the dataset was loaded from."""
-        return self._root._note["source"]
+        return str(self._root._note["source"])
 
     def select(self, condition: str, params: Any = None) -> View:
         """The cells that an SQL condition over the table of cells is true for.
@@ -209,7 +209,7 @@ class Selection:
         if transform.target_sum is not None:
             totals = transform.totals if transform.totals is not None else self._root._totals(matrix)[0]
             totals = np.ascontiguousarray(totals, dtype=np.float64)
-        return _native.module().encode_cells(
+        encoded: bytes = _native.module().encode_cells(
             total,
             groups=None if groups is None else self._spread(groups, np.int32, -1),
             n_groups=n_groups,
@@ -223,6 +223,7 @@ class Selection:
             center=center,
             basis=None if basis is None else self._spread(basis, np.float32, 0),
         )
+        return encoded
 
     def _spread(self, values: np.ndarray, dtype: Any, missing: Any) -> np.ndarray:
         """`values` of the selected cells as values of all cells."""
@@ -362,7 +363,8 @@ class Dataset(Selection):
         return self._side
 
     def _var_note(self, which: str) -> dict[str, Any]:
-        return self._part_note(self._note["parts"][which])["frame"]
+        frame: dict[str, Any] = self._part_note(self._note["parts"][which])["frame"]
+        return frame
 
     def _part_note(self, part: str) -> dict[str, Any]:
         info = _names.info_of(self._conn, part)

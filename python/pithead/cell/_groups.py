@@ -117,7 +117,8 @@ def _categorical(frame: pd.DataFrame, column: str, where: str) -> pd.Categorical
 
 
 def chosen_groups(grouping: Grouping, groups: Any, reference: str) -> tuple[list[int], int | None]:
-    """Numbers of the groups to test, and of the reference (None: all other cells), by scanpy's rules.
+    """Numbers of the groups to test, and of the reference (None: all other cells), by scanpy's rules. A group that is named again is
+    tested once.
 
     Raises GroupError for groups that are not there, and for those with fewer than two cells.
     """
@@ -135,7 +136,8 @@ def chosen_groups(grouping: Grouping, groups: Any, reference: str) -> tuple[list
                 raise GroupError(
                     f"no cell's {by} is {str(name)!r}; the groups are: {there}", hint="groups='all' takes every group"
                 )
-            order.append(place[str(name)])
+            if place[str(name)] not in order:
+                order.append(place[str(name)])
     baseline = None
     if reference != "rest":
         if str(reference) not in place:

@@ -176,7 +176,7 @@ def _chosen(mean: np.ndarray, dispersion: np.ndarray, cutoff: _Cutoffs | int) ->
         wanted = len(known)
     if wanted < 1:
         return np.zeros(len(dispersion), dtype=bool)
-    return np.nan_to_num(dispersion, nan=-np.inf) >= known[wanted - 1]
+    return np.asarray(np.nan_to_num(dispersion, nan=-np.inf) >= known[wanted - 1])
 
 
 def _batch(

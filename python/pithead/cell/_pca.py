@@ -153,7 +153,7 @@ def _masked(data: Selection, matrix: Matrix, mask_var: Any) -> tuple[Matrix, str
 
 
 def _places(data: Selection, matrix: Matrix, layer: str | None, use_raw: bool) -> np.ndarray:
-    return data.matrix(layer=layer, use_raw=use_raw).var.index.get_indexer(matrix.var.index)
+    return np.asarray(data.matrix(layer=layer, use_raw=use_raw).var.index.get_indexer(matrix.var.index))
 
 
 def _eigen(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import copy
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,7 +39,7 @@ class RankResult(Mapping[str, Any]):
     dropped
         For each dataset of a domain, ids of genes that not all have, and which were left out.
     profile
-        What the query took.
+        What the query took, by the names of `Relation.profile`.
     """
 
     groups: list[str]
@@ -145,11 +146,34 @@ class RankResult(Mapping[str, Any]):
 
     def explain(self, analyze: bool = False) -> str:
         """Where the parts of the query ran, of several datasets each one's; with `analyze` it runs again."""
+        if not self._queries:
+            raise UserError(
+                "this result was read from a pickle, and the connection that it was made by is not in there",
+                hint="pithead.cell.tl.rank_genes_groups(ds, …) makes a result that can tell",
+            )
         texts = []
         for conn, table, query, cells in self._queries:
             text = str(conn.sql(query, [cells]).explain(analyze=analyze))
             texts.append(text if len(self._queries) == 1 else f"{table}:\n{text}")
         return "\n".join(texts)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Connections stay in their process, and what `uns` gives is made anew.
+        return {**self.__dict__, "_queries": [], "_shape": None}
+
+    def __copy__(self) -> RankResult:
+        return self._copied(lambda value: value)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> RankResult:
+        return self._copied(lambda value: copy.deepcopy(value, memo))
+
+    def _copied(self, copied: Callable[[Any], Any]) -> RankResult:
+        """A copy that asks over the same connection; unlike a pickle's, it is still there."""
+        result = object.__new__(type(self))
+        for name, value in self.__getstate__().items():
+            setattr(result, name, copied(value))
+        result._queries = list(self._queries)
+        return result
 
     def __getitem__(self, key: str) -> Any:
         return self.uns[key]

@@ -143,7 +143,7 @@ def _h5_matrix(item: Any, label: str, n_cells: int, n_genes: int) -> MatrixSourc
 def _whole(indptr: Any, rows: int, label: str) -> np.ndarray:
     if indptr.shape != (rows + 1,):
         raise UserError(f"{label}: indptr has {indptr.size} values for {rows} rows", hint=_CUT_OFF)
-    return indptr[:]
+    return np.asarray(indptr[:])
 
 
 def _write_dense(values: Any, label: str, writer: Pieces, told: Callable[[int, int], None]) -> None:

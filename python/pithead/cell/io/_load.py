@@ -15,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from pithead import UserError
+from pithead._arguments import number
 
 from .. import _frame, _names, _native
 from .._dataset import Dataset
@@ -125,8 +126,8 @@ def load(
         codec_for(conn) if codec == "auto" else codec,
         kind,
         layout,
-        slice_bytes,
-        slice_rows,
+        None if slice_bytes is None else number("slice_bytes", slice_bytes, least=1),
+        None if slice_rows is None else number("slice_rows", slice_rows, least=1),
         spill_dir,
         progress_of(progress),
     )
@@ -338,7 +339,7 @@ def _written(
     options = ours.options
     if key != "X":
         ours.made.append(name)
-    return writer.load(
+    stored: dict[str, Any] = writer.load(
         ours.conn._native,
         name,
         [str(each) for each in genes],
@@ -349,6 +350,7 @@ def _written(
         layout=options.layout,
         progress=lambda done, total: options.told(f"writing {key}", done, total),
     )
+    return stored
 
 
 def _table(

@@ -81,7 +81,7 @@ def _kept(table: pd.DataFrame, gex_only: bool, where: str) -> np.ndarray | None:
             f"{where} has no feature of the type {_EXPRESSION!r}; its types are: {kinds}",
             hint="gex_only=False takes all features",
         )
-    return keep
+    return np.asarray(keep)
 
 
 def _indexed(table: pd.DataFrame, var_names: str) -> pd.DataFrame:

@@ -1,0 +1,174 @@
+//! Columns of one name in a result, as of `SELECT a, a`: the planner wants each name once, so those that come again are planned under
+//! names of their own, and get theirs back with the rows.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{Fields, Schema, SchemaRef};
+use datafusion::common::{DataFusionError, SchemaError, TableReference};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Ident, Query, Select, SelectItem, SetExpr, Statement as Sql};
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use pithead_model::Fault;
+
+use crate::fault::bug;
+
+type Rows = BoxStream<'static, Result<RecordBatch, Fault>>;
+
+/// A column as the planner names it.
+type Column = (Option<TableReference>, String);
+
+/// Names that the columns of a result are to have, where they are others than those of its plan.
+pub(crate) struct Names(Option<Vec<String>>);
+
+impl Names {
+    /// The schema under these names.
+    pub(crate) fn schema(&self, schema: &SchemaRef) -> SchemaRef {
+        let Some(names) = &self.0 else { return Arc::clone(schema) };
+        let fields = schema.fields().iter().zip(names);
+        let fields: Fields = fields.map(|(field, name)| field.as_ref().clone().with_name(name.as_str())).collect();
+        Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+    }
+
+    /// The rows under the names of `schema`.
+    pub(crate) fn rows(&self, rows: Rows, schema: &SchemaRef) -> Rows {
+        if self.0.is_none() {
+            return rows;
+        }
+        let schema = Arc::clone(schema);
+        let named = move |batch: RecordBatch| {
+            let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+            RecordBatch::try_new_with_options(Arc::clone(&schema), batch.columns().to_vec(), &options).map_err(bug)
+        };
+        rows.map(move |batch| batch.and_then(&named)).boxed()
+    }
+}
+
+/// A statement's plan, and the names of its columns.
+pub(crate) async fn plan(state: &SessionState, statement: Statement) -> Result<(LogicalPlan, Names), DataFusionError> {
+    let refused = match state.statement_to_plan(statement.clone()).await {
+        Err(error) if is_refused(&error) => error,
+        plan => return Ok((plan?, Names(None))),
+    };
+    let Some((statement, names)) = told_apart(state, &statement).await else { return Err(refused) };
+    Ok((state.statement_to_plan(statement).await?, Names(Some(names))))
+}
+
+/// Whether the planner refused a statement for names that come again.
+fn is_refused(error: &DataFusionError) -> bool {
+    match error.find_root() {
+        DataFusionError::SchemaError(error, _) => !matches!(**error, SchemaError::FieldNotFound { .. }),
+        DataFusionError::Plan(text) => text.contains("require unique expression names"),
+        _ => false,
+    }
+}
+
+/// The statement with one name for each column of its result, and the names that the columns are to have; none where no name comes
+/// again.
+async fn told_apart(state: &SessionState, statement: &Statement) -> Option<(Statement, Vec<String>)> {
+    let Statement::Statement(sql) = statement else { return None };
+    let Sql::Query(query) = sql.as_ref() else { return None };
+    let (mut told, mut shell) = (query.as_ref().clone(), query.as_ref().clone());
+    (shell.order_by, shell.limit_clause, shell.fetch) = (None, None, None);
+    let (mut names, mut is_repeated) = (None, false);
+    for select in selects(&mut told.body) {
+        let columns = columns(state, &shell, select).await?;
+        // The first one names the columns of a UNION.
+        names.get_or_insert_with(|| names_of(&columns));
+        let (items, repeats) = apart(columns, &statement.to_string());
+        is_repeated |= repeats;
+        select.projection = items;
+    }
+    let told = Statement::Statement(Box::new(Sql::Query(Box::new(told))));
+    names.filter(|_| is_repeated).map(|names| (told, names))
+}
+
+/// The SELECTs whose rows the result has, the first one first.
+fn selects(body: &mut SetExpr) -> Vec<&mut Select> {
+    match body {
+        SetExpr::Select(select) => vec![select],
+        SetExpr::SetOperation { left, right, .. } => {
+            let mut found = selects(left);
+            found.extend(selects(right));
+            found
+        }
+        SetExpr::Query(query) if query.with.is_none() => selects(&mut query.body),
+        _ => Vec::new(),
+    }
+}
+
+/// The columns of each item, as the planner names them where it has that item alone.
+async fn columns(state: &SessionState, shell: &Query, select: &Select) -> Option<Vec<(SelectItem, Vec<Column>)>> {
+    let mut found = Vec::with_capacity(select.projection.len());
+    for item in &select.projection {
+        let mut alone = Select { projection: vec![item.clone()], distinct: None, sort_by: Vec::new(), ..select.clone() };
+        (alone.selection, alone.having, alone.qualify) = (None, None, None);
+        let mut columns = planned(state, shell, &alone).await;
+        if columns.is_none() {
+            // Items of a grouped SELECT may stand for groups by their place.
+            alone.group_by = GroupByExpr::Expressions(Vec::new(), Vec::new());
+            columns = planned(state, shell, &alone).await;
+        }
+        found.push((item.clone(), columns?));
+    }
+    Some(found)
+}
+
+async fn planned(state: &SessionState, shell: &Query, select: &Select) -> Option<Vec<Column>> {
+    let query = Query { body: Box::new(SetExpr::Select(Box::new(select.clone()))), ..shell.clone() };
+    let plan = state.statement_to_plan(Statement::Statement(Box::new(Sql::Query(Box::new(query))))).await.ok()?;
+    Some(plan.schema().iter().map(|(qualifier, field)| (qualifier.cloned(), field.name().clone())).collect())
+}
+
+fn names_of(columns: &[(SelectItem, Vec<Column>)]) -> Vec<String> {
+    columns.iter().flat_map(|(_, columns)| columns.iter().map(|(_, name)| name.clone())).collect()
+}
+
+/// An item for each column, those under a name that came before with another one, and whether there are such.
+fn apart(columns: Vec<(SelectItem, Vec<Column>)>, text: &str) -> (Vec<SelectItem>, bool) {
+    let text = text.to_lowercase();
+    let mut taken: BTreeSet<String> = names_of(&columns).into_iter().collect();
+    let mut seen = BTreeSet::new();
+    let (mut items, mut is_repeated) = (Vec::new(), false);
+    for (item, columns) in columns {
+        for (qualifier, name) in columns {
+            let expression = match &item {
+                SelectItem::UnnamedExpr(expression) | SelectItem::ExprWithAlias { expr: expression, .. } => expression.clone(),
+                _ => reference(qualifier.as_ref(), &name),
+            };
+            // A cast has the full name of its column, and the column has it, too.
+            let full = qualifier.as_ref().map_or_else(|| name.clone(), |qualifier| format!("{qualifier}.{name}"));
+            let is_new = !seen.contains(&name) && !seen.contains(&full);
+            seen.extend([name.clone(), full]);
+            if is_new {
+                items.push(match &item {
+                    SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. } => item.clone(),
+                    _ => SelectItem::UnnamedExpr(expression),
+                });
+                continue;
+            }
+            // A name that the statement does not hold anywhere: no part of it can mean this column by accident.
+            let is_free = |free: &String| !taken.contains(free) && !text.contains(&free.to_lowercase());
+            let free = (1..).map(|number| format!("{name}_{number}")).find(is_free).unwrap_or_default();
+            taken.insert(free.clone());
+            is_repeated = true;
+            items.push(SelectItem::ExprWithAlias { expr: expression, alias: Ident::with_quote('"', free) });
+        }
+    }
+    (items, is_repeated)
+}
+
+/// A column of a wildcard by its full name.
+fn reference(qualifier: Option<&TableReference>, name: &str) -> Expr {
+    let parts = qualifier.map(TableReference::to_vec).unwrap_or_default();
+    let parts = parts.into_iter().chain([name.to_owned()]);
+    let parts: Vec<Ident> = parts.map(|part| Ident::with_quote('"', part)).collect();
+    match <[Ident; 1]>::try_from(parts) {
+        Ok([part]) => Expr::Identifier(part),
+        Err(parts) => Expr::CompoundIdentifier(parts),
+    }
+}
