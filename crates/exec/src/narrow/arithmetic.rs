@@ -12,6 +12,9 @@ use datafusion::common::{Result, internal_err};
 use datafusion::logical_expr::{ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
 use pithead_functions::{check_decimals, name_overflow};
 
+/// Arrow's checked arithmetic.
+type Kernel = fn(&dyn Datum, &dyn Datum) -> std::result::Result<ArrayRef, ArrowError>;
+
 /// What is done with two operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Operation {
@@ -113,12 +116,11 @@ impl Node {
             }
             Self::Operation { operation, parts, .. } => {
                 let [(left, _), (right, _)] = parts.as_ref();
-                let (kernel, noun): (fn(&dyn Datum, &dyn Datum) -> std::result::Result<ArrayRef, ArrowError>, _) =
-                    match operation {
-                        Operation::Add => (add, "addition"),
-                        Operation::Subtract => (sub, "subtraction"),
-                        Operation::Multiply => (mul, "multiplication"),
-                    };
+                let (kernel, noun): (Kernel, _) = match operation {
+                    Operation::Add => (add, "addition"),
+                    Operation::Subtract => (sub, "subtraction"),
+                    Operation::Multiply => (mul, "multiplication"),
+                };
                 let (left_values, right_values) = (left.as_engine(arguments)?, right.as_engine(arguments)?);
                 let result = match (left.is_one(), right.is_one()) {
                     (true, true) => kernel(&left_values, &right_values),
