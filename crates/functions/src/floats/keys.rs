@@ -87,7 +87,11 @@ fn keys(plan: LogicalPlan, schema: &DFSchema) -> Result<Transformed<LogicalPlan>
 
 fn grouped(aggregate: Aggregate, schema: &DFSchema) -> Result<Transformed<LogicalPlan>> {
     let groups = aggregate.group_expr.into_iter().map(|expr| group(expr, schema)).collect::<Result<_>>()?;
-    let aggregates = aggregate.aggr_expr.into_iter().map(|expr| Ok(expr.transform_up(|expr| aggregated(expr, schema))?.data));
+    let aggregates = aggregate.aggr_expr.into_iter().map(|expr| {
+        let name = physical_name(&expr)?;
+        let expr = expr.transform_up(|expr| aggregated(expr, schema))?.data;
+        Ok(if physical_name(&expr)? == name { expr } else { expr.alias(name) })
+    });
     let aggregates = aggregates.collect::<Result<_>>()?;
     let aggregate = Aggregate::try_new_with_schema(aggregate.input, groups, aggregates, aggregate.schema)?;
     Ok(Transformed::yes(LogicalPlan::Aggregate(aggregate)))
