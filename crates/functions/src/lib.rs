@@ -13,6 +13,7 @@ mod extreme_nested;
 mod fault;
 mod floats;
 mod groups;
+mod kept_names;
 mod matrix;
 mod moments;
 mod moments_groups;

@@ -7,6 +7,8 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
+use crate::kept_names::map_named;
+
 use super::function::Checked;
 use super::kernels::Operation;
 
@@ -36,7 +38,9 @@ impl OptimizerRule for AsOperators {
 
     fn rewrite(&self, plan: LogicalPlan, _config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         if_any(plan, is_checked_function, |plan| {
-            plan.transform_down_with_subqueries(|node| node.map_expressions(|expr| expr.transform_up(as_operator)))
+            plan.transform_down_with_subqueries(|node| {
+                map_named(node, |expr| Ok(expr.transform_up(as_operator)?.update_data(plainly)))
+            })
         })
     }
 }
@@ -69,7 +73,7 @@ fn node_with_checks(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         LogicalPlan::TableScan(scan) => DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?,
         plan => merge_schema(&plan.inputs()),
     };
-    plan.map_expressions(|expr| expr.transform_up(|expr| as_function(expr, &schema)))
+    map_named(plan, |expr| expr.transform_up(|expr| as_function(expr, &schema)))
 }
 
 fn has(plan: &LogicalPlan, is_one: impl Fn(&Expr) -> bool) -> Result<bool> {
@@ -129,5 +133,19 @@ fn as_operator(expr: Expr) -> Result<Transformed<Expr>> {
             None => Ok(Transformed::no(Expr::ScalarFunction(function))),
         },
         expr => Ok(Transformed::no(expr)),
+    }
+}
+
+/// An aggregate without the name that it got while functions stood for its operators.
+fn plainly(expr: Expr) -> Expr {
+    match expr {
+        Expr::Alias(alias)
+            if matches!(*alias.expr, Expr::AggregateFunction(_) | Expr::WindowFunction(_))
+                && alias.relation.is_none()
+                && alias.expr.schema_name().to_string() == alias.name =>
+        {
+            *alias.expr
+        }
+        expr => expr,
     }
 }

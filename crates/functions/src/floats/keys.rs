@@ -5,12 +5,13 @@ use std::sync::Arc;
 use arrow::datatypes::Fields;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue};
-use datafusion::logical_expr::expr::{Between, InList, physical_name};
+use datafusion::logical_expr::expr::{Between, Case, InList, ScalarFunction};
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    Aggregate, BinaryExpr, Expr, ExprSchemable, GroupingSet, Join, LogicalPlan, Operator, SortExpr, Window,
+    Aggregate, BinaryExpr, Expr, ExprSchemable, Join, LogicalPlan, Operator, SortExpr, Window, when,
 };
 
+use crate::kept_names::{map_named, named};
 use crate::nested_order::{is_order, nested_order};
 
 use super::canonical::{another_float, canonical, holds_float, one_float};
@@ -28,7 +29,7 @@ pub(crate) fn with_one_float(plan: LogicalPlan) -> Result<LogicalPlan> {
     let plan = plan.transform_down_with_subqueries(|node| {
         let is_scan = matches!(node, LogicalPlan::TableScan(_));
         let Some(schema) = columns(&node)? else { return Ok(Transformed::no(node)) };
-        let compared = node.map_expressions(|expr| expr.transform_up(|expr| comparison(expr, &schema, is_scan)))?;
+        let compared = map_named(node, |expr| expr.transform_up(|expr| comparison(expr, &schema, is_scan)))?;
         compared.transform_data(|node| keys(node, &schema))
     })?;
     Ok(plan.data)
@@ -51,11 +52,9 @@ fn columns(node: &LogicalPlan) -> Result<Option<Arc<DFSchema>>> {
     let schema = match node {
         LogicalPlan::TableScan(scan) => {
             // A table may have thousands of columns, and most filters compare one with a constant.
-            let is_plain =
-                |part: &Expr| !matches!(part, Expr::BinaryExpr(_) | Expr::Between(_) | Expr::InList(_)) || stays(part);
             let mut plain = true;
             for filter in &scan.filters {
-                plain = plain && !filter.exists(|part| Ok(!is_plain(part)))?;
+                plain = plain && !filter.exists(|part| Ok(!stays(part)))?;
             }
             if plain {
                 return Ok(None);
@@ -87,32 +86,15 @@ fn keys(plan: LogicalPlan, schema: &DFSchema) -> Result<Transformed<LogicalPlan>
 
 fn grouped(aggregate: Aggregate, schema: &DFSchema) -> Result<Transformed<LogicalPlan>> {
     let groups = aggregate.group_expr.into_iter().map(|expr| group(expr, schema)).collect::<Result<_>>()?;
-    let aggregates = aggregate.aggr_expr.into_iter().map(|expr| {
-        let name = physical_name(&expr)?;
-        let expr = expr.transform_up(|expr| aggregated(expr, schema))?.data;
-        Ok(if physical_name(&expr)? == name { expr } else { expr.alias(name) })
-    });
-    let aggregates = aggregates.collect::<Result<_>>()?;
+    let aggregated = |expr| Ok(named(expr, |expr| expr.transform_up(|expr| aggregated(expr, schema)))?.data);
+    let aggregates = aggregate.aggr_expr.into_iter().map(aggregated).collect::<Result<_>>()?;
     let aggregate = Aggregate::try_new_with_schema(aggregate.input, groups, aggregates, aggregate.schema)?;
     Ok(Transformed::yes(LogicalPlan::Aggregate(aggregate)))
 }
 
 /// A group's key under the name that it had.
 fn group(expr: Expr, schema: &DFSchema) -> Result<Expr> {
-    let all = |exprs: Vec<Expr>| exprs.into_iter().map(|expr| group(expr, schema)).collect::<Result<Vec<_>>>();
-    match expr {
-        Expr::GroupingSet(GroupingSet::Rollup(exprs)) => Ok(Expr::GroupingSet(GroupingSet::Rollup(all(exprs)?))),
-        Expr::GroupingSet(GroupingSet::Cube(exprs)) => Ok(Expr::GroupingSet(GroupingSet::Cube(all(exprs)?))),
-        Expr::GroupingSet(GroupingSet::GroupingSets(sets)) => {
-            let sets = sets.into_iter().map(all).collect::<Result<_>>()?;
-            Ok(Expr::GroupingSet(GroupingSet::GroupingSets(sets)))
-        }
-        expr if is_float(&expr, schema) => {
-            let name = physical_name(&expr)?;
-            Ok(one_float(expr).alias(name))
-        }
-        expr => Ok(expr),
-    }
+    Ok(named(expr, |expr| Ok(Transformed::yes(plain(expr, schema))))?.data)
 }
 
 /// What DISTINCT tells apart, and what rows are sorted by before they are aggregated.
@@ -127,12 +109,9 @@ fn aggregated(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
 }
 
 fn windowed(window: Window, schema: &DFSchema) -> Result<Transformed<LogicalPlan>> {
-    let exprs = window.window_expr.into_iter().map(|expr| {
-        let name = expr.schema_name().to_string();
-        let expr = expr.transform_up(|expr| over(expr, schema))?.data;
-        Ok(if expr.schema_name().to_string() == name { expr } else { expr.alias(name) })
-    });
-    let window = Window { window_expr: exprs.collect::<Result<_>>()?, ..window };
+    let over = |expr| Ok(named(expr, |expr| expr.transform_up(|expr| over(expr, schema)))?.data);
+    let window_expr = window.window_expr.into_iter().map(over).collect::<Result<_>>()?;
+    let window = Window { window_expr, ..window };
     Ok(Transformed::yes(LogicalPlan::Window(window)))
 }
 
@@ -179,9 +158,69 @@ fn comparison(expr: Expr, schema: &DFSchema, is_scan: bool) -> Result<Transforme
             let list = list.into_iter().map(member).collect::<Result<_>>()?;
             Ok(Transformed::yes(Expr::InList(InList { expr: Box::new(one_float(*expr)), list, negated })))
         }
+        Expr::Case(case) if case.expr.as_ref().is_some_and(|expr| is_float(expr, schema)) => chosen(case),
+        Expr::ScalarFunction(function) if function.args.iter().any(|arg| is_float(arg, schema)) => called(function, schema),
         expr => Ok(Transformed::no(expr)),
     }
 }
+
+/// CASE that compares a float with others.
+fn chosen(case: Case) -> Result<Transformed<Expr>> {
+    let expr = case.expr.map(|expr| Box::new(one_float(*expr)));
+    let branch = |(when, then): (Box<Expr>, Box<Expr>)| Ok((Box::new(member(*when)?), then));
+    let when_then_expr = case.when_then_expr.into_iter().map(branch).collect::<Result<_>>()?;
+    Ok(Transformed::yes(Expr::Case(Case { expr, when_then_expr, ..case })))
+}
+
+/// A function that compares its arguments, or what is in them, if it is one of those.
+fn called(function: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let name = function.func.name();
+    if name == "nullif" {
+        return either(function, schema);
+    }
+    if !COMPARING.contains(&name) {
+        return Ok(Transformed::no(Expr::ScalarFunction(function)));
+    }
+    let args = function.args.into_iter().map(|arg| plain(arg, schema)).collect();
+    Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction { args, ..function })))
+}
+
+/// `nullif`, which gives its first argument as it is.
+fn either(function: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    match <[Expr; 2]>::try_from(function.args) {
+        Ok([value, other]) if !value.is_volatile() => {
+            let same = one_float(value.clone()).eq(one_float(other));
+            let none = Expr::Literal(ScalarValue::try_from(&value.get_type(schema)?)?, None);
+            Ok(Transformed::yes(when(same, none).otherwise(value)?))
+        }
+        Ok(args) => Ok(Transformed::no(Expr::ScalarFunction(ScalarFunction { args: args.into(), ..function }))),
+        Err(args) => Ok(Transformed::no(Expr::ScalarFunction(ScalarFunction { args, ..function }))),
+    }
+}
+
+/// The engine's functions that tell values apart by their bits, or order them by their bits, `nullif` beside them.
+const COMPARING: [&str; 20] = [
+    "array_distinct",
+    "array_except",
+    "array_has",
+    "array_has_all",
+    "array_has_any",
+    "array_intersect",
+    "array_max",
+    "array_min",
+    "array_position",
+    "array_positions",
+    "array_remove",
+    "array_remove_all",
+    "array_remove_n",
+    "array_replace",
+    "array_replace_all",
+    "array_replace_n",
+    "array_sort",
+    "array_union",
+    "greatest",
+    "least",
+];
 
 /// Whether an expression in a scan's filter stays as it is: a comparison of a column with constants, for the slices' bounds to be
 /// asked. The engine takes both zeros for one there, and what is stored has one NaN. A list is another matter: its values are looked
@@ -192,6 +231,8 @@ fn stays(expr: &Expr) -> bool {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => !compares(*op) || is_plain(left) && is_plain(right),
         Expr::Between(Between { expr, low, high, .. }) => is_plain(expr) && is_plain(low) && is_plain(high),
         Expr::InList(InList { expr, list, .. }) => is_plain(expr) && all_differ(list),
+        Expr::Case(case) => case.expr.is_none(),
+        Expr::ScalarFunction(function) => function.func.name() != "nullif" && !COMPARING.contains(&function.func.name()),
         _ => true,
     }
 }

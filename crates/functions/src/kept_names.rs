@@ -1,0 +1,53 @@
+//! Rewriting expressions whose columns keep their names.
+//!
+//! A function in place of an operator may name itself as the operator did, but FILTER and ORDER BY of an aggregate are shown in
+//! its name by another text, which no function can choose. So what is above would look for a column that is gone.
+
+use datafusion::common::Result;
+use datafusion::common::tree_node::Transformed;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{Expr, GroupingSet, LogicalPlan};
+
+/// [`LogicalPlan::map_expressions`], where every column that comes out of the node keeps its name.
+pub(crate) fn map_named(
+    node: LogicalPlan,
+    mut change: impl FnMut(Expr) -> Result<Transformed<Expr>>,
+) -> Result<Transformed<LogicalPlan>> {
+    if matches!(node, LogicalPlan::Projection(_) | LogicalPlan::Aggregate(_) | LogicalPlan::Window(_)) {
+        node.map_expressions(|expr| named_by(expr, &mut change))
+    } else {
+        node.map_expressions(change)
+    }
+}
+
+/// The expression changed, under the name that it had; the members of a grouping set, under theirs.
+pub(crate) fn named(expr: Expr, mut change: impl FnMut(Expr) -> Result<Transformed<Expr>>) -> Result<Transformed<Expr>> {
+    named_by(expr, &mut change)
+}
+
+/// [`named`] that calls itself, for which the change's type must not grow.
+fn named_by(expr: Expr, change: &mut dyn FnMut(Expr) -> Result<Transformed<Expr>>) -> Result<Transformed<Expr>> {
+    if let Expr::GroupingSet(set) = expr {
+        return grouping_set(set, change);
+    }
+    let name = NamePreserver::new_for_projection().save(&expr);
+    Ok(change(expr)?.update_data(|expr| name.restore(expr)))
+}
+
+fn grouping_set(set: GroupingSet, change: &mut dyn FnMut(Expr) -> Result<Transformed<Expr>>) -> Result<Transformed<Expr>> {
+    let mut changed = false;
+    let mut all = |exprs: Vec<Expr>| -> Result<Vec<Expr>> {
+        let one = |expr| {
+            let expr = named_by(expr, &mut *change)?;
+            changed = changed || expr.transformed;
+            Ok(expr.data)
+        };
+        exprs.into_iter().map(one).collect()
+    };
+    let set = match set {
+        GroupingSet::Rollup(exprs) => GroupingSet::Rollup(all(exprs)?),
+        GroupingSet::Cube(exprs) => GroupingSet::Cube(all(exprs)?),
+        GroupingSet::GroupingSets(sets) => GroupingSet::GroupingSets(sets.into_iter().map(all).collect::<Result<_>>()?),
+    };
+    Ok(Transformed::new_transformed(Expr::GroupingSet(set), changed))
+}
