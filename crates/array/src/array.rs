@@ -1,5 +1,6 @@
 //! [`Array`]: what an array is made of, and how it starts and stops.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -8,8 +9,8 @@ use futures::future::join_all;
 use parking_lot::Mutex;
 use pithead_drive::{Drive, DriveOptions};
 use pithead_host::{ConnectedDrive, Host, HostOptions, SubPlans};
-use pithead_model::{Blame, DriveId, Fault, total};
-use pithead_wire::{Discard, Door};
+use pithead_model::{Blame, DriveId, Fault, SliceKey, total};
+use pithead_wire::{Claim, Discard, Door};
 
 use crate::directories::Directories;
 use crate::lower::at_drive;
@@ -152,6 +153,18 @@ impl Inner {
             return Ok(0);
         }
         self.discard_now(&discard).await
+    }
+
+    /// Claims at all drives. A run of which one drive lacks its part is not here.
+    pub(crate) async fn claim(&self, claim: Claim) -> Result<Vec<SliceKey>, Fault> {
+        let missing = join_all(
+            self.drives
+                .iter()
+                .map(|drive| async { drive.door.claim(claim.clone()).await.map_err(|fault| at_drive(fault, drive.label())) }),
+        );
+        let missing: BTreeSet<SliceKey> =
+            missing.await.into_iter().collect::<Result<Vec<_>, Fault>>()?.into_iter().flatten().collect();
+        Ok(missing.into_iter().collect())
     }
 
     async fn discard_now(&self, discard: &Discard) -> Result<u64, Fault> {

@@ -209,6 +209,8 @@ async fn undo(inner: &Inner, run: &SliceKey, before: &[Option<Directory>]) {
         dataset: run.dataset,
         loads: Loads::Only(vec![run.load]),
         partition: Some(run.partition),
+        // Another host may have written the same, and claimed it.
+        seen: Some(0),
     };
     let new = inner.drives.iter().zip(before).filter(|(_, before)| before.is_none());
     join_all(new.map(|(drive, _)| async {

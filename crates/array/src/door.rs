@@ -5,7 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::future::join_all;
 use pithead_model::{Blame, Directory, Fault, HostState, Manifest, Run, SessionId, SessionProfile, SliceKey};
-use pithead_wire::{Batches, Discard, Door, DriveStatus, Events, Hello, LoadRequest, OpenRequest, Opened, Pieces, Welcome};
+use pithead_wire::{
+    Batches, Claim, Discard, Door, DriveStatus, Events, Hello, Kept, LoadRequest, OpenRequest, Opened, Pieces, Welcome,
+};
 
 use crate::Array;
 use crate::directories::columns_key;
@@ -62,6 +64,10 @@ impl Door for Array {
         self.inner.discard(discard).await
     }
 
+    async fn claim(&self, claim: Claim) -> Result<Vec<SliceKey>, Fault> {
+        self.inner.claim(claim).await
+    }
+
     async fn read_run(&self, run: SliceKey) -> Result<Pieces, Fault> {
         copying::read_run(&self.inner, run).await
     }
@@ -78,7 +84,7 @@ impl Door for Array {
         self.inner.local.commit(expected, manifest).await
     }
 
-    async fn keep_manifest(&self, manifest: Manifest) -> Result<(), Fault> {
+    async fn keep_manifest(&self, manifest: Manifest) -> Result<Kept, Fault> {
         self.inner.local.keep_manifest(manifest).await
     }
 

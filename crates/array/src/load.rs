@@ -114,6 +114,7 @@ async fn undo(inner: &Inner, request: &LoadRequest, loaded: &[Result<Run, Fault>
         dataset: request.dataset,
         loads: Loads::Only(vec![request.load]),
         partition: Some(request.partition),
+        seen: None,
     };
     let left = inner.drives.iter().zip(loaded);
     let left = left.filter(|(_, loaded)| !matches!(loaded, Err(fault) if fault.blame == Blame::Conflict));

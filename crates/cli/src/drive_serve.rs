@@ -73,6 +73,9 @@ pub(crate) struct ServeArgs {
     /// Tell in the log of sessions that take so long, with their sub-plan and what they waited for; 0: never
     #[arg(long, value_name = "MS", default_value_t = 10_000)]
     slow_session_ms: u64,
+    /// Delete what no manifest has named for so long: what loads and moves left that were killed
+    #[arg(long, value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u64).range(1..))]
+    collect_after: u64,
     #[command(flatten)]
     entry: EntryArgs,
 }
@@ -92,6 +95,7 @@ pub(crate) async fn run(args: ServeArgs) -> Result<(), CliError> {
     let options = options(&args);
     let facts = format!("{}, {}", facts(&options), entry_args::facts(&entry));
     let drive = Drive::open(options)?;
+    drive.collect_orphans_after(Duration::from_secs(args.collect_after));
     terminal::tell(format_args!("drive {} listening on {} ({facts})", drive.id(), address(&listener)?));
     let observing = match metrics {
         Some(listener) => {

@@ -20,6 +20,12 @@ pub(crate) fn key_words(key: &str) -> Option<String> {
     if let Some(run) = key.strip_prefix("condemned/") {
         return Some(format!("note that a run is to go: {}", slice_words(run)?));
     }
+    if let Some(run) = key.strip_prefix("claim/") {
+        return Some(format!("up to which manifest a run is claimed: {}", slice_words(run)?));
+    }
+    if let Some(domain) = key.strip_prefix("manifest-aside/") {
+        return Some(format!("manifest of domain {domain} that another home did not know"));
+    }
     slice_words(key)
 }
 

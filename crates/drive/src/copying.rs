@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 
 use crate::Drive;
 use crate::budget::Grant;
+use crate::claims::unclaimed;
 use crate::directories::{Directories, gone, parse};
 use crate::keys::{condemned_key, slice_key};
 use crate::leases::{Lease, Leases};
@@ -210,7 +211,8 @@ impl RunWriter {
             let expected = here(&*self.store, &self.run, &meta)?;
             let meta = Write::Put(Put { expected, ..Put::forced(slice_key(&self.run), meta) });
             let named = staged.into_iter().filter_map(|(number, value)| value.named(slice_key(&self.run.slice(number))));
-            self.store.adopt(named.collect(), vec![meta, Write::delete(condemned_key(&self.run))])?;
+            let batch = [meta, Write::delete(condemned_key(&self.run))].into_iter().chain(unclaimed(&*self.store, &self.run)?);
+            self.store.adopt(named.collect(), batch.collect())?;
             self.leases.revive(&self.run);
             self.directories.forget(&self.run);
             self.slices.forget(&self.run);

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use pithead_model::{Directory, Fault, HostState, Manifest, Reply, Run, SessionId, SessionProfile, SliceKey};
 use pithead_wire::{
-    Batches, Discard, Door, DriveStatus, Events, Hello, LinkGauge, LoadRequest, OpenRequest, Opened, Pieces, Welcome,
+    Batches, Claim, Discard, Door, DriveStatus, Events, Hello, Kept, LinkGauge, LoadRequest, OpenRequest, Opened, Pieces,
+    Welcome,
 };
 
 use crate::Drive;
@@ -71,6 +72,10 @@ impl Door for Drive {
         self.counted(self.discard_runs(discard).await)
     }
 
+    async fn claim(&self, claim: Claim) -> Result<Vec<SliceKey>, Fault> {
+        self.counted(self.claim_runs(claim).await)
+    }
+
     async fn read_run(&self, run: SliceKey) -> Result<Pieces, Fault> {
         self.counted(self.read_pieces(run).await)
     }
@@ -87,7 +92,7 @@ impl Door for Drive {
         self.counted(self.stored(&self.metrics.commits, self.write_manifest(expected, manifest).await))
     }
 
-    async fn keep_manifest(&self, manifest: Manifest) -> Result<(), Fault> {
+    async fn keep_manifest(&self, manifest: Manifest) -> Result<Kept, Fault> {
         self.counted(self.keep_copy(manifest).await)
     }
 

@@ -16,6 +16,7 @@ use crate::directories::Directories;
 use crate::health::Writing;
 use crate::leases::Leases;
 use crate::metrics::{Limits, Metrics};
+use crate::orphans::Orphans;
 use crate::runtime::Runtimes;
 use crate::sessions::Sessions;
 use crate::slices::SliceCache;
@@ -25,6 +26,8 @@ use crate::work::Workers;
 
 /// Calls that block at one time at most, a reactor.
 const BLOCKING_THREADS_PER_REACTOR: usize = 4;
+/// Longest time between two looks for runs that no manifest names.
+const ORPHANS_STEP_MAX: Duration = Duration::from_secs(60);
 /// How often a drive that is stopping looks whether its sessions have ended.
 const STOP_STEP: Duration = Duration::from_millis(20);
 
@@ -46,6 +49,8 @@ pub struct Drive {
     pub(crate) uses: Arc<Uses>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) writing: Writing,
+    /// Runs that no manifest names.
+    pub(crate) orphans: parking_lot::Mutex<Orphans>,
     pub(crate) slow_session: Option<Duration>,
     pub(crate) costs: Arc<Costs>,
     pub(crate) summaries: Arc<Summaries>,
@@ -102,6 +107,7 @@ impl Drive {
             uses: Arc::default(),
             metrics,
             writing: Writing::default(),
+            orphans: parking_lot::Mutex::default(),
             slow_session: options.slow_session,
             costs,
             summaries: Arc::new(Summaries::new(options.cache_bytes() / 16)),
@@ -167,6 +173,22 @@ impl Drive {
                 if leases.wait_freed(COLLECT_WAIT).await {
                     let Some(drive) = drive.upgrade() else { return };
                     drive.collect_freed().await;
+                }
+            }
+        };
+        self.workers.spawn(Class::Background, collector);
+    }
+
+    /// Deletes, from now on and until the drive is dropped, runs that no manifest has named for as long as `kept`.
+    pub fn collect_orphans_after(self: &Arc<Self>, kept: Duration) {
+        let step = (kept / 4).clamp(Duration::from_millis(50), ORPHANS_STEP_MAX);
+        let (drive, device) = (Arc::downgrade(self), Arc::clone(&self.device));
+        let collector = async move {
+            loop {
+                device.clock().sleep(step).await;
+                let Some(drive) = drive.upgrade() else { return };
+                if let Err(fault) = drive.collect_orphans(kept).await {
+                    tracing::error!(%fault, "runs that no manifest names could not be collected");
                 }
             }
         };

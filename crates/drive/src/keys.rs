@@ -10,6 +10,10 @@ pub(crate) const MANIFEST_PREFIX: &str = "manifest/";
 pub(crate) const SLICE_PREFIX: &str = "slice/";
 /// Runs that wait for their last reader, so that they go after a restart, too. The value is the run's key as JSON.
 pub(crate) const CONDEMNED_PREFIX: &str = "condemned/";
+/// Up to which version of its manifest each run is claimed, eight bytes, big end first.
+pub(crate) const CLAIM_PREFIX: &str = "claim/";
+/// Manifests of a home that another drive took the place of, while it had changes that the other one did not know.
+pub(crate) const ASIDE_PREFIX: &str = "manifest-aside/";
 /// Entries that are in memory at one time while keys are listed.
 const PAGE_KEYS: usize = 4_096;
 
@@ -35,6 +39,14 @@ pub(crate) fn slice_key(key: &SliceKey) -> Key {
 
 pub(crate) fn condemned_key(run: &SliceKey) -> Key {
     format!("{CONDEMNED_PREFIX}{run}").into()
+}
+
+pub(crate) fn claim_key(run: &SliceKey) -> Key {
+    format!("{CLAIM_PREFIX}{run}").into()
+}
+
+pub(crate) fn aside_key(domain: &str) -> Key {
+    format!("{ASIDE_PREFIX}{domain}").into()
 }
 
 /// Reads `slice/domain/dataset@incarnation/load/partition.number`, or `.meta`. None: another key.

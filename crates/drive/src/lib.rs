@@ -5,6 +5,7 @@
 //! closed by one annotation. Nothing here plans SQL.
 
 mod budget;
+mod claims;
 mod copying;
 mod costs;
 mod cut;
@@ -23,6 +24,7 @@ mod meter;
 mod metrics;
 mod opening;
 mod options;
+mod orphans;
 mod queue;
 mod rounds;
 mod running;

@@ -15,6 +15,7 @@ use pithead_wire::{Batches, LoadRequest, compact};
 
 use crate::Drive;
 use crate::budget::Grant;
+use crate::claims::unclaimed;
 use crate::cut::{Cutter, Piece, halve};
 use crate::directories::same_columns;
 use crate::keys::slice_key;
@@ -135,9 +136,14 @@ impl Maker {
         let json = serde_json::to_vec(&directory)
             .map_err(|error| Fault::new(Blame::Bug, format!("a directory that is no JSON: {error}")))?;
         let meta = Write::Put(Put { expected: Expected::Absent, ..Put::forced(slice_key(&run), json) });
+        let key = run.clone();
         let staged = (0..).zip(slices).filter_map(|(number, slice)| slice.value.named(slice_key(&run.slice(number)))).collect();
         let store = Arc::clone(&self.store);
-        self.workers.blocking(move || store.adopt(staged, vec![meta])).await??;
+        let adopt = move || {
+            let batch = std::iter::once(meta).chain(unclaimed(&*store, &key)?).collect();
+            Ok::<_, Fault>(store.adopt(staged, batch)?)
+        };
+        self.workers.blocking(adopt).await??;
         Ok(made)
     }
 }

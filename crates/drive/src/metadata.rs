@@ -8,7 +8,8 @@ use pithead_store::{Durability, Key, Store, Write};
 use pithead_wire::{Discard, Loads};
 
 use crate::Drive;
-use crate::keys::{CONDEMNED_PREFIX, SLICE_PREFIX, condemned_key, each_entry, parse_slice_key};
+use crate::claims::claimed;
+use crate::keys::{CONDEMNED_PREFIX, SLICE_PREFIX, claim_key, condemned_key, each_entry, parse_slice_key};
 
 impl Drive {
     pub(crate) async fn read_directory(&self, key: SliceKey) -> Result<Directory, Fault> {
@@ -18,15 +19,16 @@ impl Drive {
 
     /// Deletes the runs that are meant. Returns the number of slices that went.
     pub(crate) async fn discard_runs(&self, discard: Discard) -> Result<u64, Fault> {
-        let Discard { name, dataset, loads, partition } = discard;
+        let Discard { name, dataset, loads, partition, seen } = discard;
         check_name(&name)?;
         let store = Arc::clone(&self.store);
         let runs = self.workers.blocking(move || stored_runs(&*store, &name, dataset)).await??;
         let means = meaning(loads);
-        let going =
-            runs.into_iter().filter(|(run, _)| means(run.load) && partition.is_none_or(|number| number == run.partition));
+        let meant = |run: &SliceKey| means(run.load) && partition.is_none_or(|number| number == run.partition);
+        let meant: Vec<(SliceKey, u64)> = runs.into_iter().filter(|(run, _)| meant(run)).collect();
         let order = self.leases.in_order().await;
-        let (now, later): (Vec<_>, Vec<_>) = going.partition(|(run, _)| self.leases.doom(run));
+        let going = self.unfenced(meant, seen).await?;
+        let (now, later): (Vec<_>, Vec<_>) = going.into_iter().partition(|(run, _)| self.leases.doom(run));
         let store = Arc::clone(&self.store);
         let later: Vec<SliceKey> = later.into_iter().map(|(run, _)| run).collect();
         tracing::info!(runs = now.len(), leased = later.len(), "discarding");
@@ -34,6 +36,23 @@ impl Drive {
         let slices = now.iter().map(|(_, slices)| slices).sum();
         let deleted = self.delete_runs(now.into_iter().map(|(run, _)| run).collect()).await;
         condemned.and(deleted).map(|()| slices)
+    }
+
+    /// Those of the runs that no manifest after the one that was seen can come to name.
+    async fn unfenced(&self, runs: Vec<(SliceKey, u64)>, seen: Option<u64>) -> Result<Vec<(SliceKey, u64)>, Fault> {
+        let Some(seen) = seen else { return Ok(runs) };
+        let store = Arc::clone(&self.store);
+        let sort = move || {
+            let mut going = Vec::with_capacity(runs.len());
+            for (run, slices) in runs {
+                match claimed(&*store, &run)? {
+                    Some(until) if until > seen => tracing::info!(%run, until, seen, "a run that is claimed stays"),
+                    _ => going.push((run, slices)),
+                }
+            }
+            Ok(going)
+        };
+        self.workers.blocking(sort).await?
     }
 
     /// Deletes runs whose last lease has ended.
@@ -124,7 +143,7 @@ fn delete_run(store: &dyn Store, run: &SliceKey) -> Result<(), Fault> {
     let key = run.to_string();
     let Some(prefix) = key.strip_suffix("meta") else { return Ok(()) };
     let mut keys: Vec<Key> = store.list(prefix.as_bytes())?.into_iter().map(|entry| entry.key).collect();
-    keys.push(condemned_key(run));
+    keys.extend([condemned_key(run), claim_key(run)]);
     Ok(store.write(keys.into_iter().map(Write::delete).collect(), Durability::Through)?)
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pithead_model::{Blame, Dataset, DatasetId, DatasetName, DriveId, Fault, LoadId, Manifest, Run};
+use pithead_model::{Blame, Dataset, DatasetId, DatasetName, DriveId, Fault, LoadId, Manifest, Run, SliceKey};
 
 use crate::commit::Edit;
 use crate::fault::{invalid, unknown_dataset};
@@ -82,6 +82,31 @@ impl Edit for DatasetChange<'_> {
                 Some(dropped) => Ok(Some(dropped)),
                 None => Err(unknown(name, manifest)),
             },
+        }
+    }
+
+    fn runs(&self) -> Vec<(DriveId, SliceKey)> {
+        let name = self.name;
+        let run = |dataset: DatasetId, load: LoadId, partition: u32| SliceKey {
+            name: name.clone(),
+            dataset,
+            load,
+            partition,
+            number: None,
+        };
+        let at = |drives: &[DriveId], run: &SliceKey| drives.iter().map(|drive| (*drive, run.clone())).collect::<Vec<_>>();
+        match self.change {
+            Change::Create(dataset) | Change::Replace(dataset) => {
+                let partitions = (0..).zip(&dataset.partitions);
+                let runs =
+                    partitions.flat_map(|(number, partition)| partition.runs.iter().map(move |run| (number, partition, run)));
+                runs.flat_map(|(number, partition, made)| at(&partition.copies, &run(dataset.id, made.load, number))).collect()
+            }
+            Change::Append { dataset, load, runs, placed, .. } => {
+                let partitions = (0..).zip(runs.iter().zip(placed)).filter(|(_, (run, _))| run.is_some());
+                partitions.flat_map(|(number, (_, drives))| at(drives, &run(*dataset, *load, number))).collect()
+            }
+            Change::Drop => Vec::new(),
         }
     }
 

@@ -1,15 +1,16 @@
 //! Changes of a domain: one compare-and-set of its manifest each (DESIGN's rule 10), then copies of it to the other drives.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use futures::future::join_all;
-use pithead_model::{Blame, Dataset, DatasetName, Fault, Manifest};
-use pithead_wire::Loads;
+use futures::future::{join_all, try_join_all};
+use pithead_model::{Blame, Dataset, DatasetName, DriveId, Fault, Manifest, SliceKey};
+use pithead_wire::{CLAIMED_MAX, Claim};
 
 use crate::catalog::Catalog;
 use crate::change::{Change, DatasetChange};
 use crate::discard::discard;
-use crate::drives::Drives;
+use crate::drives::{ConnectedDrive, Drives};
 use crate::fault::at_drive;
 use crate::homes::asked;
 
@@ -32,8 +33,22 @@ pub(crate) trait Edit: Sync {
     /// Makes the change. A fault if it cannot be made to this manifest.
     fn apply(&self, manifest: &mut Manifest) -> Result<Self::Made, Fault>;
 
+    /// Runs that it names where no manifest named them before.
+    fn runs(&self) -> Vec<(DriveId, SliceKey)> {
+        Vec::new()
+    }
+
     /// Whether a manifest shows the change.
     fn is_in(&self, manifest: &Manifest) -> bool;
+}
+
+/// A change that was made.
+#[derive(Debug)]
+pub(crate) struct Committed<T> {
+    /// What came of it.
+    pub made: T,
+    /// The version of the manifest that shows it.
+    pub version: u64,
 }
 
 /// A change that was not made.
@@ -53,19 +68,23 @@ impl From<Fault> for NotCommitted {
 
 /// Makes a change visible: reads the manifest, changes it, swaps it, again if another host came first. Then the other drives
 /// get copies of it.
-pub(crate) async fn commit<E: Edit>(catalog: &Catalog, drives: &Drives, edit: &E) -> Result<E::Made, NotCommitted> {
+pub(crate) async fn commit<E: Edit>(catalog: &Catalog, drives: &Drives, edit: &E) -> Result<Committed<E::Made>, NotCommitted> {
     let mut attempt = 0;
     loop {
         attempt += 1;
         let (mut manifest, home) = catalog.manifest(edit.domain(), drives).await?;
         let expected = manifest.version;
         let made = edit.apply(&mut manifest)?;
+        claim(drives, edit.runs(), expected).await?;
         manifest.version += 1;
+        let committed = Committed { made, version: manifest.version };
         let fault = match home.door.commit(expected, manifest.clone()).await {
             Ok(()) => {
                 catalog.note_home(edit.domain(), home.id());
-                spread(drives, &manifest).await;
-                return Ok(made);
+                match confirm(catalog, drives, edit, &manifest, &home).await {
+                    Ok(()) => return Ok(committed),
+                    Err(fault) => fault,
+                }
             }
             Err(fault) => at_drive(fault, home.label()),
         };
@@ -74,10 +93,10 @@ pub(crate) async fn commit<E: Edit>(catalog: &Catalog, drives: &Drives, edit: &E
         }
         if fault.blame != Blame::Conflict {
             return match settle(catalog, drives, edit).await {
-                Settled::Made(manifest) => {
-                    spread(drives, &manifest).await;
-                    Ok(made)
-                }
+                Settled::Made(manifest) => match confirm(catalog, drives, edit, &manifest, &home).await {
+                    Ok(()) => Ok(committed),
+                    Err(fault) => Err(NotCommitted { fault, certain: false }),
+                },
                 Settled::NotMade => Err(NotCommitted { fault, certain: true }),
                 Settled::Unknown => Err(NotCommitted { fault: unsettled(fault, &edit.subject()), certain: false }),
             };
@@ -89,6 +108,58 @@ pub(crate) async fn commit<E: Edit>(catalog: &Catalog, drives: &Drives, edit: &E
         let wait_ms = rand::random_range(1..=WAIT_MS_MAX * attempt);
         tokio::time::sleep(Duration::from_millis(wait_ms)).await;
     }
+}
+
+/// Claims runs for the version after `expected`, so that nobody deletes them who has not seen that one.
+async fn claim(drives: &Drives, runs: Vec<(DriveId, SliceKey)>, expected: u64) -> Result<(), Fault> {
+    let mut by_drive: BTreeMap<DriveId, Vec<SliceKey>> = BTreeMap::new();
+    for (drive, run) in runs {
+        by_drive.entry(drive).or_default().push(run);
+    }
+    let claims = by_drive.into_iter().map(|(drive, runs)| async move { claim_at(drives.get(drive)?, runs, expected).await });
+    let missing = try_join_all(claims).await?;
+    match missing.into_iter().flatten().next() {
+        None => Ok(()),
+        Some(run) => {
+            let what =
+                format!("load {} of {}, partition {}, is not where it was written any more", run.load, run.name, run.partition);
+            Err(Fault::new(Blame::Conflict, what)
+                .hint("it was taken for left behind, as nothing named it for long: load again"))
+        }
+    }
+}
+
+/// Claims runs at one drive. Returns those that are not there.
+pub(crate) async fn claim_at(drive: &ConnectedDrive, runs: Vec<SliceKey>, version: u64) -> Result<Vec<SliceKey>, Fault> {
+    let mut missing = Vec::new();
+    for runs in runs.chunks(CLAIMED_MAX) {
+        let claimed = drive.door.claim(Claim { runs: runs.to_vec(), version }).await;
+        missing.extend(claimed.map_err(|fault| at_drive(fault, drive.label()))?);
+    }
+    Ok(missing)
+}
+
+/// Gives copies of a manifest that its home has taken to the other drives. A fault if one of them knows that this home was declared
+/// lost, and the change is not in what the next home has: then nobody will see it. The old home learns of the new one.
+async fn confirm<E: Edit>(
+    catalog: &Catalog,
+    drives: &Drives,
+    edit: &E,
+    manifest: &Manifest,
+    home: &ConnectedDrive,
+) -> Result<(), Fault> {
+    if spread(drives, manifest).await {
+        return Ok(());
+    }
+    catalog.domains(drives).await?;
+    let Some(found) = catalog.newest(edit.domain(), drives).await? else { return Ok(()) };
+    tracing::warn!(domain = edit.domain(), home = home.label(), "this home was declared lost, and another drive is home now");
+    home.door.keep_manifest(found.manifest.clone()).await.map_err(|fault| at_drive(fault, home.label()))?;
+    if edit.is_in(&found.manifest) {
+        return Ok(());
+    }
+    let what = format!("drive {} is not the home of domain {} any more: it was declared lost", home.label(), edit.domain());
+    Err(Fault::new(Blame::Conflict, what).hint("try again"))
 }
 
 enum Settled {
@@ -120,15 +191,20 @@ fn unsettled(fault: Fault, subject: &str) -> Fault {
 }
 
 /// Gives copies of a manifest to the domain's other drives, before anyone is told of it. One that does not take it has an
-/// older copy until the next change; home's own one is what counts.
-pub(crate) async fn spread(drives: &Drives, manifest: &Manifest) {
+/// older copy until the next change; home's own one is what counts. False: a drive knows that its home was declared lost.
+pub(crate) async fn spread(drives: &Drives, manifest: &Manifest) -> bool {
     let others = manifest.drives.iter().skip(1).filter_map(|id| drives.find(*id));
     let kept = others.map(|drive| async move {
-        if let Err(fault) = asked(drives, drive, drive.door.keep_manifest(manifest.clone())).await {
-            tracing::warn!(domain = manifest.domain, version = manifest.version, "no copy of the manifest: {}", fault.message);
+        match asked(drives, drive, drive.door.keep_manifest(manifest.clone())).await {
+            Ok(kept) => !kept.home_is_lost,
+            Err(fault) => {
+                let (domain, version) = (&manifest.domain, manifest.version);
+                tracing::warn!(domain, version, "no copy of the manifest: {}", fault.message);
+                true
+            }
         }
     });
-    join_all(kept).await;
+    join_all(kept).await.into_iter().all(|is_home| is_home)
 }
 
 /// Makes a change of one dataset. Returns the incarnation that it supersedes.
@@ -137,15 +213,15 @@ pub(crate) async fn commit_dataset(
     drives: &Drives,
     name: &DatasetName,
     change: &Change,
-) -> Result<Option<Dataset>, NotCommitted> {
+) -> Result<Committed<Option<Dataset>>, NotCommitted> {
     commit(catalog, drives, &DatasetChange { name, change }).await
 }
 
 /// Removes a dataset, then deletes its slices.
 pub(crate) async fn drop_dataset(catalog: &Catalog, drives: &Drives, name: &DatasetName) -> Result<(), Fault> {
     let dropped = commit_dataset(catalog, drives, name, &Change::Drop).await.map_err(|not| not.fault)?;
-    if let Some(dataset) = dropped {
-        discard(drives, name, &dataset, Loads::All).await;
+    if let Some(dataset) = dropped.made {
+        discard(drives, name, &dataset, dropped.version).await;
     }
     Ok(())
 }

@@ -12,11 +12,11 @@ use crate::catalog::Catalog;
 use crate::drives::{ConnectedDrive, Drives};
 use crate::homes::{HomeState, asked};
 
-/// Deletes loads of an incarnation on all its drives. What cannot be deleted stays as garbage, which is logged. Returns the
-/// number of slices that went at once.
-pub(crate) async fn discard(drives: &Drives, name: &DatasetName, dataset: &Dataset, loads: Loads) -> u64 {
+/// Deletes an incarnation that the manifest of version `seen` does not contain any more, on all its drives. What cannot be deleted
+/// stays as garbage, which is logged. Returns the number of slices that went at once.
+pub(crate) async fn discard(drives: &Drives, name: &DatasetName, dataset: &Dataset, seen: u64) -> u64 {
     let ids: BTreeSet<DriveId> = dataset.partitions.iter().flat_map(|partition| partition.copies.clone()).collect();
-    let wanted = Discard { name: name.clone(), dataset: dataset.id, loads, partition: None };
+    let wanted = Discard { name: name.clone(), dataset: dataset.id, loads: Loads::All, partition: None, seen: Some(seen) };
     discard_at(drives, ids, &wanted).await
 }
 
@@ -70,7 +70,9 @@ pub(crate) async fn collect_orphans(catalog: &Catalog, drives: &Arc<Drives>, wri
 
 /// What of a partition on a drive no manifest names; none: nothing can be, or it is not sure.
 fn unnamed(held: &PartitionUse, drive: DriveId, manifests: &[(Manifest, bool)], all_reached: bool) -> Option<Discard> {
-    let loads = match manifests.iter().find(|(manifest, _)| manifest.domain == held.name.domain) {
+    let known = manifests.iter().find(|(manifest, _)| manifest.domain == held.name.domain);
+    let seen = Some(known.map_or(0, |(manifest, _)| manifest.version));
+    let loads = match known {
         Some((_, false)) => return None,
         Some((manifest, true)) => {
             let dataset = manifest.datasets.get(&held.name.dataset).filter(|dataset| dataset.id == held.dataset);
@@ -83,7 +85,7 @@ fn unnamed(held: &PartitionUse, drive: DriveId, manifests: &[(Manifest, bool)], 
         None if all_reached => Loads::All,
         None => return None,
     };
-    Some(Discard { name: held.name.clone(), dataset: held.dataset, loads, partition: Some(held.partition) })
+    Some(Discard { name: held.name.clone(), dataset: held.dataset, loads, partition: Some(held.partition), seen })
 }
 
 /// Keeps deleting what no manifest names apart from loads and moves, whose slices are not named yet.

@@ -16,8 +16,8 @@ use pithead_model::{
     PROTOCOL_VERSION, Reply, Run, SessionId, SessionProfile, SessionState, SliceKey, SliceSpan,
 };
 use pithead_wire::{
-    Batches, Discard, DomainAt, Door, DriveStatus, Event, Events, Granted, Hello, LoadRequest, Loads, OpenRequest, Opened,
-    PartitionUse, Pieces, RunPiece, Welcome,
+    Batches, Claim, Discard, DomainAt, Door, DriveStatus, Event, Events, Granted, Hello, Kept, LoadRequest, Loads, OpenRequest,
+    Opened, PartitionUse, Pieces, RunPiece, Welcome,
 };
 
 /// What one load put into one partition.
@@ -29,6 +29,8 @@ pub(crate) struct FakeDoor {
     pub id: DriveId,
     pub protocol: AtomicU32,
     pub stored: Mutex<Stored>,
+    /// Up to which version runs are claimed.
+    pub claims: Mutex<HashMap<(DatasetId, LoadId, u32), u64>>,
     names: Mutex<BTreeMap<DatasetId, DatasetName>>,
     sessions: Mutex<HashMap<SessionId, OpenRequest>>,
     /// Slices that sessions answered for.
@@ -58,6 +60,7 @@ impl FakeDoor {
             id: DriveId(id),
             protocol: AtomicU32::new(PROTOCOL_VERSION),
             stored: Mutex::default(),
+            claims: Mutex::default(),
             names: Mutex::default(),
             sessions: Mutex::default(),
             slices_read: AtomicU32::new(0),
@@ -268,9 +271,25 @@ impl Door for FakeDoor {
                 Loads::Only(loads) => loads.contains(load),
                 Loads::AllBut(loads) => !loads.contains(load),
             };
-            *dataset != discard.dataset || discard.partition.is_some_and(|only| only != *partition) || !meant
+            let claimed = self.claims.lock().get(&(*dataset, *load, *partition)).copied().unwrap_or(0);
+            let is_fenced = discard.seen.is_some_and(|seen| claimed > seen);
+            *dataset != discard.dataset || discard.partition.is_some_and(|only| only != *partition) || !meant || is_fenced
         });
         Ok((before - stored.len()) as u64)
+    }
+
+    async fn claim(&self, claim: Claim) -> Result<Vec<SliceKey>, Fault> {
+        self.check()?;
+        let stored = self.stored.lock();
+        let (here, missing): (Vec<SliceKey>, Vec<SliceKey>) =
+            claim.runs.into_iter().partition(|run| stored.contains_key(&(run.dataset, run.load, run.partition)));
+        for run in here {
+            let until = claim.version + 1;
+            let mut claims = self.claims.lock();
+            let there = claims.entry((run.dataset, run.load, run.partition)).or_insert(until);
+            *there = until.max(*there);
+        }
+        Ok(missing)
     }
 
     async fn read_run(&self, run: SliceKey) -> Result<Pieces, Fault> {
@@ -333,16 +352,20 @@ impl Door for FakeDoor {
         }
     }
 
-    async fn keep_manifest(&self, manifest: Manifest) -> Result<(), Fault> {
+    async fn keep_manifest(&self, manifest: Manifest) -> Result<Kept, Fault> {
         self.check()?;
         if manifest.home() == Some(self.id) {
             return Err(Fault::new(Blame::User, "a copy is of another drive's manifest"));
         }
         let mut manifests = self.manifests.lock();
-        if manifests.get(&manifest.domain).is_none_or(|present| present.version < manifest.version) {
-            manifests.insert(manifest.domain.clone(), manifest);
+        let before = manifests.get(&manifest.domain).map_or(0, |present| present.version);
+        let home = manifest.home();
+        let here = manifests.entry(manifest.domain.clone()).or_insert_with(|| manifest.clone());
+        if before < manifest.version {
+            *here = manifest;
         }
-        Ok(())
+        let home_is_lost = home.is_some_and(|home| here.lost_home(home).is_some());
+        Ok(Kept { before, version: here.version, home: here.home(), home_is_lost })
     }
 
     async fn directory(&self, _key: SliceKey) -> Result<Directory, Fault> {

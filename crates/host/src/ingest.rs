@@ -19,13 +19,13 @@ use arrow::datatypes::SchemaRef;
 use futures::future::BoxFuture;
 use futures::{StreamExt, stream};
 use pithead_model::{Blame, Dataset, DriveId, Fault, Run, total};
-use pithead_wire::{Batches, Loads};
+use pithead_wire::Batches;
 use tokio::sync::OwnedRwLockReadGuard;
 use tokio::task::JoinHandle;
 
 pub use spec::{CsvOptions, Format, LoadMode, LoadProgress, LoadReport, LoadSpec, PartitionBy};
 
-use crate::commit::{NotCommitted, commit_dataset};
+use crate::commit::{Committed, NotCommitted, claim_at, commit_dataset};
 use crate::discard::{discard, discard_at};
 use crate::fault::{bug, unknown_column};
 use crate::host::Host;
@@ -37,6 +37,8 @@ use target::{Ground, Target};
 
 /// Batches of a stream that ranges are chosen from.
 const SAMPLE_BATCHES: usize = 32;
+/// How often a load claims what it has written; a drive keeps what nothing names for longer, and every wait has this limit.
+const ATTEND_STEP: Duration = Duration::from_secs(60);
 /// Longest that a failed load waits for its slices to be deleted.
 const DELETE_WAIT: Duration = Duration::from_secs(30);
 /// Times that a load's slices follow a partition that is moved meanwhile.
@@ -108,7 +110,9 @@ impl Host {
         let target = Arc::new(target);
         let meter = Arc::new(meter);
         let mut leftovers = Leftovers::new(self, &target).await;
-        let runs = match pipeline::run(&self.connected(), self.options().threads, &target, feed, Arc::clone(&meter)).await {
+        let (drives, threads) = (self.connected(), self.options().threads);
+        let loading = pipeline::run(&drives, threads, &target, feed, Arc::clone(&meter));
+        let runs = match self.attended(&target, loading).await {
             Ok(runs) => runs,
             Err(fault) => {
                 leftovers.delete().await;
@@ -118,9 +122,9 @@ impl Host {
         let report = report(&target, &runs, &meter);
         leftovers.hold();
         match self.make_visible(&target, &runs, &mut leftovers.placed).await {
-            Ok(superseded) => {
-                if let Some(old) = superseded {
-                    discard(&self.connected(), &target.name, &old, Loads::All).await;
+            Ok(Committed { made, version }) => {
+                if let Some(old) = made {
+                    discard(&self.connected(), &target.name, &old, version).await;
                 }
                 Ok(report)
             }
@@ -133,6 +137,26 @@ impl Host {
         }
     }
 
+    /// A load on its way. What it has written somewhere is claimed anew now and then, or a drive might take it for left behind.
+    async fn attended<T>(&self, target: &Target, loading: impl Future<Output = T>) -> T {
+        let mut loading = std::pin::pin!(loading);
+        loop {
+            if let Ok(done) = tokio::time::timeout(ATTEND_STEP, &mut loading).await {
+                return done;
+            }
+            let drives = self.connected();
+            for (number, copies) in (0..).zip(target.copies()) {
+                for drive in copies.iter().filter_map(|id| drives.find(*id)) {
+                    // Version 0: no manifest names them yet, and what is not written yet is not there.
+                    let claimed = tokio::time::timeout(ATTEND_STEP, claim_at(drive, vec![target.run_key(number)], 0)).await;
+                    if let Ok(Err(fault)) = claimed {
+                        tracing::debug!("a run was not claimed: {}", fault.message);
+                    }
+                }
+            }
+        }
+    }
+
     /// Commits the load. Where a partition that is appended to was moved meanwhile, its run follows first. Adds the drives
     /// that runs were copied to to `placed`.
     async fn make_visible(
@@ -140,7 +164,7 @@ impl Host {
         target: &Target,
         runs: &[Run],
         placed: &mut [Vec<DriveId>],
-    ) -> Result<Option<Dataset>, NotCommitted> {
+    ) -> Result<Committed<Option<Dataset>>, NotCommitted> {
         let (mut moves, mut left) = (0, Vec::new());
         loop {
             let change = target.change(runs, placed.to_vec());
@@ -151,11 +175,12 @@ impl Host {
                         return Err(fault.into());
                     }
                 }
-                Ok(superseded) => {
+                Ok(committed) => {
                     for (partition, drive) in left {
-                        discard_at(&self.connected(), [drive], &target.discard(Some(partition))).await;
+                        let wanted = target.discard(Some(partition), Some(committed.version));
+                        discard_at(&self.connected(), [drive], &wanted).await;
                     }
-                    return Ok(superseded);
+                    return Ok(committed);
                 }
                 outcome => return outcome,
             }
@@ -261,7 +286,7 @@ impl Leftovers {
     /// Only this load's own slices: others may be loading, too, of whom no manifest tells yet.
     fn start(&mut self) -> JoinHandle<()> {
         self.is_held = true;
-        let wanted = self.target.discard(None);
+        let wanted = self.target.discard(None, None);
         let drives: BTreeSet<DriveId> = self.placed.iter().flatten().copied().collect();
         let host = self.host.clone();
         tokio::spawn(async move {

@@ -45,6 +45,22 @@ pub struct MoveReport {
     pub notes: Vec<String>,
 }
 
+impl MoveReport {
+    fn add(&mut self, shifted: Shifted) {
+        self.bytes += shifted.bytes;
+        self.partitions += shifted.partitions;
+    }
+}
+
+/// What became of one group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Shifted {
+    /// Bytes that were copied.
+    bytes: u64,
+    /// Partitions that lie elsewhere now; 0: another host put the group elsewhere first.
+    partitions: u64,
+}
+
 /// What a repair is to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepairSpec {

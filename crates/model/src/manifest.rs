@@ -18,8 +18,20 @@ pub struct Manifest {
     /// The drives that hold the domain's partitions, by identity. The first is home: it alone replaces the manifest. The
     /// others keep copies of it, to be read while home is down.
     pub drives: Vec<DriveId>,
+    /// Homes that were declared lost, and were not home again since.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost_homes: Vec<LostHome>,
     /// Datasets by name.
     pub datasets: BTreeMap<String, Dataset>,
+}
+
+/// A home that was declared lost, and what of its changes the next home knew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostHome {
+    /// The drive.
+    pub drive: DriveId,
+    /// The last of its versions that is contained in the manifests of the homes after it.
+    pub version: u64,
 }
 
 /// A table.
@@ -141,9 +153,14 @@ impl Manifest {
         self.drives.first().copied()
     }
 
+    /// The last version of a lost home that is contained in this; none: the drive was not declared lost.
+    pub fn lost_home(&self, drive: DriveId) -> Option<u64> {
+        self.lost_homes.iter().find(|lost| lost.drive == drive).map(|lost| lost.version)
+    }
+
     /// The empty domain.
     pub fn empty(domain: impl Into<String>, drives: Vec<DriveId>) -> Self {
-        Self { domain: domain.into(), version: 0, drives, datasets: BTreeMap::new() }
+        Self { domain: domain.into(), version: 0, drives, lost_homes: vec![], datasets: BTreeMap::new() }
     }
 
     /// Full name of one of its datasets.

@@ -6,7 +6,7 @@ use pithead_model::{COPIES_MAX, Dataset, Fault, HostState, Manifest, PARTITIONS_
 use serde::{Deserialize, Serialize};
 
 use crate::check::check_schema;
-use crate::door::{Discard, Hello, Welcome};
+use crate::door::{CLAIMED_MAX, Claim, Discard, Hello, Welcome};
 use crate::error::WireError;
 use crate::json::{from_json, json};
 use crate::run::check_name;
@@ -24,6 +24,7 @@ pub(crate) enum Call {
     Keep(Manifest),
     Directory(SliceKey),
     Discard(Discard),
+    Claim(Claim),
 }
 
 /// Body of `tell`.
@@ -50,7 +51,7 @@ struct Versions {
 
 impl Call {
     /// The types of action that there are, each with what it is for.
-    pub(crate) const KINDS: [(&'static str, &'static str); 10] = [
+    pub(crate) const KINDS: [(&'static str, &'static str); 11] = [
         ("hello", "first contact: versions, extensions, encodings"),
         ("poll", "where a session stands"),
         ("close", "ends a session"),
@@ -61,6 +62,7 @@ impl Call {
         ("keep", "keeps a copy of a domain's manifest"),
         ("directory", "the metadata slice of a load"),
         ("discard", "deletes what loads left"),
+        ("claim", "protects runs that a manifest is about to name"),
     ];
 
     pub(crate) fn kind(&self) -> &'static str {
@@ -75,6 +77,7 @@ impl Call {
             Call::Keep(_) => "keep",
             Call::Directory(_) => "directory",
             Call::Discard(_) => "discard",
+            Call::Claim(_) => "claim",
         }
     }
 
@@ -89,6 +92,7 @@ impl Call {
             Call::Keep(manifest) => json(manifest)?,
             Call::Directory(key) => json(key)?,
             Call::Discard(discard) => json(discard)?,
+            Call::Claim(claim) => json(claim)?,
         };
         Ok(Action::new(self.kind(), body))
     }
@@ -106,6 +110,7 @@ impl Call {
             "keep" => Call::Keep(parse_manifest(body)?),
             "directory" => Call::Directory(parse_key(body)?),
             "discard" => Call::Discard(parse_discard(body)?),
+            "claim" => Call::Claim(parse_claim(body)?),
             other => return Err(WireError::malformed("action", format!("{other:?} is not one; see ListActions"))),
         })
     }
@@ -165,6 +170,22 @@ fn parse_discard(body: &[u8]) -> Result<Discard, WireError> {
     let discard: Discard = from_json("request to discard", body)?;
     check_name(&discard.name)?;
     Ok(discard)
+}
+
+fn parse_claim(body: &[u8]) -> Result<Claim, WireError> {
+    let claim: Claim = from_json("claim", body)?;
+    let wrong = |why: String| Err(WireError::malformed("claim", why));
+    if claim.runs.len() > CLAIMED_MAX {
+        return wrong(format!("{} runs; at most {CLAIMED_MAX} are allowed", claim.runs.len()));
+    }
+    let domain = claim.runs.first().map(|run| &run.name.domain);
+    for run in &claim.runs {
+        check_name(&run.name)?;
+        if run.number.is_some() || Some(&run.name.domain) != domain {
+            return wrong(format!("expected runs of one domain, got {run}"));
+        }
+    }
+    Ok(claim)
 }
 
 /// Checks a manifest that came from outside against its bounds.

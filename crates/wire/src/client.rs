@@ -24,7 +24,8 @@ use crate::call::{Call, Commit, Tell, check_manifest, parse_welcome};
 use crate::check::check_schema;
 use crate::dial::{Dial, Trouble};
 use crate::door::{
-    Batches, Discard, Door, DriveStatus, Event, Events, Granted, Hello, LoadRequest, OpenRequest, Opened, Pieces, Welcome,
+    Batches, Claim, Discard, Door, DriveStatus, Event, Events, Granted, Hello, Kept, LoadRequest, OpenRequest, Opened, Pieces,
+    Welcome,
 };
 use crate::encode::link_bytes;
 use crate::error::{WireError, from_status};
@@ -240,6 +241,10 @@ impl Door for FlightDoor {
         self.call(Call::Discard(discard)).await
     }
 
+    async fn claim(&self, claim: Claim) -> Result<Vec<SliceKey>, Fault> {
+        self.call(Call::Claim(claim)).await
+    }
+
     async fn read_run(&self, run: SliceKey) -> Result<Pieces, Fault> {
         check_run(&run)?;
         let mut client = self.client.clone();
@@ -265,7 +270,7 @@ impl Door for FlightDoor {
         self.call(Call::Commit(Commit { expected, manifest })).await
     }
 
-    async fn keep_manifest(&self, manifest: Manifest) -> Result<(), Fault> {
+    async fn keep_manifest(&self, manifest: Manifest) -> Result<Kept, Fault> {
         self.call(Call::Keep(manifest)).await
     }
 

@@ -360,6 +360,36 @@ pub struct Discard {
     pub loads: Loads,
     /// One partition; none: all that are here.
     pub partition: Option<u32>,
+    /// The version of the domain's manifest that names none of these runs on this drive; 0 where there is no manifest. A run
+    /// that a later one may come to name, since it was claimed for it, stays. None: no manifest can ever name them, as with the
+    /// caller's own load that was given up.
+    pub seen: Option<u64>,
+}
+
+/// Runs that are claimed in one call at most.
+pub const CLAIMED_MAX: usize = 4096;
+
+/// Runs on a drive that the next version of their domain's manifest may come to name there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// The runs, all of one domain.
+    pub runs: Vec<SliceKey>,
+    /// The version that the change is going to replace.
+    pub version: u64,
+}
+
+/// What a drive has of a manifest, once a copy was offered to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// The version that was there before; 0: none was.
+    pub before: u64,
+    /// The version that is there now.
+    pub version: u64,
+    /// The home that it names.
+    pub home: Option<DriveId>,
+    /// Whether it says that the home of the manifest that was offered is lost: that one must make no more changes.
+    #[serde(default)]
+    pub home_is_lost: bool,
 }
 
 /// A part of a stored value of a run, on its way from drive to drive. The metadata slice comes first, so that each slice can
@@ -439,6 +469,10 @@ pub trait Door: Send + Sync + Debug {
     /// Returns the number of slices that went at once.
     async fn discard(&self, discard: Discard) -> Result<u64, Fault>;
 
+    /// Protects runs from being deleted by whoever saw no later manifest than [`Claim::version`], durably. To be done before each
+    /// attempt to commit a manifest that names them here for the first time. Returns those that are not here.
+    async fn claim(&self, claim: Claim) -> Result<Vec<SliceKey>, Fault>;
+
     /// Reads a run as it is stored: its metadata slice, then its slices in order. Every value's checksum is verified.
     /// [`pithead_model::Blame::Conflict`] if the run is not here.
     async fn read_run(&self, run: SliceKey) -> Result<Pieces, Fault>;
@@ -455,8 +489,9 @@ pub trait Door: Send + Sync + Debug {
     /// version `expected + 1` and names this drive as home. Otherwise [`pithead_model::Blame::Conflict`] and nothing has changed.
     async fn commit(&self, expected: u64, manifest: Manifest) -> Result<(), Fault>;
 
-    /// Keeps a copy of a manifest whose home is another drive, durably, unless what is here is as new.
-    async fn keep_manifest(&self, manifest: Manifest) -> Result<(), Fault>;
+    /// Keeps a copy of a manifest whose home is another drive, durably, unless what is here is as new. Returns what was there
+    /// and what is there now, so that a home learns that another drive has taken its place.
+    async fn keep_manifest(&self, manifest: Manifest) -> Result<Kept, Fault>;
 
     /// The metadata slice of one load of a partition (`number` none).
     async fn directory(&self, key: SliceKey) -> Result<Directory, Fault>;

@@ -41,9 +41,9 @@ pub use check::check_columns;
 pub use client::FlightDoor;
 pub use compact::{batch_bytes, compact};
 pub use door::{
-    Batches, CostRate, Discard, DomainAt, Door, DriveStatus, Event, Events, Granted, Hello, LinkGauge, LinkReading,
-    LoadRequest, Loads, OpenRequest, Opened, PIECE_BYTES_MAX, PartitionUse, Pieces, PlanBytes, RunPiece, SessionOptions,
-    ShippedInput, SlicePart, Welcome,
+    Batches, CLAIMED_MAX, Claim, CostRate, Discard, DomainAt, Door, DriveStatus, Event, Events, Granted, Hello, Kept,
+    LinkGauge, LinkReading, LoadRequest, Loads, OpenRequest, Opened, PIECE_BYTES_MAX, PartitionUse, Pieces, PlanBytes,
+    RunPiece, SessionOptions, ShippedInput, SlicePart, Welcome,
 };
 pub use gate::ConnectionLimits;
 pub use link::PORT_DEFAULT;

@@ -8,7 +8,8 @@ use pithead_model::{Blame, Directory, Fault, HostState, Manifest, Reply, Run, Se
 
 use crate::access::{Identity, Right};
 use crate::door::{
-    Batches, Discard, Door, DriveStatus, Events, Hello, LinkGauge, LoadRequest, OpenRequest, Opened, Pieces, PlanBytes, Welcome,
+    Batches, Claim, Discard, Door, DriveStatus, Events, Hello, Kept, LinkGauge, LoadRequest, OpenRequest, Opened, Pieces,
+    PlanBytes, Welcome,
 };
 
 /// Sessions whose owner is kept. Sessions that are open are far fewer; the oldest are long closed.
@@ -153,6 +154,13 @@ impl Door for CheckedDoor {
         self.door.discard(discard).await
     }
 
+    async fn claim(&self, claim: Claim) -> Result<Vec<SliceKey>, Fault> {
+        for run in &claim.runs {
+            self.caller.check(Right::Write, &run.name.domain)?;
+        }
+        self.door.claim(claim).await
+    }
+
     async fn read_run(&self, run: SliceKey) -> Result<Pieces, Fault> {
         self.caller.check(Right::Read, &run.name.domain)?;
         self.door.read_run(run).await
@@ -173,7 +181,7 @@ impl Door for CheckedDoor {
         self.door.commit(expected, manifest).await
     }
 
-    async fn keep_manifest(&self, manifest: Manifest) -> Result<(), Fault> {
+    async fn keep_manifest(&self, manifest: Manifest) -> Result<Kept, Fault> {
         self.caller.check(Right::Write, &manifest.domain)?;
         self.door.keep_manifest(manifest).await
     }

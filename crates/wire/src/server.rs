@@ -139,6 +139,7 @@ impl DoorService {
             Call::Directory(key) => answer(&door.directory(key).await?),
             Call::Keep(manifest) => answer(&door.keep_manifest(manifest).await?),
             Call::Discard(discard) => answer(&door.discard(discard).await?),
+            Call::Claim(claim) => answer(&door.claim(claim).await?),
         }
     }
 

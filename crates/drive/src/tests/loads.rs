@@ -1,6 +1,8 @@
 use super::*;
-use pithead_model::{Manifest, SortKey};
-use pithead_wire::DomainAt;
+use pithead_model::{Dataset, Manifest, Partition, Partitioning, SortKey};
+use pithead_wire::{Claim, DomainAt};
+
+use crate::keys::slice_key;
 
 #[tokio::test]
 async fn a_load_is_cut_into_slices_and_survives_a_restart() {
@@ -155,4 +157,50 @@ async fn a_full_medium_is_said_so_and_nothing_is_left() {
     let now = drive.status().await.unwrap();
     assert_eq!((now.stored_bytes, now.slices, now.free_bytes), (used.stored_bytes, 2, used.free_bytes));
     assert_eq!(run(&*drive, scan(&[&kept])).await.values.len(), 20);
+}
+
+#[tokio::test]
+async fn what_is_claimed_for_a_later_manifest_is_not_deleted() {
+    let Rig { drive, directory: _directory } = rig();
+    let run = run_key(&load(&drive, 1, 25).await);
+    let missing = SliceKey { load: LoadId(9), ..run.clone() };
+    let claim = Claim { runs: vec![run.clone(), missing.clone()], version: 4 };
+    assert_eq!(drive.claim(claim).await.unwrap(), [missing]);
+    let seen = |seen| Discard { seen, ..discard(Loads::Only(vec![LoadId(1)])) };
+    assert_eq!(drive.discard(seen(Some(4))).await.unwrap(), 0, "version 5 may name it");
+    drive.directory(run.clone()).await.unwrap();
+    assert!(drive.discard(seen(Some(5))).await.unwrap() > 0, "version 5 does not name it");
+    assert!(drive.store.list(b"claim/").unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_drive_collects_what_no_manifest_names() {
+    let Rig { drive, directory: _directory } = rig();
+    let mut runs = Vec::new();
+    for number in 1..=4 {
+        runs.push(load(&drive, number, 25).await);
+    }
+    // 1 is named, 2 is about to be, 3 and 4 were left.
+    let dataset = Dataset {
+        id: DatasetId(7),
+        schema: schema(),
+        metadata: Default::default(),
+        partitioning: Partitioning::RoundRobin,
+        sort: vec![],
+        encoding: "arrow".into(),
+        slice_rows: 1,
+        slice_bytes: None,
+        copies: 1,
+        partitions: vec![Partition { copies: vec![drive.id()], runs: vec![runs[0].clone()] }],
+    };
+    let mut manifest = Manifest { version: 1, ..Manifest::empty("main", vec![drive.id()]) };
+    manifest.datasets.insert(name().dataset, dataset);
+    drive.commit(0, manifest).await.unwrap();
+    drive.claim(Claim { runs: vec![run_key(&runs[1])], version: 1 }).await.unwrap();
+    drive.collect_orphans(Duration::from_secs(3600)).await.unwrap();
+    let is_there = |run: &Run| drive.store.entry(&slice_key(&run_key(run))).unwrap().is_some();
+    let there = || runs.iter().map(is_there).collect::<Vec<bool>>();
+    assert_eq!(there(), [true; 4], "loads may be on their way");
+    drive.collect_orphans(Duration::ZERO).await.unwrap();
+    assert_eq!(there(), [true, true, false, false]);
 }

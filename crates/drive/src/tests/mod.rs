@@ -105,7 +105,7 @@ fn run_key(run: &Run) -> SliceKey {
 
 /// All of the dataset's incarnation.
 fn discard(loads: Loads) -> Discard {
-    Discard { name: name(), dataset: DatasetId(7), loads, partition: None }
+    Discard { name: name(), dataset: DatasetId(7), loads, partition: None, seen: None }
 }
 
 async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {

@@ -279,7 +279,13 @@ pub fn manifest() -> Manifest {
         ("r".to_owned(), dataset(Partitioning::Range { column: "n".into(), bounds: vec![Value::Int(50)] })),
         ("t".to_owned(), dataset(Partitioning::RoundRobin)),
     ];
-    Manifest { domain: "lab".into(), version: 4, drives: vec![DriveId(1), DriveId(2)], datasets: datasets.into() }
+    Manifest {
+        domain: "lab".into(),
+        version: 4,
+        drives: vec![DriveId(1), DriveId(2)],
+        lost_homes: vec![],
+        datasets: datasets.into(),
+    }
 }
 
 pub fn directory() -> Directory {
@@ -301,6 +307,7 @@ fn call_seeds() -> Vec<Seed> {
         dataset: DatasetId(1),
         loads: Loads::Only(vec![LoadId(1), LoadId(9)]),
         partition: Some(3),
+        seen: Some(4),
     };
     let commit = json!({"expected": 3, "manifest": manifest()});
     let body = |value: &serde_json::Value| serde_json::to_vec(value).unwrap();

@@ -178,7 +178,7 @@ fn copied(rig: &Rig, bytes: &[u8]) -> Outcome {
         Err(fault) => return refused(&fault),
     };
     let run = run_key(DatasetId(9), LoadId(1));
-    let discard = Discard { name: run.name.clone(), dataset: run.dataset, loads: Loads::All, partition: None };
+    let discard = Discard { name: run.name.clone(), dataset: run.dataset, loads: Loads::All, partition: None, seen: None };
     let pieces = stream::iter(pieces.into_iter().map(Ok)).boxed();
     let (directory, summary) = match rig.runtime.block_on(async {
         rig.drive.write_run(run.clone(), pieces).await?;

@@ -148,9 +148,10 @@ impl Target {
         SliceKey { name: self.name.clone(), dataset: self.dataset.id, load: self.load, partition, number: None }
     }
 
-    /// Its slices, to be deleted: those of one partition, or all.
-    pub(crate) fn discard(&self, partition: Option<u32>) -> Discard {
-        Discard { name: self.name.clone(), dataset: self.dataset.id, loads: Loads::Only(vec![self.load]), partition }
+    /// Its slices, to be deleted: those of one partition, where the manifest of version `seen` does not name them; or all, of a load
+    /// that no manifest will ever name.
+    pub(crate) fn discard(&self, partition: Option<u32>, seen: Option<u64>) -> Discard {
+        Discard { name: self.name.clone(), dataset: self.dataset.id, loads: Loads::Only(vec![self.load]), partition, seen }
     }
 
     /// The drives of each partition.

@@ -11,7 +11,6 @@ use super::membership::Membership;
 use super::shift::{forget_copy, shift};
 use super::{LostPartition, RepairReport, TellMove, Teller, groups};
 use crate::commit::{commit, drop_dataset};
-use crate::drives::Drives;
 use crate::fault::invalid;
 use crate::homes::asked;
 use crate::host::Host;
@@ -50,9 +49,7 @@ impl Host {
     ) -> Result<(), Fault> {
         let drives = self.connected();
         let domain = newest.domain.as_str();
-        if newest.home() == Some(lost) {
-            let home = next_home(newest, lost, &drives)?;
-            replace_home(self, newest, home).await?;
+        if replace_home(self, domain, lost).await?.is_some() {
             report.homes.push(domain.to_owned());
         }
         let (manifest, _) = self.catalog().manifest(domain, &drives).await?;
@@ -86,8 +83,9 @@ impl Host {
             let may = |id: DriveId| id != lost && manifest.drives.contains(&id) && drives.find(id).is_some();
             match target(&group, &loads, may) {
                 Some(to) => {
-                    report.bytes += shift(self, &group, Some(lost), to, &mut teller).await?;
-                    report.copies_made += group.members.len() as u64;
+                    let shifted = shift(self, &group, Some(lost), to, &mut teller).await?;
+                    report.bytes += shifted.bytes;
+                    report.copies_made += shifted.partitions;
                     *loads.entry(to).or_insert(0) += group.bytes();
                 }
                 None if group.copies.len() > 1 => {
@@ -104,20 +102,6 @@ impl Host {
         }
         Ok(())
     }
-}
-
-/// The drive that becomes home. All the others must answer: one that does not may have a newer copy of the manifest.
-fn next_home(manifest: &Manifest, lost: DriveId, drives: &Drives) -> Result<DriveId, Fault> {
-    let others: Vec<DriveId> = manifest.drives.iter().copied().filter(|drive| *drive != lost).collect();
-    let silent: Vec<DriveId> = others.iter().copied().filter(|id| drives.find(*id).is_none()).collect();
-    if !silent.is_empty() {
-        let fault = drives.not_connected(&silent);
-        return Err(fault
-            .at(format_args!("domain {} cannot get another home yet", manifest.domain))
-            .hint("another home is made of the newest manifest: start these drives first"));
-    }
-    let first = others.first().copied();
-    first.ok_or_else(|| invalid(format!("drive {lost} was the only one of domain {}", manifest.domain)))
 }
 
 /// Partitions with rows of which the lost drive had the only copy.

@@ -38,8 +38,7 @@ impl Host {
             let mut teller = Teller::new(Arc::clone(&tell), bytes);
             for (index, from) in moves {
                 let Some(group) = groups.get(index) else { continue };
-                report.bytes += shift(self, group, Some(from), drive, &mut teller).await?;
-                report.partitions += group.members.len() as u64;
+                report.add(shift(self, group, Some(from), drive, &mut teller).await?);
             }
         }
         Ok(report)
@@ -96,8 +95,7 @@ impl Host {
             for group in leaving {
                 let may = |id: DriveId| id != drive && manifest.drives.contains(&id) && drives.find(id).is_some();
                 let to = target(group, &loads, may).ok_or_else(|| no_place(&group.label(), group.copies.len()))?;
-                report.bytes += shift(self, group, Some(drive), to, &mut teller).await?;
-                report.partitions += group.members.len() as u64;
+                report.add(shift(self, group, Some(drive), to, &mut teller).await?);
                 *loads.entry(to).or_insert(0) += group.bytes();
             }
         }

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use pithead_model::{Blame, DriveId, Fault, LoadId, Manifest, SliceKey};
 use pithead_wire::{Discard, Loads};
 
-use super::Teller;
 use super::group::{Group, Member};
-use crate::commit::{Edit, NotCommitted, commit};
+use super::{Shifted, Teller};
+use crate::commit::{Committed, Edit, NotCommitted, claim_at, commit};
 use crate::discard::discard_at;
 use crate::drives::{ConnectedDrive, Drives};
 use crate::host::Host;
@@ -17,15 +17,15 @@ use crate::relay::relay;
 const ROUNDS_MAX: usize = 10;
 
 /// Puts a group onto a drive: in the place of `from`, or as one copy more. Other hosts see it in the old place or in the new
-/// one, never between. Returns the bytes that were copied.
+/// one, never between. Where another host came first, it stays as that one made it.
 pub(super) async fn shift(
     host: &Host,
     group: &Group,
     from: Option<DriveId>,
     to: DriveId,
     teller: &mut Teller,
-) -> Result<u64, Fault> {
-    let Some(domain) = group.members.first().map(|member| member.name.domain.clone()) else { return Ok(0) };
+) -> Result<Shifted, Fault> {
+    let Some(domain) = group.members.first().map(|member| member.name.domain.clone()) else { return Ok(Shifted::default()) };
     let _writing = host.writers().begin().await;
     let mut there: BTreeMap<SliceKey, u64> = BTreeMap::new();
     let mut round = 0;
@@ -39,26 +39,74 @@ pub(super) async fn shift(
             Err(fault) => Err(fault.into()),
         };
         match committed {
-            Err(NotCommitted { fault, certain: true }) if fault.blame == Blame::Conflict && round < ROUNDS_MAX => {}
-            outcome => break outcome,
+            Err(NotCommitted { fault, certain: true }) if fault.blame == Blame::Conflict && round < ROUNDS_MAX => {
+                if is_overtaken(host, &domain, group, from, to).await? {
+                    break Ok(None);
+                }
+                forget_missing(host, to, &mut there).await?;
+            }
+            outcome => break outcome.map(Some),
         }
     };
     let drives = host.connected();
     match outcome {
-        Ok(()) => {
+        Ok(Some(Committed { version, .. })) => {
             // A lost drive deletes nothing.
             if let Some(from) = from.filter(|from| drives.find(*from).is_some()) {
-                discard_members(&drives, from, group, &there).await;
+                discard_members(&drives, from, group, there.keys(), version).await;
             }
-            Ok(there.values().sum())
+            Ok(Shifted { bytes: there.values().sum(), partitions: group.members.len() as u64 })
+        }
+        Ok(None) => {
+            tracing::info!("another host has moved {} first", group.label());
+            discard_unnamed(host, &domain, group, to, &there).await;
+            Ok(Shifted::default())
         }
         Err(NotCommitted { fault, certain }) => {
             if certain {
-                discard_members(&drives, to, group, &there).await;
+                discard_unnamed(host, &domain, group, to, &there).await;
             }
             Err(fault.at(format_args!("moving {}", group.label())))
         }
     }
+}
+
+/// Whether the group is not any more where it was to be moved from, or is where it was to be moved to.
+async fn is_overtaken(host: &Host, domain: &str, group: &Group, from: Option<DriveId>, to: DriveId) -> Result<bool, Fault> {
+    let (manifest, _) = host.catalog().manifest(domain, &*host.refreshed().await).await?;
+    let mut present = group.members.iter().filter_map(|member| member.find(&manifest)).peekable();
+    let none_is_left = present.peek().is_none();
+    Ok(none_is_left
+        || present
+            .any(|partition| partition.copies.contains(&to) || from.is_some_and(|from| !partition.copies.contains(&from))))
+}
+
+/// Forgets of what was copied what is not there any more.
+async fn forget_missing(host: &Host, to: DriveId, there: &mut BTreeMap<SliceKey, u64>) -> Result<(), Fault> {
+    let drives = host.connected();
+    // Version 0: it is only asked for.
+    let missing = claim_at(drives.get(to)?, there.keys().cloned().collect(), 0).await?;
+    there.retain(|run, _| !missing.contains(run));
+    Ok(())
+}
+
+/// Deletes what was copied and is named by no manifest there, as it is now: another host may have named it.
+async fn discard_unnamed(host: &Host, domain: &str, group: &Group, to: DriveId, there: &BTreeMap<SliceKey, u64>) {
+    let drives = host.connected();
+    let manifest = match host.catalog().manifest(domain, &drives).await {
+        Ok((manifest, _)) => manifest,
+        Err(fault) => {
+            tracing::warn!(domain, "copies that nothing names stay: {}", fault.message);
+            return;
+        }
+    };
+    let is_named = |run: &&SliceKey| {
+        let member = group.members.iter().find(|member| member.run(run.load) == **run);
+        let partition = member.and_then(|member| member.find(&manifest));
+        partition.is_some_and(|there| there.copies.contains(&to) && there.runs.iter().any(|named| named.load == run.load))
+    };
+    let unnamed: Vec<&SliceKey> = there.keys().filter(|run| !is_named(run)).collect();
+    discard_members(&drives, to, group, unnamed, manifest.version).await;
 }
 
 /// Takes a drive that is lost out of a group's copies. There must be another one.
@@ -66,7 +114,7 @@ pub(super) async fn forget_copy(host: &Host, group: &Group, lost: DriveId) -> Re
     let Some(first) = group.members.first() else { return Ok(()) };
     let domain = &first.name.domain;
     let swap = Swap { domain, members: &group.members, from: Some(lost), to: None, there: BTreeSet::new() };
-    commit(host.catalog(), &host.connected(), &swap).await.map_err(|not| not.fault)
+    commit(host.catalog(), &host.connected(), &swap).await.map(drop).map_err(|not| not.fault)
 }
 
 /// Copies the runs of a group that the manifest names and that are not there yet, each from the first copy that gives it.
@@ -115,15 +163,23 @@ pub(super) async fn relay_from_any(
     Err(first.unwrap_or_else(|| drives.not_connected(copies)))
 }
 
-/// Deletes what was copied: each partition's own runs, and none of a load that is still on its way.
-async fn discard_members(drives: &Drives, drive: DriveId, group: &Group, there: &BTreeMap<SliceKey, u64>) {
+/// Deletes runs of a group that the manifest of version `seen` does not name on a drive.
+async fn discard_members<'a>(
+    drives: &Drives,
+    drive: DriveId,
+    group: &Group,
+    runs: impl IntoIterator<Item = &'a SliceKey>,
+    seen: u64,
+) {
+    let runs: Vec<&SliceKey> = runs.into_iter().collect();
     for member in &group.members {
-        let loads: Vec<LoadId> = there.keys().filter(|run| **run == member.run(run.load)).map(|run| run.load).collect();
+        let loads: Vec<LoadId> = runs.iter().filter(|run| ***run == member.run(run.load)).map(|run| run.load).collect();
         if loads.is_empty() {
             continue;
         }
         let (name, dataset, partition) = (member.name.clone(), member.dataset, Some(member.partition));
-        discard_at(drives, [drive], &Discard { name, dataset, loads: Loads::Only(loads), partition }).await;
+        let wanted = Discard { name, dataset, loads: Loads::Only(loads), partition, seen: Some(seen) };
+        discard_at(drives, [drive], &wanted).await;
     }
 }
 
@@ -174,6 +230,11 @@ impl Edit for Swap<'_> {
             }
         }
         Ok(())
+    }
+
+    fn runs(&self) -> Vec<(DriveId, SliceKey)> {
+        let to = self.to.into_iter();
+        to.flat_map(|to| self.there.iter().map(move |run| (to, run.clone()))).collect()
     }
 
     fn is_in(&self, manifest: &Manifest) -> bool {

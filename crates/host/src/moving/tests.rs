@@ -339,3 +339,77 @@ async fn copies_that_are_lacking_are_made_once_there_is_a_drive_for_them() {
     place.stop(1, true);
     place.check_answer().await;
 }
+
+/// Moves, asked for by two hosts at one time, over and over: each ends well at both, and no row is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hosts_may_ask_for_the_same_move() {
+    for round in 0..20 {
+        let place = Place::new(3, 3, 1).await;
+        let other = connect(&place.doors).await.unwrap();
+        let drive = DriveId(1 + round % 3);
+        let (one, two) = tokio::join!(place.host.drain(drive, quiet()), other.drain(drive, quiet()));
+        let moved = one.unwrap().partitions + two.unwrap().partitions;
+        assert_eq!((moved, place.door(drive.0).rows()), (1, 0), "round {round}");
+        assert_eq!(place.rows().iter().sum::<usize>(), ROWS as usize, "round {round}: copies that nothing names");
+        place.check_answer().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hosts_may_repair_the_same_loss() {
+    for round in 0..20 {
+        let place = Place::new(3, 3, 2).await;
+        place.stop(1, true);
+        let hosts = [connect(&place.doors[1..]).await.unwrap(), connect(&place.doors[1..]).await.unwrap()];
+        let lost = RepairSpec { lost: Some(DriveId(1)), drop_lost: false };
+        let (one, two) = tokio::join!(hosts[0].repair(&lost, quiet()), hosts[1].repair(&lost, quiet()));
+        // Where one is quick, the other finds nothing left to do.
+        assert!(one.is_ok() || two.is_ok(), "round {round}: {one:?} {two:?}");
+        for report in [one, two].into_iter().flatten() {
+            assert!(report.lost.is_empty(), "round {round}: {report:?}");
+        }
+        let place = Place { doors: place.doors[1..].to_vec(), host: hosts[0].clone() };
+        place.check_answer().await;
+        assert!(place.copies().await.iter().all(|copies| copies.len() == 2), "round {round}");
+    }
+}
+
+/// A delayed deletion by the host that moved a partition away, after another one has moved it back.
+#[tokio::test]
+async fn a_deletion_that_comes_late_finds_what_was_claimed_since() {
+    let place = Place::new(3, 3, 1).await;
+    let before = place.dataset().await;
+    let seen = place.door(1).manifests.lock()["main"].version;
+    let (drive, run) = (before.partitions[0].copies[0], before.partitions[0].runs[0].load);
+    place.host.drain(drive, quiet()).await.unwrap();
+    let moved_to = place.dataset().await.partitions[0].copies[0];
+    place.host.drain(moved_to, quiet()).await.unwrap();
+    let now = place.dataset().await.partitions[0].copies[0];
+    let late = pithead_wire::Discard {
+        name: "t".parse().unwrap(),
+        dataset: before.id,
+        loads: pithead_wire::Loads::Only(vec![run]),
+        partition: Some(0),
+        seen: Some(seen),
+    };
+    assert_eq!(place.door(now.0).discard(late).await.unwrap(), 0);
+    place.check_answer().await;
+}
+
+/// A home that is not lost, while another host that does not reach it makes another drive home: what it commits after that is not
+/// acknowledged unless the next home has it.
+#[tokio::test]
+async fn a_home_that_was_declared_lost_acknowledges_nothing_alone() {
+    let place = Place::new(3, 3, 1).await;
+    // Host A: it reaches all, and knows drive 1 as home.
+    place.check_answer().await;
+    place.stop(1, true);
+    let other = connect(&place.doors[1..]).await.unwrap();
+    other.repair(&RepairSpec { lost: Some(DriveId(1)), drop_lost: false }, quiet()).await.unwrap();
+    place.stop(1, false);
+    place.load(LoadSpec { copies: Some(2), ..spec("u") }).await.unwrap();
+    let seen = other.snapshot().await.unwrap();
+    assert_eq!(seen.dataset(&"u".parse().unwrap()).unwrap().1.rows(), ROWS as u64, "acknowledged, so the next home has it");
+    let manifests: Vec<Manifest> = place.doors.iter().map(|door| door.manifests.lock()["main"].clone()).collect();
+    assert!(manifests.iter().all(|manifest| manifest.home() == Some(DriveId(2))), "the old home has stepped down");
+}

@@ -68,8 +68,9 @@ impl Host {
                     report.notes.push(format!("{} has {has} of {wanted} copies: there is no drive for more", group.label()));
                     break;
                 };
-                report.bytes += shift(self, &group, None, to, teller).await?;
-                report.copies_made += group.members.len() as u64;
+                let shifted = shift(self, &group, None, to, teller).await?;
+                report.bytes += shifted.bytes;
+                report.copies_made += shifted.partitions;
                 *loads.entry(to).or_insert(0) += group.bytes();
                 group.copies.push(to);
             }

@@ -54,7 +54,7 @@ async fn first_contact_and_metadata_come_back_as_they_were() {
     let discards: Vec<_> = loads
         .into_iter()
         .zip([None, Some(0), Some(7)])
-        .map(|(loads, partition)| Discard { name: name.clone(), dataset: DatasetId(3), loads, partition })
+        .map(|(loads, partition)| Discard { name: name.clone(), dataset: DatasetId(3), loads, partition, seen: Some(4) })
         .collect();
     for (index, discard) in discards.iter().enumerate() {
         assert_eq!(client.discard(discard.clone()).await.unwrap(), index as u64 + 1);
@@ -67,10 +67,18 @@ async fn first_contact_and_metadata_come_back_as_they_were() {
     let conflict = client.commit(0, manifest(1)).await.unwrap_err();
     assert_eq!(conflict, Fault::new(Blame::Conflict, "expected version 0, there is 1").hint("plan again"));
 
-    client.keep_manifest(manifest(9)).await.unwrap();
+    let kept = client.keep_manifest(manifest(9)).await.unwrap();
+    assert_eq!(kept, Kept { before: 0, version: 9, home: Some(DriveId(7)), home_is_lost: false });
     assert_eq!(*served.door.kept.lock().unwrap(), [manifest(9)]);
 
     let key = SliceKey { name, dataset: DatasetId(3), load: LoadId(4), partition: 5, number: None };
+    let other = SliceKey { load: LoadId(9), ..key.clone() };
+    let claim = |runs| client.claim(Claim { runs, version: 4 });
+    assert_eq!(claim(vec![key.clone(), other.clone()]).await.unwrap(), [other.clone()]);
+    let elsewhere = SliceKey { name: "lab.t".parse().unwrap(), ..other.clone() };
+    for wrong in [vec![other.slice(1)], vec![key.clone(), elsewhere], vec![key.clone(); CLAIMED_MAX + 1]] {
+        assert_eq!(claim(wrong).await.unwrap_err().blame, Blame::User);
+    }
     assert_eq!(client.directory(key.clone()).await.unwrap_err(), Fault::new(Blame::Corrupt, key.to_string()));
 }
 

@@ -182,6 +182,10 @@ impl Door for MemoryDoor {
         Ok(discards.len() as u64)
     }
 
+    async fn claim(&self, claim: Claim) -> Result<Vec<SliceKey>, Fault> {
+        Ok(claim.runs.into_iter().filter(|run| run.load.0 != claim.version).collect())
+    }
+
     async fn read_run(&self, run: SliceKey) -> Result<Pieces, Fault> {
         let missing = || Fault::new(Blame::Conflict, format!("no run {run}"));
         let pieces = self.runs.lock().unwrap().remove(&run).ok_or_else(missing)?;
@@ -210,9 +214,10 @@ impl Door for MemoryDoor {
         Ok(())
     }
 
-    async fn keep_manifest(&self, manifest: Manifest) -> Result<(), Fault> {
+    async fn keep_manifest(&self, manifest: Manifest) -> Result<Kept, Fault> {
+        let kept = Kept { before: 0, version: manifest.version, home: manifest.home(), home_is_lost: false };
         self.kept.lock().unwrap().push(manifest);
-        Ok(())
+        Ok(kept)
     }
 
     async fn directory(&self, key: SliceKey) -> Result<Directory, Fault> {

@@ -168,8 +168,15 @@ async fn each_call_needs_its_right_to_its_domain() {
     assert!(reader.open(open_request(scan, vec![])).await.is_ok());
     assert_eq!(reader.directory(key()).await.unwrap_err().blame, Blame::Corrupt, "the door itself is asked");
 
-    let manifest = || Manifest { domain: "main".into(), version: 1, drives: vec![DriveId(7)], datasets: Default::default() };
-    let discard = || Discard { name: "t".parse().unwrap(), dataset: DatasetId(3), loads: Loads::All, partition: None };
+    let manifest = || Manifest {
+        domain: "main".into(),
+        version: 1,
+        drives: vec![DriveId(7)],
+        lost_homes: vec![],
+        datasets: Default::default(),
+    };
+    let discard =
+        || Discard { name: "t".parse().unwrap(), dataset: DatasetId(3), loads: Loads::All, partition: None, seen: None };
     let nothing = || stream::empty().boxed();
     let piece = RunPiece { number: None, total: 1, bytes: vec![7].into() };
     access_fault(reader.load(load_request(schema()), nothing()).await, &["reader", "write", "main"]);

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use pithead_drive::Drive;
 use pithead_model::{DatasetName, Directory, Fault, HostState, Manifest, Run, SessionId, SessionProfile, SliceKey};
 use pithead_wire::{
-    Batches, Discard, Door, DriveStatus, Event, Events, Hello, LoadRequest, OpenRequest, Opened, Pieces, Welcome,
+    Batches, Claim, Discard, Door, DriveStatus, Event, Events, Hello, Kept, LoadRequest, OpenRequest, Opened, Pieces, Welcome,
 };
 use tokio::runtime::Runtime;
 
@@ -111,6 +111,10 @@ impl Door for LyingDoor {
         self.drive.discard(discard).await
     }
 
+    async fn claim(&self, claim: Claim) -> Result<Vec<SliceKey>, Fault> {
+        self.drive.claim(claim).await
+    }
+
     async fn read_run(&self, run: SliceKey) -> Result<Pieces, Fault> {
         self.drive.read_run(run).await
     }
@@ -131,7 +135,7 @@ impl Door for LyingDoor {
         self.drive.commit(expected, manifest).await
     }
 
-    async fn keep_manifest(&self, manifest: Manifest) -> Result<(), Fault> {
+    async fn keep_manifest(&self, manifest: Manifest) -> Result<Kept, Fault> {
         self.drive.keep_manifest(manifest).await
     }
 
