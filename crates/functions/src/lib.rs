@@ -3,6 +3,7 @@
 //! A sub-plan gives the same rows wherever it runs because host and drives take their functions, their planner's rules
 //! and their switches from here. What DataFusion reports as an error becomes a `Fault` here, too.
 
+mod any_order;
 mod average;
 mod checked;
 mod empty_join;
@@ -18,6 +19,7 @@ mod matrix;
 mod moments;
 mod moments_groups;
 mod nested_order;
+mod one_distinct;
 mod or_zero;
 mod planned;
 mod set_operations;

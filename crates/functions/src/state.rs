@@ -15,14 +15,17 @@ use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
 use datafusion::optimizer::optimizer::Optimizer;
 use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::rewrite_set_comparison::RewriteSetComparison;
+use datafusion::optimizer::single_distinct_to_groupby::SingleDistinctToGroupBy;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::SessionConfig;
 use pithead_model::PAGE_ROWS;
 
+use crate::any_order::AnyOrder;
 use crate::checked::{AsFunctions, AsOperators};
 use crate::empty_join::EmptyJoin;
 use crate::equal_keys::{EqualKeys, NullKeysApart};
+use crate::one_distinct::OneDistinct;
 use crate::planned::ReadyPlanner;
 use crate::subqueries::{NamedSetComparisons, ThreeValuedIn};
 use crate::told_apart::ToldApart;
@@ -108,6 +111,7 @@ fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
                 let filters: Arc<dyn OptimizerRule + Send + Sync> = Arc::new(FiltersAboveTotals::default());
                 rules.extend([Arc::new(EmptyJoin) as Arc<_>, filters, Arc::new(EqualKeys::default())]);
             }
+            name if name == SingleDistinctToGroupBy::new().name() => rules.push(Arc::new(OneDistinct::default())),
             _ => rules.push(rule),
         }
     }
@@ -119,6 +123,7 @@ fn physical_optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync
     let mut rules = PhysicalOptimizer::new().rules;
     TopKByGroup::in_place(&mut rules);
     ToldApart::in_place(&mut rules);
+    rules.insert(0, Arc::new(AnyOrder));
     rules
 }
 
