@@ -70,6 +70,8 @@ fn filled() -> (Arc<LyingMedium>, Expected) {
         store.adopt(vec![(adopted.clone().into(), staged)], vec![]).unwrap();
         values.extend([(Key::from(key), large.clone()), (Key::from(adopted), large)]);
     }
+    // So that the journal has a base, and a log behind it.
+    store.core().index.journal().unwrap().tend(&store.core().index).unwrap();
     let gone = store.list(b"gone").unwrap().into_iter().map(|entry| Write::delete(entry.key)).collect();
     store.write(gone, Durability::Through).unwrap();
     store.compact_now().unwrap();
