@@ -182,9 +182,11 @@ pub fn check_on(
         && let Some(drive) = report.drive
     {
         progress(CheckProgress { step: CheckStep::Repair, done: 0, total: 0 });
+        let shown = index.fact(COMMIT).ok().flatten();
+        let knows_all = replayed.as_ref().is_some_and(|replayed| replayed.is_whole(shown));
         let sources = Sources { old: Some(index), replayed: replayed.as_ref(), keep: damages(&report) };
         let (new, restored) = repair::rebuild(&medium, sources, drive)?;
-        repair::tell(&mut report, restored, replayed.as_ref());
+        repair::tell(&mut report, restored, knows_all);
         index = new;
     }
     if options.repair

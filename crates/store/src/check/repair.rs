@@ -72,14 +72,13 @@ pub(super) fn rebuild(medium: &Arc<dyn Medium>, sources: Sources<'_>, drive: Dri
     Ok((Index::open(medium.clone(), INDEX, false, CACHE_BYTES)?, restored))
 }
 
-/// What a repair has done, said of each finding.
-pub(super) fn tell(report: &mut CheckReport, restored: u64, replayed: Option<&Replayed>) {
+/// What a repair has done, said of each finding. Keys were lost unless the journal knows all that the index did.
+pub(super) fn tell(report: &mut CheckReport, restored: u64, knows_all: bool) {
     report.restored_keys += restored;
-    let whole = replayed.is_some_and(|replayed| replayed.is_whole(None));
     for finding in &mut report.findings {
         match finding.kind {
             FindingKind::Index | FindingKind::Account => finding.repaired = true,
-            FindingKind::LostKey | FindingKind::Record if whole => {
+            FindingKind::LostKey | FindingKind::Record if knows_all => {
                 finding.what += "; the journal knew what was there";
                 finding.repaired = true;
             }
