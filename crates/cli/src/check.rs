@@ -28,7 +28,8 @@ Examples:
 /// Verify stores: every page of their index, every value, and all accounts of room.
 ///
 /// Reads everything, so it takes as long as the medium takes to be read. No other process may have the drives. What is wrong is
-/// listed with what it concerns; without --repair nothing is changed. The exit code is 1 where something is left unrepaired.
+/// listed with what it concerns; without --repair nothing is changed, so that a store on a medium that refuses writes can be
+/// checked, too. The exit code is 1 where something is left unrepaired.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CheckArgs {
@@ -38,7 +39,7 @@ pub(crate) struct CheckArgs {
     /// The same as DIR
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Repair what can be. Values that are damaged stay, and are named
+    /// Repair what can be: an index is made anew from what it shows and from the journal. Values that are damaged stay, and are named
     #[arg(long)]
     repair: bool,
     /// One JSON object a drive

@@ -73,7 +73,8 @@ pub(crate) fn key_bytes(text: &str) -> Result<Vec<u8>, CliError> {
 
 /// The stores in a folder: itself, or its `drive-0`, `drive-1` and so on.
 pub(crate) fn store_folders(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
-    let is_store = |folder: &Path| folder.join("FORMAT").is_file();
+    // Any of them: a check can put right that the others are missing.
+    let is_store = |folder: &Path| ["FORMAT", "index.redb", "journal"].iter().any(|name| folder.join(name).exists());
     if is_store(folder) {
         return Ok(vec![folder.to_owned()]);
     }
@@ -103,7 +104,7 @@ pub(crate) fn open(folder: &Path) -> Result<DiskStore, CliError> {
         return Err(fault.hint("any command that uses the drive upgrades it to this release's format").into());
     }
     let options = StoreOptions { cache_bytes: 0, background: false, ..StoreOptions::default() };
-    DiskStore::open(folder, options).map_err(|error| Fault::from(error).into())
+    DiskStore::open_read_only(folder, options).map_err(|error| Fault::from(error).into())
 }
 
 #[cfg(test)]

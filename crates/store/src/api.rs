@@ -293,6 +293,14 @@ pub enum StoreError {
         /// The store.
         path: PathBuf,
     },
+    /// The store cannot be opened, for damage that a repair may put right.
+    #[error("the store at {path} is damaged: {what}; run `pithead check --repair {path}`")]
+    Damaged {
+        /// The store.
+        path: PathBuf,
+        /// What does not hold.
+        what: String,
+    },
     /// The store was written by another release.
     #[error("the store at {path} has format {found}; this release reads formats up to {newest}")]
     Format {
@@ -329,7 +337,7 @@ impl From<StoreError> for Fault {
         let blame = match &error {
             StoreError::Conflict { .. } => Blame::Conflict,
             StoreError::NoSpace { .. } | StoreError::TooLarge(_) => Blame::Limit,
-            StoreError::Corrupt { .. } => Blame::Corrupt,
+            StoreError::Corrupt { .. } | StoreError::Damaged { .. } => Blame::Corrupt,
             StoreError::InUse { .. } | StoreError::Format { .. } => Blame::User,
             StoreError::Io { .. } | StoreError::Index { .. } => Blame::Device,
         };

@@ -43,6 +43,7 @@ fn work(core: &Core) {
     let mut pause = FLUSH_AFTER;
     while !wait(core, pause) {
         let done = core.flush().and_then(|()| core.compact(&|| pace(core)));
+        core.keep_journal();
         match done {
             Ok(_) => pause = FLUSH_AFTER,
             Err(error) => {

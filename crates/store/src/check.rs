@@ -4,6 +4,8 @@
 //! read, with all that follows from them, and unlinks what nothing names. It never invents a value: a damaged one stays, and
 //! is named.
 
+mod lost;
+mod marker;
 mod records;
 mod repair;
 mod sweep;
@@ -16,8 +18,11 @@ use std::sync::Arc;
 use pithead_model::DriveId;
 use serde::Serialize;
 
-use crate::format::{FORMAT, io_error, read_marker};
-use crate::index::{COMMIT, DRIVE, INDEX, Index, LAST_FILE, SegmentRow, VALUE_BYTES};
+use self::lost::Lost;
+use self::repair::Sources;
+use crate::format::{MARKER, io_error, read_marker};
+use crate::index::{COMMIT, DRIVE, INDEX, Index, LAST_FILE, SegmentRow, VALUE_BYTES, damaged};
+use crate::journal::{self, Replayed, replay};
 use crate::medium::Medium;
 use crate::segments::{FOLDER, Segments, file_name, file_number};
 use crate::{FolderMedium, StoreError, upgrade};
@@ -66,6 +71,8 @@ pub struct CheckReport {
     pub keys: u64,
     /// Bytes of their values.
     pub value_bytes: u64,
+    /// Keys that the journal brought back into a new index.
+    pub restored_keys: u64,
     /// What is not as it should be.
     pub findings: Vec<Finding>,
 }
@@ -91,8 +98,8 @@ pub struct Finding {
 pub enum FindingKind {
     /// Blocks of the index are not what was written.
     Index,
-    /// Keys whose records were lost with a page of the index: one by its name, or those between two others. A repair cannot
-    /// bring them back.
+    /// Keys whose records were lost with a page of the index: one by its name, or those between two others. A repair brings back
+    /// those that the journal knows.
     LostKey,
     /// A record that is not what was written.
     Record,
@@ -102,6 +109,10 @@ pub enum FindingKind {
     Account,
     /// A file that nothing names.
     Leftover,
+    /// A part of the journal is not what was written.
+    Journal,
+    /// The file that names the store's format and its drive is missing, or not what was written.
+    Format,
 }
 
 impl Display for CheckStep {
@@ -124,71 +135,91 @@ impl Display for FindingKind {
             Self::Value => "damaged value",
             Self::Account => "wrong account",
             Self::Leftover => "leftover file",
+            Self::Journal => "damaged journal",
+            Self::Format => "damaged format",
         })
     }
 }
 
-/// Checks the store in `dir`, which must not be open. Without a repair nothing changes, but that a store that was not closed
-/// is recovered as an open does. `progress` is called often.
+/// Checks the store in `dir`, which must not be open. Without a repair nothing is changed, so that the folder may lie on a medium
+/// that refuses writes. `progress` is called often. Fails where there is no store, or it is in use or of another format, or the
+/// medium does.
 pub fn check(dir: &Path, options: &CheckOptions, progress: &mut dyn FnMut(CheckProgress)) -> Result<CheckReport, StoreError> {
-    check_on(open_medium(dir)?, options, progress)
+    check_on(open_medium(dir, options.repair)?, options, progress)
 }
 
-/// As [`check`], on a medium that this process alone uses.
+/// As [`check`], on a medium that this process alone uses. Without a repair redb may recover an index that was not closed.
 pub fn check_on(
     medium: Arc<dyn Medium>,
     options: &CheckOptions,
     progress: &mut dyn FnMut(CheckProgress),
 ) -> Result<CheckReport, StoreError> {
-    let index = open_index(&medium, options.repair)?;
-    let mut check = Check { medium: &medium, index: &index, report: CheckReport::default(), progress, rebuild: false };
-    let bad = check.blocks(options.repair)?;
-    let copy = read_marker(&*medium)?.and_then(|marker| marker.drive);
-    check.report.drive = check.facts()?.or(copy);
-    let segments = Segments::to_read(medium.clone());
-    let found = check.records(&segments)?;
-    check.places(&found)?;
-    check.pages()?;
-    check.files(&found, options.repair)?;
-    if bad && !options.repair {
-        check.commits()?;
-    }
-    let Check { mut report, rebuild, progress, .. } = check;
-    if options.repair && rebuild {
-        progress(CheckProgress { step: CheckStep::Repair, done: 0, total: 0 });
-        match report.drive {
-            None => {}
-            Some(drive) => {
-                repair::rebuild(&medium, index, drive)?;
-                let put_right = |finding: &&mut Finding| matches!(finding.kind, FindingKind::Index | FindingKind::Account);
-                report.findings.iter_mut().filter(put_right).for_each(|finding| finding.repaired = true);
+    let mut report = CheckReport::default();
+    let replayed = replay(&*medium).map_err(|error| io_error(&medium.path().join(journal::FOLDER), 0, error))?;
+    let header = replayed.as_ref().and_then(|replayed| replayed.header);
+    let marker = marker::check(&*medium, header, &mut report)?;
+    report.drive = marker.drive.or(header.map(|header| header.drive));
+    let opened = lost::open(&medium, &marker, replayed.as_ref(), options.repair);
+    let mut index = match opened {
+        Ok(index) => index,
+        Err(error) => {
+            let lost = Lost { medium: &medium, replayed: replayed.as_ref(), repair: options.repair };
+            match lost.replace(error, &mut report, progress)? {
+                Some(index) => index,
+                None => return Ok(report),
             }
         }
+    };
+    let rebuild = {
+        let replayed = replayed.as_ref();
+        let mut check = Check { medium: &medium, index: &index, report, progress, rebuild: false, replayed };
+        check.all(options.repair)?;
+        report = check.report;
+        check.rebuild
+    };
+    if options.repair
+        && rebuild
+        && let Some(drive) = report.drive
+    {
+        progress(CheckProgress { step: CheckStep::Repair, done: 0, total: 0 });
+        let shown = index.fact(COMMIT).ok().flatten();
+        let knows_all = replayed.as_ref().is_some_and(|replayed| replayed.is_whole(shown));
+        let sources = Sources { old: Some(index), replayed: replayed.as_ref(), keep: damages(&report) };
+        let (new, restored) = repair::rebuild(&medium, sources, drive)?;
+        repair::tell(&mut report, restored, knows_all);
+        index = new;
+    }
+    if options.repair
+        && let Some(drive) = report.drive
+    {
+        drop(replayed);
+        repair::finish(&medium, index, drive, &mut report)?;
     }
     Ok(report)
 }
 
-/// The medium in a folder that holds a store.
-pub(crate) fn open_medium(dir: &Path) -> Result<Arc<dyn Medium>, StoreError> {
-    let marker = dir.join("FORMAT");
-    std::fs::metadata(&marker).map_err(|error| io_error(&marker, 0, error))?;
-    Ok(FolderMedium::open(dir)?)
+/// Whether something of the old index is worth a look.
+fn damages(report: &CheckReport) -> bool {
+    use FindingKind::{Index, LostKey, Record};
+    report.findings.iter().any(|finding| matches!(finding.kind, Index | LostKey | Record))
 }
 
-/// The index of a store that is there.
-pub(crate) fn open_index(medium: &Arc<dyn Medium>, upgrade: bool) -> Result<Index, StoreError> {
-    let failed = |what: &str| StoreError::Index { path: medium.path().to_path_buf(), what: what.to_string() };
-    match read_marker(&**medium)? {
-        None => return Err(failed("there is no store: it has no FORMAT file")),
-        Some(marker) if marker.format < FORMAT && !upgrade => {
-            return Err(failed(&format!(
-                "the store has format {}; open it once with this release, or check it with a repair, to upgrade it",
-                marker.format
-            )));
-        }
-        Some(marker) => upgrade::finish(medium, marker.format)?,
+/// The medium in a folder that holds a store, or what is left of one.
+pub(crate) fn open_medium(dir: &Path, write: bool) -> Result<Arc<dyn Medium>, StoreError> {
+    if !dir.join(INDEX).exists() && !dir.join(journal::FOLDER).is_dir() {
+        let marker = dir.join(MARKER);
+        std::fs::metadata(&marker).map_err(|error| io_error(&marker, 0, error))?;
     }
-    Index::open(medium.clone(), INDEX, false, CACHE_BYTES)
+    Ok(if write { FolderMedium::open(dir)? } else { FolderMedium::open_read_only(dir)? })
+}
+
+/// The index of a store that is there, and the store's format.
+pub(crate) fn open_index(medium: &Arc<dyn Medium>) -> Result<(Index, u32), StoreError> {
+    let failed = |what: &str| StoreError::Index { path: medium.path().to_path_buf(), what: what.to_string() };
+    let marker = read_marker(&**medium)?.ok_or_else(|| failed("there is no store: it has no FORMAT file"))?;
+    upgrade::finish(medium, marker.format)?;
+    let index = Index::open(medium.clone(), INDEX, false, CACHE_BYTES).map_err(|error| damaged(medium.path(), error))?;
+    Ok((index, marker.format))
 }
 
 /// A check under way.
@@ -199,6 +230,7 @@ struct Check<'a> {
     progress: &'a mut dyn FnMut(CheckProgress),
     /// The index must be made anew.
     rebuild: bool,
+    replayed: Option<&'a Replayed>,
 }
 
 /// What the records say of the segments.
@@ -213,6 +245,34 @@ struct Named {
 }
 
 impl Check<'_> {
+    fn all(&mut self, repair: bool) -> Result<(), StoreError> {
+        let bad = self.blocks(repair)?;
+        self.report.drive = self.facts()?.or(self.report.drive);
+        let segments = Segments::to_read(self.medium.clone());
+        let found = self.records(&segments)?;
+        self.places(&found)?;
+        self.pages()?;
+        self.journal();
+        self.files(&found, repair)?;
+        if bad && !repair {
+            self.commits()?;
+        }
+        Ok(())
+    }
+
+    /// Damage to the journal: no key is lost by it while the index has it.
+    fn journal(&mut self) {
+        for (file, what) in self.replayed.iter().flat_map(|replayed| &replayed.damage) {
+            self.report.findings.push(Finding {
+                kind: FindingKind::Journal,
+                key: None,
+                file: Some(file.clone()),
+                what: what.clone(),
+                repaired: false,
+            });
+        }
+    }
+
     /// Reads the index from end to end: whether a block is not what was written. That counts only when something reaches it:
     /// after an unclean end some hold what was never committed. A repair makes the index anew in any case.
     fn blocks(&mut self, repair: bool) -> Result<bool, StoreError> {
@@ -295,7 +355,7 @@ impl Check<'_> {
         let failed = |error| io_error(&self.medium.path().join(FOLDER), 0, error);
         let unnamed = |name: &String| file_number(name).is_some_and(|file| !named.rows.contains_key(&file));
         // While keys are missing, their values are not leftovers.
-        let whole = named.holes.is_empty();
+        let whole = named.holes.is_empty() && !damages(&self.report);
         let leftovers: Vec<String> = self.medium.list(FOLDER).map_err(failed)?.into_iter().filter(unnamed).collect();
         for name in leftovers {
             let name = format!("{FOLDER}/{name}");

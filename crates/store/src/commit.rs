@@ -255,6 +255,7 @@ fn copy_of(error: &StoreError) -> StoreError {
         StoreError::Conflict { key } => StoreError::Conflict { key: key.clone() },
         StoreError::NoSpace { path, needed } => StoreError::NoSpace { path: path.clone(), needed: *needed },
         StoreError::Corrupt { key, what } => StoreError::Corrupt { key: key.clone(), what: what.clone() },
+        StoreError::Damaged { path, what } => StoreError::Damaged { path: path.clone(), what: what.clone() },
         StoreError::InUse { path } => StoreError::InUse { path: path.clone() },
         StoreError::Format { path, found, newest } => {
             StoreError::Format { path: path.clone(), found: found.clone(), newest: *newest }

@@ -102,6 +102,7 @@ impl Core {
     }
 
     pub fn stage(&self, value: &Value) -> Result<Staged, StoreError> {
+        self.check_writable()?;
         Ok(self.segments.stage(self.place(b"a staged value", value)?))
     }
 
@@ -123,6 +124,17 @@ impl Core {
         }
     }
 
+    /// Keeps the journal: flushes it, and writes a new base where one is wanted. What fails is only told: the index has it all.
+    pub fn keep_journal(&self) {
+        let Some(journal) = self.index.journal() else { return };
+        journal.mark(self.index.durable_commit());
+        if journal.wants_base()
+            && let Err(error) = self.flush().and_then(|()| journal.tend(&self.index))
+        {
+            tracing::warn!(%error, "the journal could not be made anew");
+        }
+    }
+
     pub fn usage(&self) -> Result<StoreUse, StoreError> {
         let (keys, value_bytes) = self.index.totals()?;
         let (dead_bytes, aside) = self.segments.spare();
@@ -139,6 +151,7 @@ impl Core {
         batch: Vec<Write>,
         durability: Durability,
     ) -> Result<(), StoreError> {
+        self.check_writable()?;
         for write in batch {
             changes.push(match write {
                 Write::Delete { key, expected } => Change { key, expected, action: Action::Delete },
@@ -174,6 +187,14 @@ impl Core {
             NewValue::Segment { place, checksum }
         };
         Ok(Change { key, expected, action: Action::Put { version, tag, value } })
+    }
+
+    fn check_writable(&self) -> Result<(), StoreError> {
+        if self.medium.is_read_only() {
+            let source = std::io::ErrorKind::ReadOnlyFilesystem.into();
+            return Err(StoreError::Io { path: self.medium.path().to_path_buf(), source });
+        }
+        Ok(())
     }
 
     /// Writes a large value. Where there is no room, dead room is given back first.

@@ -11,8 +11,11 @@ use crate::cache::{CacheUse, ValueCache};
 use crate::commit::Queue;
 use crate::compact::Compacted;
 use crate::core::{Core, Work};
-use crate::format::{io_error, random_drive_id, read_marker, write_marker};
-use crate::index::{DRIVE, INDEX, Index, LAST_FILE, corrupt_index};
+use crate::format::{
+    FORMAT, Found, MARKER, find_marker, format_of_index, io_error, random_drive_id, read_marker, write_marker,
+};
+use crate::index::{COMMIT, DRIVE, INDEX, Index, LAST_FILE, corrupt_index, damaged};
+use crate::journal::Journal;
 use crate::medium::Medium;
 use crate::segments::{FOLDER, Segments};
 use crate::upgrade;
@@ -20,6 +23,9 @@ use crate::{Durability, Entry, FolderMedium, Key, KeyRange, Staged, Store, Store
 
 /// Puts leave at least so much free, whatever the medium's size.
 const RESERVE_BYTES_MIN: u64 = 4 << 20;
+/// Where the journal must be made anew, an open waits for that beside an index of up to so many bytes. A larger one has it done
+/// by the store's thread.
+const JOURNALED_AT_ONCE_BYTES: u64 = 64 << 20;
 
 /// A store on a medium: in a folder of a file system.
 ///
@@ -27,6 +33,7 @@ const RESERVE_BYTES_MIN: u64 = 4 << 20;
 /// FORMAT            the format's version and the drive's identity, written last when a store is made
 /// LOCK              locked by the process that has the store open
 /// index.redb        keys, small values, where large values lie, the drive's identity
+/// journal/          all changes of the index once more, to make it anew from
 /// segments/*.seg    large values
 /// ```
 ///
@@ -48,18 +55,24 @@ impl DiskStore {
 
     /// Opens the store on a medium that this process alone uses.
     pub fn open_on(medium: Arc<dyn Medium>, options: StoreOptions) -> Result<Self, StoreError> {
-        let index = open_index(&medium, options.index_cache_bytes)?;
-        let drive_id = identity(&*medium, &index)?;
-        if read_marker(&*medium)?.is_none() {
-            write_marker(&*medium, drive_id)?;
+        let opened = open_parts(&medium, &options);
+        let (drive_id, core) = opened.map_err(|error| damaged(medium.path(), error))?;
+        let core = Arc::new(core);
+        if !core.medium.is_read_only() && (!options.background || core.index.bytes()? <= JOURNALED_AT_ONCE_BYTES) {
+            core.keep_journal();
         }
-        let core = Arc::new(open_core(medium, index, &options)?);
         let mut store = Self { drive_id, core, background: None };
-        if options.background {
+        if options.background && !store.core.medium.is_read_only() {
             let started = Background::start(store.core.clone());
             store.background = Some(started.map_err(|error| io_error(store.core.medium.path(), 0, error))?);
         }
         Ok(store)
+    }
+
+    /// Opens the store in `dir` for reading only: nothing in the folder is changed, so it may lie on a medium that refuses writes.
+    /// A write is an error. One of an older format is read where that needs no upgrade, else [`StoreError::Index`].
+    pub fn open_read_only(dir: &Path, options: StoreOptions) -> Result<Self, StoreError> {
+        Self::open_on(FolderMedium::open_read_only(dir)?, options)
     }
 
     /// The drive's identity, chosen when the store was made.
@@ -73,6 +86,7 @@ impl DiskStore {
         self.core.flush()?;
         let done = self.core.compact(&|| true)?;
         self.core.flush()?;
+        self.core.keep_journal();
         Ok(done)
     }
 
@@ -134,26 +148,55 @@ impl Drop for DiskStore {
             // What could not be flushed must not come back by redb's own last commit.
             self.core.index.give_up_unflushed("the store was closed");
         }
+        if let Some(journal) = self.core.index.journal() {
+            journal.close(self.core.index.durable_commit());
+        }
     }
+}
+
+fn open_parts(medium: &Arc<dyn Medium>, options: &StoreOptions) -> Result<(DriveId, Core), StoreError> {
+    let index = open_index(medium, options.index_cache_bytes)?;
+    let drive_id = identity(&**medium, &index)?;
+    if !medium.is_read_only() {
+        let marker = read_marker(&**medium)?;
+        if marker.is_none_or(|marker| marker.format < FORMAT) {
+            write_marker(&**medium, drive_id)?;
+        }
+        let journal = Journal::open(medium.clone(), drive_id, index.fact(COMMIT)?.unwrap_or(0))?;
+        index.set_journal(Arc::new(journal))?;
+    }
+    Ok((drive_id, open_core(medium.clone(), index, options)?))
 }
 
 /// The index of a store of our format; of an older one, after an upgrade; of none, a new one.
 fn open_index(medium: &Arc<dyn Medium>, cache_bytes: usize) -> Result<Index, StoreError> {
-    let Some(marker) = read_marker(&**medium)? else { return make_index(medium, cache_bytes) };
-    upgrade::finish(medium, marker.format)?;
+    match find_marker(&**medium)? {
+        Found::Nothing => return make_index(medium, cache_bytes),
+        // The index says all that the marker did.
+        Found::Missing => upgrade::finish(medium, format_of_index(&**medium)?)?,
+        Found::Damaged(what) => return Err(StoreError::Damaged { path: medium.path().to_path_buf(), what }),
+        Found::Whole(marker) => upgrade::finish(medium, marker.format)?,
+    }
     Index::open(medium.clone(), INDEX, false, cache_bytes).map_err(|error| match error {
         StoreError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => corrupt_index(&**medium, "it is missing"),
         other => other,
     })
 }
 
-/// The index of a store that is being made, perhaps by an open that was cut short.
+/// The index of a store that is being made, perhaps by an open that was cut short. One that cannot be opened is kept aside.
 fn make_index(medium: &Arc<dyn Medium>, cache_bytes: usize) -> Result<Index, StoreError> {
+    let failed = |error| io_error(medium.path(), 0, error);
+    if medium.is_read_only() {
+        return Err(StoreError::Io { path: medium.path().join(MARKER), source: io::ErrorKind::NotFound.into() });
+    }
+    if format_of_index(&**medium)? == 1 {
+        return Err(corrupt_index(&**medium, "it is of format 1, and the FORMAT file is missing"));
+    }
     let opened = Index::open(medium.clone(), INDEX, true, cache_bytes);
-    let orphans = medium.list(FOLDER).map_err(|error| io_error(medium.path(), 0, error))?;
+    let orphans = medium.list(FOLDER).map_err(failed)?;
     match opened {
         Err(StoreError::Corrupt { .. } | StoreError::Index { .. } | StoreError::Io { .. }) if orphans.is_empty() => {
-            medium.remove(INDEX).map_err(|error| io_error(medium.path(), 0, error))?;
+            upgrade::put_aside(&**medium).map_err(failed)?;
             Index::open(medium.clone(), INDEX, true, cache_bytes)
         }
         opened => opened,
@@ -187,7 +230,8 @@ fn identity(medium: &dyn Medium, index: &Index) -> Result<DriveId, StoreError> {
         (Ok(None), _) => {}
     }
     let orphans = medium.list(FOLDER).map_err(|error| io_error(medium.path(), 0, error))?;
-    if marker.is_some() || !orphans.is_empty() {
+    let journal = !crate::journal::names(medium).map_err(|error| io_error(medium.path(), 0, error))?.is_empty();
+    if marker.is_some() || journal || !orphans.is_empty() {
         return Err(corrupt_index(medium, "it names no drive"));
     }
     let id = random_drive_id()?;

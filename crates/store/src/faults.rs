@@ -2,6 +2,7 @@
 //!
 //! `PITHEAD_FAULT_CASES` says how many cases each test runs, `PITHEAD_SEED` which is the first. A failure prints its seed.
 
+mod damage;
 mod model;
 mod rot;
 mod run;

@@ -5,16 +5,20 @@ use std::io::{self, Read as _};
 use std::path::Path;
 
 use pithead_model::DriveId;
+use xxhash_rust::xxh3::xxh3_64;
 
-use crate::StoreError;
+use crate::index::INDEX;
 use crate::medium::Medium;
+use crate::{StoreError, journal};
 
 /// The format that this release writes, and the newest that it reads.
-pub(crate) const FORMAT: u32 = 2;
-const MARKER: &str = "FORMAT";
+pub(crate) const FORMAT: u32 = 3;
+pub(crate) const MARKER: &str = "FORMAT";
 const NEW_MARKER: &str = "FORMAT.new";
-/// A marker is two short lines; more than this is none of ours.
-const MARKER_BYTES_MAX: u64 = 64;
+/// A marker is three short lines; more than this is none of ours.
+const MARKER_BYTES_MAX: u64 = 80;
+/// What the index's file begins with in format 1, and no later one.
+const REDB_MAGIC: &[u8] = b"redb";
 
 /// What the marker says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,29 +28,93 @@ pub(crate) struct Marker {
     pub drive: Option<DriveId>,
 }
 
-/// The store's marker, if there is one. One of a newer format is refused.
+/// The marker as it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// There is none, and nothing else of a store.
+    Nothing,
+    /// There is none, but there are other files of a store.
+    Missing,
+    /// It is not what was written.
+    Damaged(String),
+    Whole(Marker),
+}
+
+/// The store's marker, if there is one. One of a newer format is refused, as is one that is damaged.
 pub(crate) fn read_marker(medium: &dyn Medium) -> Result<Option<Marker>, StoreError> {
+    match find_marker(medium)? {
+        Found::Nothing | Found::Missing => Ok(None),
+        Found::Whole(marker) => Ok(Some(marker)),
+        Found::Damaged(what) => Err(StoreError::Damaged { path: medium.path().to_path_buf(), what }),
+    }
+}
+
+/// The store's marker, as far as it can be read. One of a newer format is refused.
+pub(crate) fn find_marker(medium: &dyn Medium) -> Result<Found, StoreError> {
     let failed = |error| io_error(&medium.path().join(MARKER), 0, error);
     let file = match medium.open(MARKER, false) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        // A journal is begun after the marker is written, so this was a store.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let lost = !medium.list(journal::FOLDER).map_err(failed)?.is_empty();
+            return Ok(if lost { Found::Missing } else { Found::Nothing });
+        }
         opened => opened.map_err(failed)?,
     };
     let mut text = vec![0; file.len().map_err(failed)?.min(MARKER_BYTES_MAX) as usize];
     file.read(0, &mut text).map_err(failed)?;
     let text = String::from_utf8_lossy(&text);
-    let (first, second) = text.trim().split_once('\n').unwrap_or((text.trim(), ""));
-    let drive = second.strip_prefix("drive ").and_then(|id| u64::from_str_radix(id, 16).ok()).map(DriveId);
-    match first.strip_prefix("pithead store ").and_then(|number| number.parse::<u32>().ok()) {
-        Some(format @ 1..=FORMAT) => Ok(Some(Marker { format, drive })),
-        Some(number) => Err(other_format(medium, number.to_string())),
-        None => Err(other_format(medium, format!("{first:?}"))),
+    match parse(&text) {
+        Some(marker) if marker.format <= FORMAT => Ok(Found::Whole(marker)),
+        Some(marker) => {
+            Err(StoreError::Format { path: medium.path().to_path_buf(), found: marker.format.to_string(), newest: FORMAT })
+        }
+        None => Ok(Found::Damaged(format!("its FORMAT file is not what was written: {:?}", text.trim()))),
+    }
+}
+
+/// What a marker's text says; none where it is not what was written. From format 3 on it ends with a checksum.
+fn parse(text: &str) -> Option<Marker> {
+    let mut lines = text.strip_suffix('\n')?.split('\n');
+    let format = lines.next()?.strip_prefix("pithead store ")?.parse::<u32>().ok().filter(|format| *format > 0)?;
+    let id = lines.next().map(|line| line.strip_prefix("drive ").filter(|id| id.len() == 16));
+    let drive = id.map(|id| u64::from_str_radix(id?, 16).ok().map(DriveId));
+    let sum = lines.next();
+    let whole = match (format, drive, sum) {
+        (1, None, None) | (2, Some(Some(_)), None) => true,
+        // A format to come may have no checksum that we know.
+        (FORMAT.., Some(Some(drive)), Some(_)) => text == text_of(format, drive),
+        (format, None, None) => format > FORMAT,
+        _ => false,
+    };
+    (whole && lines.next().is_none()).then_some(Marker { format, drive: drive.flatten() })
+}
+
+fn text_of(format: u32, drive: DriveId) -> String {
+    let text = format!("pithead store {format}\ndrive {:016x}\n", drive.0);
+    let sum = xxh3_64(text.as_bytes());
+    format!("{text}sum {sum:016x}\n")
+}
+
+/// The format of a store without a marker that can be read, as its index looks.
+pub(crate) fn format_of_index(medium: &dyn Medium) -> Result<u32, StoreError> {
+    let read = || {
+        let file = medium.open(INDEX, false)?;
+        let mut start = [0; REDB_MAGIC.len()];
+        file.read(0, &mut start)?;
+        Ok::<_, io::Error>(start == REDB_MAGIC)
+    };
+    match read() {
+        Ok(true) => Ok(1),
+        Ok(false) => Ok(FORMAT),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof) => Ok(FORMAT),
+        Err(error) => Err(io_error(&medium.path().join(INDEX), 0, error)),
     }
 }
 
 /// Writes the marker, whole or not at all: the last step of making or upgrading a store. Names that other files were given
 /// before are durable with it.
 pub(crate) fn write_marker(medium: &dyn Medium, drive: DriveId) -> Result<(), StoreError> {
-    let text = format!("pithead store {FORMAT}\ndrive {:016x}\n", drive.0);
+    let text = text_of(FORMAT, drive);
     let write = || {
         let file = medium.open(NEW_MARKER, true)?;
         file.set_len(0)?;
@@ -61,10 +129,15 @@ pub(crate) fn write_marker(medium: &dyn Medium, drive: DriveId) -> Result<(), St
 
 /// A drive's identity, new.
 pub(crate) fn random_drive_id() -> Result<DriveId, StoreError> {
+    random_u64().map(DriveId)
+}
+
+/// A number that nobody can guess.
+pub(crate) fn random_u64() -> Result<u64, StoreError> {
     let path = Path::new("/dev/urandom");
     let mut bytes = [0; 8];
     File::open(path).and_then(|mut file| file.read_exact(&mut bytes)).map_err(|error| io_error(path, 0, error))?;
-    Ok(DriveId(u64::from_le_bytes(bytes)))
+    Ok(u64::from_le_bytes(bytes))
 }
 
 /// What the medium said, told apart where the medium is full.
@@ -73,10 +146,6 @@ pub(crate) fn io_error(path: &Path, needed: u64, error: io::Error) -> StoreError
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StoreError::NoSpace { path: path.to_path_buf(), needed },
         _ => StoreError::Io { path: path.to_path_buf(), source: error },
     }
-}
-
-fn other_format(medium: &dyn Medium, found: String) -> StoreError {
-    StoreError::Format { path: medium.path().to_path_buf(), found, newest: FORMAT }
 }
 
 #[cfg(test)]
@@ -101,9 +170,31 @@ mod tests {
         assert_eq!(read_marker(&*medium).unwrap(), Some(Marker { format: FORMAT, drive: Some(DriveId(77)) }));
         std::fs::write(dir.path().join(MARKER), "pithead store 1\n").unwrap();
         assert_eq!(read_marker(&*medium).unwrap(), Some(Marker { format: 1, drive: None }));
-        for text in ["pithead store 3\n", "pithead store 0\n", "", "something else", "pithead store 1 1"] {
+        std::fs::write(dir.path().join(MARKER), "pithead store 2\ndrive 000000000000004d\n").unwrap();
+        assert_eq!(read_marker(&*medium).unwrap(), Some(Marker { format: 2, drive: Some(DriveId(77)) }));
+        let newer = text_of(4, DriveId(77));
+        for text in ["pithead store 4\n", newer.as_str()] {
             std::fs::write(dir.path().join(MARKER), text).unwrap();
-            assert!(matches!(read_marker(&*medium), Err(StoreError::Format { newest: 2, .. })), "{text:?}");
+            assert!(matches!(read_marker(&*medium), Err(StoreError::Format { newest: FORMAT, .. })), "{text:?}");
+        }
+        for text in ["pithead store 3\n", "pithead store 0\n", "", "something else", "pithead store 1 1", "pithead store 2\n"] {
+            std::fs::write(dir.path().join(MARKER), text).unwrap();
+            let read = read_marker(&*medium);
+            assert!(read.unwrap_err().to_string().contains("pithead check --repair"), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_of_a_marker_is_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        let medium = FolderMedium::open(dir.path()).unwrap();
+        write_marker(&*medium, DriveId(0x1234_5678_9abc_def0)).unwrap();
+        let written = std::fs::read(dir.path().join(MARKER)).unwrap();
+        for bit in 0..written.len() * 8 {
+            let mut flipped = written.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            std::fs::write(dir.path().join(MARKER), flipped).unwrap();
+            assert!(matches!(find_marker(&*medium), Ok(Found::Damaged(_))), "bit {bit}");
         }
     }
 }

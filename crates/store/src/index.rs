@@ -18,21 +18,22 @@ mod file;
 mod opened;
 mod read;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use pithead_model::DriveId;
-use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition, WriteTransaction};
+use redb::{Database, ReadTransaction, ReadableDatabase as _, ReadableTable as _, TableDefinition, WriteTransaction};
 
 use self::opened::{Opened, open_file, repeat, rewrite, set_durability};
 use crate::format::io_error;
+use crate::journal::Journal;
 use crate::medium::Medium;
 use crate::record::Place;
 use crate::{StoreError, Value};
 
 pub(crate) use self::apply::{Action, Batch, Change, Committed, NewValue};
-pub(crate) use self::failure::{Failure, caught, corrupt};
+pub(crate) use self::failure::{Failure, caught, corrupt, damaged};
 pub(crate) use self::file::PlainFile;
 use self::read::decode;
 
@@ -77,6 +78,17 @@ pub(crate) struct Index {
     unflushed: Mutex<Unflushed>,
     /// The file failed: what the kernel shows of it may not be on the medium.
     suspect: AtomicBool,
+    /// Hears of all changes before they are committed. An index that is only read, or that is being built, has none.
+    journal: OnceLock<Arc<Journal>>,
+    /// The last commit that is known to be durable.
+    durable: AtomicU64,
+}
+
+/// What the index holds at one moment, all of it durable.
+pub(crate) struct Snapshot {
+    pub read: ReadTransaction,
+    /// The last commit in it.
+    pub commit: u64,
 }
 
 /// What was committed since the last durable commit, to be repeated if the file must be opened again.
@@ -93,7 +105,8 @@ impl Index {
     pub fn open(medium: Arc<dyn Medium>, name: &'static str, create: bool, cache_bytes: usize) -> Result<Self, StoreError> {
         let opened = open_file(&*medium, name, create, cache_bytes)?;
         let (open, unflushed, suspect) = (RwLock::new(Some(opened)), Mutex::default(), AtomicBool::new(false));
-        let index = Self { medium, name, cache_bytes, open, unflushed, suspect };
+        let (journal, durable) = (OnceLock::new(), AtomicU64::new(0));
+        let index = Self { medium, name, cache_bytes, open, unflushed, suspect, journal, durable };
         if create {
             index.change(|transaction| {
                 transaction.open_table(ENTRIES)?;
@@ -128,7 +141,11 @@ impl Index {
         let tried = self.run_write(|database| {
             let mut transaction = database.begin_write()?;
             set_durability(&mut transaction, durable)?;
-            let committed = apply::apply(&transaction, &batches)?;
+            let mut committed = apply::apply(&transaction, &batches)?;
+            let rows = std::mem::take(&mut committed.rows);
+            if let Some(journal) = self.journal.get() {
+                journal.append(committed.number, &rows);
+            }
             // Past this point an error does not say whether the commit is on the medium.
             let number = committed.number;
             Ok((committed, transaction.commit().map_err(|error| (number, Failure::from(error)))))
@@ -154,6 +171,7 @@ impl Index {
         let mut unflushed = self.unflushed.lock();
         if durable {
             (unflushed.commits, unflushed.bytes) = (Vec::new(), 0);
+            self.durable.fetch_max(committed.number, Ordering::AcqRel);
         } else {
             unflushed.bytes += committed.bytes;
             unflushed.commits.push((committed.number, batches));
@@ -211,6 +229,38 @@ impl Index {
     /// A durable commit of nothing: what the index shows now is on the medium after it.
     pub fn settle(&self) -> Result<(), StoreError> {
         self.change(|_| Ok(()))
+    }
+
+    /// From now on each change goes to the journal, too. All that the index shows must be durable.
+    pub fn set_journal(&self, journal: Arc<Journal>) -> Result<(), StoreError> {
+        self.durable.store(self.fact(COMMIT)?.unwrap_or(0), Ordering::Release);
+        // There is one only, set when the store is opened.
+        let _ = self.journal.set(journal);
+        Ok(())
+    }
+
+    /// The journal, if it has one.
+    pub fn journal(&self) -> Option<&Arc<Journal>> {
+        self.journal.get()
+    }
+
+    /// The last commit that is known to be durable.
+    pub fn durable_commit(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    /// All that the index holds, made durable. No commit happens while `between` runs: those before it are in the snapshot,
+    /// those after it are not.
+    pub fn snapshot(&self, between: impl FnOnce()) -> Result<Snapshot, StoreError> {
+        self.run_write(|database| {
+            let mut transaction = database.begin_write()?;
+            set_durability(&mut transaction, true)?;
+            let read = database.begin_read()?;
+            between();
+            let commit = read.open_table(FACTS)?.get(COMMIT)?.map_or(0, |commit| commit.value());
+            transaction.commit()?;
+            Ok(Snapshot { read, commit })
+        })
     }
 
     /// Reads.

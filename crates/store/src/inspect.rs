@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::StoreError;
 use crate::api::show_key;
 use crate::check::{open_index, open_medium};
-use crate::format::{FORMAT, io_error};
+use crate::format::io_error;
 use crate::index::{Index, corrupt_index};
 use crate::medium::Medium;
 use crate::segments::file_name;
@@ -81,8 +81,8 @@ pub struct Extent {
 
 /// What is in the store in `dir`, which must not be open.
 pub fn store_facts(dir: &Path) -> Result<StoreFacts, StoreError> {
-    let medium = open_medium(dir)?;
-    let index = open_index(&medium, false)?;
+    let medium = open_medium(dir, false)?;
+    let (index, format) = open_index(&medium)?;
     let drive = index.drive_id()?.ok_or_else(|| corrupt_index(&*medium, "it names no drive"))?;
     let (keys, value_bytes) = index.totals()?;
     let free_bytes = medium.free_bytes().map_err(|error| io_error(medium.path(), 0, error))?;
@@ -94,13 +94,13 @@ pub fn store_facts(dir: &Path) -> Result<StoreFacts, StoreError> {
         segments.push(SegmentSummary { file, name: file_name(file), bytes: row.written, live_bytes: row.live, values });
     }
     let index_bytes = index.bytes()?;
-    Ok(StoreFacts { format: FORMAT, drive, keys, value_bytes, dead_bytes, free_bytes, index_bytes, segments })
+    Ok(StoreFacts { format, drive, keys, value_bytes, dead_bytes, free_bytes, index_bytes, segments })
 }
 
 /// What is in a segment file of the store in `dir`, which must not be open.
 pub fn segment_facts(dir: &Path, file: u64) -> Result<SegmentFacts, StoreError> {
-    let medium: Arc<dyn Medium> = open_medium(dir)?;
-    let index = open_index(&medium, false)?;
+    let medium: Arc<dyn Medium> = open_medium(dir, false)?;
+    let (index, _) = open_index(&medium)?;
     let row = index.segments()?.into_iter().find(|(other, _)| *other == file);
     let (_, row) = row.ok_or_else(|| StoreError::Index {
         path: dir.to_path_buf(),

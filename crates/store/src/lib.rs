@@ -21,6 +21,7 @@ mod format;
 pub mod fuzz;
 mod index;
 mod inspect;
+mod journal;
 pub mod medium;
 mod memory;
 mod options;

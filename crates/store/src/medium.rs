@@ -2,6 +2,7 @@
 //! a medium that lies can stand in for a real one.
 
 mod folder;
+mod forgetful;
 #[cfg(test)]
 mod lying;
 mod memory;
@@ -45,6 +46,11 @@ pub trait Medium: Send + Sync + Debug {
 
     /// Makes the names in a folder durable: files made, removed and renamed.
     fn flush_names(&self, folder: &str) -> io::Result<()>;
+
+    /// Whether what is written is forgotten: files seem to change, and do not.
+    fn is_read_only(&self) -> bool {
+        false
+    }
 
     /// Bytes that the device has left for us.
     fn free_bytes(&self) -> io::Result<u64>;

@@ -23,7 +23,7 @@ use crate::{Expected, Key, StoreError, Tag, Value, Version};
 
 /// A new index until it is whole.
 pub(crate) const BUILDING: &str = "index.building";
-const BUILT: &str = "index.2";
+pub(crate) const BUILT: &str = "index.2";
 /// Records put into the new index at once.
 const STEP_RECORDS: usize = 1_024;
 const STEP_BYTES: u64 = 8 << 20;
@@ -34,6 +34,11 @@ const CACHE_BYTES: usize = 16 << 20;
 /// stays as it is.
 pub(crate) fn finish(medium: &Arc<dyn Medium>, format: u32) -> Result<(), StoreError> {
     let failed = |error| io_error(medium.path(), 0, error);
+    if medium.is_read_only() {
+        let what = "the store has format 1; open it once with this release, or check it with a repair, to upgrade it";
+        let path = medium.path().to_path_buf();
+        return if format == 1 { Err(StoreError::Index { path, what: what.to_string() }) } else { Ok(()) };
+    }
     let names = medium.list("").map_err(failed)?;
     let is_there = |name: &str| names.iter().any(|other| other == name);
     if is_there(BUILDING) {
@@ -43,7 +48,7 @@ pub(crate) fn finish(medium: &Arc<dyn Medium>, format: u32) -> Result<(), StoreE
         if is_there(BUILT) {
             medium.remove(BUILT).map_err(failed)?;
         }
-        tracing::info!(path = %medium.path().display(), "upgrading the store to format 2");
+        tracing::info!(path = %medium.path().display(), "upgrading the store from format 1");
         let drive = build(medium)?;
         medium.rename(BUILDING, BUILT).map_err(failed)?;
         write_marker(&**medium, drive)?;
@@ -52,6 +57,19 @@ pub(crate) fn finish(medium: &Arc<dyn Medium>, format: u32) -> Result<(), StoreE
         medium.rename(BUILT, INDEX).and_then(|()| medium.flush_names("")).map_err(failed)?;
     }
     Ok(())
+}
+
+/// Keeps the index's file under another name, for whoever wants to look at it. Gives that name; none where there is no index.
+pub(crate) fn put_aside(medium: &dyn Medium) -> std::io::Result<Option<String>> {
+    let names = medium.list("")?;
+    if !names.iter().any(|name| name == INDEX) {
+        return Ok(None);
+    }
+    let free = (1_u64..).map(|number| format!("index.damaged.{number}")).find(|name| !names.contains(name));
+    let Some(aside) = free else { return Ok(None) };
+    medium.rename(INDEX, &aside)?;
+    medium.flush_names("")?;
+    Ok(Some(aside))
 }
 
 /// Makes the new index from the old one, durable. Gives the drive's identity.

@@ -22,8 +22,10 @@ impl Check<'_> {
         if let Some(what) = unread {
             self.account(format!("the table of places cannot be read to its end: {what}"));
         }
-        let mut known: Vec<Key> = known.into_iter().map(|(_, key)| key).collect();
+        let told = self.replayed.into_iter().flat_map(crate::journal::Replayed::keys).cloned();
+        let mut known: Vec<Key> = known.into_iter().map(|(_, key)| key).chain(told).collect();
         known.sort();
+        known.dedup();
         let mut named = Named::default();
         let index = self.index;
         let holes = sweep(index, &known, &mut |key, record| {

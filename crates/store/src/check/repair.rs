@@ -1,47 +1,113 @@
-//! A new index from the records that can be read.
+//! A new index from the records that can be read, and from the journal where they cannot.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use pithead_model::DriveId;
 
 use super::records::all_places;
-use super::sweep::sweep;
-use super::{CACHE_BYTES, DRIVE};
-use crate::format::io_error;
+use super::sweep::{Hole, sweep};
+use super::{CACHE_BYTES, CheckReport, DRIVE, FindingKind};
+use crate::format::{FORMAT, Found, find_marker, io_error, write_marker};
 use crate::index::{COMMIT, INDEX, Index, LAST_FILE, SegmentRow, VALUE_BYTES};
+use crate::journal::{Journal, Replayed};
 use crate::medium::Medium;
-use crate::record::{Place, Record};
-use crate::upgrade::BUILDING;
+use crate::record::{Body, Place, Record};
+use crate::segments::{FOLDER, file_number};
+use crate::upgrade::{BUILDING, BUILT, put_aside};
 use crate::{Key, StoreError};
 
 /// Records put into the new index at once.
 const STEP_RECORDS: usize = 1_024;
 const STEP_BYTES: usize = 8 << 20;
 
-/// Makes the new index beside the old one and puts it in its place: a crash leaves either.
-pub(super) fn rebuild(medium: &Arc<dyn Medium>, old: Index, drive: DriveId) -> Result<(), StoreError> {
+/// What a new index is made from.
+pub(super) struct Sources<'a> {
+    /// The old index, as far as it can be read: what it shows counts.
+    pub old: Option<Index>,
+    /// What the journal says of keys that the old index cannot show.
+    pub replayed: Option<&'a Replayed>,
+    /// The old file is kept under another name.
+    pub keep: bool,
+}
+
+/// Makes the new index beside the old one and puts it in its place: a crash leaves either. Gives it, and how many keys the
+/// journal brought back.
+pub(super) fn rebuild(medium: &Arc<dyn Medium>, sources: Sources<'_>, drive: DriveId) -> Result<(Index, u64), StoreError> {
     let failed = |error| io_error(medium.path(), 0, error);
     if medium.list("").map_err(failed)?.iter().any(|name| name == BUILDING) {
         medium.remove(BUILDING).map_err(failed)?;
     }
+    let Sources { old, replayed, keep } = sources;
     let new = Index::open(medium.clone(), BUILDING, true, CACHE_BYTES)?;
-    let mut copy = Copy { new: &new, rows: Vec::new(), bytes: 0, value_bytes: 0, segments: BTreeMap::new() };
-    let (known, _) = all_places(&old)?;
-    let mut known: Vec<Key> = known.into_iter().map(|(_, key)| key).collect();
-    known.sort();
-    sweep(&old, &known, &mut |key, record| copy.add(key, record))?;
+    let mut copy =
+        Copy { new: &new, rows: Vec::new(), bytes: 0, value_bytes: 0, segments: BTreeMap::new(), seen: HashSet::new() };
+    let holes = match &old {
+        Some(old) => copy.take_old(old, replayed)?,
+        None => vec![Hole { after: None, before: None, why: String::new() }],
+    };
+    let restored = match replayed {
+        Some(replayed) => copy.take_journal(replayed, &holes).map_err(failed)??,
+        None => 0,
+    };
     copy.put()?;
     let (value_bytes, segments) = (copy.value_bytes, copy.segments);
-    let last_file = old.fact(LAST_FILE).ok().flatten().unwrap_or(0).max(segments.keys().copied().max().unwrap_or(0));
+    let fact = |name| old.as_ref().and_then(|old| old.fact(name).ok().flatten()).unwrap_or(0);
+    let there = medium.list(FOLDER).map_err(failed)?.iter().filter_map(|name| file_number(name)).max().unwrap_or(0);
+    let last_file = fact(LAST_FILE).max(segments.keys().copied().max().unwrap_or(0)).max(there);
+    // Past all that the journal knows, so that it is made anew.
+    let commit = fact(COMMIT).max(replayed.map_or(0, |replayed| replayed.commit.max(replayed.marked))).saturating_add(1);
     new.put_segments(&segments)?;
-    let facts = [(DRIVE, drive.0), (VALUE_BYTES, value_bytes), (LAST_FILE, last_file)];
+    let facts = [(DRIVE, drive.0), (VALUE_BYTES, value_bytes), (LAST_FILE, last_file), (COMMIT, commit)];
     facts.into_iter().try_for_each(|(name, value)| new.set_fact(name, value))?;
-    new.set_fact(COMMIT, old.fact(COMMIT).ok().flatten().unwrap_or(0))?;
     // The old file must not be written by redb once the new one has its name.
     drop(old);
     drop(new);
-    medium.rename(BUILDING, INDEX).and_then(|()| medium.flush_names("")).map_err(failed)
+    // An open that finds the new one under this name ends what is begun here.
+    medium.rename(BUILDING, BUILT).and_then(|()| medium.flush_names("")).map_err(failed)?;
+    if keep {
+        put_aside(&**medium).map_err(failed)?;
+    }
+    medium.rename(BUILT, INDEX).and_then(|()| medium.flush_names("")).map_err(failed)?;
+    Ok((Index::open(medium.clone(), INDEX, false, CACHE_BYTES)?, restored))
+}
+
+/// What a repair has done, said of each finding. Keys were lost unless the journal knows all that the index did.
+pub(super) fn tell(report: &mut CheckReport, restored: u64, knows_all: bool) {
+    report.restored_keys += restored;
+    for finding in &mut report.findings {
+        match finding.kind {
+            FindingKind::Index | FindingKind::Account => finding.repaired = true,
+            FindingKind::LostKey | FindingKind::Record if knows_all => {
+                finding.what += "; the journal knew what was there";
+                finding.repaired = true;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The last step of a repair: a journal that is whole, and the marker.
+pub(super) fn finish(
+    medium: &Arc<dyn Medium>,
+    index: Index,
+    drive: DriveId,
+    report: &mut CheckReport,
+) -> Result<(), StoreError> {
+    if !matches!(find_marker(&**medium)?, Found::Whole(marker) if marker.format == FORMAT) {
+        write_marker(&**medium, drive)?;
+    }
+    let bad = report.findings.iter().any(|finding| finding.kind == FindingKind::Journal);
+    let commit = index.fact(COMMIT)?.unwrap_or(0);
+    let journal = Arc::new(Journal::open(medium.clone(), drive, commit)?);
+    index.set_journal(journal.clone())?;
+    if bad || journal.wants_base() {
+        journal.tend(&index)?;
+    }
+    journal.close(index.durable_commit());
+    let put_right = |kind| matches!(kind, FindingKind::Journal | FindingKind::Format);
+    report.findings.iter_mut().filter(|finding| put_right(finding.kind)).for_each(|finding| finding.repaired = true);
+    Ok(())
 }
 
 struct Copy<'a> {
@@ -50,10 +116,47 @@ struct Copy<'a> {
     bytes: usize,
     value_bytes: u64,
     segments: BTreeMap<u64, SegmentRow>,
+    /// Keys that the old index has shown.
+    seen: HashSet<Key>,
 }
 
 impl Copy<'_> {
-    /// A record that is damaged by itself is taken as it is, so that its key goes on to be refused.
+    /// Takes what the old index shows. A record that is damaged by itself is taken from the journal; where that does not know
+    /// it, it is taken as it is, so that its key goes on to be refused.
+    fn take_old(&mut self, old: &Index, replayed: Option<&Replayed>) -> Result<Vec<Hole>, StoreError> {
+        let (known, _) = all_places(old)?;
+        let mut known: Vec<Key> =
+            known.into_iter().map(|(_, key)| key).chain(replayed.into_iter().flat_map(Replayed::keys).cloned()).collect();
+        known.sort();
+        known.dedup();
+        sweep(old, &known, &mut |key, record| {
+            self.seen.insert(key.clone());
+            let again = replayed.filter(|_| !is_whole(key, record)).and_then(|replayed| replayed.record(key).ok().flatten());
+            match again.filter(|record| is_whole(key, record)) {
+                Some(again) => self.add(key, &again),
+                None => self.add(key, record),
+            }
+        })
+    }
+
+    /// Takes those keys of the journal that the old index cannot show. Gives how many.
+    fn take_journal(&mut self, replayed: &Replayed, holes: &[Hole]) -> std::io::Result<Result<u64, StoreError>> {
+        let mut restored = 0;
+        for key in replayed.keys() {
+            if self.seen.contains(key) || !holes.iter().any(|hole| hole.holds(key)) {
+                continue;
+            }
+            let Some(record) = replayed.record(key)? else { continue };
+            if is_whole(key, &record) {
+                if let Err(error) = self.add(key, &record) {
+                    return Ok(Err(error));
+                }
+                restored += 1;
+            }
+        }
+        Ok(Ok(restored))
+    }
+
     fn add(&mut self, key: &Key, record: &[u8]) -> Result<(), StoreError> {
         let mut named = None;
         if let Ok(record) = Record::decode(key, record) {
@@ -73,5 +176,14 @@ impl Copy<'_> {
     fn put(&mut self) -> Result<(), StoreError> {
         self.bytes = 0;
         self.new.put_rows(&std::mem::take(&mut self.rows))
+    }
+}
+
+/// Whether a record is what was written, with its value if that is in it.
+fn is_whole(key: &[u8], record: &[u8]) -> bool {
+    match Record::decode(key, record) {
+        Ok(Record { body: Body::Inline(value), checksum, .. }) => xxhash_rust::xxh3::xxh3_64(value) == checksum,
+        Ok(_) => true,
+        Err(_) => false,
     }
 }

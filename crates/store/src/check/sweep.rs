@@ -26,6 +26,13 @@ pub(super) struct Hole {
     pub why: String,
 }
 
+impl Hole {
+    /// Whether a key may have been lost in it.
+    pub fn holds(&self, key: &Key) -> bool {
+        self.after.as_ref().is_none_or(|after| after < key) && self.before.as_ref().is_none_or(|before| key < before)
+    }
+}
+
 /// A row of the index: a key and its record.
 pub(super) type Row = (Key, Vec<u8>);
 

@@ -129,15 +129,15 @@ fn a_damaged_index_is_made_anew_from_what_can_be_read() {
     assert!(report.findings[0].what.contains("records between small/"), "{:?}", report.findings);
     assert!((40..48).contains(&report.keys), "{}", report.keys);
     let repaired = checked(dir.path(), true);
-    // The index is whole again, the keys are still gone.
-    assert!(!repaired.findings[0].repaired && repaired.findings[1].repaired, "{:?}", repaired.findings);
+    assert!(repaired.findings.iter().all(|finding| finding.repaired), "{:?}", repaired.findings);
+    assert_eq!(repaired.restored_keys, 48 - report.keys);
     let again = checked(dir.path(), false);
     assert_eq!(again.findings, []);
-    assert_eq!(again.keys, report.keys);
+    assert_eq!(again.keys, 48);
+    assert!(dir.path().join("index.damaged.1").exists(), "the old index is kept");
     let store = open(dir.path());
     assert_eq!(store.drive_id(), facts.drive);
-    assert_eq!(store.held("small/17"), None);
-    for n in [0, 1, 38, 39] {
+    for n in 0..40 {
         assert_eq!(store.held(&format!("small/{n:02}")).unwrap(), value(n, 2_000));
     }
     for n in 0..8 {
@@ -167,6 +167,51 @@ fn lost_keys_of_large_values_are_named() {
     assert_eq!(open(dir.path()).held("a/0").unwrap(), value(0, 3_000));
 }
 
+/// Without a journal, as after a repair by hand, the keys beside the damaged page come through, and those on it are missing.
+#[test]
+fn without_a_journal_the_keys_of_a_damaged_page_are_lost() {
+    let dir = filled();
+    fs::remove_dir_all(dir.path().join("journal")).unwrap();
+    damage(&dir.path().join("index.redb"), &value(17, 2_000), 1_000);
+    let report = checked(dir.path(), false);
+    assert_eq!(kinds(&report), [FindingKind::LostKey, FindingKind::Index], "{:?}", report.findings);
+    let repaired = checked(dir.path(), true);
+    assert!(!repaired.findings[0].repaired && repaired.findings[1].repaired, "{:?}", repaired.findings);
+    let again = checked(dir.path(), false);
+    assert_eq!((again.findings, again.keys), (vec![], report.keys));
+    let store = open(dir.path());
+    assert_eq!(store.held("small/17"), None);
+    assert_eq!(store.held("small/39").unwrap(), value(39, 2_000));
+}
+
+/// A folder that refuses writes, and a store that was not closed: looking changes nothing.
+#[test]
+fn looking_changes_nothing() {
+    let dir = filled();
+    let store = open(dir.path());
+    store.through(vec![put("last", value(1, 100))]).unwrap();
+    let copy = tempfile::tempdir().unwrap();
+    let files = ["FORMAT", "index.redb", "segments/0000000000000001.seg"];
+    fs::create_dir(copy.path().join("segments")).unwrap();
+    for name in files {
+        fs::copy(dir.path().join(name), copy.path().join(name)).unwrap();
+    }
+    let read = || files.map(|name| fs::read(copy.path().join(name)).unwrap());
+    let before = read();
+    let report = checked(copy.path(), false);
+    assert_eq!((report.findings, report.keys), (vec![], 49));
+    assert_eq!(store_facts(copy.path()).unwrap().keys, 49);
+    assert_eq!(crate::segment_facts(copy.path(), 1).unwrap().extents.len(), 8);
+    let looked = DiskStore::open_read_only(copy.path(), StoreOptions::default()).unwrap();
+    assert_eq!(looked.held("last").unwrap(), value(1, 100));
+    assert_eq!(looked.held("large/3").unwrap(), value(3, LARGE));
+    assert!(matches!(looked.through(vec![put("more", value(1, 10))]), Err(StoreError::Io { .. })));
+    assert!(looked.stage(value(1, LARGE)).is_err());
+    drop(looked);
+    assert!(before == read(), "a file was changed");
+    assert_eq!(fs::read_dir(copy.path()).unwrap().count(), 3, "a file was made");
+}
+
 #[test]
 fn facts_say_what_is_there() {
     let dir = filled();
@@ -175,7 +220,7 @@ fn facts_say_what_is_there() {
     let (id, used) = (store.drive_id(), store.usage().unwrap());
     drop(store);
     let facts = store_facts(dir.path()).unwrap();
-    assert_eq!((facts.format, facts.drive, facts.keys, facts.value_bytes), (2, id, 46, used.value_bytes));
+    assert_eq!((facts.format, facts.drive, facts.keys, facts.value_bytes), (3, id, 46, used.value_bytes));
     let room = LARGE.next_multiple_of(4_096) as u64;
     assert_eq!(facts.dead_bytes, 2 * room);
     assert_eq!(facts.segments.len(), 1);

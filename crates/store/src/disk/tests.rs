@@ -91,9 +91,9 @@ fn a_store_is_open_once() {
 fn a_newer_format_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     drop(open(dir.path()));
-    fs::write(dir.path().join("FORMAT"), "pithead store 3\n").unwrap();
+    fs::write(dir.path().join("FORMAT"), "pithead store 4\n").unwrap();
     let refused = DiskStore::open(dir.path(), quiet()).unwrap_err();
-    assert!(matches!(&refused, StoreError::Format { found, newest: 2, .. } if found == "3"), "{refused}");
+    assert!(matches!(&refused, StoreError::Format { found, newest: 3, .. } if found == "4"), "{refused}");
 }
 
 #[test]
@@ -103,9 +103,9 @@ fn a_lost_index_is_not_made_anew() {
     store.through(vec![put("a", value(1, LARGE))]).unwrap();
     drop(store);
     fs::remove_file(dir.path().join("index.redb")).unwrap();
-    assert!(matches!(DiskStore::open(dir.path(), quiet()), Err(StoreError::Corrupt { .. })));
+    assert!(matches!(DiskStore::open(dir.path(), quiet()), Err(StoreError::Damaged { .. })));
     fs::remove_file(dir.path().join("FORMAT")).unwrap();
-    assert!(matches!(DiskStore::open(dir.path(), quiet()), Err(StoreError::Corrupt { .. })));
+    assert!(matches!(DiskStore::open(dir.path(), quiet()), Err(StoreError::Damaged { .. })));
     assert_eq!(segment_paths(dir.path()).len(), 1);
 }
 
@@ -117,7 +117,7 @@ fn making_a_store_can_be_cut_short_at_any_step() {
     drop(open(dir.path()));
     fs::remove_file(dir.path().join("FORMAT")).unwrap();
     drop(open(dir.path()));
-    assert!(fs::read(dir.path().join("FORMAT")).unwrap().starts_with(b"pithead store 2\ndrive "));
+    assert!(fs::read(dir.path().join("FORMAT")).unwrap().starts_with(b"pithead store 3\ndrive "));
 }
 
 /// A crash between staging and adopting leaves whole files, one while staging a torn file; both without a name.

@@ -8,6 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::failure::Failure;
 use super::{COMMIT, ENTRIES, FACTS, LAST_FILE, PLACES, SEGMENTS, VALUE_BYTES};
 use crate::api::show_key;
+use crate::journal::Row;
 use crate::record::{Body, Place, Record};
 use crate::{Expected, Key, StoreError, Tag, Value, Version};
 
@@ -56,6 +57,8 @@ pub(crate) struct Committed {
     pub dead: Vec<Place>,
     /// Bytes of keys and inline values that were put.
     pub bytes: u64,
+    /// All changes, for the journal.
+    pub rows: Vec<Row>,
 }
 
 impl Change {
@@ -219,10 +222,14 @@ impl Ledger {
         }
         self.done.bytes += change.index_bytes();
         match encoded {
-            None => drop(entries.remove(key)?),
+            None => {
+                drop(entries.remove(key)?);
+                self.done.rows.push((change.key.clone(), None));
+            }
             Some((record, place)) => {
                 entries.insert(key, record.as_slice())?;
                 place.map_or(Ok(()), |place| self.take(place, key, places))?;
+                self.done.rows.push((change.key.clone(), Some(record)));
             }
         }
         Ok(())

@@ -82,6 +82,20 @@ pub(crate) fn redb_error(path: &Path, error: redb::Error) -> StoreError {
     }
 }
 
+/// An error of opening a store, as one that says what to do about it where it comes from damage.
+pub(crate) fn damaged(path: &Path, error: StoreError) -> StoreError {
+    use std::io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
+    let what = match error {
+        StoreError::Corrupt { key, what } => format!("{key}: {what}"),
+        StoreError::Index { what, .. } => what,
+        StoreError::Io { path, source } if matches!(source.kind(), InvalidData | NotFound | UnexpectedEof) => {
+            format!("{}: {source}", path.display())
+        }
+        other => return other,
+    };
+    StoreError::Damaged { path: path.to_path_buf(), what }
+}
+
 pub(crate) fn corrupt(key: &[u8], what: &str) -> StoreError {
     StoreError::Corrupt { key: show_key(key), what: what.to_string() }
 }

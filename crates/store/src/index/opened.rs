@@ -1,6 +1,6 @@
 //! The index's file, opened by redb.
 
-use redb::{Builder, Database, Durability, ReadableDatabase as _, WriteTransaction};
+use redb::{Builder, Database, Durability, ReadableDatabase as _, StorageBackend as _, WriteTransaction};
 
 use super::apply;
 use super::file::IndexFile;
@@ -65,6 +65,10 @@ pub(super) fn open_file(medium: &dyn Medium, name: &str, create: bool, cache_byt
         return Err(corrupt_index(medium, "it is empty"));
     }
     let checked = CheckedFile::open(file).map_err(failed)?;
+    // redb would make an empty index of it.
+    if !create && checked.len().map_err(failed)? == 0 {
+        return Err(corrupt_index(medium, "it is cut off"));
+    }
     let file = IndexFile::new(checked.clone());
     let opened = caught(|| Ok(Builder::new().set_cache_size(cache_bytes).create_with_backend(file.clone())?));
     let database = opened.map_err(|failure| failure.on(medium.path()))?;

@@ -1,9 +1,9 @@
 //! [`FolderMedium`]: a folder of a file system.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use bytes::Bytes;
 use rustix::fs::{AtFlags, FallocateFlags, OFlags, StatxFlags};
 use rustix::io::Errno;
 
+use super::forgetful::Forgetful;
 use super::memory::MemoryPool;
 use super::requests::{On, Requests, RequestsBy, Wanted};
 use super::{ALIGNMENT, Medium, MediumFile};
@@ -20,6 +21,9 @@ use crate::StoreError;
 const LOCK: &str = "LOCK";
 /// Data whose memory is not aligned is copied and written in pieces of so many bytes.
 const COPY_BYTES: usize = 1 << 20;
+/// Files and folders are for the owner alone: they hold users' data.
+const FILE_MODE: u32 = 0o600;
+const FOLDER_MODE: u32 = 0o700;
 
 /// A folder, locked for this process until it is dropped.
 ///
@@ -29,8 +33,10 @@ const COPY_BYTES: usize = 1 << 20;
 pub struct FolderMedium {
     dir: PathBuf,
     direct: bool,
+    /// Nothing is changed: what is written is forgotten.
+    read_only: bool,
     io: Arc<Io>,
-    _lock: File,
+    _lock: Option<File>,
 }
 
 #[derive(Debug)]
@@ -58,22 +64,40 @@ impl FolderMedium {
     pub(super) fn open_by(dir: &Path, by: RequestsBy) -> Result<Arc<Self>, StoreError> {
         let io_error = |source| StoreError::Io { path: dir.to_path_buf(), source };
         make_folder(dir).map_err(io_error)?;
-        let lock = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(dir.join(LOCK));
+        let lock = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(FILE_MODE).open(dir.join(LOCK));
         let lock = lock.map_err(io_error)?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(StoreError::InUse { path: dir.to_path_buf() }),
-            Err(TryLockError::Error(error)) => return Err(io_error(error)),
-        }
+        locked(dir, lock.try_lock())?;
         let direct = has_direct(&dir.join(LOCK));
         let io = Arc::new(Io { requests: Requests::start(by), memory: Arc::default() });
         tracing::debug!(dir = %dir.display(), direct, requests = io.requests.name(), "opened the medium");
-        Ok(Arc::new(Self { dir: dir.to_path_buf(), direct, io, _lock: lock }))
+        Ok(Arc::new(Self { dir: dir.to_path_buf(), direct, read_only: false, io, _lock: Some(lock) }))
+    }
+
+    /// Opens a folder that is there, for reading only: it may lie on a medium that refuses writes. Nothing in it is made or
+    /// changed; what is written seems to be there and is forgotten. [`StoreError::InUse`] where another has it open for writing;
+    /// [`StoreError::Io`] where it cannot be read.
+    pub fn open_read_only(dir: &Path) -> Result<Arc<Self>, StoreError> {
+        let io_error = |source| StoreError::Io { path: dir.to_path_buf(), source };
+        // Where nobody has made a lock, nobody has ever had it open.
+        let lock = match File::open(dir.join(LOCK)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            lock => Some(lock.map_err(io_error)?),
+        };
+        lock.as_ref().map_or(Ok(()), |lock| locked(dir, lock.try_lock_shared()))?;
+        if !dir.is_dir() {
+            return Err(io_error(io::ErrorKind::NotFound.into()));
+        }
+        let io = Arc::new(Io { requests: Requests::start(RequestsBy::from_env()), memory: Arc::default() });
+        Ok(Arc::new(Self { dir: dir.to_path_buf(), direct: false, read_only: true, io, _lock: lock }))
     }
 
     /// How large values are read and written, for people.
     pub fn io_name(&self) -> &'static str {
         if self.direct { self.io.requests.name() } else { "buffered" }
+    }
+
+    fn check_writable(&self) -> io::Result<()> {
+        if self.read_only { Err(io::ErrorKind::ReadOnlyFilesystem.into()) } else { Ok(()) }
     }
 
     /// Names are our own, so a strange one is a bug; it must still not lead out of the folder.
@@ -95,10 +119,14 @@ impl Medium for FolderMedium {
 
     fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn MediumFile>> {
         let path = self.place(name)?;
-        if let (true, Some(folder)) = (create, path.parent()) {
-            fs::create_dir_all(folder)?;
+        if self.read_only {
+            let file = FolderFile { cached: File::open(&path)?, direct: None, io: Arc::clone(&self.io) };
+            return Ok(Arc::new(Forgetful::new(Arc::new(file))?));
         }
-        let cached = OpenOptions::new().read(true).write(true).create(create).truncate(false).open(&path)?;
+        if let (true, Some(folder)) = (create, path.parent()) {
+            DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
+        }
+        let cached = OpenOptions::new().read(true).write(true).create(create).truncate(false).mode(FILE_MODE).open(&path)?;
         let direct = if self.direct { Some(Arc::new(open_direct(&path)?)) } else { None };
         Ok(Arc::new(FolderFile { cached, direct, io: Arc::clone(&self.io) }))
     }
@@ -121,10 +149,12 @@ impl Medium for FolderMedium {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
+        self.check_writable()?;
         fs::remove_file(self.place(name)?)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.check_writable()?;
         fs::rename(self.place(from)?, self.place(to)?)
     }
 
@@ -135,6 +165,10 @@ impl Medium for FolderMedium {
         }
         // The folder itself may be new.
         if folder.is_empty() { Ok(()) } else { File::open(&self.dir)?.sync_all() }
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.read_only
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
@@ -219,12 +253,21 @@ impl MediumFile for FolderFile {
     }
 }
 
+/// What the attempt to lock a folder led to.
+fn locked(dir: &Path, tried: Result<(), TryLockError>) -> Result<(), StoreError> {
+    match tried {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(StoreError::InUse { path: dir.to_path_buf() }),
+        Err(TryLockError::Error(source)) => Err(StoreError::Io { path: dir.to_path_buf(), source }),
+    }
+}
+
 /// Makes a folder whose name survives.
 fn make_folder(dir: &Path) -> io::Result<()> {
     if dir.is_dir() {
         return Ok(());
     }
-    fs::create_dir_all(dir)?;
+    DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(dir)?;
     let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(parent)?.sync_all()
 }

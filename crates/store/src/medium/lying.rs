@@ -129,6 +129,24 @@ impl LyingMedium {
         })
     }
 
+    /// Another medium with the same files as they are seen, all of them durable.
+    pub fn fork(&self) -> Arc<Self> {
+        let mut state = self.state.lock();
+        let durable = |file: &FileState| FileState { seen: file.seen.clone(), durable: file.seen.clone(), pending: Vec::new() };
+        let files = state.files.iter().map(|(id, file)| (*id, durable(file))).collect();
+        Self::with(State {
+            rng: StdRng::seed_from_u64(state.rng.random()),
+            files,
+            next_file: state.next_file,
+            names: state.names.clone(),
+            durable_names: state.names.clone(),
+            pending_names: Vec::new(),
+            capacity: state.capacity,
+            trouble: Vec::new(),
+            dead: false,
+        })
+    }
+
     /// Faults to come, instead of those set before.
     pub fn set_trouble(&self, trouble: Vec<Trouble>) {
         self.state.lock().trouble = trouble;

@@ -30,14 +30,16 @@ impl Segments {
         for entry in medium.list(FOLDER).map_err(failed)? {
             let Some(file) = file_number(&entry) else { continue };
             state.next_file = state.next_file.max(file.saturating_add(1));
-            if !state.files.contains_key(&file) {
+            if !state.files.contains_key(&file) && !medium.is_read_only() {
                 tracing::info!(path = %medium.path().join(file_name(file)).display(), "deleting a segment that no key names");
                 medium.remove(&file_name(file)).map_err(failed)?;
             }
         }
         let segment_bytes = options.segment_bytes.max(ALIGNMENT);
         let segments = Self { medium, segment_bytes, state: state.into(), handles: new_handles() };
-        segments.go_on();
+        if !segments.medium.is_read_only() {
+            segments.go_on();
+        }
         Ok(segments)
     }
 

@@ -3,7 +3,11 @@
 use super::*;
 
 fn copied(number: u32) -> tempfile::TempDir {
-    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../tests/stores/format-1/drive-{number}"));
+    copied_from(&format!("format-1/drive-{number}"))
+}
+
+fn copied_from(name: &str) -> tempfile::TempDir {
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/stores").join(name);
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("segments")).unwrap();
     for name in ["FORMAT", "index.redb"] {
@@ -39,10 +43,10 @@ fn stores_of_format_1_are_upgraded() {
         let id = store.drive_id();
         store.through(vec![put("new", value(1, LARGE))]).unwrap();
         drop(store);
-        assert!(fs::read(dir.path().join("FORMAT")).unwrap().starts_with(b"pithead store 2\ndrive "));
+        assert!(fs::read(dir.path().join("FORMAT")).unwrap().starts_with(b"pithead store 3\ndrive "));
         let mut names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         names.sort();
-        assert_eq!(names, ["FORMAT", "LOCK", "index.redb", "segments"]);
+        assert_eq!(names, ["FORMAT", "LOCK", "index.redb", "journal", "segments"]);
         let store = open(dir.path());
         assert_eq!(store.drive_id(), id);
         assert_eq!(store.held("new").unwrap(), value(1, LARGE));
@@ -53,6 +57,30 @@ fn stores_of_format_1_are_upgraded() {
         store.compact_now().unwrap();
         assert!(segment_paths(dir.path()).is_empty());
     }
+}
+
+/// What made the sample: 12 small values, 2 large ones, one adopted, one deleted, and one with a version and a tag.
+#[test]
+fn stores_of_format_2_get_a_journal() {
+    let dir = copied_from("format-2/drive-0");
+    let looked = DiskStore::open_read_only(dir.path(), quiet()).unwrap();
+    let found = values(&looked);
+    drop(looked);
+    assert_eq!(found.len(), 15);
+    assert!(!dir.path().join("journal").exists());
+    drop(open(dir.path()));
+    assert!(fs::read(dir.path().join("FORMAT")).unwrap().starts_with(b"pithead store 3\ndrive "));
+    fs::remove_file(dir.path().join("index.redb")).unwrap();
+    let error = DiskStore::open(dir.path(), quiet()).unwrap_err();
+    assert!(matches!(&error, StoreError::Damaged { .. }) && error.to_string().contains("pithead check --repair"), "{error}");
+    let report = crate::check(dir.path(), &crate::CheckOptions { repair: true }, &mut |_| {}).unwrap();
+    assert_eq!((report.keys, report.restored_keys), (15, 15), "{report:?}");
+    let store = open(dir.path());
+    assert_eq!(values(&store), found);
+    assert_eq!(store.entry(b"marked").unwrap().unwrap().version, "version 7");
+    assert_eq!(store.entry(b"marked").unwrap().unwrap().tag, crate::Tag { algorithm: 2, bytes: "tag".into() });
+    assert_eq!(store.held("staged").unwrap(), value(4, LARGE));
+    assert_eq!(store.held("small/03"), None);
 }
 
 #[test]

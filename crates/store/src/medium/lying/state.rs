@@ -31,7 +31,7 @@ pub(super) enum NameChange {
     Renamed { from: String, to: String },
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct FileState {
     /// As the process sees it.
     pub seen: Image,

@@ -1,0 +1,30 @@
+//! The file FORMAT, and what else says the same.
+
+use pithead_model::DriveId;
+
+use super::{CheckReport, Finding, FindingKind};
+use crate::StoreError;
+use crate::format::{Found, MARKER, Marker, find_marker, format_of_index};
+use crate::index::INDEX;
+use crate::journal::Header;
+use crate::medium::Medium;
+
+/// The marker; where it cannot be read, what the journal and the index say instead. A repair writes it anew at its end.
+pub(super) fn check(medium: &dyn Medium, header: Option<Header>, report: &mut CheckReport) -> Result<Marker, StoreError> {
+    let what = match find_marker(medium)? {
+        Found::Whole(marker) => return Ok(marker),
+        Found::Damaged(what) => what,
+        Found::Missing => "the file is missing".to_string(),
+        Found::Nothing => match medium.open(INDEX, false) {
+            Ok(_) => "the file is missing".to_string(),
+            Err(_) => {
+                let what = "there is no store: it has no FORMAT file".to_string();
+                return Err(StoreError::Index { path: medium.path().to_path_buf(), what });
+            }
+        },
+    };
+    let file = Some(MARKER.to_string());
+    report.findings.push(Finding { kind: FindingKind::Format, key: None, file, what, repaired: false });
+    let drive: Option<DriveId> = header.map(|header| header.drive);
+    Ok(Marker { format: format_of_index(medium)?, drive })
+}

@@ -1,0 +1,187 @@
+//! The files of a journal: their names, their headers, and their frames in order.
+
+use std::io;
+use std::sync::Arc;
+
+use pithead_model::DriveId;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::frame::{FRAME_BYTES_MAX, FRAME_HEADER, Frame, STEP, bytes_of, decode};
+use crate::medium::{Medium, MediumFile};
+use crate::record::take_u64;
+
+/// Folder of the journal.
+pub(crate) const FOLDER: &str = "journal";
+/// A base until it is whole.
+pub(super) const NEW: &str = "journal/new";
+const MAGIC: [u8; 8] = *b"phjournl";
+/// The header is there twice, in a block each, so that no bad block takes both.
+const HEADER_BLOCK: u64 = 4_096;
+/// Where frames begin.
+pub(super) const FRAMES_AT: u64 = 2 * HEADER_BLOCK;
+const WINDOW_BYTES: usize = 1 << 20;
+
+/// What a file of the journal is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Base,
+    Log,
+}
+
+/// What a file says of itself.
+///
+/// ```text
+/// "phjournl"   the store's format (8)   drive (8)   salt (8)   checksum (xxh3) of all before (8)
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub format: u32,
+    pub drive: DriveId,
+    pub salt: u64,
+}
+
+impl Header {
+    pub fn write(&self, file: &dyn MediumFile) -> io::Result<()> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(u64::from(self.format).to_le_bytes());
+        bytes.extend(self.drive.0.to_le_bytes());
+        bytes.extend(self.salt.to_le_bytes());
+        bytes.extend(xxh3_64(&bytes).to_le_bytes());
+        bytes.resize(HEADER_BLOCK as usize, 0);
+        file.write(0, &bytes)?;
+        file.write(HEADER_BLOCK, &bytes)
+    }
+
+    /// None where neither copy holds.
+    pub fn read(file: &dyn MediumFile) -> io::Result<Option<Self>> {
+        let bytes = file.len()?;
+        for at in [0, HEADER_BLOCK] {
+            let mut header = [0; 40];
+            if bytes < at + header.len() as u64 {
+                break;
+            }
+            file.read(at, &mut header)?;
+            if let Some(header) = Self::decode(&header) {
+                return Ok(Some(header));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether both copies hold.
+    pub fn is_whole(&self, file: &dyn MediumFile) -> io::Result<bool> {
+        let mut both = vec![0; FRAMES_AT as usize];
+        if file.len()? < FRAMES_AT {
+            return Ok(false);
+        }
+        file.read(0, &mut both)?;
+        let (first, second) = both.split_at(HEADER_BLOCK as usize);
+        Ok(first == second && Self::decode(first).as_ref() == Some(self) && first[40..].iter().all(|byte| *byte == 0))
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (format, rest) = take_u64(bytes.strip_prefix(&MAGIC)?)?;
+        let (drive, rest) = take_u64(rest)?;
+        let (salt, rest) = take_u64(rest)?;
+        let (sum, _) = take_u64(rest)?;
+        let holds = xxh3_64(bytes.get(..32)?) == sum;
+        holds.then_some(Self { format: u32::try_from(format).ok()?, drive: DriveId(drive), salt })
+    }
+}
+
+/// The name of a file, relative to the store.
+pub(super) fn file_name(number: u64, kind: Kind) -> String {
+    let ending = if kind == Kind::Base { "base" } else { "log" };
+    format!("{FOLDER}/{number:016x}.{ending}")
+}
+
+/// The files of the journal in the order in which they are to be read.
+pub(crate) fn names(medium: &dyn Medium) -> io::Result<Vec<(u64, Kind)>> {
+    let parse = |name: &String| {
+        let (stem, ending) = name.split_once('.')?;
+        let kind = match ending {
+            "base" => Kind::Base,
+            "log" => Kind::Log,
+            _ => return None,
+        };
+        let digits = stem.len() == 16 && stem.bytes().all(|byte| byte.is_ascii_hexdigit());
+        Some((u64::from_str_radix(stem, 16).ok().filter(|_| digits)?, kind))
+    };
+    let mut names: Vec<(u64, Kind)> = medium.list(FOLDER)?.iter().filter_map(parse).collect();
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// Reads the frames of a file, around what is none.
+#[derive(Debug)]
+pub(super) struct Scan {
+    file: Arc<dyn MediumFile>,
+    salt: u64,
+    file_end: u64,
+    at: u64,
+    window: Vec<u8>,
+    window_at: u64,
+    /// Bytes that are no frame: from, to.
+    pub gaps: Vec<(u64, u64)>,
+}
+
+impl Scan {
+    pub fn new(file: Arc<dyn MediumFile>, salt: u64) -> io::Result<Self> {
+        let file_end = file.len()?;
+        Ok(Self { file, salt, file_end, at: FRAMES_AT, window: Vec::new(), window_at: 0, gaps: Vec::new() })
+    }
+
+    /// The next frame, and where it lies.
+    pub fn next(&mut self) -> io::Result<Option<(u64, Frame<'_>)>> {
+        let mut gap = None;
+        let found = loop {
+            if self.at >= self.file_end {
+                break None;
+            }
+            let at = self.at;
+            self.fill(at)?;
+            let bytes = &self.window[(at - self.window_at) as usize..];
+            if let Some(size) = bytes_of(bytes)
+                && decode(bytes, self.salt, at).is_some()
+            {
+                self.at += size as u64;
+                break Some(at);
+            }
+            gap.get_or_insert(at);
+            self.at += STEP;
+        };
+        if let Some(from) = gap {
+            self.gaps.push((from, found.unwrap_or(self.file_end)));
+        }
+        let Some(at) = found else { return Ok(None) };
+        let frame = decode(&self.window[(at - self.window_at) as usize..], self.salt, at);
+        Ok(frame.map(|frame| (at, frame)))
+    }
+
+    /// Where the last frame ends.
+    pub fn end(&self) -> u64 {
+        self.at
+    }
+
+    /// Sees to it that the window holds the largest frame that may lie at `at`.
+    fn fill(&mut self, at: u64) -> io::Result<()> {
+        let upto = self.file_end.min(at + FRAME_BYTES_MAX as u64);
+        if at >= self.window_at && upto <= self.window_at + self.window.len() as u64 && !self.window.is_empty() {
+            return Ok(());
+        }
+        let bytes = (self.file_end - at).min((WINDOW_BYTES + FRAME_BYTES_MAX) as u64) as usize;
+        self.window.resize(bytes, 0);
+        self.window_at = at;
+        self.file.read(at, &mut self.window)
+    }
+}
+
+/// The mark with which a file ends, if it ends with one.
+pub(super) fn last_mark(file: &dyn MediumFile, salt: u64) -> io::Result<Option<u64>> {
+    let end = file.len()?;
+    let Some(at) = end.checked_sub(FRAME_HEADER as u64).filter(|at| *at >= FRAMES_AT) else { return Ok(None) };
+    let mut bytes = [0; FRAME_HEADER];
+    file.read(at, &mut bytes)?;
+    let frame = decode(&bytes, salt, at);
+    Ok(frame.filter(|frame| frame.kind == super::frame::FrameKind::Mark).map(|frame| frame.number))
+}

@@ -1,0 +1,199 @@
+//! What a journal says that the index holds.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use super::file::{Header, Kind, Scan, file_name, names};
+use super::frame::{Frame, FrameKind};
+use crate::Key;
+use crate::medium::{Medium, MediumFile};
+
+/// What a journal holds.
+#[derive(Debug, Default)]
+pub(crate) struct Replayed {
+    /// What was last said of each key.
+    latest: BTreeMap<Key, Latest>,
+    files: Vec<Arc<dyn MediumFile>>,
+    /// Of the newest file that says it.
+    pub header: Option<Header>,
+    /// The last commit.
+    pub commit: u64,
+    /// The last commit that is known to have been durable.
+    pub marked: u64,
+    /// What does not hold: the file, and what of it. A torn end that a crash may leave is none.
+    pub damage: Vec<(String, String)>,
+    /// Commits or files may be missing.
+    pub gaps: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Latest {
+    number: u64,
+    /// Where its record lies: file, offset, bytes. None where it is deleted.
+    record: Option<(usize, u64, usize)>,
+}
+
+/// A frame of a log, for finding out whether it is void.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    number: u64,
+    begins: bool,
+}
+
+impl Replayed {
+    /// Keys that are there.
+    pub fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.latest.iter().filter(|(_, latest)| latest.record.is_some()).map(|(key, _)| key)
+    }
+
+    /// Whether nothing can be missing from it, if `commit` is the last one of the index.
+    pub fn is_whole(&self, commit: Option<u64>) -> bool {
+        !self.gaps && self.damage.is_empty() && commit.is_none_or(|commit| commit <= self.commit)
+    }
+
+    /// The record of a key that is there.
+    pub fn record(&self, key: &Key) -> io::Result<Option<Vec<u8>>> {
+        let Some((file, at, bytes)) = self.latest.get(key).and_then(|latest| latest.record) else { return Ok(None) };
+        let mut record = vec![0; bytes];
+        self.files[file].read(at, &mut record)?;
+        Ok(Some(record))
+    }
+
+    fn apply(&mut self, file: usize, at: u64, frame: &Frame<'_>) {
+        let record_at = at + super::frame::FRAME_HEADER as u64 + frame.key.len() as u64;
+        let record = (frame.kind == FrameKind::Put).then_some((file, record_at, frame.record.len()));
+        let latest = Latest { number: frame.number, record };
+        match self.latest.get_mut(frame.key) {
+            Some(before) if before.number > frame.number => {}
+            Some(before) => *before = latest,
+            None => drop(self.latest.insert(Key::copy_from_slice(frame.key), latest)),
+        }
+    }
+
+    fn damaged(&mut self, name: &str, gaps: &[(u64, u64)]) {
+        for (from, to) in gaps {
+            self.damage.push((name.to_string(), format!("bytes {from} to {to} are not what was written")));
+        }
+    }
+}
+
+/// Reads the whole journal; none where there is no file of one.
+pub(crate) fn replay(medium: &dyn Medium) -> io::Result<Option<Replayed>> {
+    let files = names(medium)?;
+    if files.is_empty() {
+        return Ok(None);
+    }
+    let base = files.iter().rev().find(|(_, kind)| *kind == Kind::Base).map_or(0, |(number, _)| *number);
+    let logs: Vec<u64> =
+        files.iter().filter(|(number, kind)| *kind == Kind::Log && *number > base).map(|file| file.0).collect();
+    let mut replayed = Replayed::default();
+    let base_whole = base == 0 || read_base(medium, base, &mut replayed)?;
+    let base_commit = if base > 0 && base_whole { replayed.commit } else { 0 };
+    let contiguous = logs.iter().copied().eq(base + 1..=logs.last().copied().unwrap_or(base));
+    replayed.gaps |= !contiguous || !base_whole;
+    let (steps, keep) = survey(medium, &logs, &mut replayed)?;
+    let limits = limits(&steps);
+    let mut at_step = 0;
+    for log in &logs {
+        let Some((file, mut scan)) = open(medium, &file_name(*log, Kind::Log), &mut replayed, false)? else { continue };
+        while let Some((at, frame)) = scan.next()? {
+            let void = frame.number >= limits[at_step] || frame.number <= base_commit || Some(frame.number) == keep;
+            at_step += 1;
+            if frame.kind != FrameKind::Mark && !void {
+                replayed.apply(file, at, &frame);
+                replayed.commit = replayed.commit.max(frame.number);
+            }
+        }
+    }
+    Ok(Some(replayed))
+}
+
+/// Whether all of the base holds.
+fn read_base(medium: &dyn Medium, number: u64, replayed: &mut Replayed) -> io::Result<bool> {
+    let name = file_name(number, Kind::Base);
+    let Some((file, mut scan)) = open(medium, &name, replayed, true)? else { return Ok(false) };
+    let mut ended = false;
+    while let Some((at, frame)) = scan.next()? {
+        replayed.commit = replayed.commit.max(frame.number);
+        match frame.kind {
+            FrameKind::Mark => ended = true,
+            FrameKind::Put | FrameKind::Deleted => replayed.apply(file, at, &frame),
+        }
+    }
+    let gaps = std::mem::take(&mut scan.gaps);
+    replayed.damaged(&name, &gaps);
+    if !ended && gaps.is_empty() {
+        replayed.damage.push((name, "its end is missing".to_string()));
+    }
+    replayed.marked = replayed.commit;
+    Ok(ended && gaps.is_empty())
+}
+
+/// Looks at all frames of the logs: the numbers of their commits, and the last commit where it lacks rows that were never
+/// flushed, so that nothing of it counts.
+fn survey(medium: &dyn Medium, logs: &[u64], replayed: &mut Replayed) -> io::Result<(Vec<Step>, Option<u64>)> {
+    let mut steps: Vec<Step> = Vec::new();
+    let (mut before, mut row_before, mut missing, mut torn) = (replayed.commit, 0, 0, None);
+    for log in logs {
+        let name = file_name(*log, Kind::Log);
+        let Some((_, mut scan)) = open(medium, &name, replayed, true)? else { continue };
+        let (mut marked_at, mut last) = (0, replayed.marked);
+        while let Some((at, frame)) = scan.next()? {
+            let is_mark = frame.kind == FrameKind::Mark;
+            let begins = frame.number != before || (!is_mark && frame.row <= row_before);
+            if is_mark {
+                (marked_at, last) = (at, last.max(frame.number));
+                replayed.gaps |= frame.number > before;
+                before = frame.number;
+            } else {
+                replayed.gaps |= begins && (missing > 0 || frame.number > before + 1 || frame.row > 0);
+                missing = frame.rows.saturating_sub(frame.row + 1);
+                torn = (missing > 0).then_some(frame.number);
+                row_before = frame.row;
+                before = frame.number;
+            }
+            steps.push(Step { number: if is_mark { frame.number.saturating_add(1) } else { frame.number }, begins });
+        }
+        replayed.marked = last;
+        // What lies behind the last mark was not flushed: a crash may have torn it.
+        let (real, crashed): (Vec<_>, Vec<_>) = scan.gaps.iter().copied().partition(|(from, _)| *from < marked_at);
+        replayed.gaps |= !crashed.is_empty();
+        replayed.damaged(&name, &real);
+    }
+    Ok((steps, torn.filter(|number| *number > replayed.marked)))
+}
+
+/// Of each frame the number from which on it is void: a later commit has that number.
+fn limits(steps: &[Step]) -> Vec<u64> {
+    let mut limit = u64::MAX;
+    let mut limits = vec![limit; steps.len()];
+    for (at, step) in steps.iter().enumerate().rev() {
+        limits[at] = limit;
+        if step.begins {
+            limit = limit.min(step.number);
+        }
+    }
+    limits
+}
+
+fn open(medium: &dyn Medium, name: &str, replayed: &mut Replayed, first: bool) -> io::Result<Option<(usize, Scan)>> {
+    let file = medium.open(name, false)?;
+    let header = Header::read(&*file)?;
+    if first {
+        match &header {
+            None => replayed.damage.push((name.to_string(), "its header is not what was written".to_string())),
+            Some(header) if !header.is_whole(&*file)? => {
+                replayed.damage.push((name.to_string(), "one copy of its header is not what was written".to_string()));
+            }
+            Some(_) => {}
+        }
+    }
+    let Some(header) = header else {
+        replayed.gaps = true;
+        return Ok(None);
+    };
+    replayed.header = Some(header);
+    replayed.files.push(file.clone());
+    Ok(Some((replayed.files.len() - 1, Scan::new(file, header.salt)?)))
+}

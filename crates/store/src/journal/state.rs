@@ -1,0 +1,296 @@
+//! [`Journal`]: the journal of an open store.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use pithead_model::DriveId;
+use redb::ReadableTable as _;
+
+use super::Row;
+use super::file::{FOLDER, FRAMES_AT, Header, Kind, NEW, Scan, file_name, last_mark, names};
+use super::frame::{FrameKind, encode_commit, encode_mark, encode_row};
+use crate::StoreError;
+use crate::format::{FORMAT, io_error, random_u64};
+use crate::index::{ENTRIES, Failure, Index, Snapshot, caught};
+use crate::medium::{Medium, MediumFile};
+
+/// Logs with fewer bytes than this need no new base.
+const LOG_BYTES_MIN: u64 = 16 << 20;
+/// A base that could not be written is tried again after so long.
+const RETRY_AFTER: Duration = Duration::from_secs(60);
+/// Bytes of a base written at once.
+const STEP_BYTES: usize = 1 << 20;
+
+/// The journal of a store that is open for writing.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    medium: Arc<dyn Medium>,
+    drive: DriveId,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Takes changes; none while the journal cannot be written.
+    log: Option<Log>,
+    /// No file has this number or a larger one.
+    next: u64,
+    /// The open log waits for a base with the number before its own.
+    awaits_base: bool,
+    base_bytes: u64,
+    log_bytes: u64,
+    /// The last mark, and whether something was written since.
+    marked: u64,
+    dirty: bool,
+    failed_at: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Log {
+    file: Arc<dyn MediumFile>,
+    number: u64,
+    salt: u64,
+    at: u64,
+}
+
+/// How the newest log ends.
+#[derive(Debug, Default)]
+struct Tail {
+    log: Option<Log>,
+    /// The last commit that it holds.
+    number: Option<u64>,
+    /// The last commit that it says was durable.
+    marked: u64,
+    whole: bool,
+}
+
+impl Journal {
+    /// The journal beside an index whose last commit is `commit`. One that is not whole, or that does not end there, is made
+    /// anew by [`Journal::tend`]. Only an index that shows less than the journal knows to have been durable is an error.
+    pub fn open(medium: Arc<dyn Medium>, drive: DriveId, commit: u64) -> Result<Self, StoreError> {
+        let state = match State::find(&*medium, drive, commit) {
+            Ok(Ok(state)) => state,
+            Ok(Err(marked)) => {
+                let what = format!("it shows commit {commit}, and commit {marked} was durable");
+                return Err(crate::index::corrupt_index(&*medium, &what));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the journal cannot be read");
+                State { next: u64::MAX, ..State::default() }
+            }
+        };
+        let journal = Self { medium, drive, state: Mutex::new(state) };
+        {
+            let mut state = journal.state.lock();
+            if state.log.is_none() && state.next != u64::MAX {
+                journal.start(&mut state);
+            }
+        }
+        Ok(journal)
+    }
+
+    /// Takes the changes of a commit that is about to be made.
+    pub fn append(&self, number: u64, rows: &[Row]) {
+        let mut state = self.state.lock();
+        let Some(log) = &mut state.log else { return };
+        let bytes = encode_commit(log.salt, log.at, number, rows);
+        match log.file.write(log.at, &bytes) {
+            Ok(()) => {
+                log.at += bytes.len() as u64;
+                state.log_bytes += bytes.len() as u64;
+                state.dirty = true;
+            }
+            Err(error) => state.fail("written", &error),
+        }
+    }
+
+    /// Makes what it has durable, and notes that the index's commit `number` is. Flushes nothing where nothing is new.
+    pub fn mark(&self, number: u64) {
+        let mut state = self.state.lock();
+        if !state.dirty && state.marked == number {
+            return;
+        }
+        let Some(log) = &mut state.log else { return };
+        let bytes = encode_mark(log.salt, log.at, number);
+        let done = log.file.flush().and_then(|()| log.file.write(log.at, &bytes));
+        match done {
+            Ok(()) => {
+                log.at += bytes.len() as u64;
+                (state.marked, state.dirty) = (number, false);
+            }
+            Err(error) => state.fail("flushed", &error),
+        }
+    }
+
+    /// Makes the journal durable for good: the store is closed.
+    pub fn close(&self, number: u64) {
+        self.mark(number);
+        let mut state = self.state.lock();
+        let flushed = state.log.as_ref().map_or(Ok(()), |log| log.file.flush());
+        if let Err(error) = flushed {
+            state.fail("flushed", &error);
+        }
+        // After a flush that failed the kernel may show what is not on the medium. An empty log that stands apart says so.
+        if state.log.is_none() && state.next != u64::MAX {
+            self.start(&mut state);
+        }
+    }
+
+    /// Whether a new base is wanted now.
+    pub fn wants_base(&self) -> bool {
+        let state = self.state.lock();
+        let waits = state.failed_at.is_some_and(|at| at.elapsed() < RETRY_AFTER);
+        !waits
+            && state.next != u64::MAX
+            && (state.log.is_none() || state.awaits_base || state.log_bytes > state.base_bytes.max(LOG_BYTES_MIN))
+    }
+
+    /// Writes a base of all that the index holds, and unlinks what it stands for. The index commits durably meanwhile.
+    pub fn tend(&self, index: &Index) -> Result<(), StoreError> {
+        let done = self.write_base(index);
+        let mut state = self.state.lock();
+        state.failed_at = done.is_err().then(Instant::now);
+        done
+    }
+
+    fn write_base(&self, index: &Index) -> Result<(), StoreError> {
+        let failed = |error| io_error(&self.medium.path().join(FOLDER), 0, error);
+        // While a transaction is open no commit lies between the logs.
+        let snapshot = index.snapshot(|| self.rotate())?;
+        let Some(upto) = self.state.lock().log.as_ref().map(|log| log.number - 1) else {
+            return Err(failed(io::Error::other("no log can be written")));
+        };
+        let bytes = self.copy(&snapshot).map_err(|failure| failure.on(self.medium.path()))?;
+        self.medium.rename(NEW, &file_name(upto, Kind::Base)).map_err(failed)?;
+        self.medium.flush_names(FOLDER).map_err(failed)?;
+        {
+            let mut state = self.state.lock();
+            state.awaits_base = false;
+            state.base_bytes = bytes;
+            state.log_bytes = state.log.as_ref().map_or(0, |log| log.at);
+        }
+        for (number, kind) in names(&*self.medium).map_err(failed)? {
+            if number < upto || (number == upto && kind == Kind::Log) {
+                self.medium.remove(&file_name(number, kind)).map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn copy(&self, snapshot: &Snapshot) -> Result<u64, Failure> {
+        let failed = |error| Failure::Store(io_error(&self.medium.path().join(NEW), STEP_BYTES as u64, error));
+        let header = Header { format: FORMAT, drive: self.drive, salt: random_u64()? };
+        let file = self.medium.open(NEW, true).map_err(failed)?;
+        file.set_len(0).and_then(|()| header.write(&*file)).map_err(failed)?;
+        let (mut at, mut bytes) = (FRAMES_AT, Vec::new());
+        caught(|| {
+            for row in snapshot.read.open_table(ENTRIES)?.iter()? {
+                let (key, record) = row?;
+                encode_row(&mut bytes, header.salt, at, snapshot.commit, key.value(), record.value());
+                if bytes.len() >= STEP_BYTES {
+                    file.write(at, &bytes).map_err(failed)?;
+                    at += bytes.len() as u64;
+                    bytes.clear();
+                }
+            }
+            Ok(())
+        })?;
+        file.write(at, &bytes).map_err(failed)?;
+        at += bytes.len() as u64;
+        file.write(at, &encode_mark(header.salt, at, snapshot.commit)).and_then(|()| file.flush()).map_err(failed)?;
+        Ok(at)
+    }
+
+    /// Begins a new log, for which a base is to be written, unless the open one waits for its base already.
+    fn rotate(&self) {
+        let mut state = self.state.lock();
+        if state.log.is_none() || !state.awaits_base {
+            self.start(&mut state);
+        }
+    }
+
+    /// Begins a log. Without one before it, it leaves a number out.
+    fn start(&self, state: &mut State) {
+        let fresh = state.next == 1;
+        let number = if state.log.is_some() || fresh { state.next } else { state.next.saturating_add(1) };
+        let make = || {
+            let salt = random_u64().map_err(io::Error::other)?;
+            let file = self.medium.open(&file_name(number, Kind::Log), true)?;
+            file.set_len(0)?;
+            Header { format: FORMAT, drive: self.drive, salt }.write(&*file)?;
+            file.flush()?;
+            self.medium.flush_names(FOLDER)?;
+            self.medium.flush_names("")?;
+            Ok::<_, io::Error>(Log { file, number, salt, at: FRAMES_AT })
+        };
+        match make() {
+            Ok(log) => {
+                (state.log, state.dirty) = (Some(log), true);
+                state.awaits_base = !fresh;
+            }
+            Err(error) => state.fail("begun", &error),
+        }
+        state.next = number.saturating_add(1);
+    }
+}
+
+impl State {
+    /// What the files say; or the commit that was durable and that the index does not show.
+    fn find(medium: &dyn Medium, drive: DriveId, commit: u64) -> io::Result<Result<Self, u64>> {
+        let files = names(medium)?;
+        let Some((last, _)) = files.last().copied() else {
+            return Ok(Ok(Self { next: if commit == 0 { 1 } else { 2 }, ..Self::default() }));
+        };
+        let base = files.iter().rev().find(|(_, kind)| *kind == Kind::Base).map_or(0, |(number, _)| *number);
+        let logs: Vec<u64> =
+            files.iter().filter(|(number, kind)| *kind == Kind::Log && *number > base).map(|file| file.0).collect();
+        let mut state = Self { next: last.saturating_add(1), ..Self::default() };
+        let Some(newest) = logs.last() else { return Ok(Ok(state)) };
+        let tail = Tail::read(medium, *newest, drive, commit)?;
+        if tail.marked > commit {
+            return Ok(Err(tail.marked));
+        }
+        if let Some(log) = tail.log.filter(|_| tail.whole && tail.number.unwrap_or(0) == commit) {
+            state.log_bytes = log.at;
+            state.log = Some(log);
+            state.marked = tail.marked;
+            state.awaits_base = !logs.iter().copied().eq(base + 1..=*newest);
+            if base > 0 {
+                state.base_bytes = medium.open(&file_name(base, Kind::Base), false)?.len()?;
+            }
+        }
+        Ok(Ok(state))
+    }
+
+    fn fail(&mut self, what: &str, error: &io::Error) {
+        tracing::warn!(%error, "the journal could not be {what}; it is made anew");
+        self.log = None;
+    }
+}
+
+impl Tail {
+    fn read(medium: &dyn Medium, number: u64, drive: DriveId, commit: u64) -> io::Result<Self> {
+        let file = medium.open(&file_name(number, Kind::Log), false)?;
+        let Some(header) = Header::read(&*file)?.filter(|header| header.drive == drive) else { return Ok(Self::default()) };
+        let log = |at| Some(Log { file: file.clone(), number, salt: header.salt, at });
+        if last_mark(&*file, header.salt)? == Some(commit) {
+            return Ok(Self { log: log(file.len()?), number: Some(commit), marked: commit, whole: true });
+        }
+        let mut tail = Self::default();
+        let mut scan = Scan::new(file.clone(), header.salt)?;
+        let mut rows = 0;
+        while let Some((_, frame)) = scan.next()? {
+            match frame.kind {
+                FrameKind::Mark => tail.marked = frame.number.max(tail.marked),
+                FrameKind::Put | FrameKind::Deleted => rows = frame.rows - (frame.row + 1).min(frame.rows),
+            }
+            tail.number = Some(frame.number);
+        }
+        // A commit of which rows are missing at the end is none.
+        tail.whole = scan.gaps.is_empty() && rows == 0;
+        tail.log = log(scan.end());
+        Ok(tail)
+    }
+}
