@@ -23,6 +23,7 @@ use pithead_model::PAGE_ROWS;
 use crate::checked::{AsFunctions, AsOperators};
 use crate::empty_join::EmptyJoin;
 use crate::equal_keys::{EqualKeys, NullKeysApart};
+use crate::give_way::GiveWay;
 use crate::planned::ReadyPlanner;
 use crate::subqueries::{NamedSetComparisons, ThreeValuedIn};
 use crate::told_apart::ToldApart;
@@ -119,6 +120,7 @@ fn physical_optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync
     let mut rules = PhysicalOptimizer::new().rules;
     TopKByGroup::in_place(&mut rules);
     ToldApart::in_place(&mut rules);
+    rules.push(Arc::new(GiveWay));
     rules
 }
 
