@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import shutil
@@ -16,6 +17,10 @@ from ._errors import UserError
 from ._relation import Relation
 from ._sources import Source, opened
 from ._target import target_of
+
+
+# Registered before any connection's end is, and so called after all of them: their loads are cancelled by then.
+atexit.register(_pithead.end_readers)
 
 
 @dataclass(frozen=True)

@@ -176,7 +176,19 @@ class Relation:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """The rows as pyarrow batches, as they come."""
-        yield from self.reader()
+        import pyarrow as pa
+
+        stream = self._run()
+        try:
+            batches = guarded(stream, lambda: pa.RecordBatchReader.from_stream(stream))
+            while True:
+                try:
+                    batch = guarded(stream, batches.read_next_batch)
+                except StopIteration:
+                    return
+                yield batch
+        finally:
+            stream.close()
 
     def explain(self, analyze: bool = False) -> Explained:
         """The plan, and where each part of it runs; with `analyze` it runs, and there is what it cost.

@@ -19,6 +19,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyCapsuleMethods, PyTuple};
 use tokio::sync::mpsc;
 
+use crate::readers::Reader;
+
 /// Batches that wait for the load.
 const AHEAD_BATCHES: usize = 4;
 /// Rows that the load gets at once: a library may hold a whole table as one batch.
@@ -61,6 +63,7 @@ impl Source {
     pub(crate) fn start(self, taken: Arc<Taken>) -> Batches {
         let (sender, receiver) = mpsc::channel(AHEAD_BATCHES);
         tokio::task::spawn_blocking(move || {
+            let Some(_reading) = Reader::begin() else { return };
             let mut reader = self.reader;
             while !sender.is_closed() {
                 let next = catch_unwind(AssertUnwindSafe(|| reader.next()));

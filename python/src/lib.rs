@@ -10,6 +10,7 @@ mod import;
 mod load;
 mod options;
 mod parameters;
+mod readers;
 mod rows;
 mod runtime;
 mod stream;
@@ -26,5 +27,6 @@ fn _pithead(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<connection::Connection>()?;
     module.add_class::<stream::Stream>()?;
+    module.add_function(wrap_pyfunction!(readers::end_readers, module)?)?;
     cell::add(module)
 }

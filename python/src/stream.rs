@@ -263,16 +263,21 @@ impl Shared {
 
     /// Keeps the exception, and gives the text that the C interface can carry.
     fn failed(&self, error: PyErr) -> ArrowError {
-        let text = Python::try_attach(|py| {
+        let told = Python::try_attach(|py| {
             if self.taker.is_foreign && error.is_instance_of::<pyo3::exceptions::PyKeyboardInterrupt>(py) {
                 // The consumer raises an error of its own; this makes the interpreter raise the interrupt again.
                 // SAFETY: the interpreter is attached; only a flag is set.
                 unsafe { pyo3::ffi::PyErr_SetInterrupt() };
             }
-            error.value(py).to_string()
+            let is_io = error.is_instance_of::<pyo3::exceptions::PyOSError>(py);
+            (error.value(py).to_string().replace('\0', " "), is_io)
         });
         *self.failure.lock() = Some(error);
-        ArrowError::ExternalError(text.unwrap_or_default().replace('\0', " ").into())
+        match told {
+            // The C interface has a number for these: consumers raise an OSError, too.
+            Some((text, true)) => ArrowError::IoError(text.clone(), std::io::Error::other(text)),
+            told => ArrowError::ExternalError(told.unwrap_or_default().0.into()),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use pithead_device::{Device, Instant, machine_cores};
 use pithead_exec::Summaries;
 use pithead_model::{Blame, Cores, DriveId, Fault};
-use pithead_sched::{Class, Pool, PoolOptions};
+use pithead_sched::{Pool, PoolOptions};
 use pithead_store::{DiskStore, Store, StoreOptions};
 
 use crate::DriveOptions;
@@ -166,7 +166,7 @@ impl Drive {
                 device.clock().sleep(step).await;
             }
         };
-        self.workers.spawn(Class::Background, reaper);
+        self.workers.spawn_control(reaper);
         let (drive, leases) = (Arc::downgrade(self), Arc::downgrade(&self.leases));
         let collector = async move {
             while let Some(leases) = leases.upgrade() {
@@ -176,7 +176,7 @@ impl Drive {
                 }
             }
         };
-        self.workers.spawn(Class::Background, collector);
+        self.workers.spawn_control(collector);
     }
 
     /// Deletes, from now on and until the drive is dropped, runs that no manifest has named for as long as `kept`.

@@ -67,7 +67,8 @@ impl Drive {
             // The host sees the queue's end only now that there is a fault to see.
             drop((events, mark));
         };
-        let span = tracing::debug_span!("session", id = %id);
+        // At this level, so that warnings of operators name their session.
+        let span = tracing::info_span!("session", id = %id);
         self.workers.spawn(Class::Foreground, whole.instrument(span));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pithead_exec::{BindPlan, BindRequest, Bound, PartData, SliceRef, SliceSource};
-use pithead_functions::EXTENSIONS;
+use pithead_functions::{EXTENSIONS, check_clock};
 use pithead_model::{
     Adapt, Blame, Bytes, Fault, Level, LevelRule, PLAN_BYTES_MAX, Reply, SHIPPED_BYTES_MAX, SessionId, SliceKey, SliceSpan,
     total,
@@ -35,6 +35,7 @@ const BIND_WAIT: Duration = Duration::from_secs(60);
 impl Drive {
     pub(crate) async fn open_session(&self, request: OpenRequest) -> Result<Reply<Granted>, Fault> {
         check(&request)?;
+        check_clock()?;
         self.check_running()?;
         let shipped = input_bytes(&request.inputs) as u64;
         if !self.budget.could_reserve(request.options.memory, shipped) {
@@ -141,7 +142,7 @@ impl Drive {
     }
 
     async fn bind(&self, request: BindRequest) -> Result<Arc<Bound>, Fault> {
-        let bound = self.workers.run(async { tokio::time::timeout(BIND_WAIT, Bound::bind(request)).await });
+        let bound = self.workers.control(async { tokio::time::timeout(BIND_WAIT, Bound::bind(request)).await });
         let late = |_| Fault::new(Blame::Limit, format!("the sub-plan took longer than {BIND_WAIT:?} to plan"));
         bound.await?.map_err(late)?
     }

@@ -41,6 +41,19 @@ impl Workers {
         self.pool.spawn(Class::Foreground, future).abort_on_drop().await.map_err(lost)
     }
 
+    /// Lets a future run where rounds and loads never are.
+    pub(crate) fn spawn_control(&self, future: impl Future<Output = ()> + Send + 'static) {
+        self.pool.spawn_control(future).detach();
+    }
+
+    /// Runs a future where rounds and loads never are; dropping this stops it. A panic in it is a fault.
+    pub(crate) async fn control<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, Fault> {
+        self.pool.spawn_control(future).abort_on_drop().await.map_err(lost)
+    }
+
     /// Runs a call that blocks. Dropping this lets the call end on its own, its result dropped.
     pub(crate) async fn blocking<T: Send + 'static>(&self, call: impl FnOnce() -> T + Send + 'static) -> Result<T, Fault> {
         self.pool.spawn_blocking(call).await.map_err(lost)

@@ -17,10 +17,34 @@ pub fn fault_from_datafusion(error: DataFusionError) -> Fault {
     }
     let root = error.find_root();
     let message = first_line(&root.strip_backtrace());
+    if is_of_regex(&error, &message) {
+        return regex_fault(&message);
+    }
     let fault = Fault::new(blame(root), message);
     match root {
         DataFusionError::ResourcesExhausted(_) => fault.hint("give the session more memory, or let fewer run at a time"),
         _ => fault,
+    }
+}
+
+/// Whether a regular expression cannot be read, or is too large. The engine says so in texts, around errors of crates that are none
+/// of ours, or as errors of its own.
+fn is_of_regex(error: &DataFusionError, message: &str) -> bool {
+    const TEXTS: [&str; 2] = ["Regular expression did not compile", "Compiled regex exceeds size limit"];
+    let noted = match error {
+        DataFusionError::Context(note, inner) => note == "Invalid regex" || is_of_regex(inner, ""),
+        DataFusionError::Shared(inner) => is_of_regex(inner, ""),
+        _ => false,
+    };
+    noted || TEXTS.iter().any(|text| message.contains(text))
+}
+
+/// The limit of a regular expression, for who met it.
+fn regex_fault(message: &str) -> Fault {
+    let is_large = ["CompiledTooBig", "exceeds size limit"].iter().any(|text| message.contains(text));
+    match is_large {
+        true => Fault::new(Blame::User, "a regular expression is too large once it is compiled").hint("write smaller repeats"),
+        false => Fault::new(Blame::User, message),
     }
 }
 
@@ -84,6 +108,7 @@ fn first_line(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use datafusion::execution::context::SessionContext;
 
     #[test]
     fn faults_pass_through_unchanged() {
@@ -106,6 +131,28 @@ mod tests {
             (DataFusionError::Internal("index".into()), Blame::Bug),
         ] {
             assert_eq!(fault_from_datafusion(error).blame, blame);
+        }
+    }
+
+    #[tokio::test]
+    async fn regular_expressions_that_cannot_be_are_the_users() {
+        let context = SessionContext::new_with_state(crate::session_state(&crate::EngineOptions::default()));
+        for sql in [
+            "SELECT regexp_like(s, 'a{1000}{1000}{1000}') FROM (VALUES ('x'), ('y')) AS t(s)",
+            "SELECT s ~ 'a{1000}{1000}{1000}' FROM (VALUES ('x'), ('y')) AS t(s)",
+            "SELECT s ~ p FROM (VALUES ('x', 'a{1000}{1000}{1000}'), ('y', 'z')) AS t(s, p)",
+            "SELECT regexp_replace(s, p, '') FROM (VALUES ('x', 'a{1000}{1000}{1000}'), ('y', 'z')) AS t(s, p)",
+            "SELECT regexp_count(s, 'a{1000}{1000}{1000}') FROM (VALUES ('x'), ('y')) AS t(s)",
+            "SELECT regexp_match(s, 'a{1000}{1000}{1000}') FROM (VALUES ('x'), ('y')) AS t(s)",
+            "SELECT s ~ '(' FROM (VALUES ('x'), ('y')) AS t(s)",
+            "SELECT regexp_like('x', 'a{1000}{1000}{1000}')",
+        ] {
+            let result = match context.sql(sql).await {
+                Ok(frame) => frame.collect().await.map(drop),
+                Err(error) => Err(error),
+            };
+            let fault = fault_from_datafusion(result.expect_err(sql));
+            assert_eq!(fault.blame, Blame::User, "{sql}: {fault}");
         }
     }
 

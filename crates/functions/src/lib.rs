@@ -6,6 +6,7 @@
 mod any_order;
 mod average;
 mod checked;
+mod clock;
 mod empty_join;
 mod equal_keys;
 mod extreme;
@@ -13,6 +14,8 @@ mod extreme_floats;
 mod extreme_nested;
 mod fault;
 mod floats;
+mod give_way;
+mod give_way_exec;
 mod groups;
 mod kept_names;
 mod matrix;
@@ -34,6 +37,7 @@ mod totals;
 
 pub use average::average;
 pub use checked::{check_decimals, name_overflow};
+pub use clock::check_clock;
 pub use extreme::{max_udaf, min_udaf};
 pub use fault::fault_from_datafusion;
 pub use floats::before_one_float;

@@ -25,6 +25,7 @@ use crate::any_order::AnyOrder;
 use crate::checked::{AsFunctions, AsOperators};
 use crate::empty_join::EmptyJoin;
 use crate::equal_keys::{EqualKeys, NullKeysApart};
+use crate::give_way::GiveWay;
 use crate::one_distinct::OneDistinct;
 use crate::planned::ReadyPlanner;
 use crate::subqueries::{NamedSetComparisons, ThreeValuedIn};
@@ -124,6 +125,7 @@ fn physical_optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync
     TopKByGroup::in_place(&mut rules);
     ToldApart::in_place(&mut rules);
     rules.insert(0, Arc::new(AnyOrder));
+    rules.push(Arc::new(GiveWay));
     rules
 }
 

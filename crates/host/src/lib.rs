@@ -38,6 +38,7 @@ mod settings;
 mod sizes;
 mod statement;
 mod table;
+mod timeout;
 mod watch;
 
 pub use below::{DividedPart, Merged, ReadSubPlan, SubPlans};

@@ -14,7 +14,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
-use pithead_functions::{EngineOptions, count_repeats, fault_from_datafusion, session_state};
+use pithead_functions::{EngineOptions, check_clock, count_repeats, fault_from_datafusion, session_state};
 use pithead_model::{Blame, Fault, PAGE_ROWS};
 
 use crate::profile::QueryProfile;
@@ -23,6 +23,7 @@ use crate::query::{Mode, Query};
 use crate::repeated::{self, Names};
 use crate::schemas::{CATALOG, catalogs};
 use crate::statement::{self, Statement};
+use crate::timeout::Deadline;
 use crate::watch::{Slow, Watch};
 use crate::{Host, Parameters, Settings, explain, from_first, parameters, precedence, pushdown, settings};
 
@@ -79,6 +80,7 @@ impl Session {
     }
 
     async fn run_watched(&self, sql: &str, parameters: &Parameters) -> Result<Answer, Fault> {
+        check_clock()?;
         let sql = from_first::with_select(sql);
         let numbered = parameters::numbered(&sql);
         let statement = numbered.as_ref().map_err(Fault::clone).and_then(|sql| statement::parse(sql));
@@ -91,7 +93,15 @@ impl Session {
         };
         let mut watch = Watch::start(&self.host, kind);
         let result = match statement {
-            Ok(statement) => self.run_parsed(statement, numbered.as_deref().unwrap_or(&sql), parameters, &mut watch).await,
+            Ok(statement) => {
+                let timed = !matches!(statement, Statement::Set { .. } | Statement::Drop { .. });
+                let deadline = Deadline::after(Settings::of(&self.state.lock()).statement_timeout().filter(|_| timed));
+                let run = self.run_parsed(statement, numbered.as_deref().unwrap_or(&sql), parameters, &mut watch);
+                match deadline {
+                    Some(deadline) => deadline.run(run).await,
+                    None => run.await,
+                }
+            }
             Err(fault) => Err(fault),
         };
         watch.answered(result)
@@ -111,6 +121,7 @@ impl Session {
     }
 
     async fn describe_planned(&self, sql: &str, parameters: &Parameters) -> Result<Option<SchemaRef>, Fault> {
+        check_clock()?;
         let sql = from_first::with_select(sql);
         let sql = parameters::numbered(&sql)?;
         let schema = match statement::parse(&sql)? {

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use datafusion::common::{Result, extensions_options};
 use datafusion::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
@@ -10,6 +11,8 @@ use datafusion::execution::{FunctionRegistry, SessionState};
 use pithead_model::{Blame, Fault, Level, LevelRule};
 use pithead_plan::CutOptions;
 use pithead_wire::SessionOptions;
+
+use crate::timeout;
 
 /// Bytes that pass by pointer and cost as much as one on a link.
 const IN_PROCESS_BYTES: f64 = 64.0;
@@ -52,6 +55,8 @@ extensions_options! {
         pub busy_wait_s: usize, default = 30
         /// Queries that take at least so many milliseconds are told of in the log, with their plan; 0: none.
         pub slow_query_ms: usize, default = 0
+        /// How long a statement may take until its last row: a duration such as 5s or 2min, or milliseconds; 0: any time.
+        pub statement_timeout: String, default = "0".to_owned()
     }
 }
 
@@ -125,6 +130,12 @@ impl Settings {
         parse_level(&self.level)
     }
 
+    /// How long a statement may take.
+    pub(crate) fn statement_timeout(&self) -> Option<Duration> {
+        // It was read before it was set.
+        timeout::parse(&self.statement_timeout).unwrap_or_default()
+    }
+
     /// What the cut may do under them. `in_process`: no link is between host and drives.
     pub(crate) fn cut(&self, in_process: bool) -> CutOptions {
         CutOptions {
@@ -164,6 +175,8 @@ pub(crate) fn set(state: &mut SessionState, name: &str, value: &str) -> Result<(
         "off" | "no" => "false".to_owned(),
         _ => value.trim().to_owned(),
     };
+    // The name that PostgreSQL has for it.
+    let name = if name == "statement_timeout" { "pithead.statement_timeout".to_owned() } else { name };
     if let Some(ours) = name.strip_prefix("pithead.") {
         let known: Vec<String> = Settings::default().entries().into_iter().map(|entry| short(&entry.key)).collect();
         if !known.iter().any(|known| known == ours) {
@@ -177,6 +190,9 @@ pub(crate) fn set(state: &mut SessionState, name: &str, value: &str) -> Result<(
     }
     if name == "pithead.level" {
         parse_level(&value)?;
+    }
+    if name == "pithead.statement_timeout" {
+        timeout::parse(&value)?;
     }
     let refused = |error| {
         let fault = pithead_functions::fault_from_datafusion(error);

@@ -34,6 +34,8 @@ pub struct PoolOptions {
 #[derive(Debug)]
 pub struct Pool {
     reactors: Vec<Reactor>,
+    /// Reactors for what must not wait until work on the others gives way.
+    control: Vec<Reactor>,
     /// Where the search for the least loaded reactor starts, so that equals take turns.
     turn: AtomicUsize,
     blocking: Handle,
@@ -64,10 +66,18 @@ impl Pool {
         };
         let threads_max = options.blocking_threads_max.max(1);
         let blocking = start_blocking(&options, threads_max)?;
-        let reactors =
-            (0..count).map(|index| start_reactor(&options, index, threads_max.div_ceil(count))).collect::<Result<_, _>>()?;
+        let reactors = (0..count)
+            .map(|index| start_reactor(&options, "", index, threads_max.div_ceil(count)))
+            .collect::<Result<_, _>>()?;
+        let control = (0..count).map(|index| start_reactor(&options, "c", index, 1)).collect::<Result<_, _>>()?;
         let handle = blocking.handle().clone();
-        Ok(Self { reactors, turn: AtomicUsize::new(0), blocking: handle, blocking_runtime: Mutex::new(Some(blocking)) })
+        Ok(Self {
+            reactors,
+            control,
+            turn: AtomicUsize::new(0),
+            blocking: handle,
+            blocking_runtime: Mutex::new(Some(blocking)),
+        })
     }
 
     /// Runs a future on the reactor that has the fewest live tasks. After a shutdown it is dropped, and the task lost.
@@ -83,12 +93,16 @@ impl Pool {
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
-        let reactor = &self.reactors[index % self.reactors.len()];
-        let live = reactor.load.enter(class);
-        Task::new(reactor.handle.spawn(async move {
-            let _live = live;
-            future.await
-        }))
+        self.reactors[index % self.reactors.len()].spawn(class, future)
+    }
+
+    /// Runs a future on a thread that no other kind of task uses. For what is short, and what others wait for: planning, and looking
+    /// after what is idle. These tasks count as no load.
+    pub fn spawn_control<F>(&self, future: F) -> Task<F::Output>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        self.control[least_loaded(&self.control, &self.turn)].spawn(Class::Foreground, future)
     }
 
     /// Runs a closure that blocks. At most `blocking_threads_max` run at once; the others wait their turn, so callers
@@ -122,23 +136,40 @@ impl Pool {
             thread.recv_timeout(left) == Err(mpsc::RecvTimeoutError::Disconnected)
         };
         self.stop();
-        let lasting = self.reactors.iter().filter(|reactor| !has_ended(&reactor.ended.lock())).count();
+        let lasting = self.reactors.iter().chain(&self.control).filter(|reactor| !has_ended(&reactor.ended.lock())).count();
         let blocking = self.blocking_runtime.lock().take().map(end_blocking);
         blocking.is_none_or(|blocking| has_ended(&blocking)) && lasting == 0
     }
 
     fn stop(&self) {
-        for reactor in &self.reactors {
+        for reactor in self.reactors.iter().chain(&self.control) {
             drop(reactor.stop.lock().take());
         }
     }
 
     fn least_loaded(&self) -> usize {
-        let count = self.reactors.len();
-        let first = self.turn.fetch_add(1, Ordering::Relaxed) % count;
-        let turns = (first..first + count).map(|index| index % count);
-        turns.min_by_key(|index| self.reactors[*index].load.total()).unwrap_or(first)
+        least_loaded(&self.reactors, &self.turn)
     }
+}
+
+impl Reactor {
+    fn spawn<F>(&self, class: Class, future: F) -> Task<F::Output>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        let live = self.load.enter(class);
+        Task::new(self.handle.spawn(async move {
+            let _live = live;
+            future.await
+        }))
+    }
+}
+
+fn least_loaded(reactors: &[Reactor], turn: &AtomicUsize) -> usize {
+    let count = reactors.len();
+    let first = turn.fetch_add(1, Ordering::Relaxed) % count;
+    let turns = (first..first + count).map(|index| index % count);
+    turns.min_by_key(|index| reactors[*index].load.total()).unwrap_or(first)
 }
 
 impl Drop for Pool {
@@ -176,8 +207,8 @@ fn end_blocking(runtime: Runtime) -> mpsc::Receiver<()> {
 }
 
 /// `blocking_max` bounds the threads that libraries may start from a task by tokio's own `spawn_blocking`.
-fn start_reactor(options: &PoolOptions, index: usize, blocking_max: usize) -> Result<Reactor, PoolError> {
-    let name = format!("{}-{index}", options.name);
+fn start_reactor(options: &PoolOptions, kind: &str, index: usize, blocking_max: usize) -> Result<Reactor, PoolError> {
+    let name = format!("{}-{kind}{index}", options.name);
     let core = options.cores.as_ref().map(|cores| cores[index % cores.len()]);
     let failed = |source| PoolError::Start { name: name.clone(), source };
     let mut builder = Builder::new_current_thread();

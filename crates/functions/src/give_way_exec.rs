@@ -1,0 +1,365 @@
+//! [`GiveWayExec`]: hands on rows as they are, and lets others have their turn.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, Statistics, internal_err};
+use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::execution_plan::{CardinalityEffect, ChildrenPropertiesMode, ReplaceChildrenOptions};
+use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties};
+use futures::{Stream, StreamExt};
+
+/// Longest that a task goes on before others have their turn.
+const TURN: Duration = Duration::from_millis(10);
+/// A piece over which a join takes less is followed by a larger one.
+const PIECE_MIN: Duration = Duration::from_millis(20);
+/// A piece over which a join takes longer is followed by a smaller one.
+const PIECE_MAX: Duration = Duration::from_millis(100);
+/// How much larger a piece is than the one before.
+const GROWTH: usize = 4;
+/// A poll that takes so long is told of in the log.
+const LONG_POLL: Duration = Duration::from_secs(1);
+
+/// How long a join works, counted above and below it. Each partition has its own.
+#[derive(Debug)]
+pub(crate) struct Times {
+    start: Instant,
+    partitions: Vec<Partition>,
+    /// The operator that works.
+    name: String,
+    told: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Partition {
+    /// When the poll that runs began, or the last one, nanoseconds.
+    poll_began: AtomicU64,
+    /// Time of the polls that ended, nanoseconds.
+    polled: AtomicU64,
+    /// Of all polls, what the probe side took, nanoseconds.
+    below: AtomicU64,
+}
+
+impl Times {
+    pub(crate) fn of(plan: &Arc<dyn ExecutionPlan>) -> Arc<Times> {
+        let partitions = (0..plan.output_partitioning().partition_count()).map(|_| Partition::default()).collect();
+        Arc::new(Times { start: Instant::now(), partitions, name: plan.name().to_owned(), told: AtomicU64::new(0) })
+    }
+
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    /// Time that the operator itself has worked up to now, in the midst of a poll.
+    fn worked(&self, partition: usize) -> Duration {
+        let Some(times) = self.partitions.get(partition) else { return Duration::ZERO };
+        let polled = times.polled.load(Ordering::Relaxed) + self.now().saturating_sub(times.poll_began.load(Ordering::Relaxed));
+        Duration::from_nanos(polled.saturating_sub(times.below.load(Ordering::Relaxed)))
+    }
+
+    /// Polls from above.
+    fn poll<T>(&self, partition: usize, poll: impl FnOnce() -> T) -> T {
+        let Some(times) = self.partitions.get(partition) else { return poll() };
+        let (began, below) = (self.now(), times.below.load(Ordering::Relaxed));
+        times.poll_began.store(began, Ordering::Relaxed);
+        let polled = poll();
+        let took = self.now().saturating_sub(began);
+        times.polled.fetch_add(took, Ordering::Relaxed);
+        let own = took.saturating_sub(times.below.load(Ordering::Relaxed).saturating_sub(below));
+        if own > LONG_POLL.as_nanos() as u64 && self.told.fetch_add(1, Ordering::Relaxed) == 0 {
+            tracing::warn!(operator = %self.name, ms = own / 1_000_000, "an operator kept its thread for long");
+        }
+        polled
+    }
+
+    /// Polls the probe side.
+    fn poll_below<T>(&self, partition: usize, poll: impl FnOnce() -> T) -> T {
+        let began = self.now();
+        let polled = poll();
+        if let Some(times) = self.partitions.get(partition) {
+            times.below.fetch_add(self.now().saturating_sub(began), Ordering::Relaxed);
+        }
+        polled
+    }
+}
+
+/// Where a [`GiveWayExec`] is.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Above,
+    /// Between a join and its probe side, whose rows it gives in pieces of at most so many.
+    Below(usize),
+}
+
+/// Hands on its input's rows in their order, and lets others have their turn.
+#[derive(Clone, Debug)]
+pub(crate) struct GiveWayExec {
+    input: Arc<dyn ExecutionPlan>,
+    place: Place,
+    times: Arc<Times>,
+}
+
+impl GiveWayExec {
+    /// Above an operator that may work for long.
+    pub(crate) fn above(input: Arc<dyn ExecutionPlan>, times: Arc<Times>) -> Self {
+        Self { input, place: Place::Above, times }
+    }
+
+    /// Below one, as its probe side.
+    pub(crate) fn below(input: Arc<dyn ExecutionPlan>, times: Arc<Times>, rows_max: usize) -> Self {
+        Self { input, place: Place::Below(rows_max), times }
+    }
+}
+
+impl DisplayAs for GiveWayExec {
+    fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self.place {
+            Place::Above => "GiveWayExec",
+            Place::Below(_) => "GiveWayExec: in pieces",
+        })
+    }
+}
+
+impl ExecutionPlan for GiveWayExec {
+    fn name(&self) -> &str {
+        "GiveWayExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.input.properties()
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let Ok([input]) = <[_; 1]>::try_from(children) else { return internal_err!("GiveWayExec has one child") };
+        Ok(Arc::new(Self { input, ..Self::clone(&self) }))
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let input = self.input.execute(partition, context)?;
+        let (times, turn) = (Arc::clone(&self.times), Turn::default());
+        Ok(match self.place {
+            Place::Above => Box::pin(Above { input, times, partition, turn }),
+            Place::Below(rows_max) => {
+                let pieces = Pieces { rest: None, rows: 1, rows_max, given: None };
+                Box::pin(Below { input, times, partition, turn, pieces })
+            }
+        })
+    }
+
+    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
+        vec![ChildStats::At(partition)]
+    }
+
+    fn statistics_from_inputs(&self, input_stats: &[Arc<Statistics>], _args: &StatisticsArgs) -> Result<Arc<Statistics>> {
+        Ok(Arc::clone(&input_stats[0]))
+    }
+
+    fn cardinality_effect(&self) -> CardinalityEffect {
+        CardinalityEffect::Equal
+    }
+}
+
+/// How long a stream was polled without having given way.
+#[derive(Default)]
+struct Turn {
+    since: Option<Instant>,
+    giving: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl Turn {
+    /// Pending once a turn is over, until others had theirs.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if let Some(giving) = &mut self.giving {
+            ready!(giving.as_mut().poll(context));
+            self.giving = None;
+        }
+        let since = *self.since.get_or_insert_with(Instant::now);
+        if since.elapsed() < TURN {
+            return Poll::Ready(());
+        }
+        self.since = None;
+        // The runtime looks at its timers and sockets before it wakes the task.
+        let giving = self.giving.insert(Box::pin(tokio::task::yield_now()));
+        giving.as_mut().poll(context)
+    }
+
+    /// The stream has waited for something.
+    fn waited(&mut self) {
+        self.since = None;
+    }
+}
+
+/// The rows of an operator.
+struct Above {
+    input: SendableRecordBatchStream,
+    times: Arc<Times>,
+    partition: usize,
+    turn: Turn,
+}
+
+impl Stream for Above {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        ready!(this.turn.poll(context));
+        let polled = this.times.poll(this.partition, || this.input.poll_next_unpin(context));
+        if polled.is_pending() {
+            this.turn.waited();
+        }
+        polled
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.input.size_hint()
+    }
+}
+
+impl RecordBatchStream for Above {
+    fn schema(&self) -> SchemaRef {
+        self.input.schema()
+    }
+}
+
+/// The rows of a probe side, in pieces.
+struct Below {
+    input: SendableRecordBatchStream,
+    times: Arc<Times>,
+    partition: usize,
+    turn: Turn,
+    pieces: Pieces,
+}
+
+impl Stream for Below {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        this.pieces.measure(|| this.times.worked(this.partition));
+        ready!(this.turn.poll(context));
+        if this.pieces.rest.is_none() {
+            let polled = this.times.poll_below(this.partition, || this.input.poll_next_unpin(context));
+            match polled {
+                Poll::Ready(Some(Ok(batch))) => this.pieces.rest = Some(batch),
+                Poll::Pending => {
+                    this.turn.waited();
+                    return Poll::Pending;
+                }
+                other => return other,
+            }
+        }
+        let worked = this.times.worked(this.partition);
+        Poll::Ready(this.pieces.next(worked).map(Ok))
+    }
+}
+
+impl RecordBatchStream for Below {
+    fn schema(&self) -> SchemaRef {
+        self.input.schema()
+    }
+}
+
+/// A batch that is given piece by piece: few rows at first, then by how long the join took over them.
+struct Pieces {
+    rest: Option<RecordBatch>,
+    /// Rows of the next piece.
+    rows: usize,
+    rows_max: usize,
+    /// Rows of the last piece, and how long the join had worked when it was given.
+    given: Option<(usize, Duration)>,
+}
+
+impl Pieces {
+    /// Looks at how long the join took over the last piece.
+    fn measure(&mut self, worked: impl FnOnce() -> Duration) {
+        let Some((rows, before)) = self.given.take() else { return };
+        let took = worked().saturating_sub(before);
+        if took > PIECE_MAX {
+            let shrink = took.as_nanos().div_ceil(PIECE_MAX.as_nanos()).min(usize::MAX as u128) as usize;
+            self.rows = (rows / shrink.saturating_mul(2)).max(1);
+        } else if took < PIECE_MIN && rows >= self.rows {
+            self.rows = self.rows.saturating_mul(GROWTH).min(self.rows_max);
+        }
+    }
+
+    fn next(&mut self, worked: Duration) -> Option<RecordBatch> {
+        let batch = self.rest.take()?;
+        let rows = self.rows.min(batch.num_rows());
+        self.given = Some((rows, worked));
+        if rows == batch.num_rows() {
+            return Some(batch);
+        }
+        self.rest = Some(batch.slice(rows, batch.num_rows() - rows));
+        Some(batch.slice(0, rows))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::{ArrayRef, Int64Array};
+
+    fn batch(rows: i64) -> RecordBatch {
+        let values: ArrayRef = Arc::new(Int64Array::from_iter_values(0..rows));
+        RecordBatch::try_from_iter([("v", values)]).unwrap()
+    }
+
+    #[test]
+    fn pieces_grow_while_the_join_is_quick_and_shrink_when_it_is_slow() {
+        let mut pieces = Pieces { rest: Some(batch(100)), rows: 1, rows_max: 32, given: None };
+        let mut clock = Duration::ZERO;
+        let mut sizes = Vec::new();
+        for took_ms in [1, 1, 1, 1, 300, 50, 0] {
+            if let Some(piece) = pieces.next(clock) {
+                sizes.push(piece.num_rows());
+            }
+            clock += Duration::from_millis(took_ms);
+            pieces.measure(|| clock);
+        }
+        assert_eq!(sizes, [1, 4, 16, 32, 32, 5, 5]);
+        assert_eq!(pieces.rest.map(|rest| rest.num_rows()), Some(100 - 95));
+    }
+
+    #[test]
+    fn no_row_is_lost_or_doubled() {
+        let mut pieces = Pieces { rest: Some(batch(1_000)), rows: 1, rows_max: usize::MAX, given: None };
+        let mut rows = Vec::new();
+        while let Some(piece) = pieces.next(Duration::ZERO) {
+            rows.extend_from_slice(piece.column(0).as_any().downcast_ref::<Int64Array>().unwrap().values());
+            pieces.measure(|| Duration::ZERO);
+        }
+        assert_eq!(rows, (0..1_000).collect::<Vec<i64>>());
+    }
+}

@@ -1,0 +1,118 @@
+//! [`Deadline`]: how long a statement may take, `SET statement_timeout`.
+
+use std::time::Duration;
+
+use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt};
+use pithead_model::{Blame, Fault};
+use tokio::time::Instant;
+
+use crate::Answer;
+
+/// Units that PostgreSQL knows of durations, and their microseconds.
+const UNITS: [(&str, u64); 6] =
+    [("us", 1), ("ms", 1_000), ("s", 1_000_000), ("min", 60_000_000), ("h", 3_600_000_000), ("d", 86_400_000_000)];
+/// Longest that a timeout may be; PostgreSQL has the same bound.
+const TIMEOUT_MAX: Duration = Duration::from_millis(i32::MAX as u64);
+
+/// When a statement is to have ended, from its arrival to its last row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline {
+    at: Instant,
+    timeout: Duration,
+}
+
+impl Deadline {
+    /// From now on. None: the statement may take as long as it needs.
+    pub(crate) fn after(timeout: Option<Duration>) -> Option<Deadline> {
+        timeout.map(|timeout| Deadline { at: Instant::now() + timeout, timeout })
+    }
+
+    /// Runs what answers a statement until the deadline. What it had at drives is closed with it, and so are the rows of its answer
+    /// that have not ended by then.
+    pub(crate) async fn run(self, answer: impl Future<Output = Result<Answer, Fault>>) -> Result<Answer, Fault> {
+        match tokio::time::timeout_at(self.at, answer).await {
+            Ok(Ok(answer)) => Ok(Answer { rows: self.rows(answer.rows), ..answer }),
+            Ok(Err(fault)) => Err(fault),
+            Err(_) => Err(self.fault()),
+        }
+    }
+
+    fn rows<T: Send + 'static>(self, rows: BoxStream<'static, Result<T, Fault>>) -> BoxStream<'static, Result<T, Fault>> {
+        let over = tokio::time::sleep_until(self.at).map(move |()| Err(self.fault()));
+        futures::stream::unfold(Some((rows, Box::pin(over))), |state| async move {
+            let (mut rows, mut over) = state?;
+            tokio::select! {
+                biased;
+                fault = &mut over => Some((fault, None)),
+                row = rows.next() => row.map(|row| (row, Some((rows, over)))),
+            }
+        })
+        .boxed()
+    }
+
+    fn fault(self) -> Fault {
+        let what = format!("the statement took longer than statement_timeout allows, {:?}, and was cancelled", self.timeout);
+        Fault::new(Blame::Limit, what)
+            .hint("SET statement_timeout = '10min' allows more, and SET statement_timeout = 0 any time")
+    }
+}
+
+/// Reads `5s`, `1.5 min`, or milliseconds without a unit; 0 is none.
+pub(crate) fn parse(text: &str) -> Result<Option<Duration>, Fault> {
+    let wrong = || {
+        let message = format!("expected a duration such as '5s' or milliseconds as statement_timeout, got {text:?}");
+        Fault::new(Blame::User, message).hint("units are us, ms, s, min, h and d; 0 is no timeout")
+    };
+    let text = text.trim();
+    let digits = text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    let micros = match unit.trim() {
+        "" => 1_000,
+        unit => UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(wrong)?.1,
+    };
+    let timeout = Duration::try_from_secs_f64(number * micros as f64 / 1e6).map_err(|_| wrong())?;
+    match timeout {
+        Duration::ZERO => Ok(None),
+        timeout if timeout > TIMEOUT_MAX => Err(wrong()),
+        timeout => Ok(Some(timeout.max(Duration::from_millis(1)))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_read_as_in_postgresql() {
+        for (text, ms) in [("5s", 5_000), ("250", 250), ("1.5 min", 90_000), ("2ms", 2), ("1us", 1), ("1h", 3_600_000)] {
+            assert_eq!(parse(text).unwrap(), Some(Duration::from_millis(ms)), "{text}");
+        }
+        for none in ["0", "0s", " 0 "] {
+            assert_eq!(parse(none).unwrap(), None, "{none}");
+        }
+        for wrong in ["", "soon", "-1", "5 parsecs", "1e3s", "100d", "1.2.3s"] {
+            assert_eq!(parse(wrong).unwrap_err().blame, Blame::User, "{wrong}");
+        }
+    }
+
+    #[tokio::test]
+    async fn rows_end_at_the_deadline_with_an_error() {
+        let deadline = Deadline::after(Some(Duration::from_millis(100))).unwrap();
+        let endless = futures::stream::unfold(0, |row| async move {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            Some((Ok(row), row + 1))
+        });
+        let mut rows: Vec<Result<i32, Fault>> = deadline.rows(endless.boxed()).collect().await;
+        assert_eq!(rows.pop().unwrap().unwrap_err().blame, Blame::Limit);
+        assert!(rows.iter().all(Result::is_ok));
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_does_not_come_is_dropped() {
+        let deadline = Deadline::after(Some(Duration::from_millis(1))).unwrap();
+        let fault = deadline.run(futures::future::pending()).await.err().unwrap();
+        assert!(fault.message.contains("statement_timeout"), "{fault}");
+    }
+}
