@@ -142,10 +142,14 @@ class Engine:
             source = f"read_{form}('{files}')"
         self.connection.execute(f'CREATE TABLE "{name}" AS FROM {source}')
 
-    def run(self, sql):
+    def run(self, sql, rows_max=None):
+        """Its answer, of which rows beyond one more than `rows_max` are not taken."""
         for ours, theirs in self.SPELLINGS.items():
             sql = sql.replace(ours, theirs)
-        return self.connection.sql(sql).to_arrow_table() if returns_rows(sql) else self.connection.execute(sql)
+        if not returns_rows(sql):
+            return self.connection.execute(sql)
+        answer = self.connection.sql(sql)
+        return (answer if rows_max is None else answer.limit(rows_max + 1)).to_arrow_table()
 
 
 def returns_rows(sql):

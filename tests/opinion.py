@@ -18,6 +18,10 @@ import judge
 import render
 
 
+# Rows of an answer at most. A random join may have millions.
+ROWS_MAX = 500_000
+
+
 def main():
     engine = judge.Engine()
     for line in sys.stdin:
@@ -39,6 +43,7 @@ def main():
 def with_tables(tables):
     engine = judge.Engine()
     engine.connection.execute("SET threads = 1")
+    engine.connection.execute("SET memory_limit = '2GB'")
     for name, files in tables.items():
         schema, _, _ = name.rpartition(".")
         if schema:
@@ -54,7 +59,9 @@ def change(engine, file, append=None, replace=None):
 
 
 def ask(engine, sql):
-    table = engine.run(sql)
+    table = engine.run(sql, ROWS_MAX)
+    if table.num_rows > ROWS_MAX:
+        return {"error": f"more than {ROWS_MAX} rows, which nobody compares"}
     letters = "".join(render.letter(field.type) for field in table.schema)
     return {"letters": letters, "rows": render.rows(table)}
 

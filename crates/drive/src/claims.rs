@@ -31,7 +31,9 @@ impl Drive {
         self.orphans.lock().spare(&claim.runs);
         let order = self.leases.in_order().await;
         let store = Arc::clone(&self.store);
-        self.workers.blocking(move || (note(&*store, claim.runs, until), order).0).await?
+        let (mut going, staying): (Vec<_>, Vec<_>) = claim.runs.into_iter().partition(|run| self.leases.is_doomed(run));
+        going.extend(self.workers.blocking(move || (note(&*store, staying, until), order).0).await??);
+        Ok(going)
     }
 }
 
@@ -82,7 +84,7 @@ mod tests {
         store.write(vec![Write::put(slice_key(&run), "")], Durability::Through).unwrap();
         assert_eq!(claimed(&store, &run).unwrap(), None);
         for (until, there) in [(5, 5), (3, 5), (8, 8)] {
-            assert_eq!(note(&store, vec![run.clone(), other.clone()], until).unwrap(), [other.clone()]);
+            assert_eq!(note(&store, vec![run.clone(), other.clone()], until).unwrap(), vec![other.clone()]);
             assert_eq!(claimed(&store, &run).unwrap(), Some(there));
         }
         assert!(unclaimed(&store, &run).unwrap().is_none() && unclaimed(&store, &other).unwrap().is_some());

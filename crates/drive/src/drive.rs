@@ -192,7 +192,7 @@ impl Drive {
                 }
             }
         };
-        self.workers.spawn(Class::Background, collector);
+        self.workers.spawn_control(collector);
     }
 }
 

@@ -54,6 +54,11 @@ impl Leases {
         holding.holders == 0
     }
 
+    /// Whether a run is marked for deletion.
+    pub(crate) fn is_doomed(&self, run: &SliceKey) -> bool {
+        self.runs.lock().get(run).is_some_and(|holding| holding.doomed)
+    }
+
     /// A leased run that was doomed stays: it was written anew. The caller holds [`Self::in_order`] and has deleted the note.
     pub(crate) fn revive(&self, run: &SliceKey) {
         if let Some(holding) = self.runs.lock().get_mut(run) {
@@ -142,7 +147,7 @@ mod tests {
     #[test]
     fn a_run_that_is_being_deleted_is_not_leased() {
         let leases = Arc::new(Leases::default());
-        assert!(leases.doom(&run(1)));
+        assert!(leases.doom(&run(1)) && leases.is_doomed(&run(1)) && !leases.is_doomed(&run(2)));
         assert_eq!(leases.lease(vec![run(2), run(1)]).unwrap_err(), run(1));
         leases.gone(&run(1));
         assert!(leases.lease(vec![run(2), run(1)]).is_ok());

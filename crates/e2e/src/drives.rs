@@ -16,6 +16,7 @@ pub struct DriveProcess {
     child: Child,
     address: String,
     data: PathBuf,
+    arguments: Vec<String>,
 }
 
 impl DriveProcess {
@@ -23,7 +24,10 @@ impl DriveProcess {
     pub fn start(data: &Path, arguments: &[&str]) -> DriveProcess {
         let mut command = Command::new(pithead());
         command.args(["drive", "serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(arguments);
-        Self::spawn(command, data)
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        let mut process = Self::spawn(command, data);
+        process.arguments = arguments;
+        process
     }
 
     /// The same for an array in front of other processes.
@@ -35,14 +39,16 @@ impl DriveProcess {
         Self::spawn(command, data)
     }
 
-    /// Serves its directory again, where it was served before. Kills it first if it still runs.
+    /// Serves its directory again, where and how it was served before. Kills it first if it still runs.
     pub fn restart(&mut self) {
         if self.is_running() {
             self.kill();
         }
         let mut command = Command::new(pithead());
-        command.args(["drive", "serve", "--listen", &self.address, "--data"]).arg(&self.data);
+        command.args(["drive", "serve", "--listen", &self.address, "--data"]).arg(&self.data).args(&self.arguments);
+        let arguments = std::mem::take(&mut self.arguments);
         *self = Self::spawn(command, &self.data.clone());
+        self.arguments = arguments;
     }
 
     /// The same through `sh`, so that limits can be set first: `$PITHEAD` is the program, `$DATA` the directory.
@@ -56,7 +62,7 @@ impl DriveProcess {
         let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program starts");
         let lines = follow(&mut child);
         let address = wait_for_address(&lines);
-        DriveProcess { child, address, data: data.to_owned() }
+        DriveProcess { child, address, data: data.to_owned(), arguments: vec![] }
     }
 
     /// Several in new directories `drive-0`, `drive-1`, … of a directory.

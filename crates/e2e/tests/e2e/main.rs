@@ -7,6 +7,7 @@ mod checking;
 mod copies;
 mod faults;
 mod files;
+mod hosts;
 mod kills;
 mod limits;
 mod observing;

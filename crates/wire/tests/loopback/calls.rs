@@ -74,7 +74,7 @@ async fn first_contact_and_metadata_come_back_as_they_were() {
     let key = SliceKey { name, dataset: DatasetId(3), load: LoadId(4), partition: 5, number: None };
     let other = SliceKey { load: LoadId(9), ..key.clone() };
     let claim = |runs| client.claim(Claim { runs, version: 4 });
-    assert_eq!(claim(vec![key.clone(), other.clone()]).await.unwrap(), [other.clone()]);
+    assert_eq!(claim(vec![key.clone(), other.clone()]).await.unwrap(), [SliceKey { load: LoadId(9), ..key.clone() }]);
     let elsewhere = SliceKey { name: "lab.t".parse().unwrap(), ..other.clone() };
     for wrong in [vec![other.slice(1)], vec![key.clone(), elsewhere], vec![key.clone(); CLAIMED_MAX + 1]] {
         assert_eq!(claim(wrong).await.unwrap_err().blame, Blame::User);
@@ -90,7 +90,9 @@ async fn manifests_with_impossible_copies_are_refused_by_either_end() {
     for copies in [vec![], twice, many] {
         let mut manifest = manifest(1);
         manifest.datasets.get_mut("t").unwrap().partitions[0].copies = copies;
-        for refused in [served.client.commit(0, manifest.clone()).await, served.client.keep_manifest(manifest.clone()).await] {
+        for refused in
+            [served.client.commit(0, manifest.clone()).await, served.client.keep_manifest(manifest.clone()).await.map(drop)]
+        {
             let fault = refused.unwrap_err();
             assert!(fault.blame == Blame::User && fault.message.contains("partition 0"), "{fault:?}");
         }

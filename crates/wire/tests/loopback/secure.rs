@@ -207,6 +207,7 @@ async fn data_moves_to_other_drives_only_for_who_may_administer() {
         domain: "main".into(),
         version,
         drives: drives.iter().copied().map(DriveId).collect(),
+        lost_homes: vec![],
         datasets: Default::default(),
     };
     served.client.commit(0, manifest(1, &[7, 8])).await.unwrap();

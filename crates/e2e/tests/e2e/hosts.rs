@@ -1,0 +1,257 @@
+//! Several hosts that load, move, repair and drop over the same drives at one time, while drives are killed: what was acknowledged is
+//! there, once, and what nothing names goes. By seed: `PITHEAD_HOSTS_SEED`, `PITHEAD_HOSTS_OPERATIONS`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+use futures::StreamExt;
+use futures::future::join_all;
+use futures::stream;
+use pithead_e2e::{DriveProcess, block_on, collect};
+use pithead_embed::{EmbedOptions, Engine, Target, connect};
+use pithead_host::{LoadMode, LoadSpec, PartitionBy, RepairSpec};
+use pithead_model::{Blame, DriveId, Fault};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tempfile::TempDir;
+
+const DRIVES: usize = 3;
+const HOSTS: usize = 3;
+/// Rows of a load.
+const ROWS: i64 = 60;
+const OPERATIONS: usize = 60;
+/// Longest that anything takes.
+const LIMIT: Duration = Duration::from_secs(120);
+/// Longest until what nothing names has gone.
+const COLLECT_LIMIT: Duration = Duration::from_secs(60);
+
+/// What a host is asked to do.
+#[derive(Clone, Copy, Debug)]
+enum Operation {
+    /// Adds a load of this number to the dataset that only grows.
+    Append(i64),
+    /// Puts a load in place of another dataset's rows.
+    Replace(i64),
+    /// Adds one to it, where it is there.
+    Add(i64),
+    Drop,
+    /// Moves everything off a drive.
+    Drain(usize),
+    Repair,
+    Ask,
+}
+
+/// What was promised of the dataset that only grows, by number of load.
+#[derive(Default)]
+struct Ledger {
+    acknowledged: BTreeSet<i64>,
+    /// Loads that ended with a fault.
+    failed: BTreeSet<i64>,
+    faults: BTreeMap<String, usize>,
+    operations: usize,
+    kills: usize,
+}
+
+async fn attach(processes: &[DriveProcess]) -> Engine {
+    let addresses = processes.iter().map(|process| process.address().to_owned()).collect();
+    connect(&Target::Drives(addresses), &EmbedOptions::default()).await.unwrap_or_else(|fault| panic!("connecting: {fault}"))
+}
+
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+#[test]
+fn hosts_that_act_at_one_time_lose_nothing() {
+    let seed = number("PITHEAD_HOSTS_SEED", 14);
+    let operations = number("PITHEAD_HOSTS_OPERATIONS", OPERATIONS as u64) as usize;
+    println!("PITHEAD_HOSTS_SEED={seed}, {operations} operations");
+    block_on(async {
+        let directory = TempDir::new().unwrap();
+        let mut processes = DriveProcess::start_many(directory.path(), DRIVES, &["--collect-after", "3"]);
+        let mut engines = Vec::new();
+        for _ in 0..HOSTS {
+            engines.push(attach(&processes).await);
+        }
+        load(&engines[0], "kept", LoadMode::Create, 0).await.unwrap();
+        let mut ledger = Ledger { acknowledged: [0].into(), ..Ledger::default() };
+        let mut random = StdRng::seed_from_u64(seed);
+        while ledger.operations < operations {
+            step(&engines, &mut processes, &mut random, &mut ledger).await;
+            check_kept(&engines[ledger.operations % HOSTS], &ledger, seed).await;
+        }
+        println!(
+            "{} operations, {} kills, {} loads acknowledged, {} not; faults: {:?}",
+            ledger.operations,
+            ledger.kills,
+            ledger.acknowledged.len(),
+            ledger.failed.len(),
+            ledger.faults
+        );
+        assert!(ledger.acknowledged.len() > operations / 20, "hardly a load was acknowledged");
+        check_nothing_left(&engines[0]).await;
+        check_kept(&engines[0], &ledger, seed).await;
+    });
+}
+
+/// Some operations at one time, each at a host of its own; sometimes a drive is killed meanwhile.
+async fn step(engines: &[Engine], processes: &mut [DriveProcess], random: &mut StdRng, ledger: &mut Ledger) {
+    let first = ledger.operations as i64 + 1;
+    let count = random.random_range(1..=engines.len());
+    let chosen: Vec<Operation> = (0..count as i64).map(|place| choose(random, first + place)).collect();
+    let victim = (random.random_range(0..6) == 0).then(|| random.random_range(0..processes.len()));
+    let strike = async {
+        if let Some(victim) = victim {
+            tokio::time::sleep(Duration::from_millis(random.random_range(0..40))).await;
+            processes[victim].restart();
+        }
+    };
+    let work = join_all(engines.iter().zip(&chosen).map(|(engine, operation)| perform(engine, *operation)));
+    let (outcomes, ()) =
+        tokio::time::timeout(LIMIT, async { tokio::join!(work, strike) }).await.expect("an end within the limit");
+    ledger.operations += count;
+    ledger.kills += usize::from(victim.is_some());
+    for (operation, outcome) in chosen.into_iter().zip(outcomes) {
+        if let (Operation::Append(load), Ok(())) = (operation, &outcome) {
+            ledger.acknowledged.insert(load);
+        }
+        let Err(fault) = outcome else { continue };
+        assert!(!matches!(fault.blame, Blame::Bug | Blame::Corrupt), "{operation:?}: {fault}");
+        // A host goes on without a drive that it has missed once, until it meets it again.
+        assert!(ledger.kills > 0 || !matches!(fault.blame, Blame::Device), "no drive was killed, and {operation:?}: {fault}");
+        if let Operation::Append(load) = operation {
+            ledger.failed.insert(load);
+        }
+        *ledger.faults.entry(format!("{:?}", fault.blame)).or_default() += 1;
+    }
+}
+
+fn choose(random: &mut StdRng, load: i64) -> Operation {
+    match random.random_range(0..12) {
+        0..=3 => Operation::Append(load),
+        4 => Operation::Replace(load),
+        5 => Operation::Add(load),
+        6 => Operation::Drop,
+        7..=9 => Operation::Drain(random.random_range(0..DRIVES)),
+        10 => Operation::Repair,
+        _ => Operation::Ask,
+    }
+}
+
+async fn perform(engine: &Engine, operation: Operation) -> Result<(), Fault> {
+    let quiet = || Arc::new(|_| ());
+    match operation {
+        Operation::Append(number) => load(engine, "kept", LoadMode::Append, number).await,
+        Operation::Replace(number) => load(engine, "other", LoadMode::Replace, number).await,
+        Operation::Add(number) => load(engine, "other", LoadMode::Append, number).await,
+        Operation::Drop => engine.host.drop_dataset(&"other".parse().unwrap()).await,
+        Operation::Drain(place) => {
+            let mut ids: Vec<DriveId> = engine.host.drives().iter().map(|drive| drive.id()).collect();
+            ids.sort();
+            engine.host.drain(ids[place % ids.len()], quiet()).await.map(drop)
+        }
+        Operation::Repair => {
+            let report = engine.host.repair(&RepairSpec::default(), quiet()).await?;
+            // A run that is moved or dropped while it is checked is missing where it was.
+            assert!(report.lost.is_empty(), "{report:?}");
+            Ok(())
+        }
+        Operation::Ask => match collect(&engine.host.session(), "SELECT l, count(*) FROM other GROUP BY l").await {
+            Ok(table) => {
+                assert!(table.rows.iter().all(|row| row[1] == ROWS.to_string()), "half a load: {:?}", table.rows);
+                Ok(())
+            }
+            Err(fault) => Err(fault),
+        },
+    }
+}
+
+async fn load(engine: &Engine, name: &str, mode: LoadMode, number: i64) -> Result<(), Fault> {
+    let numbers: ArrayRef = Arc::new(Int64Array::from_value(number, ROWS as usize));
+    let keys: ArrayRef = Arc::new(Int64Array::from_iter_values(0..ROWS));
+    let batch = RecordBatch::try_from_iter([("l", numbers), ("k", keys)]).unwrap();
+    let is_new = mode != LoadMode::Append;
+    let spec = LoadSpec {
+        mode,
+        partitioning: is_new.then(|| PartitionBy::Hash(vec!["k".into()])),
+        partitions: is_new.then_some(DRIVES),
+        copies: (is_new && name == "kept").then_some(2),
+        slice_rows: is_new.then_some(16),
+        ..LoadSpec::new(name.parse().unwrap(), vec![])
+    };
+    engine.host.load_batches(spec, batch.schema(), stream::iter([Ok(batch)]).boxed()).await.map(drop)
+}
+
+/// Every load that was acknowledged is there, whole and once; another one whole or not at all.
+async fn check_kept(engine: &Engine, ledger: &Ledger, seed: u64) {
+    let session = engine.host.session();
+    collect(&session, "SET pithead.summary_cache = off").await.unwrap();
+    let asked = collect(&session, "SELECT l, count(*), count(DISTINCT k) FROM kept GROUP BY l");
+    let rows = asked.await.unwrap_or_else(|fault| panic!("seed {seed}, {} operations: {fault}", ledger.operations)).rows;
+    let there: BTreeSet<i64> = rows.iter().map(|row| row[0].parse().unwrap()).collect();
+    let lost: Vec<&i64> = ledger.acknowledged.difference(&there).collect();
+    assert!(lost.is_empty(), "seed {seed}, {} operations: acknowledged and not there: {lost:?}", ledger.operations);
+    let all: BTreeSet<i64> = ledger.acknowledged.union(&ledger.failed).copied().collect();
+    assert!(there.is_subset(&all), "seed {seed}: {:?}", there.difference(&all));
+    let whole = ROWS.to_string();
+    assert!(rows.iter().all(|row| row[1] == whole && row[2] == whole), "seed {seed}: not whole, or twice: {rows:?}");
+}
+
+/// What loads and moves left goes, and nothing else: drives hold as many slices as the manifest names.
+async fn check_nothing_left(engine: &Engine) {
+    let start = Instant::now();
+    loop {
+        let snapshot = engine.host.snapshot().await.unwrap();
+        let (manifest, _) = snapshot.dataset(&"kept".parse().unwrap()).expect("it is there");
+        let partitions = manifest.datasets.values().flat_map(|dataset| &dataset.partitions);
+        let named: u64 = partitions
+            .map(|partition| {
+                partition.copies.len() as u64 * partition.runs.iter().map(|run| u64::from(run.slices)).sum::<u64>()
+            })
+            .sum();
+        let statuses = join_all(engine.host.drives().iter().map(|drive| drive.door.status())).await;
+        let held: u64 = statuses.into_iter().map(|status| status.unwrap().slices).sum();
+        if held == named {
+            return;
+        }
+        assert!(start.elapsed() < COLLECT_LIMIT, "drives hold {held} slices, and {named} are named");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+/// A host that is killed in the midst of a load leaves a run at the drive that was done first; the drive deletes it.
+#[test]
+fn what_a_killed_host_left_is_collected() {
+    block_on(async {
+        let directory = TempDir::new().unwrap();
+        let processes = DriveProcess::start_many(directory.path(), 2, &["--collect-after", "2"]);
+        let engine = attach(&processes).await;
+        let rows = directory.path().join("rows.csv");
+        std::fs::write(&rows, (0..2000).fold("a\n".to_owned(), |text, row| format!("{text}{row}\n"))).unwrap();
+        let drives = format!("{},{}", processes[0].address(), processes[1].address());
+        let mut loading = std::process::Command::new(pithead_e2e::pithead());
+        loading.args(["load", "never", "--drives", &drives]).arg(&rows);
+        let status = |drive: usize| {
+            let door = Arc::clone(&engine.host.drives()[drive].door);
+            async move { door.status().await.unwrap().slices }
+        };
+        let mut child = loading.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap();
+        // It has greeted both drives before its rows reach them.
+        let start = Instant::now();
+        while status(0).await == 0 && start.elapsed() < LIMIT {
+            if child.try_wait().unwrap().is_some() {
+                break;
+            }
+        }
+        let _ = child.kill();
+        child.wait().unwrap();
+        let start = Instant::now();
+        let visible = engine.host.snapshot().await.unwrap().dataset(&"never".parse().unwrap()).is_some();
+        while !visible && status(0).await + status(1).await > 0 {
+            assert!(start.elapsed() < COLLECT_LIMIT, "slices of a load that never became visible stay");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    });
+}
