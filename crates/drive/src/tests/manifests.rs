@@ -1,5 +1,5 @@
 use super::*;
-use pithead_model::Manifest;
+use pithead_model::{LostHome, Manifest};
 use pithead_wire::DomainAt;
 
 fn manifest(version: u64, home: DriveId) -> Manifest {
@@ -57,9 +57,11 @@ async fn a_copy_is_kept_if_it_is_newer_whoever_is_home() {
     drive.keep_manifest(manifest(1, other)).await.unwrap();
     assert_eq!(there(&drive).await, manifest(1, drive.id()), "one of the same version is not newer");
     // While this drive was away, another became home.
-    drive.keep_manifest(manifest(5, other)).await.unwrap();
+    let lost_homes = vec![LostHome { drive: drive.id(), version: 1 }];
+    let next = |version, home| Manifest { lost_homes: lost_homes.clone(), ..manifest(version, home) };
+    drive.keep_manifest(next(5, other)).await.unwrap();
     drive.keep_manifest(manifest(4, third)).await.unwrap();
-    assert_eq!(there(&drive).await, manifest(5, other));
+    assert_eq!(there(&drive).await, next(5, other));
     assert_eq!(drive.commit(1, manifest(2, drive.id())).await.unwrap_err().blame, Blame::Conflict);
     assert_eq!(drive.status().await.unwrap().domains, [DomainAt { name: "main".into(), version: 5, home: other }]);
     // It takes over from what it has.
