@@ -123,7 +123,8 @@ proptest! {
         prop_assert_eq!(bad, if block == 0 { vec![] } else { vec![block] });
         let mut read = vec![1; 2 * BLOCK as usize];
         checked.read(block / 2 * 2 * BLOCK, &mut read).unwrap();
-        prop_assert_eq!(read.iter().all(|byte| *byte == 0), block > 1);
+        // What the first block holds is zeros anyway.
+        prop_assert_eq!(read.iter().all(|byte| *byte == 0), block > 0);
     }
 }
 
