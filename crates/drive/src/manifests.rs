@@ -87,7 +87,7 @@ fn replace_manifest(store: &dyn Store, expected: u64, next: &Manifest) -> Result
         let what = format!("the manifest of {domain} has version {there}, not {expected}; nothing has changed");
         Fault::new(Blame::Conflict, what).hint("another change came first: try again")
     };
-    let (there, condition) = found(manifest(store, domain)?);
+    let (there, condition) = found(manifest(store, domain)?.as_ref());
     if there != expected {
         return Err(conflict(there));
     }
@@ -100,14 +100,14 @@ fn replace_manifest(store: &dyn Store, expected: u64, next: &Manifest) -> Result
 /// Puts a copy unless what is here is as new, or has what the copy lacks.
 fn keep_newer(store: &dyn Store, id: DriveId, copy: &Manifest) -> Result<Kept, Fault> {
     for _ in 0..KEEP_TRIES {
-        let here = manifest(store, &copy.domain)?;
-        let known = here.as_ref().map(|(manifest, _)| manifest.clone());
-        let (before, condition) = found(here);
-        if before >= copy.version || known.as_ref().is_some_and(|here| !may_replace(here, copy, id)) {
-            return Ok(kept(before, known.as_ref(), copy));
+        let there = manifest(store, &copy.domain)?;
+        let here = there.as_ref().map(|(manifest, _)| manifest);
+        let (before, condition) = found(there.as_ref());
+        if before >= copy.version || here.is_some_and(|here| !may_replace(here, copy, id)) {
+            return Ok(kept(before, here, copy));
         }
-        let aside = known.filter(|here| loses_changes(here, copy, id));
-        if put(store, copy, condition, aside.as_ref())? {
+        let aside = here.filter(|here| loses_changes(here, copy, id));
+        if put(store, copy, condition, aside)? {
             return Ok(kept(before, Some(copy), copy));
         }
     }
@@ -142,9 +142,9 @@ fn loses_changes(here: &Manifest, copy: &Manifest, id: DriveId) -> bool {
 }
 
 /// The version that there is, 0 for none, and what a change of it expects of the store.
-fn found(found: Option<(Manifest, Version)>) -> (u64, Expected) {
+fn found(found: Option<&(Manifest, Version)>) -> (u64, Expected) {
     match found {
-        Some((manifest, version)) => (manifest.version, Expected::Version(version)),
+        Some((manifest, version)) => (manifest.version, Expected::Version(version.clone())),
         None => (0, Expected::Absent),
     }
 }
@@ -211,7 +211,7 @@ mod tests {
     fn a_change_that_came_between_is_a_conflict() {
         let store = MemoryStore::new();
         replace_manifest(&store, 0, &manifest_of(1, 7)).unwrap();
-        let (_, stale) = found(manifest(&store, "lab").unwrap());
+        let (_, stale) = found(manifest(&store, "lab").unwrap().as_ref());
         replace_manifest(&store, 1, &manifest_of(2, 7)).unwrap();
         assert!(!put(&store, &manifest_of(2, 8), stale, None).unwrap());
         assert!(!put(&store, &manifest_of(2, 8), Expected::Absent, None).unwrap());
