@@ -14,7 +14,8 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, LogicalPlan, TableScan, TableScanBuilder, TableSource};
 use datafusion::physical_plan::execute_stream;
 use datafusion::physical_plan::memory::MemoryStream;
-use pithead_functions::{EngineOptions, fault_from_datafusion, session_state};
+use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
+use pithead_functions::{EngineOptions, fault_from_datafusion, ready_to_run, session_state};
 use pithead_model::{Blame, DatasetName, Fault, Level, SliceSpan, near_names};
 use pithead_plan::{INPUT_SCHEMA, Shape, combine, consume, shape};
 use pithead_policy::Features;
@@ -34,6 +35,8 @@ use crate::{BindPlan, BindRequest, ExecError, PartData, PartReads, RunningRound,
 pub struct Bound {
     state: SessionState,
     plan: LogicalPlan,
+    /// The same, [`ready_to_run`]: each round makes a physical plan of it.
+    ready: LogicalPlan,
     shape: Shape,
     /// As consumed, for putting rounds together.
     consumed: LogicalPlan,
@@ -79,9 +82,11 @@ impl Bound {
         let (schema, whole_partition) = (request.schema, request.whole_partition);
         let (shape, slices_total) = (shape(&driven), driving.slices.len() as u32);
         let filtered = Filtered::of(&plan, &driving, &state).map_err(fault_from_datafusion)?;
+        let ready = ready_to_run(plan.clone()).map_err(fault_from_datafusion)?;
         Ok(Arc::new(Bound {
             state,
             plan,
+            ready,
             shape,
             consumed: driven,
             schema,
@@ -168,7 +173,7 @@ impl Bound {
     pub async fn round(&self, slices_max: usize) -> Result<RunningRound, Fault> {
         let slices_max = if self.whole_partition { usize::MAX } else { slices_max };
         let round = Arc::new(Round::new(Arc::clone(&self.queue), slices_max));
-        let stream = self.run(&self.plan, &self.schema, &round).await?;
+        let stream = self.run(&self.ready, &self.schema, &round).await?;
         Ok(RunningRound { stream, round })
     }
 
@@ -177,7 +182,7 @@ impl Bound {
     pub async fn filter_round(&self, slices_max: usize) -> Result<RunningRound, Fault> {
         let filtered = self.filtered.as_ref().ok_or_else(|| Fault::new(Blame::Bug, "the sub-plan has no driving scan"))?;
         let round = Arc::new(Round::new(Arc::clone(&self.queue), slices_max));
-        let stream = self.run(&filtered.plan, &filtered.schema, &round).await?;
+        let stream = self.run(&filtered.ready, &filtered.schema, &round).await?;
         Ok(RunningRound { stream, round })
     }
 
@@ -185,7 +190,7 @@ impl Bound {
     /// slices of the session itself stay where they are.
     pub async fn round_over(&self, slices: Vec<SliceRef>) -> Result<RunningRound, Fault> {
         let round = Arc::new(Round::new(Arc::new(SliceQueue::new(slices.into())), usize::MAX));
-        let stream = self.run(&self.plan, &self.schema, &round).await?;
+        let stream = self.run(&self.ready, &self.schema, &round).await?;
         Ok(RunningRound { stream, round })
     }
 
@@ -195,9 +200,9 @@ impl Bound {
         let rounds = numbered(&self.schema, &partials)?;
         match combine(&self.consumed, provider_as_source(Arc::new(rounds)), &self.state)? {
             Some(plan) => {
-                let plan = self.state.optimize(&plan).map_err(fault_from_datafusion)?;
+                let ready = self.state.optimize(&plan).and_then(ready_to_run).map_err(fault_from_datafusion)?;
                 let round = Arc::new(Round::new(Arc::clone(&self.queue), 0));
-                self.run(&plan, &self.schema, &round).await
+                self.run(&ready, &self.schema, &round).await
             }
             None => {
                 let rows = match self.shape {
@@ -210,13 +215,14 @@ impl Bound {
         }
     }
 
+    /// Runs what is [`ready_to_run`].
     async fn run(
         &self,
-        plan: &LogicalPlan,
+        ready: &LogicalPlan,
         schema: &SchemaRef,
         round: &Arc<Round>,
     ) -> Result<SendableRecordBatchStream, Fault> {
-        let planned = self.state.query_planner().create_physical_plan(plan, &self.state).await;
+        let planned = DefaultPhysicalPlanner::default().create_physical_plan(ready, &self.state).await;
         let physical = planned.map_err(fault_from_datafusion)?;
         let config = self.state.config().clone().with_extension(Arc::clone(round));
         let context = Arc::new(TaskContext::from(&self.state).with_session_config(config));

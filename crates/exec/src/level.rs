@@ -12,6 +12,7 @@ use datafusion::datasource::source_as_provider;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::expr_rewriter::unnormalize_cols;
 use datafusion::logical_expr::{LogicalPlan, TableScan, TableSource};
+use pithead_functions::ready_to_run;
 use pithead_model::{SliceEntry, SliceSpan};
 
 use crate::SliceRef;
@@ -21,7 +22,8 @@ use crate::table::{Feed, Part, SliceTable};
 /// The driving scan of an optimised sub-plan, with its filters and its projection.
 #[derive(Debug)]
 pub(crate) struct Filtered {
-    pub(crate) plan: LogicalPlan,
+    /// Ready to run: each round makes a physical plan of it.
+    pub(crate) ready: LogicalPlan,
     /// Its columns, under the names that they have in the dataset.
     pub(crate) schema: SchemaRef,
     pub(crate) conditions: Vec<Conjunct>,
@@ -57,7 +59,7 @@ impl Filtered {
         let is_part = !matches!(renamed(plan), LogicalPlan::TableScan(_));
         // A limit that the optimiser put into the scan counts rows of a round, not of a slice.
         let plan = LogicalPlan::TableScan(TableScan { fetch: None, ..scan });
-        Ok(Some(Filtered { plan, schema, conditions, is_part, zone_maps: part.zone_maps }))
+        Ok(Some(Filtered { ready: ready_to_run(plan)?, schema, conditions, is_part, zone_maps: part.zone_maps }))
     }
 
     /// The columns that are read: those of the output, and those that filters need.

@@ -11,6 +11,7 @@ mod bind;
 mod conform;
 mod error;
 mod features;
+mod keep;
 mod level;
 mod narrow;
 mod order;

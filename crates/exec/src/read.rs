@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 
-use arrow::array::{Array, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
-use arrow::compute::{BatchCoalescer, filter_record_batch};
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::compute::BatchCoalescer;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::SendableRecordBatchStream;
@@ -20,6 +20,7 @@ use pithead_wire::batch_bytes;
 use tokio::task::yield_now;
 
 use crate::SliceRef;
+use crate::keep::keep;
 use crate::pruning::{Conjunct, Moving, columns_of, hint, move_columns, slice_may_match};
 use crate::round::{Cost, Round};
 use crate::table::{Feed, Part};
@@ -363,19 +364,6 @@ fn expression<'a>(
         }
     }
     Ok(conjunction_opt(moved))
-}
-
-/// The rows for which the expression is true.
-fn keep(batch: &RecordBatch, expr: &Arc<dyn PhysicalExpr>) -> Result<RecordBatch> {
-    let mask = expr.evaluate(batch)?.into_array(batch.num_rows())?;
-    let Some(mask) = mask.as_boolean_opt() else {
-        return datafusion::common::internal_err!("expected {expr} to be true or false, got {}", mask.data_type());
-    };
-    if keeps_all(mask) { Ok(batch.clone()) } else { Ok(filter_record_batch(batch, mask)?) }
-}
-
-fn keeps_all(mask: &BooleanArray) -> bool {
-    mask.null_count() == 0 && mask.true_count() == mask.len()
 }
 
 /// The columns of the output, which come first.

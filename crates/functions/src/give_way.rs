@@ -3,12 +3,13 @@
 //! DataFusion's operators give way where a leaf has handed on many batches. A join may go over billions of pairs between two batches
 //! of a leaf, and meanwhile its thread does nothing else: no other query runs there, and nothing cancels this one. So joins hand on
 //! their rows through a [`GiveWayExec`], which gives way by time, and take those of their probe side through another one, which
-//! cuts batches into pieces by how long the join took over the last one.
+//! cuts batches into pieces by how long the join took over the last one. Operators whose expressions make much of each row get
+//! theirs in small pieces, too ([`rows_at_once`]).
 
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{JoinType, Result};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::coop::CooperativeExec;
@@ -16,10 +17,15 @@ use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJo
 use datafusion::physical_plan::unnest::UnnestExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, replace_children_if_necessary};
 
+use crate::bounded::rows_at_once;
 use crate::give_way_exec::{GiveWayExec, Times};
 
 /// Rows of a piece at most where a join may look at many pairs before it has a row to hand on.
 const FILTERED_PIECE_ROWS_MAX: usize = 1_024;
+/// Rows of the first piece of a join by hash, which meets few rows of the build side with each: over small inputs, all of them.
+const HASHED_PIECE_ROWS: usize = 256;
+/// The same of a join that meets all rows of the build side with each.
+const LOOPED_PIECE_ROWS: usize = 16;
 
 /// The rule. It comes last: it looks for operators, and others would look through its own in vain.
 #[derive(Debug)]
@@ -37,40 +43,72 @@ impl PhysicalOptimizerRule for GiveWay {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         plan.transform_up(|node| {
             if node.is::<CooperativeExec>() || node.is::<CrossJoinExec>() || node.is::<UnnestExec>() {
-                let times = Times::of(&node);
-                return Ok(Transformed::yes(Arc::new(GiveWayExec::above(node, times))));
+                return Ok(Transformed::yes(above(node)));
             }
-            match piece_rows_max(&node) {
-                Some(rows_max) => with_probe_in_pieces(node, rows_max).map(Transformed::yes),
-                None => Ok(Transformed::no(node)),
+            if let Some(rows) = piece_rows(&node) {
+                return with_probe_in_pieces(node, rows).map(Transformed::yes);
             }
+            if let Some(rows) = small_pieces(&node)? {
+                return with_small_pieces(node, rows).map(Transformed::yes);
+            }
+            Ok(if node.is::<HashJoinExec>() { Transformed::yes(above(node)) } else { Transformed::no(node) })
         })
         .map(|transformed| transformed.data)
     }
 }
 
-/// Rows of a piece at most, of a join whose probe side is taken in pieces.
-fn piece_rows_max(node: &Arc<dyn ExecutionPlan>) -> Option<usize> {
+fn above(node: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+    let times = Times::of(&node);
+    Arc::new(GiveWayExec::above(node, times))
+}
+
+/// Rows of the first piece and of any, of a join whose probe side is taken in pieces: one that may go over many pairs without a row to
+/// hand on. The others end their poll with each batch of pairs.
+fn piece_rows(node: &Arc<dyn ExecutionPlan>) -> Option<(usize, usize)> {
     if node.is::<NestedLoopJoinExec>() {
-        return Some(usize::MAX);
+        return Some((LOOPED_PIECE_ROWS, usize::MAX));
     }
     let join = node.downcast_ref::<HashJoinExec>()?;
-    let drops_pairs = join.filter().is_some() && !matches!(join.join_type(), JoinType::Left | JoinType::Right | JoinType::Full);
-    Some(if drops_pairs { FILTERED_PIECE_ROWS_MAX } else { usize::MAX })
+    let is_outer = matches!(join.join_type(), JoinType::Left | JoinType::Right | JoinType::Full);
+    match join.filter() {
+        Some(_) if !is_outer => Some((HASHED_PIECE_ROWS, FILTERED_PIECE_ROWS_MAX)),
+        Some(_) => Some((HASHED_PIECE_ROWS, usize::MAX)),
+        None if is_outer || *join.join_type() == JoinType::Inner => None,
+        None => Some((HASHED_PIECE_ROWS, usize::MAX)),
+    }
 }
 
 /// A join of a build side and a probe side, in this order.
-fn with_probe_in_pieces(join: Arc<dyn ExecutionPlan>, rows_max: usize) -> Result<Arc<dyn ExecutionPlan>> {
+fn with_probe_in_pieces(join: Arc<dyn ExecutionPlan>, rows: (usize, usize)) -> Result<Arc<dyn ExecutionPlan>> {
     let [build, probe] = join.children()[..] else { return Ok(join) };
     if probe.output_partitioning().partition_count() != join.output_partitioning().partition_count() {
-        let times = Times::of(&join);
-        return Ok(Arc::new(GiveWayExec::above(join, times)));
+        return Ok(above(join));
     }
     let times = Times::of(&join);
-    let pieces = GiveWayExec::below(Arc::clone(probe), Arc::clone(&times), rows_max);
+    let pieces = GiveWayExec::below(Arc::clone(probe), Arc::clone(&times), rows);
     let children: Vec<Arc<dyn ExecutionPlan>> = vec![Arc::clone(build), Arc::new(pieces)];
     let join = replace_children_if_necessary(join, children)?;
     Ok(Arc::new(GiveWayExec::above(join, times)))
+}
+
+/// How many rows an operator is to be given at a time, since it makes much of each; none: as many as there are.
+fn small_pieces(node: &Arc<dyn ExecutionPlan>) -> Result<Option<usize>> {
+    let mut rows: Option<usize> = None;
+    node.apply_expressions(&mut |expr| {
+        rows = rows.into_iter().chain(rows_at_once(expr)).min();
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(rows)
+}
+
+/// An operator that takes its rows in pieces of so many at most.
+fn with_small_pieces(node: Arc<dyn ExecutionPlan>, rows: usize) -> Result<Arc<dyn ExecutionPlan>> {
+    let times = Times::of(&node);
+    let in_pieces = |child: &Arc<dyn ExecutionPlan>| -> Arc<dyn ExecutionPlan> {
+        Arc::new(GiveWayExec::below(Arc::clone(child), Times::of(child), (rows, rows)))
+    };
+    let children = node.children().into_iter().map(in_pieces).collect();
+    Ok(Arc::new(GiveWayExec::above(replace_children_if_necessary(node, children)?, times)))
 }
 
 #[cfg(test)]

@@ -96,8 +96,8 @@ impl Times {
 #[derive(Clone, Copy, Debug)]
 enum Place {
     Above,
-    /// Between a join and its probe side, whose rows it gives in pieces of at most so many.
-    Below(usize),
+    /// Between a join and its probe side, whose rows it gives in pieces: rows of the first, and of any at most.
+    Below(usize, usize),
 }
 
 /// Hands on its input's rows in their order, and lets others have their turn.
@@ -114,9 +114,9 @@ impl GiveWayExec {
         Self { input, place: Place::Above, times }
     }
 
-    /// Below one, as its probe side.
-    pub(crate) fn below(input: Arc<dyn ExecutionPlan>, times: Arc<Times>, rows_max: usize) -> Self {
-        Self { input, place: Place::Below(rows_max), times }
+    /// Below one, as its probe side: rows of the first piece, and of any at most.
+    pub(crate) fn below(input: Arc<dyn ExecutionPlan>, times: Arc<Times>, (rows, rows_max): (usize, usize)) -> Self {
+        Self { input, place: Place::Below(rows, rows_max), times }
     }
 }
 
@@ -124,7 +124,7 @@ impl DisplayAs for GiveWayExec {
     fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str(match self.place {
             Place::Above => "GiveWayExec",
-            Place::Below(_) => "GiveWayExec: in pieces",
+            Place::Below(..) => "GiveWayExec: in pieces",
         })
     }
 }
@@ -171,8 +171,8 @@ impl ExecutionPlan for GiveWayExec {
         let (times, turn) = (Arc::clone(&self.times), Turn::default());
         Ok(match self.place {
             Place::Above => Box::pin(Above { input, times, partition, turn }),
-            Place::Below(rows_max) => {
-                let pieces = Pieces { rest: None, rows: 1, rows_max, given: None };
+            Place::Below(rows, rows_max) => {
+                let pieces = Pieces { rest: None, rows, rows_max, given: None };
                 Box::pin(Below { input, times, partition, turn, pieces })
             }
         })

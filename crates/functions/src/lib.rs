@@ -5,6 +5,7 @@
 
 mod any_order;
 mod average;
+mod bounded;
 mod checked;
 mod clock;
 mod empty_join;
@@ -36,6 +37,7 @@ mod top_k;
 mod totals;
 
 pub use average::average;
+pub use bounded::rows_at_once;
 pub use checked::{check_decimals, name_overflow};
 pub use clock::check_clock;
 pub use extreme::{max_udaf, min_udaf};

@@ -22,6 +22,7 @@ use datafusion::prelude::SessionConfig;
 use pithead_model::PAGE_ROWS;
 
 use crate::any_order::AnyOrder;
+use crate::bounded::SessionMemory;
 use crate::checked::{AsFunctions, AsOperators};
 use crate::empty_join::EmptyJoin;
 use crate::equal_keys::{EqualKeys, NullKeysApart};
@@ -135,6 +136,7 @@ fn session_config(options: &EngineOptions) -> SessionConfig {
         .with_target_partitions(options.target_partitions.max(1))
         // The host switches it on for itself; a drive has no catalogue to show.
         .with_information_schema(false);
+    config.options_mut().extensions.insert(SessionMemory(Arc::clone(&options.runtime.memory_pool)));
     set_options(config.options_mut(), options);
     config
 }

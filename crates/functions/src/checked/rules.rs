@@ -7,13 +7,14 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
+use crate::bounded::{Bounded, bounded, may_fold, plain};
 use crate::kept_names::map_named;
 
 use super::function::Checked;
 use super::kernels::Operation;
 
 /// Makes operators to checked functions, for as long as the optimiser may compute them: what it folds is checked, and what would
-/// overflow stays for the run to report.
+/// overflow stays for the run to report. The same for functions that could make a large constant.
 #[derive(Debug)]
 pub(crate) struct AsFunctions;
 
@@ -27,7 +28,8 @@ impl OptimizerRule for AsFunctions {
     }
 
     fn rewrite(&self, plan: LogicalPlan, _config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        if_any(plan, |part| operation(part).is_some(), |plan| plan.transform_down_with_subqueries(node_with_checks))
+        let is_one = |part: &Expr| operation(part).is_some() || may_fold(part);
+        if_any(plan, is_one, |plan| plan.transform_down_with_subqueries(|node| node_with_checks(node, &is_one)))
     }
 }
 
@@ -37,7 +39,7 @@ impl OptimizerRule for AsOperators {
     }
 
     fn rewrite(&self, plan: LogicalPlan, _config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        if_any(plan, is_checked_function, |plan| {
+        if_any(plan, is_ours, |plan| {
             plan.transform_down_with_subqueries(|node| {
                 map_named(node, |expr| Ok(expr.transform_up(as_operator)?.update_data(plainly)))
             })
@@ -45,9 +47,10 @@ impl OptimizerRule for AsOperators {
     }
 }
 
-/// The plan with checked functions in place of operators, those of its subqueries too.
+/// The plan with checked functions in place of operators, and bounded ones in place of others, those of its subqueries too.
 pub(crate) fn with_checks(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let checked = if_any(plan, |part| operation(part).is_some(), |plan| plan.transform_down_with_subqueries(node_with_checks))?;
+    let is_one = |part: &Expr| operation(part).is_some() || bounded(part).is_some();
+    let checked = if_any(plan, is_one, |plan| plan.transform_down_with_subqueries(|node| node_with_checks(node, &is_one)))?;
     Ok(checked.data)
 }
 
@@ -65,15 +68,17 @@ fn if_any(
     if found { change(plan) } else { Ok(Transformed::no(plan)) }
 }
 
-fn node_with_checks(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    if !has(&plan, |part| operation(part).is_some())? {
+fn node_with_checks(plan: LogicalPlan, is_one: &impl Fn(&Expr) -> bool) -> Result<Transformed<LogicalPlan>> {
+    if !has(&plan, is_one)? {
         return Ok(Transformed::no(plan));
     }
     let schema = match &plan {
         LogicalPlan::TableScan(scan) => DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?,
         plan => merge_schema(&plan.inputs()),
     };
-    map_named(plan, |expr| expr.transform_up(|expr| as_function(expr, &schema)))
+    map_named(plan, |expr| {
+        expr.transform_up(|expr| if is_one(&expr) { as_function(expr, &schema) } else { Ok(Transformed::no(expr)) })
+    })
 }
 
 fn has(plan: &LogicalPlan, is_one: impl Fn(&Expr) -> bool) -> Result<bool> {
@@ -94,6 +99,9 @@ fn operation(expr: &Expr) -> Option<Operation> {
 }
 
 fn as_function(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    if let Some(bounded) = bounded(&expr) {
+        return Ok(Transformed::yes(bounded.call(expr)));
+    }
     let Some(operation) = operation(&expr).filter(|operation| is_checked(*operation, &expr, schema)) else {
         return Ok(Transformed::no(expr));
     };
@@ -122,15 +130,19 @@ fn is_checked(operation: Operation, expr: &Expr, schema: &DFSchema) -> bool {
     }
 }
 
-fn is_checked_function(expr: &Expr) -> bool {
-    matches!(expr, Expr::ScalarFunction(function) if function.func.inner().downcast_ref::<Checked>().is_some())
+fn is_ours(expr: &Expr) -> bool {
+    matches!(expr, Expr::ScalarFunction(function)
+        if function.func.inner().downcast_ref::<Checked>().is_some() || function.func.inner().downcast_ref::<Bounded>().is_some())
 }
 
 fn as_operator(expr: Expr) -> Result<Transformed<Expr>> {
     match expr {
         Expr::ScalarFunction(function) => match function.func.inner().downcast_ref::<Checked>() {
             Some(checked) => checked.as_operator(function.args).map(Transformed::yes),
-            None => Ok(Transformed::no(Expr::ScalarFunction(function))),
+            None => {
+                let (was_bounded, expr) = plain(function);
+                Ok(if was_bounded { Transformed::yes(expr) } else { Transformed::no(expr) })
+            }
         },
         expr => Ok(Transformed::no(expr)),
     }

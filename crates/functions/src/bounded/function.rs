@@ -1,0 +1,227 @@
+//! [`Bounded`]: a function that reserves memory for its result before it makes it.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::compute::concat;
+use arrow::datatypes::{DataType, Field, FieldRef, Schema};
+use datafusion::common::{Result, internal_err};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
+use datafusion::logical_expr::type_coercion::binary::BinaryTypeCoercer;
+use datafusion::logical_expr::{
+    BinaryExpr, ColumnarValue, Expr, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
+};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{BinaryExpr as PhysicalBinary, Column};
+
+use super::growth::Growth;
+use super::held::{Holder, SessionMemory};
+
+/// Bytes of a result that nobody counts.
+const UNCOUNTED_BYTES: u64 = 1 << 20;
+
+/// A function in whose place this one stands: the same but for memory. It is never registered and never travels: it becomes the
+/// function again before anybody but the optimiser and the engine sees it.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Bounded {
+    inner: Arc<ScalarUDF>,
+    growth: Growth,
+}
+
+/// The function that stands in an expression's place; none: the expression makes nothing large of its arguments.
+pub(crate) fn bounded(expr: &Expr) -> Option<Bounded> {
+    match expr {
+        Expr::ScalarFunction(function) => {
+            let growth = Growth::of(function.func.name())?;
+            let is_bounded = function.func.inner().downcast_ref::<Bounded>().is_some();
+            (!is_bounded).then(|| Bounded { inner: Arc::clone(&function.func), growth })
+        }
+        Expr::BinaryExpr(binary) if binary.op == Operator::StringConcat => {
+            Some(Bounded { inner: Arc::new(ScalarUDF::new_from_impl(Joined::default())), growth: Growth::Together })
+        }
+        _ => None,
+    }
+}
+
+/// Whether the optimiser may make a large constant of such an expression over constants.
+pub(crate) fn may_fold(expr: &Expr) -> bool {
+    matches!(expr, Expr::ScalarFunction(function) if Growth::of(function.func.name()).is_some_and(Growth::is_by_number))
+}
+
+/// The function in whose place this one stands, over its arguments; the expression itself where there is none.
+pub(crate) fn plain(function: ScalarFunction) -> (bool, Expr) {
+    match function.func.inner().downcast_ref::<Bounded>() {
+        Some(bounded) => (true, Expr::ScalarFunction(ScalarFunction { func: Arc::clone(&bounded.inner), args: function.args })),
+        None => (false, Expr::ScalarFunction(function)),
+    }
+}
+
+impl Bounded {
+    pub(super) fn growth(&self) -> Growth {
+        self.growth
+    }
+
+    /// The function over the arguments of the expression that it was made for.
+    pub(crate) fn call(self, expr: Expr) -> Expr {
+        let arguments = match expr {
+            Expr::ScalarFunction(function) => function.args,
+            Expr::BinaryExpr(BinaryExpr { left, right, .. }) => vec![*left, *right],
+            other => vec![other],
+        };
+        ScalarUDF::new_from_impl(self).call(arguments)
+    }
+
+    /// The result in pieces of rows, each of which takes little at most: all together it may take far less than it may at most.
+    fn in_pieces(&self, args: &ScalarFunctionArgs, bytes: &[u64], holder: &mut Holder) -> Result<ArrayRef> {
+        let mut parts: Vec<ArrayRef> = Vec::new();
+        let mut first = 0;
+        while first < bytes.len() {
+            let mut end = first + 1;
+            let mut most = bytes[first];
+            while end < bytes.len() && most.saturating_add(bytes[end]) <= UNCOUNTED_BYTES {
+                most += bytes[end];
+                end += 1;
+            }
+            holder.grow(most)?;
+            let part = self.inner.invoke_with_args(rows_of(args, first, end - first))?.to_array(end - first)?;
+            holder.shrink(most.saturating_sub(part.get_array_memory_size() as u64));
+            parts.push(part);
+            first = end;
+        }
+        let made: u64 = parts.iter().map(|part| part.get_array_memory_size() as u64).sum();
+        holder.grow(made)?;
+        let parts: Vec<&dyn arrow::array::Array> = parts.iter().map(AsRef::as_ref).collect();
+        Ok(concat(&parts)?)
+    }
+}
+
+/// The arguments of some rows.
+fn rows_of(args: &ScalarFunctionArgs, first: usize, rows: usize) -> ScalarFunctionArgs {
+    let slice = |argument: &ColumnarValue| match argument {
+        ColumnarValue::Array(array) => ColumnarValue::Array(array.slice(first, rows)),
+        ColumnarValue::Scalar(value) => ColumnarValue::Scalar(value.clone()),
+    };
+    ScalarFunctionArgs { args: args.args.iter().map(slice).collect(), number_rows: rows, ..args.clone() }
+}
+
+impl ScalarUDFImpl for Bounded {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
+        self.inner.inner().schema_name(arguments)
+    }
+
+    fn signature(&self) -> &Signature {
+        self.inner.signature()
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        self.inner.inner().return_type(types)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        self.inner.inner().return_field_from_args(args)
+    }
+
+    fn is_strict(&self) -> bool {
+        self.inner.inner().is_strict()
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        self.inner.inner().coerce_types(types)
+    }
+
+    fn simplify(&self, arguments: Vec<Expr>, context: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        self.inner.inner().simplify(arguments, context)
+    }
+
+    fn conditional_arguments<'a>(&self, arguments: &'a [Expr]) -> Option<(Vec<&'a Expr>, Vec<&'a Expr>)> {
+        self.inner.inner().conditional_arguments(arguments)
+    }
+
+    fn short_circuits(&self) -> bool {
+        self.inner.inner().short_circuits()
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let is_constant = args.args.iter().all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
+        let rows = if is_constant { 1 } else { args.number_rows };
+        let bytes = self.growth.bytes(&args.args, rows)?;
+        let most = bytes.iter().copied().fold(0, u64::saturating_add);
+        if most <= UNCOUNTED_BYTES {
+            return self.inner.invoke_with_args(args);
+        }
+        let mut holder = SessionMemory::of(&args.config_options).holder(self.name());
+        if is_constant {
+            // What the optimiser computes becomes a part of the plan.
+            holder.grow(most)?;
+            return self.inner.invoke_with_args(args);
+        }
+        let result = if self.growth.is_close() {
+            holder.grow(most)?;
+            self.inner.invoke_with_args(args)?.to_array(rows)?
+        } else {
+            self.in_pieces(&args, &bytes, &mut holder)?
+        };
+        Ok(ColumnarValue::Array(holder.hold(&result)))
+    }
+}
+
+/// `||` as a function.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Joined {
+    signature: Signature,
+}
+
+impl Default for Joined {
+    fn default() -> Self {
+        Self { signature: Signature::any(2, Volatility::Immutable) }
+    }
+}
+
+impl ScalarUDFImpl for Joined {
+    fn name(&self) -> &str {
+        "||"
+    }
+
+    /// The operator's: columns keep their names.
+    fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
+        let [left, right] = arguments else { return internal_err!("|| has two arguments") };
+        Ok(format!("{} || {}", left.schema_name(), right.schema_name()))
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        let [left, right] = types else { return internal_err!("|| has two arguments") };
+        BinaryTypeCoercer::new(left, &Operator::StringConcat, right).get_result_type()
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        let types: Vec<DataType> = args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
+        let nullable = args.arg_fields.iter().any(|field| field.is_nullable());
+        Ok(Arc::new(Field::new(self.name(), self.return_type(&types)?, nullable)))
+    }
+
+    fn is_strict(&self) -> bool {
+        true
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let columns = args.args.iter().map(|argument| argument.to_array(args.number_rows)).collect::<Result<Vec<_>>>()?;
+        let fields: Vec<Field> = columns.iter().map(|column| Field::new("", column.data_type().clone(), true)).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(args.number_rows));
+        let batch = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)?;
+        let operand = |index| Arc::new(Column::new("", index)) as Arc<dyn PhysicalExpr>;
+        PhysicalBinary::new(operand(0), Operator::StringConcat, operand(1)).evaluate(&batch)
+    }
+}
+
+#[cfg(test)]
+mod tests;

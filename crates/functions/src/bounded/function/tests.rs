@@ -1,0 +1,91 @@
+use std::sync::Arc;
+
+use datafusion::common::ScalarValue;
+use datafusion::execution::context::SessionContext;
+use datafusion::execution::memory_pool::{FairSpillPool, MemoryPool};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use pithead_model::Blame;
+
+use crate::{EngineOptions, fault_from_datafusion, session_state};
+
+const ROWS: &str = "(SELECT value AS id, 'text ' || value AS s, [value, value + 1] AS l FROM generate_series(1, 4000))";
+
+/// A session of so many bytes, and its memory.
+fn context(bytes: usize) -> (SessionContext, Arc<dyn MemoryPool>) {
+    let pool: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(bytes));
+    let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::clone(&pool)).build_arc().unwrap();
+    let options = EngineOptions { runtime, ..EngineOptions::default() };
+    (SessionContext::new_with_state(session_state(&options)), pool)
+}
+
+async fn answer(context: &SessionContext, sql: &str) -> String {
+    let batches = context.sql(sql).await.unwrap().collect().await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    ScalarValue::try_from_array(batches[0].column(0), 0).unwrap().to_string()
+}
+
+/// Over 4,000 rows these make up to 2 GB in all, and a small answer.
+#[tokio::test]
+async fn small_answers_need_little_memory_however_much_is_made_on_the_way() {
+    let (context, pool) = context(64 << 20);
+    for (sql, expected) in [
+        (format!("SELECT max(length(repeat(s, 20000))) FROM {ROWS}"), "180000"),
+        (format!("SELECT count(*) FROM {ROWS} WHERE length(repeat(s, 20000)) > 179999"), "3001"),
+        (format!("SELECT sum(length(lpad(s, 20000, 'ä'))) FROM {ROWS}"), "80000000"),
+        (format!("SELECT max(cardinality(array_repeat(id, 20000))) FROM {ROWS}"), "20000"),
+        (format!("SELECT max(array_length(range(0, 50000))) FROM {ROWS}"), "50000"),
+        (format!("SELECT max(length(repeat(repeat(s, 100), 100))) FROM {ROWS}"), "90000"),
+        (format!("SELECT max(length(replace(repeat('a', 1000), 'a', s))) FROM {ROWS}"), "9000"),
+        (format!("SELECT max(length(regexp_replace(repeat('a', 1000), 'a', s, 'g'))) FROM {ROWS}"), "9000"),
+    ] {
+        assert_eq!(answer(&context, &sql).await, expected, "{sql}");
+    }
+    assert_eq!(pool.reserved(), 0);
+}
+
+#[tokio::test]
+async fn what_does_not_fit_is_refused_before_it_is_made() {
+    let (context, pool) = context(64 << 20);
+    let doubled = |expr: &str| {
+        let steps =
+            (1..24).map(|step| format!("a{step} AS (SELECT {expr} AS t FROM a{})", step - 1)).collect::<Vec<_>>().join(", ");
+        format!("WITH a0 AS (SELECT s AS t FROM {ROWS}), {steps} SELECT max(length(t)) FROM a23")
+    };
+    for sql in [
+        format!("SELECT max(length(repeat(s, 100000000))) FROM {ROWS}"),
+        format!("SELECT length(repeat('x', 2000000000)) FROM {ROWS}"),
+        format!("SELECT max(cardinality(range(0, id * 1000000000))) FROM {ROWS}"),
+        format!("SELECT max(cardinality(array_resize(l, 1000000000000))) FROM {ROWS}"),
+        doubled("t || t"),
+        doubled("concat(t, t)"),
+        "SELECT length(repeat('x', 2000000000))".to_owned(),
+    ] {
+        let frame = context.sql(&sql).await.unwrap();
+        let fault = fault_from_datafusion(frame.collect().await.expect_err(&sql));
+        assert_eq!(fault.blame, Blame::Limit, "{sql}: {fault}");
+    }
+    assert_eq!(pool.reserved(), 0);
+}
+
+#[tokio::test]
+async fn results_hold_their_memory_until_they_are_freed() {
+    let (context, pool) = context(256 << 20);
+    let batches =
+        context.sql(&format!("SELECT repeat(s, 200000) FROM {ROWS} WHERE id <= 40")).await.unwrap().collect().await.unwrap();
+    assert!(pool.reserved() > 40 << 20, "{}", pool.reserved());
+    drop(batches);
+    assert_eq!(pool.reserved(), 0);
+}
+
+#[tokio::test]
+async fn rows_and_names_are_those_of_the_functions() {
+    let (context, _) = context(256 << 20);
+    for (sql, name, expected) in [
+        ("SELECT a || b FROM (VALUES ('x', NULL), ('y', 'z')) AS t(a, b)", "t.a || t.b", "NULL"),
+        ("SELECT repeat(a, 2) FROM (VALUES ('x'), ('y')) AS t(a)", "repeat(t.a,Int64(2))", "xx"),
+        ("SELECT repeat('', 2000000000) FROM (VALUES ('x')) AS t(a)", "repeat(Utf8(\"\"),Int64(2000000000))", ""),
+    ] {
+        let batches = context.sql(sql).await.unwrap().collect().await.unwrap();
+        assert_eq!(batches[0].schema().field(0).name(), name);
+        assert_eq!(ScalarValue::try_from_array(batches[0].column(0), 0).unwrap().to_string(), expected, "{sql}");
+    }
+}

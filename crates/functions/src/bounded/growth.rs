@@ -1,0 +1,258 @@
+//! [`Growth`]: how large a function's result is at most, from its arguments.
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNanoType};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::ColumnarValue;
+
+/// Bytes of a character at most.
+const CHAR_BYTES: u64 = 4;
+/// Bytes that a value of a list takes where its type does not say.
+const VALUE_BYTES: u64 = 16;
+/// Nanoseconds of a day.
+const DAY_NS: i128 = 86_400_000_000_000;
+/// Days of a month at least.
+const MONTH_DAYS: i128 = 28;
+
+/// What makes a function's result large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Growth {
+    /// `repeat(text, n)`.
+    Times,
+    /// `array_repeat(element, n)`.
+    Copies,
+    /// `lpad(text, n)`, `rpad(text, n)`: characters.
+    Characters,
+    /// `array_resize(list, n)`: elements.
+    Elements,
+    /// `range(start, stop, step)` without its stop, `generate_series` with it.
+    Series,
+    /// All arguments, one after the other.
+    Together,
+    /// `replace(text, from, to)`.
+    Replacements,
+    /// `regexp_replace(text, pattern, replacement)`, which may find its pattern between any two characters.
+    PatternReplacements,
+}
+
+impl Growth {
+    /// That of a function; none: its result is no larger than a small multiple of its arguments, and they do not add up.
+    pub(super) fn of(name: &str) -> Option<Growth> {
+        Some(match name {
+            "repeat" => Growth::Times,
+            "array_repeat" => Growth::Copies,
+            "lpad" | "rpad" => Growth::Characters,
+            "array_resize" => Growth::Elements,
+            "range" | "generate_series" => Growth::Series,
+            "concat" | "concat_ws" | "overlay" | "encode" | "array_concat" | "array_append" | "array_prepend"
+            | "make_array" | "named_struct" | "struct" | "||" => Growth::Together,
+            "replace" => Growth::Replacements,
+            "regexp_replace" => Growth::PatternReplacements,
+            _ => return None,
+        })
+    }
+
+    /// Whether few bytes of arguments make a large result, so that constants alone can.
+    pub(super) fn is_by_number(self) -> bool {
+        matches!(self, Growth::Times | Growth::Copies | Growth::Characters | Growth::Elements | Growth::Series)
+    }
+
+    /// Whether [`Self::bytes`] is about what the result takes. Otherwise it may be far less.
+    pub(super) fn is_close(self) -> bool {
+        !matches!(self, Growth::Replacements | Growth::PatternReplacements)
+    }
+
+    /// Bytes that each row of the result takes at most.
+    pub(super) fn bytes(self, arguments: &[ColumnarValue], rows: usize) -> Result<Vec<u64>> {
+        let bytes = |index: usize| arguments.get(index).map(|argument| Sizes::of(argument, rows)).transpose();
+        let count = |index: usize| arguments.get(index).map(Numbers::of).transpose();
+        let each = |of: &dyn Fn(usize) -> u64| Ok((0..rows).map(of).collect());
+        match self {
+            Growth::Times | Growth::Copies => {
+                let (value, times) = (bytes(0)?, count(1)?);
+                let least = if self == Growth::Copies { VALUE_BYTES } else { 0 };
+                each(&|row| at(&value, row).max(least).saturating_mul(number(&times, row).max(0) as u64))
+            }
+            Growth::Characters => {
+                let (text, length) = (bytes(0)?, count(1)?);
+                let fill_bytes = if is_ascii(arguments.get(2)) { 1 } else { CHAR_BYTES };
+                each(&|row| at(&text, row).saturating_add((number(&length, row).max(0) as u64).saturating_mul(fill_bytes)))
+            }
+            Growth::Elements => {
+                let (list, length, value) = (bytes(0)?, count(1)?, bytes(2)?);
+                each(&|row| {
+                    let one = VALUE_BYTES.max(at(&value, row));
+                    at(&list, row).saturating_add((number(&length, row).max(0) as u64).saturating_mul(one))
+                })
+            }
+            Growth::Series => {
+                let (start, stop) = match arguments {
+                    [stop] => (None, Some(Points::of(stop)?)),
+                    [start, stop, ..] => (Some(Points::of(start)?), Some(Points::of(stop)?)),
+                    [] => (None, None),
+                };
+                let step = arguments.get(2).map(Points::of).transpose()?;
+                let point = |points: &Option<Points>, row, other| points.as_ref().map_or(other, |points| points.at(row));
+                each(&|row| {
+                    let (from, to, by) =
+                        (point(&start, row, 0), point(&stop, row, 0), point(&step, row, 1).unsigned_abs().max(1));
+                    let values = (to.saturating_sub(from)).unsigned_abs() / by + 1;
+                    u64::try_from(values).unwrap_or(u64::MAX).saturating_mul(VALUE_BYTES)
+                })
+            }
+            Growth::Together => {
+                let sizes = arguments.iter().map(|argument| Sizes::of(argument, rows)).collect::<Result<Vec<_>>>()?;
+                each(&|row| sizes.iter().map(|size| size.at(row)).fold(0, u64::saturating_add))
+            }
+            Growth::Replacements => {
+                let (text, from, to) = (bytes(0)?, bytes(1)?, bytes(2)?);
+                each(&|row| {
+                    let places = at(&text, row) / at(&from, row).max(1) + 1;
+                    at(&text, row).saturating_add(places.saturating_mul(at(&to, row)))
+                })
+            }
+            Growth::PatternReplacements => {
+                let (text, to) = (bytes(0)?, bytes(2)?);
+                each(&|row| (at(&text, row) + 1).saturating_mul(1 + at(&to, row)).saturating_mul(2))
+            }
+        }
+    }
+}
+
+fn at(sizes: &Option<Sizes>, row: usize) -> u64 {
+    sizes.as_ref().map_or(0, |sizes| sizes.at(row))
+}
+
+fn number(numbers: &Option<Numbers>, row: usize) -> i64 {
+    numbers.as_ref().map_or(0, |numbers| numbers.at(row))
+}
+
+/// Whether a fill is known to be of characters of one byte; a blank is where there is none.
+fn is_ascii(fill: Option<&ColumnarValue>) -> bool {
+    match fill {
+        None => true,
+        Some(ColumnarValue::Scalar(value)) => value.try_as_str().is_some_and(|text| text.is_none_or(str::is_ascii)),
+        Some(ColumnarValue::Array(_)) => false,
+    }
+}
+
+/// Bytes of an argument's values.
+enum Sizes {
+    Same(u64),
+    Each(Vec<u64>),
+}
+
+impl Sizes {
+    fn of(argument: &ColumnarValue, rows: usize) -> Result<Sizes> {
+        Ok(match argument {
+            ColumnarValue::Scalar(value) => Sizes::Same(match value.try_as_str() {
+                Some(text) => text.map_or(0, |text| text.len() as u64),
+                None => value.size() as u64,
+            }),
+            ColumnarValue::Array(array) => Sizes::Each(match array.data_type() {
+                DataType::Utf8View => array.as_string_view().lengths().map(u64::from).collect(),
+                DataType::BinaryView => array.as_binary_view().lengths().map(u64::from).collect(),
+                DataType::Utf8 => array.as_string::<i32>().offsets().lengths().map(|length| length as u64).collect(),
+                DataType::LargeUtf8 => array.as_string::<i64>().offsets().lengths().map(|length| length as u64).collect(),
+                DataType::List(_) => {
+                    let list = array.as_list::<i32>();
+                    let one = mean_bytes(list.values())?;
+                    list.offsets().lengths().map(|length| (length as u64).saturating_mul(one)).collect()
+                }
+                _ => vec![mean_bytes(array)?; rows],
+            }),
+        })
+    }
+
+    fn at(&self, row: usize) -> u64 {
+        match self {
+            Sizes::Same(size) => *size,
+            Sizes::Each(sizes) => sizes.get(row).copied().unwrap_or(0),
+        }
+    }
+}
+
+/// Bytes of a value in the mean, rounded up.
+fn mean_bytes(array: &ArrayRef) -> Result<u64> {
+    if let Some(text) = array.as_string_view_opt() {
+        return Ok(text.lengths().map(u64::from).sum::<u64>().div_ceil(array.len().max(1) as u64).max(VALUE_BYTES));
+    }
+    let bytes = array.to_data().get_slice_memory_size()?;
+    Ok(bytes.div_ceil(array.len().max(1)) as u64)
+}
+
+/// An argument's numbers; what is none, and NULL, counts as 0.
+enum Numbers {
+    Same(i64),
+    Each(Vec<i64>),
+}
+
+impl Numbers {
+    fn of(argument: &ColumnarValue) -> Result<Numbers> {
+        let array = match argument {
+            ColumnarValue::Scalar(value) => value.to_array()?,
+            ColumnarValue::Array(array) => array.clone(),
+        };
+        let numbers = cast_with_options(&array, &DataType::Int64, &CastOptions { safe: true, ..CastOptions::default() })?;
+        let numbers: Vec<i64> = numbers.as_primitive::<Int64Type>().iter().map(Option::unwrap_or_default).collect();
+        Ok(match argument {
+            ColumnarValue::Scalar(_) => Numbers::Same(numbers.first().copied().unwrap_or(0)),
+            ColumnarValue::Array(_) => Numbers::Each(numbers),
+        })
+    }
+
+    fn at(&self, row: usize) -> i64 {
+        match self {
+            Numbers::Same(number) => *number,
+            Numbers::Each(numbers) => numbers.get(row).copied().unwrap_or(0),
+        }
+    }
+}
+
+/// Where a series begins, ends, and how far it steps: whole numbers, or nanoseconds at least of dates, times and intervals.
+enum Points {
+    Same(i128),
+    Each(Vec<i128>),
+}
+
+impl Points {
+    fn of(argument: &ColumnarValue) -> Result<Points> {
+        let array = match argument {
+            ColumnarValue::Scalar(value) => value.to_array()?,
+            ColumnarValue::Array(array) => array.clone(),
+        };
+        let points: Vec<i128> = match array.data_type() {
+            DataType::Interval(_) => {
+                let steps =
+                    cast_with_options(&array, &ScalarValue::IntervalMonthDayNano(None).data_type(), &CastOptions::default())?;
+                let steps = steps.as_primitive::<IntervalMonthDayNanoType>();
+                let ns = |months: i32, days: i32, ns: i64| {
+                    (i128::from(months) * MONTH_DAYS + i128::from(days)) * DAY_NS + i128::from(ns)
+                };
+                steps.iter().map(|step| step.map_or(0, |step| ns(step.months, step.days, step.nanoseconds))).collect()
+            }
+            DataType::Date32 | DataType::Date64 | DataType::Timestamp(..) => {
+                let unit = DataType::Timestamp(arrow::datatypes::TimeUnit::Millisecond, None);
+                let times = cast_with_options(&array, &unit, &CastOptions { safe: true, ..CastOptions::default() })?;
+                let times = cast_with_options(&times, &DataType::Int64, &CastOptions::default())?;
+                times.as_primitive::<Int64Type>().iter().map(|ms| i128::from(ms.unwrap_or(0)) * 1_000_000).collect()
+            }
+            _ => match Numbers::of(&ColumnarValue::Array(array))? {
+                Numbers::Same(number) => vec![i128::from(number)],
+                Numbers::Each(numbers) => numbers.into_iter().map(i128::from).collect(),
+            },
+        };
+        Ok(match argument {
+            ColumnarValue::Scalar(_) => Points::Same(points.first().copied().unwrap_or(0)),
+            ColumnarValue::Array(_) => Points::Each(points),
+        })
+    }
+
+    fn at(&self, row: usize) -> i128 {
+        match self {
+            Points::Same(point) => *point,
+            Points::Each(points) => points.get(row).copied().unwrap_or(0),
+        }
+    }
+}
