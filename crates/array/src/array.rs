@@ -73,7 +73,7 @@ impl Array {
         }
         let host_options = HostOptions { threads: options.threads, memory: options.memory, ..HostOptions::default() };
         let host = Host::connect(doors, host_options).await?;
-        if let Some(absent) = host.absent().first() {
+        if let Some(absent) = host.settled().await.first() {
             return Err(absent.fault.clone().hint("start all drives of the array, then the array"));
         }
         let drives: Arc<[ConnectedDrive]> = host.drives().into();

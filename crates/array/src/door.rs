@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use futures::future::join_all;
 use pithead_model::{Blame, Directory, Fault, HostState, Manifest, Run, SessionId, SessionProfile, SliceKey};
 use pithead_wire::{
-    Batches, Claim, Discard, Door, DriveStatus, Events, Hello, Kept, LoadRequest, OpenRequest, Opened, Pieces, Welcome,
+    Batches, Claim, Discard, Door, DriveStatus, Events, Hello, Kept, LoadRequest, OpenRequest, OpenSession, Opened, Pieces,
+    Welcome,
 };
 
 use crate::Array;
@@ -94,5 +95,14 @@ impl Door for Array {
 
     async fn status(&self) -> Result<DriveStatus, Fault> {
         self.inner.status().await
+    }
+
+    async fn sessions(&self) -> Result<Vec<OpenSession>, Fault> {
+        Ok(self.inner.sessions.list())
+    }
+
+    async fn kill(&self, session: SessionId) -> Result<bool, Fault> {
+        let why = Fault::new(Blame::Limit, "an operator of the array has ended the session");
+        Ok(self.inner.sessions.close(session, why).await)
     }
 }

@@ -78,7 +78,7 @@ impl Inner {
                 let mut place = place;
                 place.merges();
                 let begin: Begin = Box::new(move || merge.events());
-                let session = self.sessions.insert(Arc::default(), driving.ordinals.total(), begin, place);
+                let session = self.sessions.insert(Arc::default(), driving.ordinals.total(), begin, place, &request);
                 Ok(Reply::Granted(self.granted(session)))
             }
             way => self.relay(&request, driving, place, way).await,
@@ -117,7 +117,7 @@ impl Inner {
         let lower = Arc::new(lower);
         let relay = Relay::new(Arc::clone(&lower), Arc::clone(ordinals), why == Why::Busy);
         let begin: Begin = Box::new(move || relay.events());
-        Ok(Reply::Granted(self.granted(self.sessions.insert(lower, ordinals.total(), begin, place))))
+        Ok(Reply::Granted(self.granted(self.sessions.insert(lower, ordinals.total(), begin, place, request))))
     }
 
     fn granted(&self, session: SessionId) -> Granted {

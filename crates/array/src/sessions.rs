@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
-use pithead_model::{Blame, DatasetId, Fault, SessionId, SessionProfile, SessionState};
-use pithead_wire::{Event, Events, SlicePart};
+use pithead_model::{Blame, DatasetId, DatasetName, Fault, SessionId, SessionProfile, SessionState};
+use pithead_wire::{Event, Events, OpenRequest, OpenSession, SlicePart};
 use tokio::sync::watch;
 
 use crate::lower::LowerSession;
@@ -28,6 +28,9 @@ pub(crate) struct Session {
     /// Sessions below, of one that is relayed.
     pub(crate) lower: Arc<Vec<LowerSession>>,
     pub(crate) slices_total: u32,
+    opened: Instant,
+    host: u64,
+    datasets: Vec<DatasetName>,
     begin: Mutex<Option<Begin>>,
     progress: Mutex<Progress>,
     /// Why it ended, once it has.
@@ -122,12 +125,22 @@ impl Sessions {
         self.places.readers.lock().contains_key(&dataset)
     }
 
-    pub(crate) fn insert(&self, lower: Arc<Vec<LowerSession>>, slices_total: u32, begin: Begin, place: Place) -> SessionId {
+    pub(crate) fn insert(
+        &self,
+        lower: Arc<Vec<LowerSession>>,
+        slices_total: u32,
+        begin: Begin,
+        place: Place,
+        request: &OpenRequest,
+    ) -> SessionId {
         let progress = Progress { state: SessionState::Opened, rounds: 0, slices_done: 0, heard: Some(Instant::now()) };
         let session = Session {
             id: SessionId(rand::random()),
             lower,
             slices_total,
+            opened: Instant::now(),
+            host: request.options.host,
+            datasets: request.parts.iter().map(|part| part.name.clone()).collect(),
             begin: Mutex::new(Some(begin)),
             progress: Mutex::new(progress),
             ended: watch::Sender::new(None),
@@ -146,12 +159,20 @@ impl Sessions {
         })
     }
 
-    /// Ends a session if it is there, and the sessions below.
-    pub(crate) async fn close(&self, id: SessionId, why: Fault) {
+    /// Ends a session if it is there, and the sessions below. Whether it was.
+    pub(crate) async fn close(&self, id: SessionId, why: Fault) -> bool {
         let session = self.open.lock().remove(&id);
-        if let Some(session) = session {
+        if let Some(session) = &session {
             session.end(why).await;
         }
+        session.is_some()
+    }
+
+    /// What is open, the longest open first.
+    pub(crate) fn list(&self) -> Vec<OpenSession> {
+        let mut open: Vec<Arc<Session>> = self.open.lock().values().cloned().collect();
+        open.sort_by_key(|session| session.opened);
+        open.iter().map(|session| session.described()).collect()
     }
 
     /// From now on no session is opened.
@@ -228,6 +249,22 @@ impl Session {
             slices_total: self.slices_total,
             slices_done: progress.slices_done,
             ..empty_profile()
+        }
+    }
+
+    /// For who looks at the array. The owner is known to the server alone; the memory is reserved at the drives below.
+    fn described(&self) -> OpenSession {
+        let progress = self.progress.lock();
+        OpenSession {
+            session: self.id,
+            owner: None,
+            host: self.host,
+            datasets: self.datasets.clone(),
+            state: progress.state,
+            open_s: self.opened.elapsed().as_secs_f64(),
+            slices_done: progress.slices_done,
+            slices_total: self.slices_total,
+            memory: 0,
         }
     }
 

@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    array_serve, bench, cell, cert, check, drive_add, drive_drain, drive_serve, drop, error, inspect, load, ls, repair, sql,
-    status, token,
+    array_serve, bench, cell, cert, check, drive_add, drive_drain, drive_serve, drop, error, inspect, load, ls, repair,
+    session, sql, status, token,
 };
 
 const LONG_ABOUT: &str = "\
@@ -44,6 +44,9 @@ pub(crate) enum Command {
     Ls(ls::LsArgs),
     Drop(drop::DropArgs),
     Status(status::StatusArgs),
+    /// See the sessions that are open at drives, and end them
+    #[command(subcommand)]
+    Session(session::SessionCommand),
     Repair(repair::RepairArgs),
     Check(check::CheckArgs),
     /// Look at what lies on a drive's medium

@@ -67,6 +67,9 @@ pub(crate) struct ServeArgs {
     /// Close a session whose rows nobody has pulled for this long
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     idle: u64,
+    /// Close a session that is open for this long, however busy it is; 0: never
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    session_limit: u64,
     /// Serve /metrics and /health there: HOST:PORT, or a port that only this machine reaches
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
@@ -145,6 +148,7 @@ fn options(args: &ServeArgs) -> DriveOptions {
         host_sessions_max: args.host_sessions.map(|sessions| sessions as usize),
         slow_session: (args.slow_session_ms > 0).then(|| Duration::from_millis(args.slow_session_ms)),
         idle_limit: Duration::from_secs(args.idle),
+        open_limit: (args.session_limit > 0).then(|| Duration::from_secs(args.session_limit)),
         device: Arc::new(device),
         ..DriveOptions::new(&args.data)
     }

@@ -52,9 +52,10 @@ impl EntryArgs {
     }
 }
 
-/// Refuses to serve at an address where that is not safe, or says what it means.
+/// Refuses to serve at an address where that is not safe, or says what it means; and files that cannot be used.
 pub(crate) fn check(options: &ServeOptions, listen: SocketAddr) -> Result<(), CliError> {
     options.check(listen.ip())?;
+    options.check_files()?;
     if options.insecure
         && !listen.ip().to_canonical().is_loopback()
         && let Some(danger) = options.danger()

@@ -30,6 +30,7 @@ mod prompt;
 mod repair;
 mod run;
 mod secret_file;
+mod session;
 mod sql;
 mod statements;
 mod status;

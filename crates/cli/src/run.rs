@@ -8,8 +8,8 @@ use tracing_subscriber::EnvFilter;
 use crate::args::{ArrayCommand, Command, DriveCommand};
 use crate::error::CliError;
 use crate::{
-    array_serve, bench, cell, cert, check, drive_add, drive_drain, drive_serve, drop, inspect, load, ls, repair, sql, status,
-    target, token,
+    array_serve, bench, cell, cert, check, drive_add, drive_drain, drive_serve, drop, inspect, load, ls, repair, session, sql,
+    status, target, token,
 };
 
 /// What is logged unless `PITHEAD_LOG` says otherwise.
@@ -42,6 +42,7 @@ async fn dispatch(command: Command) -> Result<(), CliError> {
         Command::Sql(args) => sql::run(args).await,
         Command::Ls(args) => ls::run(args).await,
         Command::Status(args) => status::run(args).await,
+        Command::Session(command) => session::run(command).await,
         Command::Drop(args) => drop::run(args).await,
         Command::Check(args) => check::run(args).await,
         Command::Inspect(command) => inspect::run(command).await,
@@ -56,7 +57,7 @@ async fn dispatch(command: Command) -> Result<(), CliError> {
 fn threads(command: &Command) -> usize {
     let asked = match command {
         Command::Drive(DriveCommand::Serve(_)) | Command::Bench(_) | Command::Check(_) | Command::Inspect(_) => None,
-        Command::Cell(_) | Command::Cert(_) | Command::Token(_) => None,
+        Command::Session(_) | Command::Cell(_) | Command::Cert(_) | Command::Token(_) => None,
         Command::Array(ArrayCommand::Serve(args)) => args.threads(),
         Command::Drive(DriveCommand::Add(args)) => args.target.threads,
         Command::Drive(DriveCommand::Drain(args)) => args.target.threads,

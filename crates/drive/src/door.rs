@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use pithead_model::{Directory, Fault, HostState, Manifest, Reply, Run, SessionId, SessionProfile, SliceKey};
 use pithead_wire::{
-    Batches, Claim, Discard, Door, DriveStatus, Events, Hello, Kept, LinkGauge, LoadRequest, OpenRequest, Opened, Pieces,
-    Welcome,
+    Batches, Claim, Discard, Door, DriveStatus, Events, Hello, Kept, LinkGauge, LoadRequest, OpenRequest, OpenSession, Opened,
+    Pieces, Welcome,
 };
 
 use crate::Drive;
@@ -102,6 +102,18 @@ impl Door for Drive {
 
     async fn status(&self) -> Result<DriveStatus, Fault> {
         self.counted(self.read_status().await)
+    }
+
+    async fn sessions(&self) -> Result<Vec<OpenSession>, Fault> {
+        Ok(self.sessions.list())
+    }
+
+    async fn kill(&self, session: SessionId) -> Result<bool, Fault> {
+        let killed = self.sessions.kill(session);
+        if let Some(session) = &killed {
+            session.stopped().await;
+        }
+        Ok(killed.is_some())
     }
 }
 

@@ -114,7 +114,7 @@ impl Drive {
             cores: cores(&options),
         });
         drive.collect_condemned()?;
-        drive.start_background(options.idle_limit);
+        drive.start_background(options.idle_limit, options.open_limit);
         tracing::info!(drive = %id, data = %drive.label, threads = drive.workers.threads(), memory = options.memory, "open");
         Ok(drive)
     }
@@ -156,12 +156,13 @@ impl Drive {
 
     /// The reaper, and the collector of runs that were waiting for their last reader. Both end with the drive, and keep
     /// nothing of it open meanwhile.
-    fn start_background(self: &Arc<Self>, idle_limit: Duration) {
-        let step = (idle_limit / 4).clamp(Duration::from_millis(5), Duration::from_secs(5));
+    fn start_background(self: &Arc<Self>, idle_limit: Duration, open_limit: Option<Duration>) {
+        let step =
+            (idle_limit.min(open_limit.unwrap_or(idle_limit)) / 4).clamp(Duration::from_millis(5), Duration::from_secs(5));
         let (sessions, device) = (Arc::downgrade(&self.sessions), Arc::clone(&self.device));
         let reaper = async move {
             while let Some(sessions) = sessions.upgrade() {
-                sessions.reap(idle_limit);
+                sessions.reap(idle_limit, open_limit);
                 drop(sessions);
                 device.clock().sleep(step).await;
             }

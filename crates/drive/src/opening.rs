@@ -55,6 +55,7 @@ impl Drive {
         let mut request = request;
         let summary = Summary::look(&self.summaries, &mut request);
         let partitions = partitions(&request.parts);
+        let datasets = request.parts.iter().map(|part| part.name.clone()).collect();
         let usage = Arc::new(Usage::default());
         let runtime = self.runtimes.session(grant.bytes(), &usage)?;
         let memory = Arc::clone(&runtime.memory_pool);
@@ -79,7 +80,7 @@ impl Drive {
         let (partition, level_max) = (facts.partition, facts.level_max);
         let steer = Arc::new(steer);
         let summary = summary.and_then(|summary| summary.filter(&policy, facts.whole_partition));
-        let work = Work { bound, policy, steer, summary, partition, level_max, memory, grant, used, _lease: lease };
+        let work = Work { bound, policy, steer, summary, partition, level_max, memory, grant, used, datasets, _lease: lease };
         let granted = Granted { session: SessionId(rand::random()), threads: threads as u32, memory: work.grant.bytes() };
         tracing::debug!(session = %granted.session, threads, memory = granted.memory, ?policy, "opened");
         self.sessions.insert(Arc::new(Session::new(granted.session, work, usage, Arc::clone(&self.device), place)));

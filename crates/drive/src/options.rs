@@ -30,6 +30,8 @@ pub struct DriveOptions {
     pub slow_session: Option<Duration>,
     /// A session whose rows nobody pulls for this long is closed.
     pub idle_limit: Duration,
+    /// A session that is open for this long is closed. None: never.
+    pub open_limit: Option<Duration>,
     /// The hardware.
     pub device: Arc<dyn Device>,
     /// The reactors to run on, where drives in one process share them. None: reactors of its own.
@@ -49,6 +51,7 @@ impl DriveOptions {
             host_sessions_max: None,
             slow_session: None,
             idle_limit: Duration::from_secs(60),
+            open_limit: None,
             device: Arc::new(Native::new()),
             pool: None,
         }

@@ -9,7 +9,8 @@ use futures::future::{AbortHandle, Abortable};
 use parking_lot::Mutex;
 use pithead_device::{Device, Instant};
 use pithead_exec::Bound;
-use pithead_model::{Blame, Fault, Level, SessionId, SessionProfile, SessionState};
+use pithead_model::{Blame, DatasetName, Fault, Level, SessionId, SessionProfile, SessionState};
+use pithead_wire::OpenSession;
 use tokio::sync::watch;
 
 use crate::budget::Grant;
@@ -41,6 +42,8 @@ pub(crate) struct Work {
     /// What it keeps of its partial results, and what was kept before.
     pub(crate) summary: Option<Summary>,
     pub(crate) used: SessionUse,
+    /// What it reads, the driving dataset first.
+    pub(crate) datasets: Vec<DatasetName>,
     pub(crate) _lease: Lease,
 }
 
@@ -51,6 +54,9 @@ pub(crate) struct Session {
     /// Who opened it.
     pub(crate) host: u64,
     pub(crate) opened: Instant,
+    datasets: Vec<DatasetName>,
+    /// Bytes that were granted.
+    memory: u64,
     pub(crate) waits: Waits,
     pub(crate) steer: Arc<Steer>,
     pub(crate) queue: Queue,
@@ -114,6 +120,8 @@ impl Session {
             id,
             host: place.host(),
             opened,
+            datasets: work.datasets.clone(),
+            memory: work.grant.bytes(),
             waits: Waits::default(),
             steer: Arc::clone(&work.steer),
             queue: Queue::default(),
@@ -168,6 +176,21 @@ impl Session {
             spilled_bytes: self.usage.spilled_bytes(),
             other_rows_in: self.progress.other_rows_in.load(Ordering::Relaxed),
             other_medium_bytes: self.progress.other_medium_bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    /// For who looks at the drive. The owner is known to the server alone.
+    pub(crate) fn described(&self, now: Instant) -> OpenSession {
+        OpenSession {
+            session: self.id,
+            owner: None,
+            host: self.host,
+            datasets: self.datasets.clone(),
+            state: self.progress.state(),
+            open_s: now.since(self.opened).as_secs_f64(),
+            slices_done: self.progress.slices_done.load(Ordering::Relaxed),
+            slices_total: self.slices_total,
+            memory: self.memory,
         }
     }
 

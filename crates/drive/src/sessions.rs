@@ -8,6 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use pithead_device::{Device, Instant};
 use pithead_model::{Blame, Fault, SessionId, SessionState};
+use pithead_wire::OpenSession;
 
 use crate::metrics::Metrics;
 use crate::session::Session;
@@ -81,6 +82,21 @@ impl Sessions {
         self.end(id, if self.refusing() { "stopped" } else { "cancelled" })
     }
 
+    /// Ends somebody's session if it is there, who is told so.
+    pub(crate) fn kill(&self, id: SessionId) -> Option<Arc<Session>> {
+        let killed = self.end(id, "killed")?;
+        tracing::warn!(session = %id, "an operator has ended a session");
+        Some(killed)
+    }
+
+    /// What is open, the longest open first.
+    pub(crate) fn list(&self) -> Vec<OpenSession> {
+        let now = self.device.clock().now();
+        let mut open: Vec<Arc<Session>> = self.open.lock().values().cloned().collect();
+        open.sort_by_key(|session| session.opened);
+        open.iter().map(|session| session.described(now)).collect()
+    }
+
     /// `cause` is why it ends unless its work is done or has failed.
     fn end(&self, id: SessionId, cause: &str) -> Option<Arc<Session>> {
         let session = self.open.lock().remove(&id)?;
@@ -91,16 +107,30 @@ impl Sessions {
         };
         self.metrics.closed(cause);
         tracing::debug!(session = %id, cause, "closed");
-        if cause == "idle" {
-            session.fail(Fault::new(Blame::Limit, "nobody pulled the session's rows for longer than the drive's idle limit"));
+        let told = match cause {
+            "idle" => Some("nobody pulled the session's rows for longer than the drive's idle limit"),
+            "overtime" => Some("the session was open for longer than the drive allows"),
+            "killed" => Some("an operator of the drive has ended the session"),
+            _ => None,
+        };
+        match told {
+            Some(told) => session.fail(Fault::new(Blame::Limit, told)),
+            None => session.stop(),
         }
-        session.stop();
         Some(session)
     }
 
     /// Ends the sessions that have waited for their host longer than `idle_limit`, and those whose host never asked for rows
-    /// sooner: it does so at once, unless it was killed in between.
-    pub(crate) fn reap(&self, idle_limit: Duration) {
+    /// sooner: it does so at once, unless it was killed in between. And those that are open for longer than `open_limit`.
+    pub(crate) fn reap(&self, idle_limit: Duration, open_limit: Option<Duration>) {
+        let now = self.device.clock().now();
+        let is_over = |session: &Session| open_limit.is_some_and(|limit| now.since(session.opened) > limit);
+        let over: Vec<SessionId> =
+            self.open.lock().values().filter(|session| is_over(session)).map(|session| session.id).collect();
+        for session in over {
+            tracing::warn!(%session, ?open_limit, "closing a session that is open for too long");
+            self.end(session, "overtime");
+        }
         let limit = |session: &Session| match session.progress.state() {
             SessionState::Opened => idle_limit.min(FIRST_GET_LIMIT),
             _ => idle_limit,

@@ -13,5 +13,5 @@ mod status;
 
 pub use connect::{Engine, connect, doors};
 pub use options::{EmbedOptions, Target};
-pub use pithead_wire::{Access, ClientTlsFiles, ConnectOptions, DriveStatus, PartitionUse, Token};
+pub use pithead_wire::{Access, ClientTlsFiles, ConnectOptions, Door, DriveStatus, OpenSession, PartitionUse, Token};
 pub use status::status;

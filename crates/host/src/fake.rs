@@ -17,7 +17,7 @@ use pithead_model::{
 };
 use pithead_wire::{
     Batches, Claim, Discard, DomainAt, Door, DriveStatus, Event, Events, Granted, Hello, Kept, LoadRequest, Loads, OpenRequest,
-    Opened, PartitionUse, Pieces, RunPiece, Welcome,
+    OpenSession, Opened, PartitionUse, Pieces, RunPiece, Welcome,
 };
 
 /// What one load put into one partition.
@@ -393,6 +393,14 @@ impl Door for FakeDoor {
             cpu_share: 1.0,
             costs: vec![],
         })
+    }
+
+    async fn sessions(&self) -> Result<Vec<OpenSession>, Fault> {
+        not_here()
+    }
+
+    async fn kill(&self, _session: SessionId) -> Result<bool, Fault> {
+        not_here()
     }
 }
 

@@ -38,6 +38,7 @@ impl fmt::Display for Right {
 pub struct Identity {
     /// How people know it.
     pub name: String,
+    is_named: bool,
     token: Option<[u8; 32]>,
     certificate: Option<String>,
     /// Domains by right, in the order of [`Right`].
@@ -45,10 +46,22 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// Whoever calls where callers are not told apart: it may do everything.
+    pub(crate) fn anyone() -> Identity {
+        Identity { is_named: false, ..Identity::unlimited("anyone") }
+    }
+
     /// One that may do everything.
     pub(crate) fn unlimited(name: impl Into<String>) -> Identity {
         let domains = [Vec::new(), Vec::new(), vec![ANY_DOMAIN.to_owned()]];
-        Identity { name: name.into(), token: None, certificate: None, domains }
+        Identity { name: name.into(), is_named: true, token: None, certificate: None, domains }
+    }
+
+    /// What its sessions are counted by, whichever of its hosts opens them; none: it is anyone.
+    pub(crate) fn number(&self) -> Option<u64> {
+        let digest = Sha256::digest(self.name.as_bytes());
+        let number = digest.iter().take(8).fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+        self.is_named.then_some(number.max(1))
     }
 
     /// Whether it has a right to a domain.
@@ -166,7 +179,7 @@ fn identity(entry: Entry) -> Result<Identity, Fault> {
         })
     };
     let token = token.map(hash).transpose()?;
-    Ok(Identity { name, token, certificate, domains: [read, write, administer] })
+    Ok(Identity { name, is_named: true, token, certificate, domains: [read, write, administer] })
 }
 
 fn wrong(why: impl fmt::Display) -> Fault {

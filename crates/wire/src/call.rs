@@ -25,6 +25,8 @@ pub(crate) enum Call {
     Directory(SliceKey),
     Discard(Discard),
     Claim(Claim),
+    Sessions,
+    Kill(SessionId),
 }
 
 /// Body of `tell`.
@@ -51,7 +53,7 @@ struct Versions {
 
 impl Call {
     /// The types of action that there are, each with what it is for.
-    pub(crate) const KINDS: [(&'static str, &'static str); 11] = [
+    pub(crate) const KINDS: [(&'static str, &'static str); 13] = [
         ("hello", "first contact: versions, extensions, encodings"),
         ("poll", "where a session stands"),
         ("close", "ends a session"),
@@ -63,6 +65,8 @@ impl Call {
         ("directory", "the metadata slice of a load"),
         ("discard", "deletes what loads left"),
         ("claim", "protects runs that a manifest is about to name"),
+        ("sessions", "the sessions that are open"),
+        ("kill", "ends somebody's session"),
     ];
 
     pub(crate) fn kind(&self) -> &'static str {
@@ -78,15 +82,17 @@ impl Call {
             Call::Directory(_) => "directory",
             Call::Discard(_) => "discard",
             Call::Claim(_) => "claim",
+            Call::Sessions => "sessions",
+            Call::Kill(_) => "kill",
         }
     }
 
     pub(crate) fn action(&self) -> Result<Action, WireError> {
         let body = match self {
             Call::Hello(hello) => json(hello)?,
-            Call::Poll(session) | Call::Close(session) => json(session)?,
+            Call::Poll(session) | Call::Close(session) | Call::Kill(session) => json(session)?,
             Call::Tell(tell) => json(tell)?,
-            Call::Status => Bytes::new(),
+            Call::Status | Call::Sessions => Bytes::new(),
             Call::Manifest(domain) => json(domain)?,
             Call::Commit(commit) => json(commit)?,
             Call::Keep(manifest) => json(manifest)?,
@@ -111,6 +117,8 @@ impl Call {
             "directory" => Call::Directory(parse_key(body)?),
             "discard" => Call::Discard(parse_discard(body)?),
             "claim" => Call::Claim(parse_claim(body)?),
+            "sessions" => Call::Sessions,
+            "kill" => Call::Kill(from_json("session id", body)?),
             other => return Err(WireError::malformed("action", format!("{other:?} is not one; see ListActions"))),
         })
     }

@@ -24,8 +24,8 @@ use crate::call::{Call, Commit, Tell, check_manifest, parse_welcome};
 use crate::check::check_schema;
 use crate::dial::{Dial, Trouble};
 use crate::door::{
-    Batches, Claim, Discard, Door, DriveStatus, Event, Events, Granted, Hello, Kept, LoadRequest, OpenRequest, Opened, Pieces,
-    Welcome,
+    Batches, Claim, Discard, Door, DriveStatus, Event, Events, Granted, Hello, Kept, LoadRequest, OpenRequest, OpenSession,
+    Opened, Pieces, Welcome,
 };
 use crate::encode::link_bytes;
 use crate::error::{WireError, from_status};
@@ -282,6 +282,14 @@ impl Door for FlightDoor {
 
     async fn status(&self) -> Result<DriveStatus, Fault> {
         self.call(Call::Status).await
+    }
+
+    async fn sessions(&self) -> Result<Vec<OpenSession>, Fault> {
+        self.call(Call::Sessions).await
+    }
+
+    async fn kill(&self, session: SessionId) -> Result<bool, Fault> {
+        self.call(Call::Kill(session)).await
     }
 }
 

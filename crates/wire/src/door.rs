@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 use pithead_model::{
     Adapt, Annotation, DatasetId, DatasetName, Directory, DriveId, Fault, HostState, Level, LoadId, Manifest, Reply, Run,
-    SessionId, SessionProfile, SliceKey, SliceSpan, SortKey,
+    SessionId, SessionProfile, SessionState, SliceKey, SliceSpan, SortKey,
 };
 use serde::{Deserialize, Serialize};
 
@@ -337,6 +337,29 @@ pub struct PartitionUse {
     pub idle_s: Option<u64>,
 }
 
+/// A session that is open.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OpenSession {
+    /// The session.
+    pub session: SessionId,
+    /// The identity that opened it; none: the drive does not tell its callers apart.
+    pub owner: Option<String>,
+    /// The host that opened it, as [`SessionOptions::host`].
+    pub host: u64,
+    /// The datasets that it reads, the driving one first.
+    pub datasets: Vec<DatasetName>,
+    /// Where it stands.
+    pub state: SessionState,
+    /// Seconds since it was opened.
+    pub open_s: f64,
+    /// Slices that are answered for.
+    pub slices_done: u32,
+    /// Slices of the driving partition.
+    pub slices_total: u32,
+    /// Bytes of memory that are reserved for it.
+    pub memory: u64,
+}
+
 /// Which loads of an incarnation a discard means.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -498,4 +521,10 @@ pub trait Door: Send + Sync + Debug {
 
     /// How the drive is.
     async fn status(&self) -> Result<DriveStatus, Fault>;
+
+    /// The sessions that are open, as far as the caller may see them: the longest open first.
+    async fn sessions(&self) -> Result<Vec<OpenSession>, Fault>;
+
+    /// Ends somebody's session, who is told so. Whether it was there.
+    async fn kill(&self, session: SessionId) -> Result<bool, Fault>;
 }

@@ -70,7 +70,7 @@ impl Doorman {
     /// Who calls. A fault if that is nobody who may.
     fn identify(&self, peer: &Peer, headers: &HeaderMap) -> Result<Arc<Identity>, Fault> {
         match &self.callers {
-            Callers::Anyone => Ok(Arc::new(Identity::unlimited("anyone"))),
+            Callers::Anyone => Ok(Arc::new(Identity::anyone())),
             Callers::Certified => {
                 let name = peer.certificate.as_ref().and_then(|names| names.first().cloned());
                 Ok(Arc::new(Identity::unlimited(name.unwrap_or_else(|| "a certificate without names".to_owned()))))

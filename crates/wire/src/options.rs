@@ -69,6 +69,11 @@ impl ServeOptions {
         }
     }
 
+    /// Reads all files, and says what is wrong with them: to be asked before anybody is told that a server is there.
+    pub fn check_files(&self) -> Result<(), Fault> {
+        self.entry().map(drop)
+    }
+
     /// Reads all files.
     pub(crate) fn entry(&self) -> Result<Entry, Fault> {
         let tls = self.tls.as_ref().map(ServerTlsFiles::read).transpose()?.map(Arc::new);

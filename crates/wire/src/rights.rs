@@ -4,12 +4,14 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use pithead_model::{Blame, Directory, Fault, HostState, Manifest, Reply, Run, SessionId, SessionProfile, SliceKey};
+use pithead_model::{
+    Blame, DatasetName, Directory, Fault, HostState, Manifest, Reply, Run, SessionId, SessionProfile, SliceKey,
+};
 
 use crate::access::{Identity, Right};
 use crate::door::{
-    Batches, Claim, Discard, Door, DriveStatus, Events, Hello, Kept, LinkGauge, LoadRequest, OpenRequest, Opened, Pieces,
-    PlanBytes, Welcome,
+    Batches, Claim, Discard, Door, DriveStatus, Events, Hello, Kept, LinkGauge, LoadRequest, OpenRequest, OpenSession, Opened,
+    Pieces, PlanBytes, Welcome,
 };
 
 /// Sessions whose owner is kept. Sessions that are open are far fewer; the oldest are long closed.
@@ -38,6 +40,10 @@ impl Owners {
         }
     }
 
+    fn of(&self, session: SessionId) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).by_session.get(&session).cloned()
+    }
+
     /// Whether somebody else opened the session. Of sessions that nobody opened, the drive itself says so.
     fn is_of_another(&self, session: SessionId, caller: &Identity) -> bool {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -64,6 +70,13 @@ impl CheckedDoor {
             return Err(Fault::new(Blame::Access, message));
         }
         Ok(())
+    }
+
+    /// Whether the caller opened a session, or may administer all that it reads.
+    fn may_see(&self, session: &OpenSession) -> bool {
+        let administers = |name: &DatasetName| self.caller.may(Right::Administer, &name.domain);
+        session.owner.as_ref() == Some(&self.caller.name)
+            || (!session.datasets.is_empty() && session.datasets.iter().all(administers))
     }
 
     /// A manifest that moves data to other drives, or names other drives as the domain's, needs more than the right to write.
@@ -105,7 +118,11 @@ impl Door for CheckedDoor {
         self.door.hello(hello).await
     }
 
-    async fn open(&self, request: OpenRequest) -> Result<Opened, Fault> {
+    async fn open(&self, mut request: OpenRequest) -> Result<Opened, Fault> {
+        // Whoever has a name is counted by it: the number is the caller's own choice.
+        if let Some(number) = self.caller.number() {
+            request.options.host = number;
+        }
         for part in &request.parts {
             self.caller.check(Right::Read, &part.name.domain)?;
         }
@@ -196,5 +213,17 @@ impl Door for CheckedDoor {
         status.domains.retain(|domain| self.caller.may(Right::Read, &domain.name));
         status.partitions.retain(|partition| self.caller.may(Right::Read, &partition.name.domain));
         Ok(status)
+    }
+
+    async fn sessions(&self) -> Result<Vec<OpenSession>, Fault> {
+        let sessions = self.door.sessions().await?.into_iter();
+        let owned = sessions.map(|session| OpenSession { owner: self.owners.of(session.session), ..session });
+        Ok(owned.filter(|session| self.may_see(session)).collect())
+    }
+
+    async fn kill(&self, session: SessionId) -> Result<bool, Fault> {
+        // One that the caller may not see is to it as one that is not there.
+        let is_seen = self.sessions().await?.iter().any(|open| open.session == session);
+        if is_seen { self.door.kill(session).await } else { Ok(false) }
     }
 }

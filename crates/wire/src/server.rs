@@ -140,6 +140,8 @@ impl DoorService {
             Call::Keep(manifest) => answer(&door.keep_manifest(manifest).await?),
             Call::Discard(discard) => answer(&door.discard(discard).await?),
             Call::Claim(claim) => answer(&door.claim(claim).await?),
+            Call::Sessions => answer(&door.sessions().await?),
+            Call::Kill(session) => answer(&door.kill(session).await?),
         }
     }
 

@@ -122,6 +122,20 @@ pub fn run() -> Run {
     Run { load: LoadId(1), slices: 2, rows: 3, bytes: 4, columns: vec![summary] }
 }
 
+pub fn open_session() -> OpenSession {
+    OpenSession {
+        session: SessionId(u64::MAX),
+        owner: None,
+        host: 7,
+        datasets: vec!["lab.t".parse().unwrap(), "u".parse().unwrap()],
+        state: SessionState::Running,
+        open_s: 0.5,
+        slices_done: 1,
+        slices_total: 2,
+        memory: 1 << 40,
+    }
+}
+
 #[async_trait]
 impl Door for MemoryDoor {
     fn label(&self) -> &str {
@@ -226,6 +240,14 @@ impl Door for MemoryDoor {
 
     async fn status(&self) -> Result<DriveStatus, Fault> {
         Ok(status())
+    }
+
+    async fn sessions(&self) -> Result<Vec<OpenSession>, Fault> {
+        Ok(vec![open_session()])
+    }
+
+    async fn kill(&self, session: SessionId) -> Result<bool, Fault> {
+        Ok(session == open_session().session)
     }
 }
 

@@ -238,6 +238,33 @@ async fn a_session_is_its_openers() {
 }
 
 #[tokio::test]
+async fn sessions_are_seen_by_their_identity_and_by_who_administers() {
+    let mut file = AccessFile::new();
+    let one = file.token("one", "read = [\"*\"]");
+    let (stranger, ops) = (file.token("stranger", "administer = [\"lab\"]"), file.token("ops", "administer = [\"*\"]"));
+    let served = served_with(MemoryDoor::default(), file.options(), &with_token(&one)).await;
+    let connect = |token| FlightDoor::connect_with(&served.address, &with_token(token)).unwrap();
+    let (again, stranger, ops) = (connect(&one), connect(&stranger), connect(&ops));
+    let scan = PlanBytes::Scan { dataset: "t".parse().unwrap(), columns: vec![] };
+    for client in [&served.client, &again, &ops] {
+        client.open(open_request(scan.clone(), vec![])).await.unwrap();
+    }
+    // Whatever number a host says: what counts is who it is.
+    let hosts: Vec<u64> = served.door.opened.lock().unwrap().iter().map(|request| request.options.host).collect();
+    assert!(hosts[0] == hosts[1] && hosts[0] != hosts[2] && !hosts.contains(&u64::MAX), "{hosts:?}");
+    let session = open_session().session;
+    let owned = OpenSession { owner: Some("one".into()), ..open_session() };
+    for sees in [&again, &ops] {
+        assert_eq!(sees.sessions().await.unwrap(), [owned.clone()]);
+    }
+    // It may administer one of the two domains that the session reads.
+    assert_eq!(stranger.sessions().await.unwrap(), []);
+    assert!(!stranger.kill(session).await.unwrap());
+    assert!(ops.kill(session).await.unwrap() && served.client.kill(session).await.unwrap());
+    assert!(!ops.kill(SessionId(7)).await.unwrap());
+}
+
+#[tokio::test]
 async fn rights_change_with_the_file() {
     let mut file = AccessFile::new();
     let token = file.token("reports", "read = [\"main\"]");

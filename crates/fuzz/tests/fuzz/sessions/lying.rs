@@ -8,7 +8,8 @@ use parking_lot::Mutex;
 use pithead_drive::Drive;
 use pithead_model::{DatasetName, Directory, Fault, HostState, Manifest, Run, SessionId, SessionProfile, SliceKey};
 use pithead_wire::{
-    Batches, Claim, Discard, Door, DriveStatus, Event, Events, Hello, Kept, LoadRequest, OpenRequest, Opened, Pieces, Welcome,
+    Batches, Claim, Discard, Door, DriveStatus, Event, Events, Hello, Kept, LoadRequest, OpenRequest, OpenSession, Opened,
+    Pieces, Welcome,
 };
 use tokio::runtime::Runtime;
 
@@ -145,5 +146,13 @@ impl Door for LyingDoor {
 
     async fn status(&self) -> Result<DriveStatus, Fault> {
         self.drive.status().await
+    }
+
+    async fn sessions(&self) -> Result<Vec<OpenSession>, Fault> {
+        self.drive.sessions().await
+    }
+
+    async fn kill(&self, session: SessionId) -> Result<bool, Fault> {
+        self.drive.kill(session).await
     }
 }
