@@ -9,7 +9,7 @@ use pithead_model::{Blame, Dataset, DatasetName, DriveId, Fault, Manifest, near_
 
 use crate::drives::{ConnectedDrive, Drives};
 use crate::fault::{at_drive, unknown_dataset};
-use crate::homes::{Found, HomeState, find_homes, find_manifest};
+use crate::homes::{Found, HomeState, Use, find_homes, find_manifest};
 use crate::table::DatasetTable;
 
 /// Knows the home of each domain, and keeps the last manifest of each, parsed.
@@ -65,7 +65,7 @@ impl Catalog {
     pub(crate) async fn manifest(&self, name: &str, drives: &Drives) -> Result<(Manifest, ConnectedDrive), Fault> {
         self.look_around(name, drives).await?;
         let Some(known) = self.home(name) else { return first_manifest(name, drives) };
-        let found = self.find(name, known, drives).await?;
+        let found = self.find(name, known, drives, Use::Change).await?;
         let home = found.manifest.home().unwrap_or(known);
         match found.home {
             HomeState::Here => Ok((found.manifest, drives.get(home)?.clone())),
@@ -84,7 +84,7 @@ impl Catalog {
     pub(crate) async fn newest(&self, name: &str, drives: &Drives) -> Result<Option<Found>, Fault> {
         self.look_around(name, drives).await?;
         match self.home(name) {
-            Some(known) => Ok(Some(self.find(name, known, drives).await?)),
+            Some(known) => Ok(Some(self.find(name, known, drives, Use::Change).await?)),
             None => Ok(None),
         }
     }
@@ -121,8 +121,8 @@ impl Catalog {
         Ok(())
     }
 
-    async fn find(&self, name: &str, known: DriveId, drives: &Drives) -> Result<Found, Fault> {
-        let found = find_manifest(name, known, drives).await?;
+    async fn find(&self, name: &str, known: DriveId, drives: &Drives, used: Use) -> Result<Found, Fault> {
+        let found = find_manifest(name, known, drives, used).await?;
         if let Some(home) = found.manifest.home() {
             self.note_home(name, home);
         }
@@ -146,7 +146,7 @@ impl Catalog {
     }
 
     async fn read_domain(&self, name: &str, drives: &Drives, home: DriveId) -> Result<Arc<Domain>, Fault> {
-        let manifest = self.find(name, home, drives).await?.manifest;
+        let manifest = self.find(name, home, drives, Use::Read).await?.manifest;
         let same =
             |domain: &&Arc<Domain>| domain.manifest.version == manifest.version && domain.manifest.drives == manifest.drives;
         let known = self.parsed.lock().get(name).filter(same).cloned();

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures::future::join_all;
 use parking_lot::Mutex;
 use pithead_model::{Blame, DriveId, Fault, PROTOCOL_VERSION};
 use pithead_wire::{Door, Hello, Welcome, check_hello};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 
-use crate::fault::{at_drive, first_of, invalid};
+use crate::fault::{at_drive, bug, first_of, invalid};
 
 /// Longest wait for a drive's first answer.
 const GREET_WAIT: Duration = Duration::from_secs(20);
@@ -17,6 +18,10 @@ const GREET_WAIT: Duration = Duration::from_secs(20);
 const RETRY_WAIT: Duration = Duration::from_secs(2);
 /// How often drives that were not reached are tried again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
+/// How long work waits for one drive where another one may do: a drive that hangs must not hold up those who can go on without it.
+pub(crate) const HEDGE_WAIT: Duration = Duration::from_secs(1);
+/// How long a statement waits for drives that are tried again, which mostly answer at once if they are back.
+const GLANCE_WAIT: Duration = Duration::from_millis(100);
 /// How long a drive that failed is asked last.
 const SUSPECT_FOR: Duration = Duration::from_secs(10);
 
@@ -124,24 +129,39 @@ impl Suspects {
 /// The drives as they come and go.
 #[derive(Debug)]
 pub(crate) struct Fleet {
-    now: Mutex<Arc<Drives>>,
+    known: Arc<Known>,
     tried: Mutex<Instant>,
+    /// Wait for answers; they end with this.
+    tasks: Mutex<JoinSet<()>>,
 }
+
+/// What changes when a greeting is answered, which may be later than anybody waits.
+#[derive(Debug)]
+struct Known {
+    now: Mutex<Arc<Drives>>,
+    /// Greetings that were not answered yet.
+    greetings: watch::Sender<usize>,
+}
+
+/// A drive's answer to a greeting, and its place among those that were greeted.
+type Answered = (usize, Arc<dyn Door>, Result<Welcome, Fault>);
 
 impl Fleet {
     /// Says hello to all at once. One that does not answer is kept to be tried again, as long as another one does; one that
-    /// does not fit is an error.
+    /// does not fit is an error. One that takes much longer than another is not waited for: see [`Self::settled`].
     pub(crate) async fn connect(doors: Vec<Arc<dyn Door>>) -> Result<Self, Fault> {
         if doors.is_empty() {
             return Err(invalid("expected at least one drive"));
         }
-        let answers = join_all(doors.iter().map(|door| greet_within(door.as_ref(), GREET_WAIT))).await;
+        let mut greetings = greet_all(doors.iter().cloned(), GREET_WAIT);
+        let answers = first_answers(&mut greetings, doors.len()).await?;
         let (mut reached, mut absent, mut faults) = (Vec::new(), Vec::new(), Vec::new());
         for (door, answer) in doors.into_iter().zip(answers) {
             match answer {
-                Ok(welcome) => reached.push(ConnectedDrive { door, welcome }),
-                Err(fault) if fault.blame == Blame::Device => absent.push(AbsentDrive { door, fault }),
-                Err(fault) => faults.push((door.label().to_owned(), fault)),
+                Some(Ok(welcome)) => reached.push(ConnectedDrive { door, welcome }),
+                Some(Err(fault)) if fault.blame == Blame::Device => absent.push(AbsentDrive { door, fault }),
+                Some(Err(fault)) => faults.push((door.label().to_owned(), fault)),
+                None => absent.push(AbsentDrive { fault: at_drive(no_answer(HEDGE_WAIT), door.label()), door }),
             }
         }
         if reached.is_empty() {
@@ -154,31 +174,36 @@ impl Fleet {
             tracing::warn!("going on without a drive: {}", drive.fault.message);
         }
         let drives = Drives { reached: in_order(reached)?, absent, suspects: Suspects::default() };
-        Ok(Self { now: Mutex::new(Arc::new(drives)), tried: Mutex::new(Instant::now()) })
+        let known = Arc::new(Known { now: Mutex::new(Arc::new(drives)), greetings: watch::Sender::new(0) });
+        let fleet = Self { known, tried: Mutex::new(Instant::now()), tasks: Mutex::default() };
+        fleet.await_answers(greetings);
+        Ok(fleet)
     }
 
     /// The drives as they are known.
     pub(crate) fn now(&self) -> Arc<Drives> {
-        Arc::clone(&self.now.lock())
+        Arc::clone(&self.known.now.lock())
     }
 
-    /// The same, after those that are missing were tried again, unless that was just now.
-    pub(crate) async fn refreshed(&self) -> Arc<Drives> {
-        let now = self.now();
-        if now.absent.is_empty() || !self.is_due() {
-            return now;
-        }
-        let answers = join_all(now.absent.iter().map(|drive| greet_within(drive.door.as_ref(), RETRY_WAIT))).await;
-        for (drive, answer) in now.absent.iter().zip(answers) {
-            if let Ok(welcome) = answer {
-                let drive = ConnectedDrive { door: Arc::clone(&drive.door), welcome };
-                tracing::info!(drive = drive.label(), "reached");
-                if let Err(fault) = self.add(drive) {
-                    tracing::warn!("a drive is left out: {}", fault.message);
-                }
-            }
+    /// The same, after those that are missing were tried again, unless that was just now. One that does not answer at once is not
+    /// waited for.
+    pub(crate) async fn glanced(&self) -> Arc<Drives> {
+        if self.try_again() {
+            let _ = tokio::time::timeout(GLANCE_WAIT, self.known.all_answered()).await;
         }
         self.now()
+    }
+
+    /// The same, after every drive that was asked has answered, or has had its time.
+    pub(crate) async fn settled(&self) -> Arc<Drives> {
+        self.try_again();
+        self.known.all_answered().await;
+        self.now()
+    }
+
+    /// Whether a drive may still answer that is not here.
+    pub(crate) fn is_waiting(&self) -> bool {
+        *self.known.greetings.borrow() > 0
     }
 
     /// Greets one more drive. One that is known already is no error.
@@ -188,17 +213,38 @@ impl Fleet {
             return Ok(known.clone());
         }
         let drive = ConnectedDrive { door, welcome };
-        self.add(drive.clone())?;
+        self.known.add(drive.clone())?;
         Ok(drive)
     }
 
-    fn add(&self, drive: ConnectedDrive) -> Result<(), Fault> {
-        let mut now = self.now.lock();
-        let mut reached = now.reached.clone();
-        let absent = now.absent.iter().filter(|absent| absent.door.label() != drive.label()).cloned().collect();
-        reached.push(drive);
-        *now = Arc::new(Drives { reached: in_order(reached)?, absent, suspects: now.suspects.clone() });
-        Ok(())
+    /// Greets those that are missing, unless that was just now, or goes on. Whether it was begun.
+    fn try_again(&self) -> bool {
+        let now = self.now();
+        if now.absent.is_empty() || self.is_waiting() || !self.is_due() {
+            return false;
+        }
+        self.await_answers(greet_all(now.absent.iter().map(|drive| Arc::clone(&drive.door)), RETRY_WAIT));
+        true
+    }
+
+    /// Takes note of answers as they come.
+    fn await_answers(&self, mut greetings: JoinSet<Answered>) {
+        if greetings.is_empty() {
+            return;
+        }
+        self.known.greetings.send_modify(|waiting| *waiting += greetings.len());
+        let known = Arc::clone(&self.known);
+        let mut tasks = self.tasks.lock();
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(async move {
+            while let Some(answered) = greetings.join_next().await {
+                match answered {
+                    Ok((_, door, answer)) => known.note(door, answer),
+                    Err(error) => tracing::error!(%error, "a greeting ended early"),
+                }
+                known.greetings.send_modify(|waiting| *waiting -= 1);
+            }
+        });
     }
 
     fn is_due(&self) -> bool {
@@ -211,9 +257,86 @@ impl Fleet {
     }
 }
 
+impl Known {
+    /// A drive's answer has come.
+    fn note(&self, door: Arc<dyn Door>, answer: Result<Welcome, Fault>) {
+        let noted = match answer {
+            Ok(welcome) => {
+                tracing::info!(drive = door.label(), "reached");
+                self.add(ConnectedDrive { door, welcome })
+            }
+            Err(fault) if fault.blame == Blame::Device => {
+                self.note_absent(door.label(), fault);
+                Ok(())
+            }
+            Err(fault) => Err(fault),
+        };
+        if let Err(fault) = noted {
+            tracing::warn!("a drive is left out: {}", fault.message);
+        }
+    }
+
+    fn add(&self, drive: ConnectedDrive) -> Result<(), Fault> {
+        let mut now = self.now.lock();
+        let mut reached = now.reached.clone();
+        let absent = now.absent.iter().filter(|absent| absent.door.label() != drive.label()).cloned().collect();
+        reached.push(drive);
+        *now = Arc::new(Drives { reached: in_order(reached)?, absent, suspects: now.suspects.clone() });
+        Ok(())
+    }
+
+    /// Why a drive is not there.
+    fn note_absent(&self, label: &str, fault: Fault) {
+        let mut now = self.now.lock();
+        let mut drives = Drives::clone(&now);
+        if let Some(absent) = drives.absent.iter_mut().find(|absent| absent.door.label() == label) {
+            absent.fault = fault;
+        }
+        *now = Arc::new(drives);
+    }
+
+    async fn all_answered(&self) {
+        // The sender is here, so that this cannot fail.
+        let _ = self.greetings.subscribe().wait_for(|waiting| *waiting == 0).await;
+    }
+}
+
+fn greet_all(doors: impl Iterator<Item = Arc<dyn Door>>, limit: Duration) -> JoinSet<Answered> {
+    let mut greetings = JoinSet::new();
+    for (index, door) in doors.enumerate() {
+        greetings.spawn(async move {
+            let answer = greet_within(door.as_ref(), limit).await;
+            (index, door, answer)
+        });
+    }
+    greetings
+}
+
+/// The answers of so many drives: all of them, or those that came up to [`HEDGE_WAIT`] after the first drive was reached.
+async fn first_answers(greetings: &mut JoinSet<Answered>, count: usize) -> Result<Vec<Option<Result<Welcome, Fault>>>, Fault> {
+    let mut answers = vec![None; count];
+    let mut until: Option<tokio::time::Instant> = None;
+    loop {
+        let next = greetings.join_next();
+        let answered = match until {
+            None => next.await,
+            Some(until) => tokio::time::timeout_at(until, next).await.unwrap_or_default(),
+        };
+        let Some(answered) = answered else { return Ok(answers) };
+        let (index, _, answer) = answered.map_err(bug)?;
+        if answer.is_ok() {
+            until.get_or_insert_with(|| tokio::time::Instant::now() + HEDGE_WAIT);
+        }
+        answers[index] = Some(answer);
+    }
+}
+
+pub(crate) fn no_answer(limit: Duration) -> Fault {
+    Fault::new(Blame::Device, format!("no answer within {} s", limit.as_secs()))
+}
+
 async fn greet_within(door: &dyn Door, limit: Duration) -> Result<Welcome, Fault> {
-    let late = |_| Err(Fault::new(Blame::Device, format!("no answer within {} s", limit.as_secs())));
-    let answer = tokio::time::timeout(limit, greet(door)).await.unwrap_or_else(late);
+    let answer = tokio::time::timeout(limit, greet(door)).await.unwrap_or_else(|_| Err(no_answer(limit)));
     answer.map_err(|fault| at_drive(fault, door.label()))
 }
 

@@ -7,7 +7,7 @@ use futures::future::join_all;
 use pithead_model::{Blame, DriveId, Fault, Manifest};
 use pithead_wire::DriveStatus;
 
-use crate::drives::{ConnectedDrive, Drives};
+use crate::drives::{ConnectedDrive, Drives, HEDGE_WAIT, no_answer};
 use crate::fault::{at_drive, first_of, invalid};
 
 /// Longest wait for one drive's word on a domain.
@@ -44,8 +44,7 @@ pub(crate) async fn asked<T>(
     answer: impl Future<Output = Result<T, Fault>>,
 ) -> Result<T, Fault> {
     let limit = if drives.suspects().has(drive.id()) { SUSPECT_WAIT } else { ANSWER_WAIT };
-    let late = |_| Err(Fault::new(Blame::Device, format!("no answer within {} s", limit.as_secs())));
-    let answer = tokio::time::timeout(limit, answer).await.unwrap_or_else(late);
+    let answer = tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| Err(no_answer(limit)));
     answer.map_err(|fault| {
         if fault.blame == Blame::Device {
             drives.suspects().add(drive.id());
@@ -102,12 +101,48 @@ async fn refuse_two_homes(
     Ok(())
 }
 
+/// What a manifest is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// A copy does where home takes long.
+    Read,
+    /// Only home's own will do.
+    Change,
+}
+
+/// Home's word on a domain. Where it takes long and a copy would do, and another drive has one, home counts as away.
+async fn asked_home(name: &str, home: &ConnectedDrive, drives: &Drives, used: Use) -> Result<Option<Manifest>, Fault> {
+    let own = asked(drives, home, home.door.manifest(name.to_owned()));
+    tokio::pin!(own);
+    if used == Use::Change {
+        return own.await;
+    }
+    if let Ok(answer) = tokio::time::timeout(HEDGE_WAIT, &mut own).await {
+        return answer;
+    }
+    tokio::select! {
+        biased;
+        answer = &mut own => return answer,
+        copies = copies(name, home.id(), drives) => if !copies.is_empty() {
+            drives.suspects().add(home.id());
+            return Err(at_drive(no_answer(HEDGE_WAIT), home.label()));
+        }
+    }
+    own.await
+}
+
+/// The copies of a manifest that can be had from others than its home.
+async fn copies(name: &str, home: DriveId, drives: &Drives) -> Vec<Manifest> {
+    let others = drives.all().iter().filter(|drive| drive.id() != home);
+    join_all(others.map(|drive| copy(name, drive, drives))).await.into_iter().flatten().collect()
+}
+
 /// The manifest of a domain whose home is known, and who is home.
-pub(crate) async fn find_manifest(name: &str, mut home: DriveId, drives: &Drives) -> Result<Found, Fault> {
+pub(crate) async fn find_manifest(name: &str, mut home: DriveId, drives: &Drives, used: Use) -> Result<Found, Fault> {
     let mut newest: Option<Manifest> = None;
     for _ in 0..HOPS_MAX {
         let own = match drives.get(home) {
-            Ok(drive) => asked(drives, drive, drive.door.manifest(name.to_owned())).await,
+            Ok(drive) => asked_home(name, drive, drives, used).await,
             Err(fault) => Err(fault),
         };
         let fault = match own {
@@ -125,9 +160,8 @@ pub(crate) async fn find_manifest(name: &str, mut home: DriveId, drives: &Drives
             Err(fault) if fault.blame == Blame::Device || fault.blame == Blame::Corrupt => fault,
             Err(fault) => return Err(fault),
         };
-        let copies =
-            join_all(drives.all().iter().filter(|drive| drive.id() != home).map(|drive| copy(name, drive, drives))).await;
-        let best = copies.into_iter().flatten().chain(newest.take()).max_by_key(|manifest| manifest.version);
+        let copies = copies(name, home, drives).await;
+        let best = copies.into_iter().chain(newest.take()).max_by_key(|manifest| manifest.version);
         match best {
             // Home was handed over while this host looked away.
             Some(manifest) if manifest.home().is_some_and(|now| now != home) => {

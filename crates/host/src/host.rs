@@ -99,15 +99,31 @@ impl Host {
         self.connected().absent().to_vec()
     }
 
+    /// The drives that do not answer, after each of them was waited for.
+    pub async fn settled(&self) -> Vec<AbsentDrive> {
+        self.refreshed().await.absent().to_vec()
+    }
+
     /// The drive of this identity; an error that names it where it is not connected.
     pub fn drive(&self, id: DriveId) -> Result<ConnectedDrive, Fault> {
         self.connected().get(id).cloned()
     }
 
     /// What all domains hold now, read from their home drives, or where a home is not reached from the newest copy.
+    ///
+    /// Drives that do not answer at once are not waited for.
     pub async fn snapshot(&self) -> Result<Arc<Snapshot>, Fault> {
-        let drives = self.inner.fleet.refreshed().await;
+        let drives = self.inner.fleet.glanced().await;
         self.inner.catalog.snapshot(&drives).await
+    }
+
+    /// The same, after every drive has answered or has had its time; none: all have already.
+    pub(crate) async fn settled_snapshot(&self) -> Result<Option<Arc<Snapshot>>, Fault> {
+        if !self.inner.fleet.is_waiting() {
+            return Ok(None);
+        }
+        let drives = self.inner.fleet.settled().await;
+        self.inner.catalog.snapshot(&drives).await.map(Some)
     }
 
     /// The datasets of all domains that can be read, sorted by name.
@@ -166,7 +182,7 @@ impl Host {
 
     /// The drives, after those that are missing were tried again.
     pub(crate) async fn refreshed(&self) -> Arc<Drives> {
-        self.inner.fleet.refreshed().await
+        self.inner.fleet.settled().await
     }
 
     pub(crate) fn fleet(&self) -> &Fleet {

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use pithead_functions::{EngineOptions, check_clock, count_repeats, fault_from_datafusion, session_state};
 use pithead_model::{Blame, Fault, PAGE_ROWS};
 
+use crate::catalog::Snapshot;
 use crate::profile::QueryProfile;
 use crate::pushdown::explain_pushdown;
 use crate::query::{Mode, Query};
@@ -203,7 +204,26 @@ impl Session {
 
     /// A statement's plan over the datasets as they are now, not optimised, and the names of its columns.
     async fn plan(&self, sql: &str, parameters: &Parameters) -> Result<(Query, LogicalPlan, Names), Fault> {
-        let snapshot = self.host.snapshot().await?;
+        let planned = match self.host.snapshot().await {
+            Ok(snapshot) => self.plan_over(snapshot, sql, parameters).await,
+            Err(fault) => Err(fault),
+        };
+        match planned {
+            // What it lacks may be on a drive that has not answered yet.
+            Err(fault) if fault.blame == Blame::Device => match self.host.settled_snapshot().await? {
+                Some(snapshot) => self.plan_over(snapshot, sql, parameters).await,
+                None => Err(fault),
+            },
+            planned => planned,
+        }
+    }
+
+    async fn plan_over(
+        &self,
+        snapshot: Arc<Snapshot>,
+        sql: &str,
+        parameters: &Parameters,
+    ) -> Result<(Query, LogicalPlan, Names), Fault> {
         let mut state = self.state.lock().clone();
         state.register_catalog_list(catalogs(snapshot));
         state.mark_start_execution();
@@ -241,6 +261,7 @@ async fn logical_plan(state: &SessionState, sql: &str) -> Result<(LogicalPlan, N
         return Err(Fault::new(Blame::User, "expected exactly one SQL statement"));
     };
     precedence::mend(&mut statement);
+    settings::show_in_full(&mut statement);
     let (plan, names) = repeated::plan(state, statement).await.map_err(fault_from_datafusion)?;
     let plan = count_repeats(plan).map_err(fault_from_datafusion)?;
     match &plan {

@@ -8,12 +8,19 @@ use std::time::Duration;
 use datafusion::common::{Result, extensions_options};
 use datafusion::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
 use datafusion::execution::{FunctionRegistry, SessionState};
-use pithead_model::{Blame, Fault, Level, LevelRule};
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{Ident, Statement as Sql};
+use pithead_model::{Blame, Fault, Level, LevelRule, parse_bytes};
 use pithead_plan::CutOptions;
 use pithead_wire::SessionOptions;
 
 use crate::timeout;
 
+/// PostgreSQL's name of a setting of ours.
+const STATEMENT_TIMEOUT: &str = "statement_timeout";
+/// Settings that are numbers of bytes.
+const BYTES: [&str; 4] =
+    ["pithead.slice_cache", "pithead.ship_bytes_max", "pithead.one_round_bytes_min", "pithead.drive_memory"];
 /// Bytes that pass by pointer and cost as much as one on a link.
 const IN_PROCESS_BYTES: f64 = 64.0;
 
@@ -176,7 +183,7 @@ pub(crate) fn set(state: &mut SessionState, name: &str, value: &str) -> Result<(
         _ => value.trim().to_owned(),
     };
     // The name that PostgreSQL has for it.
-    let name = if name == "statement_timeout" { "pithead.statement_timeout".to_owned() } else { name };
+    let name = if name == STATEMENT_TIMEOUT { format!("{}.{STATEMENT_TIMEOUT}", Settings::PREFIX) } else { name };
     if let Some(ours) = name.strip_prefix("pithead.") {
         let known: Vec<String> = Settings::default().entries().into_iter().map(|entry| short(&entry.key)).collect();
         if !known.iter().any(|known| known == ours) {
@@ -188,6 +195,7 @@ pub(crate) fn set(state: &mut SessionState, name: &str, value: &str) -> Result<(
             return Err(if near.is_empty() { fault } else { fault.hint(format!("did you mean pithead.{near}?")) });
         }
     }
+    let value = if BYTES.contains(&name.as_str()) { in_bytes(&value)? } else { value };
     if name == "pithead.level" {
         parse_level(&value)?;
     }
@@ -200,6 +208,24 @@ pub(crate) fn set(state: &mut SessionState, name: &str, value: &str) -> Result<(
     };
     state.config_mut().options_mut().set(&name, &value).map_err(refused)?;
     refresh_functions(state).map_err(refused)
+}
+
+/// A number of bytes from a size such as `256MiB`.
+fn in_bytes(text: &str) -> Result<String, Fault> {
+    let bytes = parse_bytes(text).map_err(|fault| fault.hint("SET pithead.slice_cache = '256MiB'"))?;
+    Ok(bytes.to_string())
+}
+
+/// SHOW of a setting that PostgreSQL has becomes SHOW of ours.
+pub(crate) fn show_in_full(statement: &mut Statement) {
+    if let Statement::Statement(statement) = statement
+        && let Sql::ShowVariable { variable } = statement.as_mut()
+        && let [name] = variable.as_mut_slice()
+        && name.value.eq_ignore_ascii_case(STATEMENT_TIMEOUT)
+    {
+        let prefix = Ident::new(Settings::PREFIX);
+        variable.insert(0, prefix);
+    }
 }
 
 /// Gives functions that hang on a setting (`now()` on the time zone) the new one.

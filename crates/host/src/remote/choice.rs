@@ -48,6 +48,12 @@ impl Choice {
         true
     }
 
+    /// Whether there is another copy that may well answer: one that was not tried yet, and whose drive has not failed a moment ago.
+    pub(super) fn has_other(&self) -> bool {
+        let is_fresh = |id: DriveId| id != self.at && !self.tries.contains_key(&id) && !self.suspects.has(id);
+        self.copies.iter().any(|drive| is_fresh(drive.id()))
+    }
+
     /// All are busy, and were waited for.
     pub(super) fn ask_all_again(&mut self) {
         self.busy.clear();

@@ -20,12 +20,14 @@ use super::finish::{Done, Finisher, external, fault_of};
 use super::recall::Recall;
 use crate::Host;
 use crate::admission::Admission;
-use crate::drives::ConnectedDrive;
+use crate::drives::{ConnectedDrive, no_answer};
 use crate::fault::{at_drive, bug};
 use crate::profile::SubPlanProfile;
 
 /// Pause before a copy that failed is asked again.
 const AGAIN_WAIT: Duration = Duration::from_millis(250);
+/// How long OPEN may take while there is another copy that may well answer.
+const OPEN_WAIT: Duration = Duration::from_secs(2);
 
 /// What each partition's session is opened with, and where.
 #[derive(Debug)]
@@ -216,7 +218,12 @@ impl Session {
             };
             let label = drive.label().to_owned();
             let at = |fault: Fault| at_drive(fault, &label);
-            let (opened, closer) = Closer::open(&drive.door, self.request(&drive)).await.map_err(at)?;
+            let opening = Closer::open(&drive.door, self.request(&drive));
+            let (opened, closer) = match self.choice.as_ref().is_some_and(Choice::has_other) {
+                true => tokio::time::timeout(OPEN_WAIT, opening).await.unwrap_or_else(|_| Err(no_answer(OPEN_WAIT))),
+                false => opening.await,
+            }
+            .map_err(at)?;
             self.profile.update(self.partition, |session| {
                 session.label.clone_from(&label);
                 session.link_bytes += opened.link_bytes;
