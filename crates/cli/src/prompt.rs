@@ -22,7 +22,7 @@ Statements end with ; and may take several lines.
   \\d          list datasets
   \\d NAME     describe a dataset
   \\rows N     show at most N rows of an answer, 0 for all
-  \\timing     say counts and times, or stop saying them
+  \\timing     say counts and times, or stop saying them; also \\timing on and \\timing off
   \\q          leave (so does Ctrl-D)
 Ctrl-C cancels a running statement, or drops the line. Ctrl-R searches the history.";
 
@@ -69,9 +69,14 @@ async fn run_command(runner: &mut Runner, host: &Host, text: &str) -> Result<Nex
         ("q" | "quit" | "exit", _) => return Ok(Next::Leave),
         ("?" | "h" | "help", _) => terminal::tell(HELP),
         ("d", name) => ls::list(host, name, runner.sink()).await?,
-        ("timing", _) => {
+        ("timing", wanted) => {
             let timing = &mut runner.showing().timing;
-            *timing = !*timing;
+            *timing = match wanted {
+                None => !*timing,
+                Some("on") => true,
+                Some("off") => false,
+                Some(_) => return Err(CliError::user("expected on, off or nothing, as in \\timing on")),
+            };
             terminal::tell(format_args!("counts and times are {}", if *timing { "on" } else { "off" }));
         }
         ("rows", count) => match count.and_then(|count| count.parse().ok()) {

@@ -17,6 +17,7 @@ mod random;
 mod restarts;
 mod secure;
 mod sequences;
+mod shared;
 mod statements;
 mod suites;
 mod tpch;

@@ -45,6 +45,12 @@ fn settings_belong_to_their_session() {
         collect(&one, "SET pithead.pushdown = off").await.unwrap();
         assert!(text(&one, "SHOW pithead.pushdown").await.contains("false"));
         assert!(text(&other, "SHOW pithead.pushdown").await.contains("true"));
+        collect(&one, "SET statement_timeout = '5min'").await.unwrap();
+        assert!(text(&one, "SHOW statement_timeout").await.contains("5min"));
+        assert!(text(&other, "SHOW Statement_Timeout").await.contains("0"));
+        collect(&one, "SET pithead.drive_memory = '256MiB'").await.unwrap();
+        assert!(text(&one, "SHOW pithead.drive_memory").await.contains("268435456"));
+        assert!(refusal(&one, "SET pithead.drive_memory = 'much'").await.to_string().contains("256MiB"));
         let fault = refusal(&one, "SET pithead.pushdown = perhaps").await;
         assert_eq!(fault.blame, Blame::User, "{fault}");
         setup.shutdown().await;
