@@ -120,7 +120,8 @@ class Relation:
         """All rows as a pyarrow table."""
         import pyarrow as pa
 
-        return self._taken(lambda stream: pa.table(stream))
+        # Not by pa.table: it imports pandas first, and an interrupt that comes during an import can be lost.
+        return self._taken(lambda stream: pa.RecordBatchReader.from_stream(stream).read_all())
 
     def to_arrow_table(self) -> pa.Table:
         """The same as `arrow`."""

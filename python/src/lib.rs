@@ -8,6 +8,8 @@ mod connection;
 mod errors;
 mod import;
 mod load;
+mod memory;
+mod objects;
 mod options;
 mod parameters;
 mod readers;

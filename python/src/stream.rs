@@ -14,12 +14,13 @@ use parking_lot::Mutex;
 use pithead_host::{Answer, QueryProfile};
 use pithead_model::{Blame, Fault, total};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyCapsuleMethods, PyDict, PyTuple};
+use pyo3::types::{PyCapsule, PyCapsuleMethods, PyDict, PyList};
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::sync::watch;
 
 use crate::connection::closed;
-use crate::{errors, rows, runtime, types};
+use crate::memory::Headroom;
+use crate::{errors, objects, rows, runtime, types};
 
 /// Batches that are read ahead of who takes them.
 const AHEAD_BATCHES: usize = 8;
@@ -92,13 +93,14 @@ impl Stream {
 
     /// The next rows as tuples, at least one and at most about `rows_max`; all that are left without it. Empty at the end.
     #[pyo3(signature = (rows_max=None))]
-    fn fetch<'py>(&self, py: Python<'py>, rows_max: Option<usize>) -> PyResult<Vec<Bound<'py, PyTuple>>> {
+    fn fetch<'py>(&self, py: Python<'py>, rows_max: Option<usize>) -> PyResult<Bound<'py, PyList>> {
         let mut held = self.reader.lock().take();
-        let Some(reader) = held.as_mut() else { return Ok(Vec::new()) };
-        let mut fetched = Vec::new();
+        let fetched = objects::list(py)?;
+        let Some(reader) = held.as_mut() else { return Ok(fetched) };
         while rows_max.is_none_or(|most| fetched.len() < most) {
             let Some(batch) = reader.receive(py)? else { return Ok(fetched) };
-            rows::to_tuples(py, &batch, &mut fetched)?;
+            reader.headroom.check(&batch)?;
+            rows::to_tuples(py, &batch, &fetched)?;
         }
         *self.reader.lock() = held;
         Ok(fetched)
@@ -144,7 +146,13 @@ impl Stream {
 
     fn over(receiver: Receiver<Item>, schema: SchemaRef, is_query: bool, shared: Shared) -> Self {
         let shared = Arc::new(shared);
-        let reader = Reader { receiver, wanted: Arc::clone(&schema), shared: Arc::clone(&shared), is_over: false };
+        let reader = Reader {
+            receiver,
+            wanted: Arc::clone(&schema),
+            shared: Arc::clone(&shared),
+            headroom: Headroom::default(),
+            is_over: false,
+        };
         Self { schema, is_query, reader: Mutex::new(Some(reader)), shared }
     }
 
@@ -184,6 +192,8 @@ struct Reader {
     /// The types that are handed out.
     wanted: SchemaRef,
     shared: Arc<Shared>,
+    /// What is left of memory while the rows pile up with whoever takes them.
+    headroom: Headroom,
     is_over: bool,
 }
 
@@ -213,7 +223,10 @@ impl Reader {
             },
         };
         match batch {
-            Some(batch) => conformed(&batch, &self.wanted).map(Some).map_err(arrow_error),
+            Some(batch) => {
+                self.headroom.check(&batch)?;
+                conformed(&batch, &self.wanted).map(Some).map_err(arrow_error)
+            }
             None => Ok(None),
         }
     }

@@ -8,7 +8,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -141,3 +143,39 @@ def test_remote_drives_hold_what_is_loaded(start_drives: Callable) -> None:
         drives.processes[0].kill()
         with pytest.raises(pithead.DriveError):
             conn.sql("SELECT count(*) FROM t WHERE k > 7").fetchall()
+
+
+def in_order(batches: list[pa.RecordBatch]) -> np.ndarray[Any, Any]:
+    return np.sort(np.concatenate([batch.column("k").to_numpy() for batch in batches]))
+
+
+@pytest.mark.parametrize("where", ["here", "there"])
+def test_results_that_nobody_pulls_make_room(start_drives: Callable, where: str) -> None:
+    target = {"target": start_drives(1).target} if where == "there" else {"drives": 1, "memory": "512MiB"}
+    rows = 100_000
+    with pithead.connect(**target) as conn:
+        # A slice is a round and a batch: most of a result waits at the drive.
+        conn.load("t", pa.table({"k": range(rows), "s": [f"{k:0>40}" for k in range(rows)]}), slice_rows=1_000)
+        results = [iter(conn.sql("SELECT k, s FROM t")) for _ in range(40)]
+        begun = [[next(result)] for result in results]
+        start = time.monotonic()
+        assert conn.sql("SELECT count(*), sum(k) FROM t").fetchall() == [(rows, rows * (rows - 1) // 2)]
+        # It was refused for half a minute, and then for good.
+        assert time.monotonic() - start < 20
+        for batches, result in zip(begun, results, strict=True):
+            batches += result
+            assert np.array_equal(in_order(batches), np.arange(rows))
+        assert eventually(lambda: sessions(conn) == 0)
+        assert all(drive["memory_reserved"] == 0 for drive in conn.drives().values())
+
+
+def test_a_result_that_nobody_pulls_leaves_the_drive_to_others(start_drives: Callable) -> None:
+    rows = 100_000
+    with pithead.connect(start_drives(1).target) as conn:
+        conn.load("t", pa.table({"k": range(rows), "s": [f"{k:0>40}" for k in range(rows)]}), slice_rows=1_000)
+        result = iter(conn.sql("SELECT k, s FROM t"))
+        batches = [next(result)]
+        assert sessions(conn) == 1
+        assert eventually(lambda: sessions(conn) == 0)
+        batches += result
+        assert np.array_equal(in_order(batches), np.arange(rows))

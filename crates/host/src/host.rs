@@ -16,6 +16,7 @@ use crate::fault::at_drive;
 use crate::finishing::Finishing;
 use crate::held::HeldSlices;
 use crate::metrics::Metrics;
+use crate::remote::IdleSessions;
 use crate::rollups::RollUps;
 use crate::sizes::Sizes;
 
@@ -57,6 +58,7 @@ struct Inner {
     summaries: Summaries,
     rollups: RollUps,
     sizes: Sizes,
+    idle_sessions: Arc<IdleSessions>,
     /// What drives know this host by, so that they share their places among hosts.
     number: u64,
 }
@@ -74,6 +76,7 @@ impl Host {
             summaries: Summaries::new((options.memory / 16).min(SUMMARY_BYTES_MAX)),
             rollups: RollUps::default(),
             sizes: Sizes::default(),
+            idle_sessions: Arc::default(),
             fleet,
             options,
             catalog,
@@ -220,6 +223,11 @@ impl Host {
     /// What sub-plans cost.
     pub(crate) fn sizes(&self) -> &Sizes {
         &self.inner.sizes
+    }
+
+    /// Sessions, as far as nobody may pull them any more.
+    pub(crate) fn idle_sessions(&self) -> &Arc<IdleSessions> {
+        &self.inner.idle_sessions
     }
 
     pub(crate) fn number(&self) -> u64 {

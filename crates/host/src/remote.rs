@@ -3,6 +3,7 @@
 mod choice;
 mod closer;
 mod finish;
+mod idle;
 mod recall;
 mod session;
 
@@ -25,6 +26,7 @@ use futures::stream;
 use pithead_plan::SubPlan;
 
 use crate::profile::SubPlanProfile;
+pub(crate) use idle::IdleSessions;
 use session::Session;
 pub(crate) use session::Target;
 

@@ -32,6 +32,11 @@ impl Closer {
         opening.await.map_err(bug)?
     }
 
+    /// Whether the drive is in this process.
+    pub(super) fn is_in_process(&self) -> bool {
+        self.door.is_in_process()
+    }
+
     /// At the end of its work, before the caller hears of it: a process may end right after.
     pub(super) async fn close(&mut self) {
         self.closed = true;

@@ -1,6 +1,8 @@
 //! One partition's answer: a session at one of its drives, and where that fails another one over a copy, for the slices that
 //! are not answered for yet. [`Admission`] makes it exactly once.
 
+mod asking;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,25 +11,23 @@ use arrow::datatypes::SchemaRef;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::execution::runtime_env::RuntimeEnv;
-use futures::{Stream, StreamExt, TryStreamExt, stream};
-use pithead_model::{Blame, Fault, Finished, Level, LevelRule, Reply};
+use futures::{Stream, TryStreamExt, stream};
+use pithead_model::{Blame, Fault, Finished, Level};
 use pithead_plan::RollUp;
-use pithead_wire::{Door, Event, Events, OpenRequest};
+use pithead_wire::{Door, Event, OpenRequest};
 
 use super::choice::Choice;
-use super::closer::Closer;
 use super::finish::{Done, Finisher, external, fault_of};
+use super::idle::{Attention, LetGo, OpenSession};
 use super::recall::Recall;
 use crate::Host;
 use crate::admission::Admission;
-use crate::drives::{ConnectedDrive, no_answer};
-use crate::fault::{at_drive, bug};
+use crate::drives::ConnectedDrive;
+use crate::fault::at_drive;
 use crate::profile::SubPlanProfile;
 
 /// Pause before a copy that failed is asked again.
 const AGAIN_WAIT: Duration = Duration::from_millis(250);
-/// How long OPEN may take while there is another copy that may well answer.
-const OPEN_WAIT: Duration = Duration::from_secs(2);
 
 /// What each partition's session is opened with, and where.
 #[derive(Debug)]
@@ -59,6 +59,8 @@ pub(super) struct Session {
     recall: Option<Recall>,
     choice: Option<Choice>,
     reading: Option<Reading>,
+    /// Whether somebody pulls the rows: while nobody does, there need not be a session.
+    attention: Arc<Attention>,
     /// Whether it was looked for rows that were kept.
     is_begun: bool,
     is_over: bool,
@@ -66,10 +68,9 @@ pub(super) struct Session {
 
 /// A session whose events arrive.
 struct Reading {
-    events: Events,
+    open: Arc<OpenSession>,
     label: String,
     started: Instant,
-    closer: Closer,
     door: Arc<dyn Door>,
 }
 
@@ -77,6 +78,8 @@ struct Reading {
 enum Stop {
     /// The drive, the link or what is stored: a copy may do better.
     Drive(Fault),
+    /// Nobody pulled, so it was closed. Somebody does now.
+    LetGo,
     /// Anything else.
     End(DataFusionError),
 }
@@ -88,6 +91,12 @@ impl From<Fault> for Stop {
             Blame::Device | Blame::Corrupt | Blame::Conflict | Blame::Cancelled => Stop::Drive(fault),
             _ => Stop::End(external(fault)),
         }
+    }
+}
+
+impl From<LetGo> for Stop {
+    fn from(_: LetGo) -> Self {
+        Stop::LetGo
     }
 }
 
@@ -122,6 +131,7 @@ impl Session {
             admission,
             choice: Choice::new(target.copies.clone(), target.host.connected().suspects().clone()),
             reading: None,
+            attention: Arc::default(),
             is_begun: false,
             is_over: false,
             target,
@@ -130,11 +140,13 @@ impl Session {
 
     /// The rows, from OPEN to CLOSE.
     pub(super) fn rows(self) -> impl Stream<Item = Result<RecordBatch>> {
+        let attention = Arc::clone(&self.attention);
         let batches = stream::try_unfold(self, |mut session| async move {
             let batches = session.next().await?;
             Ok::<_, DataFusionError>(batches.map(|batches| (batches, session)))
         });
-        batches.map_ok(|batches| stream::iter(batches.into_iter().map(Ok::<_, DataFusionError>))).try_flatten()
+        let rows = batches.map_ok(|batches| stream::iter(batches.into_iter().map(Ok::<_, DataFusionError>))).try_flatten();
+        attention.of(Box::pin(rows))
     }
 
     /// The rows of the next round that closes, or of slices that the host has finished; none at the end.
@@ -180,6 +192,7 @@ impl Session {
                 Ok(Some(rows)) => return Ok(Some(rows)),
                 Ok(None) => {}
                 Err(Stop::End(error)) => return Err(error),
+                Err(Stop::LetGo) => drop(self.break_off().map_err(external)?),
                 Err(Stop::Drive(fault)) => self.go_on(fault).await.map_err(external)?,
             }
         }
@@ -193,11 +206,11 @@ impl Session {
     }
 
     async fn step(&mut self) -> Result<Option<Vec<RecordBatch>>, Stop> {
-        let mut reading = match self.reading.take() {
+        let reading = match self.reading.take() {
             Some(reading) => reading,
             None => self.open().await?,
         };
-        let rows = self.read(&mut reading).await?;
+        let rows = self.read(&reading).await?;
         self.reading = Some(reading);
         Ok(rows)
     }
@@ -209,83 +222,17 @@ impl Session {
         batches.into_iter().map(|batch| conform(batch, &self.schema)).collect()
     }
 
-    /// OPEN and GET at the copy that is chosen, or at another one that is less busy.
-    async fn open(&mut self) -> Result<Reading, Stop> {
-        let started = Instant::now();
-        loop {
-            let Some(drive) = self.choice.as_ref().and_then(Choice::drive).cloned() else {
-                return Err(bug("a session without a drive").into());
-            };
-            let label = drive.label().to_owned();
-            let at = |fault: Fault| at_drive(fault, &label);
-            let opening = Closer::open(&drive.door, self.request(&drive));
-            let (opened, closer) = match self.choice.as_ref().is_some_and(Choice::has_other) {
-                true => tokio::time::timeout(OPEN_WAIT, opening).await.unwrap_or_else(|_| Err(no_answer(OPEN_WAIT))),
-                false => opening.await,
-            }
-            .map_err(at)?;
-            self.profile.update(self.partition, |session| {
-                session.label.clone_from(&label);
-                session.link_bytes += opened.link_bytes;
-            });
-            match (opened.reply, closer) {
-                (Reply::Granted(_), Some(closer)) => {
-                    let open_us = started.elapsed().as_micros() as u64;
-                    self.profile.update(self.partition, |session| session.open_us = session.open_us.max(open_us));
-                    let events = drive.door.get(closer.session).await.map_err(|fault| lost_session(at(fault)))?;
-                    let door = Arc::clone(&drive.door);
-                    return Ok(Reading { events, label, started, closer, door });
-                }
-                (Reply::Granted(_), None) => return Err(bug("a session was granted and is not there").into()),
-                (Reply::Busy { why, retry_after_ms }, _) => self.wait(started, &label, &why, retry_after_ms).await?,
-            }
-        }
-    }
-
-    /// The drive is busy: another one is asked, or after a while all again, up to a limit.
-    async fn wait(&mut self, started: Instant, label: &str, why: &str, retry_after_ms: u64) -> Result<(), Fault> {
-        self.profile.update(self.partition, |session| session.busy += 1);
-        let Some(choice) = &mut self.choice else { return Err(bug("a session without a drive")) };
-        if choice.try_less_busy() {
-            return Ok(());
-        }
-        if started.elapsed() > self.busy_wait {
-            let message = format!("drive {label}: busy for {} s: {why}", self.busy_wait.as_secs());
-            let hint = "try again later, or SET pithead.busy_wait_s to wait longer";
-            return Err(Fault::new(Blame::Limit, message).hint(hint));
-        }
-        choice.ask_all_again();
-        let wait = Duration::from_millis(retry_after_ms.clamp(1, 1000));
-        self.profile.update(self.partition, |session| session.busy_us += wait.as_micros() as u64);
-        tokio::time::sleep(wait).await;
-        Ok(())
-    }
-
-    fn request(&self, drive: &ConnectedDrive) -> OpenRequest {
-        let mut request = self.target.request.clone();
-        request.done = self.admission.done();
-        let adapt = &mut request.options.adapt;
-        if adapt.level != LevelRule::default() {
-            adapt.held = self.finisher.held();
-            adapt.host = self.finisher.state();
-        }
-        if request.options.threads == 0 {
-            request.options.threads = drive.welcome.threads;
-        }
-        request
-    }
-
     /// The next rows; none where only the session's end came.
-    async fn read(&mut self, reading: &mut Reading) -> Result<Option<Vec<RecordBatch>>, Stop> {
+    async fn read(&mut self, reading: &Reading) -> Result<Option<Vec<RecordBatch>>, Stop> {
         loop {
             let is_full = self.finisher.is_full();
-            let event = tokio::select! {
+            let pulled = tokio::select! {
                 biased;
-                event = reading.events.next(), if !is_full => event,
+                pulled = reading.open.next(), if !is_full => pulled,
                 done = self.finisher.next() => return self.told(reading, done?),
             };
             let at = |fault: Fault| at_drive(fault, &reading.label);
-            let event = match event {
+            let event = match pulled? {
                 Some(event) => event.map_err(at)?,
                 None => return Err(at(Fault::new(Blame::Device, "the session ended before its work was done")).into()),
             };
@@ -298,12 +245,12 @@ impl Session {
     }
 
     fn told(&mut self, reading: &Reading, done: Done) -> Result<Option<Vec<RecordBatch>>, Stop> {
-        self.finisher.tell(&reading.door, reading.closer.session);
+        self.finisher.tell(&reading.door, reading.open.session);
         Ok(Some(self.take(done)?))
     }
 
     /// Takes an event. The rows that count by it; none at the session's end.
-    async fn event(&mut self, event: Event, reading: &mut Reading) -> Result<Option<Vec<RecordBatch>>, Stop> {
+    async fn event(&mut self, event: Event, reading: &Reading) -> Result<Option<Vec<RecordBatch>>, Stop> {
         let at = |fault: Fault| at_drive(fault, &reading.label);
         let Self { profile, partition, admission, schema, finisher, .. } = self;
         match event {
@@ -361,7 +308,7 @@ impl Session {
                     session.session = Some(report);
                     session.wall_us += reading.started.elapsed().as_micros() as u64;
                 });
-                reading.closer.close().await;
+                reading.open.close().await;
                 self.is_over = true;
                 return Ok(None);
             }
@@ -369,8 +316,8 @@ impl Session {
         Ok(Some(vec![]))
     }
 
-    /// After a drive has failed: chooses another copy, for what is left. The last fault if there is none.
-    async fn go_on(&mut self, fault: Fault) -> Result<(), Fault> {
+    /// After a session has ended early: another one may answer for what is left. Whether anything is.
+    fn break_off(&mut self) -> Result<bool, Fault> {
         self.reading = None;
         self.admission.restart();
         self.finisher.restart();
@@ -378,11 +325,19 @@ impl Session {
             // Only its good-bye was lost.
             self.finisher.all_came()?;
             self.is_over = true;
-            return Ok(());
+            return Ok(false);
         }
         if self.target.request.whole_partition && self.finisher.forget() {
             // Nothing of it was handed on: all of it is asked for again.
             self.admission.start_over();
+        }
+        Ok(true)
+    }
+
+    /// After a drive has failed: chooses another copy, for what is left. The last fault if there is none.
+    async fn go_on(&mut self, fault: Fault) -> Result<(), Fault> {
+        if !self.break_off()? {
+            return Ok(());
         }
         let Some(choice) = &mut self.choice else { return Err(fault) };
         let Some(failed) = choice.drive().cloned() else { return Err(fault) };
@@ -413,14 +368,6 @@ impl Session {
             tokio::time::sleep(AGAIN_WAIT).await;
         }
         Ok(())
-    }
-}
-
-/// A session that was granted just now and is not there: the drive has started anew in between.
-fn lost_session(fault: Fault) -> Fault {
-    match fault.blame {
-        Blame::User => Fault { blame: Blame::Device, ..fault },
-        _ => fault,
     }
 }
 
