@@ -120,12 +120,12 @@ impl Host {
         self.inner.catalog.snapshot(&drives).await
     }
 
-    /// The same, after every drive has answered or has had its time; none: all have already.
-    pub(crate) async fn settled_snapshot(&self) -> Result<Option<Arc<Snapshot>>, Fault> {
-        if !self.inner.fleet.is_waiting() {
+    /// The same, after every drive has answered or has had its time; none: no drive is reached that was not among `before`.
+    pub(crate) async fn settled_snapshot(&self, before: &[DriveId]) -> Result<Option<Arc<Snapshot>>, Fault> {
+        let drives = self.inner.fleet.settled().await;
+        if drives.ids().iter().all(|drive| before.contains(drive)) {
             return Ok(None);
         }
-        let drives = self.inner.fleet.settled().await;
         self.inner.catalog.snapshot(&drives).await.map(Some)
     }
 

@@ -204,13 +204,14 @@ impl Session {
 
     /// A statement's plan over the datasets as they are now, not optimised, and the names of its columns.
     async fn plan(&self, sql: &str, parameters: &Parameters) -> Result<(Query, LogicalPlan, Names), Fault> {
+        let before = self.host.connected().ids();
         let planned = match self.host.snapshot().await {
             Ok(snapshot) => self.plan_over(snapshot, sql, parameters).await,
             Err(fault) => Err(fault),
         };
         match planned {
             // What it lacks may be on a drive that has not answered yet.
-            Err(fault) if fault.blame == Blame::Device => match self.host.settled_snapshot().await? {
+            Err(fault) if fault.blame == Blame::Device => match self.host.settled_snapshot(&before).await? {
                 Some(snapshot) => self.plan_over(snapshot, sql, parameters).await,
                 None => Err(fault),
             },

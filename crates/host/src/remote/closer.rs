@@ -37,10 +37,14 @@ impl Closer {
         self.door.is_in_process()
     }
 
-    /// At the end of its work, before the caller hears of it: a process may end right after.
+    /// At the end of its work, before the caller hears of it: a process may end right after. It goes on when its caller does not
+    /// wait for it any more.
     pub(super) async fn close(&mut self) {
         self.closed = true;
-        close(&*self.door, self.session).await;
+        let (door, session) = (Arc::clone(&self.door), self.session);
+        let closing = self.runtime.spawn(async move { close(&*door, session).await });
+        // It ends early only where the runtime does.
+        let _ = closing.await;
     }
 }
 
