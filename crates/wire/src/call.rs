@@ -6,7 +6,7 @@ use pithead_model::{COPIES_MAX, Dataset, Fault, HostState, Manifest, PARTITIONS_
 use serde::{Deserialize, Serialize};
 
 use crate::check::check_schema;
-use crate::door::{CLAIMED_MAX, Claim, Discard, Hello, Welcome};
+use crate::door::{CLAIMED_MAX, Claim, Discard, Hello, MERGED_MAX, MergeRuns, Welcome};
 use crate::error::WireError;
 use crate::json::{from_json, json};
 use crate::run::check_name;
@@ -25,6 +25,7 @@ pub(crate) enum Call {
     Directory(SliceKey),
     Discard(Discard),
     Claim(Claim),
+    Merge(MergeRuns),
 }
 
 /// Body of `tell`.
@@ -51,7 +52,7 @@ struct Versions {
 
 impl Call {
     /// The types of action that there are, each with what it is for.
-    pub(crate) const KINDS: [(&'static str, &'static str); 11] = [
+    pub(crate) const KINDS: [(&'static str, &'static str); 12] = [
         ("hello", "first contact: versions, extensions, encodings"),
         ("poll", "where a session stands"),
         ("close", "ends a session"),
@@ -63,6 +64,7 @@ impl Call {
         ("directory", "the metadata slice of a load"),
         ("discard", "deletes what loads left"),
         ("claim", "protects runs that a manifest is about to name"),
+        ("merge", "writes the rows of several runs as one run"),
     ];
 
     pub(crate) fn kind(&self) -> &'static str {
@@ -78,6 +80,7 @@ impl Call {
             Call::Directory(_) => "directory",
             Call::Discard(_) => "discard",
             Call::Claim(_) => "claim",
+            Call::Merge(_) => "merge",
         }
     }
 
@@ -93,6 +96,7 @@ impl Call {
             Call::Directory(key) => json(key)?,
             Call::Discard(discard) => json(discard)?,
             Call::Claim(claim) => json(claim)?,
+            Call::Merge(request) => json(request)?,
         };
         Ok(Action::new(self.kind(), body))
     }
@@ -111,6 +115,7 @@ impl Call {
             "directory" => Call::Directory(parse_key(body)?),
             "discard" => Call::Discard(parse_discard(body)?),
             "claim" => Call::Claim(parse_claim(body)?),
+            "merge" => Call::Merge(parse_merge(body)?),
             other => return Err(WireError::malformed("action", format!("{other:?} is not one; see ListActions"))),
         })
     }
@@ -186,6 +191,17 @@ fn parse_claim(body: &[u8]) -> Result<Claim, WireError> {
         }
     }
     Ok(claim)
+}
+
+fn parse_merge(body: &[u8]) -> Result<MergeRuns, WireError> {
+    let request: MergeRuns = from_json("request to merge runs", body)?;
+    check_name(&request.into.name)?;
+    check_schema(&request.into.schema)?;
+    if request.loads.len() > MERGED_MAX {
+        let why = format!("{} runs; at most {MERGED_MAX} are allowed", request.loads.len());
+        return Err(WireError::malformed("request to merge runs", why));
+    }
+    Ok(request)
 }
 
 /// Checks a manifest that came from outside against its bounds.

@@ -140,6 +140,7 @@ impl DoorService {
             Call::Keep(manifest) => answer(&door.keep_manifest(manifest).await?),
             Call::Discard(discard) => answer(&door.discard(discard).await?),
             Call::Claim(claim) => answer(&door.claim(claim).await?),
+            Call::Merge(request) => answer(&door.merge_runs(request).await?),
         }
     }
 
