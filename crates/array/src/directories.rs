@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::future::try_join_all;
 use parking_lot::Mutex;
 use pithead_host::ConnectedDrive;
-use pithead_model::{Blame, ColumnSummary, Directory, DriveId, Fault, Run, SliceKey, merge_columns, total};
+use pithead_model::{Blame, ColumnSummary, Directory, DriveId, Fault, Loaded, Run, SliceKey, merge_columns, total};
 use pithead_wire::Discard;
 
 use crate::lower::at_drive;
@@ -27,10 +27,10 @@ impl RunParts {
     }
 
     /// A drive's part as a run of its own.
-    pub(crate) fn run(&self, drive: usize, run: &SliceKey) -> Option<Run> {
+    pub(crate) fn run(&self, drive: usize, run: &SliceKey) -> Option<Loaded> {
         let part = self.0.get(drive)?;
-        let (slices, columns) = (part.slices.len() as u32, part.columns.clone());
-        Some(Run { load: run.load, slices, rows: part.rows(), bytes: part.bytes(), columns })
+        let made = Run { load: run.load, slices: part.slices.len() as u32, rows: part.rows(), bytes: part.bytes() };
+        Some(Loaded { run: made, columns: part.columns.clone() })
     }
 
     /// The run's directory as hosts see it. `key`: where [`note_columns`] has put the summaries of the whole.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::future::join_all;
-use pithead_model::{Blame, Directory, Fault, HostState, Manifest, Run, SessionId, SessionProfile, SliceKey};
+use pithead_model::{Blame, Directory, Fault, HostState, Loaded, Manifest, SessionId, SessionProfile, SliceKey};
 use pithead_wire::{
-    Batches, Claim, Discard, Door, DriveStatus, Events, Hello, Kept, LoadRequest, OpenRequest, OpenSession, Opened, Pieces,
-    Welcome,
+    Batches, Claim, Discard, Door, DriveStatus, Events, Hello, Kept, LoadRequest, MergeRuns, OpenRequest, OpenSession, Opened,
+    Pieces, Welcome,
 };
 
 use crate::Array;
@@ -25,7 +25,7 @@ impl Door for Array {
     async fn hello(&self, hello: Hello) -> Result<Welcome, Fault> {
         let welcome = self.inner.local.hello(hello).await?;
         let below = self.inner.drives.iter().map(|drive| drive.welcome.threads).max().unwrap_or(1);
-        Ok(Welcome { threads: below.max(self.inner.options.threads as u32), ..welcome })
+        Ok(Welcome { threads: below.max(self.inner.options.threads as u32), merges: false, ..welcome })
     }
 
     async fn open(&self, request: OpenRequest) -> Result<Opened, Fault> {
@@ -57,8 +57,13 @@ impl Door for Array {
         Ok(())
     }
 
-    async fn load(&self, request: LoadRequest, rows: Batches) -> Result<Run, Fault> {
+    async fn load(&self, request: LoadRequest, rows: Batches) -> Result<Loaded, Fault> {
         load::load(Arc::clone(&self.inner), request, rows).await
+    }
+
+    /// None: the drives below keep no manifest that would tell them when the runs that were merged may go.
+    async fn merge_runs(&self, _request: MergeRuns) -> Result<Loaded, Fault> {
+        Err(Fault::new(Blame::Unsupported, "an array merges no runs"))
     }
 
     async fn discard(&self, discard: Discard) -> Result<u64, Fault> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use futures::future::{join, join_all};
 use futures::{StreamExt, stream};
-use pithead_model::{Blame, Fault, Run, total};
+use pithead_model::{Blame, Fault, Loaded, Run, total};
 use pithead_wire::{Batches, Discard, LoadRequest, Loads, batch_bytes};
 use tokio::sync::mpsc;
 
@@ -19,7 +19,7 @@ const BATCHES_QUEUED_MAX: usize = 2;
 type Sender = mpsc::Sender<Result<RecordBatch, Fault>>;
 
 /// Loads one partition's rows. A load that fails leaves nothing.
-pub(crate) async fn load(inner: Arc<Inner>, request: LoadRequest, rows: Batches) -> Result<Run, Fault> {
+pub(crate) async fn load(inner: Arc<Inner>, request: LoadRequest, rows: Batches) -> Result<Loaded, Fault> {
     inner.check_running()?;
     if request.slice_rows == 0 {
         return Err(Fault::new(Blame::User, "expected slices of at least 1 row, got 0"));
@@ -29,7 +29,7 @@ pub(crate) async fn load(inner: Arc<Inner>, request: LoadRequest, rows: Batches)
     loading.await.map_err(|lost| Fault::new(Blame::Bug, format!("a load ended early: {lost}")))?
 }
 
-async fn load_all(inner: &Inner, request: &LoadRequest, rows: Batches) -> Result<Run, Fault> {
+async fn load_all(inner: &Inner, request: &LoadRequest, rows: Batches) -> Result<Loaded, Fault> {
     let (mut senders, mut loads) = (Vec::new(), Vec::new());
     for drive in inner.drives.iter() {
         let (sender, receiver) = mpsc::channel(BATCHES_QUEUED_MAX);
@@ -81,7 +81,12 @@ async fn deal(mut rows: Batches, senders: Vec<Sender>, first: usize, slice: (usi
 }
 
 /// The run that all parts are, or why there is none.
-fn whole(inner: &Inner, request: &LoadRequest, dealt: Result<(), Fault>, loaded: &[Result<Run, Fault>]) -> Result<Run, Fault> {
+fn whole(
+    inner: &Inner,
+    request: &LoadRequest,
+    dealt: Result<(), Fault>,
+    loaded: &[Result<Loaded, Fault>],
+) -> Result<Loaded, Fault> {
     let stopped = |fault: &Fault| matches!(&dealt, Err(told) if fault.message.contains(&told.message));
     let labels = inner.drives.iter().map(|drive| drive.label());
     // What a drive says by itself says more than that it was told to stop.
@@ -93,22 +98,22 @@ fn whole(inner: &Inner, request: &LoadRequest, dealt: Result<(), Fault>, loaded:
         return Err(fault);
     }
     dealt?;
-    let runs = loaded.iter().cloned().collect::<Result<Vec<Run>, Fault>>()?;
-    if let Some((drive, _)) = inner.drives.iter().zip(&runs).find(|(_, run)| run.load != request.load) {
+    let parts = loaded.iter().cloned().collect::<Result<Vec<Loaded>, Fault>>()?;
+    if let Some((drive, _)) = inner.drives.iter().zip(&parts).find(|(_, part)| part.run.load != request.load) {
         return Err(broken(drive.label(), "it loaded under another load id"));
     }
-    let slices = runs.iter().try_fold(0_u32, |sum, run| sum.checked_add(run.slices));
-    Ok(Run {
+    let slices = parts.iter().try_fold(0_u32, |sum, part| sum.checked_add(part.run.slices));
+    let run = Run {
         load: request.load,
         slices: slices.ok_or_else(|| Fault::new(Blame::Limit, "a load of more slices than can be numbered"))?,
-        rows: total(runs.iter().map(|run| run.rows)),
-        bytes: total(runs.iter().map(|run| run.bytes)),
-        columns: summaries(runs.iter().map(|run| (run.rows, run.columns.as_slice()))),
-    })
+        rows: total(parts.iter().map(|part| part.run.rows)),
+        bytes: total(parts.iter().map(|part| part.run.bytes)),
+    };
+    Ok(Loaded { run, columns: summaries(parts.iter().map(|part| (part.run.rows, part.columns.as_slice()))) })
 }
 
 /// Deletes what drives have of a load that failed elsewhere. A drive that refused because it has such a load keeps that one.
-async fn undo(inner: &Inner, request: &LoadRequest, loaded: &[Result<Run, Fault>]) {
+async fn undo(inner: &Inner, request: &LoadRequest, loaded: &[Result<Loaded, Fault>]) {
     let discard = Discard {
         name: request.name.clone(),
         dataset: request.dataset,

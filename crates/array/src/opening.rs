@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::future::{join_all, try_join_all};
 use pithead_host::DividedPart;
-use pithead_model::{Adapt, Blame, Fault, HostState, Level, LoadId, Reply, Run, SessionId, SliceKey, SliceSpan};
+use pithead_model::{Adapt, Blame, Fault, HostState, Level, LoadId, Partition, Reply, SessionId, SliceKey, SliceSpan};
 use pithead_wire::{Granted, OpenRequest, PlanBytes, SlicePart};
 
 use crate::array::Inner;
@@ -26,7 +26,7 @@ const PARTS_MAX: usize = 64;
 struct Divided {
     part: SlicePart,
     /// By drive, its part of each run.
-    drives: Vec<Vec<Run>>,
+    drives: Vec<Partition>,
     ordinals: Arc<Ordinals>,
 }
 
@@ -126,7 +126,7 @@ impl Inner {
 
     /// Where a part's slices are.
     async fn divided(&self, part: &SlicePart) -> Result<Divided, Fault> {
-        let mut drives = vec![Vec::with_capacity(part.runs.len()); self.drives.len()];
+        let mut drives: Vec<Partition> = self.drives.iter().map(|drive| Partition::empty(vec![drive.id()])).collect();
         let mut counts = Vec::with_capacity(part.runs.len());
         for (load, slices) in &part.runs {
             let run = run_key(part, *load);
@@ -136,8 +136,10 @@ impl Inner {
                 let what = format!("{run} has {} slices, not {slices}", found.iter().sum::<u32>());
                 return Err(Fault::new(Blame::User, what));
             }
-            for (index, runs) in drives.iter_mut().enumerate() {
-                runs.extend(parts.run(index, &run));
+            for (index, partition) in drives.iter_mut().enumerate() {
+                if let Some(part) = parts.run(index, &run) {
+                    partition.append(part);
+                }
             }
             counts.push(found);
         }
@@ -147,8 +149,7 @@ impl Inner {
     }
 
     fn divided_part(&self, divided: &Divided) -> DividedPart {
-        let drives = self.drives.iter().zip(&divided.drives).map(|(drive, runs)| (drive.id(), runs.clone()));
-        DividedPart { part: divided.part.clone(), drives: drives.collect() }
+        DividedPart { part: divided.part.clone(), drives: divided.drives.clone() }
     }
 }
 
@@ -156,7 +157,7 @@ impl Inner {
 fn lower_request(request: &OpenRequest, driving: &Divided, drive: usize, drives: usize) -> OpenRequest {
     let share = drives.max(1) as f64;
     let ordinals = &driving.ordinals;
-    let runs = driving.drives.get(drive).map(Vec::as_slice).unwrap_or_default();
+    let runs = driving.drives.get(drive).map(|partition| partition.runs.as_slice()).unwrap_or_default();
     let adapt = &request.options.adapt;
     let mut options = request.options.clone();
     options.adapt = Adapt {

@@ -76,7 +76,7 @@ pub(crate) struct ServeArgs {
     /// Tell in the log of sessions that take so long, with their sub-plan and what they waited for; 0: never
     #[arg(long, value_name = "MS", default_value_t = 10_000)]
     slow_session_ms: u64,
-    /// Delete what no manifest has named for so long: what loads and moves left that were killed
+    /// Delete what no manifest has named for so long: what killed loads and moves left, and runs that were merged
     #[arg(long, value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u64).range(1..))]
     collect_after: u64,
     #[command(flatten)]

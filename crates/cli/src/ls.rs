@@ -268,7 +268,7 @@ mod tests {
     fn dataset() -> Dataset {
         let summary =
             ColumnSummary { min: Some(Value::Int(0)), max: Some(Value::Int(364)), exact: true, nulls: 3, distinct: 365 };
-        let run = Run { load: LoadId(1), slices: 2, rows: 1_000, bytes: 64_000, columns: vec![summary] };
+        let run = Run { load: LoadId(1), slices: 2, rows: 1_000, bytes: 64_000 };
         Dataset {
             id: DatasetId(1),
             schema: Arc::new(Schema::new(vec![Field::new("day", DataType::Date32, true)])),
@@ -279,7 +279,8 @@ mod tests {
             slice_rows: 512,
             slice_bytes: None,
             copies: 2,
-            partitions: vec![Partition { copies: vec![DriveId(1)], runs: vec![run] }],
+            merged: 0,
+            partitions: vec![Partition { copies: vec![DriveId(1)], runs: vec![run], columns: vec![summary] }],
         }
     }
 

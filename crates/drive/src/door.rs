@@ -3,10 +3,10 @@
 use async_trait::async_trait;
 use std::sync::Arc;
 
-use pithead_model::{Directory, Fault, HostState, Manifest, Reply, Run, SessionId, SessionProfile, SliceKey};
+use pithead_model::{Directory, Fault, HostState, Loaded, Manifest, Reply, SessionId, SessionProfile, SliceKey};
 use pithead_wire::{
-    Batches, Claim, Discard, Door, DriveStatus, Events, Hello, Kept, LinkGauge, LoadRequest, OpenRequest, OpenSession, Opened,
-    Pieces, Welcome,
+    Batches, Claim, Discard, Door, DriveStatus, Events, Hello, Kept, LinkGauge, LoadRequest, MergeRuns, OpenRequest,
+    OpenSession, Opened, Pieces, Welcome,
 };
 
 use crate::Drive;
@@ -61,11 +61,15 @@ impl Door for Drive {
         Ok(())
     }
 
-    async fn load(&self, request: LoadRequest, rows: Batches) -> Result<Run, Fault> {
+    async fn load(&self, request: LoadRequest, rows: Batches) -> Result<Loaded, Fault> {
         let loaded = self.counted(self.stored(&self.metrics.loads, self.load_rows(request, rows).await))?;
-        self.metrics.load_rows.inc_by(loaded.rows);
-        self.metrics.load_bytes.inc_by(loaded.bytes);
+        self.metrics.load_rows.inc_by(loaded.run.rows);
+        self.metrics.load_bytes.inc_by(loaded.run.bytes);
         Ok(loaded)
+    }
+
+    async fn merge_runs(&self, request: MergeRuns) -> Result<Loaded, Fault> {
+        self.counted(self.stored(&self.metrics.merges, self.merge_stored(request).await))
     }
 
     async fn discard(&self, discard: Discard) -> Result<u64, Fault> {

@@ -19,6 +19,7 @@ mod keys;
 mod leases;
 mod loads;
 mod manifests;
+mod merging;
 mod metadata;
 mod meter;
 mod metrics;

@@ -7,7 +7,7 @@ use arrow::array::RecordBatch;
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt, TryStreamExt};
 use pithead_model::{
-    Blame, COLUMNS_MAX, ColumnSummary, Directory, Fault, PARTITIONS_MAX, Run, SliceEntry, SliceKey, merge_columns,
+    Blame, COLUMNS_MAX, ColumnSummary, Directory, Fault, Loaded, PARTITIONS_MAX, Run, SliceEntry, SliceKey, merge_columns,
 };
 use pithead_slice::{ColumnSketches, Encoding, SliceError, encode_slice, encoding, encoding_names};
 use pithead_store::{Expected, Put, Store, Write};
@@ -34,8 +34,15 @@ const GRANT_WAIT: Duration = Duration::from_secs(15);
 const GRANT_RETRY: Duration = Duration::from_millis(10);
 
 impl Drive {
-    pub(crate) async fn load_rows(&self, request: LoadRequest, rows: Batches) -> Result<Run, Fault> {
+    pub(crate) async fn load_rows(&self, request: LoadRequest, rows: Batches) -> Result<Loaded, Fault> {
         self.check_running()?;
+        check(&request)?;
+        let grant = self.load_grant(!request.sort.is_empty()).await?;
+        self.store_rows(request, rows, grant).await
+    }
+
+    /// Writes rows as a run, with this memory.
+    pub(crate) async fn store_rows(&self, request: LoadRequest, rows: Batches, grant: Grant) -> Result<Loaded, Fault> {
         let encoding = check(&request)?;
         let run = SliceKey {
             name: request.name.clone(),
@@ -44,7 +51,6 @@ impl Drive {
             partition: request.partition,
             number: None,
         };
-        let grant = self.load_grant(!request.sort.is_empty()).await?;
         // In-process, a batch's texts may sit in buffers of the whole file that it was cut from.
         let rows = checked(rows, &request).map_ok(|batch| compact(&batch)).boxed();
         let rows = match request.sort.is_empty() {
@@ -55,7 +61,8 @@ impl Drive {
         let threads = self.workers.threads();
         tracing::info!(%run, "loading");
         let made = self.workers.run(async move { (maker.load(request, run, rows, threads).await, grant).0 }).await??;
-        tracing::info!(load = %made.load, slices = made.slices, rows = made.rows, bytes = made.bytes, "loaded");
+        let Run { load, slices, rows, bytes } = made.run;
+        tracing::info!(%load, slices, rows, bytes, "loaded");
         Ok(made)
     }
 
@@ -92,7 +99,7 @@ struct StagedSlice {
 }
 
 impl Maker {
-    async fn load(&self, request: LoadRequest, run: SliceKey, rows: Batches, threads: usize) -> Result<Run, Fault> {
+    async fn load(&self, request: LoadRequest, run: SliceKey, rows: Batches, threads: usize) -> Result<Loaded, Fault> {
         let making = pieces(rows, Cutter::new(request.slice_rows, request.slice_bytes))
             .map_ok(|piece| self.make(&request, piece))
             .try_buffered(threads);
@@ -112,7 +119,7 @@ impl Maker {
     }
 
     /// Names all slices, and the metadata slice with them.
-    async fn adopt(&self, request: LoadRequest, run: SliceKey, slices: Vec<StagedSlice>) -> Result<Run, Fault> {
+    async fn adopt(&self, request: LoadRequest, run: SliceKey, slices: Vec<StagedSlice>) -> Result<Loaded, Fault> {
         let entries: Vec<SliceEntry> = slices.iter().map(|slice| slice.entry.clone()).collect();
         let mut columns = match entries.is_empty() {
             // Of no rows, too, there is one summary a column.
@@ -126,13 +133,8 @@ impl Maker {
         }
         let directory =
             Directory { schema: request.schema, metadata: request.metadata, slices: entries, columns: columns.clone() };
-        let made = Run {
-            load: run.load,
-            slices: directory.slices.len() as u32,
-            rows: directory.rows(),
-            bytes: directory.bytes(),
-            columns,
-        };
+        let made =
+            Run { load: run.load, slices: directory.slices.len() as u32, rows: directory.rows(), bytes: directory.bytes() };
         let json = serde_json::to_vec(&directory)
             .map_err(|error| Fault::new(Blame::Bug, format!("a directory that is no JSON: {error}")))?;
         let meta = Write::Put(Put { expected: Expected::Absent, ..Put::forced(slice_key(&run), json) });
@@ -144,7 +146,7 @@ impl Maker {
             Ok::<_, Fault>(store.adopt(staged, batch)?)
         };
         self.workers.blocking(adopt).await??;
-        Ok(made)
+        Ok(Loaded { run: made, columns })
     }
 }
 

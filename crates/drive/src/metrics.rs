@@ -45,6 +45,7 @@ pub(crate) struct Metrics {
     pub(crate) loads: Labelled<Counter>,
     pub(crate) load_rows: Counter,
     pub(crate) load_bytes: Counter,
+    pub(crate) merges: Labelled<Counter>,
     pub(crate) copies: Labelled<Counter>,
     pub(crate) commits: Labelled<Counter>,
     errors: Labelled<Counter>,
@@ -148,6 +149,7 @@ impl Metrics {
             loads: make.counts("loads", "Loads into a partition, by outcome", "outcome", &outcomes),
             load_rows: make.count("load_rows", "Rows that loads stored"),
             load_bytes: make.count("load_bytes", "Bytes of slices that loads stored"),
+            merges: make.counts("merges", "Small runs that were merged into one, by outcome", "outcome", &outcomes),
             copies: make.counts("copies", "Runs written as copies of another drive's, by outcome", "outcome", &outcomes),
             commits: make.counts(
                 "commits",

@@ -44,6 +44,7 @@ impl Drive {
             threads: self.workers.threads() as u32,
             link_bits_per_second: self.device.link_bits_per_second(),
             cpu_share: self.device.cpu_share(),
+            merges: true,
         };
         check_hello(hello, &welcome)?;
         Ok(welcome)

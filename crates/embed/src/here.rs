@@ -19,6 +19,8 @@ const STOP_GRACE: Duration = Duration::ZERO;
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long rows of a session may wait to be pulled. The host is this process, so nobody else has died meanwhile.
 const IDLE_LIMIT: Duration = Duration::from_secs(24 * 3600);
+/// How long runs that no manifest names are kept: merged ones that statements may read still, and what was given up.
+const COLLECT_AFTER: Duration = Duration::from_secs(900);
 /// Most calls that block at once, a thread of the pool.
 const BLOCKING_PER_REACTOR: usize = 4;
 
@@ -103,7 +105,10 @@ impl Shared {
             ..DriveOptions::new(data)
         };
         let opened = tokio::task::spawn_blocking(move || Drive::open(options)).await;
-        opened.unwrap_or_else(|lost| Err(Fault::new(Blame::Bug, format!("opening a drive ended early: {lost}"))))
+        let drive =
+            opened.unwrap_or_else(|lost| Err(Fault::new(Blame::Bug, format!("opening a drive ended early: {lost}"))))?;
+        drive.collect_orphans_after(COLLECT_AFTER);
+        Ok(drive)
     }
 }
 

@@ -22,7 +22,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
 use pithead_functions::{EngineOptions, fault_from_datafusion, session_state};
-use pithead_model::{Blame, Dataset, DatasetName, DriveId, Fault, Partition, Partitioning, Run, SLICE_ROWS_DEFAULT, SliceSpan};
+use pithead_model::{Blame, Dataset, DatasetName, Fault, Partition, Partitioning, SLICE_ROWS_DEFAULT, SliceSpan};
 use pithead_plan::{INPUT_SCHEMA, Shape, consume, shape};
 use pithead_wire::{OpenRequest, SlicePart};
 
@@ -45,8 +45,8 @@ pub struct SubPlans {
 pub struct DividedPart {
     /// What OPEN says of it.
     pub part: SlicePart,
-    /// Each drive, and its part of each run.
-    pub drives: Vec<(DriveId, Vec<Run>)>,
+    /// By drive, its part of each run.
+    pub drives: Vec<Partition>,
 }
 
 /// A sub-plan as it was read.
@@ -181,7 +181,6 @@ impl ReadSubPlan {
 
 /// A part as a dataset of its own, with a partition at each drive. Which rows are where nothing is said of.
 fn dataset(divided: &DividedPart) -> Dataset {
-    let partition = |(drive, runs): &(DriveId, Vec<Run>)| Partition { copies: vec![*drive], runs: runs.clone() };
     Dataset {
         id: divided.part.dataset,
         schema: Arc::clone(&divided.part.schema),
@@ -193,7 +192,8 @@ fn dataset(divided: &DividedPart) -> Dataset {
         slice_rows: SLICE_ROWS_DEFAULT,
         slice_bytes: None,
         copies: 1,
-        partitions: divided.drives.iter().map(partition).collect(),
+        merged: 0,
+        partitions: divided.drives.clone(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pithead_model::{Blame, Dataset, DatasetId, DatasetName, DriveId, Fault, LoadId, Manifest, Run, SliceKey};
+use pithead_model::{Blame, Dataset, DatasetId, DatasetName, DriveId, Fault, LoadId, Loaded, Manifest, SliceKey};
 
 use crate::commit::Edit;
 use crate::fault::{invalid, unknown_dataset};
@@ -21,7 +21,7 @@ pub(crate) enum Change {
         /// The load.
         load: LoadId,
         /// One a partition; none where the partition got no rows.
-        runs: Vec<Option<Run>>,
+        runs: Vec<Option<Loaded>>,
         /// The drives that have each run.
         placed: Vec<Vec<DriveId>>,
         /// Added to the dataset's.
@@ -73,7 +73,7 @@ impl Edit for DatasetChange<'_> {
                     return Err(Fault::new(Blame::Conflict, message).hint("load again"));
                 }
                 for (partition, run) in present.partitions.iter_mut().zip(runs) {
-                    partition.runs.extend(run.clone());
+                    run.iter().for_each(|run| partition.append(run.clone()));
                 }
                 present.metadata.extend(metadata.clone());
                 Ok(None)
@@ -118,10 +118,17 @@ impl Edit for DatasetChange<'_> {
             Change::Drop => present.is_none(),
         }
     }
+
+    /// An append's run may have been merged into another one since.
+    fn may_be_hidden(&self, manifest: &Manifest, version: u64) -> bool {
+        let Change::Append { dataset, .. } = self.change else { return false };
+        let present = manifest.datasets.get(&self.name.dataset).filter(|present| present.id == *dataset);
+        present.is_some_and(|present| present.merged > version)
+    }
 }
 
 /// A partition of which a drive holds a copy that does not have the load's run.
-fn moved(present: &Dataset, runs: &[Option<Run>], placed: &[Vec<DriveId>]) -> Option<usize> {
+fn moved(present: &Dataset, runs: &[Option<Loaded>], placed: &[Vec<DriveId>]) -> Option<usize> {
     let all = present.partitions.iter().zip(runs).zip(placed).enumerate();
     let mut lacking = all.filter(|(_, ((partition, run), placed))| {
         run.is_some() && partition.copies.iter().any(|drive| !placed.contains(drive))

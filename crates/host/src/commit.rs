@@ -40,6 +40,11 @@ pub(crate) trait Edit: Sync {
 
     /// Whether a manifest shows the change.
     fn is_in(&self, manifest: &Manifest) -> bool;
+
+    /// Whether a manifest that does not show the change may contain it all the same, if it was made in `version`.
+    fn may_be_hidden(&self, _manifest: &Manifest, _version: u64) -> bool {
+        false
+    }
 }
 
 /// A change that was made.
@@ -47,8 +52,8 @@ pub(crate) trait Edit: Sync {
 pub(crate) struct Committed<T> {
     /// What came of it.
     pub made: T,
-    /// The version of the manifest that shows it.
-    pub version: u64,
+    /// The manifest that shows it.
+    pub manifest: Manifest,
 }
 
 /// A change that was not made.
@@ -77,12 +82,11 @@ pub(crate) async fn commit<E: Edit>(catalog: &Catalog, drives: &Drives, edit: &E
         let made = edit.apply(&mut manifest)?;
         claim(drives, edit.runs(), expected).await?;
         manifest.version += 1;
-        let committed = Committed { made, version: manifest.version };
         let fault = match home.door.commit(expected, manifest.clone()).await {
             Ok(()) => {
                 catalog.note_home(edit.domain(), home.id());
                 match confirm(catalog, drives, edit, &manifest, &home).await {
-                    Ok(()) => return Ok(committed),
+                    Ok(()) => return Ok(Committed { made, manifest }),
                     Err(fault) => fault,
                 }
             }
@@ -92,9 +96,9 @@ pub(crate) async fn commit<E: Edit>(catalog: &Catalog, drives: &Drives, edit: &E
             return Err(NotCommitted { fault, certain: true });
         }
         if fault.blame != Blame::Conflict {
-            return match settle(catalog, drives, edit).await {
-                Settled::Made(manifest) => match confirm(catalog, drives, edit, &manifest, &home).await {
-                    Ok(()) => Ok(committed),
+            return match settle(catalog, drives, edit, manifest.version).await {
+                Settled::Made(found) => match confirm(catalog, drives, edit, &found, &home).await {
+                    Ok(()) => Ok(Committed { made, manifest }),
                     Err(fault) => Err(NotCommitted { fault, certain: false }),
                 },
                 Settled::NotMade => Err(NotCommitted { fault, certain: true }),
@@ -158,6 +162,10 @@ async fn confirm<E: Edit>(
     if edit.is_in(&found.manifest) {
         return Ok(());
     }
+    if edit.may_be_hidden(&found.manifest, manifest.version) {
+        // It may be among what another host has merged there, so it must not be made once more.
+        return Err(Fault::new(Blame::Device, format!("drive {} was declared lost", home.label())));
+    }
     let what = format!("drive {} is not the home of domain {} any more: it was declared lost", home.label(), edit.domain());
     Err(Fault::new(Blame::Conflict, what).hint("try again"))
 }
@@ -168,14 +176,17 @@ enum Settled {
     Unknown,
 }
 
-/// After a swap whose answer was lost: was it made? If not, swaps in the same manifest under a new version, so that a
-/// swap which is still on its way can no longer succeed.
-async fn settle<E: Edit>(catalog: &Catalog, drives: &Drives, edit: &E) -> Settled {
+/// After a swap to `version` whose answer was lost: was it made? If not, swaps in the same manifest under a new version, so that
+/// a swap which is still on its way can no longer succeed.
+async fn settle<E: Edit>(catalog: &Catalog, drives: &Drives, edit: &E, version: u64) -> Settled {
     let Ok((mut manifest, home)) = catalog.manifest(edit.domain(), drives).await else {
         return Settled::Unknown;
     };
     if edit.is_in(&manifest) {
         return Settled::Made(Box::new(manifest));
+    }
+    if edit.may_be_hidden(&manifest, version) {
+        return Settled::Unknown;
     }
     let expected = manifest.version;
     manifest.version += 1;
@@ -221,7 +232,7 @@ pub(crate) async fn commit_dataset(
 pub(crate) async fn drop_dataset(catalog: &Catalog, drives: &Drives, name: &DatasetName) -> Result<(), Fault> {
     let dropped = commit_dataset(catalog, drives, name, &Change::Drop).await.map_err(|not| not.fault)?;
     if let Some(dataset) = dropped.made {
-        discard(drives, name, &dataset, dropped.version).await;
+        discard(drives, name, &dataset, dropped.manifest.version).await;
     }
     Ok(())
 }

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     fn manifest() -> Manifest {
-        let run = Run { load: LoadId(5), slices: 1, rows: 1, bytes: 1, columns: vec![] };
+        let run = Run { load: LoadId(5), slices: 1, rows: 1, bytes: 1 };
         let dataset = Dataset {
             id: DatasetId(1),
             schema: Arc::new(arrow::datatypes::Schema::empty()),
@@ -122,7 +122,8 @@ mod tests {
             slice_rows: 1,
             slice_bytes: None,
             copies: 1,
-            partitions: vec![Partition { copies: vec![DriveId(1)], runs: vec![run] }],
+            merged: 0,
+            partitions: vec![Partition { copies: vec![DriveId(1)], runs: vec![run], columns: vec![] }],
         };
         let mut manifest = Manifest::empty("main", vec![DriveId(1), DriveId(2)]);
         manifest.datasets.insert("t".into(), dataset);

@@ -12,12 +12,12 @@ use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use pithead_model::{
-    Annotation, Blame, ColumnSummary, DatasetId, DatasetName, Directory, DriveId, Fault, HostState, Level, LoadId, Manifest,
-    PROTOCOL_VERSION, Reply, Run, SessionId, SessionProfile, SessionState, SliceKey, SliceSpan,
+    Annotation, Blame, ColumnSummary, DatasetId, DatasetName, Directory, DriveId, Fault, HostState, Level, LoadId, Loaded,
+    Manifest, PROTOCOL_VERSION, Reply, Run, SessionId, SessionProfile, SessionState, SliceKey, SliceSpan,
 };
 use pithead_wire::{
-    Batches, Claim, Discard, DomainAt, Door, DriveStatus, Event, Events, Granted, Hello, Kept, LoadRequest, Loads, OpenRequest,
-    OpenSession, Opened, PartitionUse, Pieces, RunPiece, Welcome,
+    Batches, Claim, Discard, DomainAt, Door, DriveStatus, Event, Events, Granted, Hello, Kept, LoadRequest, Loads, MergeRuns,
+    OpenRequest, OpenSession, Opened, PartitionUse, Pieces, RunPiece, Welcome,
 };
 
 /// What one load put into one partition.
@@ -44,6 +44,10 @@ pub(crate) struct FakeDoor {
     pub manifests: Mutex<HashMap<String, Manifest>>,
     /// Loads fail after their first batch.
     pub loads_fail: AtomicBool,
+    /// Whether runs are merged.
+    pub merges: AtomicBool,
+    /// Why runs are not merged after all.
+    pub merge_fault: Mutex<Option<Fault>>,
     /// Nothing answers.
     pub is_down: AtomicBool,
     /// Commits that another host gets ahead of.
@@ -69,6 +73,8 @@ impl FakeDoor {
             is_damaged: AtomicBool::new(false),
             manifests: Mutex::default(),
             loads_fail: AtomicBool::new(false),
+            merges: AtomicBool::new(true),
+            merge_fault: Mutex::default(),
             is_down: AtomicBool::new(false),
             conflicts: AtomicU32::new(0),
             answers_lost: AtomicU32::new(0),
@@ -184,6 +190,7 @@ impl Door for FakeDoor {
             threads: 1,
             link_bits_per_second: None,
             cpu_share: 1.0,
+            merges: self.merges.load(Ordering::Relaxed),
         })
     }
 
@@ -241,7 +248,7 @@ impl Door for FakeDoor {
         Ok(())
     }
 
-    async fn load(&self, request: LoadRequest, mut rows: Batches) -> Result<Run, Fault> {
+    async fn load(&self, request: LoadRequest, mut rows: Batches) -> Result<Loaded, Fault> {
         self.check()?;
         let mut batches = Vec::new();
         while let Some(batch) = rows.next().await {
@@ -258,7 +265,19 @@ impl Door for FakeDoor {
         self.stored.lock().insert((request.dataset, request.load, request.partition), batches);
         let columns = vec![ColumnSummary::default(); request.schema.fields().len()];
         let slices = rows.div_ceil(request.slice_rows) as u32;
-        Ok(Run { load: request.load, slices, rows: rows as u64, bytes: bytes as u64, columns })
+        let run = Run { load: request.load, slices, rows: rows as u64, bytes: bytes as u64 };
+        Ok(Loaded { run, columns })
+    }
+
+    async fn merge_runs(&self, request: MergeRuns) -> Result<Loaded, Fault> {
+        self.check()?;
+        let LoadRequest { name, dataset, partition, .. } = &request.into;
+        let key = |load| SliceKey { name: name.clone(), dataset: *dataset, load, partition: *partition, number: None };
+        let parts = request.loads.iter().map(|load| self.find(&key(*load))).collect::<Result<Vec<_>, _>>()?;
+        let rows = stream::iter(parts.into_iter().flatten().map(Ok)).boxed();
+        let loaded = self.load(request.into, rows).await?;
+        // Written, but not whole.
+        self.merge_fault.lock().clone().map_or(Ok(loaded), Err)
     }
 
     async fn discard(&self, discard: Discard) -> Result<u64, Fault> {

@@ -52,6 +52,7 @@ struct Inner {
     options: HostOptions,
     catalog: Catalog,
     writers: Writers,
+    merging: tokio::sync::Mutex<()>,
     metrics: Metrics,
     finishing: Arc<Finishing>,
     held: HeldSlices,
@@ -81,6 +82,7 @@ impl Host {
             options,
             catalog,
             writers: Writers::default(),
+            merging: tokio::sync::Mutex::default(),
             metrics: Metrics::new(),
             number: rand::random_range(1..=u64::MAX),
         };
@@ -236,6 +238,11 @@ impl Host {
 
     pub(crate) fn writers(&self) -> &Writers {
         &self.inner.writers
+    }
+
+    /// Held by the load that merges small runs.
+    pub(crate) fn merging(&self) -> &tokio::sync::Mutex<()> {
+        &self.inner.merging
     }
 }
 

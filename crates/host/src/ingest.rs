@@ -18,7 +18,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use futures::future::BoxFuture;
 use futures::{StreamExt, stream};
-use pithead_model::{Blame, Dataset, DriveId, Fault, Run, total};
+use pithead_model::{Blame, Dataset, DriveId, Fault, Loaded, total};
 use pithead_wire::Batches;
 use tokio::sync::OwnedRwLockReadGuard;
 use tokio::task::JoinHandle;
@@ -29,10 +29,12 @@ use crate::commit::{Committed, NotCommitted, claim_at, commit_dataset};
 use crate::discard::{discard, discard_at};
 use crate::fault::{bug, unknown_column};
 use crate::host::Host;
+use crate::merging::merge_small_runs;
 use crate::partition::Sample;
 use crate::relay::relay;
 use agree::{agree, agree_one};
 use pipeline::{Feed, Meter};
+pub(crate) use pipeline::{check_loaded, copies_of, load_request};
 use target::{Ground, Target};
 
 /// Batches of a stream that ranges are chosen from.
@@ -122,9 +124,12 @@ impl Host {
         let report = report(&target, &runs, &meter);
         leftovers.hold();
         match self.make_visible(&target, &runs, &mut leftovers.placed).await {
-            Ok(Committed { made, version }) => {
+            Ok(Committed { made, manifest }) => {
                 if let Some(old) = made {
-                    discard(&self.connected(), &target.name, &old, version).await;
+                    discard(&self.connected(), &target.name, &old, manifest.version).await;
+                }
+                if target.is_append() {
+                    merge_small_runs(self, &target.name, &manifest).await;
                 }
                 Ok(report)
             }
@@ -162,7 +167,7 @@ impl Host {
     async fn make_visible(
         &self,
         target: &Target,
-        runs: &[Run],
+        runs: &[Loaded],
         placed: &mut [Vec<DriveId>],
     ) -> Result<Committed<Option<Dataset>>, NotCommitted> {
         let (mut moves, mut left) = (0, Vec::new());
@@ -177,7 +182,7 @@ impl Host {
                 }
                 Ok(committed) => {
                     for (partition, drive) in left {
-                        let wanted = target.discard(Some(partition), Some(committed.version));
+                        let wanted = target.discard(Some(partition), Some(committed.manifest.version));
                         discard_at(&self.connected(), [drive], &wanted).await;
                     }
                     return Ok(committed);
@@ -192,7 +197,7 @@ impl Host {
     async fn follow(
         &self,
         target: &Target,
-        runs: &[Run],
+        runs: &[Loaded],
         placed: &mut [Vec<DriveId>],
         left: &mut Vec<(u32, DriveId)>,
     ) -> Result<bool, Fault> {
@@ -206,7 +211,7 @@ impl Host {
             let lacking = partition.copies.iter().filter(|drive| !placed.contains(drive));
             for id in lacking.copied().collect::<Vec<_>>() {
                 let Some(from) = placed.iter().find_map(|id| drives.find(*id)) else { return Ok(false) };
-                if run.rows > 0 {
+                if run.run.rows > 0 {
                     relay(&target.run_key(number), from, drives.get(id)?).await?;
                 }
                 placed.push(id);
@@ -218,12 +223,13 @@ impl Host {
     }
 }
 
-fn report(target: &Target, runs: &[Run], meter: &Meter) -> LoadReport {
+fn report(target: &Target, runs: &[Loaded], meter: &Meter) -> LoadReport {
+    let runs = || runs.iter().map(|loaded| loaded.run);
     LoadReport {
-        rows: total(runs.iter().map(|run| run.rows)),
+        rows: total(runs().map(|run| run.rows)),
         source_bytes: meter.bytes(),
-        stored_bytes: total(runs.iter().map(|run| run.bytes)),
-        slices: total(runs.iter().map(|run| u64::from(run.slices))),
+        stored_bytes: total(runs().map(|run| run.bytes)),
+        slices: total(runs().map(|run| u64::from(run.slices))),
         seconds: 0.0,
         encoding: target.dataset.encoding.clone(),
         note: target.note.clone(),

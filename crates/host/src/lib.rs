@@ -18,6 +18,7 @@ mod held;
 mod homes;
 mod host;
 mod ingest;
+mod merging;
 mod metrics;
 mod moving;
 mod parameters;

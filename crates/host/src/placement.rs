@@ -19,7 +19,7 @@ pub(crate) fn place(drives: &[DriveId], partitions: usize, copies: usize) -> Res
     }
     let copies_of =
         |partition: usize| (0..copies).filter_map(move |copy| drives.get((partition + copy) % drives.len()).copied());
-    Ok((0..partitions).map(|partition| Partition { copies: copies_of(partition).collect(), runs: Vec::new() }).collect())
+    Ok((0..partitions).map(|partition| Partition::empty(copies_of(partition).collect())).collect())
 }
 
 #[cfg(test)]

@@ -176,11 +176,13 @@ fn timestamp(unit: TimeUnit, value: i64, zone: Option<Arc<str>>) -> ScalarValue 
 #[cfg(test)]
 mod tests {
     use arrow::datatypes::{Field, Schema};
-    use pithead_model::{DatasetId, DriveId, LoadId, Partition, Partitioning, Run};
+    use pithead_model::{DatasetId, DriveId, LoadId, Loaded, Partition, Partitioning, Run};
 
     use super::*;
 
-    fn table(runs: Vec<Run>) -> DatasetTable {
+    fn table(runs: Vec<Loaded>) -> DatasetTable {
+        let mut partition = Partition::empty(vec![DriveId(1)]);
+        runs.into_iter().for_each(|run| partition.append(run));
         let field = Field::new("day", DataType::Date32, true);
         let dataset = Dataset {
             id: DatasetId(1),
@@ -192,7 +194,8 @@ mod tests {
             slice_rows: 10,
             slice_bytes: None,
             copies: 1,
-            partitions: vec![Partition { copies: vec![DriveId(1)], runs }],
+            merged: 0,
+            partitions: vec![partition],
         };
         DatasetTable::new("t".parse().unwrap(), Arc::new(dataset), 1)
     }
@@ -200,8 +203,8 @@ mod tests {
     #[test]
     fn statistics_come_from_the_summaries() {
         let summary = ColumnSummary { min: Some(Value::Int(-3)), max: Some(Value::Int(9)), exact: true, nulls: 2, distinct: 5 };
-        let run = Run { load: LoadId(1), slices: 1, rows: 7, bytes: 70, columns: vec![summary] };
-        let statistics = table(vec![run]).statistics().unwrap();
+        let run = Run { load: LoadId(1), slices: 1, rows: 7, bytes: 70 };
+        let statistics = table(vec![Loaded { run, columns: vec![summary] }]).statistics().unwrap();
         assert_eq!(statistics.num_rows, Precision::Exact(7));
         let column = &statistics.column_statistics[0];
         assert_eq!(column.min_value, Precision::Exact(ScalarValue::Date32(Some(-3))));

@@ -18,7 +18,7 @@ pub use annotation::{Annotation, Level, PushBackCause, Reply, ScanShare, SliceSp
 pub use directory::{ColumnSummary, Directory, SliceEntry, merge_columns};
 pub use error::{Blame, Fault};
 pub use limits::*;
-pub use manifest::{Dataset, LostHome, Manifest, Partition, Partitioning, Run, SortKey};
+pub use manifest::{Dataset, Loaded, LostHome, Manifest, Partition, Partitioning, Run, SortKey};
 pub use name::{DatasetId, DatasetName, DriveId, LoadId, RESERVED, SessionId, SliceKey, near_names};
 pub use profile::{SessionProfile, SessionState};
 pub use units::{Bytes, Rate, parse_bytes, parse_rate, total};

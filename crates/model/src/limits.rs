@@ -1,7 +1,7 @@
 //! Bounds that every CSE holds to, in one place. Units last.
 
 /// Pithead's protocol between CSEs. Both ends must speak the same.
-pub const PROTOCOL_VERSION: u32 = 5;
+pub const PROTOCOL_VERSION: u32 = 6;
 /// Longest name of a domain or a dataset.
 pub const NAME_BYTES_MAX: usize = 255;
 /// Largest value, and so largest slice.

@@ -59,6 +59,10 @@ pub struct Dataset {
     /// Drives that each partition is to be on.
     #[serde(default = "one")]
     pub copies: usize,
+    /// Version of the manifest that last named merged runs in the place of those that they were made of; 0: none did. From
+    /// that version on, a load need not be found under its own id.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub merged: u64,
     /// The partitions, by number.
     pub partitions: Vec<Partition>,
 }
@@ -105,18 +109,20 @@ pub struct SortKey {
 }
 
 /// The part of a dataset that lies on one drive, whole, and on each further drive that holds a copy.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "WrittenPartition")]
 pub struct Partition {
-    /// The drives that hold it, each all of its runs, byte for byte the same. The first is asked first. Manifests of
-    /// before there were copies name one, as `drive`.
-    #[serde(alias = "drive", deserialize_with = "one_or_many")]
+    /// The drives that hold it, each all of its runs, byte for byte the same. The first is asked first.
     pub copies: Vec<DriveId>,
     /// What was loaded, oldest first.
     pub runs: Vec<Run>,
+    /// One summary a column over all runs; none where there is no run. What is known of one run is in its metadata slice.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub columns: Vec<ColumnSummary>,
 }
 
-/// What one load put into one partition: slices `0..slices` under its load id.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// What one load put into one partition, or what several runs were merged into: slices `0..slices` under its load id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
     /// The load.
     pub load: LoadId,
@@ -126,12 +132,57 @@ pub struct Run {
     pub rows: u64,
     /// Stored bytes over the slices.
     pub bytes: u64,
+}
+
+/// A run that a drive has just written, and what is known of its rows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Loaded {
+    /// What a manifest is to name.
+    pub run: Run,
     /// One summary a column over the slices.
     pub columns: Vec<ColumnSummary>,
 }
 
+/// A partition as this release or an earlier one wrote it.
+#[derive(Deserialize)]
+struct WrittenPartition {
+    /// Manifests of before there were copies name one, as `drive`.
+    #[serde(alias = "drive", deserialize_with = "one_or_many")]
+    copies: Vec<DriveId>,
+    runs: Vec<WrittenRun>,
+    #[serde(default)]
+    columns: Vec<ColumnSummary>,
+}
+
+/// A run as this release or an earlier one wrote it.
+#[derive(Deserialize)]
+struct WrittenRun {
+    load: LoadId,
+    slices: u32,
+    rows: u64,
+    bytes: u64,
+    /// Manifests of before partitions had summaries have them by run.
+    #[serde(default)]
+    columns: Vec<ColumnSummary>,
+}
+
+impl From<WrittenPartition> for Partition {
+    fn from(written: WrittenPartition) -> Self {
+        let WrittenPartition { copies, runs, mut columns } = written;
+        if columns.is_empty() {
+            columns = merge_columns(runs.iter().map(|run| run.columns.as_slice()));
+        }
+        let run = |run: WrittenRun| Run { load: run.load, slices: run.slices, rows: run.rows, bytes: run.bytes };
+        Partition { copies, runs: runs.into_iter().map(run).collect(), columns }
+    }
+}
+
 fn one() -> usize {
     1
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 fn one_or_many<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<DriveId>, D::Error> {
@@ -193,18 +244,46 @@ impl Dataset {
     /// Summaries over all rows. A hash partition's key values occur in that partition only, so their distinct counts
     /// add up.
     pub fn columns(&self) -> Vec<ColumnSummary> {
-        let mut merged = merge_columns(self.runs().map(|run| run.columns.as_slice()));
+        let parts = self.partitions.iter().filter(|partition| !partition.columns.is_empty());
+        let mut merged = merge_columns(parts.map(|partition| partition.columns.as_slice()));
         if let Partitioning::Hash { columns } = &self.partitioning
             && let [column] = columns.as_slice()
             && let Ok(index) = self.schema.index_of(column)
             && let Some(summary) = merged.get_mut(index)
         {
-            let per_partition = self.partitions.iter().map(|p| {
-                p.runs.iter().filter_map(|run| run.columns.get(index)).map(|column| column.distinct).max().unwrap_or(0)
-            });
-            summary.distinct = total(per_partition);
+            let per_partition = self.partitions.iter().filter_map(|partition| partition.columns.get(index));
+            summary.distinct = total(per_partition.map(|column| column.distinct));
         }
         merged
+    }
+}
+
+impl Partition {
+    /// A partition without a run.
+    pub fn empty(copies: Vec<DriveId>) -> Self {
+        Self { copies, ..Self::default() }
+    }
+
+    /// Names a run of new rows after all others.
+    pub fn append(&mut self, loaded: Loaded) {
+        self.columns = match self.columns.is_empty() {
+            true => loaded.columns,
+            false => merge_columns([self.columns.as_slice(), &loaded.columns]),
+        };
+        self.runs.push(loaded.run);
+    }
+
+    /// Names a run in the place of those that it was merged from. False, and nothing has changed, where these are not all there, one
+    /// after the other.
+    pub fn replace(&mut self, merged: &[LoadId], by: &Loaded) -> bool {
+        let names = |runs: &[Run]| runs.iter().map(|run| run.load).eq(merged.iter().copied());
+        let Some(first) = self.runs.windows(merged.len().max(1)).position(names) else { return false };
+        self.runs.splice(first..first + merged.len(), [by.run]);
+        // The rows are the same, but more is known of how many values differ: sketches went over all of them.
+        for (known, found) in self.columns.iter_mut().zip(&by.columns) {
+            known.distinct = known.distinct.max(found.distinct);
+        }
+        true
     }
 }
 
@@ -212,12 +291,93 @@ impl Dataset {
 mod tests {
     use super::*;
 
+    fn summary(min: i128, max: i128, nulls: u64, distinct: u64) -> ColumnSummary {
+        ColumnSummary { min: Some(Value::Int(min)), max: Some(Value::Int(max)), exact: true, nulls, distinct }
+    }
+
+    fn loaded(load: u64, rows: u64, column: ColumnSummary) -> Loaded {
+        Loaded { run: Run { load: LoadId(load), slices: 1, rows, bytes: 10 }, columns: vec![column] }
+    }
+
+    fn loads(partition: &Partition) -> Vec<u64> {
+        partition.runs.iter().map(|run| run.load.0).collect()
+    }
+
     #[test]
     fn a_partition_of_before_there_were_copies_has_one() {
         let id = serde_json::to_string(&DriveId(7)).unwrap();
         let old: Partition = serde_json::from_str(&format!(r#"{{"drive":{id},"runs":[]}}"#)).unwrap();
-        assert_eq!(old, Partition { copies: vec![DriveId(7)], runs: vec![] });
+        assert_eq!(old, Partition::empty(vec![DriveId(7)]));
         let written = serde_json::to_string(&old).unwrap();
         assert_eq!(serde_json::from_str::<Partition>(&written).unwrap(), old);
+    }
+
+    /// As release 0.1.0 wrote it before runs lost their summaries.
+    #[test]
+    fn summaries_of_runs_become_the_partitions() {
+        let old = r#"{"copies":["1afee7a17c1c6b3e","94f9e877229d28b4"],"runs":[
+            {"load":"0000000000000001","slices":1,"rows":2,"bytes":2612,"columns":[
+              {"min":{"int":"-3"},"max":{"int":"170141183460469231731687303715884105727"},"exact":true,"nulls":1,"distinct":2}]},
+            {"load":"0000000000000002","slices":2,"rows":9,"bytes":3020,"columns":[
+              {"min":{"int":"-8"},"max":{"int":"4"},"exact":true,"nulls":4,"distinct":5}]}]}"#;
+        let partition: Partition = serde_json::from_str(old).unwrap();
+        assert_eq!(partition.columns, [summary(-8, i128::MAX, 5, 5)]);
+        assert_eq!((loads(&partition), partition.runs[1].rows, partition.copies.len()), (vec![1, 2], 9, 2));
+        let written = serde_json::to_string(&partition).unwrap();
+        assert!(written.len() < old.len() && written.matches("distinct").count() == 1, "{written}");
+        assert_eq!(serde_json::from_str::<Partition>(&written).unwrap(), partition);
+    }
+
+    #[test]
+    fn a_run_takes_little_room() {
+        let run = Run { load: LoadId(u64::MAX), slices: 1, rows: 1, bytes: 20_000 };
+        assert!(serde_json::to_string(&run).unwrap().len() < 80);
+    }
+
+    #[test]
+    fn runs_are_replaced_where_they_are_all_there() {
+        let mut partition = Partition::empty(vec![DriveId(1)]);
+        for number in 1..=5 {
+            partition.append(loaded(number, 1, summary(number as i128, number as i128, 1, 1)));
+        }
+        let by = loaded(9, 3, summary(2, 4, 3, 3));
+        let ids = |ids: &[u64]| ids.iter().copied().map(LoadId).collect::<Vec<_>>();
+        for wrong in [&[4, 3][..], &[2, 4], &[5, 6], &[7], &[]] {
+            assert!(!partition.clone().replace(&ids(wrong), &by), "{wrong:?}");
+        }
+        assert!(partition.replace(&ids(&[2, 3, 4]), &by));
+        assert_eq!((loads(&partition), &partition.columns), (vec![1, 9, 5], &vec![summary(1, 5, 5, 3)]));
+        assert!(!partition.replace(&ids(&[2, 3, 4]), &by), "twice");
+    }
+
+    #[test]
+    fn distinct_values_of_a_hashed_key_add_up_over_partitions() {
+        let partition = |distinct| {
+            let mut partition = Partition::empty(vec![DriveId(1)]);
+            partition.append(loaded(1, 9, summary(1, 4, 0, distinct)));
+            partition.append(loaded(2, 9, summary(0, 3, 1, 2)));
+            partition
+        };
+        let mut dataset = Dataset {
+            id: DatasetId(1),
+            schema: SchemaRef::new(arrow_schema::Schema::new(vec![arrow_schema::Field::new(
+                "k",
+                arrow_schema::DataType::Int64,
+                true,
+            )])),
+            metadata: BTreeMap::new(),
+            partitioning: Partitioning::Hash { columns: vec!["k".into()] },
+            sort: vec![],
+            encoding: "arrow".into(),
+            slice_rows: 10,
+            slice_bytes: None,
+            copies: 1,
+            merged: 0,
+            partitions: vec![partition(7), Partition::empty(vec![DriveId(1)]), partition(4)],
+        };
+        assert_eq!(dataset.columns(), [summary(0, 4, 2, 11)]);
+        dataset.partitioning = Partitioning::RoundRobin;
+        assert_eq!(dataset.columns(), [summary(0, 4, 2, 7)]);
+        assert_eq!(serde_json::from_str::<Dataset>(&serde_json::to_string(&dataset).unwrap()).unwrap(), dataset);
     }
 }

@@ -41,7 +41,11 @@ fn dataset(name: &str, key: &str, rows: u64, columns: &[(&str, DataType, u64)]) 
         }
     };
     let columns: Vec<ColumnSummary> = columns.iter().map(summary).collect();
-    let run = |i: u64| Run { load: LoadId(i), slices: 2, rows: rows / 4, bytes: rows, columns: columns.clone() };
+    let partition = |i: u64| Partition {
+        copies: vec![DriveId(i)],
+        runs: vec![Run { load: LoadId(i), slices: 2, rows: rows / 4, bytes: rows }],
+        columns: columns.clone(),
+    };
     let dataset = Dataset {
         id: DatasetId(1),
         schema: Arc::new(Schema::new(fields)),
@@ -56,7 +60,8 @@ fn dataset(name: &str, key: &str, rows: u64, columns: &[(&str, DataType, u64)]) 
         slice_rows: 1000,
         slice_bytes: None,
         copies: 1,
-        partitions: (0..4).map(|i| Partition { copies: vec![DriveId(i)], runs: vec![run(i)] }).collect(),
+        merged: 0,
+        partitions: (0..4).map(partition).collect(),
     };
     let name = DatasetName::new("main", name).unwrap();
     Arc::new(DatasetFacts { name, dataset: Arc::new(dataset), columns, manifest_version: 1 })

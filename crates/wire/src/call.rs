@@ -6,7 +6,7 @@ use pithead_model::{COPIES_MAX, Dataset, Fault, HostState, Manifest, PARTITIONS_
 use serde::{Deserialize, Serialize};
 
 use crate::check::check_schema;
-use crate::door::{CLAIMED_MAX, Claim, Discard, Hello, Welcome};
+use crate::door::{CLAIMED_MAX, Claim, Discard, Hello, MERGED_MAX, MergeRuns, Welcome};
 use crate::error::WireError;
 use crate::json::{from_json, json};
 use crate::run::check_name;
@@ -27,6 +27,7 @@ pub(crate) enum Call {
     Claim(Claim),
     Sessions,
     Kill(SessionId),
+    Merge(MergeRuns),
 }
 
 /// Body of `tell`.
@@ -53,7 +54,7 @@ struct Versions {
 
 impl Call {
     /// The types of action that there are, each with what it is for.
-    pub(crate) const KINDS: [(&'static str, &'static str); 13] = [
+    pub(crate) const KINDS: [(&'static str, &'static str); 14] = [
         ("hello", "first contact: versions, extensions, encodings"),
         ("poll", "where a session stands"),
         ("close", "ends a session"),
@@ -67,6 +68,7 @@ impl Call {
         ("claim", "protects runs that a manifest is about to name"),
         ("sessions", "the sessions that are open"),
         ("kill", "ends somebody's session"),
+        ("merge", "writes the rows of several runs as one run"),
     ];
 
     pub(crate) fn kind(&self) -> &'static str {
@@ -84,6 +86,7 @@ impl Call {
             Call::Claim(_) => "claim",
             Call::Sessions => "sessions",
             Call::Kill(_) => "kill",
+            Call::Merge(_) => "merge",
         }
     }
 
@@ -99,6 +102,7 @@ impl Call {
             Call::Directory(key) => json(key)?,
             Call::Discard(discard) => json(discard)?,
             Call::Claim(claim) => json(claim)?,
+            Call::Merge(request) => json(request)?,
         };
         Ok(Action::new(self.kind(), body))
     }
@@ -119,6 +123,7 @@ impl Call {
             "claim" => Call::Claim(parse_claim(body)?),
             "sessions" => Call::Sessions,
             "kill" => Call::Kill(from_json("session id", body)?),
+            "merge" => Call::Merge(parse_merge(body)?),
             other => return Err(WireError::malformed("action", format!("{other:?} is not one; see ListActions"))),
         })
     }
@@ -194,6 +199,17 @@ fn parse_claim(body: &[u8]) -> Result<Claim, WireError> {
         }
     }
     Ok(claim)
+}
+
+fn parse_merge(body: &[u8]) -> Result<MergeRuns, WireError> {
+    let request: MergeRuns = from_json("request to merge runs", body)?;
+    check_name(&request.into.name)?;
+    check_schema(&request.into.schema)?;
+    if request.loads.len() > MERGED_MAX {
+        let why = format!("{} runs; at most {MERGED_MAX} are allowed", request.loads.len());
+        return Err(WireError::malformed("request to merge runs", why));
+    }
+    Ok(request)
 }
 
 /// Checks a manifest that came from outside against its bounds.

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures::stream::{self, Stream, StreamExt};
 use http::header::AUTHORIZATION;
 use pithead_model::{
-    Blame, Directory, Fault, HostState, MESSAGE_BYTES_MAX, Manifest, Reply, Run, SessionId, SessionProfile, SliceKey,
+    Blame, Directory, Fault, HostState, Loaded, MESSAGE_BYTES_MAX, Manifest, Reply, SessionId, SessionProfile, SliceKey,
 };
 use serde::de::DeserializeOwned;
 use tonic::metadata::{Ascii, MetadataValue};
@@ -24,8 +24,8 @@ use crate::call::{Call, Commit, Tell, check_manifest, parse_welcome};
 use crate::check::check_schema;
 use crate::dial::{Dial, Trouble};
 use crate::door::{
-    Batches, Claim, Discard, Door, DriveStatus, Event, Events, Granted, Hello, Kept, LoadRequest, OpenRequest, OpenSession,
-    Opened, Pieces, Welcome,
+    Batches, Claim, Discard, Door, DriveStatus, Event, Events, Granted, Hello, Kept, LoadRequest, MergeRuns, OpenRequest,
+    OpenSession, Opened, Pieces, Welcome,
 };
 use crate::encode::link_bytes;
 use crate::error::{WireError, from_status};
@@ -128,7 +128,7 @@ impl FlightDoor {
     async fn call_bytes(&self, call: &Call) -> Result<Bytes, Fault> {
         let action = call.action()?;
         let limit = match call {
-            Call::Commit(_) | Call::Keep(_) | Call::Discard(_) => WRITE_TIMEOUT,
+            Call::Commit(_) | Call::Keep(_) | Call::Discard(_) | Call::Merge(_) => WRITE_TIMEOUT,
             _ => CALL_TIMEOUT,
         };
         let mut client = self.client.clone();
@@ -231,10 +231,14 @@ impl Door for FlightDoor {
         self.call(Call::Tell(Tell { session, state })).await
     }
 
-    async fn load(&self, request: LoadRequest, rows: Batches) -> Result<Run, Fault> {
+    async fn load(&self, request: LoadRequest, rows: Batches) -> Result<Loaded, Fault> {
         let failed = Failed::default();
         let messages = load_messages(request, rows, Arc::clone(&failed))?;
         self.put("answer to a load", messages, failed).await
+    }
+
+    async fn merge_runs(&self, request: MergeRuns) -> Result<Loaded, Fault> {
+        self.call(Call::Merge(request)).await
     }
 
     async fn discard(&self, discard: Discard) -> Result<u64, Fault> {

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use pithead_model::{
-    Adapt, Annotation, DatasetId, DatasetName, Directory, DriveId, Fault, HostState, Level, LoadId, Manifest, Reply, Run,
+    Adapt, Annotation, DatasetId, DatasetName, Directory, DriveId, Fault, HostState, Level, LoadId, Loaded, Manifest, Reply,
     SessionId, SessionProfile, SessionState, SliceKey, SliceSpan, SortKey,
 };
 use serde::{Deserialize, Serialize};
@@ -51,6 +51,9 @@ pub struct Welcome {
     /// The speed that its CPU is paced to, as a share of the real one's; 1: not paced.
     #[serde(default = "whole")]
     pub cpu_share: f64,
+    /// Whether it merges runs, and collects those that nothing names any more.
+    #[serde(default)]
+    pub merges: bool,
 }
 
 /// A sub-plan as it travels.
@@ -241,6 +244,19 @@ pub struct LoadRequest {
     /// Bytes of rows, as Arrow buffers, after which a slice ends; none: only the largest value bounds it.
     #[serde(default)]
     pub slice_bytes: Option<usize>,
+}
+
+/// Runs that are merged in one call at most.
+pub const MERGED_MAX: usize = 1024;
+
+/// Runs of one partition whose rows are to be one run more, on the same drive. It is not visible until a manifest names it in
+/// their place; until then, and for as long as sessions read them, they stay as they are.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MergeRuns {
+    /// The run to be made, as a load of its own that no rows are sent for.
+    pub into: LoadRequest,
+    /// The loads of the runs that its rows come from, in the order in which they follow each other.
+    pub loads: Vec<LoadId>,
 }
 
 /// What a drive says of itself.
@@ -486,7 +502,12 @@ pub trait Door: Send + Sync + Debug {
     async fn close(&self, session: SessionId) -> Result<(), Fault>;
 
     /// Writes and flushes slices under a load id. Returns what the manifest has to name. A load that fails leaves nothing.
-    async fn load(&self, request: LoadRequest, rows: Batches) -> Result<Run, Fault>;
+    async fn load(&self, request: LoadRequest, rows: Batches) -> Result<Loaded, Fault>;
+
+    /// Writes and flushes the rows of several runs as one more run, as a load would that was sent them in this order. Fails with
+    /// [`pithead_model::Blame::Conflict`] if one of the runs is not here, and [`pithead_model::Blame::Unsupported`] from a CSE that
+    /// merges none; either leaves nothing.
+    async fn merge_runs(&self, request: MergeRuns) -> Result<Loaded, Fault>;
 
     /// Deletes what loads left of a dataset's incarnation. Slices that open sessions lease go when the last one closes.
     /// Returns the number of slices that went at once.

@@ -42,8 +42,8 @@ pub use client::FlightDoor;
 pub use compact::{batch_bytes, compact};
 pub use door::{
     Batches, CLAIMED_MAX, Claim, CostRate, Discard, DomainAt, Door, DriveStatus, Event, Events, Granted, Hello, Kept,
-    LinkGauge, LinkReading, LoadRequest, Loads, OpenRequest, OpenSession, Opened, PIECE_BYTES_MAX, PartitionUse, Pieces,
-    PlanBytes, RunPiece, SessionOptions, ShippedInput, SlicePart, Welcome,
+    LinkGauge, LinkReading, LoadRequest, Loads, MERGED_MAX, MergeRuns, OpenRequest, OpenSession, Opened, PIECE_BYTES_MAX,
+    PartitionUse, Pieces, PlanBytes, RunPiece, SessionOptions, ShippedInput, SlicePart, Welcome,
 };
 pub use gate::ConnectionLimits;
 pub use link::PORT_DEFAULT;

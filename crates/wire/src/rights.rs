@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use pithead_model::{
-    Blame, DatasetName, Directory, Fault, HostState, Manifest, Reply, Run, SessionId, SessionProfile, SliceKey,
+    Blame, DatasetName, Directory, Fault, HostState, Loaded, Manifest, Reply, SessionId, SessionProfile, SliceKey,
 };
 
 use crate::access::{Identity, Right};
 use crate::door::{
-    Batches, Claim, Discard, Door, DriveStatus, Events, Hello, Kept, LinkGauge, LoadRequest, OpenRequest, OpenSession, Opened,
-    Pieces, PlanBytes, Welcome,
+    Batches, Claim, Discard, Door, DriveStatus, Events, Hello, Kept, LinkGauge, LoadRequest, MergeRuns, OpenRequest,
+    OpenSession, Opened, Pieces, PlanBytes, Welcome,
 };
 
 /// Sessions whose owner is kept. Sessions that are open are far fewer; the oldest are long closed.
@@ -161,9 +161,14 @@ impl Door for CheckedDoor {
         self.door.close(session).await
     }
 
-    async fn load(&self, request: LoadRequest, rows: Batches) -> Result<Run, Fault> {
+    async fn load(&self, request: LoadRequest, rows: Batches) -> Result<Loaded, Fault> {
         self.caller.check(Right::Write, &request.name.domain)?;
         self.door.load(request, rows).await
+    }
+
+    async fn merge_runs(&self, request: MergeRuns) -> Result<Loaded, Fault> {
+        self.caller.check(Right::Write, &request.into.name.domain)?;
+        self.door.merge_runs(request).await
     }
 
     async fn discard(&self, discard: Discard) -> Result<u64, Fault> {

@@ -142,6 +142,7 @@ impl DoorService {
             Call::Claim(claim) => answer(&door.claim(claim).await?),
             Call::Sessions => answer(&door.sessions().await?),
             Call::Kill(session) => answer(&door.kill(session).await?),
+            Call::Merge(request) => answer(&door.merge_runs(request).await?),
         }
     }
 

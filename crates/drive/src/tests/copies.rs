@@ -184,7 +184,7 @@ async fn a_run_that_is_not_the_same_is_not_replaced() {
 async fn a_run_is_leased_while_it_is_read() {
     let pair = pair().await;
     let large = LoadRequest { slice_rows: 100_000, ..load_request(9) };
-    let made = pair.from.load(large, batches(vec![Ok(batch(0..500_000))])).await.unwrap();
+    let made = pair.from.load(large, batches(vec![Ok(batch(0..500_000))])).await.unwrap().run;
     let mut pieces = pair.from.read_run(run_key(&made)).await.unwrap();
     pieces.next().await.unwrap().unwrap();
     let only = Loads::Only(vec![made.load]);

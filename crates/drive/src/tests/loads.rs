@@ -7,9 +7,10 @@ use crate::keys::slice_key;
 #[tokio::test]
 async fn a_load_is_cut_into_slices_and_survives_a_restart() {
     let Rig { drive, directory } = rig();
-    let run_made = load(&drive, 1, 25).await;
+    let loaded = drive.load(load_request(1), batches(vec![Ok(batch(0..25))])).await.unwrap();
+    let run_made = loaded.run;
     assert_eq!((run_made.slices, run_made.rows), (3, 25));
-    assert_eq!(run_made.columns[0].distinct, 25);
+    assert_eq!(loaded.columns[0].distinct, 25);
     let found = drive.directory(run_key(&run_made)).await.unwrap();
     assert_eq!((found.slices.len(), found.metadata["origin"].as_str()), (3, "test"));
     drive.commit(0, Manifest { version: 1, ..Manifest::empty("main", vec![drive.id()]) }).await.unwrap();
@@ -30,7 +31,7 @@ async fn a_load_is_cut_into_slices_and_survives_a_restart() {
 async fn rows_are_sorted_within_a_load() {
     let Rig { drive, directory: _directory } = rig();
     let request = LoadRequest { sort: vec![SortKey { column: "a".into(), descending: true }], ..load_request(1) };
-    let made = drive.load(request, batches(vec![Ok(batch(0..15)), Ok(batch(15..30))])).await.unwrap();
+    let made = drive.load(request, batches(vec![Ok(batch(0..15)), Ok(batch(15..30))])).await.unwrap().run;
     let found = drive.directory(run_key(&made)).await.unwrap();
     let lowest: Vec<f64> = found.slices.iter().map(|slice| slice.columns[0].min.as_ref().unwrap().position()).collect();
     assert_eq!(lowest, [20.0, 10.0, 0.0]);
@@ -40,7 +41,7 @@ async fn rows_are_sorted_within_a_load() {
 #[tokio::test]
 async fn no_rows_are_a_run_without_slices() {
     let Rig { drive, directory: _directory } = rig();
-    let made = drive.load(load_request(1), batches(vec![])).await.unwrap();
+    let made = drive.load(load_request(1), batches(vec![])).await.unwrap().run;
     assert_eq!((made.slices, made.rows), (0, 0));
     let answer = run(&*drive, scan(&[&made])).await;
     assert_eq!((answer.values.len(), answer.annotations.len()), (0, 1));
@@ -191,7 +192,8 @@ async fn a_drive_collects_what_no_manifest_names() {
         slice_rows: 1,
         slice_bytes: None,
         copies: 1,
-        partitions: vec![Partition { copies: vec![drive.id()], runs: vec![runs[0].clone()] }],
+        merged: 0,
+        partitions: vec![Partition { copies: vec![drive.id()], runs: vec![runs[0]], columns: vec![] }],
     };
     let mut manifest = Manifest { version: 1, ..Manifest::empty("main", vec![drive.id()]) };
     manifest.datasets.insert(name().dataset, dataset);

@@ -3,6 +3,7 @@
 mod copies;
 mod loads;
 mod manifests;
+mod merging;
 mod rounds;
 mod sessions;
 mod uses;
@@ -120,7 +121,7 @@ async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 
 /// Loads `rows` rows, 0, 1, 2 and so on, ten a slice.
 async fn load(drive: &Drive, load: u64, rows: i64) -> Run {
-    drive.load(load_request(load), batches(vec![Ok(batch(0..rows))])).await.unwrap()
+    drive.load(load_request(load), batches(vec![Ok(batch(0..rows))])).await.unwrap().run
 }
 
 /// All rows of these runs, both columns.

@@ -107,7 +107,7 @@ async fn a_whole_partition_is_one_round() {
 async fn partials_that_outgrow_their_share_travel_in_several_rounds() {
     let Rig { drive, directory: _directory } = rig();
     let request = LoadRequest { slice_rows: 4_000, ..load_request(1) };
-    let made = drive.load(request, batches(vec![Ok(batch(0..160_000))])).await.unwrap();
+    let made = drive.load(request, batches(vec![Ok(batch(0..160_000))])).await.unwrap().run;
     let mut request = query("SELECT a, b, count(*) FROM main.t GROUP BY a, b", &[&made]).await;
     request.options.memory = 12 << 20;
     let answer = run(&*drive, request).await;

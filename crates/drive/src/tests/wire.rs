@@ -11,7 +11,7 @@ async fn the_same_over_flight() {
         let _ = stopped.await;
     }));
     let door = FlightDoor::connect(&address.to_string()).unwrap();
-    let made = door.load(load_request(1), batches(vec![Ok(batch(0..20)), Ok(batch(20..35))])).await.unwrap();
+    let made = door.load(load_request(1), batches(vec![Ok(batch(0..20)), Ok(batch(20..35))])).await.unwrap().run;
     assert_eq!((made.slices, made.rows), (4, 35));
     let answer = run(&door, scan(&[&made])).await;
     assert_eq!(answer.values, (0..35).collect::<Vec<i64>>());

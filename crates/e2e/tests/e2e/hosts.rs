@@ -21,6 +21,8 @@ const DRIVES: usize = 3;
 const HOSTS: usize = 3;
 /// Rows of a load.
 const ROWS: i64 = 60;
+/// Appends of a trickle.
+const TRICKLE: i64 = 12;
 const OPERATIONS: usize = 60;
 /// Longest that anything takes.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -32,6 +34,8 @@ const COLLECT_LIMIT: Duration = Duration::from_secs(60);
 enum Operation {
     /// Adds a load of this number to the dataset that only grows.
     Append(i64),
+    /// Adds several, one after the other, so that small runs are merged.
+    Trickle(i64),
     /// Puts a load in place of another dataset's rows.
     Replace(i64),
     /// Adds one to it, where it is there.
@@ -52,6 +56,19 @@ struct Ledger {
     faults: BTreeMap<String, usize>,
     operations: usize,
     kills: usize,
+}
+
+/// How an operation ended.
+struct Outcome {
+    /// Loads of the dataset that only grows, and whether each was acknowledged.
+    appended: Vec<(i64, bool)>,
+    result: Result<(), Fault>,
+}
+
+impl Outcome {
+    fn of(result: Result<(), Fault>) -> Self {
+        Self { appended: vec![], result }
+    }
 }
 
 async fn attach(processes: &[DriveProcess]) -> Engine {
@@ -93,6 +110,7 @@ fn hosts_that_act_at_one_time_lose_nothing() {
         assert!(ledger.acknowledged.len() > operations / 20, "hardly a load was acknowledged");
         check_nothing_left(&engines[0]).await;
         check_kept(&engines[0], &ledger, seed).await;
+        check_merged(&engines[0], &ledger).await;
     });
 }
 
@@ -114,36 +132,56 @@ async fn step(engines: &[Engine], processes: &mut [DriveProcess], random: &mut S
     ledger.operations += count;
     ledger.kills += usize::from(victim.is_some());
     for (operation, outcome) in chosen.into_iter().zip(outcomes) {
-        if let (Operation::Append(load), Ok(())) = (operation, &outcome) {
-            ledger.acknowledged.insert(load);
+        for (load, is_acknowledged) in outcome.appended {
+            let loads = if is_acknowledged { &mut ledger.acknowledged } else { &mut ledger.failed };
+            loads.insert(load);
         }
-        let Err(fault) = outcome else { continue };
+        let Err(fault) = outcome.result else { continue };
         assert!(!matches!(fault.blame, Blame::Bug | Blame::Corrupt), "{operation:?}: {fault}");
         // A host goes on without a drive that it has missed once, until it meets it again.
         assert!(ledger.kills > 0 || !matches!(fault.blame, Blame::Device), "no drive was killed, and {operation:?}: {fault}");
-        if let Operation::Append(load) = operation {
-            ledger.failed.insert(load);
-        }
         *ledger.faults.entry(format!("{:?}", fault.blame)).or_default() += 1;
     }
 }
 
 fn choose(random: &mut StdRng, load: i64) -> Operation {
-    match random.random_range(0..12) {
-        0..=3 => Operation::Append(load),
-        4 => Operation::Replace(load),
-        5 => Operation::Add(load),
-        6 => Operation::Drop,
-        7..=9 => Operation::Drain(random.random_range(0..DRIVES)),
-        10 => Operation::Repair,
+    match random.random_range(0..13) {
+        0..=2 => Operation::Append(load),
+        3..=4 => Operation::Trickle(load),
+        5 => Operation::Replace(load),
+        6 => Operation::Add(load),
+        7 => Operation::Drop,
+        8..=10 => Operation::Drain(random.random_range(0..DRIVES)),
+        11 => Operation::Repair,
         _ => Operation::Ask,
     }
 }
 
-async fn perform(engine: &Engine, operation: Operation) -> Result<(), Fault> {
+async fn perform(engine: &Engine, operation: Operation) -> Outcome {
+    match operation {
+        Operation::Append(number) => append(engine, number..number + 1).await,
+        Operation::Trickle(number) => append(engine, number * 1_000_000..number * 1_000_000 + TRICKLE).await,
+        other => Outcome::of(perform_other(engine, other).await),
+    }
+}
+
+/// Adds loads until one fails.
+async fn append(engine: &Engine, numbers: std::ops::Range<i64>) -> Outcome {
+    let mut outcome = Outcome::of(Ok(()));
+    for number in numbers {
+        outcome.result = load(engine, "kept", LoadMode::Append, number).await;
+        outcome.appended.push((number, outcome.result.is_ok()));
+        if outcome.result.is_err() {
+            break;
+        }
+    }
+    outcome
+}
+
+async fn perform_other(engine: &Engine, operation: Operation) -> Result<(), Fault> {
     let quiet = || Arc::new(|_| ());
     match operation {
-        Operation::Append(number) => load(engine, "kept", LoadMode::Append, number).await,
+        Operation::Append(_) | Operation::Trickle(_) => unreachable!("they have their own ledger"),
         Operation::Replace(number) => load(engine, "other", LoadMode::Replace, number).await,
         Operation::Add(number) => load(engine, "other", LoadMode::Append, number).await,
         Operation::Drop => engine.host.drop_dataset(&"other".parse().unwrap()).await,
@@ -178,7 +216,8 @@ async fn load(engine: &Engine, name: &str, mode: LoadMode, number: i64) -> Resul
         partitioning: is_new.then(|| PartitionBy::Hash(vec!["k".into()])),
         partitions: is_new.then_some(DRIVES),
         copies: (is_new && name == "kept").then_some(2),
-        slice_rows: is_new.then_some(16),
+        // Runs of less than a slice are merged; those of the other dataset have several slices.
+        slice_rows: is_new.then_some(if name == "kept" { 4_096 } else { 16 }),
         ..LoadSpec::new(name.parse().unwrap(), vec![])
     };
     engine.host.load_batches(spec, batch.schema(), stream::iter([Ok(batch)]).boxed()).await.map(drop)
@@ -197,6 +236,15 @@ async fn check_kept(engine: &Engine, ledger: &Ledger, seed: u64) {
     assert!(there.is_subset(&all), "seed {seed}: {:?}", there.difference(&all));
     let whole = ROWS.to_string();
     assert!(rows.iter().all(|row| row[1] == whole && row[2] == whole), "seed {seed}: not whole, or twice: {rows:?}");
+}
+
+/// Runs were merged, so there are far fewer of them than loads.
+async fn check_merged(engine: &Engine, ledger: &Ledger) {
+    let snapshot = engine.host.snapshot().await.unwrap();
+    let (_, dataset) = snapshot.dataset(&"kept".parse().unwrap()).expect("it is there");
+    let runs: Vec<usize> = dataset.partitions.iter().map(|partition| partition.runs.len()).collect();
+    println!("runs by partition: {runs:?}, merged last in version {}", dataset.merged);
+    assert!(dataset.merged > 0 && runs.iter().all(|runs| 2 * runs <= ledger.acknowledged.len()), "{runs:?}");
 }
 
 /// What loads and moves left goes, and nothing else: drives hold as many slices as the manifest names.

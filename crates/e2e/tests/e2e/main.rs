@@ -2,6 +2,7 @@
 //! independent engine's; and what happens when a part fails.
 
 mod adaptive;
+mod appends;
 mod arrays;
 mod checking;
 mod copies;

@@ -11,8 +11,8 @@ use pithead_model::{
     SessionId, SessionProfile, SessionState, SliceEntry, SliceKey, SliceSpan, SortKey, Value,
 };
 use pithead_wire::{
-    Discard, Event, LoadRequest, Loads, OpenRequest, PIECE_BYTES_MAX, PlanBytes, RunPiece, SessionOptions, ShippedInput,
-    SlicePart, fuzz, value_pieces,
+    Discard, Event, LoadRequest, Loads, MergeRuns, OpenRequest, PIECE_BYTES_MAX, PlanBytes, RunPiece, SessionOptions,
+    ShippedInput, SlicePart, fuzz, value_pieces,
 };
 use serde_json::json;
 
@@ -156,8 +156,8 @@ fn open_seeds() -> Vec<Seed> {
         .collect()
 }
 
-fn load_seeds() -> Vec<Seed> {
-    let request = |rows: &RecordBatch| LoadRequest {
+fn load_request(rows: &RecordBatch) -> LoadRequest {
+    LoadRequest {
         load: LoadId(3),
         name: "lab.t".parse().unwrap(),
         dataset: DatasetId(7),
@@ -168,8 +168,11 @@ fn load_seeds() -> Vec<Seed> {
         encoding: "vortex".into(),
         slice_rows: 10,
         slice_bytes: None,
-    };
-    let load = |rows: &RecordBatch| fuzz::load_bytes(&request(rows), &[rows.clone(), rows.slice(3, 4)]).unwrap();
+    }
+}
+
+fn load_seeds() -> Vec<Seed> {
+    let load = |rows: &RecordBatch| fuzz::load_bytes(&load_request(rows), &[rows.clone(), rows.slice(3, 4)]).unwrap();
     batches().iter().enumerate().map(|(number, rows)| Seed::valid(format!("load {number}"), load(rows))).collect()
 }
 
@@ -260,8 +263,8 @@ pub fn manifest() -> Manifest {
     let rows = &batches()[0];
     let summary =
         ColumnSummary { min: Some(Value::Int(1)), max: Some(Value::Text("z".into())), exact: true, nulls: 2, distinct: 9 };
-    let run = pithead_model::Run { load: LoadId(1), slices: 2, rows: 100, bytes: 4_096, columns: vec![summary; 4] };
-    let partition = Partition { copies: vec![DriveId(1), DriveId(2)], runs: vec![run.clone(), run] };
+    let run = pithead_model::Run { load: LoadId(1), slices: 2, rows: 100, bytes: 4_096 };
+    let partition = Partition { copies: vec![DriveId(1), DriveId(2)], runs: vec![run; 2], columns: vec![summary; 4] };
     let dataset = |partitioning| Dataset {
         id: DatasetId(7),
         schema: rows.schema(),
@@ -272,6 +275,7 @@ pub fn manifest() -> Manifest {
         slice_rows: 262_144,
         slice_bytes: None,
         copies: 2,
+        merged: 3,
         partitions: vec![partition.clone(); 2],
     };
     let datasets = [
@@ -290,7 +294,7 @@ pub fn manifest() -> Manifest {
 
 pub fn directory() -> Directory {
     let rows = &batches()[0];
-    let columns = manifest().datasets["t"].partitions[0].runs[0].columns.clone();
+    let columns = manifest().datasets["t"].partitions[0].columns.clone();
     let slice = SliceEntry { rows: 20, bytes: 4_096, columns: columns.clone() };
     Directory { schema: rows.schema(), metadata: Default::default(), slices: vec![slice; 3], columns }
 }
@@ -310,6 +314,7 @@ fn call_seeds() -> Vec<Seed> {
         seen: Some(4),
     };
     let commit = json!({"expected": 3, "manifest": manifest()});
+    let merge = MergeRuns { into: load_request(&batches()[0]), loads: vec![LoadId(1), LoadId(9)] };
     let body = |value: &serde_json::Value| serde_json::to_vec(value).unwrap();
     let mut seeds = vec![
         Seed::valid("status", fuzz::action_bytes("status", b"")),
@@ -320,6 +325,7 @@ fn call_seeds() -> Vec<Seed> {
         Seed::valid("directory", fuzz::action_bytes("directory", &body(&json!(run_key())))),
         Seed::valid("discard", fuzz::action_bytes("discard", &body(&json!(discard)))),
         Seed::valid("hello", fuzz::action_bytes("hello", &body(&hello))),
+        Seed::valid("merge", fuzz::action_bytes("merge", &body(&json!(merge)))),
     ];
     seeds.push(Seed::hostile("deep", fuzz::action_bytes("keep", &deep())));
     seeds

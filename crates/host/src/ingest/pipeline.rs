@@ -8,7 +8,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use futures::StreamExt;
 use futures::stream;
-use pithead_model::{Blame, Fault, Partition, Run, SliceKey};
+use pithead_model::{Blame, Dataset, DatasetName, Fault, LoadId, Loaded, Partition, SliceKey};
 use pithead_wire::{Batches, LoadRequest};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
@@ -96,7 +96,7 @@ pub(crate) async fn run(
     target: &Target,
     feed: Feed,
     meter: Arc<Meter>,
-) -> Result<Vec<Run>, Fault> {
+) -> Result<Vec<Loaded>, Fault> {
     let dataset = &target.dataset;
     let (senders, receivers): (Vec<_>, Vec<_>) = dataset.partitions.iter().map(|_| mpsc::channel(CHANNEL_BATCHES)).unzip();
     let partitioner = Partitioner::new(&dataset.partitioning, &dataset.schema, dataset.partitions.len())?;
@@ -125,10 +125,10 @@ pub(crate) async fn run(
     }
 }
 
-type Loads = JoinSet<(usize, Result<Run, Fault>)>;
+type Loads = JoinSet<(usize, Result<Loaded, Fault>)>;
 
 /// All runs by partition, or the fault that came first.
-async fn finish_loads(loads: &mut Loads) -> Result<Vec<Run>, Fault> {
+async fn finish_loads(loads: &mut Loads) -> Result<Vec<Loaded>, Fault> {
     let mut runs = Vec::new();
     let mut outcome = Ok(());
     while let Some(joined) = loads.join_next().await {
@@ -156,18 +156,7 @@ fn start_loads(
     let copying = Arc::new(Semaphore::new(COPIES_AT_ONCE));
     let mut loads = JoinSet::new();
     for (partition, (copies, receiver)) in copies.into_iter().zip(receivers).enumerate() {
-        let request = LoadRequest {
-            load: target.load,
-            name: target.name.clone(),
-            dataset: dataset.id,
-            partition: partition as u32,
-            schema: Arc::clone(&dataset.schema),
-            metadata: dataset.metadata.clone(),
-            sort: dataset.sort.clone(),
-            encoding: dataset.encoding.clone(),
-            slice_rows: dataset.slice_rows,
-            slice_bytes: dataset.slice_bytes,
-        };
+        let request = load_request(&target.name, dataset, partition as u32, target.load);
         let rows = rows(receiver, Arc::clone(is_complete));
         let copying = Arc::clone(&copying);
         loads.spawn(async move { (partition, load_copies(request, rows, &copies, &copying).await) });
@@ -175,8 +164,24 @@ fn start_loads(
     Ok(loads)
 }
 
+/// What a load into a partition of a dataset asks of a drive.
+pub(crate) fn load_request(name: &DatasetName, dataset: &Dataset, partition: u32, load: LoadId) -> LoadRequest {
+    LoadRequest {
+        load,
+        name: name.clone(),
+        dataset: dataset.id,
+        partition,
+        schema: Arc::clone(&dataset.schema),
+        metadata: dataset.metadata.clone(),
+        sort: dataset.sort.clone(),
+        encoding: dataset.encoding.clone(),
+        slice_rows: dataset.slice_rows,
+        slice_bytes: dataset.slice_bytes,
+    }
+}
+
 /// The drives of a partition. All of them have to be there.
-fn copies_of(partition: &Partition, drives: &Drives) -> Result<Vec<ConnectedDrive>, Fault> {
+pub(crate) fn copies_of(partition: &Partition, drives: &Drives) -> Result<Vec<ConnectedDrive>, Fault> {
     partition.copies.iter().map(|id| drives.get(*id).cloned()).collect()
 }
 
@@ -186,7 +191,7 @@ async fn load_copies(
     rows: Batches,
     copies: &[ConnectedDrive],
     copying: &Semaphore,
-) -> Result<Run, Fault> {
+) -> Result<Loaded, Fault> {
     let Some((first, others)) = copies.split_first() else { return Err(bug("a partition on no drive")) };
     let key = SliceKey {
         name: request.name.clone(),
@@ -195,14 +200,14 @@ async fn load_copies(
         partition: request.partition,
         number: None,
     };
-    let run = first.door.load(request, rows).await.map_err(|fault| at_drive(fault, first.label()))?;
+    let loaded = first.door.load(request, rows).await.map_err(|fault| at_drive(fault, first.label()))?;
     // Of no rows there is nothing to name, and so nothing to copy.
-    let others = if run.rows > 0 { others } else { &[] };
+    let others = if loaded.run.rows > 0 { others } else { &[] };
     for other in others {
         let _turn = copying.acquire().await.map_err(bug)?;
         relay(&key, first, other).await?;
     }
-    Ok(run)
+    Ok(loaded)
 }
 
 /// Reads the files' parts on up to `threads` threads.
@@ -313,15 +318,20 @@ impl Line {
 }
 
 /// The drives must have stored what was fed.
-fn check(target: &Target, runs: &[Run], rows: u64) -> Result<(), Fault> {
-    let stored: u64 = runs.iter().map(|run| run.rows).sum();
+fn check(target: &Target, runs: &[Loaded], rows: u64) -> Result<(), Fault> {
+    let stored: u64 = runs.iter().map(|loaded| loaded.run.rows).sum();
     if runs.len() != target.dataset.partitions.len() || stored != rows {
         return Err(bug(format!("the drives say they stored {stored} rows of {rows} of {}", target.name)));
     }
-    match runs.iter().find(|run| run.load != target.load || run.columns.len() != target.dataset.schema.fields().len()) {
-        Some(run) => Err(bug(format!("a drive answered for load {} instead of {}", run.load, target.load))),
-        None => Ok(()),
+    runs.iter().try_for_each(|loaded| check_loaded(loaded, &target.dataset, target.load))
+}
+
+/// A drive must have answered for this load, with one summary a column.
+pub(crate) fn check_loaded(loaded: &Loaded, dataset: &Dataset, load: LoadId) -> Result<(), Fault> {
+    if loaded.run.load != load || loaded.columns.len() != dataset.schema.fields().len() {
+        return Err(bug(format!("a drive answered for load {} instead of {load}", loaded.run.load)));
     }
+    Ok(())
 }
 
 #[cfg(test)]

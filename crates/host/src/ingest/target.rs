@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use pithead_model::{
-    Dataset, DatasetId, DatasetName, DriveId, Fault, LoadId, Manifest, PARTITIONS_MAX, Partitioning, Run, SLICE_ROWS_DEFAULT,
-    SliceKey, near_names,
+    Dataset, DatasetId, DatasetName, DriveId, Fault, LoadId, Loaded, Manifest, PARTITIONS_MAX, Partitioning,
+    SLICE_ROWS_DEFAULT, SliceKey, near_names,
 };
 use pithead_slice::{encoding, encoding_names};
 use pithead_wire::{Discard, Loads};
@@ -160,15 +160,15 @@ impl Target {
     }
 
     /// The change that makes the load visible. `runs` has one a partition, `placed` the drives that it is on.
-    pub(crate) fn change(&self, runs: &[Run], placed: Vec<Vec<DriveId>>) -> Change {
-        let runs = runs.iter().map(|run| Some(run.clone()).filter(|run| run.rows > 0));
+    pub(crate) fn change(&self, runs: &[Loaded], placed: Vec<Vec<DriveId>>) -> Change {
+        let runs = runs.iter().map(|loaded| Some(loaded.clone()).filter(|loaded| loaded.run.rows > 0));
         if self.is_append() {
             let (dataset, load, metadata) = (self.dataset.id, self.load, self.metadata.clone());
             return Change::Append { dataset, load, runs: runs.collect(), placed, metadata };
         }
         let mut dataset = self.dataset.clone();
         for (partition, run) in dataset.partitions.iter_mut().zip(runs) {
-            partition.runs.extend(run);
+            run.into_iter().for_each(|run| partition.append(run));
         }
         match self.mode {
             LoadMode::Replace => Change::Replace(dataset),
@@ -198,6 +198,7 @@ fn new_dataset(
         slice_rows: spec.slice_rows.unwrap_or(SLICE_ROWS_DEFAULT),
         slice_bytes: spec.slice_bytes,
         copies,
+        merged: 0,
         partitions: place(drives, partitions, copies)?,
     };
     Ok((dataset, note))

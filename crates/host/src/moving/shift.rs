@@ -50,10 +50,10 @@ pub(super) async fn shift(
     };
     let drives = host.connected();
     match outcome {
-        Ok(Some(Committed { version, .. })) => {
+        Ok(Some(Committed { manifest, .. })) => {
             // A lost drive deletes nothing.
             if let Some(from) = from.filter(|from| drives.find(*from).is_some()) {
-                discard_members(&drives, from, group, there.keys(), version).await;
+                discard_members(&drives, from, group, there.keys(), manifest.version).await;
             }
             Ok(Shifted { bytes: there.values().sum(), partitions: group.members.len() as u64 })
         }

@@ -136,6 +136,7 @@ mod tests {
             threads: 1,
             link_bits_per_second: None,
             cpu_share: 1.0,
+            merges: true,
         };
         ConnectedDrive { door: FakeDoor::new(id) as Arc<_>, welcome }
     }

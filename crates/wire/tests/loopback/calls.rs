@@ -22,6 +22,8 @@ fn schema() -> SchemaRef {
 }
 
 fn manifest(version: u64) -> Manifest {
+    let mut partition = Partition::empty(vec![DriveId(7), DriveId(8)]);
+    partition.append(loaded());
     let dataset = Dataset {
         id: DatasetId(3),
         schema: schema(),
@@ -35,7 +37,8 @@ fn manifest(version: u64) -> Manifest {
         slice_rows: 9,
         slice_bytes: None,
         copies: 2,
-        partitions: vec![Partition { copies: vec![DriveId(7), DriveId(8)], runs: vec![run()] }],
+        merged: 4,
+        partitions: vec![partition],
     };
     Manifest { version, datasets: BTreeMap::from([("t".to_owned(), dataset)]), ..Manifest::empty("main", vec![DriveId(7)]) }
 }
@@ -233,15 +236,26 @@ async fn a_load_arrives_whole() {
     let batch = RecordBatch::try_from_iter([("k", Arc::new(Int64Array::from_iter(0..500_000)) as _)]).unwrap();
     let request = load_request(batch.schema());
     let pieces = [batch.slice(0, 3), batch.slice(3, 499_997)].map(Ok);
-    assert_eq!(served.client.load(request.clone(), stream::iter(pieces).boxed()).await.unwrap(), run());
+    assert_eq!(served.client.load(request.clone(), stream::iter(pieces).boxed()).await.unwrap(), loaded());
     let empty = served.client.load(request.clone(), stream::empty().boxed()).await;
-    assert_eq!(empty.unwrap(), run());
+    assert_eq!(empty.unwrap(), loaded());
 
     let loads = served.door.loads.lock().unwrap();
     let (arrived, rows) = &loads[0];
     assert_eq!(arrived, &request);
     assert_eq!(arrow::compute::concat_batches(&batch.schema(), rows.as_ref().unwrap()).unwrap(), batch);
     assert_eq!(loads[1].1, Ok(vec![]));
+}
+
+#[tokio::test]
+async fn runs_are_merged_within_bounds() {
+    let served = served(MemoryDoor::default()).await;
+    let request = |runs: u64| MergeRuns { into: load_request(schema()), loads: (0..runs).map(LoadId).collect() };
+    let most = request(MERGED_MAX as u64);
+    assert_eq!(served.client.merge_runs(most.clone()).await.unwrap(), loaded());
+    let fault = served.client.merge_runs(request(MERGED_MAX as u64 + 1)).await.unwrap_err();
+    assert!(fault.blame == Blame::User && fault.message.contains("1025 runs"), "{fault:?}");
+    assert_eq!(*served.door.merges.lock().unwrap(), [most]);
 }
 
 #[tokio::test]

@@ -31,6 +31,7 @@ pub struct MemoryDoor {
     pub manifest: Mutex<Option<Manifest>>,
     pub kept: Mutex<Vec<Manifest>>,
     pub discards: Mutex<Vec<Discard>>,
+    pub merges: Mutex<Vec<MergeRuns>>,
     pub runs: Mutex<HashMap<SliceKey, Vec<Result<RunPiece, Fault>>>>,
     pub written: Mutex<Vec<(SliceKey, WrittenRun)>>,
     pub closed: Mutex<Vec<SessionId>>,
@@ -77,6 +78,7 @@ pub fn welcome() -> Welcome {
         threads: 4,
         link_bits_per_second: Some(1e9),
         cpu_share: 1.0,
+        merges: true,
     }
 }
 
@@ -111,7 +113,7 @@ pub fn status() -> DriveStatus {
     }
 }
 
-pub fn run() -> Run {
+pub fn loaded() -> Loaded {
     let summary = ColumnSummary {
         min: Some(Value::Int(i128::MIN)),
         max: Some(Value::Float(f64::INFINITY)),
@@ -119,7 +121,8 @@ pub fn run() -> Run {
         nulls: 3,
         distinct: 9,
     };
-    Run { load: LoadId(1), slices: 2, rows: 3, bytes: 4, columns: vec![summary] }
+    let run = Run { load: LoadId(1), slices: 2, rows: 3, bytes: 4 };
+    Loaded { run, columns: vec![summary] }
 }
 
 pub fn open_session() -> OpenSession {
@@ -184,10 +187,15 @@ impl Door for MemoryDoor {
         Ok(())
     }
 
-    async fn load(&self, request: LoadRequest, rows: Batches) -> Result<Run, Fault> {
+    async fn load(&self, request: LoadRequest, rows: Batches) -> Result<Loaded, Fault> {
         let rows: LoadedRows = rows.try_collect().await;
         self.loads.lock().unwrap().push((request, rows.clone()));
-        rows.map(|_| run())
+        rows.map(|_| loaded())
+    }
+
+    async fn merge_runs(&self, request: MergeRuns) -> Result<Loaded, Fault> {
+        self.merges.lock().unwrap().push(request);
+        Ok(loaded())
     }
 
     async fn discard(&self, discard: Discard) -> Result<u64, Fault> {

@@ -70,7 +70,7 @@ async fn rows_of_both_directions_go_through_tls() {
         )])
     };
     let request = load_request(batch().unwrap().schema());
-    assert_eq!(served.client.load(request, stream::iter([Ok(batch().unwrap())]).boxed()).await.unwrap(), run());
+    assert_eq!(served.client.load(request, stream::iter([Ok(batch().unwrap())]).boxed()).await.unwrap(), loaded());
     let loaded: usize = {
         let loads = served.door.loads.lock().unwrap();
         loads[0].1.as_ref().unwrap().iter().map(|batch| batch.num_rows()).sum()
@@ -180,11 +180,15 @@ async fn each_call_needs_its_right_to_its_domain() {
     let nothing = || stream::empty().boxed();
     let piece = RunPiece { number: None, total: 1, bytes: vec![7].into() };
     access_fault(reader.load(load_request(schema()), nothing()).await, &["reader", "write", "main"]);
+    let merge = || MergeRuns { into: load_request(schema()), loads: vec![LoadId(1)] };
+    access_fault(reader.merge_runs(merge()).await, &["reader", "write", "main"]);
     access_fault(reader.discard(discard()).await, &["write"]);
     access_fault(reader.write_run(key(), stream::iter([Ok(piece)]).boxed()).await, &["write"]);
     access_fault(reader.commit(0, manifest()).await, &["write"]);
     access_fault(reader.keep_manifest(manifest()).await, &["write"]);
     assert!(served.door.loads.lock().unwrap().is_empty() && served.door.discards.lock().unwrap().is_empty());
+    assert!(served.door.merges.lock().unwrap().is_empty());
+    writer.merge_runs(merge()).await.unwrap();
     writer.load(load_request(schema()), nothing()).await.unwrap();
     writer.discard(discard()).await.unwrap();
     writer.commit(0, manifest()).await.unwrap();

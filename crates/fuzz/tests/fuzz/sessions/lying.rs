@@ -6,10 +6,10 @@ use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use pithead_drive::Drive;
-use pithead_model::{DatasetName, Directory, Fault, HostState, Manifest, Run, SessionId, SessionProfile, SliceKey};
+use pithead_model::{DatasetName, Directory, Fault, HostState, Loaded, Manifest, SessionId, SessionProfile, SliceKey};
 use pithead_wire::{
-    Batches, Claim, Discard, Door, DriveStatus, Event, Events, Hello, Kept, LoadRequest, OpenRequest, OpenSession, Opened,
-    Pieces, Welcome,
+    Batches, Claim, Discard, Door, DriveStatus, Event, Events, Hello, Kept, LoadRequest, MergeRuns, OpenRequest, OpenSession,
+    Opened, Pieces, Welcome,
 };
 use tokio::runtime::Runtime;
 
@@ -104,8 +104,12 @@ impl Door for LyingDoor {
         self.drive.close(session).await
     }
 
-    async fn load(&self, request: LoadRequest, rows: Batches) -> Result<Run, Fault> {
+    async fn load(&self, request: LoadRequest, rows: Batches) -> Result<Loaded, Fault> {
         self.drive.load(request, rows).await
+    }
+
+    async fn merge_runs(&self, request: MergeRuns) -> Result<Loaded, Fault> {
+        self.drive.merge_runs(request).await
     }
 
     async fn discard(&self, discard: Discard) -> Result<u64, Fault> {
