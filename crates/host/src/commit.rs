@@ -1,7 +1,7 @@
 //! Changes of a domain: one compare-and-set of its manifest each (DESIGN's rule 10), then copies of it to the other drives.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::{join_all, try_join_all};
 use pithead_model::{Blame, Dataset, DatasetName, DriveId, Fault, Manifest, SliceKey};
@@ -14,10 +14,12 @@ use crate::drives::{ConnectedDrive, Drives};
 use crate::fault::at_drive;
 use crate::homes::asked;
 
-/// Times that a change is tried against other hosts' changes.
-const ATTEMPTS_MAX: u64 = 10;
+/// How long a change is tried against other hosts' changes.
+const ATTEMPTS_WAIT: Duration = Duration::from_secs(30);
 /// Longest wait before the second attempt; later ones wait longer.
 const WAIT_MS_MAX: u64 = 8;
+/// Longest wait before any.
+const LONGEST_WAIT_MS: u64 = 250;
 
 /// A change of a manifest.
 pub(crate) trait Edit: Sync {
@@ -74,6 +76,7 @@ impl From<Fault> for NotCommitted {
 /// Makes a change visible: reads the manifest, changes it, swaps it, again if another host came first. Then the other drives
 /// get copies of it.
 pub(crate) async fn commit<E: Edit>(catalog: &Catalog, drives: &Drives, edit: &E) -> Result<Committed<E::Made>, NotCommitted> {
+    let started = Instant::now();
     let mut attempt = 0;
     loop {
         attempt += 1;
@@ -105,11 +108,11 @@ pub(crate) async fn commit<E: Edit>(catalog: &Catalog, drives: &Drives, edit: &E
                 Settled::Unknown => Err(NotCommitted { fault: unsettled(fault, &edit.subject()), certain: false }),
             };
         }
-        if attempt == ATTEMPTS_MAX {
+        if started.elapsed() > ATTEMPTS_WAIT {
             let hint = "other hosts keep changing the domain; try again";
             return Err(fault.hint(hint).into());
         }
-        let wait_ms = rand::random_range(1..=WAIT_MS_MAX * attempt);
+        let wait_ms = rand::random_range(1..=(WAIT_MS_MAX * attempt).min(LONGEST_WAIT_MS));
         tokio::time::sleep(Duration::from_millis(wait_ms)).await;
     }
 }
