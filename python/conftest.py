@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,6 +16,10 @@ import pithead
 ROOT = Path(__file__).resolve().parents[1]
 # Tests import what stands beside them.
 sys.path.insert(0, str(ROOT / "python/tests"))
+# Jobs in the background of a shell ignore SIGINT, and programs that they start would, too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+from programs import program  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -28,14 +32,6 @@ def conn() -> Iterator[pithead.Connection]:
     """Two drives inside this process, with nothing on them."""
     with pithead.connect(drives=2, threads=2) as connection:
         yield connection
-
-
-def program() -> Path:
-    """The `pithead` program of this checkout."""
-    path = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "pithead"
-    if not path.exists():
-        pytest.skip(f"{path} is not built")
-    return path
 
 
 class Drives:

@@ -4,7 +4,8 @@ use arrow::array::RecordBatch;
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 
-/// What a result leaves free: enough for the engine's threads, which end the process where they get no memory, to finish what they are at.
+/// What a result leaves free: enough for the engine's threads to finish what they are at. Where they get no memory, they end the
+/// process.
 const HEADROOM_BYTES: usize = 192 << 20;
 /// Bytes of rows that are handed out before anything is looked at. Small results fit into any process that runs.
 const SMALL_BYTES: usize = 32 << 20;

@@ -1,4 +1,5 @@
-//! Python objects of plain values. Memory that runs out is an exception; PyO3's own constructors panic where Python gives no object.
+//! Python objects of plain values. Memory that runs out is an exception; PyO3's own constructors panic where Python gives no
+//! object.
 
 use pyo3::ffi;
 use pyo3::prelude::*;

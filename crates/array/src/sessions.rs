@@ -16,6 +16,8 @@ use crate::lower::LowerSession;
 
 /// How long a host that opened a session may take to ask for its rows.
 const FIRST_GET_LIMIT: Duration = Duration::from_secs(15);
+/// How long a host may take to close a session whose last event was sent. One that was killed never does.
+const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 /// How often idle sessions are looked for.
 const REAP_STEP: Duration = Duration::from_secs(1);
 
@@ -289,6 +291,7 @@ impl Session {
     fn limit(&self, limit: Duration) -> Duration {
         match self.progress.lock().state {
             SessionState::Opened => limit.min(FIRST_GET_LIMIT),
+            SessionState::Finished => limit.min(CLOSE_LIMIT),
             _ => limit,
         }
     }

@@ -18,7 +18,11 @@ Exit codes:
   3    the request cannot be right or is not supported: SQL, names, files
   4    a bound was met or another change came first: try again, or with more
   5    not allowed: credentials are missing, wrong, or lack the right; or a drive is not trusted
-  130  cancelled (Ctrl-C)";
+  130  cancelled (Ctrl-C)
+  143  ended by SIGTERM";
+
+/// The exit code of a process that SIGTERM ended.
+pub(crate) const TERMINATED_CODE: u8 = 143;
 
 /// Why a command did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +36,9 @@ pub(crate) enum CliError {
     /// All has been said already; only the exit code is left.
     #[error("failed")]
     Said(Blame),
+    /// The process was told to end.
+    #[error("terminated")]
+    Terminated,
 }
 
 impl CliError {
@@ -95,6 +102,7 @@ pub(crate) fn exit_code(result: Result<(), CliError>) -> ExitCode {
     match result {
         Ok(()) | Err(CliError::BrokenPipe) => ExitCode::SUCCESS,
         Err(CliError::Said(blame)) => ExitCode::from(code(blame)),
+        Err(CliError::Terminated) => ExitCode::from(TERMINATED_CODE),
         Err(CliError::Fault(fault)) => {
             say(&fault);
             ExitCode::from(code(fault.blame))
@@ -146,6 +154,7 @@ mod tests {
         for blame in [Blame::User, Blame::Device, Blame::Limit, Blame::Access, Blame::Cancelled] {
             assert!(EXIT_CODES.contains(&format!("  {}", code(blame))), "{blame} is documented");
         }
+        assert!(EXIT_CODES.contains(&format!("  {TERMINATED_CODE}")));
     }
 
     #[test]

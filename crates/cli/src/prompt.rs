@@ -37,7 +37,7 @@ pub(crate) async fn run(runner: &mut Runner, host: &Host, interrupts: &Interrupt
     let mut editor = editor()?;
     terminal::tell(format_args!("pithead {}; \\? for help, \\q to leave", env!("CARGO_PKG_VERSION")));
     loop {
-        let text = match editor.read_line(&Pithead)? {
+        let text = match interrupts.typing(|| editor.read_line(&Pithead))? {
             Signal::Success(text) => text,
             Signal::CtrlC => continue,
             _ => return Ok(()),
@@ -48,7 +48,7 @@ pub(crate) async fn run(runner: &mut Runner, host: &Host, interrupts: &Interrupt
         match interrupts.cancels(run_text(runner, host, text.trim())).await {
             Ok(Next::Line) => {}
             Ok(Next::Leave) => return Ok(()),
-            Err(CliError::BrokenPipe) => return Err(CliError::BrokenPipe),
+            Err(error @ (CliError::BrokenPipe | CliError::Terminated)) => return Err(error),
             Err(CliError::Fault(fault)) => error::say(&fault),
             Err(CliError::Said(_)) => {}
         }

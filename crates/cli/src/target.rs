@@ -116,6 +116,7 @@ async fn within<T>(
 ) -> Result<T, CliError> {
     let tasks_before = alive_tasks();
     let engine = interrupts.cancels(async { Ok(pithead_embed::connect(target, options).await?) }).await?;
+    interrupts.removes(engine.host.spills());
     let result = body(&engine).await;
     engine.shutdown().await;
     wait_for_tasks(tasks_before);

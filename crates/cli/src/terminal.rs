@@ -28,6 +28,24 @@ pub(crate) fn bold(text: &str) -> String {
     paint("1", text)
 }
 
+/// How the terminal at stdin is set, to set it so again.
+pub(crate) struct Modes(Option<libc::termios>);
+
+impl Modes {
+    pub(crate) fn now() -> Modes {
+        let mut modes = std::mem::MaybeUninit::uninit();
+        // SAFETY: the call fills in what it is given where it returns 0, and only then it is looked at.
+        Modes(unsafe { (libc::tcgetattr(libc::STDIN_FILENO, modes.as_mut_ptr()) == 0).then(|| modes.assume_init()) })
+    }
+
+    pub(crate) fn restore(&self) {
+        if let Some(modes) = &self.0 {
+            // SAFETY: the modes are those that the system gave. A terminal that is gone needs none.
+            unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, modes) };
+        }
+    }
+}
+
 fn paint(code: &str, text: &str) -> String {
     if colour() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
 }

@@ -4,6 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use futures::{FutureExt, Stream};
 use pithead_model::{Blame, Fault, SessionId};
@@ -17,7 +18,10 @@ use crate::running::{Around, Running};
 use crate::session::Session;
 use crate::sessions::Sessions;
 use crate::slow::Watch;
-use crate::work::panic_fault;
+use crate::work::{Workers, panic_fault};
+
+/// How long a host may take to close a session whose last event was sent.
+const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 
 impl Drive {
     /// `link`: over what the events travel; none: within this process.
@@ -45,7 +49,7 @@ impl Drive {
             session.queue.end();
         }
         let (sessions, metrics) = (Arc::clone(&self.sessions), Arc::clone(&self.metrics));
-        Ok(Box::pin(EventStream { session, sessions, metrics, ended: false }))
+        Ok(Box::pin(EventStream { session, sessions, metrics, workers: self.workers.clone(), ended: false }))
     }
 
     fn start_task(
@@ -78,6 +82,7 @@ struct EventStream {
     session: Arc<Session>,
     sessions: Arc<Sessions>,
     metrics: Arc<Metrics>,
+    workers: Workers,
     ended: bool,
 }
 
@@ -106,8 +111,16 @@ impl Stream for EventStream {
 
 impl Drop for EventStream {
     fn drop(&mut self) {
+        let id = self.session.id;
         if !self.ended {
-            self.sessions.close(self.session.id);
+            self.sessions.close(id);
+        } else if self.sessions.get(id).is_ok() {
+            // All was sent, and lies in buffers of the link. Its host closes it, unless it is killed before it has read that.
+            let sessions = Arc::clone(&self.sessions);
+            self.workers.spawn_control(async move {
+                tokio::time::sleep(CLOSE_LIMIT).await;
+                sessions.close(id);
+            });
         }
     }
 }

@@ -86,6 +86,8 @@ impl Engine {
             // It holds the host, too.
             let _ = serving.await;
         }
+        // Work that was cancelled may hold its files for a while yet.
+        self.host.spills().remove();
         // Hosts hold doors, and doors hold stores open.
         drop(self.host);
         self.here.shutdown().await;

@@ -92,7 +92,8 @@ impl SubPlans {
     /// Over the drives that `host` is connected to, in the memory that it has.
     pub fn new(host: Host) -> SubPlans {
         let pool = Arc::new(FairSpillPool::new(usize::try_from(host.options().memory).unwrap_or(usize::MAX)));
-        let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc().unwrap_or_default();
+        let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).with_disk_manager_builder(host.spills().of_session());
+        let runtime = runtime.build_arc().unwrap_or_default();
         SubPlans { host, runtime }
     }
 

@@ -19,6 +19,7 @@ use crate::metrics::Metrics;
 use crate::remote::IdleSessions;
 use crate::rollups::RollUps;
 use crate::sizes::Sizes;
+use crate::spills::SpillFolder;
 
 /// Memory for partial results at most, bytes.
 const SUMMARY_BYTES_MAX: u64 = 256 << 20;
@@ -60,6 +61,7 @@ struct Inner {
     rollups: RollUps,
     sizes: Sizes,
     idle_sessions: Arc<IdleSessions>,
+    spills: Arc<SpillFolder>,
     /// What drives know this host by, so that they share their places among hosts.
     number: u64,
 }
@@ -78,6 +80,7 @@ impl Host {
             rollups: RollUps::default(),
             sizes: Sizes::default(),
             idle_sessions: Arc::default(),
+            spills: Arc::default(),
             fleet,
             options,
             catalog,
@@ -179,6 +182,11 @@ impl Host {
         }
         let drives = self.connected();
         Some(ids?.into_iter().filter_map(|id| drives.find(id).cloned()).collect())
+    }
+
+    /// What its operators spill. Whoever ends the host removes it, or the last one who has it.
+    pub fn spills(&self) -> &Arc<SpillFolder> {
+        &self.inner.spills
     }
 
     pub(crate) fn connected(&self) -> Arc<Drives> {

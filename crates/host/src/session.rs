@@ -51,7 +51,8 @@ impl Host {
     pub fn session(&self) -> Session {
         let options = self.options();
         let pool = Arc::new(FairSpillPool::new(usize::try_from(options.memory).unwrap_or(usize::MAX)));
-        let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc().unwrap_or_default();
+        let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).with_disk_manager_builder(self.spills().of_session());
+        let runtime = runtime.build_arc().unwrap_or_default();
         let engine =
             EngineOptions { batch_rows: PAGE_ROWS, target_partitions: options.threads.max(1), time_zone: None, runtime };
         let mut state = session_state(&engine);

@@ -8,6 +8,7 @@ mod checking;
 mod copies;
 mod faults;
 mod files;
+mod hogs;
 mod hosts;
 mod kills;
 mod limits;

@@ -1,8 +1,9 @@
 //! [`IdleSessions`]: results that nobody pulls give back what they hold at drives.
 //!
 //! A session at a drive has a place and memory there until its rows have ended. Where nobody pulls the rows for a while, the
-//! session is closed: at once when this host is refused as busy, and after [`IDLE_LIMIT`] for the sake of other hosts. Who pulls again
-//! opens another session for the slices that are left; rows count once, since a round's rows are handed on only when it is closed.
+//! session is closed: at once when this host is refused as busy, and after [`IDLE_LIMIT`] for the sake of other hosts. Who pulls
+//! again opens another session for the slices that are left. Rows count once, since those of a round are handed on only when it
+//! is closed.
 
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
