@@ -124,10 +124,12 @@ class Terminal:
 
     def wait_for(self, shown: str, meanwhile: Callable[[], None] = lambda: None) -> None:
         end = time.monotonic() + PATIENCE
+        self.look(0.2)
         while not re.search(shown.encode(), self.seen):
             assert time.monotonic() < end and self.child.poll() is None, (shown, self.seen[-2000:])
-            self.look(0.2)
+            # Not once it is shown: what is typed next would follow a key that nobody presses then.
             meanwhile()
+            self.look(0.2)
         self.seen = b""
 
     def close(self) -> None:

@@ -52,7 +52,8 @@ pub(super) const HOGS: &[Hog] = &[
         is_at_host: true,
         ..hungry(
             "series",
-            "SELECT max(x.value * y.value) FROM generate_series(1, 10000000) AS x, generate_series(1, 10000000) AS y",
+            "SELECT max(x.v * y.v + z.v) FROM unnest(range(1, 50000)) AS x(v), unnest(range(1, 50000)) AS y(v), \
+             unnest(range(1, 50000)) AS z(v)",
         )
     },
     Hog {
