@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use parking_lot::Mutex;
-use pithead_drive::{Drive, DriveOptions};
+use pithead_cse::{Manifests, SessionLimits, Shutdown};
+use pithead_door::{Claim, Discard, Door};
 use pithead_host::{ConnectedDrive, Host, HostOptions, SubPlans};
 use pithead_model::{Blame, DriveId, Fault, SliceKey, total};
-use pithead_wire::{Claim, Discard, Door};
+use pithead_store::{DiskStore, StoreOptions};
 
 use crate::directories::Directories;
 use crate::lower::at_drive;
@@ -38,8 +39,8 @@ pub struct ArrayOptions {
     pub memory: u64,
     /// Sessions open at one time at most.
     pub sessions_max: usize,
-    /// A session whose rows nobody pulls for this long is closed.
-    pub idle_limit: Duration,
+    /// How long sessions may last.
+    pub session_limits: SessionLimits,
 }
 
 /// A server in front of drives, which hosts see as one drive.
@@ -51,8 +52,10 @@ pub struct Array {
 /// What the calls of an array share.
 pub(crate) struct Inner {
     pub(crate) label: String,
-    /// Identity and manifests; it has no rows.
-    pub(crate) local: Arc<Drive>,
+    id: DriveId,
+    pub(crate) started: Instant,
+    /// It holds no rows: only manifests are here.
+    pub(crate) manifests: Manifests,
     /// The drives below, by identity.
     pub(crate) drives: Arc<[ConnectedDrive]>,
     pub(crate) plans: SubPlans,
@@ -79,18 +82,21 @@ impl Array {
         let drives: Arc<[ConnectedDrive]> = host.drives().into();
         let (local, ids) = (options.clone(), drives.iter().map(ConnectedDrive::id).collect::<Vec<DriveId>>());
         let opened = tokio::task::spawn_blocking(move || open_local(&local, &ids)).await;
-        let local = opened.map_err(|lost| Fault::new(Blame::Bug, format!("opening the array ended early: {lost}")))??;
+        let (manifests, id) =
+            opened.map_err(|lost| Fault::new(Blame::Bug, format!("opening the array ended early: {lost}")))??;
         let inner = Arc::new(Inner {
             label: options.data.display().to_string(),
-            local,
+            id,
+            started: Instant::now(),
+            manifests,
             plans: SubPlans::new(host),
             directories: Directories::new(Arc::clone(&drives)),
             drives,
-            sessions: Arc::default(),
+            sessions: Arc::new(Sessions::new(Shutdown::of("array"))),
             waiting: Mutex::default(),
             options,
         });
-        tokio::spawn(Sessions::reap(Arc::downgrade(&inner.sessions), inner.options.idle_limit));
+        tokio::spawn(Sessions::reap(Arc::downgrade(&inner.sessions), inner.options.session_limits));
         tokio::spawn(Inner::discard_later(Arc::downgrade(&inner)));
         tracing::info!(array = %inner.id(), drives = inner.drives.len(), "open");
         Ok(Array { inner })
@@ -109,36 +115,46 @@ impl Array {
     /// Refuses new sessions and loads, gives running sessions `grace` to end, then ends them.
     pub async fn stop(&self, grace: Duration) {
         let inner = &self.inner;
-        inner.sessions.refuse();
+        inner.sessions.shutdown().begin();
         let start = tokio::time::Instant::now();
         while inner.sessions.count() > 0 && start.elapsed() < grace {
             tokio::time::sleep(STOP_STEP).await;
         }
-        inner.sessions.close_all(&stopping()).await;
+        inner.sessions.end_all(&inner.sessions.shutdown().fault()).await;
         let waiting = std::mem::take(&mut *inner.waiting.lock());
         inner.discard_logged(waiting).await;
-        inner.local.stop(Duration::ZERO).await;
         tracing::info!(array = %inner.id(), "stopped");
     }
 }
 
-/// The store of the array's identity and manifests, once its drives are known to be its own.
-fn open_local(options: &ArrayOptions, drives: &[DriveId]) -> Result<Arc<Drive>, Fault> {
-    let local = Drive::open(DriveOptions { threads: 1, cache: Some(0), ..DriveOptions::new(&options.data) })?;
+/// The array's manifests and its identity, once its drives are known to be its own.
+fn open_local(options: &ArrayOptions, drives: &[DriveId]) -> Result<(Manifests, DriveId), Fault> {
+    let store = DiskStore::open(&options.data, StoreOptions { cache_bytes: 0, ..StoreOptions::default() })?;
     members::keep(&options.data, drives)?;
-    if drives.contains(&local.id()) {
+    let id = store.drive_id();
+    if drives.contains(&id) {
         return Err(Fault::new(Blame::User, "an array cannot be one of its own drives"));
     }
-    Ok(local)
+    Ok((Manifests::new(Arc::new(store), id), id))
 }
 
 impl Inner {
     pub(crate) fn id(&self) -> DriveId {
-        self.local.id()
+        self.id
     }
 
     pub(crate) fn check_running(&self) -> Result<(), Fault> {
-        if self.sessions.refusing() { Err(stopping()) } else { Ok(()) }
+        self.sessions.shutdown().check()
+    }
+
+    /// Makes a call of the manifests, which blocks.
+    pub(crate) async fn manifests<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&Manifests) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, Fault> {
+        let manifests = self.manifests.clone();
+        let called = tokio::task::spawn_blocking(move || call(&manifests)).await;
+        called.map_err(|lost| Fault::new(Blame::Bug, format!("a call of the array's store ended early: {lost}")))?
     }
 
     /// Deletes at all drives; what sessions read goes when they have ended. Returns the number of slices that went at once.
@@ -194,10 +210,6 @@ impl Inner {
             tokio::time::sleep(DISCARD_STEP).await;
         }
     }
-}
-
-pub(crate) fn stopping() -> Fault {
-    Fault::new(Blame::Device, "the array is stopping").hint("start it again, then try again")
 }
 
 impl std::fmt::Debug for Inner {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use futures::future::{join, join_all, try_join_all};
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
+use pithead_door::{Discard, Loads, Pieces, RunPiece, RunValue, check_columns, run_values, value_pieces};
 use pithead_model::{Blame, Directory, Fault, SliceKey, merge_columns};
-use pithead_wire::{Discard, Loads, Pieces, RunPiece, RunValue, check_columns, run_values, value_pieces};
 use tokio::sync::mpsc;
 
 use crate::array::Inner;

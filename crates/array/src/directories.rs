@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use futures::future::try_join_all;
 use parking_lot::Mutex;
+use pithead_door::Discard;
 use pithead_host::ConnectedDrive;
 use pithead_model::{Blame, ColumnSummary, Directory, DriveId, Fault, Loaded, Run, SliceKey, merge_columns, total};
-use pithead_wire::Discard;
 
 use crate::lower::at_drive;
 

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::future::join_all;
-use pithead_model::{Blame, Directory, Fault, HostState, Loaded, Manifest, SessionId, SessionProfile, SliceKey};
-use pithead_wire::{
+use pithead_cse::Cause;
+use pithead_door::{
     Batches, Claim, Discard, Door, DriveStatus, Events, Hello, Kept, LoadRequest, MergeRuns, OpenRequest, OpenSession, Opened,
-    Pieces, Welcome,
+    Pieces, Welcome, check_hello,
 };
+use pithead_model::{Blame, Directory, Fault, HostState, Loaded, Manifest, SessionId, SessionProfile, SliceKey};
 
 use crate::Array;
 use crate::directories::columns_key;
@@ -23,9 +24,9 @@ impl Door for Array {
 
     /// Its identity is its own; its threads are those that a session may find at one of its drives.
     async fn hello(&self, hello: Hello) -> Result<Welcome, Fault> {
-        let welcome = self.inner.local.hello(hello).await?;
-        let below = self.inner.drives.iter().map(|drive| drive.welcome.threads).max().unwrap_or(1);
-        Ok(Welcome { threads: below.max(self.inner.options.threads as u32), merges: false, ..welcome })
+        let welcome = self.inner.welcome();
+        check_hello(&hello, &welcome)?;
+        Ok(welcome)
     }
 
     async fn open(&self, request: OpenRequest) -> Result<Opened, Fault> {
@@ -53,7 +54,7 @@ impl Door for Array {
     }
 
     async fn close(&self, session: SessionId) -> Result<(), Fault> {
-        self.inner.sessions.close(session, Fault::new(Blame::Cancelled, "the session was closed")).await;
+        self.inner.sessions.end(session, Cause::Closed).await;
         Ok(())
     }
 
@@ -83,15 +84,17 @@ impl Door for Array {
     }
 
     async fn manifest(&self, domain: String) -> Result<Option<Manifest>, Fault> {
-        self.inner.local.manifest(domain).await
+        self.inner.manifests(move |manifests| manifests.read(&domain)).await
     }
 
     async fn commit(&self, expected: u64, manifest: Manifest) -> Result<(), Fault> {
-        self.inner.local.commit(expected, manifest).await
+        self.inner.check_running()?;
+        self.inner.manifests(move |manifests| manifests.replace(expected, &manifest)).await
     }
 
     async fn keep_manifest(&self, manifest: Manifest) -> Result<Kept, Fault> {
-        self.inner.local.keep_manifest(manifest).await
+        self.inner.check_running()?;
+        self.inner.manifests(move |manifests| manifests.keep(&manifest)).await
     }
 
     async fn directory(&self, key: SliceKey) -> Result<Directory, Fault> {
@@ -107,7 +110,6 @@ impl Door for Array {
     }
 
     async fn kill(&self, session: SessionId) -> Result<bool, Fault> {
-        let why = Fault::new(Blame::Limit, "an operator of the array has ended the session");
-        Ok(self.inner.sessions.close(session, why).await)
+        Ok(self.inner.sessions.end(session, Cause::Killed).await)
     }
 }

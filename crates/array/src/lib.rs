@@ -1,5 +1,5 @@
 //! The array: a server in front of drives that is itself a CSE (SNIA's CSA). To a host it is a drive: [`Array`] implements
-//! [`pithead_wire::Door`]. Its rows lie on the drives below, each run divided among them, and its manifests in a store of its own.
+//! [`pithead_door::Door`]. Its rows lie on the drives below, each run divided among them, and its manifests in a store of its own.
 //!
 //! A sub-plan from above goes one of two ways. **Relayed**, it goes down as it is, a session a drive, and what comes back goes
 //! up with its slices renumbered; the drives' push-back goes straight through. **Merged**, it is a query of the array's own:

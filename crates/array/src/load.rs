@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use futures::future::{join, join_all};
 use futures::{StreamExt, stream};
+use pithead_door::{Batches, Discard, LoadRequest, Loads, batch_bytes};
 use pithead_model::{Blame, Fault, Loaded, Run, total};
-use pithead_wire::{Batches, Discard, LoadRequest, Loads, batch_bytes};
 use tokio::sync::mpsc;
 
 use crate::array::Inner;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use pithead_door::{Door, OpenRequest};
 use pithead_host::ConnectedDrive;
 use pithead_model::{Blame, Fault, Reply, SessionId};
-use pithead_wire::{Door, OpenRequest};
 
 /// A session at a drive below.
 #[derive(Debug)]

@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use futures::stream::{self, StreamExt, TryStreamExt};
 use parking_lot::Mutex;
+use pithead_door::{Event, Events, batch_bytes};
 use pithead_host::{Merged, QueryProfile, ReadSubPlan};
 use pithead_model::{Annotation, Level, ScanShare, SessionProfile, SessionState, SliceSpan};
-use pithead_wire::{Event, Events, batch_bytes};
 
 use crate::sessions::empty_profile;
 

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use futures::future::{join_all, try_join_all};
+use pithead_door::{Granted, OpenRequest, PlanBytes, SlicePart, check_open, check_spans};
+use pithead_functions::EXTENSIONS;
 use pithead_host::DividedPart;
-use pithead_model::{Adapt, Blame, Fault, HostState, Level, LoadId, Partition, Reply, SessionId, SliceKey, SliceSpan};
-use pithead_wire::{Granted, OpenRequest, PlanBytes, SlicePart};
+use pithead_model::{Adapt, Blame, Fault, HostState, Level, Partition, Reply, SessionId, SliceSpan};
 
 use crate::array::Inner;
 use crate::lower::LowerSession;
@@ -17,10 +18,6 @@ use crate::way::{Facts, Way, Why};
 
 /// When a host is to ask again that found no place.
 const RETRY_AFTER_MS: u64 = 50;
-/// Rows of a batch at most, as at a drive.
-const BATCH_ROWS_MAX: usize = 1 << 16;
-/// Parts of one sub-plan at most, as at a drive.
-const PARTS_MAX: usize = 64;
 
 /// A dataset's partition at the drives below.
 struct Divided {
@@ -33,14 +30,14 @@ struct Divided {
 impl Inner {
     pub(crate) async fn open(self: &Arc<Self>, request: OpenRequest) -> Result<Reply<Granted>, Fault> {
         self.check_running()?;
-        check(&request)?;
+        check_open(&request, EXTENSIONS)?;
         let Some(place) = self.sessions.admit(self.options.sessions_max, &request.parts) else {
             let why = format!("all {} sessions of the array are taken", self.options.sessions_max);
             return Ok(Reply::Busy { why, retry_after_ms: RETRY_AFTER_MS });
         };
         let parts = try_join_all(request.parts.iter().map(|part| self.divided(part))).await?;
         let Some(driving) = parts.first() else { return Err(Fault::new(Blame::User, "expected at least one dataset")) };
-        check_done(&request.done, driving.ordinals.total())?;
+        check_spans("done", &request.done, driving.ordinals.total())?;
         let options = &request.options;
         let (level, level_max) = (options.adapt.level, options.level_max);
         let mut facts = Facts {
@@ -129,7 +126,7 @@ impl Inner {
         let mut drives: Vec<Partition> = self.drives.iter().map(|drive| Partition::empty(vec![drive.id()])).collect();
         let mut counts = Vec::with_capacity(part.runs.len());
         for (load, slices) in &part.runs {
-            let run = run_key(part, *load);
+            let run = part.run(*load);
             let parts = self.directories.run(&run).await?;
             let found = parts.counts();
             if found.iter().map(|count| u64::from(*count)).sum::<u64>() != u64::from(*slices) {
@@ -178,56 +175,4 @@ fn lower_request(request: &OpenRequest, driving: &Divided, drive: usize, drives:
 /// A host as each of so many drives should see it: they share its cores.
 pub(crate) fn shared(host: &HostState, drives: usize) -> HostState {
     HostState { cores: host.cores / drives.max(1) as f64, ..host.clone() }
-}
-
-fn run_key(part: &SlicePart, load: LoadId) -> SliceKey {
-    SliceKey { name: part.name.clone(), dataset: part.dataset, load, partition: part.partition, number: None }
-}
-
-/// Bounds first, those that no drive below would check.
-fn check(request: &OpenRequest) -> Result<(), Fault> {
-    let user = |what: String| Err(Fault::new(Blame::User, what));
-    if request.parts.is_empty() || request.parts.len() > PARTS_MAX {
-        return user(format!("expected 1 to {PARTS_MAX} datasets, got {}", request.parts.len()));
-    }
-    if !(1..=BATCH_ROWS_MAX).contains(&request.options.batch_rows) {
-        return user(format!("expected batches of 1 to {BATCH_ROWS_MAX} rows, got {}", request.options.batch_rows));
-    }
-    if request.whole_partition && !request.done.is_empty() {
-        return user("a sub-plan that needs the whole partition in one round cannot leave slices out".to_owned());
-    }
-    Ok(())
-}
-
-/// Slices that are done: in order, none twice, none past the end.
-fn check_done(done: &[SliceSpan], slices: u32) -> Result<(), Fault> {
-    let mut end = 0;
-    for span in done {
-        let last = span.first.checked_add(span.count).filter(|last| *last <= slices);
-        match last {
-            Some(last) if span.count > 0 && span.first >= end => end = last,
-            _ => {
-                let what = format!(
-                    "{} slices from {} on cannot be done: expected rising spans of {slices} slices",
-                    span.count, span.first
-                );
-                return Err(Fault::new(Blame::User, what));
-            }
-        }
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn slices_that_are_done_rise_and_are_there() {
-        let span = |first, count| SliceSpan { first, count };
-        assert!(check_done(&[span(0, 2), span(3, 1)], 4).is_ok());
-        for wrong in [vec![span(0, 0)], vec![span(2, 1), span(0, 1)], vec![span(3, 2)], vec![span(1, u32::MAX)]] {
-            assert_eq!(check_done(&wrong, 4).unwrap_err().blame, Blame::User, "{wrong:?}");
-        }
-    }
 }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures::stream::{self, StreamExt, select_all};
+use pithead_door::{Event, Events};
 use pithead_model::{Annotation, Blame, Fault, Level, PushBackCause, SessionProfile, SessionState, total};
-use pithead_wire::{Event, Events};
 
 use crate::lower::{LowerSession, at_drive, broken};
 use crate::ordinals::Ordinals;

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use pithead_door::Door;
+use pithead_entry::ServeOptions;
 use pithead_model::Fault;
-use pithead_wire::{Door, Pace, ServeOptions};
+use pithead_wire::Pace;
 use tokio::net::TcpListener;
 
 use crate::Array;

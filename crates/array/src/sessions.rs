@@ -1,25 +1,19 @@
 //! The open sessions of an array, and the end of those that nobody pulls.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
+use pithead_cse::{Cause, SessionLimits, SessionTable, Shutdown, TableSession};
+use pithead_door::{Event, Events, OpenRequest, OpenSession, SlicePart};
 use pithead_model::{Blame, DatasetId, DatasetName, Fault, SessionId, SessionProfile, SessionState};
-use pithead_wire::{Event, Events, OpenRequest, OpenSession, SlicePart};
 use tokio::sync::watch;
 
 use crate::lower::LowerSession;
-
-/// How long a host that opened a session may take to ask for its rows.
-const FIRST_GET_LIMIT: Duration = Duration::from_secs(15);
-/// How long a host may take to close a session whose last event was sent. One that was killed never does.
-const CLOSE_LIMIT: Duration = Duration::from_secs(2);
-/// How often idle sessions are looked for.
-const REAP_STEP: Duration = Duration::from_secs(1);
 
 /// What GET starts.
 pub(crate) type Begin = Box<dyn FnOnce() -> Events + Send>;
@@ -49,11 +43,9 @@ struct Progress {
 }
 
 /// The open sessions.
-#[derive(Default)]
 pub(crate) struct Sessions {
-    open: Mutex<HashMap<SessionId, Arc<Session>>>,
+    table: SessionTable<Session>,
     places: Arc<Places>,
-    stopping: AtomicBool,
 }
 
 /// What sessions take of an array.
@@ -100,6 +92,15 @@ impl Drop for Place {
 }
 
 impl Sessions {
+    pub(crate) fn new(shutdown: Shutdown) -> Self {
+        Self { table: SessionTable::new(shutdown), places: Arc::default() }
+    }
+
+    /// Whether the array is about to go.
+    pub(crate) fn shutdown(&self) -> &Shutdown {
+        self.table.shutdown()
+    }
+
     /// A place for one more session over these parts; none: there are `most`.
     pub(crate) fn admit(&self, most: usize, parts: &[SlicePart]) -> Option<Place> {
         let admitted =
@@ -149,65 +150,42 @@ impl Sessions {
             _place: place,
         };
         let id = session.id;
-        self.open.lock().insert(id, Arc::new(session));
+        self.table.insert(Arc::new(session));
         id
     }
 
     pub(crate) fn get(&self, id: SessionId) -> Result<Arc<Session>, Fault> {
-        let session = self.open.lock().get(&id).cloned();
-        session.ok_or_else(|| {
-            Fault::new(Blame::User, format!("there is no session {id}"))
-                .hint("it was closed, or nobody pulled its rows for longer than the array's idle limit")
-        })
+        self.table.get(id)
     }
 
     /// Ends a session if it is there, and the sessions below. Whether it was.
-    pub(crate) async fn close(&self, id: SessionId, why: Fault) -> bool {
-        let session = self.open.lock().remove(&id);
+    pub(crate) async fn end(&self, id: SessionId, cause: Cause) -> bool {
+        let session = self.table.remove(id);
         if let Some(session) = &session {
-            session.end(why).await;
+            let closed = || Fault::new(Blame::Cancelled, "the session was closed");
+            session.end(cause.fault(self.table.shutdown().keeper()).unwrap_or_else(closed)).await;
         }
         session.is_some()
     }
 
     /// What is open, the longest open first.
     pub(crate) fn list(&self) -> Vec<OpenSession> {
-        let mut open: Vec<Arc<Session>> = self.open.lock().values().cloned().collect();
-        open.sort_by_key(|session| session.opened);
-        open.iter().map(|session| session.described()).collect()
+        self.table.list()
     }
 
-    /// From now on no session is opened.
-    pub(crate) fn refuse(&self) {
-        self.stopping.store(true, Ordering::Release);
+    pub(crate) async fn end_all(&self, why: &Fault) {
+        join_all(self.table.remove_all().iter().map(|session| session.end(why.clone()))).await;
     }
 
-    pub(crate) fn refusing(&self) -> bool {
-        self.stopping.load(Ordering::Acquire)
-    }
-
-    pub(crate) async fn close_all(&self, why: &Fault) {
-        let all: Vec<Arc<Session>> = self.open.lock().drain().map(|(_, session)| session).collect();
-        join_all(all.iter().map(|session| session.end(why.clone()))).await;
-    }
-
-    /// Ends sessions that have waited for their host longer than `limit`, until the sessions are gone.
-    pub(crate) async fn reap(sessions: Weak<Sessions>, limit: Duration) {
+    /// Ends the sessions that last longer than they may, until the table of sessions is gone.
+    pub(crate) async fn reap(sessions: Weak<Sessions>, limits: SessionLimits) {
         while let Some(sessions) = sessions.upgrade() {
-            let idle = sessions
-                .open
-                .lock()
-                .values()
-                .filter(|session| session.idle() > session.limit(limit))
-                .map(|it| it.id)
-                .collect::<Vec<_>>();
-            for id in idle {
-                tracing::warn!(session = %id, ?limit, "closing a session that nobody has pulled");
-                let why = "nobody pulled the session's rows for longer than the array's idle limit";
-                sessions.close(id, Fault::new(Blame::Limit, why)).await;
+            for (id, cause) in sessions.table.overdue(&limits) {
+                tracing::warn!(session = %id, cause = cause.word(), ?limits, "ending a session");
+                sessions.end(id, cause).await;
             }
             drop(sessions);
-            tokio::time::sleep(REAP_STEP).await;
+            tokio::time::sleep(limits.step()).await;
         }
     }
 }
@@ -254,22 +232,6 @@ impl Session {
         }
     }
 
-    /// For who looks at the array. The owner is known to the server alone; the memory is reserved at the drives below.
-    fn described(&self) -> OpenSession {
-        let progress = self.progress.lock();
-        OpenSession {
-            session: self.id,
-            owner: None,
-            host: self.host,
-            datasets: self.datasets.clone(),
-            state: progress.state,
-            open_s: self.opened.elapsed().as_secs_f64(),
-            slices_done: progress.slices_done,
-            slices_total: self.slices_total,
-            memory: 0,
-        }
-    }
-
     fn heard(&self, event: Option<&Result<Event, Fault>>) {
         let mut progress = self.progress.lock();
         progress.heard = Some(Instant::now());
@@ -284,22 +246,44 @@ impl Session {
         }
     }
 
-    fn idle(&self) -> Duration {
-        self.progress.lock().heard.map_or(Duration::ZERO, |heard| heard.elapsed())
-    }
-
-    fn limit(&self, limit: Duration) -> Duration {
-        match self.progress.lock().state {
-            SessionState::Opened => limit.min(FIRST_GET_LIMIT),
-            SessionState::Finished => limit.min(CLOSE_LIMIT),
-            _ => limit,
-        }
-    }
-
     async fn end(&self, why: Fault) {
         drop(self.begin.lock().take());
         self.ended.send_replace(Some(why));
         join_all(self.lower.iter().map(LowerSession::close)).await;
+    }
+}
+
+impl TableSession for Session {
+    fn id(&self) -> SessionId {
+        self.id
+    }
+
+    /// The memory is reserved at the drives below.
+    fn described(&self) -> OpenSession {
+        let progress = self.progress.lock();
+        OpenSession {
+            session: self.id,
+            owner: None,
+            host: self.host,
+            datasets: self.datasets.clone(),
+            state: progress.state,
+            open_s: self.age().as_secs_f64(),
+            slices_done: progress.slices_done,
+            slices_total: self.slices_total,
+            memory: 0,
+        }
+    }
+
+    fn state(&self) -> SessionState {
+        self.progress.lock().state
+    }
+
+    fn idle(&self) -> Duration {
+        self.progress.lock().heard.map_or(Duration::ZERO, |heard| heard.elapsed())
+    }
+
+    fn age(&self) -> Duration {
+        self.opened.elapsed()
     }
 }
 
@@ -314,7 +298,7 @@ impl Drop for Pulled {
         if self.session.progress.lock().state != SessionState::Finished
             && let Some(sessions) = self.sessions.upgrade()
         {
-            sessions.open.lock().remove(&self.session.id);
+            sessions.table.remove(self.session.id);
         }
     }
 }

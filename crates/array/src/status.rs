@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 
 use futures::future::join_all;
-use pithead_model::{Fault, total};
-use pithead_wire::{DriveStatus, PartitionUse};
+use pithead_door::{DriveStatus, PartitionUse, Welcome};
+use pithead_functions::EXTENSIONS;
+use pithead_model::{Fault, PROTOCOL_VERSION, total};
 
 use crate::array::Inner;
+
+const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
 impl Inner {
     /// Drives that do not answer are left out: the array has to say of the rest how it is, or one drive that is down would
@@ -21,18 +24,43 @@ impl Inner {
                 .ok()
         });
         let below: Vec<DriveStatus> = join_all(asked).await.into_iter().flatten().collect();
-        let own = pithead_wire::Door::status(&*self.local).await?;
+        let domains = self.manifests(|manifests| Ok(manifests.domains()?)).await?;
         Ok(DriveStatus {
+            drive: self.id(),
+            release: RELEASE.to_owned(),
+            uptime_s: self.started.elapsed().as_secs(),
             threads: self.options.threads as u32,
             memory: self.options.memory,
+            memory_reserved: 0,
             sessions: self.sessions.count() as u32,
             slices: total(below.iter().map(|drive| drive.slices)),
             stored_bytes: total(below.iter().map(|drive| drive.stored_bytes)),
             free_bytes: total(below.iter().map(|drive| drive.free_bytes)),
             partitions: partitions(below.iter().flat_map(|drive| &drive.partitions)),
+            domains,
+            link_bits_per_second: None,
+            cpu_share: 1.0,
             costs: vec![],
-            ..own
         })
+    }
+
+    /// The array's identity is its own; its threads are those that a session may find at one of its drives, and its encodings
+    /// those that all of them have.
+    pub(crate) fn welcome(&self) -> Welcome {
+        let below = self.drives.iter().map(|drive| drive.welcome.threads).max().unwrap_or(1);
+        let mut encodings = self.drives.first().map(|drive| drive.welcome.encodings.clone()).unwrap_or_default();
+        encodings.retain(|name| self.drives.iter().all(|drive| drive.welcome.encodings.contains(name)));
+        Welcome {
+            protocol: PROTOCOL_VERSION,
+            release: RELEASE.to_owned(),
+            drive: self.id(),
+            extensions: EXTENSIONS.iter().map(|name| (*name).to_owned()).collect(),
+            encodings,
+            threads: below.max(self.options.threads as u32),
+            link_bits_per_second: None,
+            cpu_share: 1.0,
+            merges: false,
+        }
     }
 }
 

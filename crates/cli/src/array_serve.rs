@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use clap::Args;
 use pithead_array::{Array, ArrayOptions, serve};
@@ -54,6 +53,9 @@ pub(crate) struct ArrayServeArgs {
     /// Close a session whose rows nobody has pulled for this long
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     idle: u64,
+    /// End a session that is open for this long, however busy it is; 0: never
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    session_limit: u64,
     #[command(flatten)]
     entry: EntryArgs,
     #[command(flatten)]
@@ -126,12 +128,14 @@ fn options(args: &ArrayServeArgs) -> ArrayOptions {
         threads: args.threads.map_or_else(target::cores, usize::from),
         memory: args.memory,
         sessions_max: args.sessions as usize,
-        idle_limit: Duration::from_secs(args.idle),
+        session_limits: entry_args::session_limits(args.idle, args.session_limit),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use clap::Parser;
 
     use super::*;
@@ -150,7 +154,8 @@ mod tests {
             parsed("pithead array serve --data d --drives a:1,b:2 --threads 3 --memory 512MiB --sessions 5 --idle 7").unwrap();
         let options = options(&args);
         assert_eq!((options.threads, options.memory, options.sessions_max), (3, 512 << 20, 5));
-        assert_eq!((args.drives, options.idle_limit), (vec!["a:1".to_owned(), "b:2".to_owned()], Duration::from_secs(7)));
+        assert_eq!(args.drives, ["a:1", "b:2"]);
+        assert_eq!((options.session_limits.idle, options.session_limits.open), (Duration::from_secs(7), None));
     }
 
     #[test]

@@ -67,7 +67,7 @@ pub(crate) struct ServeArgs {
     /// Close a session whose rows nobody has pulled for this long
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     idle: u64,
-    /// Close a session that is open for this long, however busy it is; 0: never
+    /// End a session that is open for this long, however busy it is; 0: never
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     session_limit: u64,
     /// Serve /metrics and /health there: HOST:PORT, or a port that only this machine reaches
@@ -147,8 +147,7 @@ fn options(args: &ServeArgs) -> DriveOptions {
         sessions_max: args.sessions as usize,
         host_sessions_max: args.host_sessions.map(|sessions| sessions as usize),
         slow_session: (args.slow_session_ms > 0).then(|| Duration::from_millis(args.slow_session_ms)),
-        idle_limit: Duration::from_secs(args.idle),
-        open_limit: (args.session_limit > 0).then(|| Duration::from_secs(args.session_limit)),
+        session_limits: entry_args::session_limits(args.idle, args.session_limit),
         device: Arc::new(device),
         ..DriveOptions::new(&args.data)
     }
@@ -242,7 +241,7 @@ mod tests {
         let options = options(&args);
         assert_eq!(facts(&options), "3 threads, 537 MB memory, link paced to 1 Gbit/s, CPU paced to 0.250 of its speed");
         assert_eq!((options.cores, options.memory, options.cache), (Some(vec![0, 2, 3]), 512 << 20, Some(1 << 30)));
-        assert_eq!((options.sessions_max, options.idle_limit), (5, Duration::from_secs(7)));
+        assert_eq!((options.sessions_max, options.session_limits.idle), (5, Duration::from_secs(7)));
         assert_eq!((options.host_sessions_max, options.slow_session), (Some(4), None));
         assert_eq!(options.device.link_bits_per_second(), Some(1e9));
     }

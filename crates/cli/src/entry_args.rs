@@ -2,9 +2,11 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
-use pithead_drive::{ConnectionLimits, ServeOptions, ServerTlsFiles};
+use pithead_cse::SessionLimits;
+use pithead_entry::{ConnectionLimits, ServeOptions, ServerTlsFiles};
 use pithead_model::{CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX};
 
 use crate::error::CliError;
@@ -80,4 +82,9 @@ fn parse_connections(text: &str) -> Result<usize, String> {
         Ok(connections @ 1..=1_000_000) => Ok(connections),
         _ => Err("expected a number from 1 to 1000000".to_owned()),
     }
+}
+
+/// How long sessions may last, both in seconds; without a limit where `open` is 0.
+pub(crate) fn session_limits(idle: u64, open: u64) -> SessionLimits {
+    SessionLimits { idle: Duration::from_secs(idle), open: (open > 0).then(|| Duration::from_secs(open)) }
 }

@@ -5,15 +5,12 @@
 
 use std::time::Duration;
 
-use pithead_device::Instant;
 use pithead_model::{Blame, Fault};
 use pithead_observe::{Counter, Gauge, Histogram, Labelled, Registry, Seconds, seconds_histogram};
-use pithead_sched::Class;
 use pithead_store::StoreUse;
 
-use crate::Drive;
-use crate::tally::Tally;
-use crate::turns::Scarce;
+use crate::sessions::Scarce;
+use crate::sessions::Tally;
 
 /// How sessions end.
 const CAUSES: [&str; 5] = ["finished", "cancelled", "idle", "failed", "stopped"];
@@ -304,42 +301,48 @@ fn raise(counter: &Counter, value: u64) {
     counter.inner().fetch_max(value, std::sync::atomic::Ordering::Relaxed);
 }
 
-impl Drive {
+/// What a drive has at the moment, for metrics that are asked and not counted.
+pub(crate) struct Sample {
+    /// None: the store does not say.
+    pub(crate) store: Option<StoreUse>,
+    pub(crate) sessions: usize,
+    /// Hosts that have sessions, and hosts that wait for one.
+    pub(crate) hosts: (usize, usize),
+    pub(crate) memory_reserved: u64,
+    /// Slices that are open, and their bytes.
+    pub(crate) readers: (usize, u64),
+    /// Tasks in the foreground and in the background.
+    pub(crate) tasks: [usize; 2],
+    pub(crate) uptime: Duration,
+    /// Time that the reactors have spent on tasks.
+    pub(crate) busy: Duration,
+}
+
+impl Metrics {
     /// All metrics as OpenMetrics text. Figures of the store are those of the last time that it answered.
-    pub async fn metrics_text(&self) -> String {
-        let sampled = &self.metrics.sampled;
-        let store = std::sync::Arc::clone(&self.store);
-        match self.workers.blocking(move || store.usage()).await {
-            Ok(Ok(used)) => sampled.take_store(&used),
-            Ok(Err(error)) => tracing::warn!(%error, "the store does not say how full it is"),
-            Err(fault) => tracing::warn!(%fault, "the store does not say how full it is"),
+    pub(crate) fn text(&self, sample: &Sample) -> String {
+        let sampled = &self.sampled;
+        if let Some(used) = &sample.store {
+            sampled.take_store(used);
         }
-        let now = self.device.clock().now();
-        let (hosts, waiting) = self.sessions.hosts(now);
-        let (readers, reader_bytes) = self.slices.kept();
         let pairs = [
-            (&sampled.sessions, self.sessions.count() as u64),
-            (&sampled.hosts, hosts as u64),
-            (&sampled.waiting, waiting as u64),
-            (&sampled.memory, self.budget.reserved()),
-            (&sampled.readers, readers as u64),
-            (&sampled.reader_bytes, reader_bytes),
+            (&sampled.sessions, sample.sessions as u64),
+            (&sampled.hosts, sample.hosts.0 as u64),
+            (&sampled.waiting, sample.hosts.1 as u64),
+            (&sampled.memory, sample.memory_reserved),
+            (&sampled.readers, sample.readers.0 as u64),
+            (&sampled.reader_bytes, sample.readers.1),
         ];
         for (gauge, value) in pairs {
             gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
         }
-        for (label, class) in CLASSES.iter().zip([Class::Foreground, Class::Background]) {
+        for (label, live) in CLASSES.iter().zip(sample.tasks) {
             if let Some(gauge) = sampled.tasks.get(label) {
-                gauge.set(self.workers.live(class) as i64);
+                gauge.set(live as i64);
             }
         }
-        sampled.uptime.set(uptime(now, self.started));
-        let busy = Duration::from_nanos(self.workers.busy_ns()).as_secs_f64();
-        sampled.busy.inc_by((busy - sampled.busy.get()).max(0.0));
-        pithead_observe::text(&self.metrics.registry)
+        sampled.uptime.set(sample.uptime.as_secs_f64());
+        sampled.busy.inc_by((sample.busy.as_secs_f64() - sampled.busy.get()).max(0.0));
+        pithead_observe::text(&self.registry)
     }
-}
-
-fn uptime(now: Instant, started: Instant) -> f64 {
-    now.since(started).as_secs_f64()
 }

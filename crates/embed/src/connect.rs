@@ -4,9 +4,11 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use pithead_door::Door;
+use pithead_entry::ConnectOptions;
 use pithead_host::{Host, HostOptions, MoveReport, TellMove};
 use pithead_model::{Blame, Fault, Rate};
-use pithead_wire::{ConnectOptions, Door, FlightDoor};
+use pithead_wire::FlightDoor;
 use tokio::task::JoinHandle;
 
 use crate::here::DrivesHere;

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::future::join_all;
+use pithead_cse::SessionLimits;
+use pithead_door::Door;
 use pithead_drive::{Drive, DriveOptions};
 use pithead_model::{Blame, Fault};
 use pithead_sched::{Pool, PoolOptions};
-use pithead_wire::Door;
 
 use crate::EmbedOptions;
 use crate::directory::{drive_directories, make_another};
@@ -100,7 +101,7 @@ impl Shared {
             cache: Some(cache),
             // There is no other host that places would have to be kept for.
             host_sessions_max: Some(usize::MAX),
-            idle_limit: IDLE_LIMIT,
+            session_limits: SessionLimits { idle: IDLE_LIMIT, open: None },
             pool,
             ..DriveOptions::new(data)
         };

@@ -13,5 +13,6 @@ mod status;
 
 pub use connect::{Engine, connect, doors};
 pub use options::{EmbedOptions, Target};
-pub use pithead_wire::{Access, ClientTlsFiles, ConnectOptions, Door, DriveStatus, OpenSession, PartitionUse, Token};
+pub use pithead_door::{Door, DriveStatus, OpenSession, PartitionUse};
+pub use pithead_entry::{Access, ClientTlsFiles, ConnectOptions, Token};
 pub use status::status;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use pithead_wire::ConnectOptions;
+use pithead_entry::ConnectOptions;
 
 /// Where datasets are.
 #[derive(Clone, Debug, PartialEq, Eq)]

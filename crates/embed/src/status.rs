@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use futures::future::join_all;
+use pithead_door::{Door, DriveStatus};
+use pithead_entry::ConnectOptions;
 use pithead_model::Fault;
-use pithead_wire::{ConnectOptions, Door, DriveStatus, FlightDoor};
+use pithead_wire::FlightDoor;
 
 use crate::here::DrivesHere;
 use crate::{EmbedOptions, Target};

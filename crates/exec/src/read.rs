@@ -14,9 +14,9 @@ use datafusion::physical_expr::{PhysicalExpr, conjunction_opt};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::{Stream, StreamExt, stream};
 use pithead_device::thread_cpu_ns;
+use pithead_door::batch_bytes;
 use pithead_model::{Blame, Fault};
 use pithead_slice::{Predicate, ReadStats, ScanRequest, SliceReader, SliceStream};
-use pithead_wire::batch_bytes;
 use tokio::task::yield_now;
 
 use crate::SliceRef;

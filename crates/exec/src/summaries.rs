@@ -9,9 +9,9 @@ use std::sync::OnceLock;
 use arrow::array::{Array, ArrayData, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
+use pithead_door::{OpenRequest, PlanBytes, SlicePart, batch_bytes};
 use pithead_model::{Level, LoadId};
 use pithead_plan::references;
-use pithead_wire::{OpenRequest, PlanBytes, SlicePart, batch_bytes};
 use xxhash_rust::xxh3::Xxh3;
 
 /// Summaries of one sub-plan at most: of several runs of slices that nothing has put together yet.
@@ -202,8 +202,8 @@ mod tests {
 
     use arrow::array::{ArrayRef, Int64Array};
     use arrow::datatypes::Schema;
+    use pithead_door::{SessionOptions, ShippedInput};
     use pithead_model::DatasetId;
-    use pithead_wire::{SessionOptions, ShippedInput};
 
     use super::*;
 

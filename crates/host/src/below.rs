@@ -21,10 +21,10 @@ use datafusion::logical_expr::{Expr, Filter, LogicalPlan, Projection, TableScan,
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
+use pithead_door::{OpenRequest, SlicePart};
 use pithead_functions::{EngineOptions, fault_from_datafusion, session_state};
 use pithead_model::{Blame, Dataset, DatasetName, Fault, Partition, Partitioning, SLICE_ROWS_DEFAULT, SliceSpan};
 use pithead_plan::{INPUT_SCHEMA, Shape, consume, shape};
-use pithead_wire::{OpenRequest, SlicePart};
 
 use crate::fault::{bug, invalid};
 use crate::profile::QueryProfile;

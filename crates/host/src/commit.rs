@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use futures::future::{join_all, try_join_all};
+use pithead_door::{CLAIMED_MAX, Claim};
 use pithead_model::{Blame, Dataset, DatasetName, DriveId, Fault, Manifest, SliceKey};
-use pithead_wire::{CLAIMED_MAX, Claim};
 
 use crate::catalog::Catalog;
 use crate::change::{Change, DatasetChange};

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::future::join_all;
+use pithead_door::{Discard, Loads, PartitionUse};
 use pithead_model::{Dataset, DatasetName, DriveId, Fault, Manifest};
-use pithead_wire::{Discard, Loads, PartitionUse};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 use crate::catalog::Catalog;

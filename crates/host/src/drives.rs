@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use pithead_door::{Door, Hello, Welcome, check_hello};
 use pithead_model::{Blame, DriveId, Fault, PROTOCOL_VERSION};
-use pithead_wire::{Door, Hello, Welcome, check_hello};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 

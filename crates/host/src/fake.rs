@@ -11,13 +11,13 @@ use arrow::ipc::writer::StreamWriter;
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
+use pithead_door::{
+    Batches, Claim, Discard, DomainAt, Door, DriveStatus, Event, Events, Granted, Hello, Kept, LoadRequest, Loads, MergeRuns,
+    OpenRequest, OpenSession, Opened, PartitionUse, Pieces, RunPiece, Welcome,
+};
 use pithead_model::{
     Annotation, Blame, ColumnSummary, DatasetId, DatasetName, Directory, DriveId, Fault, HostState, Level, LoadId, Loaded,
     Manifest, PROTOCOL_VERSION, Reply, Run, SessionId, SessionProfile, SessionState, SliceKey, SliceSpan,
-};
-use pithead_wire::{
-    Batches, Claim, Discard, DomainAt, Door, DriveStatus, Event, Events, Granted, Hello, Kept, LoadRequest, Loads, MergeRuns,
-    OpenRequest, OpenSession, Opened, PartitionUse, Pieces, RunPiece, Welcome,
 };
 
 /// What one load put into one partition.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::join_all;
+use pithead_door::DriveStatus;
 use pithead_model::{Blame, DriveId, Fault, Manifest};
-use pithead_wire::DriveStatus;
 
 use crate::drives::{ConnectedDrive, Drives, HEDGE_WAIT, no_answer};
 use crate::fault::{at_drive, first_of, invalid};

@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures::future::join_all;
+use pithead_door::{Door, DriveStatus, SlicePart};
 use pithead_exec::Summaries;
 use pithead_model::{Dataset, DatasetName, DriveId, Fault};
-use pithead_wire::{Door, DriveStatus, SlicePart};
 
 use crate::catalog::{Catalog, Snapshot};
 use crate::commit::drop_dataset;

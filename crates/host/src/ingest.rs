@@ -18,8 +18,8 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use futures::future::BoxFuture;
 use futures::{StreamExt, stream};
+use pithead_door::Batches;
 use pithead_model::{Blame, Dataset, DriveId, Fault, Loaded, total};
-use pithead_wire::Batches;
 use tokio::sync::OwnedRwLockReadGuard;
 use tokio::task::JoinHandle;
 

@@ -11,10 +11,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
+use pithead_door::{Discard, LoadRequest, Loads, MergeRuns};
 use pithead_model::{
     Blame, Dataset, DatasetId, DatasetName, DriveId, Fault, LoadId, Loaded, Manifest, Partition, Run, SliceKey, total,
 };
-use pithead_wire::{Discard, LoadRequest, Loads, MergeRuns};
 
 use crate::commit::{Edit, NotCommitted, commit};
 use crate::discard::discard_at;

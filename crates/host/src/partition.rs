@@ -115,7 +115,7 @@ fn deal(batch: &RecordBatch, rows: &mut [u64]) -> Vec<(usize, RecordBatch)> {
         let partition = (0..rows.len()).min_by_key(|partition| rows[*partition]).unwrap_or(0);
         rows[partition] += length as u64;
         let piece = batch.slice(start, length);
-        pieces.push((partition, if length == batch.num_rows() { piece } else { pithead_wire::compact(&piece) }));
+        pieces.push((partition, if length == batch.num_rows() { piece } else { pithead_door::compact(&piece) }));
         start += length;
     }
     pieces
@@ -137,7 +137,7 @@ fn gather(
             return Ok(vec![(partition, batch.clone())]);
         }
         let piece = take_record_batch(batch, &UInt32Array::from(rows)).map_err(bug)?;
-        pieces.push((partition, pithead_wire::compact(&piece)));
+        pieces.push((partition, pithead_door::compact(&piece)));
     }
     Ok(pieces)
 }

@@ -13,9 +13,9 @@ use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext
 use datafusion::logical_expr::{LogicalPlan, UserDefinedLogicalNode};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
+use pithead_door::{OpenRequest, PlanBytes, SessionOptions, ShippedInput, SlicePart};
 use pithead_model::{Adapt, DatasetName, DriveId, Fault, Level, Partitioning};
 use pithead_plan::{Input, RemoteScan, RollUp, Shape, SubPlan, Travelling, shape};
-use pithead_wire::{OpenRequest, PlanBytes, SessionOptions, ShippedInput, SlicePart};
 
 use crate::below::FromAbove;
 use crate::drives::{ConnectedDrive, Drives};

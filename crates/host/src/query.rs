@@ -240,7 +240,7 @@ impl Query {
             if batch.num_rows() == 0 {
                 continue;
             }
-            bytes += pithead_wire::batch_bytes(&batch);
+            bytes += pithead_door::batch_bytes(&batch);
             if bytes > bytes_max {
                 return Ok(None);
             }
@@ -304,6 +304,6 @@ fn is_volatile(plan: &LogicalPlan) -> Result<bool, Fault> {
 fn computed(input: &Input, batches: &[RecordBatch]) -> Result<Computed, Fault> {
     let table = MemTable::try_new(Arc::new(input.schema()), vec![batches.to_vec()]).map_err(fault_from_datafusion)?;
     let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
-    let bytes: usize = batches.iter().map(pithead_wire::batch_bytes).sum();
+    let bytes: usize = batches.iter().map(pithead_door::batch_bytes).sum();
     Ok(Computed { table: provider_as_source(Arc::new(table)), rows: rows as f64, bytes: bytes as f64 })
 }

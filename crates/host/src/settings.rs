@@ -10,9 +10,9 @@ use datafusion::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
 use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{Ident, Statement as Sql};
+use pithead_door::SessionOptions;
 use pithead_model::{Blame, Fault, Level, LevelRule, parse_bytes};
 use pithead_plan::CutOptions;
-use pithead_wire::SessionOptions;
 
 use crate::timeout;
 

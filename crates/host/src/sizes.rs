@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 
 use parking_lot::Mutex;
+use pithead_door::{OpenRequest, PlanBytes};
 use pithead_model::SliceCosts;
-use pithead_wire::{OpenRequest, PlanBytes};
 use xxhash_rust::xxh3::Xxh3;
 
 /// Sub-plans that are remembered at most.

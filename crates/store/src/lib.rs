@@ -22,6 +22,7 @@ pub mod fuzz;
 mod index;
 mod inspect;
 mod journal;
+mod listing;
 pub mod medium;
 mod memory;
 mod options;
@@ -38,6 +39,7 @@ pub use check::{CheckOptions, CheckProgress, CheckReport, CheckStep, Finding, Fi
 pub use compact::Compacted;
 pub use disk::DiskStore;
 pub use inspect::{Extent, SegmentFacts, SegmentSummary, StoreFacts, segment_facts, store_facts};
+pub use listing::{each_entry, each_readable_entry};
 pub use medium::{FolderMedium, Medium, MediumFile};
 pub use memory::MemoryStore;
 pub use options::StoreOptions;

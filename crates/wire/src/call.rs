@@ -2,11 +2,12 @@
 
 use arrow_flight::Action;
 use bytes::Bytes;
-use pithead_model::{COPIES_MAX, Dataset, Fault, HostState, Manifest, PARTITIONS_MAX, PROTOCOL_VERSION, SessionId, SliceKey};
+use pithead_door::check_columns;
+use pithead_door::check_protocol;
+use pithead_door::{CLAIMED_MAX, Claim, Discard, Hello, MERGED_MAX, MergeRuns, Welcome};
+use pithead_model::{COPIES_MAX, Dataset, HostState, Manifest, PARTITIONS_MAX, PROTOCOL_VERSION, SessionId, SliceKey};
 use serde::{Deserialize, Serialize};
 
-use crate::check::check_schema;
-use crate::door::{CLAIMED_MAX, Claim, Discard, Hello, MERGED_MAX, MergeRuns, Welcome};
 use crate::error::WireError;
 use crate::json::{from_json, json};
 use crate::run::check_name;
@@ -142,25 +143,6 @@ pub(crate) fn parse_welcome(body: &[u8], hello: &Hello) -> Result<Welcome, WireE
     from_json("welcome", body)
 }
 
-/// Refuses a drive that speaks another protocol than its host: what both ends of a first contact do, with or without a
-/// network between them.
-pub fn check_hello(hello: &Hello, welcome: &Welcome) -> Result<(), Fault> {
-    Ok(check_protocol((hello.protocol, &hello.release), (welcome.protocol, &welcome.release))?)
-}
-
-/// Refuses ends that speak different protocols, naming both.
-pub(crate) fn check_protocol(host: (u32, &str), drive: (u32, &str)) -> Result<(), WireError> {
-    if host.0 == drive.0 {
-        return Ok(());
-    }
-    Err(WireError::Protocol {
-        host: host.0,
-        host_release: host.1.to_owned(),
-        drive: drive.0,
-        drive_release: drive.1.to_owned(),
-    })
-}
-
 fn parse_commit(body: &[u8]) -> Result<Commit, WireError> {
     let commit: Commit = from_json("commit", body)?;
     check_manifest(&commit.manifest)?;
@@ -204,7 +186,7 @@ fn parse_claim(body: &[u8]) -> Result<Claim, WireError> {
 fn parse_merge(body: &[u8]) -> Result<MergeRuns, WireError> {
     let request: MergeRuns = from_json("request to merge runs", body)?;
     check_name(&request.into.name)?;
-    check_schema(&request.into.schema)?;
+    check_columns(&request.into.schema)?;
     if request.loads.len() > MERGED_MAX {
         let why = format!("{} runs; at most {MERGED_MAX} are allowed", request.loads.len());
         return Err(WireError::malformed("request to merge runs", why));
@@ -216,7 +198,7 @@ fn parse_merge(body: &[u8]) -> Result<MergeRuns, WireError> {
 pub(crate) fn check_manifest(manifest: &Manifest) -> Result<(), WireError> {
     let wrong = |name: &str, why: String| Err(WireError::malformed("manifest", format!("dataset {name:?}: {why}")));
     for (name, dataset) in &manifest.datasets {
-        check_schema(&dataset.schema)?;
+        check_columns(&dataset.schema)?;
         let partitions = dataset.partitions.len();
         if partitions > PARTITIONS_MAX {
             return wrong(name, format!("{partitions} partitions; at most {PARTITIONS_MAX} are allowed"));

@@ -1,16 +1,14 @@
 //! Checks of Arrow's messages before Arrow reads them. Its reader trusts schemas and counts in places, and panics where
 //! they lie.
 
-use arrow::datatypes::{DataType, Field, Schema, UnionMode};
+use arrow::datatypes::{DataType, Schema, UnionMode};
 use arrow::ipc;
 use arrow_flight::FlightData;
-use pithead_model::{COLUMNS_MAX, Fault};
+use pithead_door::children;
 
 use crate::encode::BATCH_ROWS_MAX;
 use crate::error::WireError;
 
-/// Most fields of a schema, nested ones included.
-const FIELDS_MAX: usize = 4 * COLUMNS_MAX;
 /// Most values of one array, nested ones included: a bit for each fills a message.
 const VALUES_MAX: i64 = 1 << 31;
 
@@ -149,65 +147,6 @@ fn element_bytes(data_type: &DataType) -> usize {
         DataType::Dictionary(key, _) => key.primitive_width().unwrap_or(1),
         other => other.primitive_width().unwrap_or(1),
     }
-}
-
-/// Arrays inside an array of a type, but a dictionary's values, which have a message of their own.
-fn children(data_type: &DataType) -> Vec<&Field> {
-    match data_type {
-        DataType::List(child)
-        | DataType::LargeList(child)
-        | DataType::ListView(child)
-        | DataType::LargeListView(child)
-        | DataType::FixedSizeList(child, _)
-        | DataType::Map(child, _) => vec![child.as_ref()],
-        DataType::Struct(fields) => fields.iter().map(|field| field.as_ref()).collect(),
-        DataType::Union(fields, _) => fields.iter().map(|(_, field)| field.as_ref()).collect(),
-        DataType::RunEndEncoded(ends, values) => vec![ends.as_ref(), values.as_ref()],
-        _ => Vec::new(),
-    }
-}
-
-/// Refuses a schema from outside that is too large, or has types that Arrow trusts to be consistent and are not.
-pub fn check_columns(schema: &Schema) -> Result<(), Fault> {
-    Ok(check_schema(schema)?)
-}
-
-/// Checks a schema that came from outside: its size, and the types that Arrow trusts to be consistent.
-pub(crate) fn check_schema(schema: &Schema) -> Result<(), WireError> {
-    let columns = schema.fields().len();
-    if columns > COLUMNS_MAX {
-        return Err(WireError::malformed("schema", format!("{columns} columns; at most {COLUMNS_MAX} are allowed")));
-    }
-    let mut fields = 0;
-    schema.fields().iter().try_for_each(|field| check_type(field.name(), field.data_type(), &mut fields))
-}
-
-fn check_type(name: &str, data_type: &DataType, fields: &mut usize) -> Result<(), WireError> {
-    *fields += 1;
-    let sound = *fields <= FIELDS_MAX
-        && match data_type {
-            DataType::FixedSizeBinary(size) | DataType::FixedSizeList(_, size) => (0..=1 << 24).contains(size),
-            DataType::Decimal32(precision, scale) => decimal(*precision, *scale, 9),
-            DataType::Decimal64(precision, scale) => decimal(*precision, *scale, 18),
-            DataType::Decimal128(precision, scale) => decimal(*precision, *scale, 38),
-            DataType::Decimal256(precision, scale) => decimal(*precision, *scale, 76),
-            DataType::Dictionary(key, value) => key.is_dictionary_key_type() && !matches!(**value, DataType::Dictionary(_, _)),
-            DataType::RunEndEncoded(ends, _) => ends.data_type().is_run_ends_type() && !ends.is_nullable(),
-            DataType::Map(entries, _) => matches!(entries.data_type(), DataType::Struct(pair) if pair.len() == 2),
-            _ => true,
-        };
-    if !sound {
-        return Err(WireError::malformed("schema", format!("column {name:?} has the type {data_type}, which cannot be")));
-    }
-    if let DataType::Dictionary(_, value) = data_type {
-        return check_type(name, value, fields);
-    }
-    children(data_type).into_iter().try_for_each(|child| check_type(name, child.data_type(), fields))
-}
-
-fn decimal(precision: u8, scale: i8, precision_max: u8) -> bool {
-    let digits_after_point = u8::try_from(scale).unwrap_or(0);
-    (1..=precision_max).contains(&precision) && digits_after_point <= precision
 }
 
 /// Checks a schema message: each field's type must be one that there is, with the children that it needs.

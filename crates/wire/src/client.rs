@@ -10,6 +10,13 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::{self, Stream, StreamExt};
 use http::header::AUTHORIZATION;
+use pithead_door::check_columns;
+use pithead_door::{
+    Batches, Claim, Discard, Door, DriveStatus, Event, Events, Granted, Hello, Kept, LoadRequest, MergeRuns, OpenRequest,
+    OpenSession, Opened, Pieces, Welcome,
+};
+use pithead_entry::ConnectOptions;
+use pithead_entry::Token;
 use pithead_model::{
     Blame, Directory, Fault, HostState, Loaded, MESSAGE_BYTES_MAX, Manifest, Reply, SessionId, SessionProfile, SliceKey,
 };
@@ -21,22 +28,15 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::call::{Call, Commit, Tell, check_manifest, parse_welcome};
-use crate::check::check_schema;
 use crate::dial::{Dial, Trouble};
-use crate::door::{
-    Batches, Claim, Discard, Door, DriveStatus, Event, Events, Granted, Hello, Kept, LoadRequest, MergeRuns, OpenRequest,
-    OpenSession, Opened, Pieces, Welcome,
-};
 use crate::encode::link_bytes;
 use crate::error::{WireError, from_status};
 use crate::event::EventReader;
 use crate::json::from_json;
 use crate::link::{self, Address};
-use crate::options::ConnectOptions;
 use crate::put::encode_open;
 use crate::run::{Wanted, check_run, run_pieces};
 use crate::sending::{Failed, load_messages, run_put_messages};
-use crate::token::Token;
 
 /// How long a call may take that a drive answers from memory, or from one read or write.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -179,7 +179,7 @@ impl FlightDoor {
 
 fn foreign(address: &str, error: WireError) -> Fault {
     match error {
-        error @ WireError::Protocol { .. } => Fault::from(error),
+        WireError::Refused(fault) if fault.blame == Blame::Unsupported => fault,
         error => WireError::Link { address: address.to_owned(), why: error.to_string() }.into(),
     }
 }
@@ -280,7 +280,7 @@ impl Door for FlightDoor {
 
     async fn directory(&self, key: SliceKey) -> Result<Directory, Fault> {
         let directory: Directory = self.call(Call::Directory(key)).await?;
-        check_schema(&directory.schema).map_err(|error| self.foreign(error))?;
+        check_columns(&directory.schema).map_err(|fault| self.foreign(fault.into()))?;
         Ok(directory)
     }
 

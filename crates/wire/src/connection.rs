@@ -1,226 +1,56 @@
-//! One connection of a drive's server, from the socket to HTTP/2.
+//! [`HttpConnection`]: a connection as HTTP/2 is served over it.
 
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
-use tokio::time::{Instant, Sleep};
-use tokio_rustls::server::TlsStream;
-use tokio_rustls::{TlsAcceptor, rustls::ServerConfig};
+use pithead_entry::{Connection, Peer, Protocol};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tonic::transport::server::Connected;
 
-use crate::gate::Place;
-use crate::tls::names_of;
+/// HTTP/2, which begins with its preface (RFC 9113, 3.4).
+pub(crate) const HTTP_2: Protocol = Protocol { name: "HTTP/2", alpn: b"h2", greeting: b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" };
 
-/// How long a connection may take from its first packet to its first accepted call: handshakes, headers, credentials.
-pub(crate) const WAIT_MAX: Duration = Duration::from_secs(10);
-/// How long a caller whose handshake failed has to take the reason.
-const LINGER: Duration = Duration::from_millis(500);
-/// What HTTP/2 begins with (RFC 9113, 3.4).
-const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// Tells the server whose connection a call came over.
+pub(crate) struct HttpConnection(pub(crate) Connection);
 
-/// What calls know of their connection.
-#[derive(Debug)]
-pub(crate) struct Peer {
-    pub(crate) place: Arc<Place>,
-    /// Names in the caller's certificate, where it had to show one.
-    pub(crate) certificate: Option<Vec<String>>,
-    /// Calls with wrong credentials.
-    pub(crate) failures: AtomicU32,
-    /// Bytes of messages that have arrived in part.
-    pub(crate) receiving: AtomicU64,
-    /// The connection's socket, to ask how it does; none where it could not be doubled.
-    pub(crate) socket: Option<OwnedFd>,
-}
-
-impl Peer {
-    pub(crate) fn new(place: Arc<Place>, certificate: Option<Vec<String>>, socket: Option<OwnedFd>) -> Peer {
-        Peer { place, certificate, failures: AtomicU32::new(0), receiving: AtomicU64::new(0), socket }
-    }
-}
-
-/// A connection that has begun to speak HTTP/2.
-pub(crate) struct Connection {
-    stream: Stream,
-    /// What of [`PREFACE`] the server has yet to read: it was taken from the stream already.
-    preface: &'static [u8],
-    /// Until the connection is admitted: when it has to be.
-    overdue: Option<Pin<Box<Sleep>>>,
-    peer: Arc<Peer>,
-}
-
-enum Stream {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
-}
-
-impl Connection {
-    /// Brings a new connection as far as HTTP/2: TLS if there is any, and the preface. The error says for the log why it
-    /// does not come that far.
-    pub(crate) async fn begin(
-        socket: TcpStream,
-        tls: Option<Arc<ServerConfig>>,
-        place: Arc<Place>,
-    ) -> Result<Connection, String> {
-        let deadline = Instant::now() + WAIT_MAX;
-        let asked = socket.as_fd().try_clone_to_owned().ok();
-        let begun = async {
-            let (mut stream, certificate) = match tls {
-                None => (Stream::Plain(socket), None),
-                Some(config) => {
-                    let stream = handshake(socket, config).await?;
-                    let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first()).map(names_of);
-                    (Stream::Tls(Box::new(stream)), shown)
-                }
-            };
-            let mut preface = [0; PREFACE.len()];
-            stream.read_exact(&mut preface).await.map_err(|error| error.to_string())?;
-            match &preface == PREFACE {
-                true => Ok((stream, certificate)),
-                false => Err("it does not speak HTTP/2 here".to_owned()),
-            }
-        };
-        let (stream, certificate) = tokio::select! {
-            begun = begun => begun?,
-            () = place.end().ended() => return Err("closed for newer ones".to_owned()),
-            () = tokio::time::sleep_until(deadline) => return Err(format!("no HTTP/2 within {} s", WAIT_MAX.as_secs())),
-        };
-        let overdue = Some(Box::pin(tokio::time::sleep_until(deadline)));
-        let peer = Arc::new(Peer::new(place, certificate, asked));
-        Ok(Connection { stream, preface: PREFACE, overdue, peer })
-    }
-
-    /// An error once the connection has to end: it was ended, or waited too long.
-    fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
-        if self.peer.place.end().poll(context).is_ready() {
-            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the connection was ended"));
-        }
-        if let Some(overdue) = &mut self.overdue {
-            if self.peer.place.is_admitted() {
-                self.overdue = None;
-            } else if overdue.as_mut().poll(context).is_ready() {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "no call of the connection was accepted in time"));
-            }
-        }
-        Ok(())
-    }
-}
-
-async fn handshake(socket: TcpStream, config: Arc<ServerConfig>) -> Result<TlsStream<TcpStream>, String> {
-    match TlsAcceptor::from(config).accept(socket).into_fallible().await {
-        Ok(stream) => Ok(stream),
-        Err((error, mut socket)) => {
-            // The alert is sent. Closing while bytes of the caller's are unread would make it lose the alert.
-            let mut rest = tokio::io::sink();
-            let drained = async {
-                let _ = tokio::io::AsyncWriteExt::shutdown(&mut socket).await;
-                let _ = tokio::io::copy(&mut socket, &mut rest).await;
-            };
-            let _ = tokio::time::timeout(LINGER, drained).await;
-            Err(error.to_string())
-        }
-    }
-}
-
-impl Connected for Connection {
+impl Connected for HttpConnection {
     type ConnectInfo = Arc<Peer>;
 
     fn connect_info(&self) -> Arc<Peer> {
-        Arc::clone(&self.peer)
+        Arc::clone(self.0.peer())
     }
 }
 
-impl AsyncRead for Connection {
+impl AsyncRead for HttpConnection {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.check(context)?;
-        if !self.preface.is_empty() {
-            let (now, later) = self.preface.split_at(self.preface.len().min(buffer.remaining()));
-            buffer.put_slice(now);
-            self.preface = later;
-            return Poll::Ready(Ok(()));
-        }
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        Pin::new(&mut self.0).poll_read(context, buffer)
     }
 }
 
-impl AsyncWrite for Connection {
+impl AsyncWrite for HttpConnection {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        Pin::new(&mut self.0).poll_write(context, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        Pin::new(&mut self.0).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        Pin::new(&mut self.0).poll_shutdown(context)
     }
 
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-        buffers: &[io::IoSlice<'_>],
+        buffers: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, buffers)
+        Pin::new(&mut self.0).poll_write_vectored(context, buffers)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-}
-
-impl AsyncRead for Stream {
-    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
-            Stream::Tls(stream) => Pin::new(stream.as_mut()).poll_read(context, buffer),
-        }
-    }
-}
-
-impl AsyncWrite for Stream {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
-            Stream::Tls(stream) => Pin::new(stream.as_mut()).poll_write(context, bytes),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_flush(context),
-            Stream::Tls(stream) => Pin::new(stream.as_mut()).poll_flush(context),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(context),
-            Stream::Tls(stream) => Pin::new(stream.as_mut()).poll_shutdown(context),
-        }
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffers: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_write_vectored(context, buffers),
-            Stream::Tls(stream) => Pin::new(stream.as_mut()).poll_write_vectored(context, buffers),
-        }
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        match self {
-            Stream::Plain(stream) => stream.is_write_vectored(),
-            Stream::Tls(stream) => stream.is_write_vectored(),
-        }
+        self.0.is_write_vectored()
     }
 }

@@ -1,6 +1,7 @@
 //! Flight messages back to batches. Every byte may be hostile: what Arrow's reader does not check, or checks by
 //! panicking, is checked here first, and a panic that is left becomes an error.
 
+use pithead_door::check_columns;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use arrow::ipc::reader::{RecordBatchDecoder, read_dictionary};
 use arrow::ipc::{self, MessageHeader, MetadataVersion};
 use arrow_flight::FlightData;
 
-use crate::check::{check_arrays, check_dictionary, check_header, check_rows, check_schema};
+use crate::check::{check_arrays, check_dictionary, check_header, check_rows};
 use crate::error::WireError;
 
 /// What one message held.
@@ -60,7 +61,7 @@ impl BatchDecoder {
         let header = message.header_as_schema().ok_or_else(|| WireError::malformed("Arrow schema", "it is not there"))?;
         check_header(header)?;
         let schema = guard("Arrow schema", || Ok(ipc::convert::fb_to_schema(header)))?;
-        check_schema(&schema)?;
+        check_columns(&schema)?;
         self.schema = Some(Arc::new(schema));
         self.dictionaries.clear();
         Ok(Decoded::Context)

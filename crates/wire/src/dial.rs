@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 use futures::future::BoxFuture;
 use http::Uri;
 use hyper_util::rt::TokioIo;
+use pithead_entry::{ConnectOptions, is_loopback};
 use pithead_model::{Blame, Fault};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, lookup_host};
@@ -18,8 +19,8 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{AlertDescription, CertificateError, ClientConfig, Error as TlsError};
 use tower_service::Service;
 
+use crate::connection::HTTP_2;
 use crate::link::Address;
-use crate::options::{ConnectOptions, is_loopback};
 
 /// Makes connections to one drive.
 #[derive(Clone)]
@@ -62,7 +63,7 @@ impl Dial {
     /// Refuses a link in clear beyond loopback, unless it is asked for. Reads the files of TLS.
     pub(crate) fn new(address: Address, options: &ConnectOptions) -> Result<Dial, Fault> {
         let tls = match &options.tls {
-            Some(files) => Some((files.read()?, server_name(&address)?)),
+            Some(files) => Some((files.read(HTTP_2.alpn)?, server_name(&address)?)),
             None if address.must_be_tls => {
                 let message = format!("the address of {address} asks for TLS, and no CA is named that it could be trusted by");
                 return Err(Fault::new(Blame::User, message).hint("name the CA's certificate: --tls-ca FILE"));

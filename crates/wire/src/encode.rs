@@ -8,10 +8,10 @@ use arrow::ipc::MetadataVersion;
 use arrow::ipc::writer::{DictionaryTracker, EncodedData, IpcDataGenerator, IpcWriteContext, IpcWriteOptions};
 use arrow_flight::FlightData;
 use bytes::Bytes;
+use pithead_door::{compact_views, needed_bytes};
 use pithead_model::MESSAGE_BYTES_MAX;
 use prost::Message;
 
-use crate::compact::{compact_views, needed_bytes};
 use crate::error::WireError;
 
 /// What a message's batch is aimed at: large enough to make calls cheap, small enough to stay in caches.

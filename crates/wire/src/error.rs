@@ -39,20 +39,9 @@ pub(crate) enum WireError {
         /// The bound.
         max: usize,
     },
-    /// The two ends speak different protocols.
-    #[error(
-        "the host speaks protocol {host} (pithead {host_release}), the drive protocol {drive} (pithead {drive_release}); they must be the same"
-    )]
-    Protocol {
-        /// The host's protocol.
-        host: u32,
-        /// The host's release.
-        host_release: String,
-        /// The drive's protocol.
-        drive: u32,
-        /// The drive's release.
-        drive_release: String,
-    },
+    /// What crossed the wire whole is refused by the door's own checks.
+    #[error("{}", .0.message)]
+    Refused(Fault),
     /// An address that is not one.
     #[error("expected a drive's address as HOST:PORT, pithead://HOST:PORT or pithead+tls://HOST:PORT, got {0:?}")]
     Address(String),
@@ -118,7 +107,7 @@ impl From<WireError> for Fault {
         let blame = match &error {
             WireError::Malformed { .. } | WireError::Address(_) => Blame::User,
             WireError::TooLarge { .. } => Blame::Limit,
-            WireError::Protocol { .. } => Blame::Unsupported,
+            WireError::Refused(fault) => fault.blame,
             WireError::Unreachable { .. } | WireError::Link { .. } | WireError::Late { .. } => Blame::Device,
             WireError::Stopping | WireError::Serve(_) => Blame::Device,
             WireError::BrokenOff => Blame::Cancelled,
@@ -126,14 +115,18 @@ impl From<WireError> for Fault {
         };
         let fault = Fault::new(blame, error.to_string());
         match error {
-            WireError::Protocol { .. } => {
-                fault.hint("install the same release of pithead at both ends; `pithead --version` shows it")
-            }
+            WireError::Refused(fault) => fault,
             WireError::Unreachable { address, .. } => {
                 fault.hint(format!("start one with `pithead drive serve --data DIR --listen {address}`"))
             }
             _ => fault,
         }
+    }
+}
+
+impl From<Fault> for WireError {
+    fn from(fault: Fault) -> WireError {
+        WireError::Refused(fault)
     }
 }
 
@@ -143,13 +136,7 @@ impl From<WireError> for Status {
     }
 }
 
-/// The fault of a call whose caller is not known.
-pub(crate) fn not_known(why: impl Into<String>) -> Fault {
-    let hint = "name a file with a token that the drive knows: --token-file FILE or PITHEAD_TOKEN_FILE";
-    Fault::new(Blame::Access, why).hint(hint)
-}
-
-/// The same as a status: other clients tell it from a right that is missing by its code.
+/// The fault of a caller whom nobody knows as a status: other clients tell it from a right that is missing by its code.
 pub(crate) fn not_known_status(fault: &Fault) -> Status {
     let status = to_status(fault);
     Status::with_details(Code::Unauthenticated, status.message(), Bytes::copy_from_slice(status.details()))

@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 
 use arrow_flight::FlightData;
+use pithead_door::{Event, PIECE_BYTES_MAX};
 use pithead_model::{Annotation, SessionProfile};
 use serde::{Deserialize, Serialize};
 
 use crate::decode::{BatchDecoder, Decoded};
-use crate::door::{Event, PIECE_BYTES_MAX};
 use crate::encode::{BatchEncoder, link_bytes};
 use crate::error::WireError;
 use crate::json::{check_bound, from_json, json};

@@ -8,13 +8,13 @@ use arrow_flight::{Action, FlightData, FlightDescriptor, Ticket};
 use bytes::Bytes;
 use futures::executor::block_on;
 use futures::stream::{self, StreamExt, TryStreamExt};
+use pithead_door::check_columns;
+use pithead_door::{DriveStatus, Event, Granted, LoadRequest, OpenRequest, RunPiece, Welcome};
 use pithead_model::{Directory, Fault, Manifest, Reply, SessionProfile};
 use prost::Message;
 
 use crate::call::{Call, check_manifest};
-use crate::check::check_schema;
 use crate::decode::{BatchDecoder, Decoded};
-use crate::door::{DriveStatus, Event, Granted, LoadRequest, OpenRequest, RunPiece, Welcome};
 use crate::encode::{BatchEncoder, link_bytes};
 use crate::error::WireError;
 use crate::event::{EventReader, EventWriter};
@@ -140,7 +140,7 @@ pub fn decode_answer(kind: &str, body: &[u8]) -> Result<(), Fault> {
         "poll" => from_json::<SessionProfile>("answer", body).map(|_| ())?,
         "status" => from_json::<DriveStatus>("answer", body).map(|_| ())?,
         "manifest" => from_json::<Option<Manifest>>("answer", body)?.iter().try_for_each(check_manifest)?,
-        "directory" => check_schema(&from_json::<Directory>("answer", body)?.schema)?,
+        "directory" => check_columns(&from_json::<Directory>("answer", body)?.schema)?,
         other => return Err(WireError::malformed("answer", format!("{other:?} is no call")).into()),
     }
     Ok(())

@@ -1,10 +1,9 @@
 //! [`SocketGauge`]: how a connection's link does, as the kernel's TCP has measured it.
 
+use pithead_door::{LinkGauge, LinkReading};
+use pithead_entry::Peer;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::{Arc, Weak};
-
-use crate::connection::Peer;
-use crate::door::{LinkGauge, LinkReading};
 
 /// Where the kernel's `struct tcp_info` (include/uapi/linux/tcp.h) has what is needed here.
 const BYTES_ACKED: usize = 120;

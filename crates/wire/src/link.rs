@@ -1,10 +1,10 @@
 //! Settings of HTTP/2 that both ends share, and addresses.
 
+use pithead_entry::is_loopback;
 use std::fmt;
 use std::time::Duration;
 
 use crate::error::WireError;
-use crate::options::is_loopback;
 
 /// The port that a drive listens at unless told otherwise.
 pub const PORT_DEFAULT: u16 = 7433;

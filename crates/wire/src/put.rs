@@ -7,12 +7,12 @@ use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use arrow_flight::{FlightData, FlightDescriptor};
 use bytes::Bytes;
+use pithead_door::check_columns;
+use pithead_door::{LoadRequest, OpenRequest, PlanBytes, SessionOptions, ShippedInput, SlicePart};
 use pithead_model::{COLUMNS_MAX, DatasetName, PLAN_BYTES_MAX, SHIPPED_BYTES_MAX, SliceKey, SliceSpan};
 use serde::{Deserialize, Serialize};
 
-use crate::check::check_schema;
 use crate::decode::{BatchDecoder, Decoded};
-use crate::door::{LoadRequest, OpenRequest, PlanBytes, SessionOptions, ShippedInput, SlicePart};
 use crate::encode::{BatchEncoder, link_bytes};
 use crate::error::WireError;
 use crate::json::{check_bound, from_json, json};
@@ -96,7 +96,7 @@ pub(crate) fn parse_put(first: &FlightData) -> Result<PutCommand, WireError> {
     match &command {
         PutCommand::Load(request) => {
             check_name(&request.name)?;
-            check_schema(&request.schema)?;
+            check_columns(&request.schema)?;
         }
         PutCommand::Open(header) => check_open(header)?,
         PutCommand::Run(run) => check_run(run)?,
@@ -113,9 +113,9 @@ fn check_open(header: &OpenHeader) -> Result<(), WireError> {
     {
         return Err(WireError::malformed("OPEN", format!("{} columns; at most {COLUMNS_MAX} are allowed", columns.len())));
     }
-    check_schema(&header.schema)?;
-    header.parts.iter().try_for_each(|part| check_schema(&part.schema))?;
-    header.inputs.iter().try_for_each(|input| check_schema(&input.schema))
+    check_columns(&header.schema)?;
+    header.parts.iter().try_for_each(|part| check_columns(&part.schema))?;
+    Ok(header.inputs.iter().try_for_each(|input| check_columns(&input.schema))?)
 }
 
 /// Reads the mark of a put's later message.

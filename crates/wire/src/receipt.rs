@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use http_body::{Body as HttpBody, Frame, SizeHint};
+use pithead_entry::Peer;
 use pithead_model::{Blame, Fault, RECEIVING_BYTES_MAX, RECEIVING_BYTES_PER_CONNECTION_MAX};
 use tokio::time::Sleep;
 use tonic::Status;
 use tonic::body::Body;
 
-use crate::connection::Peer;
 use crate::error::to_status;
 
 /// Bytes before each gRPC message: a flag, and the message's length.
@@ -155,6 +155,8 @@ impl MessageEnds {
 
 #[cfg(test)]
 mod tests {
+    use pithead_entry::{ConnectionLimits, Gate};
+
     use super::*;
 
     /// The bytes of messages with these lengths.
@@ -205,7 +207,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_pauses_too_long_is_told_so() {
-        let gate = crate::gate::Gate::new(crate::ConnectionLimits::default());
+        let gate = Gate::new(ConnectionLimits::default());
         let peer = Arc::new(Peer::new(gate.enter([10, 0, 0, 1].into()), None, None));
         let mut body = CountedBody::new(Body::new(Silent), Duration::from_millis(20), Arc::default(), peer);
         let status = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await.unwrap().unwrap_err();
@@ -215,7 +217,7 @@ mod tests {
     #[tokio::test]
     async fn what_a_connection_and_all_of_them_hold_is_bounded() {
         let frame = Bytes::from([&[0, 255, 255, 255, 255][..], &vec![0; (1 << 20) - 5]].concat());
-        let gate = crate::gate::Gate::new(crate::ConnectionLimits::default());
+        let gate = Gate::new(ConnectionLimits::default());
         let received = Arc::new(Received::default());
         let mut held = Vec::new();
         for connection in 0..5 {

@@ -5,11 +5,11 @@ use std::time::Duration;
 use arrow::array::RecordBatch;
 use arrow_flight::FlightData;
 use futures::stream::{self, StreamExt};
+use pithead_door::{Batches, LoadRequest, Pieces};
 use pithead_model::{Blame, Fault};
 use tonic::Streaming;
 
 use crate::decode::{BatchDecoder, Decoded};
-use crate::door::{Batches, LoadRequest, Pieces};
 use crate::error::WireError;
 use crate::put::{PutMark, parse_put_mark, with_schema};
 use crate::run::run_pieces;

@@ -4,14 +4,13 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use pithead_model::{
-    Blame, DatasetName, Directory, Fault, HostState, Loaded, Manifest, Reply, SessionId, SessionProfile, SliceKey,
-};
-
-use crate::access::{Identity, Right};
-use crate::door::{
+use pithead_door::{
     Batches, Claim, Discard, Door, DriveStatus, Events, Hello, Kept, LinkGauge, LoadRequest, MergeRuns, OpenRequest,
     OpenSession, Opened, Pieces, PlanBytes, Welcome,
+};
+use pithead_entry::{Identity, Right};
+use pithead_model::{
+    Blame, DatasetName, Directory, Fault, HostState, Loaded, Manifest, Reply, SessionId, SessionProfile, SliceKey,
 };
 
 /// Sessions whose owner is kept. Sessions that are open are far fewer; the oldest are long closed.

@@ -3,12 +3,12 @@
 
 use arrow_flight::{FlightData, Ticket};
 use futures::stream::{self, BoxStream, Stream, StreamExt};
-use pithead_model::{DatasetName, Fault, SLICE_BYTES_MAX, SessionId, SliceKey};
+use pithead_door::{PieceOrder, Pieces, RunPiece};
+use pithead_model::{DatasetName, Fault, SessionId, SliceKey};
 use serde::{Deserialize, Serialize};
 
-use crate::door::{PIECE_BYTES_MAX, Pieces, RunPiece};
 use crate::error::WireError;
-use crate::json::{check_bound, from_json, json};
+use crate::json::{from_json, json};
 
 /// What a DoGet ticket starts with that asks for a run. A session's id holds no colon.
 const RUN_TICKET: &str = "run:";
@@ -69,68 +69,6 @@ pub(crate) fn check_name(name: &DatasetName) -> Result<(), WireError> {
     }
 }
 
-/// Follows the pieces of one run: the metadata slice, then slices from 0 on without a gap, each value whole.
-#[derive(Debug, Default)]
-pub(crate) struct PieceOrder {
-    /// The value that is not whole yet, with the bytes that are missing.
-    begun: Option<Begun>,
-    /// What comes next: none, the metadata slice.
-    next: Option<u32>,
-    started: bool,
-}
-
-impl PieceOrder {
-    /// Takes the next piece.
-    pub(crate) fn take(&mut self, piece: &RunPiece) -> Result<(), WireError> {
-        let wrong = |why: String| Err(WireError::malformed("run", why));
-        let bytes = piece.bytes.len();
-        check_bound("a piece of a run", bytes, PIECE_BYTES_MAX)?;
-        let Begun { number, total, missing } = match self.begun.take() {
-            Some(begun) => begun,
-            None => Begun { number: self.next, total: piece.total, missing: piece.total },
-        };
-        check_bound("a value of a run", usize::try_from(total).unwrap_or(usize::MAX), SLICE_BYTES_MAX)?;
-        if (piece.number, piece.total) != (number, total) {
-            let (found, expected) = (show(piece.number), show(number));
-            return wrong(format!("{found} of {} bytes where {missing} of {total} of {expected} were expected", piece.total));
-        }
-        match missing.checked_sub(bytes as u64) {
-            _ if bytes == 0 => return wrong(format!("an empty piece of {}", show(number))),
-            None => return wrong(format!("{bytes} bytes of {} where {missing} of {total} are missing", show(number))),
-            Some(0) => self.whole(number),
-            Some(missing) => self.begun = Some(Begun { number, total, missing }),
-        }
-        Ok(())
-    }
-
-    fn whole(&mut self, number: Option<u32>) {
-        self.started = true;
-        // A run of more slices than numbers cannot come: the next one would have to have the last number again.
-        self.next = Some(number.map_or(0, |number| number.saturating_add(1)));
-    }
-
-    /// Checks that no value is cut. Whether slices are missing at the end, the metadata slice tells.
-    pub(crate) fn finish(&self) -> Result<(), WireError> {
-        match &self.begun {
-            Some(begun) => Err(WireError::malformed("run", format!("it ends in {}", show(begun.number)))),
-            None if !self.started => Err(WireError::malformed("run", "it ends before its metadata slice")),
-            None => Ok(()),
-        }
-    }
-}
-
-fn show(number: Option<u32>) -> String {
-    number.map_or("the metadata slice".to_owned(), |number| format!("slice {number}"))
-}
-
-/// A value that is not whole yet.
-#[derive(Debug)]
-struct Begun {
-    number: Option<u32>,
-    total: u64,
-    missing: u64,
-}
-
 /// Reads messages back into pieces.
 #[derive(Debug, Default)]
 pub(crate) struct RunReader {
@@ -146,7 +84,10 @@ impl RunReader {
                 self.order.take(&piece)?;
                 Ok(Some(piece))
             }
-            RunMark::End => self.order.finish().map(|()| None),
+            RunMark::End => {
+                self.order.finish()?;
+                Ok(None)
+            }
         }
     }
 }
@@ -171,7 +112,7 @@ pub(crate) fn run_messages(pieces: Pieces) -> BoxStream<'static, Result<FlightDa
                 order.take(&piece)?;
                 Ok(piece_message(piece)?)
             }),
-            None => return Some((order.finish().and_then(|()| end_message()).map_err(Fault::from), None)),
+            None => return Some((order.finish().and_then(|()| Ok(end_message()?)), None)),
         };
         let more = message.is_ok().then_some((pieces, order));
         Some((message, more))
@@ -211,50 +152,6 @@ mod tests {
 
     fn piece(number: Option<u32>, total: u64, bytes: usize) -> RunPiece {
         RunPiece { number, total, bytes: Bytes::from(vec![7; bytes]) }
-    }
-
-    fn order(pieces: &[RunPiece]) -> Result<(), WireError> {
-        let mut order = PieceOrder::default();
-        pieces.iter().try_for_each(|piece| order.take(piece))?;
-        order.finish()
-    }
-
-    #[test]
-    fn pieces_in_order_are_a_run() {
-        order(&[piece(None, 1, 1)]).unwrap();
-        order(&[piece(None, 4, 3), piece(None, 4, 1), piece(Some(0), 3, 2), piece(Some(0), 3, 1), piece(Some(1), 1, 1)])
-            .unwrap();
-    }
-
-    #[test]
-    fn what_is_no_run_is_refused() {
-        let large = SLICE_BYTES_MAX as u64 + 1;
-        let meta = || piece(None, 1, 1);
-        let wrong = [
-            vec![],
-            vec![piece(Some(0), 1, 1)],
-            vec![piece(None, 2, 1)],
-            vec![meta(), meta()],
-            vec![meta(), piece(Some(1), 1, 1)],
-            vec![meta(), piece(Some(0), 1, 1), piece(Some(0), 1, 1)],
-            vec![meta(), piece(Some(0), 1, 1), piece(Some(2), 1, 1)],
-            vec![meta(), piece(Some(0), 2, 1), piece(Some(1), 1, 1)],
-            vec![meta(), piece(Some(0), 2, 1), meta()],
-            vec![meta(), piece(Some(0), 2, 1), piece(Some(0), 3, 1)],
-            vec![meta(), piece(Some(0), 2, 1)],
-            vec![meta(), piece(Some(0), 2, 3)],
-            vec![meta(), piece(Some(0), 2, 1), piece(Some(0), 2, 2)],
-            vec![meta(), piece(Some(0), 0, 0)],
-            vec![meta(), piece(Some(0), 2, 0)],
-            vec![meta(), piece(Some(0), u64::MAX, 1)],
-            vec![meta(), piece(Some(0), large, 1)],
-            vec![piece(None, large, 1)],
-            vec![piece(None, large, PIECE_BYTES_MAX + 1)],
-        ];
-        for pieces in wrong {
-            let shape: Vec<_> = pieces.iter().map(|piece| (piece.number, piece.total, piece.bytes.len())).collect();
-            assert!(order(&pieces).is_err(), "{shape:?}");
-        }
     }
 
     #[test]

@@ -6,9 +6,9 @@ use std::sync::{Arc, OnceLock};
 use arrow_flight::FlightData;
 use bytes::Bytes;
 use futures::stream::{self, Stream, StreamExt};
+use pithead_door::{Batches, LoadRequest, Pieces};
 use pithead_model::{Fault, SliceKey};
 
-use crate::door::{Batches, LoadRequest, Pieces};
 use crate::encode::BatchEncoder;
 use crate::error::WireError;
 use crate::put::{PutCommand, PutMark, put_command, put_end};

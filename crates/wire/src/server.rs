@@ -12,6 +12,8 @@ use arrow_flight::{
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt};
+use pithead_door::{Door, Events, Granted, check_protocol};
+use pithead_entry::{Entry, Identity, Peer, ServeOptions, accept};
 use pithead_model::{Blame, Fault, MESSAGE_BYTES_MAX, Reply};
 use prost::Message;
 use serde::Serialize;
@@ -21,11 +23,8 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::accept::accept;
-use crate::access::Identity;
-use crate::call::{Call, check_protocol};
-use crate::connection::Peer;
-use crate::door::{Door, Events, Granted};
+use crate::call::Call;
+use crate::connection::{HTTP_2, HttpConnection};
 use crate::encode::link_bytes;
 use crate::error::{WireError, to_status};
 use crate::event::EventWriter;
@@ -33,7 +32,6 @@ use crate::gauge::SocketGauge;
 use crate::guard::Guard;
 use crate::json::json;
 use crate::link;
-use crate::options::{Entry, ServeOptions};
 use crate::put::{OpenHeader, OpenReader, PutCommand, parse_put};
 use crate::receiving::{next_message, pieces, rows};
 use crate::rights::{CheckedDoor, Owners};
@@ -62,7 +60,7 @@ pub async fn serve(
 ) -> Result<(), Fault> {
     let address = listener.local_addr().map_err(|error| WireError::Serve(error.to_string()))?;
     options.check(address.ip())?;
-    let Entry { tls, doorman, gate } = options.entry()?;
+    let Entry { tls, doorman, gate } = options.entry(HTTP_2)?;
     let (stop, stopped) = watch::channel(false);
     let service = DoorService { door, pace, owners: Arc::default(), stopped: stopped.clone() };
     let service = FlightServiceServer::new(service)
@@ -72,7 +70,8 @@ pub async fn serve(
         shutdown.await;
         stop.send_replace(true);
     };
-    let (connections, accepting) = accept(listener, tls, gate);
+    let (connections, accepting) = accept(listener, HTTP_2, tls, gate);
+    let connections = ReceiverStream::new(connections).map(|connection| connection.map(HttpConnection));
     let accepting = tokio::spawn(accepting);
     let serving = Server::builder()
         .initial_stream_window_size(link::STREAM_WINDOW_BYTES)
@@ -83,7 +82,7 @@ pub async fn serve(
         .http2_keepalive_interval(Some(link::PING_INTERVAL))
         .http2_keepalive_timeout(Some(link::PING_TIMEOUT))
         .add_service(Guard::new(service, Arc::new(doorman)))
-        .serve_with_incoming_shutdown(ReceiverStream::new(connections), told);
+        .serve_with_incoming_shutdown(connections, told);
     let overdue = async {
         until_stopped(stopped).await;
         tokio::time::sleep(STOP_GRACE).await;

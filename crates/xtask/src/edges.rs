@@ -9,9 +9,9 @@ use crate::tidy::{Findings, Tree};
 /// The floors, lowest first. A crate imports from lower floors only.
 const FLOORS: &[&[&str]] = &[
     &["model", "matrix"],
-    &["slice", "functions", "wire", "device", "sched", "observe", "policy"],
-    &["plan", "store", "program"],
-    &["exec"],
+    &["slice", "functions", "door", "entry", "device", "sched", "observe", "policy"],
+    &["plan", "store", "wire", "program"],
+    &["exec", "cse"],
     &["drive", "host"],
     &["embed", "array", "cell", "front"],
     &["bench"],

@@ -2,7 +2,7 @@
 
 use super::*;
 use futures::TryStreamExt;
-use pithead_wire::{Pieces, RunPiece};
+use pithead_door::{Pieces, RunPiece};
 
 /// Two drives with stores in memory, and a run of three slices on the first.
 struct Pair {

@@ -1,8 +1,8 @@
 use super::*;
+use pithead_door::{Claim, DomainAt};
 use pithead_model::{Dataset, Manifest, Partition, Partitioning, SortKey};
-use pithead_wire::{Claim, DomainAt};
 
-use crate::keys::slice_key;
+use crate::storage::slice_key;
 
 #[tokio::test]
 async fn a_load_is_cut_into_slices_and_survives_a_restart() {
@@ -171,7 +171,7 @@ async fn what_is_claimed_for_a_later_manifest_is_not_deleted() {
     assert_eq!(drive.discard(seen(Some(4))).await.unwrap(), 0, "version 5 may name it");
     drive.directory(run.clone()).await.unwrap();
     assert!(drive.discard(seen(Some(5))).await.unwrap() > 0, "version 5 does not name it");
-    assert!(drive.store.list(b"claim/").unwrap().is_empty());
+    assert!(drive.storage.store.list(b"claim/").unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -199,10 +199,10 @@ async fn a_drive_collects_what_no_manifest_names() {
     manifest.datasets.insert(name().dataset, dataset);
     drive.commit(0, manifest).await.unwrap();
     drive.claim(Claim { runs: vec![run_key(&runs[1])], version: 1 }).await.unwrap();
-    drive.collect_orphans(Duration::from_secs(3600)).await.unwrap();
-    let is_there = |run: &Run| drive.store.entry(&slice_key(&run_key(run))).unwrap().is_some();
+    drive.storage.collect_orphans(Duration::from_secs(3600)).await.unwrap();
+    let is_there = |run: &Run| drive.storage.store.entry(&slice_key(&run_key(run))).unwrap().is_some();
     let there = || runs.iter().map(is_there).collect::<Vec<bool>>();
     assert_eq!(there(), [true; 4], "loads may be on their way");
-    drive.collect_orphans(Duration::ZERO).await.unwrap();
+    drive.storage.collect_orphans(Duration::ZERO).await.unwrap();
     assert_eq!(there(), [true, true, false, false]);
 }

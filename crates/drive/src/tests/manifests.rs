@@ -1,6 +1,6 @@
 use super::*;
+use pithead_door::DomainAt;
 use pithead_model::{LostHome, Manifest};
-use pithead_wire::DomainAt;
 
 fn manifest(version: u64, home: DriveId) -> Manifest {
     Manifest { version, ..Manifest::empty("main", vec![home, DriveId(1)]) }

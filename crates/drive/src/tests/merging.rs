@@ -4,11 +4,11 @@ use super::*;
 use arrow::array::{Float64Array, ListArray};
 use arrow::compute::concat_batches;
 use arrow::datatypes::Float64Type;
+use pithead_door::{MERGED_MAX, MergeRuns};
 use pithead_model::{Loaded, PAGE_ROWS, SortKey};
 use pithead_slice::{ReadStats, ScanRequest, open_slice};
-use pithead_wire::{MERGED_MAX, MergeRuns};
 
-use crate::keys::slice_key;
+use crate::storage::slice_key;
 
 fn merge(into: LoadRequest, loads: &[u64]) -> MergeRuns {
     MergeRuns { into, loads: loads.iter().copied().map(LoadId).collect() }
@@ -19,7 +19,7 @@ async fn stored(drive: &Drive, run: &Run) -> RecordBatch {
     let directory = drive.directory(run_key(run)).await.unwrap();
     let mut rows = Vec::new();
     for number in 0..run.slices {
-        let (value, _) = drive.store.get(&slice_key(&run_key(run).slice(number))).unwrap().unwrap();
+        let (value, _) = drive.storage.store.get(&slice_key(&run_key(run).slice(number))).unwrap().unwrap();
         let request = ScanRequest {
             columns: (0..directory.schema.fields().len()).collect(),
             predicates: vec![],
@@ -138,7 +138,7 @@ async fn what_cannot_be_merged_leaves_nothing() {
     assert_eq!((now.slices, now.stored_bytes, now.memory_reserved), (before.slices, before.stored_bytes, 0));
     let small = rig_with(|options| options.memory = 1 << 20);
     load(&small.drive, 1, 5).await;
-    let granted = small.drive.budget.reserve(1 << 20, 0).unwrap();
+    let granted = small.drive.resources.budget.reserve(1 << 20, 0).unwrap();
     let fault = small.drive.merge_runs(merge(load_request(9), &[1])).await.unwrap_err();
     assert_eq!(fault.blame, Blame::Limit, "it does not wait for memory");
     drop(granted);

@@ -16,13 +16,13 @@ use std::time::Duration;
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use futures::StreamExt;
+use pithead_door::{
+    Batches, Discard, Door, Event, Events, Granted, LoadRequest, Loads, OpenRequest, PlanBytes, SessionOptions, SlicePart,
+};
 use pithead_model::{
     Annotation, Blame, DatasetId, DatasetName, DriveId, Fault, Level, LoadId, Reply, Run, SessionProfile, SliceKey, SliceSpan,
 };
 use pithead_store::{MemoryStore, Store};
-use pithead_wire::{
-    Batches, Discard, Door, Event, Events, Granted, LoadRequest, Loads, OpenRequest, PlanBytes, SessionOptions, SlicePart,
-};
 use tempfile::TempDir;
 
 use crate::{Drive, DriveOptions};

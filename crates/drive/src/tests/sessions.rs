@@ -3,8 +3,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::BoxFuture;
 use pithead_device::{Clock, Device, Native};
+use pithead_door::{Hello, ShippedInput};
 use pithead_model::{SessionId, SessionState};
-use pithead_wire::{Hello, ShippedInput};
 
 async fn reserved(drive: &Drive) -> (u32, u64) {
     let status = drive.status().await.unwrap();
@@ -82,7 +82,7 @@ async fn memory_that_can_never_be_granted_is_a_limit() {
 
 #[tokio::test]
 async fn a_session_that_nobody_pulls_is_closed() {
-    let Rig { drive, directory: _directory } = rig_with(|options| options.idle_limit = Duration::from_millis(50));
+    let Rig { drive, directory: _directory } = rig_with(|options| options.session_limits.idle = Duration::from_millis(50));
     let made = load(&drive, 1, 500).await;
     let opened = open(&*drive, scan(&[&made])).await.session;
     let mut stalled = drive.get(open(&*drive, scan(&[&made])).await.session).await.unwrap();
@@ -261,7 +261,7 @@ async fn hosts_share_scarce_places() {
 
 #[tokio::test]
 async fn a_host_that_stops_reading_keeps_no_rows_in_memory() {
-    let Rig { drive, directory: _directory } = rig_with(|options| options.idle_limit = Duration::from_millis(50));
+    let Rig { drive, directory: _directory } = rig_with(|options| options.session_limits.idle = Duration::from_millis(50));
     let made = load(&drive, 1, 500).await;
     let session = open(&*drive, scan(&[&made])).await.session;
     let mut stalled = drive.get(session).await.unwrap();

@@ -1,5 +1,5 @@
 use super::*;
-use pithead_wire::PartitionUse;
+use pithead_door::PartitionUse;
 
 async fn uses(drive: &Drive) -> Vec<PartitionUse> {
     drive.status().await.unwrap().partitions

@@ -7,7 +7,7 @@ async fn the_same_over_flight() {
     let listener = crate::bind("127.0.0.1:0").await.unwrap();
     let address = crate::address(&listener).unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let serving = tokio::spawn(crate::serve(Arc::clone(&drive), listener, Default::default(), async {
+    let serving = tokio::spawn(crate::daemon::serve(Arc::clone(&drive), listener, Default::default(), async {
         let _ = stopped.await;
     }));
     let door = FlightDoor::connect(&address.to_string()).unwrap();

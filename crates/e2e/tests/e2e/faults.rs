@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use arrow::datatypes::Schema;
 use futures::StreamExt;
+use pithead_door::{Door, Hello, OpenRequest, PlanBytes, SessionOptions};
 use pithead_e2e::tpch::spec;
 use pithead_e2e::{DriveProcess, Mode, Setup, block_on, collect, load};
 use pithead_embed::{EmbedOptions, Engine, Target, connect};
 use pithead_host::Answer;
 use pithead_model::{Blame, Fault, Level, PROTOCOL_VERSION};
-use pithead_wire::{Door, FlightDoor, Hello, OpenRequest, PlanBytes, SessionOptions};
+use pithead_wire::FlightDoor;
 use tempfile::TempDir;
 
 /// More than any limit that a host or drive has for a peer that is silent.

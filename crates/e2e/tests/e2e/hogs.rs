@@ -12,9 +12,11 @@ use std::time::{Duration, Instant};
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use futures::StreamExt;
 use futures::future::join_all;
+use pithead_door::{Door, DriveStatus};
 use pithead_e2e::{DriveProcess, Mode, Setup, block_on, collect, pithead};
+use pithead_entry::ConnectOptions;
 use pithead_host::{LoadSpec, PartitionBy, Session};
-use pithead_wire::{ConnectOptions, Door, DriveStatus, FlightDoor};
+use pithead_wire::FlightDoor;
 use tempfile::TempDir;
 
 use report::{Measured, Report};

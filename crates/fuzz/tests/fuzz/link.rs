@@ -5,15 +5,16 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, DictionaryArray, Int64Array, RecordBatch, StringViewArray, UnionArray};
 use arrow::datatypes::{DataType, Field, Int32Type, UnionFields};
 use bytes::Bytes;
+use pithead_door::{
+    Discard, Event, LoadRequest, Loads, MergeRuns, OpenRequest, PIECE_BYTES_MAX, PlanBytes, RunPiece, SessionOptions,
+    ShippedInput, SlicePart, value_pieces,
+};
 use pithead_fuzz::{Bound, Outcome, Parts, Run, Seed, Target};
 use pithead_model::{
     Annotation, ColumnSummary, Dataset, DatasetId, Directory, DriveId, Fault, Level, LoadId, Manifest, Partition, Partitioning,
     SessionId, SessionProfile, SessionState, SliceEntry, SliceKey, SliceSpan, SortKey, Value,
 };
-use pithead_wire::{
-    Discard, Event, LoadRequest, Loads, MergeRuns, OpenRequest, PIECE_BYTES_MAX, PlanBytes, RunPiece, SessionOptions,
-    ShippedInput, SlicePart, fuzz, value_pieces,
-};
+use pithead_wire::fuzz;
 use serde_json::json;
 
 use crate::{data, outcome, refused};

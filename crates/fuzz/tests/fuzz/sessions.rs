@@ -6,10 +6,11 @@ mod rig;
 use std::sync::{Arc, LazyLock};
 
 use futures::{StreamExt, stream};
+use pithead_door::{Discard, Door, Loads, OpenRequest, PlanBytes, RunPiece};
 use pithead_fuzz::{Bound, Outcome, Parts, Run, Seed, Target};
 use pithead_model::{DatasetId, Fault, LoadId, Manifest, SliceKey};
 use pithead_slice::{HEADER_BYTES, seal};
-use pithead_wire::{Discard, Door, Loads, OpenRequest, PlanBytes, RunPiece, fuzz};
+use pithead_wire::fuzz;
 
 use crate::link::manifest as some_manifest;
 use crate::{outcome, refused};
@@ -202,7 +203,7 @@ fn scan(run: &SliceKey, schema: &arrow::datatypes::SchemaRef, slices: u32) -> Op
     OpenRequest {
         plan: PlanBytes::Scan { dataset: run.name.clone(), columns },
         manifest_version: 1,
-        parts: vec![pithead_wire::SlicePart {
+        parts: vec![pithead_door::SlicePart {
             name: run.name.clone(),
             dataset: run.dataset,
             schema: Arc::clone(schema),
@@ -214,7 +215,7 @@ fn scan(run: &SliceKey, schema: &arrow::datatypes::SchemaRef, slices: u32) -> Op
         done: vec![],
         schema: Arc::clone(schema),
         whole_partition: false,
-        options: pithead_wire::SessionOptions {
+        options: pithead_door::SessionOptions {
             adapt: Default::default(),
             threads: 1,
             memory: DRIVE_MEMORY / 2,

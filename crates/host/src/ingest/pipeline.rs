@@ -8,8 +8,8 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use futures::StreamExt;
 use futures::stream;
+use pithead_door::{Batches, LoadRequest};
 use pithead_model::{Blame, Dataset, DatasetName, Fault, LoadId, Loaded, Partition, SliceKey};
-use pithead_wire::{Batches, LoadRequest};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
@@ -240,7 +240,7 @@ async fn feed_batches(line: &Line, schema: &SchemaRef, mut batches: Batches) -> 
     let conform = Conform::new(schema, &line.schema)?;
     while let Some(batch) = batches.next().await {
         let batch = batch?;
-        let bytes = pithead_wire::batch_bytes(&batch) as u64;
+        let bytes = pithead_door::batch_bytes(&batch) as u64;
         let rows = batch.num_rows();
         for (partition, piece) in line.partitioner.split(&conform.batch(&batch)?)? {
             line.senders[partition].send(piece).await.map_err(|_| Stop::Elsewhere)?;

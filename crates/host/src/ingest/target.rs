@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
+use pithead_door::{Discard, Loads};
 use pithead_model::{
     Dataset, DatasetId, DatasetName, DriveId, Fault, LoadId, Loaded, Manifest, PARTITIONS_MAX, Partitioning,
     SLICE_ROWS_DEFAULT, SliceKey, near_names,
 };
 use pithead_slice::{encoding, encoding_names};
-use pithead_wire::{Discard, Loads};
 
 use super::spec::{LoadMode, LoadSpec, PartitionBy};
 use crate::change::{Change, already_there};

@@ -7,8 +7,8 @@ use ::parquet::file::properties::WriterProperties;
 use arrow::array::{Array, ArrayRef, AsArray, Int32Array, Int64Array, StringArray};
 use arrow::datatypes::{DataType, Int64Type};
 use arrow::ipc::writer::{FileWriter, StreamWriter};
+use pithead_door::Door;
 use pithead_model::{Blame, Dataset, DatasetName, Partitioning, SortKey, Value};
-use pithead_wire::Door;
 use tempfile::TempDir;
 
 use super::*;

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::Int64Type;
 use futures::stream::{self, StreamExt};
+use pithead_door::Door;
 use pithead_model::{ColumnSummary, Value};
-use pithead_wire::Door;
 
 use super::*;
 use crate::HostOptions;

@@ -24,7 +24,7 @@ pub(super) fn due(runs: &[Run], slice_rows: usize) -> Option<&[Run]> {
     for (count, run) in (1..).zip(runs.iter().rev().take_while(is_small)) {
         (rows, bytes) = (rows.saturating_add(run.rows), bytes.saturating_add(run.bytes));
         largest = run.rows.max(largest);
-        if bytes > MERGED_BYTES_MAX || count > pithead_wire::MERGED_MAX {
+        if bytes > MERGED_BYTES_MAX || count > pithead_door::MERGED_MAX {
             break;
         }
         if count >= RUNS_MAX || (count >= RUNS_MIN && rows >= GROWTH.saturating_mul(largest)) {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use pithead_door::Door;
 use pithead_model::{DriveId, Fault, Manifest};
-use pithead_wire::Door;
 
 use super::balance::{for_newcomer, loads, target};
 use super::home::hand_over;

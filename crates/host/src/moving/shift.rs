@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pithead_door::{Discard, Loads};
 use pithead_model::{Blame, DriveId, Fault, LoadId, Manifest, SliceKey};
-use pithead_wire::{Discard, Loads};
 
 use super::group::{Group, Member};
 use super::{Shifted, Teller};

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::Int64Type;
 use futures::{StreamExt, stream};
+use pithead_door::Door;
 use pithead_model::{Blame, Dataset, DriveId, Fault, Manifest};
-use pithead_wire::Door;
 
 use super::*;
 use crate::fake::FakeDoor;
@@ -385,10 +385,10 @@ async fn a_deletion_that_comes_late_finds_what_was_claimed_since() {
     let moved_to = place.dataset().await.partitions[0].copies[0];
     place.host.drain(moved_to, quiet()).await.unwrap();
     let now = place.dataset().await.partitions[0].copies[0];
-    let late = pithead_wire::Discard {
+    let late = pithead_door::Discard {
         name: "t".parse().unwrap(),
         dataset: before.id,
-        loads: pithead_wire::Loads::Only(vec![run]),
+        loads: pithead_door::Loads::Only(vec![run]),
         partition: Some(0),
         seen: Some(seen),
     };

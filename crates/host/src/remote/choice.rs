@@ -120,8 +120,8 @@ impl Choice {
 mod tests {
     use std::sync::Arc;
 
+    use pithead_door::Welcome;
     use pithead_model::{Blame, PROTOCOL_VERSION};
-    use pithead_wire::Welcome;
 
     use super::*;
     use crate::fake::FakeDoor;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use pithead_door::{Door, OpenRequest, Opened};
 use pithead_model::{Fault, Reply, SessionId};
-use pithead_wire::{Door, OpenRequest, Opened};
 
 use crate::fault::bug;
 

@@ -15,11 +15,11 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use pithead_device::{Device, Native, thread_cpu_ns};
+use pithead_door::{Door, OpenRequest, PlanBytes, SlicePart, run_values};
 use pithead_exec::{BindPlan, BindRequest, Bound, PartData, SliceRef, SliceSource};
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Annotation, Blame, Fault, Finished, HostState, Level, SLICE_BYTES_MAX, SessionId, SliceKey, SliceSpan};
 use pithead_slice::{SliceReader, open_slice};
-use pithead_wire::{Door, OpenRequest, PlanBytes, SlicePart, run_values};
 use tokio::task::JoinSet;
 
 use super::session::Target;

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use futures::task::{ArcWake, AtomicWaker, waker_ref};
 use futures::{Stream, StreamExt};
 use parking_lot::Mutex;
+use pithead_door::{Event, Events};
 use pithead_model::{DriveId, Fault, SessionId};
-use pithead_wire::{Event, Events};
 use tokio::task::JoinHandle;
 
 use super::closer::Closer;

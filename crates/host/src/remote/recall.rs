@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use pithead_door::{batch_bytes, compact};
 use pithead_exec::{Found, SummaryKey, base_key, summary_key};
 use pithead_plan::RollUp;
-use pithead_wire::{batch_bytes, compact};
 
 use super::session::Target;
 use crate::Host;

@@ -12,9 +12,9 @@ use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use futures::{Stream, TryStreamExt, stream};
+use pithead_door::{Door, Event, OpenRequest};
 use pithead_model::{Blame, Fault, Finished, Level};
 use pithead_plan::RollUp;
-use pithead_wire::{Door, Event, OpenRequest};
 
 use super::choice::Choice;
 use super::finish::{Done, Finisher, external, fault_of};

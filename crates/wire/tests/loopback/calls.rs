@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow::array::{DictionaryArray, Int64Array, RecordBatch, RecordBatchOptions, StringViewArray};
 use arrow::datatypes::{DataType, Field, Int32Type, Schema, SchemaRef, TimeUnit};
 use futures::stream::{self, StreamExt};
+use pithead_door::*;
 use pithead_model::*;
 use pithead_wire::*;
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use pithead_wire::{ClientTlsFiles, ServerTlsFiles};
+use pithead_entry::{ClientTlsFiles, ServerTlsFiles};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
 use tempfile::TempDir;
 

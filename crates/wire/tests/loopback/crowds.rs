@@ -3,6 +3,8 @@
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
+use pithead_door::*;
+use pithead_entry::*;
 use pithead_model::*;
 use pithead_wire::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

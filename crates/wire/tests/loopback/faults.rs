@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use pithead_door::*;
+use pithead_entry::*;
 use pithead_model::*;
 use pithead_wire::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

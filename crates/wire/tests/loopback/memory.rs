@@ -8,6 +8,8 @@ use arrow::array::{Int64Array, RecordBatch};
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt, TryStreamExt};
+use pithead_door::*;
+use pithead_entry::*;
 use pithead_model::*;
 use pithead_wire::*;
 use tokio::net::TcpListener;

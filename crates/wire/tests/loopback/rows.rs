@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow::array::*;
 use arrow::compute::{cast, concat_batches};
 use arrow::datatypes::*;
+use pithead_door::*;
 use pithead_model::*;
-use pithead_wire::*;
 
 use crate::memory::*;
 

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
+use pithead_door::*;
 use pithead_model::*;
-use pithead_wire::*;
 
 use crate::memory::*;
 

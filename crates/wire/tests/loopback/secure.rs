@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
+use pithead_door::*;
+use pithead_entry::*;
 use pithead_model::*;
 use pithead_wire::*;
 

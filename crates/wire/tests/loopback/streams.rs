@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use arrow::array::{Int64Array, RecordBatch};
 use futures::StreamExt;
+use pithead_door::*;
 use pithead_model::*;
 use pithead_wire::*;
 

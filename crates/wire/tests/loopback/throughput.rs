@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use futures::StreamExt;
+use pithead_door::{Door, Event};
 use pithead_model::SessionId;
-use pithead_wire::{Door, Event};
 
 use crate::memory::*;
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
-use pithead_drive::Drive;
-use pithead_model::{DatasetName, Directory, Fault, HostState, Loaded, Manifest, SessionId, SessionProfile, SliceKey};
-use pithead_wire::{
+use pithead_door::{
     Batches, Claim, Discard, Door, DriveStatus, Event, Events, Hello, Kept, LoadRequest, MergeRuns, OpenRequest, OpenSession,
     Opened, Pieces, Welcome,
 };
+use pithead_drive::Drive;
+use pithead_model::{DatasetName, Directory, Fault, HostState, Loaded, Manifest, SessionId, SessionProfile, SliceKey};
 use tokio::runtime::Runtime;
 
 #[derive(Debug)]

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use arrow::array::{ArrayRef, Date32Array, Decimal128Array, Float64Array, Int64Array, RecordBatch, StringViewArray};
 use futures::{StreamExt, stream};
+use pithead_door::{Door, Event, OpenRequest};
 use pithead_drive::{Drive, DriveOptions};
 use pithead_fuzz::Outcome;
 use pithead_host::{Host, HostOptions, LoadMode, LoadSpec};
 use pithead_model::{Fault, Reply, SessionId};
-use pithead_wire::{Door, Event, OpenRequest};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use pithead_door::OpenRequest;
 use pithead_model::{Blame, Fault, LevelRule, Reply};
-use pithead_wire::OpenRequest;
 
 use super::{Reading, Session, Stop};
 use crate::drives::{ConnectedDrive, no_answer};

@@ -1,0 +1,343 @@
+//! [`Manifests`]: replaced by compare-and-set at their home, and kept as copies elsewhere.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use pithead_door::{DomainAt, Kept};
+use pithead_model::{Blame, DatasetName, DriveId, Fault, Manifest};
+use pithead_store::{Durability, Expected, Key, Put, Store, StoreError, Tag, Version, Write, each_readable_entry};
+use serde::Deserialize;
+
+/// Manifests, by domain.
+const MANIFEST_PREFIX: &str = "manifest/";
+/// Manifests of a home that another CSE took the place of, while it had changes that the other one did not know.
+const ASIDE_PREFIX: &str = "manifest-aside/";
+/// How often a copy is offered again when another change came first. Each time a newer one is there, so it ends sooner.
+const KEEP_TRIES: usize = 16;
+
+/// What status needs of a manifest. The rest is passed over, which is much faster than reading it.
+#[derive(Deserialize)]
+struct ManifestHead {
+    version: u64,
+    drives: Vec<DriveId>,
+}
+
+/// The manifests that a CSE keeps, as their home or as a copy. Every call blocks for as long as the store takes.
+#[derive(Clone, Debug)]
+pub struct Manifests {
+    store: Arc<dyn Store>,
+    id: DriveId,
+}
+
+impl Manifests {
+    /// Those in a store of the CSE `id`.
+    pub fn new(store: Arc<dyn Store>, id: DriveId) -> Self {
+        Self { store, id }
+    }
+
+    /// A domain's manifest as it is here, be this the home or not; none: it is not kept here.
+    pub fn read(&self, domain: &str) -> Result<Option<Manifest>, Fault> {
+        check_domain(domain)?;
+        Ok(manifest(&*self.store, domain)?.map(|(manifest, _)| manifest))
+    }
+
+    /// The manifest that was here as home when another CSE took this one's place, if changes in it are lost.
+    pub fn set_aside(&self, domain: &str) -> Result<Option<Manifest>, Fault> {
+        match self.store.get(&aside_key(domain))? {
+            Some((bytes, _)) => Ok(Some(parse(domain, &bytes)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Replaces a manifest whose home this is, by compare-and-set: see [`pithead_door::Door::commit`].
+    pub fn replace(&self, expected: u64, next: &Manifest) -> Result<(), Fault> {
+        check_domain(&next.domain)?;
+        if next.home() != Some(self.id) {
+            let what = format!("the manifest of {} names {} as home, and this is drive {}", next.domain, home(next), self.id);
+            return Err(Fault::new(Blame::User, what).hint("commit it at its home, and keep copies of it elsewhere"));
+        }
+        if expected.checked_add(1) != Some(next.version) {
+            let what = format!("a manifest that replaces version {expected} cannot have version {}", next.version);
+            return Err(Fault::new(Blame::User, what));
+        }
+        replace_manifest(&*self.store, expected, next)?;
+        tracing::info!(domain = next.domain, version = next.version, "manifest replaced");
+        Ok(())
+    }
+
+    /// Keeps a copy of a manifest whose home is elsewhere: see [`pithead_door::Door::keep_manifest`].
+    pub fn keep(&self, copy: &Manifest) -> Result<Kept, Fault> {
+        check_domain(&copy.domain)?;
+        if copy.home().is_none_or(|home| home == self.id) {
+            let what = format!("the manifest of {} names {} as home, so this is no copy", copy.domain, home(copy));
+            return Err(Fault::new(Blame::User, what).hint("commit it, which compares it with what is here"));
+        }
+        let kept = keep_newer(&*self.store, self.id, copy)?;
+        tracing::debug!(domain = copy.domain, version = kept.version, before = kept.before, "copy of a manifest");
+        Ok(kept)
+    }
+
+    /// The domains whose manifests are here. One that is damaged is left out, so that status still says the rest.
+    pub fn domains(&self) -> Result<Vec<DomainAt>, StoreError> {
+        domains(&*self.store)
+    }
+}
+
+fn check_domain(domain: &str) -> Result<(), Fault> {
+    DatasetName::new(domain, "any").map(drop)
+}
+
+fn manifest_key(domain: &str) -> Key {
+    format!("{MANIFEST_PREFIX}{domain}").into()
+}
+
+fn aside_key(domain: &str) -> Key {
+    format!("{ASIDE_PREFIX}{domain}").into()
+}
+
+fn home(manifest: &Manifest) -> String {
+    manifest.home().map_or("no drive".to_owned(), |home| format!("drive {home}"))
+}
+
+fn parse(domain: &str, bytes: &[u8]) -> Result<Manifest, Fault> {
+    serde_json::from_slice(bytes)
+        .map_err(|error| Fault::new(Blame::Corrupt, format!("the manifest of {domain} is damaged: {error}")))
+}
+
+/// A domain's manifest, and the version that the store has it under.
+fn manifest(store: &dyn Store, domain: &str) -> Result<Option<(Manifest, Version)>, Fault> {
+    let Some((bytes, entry)) = store.get(&manifest_key(domain))? else { return Ok(None) };
+    Ok(Some((parse(domain, &bytes)?, entry.version)))
+}
+
+fn replace_manifest(store: &dyn Store, expected: u64, next: &Manifest) -> Result<(), Fault> {
+    let domain = &next.domain;
+    let conflict = |there: u64| {
+        let what = format!("the manifest of {domain} has version {there}, not {expected}; nothing has changed");
+        Fault::new(Blame::Conflict, what).hint("another change came first: try again")
+    };
+    let (there, condition) = found(manifest(store, domain)?.as_ref());
+    if there != expected {
+        return Err(conflict(there));
+    }
+    match put(store, next, condition, None)? {
+        true => Ok(()),
+        false => Err(conflict(expected + 1)),
+    }
+}
+
+/// Puts a copy unless what is here is as new, or has what the copy lacks.
+fn keep_newer(store: &dyn Store, id: DriveId, copy: &Manifest) -> Result<Kept, Fault> {
+    for _ in 0..KEEP_TRIES {
+        let there = manifest(store, &copy.domain)?;
+        let here = there.as_ref().map(|(manifest, _)| manifest);
+        let (before, condition) = found(there.as_ref());
+        if before >= copy.version || here.is_some_and(|here| !may_replace(here, copy, id)) {
+            return Ok(kept(before, here, copy));
+        }
+        let aside = here.filter(|here| loses_changes(here, copy, id));
+        if put(store, copy, condition, aside)? {
+            return Ok(kept(before, Some(copy), copy));
+        }
+    }
+    let what = format!("the manifest of {} changed {KEEP_TRIES} times meanwhile", copy.domain);
+    Err(Fault::new(Blame::Conflict, what).hint("try again"))
+}
+
+fn kept(before: u64, here: Option<&Manifest>, copy: &Manifest) -> Kept {
+    let is_lost = |here: &Manifest| copy.home().is_some_and(|home| here.lost_home(home).is_some());
+    Kept {
+        before,
+        version: here.map_or(0, |here| here.version),
+        home: here.and_then(Manifest::home),
+        home_is_lost: here.is_some_and(is_lost),
+    }
+}
+
+/// Whether a newer copy may take the place of what is here. As home, this drive gives way to a hand-over, which follows its own last
+/// change, and to homes that were made after it was declared lost. Elsewhere, a copy that takes a home for lost has to
+/// contain all that is known here of that home's changes.
+fn may_replace(here: &Manifest, copy: &Manifest, id: DriveId) -> bool {
+    match here.home() {
+        Some(home) if home == id => copy.lost_home(id).is_some() || copy.version == here.version.saturating_add(1),
+        Some(home) => copy.lost_home(home).is_none_or(|known| here.version <= known),
+        None => true,
+    }
+}
+
+/// Whether this drive, as home, has made changes that are not in the copy, since it was declared lost before.
+fn loses_changes(here: &Manifest, copy: &Manifest, id: DriveId) -> bool {
+    here.home() == Some(id) && copy.lost_home(id).is_some_and(|known| known < here.version)
+}
+
+/// The version that there is, 0 for none, and what a change of it expects of the store.
+fn found(found: Option<&(Manifest, Version)>) -> (u64, Expected) {
+    match found {
+        Some((manifest, version)) => (manifest.version, Expected::Version(version.clone())),
+        None => (0, Expected::Absent),
+    }
+}
+
+/// Puts a manifest, durably. False: the condition does not hold.
+///
+/// The manifest's version is also its version in the store. It only grows, so no two values under the key have the same one, and
+/// a compare-and-set cannot take one for another.
+///
+/// Beside it, what is set aside: a manifest with changes that are not in it.
+fn put(store: &dyn Store, manifest: &Manifest, expected: Expected, aside: Option<&Manifest>) -> Result<bool, Fault> {
+    let bytes = |manifest: &Manifest| {
+        serde_json::to_vec(manifest).map_err(|error| Fault::new(Blame::Bug, format!("a manifest that is no JSON: {error}")))
+    };
+    let aside = aside.map(|aside| {
+        let (domain, version) = (&aside.domain, aside.version);
+        tracing::error!(
+            domain,
+            version,
+            "another drive became home, and does not know this drive's last changes; they are set aside"
+        );
+        Ok::<_, Fault>(Write::Put(Put::forced(aside_key(domain), bytes(aside)?)))
+    });
+    let put = Put {
+        key: manifest_key(&manifest.domain),
+        value: Bytes::from(bytes(manifest)?),
+        version: Version::copy_from_slice(&manifest.version.to_be_bytes()),
+        tag: Tag::default(),
+        expected,
+    };
+    match store.write(std::iter::once(Write::Put(put)).chain(aside.transpose()?).collect(), Durability::Through) {
+        Ok(()) => Ok(true),
+        Err(StoreError::Conflict { .. }) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The manifests that are here. One that is damaged is left out, so that status still says the rest.
+fn domains(store: &dyn Store) -> Result<Vec<DomainAt>, StoreError> {
+    let mut keys: Vec<Key> = Vec::new();
+    if !each_readable_entry(store, MANIFEST_PREFIX, |entry| keys.push(entry.key.clone()))? {
+        tracing::warn!("a page of the index is damaged: domains on it are not known");
+    }
+    let mut domains = Vec::with_capacity(keys.len());
+    for key in keys {
+        match store.get(&key) {
+            Ok(Some((value, _))) => domains.extend(domain_at(&key, &value)),
+            Ok(None) => {}
+            Err(StoreError::Corrupt { key, what }) => tracing::warn!(key, what, "a damaged manifest"),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(domains)
+}
+
+fn domain_at(key: &[u8], value: &[u8]) -> Option<DomainAt> {
+    let name = std::str::from_utf8(key).ok()?.strip_prefix(MANIFEST_PREFIX)?.to_owned();
+    match serde_json::from_slice::<ManifestHead>(value) {
+        Ok(ManifestHead { version, drives }) => Some(DomainAt { name, version, home: *drives.first()? }),
+        Err(error) => {
+            tracing::warn!(domain = name, %error, "a damaged manifest");
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pithead_model::LostHome;
+    use pithead_store::MemoryStore;
+
+    fn manifest_of(version: u64, home: u64) -> Manifest {
+        Manifest { version, ..Manifest::empty("lab", vec![DriveId(home)]) }
+    }
+
+    fn there(store: &MemoryStore) -> Manifest {
+        manifest(store, "lab").unwrap().unwrap().0
+    }
+
+    #[test]
+    fn a_manifest_is_replaced_by_compare_and_set() {
+        let store = MemoryStore::new();
+        replace_manifest(&store, 0, &manifest_of(1, 7)).unwrap();
+        assert_eq!(replace_manifest(&store, 0, &manifest_of(1, 7)).unwrap_err().blame, Blame::Conflict);
+        replace_manifest(&store, 1, &manifest_of(2, 7)).unwrap();
+        assert_eq!(replace_manifest(&store, 7, &manifest_of(8, 7)).unwrap_err().blame, Blame::Conflict);
+        assert_eq!(there(&store).version, 2);
+        assert!(manifest(&store, "other").unwrap().is_none());
+    }
+
+    #[test]
+    fn a_change_that_came_between_is_a_conflict() {
+        let store = MemoryStore::new();
+        replace_manifest(&store, 0, &manifest_of(1, 7)).unwrap();
+        let (_, stale) = found(manifest(&store, "lab").unwrap().as_ref());
+        replace_manifest(&store, 1, &manifest_of(2, 7)).unwrap();
+        assert!(!put(&store, &manifest_of(2, 8), stale, None).unwrap());
+        assert!(!put(&store, &manifest_of(2, 8), Expected::Absent, None).unwrap());
+        assert_eq!(there(&store), manifest_of(2, 7));
+    }
+
+    #[test]
+    fn only_a_newer_copy_is_kept() {
+        let store = MemoryStore::new();
+        let keep = |copy: &Manifest| keep_newer(&store, DriveId(1), copy).unwrap();
+        let kept = |before, version, home| Kept { before, version, home: Some(DriveId(home)), home_is_lost: false };
+        assert_eq!(keep(&manifest_of(3, 7)), kept(0, 3, 7));
+        assert_eq!(keep(&manifest_of(3, 8)), kept(3, 3, 7));
+        assert_eq!(keep(&manifest_of(2, 8)), kept(3, 3, 7));
+        assert_eq!(there(&store), manifest_of(3, 7));
+        assert_eq!(keep(&manifest_of(9, 8)), kept(3, 9, 8));
+        assert_eq!(there(&store), manifest_of(9, 8));
+        // A copy may become the home's own: the next commit goes on from it.
+        replace_manifest(&store, 9, &manifest_of(10, 1)).unwrap();
+    }
+
+    fn after_loss(version: u64, known: u64) -> Manifest {
+        Manifest { lost_homes: vec![LostHome { drive: DriveId(1), version: known }], ..manifest_of(version, 2) }
+    }
+
+    #[test]
+    fn changes_that_the_next_home_does_not_know_are_set_aside() {
+        for (known, is_split) in [(3, true), (4, false)] {
+            let store = MemoryStore::new();
+            put(&store, &manifest_of(4, 1), Expected::Absent, None).unwrap();
+            let next = after_loss(900, known);
+            keep_newer(&store, DriveId(1), &next).unwrap();
+            assert_eq!(there(&store), next);
+            assert_eq!(store.entry(&aside_key("lab")).unwrap().is_some(), is_split);
+        }
+    }
+
+    #[test]
+    fn a_home_gives_way_to_nobody_who_does_not_know_that_it_is_home() {
+        let store = MemoryStore::new();
+        put(&store, &manifest_of(4, 1), Expected::Absent, None).unwrap();
+        let kept = keep_newer(&store, DriveId(1), &manifest_of(900, 2)).unwrap();
+        assert_eq!((kept.version, there(&store)), (4, manifest_of(4, 1)));
+        keep_newer(&store, DriveId(1), &manifest_of(5, 2)).unwrap();
+        assert_eq!(there(&store), manifest_of(5, 2), "a hand-over");
+    }
+
+    #[test]
+    fn a_copy_that_lacks_changes_of_a_lost_home_is_refused_and_the_lost_home_is_told() {
+        let store = MemoryStore::new();
+        let keep = |copy: &Manifest| keep_newer(&store, DriveId(9), copy).unwrap();
+        keep(&manifest_of(4, 1));
+        assert_eq!(keep(&after_loss(900, 3)).version, 4);
+        assert_eq!(keep(&after_loss(900, 4)).version, 900);
+        let told = keep(&manifest_of(5, 1));
+        assert!(told.home_is_lost && told.version == 900);
+    }
+
+    #[test]
+    fn damaged_manifests_do_not_hide_the_others() {
+        let store = MemoryStore::new();
+        let good = Manifest { version: 3, ..Manifest::empty("lab", vec![DriveId(7), DriveId(8)]) };
+        let puts = [
+            Write::put(manifest_key("bad"), "{"),
+            Write::put(manifest_key("lab"), serde_json::to_vec(&good).unwrap()),
+            Write::put(manifest_key("homeless"), serde_json::to_vec(&Manifest::empty("homeless", vec![])).unwrap()),
+        ];
+        store.write(puts.into(), Durability::Through).unwrap();
+        assert_eq!(domains(&store).unwrap(), [DomainAt { name: "lab".into(), version: 3, home: DriveId(7) }]);
+    }
+}

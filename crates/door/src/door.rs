@@ -1,0 +1,105 @@
+//! [`Door`]: sessions, loads and metadata of one CSE, as its host sees them.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use pithead_model::{Directory, Fault, HostState, Loaded, Manifest, SessionId, SessionProfile, SliceKey};
+
+use crate::event::{Events, LinkGauge};
+use crate::greeting::{Hello, Welcome};
+use crate::load::{Claim, Discard, Kept, LoadRequest, MergeRuns};
+use crate::open::{OpenRequest, Opened};
+use crate::pieces::Pieces;
+use crate::status::{DriveStatus, OpenSession};
+
+/// Batches on their way in.
+pub type Batches = BoxStream<'static, Result<RecordBatch, Fault>>;
+
+/// All that a host sees of a CSE below.
+///
+/// Every call either does what it says or changes nothing. Faults carry who is to blame; a link or drive that fails is
+/// [`pithead_model::Blame::Device`].
+#[async_trait]
+pub trait Door: Send + Sync + Debug {
+    /// How a person knows the drive: its address or directory.
+    fn label(&self) -> &str;
+
+    /// Whether the drive runs in this very process, so that batches pass by pointer and no link is between.
+    fn is_in_process(&self) -> bool {
+        false
+    }
+
+    /// First contact. Either end refuses a protocol that is not its own.
+    async fn hello(&self, hello: Hello) -> Result<Welcome, Fault>;
+
+    /// OPEN: binds a sub-plan to slices, grants threads and reserves memory, or answers busy.
+    async fn open(&self, request: OpenRequest) -> Result<Opened, Fault>;
+
+    /// GET: runs the rounds as they are pulled, to the end. Asked once a session; dropping the stream stops the work.
+    async fn get(&self, session: SessionId) -> Result<Events, Fault>;
+
+    /// GET for a host at the other end of a link.
+    async fn get_over(&self, session: SessionId, _link: Arc<dyn LinkGauge>) -> Result<Events, Fault> {
+        self.get(session).await
+    }
+
+    /// How the host is by now, for a session whose rounds follow it. A session that is gone is no error.
+    async fn tell(&self, session: SessionId, state: HostState) -> Result<(), Fault>;
+
+    /// Where a session stands.
+    async fn poll(&self, session: SessionId) -> Result<SessionProfile, Fault>;
+
+    /// CLOSE: ends the session, frees everything. Closing a session that is gone is no error.
+    async fn close(&self, session: SessionId) -> Result<(), Fault>;
+
+    /// Writes and flushes slices under a load id. Returns what the manifest has to name. A load that fails leaves nothing.
+    async fn load(&self, request: LoadRequest, rows: Batches) -> Result<Loaded, Fault>;
+
+    /// Writes and flushes the rows of several runs as one more run, as a load would that was sent them in this order. Fails with
+    /// [`pithead_model::Blame::Conflict`] if one of the runs is not here, and [`pithead_model::Blame::Unsupported`] from a CSE that
+    /// merges none; either leaves nothing.
+    async fn merge_runs(&self, request: MergeRuns) -> Result<Loaded, Fault>;
+
+    /// Deletes what loads left of a dataset's incarnation. Slices that open sessions lease go when the last one closes.
+    /// Returns the number of slices that went at once.
+    async fn discard(&self, discard: Discard) -> Result<u64, Fault>;
+
+    /// Protects runs from being deleted by whoever saw no later manifest than [`Claim::version`], durably. To be done before each
+    /// attempt to commit a manifest that names them here for the first time. Returns those that are not here.
+    async fn claim(&self, claim: Claim) -> Result<Vec<SliceKey>, Fault>;
+
+    /// Reads a run as it is stored: its metadata slice, then its slices in order. Every value's checksum is verified.
+    /// [`pithead_model::Blame::Conflict`] if the run is not here.
+    async fn read_run(&self, run: SliceKey) -> Result<Pieces, Fault>;
+
+    /// Stores a run that [`Door::read_run`] of another drive yields: all of it, flushed, or nothing. Each slice is opened and
+    /// compared with the metadata slice first. A run that is here already is replaced by its equal; one that is not its equal is
+    /// [`pithead_model::Blame::Conflict`].
+    async fn write_run(&self, run: SliceKey, pieces: Pieces) -> Result<(), Fault>;
+
+    /// A domain's manifest as this drive has it, be it home or not; none: not kept here.
+    async fn manifest(&self, domain: String) -> Result<Option<Manifest>, Fault>;
+
+    /// Replaces a domain's manifest if its version here is still `expected` (0: there is none), durably. The new one has
+    /// version `expected + 1` and names this drive as home. Otherwise [`pithead_model::Blame::Conflict`] and nothing has changed.
+    async fn commit(&self, expected: u64, manifest: Manifest) -> Result<(), Fault>;
+
+    /// Keeps a copy of a manifest whose home is another drive, durably, unless what is here is as new. Returns what was there
+    /// and what is there now, so that a home learns that another drive has taken its place.
+    async fn keep_manifest(&self, manifest: Manifest) -> Result<Kept, Fault>;
+
+    /// The metadata slice of one load of a partition (`number` none).
+    async fn directory(&self, key: SliceKey) -> Result<Directory, Fault>;
+
+    /// How the drive is.
+    async fn status(&self) -> Result<DriveStatus, Fault>;
+
+    /// The sessions that are open, as far as the caller may see them: the longest open first.
+    async fn sessions(&self) -> Result<Vec<OpenSession>, Fault>;
+
+    /// Ends somebody's session, who is told so. Whether it was there.
+    async fn kill(&self, session: SessionId) -> Result<bool, Fault>;
+}

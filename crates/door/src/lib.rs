@@ -1,0 +1,26 @@
+//! The door between CSEs: what a host sees of a CSE below it ([`Door`]), in-process or over any network.
+//!
+//! A drive and an array implement it, and a host is written against it; `wire` carries it over Arrow Flight. Nothing here executes
+//! anything, and nothing here knows a protocol.
+
+mod bounds;
+mod columns;
+mod compact;
+mod door;
+mod event;
+mod greeting;
+mod load;
+mod open;
+mod pieces;
+mod status;
+
+pub use bounds::{check_open, check_spans, input_bytes};
+pub use columns::{check_columns, children, same_columns};
+pub use compact::{batch_bytes, compact, compact_views, needed_bytes};
+pub use door::{Batches, Door};
+pub use event::{Event, Events, LinkGauge, LinkReading};
+pub use greeting::{Hello, Welcome, check_hello, check_protocol};
+pub use load::{CLAIMED_MAX, Claim, Discard, Kept, LoadRequest, Loads, MERGED_MAX, MergeRuns};
+pub use open::{Granted, OpenRequest, Opened, PlanBytes, SessionOptions, ShippedInput, SlicePart};
+pub use pieces::{PIECE_BYTES_MAX, PieceOrder, Pieces, RunPiece, RunValue, run_values, value_pieces};
+pub use status::{CostRate, DomainAt, DriveStatus, OpenSession, PartitionUse};

@@ -1,0 +1,129 @@
+//! What hosts see of a drive.
+
+use async_trait::async_trait;
+use std::sync::Arc;
+
+use pithead_door::{
+    Batches, Claim, Discard, Door, DriveStatus, Events, Hello, Kept, LinkGauge, LoadRequest, MergeRuns, OpenRequest,
+    OpenSession, Opened, Pieces, Welcome,
+};
+use pithead_model::{Directory, Fault, HostState, Loaded, Manifest, Reply, SessionId, SessionProfile, SliceKey};
+
+use crate::daemon::Drive;
+
+#[async_trait]
+impl Door for Drive {
+    fn label(&self) -> &str {
+        &self.label
+    }
+
+    fn is_in_process(&self) -> bool {
+        self.resources.device.link_bits_per_second().is_none()
+    }
+
+    async fn hello(&self, hello: Hello) -> Result<Welcome, Fault> {
+        self.counted(self.welcome(&hello))
+    }
+
+    async fn open(&self, request: OpenRequest) -> Result<Opened, Fault> {
+        let start = self.resources.device.clock().now();
+        let reply = self.counted(self.serving.open_session(request).await)?;
+        if let Reply::Granted(_) = &reply {
+            self.metrics.opened.inc();
+            self.metrics.open_seconds.observe(self.resources.device.clock().now().since(start).as_secs_f64());
+        }
+        Ok(Opened { reply, link_bytes: 0 })
+    }
+
+    async fn get(&self, session: SessionId) -> Result<Events, Fault> {
+        self.counted(self.serving.get_events(session, None))
+    }
+
+    async fn get_over(&self, session: SessionId, link: Arc<dyn LinkGauge>) -> Result<Events, Fault> {
+        self.counted(self.serving.get_events(session, Some(link)))
+    }
+
+    async fn tell(&self, session: SessionId, state: HostState) -> Result<(), Fault> {
+        if let Ok(session) = self.sessions().get(session) {
+            session.steer.tell(state);
+        }
+        Ok(())
+    }
+
+    async fn poll(&self, session: SessionId) -> Result<SessionProfile, Fault> {
+        Ok(self.counted(self.sessions().get(session))?.profile())
+    }
+
+    async fn close(&self, session: SessionId) -> Result<(), Fault> {
+        if let Some(session) = self.sessions().close(session) {
+            session.stopped().await;
+        }
+        Ok(())
+    }
+
+    async fn load(&self, request: LoadRequest, rows: Batches) -> Result<Loaded, Fault> {
+        let loaded = self.counted(self.stored(&self.metrics.loads, self.storage.load_rows(request, rows).await))?;
+        self.metrics.load_rows.inc_by(loaded.run.rows);
+        self.metrics.load_bytes.inc_by(loaded.run.bytes);
+        Ok(loaded)
+    }
+
+    async fn merge_runs(&self, request: MergeRuns) -> Result<Loaded, Fault> {
+        self.counted(self.stored(&self.metrics.merges, self.storage.merge_stored(request).await))
+    }
+
+    async fn discard(&self, discard: Discard) -> Result<u64, Fault> {
+        self.counted(self.storage.discard_runs(discard).await)
+    }
+
+    async fn claim(&self, claim: Claim) -> Result<Vec<SliceKey>, Fault> {
+        self.counted(self.storage.claim_runs(claim).await)
+    }
+
+    async fn read_run(&self, run: SliceKey) -> Result<Pieces, Fault> {
+        self.counted(self.storage.read_pieces(run).await)
+    }
+
+    async fn write_run(&self, run: SliceKey, pieces: Pieces) -> Result<(), Fault> {
+        self.counted(self.stored(&self.metrics.copies, self.storage.write_pieces(run, pieces).await))
+    }
+
+    async fn manifest(&self, domain: String) -> Result<Option<Manifest>, Fault> {
+        self.counted(self.storage.read_manifest(domain).await)
+    }
+
+    async fn commit(&self, expected: u64, manifest: Manifest) -> Result<(), Fault> {
+        self.counted(self.stored(&self.metrics.commits, self.storage.write_manifest(expected, manifest).await))
+    }
+
+    async fn keep_manifest(&self, manifest: Manifest) -> Result<Kept, Fault> {
+        self.counted(self.storage.keep_copy(manifest).await)
+    }
+
+    async fn directory(&self, key: SliceKey) -> Result<Directory, Fault> {
+        self.counted(self.storage.read_directory(key).await)
+    }
+
+    async fn status(&self) -> Result<DriveStatus, Fault> {
+        self.counted(self.read_status().await)
+    }
+
+    async fn sessions(&self) -> Result<Vec<OpenSession>, Fault> {
+        Ok(self.sessions().list())
+    }
+
+    async fn kill(&self, session: SessionId) -> Result<bool, Fault> {
+        let killed = self.sessions().kill(session);
+        if let Some(session) = &killed {
+            session.stopped().await;
+        }
+        Ok(killed.is_some())
+    }
+}
+
+impl Drive {
+    /// Counts a call that failed.
+    fn counted<T>(&self, result: Result<T, Fault>) -> Result<T, Fault> {
+        result.inspect_err(|fault| self.metrics.failed(fault))
+    }
+}

@@ -1,0 +1,13 @@
+//! The drive as a whole: how it starts and stops, what hosts and operators see of it, and how it is served.
+
+mod door;
+mod drive;
+mod health;
+mod observed;
+mod options;
+mod serve;
+mod status;
+
+pub use drive::Drive;
+pub use options::DriveOptions;
+pub use serve::{address, bind, serve};

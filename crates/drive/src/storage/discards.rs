@@ -1,0 +1,177 @@
+//! The end of runs that no manifest names any more.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use pithead_door::{Discard, Loads};
+use pithead_model::{Blame, DatasetId, DatasetName, Fault, LoadId, SliceKey};
+use pithead_store::{Durability, Key, Store, Write, each_entry};
+
+use crate::storage::Storage;
+use crate::storage::claims::claimed;
+use crate::storage::keys::{CONDEMNED_PREFIX, SLICE_PREFIX, claim_key, condemned_key, parse_slice_key};
+
+impl Storage {
+    /// Deletes the runs that are meant. Returns the number of slices that went.
+    pub(crate) async fn discard_runs(&self, discard: Discard) -> Result<u64, Fault> {
+        let Discard { name, dataset, loads, partition, seen } = discard;
+        check_name(&name)?;
+        let store = Arc::clone(&self.store);
+        let runs = self.resources.workers.blocking(move || stored_runs(&*store, &name, dataset)).await??;
+        let means = meaning(loads);
+        let meant = |run: &SliceKey| means(run.load) && partition.is_none_or(|number| number == run.partition);
+        let meant: Vec<(SliceKey, u64)> = runs.into_iter().filter(|(run, _)| meant(run)).collect();
+        let order = self.leases.in_order().await;
+        let going = self.unfenced(meant, seen).await?;
+        let (now, later): (Vec<_>, Vec<_>) = going.into_iter().partition(|(run, _)| self.leases.doom(run));
+        let store = Arc::clone(&self.store);
+        let later: Vec<SliceKey> = later.into_iter().map(|(run, _)| run).collect();
+        tracing::info!(runs = now.len(), leased = later.len(), "discarding");
+        let condemned = self.resources.workers.blocking(move || (condemn(&*store, &later), order).0).await?;
+        let slices = now.iter().map(|(_, slices)| slices).sum();
+        let deleted = self.delete_runs(now.into_iter().map(|(run, _)| run).collect()).await;
+        condemned.and(deleted).map(|()| slices)
+    }
+
+    /// Those of the runs that no manifest after the one that was seen can come to name.
+    async fn unfenced(&self, runs: Vec<(SliceKey, u64)>, seen: Option<u64>) -> Result<Vec<(SliceKey, u64)>, Fault> {
+        let Some(seen) = seen else { return Ok(runs) };
+        let store = Arc::clone(&self.store);
+        let sort = move || {
+            let mut going = Vec::with_capacity(runs.len());
+            for (run, slices) in runs {
+                match claimed(&*store, &run)? {
+                    Some(until) if until > seen => tracing::info!(%run, until, seen, "a run that is claimed stays"),
+                    _ => going.push((run, slices)),
+                }
+            }
+            Ok(going)
+        };
+        self.resources.workers.blocking(sort).await?
+    }
+
+    /// Deletes runs whose last lease has ended.
+    pub(crate) async fn collect_freed(&self) {
+        let freed = self.leases.take_freed();
+        if freed.is_empty() {
+            return;
+        }
+        tracing::info!(runs = freed.len(), "collecting runs that were waiting for their readers");
+        if let Err(fault) = self.delete_runs(freed).await {
+            tracing::error!(%fault, "runs that nobody needs could not be deleted; they go when the drive is opened again");
+        }
+    }
+
+    /// Deletes what a drive that stopped had not come to. Blocks.
+    pub(crate) fn collect_condemned(&self) -> Result<(), Fault> {
+        for entry in self.store.list(CONDEMNED_PREFIX.as_bytes())? {
+            let Some((value, _)) = self.store.get(&entry.key)? else { continue };
+            match serde_json::from_slice::<SliceKey>(&value) {
+                Ok(run) => delete_run(&*self.store, &run)?,
+                Err(error) => tracing::warn!(key = %entry.key.escape_ascii(), %error, "damaged note of a run to delete"),
+            }
+        }
+        Ok(())
+    }
+
+    async fn delete_runs(&self, runs: Vec<SliceKey>) -> Result<(), Fault> {
+        let store = Arc::clone(&self.store);
+        let deleting = runs.clone();
+        let deleted =
+            self.resources.workers.blocking(move || deleting.iter().try_for_each(|run| delete_run(&*store, run))).await;
+        for run in &runs {
+            self.directories.forget(run);
+            self.slices.forget(run);
+            self.leases.gone(run);
+        }
+        deleted?
+    }
+}
+
+/// Refuses names that could reach outside their part of a key.
+pub(crate) fn check_name(name: &DatasetName) -> Result<(), Fault> {
+    DatasetName::new(name.domain.clone(), name.dataset.clone()).map(drop)
+}
+
+/// Whether a load is among those that are meant.
+fn meaning(loads: Loads) -> impl Fn(LoadId) -> bool {
+    let (named, means_named) = match loads {
+        Loads::All => (Vec::new(), false),
+        Loads::Only(loads) => (loads, true),
+        Loads::AllBut(loads) => (loads, false),
+    };
+    let named: HashSet<LoadId> = named.into_iter().collect();
+    move |load| named.contains(&load) == means_named
+}
+
+/// The runs of an incarnation that are stored, each with its number of slices.
+fn stored_runs(store: &dyn Store, name: &DatasetName, dataset: DatasetId) -> Result<BTreeMap<SliceKey, u64>, Fault> {
+    let prefix = format!("{SLICE_PREFIX}{}/{}@{dataset}/", name.domain, name.dataset);
+    let mut runs = BTreeMap::new();
+    each_entry(store, &prefix, |entry| match parse_slice_key(&entry.key) {
+        Some(slice) => {
+            let run = SliceKey { name: name.clone(), dataset, load: slice.load, partition: slice.partition, number: None };
+            *runs.entry(run).or_insert(0) += u64::from(slice.is_slice);
+        }
+        None => tracing::warn!(key = %entry.key.escape_ascii(), "a key that is no slice's"),
+    })?;
+    Ok(runs)
+}
+
+fn condemn(store: &dyn Store, runs: &[SliceKey]) -> Result<(), Fault> {
+    if runs.is_empty() {
+        return Ok(());
+    }
+    let note = |run: &SliceKey| {
+        let value =
+            serde_json::to_vec(run).map_err(|error| Fault::new(Blame::Bug, format!("a key that is no JSON: {error}")))?;
+        Ok(Write::put(condemned_key(run), value))
+    };
+    Ok(store.write(runs.iter().map(note).collect::<Result<_, Fault>>()?, Durability::Through)?)
+}
+
+/// Deletes a run's slices, its metadata slice, and the note that it was to go: all or none.
+fn delete_run(store: &dyn Store, run: &SliceKey) -> Result<(), Fault> {
+    let key = run.to_string();
+    let Some(prefix) = key.strip_suffix("meta") else { return Ok(()) };
+    let mut keys: Vec<Key> = store.list(prefix.as_bytes())?.into_iter().map(|entry| entry.key).collect();
+    keys.extend([condemned_key(run), claim_key(run)]);
+    Ok(store.write(keys.into_iter().map(Write::delete).collect(), Durability::Through)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::keys::slice_key;
+    use pithead_store::MemoryStore;
+
+    #[test]
+    fn runs_are_found_and_deleted_whole() {
+        let store = MemoryStore::new();
+        let run = SliceKey { name: "t".parse().unwrap(), dataset: DatasetId(1), load: LoadId(2), partition: 3, number: None };
+        let other = SliceKey { load: LoadId(4), ..run.clone() };
+        for key in [run.clone(), run.slice(0), run.slice(1), other.clone(), other.slice(0)] {
+            store.write(vec![Write::put(slice_key(&key), "")], Durability::Through).unwrap();
+        }
+        condemn(&store, std::slice::from_ref(&run)).unwrap();
+        let runs = stored_runs(&store, &run.name, run.dataset).unwrap();
+        assert_eq!(runs, BTreeMap::from([(run.clone(), 2), (other.clone(), 1)]));
+        delete_run(&store, &run).unwrap();
+        assert_eq!(stored_runs(&store, &run.name, run.dataset).unwrap(), BTreeMap::from([(other, 1)]));
+        assert!(store.list(CONDEMNED_PREFIX.as_bytes()).unwrap().is_empty());
+    }
+
+    #[test]
+    fn loads_are_meant_by_name_or_by_exception() {
+        let meant = |loads| {
+            let means = meaning(loads);
+            (1..5).filter(|load| means(LoadId(*load))).collect::<Vec<u64>>()
+        };
+        let named = || vec![LoadId(2), LoadId(9)];
+        assert_eq!(meant(Loads::All), [1, 2, 3, 4]);
+        assert_eq!(meant(Loads::Only(named())), [2]);
+        assert_eq!(meant(Loads::AllBut(named())), [1, 3, 4]);
+        assert_eq!(meant(Loads::Only(vec![])), [0; 0]);
+        assert_eq!(meant(Loads::AllBut(vec![])), [1, 2, 3, 4]);
+    }
+}

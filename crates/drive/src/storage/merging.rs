@@ -1,0 +1,103 @@
+//! Merging runs: the rows of several runs of a partition are written once more, as one run.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use futures::stream::{self, StreamExt, TryStreamExt};
+use pithead_device::Device;
+use pithead_door::{Batches, MERGED_MAX, MergeRuns, same_columns};
+use pithead_model::{Blame, Fault, Loaded, PAGE_ROWS, SliceKey};
+use pithead_slice::{ReadStats, ScanRequest, SliceStream, open_slice};
+use pithead_store::Store;
+
+use crate::resources::Workers;
+use crate::storage::Storage;
+use crate::storage::directories::gone;
+use crate::storage::discards::check_name;
+use crate::storage::keys::slice_key;
+
+impl Storage {
+    /// Writes the rows of runs that are here as one more run. The runs stay; they are leased meanwhile.
+    pub(crate) async fn merge_stored(&self, request: MergeRuns) -> Result<Loaded, Fault> {
+        self.shutdown.check()?;
+        let MergeRuns { into, loads } = request;
+        check_name(&into.name)?;
+        if loads.len() > MERGED_MAX {
+            return Err(Fault::new(Blame::User, format!("expected at most {MERGED_MAX} runs, got {}", loads.len())));
+        }
+        // Unlike a load, a merge does not wait for memory: it can be asked for again later.
+        let Some(grant) = self.resources.budget.reserve_for_load(!into.sort.is_empty()) else {
+            return Err(Fault::new(Blame::Limit, "the drive has no memory free to merge runs"));
+        };
+        let (dataset, partition) = (into.dataset, into.partition);
+        let key = |load| SliceKey { name: into.name.clone(), dataset, load, partition, number: None };
+        let runs: Vec<SliceKey> = loads.into_iter().map(key).collect();
+        let _lease = self.leases.lease(runs.clone()).map_err(|run| gone(&run))?;
+        let mut slices = Vec::new();
+        for run in &runs {
+            let directory = self.directories.run(run).await?;
+            if !same_columns(&directory.schema, &into.schema) {
+                return Err(Fault::new(Blame::User, format!("{run} has other columns than the request says")));
+            }
+            let schema = &directory.schema;
+            slices.extend((0..).zip(&directory.slices).map(|(number, _)| (run.slice(number), Arc::clone(schema))));
+        }
+        tracing::info!(run = %key(into.load), runs = runs.len(), slices = slices.len(), "merging runs");
+        let reader = Reader {
+            store: Arc::clone(&self.store),
+            device: Arc::clone(&self.resources.device),
+            workers: self.resources.workers.clone(),
+        };
+        self.store_rows(into, reader.rows(slices), grant).await
+    }
+}
+
+/// Reads slices whole.
+#[derive(Clone)]
+struct Reader {
+    store: Arc<dyn Store>,
+    device: Arc<dyn Device>,
+    workers: Workers,
+}
+
+impl Reader {
+    /// The rows of slices, one slice after the other.
+    fn rows(self, slices: Vec<(SliceKey, SchemaRef)>) -> Batches {
+        let opened = stream::iter(slices).then(move |(key, schema)| {
+            let reader = self.clone();
+            async move { reader.open(key, schema).await }
+        });
+        opened.try_flatten().boxed()
+    }
+
+    async fn open(self, key: SliceKey, schema: SchemaRef) -> Result<Batches, Fault> {
+        let (store, columns, slice) = (self.store, Arc::clone(&schema), key.clone());
+        let read = move || {
+            let Some((value, _)) = store.get(&slice_key(&slice))? else { return Err(gone(&slice)) };
+            let bytes = value.len() as u64;
+            Ok((whole(&columns, value).map_err(|fault| fault.at(&slice))?, bytes))
+        };
+        let (rows, bytes) = self.workers.blocking(read).await??;
+        if let Some(wait) = self.device.read(bytes) {
+            wait.await;
+        }
+        let named = move |batch: RecordBatch| {
+            RecordBatch::try_new(Arc::clone(&schema), batch.columns().to_vec())
+                .map_err(|error| Fault::new(Blame::Corrupt, error.to_string()))
+        };
+        Ok(rows.map(move |batch| batch.map_err(Fault::from).and_then(&named).map_err(|fault| fault.at(&key))).boxed())
+    }
+}
+
+/// All rows of a slice, all columns.
+fn whole(schema: &SchemaRef, slice: bytes::Bytes) -> Result<SliceStream, Fault> {
+    let request = ScanRequest {
+        columns: (0..schema.fields().len()).collect(),
+        predicates: Vec::new(),
+        zone_maps: false,
+        batch_rows: PAGE_ROWS,
+        stats: Arc::new(ReadStats::default()),
+    };
+    Ok(open_slice(schema, slice)?.scan(request)?.stream)
+}

@@ -1,0 +1,98 @@
+//! What a drive stores: runs, their slices and metadata, loads and copies that write them, and the end of those that nothing names.
+
+mod claims;
+mod copying;
+mod cut;
+mod directories;
+mod discards;
+mod keys;
+mod leases;
+mod loads;
+mod merging;
+mod orphans;
+mod slices;
+mod sorting;
+mod staging;
+
+use std::sync::Arc;
+
+use pithead_cse::{Manifests, Shutdown};
+use pithead_model::{Directory, DriveId, Fault, Manifest, SliceKey};
+use pithead_store::Store;
+
+use crate::resources::Resources;
+use directories::Directories;
+use discards::check_name;
+use leases::Leases;
+use orphans::Orphans;
+
+pub(crate) use directories::gone;
+#[cfg(test)]
+pub(crate) use keys::slice_key;
+pub(crate) use keys::{SLICE_PREFIX, StoredSlice, parse_slice_key};
+pub(crate) use leases::Lease;
+pub(crate) use slices::SliceCache;
+
+/// The storage of a drive.
+#[derive(Debug)]
+pub(crate) struct Storage {
+    pub(crate) id: DriveId,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) manifests: Manifests,
+    pub(crate) directories: Arc<Directories>,
+    pub(crate) slices: Arc<SliceCache>,
+    pub(crate) leases: Arc<Leases>,
+    resources: Arc<Resources>,
+    shutdown: Shutdown,
+    /// Runs that no manifest names.
+    orphans: parking_lot::Mutex<Orphans>,
+}
+
+impl Storage {
+    /// Over a store that is open. Open readers of slices may hold `reader_bytes`.
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        id: DriveId,
+        resources: Arc<Resources>,
+        shutdown: Shutdown,
+        reader_bytes: u64,
+    ) -> Storage {
+        let workers = &resources.workers;
+        let directories = Arc::new(Directories::new(Arc::clone(&store), workers.clone()));
+        let device = Arc::clone(&resources.device);
+        let slices = SliceCache::new(Arc::clone(&store), device, workers.clone(), Arc::clone(&directories), reader_bytes);
+        Storage {
+            id,
+            manifests: Manifests::new(Arc::clone(&store), id),
+            store,
+            directories,
+            slices: Arc::new(slices),
+            leases: Arc::default(),
+            resources,
+            shutdown,
+            orphans: parking_lot::Mutex::default(),
+        }
+    }
+
+    pub(crate) async fn read_manifest(&self, domain: String) -> Result<Option<Manifest>, Fault> {
+        let manifests = self.manifests.clone();
+        self.resources.workers.blocking(move || manifests.read(&domain)).await?
+    }
+
+    pub(crate) async fn write_manifest(&self, expected: u64, next: Manifest) -> Result<(), Fault> {
+        self.shutdown.check()?;
+        let manifests = self.manifests.clone();
+        self.resources.workers.blocking(move || manifests.replace(expected, &next)).await?
+    }
+
+    pub(crate) async fn keep_copy(&self, manifest: Manifest) -> Result<pithead_door::Kept, Fault> {
+        self.shutdown.check()?;
+        let manifests = self.manifests.clone();
+        self.resources.workers.blocking(move || manifests.keep(&manifest)).await?
+    }
+
+    pub(crate) async fn read_directory(&self, key: SliceKey) -> Result<Directory, Fault> {
+        check_name(&key.name)?;
+        self.directories.read(&SliceKey { number: None, ..key }).await
+    }
+}

@@ -1,0 +1,269 @@
+//! [`SliceCache`]: the slices of a drive as its sessions open them. Sessions over the same slices share open readers.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use pithead_device::Device;
+use pithead_exec::{SliceRef, SliceSource};
+use pithead_model::{Blame, Fault, SliceKey};
+use pithead_slice::{SliceReader, encoding_by_id, open_slice, unseal};
+use pithead_store::Store;
+use tokio::sync::OnceCell;
+
+use crate::resources::Workers;
+use crate::storage::directories::{Directories, gone};
+use crate::storage::keys::slice_key;
+
+/// Open readers that are kept at most.
+const READERS_MAX: usize = 1_024;
+
+/// Filled by the first who wants the slice; others who want it meanwhile wait for the same reader.
+type Cell = Arc<OnceCell<Arc<dyn SliceReader>>>;
+
+/// Open slices, least recently used out first.
+#[derive(Debug)]
+pub(crate) struct SliceCache {
+    store: Arc<dyn Store>,
+    device: Arc<dyn Device>,
+    workers: Workers,
+    directories: Arc<Directories>,
+    readers: Mutex<Readers>,
+    bytes_max: u64,
+}
+
+#[derive(Debug, Default)]
+struct Readers {
+    slots: HashMap<SliceKey, Slot>,
+    bytes: u64,
+    clock: u64,
+}
+
+#[derive(Debug)]
+struct Slot {
+    cell: Cell,
+    bytes: u64,
+    used: u64,
+}
+
+impl SliceCache {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        device: Arc<dyn Device>,
+        workers: Workers,
+        directories: Arc<Directories>,
+        bytes_max: u64,
+    ) -> Self {
+        Self { store, device, workers, directories, readers: Mutex::default(), bytes_max }
+    }
+
+    /// Slices that are kept open, and their bytes.
+    pub(crate) fn kept(&self) -> (usize, u64) {
+        let readers = self.readers.lock();
+        (readers.slots.len(), readers.bytes)
+    }
+
+    /// Lets go of the readers of a run that is deleted.
+    pub(crate) fn forget(&self, run: &SliceKey) {
+        let same = |key: &SliceKey| key.load == run.load && key.partition == run.partition && key.dataset == run.dataset;
+        let mut readers = self.readers.lock();
+        readers.slots.retain(|key, _| !same(key));
+        readers.bytes = readers.slots.values().map(|slot| slot.bytes).sum();
+    }
+
+    /// A slice as it is stored.
+    pub(crate) async fn stored(&self, slice: &SliceRef) -> Result<Bytes, Fault> {
+        let (store, key) = (Arc::clone(&self.store), slice.key.clone());
+        let read = move || match store.get(&slice_key(&key))? {
+            Some((value, _)) => Ok(value),
+            None => Err(gone(&key)),
+        };
+        let bytes: Bytes = self.workers.blocking(read).await??;
+        if let Some(wait) = self.device.read(bytes.len() as u64) {
+            wait.await;
+        }
+        Ok(bytes)
+    }
+
+    async fn read(&self, slice: &SliceRef) -> Result<Arc<dyn SliceReader>, Fault> {
+        let run = SliceKey { number: None, ..slice.key.clone() };
+        let directory = self.directories.run(&run).await?;
+        let (store, key, rows) = (Arc::clone(&self.store), slice.key.clone(), slice.entry.rows);
+        let open = move || {
+            let Some((value, _)) = store.get(&slice_key(&key))? else { return Err(gone(&key)) };
+            if let Ok((header, _)) = unseal(value.clone())
+                && let Ok(encoding) = encoding_by_id(header.encoding)
+            {
+                directory.encoding.get_or_init(|| encoding.name());
+            }
+            let reader = open_slice(&directory.schema, value).map_err(|error| Fault::from(error).at(&key))?;
+            if reader.rows() != rows {
+                let what = format!("the directory says {rows} rows, and there are {}", reader.rows());
+                return Err(Fault::new(Blame::Corrupt, what).at(&key));
+            }
+            Ok(reader)
+        };
+        self.workers.blocking(open).await?
+    }
+}
+
+#[async_trait]
+impl SliceSource for SliceCache {
+    async fn open(&self, slice: &SliceRef) -> Result<Arc<dyn SliceReader>, Fault> {
+        let cell = self.readers.lock().cell(slice, self.bytes_max);
+        if let Some(reader) = cell.get() {
+            return Ok(Arc::clone(reader));
+        }
+        cell.get_or_try_init(|| self.read(slice)).await.cloned()
+    }
+
+    fn device(&self) -> &dyn Device {
+        &*self.device
+    }
+}
+
+impl Readers {
+    fn cell(&mut self, slice: &SliceRef, bytes_max: u64) -> Cell {
+        self.clock += 1;
+        if let Some(slot) = self.slots.get_mut(&slice.key) {
+            slot.used = self.clock;
+            return Arc::clone(&slot.cell);
+        }
+        let bytes = slice.entry.bytes;
+        while !self.slots.is_empty() && (self.slots.len() >= READERS_MAX || self.bytes + bytes > bytes_max) {
+            self.evict();
+        }
+        let cell = Cell::default();
+        self.bytes += bytes;
+        self.slots.insert(slice.key.clone(), Slot { cell: Arc::clone(&cell), bytes, used: self.clock });
+        cell
+    }
+
+    fn evict(&mut self) {
+        let oldest = self.slots.iter().min_by_key(|(_, slot)| slot.used).map(|(key, _)| key.clone());
+        if let Some(slot) = oldest.and_then(|key| self.slots.remove(&key)) {
+            self.bytes -= slot.bytes;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+    use pithead_device::Native;
+    use pithead_model::{DatasetId, Directory, LoadId, SliceEntry};
+    use pithead_sched::{Pool, PoolOptions};
+    use pithead_slice::{encode_slice, encoding};
+    use pithead_store::{Durability, Entry, Key, KeyRange, MemoryStore, Staged, StoreError, StoreUse, Value, Write};
+
+    /// Counts reads of slices.
+    #[derive(Debug)]
+    struct Counting {
+        inner: MemoryStore,
+        reads: AtomicUsize,
+    }
+
+    impl Store for Counting {
+        fn get(&self, key: &[u8]) -> Result<Option<(Value, Entry)>, StoreError> {
+            self.reads.fetch_add(usize::from(!key.ends_with(b"meta")), Ordering::Relaxed);
+            self.inner.get(key)
+        }
+        fn entry(&self, key: &[u8]) -> Result<Option<Entry>, StoreError> {
+            self.inner.entry(key)
+        }
+        fn range(&self, range: &KeyRange) -> Result<Vec<Entry>, StoreError> {
+            self.inner.range(range)
+        }
+        fn write(&self, batch: Vec<Write>, durability: Durability) -> Result<(), StoreError> {
+            self.inner.write(batch, durability)
+        }
+        fn flush(&self) -> Result<(), StoreError> {
+            self.inner.flush()
+        }
+        fn stage(&self, value: Value) -> Result<Staged, StoreError> {
+            self.inner.stage(value)
+        }
+        fn adopt(&self, staged: Vec<(Key, Staged)>, batch: Vec<Write>) -> Result<(), StoreError> {
+            self.inner.adopt(staged, batch)
+        }
+        fn unstage(&self, staged: Staged) {
+            self.inner.unstage(staged);
+        }
+        fn usage(&self) -> Result<StoreUse, StoreError> {
+            self.inner.usage()
+        }
+    }
+
+    /// A cache over one stored slice.
+    fn cache_of_one() -> (Arc<Counting>, SliceCache, SliceRef) {
+        let column: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
+        let batch = RecordBatch::try_from_iter([("a", column)]).unwrap();
+        let encoded = encode_slice(&*encoding("arrow").unwrap(), &batch.schema(), std::slice::from_ref(&batch)).unwrap();
+        let directory = Directory {
+            schema: batch.schema(),
+            metadata: BTreeMap::new(),
+            slices: vec![encoded.entry.clone()],
+            columns: encoded.entry.columns.clone(),
+        };
+        let store = Arc::new(Counting { inner: MemoryStore::new(), reads: AtomicUsize::new(0) });
+        let slice = SliceRef { entry: Arc::new(encoded.entry), ..slice(0) };
+        let meta = slice_key(&SliceKey { number: None, ..slice.key.clone() });
+        for (key, value) in [(slice_key(&slice.key), encoded.bytes), (meta, serde_json::to_vec(&directory).unwrap().into())] {
+            store.write(vec![Write::put(key, value)], Durability::Through).unwrap();
+        }
+        let options = PoolOptions { name: "test".into(), cores: None, reactors: 1, blocking_threads_max: 4 };
+        let workers = Workers::new(Arc::new(Pool::new(options).unwrap()));
+        let directories = Arc::new(Directories::new(Arc::clone(&store) as Arc<dyn Store>, workers.clone()));
+        let cache =
+            SliceCache::new(Arc::clone(&store) as Arc<dyn Store>, Arc::new(Native::new()), workers, directories, 1 << 20);
+        (store, cache, slice)
+    }
+
+    #[tokio::test]
+    async fn those_who_want_a_slice_share_one_read() {
+        let (store, cache, slice) = cache_of_one();
+        let readers = futures::future::join_all((0..8).map(|_| cache.open(&slice))).await;
+        assert!(readers.iter().all(|reader| reader.as_ref().is_ok_and(|reader| reader.rows() == 3)));
+        assert_eq!(store.reads.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn a_damaged_slice_is_a_fault_and_read_again() {
+        let (store, cache, slice) = cache_of_one();
+        let key = slice_key(&slice.key);
+        let (value, _) = store.get(&key).unwrap().unwrap();
+        let mut damaged = value.to_vec();
+        *damaged.last_mut().unwrap() ^= 1;
+        store.write(vec![Write::put(key.clone(), damaged)], Durability::Through).unwrap();
+        assert_eq!(cache.open(&slice).await.unwrap_err().blame, Blame::Corrupt);
+        store.write(vec![Write::put(key, value)], Durability::Through).unwrap();
+        assert!(cache.open(&slice).await.is_ok());
+    }
+
+    fn slice(number: u32) -> SliceRef {
+        let run = SliceKey { name: "t".parse().unwrap(), dataset: DatasetId(1), load: LoadId(2), partition: 0, number: None };
+        SliceRef {
+            ordinal: number,
+            key: run.slice(number),
+            entry: Arc::new(SliceEntry { rows: 1, bytes: 100, columns: vec![] }),
+            filtered: None,
+        }
+    }
+
+    #[test]
+    fn the_least_recently_used_goes_first() {
+        let mut readers = Readers::default();
+        let first = readers.cell(&slice(0), 250);
+        readers.cell(&slice(1), 250);
+        assert!(Arc::ptr_eq(&first, &readers.cell(&slice(0), 250)));
+        readers.cell(&slice(2), 250);
+        assert_eq!(readers.bytes, 200);
+        assert!(readers.slots.contains_key(&slice(0).key) && !readers.slots.contains_key(&slice(1).key));
+    }
+}

@@ -1,0 +1,81 @@
+//! Takes connections at a listener, and brings each as far as its protocol beside the others.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_rustls::rustls::ServerConfig;
+
+use crate::connection::Connection;
+use crate::gate::{Gate, Place};
+use crate::protocol::Protocol;
+use crate::tls::ServerTls;
+
+/// How long to wait after a connection could not be taken, as when the process has no more files to open.
+const RETRY: Duration = Duration::from_millis(50);
+/// Connections that wait for the server to take them. It takes them at once.
+const READY_MAX: usize = 16;
+
+/// Takes connections until the receiver is dropped, and then closes the listener.
+pub fn accept(
+    listener: TcpListener,
+    protocol: Protocol,
+    tls: Option<Arc<ServerTls>>,
+    gate: Arc<Gate>,
+) -> (mpsc::Receiver<io::Result<Connection>>, impl Future<Output = ()> + Send + 'static) {
+    let (sender, receiver) = mpsc::channel(READY_MAX);
+    let accepting = async move {
+        // Ends with this future, and with it all handshakes.
+        let mut beginning = JoinSet::new();
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                Some(_) = beginning.join_next() => continue,
+                () = sender.closed() => return,
+            };
+            match accepted {
+                Ok((socket, address)) => {
+                    let place = gate.enter(address.ip().to_canonical());
+                    let tls = tls.as_ref().map(|tls| tls.get());
+                    let sender = sender.clone();
+                    beginning.spawn(begin(socket, protocol, tls, place, sender));
+                }
+                Err(error) => {
+                    tracing::debug!("no connection was taken: {error}");
+                    if !is_callers(&error) {
+                        gate.make_room();
+                        tokio::time::sleep(RETRY).await;
+                    }
+                }
+            }
+        }
+    };
+    (receiver, accepting)
+}
+
+async fn begin(
+    socket: TcpStream,
+    protocol: Protocol,
+    tls: Option<Arc<ServerConfig>>,
+    place: Arc<Place>,
+    sender: mpsc::Sender<io::Result<Connection>>,
+) {
+    let address = place.address();
+    if socket.set_nodelay(true).is_err() {
+        return;
+    }
+    match Connection::begin(socket, protocol, tls, place).await {
+        // If nobody takes it, the server has stopped.
+        Ok(connection) => drop(sender.send(Ok(connection)).await),
+        Err(why) => tracing::debug!(%address, "a connection ended before its first call: {why}"),
+    }
+}
+
+/// Whether it is only this caller who has gone.
+fn is_callers(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, TimedOut};
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted | TimedOut)
+}

@@ -1,0 +1,26 @@
+//! The entry of every server of ours: TLS, tokens and certificates, who may do what, and how many may be connected.
+//!
+//! A server reads its files with [`ServeOptions::entry`], takes connections with [`accept`], and asks the [`Doorman`] whose call it
+//! is. What is spoken over a connection is the server's own business; all that is known here is how it begins ([`Protocol`]).
+
+mod accept;
+mod access;
+mod connection;
+mod doorman;
+mod gate;
+mod options;
+mod protocol;
+mod tls;
+mod token;
+mod watched;
+
+pub use accept::accept;
+pub use access::{Access, Identity, Right};
+pub use connection::{Connection, Peer, WAIT_MAX};
+pub use doorman::{Doorman, TurnedAway, not_known};
+pub use gate::{ConnectionLimits, End, Gate, Place};
+pub use options::{ConnectOptions, Entry, ServeOptions, is_loopback};
+pub use protocol::Protocol;
+pub use tls::{ClientTlsFiles, ServerTls, ServerTlsFiles};
+pub use token::Token;
+pub use watched::Watched;
