@@ -1,20 +1,20 @@
 # make demo    TPC-H on four drives, with push-down and without: what stays at the drives
 # make test    all checks and tests
 # make bench   TPC-H measured side by side with DuckDB
+# make install puts the program into PREFIX/bin, by default ~/.local/bin
 # make clean   removes what the others made
 
 # TPC-H scale of the demo and of the benchmark.
 SCALE ?= 1
+PREFIX ?= $(HOME)/.local
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PITHEAD := $(TARGET)/release/pithead
 PYTHON := .tools/bin/python
 
-# Clippy runs within the build, as a wrapper of rustc for our own crates: see tools/lint-rustc.
-LINTED := RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/tools/lint-rustc cargo
 # Always the whole workspace: a part of it would see other features, and compile DataFusion again.
 WHOLE := --release --workspace
 
-.PHONY: demo test bench clean setup
+.PHONY: demo test bench install clean setup
 
 demo: setup
 	cargo build $(WHOLE)
@@ -22,16 +22,21 @@ demo: setup
 
 test: setup
 	cargo fmt --check
-	$(LINTED) build $(WHOLE) --all-targets
+	cargo build $(WHOLE) --all-targets
+	tools/lint $(TARGET)
 	$(TARGET)/release/xtask tidy
 	$(PYTHON) tests/judge.py check
-	$(LINTED) test $(WHOLE)
+	cargo test $(WHOLE)
 	cp $(TARGET)/release/lib_pithead.so python/pithead/_pithead.abi3.so
 	PYTHONPATH=python $(PYTHON) -m pytest -q
 
 bench: setup
 	cargo build $(WHOLE)
 	$(PITHEAD) bench tpch --scale $(SCALE)
+
+install: setup
+	cargo build $(WHOLE)
+	install -D -s $(PITHEAD) $(PREFIX)/bin/pithead
 
 setup:
 	@tools/setup.sh
