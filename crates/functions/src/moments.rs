@@ -1,8 +1,8 @@
 //! `pithead_merge_mean(count, mean)` and `pithead_merge_var_pop(count, mean, var_pop)`: the mean and the population
 //! variance of all rows from those of their parts.
 //!
-//! The formula is that of Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample
-//! variances" (1979): it subtracts means, never sums of squares, so that no digits are lost.
+//! The formula is that of Chan et al. 1979, "Updating formulae and a pairwise algorithm for computing sample variances"
+//! (see `docs/bibliography.md`). It subtracts means, never sums of squares, so that no digits are lost.
 
 use std::mem::size_of_val;
 use std::sync::Arc;

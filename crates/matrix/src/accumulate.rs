@@ -1,4 +1,5 @@
-//! [`Accumulate`], the paper's first partial aggregate: from a gene's row to its moments in every group.
+//! [`Accumulate`], the first partial aggregate of MSG Express (Montana et al. 2023, section 6): from a gene's row to
+//! its moments in every group.
 
 use crate::bytes::Result;
 use crate::cells::Cells;
@@ -30,11 +31,11 @@ struct Sums {
 const LOST: f64 = 1e-2;
 
 impl Accumulate {
-    /// The gene's partials, as bytes at the end of `out`.
+    /// Appends the gene's partials to `out`, as bytes.
     ///
-    /// One pass, as most genes' means are small beside their deviations. Where a mean is so large that digits would be lost, a second
-    /// one goes over distances from the mean, and is corrected by their sum (Chan, Golub and LeVeque 1983, "Algorithms for computing the
-    /// sample variance").
+    /// One pass is enough for most genes, whose means are small beside their deviations. Where a mean is so large that
+    /// digits would be lost, a second pass sums squared distances from the mean, and their plain sum corrects the
+    /// result (Chan et al. 1983, "Algorithms for computing the sample variance").
     pub fn row(&mut self, bytes: &[u8], cells: &Cells, out: &mut Vec<u8>) -> Result<()> {
         self.row.decode(bytes)?;
         cells.check(self.row.n_cells)?;

@@ -1,4 +1,5 @@
-//! [`merge`], the paper's Combine: two results of the same kind make one.
+//! [`merge`], the function Combine of MSG Express (Montana et al. 2023, section 6): two results of the same kind make
+//! one.
 
 use crate::bytes::{Malformed, Reader, Result, put_varint};
 use crate::gram::GramResult;

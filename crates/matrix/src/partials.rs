@@ -1,4 +1,5 @@
-//! [`Partials`]: what Accumulate gives for one gene, group by group, and how two of them make one (the paper's Combine).
+//! [`Partials`]: what Accumulate gives for one gene, group by group, and how two of them make one (Combine; Montana et
+//! al. 2023, section 6).
 //!
 //! ```text
 //! 0xE2, flags, groups, then for each: cells, non-zeros, and if there are any: mean, M2[, sum of expm1]
@@ -26,8 +27,8 @@ pub struct Moments {
 }
 
 impl Moments {
-    /// Those of both sets of cells. The formula is that of Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for
-    /// computing sample variances" (1979).
+    /// The moments of both sets of cells together, by the formula of Chan et al. 1979, "Updating formulae and a
+    /// pairwise algorithm for computing sample variances".
     pub fn merge(self, other: Moments) -> Moments {
         if self.n == 0 || other.n == 0 {
             return if self.n == 0 { other } else { self };

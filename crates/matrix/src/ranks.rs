@@ -1,5 +1,5 @@
-//! [`RankSums`]: the sums of ranks that Wilcoxon's test needs, of one gene in every group. A row holds a gene's every cell, so they
-//! are exact.
+//! [`RankSums`]: the sums of ranks that the rank sum test needs (Wilcoxon 1945), for one gene in every group. A row
+//! holds the gene's values in all cells, so the ranks are exact.
 //!
 //! ```text
 //! 0xE4, against (0 rest, 1 a reference), groups, then for each: cells, rank sum, ties; against a reference: its cells

@@ -1,4 +1,5 @@
-//! [`Test`], the paper's TStat: from a gene's partials to scores and p-values of groups against others.
+//! [`Test`], the function TStat of MSG Express (Montana et al. 2023, section 6): from a gene's partials to scores and
+//! p-values of each group against the other cells or against a reference group.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +28,7 @@ pub struct Test {
     /// Base of the logarithm that values are of; none: e.
     #[serde(default)]
     pub base: Option<f64>,
-    /// Whether Wilcoxon's variance is corrected for ties.
+    /// Whether the variance of the rank sum (Wilcoxon 1945) is corrected for ties.
     #[serde(default)]
     pub tie_correct: bool,
 }
@@ -35,30 +36,30 @@ pub struct Test {
 /// A test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Method {
-    /// Student's t, of one variance for both (the paper's).
+    /// Student's t-test (Student 1908), with one variance for both sides, as in Montana et al. 2023, section 6.
     #[serde(rename = "student")]
     Student,
-    /// Welch's t, of a variance for each (scanpy's and Seurat's).
+    /// Welch's t-test (Welch 1947), with a variance for each side, as in scanpy and Seurat.
     #[serde(rename = "t-test")]
     Welch,
-    /// Welch's t, with the group's size for both: it overestimates the other's variance.
+    /// Welch's t-test with the group's size for both sides, which overestimates the variance of the other side.
     #[serde(rename = "t-test_overestim_var")]
     Overestimated,
-    /// Wilcoxon's rank sum, by its normal approximation without correction for continuity.
+    /// Wilcoxon's rank sum test (Wilcoxon 1945), by its normal approximation without correction for continuity.
     #[serde(rename = "wilcoxon")]
     Wilcoxon,
 }
 
-/// How means make a fold change.
+/// How two means become a fold change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FoldChange {
-    /// Of `expm1` of the means.
+    /// Of `expm1` of the means, as scanpy (Wolf et al. 2018) computes it.
     #[default]
     Scanpy,
-    /// Of means of `expm1`: (sum + 1) / cells, as Seurat 5.
+    /// Of means of `expm1`: (sum + 1) / cells, as Seurat 5 (Hao et al. 2024) computes it.
     Seurat,
-    /// The mean + 1, as Seurat 4.
+    /// Of means of `expm1`: mean + 1, as Seurat 4 (Hao et al. 2021) computes it.
     SeuratV4,
 }
 

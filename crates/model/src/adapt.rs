@@ -1,4 +1,5 @@
-//! What a host and a drive tell each other so that a session's cut can follow what is measured (Skytether 4, 5.3).
+//! What a host and a drive tell each other so that a session's cut can follow what is measured (Montana et al. 2023,
+//! Skytether, sections 4 and 5.3; see `docs/bibliography.md`).
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,5 @@
-//! Annotations: what of a sub-plan a CSE executed, on which slices, how far, and at what cost (Skytether 4 and 5.3).
+//! Annotations: what of a sub-plan a CSE executed, on which slices, to which level, and at what cost (Montana et al.
+//! 2023, Skytether, sections 4 and 5.3; see `docs/bibliography.md`).
 
 use serde::{Deserialize, Serialize};
 

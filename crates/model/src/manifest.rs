@@ -1,5 +1,6 @@
-//! The manifest: one value a domain, on the domain's home drive, that says which loads of which datasets are visible.
-//! Replacing it by compare-and-set on its version is the only commit (DESIGN's rule 10).
+//! The manifest: one value for each domain, on the domain's home drive. It says which loads of which datasets are
+//! visible. Replacing it by compare-and-set on its version is a domain's only commit (`ARCHITECTURE.md`, "Loads and
+//! commits").
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Names and ids. A slice's name is its partition's name with a dense numeric suffix (Skytether 5.1), so any CSE can
-//! name any slice without asking.
+//! Names and ids. A slice's name is its partition's name with a dense numeric suffix (Montana et al. 2023, Skytether,
+//! section 5.1; see `docs/bibliography.md`), so any CSE can name any slice without asking.
 
 use std::fmt;
 use std::str::FromStr;

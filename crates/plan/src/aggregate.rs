@@ -1,8 +1,8 @@
-//! Aggregates at the drives: complete where the groups are, else in parts that the host merges.
+//! Aggregates at the drives: complete where all rows of a group are on one drive, else in parts that the host merges.
 //!
-//! Parts are standard functions only: `avg` travels as sum and count, variances as count, mean and variance of the
-//! population, DISTINCT as more groups. The host merges means and variances by the formula of Chan, Golub and LeVeque
-//! (1979), in aggregates of our own.
+//! Parts are standard functions only: `avg` travels as sum and count, variances travel as count, mean and variance of
+//! the population, and DISTINCT travels as more groups. The host merges means and variances by the formula of Chan et
+//! al. 1979 (see `docs/bibliography.md`), in aggregates of our own.
 
 use std::sync::Arc;
 

@@ -1,9 +1,10 @@
 //! The search behind the cut.
 //!
-//! Each operator, from the leaves up, can be had in two ways: its rows at the host, or, where a drive can run all below
-//! it, as a [`Piece`] at the drives. For both the bytes that would cross the link are estimated, and the rows at the
-//! host are had in the cheaper way: by operators of the host's own over its inputs, or by sending what a piece yields.
-//! (A search over physical properties in the manner of Selinger et al., 1979, with "where" as the property.)
+//! Each operator, from the leaves up, can be had in two ways: its rows at the host, or, where a drive can run
+//! everything below it, as a [`Piece`] at the drives. For both ways the cutter estimates the bytes that would cross the
+//! link. Rows at the host are had in the cheaper way: by operators of the host's own over the operator's inputs, or by
+//! sending what a piece yields. (This is a search over physical properties in the manner of Selinger et al. 1979, with
+//! "where" as the property; see `docs/bibliography.md`.)
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};

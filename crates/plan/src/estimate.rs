@@ -1,7 +1,7 @@
 //! How many rows and bytes an operator is expected to yield, from the datasets' summaries.
 //!
-//! The rules are the textbook ones (Selinger et al., 1979): independence of conditions, uniform spread between bounds,
-//! joins by the larger number of distinct keys.
+//! The rules are the textbook ones (Selinger et al. 1979; see `docs/bibliography.md`): conditions are independent,
+//! values are spread uniformly between bounds, and a join is sized by the larger number of distinct keys.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,6 @@
-//! The order of joins: inner joins, and the semi and anti joins among them, flattened and put together anew by dynamic
-//! programming over connected sets of relations (Selinger et al., 1979; Moerkotte and Neumann, 2006).
+//! The order of joins: inner joins, and the semi and anti joins among them, are flattened and put together anew by
+//! dynamic programming over connected sets of relations (Selinger et al. 1979; Moerkotte and Neumann 2006; see
+//! `docs/bibliography.md`).
 //!
 //! A set of relations is judged by what it takes to have its rows: the bytes on the link, as the cut estimates them for
 //! that very set ([`Cutter`]), and the rows that joins take in and give out. So an order that keeps a join at the drives is

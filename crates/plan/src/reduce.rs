@@ -1,10 +1,11 @@
 //! Filters from joins: where one side of a join is small, its keys go to the drives before the other side is read, so that rows
 //! which the join would drop do not leave them.
 //!
-//! The other side gets a semi join with the keys (a semi-join program: Bernstein and Chiu, 1981), as far down as it can be
-//! put: through projections, aliases and aggregates that group by the key, as in decorrelated subqueries (magic sets: Bancilhon
-//! et al., 1986). It is an operator like any other then, and the cut ships the keys where that pays. The small side runs first,
-//! once; its rows serve the keys and the join.
+//! The other side gets a semi join with the keys (a semi-join program: Bernstein and Chiu 1981), as far down as it can
+//! be put: through projections, aliases and aggregates that group by the key, as in decorrelated subqueries (magic
+//! sets: Bancilhon et al. 1986; see `docs/bibliography.md`). From then on it is an operator like any other, and the cut
+//! ships the keys where that pays. The small side runs first, once, and its rows serve both as the keys and in the
+//! join.
 
 use std::sync::Arc;
 

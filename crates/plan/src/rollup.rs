@@ -1,8 +1,9 @@
 //! [`RollUp`]: partial aggregates that serve a coarser grouping, too.
 //!
-//! Partial results by `(a, b)` are partial results by `a`, and by nothing: they only come in more rows. So results that were kept
-//! of one query may answer another one, without a look at the data (Kufeldt et al., Skytether, section 7). Whether they do is
-//! decided by the structure of what was asked for.
+//! Partial results by `(a, b)` are also partial results by `a`, and by nothing: they only come in more rows. So the
+//! partial results of one query, where host or drive still has them, may answer another query without a look at the
+//! data (Montana et al. 2023, Skytether, section 7; see `docs/bibliography.md`). Whether they do is decided by the
+//! structure of both queries.
 
 use datafusion::logical_expr::{Expr, LogicalPlan};
 

@@ -8,7 +8,8 @@ use crate::fluid::sane;
 const WINDOW: usize = 9;
 /// A sample further off than this is taken as if it were this far off, until the next one says the same.
 const STEP_MAX: f64 = 4.0;
-/// What the first sample counts once there are others: first slices can be abnormally slow (Skytether 6.3).
+/// The weight of the first sample once there are others: the first slices can be abnormally slow (Montana et al. 2023,
+/// Skytether, section 6.3; see `docs/bibliography.md`).
 const FIRST_WEIGHT: f64 = 0.25;
 /// What a sample loses for each decision that passes without a new one.
 const FADING: f64 = 0.95;

@@ -254,7 +254,8 @@ impl Steering {
         may && fluid.path(2, 1.0, WORST) < EXPLORING * finish_ns
     }
 
-    /// First slices are slow at weak engines above all (Skytether 6.3), and a weak engine that others begin to use is slower still.
+    /// The first slices are slow, above all at weak engines (Montana et al. 2023, Skytether, section 6.3), and a weak
+    /// engine that others begin to use becomes slower still.
     fn worst(&self) -> f64 {
         (WORST / self.host_over_drive).clamp(WORST, WORST_WEAK)
     }

@@ -1,4 +1,5 @@
-//! Distinct counts that add up over batches and slices: exact up to [`EXACT_MAX`] values, then HyperLogLog.
+//! Distinct counts that add up over batches and slices: exact up to [`EXACT_MAX`] values, from then on by HyperLogLog
+//! (Flajolet et al. 2007; see `docs/bibliography.md`).
 
 use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, ByteView, GenericByteViewArray, PrimitiveArray, RecordBatch};
 use arrow::datatypes::*;
@@ -212,8 +213,8 @@ fn mix(low: u64, high: u64) -> u64 {
     fold(fold(low ^ 0xa076_1d64_78bd_642f, high ^ 0xe703_7ed1_a0b4_28db), 0x8ebc_6af0_9c88_c6e3)
 }
 
-/// Ertl's improved raw estimator, without bias at both ends of the range ("New cardinality estimation algorithms for
-/// HyperLogLog sketches", 2017, algorithm 6).
+/// The improved raw estimator of Ertl 2017 ("New cardinality estimation algorithms for HyperLogLog sketches", algorithm
+/// 6), which is without bias at both ends of the range.
 fn estimate(registers: &[u8; REGISTERS]) -> f64 {
     let m = REGISTERS as f64;
     let mut counts = [0u32; RANK_BITS + 2];

@@ -19,7 +19,7 @@ pub type Version = Bytes;
 /// What a client says of a value's integrity. Kept and returned as given, never checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tag {
-    /// A number for the algorithm; Kinetic's numbers, see the protocol.
+    /// A number for the algorithm, as the Kinetic protocol numbers them (see Kinetic in `docs/bibliography.md`).
     pub algorithm: i32,
     /// At most [`crate::TAG_BYTES_MAX`] bytes.
     pub bytes: Bytes,
@@ -81,7 +81,8 @@ pub struct Put {
 /// When a write is durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// When the call returns; all that was written back before it is durable then, too (Kinetic's WRITETHROUGH and FLUSH).
+    /// When the call returns. Everything that was written back before is durable then, too (Kinetic's WRITETHROUGH and
+    /// FLUSH).
     #[default]
     Through,
     /// After the next flush or write-through. Visible at once. After a crash either all writes up to some moment are
@@ -128,8 +129,9 @@ pub trait Store: Send + Sync + Debug {
     /// The entries of a range.
     fn range(&self, range: &KeyRange) -> Result<Vec<Entry>, StoreError>;
 
-    /// All writes or none. Writes apply in order, each seeing those before it. On [`StoreError::Conflict`] nothing has
-    /// changed: of two batches in conflict, one fails whole (Skytether 5.1).
+    /// All writes of the batch or none. Writes apply in order, each seeing those before it. On [`StoreError::Conflict`]
+    /// nothing has changed: of two batches in conflict, one fails as a whole (Montana et al. 2023, Skytether, section
+    /// 5.1; see `docs/bibliography.md`).
     fn write(&self, batch: Vec<Write>, durability: Durability) -> Result<(), StoreError>;
 
     /// Makes all that was written back durable.

@@ -25,7 +25,7 @@ fn fields() -> Fields {
     std::iter::once(group).chain(FLOATS.map(|name| Field::new(name, DataType::Float64, false))).collect()
 }
 
-/// The paper's TStat.
+/// The function TStat of MSG Express (Montana et al. 2023, section 6; see `docs/bibliography.md`).
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct TStat {
     signature: Signature,

@@ -383,7 +383,7 @@ fn prior(scenario: &Scenario) -> SliceCosts {
     }
 }
 
-/// A sample of mean 1 by Box and Muller's method.
+/// A log-normal sample of mean 1, made from a normal one by the method of Box and Muller 1958.
 fn lognormal(rng: &mut StdRng, deviation: f64) -> f64 {
     let (u, v): (f64, f64) = (rng.random_range(f64::MIN_POSITIVE..1.0), rng.random());
     let normal = (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos();

@@ -31,7 +31,7 @@ fn of_writers_that_race_one_wins_each_version() {
     });
 }
 
-/// Skytether 5.1: of two batches in conflict one fails whole.
+/// Of two batches in conflict, one fails as a whole (Montana et al. 2023, Skytether, section 5.1).
 #[test]
 fn of_batches_in_conflict_one_is_there_whole() {
     on_each(|store| {
