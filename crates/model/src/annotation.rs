@@ -3,15 +3,17 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How far a slice was taken through the slice-wise part of a sub-plan.
+/// How much of the slice-wise part of a sub-plan a drive executed for a slice. The host executes the rest.
+/// `docs/glossary.md` has the same definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "u8", try_from = "u8")]
 pub enum Level {
-    /// Nothing was executed: the stored bytes, untouched.
+    /// Nothing: the drive sends the slice's bytes as they are stored.
     Bytes = 0,
-    /// Match hints, and the pages that they name.
+    /// No operator: the drive only skips slices and pages by their bounds, and sends all rows of the other pages. Scans
+    /// run at this level when `pithead.pushdown` is off; no drive chooses it.
     Hints = 1,
-    /// Filter and projection.
+    /// The filter and the projection: the drive sends the rows that pass.
     Filtered = 2,
     /// The whole slice-wise part.
     Whole = 3,
