@@ -97,7 +97,7 @@ fn readers_see_whole_values_while_they_are_replaced() {
             while !writer.is_finished() {
                 let read = store.held("a").unwrap();
                 assert_eq!(read, value(read[0], SEGMENT_BYTES_MIN));
-                // Later than `a`, so at least as new.
+                // It was read later than `a`, so it is at least as new.
                 assert!(store.held("b").unwrap()[0] >= read[0]);
             }
         });
