@@ -2,7 +2,7 @@
 //!
 //! | function | from | gives |
 //! |---|---|---|
-//! | `accumulate(expression, cells)` | a gene's row, what is known of the cells | its partials: moments in every group (Accumulate) |
+//! | `accumulate(expression, cells)` | a gene's row, the cells | its partials: moments in every group (Accumulate) |
 //! | `rank_sums(expression, cells)` | the same | its sums of ranks in every group |
 //! | `take_cells(expression, cells)` | the same | the row of the cells that count alone |
 //! | `dense_row(value, …)` | a value for each cell | a gene's row |

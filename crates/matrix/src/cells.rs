@@ -3,7 +3,8 @@
 //! ```text
 //! 0xE3, checksum (xxh3 of the rest), flags, cells, groups, reference + 1, columns of the basis, target sum, base, packed codes, packed totals, basis
 //! ```
-//! The checksum comes first: a plan printed as text shows the first bytes of a literal, and two plans must not look alike.
+//! The checksum comes first: a plan printed as text shows the first bytes of a literal, and two plans must not look
+//! alike.
 
 use xxhash_rust::xxh3::xxh3_64;
 

@@ -1,5 +1,5 @@
-//! Filters from joins: where one side of a join is small, its keys go to the drives before the other side is read, so that rows
-//! which the join would drop do not leave them.
+//! Filters from joins: where one side of a join is small, its keys go to the drives before the other side is read, so
+//! that rows which the join would drop do not leave them.
 //!
 //! The other side gets a semi join with the keys (a semi-join program: Bernstein and Chiu 1981), as far down as it can
 //! be put: through projections, aliases and aggregates that group by the key, as in decorrelated subqueries (magic

@@ -1,7 +1,8 @@
 //! The division of slices among levels.
 //!
-//! A division that uses some of the levels and not the others lies on a face of the triangle of all divisions. The faces are searched
-//! one by one, since one-off costs make a step between them, and since [`Steering`](crate::Steering) compares them.
+//! A division that uses some of the levels and not the others lies on a face of the triangle of all divisions. The
+//! faces are searched one by one, since one-off costs make a step between them, and since [`Steering`](crate::Steering)
+//! compares them.
 
 use crate::fluid::{Counts, Fluid};
 use crate::snapshot::{Allowed, ByLevel, Resource, Snapshot, Split};
@@ -174,7 +175,8 @@ impl Search<'_> {
     }
 }
 
-/// Divides the slices left among the levels that are allowed so that the slowest of drive, link and host finishes soonest.
+/// Divides the slices left among the levels that are allowed so that the slowest of drive, link and host finishes
+/// soonest.
 ///
 /// Up to 64 slices, it looks at every division; for more, it searches the faces of the triangle of all divisions in
 /// large steps and then in ever smaller ones. Of divisions that finish at the same time, it prefers the one with higher

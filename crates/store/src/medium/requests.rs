@@ -68,8 +68,8 @@ pub(super) struct Job {
     changed: Condvar,
 }
 
-// SAFETY: only `memory_start` is not Send and Sync. It points into `progress.memory`, whose bytes are only written through
-// parts, which are disjoint, and only read where parts have landed.
+// SAFETY: only `memory_start` is not Send and Sync. It points into `progress.memory`, whose bytes are only written
+// through parts, which are disjoint, and only read where parts have landed.
 unsafe impl Send for Job {}
 // SAFETY: as above.
 unsafe impl Sync for Job {}
@@ -269,9 +269,9 @@ impl Job {
     }
 
     fn read_part(&self, part: Part) -> io::Result<usize> {
-        // SAFETY: `new` saw that the memory has room for all parts, and it lives as long as the job: the reader only gets
-        // it once all parts have landed. `take` gives out every part once, so no one else has these bytes. They hold zeros
-        // or an earlier value.
+        // SAFETY: `new` saw that the memory has room for all parts, and it lives as long as the job: the reader only
+        // gets it once all parts have landed. `take` gives out every part once, so no one else has these bytes. They
+        // hold zeros or an earlier value.
         let out = unsafe { std::slice::from_raw_parts_mut(self.memory_of(part), part.bytes) };
         std::os::unix::fs::FileExt::read_at(&*self.file, out, self.file_offset(part))
     }

@@ -125,8 +125,8 @@ impl Shared {
         // A part is at most as long as a value, far below 4 GiB.
         let read = opcode::Read::new(types::Fd(job.raw_fd()), job.memory_of(part), part.bytes as u32);
         let entry = read.offset(job.file_offset(part)).build().user_data(u64::from(slot));
-        // SAFETY: whoever uses the submission queue holds the lock of `slots`, so it has one user at a time. The memory and
-        // the descriptor belong to the job, which `taken` keeps until the completion is here: at once below.
+        // SAFETY: whoever uses the submission queue holds the lock of `slots`, so it has one user at a time. The memory
+        // and the descriptor belong to the job, which `taken` keeps until the completion is here: at once below.
         let pushed = unsafe { self.ring.submission_shared().push(&entry) };
         if pushed.is_err() {
             // Only where earlier submissions failed, as there are no more slots than entries.
