@@ -78,7 +78,7 @@ struct Tally {
 pub(crate) struct Extent {
     pub place: Place,
     pub checksum: u64,
-    /// The segment to flush before a durable commit names the place.
+    /// The ticket of the write, which must be flushed before a durable commit names the place.
     pub ticket: u64,
 }
 
