@@ -107,7 +107,7 @@ pub enum FindingKind {
     Value,
     /// The account of segments does not agree with the records.
     Account,
-    /// No key names a file.
+    /// There is a file that no key names.
     Leftover,
     /// A part of the journal is damaged.
     Journal,

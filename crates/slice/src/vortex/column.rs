@@ -56,7 +56,6 @@ enum Kind {
         decoded: OnceCell<ArrayRef>,
         /// The verdict of the scan's condition on this column for each value, NULL being false; none where it is false
         /// for all values.
-        /// all.
         verdicts: OnceCell<Option<ArrayRef>>,
     },
 }

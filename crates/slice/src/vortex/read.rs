@@ -96,7 +96,6 @@ impl SliceReader for VortexSlice {
 
 /// Each poll reads one window, even if that window has no rows to return. Nothing is spawned, and nothing waits, since
 /// the file is in memory.
-/// memory.
 fn run(scan: WindowScan, windows: Vec<Range<u64>>) -> SliceStream {
     let mut windows = windows.into_iter();
     let next = move |context: &mut Context<'_>| {

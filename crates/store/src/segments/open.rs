@@ -116,7 +116,6 @@ impl Segments {
 
     /// Makes sure that the medium has allocated `needed` bytes from `room.next` on: a large step if it has plenty, and
     /// just enough if it has not.
-    /// enough where it has not.
     fn set_aside(&self, room: &mut Room, needed: u64, kept: u64) -> Result<(), StoreError> {
         let end = room.next.saturating_add(needed);
         if end <= room.reserved {
