@@ -24,10 +24,10 @@ const BATCHES: usize = 2;
 /// How a matrix is laid out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layout {
-    /// A row a gene, its values in all cells in one column.
+    /// One row for each gene, with its values in all cells in one column.
     #[default]
     Sparse,
-    /// A row a gene, a column a cell: the paper's.
+    /// One row for each gene and one column for each cell, as in Montana et al. 2023, section 5.1.
     Dense,
 }
 

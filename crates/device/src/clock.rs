@@ -10,18 +10,18 @@ use futures::future::BoxFuture;
 pub struct Instant(pub u64);
 
 impl Instant {
-    /// Time from `earlier` to this, 0 if it is later.
+    /// The time from `earlier` to this point, 0 if `earlier` is later.
     pub fn since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// A clock that can be waited on.
+/// A clock on which a task can wait.
 pub trait Clock: Send + Sync + Debug {
     /// Now.
     fn now(&self) -> Instant;
 
-    /// Ends no sooner than after `duration` of this clock's time.
+    /// Waits for at least `duration` of this clock's time.
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
 }
 
@@ -50,7 +50,7 @@ impl Clock for SystemClock {
     }
 
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
-        // Counted from here, not from the first poll; a wait too long to count never ends.
+        // The time counts from this call and not from the first poll. A wait that is too long to represent never ends.
         match tokio::time::Instant::now().checked_add(duration) {
             Some(until) => Box::pin(async move { tokio::time::sleep_until(until).await }),
             None => Box::pin(futures::future::pending()),

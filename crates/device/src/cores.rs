@@ -2,8 +2,8 @@
 
 use std::sync::OnceLock;
 
-/// What this machine calls its present run, and the cores that this process may use, ascending. Empty where the system does not
-/// tell.
+/// The machine's own name for its present run, and the cores that this process may use, in ascending order. Empty if
+/// the system does not report them.
 pub fn machine_cores() -> &'static (String, Vec<u32>) {
     static CORES: OnceLock<(String, Vec<u32>)> = OnceLock::new();
     CORES.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! A CPU whose work is paced to a share of the real one's speed, and the unit of work that CPUs are compared by.
+//! A CPU that is paced to a share of the real one's speed, and the unit of work by which CPUs are compared.
 
 use std::hint::black_box;
 use std::sync::{Arc, OnceLock};
@@ -9,15 +9,17 @@ use parking_lot::Mutex;
 
 use crate::{Clock, Instant, thread_cpu_ns};
 
-/// How far work may run ahead of the pace, so that waits are not shorter than timers are good for.
+/// How far work may run ahead of the pace, so that no wait is shorter than timers can measure.
 const BURST: Duration = Duration::from_millis(1);
-/// Values of the unit of work: more than a first-level cache holds, fewer than a second-level one.
+/// The number of values in the unit of work: more than a first-level cache has room for, and fewer than a second-level
+/// one.
 const UNIT_VALUES: usize = 32_768;
-/// Times that the unit is measured. The least counts: whatever else ran made the others longer.
+/// How often the unit is measured. The shortest time counts, because other work made the others longer.
 const UNIT_RUNS: usize = 9;
 
-/// A CPU of a few cores, each a share as fast as the real ones. Work books time on the core that is free first, after what is
-/// booked there, and waits until its own booking ends. So the cores do no more together than slow ones would.
+/// A CPU with a few cores, each with a share of the real speed. Work books time on the core that is free first, after
+/// the bookings that are there, and waits until its own booking ends. So the cores together do no more than slow cores
+/// would.
 #[derive(Debug)]
 pub struct PacedCpu {
     share: f64,
@@ -26,23 +28,23 @@ pub struct PacedCpu {
 }
 
 impl PacedCpu {
-    /// A CPU of so many cores (at least one) at a share of the real speed, above 0 and at most 1.
+    /// A CPU with this many cores (at least one), each at a share of the real speed, above 0 and at most 1.
     pub fn new(share: f64, cores: usize, clock: Arc<dyn Clock>) -> Self {
         assert!(share > 0.0 && share <= 1.0, "a CPU's share is above 0 and at most 1");
         Self { share, clock, free_at: Mutex::new(vec![Instant::default(); cores.max(1)]) }
     }
 
-    /// Its speed, as a share of the real one's.
+    /// Its speed, as a share of the real CPU's.
     pub fn share(&self) -> f64 {
         self.share
     }
 
-    /// Books work that took `cpu` on the real CPU just now; the future ends when it would be done on the slow one. The booking
-    /// stands if the future is dropped.
+    /// Books work that just took `cpu` on the real CPU. The future ends when the work would be done on the slow CPU.
+    /// The booking remains if the future is dropped.
     pub fn work(&self, cpu: Duration) -> Option<BoxFuture<'static, ()>> {
         let takes_ns = (cpu.as_nanos() as f64 / self.share) as u64;
         let now = self.clock.now();
-        // It began when its work did.
+        // The booking began when its work did.
         let began = Instant(now.0.saturating_sub(cpu.as_nanos() as u64));
         let mut cores = self.free_at.lock();
         let core = cores.iter_mut().min()?;
@@ -52,8 +54,9 @@ impl PacedCpu {
     }
 }
 
-/// CPU time that this machine takes for the unit of work that CSEs are compared by, nanoseconds: filtering and summing
-/// 32,768 numbers, which is much of what queries do. Measured at the first call, in less than a millisecond.
+/// The CPU time that this machine takes for the unit of work by which CSEs are compared, nanoseconds. The unit is to
+/// filter and to sum 32,768 numbers, which is much of what queries do. It is measured at the first call, in less than a
+/// millisecond.
 pub fn unit_ns() -> f64 {
     static UNIT: OnceLock<f64> = OnceLock::new();
     *UNIT.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! [`Device`]: what emulation can get between.
+//! [`Device`]: the hooks at which emulation can intervene.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -8,34 +8,34 @@ use futures::future::BoxFuture;
 
 use crate::{Clock, PacedCpu, PacedLink, SystemClock};
 
-/// A CSE's hardware, as its code meets it.
+/// A CSE's hardware, as its code uses it.
 ///
-/// Each hook returns how long the caller must wait before going on, in addition to what the real hardware took. `None`
-/// is the usual answer, and costs a virtual call.
+/// Each hook returns how long the caller must wait before it goes on, in addition to the time that the real hardware
+/// took. `None` is the usual answer, and costs a virtual call.
 pub trait Device: Send + Sync + Debug {
-    /// Before `bytes` are taken from the medium, or from the cache of it.
+    /// Called before `bytes` are read from the medium, or from the cache of it.
     fn read(&self, bytes: u64) -> Option<BoxFuture<'static, ()>>;
 
-    /// After CPU work that took `cpu`.
+    /// Called after CPU work that took `cpu`.
     fn work(&self, cpu: Duration) -> Option<BoxFuture<'static, ()>>;
 
-    /// Before `bytes` go onto the link.
+    /// Called before `bytes` go onto the link.
     fn send(&self, bytes: u64) -> Option<BoxFuture<'static, ()>>;
 
     /// The clock that policies and annotations read.
     fn clock(&self) -> &dyn Clock;
 
-    /// The rate that sends are paced to, bits a second.
+    /// The rate to which sends are paced, bits a second.
     fn link_bits_per_second(&self) -> Option<f64>;
 
-    /// Bytes that were booked on a paced link and have not left.
+    /// The bytes that were booked on a paced link and have not left yet.
     fn link_backlog_bytes(&self) -> f64;
 
-    /// The CPU's speed as a share of the real one's; 1: as it is.
+    /// The CPU's speed as a share of the real one's; 1: it is not paced.
     fn cpu_share(&self) -> f64;
 }
 
-/// The hardware as it is, with sends and work paced where a rate or a share is given.
+/// The real hardware, with sends and CPU work paced where a rate or a share is given.
 #[derive(Debug)]
 pub struct Native {
     clock: Arc<dyn Clock>,
@@ -49,12 +49,12 @@ impl Native {
         Self { clock: Arc::new(SystemClock::new()), link: None, cpu: None }
     }
 
-    /// Sends are paced to this rate.
+    /// Paces sends to this rate.
     pub fn with_link(self, bits_per_second: f64) -> Self {
         Self { link: Some(PacedLink::new(bits_per_second, Arc::clone(&self.clock))), ..self }
     }
 
-    /// So many cores, each at this share of its speed, above 0 and at most 1.
+    /// Paces work to this many cores, each at this share of its speed, above 0 and at most 1.
     pub fn with_cpu(self, share: f64, cores: usize) -> Self {
         Self { cpu: (share < 1.0).then(|| PacedCpu::new(share, cores, Arc::clone(&self.clock))), ..self }
     }

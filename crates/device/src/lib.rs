@@ -1,6 +1,7 @@
-//! The hooks that every medium read, unit of CPU work and link send of a CSE pass, and its clock. Native: free.
+//! The hooks through which every medium read, unit of CPU work and link send of a CSE passes, and its clock. Without
+//! emulation they cost nothing.
 //!
-//! Emulated devices, paced links and virtual time live behind these; nothing above reads a clock of its own.
+//! Emulated devices, paced links and virtual time are implemented behind them. Nothing above reads a clock of its own.
 
 mod clock;
 mod cores;

@@ -8,11 +8,11 @@ use parking_lot::Mutex;
 
 use crate::{Clock, Instant};
 
-/// How far sends may run ahead of the rate, so that waits are not shorter than timers are good for.
+/// How far sends may run ahead of the rate, so that no wait is shorter than timers can measure.
 const BURST: Duration = Duration::from_millis(2);
 
-/// One link that all sends of a CSE share. Each send books the time that its bits take at the rate, after those booked
-/// before it, and waits until its own booking ends.
+/// One link that all sends of a CSE share. Each send books the time that its bits take at the rate, after the earlier
+/// bookings, and waits until its own booking ends.
 #[derive(Debug)]
 pub struct PacedLink {
     bits_per_second: f64,
@@ -21,7 +21,7 @@ pub struct PacedLink {
 }
 
 impl PacedLink {
-    /// A link of this rate, above 0.
+    /// A link with this rate, above 0.
     pub fn new(bits_per_second: f64, clock: Arc<dyn Clock>) -> Self {
         assert!(bits_per_second > 0.0, "a link's rate is above 0");
         Self { bits_per_second, clock, free_at: Mutex::new(Instant::default()) }
@@ -32,13 +32,13 @@ impl PacedLink {
         self.bits_per_second
     }
 
-    /// Bytes that were booked and have not left.
+    /// The bytes that were booked and have not left yet.
     pub fn backlog_bytes(&self) -> f64 {
         let wait = self.free_at.lock().since(self.clock.now());
         wait.as_secs_f64() * self.bits_per_second / 8.0
     }
 
-    /// Books `bytes`; the future ends when they would all have left. The booking stands if the future is dropped.
+    /// Books `bytes`. The future ends when all of them would have left. The booking remains if the future is dropped.
     pub fn send(&self, bytes: u64) -> Option<BoxFuture<'static, ()>> {
         let takes_ns = (bytes as f64 * 8.0 / self.bits_per_second * 1e9) as u64;
         let now = self.clock.now();

@@ -1,13 +1,13 @@
-//! [`AnyOrder`]: what some operators say of their rows' order is not believed.
+//! [`AnyOrder`]: hides what some operators claim about the order of their rows, because the claim can be wrong.
 //!
-//! DataFusion takes order, constants and uniqueness of the keys from below an aggregate. With grouping sets a key is NULL in some
-//! groups, even a constant one, and several sets may have a group of the same keys. So a sort above would be left out, or sort by
-//! too few columns.
+//! DataFusion takes order, constants and uniqueness of the keys from below an aggregate. With grouping sets, a key is
+//! NULL in some groups, even a constant key, and several sets may have a group with the same keys. DataFusion would
+//! then leave a sort above out, or would sort by too few columns.
 //!
-//! It also takes a sort from above a UNION ALL to each of its inputs, where a key that equals another one is left out; then it
-//! cannot show any more that all of them are in order, and refuses the plan.
+//! DataFusion also moves a sort from above a UNION ALL to each of its inputs, and there leaves out a key that equals
+//! another one. It can then no longer show that all inputs are in order, and refuses the plan.
 //!
-//! The rule comes first, before any other asks for an order.
+//! The rule comes first, before any other rule asks for an order.
 
 use std::fmt;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl PhysicalOptimizerRule for AnyOrder {
     }
 }
 
-/// Hands on its input's rows, of whose order and values nothing is known.
+/// Hands on its input's rows, and claims nothing about their order and values.
 #[derive(Clone, Debug)]
 struct AnyOrderExec {
     input: Arc<dyn ExecutionPlan>,

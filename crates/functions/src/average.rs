@@ -12,8 +12,8 @@ const SCALE_ADDED: i8 = 4;
 
 static AVERAGE: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(ScalarUDF::from(Average::new())));
 
-/// `sum / count` as `avg` divides: floats as floats; decimals to four digits more, cut, not rounded. NULL where `sum`
-/// is NULL or `count` 0. Runs at the host only, so it is in no sub-plan.
+/// `sum / count`, divided as `avg` divides: floats as floats; decimals to four more digits, truncated and not rounded.
+/// NULL where `sum` is NULL or `count` is 0. It runs at the host only, so it is in no sub-plan.
 pub fn average(sum: Expr, count: Expr) -> Expr {
     AVERAGE.call(vec![sum, count])
 }

@@ -1,10 +1,12 @@
-//! Functions whose results may be far larger than their arguments, within a session's memory.
+//! Functions whose results may be far larger than their arguments, kept within a session's memory.
 //!
-//! An operator reserves what it holds; what an expression makes, nobody reserves: `repeat(text, 50000)` over one batch makes
-//! gigabytes. So where such a function is about to run, [`Bounded`] stands in its place, as functions stand for operators in
-//! [`crate::checked`]: while the optimiser folds constants, and in the plan that runs. It works out how much the result takes at
-//! most, reserves that of the session's memory, and the result holds the reservation until its last buffer is freed. And operators
-//! with such an expression get their rows in pieces ([`rows_at_once`]), so that a query whose result is small needs little.
+//! An operator reserves the memory that it uses, but nobody reserves the memory of an expression's result:
+//! `repeat(text, 50000)` over one batch makes gigabytes. Therefore [`Bounded`] takes the place of such a function where
+//! it is about to run, both while the optimiser folds constants and in the plan that runs, just as functions take the
+//! place of operators in [`crate::checked`]. It computes the most that the result can take, reserves that much of the
+//! session's memory, and the result holds the reservation until its last buffer is freed. Operators with such an
+//! expression also receive their rows in pieces ([`rows_at_once`]), so that a query whose result is small needs little
+//! memory.
 
 mod function;
 mod growth;

@@ -6,10 +6,10 @@ use datafusion::logical_expr::{EmptyRelation, Expr, LogicalPlan};
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
-/// Replaces an inner join on a condition that is never true by nothing.
+/// Replaces an inner join on a condition that is never true by an empty relation.
 ///
-/// It has to come before filters are pushed down. Pushed into a side that is an aggregate without groups, such a condition would
-/// go below the aggregate, which then has one row all the same.
+/// It has to run before filters are pushed down. A condition that is pushed into a side that is an aggregate without
+/// groups would go below the aggregate, which then has one row all the same.
 #[derive(Debug)]
 pub(crate) struct EmptyJoin;
 

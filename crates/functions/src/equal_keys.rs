@@ -1,9 +1,9 @@
 //! Equalities and IS NOT DISTINCT FROM in one join.
 //!
-//! A join has one rule for NULLs in all of its keys: either NULL equals nothing, as for `=`, or NULL equals NULL, as for
-//! IS NOT DISTINCT FROM. Two rules of DataFusion 55.2 lose sight of that. One takes every `=` of a join's filter for a key, also
-//! where NULL equals NULL among the keys that are there. Another puts the keys of nested inner joins together under the rule of
-//! the outermost one. The rules here take their places, so that no key changes its meaning.
+//! A join has one rule for NULLs in all of its keys: either NULL equals nothing, as for `=`, or NULL equals NULL, as
+//! for IS NOT DISTINCT FROM. Two rules of DataFusion 55.2 violate this. One takes every `=` of a join's filter as a
+//! key, even if NULL equals NULL in the keys that the join has. Another puts the keys of nested inner joins together
+//! under the rule of the outermost join. The rules here replace both, so that no key changes its meaning.
 
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{NullEquality, Result};
@@ -12,8 +12,8 @@ use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
-/// Turns keys of inner joins among which NULL equals NULL into conditions. It comes before all rules that flatten inner joins;
-/// [`EqualKeys`] makes keys of them again.
+/// Turns those keys of inner joins in which NULL equals NULL into conditions. It runs before all rules that flatten
+/// inner joins; [`EqualKeys`] turns the conditions back into keys.
 #[derive(Debug)]
 pub(crate) struct NullKeysApart;
 
@@ -36,8 +36,8 @@ impl OptimizerRule for NullKeysApart {
     }
 }
 
-/// DataFusion's rule that finds a join's keys in its filter, for keys of one kind: where there is an `=`, what NULL equals NULL in
-/// stays a condition.
+/// Replaces DataFusion's rule that finds a join's keys in its filter, and finds keys of one kind only: where the filter
+/// has an `=`, conditions in which NULL equals NULL stay conditions.
 #[derive(Debug, Default)]
 pub(crate) struct EqualKeys(ExtractEquijoinPredicate);
 

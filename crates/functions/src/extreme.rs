@@ -1,9 +1,9 @@
 //! `min` and `max` that give the same answer in whatever order rows come.
 //!
-//! DataFusion's lose it over groups of floats: a NaN replaces what a group had, and the next value replaces the NaN.
-//! Here NaN is larger than all other floats, as in directories and filters, and there is one NaN. Over structs and lists with a
-//! NULL inside it has three orders, for all rows, for groups and for windows; here a NULL inside is larger than all values. All
-//! other types are DataFusion's.
+//! DataFusion's functions do not do that over groups of floats: a NaN replaces a group's value, and the next value
+//! replaces the NaN. Here NaN is larger than all other floats, as in directories and filters, and there is one NaN.
+//! Over structs and lists with a NULL inside, DataFusion has three orders: one for all rows, one for groups and one for
+//! windows. Here a NULL inside is larger than all values. For all other types these are DataFusion's functions.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Smallest and largest floats, of all rows and by group.
+//! The smallest and the largest float, of all rows and of each group.
 
 use std::mem::{size_of, size_of_val};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 
 use crate::groups::{Seen, valid_rows};
 
-/// Which end.
+/// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Side {
     Min,
@@ -99,7 +99,7 @@ impl<T: Real> FloatExtremes<T> {
         Self { side, found: Vec::new(), seen: Seen::All(0) }
     }
 
-    /// What every float replaces.
+    /// The start value, which every float replaces.
     fn start(&self) -> T::Native {
         match self.side {
             Side::Min => T::one_nan(T::Native::MAX_TOTAL_ORDER),
@@ -158,7 +158,7 @@ impl<T: Real> GroupsAccumulator for FloatExtremes<T> {
     }
 }
 
-/// A group's start lies beyond all floats, so it needs no test of its own; `value` may be any NaN.
+/// The start value of a group is beyond all floats, so it needs no test of its own. `value` may be any NaN.
 #[inline]
 fn better<T: Real>(side: Side, held: T::Native, value: T::Native) -> T::Native {
     let value = T::one_nan(value);

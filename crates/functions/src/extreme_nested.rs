@@ -1,5 +1,6 @@
-//! Smallest and largest structs and lists, of all rows and by group, in the one order that DuckDB has for them: field by field,
-//! element by element, a NULL larger than all values, and the shorter of two lists first where one begins the other.
+//! The smallest and the largest struct or list, of all rows and of each group, in the one order that DuckDB has for
+//! them: field by field and element by element, with NULL larger than all values, and with the shorter list first where
+//! one list begins the other.
 
 use std::fmt;
 use std::mem::{size_of, size_of_val};
@@ -48,7 +49,7 @@ impl Order {
         Ok(self.converter.convert_columns(&[canonical(values)?])?)
     }
 
-    /// The values that were found, and NULL where none was.
+    /// The values that were found; NULL for groups without a value.
     fn values<'a>(&self, found: impl Iterator<Item = Option<&'a OwnedRow>>) -> Result<ArrayRef> {
         let mut rows = Vec::new();
         let indices: UInt32Array = found
@@ -121,7 +122,7 @@ pub(crate) struct NestedExtremes {
     side: Side,
     order: Order,
     found: Vec<Option<OwnedRow>>,
-    /// Bytes of what was found.
+    /// The bytes of the values that were found.
     bytes: usize,
 }
 

@@ -1,4 +1,4 @@
-//! [`fault_from_datafusion`]: who is to blame for what DataFusion reports.
+//! [`fault_from_datafusion`]: finds out who is to blame for an error of DataFusion.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use pithead_model::{Blame, Fault};
 
-/// Errors wrapped deeper than this are reported by their text.
+/// Errors that are wrapped deeper than this are reported by their text.
 const DEPTH_MAX: usize = 64;
 
-/// The fault that an error amounts to. A [`Fault`] that went through DataFusion comes back as it was.
+/// The fault that represents an error. A [`Fault`] that went through DataFusion comes back unchanged.
 pub fn fault_from_datafusion(error: DataFusionError) -> Fault {
     if let Some(fault) = wrapped_fault(&error) {
         return fault;
@@ -27,8 +27,8 @@ pub fn fault_from_datafusion(error: DataFusionError) -> Fault {
     }
 }
 
-/// Whether a regular expression cannot be read, or is too large. The engine says so in texts, around errors of crates that are none
-/// of ours, or as errors of its own.
+/// Whether a regular expression cannot be read or is too large. The engine reports this in texts, around errors of
+/// third-party crates, or as errors of its own.
 fn is_of_regex(error: &DataFusionError, message: &str) -> bool {
     const TEXTS: [&str; 2] = ["Regular expression did not compile", "Compiled regex exceeds size limit"];
     let noted = match error {
@@ -39,7 +39,7 @@ fn is_of_regex(error: &DataFusionError, message: &str) -> bool {
     noted || TEXTS.iter().any(|text| message.contains(text))
 }
 
-/// The limit of a regular expression, for who met it.
+/// The limit of a regular expression, for the message.
 fn regex_fault(message: &str) -> Fault {
     let is_large = ["CompiledTooBig", "exceeds size limit"].iter().any(|text| message.contains(text));
     match is_large {
@@ -85,7 +85,7 @@ fn blame_arrow(error: &ArrowError) -> Blame {
     }
 }
 
-/// Looks through every kind of wrapper for a fault of ours.
+/// Looks through every kind of wrapper for a [`Fault`].
 fn wrapped_fault(error: &DataFusionError) -> Option<Fault> {
     let mut current: &(dyn Error + 'static) = error;
     for _ in 0..DEPTH_MAX {
@@ -100,7 +100,7 @@ fn wrapped_fault(error: &DataFusionError) -> Option<Fault> {
     None
 }
 
-/// Without the invitations to report a bug that DataFusion adds on lines of their own.
+/// The message without the invitations to report a bug that DataFusion adds on separate lines.
 fn first_line(message: &str) -> String {
     message.split("\nThis issue was likely caused by").next().unwrap_or(message).trim_end_matches('.').to_owned()
 }

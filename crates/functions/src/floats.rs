@@ -1,10 +1,11 @@
-//! One zero and one NaN: floats that are equal in SQL are one value wherever the engine tells values apart.
+//! One zero and one NaN: floats that are equal in SQL are one value wherever the engine distinguishes values.
 //!
-//! In SQL `-0.0 = 0.0`, and every NaN equals every other and is larger than all numbers, as in DuckDB. The engine's kernels go by
-//! IEEE 754's total order instead: they tell the zeros apart, and NaNs by their sign and payload (what `0.0 / 0.0` gives has its
-//! sign set on x86, and sorts below all numbers). The engine mends that for the zeros in some places and not in others, nested
-//! values among them. So keys of groups, joins, windows and sorts, arguments of DISTINCT aggregates and operands of comparisons
-//! go through [`one_float`] in the plan that is about to run ([`with_one_float`]).
+//! In SQL `-0.0 = 0.0`, and every NaN equals every other NaN and is larger than all numbers, as in DuckDB. The engine's
+//! kernels follow the total order of IEEE 754 instead: they distinguish the two zeros, and they distinguish NaNs by
+//! sign and payload (the result of `0.0 / 0.0` has its sign set on x86, and sorts below all numbers). The engine
+//! corrects this for the zeros in some places but not in others, such as nested values. So keys of groups, joins,
+//! windows and sorts, arguments of DISTINCT aggregates and operands of comparisons pass through [`one_float`] in the
+//! plan that is about to run ([`with_one_float`]).
 
 mod canonical;
 mod keys;

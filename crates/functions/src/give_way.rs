@@ -1,10 +1,11 @@
-//! [`GiveWay`]: operators that work for long in one poll let others on their thread have their turn.
+//! [`GiveWay`]: lets other tasks on a thread run while an operator works for a long time within one poll.
 //!
-//! DataFusion's operators give way where a leaf has handed on many batches. A join may go over billions of pairs between two batches
-//! of a leaf, and meanwhile its thread does nothing else: no other query runs there, and nothing cancels this one. So joins hand on
-//! their rows through a [`GiveWayExec`], which gives way by time, and take those of their probe side through another one, which
-//! cuts batches into pieces by how long the join took over the last one. Operators whose expressions make much of each row get
-//! theirs in small pieces, too ([`rows_at_once`]).
+//! DataFusion's operators yield when a leaf has handed on many batches. But a join may go over billions of pairs
+//! between two batches of a leaf. Meanwhile its thread does nothing else: no other query runs there, and nothing can
+//! cancel this one. So joins hand on their rows through a [`GiveWayExec`], which yields by time, and receive the rows
+//! of their probe side through another one, which cuts batches into pieces by how long the join took for the last
+//! piece. Operators whose expressions make much data of each row receive their rows in small pieces, too
+//! ([`rows_at_once`]).
 
 use std::sync::Arc;
 
@@ -20,14 +21,16 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, replace_
 use crate::bounded::rows_at_once;
 use crate::give_way_exec::{GiveWayExec, Times};
 
-/// Rows of a piece at most where a join may look at many pairs before it has a row to hand on.
+/// The most rows of a piece for a join that may look at many pairs before it has a row to hand on.
 const FILTERED_PIECE_ROWS_MAX: usize = 1_024;
-/// Rows of the first piece of a join by hash, which meets few rows of the build side with each: over small inputs, all of them.
+/// The rows of the first piece for a hash join, which compares each row with few rows of the build side. Small inputs
+/// fit in one piece.
 const HASHED_PIECE_ROWS: usize = 256;
-/// The same of a join that meets all rows of the build side with each.
+/// The rows of the first piece for a join that compares each row with all rows of the build side.
 const LOOPED_PIECE_ROWS: usize = 16;
 
-/// The rule. It comes last: it looks for operators, and others would look through its own in vain.
+/// The rule. It runs last: it looks for operators by their types, and other rules would not find theirs below the
+/// operators that it adds.
 #[derive(Debug)]
 pub(crate) struct GiveWay;
 
@@ -62,8 +65,8 @@ fn above(node: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
     Arc::new(GiveWayExec::above(node, times))
 }
 
-/// Rows of the first piece and of any, of a join whose probe side is taken in pieces: one that may go over many pairs without a row to
-/// hand on. The others end their poll with each batch of pairs.
+/// The rows of the first piece and the most rows of any piece, for a join that takes its probe side in pieces: one that
+/// may go over many pairs without a row to hand on. Other joins end their poll with each batch of pairs.
 fn piece_rows(node: &Arc<dyn ExecutionPlan>) -> Option<(usize, usize)> {
     if node.is::<NestedLoopJoinExec>() {
         return Some((LOOPED_PIECE_ROWS, usize::MAX));
@@ -91,7 +94,7 @@ fn with_probe_in_pieces(join: Arc<dyn ExecutionPlan>, rows: (usize, usize)) -> R
     Ok(Arc::new(GiveWayExec::above(join, times)))
 }
 
-/// How many rows an operator is to be given at a time, since it makes much of each; none: as many as there are.
+/// How many rows an operator should receive at a time, since it makes much data of each; none: as many as there are.
 fn small_pieces(node: &Arc<dyn ExecutionPlan>) -> Result<Option<usize>> {
     let mut rows: Option<usize> = None;
     node.apply_expressions(&mut |expr| {
@@ -101,7 +104,7 @@ fn small_pieces(node: &Arc<dyn ExecutionPlan>) -> Result<Option<usize>> {
     Ok(rows)
 }
 
-/// An operator that takes its rows in pieces of so many at most.
+/// An operator that receives its rows in pieces of at most this many.
 fn with_small_pieces(node: Arc<dyn ExecutionPlan>, rows: usize) -> Result<Arc<dyn ExecutionPlan>> {
     let times = Times::of(&node);
     let in_pieces = |child: &Arc<dyn ExecutionPlan>| -> Arc<dyn ExecutionPlan> {
@@ -124,7 +127,7 @@ mod tests {
         SessionContext::new_with_state(session_state(&EngineOptions::default()))
     }
 
-    /// One thread, on which the query runs beside a timer.
+    /// One thread, on which the query and a timer run.
     async fn seconds_until_cancelled(sql: &str) -> f64 {
         let frame = context().sql(sql).await.unwrap();
         let start = Instant::now();
@@ -133,7 +136,8 @@ mod tests {
         start.elapsed().as_secs_f64()
     }
 
-    /// A query over 200,000 rows, three times joined with itself, kept a drive from all else for minutes.
+    /// A regression: a query over 200,000 rows, joined three times with itself, kept a drive from all other work for
+    /// minutes.
     #[tokio::test]
     async fn joins_of_many_pairs_can_be_cancelled() {
         let rows = "(SELECT value AS id, value % 2 AS k, value::text AS s FROM generate_series(1, 100000))";

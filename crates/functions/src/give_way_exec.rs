@@ -1,4 +1,4 @@
-//! [`GiveWayExec`]: hands on rows as they are, and lets others have their turn.
+//! [`GiveWayExec`]: hands on rows unchanged, and lets other tasks run in between.
 
 use std::fmt;
 use std::pin::Pin;
@@ -18,34 +18,34 @@ use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties};
 use futures::{Stream, StreamExt};
 
-/// Longest that a task goes on before others have their turn.
+/// The longest time that a task goes on before others have their turn.
 const TURN: Duration = Duration::from_millis(10);
-/// A piece over which a join takes less is followed by a larger one.
+/// If a join takes less time than this for a piece, the next piece is larger.
 const PIECE_MIN: Duration = Duration::from_millis(20);
-/// A piece over which a join takes longer is followed by a smaller one.
+/// If a join takes more time than this for a piece, the next piece is smaller.
 const PIECE_MAX: Duration = Duration::from_millis(100);
-/// How much larger a piece is than the one before.
+/// The most by which a piece is larger than the one before.
 const GROWTH: usize = 4;
-/// A poll that takes so long is told of in the log.
+/// A poll that takes at least this long is logged.
 const LONG_POLL: Duration = Duration::from_secs(1);
 
-/// How long a join works, counted above and below it. Each partition has its own.
+/// The time that a join works, measured above and below it. Each partition has its own counter.
 #[derive(Debug)]
 pub(crate) struct Times {
     start: Instant,
     partitions: Vec<Partition>,
-    /// The operator that works.
+    /// The name of the operator that works.
     name: String,
     told: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Partition {
-    /// When the poll that runs began, or the last one, nanoseconds.
+    /// When the present poll began, or the last one, nanoseconds.
     poll_began: AtomicU64,
-    /// Time of the polls that ended, nanoseconds.
+    /// The time of all polls that ended, nanoseconds.
     polled: AtomicU64,
-    /// Of all polls, what the probe side took, nanoseconds.
+    /// The time of the probe side within all polls, nanoseconds.
     below: AtomicU64,
 }
 
@@ -59,14 +59,14 @@ impl Times {
         self.start.elapsed().as_nanos() as u64
     }
 
-    /// Time that the operator itself has worked up to now, in the midst of a poll.
+    /// The time that the operator itself has worked up to now, also in the middle of a poll.
     fn worked(&self, partition: usize) -> Duration {
         let Some(times) = self.partitions.get(partition) else { return Duration::ZERO };
         let polled = times.polled.load(Ordering::Relaxed) + self.now().saturating_sub(times.poll_began.load(Ordering::Relaxed));
         Duration::from_nanos(polled.saturating_sub(times.below.load(Ordering::Relaxed)))
     }
 
-    /// Polls from above.
+    /// Polls the operator from above.
     fn poll<T>(&self, partition: usize, poll: impl FnOnce() -> T) -> T {
         let Some(times) = self.partitions.get(partition) else { return poll() };
         let (began, below) = (self.now(), times.below.load(Ordering::Relaxed));
@@ -92,15 +92,16 @@ impl Times {
     }
 }
 
-/// Where a [`GiveWayExec`] is.
+/// The place of a [`GiveWayExec`].
 #[derive(Clone, Copy, Debug)]
 enum Place {
     Above,
-    /// Between a join and its probe side, whose rows it gives in pieces: rows of the first, and of any at most.
+    /// Between a join and its probe side, whose rows it hands on in pieces: the rows of the first piece, and the most
+    /// rows of any piece.
     Below(usize, usize),
 }
 
-/// Hands on its input's rows in their order, and lets others have their turn.
+/// Hands on its input's rows in their order, and lets other tasks run in between.
 #[derive(Clone, Debug)]
 pub(crate) struct GiveWayExec {
     input: Arc<dyn ExecutionPlan>,
@@ -109,12 +110,13 @@ pub(crate) struct GiveWayExec {
 }
 
 impl GiveWayExec {
-    /// Above an operator that may work for long.
+    /// A [`GiveWayExec`] above an operator that may work for a long time.
     pub(crate) fn above(input: Arc<dyn ExecutionPlan>, times: Arc<Times>) -> Self {
         Self { input, place: Place::Above, times }
     }
 
-    /// Below one, as its probe side: rows of the first piece, and of any at most.
+    /// A [`GiveWayExec`] below an operator, as its probe side: the rows of the first piece, and the most rows of any
+    /// piece.
     pub(crate) fn below(input: Arc<dyn ExecutionPlan>, times: Arc<Times>, (rows, rows_max): (usize, usize)) -> Self {
         Self { input, place: Place::Below(rows, rows_max), times }
     }
@@ -191,7 +193,7 @@ impl ExecutionPlan for GiveWayExec {
     }
 }
 
-/// How long a stream was polled without having given way.
+/// How long a stream was polled since it last yielded.
 #[derive(Default)]
 struct Turn {
     since: Option<Instant>,
@@ -199,7 +201,7 @@ struct Turn {
 }
 
 impl Turn {
-    /// Pending once a turn is over, until others had theirs.
+    /// Pending once the stream's turn is over, until other tasks had theirs.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if let Some(giving) = &mut self.giving {
             ready!(giving.as_mut().poll(context));
@@ -215,7 +217,7 @@ impl Turn {
         giving.as_mut().poll(context)
     }
 
-    /// The stream has waited for something.
+    /// Notes that the stream has waited for something.
     fn waited(&mut self) {
         self.since = None;
     }
@@ -291,18 +293,18 @@ impl RecordBatchStream for Below {
     }
 }
 
-/// A batch that is given piece by piece: few rows at first, then by how long the join took over them.
+/// A batch that is handed on in pieces: few rows at first, then as many as the join's time for earlier pieces allows.
 struct Pieces {
     rest: Option<RecordBatch>,
-    /// Rows of the next piece.
+    /// The rows of the next piece.
     rows: usize,
     rows_max: usize,
-    /// Rows of the last piece, and how long the join had worked when it was given.
+    /// The rows of the last piece, and how long the join had worked when it received that piece.
     given: Option<(usize, Duration)>,
 }
 
 impl Pieces {
-    /// Looks at how long the join took over the last piece.
+    /// Adapts the size of the next piece to the join's time for the last one.
     fn measure(&mut self, worked: impl FnOnce() -> Duration) {
         let Some((rows, before)) = self.given.take() else { return };
         let took = worked().saturating_sub(before);

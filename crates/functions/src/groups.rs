@@ -1,11 +1,11 @@
-//! What accumulators of many groups share.
+//! Code that is common to the accumulators of many groups.
 
 use arrow::array::{Array, BooleanArray, BooleanBufferBuilder, PrimitiveArray};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::ArrowPrimitiveType;
 use datafusion::logical_expr::EmitTo;
 
-/// The rows that count: not NULL, and let through by the filter. None: all.
+/// The rows that count: those that are not NULL and pass the filter. None: all rows count.
 pub(crate) fn valid_rows<T: ArrowPrimitiveType>(
     values: &PrimitiveArray<T>,
     filter: Option<&BooleanArray>,
@@ -18,15 +18,15 @@ pub(crate) fn valid_rows<T: ArrowPrimitiveType>(
     NullBuffer::union(nulls, kept.as_ref())
 }
 
-/// Which groups have had a value; a group's result is NULL until it has.
+/// The groups that have had a value. The result of a group is NULL until it has one.
 pub(crate) enum Seen {
-    /// All of so many groups.
+    /// All groups of this many.
     All(usize),
     Some(BooleanBufferBuilder),
 }
 
 impl Seen {
-    /// Every row of these groups has a value. A new group comes with a row.
+    /// Notes that every row of these groups has a value. A new group always comes with a row.
     pub(crate) fn all(&mut self, group_indices: &[usize], groups: usize) {
         match self {
             Seen::All(count) => *count = groups,
@@ -39,7 +39,7 @@ impl Seen {
         }
     }
 
-    /// The bits of so many groups, to be put back.
+    /// The bits of this many groups, which the caller puts back.
     pub(crate) fn take_some(&mut self, groups: usize) -> BooleanBufferBuilder {
         let mut bits = match std::mem::replace(self, Seen::All(0)) {
             Seen::Some(bits) => bits,
@@ -74,7 +74,7 @@ impl Seen {
         Some(NullBuffer::new(bits.slice(0, n)))
     }
 
-    /// Bytes beside itself.
+    /// The bytes that it uses besides its own struct.
     pub(crate) fn size(&self) -> usize {
         match self {
             Seen::All(_) => 0,

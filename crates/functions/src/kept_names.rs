@@ -1,14 +1,15 @@
-//! Rewriting expressions whose columns keep their names.
+//! Rewriting expressions in such a way that their columns keep their names.
 //!
-//! A function in place of an operator may name itself as the operator did, but FILTER and ORDER BY of an aggregate are shown in
-//! its name by another text, which no function can choose. So what is above would look for a column that is gone.
+//! A function that takes the place of an operator can have the operator's name. But the name of an aggregate shows its
+//! FILTER and ORDER BY by another text, which no function can choose. Operators above would then look for a column that
+//! is gone.
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::Transformed;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, GroupingSet, LogicalPlan};
 
-/// [`LogicalPlan::map_expressions`], where every column that comes out of the node keeps its name.
+/// Like [`LogicalPlan::map_expressions`], but every output column of the node keeps its name.
 pub(crate) fn map_named(
     node: LogicalPlan,
     mut change: impl FnMut(Expr) -> Result<Transformed<Expr>>,
@@ -20,12 +21,12 @@ pub(crate) fn map_named(
     }
 }
 
-/// The expression changed, under the name that it had; the members of a grouping set, under theirs.
+/// The changed expression, under its old name. The members of a grouping set have theirs.
 pub(crate) fn named(expr: Expr, mut change: impl FnMut(Expr) -> Result<Transformed<Expr>>) -> Result<Transformed<Expr>> {
     named_by(expr, &mut change)
 }
 
-/// [`named`] that calls itself, for which the change's type must not grow.
+/// [`named`] for its own recursion, so that the type of the change does not grow.
 fn named_by(expr: Expr, change: &mut dyn FnMut(Expr) -> Result<Transformed<Expr>>) -> Result<Transformed<Expr>> {
     if let Expr::GroupingSet(set) = expr {
         return grouping_set(set, change);

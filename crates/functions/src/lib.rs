@@ -1,7 +1,7 @@
-//! Every SQL function and aggregate of ours, and the one [`session_state`] that all engines share.
+//! Every SQL function and aggregate of Pithead's own, and the one [`session_state`] that all engines share.
 //!
-//! A sub-plan gives the same rows wherever it runs because host and drives take their functions, their planner's rules
-//! and their switches from here. What DataFusion reports as an error becomes a `Fault` here, too.
+//! A sub-plan gives the same rows wherever it runs, because host and drives take their functions, their planner's rules
+//! and their switches from here. Errors of DataFusion become a `Fault` here, too.
 
 mod any_order;
 mod average;

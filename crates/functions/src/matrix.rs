@@ -2,17 +2,18 @@
 //!
 //! | function | from | gives |
 //! |---|---|---|
-//! | `accumulate(expression, cells)` | a gene's row, what is known of the cells | its partials: moments in every group (the paper's Accumulate) |
+//! | `accumulate(expression, cells)` | a gene's row, the cells | its partials: moments in every group (Accumulate) |
 //! | `rank_sums(expression, cells)` | the same | its sums of ranks in every group |
 //! | `take_cells(expression, cells)` | the same | the row of the cells that count alone |
 //! | `dense_row(value, …)` | a value for each cell | a gene's row |
-//! | `t_stat(partials, test[, ranks])` | partials, a test as JSON | a list of outcomes, one a group (TStat) |
-//! | `combine(partials)` | partials of other cells or genes | one of all (Combine), an aggregate |
+//! | `t_stat(partials, test[, ranks])` | partials, a test as JSON | a list of outcomes, one for each group (TStat) |
+//! | `combine(partials)` | partials of other cells or genes | one partial of all (Combine), an aggregate |
 //! | `cell_sums(expression)` | rows | sums over genes for each cell, an aggregate |
 //! | `gram_part(expression, cells)` | a gene's row, what is known of the cells | its part of a Gram matrix |
 //! | `gram(parts)` | parts | the cells' Gram matrix, or its product with a basis, an aggregate |
 //!
-//! Aggregates take no `cells`: DataFusion hands them a copy of a constant for every row.
+//! Accumulate, Combine and TStat are the functions of MSG Express (Montana et al. 2023, section 6; see
+//! `docs/bibliography.md`). Aggregates take no `cells`: DataFusion hands them a copy of a constant for every row.
 
 mod aggregates;
 mod blobs;

@@ -1,8 +1,8 @@
 //! `pithead_merge_mean(count, mean)` and `pithead_merge_var_pop(count, mean, var_pop)`: the mean and the population
 //! variance of all rows from those of their parts.
 //!
-//! The formula is that of Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample
-//! variances" (1979): it subtracts means, never sums of squares, so that no digits are lost.
+//! The formula is that of Chan et al. 1979, "Updating formulae and a pairwise algorithm for computing sample variances"
+//! (see `docs/bibliography.md`). It subtracts means, never sums of squares, so that no digits are lost.
 
 use std::mem::size_of_val;
 use std::sync::Arc;
@@ -23,12 +23,13 @@ pub fn merge_mean_udaf() -> Arc<AggregateUDF> {
     Arc::new(AggregateUDF::new_from_impl(MergeMoments::new(Moment::Mean)))
 }
 
-/// `pithead_merge_var_pop(count Int64, mean Float64, var_pop Float64) -> Float64`, likewise.
+/// `pithead_merge_var_pop(count Int64, mean Float64, var_pop Float64) -> Float64`. Rows without a count, a mean or a
+/// variance do not count.
 pub fn merge_var_pop_udaf() -> Arc<AggregateUDF> {
     Arc::new(AggregateUDF::new_from_impl(MergeMoments::new(Moment::VarPop)))
 }
 
-/// What is asked for.
+/// The result that the function computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Moment {
     Mean,
@@ -54,7 +55,7 @@ pub(crate) struct Moments {
 }
 
 impl Moments {
-    /// Those of both sets of rows.
+    /// The moments of both sets of rows together.
     pub(crate) fn merge(self, other: Moments) -> Moments {
         if self.count <= 0 {
             return other;
@@ -65,7 +66,8 @@ impl Moments {
         let (own, others) = (self.count as f64, other.count as f64);
         let all = own + others;
         let distance = other.mean - self.mean;
-        // Of infinite means, or means so far apart that their distance is infinite, only the weighted sum is right.
+        // For infinite means, or for means so far apart that their distance is infinite, only the weighted sum is
+        // right.
         let mean = if distance.is_finite() {
             self.mean + distance * (others / all)
         } else {
@@ -86,7 +88,7 @@ impl Moments {
     }
 }
 
-/// Reads rows of arguments, or of states (where the third column is not yet divided by the count).
+/// Reads rows of arguments, or rows of states, where the third column is not yet divided by the count.
 pub(crate) struct MomentRows<'a> {
     counts: &'a Int64Array,
     means: &'a Float64Array,
@@ -112,7 +114,7 @@ impl<'a> MomentRows<'a> {
         self.counts.len()
     }
 
-    /// A row's moments; none if it does not count.
+    /// The moments of a row; none if the row does not count.
     pub(crate) fn get(&self, row: usize) -> Moments {
         let null = self.counts.is_null(row) || self.means.is_null(row) || self.thirds.is_some_and(|thirds| thirds.is_null(row));
         if null || self.counts.value(row) <= 0 {

@@ -9,7 +9,7 @@ use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 
 use crate::moments::{Moment, MomentRows, Moments};
 
-/// One set of moments a group.
+/// One set of moments for each group.
 pub(crate) struct MomentsGroups {
     moment: Moment,
     groups: Vec<Moments>,

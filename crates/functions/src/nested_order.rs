@@ -1,6 +1,7 @@
-//! `<`, `<=`, `>` and `>=` of lists and structs, in the one order that `min`, `max` and ORDER BY go by.
+//! `<`, `<=`, `>` and `>=` of lists and structs, in the one order that `min`, `max` and ORDER BY use.
 //!
-//! The engine's take a NULL inside for the smallest value. In DuckDB, and wherever a query does not say, it is the largest.
+//! The engine's comparison takes a NULL inside for the smallest value. In DuckDB, and in an ORDER BY that does not say
+//! otherwise, it is the largest.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ pub(crate) fn nested_order(left: Expr, operator: Operator, right: Expr) -> Expr 
         .call(vec![left, right])
 }
 
-/// Whether the operator asks for an order.
+/// Whether the operator compares by order.
 pub(crate) fn is_order(operator: Operator) -> bool {
     matches!(operator, Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq)
 }
@@ -54,7 +55,7 @@ impl ScalarUDFImpl for NestedOrder {
         "nested order"
     }
 
-    /// The operator's: columns keep their names.
+    /// The operator's name, so that columns keep their names.
     fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
         match arguments {
             [left, right] => Ok(format!("{} {} {}", left.schema_name(), self.operator, right.schema_name())),

@@ -1,4 +1,4 @@
-//! [`OneDistinct`]: DataFusion's way to aggregate distinct values, where it changes no column's type.
+//! [`OneDistinct`]: DataFusion's rule for aggregates of distinct values, used only where it changes no column's type.
 
 use std::sync::Arc;
 
@@ -11,8 +11,9 @@ use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
 /// DataFusion's `SingleDistinctToGroupBy`, for aggregates whose columns keep their types.
 ///
-/// It groups by the distinct values first, and then sums up sums. A sum of decimals has ten digits more than they have, and so the
-/// sum of sums twenty; DataFusion takes decimals of all widths for one type there, but what reads the rows does not.
+/// The rule groups by the distinct values first, and then sums up sums. A sum of decimals has ten digits more than the
+/// decimals, and so the sum of sums has twenty more. DataFusion treats decimals of all widths as one type there, but
+/// the readers of the rows do not.
 #[derive(Debug, Default)]
 pub(crate) struct OneDistinct(SingleDistinctToGroupBy);
 

@@ -1,4 +1,4 @@
-//! `pithead_or_zero(count)`: counts that were added up, 0 where there was nothing to add.
+//! `pithead_or_zero(count)`: a sum of counts, or 0 where there was nothing to add up.
 
 use std::sync::{Arc, LazyLock};
 
@@ -11,8 +11,8 @@ use datafusion::logical_expr::{
 
 static OR_ZERO: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(ScalarUDF::from(OrZero::new())));
 
-/// `count`, an Int64, with 0 for NULL; never NULL itself, as `count` is not. (`coalesce` runs only after the optimiser
-/// has rewritten it, and what it is rewritten to may be NULL to the planner.) It is in no sub-plan.
+/// `count`, an Int64, with 0 for NULL. The result is never NULL, as the result of `count` is not. (`coalesce` runs only
+/// after the optimiser has rewritten it, and to the planner its rewritten form may be NULL.) It is in no sub-plan.
 pub fn or_zero(count: Expr) -> Expr {
     OR_ZERO.call(vec![count])
 }

@@ -1,4 +1,4 @@
-//! [`ready_to_run`]: the last thing that happens to a logical plan at host and drives alike.
+//! [`ready_to_run`]: the last step of a logical plan, at host and drives alike.
 
 use std::sync::Arc;
 
@@ -14,17 +14,17 @@ use crate::checked::with_checks;
 use crate::floats::with_one_float;
 use crate::subqueries::refuse_subqueries;
 
-/// A plan as the engine is to run it: arithmetic is checked, and floats that are equal are one value. Whoever makes a physical
-/// plan of an optimised one calls it first; the planner of [`crate::session_state`] does.
+/// The plan as the engine is to run it: arithmetic is checked, and floats that are equal are one value. Whoever makes a
+/// physical plan of an optimised plan calls this function first; the planner of [`crate::session_state`] does so.
 ///
-/// It comes last, so that all before it reads plain operators and columns: what travels, what bounds rule out, what a piece
-/// costs.
+/// It is the last step, so that all steps before it read plain operators and columns: the check of what travels, the
+/// pruning by bounds, and the cost of a piece.
 pub fn ready_to_run(plan: LogicalPlan) -> Result<LogicalPlan> {
     refuse_subqueries(&plan)?;
     with_one_float(with_checks(plan)?)
 }
 
-/// Plans what is [`ready_to_run`].
+/// A planner that calls [`ready_to_run`] first.
 #[derive(Debug)]
 pub(crate) struct ReadyPlanner;
 

@@ -7,12 +7,12 @@ use datafusion::common::{Column, JoinType, NullEquality, Result};
 use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::{Expr, ExprFunctionExt, Join, LogicalPlan, LogicalPlanBuilder};
 
-/// A statement's plan as SQL was read, with both operators over bags as they are meant.
+/// The plan of a statement just after the SQL was read, with both operators over bags as SQL defines them.
 ///
-/// DataFusion makes a semi or an anti join of them, which keeps or drops all repeats of a row. Here every row gets its number
-/// among its equals on its side, and the join compares these, too: `a EXCEPT ALL b` keeps the third of three rows where `b` has
-/// two. Only the planner of SQL makes such joins, in which NULL equals NULL, over rows that are not distinct, so the plan must be
-/// one that no optimiser has seen.
+/// DataFusion makes a semi or an anti join of them, which keeps or drops all repeats of a row. Here every row is
+/// numbered among its equals on its side, and the join compares these numbers, too: `a EXCEPT ALL b` keeps the third of
+/// three rows where `b` has two. Only the planner of SQL makes such joins, in which NULL equals NULL, over rows that
+/// are not distinct. The plan must therefore be one that no optimiser has changed.
 pub fn count_repeats(plan: LogicalPlan) -> Result<LogicalPlan> {
     let counted = plan.transform_up_with_subqueries(|node| match node {
         LogicalPlan::Join(join) if is_over_bags(&join) => counted(join).map(Transformed::yes),
@@ -60,7 +60,7 @@ fn last_column(plan: &LogicalPlan) -> Column {
     Column::from(schema.qualified_field(schema.fields().len() - 1))
 }
 
-/// The rows with their number among those with equal keys as another column.
+/// The rows, with one more column: their number among the rows with equal keys.
 fn numbered<'a>(side: &Arc<LogicalPlan>, keys: impl Iterator<Item = &'a Expr>, name: &str) -> Result<LogicalPlan> {
     let window = row_number().partition_by(keys.cloned().collect()).build()?;
     let computed = Expr::Column(Column::from_name(window.schema_name().to_string()));

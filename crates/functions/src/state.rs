@@ -35,7 +35,7 @@ use crate::top_k::TopKByGroup;
 use crate::totals::FiltersAboveTotals;
 use crate::{matrix_aggregates, matrix_scalars, max_udaf, merge_mean_udaf, merge_var_pop_udaf, min_udaf, sum_udaf};
 
-/// Our functions that may travel in a sub-plan, `name/version`. The version changes when a result may.
+/// Those of our functions that may travel in a sub-plan, as `name/version`. The version changes when a result may.
 pub const EXTENSIONS: &[&str] = &[
     "pithead_merge_mean/1",
     "pithead_merge_var_pop/1",
@@ -50,19 +50,19 @@ pub const EXTENSIONS: &[&str] = &[
     "gram/1",
 ];
 
-/// Bytes of a join's build keys up to which they reach the other side's scan as a list of values.
+/// The most bytes of a join's build keys that reach the other side's scan as a list of values.
 const IN_LIST_BYTES_MAX: usize = 1 << 20;
-/// The same, as distinct keys.
+/// The most distinct keys of such a list.
 const IN_LIST_VALUES_MAX: usize = 4_096;
 
-/// What differs between engines without changing an answer.
+/// The settings that may differ between engines because they do not change an answer.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
-    /// Rows of a batch at most.
+    /// The most rows of a batch.
     pub batch_rows: usize,
-    /// Streams that a plan runs as side by side: 1 on a reactor.
+    /// The number of concurrent streams of a plan: 1 on a reactor.
     pub target_partitions: usize,
-    /// The session's time zone; none: timestamps without a zone stay without.
+    /// The session's time zone; none: timestamps without a zone remain without one.
     pub time_zone: Option<String>,
     /// Memory pool and spill files.
     pub runtime: Arc<RuntimeEnv>,
@@ -74,7 +74,7 @@ impl Default for EngineOptions {
     }
 }
 
-/// The state that host and drives plan and run with: all of DataFusion's default functions and ours.
+/// The state with which host and drives plan and run: all of DataFusion's default functions and ours.
 ///
 /// It can open no file: DataFusion's table factories and file formats are left out, so neither SQL nor a sub-plan can
 /// name one.
@@ -98,7 +98,7 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
     context.state()
 }
 
-/// DataFusion's rules and ours.
+/// The rules of DataFusion and ours.
 fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let mut rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> = vec![Arc::new(AsFunctions)];
     for rule in Optimizer::new().rules {
@@ -134,33 +134,34 @@ fn session_config(options: &EngineOptions) -> SessionConfig {
     let mut config = SessionConfig::new()
         .with_batch_size(options.batch_rows.max(1))
         .with_target_partitions(options.target_partitions.max(1))
-        // The host switches it on for itself; a drive has no catalogue to show.
+        // The host switches it on for itself. A drive has no catalogue to show.
         .with_information_schema(false);
     config.options_mut().extensions.insert(SessionMemory(Arc::clone(&options.runtime.memory_pool)));
     set_options(config.options_mut(), options);
     config
 }
 
-/// Switches that are as in DataFusion 55 are named where an answer hangs on them, so that a new release cannot change
-/// an answer in silence.
+/// Switches that have DataFusion 55's defaults are set here, too, where an answer depends on them, so that a new
+/// release cannot change an answer silently.
 fn set_options(config: &mut ConfigOptions, options: &EngineOptions) {
     // `now()`, `current_date` and casts between timestamps and text read it.
     config.execution.time_zone.clone_from(&options.time_zone);
-    // Datasets hold Utf8View: literals and casts of the same type need no conversion.
+    // Datasets have Utf8View: literals and casts of the same type need no conversion.
     config.sql_parser.map_string_types_to_utf8view = true;
     config.optimizer.expand_views_at_output = false;
-    // NULL is the largest value wherever a query does not say.
+    // NULL is the largest value in every ORDER BY that does not say otherwise.
     config.sql_parser.default_null_ordering = "nulls_max".to_owned();
-    // Arithmetic is checked by `crate::checked`; the mode concerns Spark's functions only.
+    // `crate::checked` checks arithmetic; this mode concerns Spark's functions only.
     config.execution.enable_ansi_mode = false;
-    // Planned with other nullability than it was optimised with, as a count that a LEFT JOIN may leave out, a plan gives the right rows.
+    // A plan may be planned with other nullability than it was optimised with, such as a count that a LEFT JOIN may
+    // leave out. It still gives the right rows.
     config.execution.skip_physical_aggregate_schema_check = true;
-    // A rule that fails is a bug to hear of, not a plan that differs from the host's.
+    // A rule that fails is a bug that must be reported, and must not lead to a plan that differs from the host's.
     config.optimizer.skip_failed_rules = false;
-    // Join sides are chosen by our slice directories.
+    // Our slice directories determine the sides of a join.
     config.execution.collect_statistics = true;
     config.optimizer.join_reordering = true;
-    // Planning children side by side gains nothing on a reactor.
+    // Planning children concurrently gains nothing on a reactor.
     config.execution.planning_concurrency = options.target_partitions.max(1);
     // The build side is complete before the probe side is polled, and so is the filter that it sends.
     config.execution.hash_join_buffering_capacity = 0;
@@ -169,7 +170,7 @@ fn set_options(config: &mut ConfigOptions, options: &EngineOptions) {
     config.optimizer.enable_topk_dynamic_filter_pushdown = true;
     config.optimizer.hash_join_inlist_pushdown_max_size = IN_LIST_BYTES_MAX;
     config.optimizer.hash_join_inlist_pushdown_max_distinct_values = IN_LIST_VALUES_MAX;
-    // Left joins in place of scalar subqueries give wrong rows where one returns several.
+    // Left joins in the place of scalar subqueries give wrong rows where a subquery returns several.
     config.optimizer.enable_physical_uncorrelated_scalar_subquery = true;
 }
 

@@ -1,4 +1,5 @@
-//! `IN (subquery)` with three values, and comparisons with `ALL` and `ANY` over the table of the query itself.
+//! `IN (subquery)` with SQL's three truth values, and comparisons with `ALL` and `ANY` over the table of the query
+//! itself.
 
 use std::sync::Arc;
 
@@ -14,8 +15,8 @@ use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
 /// Gives the column of a comparison with ALL or ANY a name of its own.
 ///
-/// DataFusion compares a column of the query with one of the subquery, by name. Over the same table both have one name, and the
-/// comparison becomes one of the subquery's column with itself.
+/// DataFusion compares a column of the query with one of the subquery by name. Over the same table both have the same
+/// name, and the comparison would become one of the subquery's column with itself.
 #[derive(Debug)]
 pub(crate) struct NamedSetComparisons;
 
@@ -51,11 +52,11 @@ impl OptimizerRule for NamedSetComparisons {
     }
 }
 
-/// Writes `x IN (subquery)` as what it means wherever a condition tells NULL from false, or takes its opposite.
+/// Rewrites `x IN (subquery)` wherever a condition distinguishes NULL from false, or negates the result.
 ///
-/// DataFusion makes a mark join of it, whose mark is true or false. That is enough where the value is itself a condition, or a
-/// part of one by AND and OR: NULL and false both drop the row. Elsewhere it becomes
-/// `CASE WHEN EXISTS (… = x) THEN true WHEN x IS NULL AND EXISTS (…) THEN NULL WHEN EXISTS (… IS NULL) THEN NULL ELSE false END`.
+/// DataFusion turns it into a mark join, whose mark is true or false. That is enough where the value is itself a
+/// condition, or a part of one by AND and OR, because NULL and false both drop the row. Elsewhere it becomes `CASE WHEN
+/// EXISTS (… = x) THEN true WHEN x IS NULL AND EXISTS (…) THEN NULL WHEN EXISTS (… IS NULL) THEN NULL ELSE false END`.
 #[derive(Debug)]
 pub(crate) struct ThreeValuedIn;
 
@@ -80,7 +81,7 @@ impl OptimizerRule for ThreeValuedIn {
     }
 }
 
-/// Whether the engine has a join for `x NOT IN (subquery)`: not by other columns beside.
+/// Whether the engine has a join for `x NOT IN (subquery)`. It has none if the subquery is correlated by other columns.
 fn is_joined(query: &InSubquery) -> bool {
     query.subquery.outer_ref_columns.is_empty()
 }
@@ -89,7 +90,8 @@ fn has_in_subquery(expr: &Expr) -> Result<bool> {
     expr.exists(|part| Ok(matches!(part, Expr::InSubquery(_))))
 }
 
-/// An error if a subquery of a kind that the engine runs as a join is still there: outside of conditions it makes none.
+/// An error if there is still a subquery of a kind that the engine runs as a join: outside of conditions it makes no
+/// join.
 pub(crate) fn refuse_subqueries(plan: &LogicalPlan) -> Result<()> {
     plan.apply(|node| {
         node.apply_expressions(|expr| {
@@ -109,14 +111,14 @@ fn refused<T>() -> Result<T> {
 }
 
 struct Context<'a> {
-    /// Columns that a row has outside of the subquery.
+    /// The columns that a row has outside of the subquery.
     schema: Arc<DFSchema>,
     names: &'a Arc<AliasGenerator>,
 }
 
 impl Context<'_> {
-    /// A condition, of which only whether it is true counts. `is_whole`: it is one of those that all must hold, which the engine
-    /// joins by, with NULLs taken care of.
+    /// A condition of which only matters whether it is true. `is_whole`: it is one of the conditions that must all
+    /// hold, which the engine turns into joins that handle NULLs correctly.
     fn condition(&self, expr: Expr, is_whole: bool) -> Result<Expr> {
         match expr {
             Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::And | Operator::Or), right }) => {
@@ -163,7 +165,7 @@ impl Context<'_> {
         Ok(Expr::Case(Case { expr: None, when_then_expr, else_expr: Some(Box::new(lit(query.negated))) }))
     }
 
-    /// Whether the subquery has a row whose value the condition holds for.
+    /// Whether the subquery has a row whose value satisfies the condition.
     fn exists(&self, subquery: &Subquery, condition: impl FnOnce(Expr) -> Option<Expr>) -> Result<Expr> {
         let subquery = renamed(subquery.clone(), self.names)?;
         let member = Expr::Column(Column::from(subquery.subquery.schema().qualified_field(0)));
@@ -174,7 +176,7 @@ impl Context<'_> {
         };
         let plan = rows.build()?;
         let outer_ref_columns = plan.all_out_ref_exprs();
-        // Without columns of the query, one row says it all.
+        // Without columns of the query, one row is enough.
         let plan = match outer_ref_columns.is_empty() {
             true => LogicalPlanBuilder::from(plan).limit(0, Some(1))?.build()?,
             false => plan,
@@ -183,7 +185,7 @@ impl Context<'_> {
         Ok(Expr::Exists(Exists { subquery, negated: false }))
     }
 
-    /// An expression of the query as its subquery refers to it.
+    /// An expression of the query in the form in which its subquery refers to it.
     fn seen_from_within(&self, expr: Expr) -> Result<Expr> {
         let outer = expr.transform_up(|expr| match expr {
             Expr::Column(column) => {
@@ -200,8 +202,8 @@ fn is_subquery(expr: &Expr) -> bool {
     matches!(expr, Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) | Expr::SetComparison(_))
 }
 
-/// The subquery with a name for its column that nothing else has. A projection gives it: below an alias of the whole subquery,
-/// DataFusion loses the columns by which it is correlated.
+/// The subquery with a name for its column that nothing else has. A projection gives the name: below an alias of the
+/// whole subquery, DataFusion loses the columns by which it is correlated.
 fn renamed(subquery: Subquery, names: &AliasGenerator) -> Result<Subquery> {
     let plan = Arc::unwrap_or_clone(subquery.subquery);
     let column = Expr::Column(Column::from(plan.schema().qualified_field(0)));

@@ -1,8 +1,9 @@
-//! `sum` that never wraps: DataFusion's, with totals that do not fit reported as errors.
+//! `sum` that never wraps: DataFusion's function, with an error for totals that do not fit.
 //!
-//! It keeps DataFusion's name, signature and result types, so that plans, optimiser rules and Substrait take it for the
-//! standard function. Whether a total fits is decided when it is handed on, not on the way: what the rows are does not
-//! depend on their order. A drive's partial total that does not fit is an error even if others would bring it back.
+//! It has DataFusion's name, signature and result types, so that plans, optimiser rules and Substrait take it for the
+//! standard function. It checks whether a total fits when it hands the total on, and not on the way, so that the
+//! outcome does not depend on the order of the rows. A drive's partial total that does not fit is an error, even if the
+//! totals of other drives would bring it back into range.
 
 use std::sync::Arc;
 

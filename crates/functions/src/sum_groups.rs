@@ -1,4 +1,4 @@
-//! Totals of many groups: exact on the way, checked when they are handed on.
+//! Totals of many groups: exact during the computation, and checked when they are handed on.
 
 use std::mem::size_of;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use crate::groups::{Seen, valid_rows};
 use crate::sum_scalar::{Carrying, check_digits, overflow};
 
-/// One sum a group.
+/// One sum for each group.
 pub(crate) struct CheckedGroups<T: ArrowPrimitiveType> {
     data_type: DataType,
     sums: Vec<T::Native>,
@@ -120,7 +120,7 @@ mod tests {
         prop::collection::vec(batch, 0..5)
     }
 
-    /// Feeds batches as DataFusion does: group numbers are dense, a new one comes with its first row.
+    /// Feeds batches as DataFusion does: group numbers are dense, and a new group comes with its first row.
     fn feed(groups: &mut CheckedGroups<Int64Type>, batches: &[Batch]) -> Vec<(i128, bool)> {
         let mut names: Vec<usize> = Vec::new();
         let mut exact: Vec<(i128, bool)> = Vec::new();

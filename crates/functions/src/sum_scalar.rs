@@ -1,4 +1,4 @@
-//! One total: exact on the way, checked at the end.
+//! One total: exact during the computation, and checked at the end.
 
 use std::fmt;
 use std::mem::size_of_val;
@@ -10,12 +10,12 @@ use arrow::datatypes::{
 use datafusion::common::{Result, ScalarValue, exec_err, internal_err};
 use datafusion::logical_expr::Accumulator;
 
-/// Addition that keeps count of how often it wrapped: the exact total is `value + carry * 2^bits`.
+/// Addition that counts how often it wrapped: the exact total is `value + carry * 2^bits`.
 pub(crate) trait Carrying: ArrowNativeTypeOp + ArrowNativeType {
-    /// The wrapped sum, and +1 or -1 where it wrapped.
+    /// The wrapped sum, and +1 or -1 where it wrapped, for `self + other`.
     fn carrying_add(self, other: Self) -> (Self, i64);
 
-    /// The same for `self - other`.
+    /// The wrapped difference, and +1 or -1 where it wrapped, for `self - other`.
     fn borrowing_sub(self, other: Self) -> (Self, i64);
 
     /// The sum of a block.
@@ -68,7 +68,7 @@ impl Carrying for i256 {
     }
 }
 
-/// Sums the upper and the lower halves apart: neither wraps within 2^31 values, and both are vectorised.
+/// Sums the upper and the lower halves separately: neither sum wraps within 2^31 values, and both are vectorised.
 fn total_i64(values: &[i64]) -> (i64, i64) {
     let total: i128 = values
         .chunks(1 << 20)
@@ -93,7 +93,7 @@ fn total_u64(values: &[u64]) -> (u64, i64) {
     (total as u64, (total >> 64) as i64)
 }
 
-/// What every overflow of ours says.
+/// The message of every overflow that Pithead reports.
 pub(crate) fn overflow<T>(data_type: &DataType) -> Result<T> {
     exec_err!("overflow in sum: the total does not fit in {data_type}")
 }
@@ -115,7 +115,7 @@ pub(crate) struct CheckedTotal<T: ArrowPrimitiveType> {
     data_type: DataType,
     sum: T::Native,
     carry: i64,
-    /// Values in it; the total of none is NULL.
+    /// The number of values in it; the total of no values is NULL.
     count: u64,
 }
 
@@ -191,7 +191,7 @@ impl<T: ArrowPrimitiveType<Native: Carrying>> Accumulator for CheckedTotal<T> {
     }
 }
 
-/// `sum(DISTINCT x)`: DataFusion collects the values, and they are added up checked.
+/// `sum(DISTINCT x)`: DataFusion collects the values, and this accumulator adds them up with a check.
 #[derive(Debug)]
 pub(crate) struct CheckedDistinct {
     data_type: DataType,

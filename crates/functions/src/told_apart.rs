@@ -1,8 +1,8 @@
-//! [`ToldApart`]: filters go down a physical plan only where columns can be told apart by their names.
+//! [`ToldApart`]: pushes filters down a physical plan only where names identify columns.
 //!
-//! DataFusion's `FilterPushdown` takes a filter from an operator to its input by the names of columns. Above a join, two columns may
-//! have one name, and the filter on the one becomes a filter on the other: rows are lost. Of a semi join, a filter on a key goes to
-//! the other side as well, where a column of the key's name need not be the key.
+//! DataFusion's `FilterPushdown` moves a filter from an operator to its input by the names of columns. Above a join,
+//! two columns may have the same name, and the filter on one becomes a filter on the other, which loses rows. It also
+//! moves a filter on a key of a semi join to the other side, where a column with the key's name need not be the key.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,12 +15,13 @@ use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
-/// A rule in the parts of a plan where no operator has two columns of one name. Filters of other operators stay where they are.
+/// Applies a rule to the parts of a plan where no operator has two columns with the same name. Filters of other
+/// operators stay where they are.
 #[derive(Debug)]
 pub(crate) struct ToldApart(FilterPushdown);
 
 impl ToldApart {
-    /// DataFusion's rules, those that push filters down replaced.
+    /// DataFusion's rules, with those replaced that push filters down.
     pub(crate) fn in_place(rules: &mut [Arc<dyn PhysicalOptimizerRule + Send + Sync>]) {
         for make in [FilterPushdown::new, FilterPushdown::new_post_optimization] {
             for rule in rules.iter_mut().filter(|rule| rule.name() == make().name()) {
@@ -53,7 +54,7 @@ impl PhysicalOptimizerRule for ToldApart {
     }
 }
 
-/// Whether a name means one column in all of a plan.
+/// Whether each name means one column in the whole plan.
 fn is_told_apart(plan: &Arc<dyn ExecutionPlan>) -> bool {
     let schema = plan.schema();
     let mut names = HashSet::new();
@@ -62,14 +63,14 @@ fn is_told_apart(plan: &Arc<dyn ExecutionPlan>) -> bool {
         && plan.children().into_iter().all(is_told_apart)
 }
 
-/// Whether a join's keys are lists or structs: the range of those of its build side reaches the other side's scan, where a NULL inside
-/// has another order, and rows are lost.
+/// Whether a join's keys are lists or structs. The range of the build side's keys reaches the other side's scan, where
+/// a NULL inside has another order, which loses rows.
 fn has_nested_keys(join: &HashJoinExec) -> bool {
     let schema = join.left().schema();
     join.on().iter().any(|(key, _)| key.data_type(&schema).is_ok_and(|data_type| data_type.is_nested()))
 }
 
-/// Whether a semi join's other side has, under the name of a key, that key or nothing.
+/// Whether the other side of a semi join has that key, or nothing, under the name of a key.
 fn has_keys_of_one_name(join: &HashJoinExec) -> bool {
     join.on().iter().all(|(left, right)| {
         let (own, other, others) = match join.join_type() {

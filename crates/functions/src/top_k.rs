@@ -12,10 +12,11 @@ use datafusion::physical_plan::aggregates::AggregateExec;
 
 use crate::floats::holds_float;
 
-/// DataFusion's `TopKAggregation` for plans that aggregate no floats.
+/// DataFusion's `TopKAggregation`, for plans that aggregate no floats.
 ///
-/// `GROUP BY k ORDER BY max(v) LIMIT n` keeps n groups in a heap and a hash table, which compare floats by `==` and `<`. A NaN is
-/// then never found again among the groups, and a panic follows; in the heap it is neither smaller nor larger than any value.
+/// For `GROUP BY k ORDER BY max(v) LIMIT n` it keeps n groups in a heap and a hash table, which compare floats by `==`
+/// and `<`. A NaN is then never found again among the groups, which leads to a panic; and in the heap it is neither
+/// smaller nor larger than any value.
 #[derive(Debug, Default)]
 pub(crate) struct TopKByGroup {
     standard: TopKAggregation,

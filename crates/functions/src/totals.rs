@@ -1,4 +1,4 @@
-//! [`FiltersAboveTotals`]: a filter stays above an aggregate that has a row of no rows.
+//! [`FiltersAboveTotals`]: keeps a filter above an aggregate that returns a row even for an input without rows.
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::Transformed;
@@ -7,11 +7,12 @@ use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
-/// DataFusion's `PushDownFilter`, but not past totals.
+/// DataFusion's `PushDownFilter`, except that it moves no condition below such an aggregate.
 ///
-/// It takes a condition below an aggregate where its columns are all groups, as those of a condition without columns are. That is
-/// what `NULL = 29` becomes of a column that an outer join leaves NULL. Below an aggregate without groups, or with a grouping set
-/// without any, it drops all rows, and the total of none is still a row.
+/// DataFusion moves a condition below an aggregate if all of the condition's columns are groups, which is also true of
+/// a condition without columns. `NULL = 29` is such a condition, made of a column that an outer join leaves NULL. Below
+/// an aggregate without groups, or with an empty grouping set, the condition would drop all rows, and the total of no
+/// rows is still a row.
 #[derive(Debug, Default)]
 pub(crate) struct FiltersAboveTotals(PushDownFilter);
 

@@ -1,11 +1,12 @@
-//! [`Accumulate`], the paper's first partial aggregate: from a gene's row to its moments in every group.
+//! [`Accumulate`], the first partial aggregate of MSG Express (Montana et al. 2023, section 6): from a gene's row to
+//! its moments in every group.
 
 use crate::bytes::Result;
 use crate::cells::Cells;
 use crate::partials::{Moments, Partials};
 use crate::row::RowBuffer;
 
-/// Turns rows into partials. Kept between rows, it needs no new memory.
+/// Turns rows into partials. A value that is reused for many rows needs no new memory.
 #[derive(Debug, Default)]
 pub struct Accumulate {
     row: RowBuffer,
@@ -14,33 +15,33 @@ pub struct Accumulate {
     sums: Vec<Sums>,
 }
 
-/// Of one group: what the passes add up.
+/// What the passes add up for one group.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     nonzeros: u64,
     values: f64,
-    /// Of the values, from the first pass; of their distances from the mean, from the second.
+    /// In the first pass, the sum of squares of the values; in the second, that of their distances from the mean.
     squares: f64,
     mean: f64,
     distances: f64,
     expm1: f64,
 }
 
-/// Share of the sum of squares below which the squared distances from the mean have lost too many of their digits.
+/// The share of the sum of squares below which the squared distances from the mean have lost too many digits.
 const LOST: f64 = 1e-2;
 
 impl Accumulate {
-    /// The gene's partials, as bytes at the end of `out`.
+    /// Appends the gene's partials to `out`, as bytes.
     ///
-    /// One pass, as most genes' means are small beside their deviations. Where a mean is so large that digits would be lost, a second
-    /// one goes over distances from the mean, and is corrected by their sum (Chan, Golub and LeVeque 1983, "Algorithms for computing the
-    /// sample variance").
+    /// One pass is enough for most genes, whose means are small beside their deviations. Where a mean is so large that
+    /// digits would be lost, a second pass sums squared distances from the mean, and their plain sum corrects the
+    /// result (Chan et al. 1983, "Algorithms for computing the sample variance").
     pub fn row(&mut self, bytes: &[u8], cells: &Cells, out: &mut Vec<u8>) -> Result<()> {
         self.row.decode(bytes)?;
         cells.check(self.row.n_cells)?;
         cells.transform.apply(&self.row.cells, self.row.values(), &mut self.values);
         self.sums.clear();
-        // One more than there are groups and "none": cells that do not count are added up there, and left.
+        // There is one more group than the groups and "none": cells that do not count are added up there, and ignored.
         self.sums.resize(cells.n_groups + 2, Sums::default());
         self.codes.clear();
         self.codes.extend(self.row.cells.iter().map(|cell| cells.codes[*cell as usize]));
@@ -82,7 +83,8 @@ impl Accumulate {
 }
 
 impl Sums {
-    /// Makes squared distances from the mean of the first pass's squares. Whether they lost too many digits.
+    /// Computes squared distances from the mean from the first pass's squares. Returns whether they lost too many
+    /// digits.
     fn settle(&mut self, n: u64) -> bool {
         let size = n as f64;
         self.mean = self.values / size;
@@ -96,7 +98,7 @@ impl Sums {
             return Moments::default();
         }
         let size = n as f64;
-        // What is left of rounding the mean of equal values is no variance. NaN stays.
+        // The rounding error of the mean of equal values is not a variance. NaN stays.
         let noise = 4.0 * f64::EPSILON * self.mean;
         let m2 = if self.squares <= size * noise * noise { 0.0 } else { self.squares };
         Moments { n, nonzeros: self.nonzeros, mean: self.mean, m2, sum_expm1: self.expm1 }

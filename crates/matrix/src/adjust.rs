@@ -6,9 +6,9 @@ use serde::Deserialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Correction {
-    /// False discovery rate (Benjamini and Hochberg 1995).
+    /// The false discovery rate (Benjamini and Hochberg 1995).
     BenjaminiHochberg,
-    /// Times their number.
+    /// The family-wise error rate (Bonferroni): each p-value times the number of p-values.
     Bonferroni,
 }
 

@@ -1,11 +1,13 @@
-//! [`merge`], the paper's Combine: two results of the same kind make one.
+//! [`merge`], the function Combine of MSG Express (Montana et al. 2023, section 6): two results of the same kind make
+//! one.
 
 use crate::bytes::{Malformed, Reader, Result, put_varint};
 use crate::gram::GramResult;
 use crate::sums::CellTotals;
 use crate::{gram, partials, ranks, sums};
 
-/// Combines two results of `accumulate`, `cell_sums`, `gram`, each over other genes or other cells. The first is replaced.
+/// Combines two results of `accumulate`, `cell_sums` or `gram`, each over other genes or other cells. The result
+/// replaces the first.
 pub fn merge(own: &mut Vec<u8>, other: &[u8]) -> Result<()> {
     let (Some(tag), Some(other_tag)) = (own.first(), other.first()) else {
         return Err(Malformed::new("combine() met empty bytes"));

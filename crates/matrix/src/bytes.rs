@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use zstd::bulk::{Compressor, Decompressor};
 
-/// Bytes that are not what they should be, and in what.
+/// An error: which bytes are malformed, and in what way.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Malformed(pub(crate) String);
@@ -17,7 +17,7 @@ impl Malformed {
 
 pub(crate) type Result<T> = std::result::Result<T, Malformed>;
 
-/// Takes values off the front of bytes. `what` names them in errors.
+/// Reads from the front of bytes. `what` names them in errors.
 pub(crate) struct Reader<'a> {
     left: &'a [u8],
     what: &'static str,
@@ -55,7 +55,7 @@ impl<'a> Reader<'a> {
         Ok(f64::from_le_bytes(self.array()?))
     }
 
-    /// A number in groups of seven bits, least first (LEB128).
+    /// A number in groups of seven bits, the least significant first (LEB128).
     pub(crate) fn varint(&mut self) -> Result<u64> {
         let mut value = 0_u64;
         for shift in (0..64).step_by(7) {
@@ -81,12 +81,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// All that is left.
+    /// All bytes that are left.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.left
     }
 
-    /// Refuses bytes that nobody asked for.
+    /// Refuses bytes after the expected end.
     pub(crate) fn end(self) -> Result<()> {
         if self.left.is_empty() { Ok(()) } else { Err(self.wrong("has bytes after its end")) }
     }
@@ -104,11 +104,11 @@ pub(crate) fn put_f64(out: &mut Vec<u8>, value: f64) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// Level of zstd: above it, entropy-coded gaps and codes get no smaller.
+/// The level of zstd. At higher levels, entropy-coded gaps and codes get no smaller.
 const LEVEL: i32 = 1;
 
 thread_local! {
-    // Making one takes longer than a small row does.
+    // Making a context takes longer than handling a small row.
     static UNPACK: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
     static PACK: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
 }
@@ -119,11 +119,11 @@ pub(crate) fn zip(bytes: &[u8]) -> Vec<u8> {
         Some(pack) => pack.compress(bytes),
         None => pack.insert(Compressor::new(LEVEL)?).compress(bytes),
     });
-    // Into a buffer of enough room, compression has no way to fail.
+    // Compression into a buffer with enough room cannot fail.
     packed.unwrap_or_default()
 }
 
-/// Decompresses exactly `length` bytes into `out`, in place of what it holds.
+/// Decompresses exactly `length` bytes into `out`, and replaces what `out` has.
 pub(crate) fn unzip(packed: &[u8], length: usize, out: &mut Vec<u8>, what: &'static str) -> Result<()> {
     out.clear();
     out.reserve(length);

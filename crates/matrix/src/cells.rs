@@ -3,7 +3,8 @@
 //! ```text
 //! 0xE3, checksum (xxh3 of the rest), flags, cells, groups, reference + 1, columns of the basis, target sum, base, packed codes, packed totals, basis
 //! ```
-//! The checksum comes first: a plan printed as text shows the first bytes of a literal, and two plans must not look alike.
+//! The checksum comes first: a plan printed as text shows the first bytes of a literal, and two plans must not look
+//! alike.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -18,33 +19,34 @@ const CENTERED: u8 = 8;
 const UNIT_VARIANCE: u8 = 16;
 const BASED: u8 = 32;
 
-/// Most cells of a matrix. What is known of each takes some 40 bytes of memory at a drive.
+/// The most cells of a matrix. The description of each takes some 40 bytes of memory at a drive.
 pub const CELLS_MAX: usize = 1 << 22;
-/// Most groups.
+/// The most groups.
 pub const GROUPS_MAX: usize = 60_000;
-/// Most columns of a basis.
+/// The most columns of a basis.
 pub(crate) const COLUMNS_MAX: usize = 4_096;
-/// Most numbers of a basis, and of a product with one.
+/// The most numbers of a basis, and of a product with one.
 pub(crate) const BASIS_MAX: usize = 1 << 23;
 
-/// The same as a program gives it.
+/// The description of the cells, as a program gives it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CellsSpec {
     /// Cells of the matrix.
     pub n_cells: usize,
     /// Number of groups.
     pub n_groups: usize,
-    /// Each cell's group; `n_groups`: in none, but it counts as "rest"; above: it does not count at all. Empty: all are in none.
+    /// Each cell's group. `n_groups`: the cell is in no group, but counts as "rest"; above: it does not count at all.
+    /// Empty: all cells are in no group.
     pub codes: Vec<u16>,
-    /// Each cell's sum of counts, by which its values are divided; empty: they are not.
+    /// Each cell's sum of counts, by which its values are divided; empty: they are not divided.
     pub totals: Vec<f64>,
-    /// What the values of a cell are scaled to, with `totals`.
+    /// The sum to which the values of a cell are scaled, with `totals`.
     pub target_sum: f64,
     /// Whether values are `ln(1 + value)`.
     pub log1p: bool,
     /// The base of that logarithm; none: e.
     pub base: Option<f64>,
-    /// Whether partials hold sums of `expm1(value)`, too.
+    /// Whether partials have sums of `expm1(value)`, too.
     pub sum_expm1: bool,
     /// The group that others are compared with, for ranks; none: the rest.
     pub reference: Option<usize>,
@@ -52,12 +54,12 @@ pub struct CellsSpec {
     pub centered: bool,
     /// Whether genes are scaled to unit variance, for Gram matrices.
     pub unit_variance: bool,
-    /// A matrix of `n_cells` rows that a Gram matrix is multiplied with, row by row; empty: none.
+    /// A matrix of `n_cells` rows by which a Gram matrix is multiplied, row by row; empty: none.
     pub basis: Vec<f32>,
 }
 
 impl CellsSpec {
-    /// As bytes. The error says what is wrong with it.
+    /// The description as bytes. The error says what is wrong with it.
     pub fn encode(&self) -> Result<Vec<u8>> {
         self.check()?;
         let flag = |is: bool, flag: u8| if is { flag } else { 0 };
@@ -75,7 +77,7 @@ impl CellsSpec {
         put_varint(&mut body, self.basis.len().checked_div(self.n_cells).unwrap_or(0) as u64);
         put_f64(&mut body, self.target_sum);
         put_f64(&mut body, self.base.unwrap_or(0.0));
-        // Low bytes and high bytes apart: with few groups, the latter are all alike.
+        // Low bytes and high bytes are stored apart: with few groups, the latter are all alike.
         let codes = if self.codes.is_empty() { vec![self.n_groups as u16; self.n_cells] } else { self.codes.clone() };
         let planes = codes.iter().map(|code| *code as u8).chain(codes.iter().map(|code| (code >> 8) as u8));
         put_packed(&mut body, &planes.collect::<Vec<u8>>());
@@ -131,30 +133,30 @@ fn put_packed(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(&packed);
 }
 
-/// What a computation knows of the cells.
+/// The description of the cells, as a computation uses it.
 #[derive(Clone, Debug)]
 pub struct Cells {
     /// Cells of the matrix.
     pub n_cells: usize,
     /// Number of groups.
     pub n_groups: usize,
-    /// Each cell's group: below `n_groups`; `n_groups`: in none; `n_groups + 1`: it does not count.
+    /// Each cell's group: below `n_groups`; `n_groups`: in no group; `n_groups + 1`: the cell does not count.
     pub codes: Vec<u16>,
-    /// Cells of each group, then of none.
+    /// The number of cells of each group, then of those in no group.
     pub sizes: Vec<u64>,
     /// The group that others are compared with; none: the rest.
     pub reference: Option<usize>,
-    /// Whether partials hold sums of `expm1(value)`.
+    /// Whether partials have sums of `expm1(value)`.
     pub sum_expm1: bool,
     /// Whether a gene's mean is subtracted.
     pub centered: bool,
     /// Whether genes are scaled to unit variance.
     pub unit_variance: bool,
-    /// Each counting cell's number among them; `u32::MAX`: it does not count.
+    /// The number of each counting cell among the counting cells; `u32::MAX`: the cell does not count.
     pub numbers: Vec<u32>,
     /// Columns of the basis.
     pub columns: usize,
-    /// The basis, row by row, a row for each cell.
+    /// The basis, row by row, with a row for each cell.
     pub basis: Vec<f32>,
     /// Sums of its columns, over the cells that count.
     pub(crate) column_sums: Vec<f64>,
@@ -162,7 +164,7 @@ pub struct Cells {
 }
 
 impl Cells {
-    /// Those that the bytes stand for.
+    /// Decodes the bytes.
     pub fn decode(bytes: &[u8]) -> Result<Cells> {
         let what = "a description of cells";
         let mut reader = Reader::new(bytes, what);
@@ -216,7 +218,7 @@ impl Cells {
         })
     }
 
-    /// Cells that count.
+    /// The number of cells that count.
     pub fn counting(&self) -> u64 {
         self.sizes.iter().sum()
     }

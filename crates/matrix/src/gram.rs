@@ -1,6 +1,6 @@
-//! [`Gram`]: the Gram matrix of the cells, or its product with a basis. Genes are rows, so it is a sum over them, and any drive can
-//! add its part: Σ x·xᵀ, with x a gene's values in the cells that count, less their mean where that is asked for. With a basis B it
-//! is Σ x·(xᵀ·B).
+//! [`Gram`]: the Gram matrix of the cells, or its product with a basis. Genes are rows, so it is a sum over them, and
+//! any drive can add its part: Σ x·xᵀ, where x is a gene's values in the cells that count, minus their mean if that is
+//! requested. With a basis B it is Σ x·(xᵀ·B).
 //!
 //! ```text
 //! a part of one gene: 0xE7, columns, mean, xᵀ·B (a number for each column), the gene's row
@@ -17,12 +17,12 @@ const PART_TAG: u8 = 0xE7;
 /// Most cells of a whole Gram matrix.
 const WHOLE_MAX: usize = 4_096;
 
-/// Turns rows into parts of a Gram matrix. Kept between rows, it needs no new memory.
+/// Turns rows into parts of a Gram matrix. A value that is reused for many rows needs no new memory.
 #[derive(Debug, Default)]
 pub struct GramParts {
     row: RowBuffer,
     values: Vec<f32>,
-    /// Cells that count: where they are, and their numbers among them.
+    /// The cells that count: their positions, and their numbers among the counting cells.
     places: Vec<u32>,
     numbers: Vec<u32>,
     taken: Vec<f32>,
@@ -30,7 +30,7 @@ pub struct GramParts {
 }
 
 impl GramParts {
-    /// The gene's part, as bytes at the end of `out`.
+    /// Appends the gene's part to `out`, as bytes.
     pub fn row(&mut self, bytes: &[u8], cells: &Cells, out: &mut Vec<u8>) -> Result<()> {
         self.row.decode(bytes)?;
         cells.check(self.row.n_cells)?;
@@ -84,20 +84,20 @@ pub struct Gram {
     row: RowBuffer,
     /// Without a basis, the lower triangle is filled.
     sum: Vec<f64>,
-    /// What centring takes from each row of the sum.
+    /// The amount that centring subtracts from each row of the sum.
     offsets: Vec<f64>,
-    /// What centring takes from every place of a column.
+    /// The amount that centring subtracts from every element of a column.
     offset: Vec<f64>,
     n: usize,
     columns: usize,
 }
 
-/// A sum of [`Gram`], row by row.
+/// A sum of parts, row by row. See [`Gram`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GramResult {
-    /// Rows: cells that count.
+    /// The number of rows: cells that count.
     pub rows: usize,
-    /// Columns: as many, or those of the basis.
+    /// The number of columns: the same, or the columns of the basis.
     pub columns: usize,
     /// The values.
     pub values: Vec<f64>,
@@ -171,7 +171,7 @@ impl Gram {
         self.offset.iter_mut().zip(product).for_each(|(sum, product)| *sum += mean * product);
     }
 
-    /// The sum so far; none: no row was added.
+    /// The sum so far; none if no row was added.
     pub fn result(&self) -> Option<GramResult> {
         if self.sum.is_empty() {
             return None;
@@ -192,20 +192,20 @@ impl Gram {
         Some(GramResult { rows: self.n, columns: self.n, values })
     }
 
-    /// Bytes of memory.
+    /// The bytes of memory that it uses.
     pub fn size(&self) -> usize {
         (self.sum.capacity() + self.offsets.capacity() + self.row.cells.capacity()) * 8
     }
 }
 
 impl GramResult {
-    /// As bytes.
+    /// The sum as bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_head(out, TAG, &[self.rows, self.columns]);
         out.extend(self.values.iter().flat_map(|value| value.to_le_bytes()));
     }
 
-    /// The one that the bytes stand for.
+    /// Decodes the bytes.
     pub fn decode(bytes: &[u8]) -> Result<GramResult> {
         let mut reader = Reader::new(bytes, "a Gram matrix");
         if reader.u8()? != TAG {

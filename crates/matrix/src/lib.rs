@@ -1,9 +1,11 @@
-//! Expression matrices (cells × genes) as bytes, and what is computed over them: MSG Express's Accumulate, Combine and TStat
-//! (Skytether 6), ranks, sums and Gram matrices.
+//! Expression matrices (cells × genes) as bytes, and what is computed over them: the functions Accumulate, Combine and
+//! TStat of MSG Express (Montana et al. 2023, section 6; the full entries of all sources are in
+//! `docs/bibliography.md`), and ranks, sums and Gram matrices.
 //!
-//! A matrix is stored a gene at a time, as the paper's wide slices are: a [`Row`] holds one gene's values in all cells. What a
-//! computation must know of the cells (their groups, size factors, which of them count) are [`Cells`]. Both are bytes that
-//! travel; whatever they hold, decoding them ends in a value or in [`Malformed`].
+//! A matrix is stored a gene at a time, as in the wide slices of Montana et al. 2023, section 6.2: a [`Row`] holds one
+//! gene's values in all cells. What a computation must know of the cells (their groups, their size factors, and which
+//! of them count) is a [`Cells`]. Both travel as bytes. Whatever these bytes hold, decoding them ends in a value or in
+//! [`Malformed`].
 
 mod accumulate;
 mod adjust;

@@ -1,4 +1,5 @@
-//! [`Partials`]: what Accumulate gives for one gene, group by group, and how two of them make one (the paper's Combine).
+//! [`Partials`]: what Accumulate gives for one gene, group by group, and how two of them make one (Combine; Montana et
+//! al. 2023, section 6).
 //!
 //! ```text
 //! 0xE2, flags, groups, then for each: cells, non-zeros, and if there are any: mean, M2[, sum of expm1]
@@ -13,21 +14,21 @@ const SUM_EXPM1: u8 = 1;
 /// Summary statistics of one gene in one group of cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Moments {
-    /// Cells.
+    /// The number of cells.
     pub n: u64,
-    /// Cells whose value is not zero.
+    /// The number of cells whose value is not zero.
     pub nonzeros: u64,
     /// Mean of the values.
     pub mean: f64,
     /// Sum of squared distances from the mean.
     pub m2: f64,
-    /// Sum of `expm1(value)`; 0 where it was not asked for.
+    /// Sum of `expm1(value)`; 0 if it was not requested.
     pub sum_expm1: f64,
 }
 
 impl Moments {
-    /// Those of both sets of cells. The formula is that of Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for
-    /// computing sample variances" (1979).
+    /// The moments of both sets of cells together, by the formula of Chan et al. 1979, "Updating formulae and a
+    /// pairwise algorithm for computing sample variances".
     pub fn merge(self, other: Moments) -> Moments {
         if self.n == 0 || other.n == 0 {
             return if self.n == 0 { other } else { self };
@@ -44,23 +45,23 @@ impl Moments {
         }
     }
 
-    /// Variance of a sample; of one cell: NaN, as numpy has it.
+    /// The variance of a sample. For one cell it is NaN, as in numpy.
     pub fn variance(&self) -> f64 {
         self.m2 / (self.n as f64 - 1.0)
     }
 }
 
-/// The moments of one gene, in all groups and, last, in the cells of none.
+/// The moments of one gene in all groups and, last, in the cells of no group.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Partials {
-    /// By group.
+    /// The moments, by group.
     pub groups: Vec<Moments>,
-    /// Whether they hold sums of `expm1`.
+    /// Whether they have sums of `expm1`.
     pub has_expm1: bool,
 }
 
 impl Partials {
-    /// As bytes.
+    /// The moments as bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend([TAG, if self.has_expm1 { SUM_EXPM1 } else { 0 }]);
         put_varint(out, self.groups.len() as u64);
@@ -77,7 +78,7 @@ impl Partials {
         }
     }
 
-    /// Those that the bytes stand for.
+    /// Decodes the bytes.
     pub fn decode(bytes: &[u8]) -> Result<Partials> {
         let mut reader = Reader::new(bytes, "partials");
         let (tag, flags) = (reader.u8()?, reader.u8()?);
@@ -91,7 +92,7 @@ impl Partials {
         Ok(Partials { groups, has_expm1 })
     }
 
-    /// Adds those of other cells.
+    /// Adds the moments of other cells.
     pub(crate) fn merge(&mut self, other: &Partials) -> Result<()> {
         if self.groups.len() != other.groups.len() || self.has_expm1 != other.has_expm1 {
             let reader = Reader::new(&[], "partials");
@@ -109,7 +110,7 @@ impl Partials {
 }
 
 fn moments(reader: &mut Reader<'_>, has_expm1: bool) -> Result<Moments> {
-    // Numbers of cells stay far below where their sums could wrap.
+    // The numbers of cells are far too small for their sums to wrap.
     const MOST: usize = 1 << 48;
     let n = reader.bounded(MOST, "cells")? as u64;
     let nonzeros = reader.bounded(n as usize, "non-zeros")? as u64;

@@ -1,5 +1,5 @@
-//! [`RankSums`]: the sums of ranks that Wilcoxon's test needs, of one gene in every group. A row holds a gene's every cell, so they
-//! are exact.
+//! [`RankSums`]: the sums of ranks that the rank sum test needs (Wilcoxon 1945), for one gene in every group. A row
+//! holds the gene's values in all cells, so the ranks are exact.
 //!
 //! ```text
 //! 0xE4, against (0 rest, 1 a reference), groups, then for each: cells, rank sum, ties; against a reference: its cells
@@ -11,12 +11,12 @@ use crate::row::RowBuffer;
 
 pub(crate) const TAG: u8 = 0xE4;
 
-/// A group's ranks among its own cells and those it is compared with.
+/// A group's ranks among its own cells and the cells that it is compared with.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GroupRanks {
-    /// Cells of the group.
+    /// The number of cells of the group.
     pub n: u64,
-    /// Cells that it is compared with.
+    /// The number of cells that it is compared with.
     pub others: u64,
     /// Sum of its ranks; equal values share the mean of their ranks.
     pub rank_sum: f64,
@@ -27,7 +27,7 @@ pub struct GroupRanks {
 /// The ranks of one gene in every group.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ranks {
-    /// By group.
+    /// The sums of ranks, by group.
     pub groups: Vec<GroupRanks>,
 }
 
@@ -43,7 +43,7 @@ impl Ranks {
         }
     }
 
-    /// Those that the bytes stand for.
+    /// Decodes the bytes.
     pub fn decode(bytes: &[u8]) -> Result<Ranks> {
         let mut reader = Reader::new(bytes, "sums of ranks");
         if reader.u8()? != TAG {
@@ -60,12 +60,12 @@ impl Ranks {
     }
 }
 
-/// Turns rows into sums of ranks. Kept between rows, it needs no new memory.
+/// Turns rows into sums of ranks. A value that is reused for many rows needs no new memory.
 #[derive(Debug, Default)]
 pub struct RankSums {
     row: RowBuffer,
     values: Vec<f32>,
-    /// Value and code, so that they sort by value.
+    /// Value and code of each cell, so that they sort by value.
     keys: Vec<u64>,
     zeros: Vec<u64>,
     block: Vec<(usize, u64)>,
@@ -73,7 +73,7 @@ pub struct RankSums {
 }
 
 impl RankSums {
-    /// The gene's ranks, as bytes at the end of `out`. NaN ranks above all.
+    /// Appends the gene's ranks to `out`, as bytes. NaN ranks above all numbers.
     pub fn row(&mut self, bytes: &[u8], cells: &Cells, out: &mut Vec<u8>) -> Result<()> {
         self.row.decode(bytes)?;
         cells.check(self.row.n_cells)?;
@@ -83,7 +83,7 @@ impl RankSums {
         self.keys.clear();
         for (cell, value) in self.row.cells.iter().zip(&self.values) {
             let code = cells.codes[*cell as usize];
-            // A transformed value may be zero: it is one of the zeros then.
+            // A transformed value may be zero, and is then one of the zeros.
             if let Some(zeros) = self.zeros.get_mut(usize::from(code)).filter(|_| *value != 0.0) {
                 *zeros -= 1;
                 self.keys.push(u64::from(ordered(*value)) << 16 | u64::from(code));
@@ -106,7 +106,7 @@ impl RankSums {
     }
 }
 
-/// Hands runs of equal values on, as the number of cells of each code.
+/// Hands on runs of equal values, as the number of cells of each code.
 fn walk(keys: &[u64], tally: &mut [u64], block: &mut Vec<(usize, u64)>, tables: &mut Tables) {
     for run in keys.chunk_by(|a, b| a >> 16 == b >> 16) {
         block.clear();
@@ -124,7 +124,7 @@ fn walk(keys: &[u64], tally: &mut [u64], block: &mut Vec<(usize, u64)>, tables: 
     }
 }
 
-/// A float's place in order as a number.
+/// A number with the same order as the float.
 fn ordered(value: f32) -> u32 {
     let bits = value.to_bits();
     if value.is_nan() {
@@ -136,14 +136,15 @@ fn ordered(value: f32) -> u32 {
     }
 }
 
-/// What runs of equal values, in ascending order, add up to.
+/// Sums over runs of equal values, in ascending order.
 struct Tables {
     reference: Option<usize>,
-    /// By group: rank sum against the rest; against a reference, its cells that are smaller, equal ones as halves.
+    /// By group: the rank sum against the rest; against a reference, the number of its smaller cells, where equal ones
+    /// count a half.
     sums: Vec<f64>,
-    /// Cells so far: of all, or of the reference.
+    /// The number of cells so far: of all cells, or of the reference.
     below: u64,
-    /// t³ − t of all runs: of all cells, or of the reference.
+    /// The sum of t³ − t over all runs: of all cells, or of the reference.
     ties: f64,
     /// By group, what it adds to the ties of the reference.
     more_ties: Vec<f64>,
@@ -207,7 +208,7 @@ mod tests {
     use crate::row::{Codec, Values};
     use proptest::prelude::*;
 
-    /// By definition: a rank is one more than the smaller values, and half of the other equal ones.
+    /// By definition, a rank is one more than the number of smaller values, plus half of the other equal ones.
     fn brute(own: &[f32], others: &[f32]) -> (f64, f64) {
         let all: Vec<f32> = own.iter().chain(others).copied().collect();
         let rank = |value: &f32| {

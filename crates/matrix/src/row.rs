@@ -3,9 +3,10 @@
 //! ```text
 //! 0xE1, flags, cells, non-zeros, bytes of positions, bytes of values[, packed bytes of both], positions, values
 //! ```
-//! Positions are gaps between cells that have a value, as LEB128. Counts are a byte each; 255 stands for an escape, whose rest
-//! (count − 255) follows all the bytes, as LEB128. Values that are no counts are 32-bit floats. With zstd both parts are packed
-//! apart, floats by planes of bytes, since each then has statistics of its own.
+//! Positions are the gaps between cells that have a value, as LEB128. Counts have one byte each; 255 is an escape, and
+//! the remainder (count − 255) follows all these bytes, as LEB128. Values that are no counts are 32-bit floats. With
+//! zstd, positions and values are compressed apart, and floats by planes of bytes, since each of these has statistics
+//! of its own.
 
 use crate::bytes::{Malformed, Reader, Result, floats, put_varint, unzip, zip};
 use crate::cells::CELLS_MAX;
@@ -14,20 +15,20 @@ const TAG: u8 = 0xE1;
 const FLOATS: u8 = 1;
 const ZSTD: u8 = 2;
 const ESCAPE: u8 = 255;
-/// Bytes that a number of 32 bits takes at most.
+/// The most bytes of a number of 32 bits.
 const NUMBER_BYTES_MAX: usize = 5;
 
 /// Whether a row is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Codec {
-    /// As it is: for drives whose CPU is weak.
+    /// It is not compressed: for drives with a weak CPU.
     None,
-    /// By zstd: a third of the bytes, for some more CPU time.
+    /// It is compressed by zstd, which takes a third of the bytes and some more CPU time.
     #[default]
     Zstd,
 }
 
-/// Values of a row that are not zero.
+/// The values of a row that are not zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Values<'a> {
     /// Counts of molecules.
@@ -36,7 +37,7 @@ pub enum Values<'a> {
     Floats(&'a [f32]),
 }
 
-/// A row to be encoded.
+/// A row to encode.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row<'a> {
     /// Cells of the matrix.
@@ -48,7 +49,8 @@ pub struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// The row as bytes. Panics if cells and values differ in number; cells that do not ascend give bytes that do not decode.
+    /// The row as bytes. Panics if there are not as many values as cells. Cells that do not ascend give bytes that
+    /// cannot be decoded.
     pub fn encode(&self, codec: Codec, out: &mut Vec<u8>) {
         let mut positions = Vec::with_capacity(self.cells.len() * 2);
         let mut next = 0_u32;
@@ -96,16 +98,16 @@ fn floats_as_bytes(floats: &[f32], codec: Codec) -> Vec<u8> {
     }
 }
 
-/// A decoded row. Kept between rows, it needs no new memory.
+/// A decoded row. A value that is reused for many rows needs no new memory.
 #[derive(Clone, Debug, Default)]
 pub struct RowBuffer {
     /// Cells of the matrix.
     pub n_cells: usize,
     /// Positions of the cells that have a value, ascending, below `n_cells`.
     pub cells: Vec<u32>,
-    /// The values, where they are counts.
+    /// The values, if they are counts.
     pub counts: Vec<u32>,
-    /// The values, where they are not.
+    /// The values, if they are not counts.
     pub floats: Vec<f32>,
     positions: Vec<u8>,
     values: Vec<u8>,
@@ -117,7 +119,7 @@ impl RowBuffer {
         if self.floats.is_empty() { Values::Counts(&self.counts) } else { Values::Floats(&self.floats) }
     }
 
-    /// Decodes a row in place of what is held.
+    /// Decodes a row, and replaces what is in the buffer.
     pub fn decode(&mut self, bytes: &[u8]) -> Result<()> {
         let what = "a gene's row";
         let mut reader = Reader::new(bytes, what);
@@ -155,10 +157,10 @@ impl RowBuffer {
 
     fn decode_positions(&mut self, mut bytes: &[u8], count: usize) -> Result<()> {
         self.cells.reserve(count);
-        // As u64, sums of gaps cannot wrap before they are looked at.
+        // As u64, sums of gaps cannot wrap before they are checked.
         let mut next = 0_u64;
         while self.cells.len() < count {
-            // Eight gaps of a byte each, which is what most are.
+            // These are eight gaps of one byte each, which most gaps are.
             while let Some((eight, rest)) = bytes.split_first_chunk::<8>()
                 && u64::from_le_bytes(*eight) & 0x8080_8080_8080_8080 == 0
                 && self.cells.len() + 8 <= count
@@ -218,7 +220,7 @@ impl RowBuffer {
     }
 }
 
-/// A number of at most five bytes, off the front.
+/// Reads a number of at most five bytes from the front.
 fn number(bytes: &mut &[u8]) -> Result<u64> {
     let mut value = 0;
     for shift in 0..NUMBER_BYTES_MAX {
@@ -243,7 +245,7 @@ pub(crate) mod tests {
         bytes
     }
 
-    /// Cells with a value each, for gaps of many sizes.
+    /// Cells with one value each, for gaps of many sizes.
     fn entries() -> impl Strategy<Value = Vec<(u32, u32)>> {
         let gap = prop_oneof![6 => 0_u32..20, 2 => 100..400_u32, 1 => 10_000..70_000_u32];
         let count = prop_oneof![6 => 1_u32..4, 2 => 250..260_u32, 1 => any::<u32>().prop_map(|count| count.max(1))];

@@ -14,11 +14,13 @@ pub fn normal_two_sided(z: f64) -> f64 {
     libm::erfc(z.abs() / std::f64::consts::SQRT_2)
 }
 
-/// Probability that a variable of Student's t distribution is at least as far from 0 as `t`. NaN: an argument is, or `df` is not above 0.
+/// Probability that a variable of Student's t distribution (Student 1908) is at least as far from 0 as `t`. NaN where
+/// an argument is NaN or `df` is not above 0.
 ///
-/// It is the regularised incomplete beta function I(df / (df + t²); df/2, 1/2). For large `df` its integral over τ = −ln x is
-/// expanded about 0, where each term is an incomplete gamma function that follows from the one before (DLMF 8.18(ii) gives the
-/// expansion about the end of the range); otherwise it is the continued fraction DLMF 8.17.22.
+/// It is the regularised incomplete beta function I(df / (df + t²); df/2, 1/2). For large `df` its integral over τ =
+/// −ln x is expanded about 0, where each term is an incomplete gamma function that follows from the one before (DLMF,
+/// section 8.18(ii), gives the expansion about the end of the range). For other `df` it is the continued fraction of
+/// DLMF, equation 8.17.22.
 pub fn student_two_sided(t: f64, df: f64) -> f64 {
     if t.is_nan() || df.is_nan() || df <= 0.0 {
         return f64::NAN;
@@ -59,7 +61,7 @@ fn expansion(a: f64, tau: f64) -> f64 {
     (sum * gamma_ratio(a) / PI.sqrt()).min(1.0)
 }
 
-/// Γ(a + 1/2) / (Γ(a) √a) for large `a` (Abramowitz and Stegun 6.1.47 gives such ratios).
+/// Γ(a + 1/2) / (Γ(a) √a) for large `a` (Abramowitz and Stegun 1964, formula 6.1.47, gives such ratios).
 fn gamma_ratio(a: f64) -> f64 {
     const TERMS: [f64; 8] = [
         1.0,
@@ -74,7 +76,7 @@ fn gamma_ratio(a: f64) -> f64 {
     TERMS.iter().rev().fold(0.0, |sum, term| sum / a + term)
 }
 
-/// I(x; a, b) by its continued fraction, evaluated as Lentz has it. `y` is 1 − x, `minus_log` −ln x.
+/// I(x; a, b) by its continued fraction, evaluated by the method of Lentz 1976. `y` is 1 − x, and `minus_log` is −ln x.
 fn fraction(a: f64, b: f64, x: f64, y: f64, minus_log: f64) -> f64 {
     const TINY: f64 = 1e-300;
     let log_beta = libm::lgamma(a) + libm::lgamma(b) - libm::lgamma(a + b);

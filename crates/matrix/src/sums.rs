@@ -1,4 +1,4 @@
-//! [`CellSums`]: per cell, the sum of its values over genes, and how many are not zero.
+//! [`CellSums`]: for each cell, the sum of its values over genes, and how many of these are not zero.
 
 use crate::blob::{array, put_head};
 use crate::bytes::{Malformed, Reader, Result};
@@ -14,12 +14,12 @@ pub struct CellSums {
     totals: CellTotals,
 }
 
-/// What came together in each cell.
+/// The sums for each cell.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CellTotals {
     /// Sums of values.
     pub sums: Vec<f64>,
-    /// Values that are not zero.
+    /// The number of values that are not zero.
     pub nonzeros: Vec<f64>,
 }
 
@@ -47,25 +47,25 @@ impl CellSums {
         Ok(())
     }
 
-    /// What came together so far; none: no row did.
+    /// The sums so far; none if no row was added.
     pub fn totals(&self) -> Option<&CellTotals> {
         Some(&self.totals).filter(|totals| !totals.sums.is_empty())
     }
 
-    /// Bytes of memory.
+    /// The bytes of memory that it uses.
     pub fn size(&self) -> usize {
         self.totals.sums.capacity() * 16 + self.row.cells.capacity() * 12
     }
 }
 
 impl CellTotals {
-    /// As bytes.
+    /// The sums as bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_head(out, TAG, &[self.sums.len()]);
         out.extend(self.sums.iter().chain(&self.nonzeros).flat_map(|value| value.to_le_bytes()));
     }
 
-    /// Those that the bytes stand for.
+    /// Decodes the bytes.
     pub fn decode(bytes: &[u8]) -> Result<CellTotals> {
         let mut reader = Reader::new(bytes, "sums of cells");
         if reader.u8()? != TAG {

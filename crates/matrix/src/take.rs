@@ -1,10 +1,11 @@
-//! [`take_cells`]: a gene's row of some cells alone.
+//! [`take_cells`]: a gene's row, reduced to some of the cells.
 
 use crate::bytes::Result;
 use crate::cells::Cells;
 use crate::row::{Codec, Row, RowBuffer, Values};
 
-/// The row of the cells that count, by their numbers among them, with values as they are computed with; at the end of `out`.
+/// Appends to `out` the row of the cells that count, by their numbers among the counting cells, with transformed
+/// values.
 pub fn take_cells(bytes: &[u8], cells: &Cells, row: &mut RowBuffer, out: &mut Vec<u8>) -> Result<()> {
     row.decode(bytes)?;
     cells.check(row.n_cells)?;

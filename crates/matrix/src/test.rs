@@ -1,4 +1,5 @@
-//! [`Test`], the paper's TStat: from a gene's partials to scores and p-values of groups against others.
+//! [`Test`], the function TStat of MSG Express (Montana et al. 2023, section 6): from a gene's partials to scores and
+//! p-values of each group against the other cells or against a reference group.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,20 +15,20 @@ const SMALL: f64 = 1e-9;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Test {
-    /// How.
+    /// The method.
     pub method: Method,
     /// The groups that are compared, by number.
     pub groups: Vec<usize>,
-    /// With which one; none: each with all other cells.
+    /// The group to compare with; none: each group is compared with all other cells.
     #[serde(default)]
     pub reference: Option<usize>,
-    /// How means make a fold change.
+    /// How two means become a fold change.
     #[serde(default)]
     pub fold_change: FoldChange,
-    /// Base of the logarithm that values are of; none: e.
+    /// The base of the logarithm that was applied to the values; none: e.
     #[serde(default)]
     pub base: Option<f64>,
-    /// Whether Wilcoxon's variance is corrected for ties.
+    /// Whether the variance of the rank sum (Wilcoxon 1945) is corrected for ties.
     #[serde(default)]
     pub tie_correct: bool,
 }
@@ -35,58 +36,58 @@ pub struct Test {
 /// A test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Method {
-    /// Student's t, of one variance for both (the paper's).
+    /// Student's t-test (Student 1908), with one variance for both sides, as in Montana et al. 2023, section 6.
     #[serde(rename = "student")]
     Student,
-    /// Welch's t, of a variance for each (scanpy's and Seurat's).
+    /// Welch's t-test (Welch 1947), with a variance for each side, as in scanpy and Seurat.
     #[serde(rename = "t-test")]
     Welch,
-    /// Welch's t, with the group's size for both: it overestimates the other's variance.
+    /// Welch's t-test with the group's size for both sides, which overestimates the variance of the other side.
     #[serde(rename = "t-test_overestim_var")]
     Overestimated,
-    /// Wilcoxon's rank sum, by its normal approximation without correction for continuity.
+    /// Wilcoxon's rank sum test (Wilcoxon 1945), by its normal approximation without correction for continuity.
     #[serde(rename = "wilcoxon")]
     Wilcoxon,
 }
 
-/// How means make a fold change.
+/// How two means become a fold change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FoldChange {
-    /// Of `expm1` of the means.
+    /// Of `expm1` of the means, as scanpy (Wolf et al. 2018) computes it.
     #[default]
     Scanpy,
-    /// Of means of `expm1`: (sum + 1) / cells, as Seurat 5.
+    /// Of means of `expm1`: (sum + 1) / cells, as Seurat 5 (Hao et al. 2024) computes it.
     Seurat,
-    /// The mean + 1, as Seurat 4.
+    /// Of means of `expm1`: mean + 1, as Seurat 4 (Hao et al. 2021) computes it.
     SeuratV4,
 }
 
-/// What a test says of one gene and one group.
+/// The outcome of a test for one gene and one group.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
-    /// t or z. 0 where there is none, as of a constant gene.
+    /// The t or z score. 0 where there is none, as for a constant gene.
     pub score: f64,
-    /// Two-sided. 1 where there is none.
+    /// The two-sided p-value. 1 where there is none.
     pub p_value: f64,
     /// log2 of the fold change.
     pub log2_fold_change: f64,
-    /// Of the group, and of what it is compared with.
+    /// The moments of the group, and those of the cells that it is compared with.
     pub sides: [Moments; 2],
 }
 
 impl Test {
-    /// From JSON.
+    /// Reads a test from JSON.
     pub fn parse(text: &str) -> Result<Test> {
         serde_json::from_str(text).map_err(|error| Malformed::new(format!("a test cannot be read: {error}")))
     }
 
-    /// As JSON.
+    /// The test as JSON.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Outcomes of one gene for each group, at the end of `out`. Wilcoxon's test needs the ranks.
+    /// Appends the outcomes of one gene for each group to `out`. Wilcoxon's test needs the ranks.
     pub fn run(&self, partials: &Partials, ranks: Option<&Ranks>, out: &mut Vec<Outcome>) -> Result<()> {
         let count = partials.groups.len().saturating_sub(1);
         if let Some(unknown) = self.groups.iter().chain(&self.reference).find(|group| **group >= count) {
@@ -143,7 +144,7 @@ impl Test {
         Ok(known((ranks.rank_sum - n * (all + 1.0) / 2.0) / deviation, normal_two_sided))
     }
 
-    /// NaN where one side has no cells, as the mean of no values is none.
+    /// NaN if one side has no cells, since no values have no mean.
     fn log2_fold_change(&self, own: &Moments, other: &Moments) -> f64 {
         if own.n == 0 || other.n == 0 {
             return f64::NAN;
@@ -165,8 +166,8 @@ fn known(score: f64, p_value: impl Fn(f64) -> f64) -> (f64, f64) {
     (score, if p.is_nan() { 1.0 } else { p })
 }
 
-/// For each group, the moments of all cells outside of it. Those before it and those behind it are merged on the way, so that the
-/// work grows with the groups, not with their square, and nothing is subtracted.
+/// For each group, the moments of all cells outside of it. The moments of the groups before it and after it are merged
+/// step by step, so that the work grows with the number of groups and not with its square, and nothing is subtracted.
 fn rests(groups: &[Moments]) -> Vec<Moments> {
     let mut rests = vec![Moments::default(); groups.len()];
     let mut before = Moments::default();

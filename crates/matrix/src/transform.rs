@@ -1,26 +1,26 @@
-//! [`Transform`]: from stored values to those that are computed with. Size factors and logarithms are not stored: they are
-//! rebuilt on the fly, and rounded to 32 bits, as matrices in memory have them.
+//! [`Transform`]: from stored values to those with which functions compute. Size factors and logarithms are not stored.
+//! They are computed on the fly, and rounded to 32 bits as in matrices in memory.
 
 use crate::row::Values;
 
-/// Counts whose logarithm is kept for every cell. Most counts are among them.
+/// The logarithms of counts up to this one are cached for every cell. Most counts are among them.
 const KEPT: usize = 5;
 
-/// `value · target / total of the cell`, then `ln(1 + value)`, both where asked for.
+/// `value · target / total of the cell`, then `ln(1 + value)`, each if it is requested.
 #[derive(Clone, Debug)]
 pub(crate) struct Transform {
-    /// For each cell; empty: 1.
+    /// The size factor of each cell; empty: 1.
     factors: Vec<f64>,
     log1p: bool,
-    /// What the natural logarithm is divided by.
+    /// The number by which the natural logarithm is divided.
     divisor: f64,
-    /// For each cell, the transformed values of 1, 2, …; empty where they are as quickly computed.
+    /// For each cell, the transformed values of 1, 2 and so on; empty if they can be computed as quickly.
     kept: Vec<[f32; KEPT]>,
 }
 
 impl Transform {
     pub(crate) fn new(totals: &[f64], target_sum: f64, log1p: bool, base: Option<f64>) -> Self {
-        // A cell without counts stays without: scanpy divides it by 1.
+        // A cell without counts remains without: scanpy divides it by 1.
         let factor = |total: &f64| if *total == 0.0 { 1.0 } else { target_sum / total };
         let factors: Vec<f64> = totals.iter().map(factor).collect();
         let mut transform = Self { factors, log1p, divisor: base.map_or(1.0, f64::ln), kept: Vec::new() };
@@ -31,7 +31,7 @@ impl Transform {
         transform
     }
 
-    /// Whether values are as they are stored.
+    /// Whether values remain as they are stored.
     pub(crate) fn is_none(&self) -> bool {
         self.factors.is_empty() && !self.log1p
     }
@@ -46,7 +46,8 @@ impl Transform {
         (if self.log1p { scaled.ln_1p() / self.divisor } else { scaled }) as f32
     }
 
-    /// The transformed values of a row, in place of what `out` holds. Cells have to be below the number described.
+    /// Writes the transformed values of a row to `out`, and replaces what `out` has. There must be a description of
+    /// each of the row's cells.
     pub(crate) fn apply(&self, cells: &[u32], values: Values<'_>, out: &mut Vec<f32>) {
         out.clear();
         match values {
@@ -68,7 +69,7 @@ impl Transform {
         }
     }
 
-    /// `expm1` of a transformed value: what a logarithm was taken of, or would be.
+    /// `expm1` of a transformed value: the value before the logarithm was taken, or would be.
     pub(crate) fn expm1(&self, value: f32) -> f64 {
         (f64::from(value) * self.divisor).exp_m1()
     }

@@ -1,10 +1,11 @@
-//! What a host and a drive tell each other so that a session's cut can follow what is measured (Skytether 4, 5.3).
+//! What a host and a drive tell each other so that a session's cut can follow what is measured (Montana et al. 2023,
+//! Skytether, sections 4 and 5.3; see `docs/bibliography.md`).
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Level, SliceSpan};
 
-/// One value for each level that slices are taken to while a query adapts.
+/// One value for each of the levels among which a query adapts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ByLevel<T> {
     /// Of [`Level::Whole`]: the whole slice-wise part at the drive.
@@ -16,10 +17,10 @@ pub struct ByLevel<T> {
 }
 
 impl<T> ByLevel<T> {
-    /// The levels in the order of the fields, highest first.
+    /// The levels in the order of the fields, the highest first.
     pub const LEVELS: [Level; 3] = [Level::Whole, Level::Filtered, Level::Bytes];
 
-    /// The value of a level. Match hints count as level 2: the drive reads, and rows travel.
+    /// The value of a level. [`Level::Hints`] counts as level 2: the drive reads the slice, and rows travel.
     pub fn get(&self, level: Level) -> &T {
         match level {
             Level::Whole => &self.whole,
@@ -28,7 +29,7 @@ impl<T> ByLevel<T> {
         }
     }
 
-    /// The same, to change it.
+    /// The value of a level, to be changed.
     pub fn get_mut(&mut self, level: Level) -> &mut T {
         match level {
             Level::Whole => &mut self.whole,
@@ -37,37 +38,37 @@ impl<T> ByLevel<T> {
         }
     }
 
-    /// A value for each level, by a function of it.
+    /// Calls a function for the value of each level.
     pub fn from_fn(mut value: impl FnMut(Level) -> T) -> ByLevel<T> {
         ByLevel { whole: value(Level::Whole), filtered: value(Level::Filtered), bytes: value(Level::Bytes) }
     }
 
-    /// The values, highest level first.
+    /// The values, that of the highest level first.
     pub fn to_array(self) -> [T; 3] {
         [self.whole, self.filtered, self.bytes]
     }
 }
 
-/// What a slice costs, on average, by the level that it is taken to.
+/// What a slice costs on average, by the level at which the drive executes it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SliceCosts {
     /// CPU time at the drive, in nanoseconds of one of its cores.
     pub drive_ns: ByLevel<f64>,
-    /// CPU time at the host to finish it, in nanoseconds of one of its cores.
+    /// CPU time at the host to finish the slice, in nanoseconds of one of its cores.
     pub host_ns: ByLevel<f64>,
     /// Bytes on the link.
     pub link_bytes: ByLevel<f64>,
 }
 
-/// Who decides how far a session's slices are taken.
+/// Who chooses the level of a session's slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LevelRule {
     /// The drive, round by round.
     Auto,
-    /// This level, wherever the sub-plan can be run so.
+    /// Nobody: every slice is executed at this level, wherever the sub-plan can be.
     Only(Level),
-    /// Any of the levels that the sub-plan can be run at, by this seed: for tests.
+    /// Chance: any of the levels at which the sub-plan can be executed, by this seed. For tests.
     Random(u64),
 }
 
@@ -77,27 +78,27 @@ impl Default for LevelRule {
     }
 }
 
-/// What a host did with slices that came back to it.
+/// What a host did with slices that a drive handed back to it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finished {
-    /// The level that they came at.
+    /// The level at which the drive handed them back.
     pub level: Level,
-    /// How many.
+    /// The number of slices.
     pub slices: u32,
-    /// CPU time that finishing them took, nanoseconds.
+    /// CPU time that the host took to finish them, nanoseconds.
     pub cpu_ns: u64,
 }
 
-/// How a host is, as a drive's policy needs to know it.
+/// The state of a host, as a drive's policy needs to know it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostState {
     /// Cores that this session may count on.
     pub cores: f64,
-    /// CPU time of work that waits there already, nanoseconds.
+    /// CPU time of the work that waits at the host already, nanoseconds.
     pub backlog_ns: f64,
-    /// Time that its CPU takes for the unit of work that CSEs are compared by, nanoseconds; 0: not known.
+    /// Time that the host's CPU takes for the unit of work by which CSEs are compared, nanoseconds; 0: not known.
     pub unit_ns: f64,
-    /// What it finished of this session since it told last.
+    /// What the host has finished of this session since its last report.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub finished: Vec<Finished>,
 }
@@ -108,10 +109,11 @@ impl Default for HostState {
     }
 }
 
-/// Which cores of which machine a process runs on. Two that share some do no more together than one of them.
+/// The cores on which a process runs, and their machine. Two processes that share cores do no more work together than
+/// one of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cores {
-    /// What the machine calls its present run; empty: not known.
+    /// The machine's own name for its present run (its boot); empty: not known.
     pub machine: String,
     /// The cores that the process may use, ascending.
     pub numbers: Vec<u32>,
@@ -126,27 +128,28 @@ impl Cores {
     }
 }
 
-/// What OPEN says of how far a session's slices may be taken. The default asks for all of them whole.
+/// What OPEN says about the level of a session's slices. The default asks for all slices to be executed whole.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Adapt {
-    /// Who decides.
+    /// Who chooses the level.
     pub level: LevelRule,
-    /// Slices of the driving partition that the host holds: they need not travel.
+    /// Slices of the driving partition that the host has in its cache: they need not travel.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<SliceSpan>,
-    /// What slices of this very sub-plan cost before: it is confidently sized, and need not be measured first.
+    /// What slices of this very sub-plan cost in an earlier session. With it the sub-plan is confidently sized, and the
+    /// drive need not measure first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub costs: Option<SliceCosts>,
-    /// The host.
+    /// The state of the host.
     #[serde(default)]
     pub host: HostState,
-    /// Where the host runs. A drive on the same cores has nothing to gain from handing work back.
+    /// The cores on which the host runs. A drive on the same cores gains nothing by handing work back.
     #[serde(default)]
     pub cores: Cores,
-    /// Rows and bytes that the host expects of this partition's answer; none: it has no idea.
+    /// Rows and bytes that the host expects of this partition's answer; none: it has no estimate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<(f64, f64)>,
-    /// Whether partial results that were kept may answer for slices, and may be kept.
+    /// Whether the drive may answer from the partial results that it keeps, and may keep new ones.
     #[serde(default)]
     pub summaries: bool,
 }

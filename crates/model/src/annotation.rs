@@ -1,16 +1,19 @@
-//! Annotations: what of a sub-plan a CSE executed, on which slices, how far, and at what cost (Skytether 4 and 5.3).
+//! Annotations: what of a sub-plan a CSE executed, on which slices, to which level, and at what cost (Montana et al.
+//! 2023, Skytether, sections 4 and 5.3; see `docs/bibliography.md`).
 
 use serde::{Deserialize, Serialize};
 
-/// How far a slice was taken through the slice-wise part of a sub-plan.
+/// How much of the slice-wise part of a sub-plan a drive executed for a slice. The host executes the rest.
+/// `docs/glossary.md` has the same definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "u8", try_from = "u8")]
 pub enum Level {
-    /// Nothing was executed: the stored bytes, untouched.
+    /// Nothing: the drive sends the slice's bytes as they are stored.
     Bytes = 0,
-    /// Match hints, and the pages that they name.
+    /// No operator: the drive only skips slices and pages by their bounds, and sends all rows of the other pages. Scans
+    /// run at this level when `pithead.pushdown` is off; no drive chooses it.
     Hints = 1,
-    /// Filter and projection.
+    /// The filter and the projection: the drive sends the rows that pass.
     Filtered = 2,
     /// The whole slice-wise part.
     Whole = 3,
@@ -39,19 +42,19 @@ impl TryFrom<u8> for Level {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PushBackCause {
-    /// The host asked for no more than this level.
+    /// The host asked for no higher level.
     Asked,
-    /// The session's reservation would not hold it.
+    /// The work does not fit the session's memory reservation.
     Memory,
-    /// The engine was too busy.
+    /// The engine is too busy.
     Busy,
-    /// All is done sooner when the host finishes it.
+    /// The whole query is done sooner if the host finishes the slice.
     Sooner,
-    /// The host holds the slice already.
+    /// The host has the slice in its cache already.
     Held,
 }
 
-/// What reading and filtering the driving slices took of a round: what level 2 would have cost.
+/// The share of a round that was reading and filtering the driving slices, which is what level 2 would have cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScanShare {
     /// CPU time, nanoseconds.
@@ -67,12 +70,12 @@ pub struct ScanShare {
 pub struct SliceSpan {
     /// First slice.
     pub first: u32,
-    /// How many.
+    /// The number of slices.
     pub count: u32,
 }
 
 impl SliceSpan {
-    /// The fewest spans that hold exactly these slices.
+    /// The fewest spans that have exactly these slices.
     pub fn cover(mut slices: Vec<u32>) -> Vec<SliceSpan> {
         slices.sort_unstable();
         slices.dedup();
@@ -87,20 +90,20 @@ impl SliceSpan {
     }
 }
 
-/// Closes one round: until it arrives, the round's rows are not admitted.
+/// The message that closes one round. The host admits the round's rows when it arrives, and not before.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Annotation {
     /// The round, dense from 0 within a session.
     pub round: u32,
     /// The partition of the driving dataset.
     pub partition: u32,
-    /// The slices that the round took care of, those skipped by their bounds included. No slice is in two rounds.
+    /// The slices of the round, including those that were skipped by their bounds. No slice is in two rounds.
     pub slices: Vec<SliceSpan>,
-    /// How far they were taken.
+    /// The level at which they were executed.
     pub level: Level,
-    /// Of them, slices that their directory entries ruled out.
+    /// The number of these slices that were skipped by their directory entries.
     pub slices_skipped: u32,
-    /// Pages that were decoded, and pages that page bounds ruled out.
+    /// Pages that were decoded, and pages that were skipped by their bounds.
     pub pages_read: u64,
     /// See `pages_read`.
     pub pages_skipped: u64,
@@ -114,24 +117,24 @@ pub struct Annotation {
     pub batch_bytes: u64,
     /// CPU time of the round.
     pub cpu_ns: u64,
-    /// Of it, what reading and filtering took.
+    /// The share of reading and filtering in these figures.
     #[serde(default)]
     pub scan: ScanShare,
     /// Bytes of its slices as they are stored.
     #[serde(default)]
     pub stored_bytes: u64,
-    /// Slices that partial results answered for which the drive had kept.
+    /// The number of slices that the drive answered from partial results that it had kept.
     #[serde(default)]
     pub summarised: u32,
-    /// Time from the round's start to its close.
+    /// Time from the round's start to its end.
     pub wall_ns: u64,
     /// Why the level is less than [`Level::Whole`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<PushBackCause>,
-    /// CPU time that waited at the drive when work was handed back, as time on its cores, milliseconds.
+    /// CPU time of the work that waited at the drive when it handed this work back, as time on its cores, milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_ms: Option<u64>,
-    /// When to try pushing down again.
+    /// When the host should try pushing down again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
 }
@@ -140,13 +143,13 @@ pub struct Annotation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply<T> {
-    /// It may begin.
+    /// The session may begin.
     Granted(T),
-    /// Not now.
+    /// The drive is busy now.
     Busy {
-        /// What ran out.
+        /// The resource that ran out.
         why: String,
-        /// When to ask again.
+        /// When the host should ask again.
         retry_after_ms: u64,
     },
 }

@@ -1,4 +1,4 @@
-//! The slice directory: what is known of each slice without reading it.
+//! The slice directory: a description of each slice, so that it can be planned for and skipped without being read.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Value, total};
 
-/// What is known of one column over some rows.
+/// The summary of one column over some rows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ColumnSummary {
-    /// A lower bound of the non-null values; NaN counts as larger than all. None: all null, or a type without bounds.
+    /// A lower bound of the non-null values; NaN counts as larger than all numbers. None where all values are null or
+    /// the type has no bounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min: Option<Value>,
-    /// An upper bound of the non-null values. None as for `min`, and where a NaN was seen.
+    /// An upper bound of the non-null values. None in the same cases as `min`, and where there is a NaN.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<Value>,
-    /// Whether both bounds are values that occur (long texts are cut).
+    /// Whether both bounds are values that occur in the column. They are not where long texts were cut.
     #[serde(default)]
     pub exact: bool,
     /// Nulls among the rows.
     pub nulls: u64,
-    /// Estimate of the distinct non-null values; 0 where not known.
+    /// An estimate of the number of distinct non-null values; 0 where it is not known.
     #[serde(default)]
     pub distinct: u64,
 }
@@ -33,21 +34,21 @@ pub struct SliceEntry {
     pub rows: u64,
     /// Its stored bytes.
     pub bytes: u64,
-    /// One summary a column, in the schema's order.
+    /// One summary for each column, in the schema's order.
     pub columns: Vec<ColumnSummary>,
 }
 
-/// A metadata slice: what one load put into one partition.
+/// A metadata slice: the description of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Directory {
     /// The dataset's schema.
     pub schema: SchemaRef,
-    /// Application metadata, kept as given.
+    /// Application metadata, stored exactly as the application gave it.
     #[serde(default)]
     pub metadata: BTreeMap<String, String>,
-    /// The slices, by number.
+    /// The slices, in the order of their numbers.
     pub slices: Vec<SliceEntry>,
-    /// One summary a column over all the slices; its distinct counts come from sketches over all rows.
+    /// One summary for each column over all the slices; its distinct counts come from sketches over all rows.
     pub columns: Vec<ColumnSummary>,
 }
 
@@ -63,7 +64,8 @@ impl Directory {
     }
 }
 
-/// Summaries of the rows of all `parts` together. Distinct counts are lower bounds: the largest of the parts'.
+/// The summaries of the rows of all `parts` together. Each distinct count is the largest of the parts' counts, and so a
+/// lower bound.
 pub fn merge_columns<'a>(parts: impl IntoIterator<Item = &'a [ColumnSummary]>) -> Vec<ColumnSummary> {
     let mut parts = parts.into_iter();
     let mut merged = parts.next().map(<[_]>::to_vec).unwrap_or_default();
@@ -76,7 +78,7 @@ pub fn merge_columns<'a>(parts: impl IntoIterator<Item = &'a [ColumnSummary]>) -
 }
 
 impl ColumnSummary {
-    /// A summary of no rows but nulls, which says nothing of values.
+    /// Whether this is the summary of rows that are all null, which says nothing about values.
     fn all_null(&self) -> bool {
         self.min.is_none() && self.max.is_none() && self.exact
     }

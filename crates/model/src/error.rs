@@ -1,31 +1,31 @@
-//! Who is to blame, said once for all crates. Each crate keeps a small error enum of its own; what crosses a door
-//! between CSEs is a [`Fault`].
+//! Who is to blame for an error, in one type for all crates. Each crate has a small error enum of its own; what crosses
+//! a door between CSEs is a [`Fault`].
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Whose doing an error is, which decides the exit code and whether trying again can help.
+/// Who or what caused an error. This decides the exit code, and whether trying again can help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Blame {
-    /// The request cannot be right: bad SQL, an unknown name, a file that is not what it says.
+    /// The request cannot be right: bad SQL, an unknown name, a file that is not of the kind that it claims to be.
     User,
-    /// The thing asked for is right but this release cannot do it.
+    /// The request is right, but this release cannot fulfil it.
     Unsupported,
-    /// A bound was met: memory, sessions, time. Trying later or with a larger bound helps.
+    /// The request met a bound: memory, sessions or time. Trying later or with a larger bound helps.
     Limit,
     /// A medium, drive or link failed or is not there.
     Device,
-    /// Two changes met; the loser changed nothing and may try again.
+    /// Two changes were in conflict. The one that failed changed nothing, and its caller may try again.
     Conflict,
-    /// The caller may not do this: no credentials, wrong ones, or ones without the right.
+    /// The caller may not do this: it has no credentials, wrong ones, or ones without the right.
     Access,
-    /// The caller ended it.
+    /// The caller cancelled the request.
     Cancelled,
-    /// Bytes that should be ours are not what they say.
+    /// Stored bytes that Pithead wrote are damaged.
     Corrupt,
-    /// Our mistake.
+    /// A bug of Pithead.
     Bug,
 }
 
@@ -45,14 +45,14 @@ impl fmt::Display for Blame {
     }
 }
 
-/// An error as it travels between CSEs: who is to blame, what happened, what can be done.
+/// An error as it travels between CSEs: who is to blame, what happened, and what can be done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub struct Fault {
-    /// Whose doing it is.
+    /// Who or what caused it.
     pub blame: Blame,
-    /// What was expected and what there is.
+    /// What was expected and what there is instead.
     pub message: String,
-    /// What to do about it, where something can be done.
+    /// What the user can do about it, where there is something.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
@@ -63,13 +63,13 @@ impl Fault {
         Self { blame, message: message.into(), hint: None }
     }
 
-    /// The same, with what to do about it.
+    /// The same fault, with a hint.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// The same, with where it happened put before the message.
+    /// The same fault, with the place where it happened put before the message.
     pub fn at(mut self, place: impl fmt::Display) -> Self {
         self.message = format!("{place}: {}", self.message);
         self

@@ -1,5 +1,6 @@
-//! The manifest: one value a domain, on the domain's home drive, that says which loads of which datasets are visible.
-//! Replacing it by compare-and-set on its version is the only commit (DESIGN's rule 10).
+//! The manifest: one value for each domain, on the domain's home drive. It says which loads of which datasets are
+//! visible. Replacing it by compare-and-set on its version is a domain's only commit (`ARCHITECTURE.md`, "Loads and
+//! commits").
 
 use std::collections::BTreeMap;
 
@@ -13,120 +14,124 @@ use crate::{ColumnSummary, DatasetId, DatasetName, DriveId, LoadId, Value, merge
 pub struct Manifest {
     /// The domain's name.
     pub domain: String,
-    /// Grows by one with each commit; 0 is the empty domain that was never written.
+    /// Grows by one with each commit; 0 stands for the empty domain, whose manifest was never written.
     pub version: u64,
-    /// The drives that hold the domain's partitions, by identity. The first is home: it alone replaces the manifest. The
-    /// others keep copies of it, to be read while home is down.
+    /// The drives of the domain's partitions, by identity. The first is home: only the home replaces the manifest. The
+    /// others store copies of it, which hosts read while the home is down.
     pub drives: Vec<DriveId>,
-    /// Homes that were declared lost, and were not home again since.
+    /// Homes that were declared lost and have not become home again since.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost_homes: Vec<LostHome>,
     /// Datasets by name.
     pub datasets: BTreeMap<String, Dataset>,
 }
 
-/// A home that was declared lost, and what of its changes the next home knew.
+/// A home that was declared lost, and how many of its changes the next home knew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostHome {
     /// The drive.
     pub drive: DriveId,
-    /// The last of its versions that is contained in the manifests of the homes after it.
+    /// The last of its versions whose changes are in the manifests of the homes after it.
     pub version: u64,
 }
 
 /// A table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Dataset {
-    /// This incarnation.
+    /// The id of this incarnation.
     pub id: DatasetId,
     /// Columns, in order. Texts are Utf8View, binaries BinaryView, decimals Decimal128 (see `slice::normalise`).
     pub schema: SchemaRef,
-    /// Application metadata, kept through every operation.
+    /// Application metadata, which every operation preserves.
     #[serde(default)]
     pub metadata: BTreeMap<String, String>,
-    /// How rows find their partition.
+    /// How rows are assigned to partitions.
     pub partitioning: Partitioning,
     /// How rows are ordered within a load of a partition.
     #[serde(default)]
     pub sort: Vec<SortKey>,
     /// Name of the encoding of its slices: `vortex` or `arrow`.
     pub encoding: String,
-    /// Rows that a slice holds at most.
+    /// Most rows of a slice.
     pub slice_rows: usize,
-    /// Bytes of rows, as Arrow buffers, after which a slice ends however few they are; none: only the largest value bounds it.
+    /// Bytes of rows, as Arrow buffers, after which a slice ends even if it has few rows. None: only the largest size
+    /// of a value bounds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slice_bytes: Option<usize>,
-    /// Drives that each partition is to be on.
+    /// The number of drives that each partition is to be on.
     #[serde(default = "one")]
     pub copies: usize,
-    /// Version of the manifest that last named merged runs in the place of those that they were made of; 0: none did. From
-    /// that version on, a load need not be found under its own id.
+    /// The version of the manifest that last named a merged run in the place of its parts; 0 if no version did. From
+    /// that version on, a load's rows may be in a run with another load id.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub merged: u64,
-    /// The partitions, by number.
+    /// The partitions, in the order of their numbers.
     pub partitions: Vec<Partition>,
 }
 
-/// How rows find their partition.
+/// How rows are assigned to partitions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Partitioning {
-    /// Batches in turn.
+    /// Batches go to the partitions in turn.
     RoundRobin,
-    /// By a hash of these columns (`host::partition`). Datasets with equal numbers of partitions, the same types of
-    /// key and the same placement are co-partitioned.
+    /// By a hash of these columns (`host::partition`). Datasets are co-partitioned if they have equal numbers of
+    /// partitions, keys of the same types and the same placement.
     Hash {
-        /// At least one.
+        /// The columns, at least one.
         columns: Vec<String>,
     },
-    /// By ranges of one column. Partition `i` holds values below `bounds[i]`, the last one the rest; nulls go to
-    /// partition 0.
+    /// By ranges of one column. Partition `i` has the values below `bounds[i]`, and the last partition has the rest.
+    /// Nulls are in partition 0.
     Range {
         /// The column.
         column: String,
-        /// Ascending, one fewer than partitions.
+        /// The bounds, ascending; there is one fewer than there are partitions.
         bounds: Vec<Value>,
     },
 }
 
 impl Partitioning {
-    /// Whether rows whose keys are equal may be in two partitions: by ranges of floats with a bound of 0.0. Loads before that was
-    /// mended placed -0.0 below it, and 0.0 above; since then they write such a bound as -0.0, which parts the two in no order.
+    /// Whether rows with equal keys may be in two partitions. This is so for ranges of floats with a bound of 0.0:
+    /// earlier releases placed -0.0 below that bound and 0.0 above it. Loads now write such a bound as -0.0, which
+    /// keeps the two zeros together in either order.
     pub fn may_part_zeros(&self) -> bool {
         let is_zero = |bound: &Value| matches!(bound, Value::Float(value) if *value == 0.0 && value.is_sign_positive());
         matches!(self, Partitioning::Range { bounds, .. } if bounds.iter().any(is_zero))
     }
 }
 
-/// One column of an order.
+/// One column of a sort order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SortKey {
     /// The column.
     pub column: String,
-    /// Largest first.
+    /// Whether the largest value comes first.
     #[serde(default)]
     pub descending: bool,
 }
 
-/// The part of a dataset that lies on one drive, whole, and on each further drive that holds a copy.
+/// The part of a dataset that is on one drive as a whole, and on each further drive that has a copy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "WrittenPartition")]
 pub struct Partition {
-    /// The drives that hold it, each all of its runs, byte for byte the same. The first is asked first.
+    /// The drives that have it. Each has all of its runs, byte for byte the same. Hosts ask the first one first.
     pub copies: Vec<DriveId>,
-    /// What was loaded, oldest first.
+    /// The runs, oldest first.
     pub runs: Vec<Run>,
-    /// One summary a column over all runs; none where there is no run. What is known of one run is in its metadata slice.
+    /// One summary for each column over all runs; empty where there is no run. The summaries of one run are in its
+    /// metadata slice.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<ColumnSummary>,
 }
 
-/// What one load put into one partition, or what several runs were merged into: slices `0..slices` under its load id.
+/// The slices `0..slices` that one load wrote into one partition under its load id, or that several runs were merged
+/// into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
     /// The load.
     pub load: LoadId,
-    /// Number of slices, dense from 0.
+    /// The number of slices; their numbers are dense from 0.
     pub slices: u32,
     /// Rows over the slices.
     pub rows: u64,
@@ -134,19 +139,19 @@ pub struct Run {
     pub bytes: u64,
 }
 
-/// A run that a drive has just written, and what is known of its rows.
+/// A run that a drive has just written, and the summaries of its rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Loaded {
-    /// What a manifest is to name.
+    /// The run as the manifest is to name it.
     pub run: Run,
-    /// One summary a column over the slices.
+    /// One summary for each column over the slices.
     pub columns: Vec<ColumnSummary>,
 }
 
 /// A partition as this release or an earlier one wrote it.
 #[derive(Deserialize)]
 struct WrittenPartition {
-    /// Manifests of before there were copies name one, as `drive`.
+    /// Manifests from before there were copies name one drive, as `drive`.
     #[serde(alias = "drive", deserialize_with = "one_or_many")]
     copies: Vec<DriveId>,
     runs: Vec<WrittenRun>,
@@ -161,7 +166,7 @@ struct WrittenRun {
     slices: u32,
     rows: u64,
     bytes: u64,
-    /// Manifests of before partitions had summaries have them by run.
+    /// Manifests from before partitions had summaries have the summaries in the runs.
     #[serde(default)]
     columns: Vec<ColumnSummary>,
 }
@@ -199,22 +204,22 @@ fn one_or_many<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<DriveId>, D::Er
 }
 
 impl Manifest {
-    /// The drive that alone replaces it.
+    /// The drive that alone may replace the manifest.
     pub fn home(&self) -> Option<DriveId> {
         self.drives.first().copied()
     }
 
-    /// The last version of a lost home that is contained in this; none: the drive was not declared lost.
+    /// The last version of a lost home whose changes are in this manifest; none: the drive was not declared lost.
     pub fn lost_home(&self, drive: DriveId) -> Option<u64> {
         self.lost_homes.iter().find(|lost| lost.drive == drive).map(|lost| lost.version)
     }
 
-    /// The empty domain.
+    /// The manifest of an empty domain.
     pub fn empty(domain: impl Into<String>, drives: Vec<DriveId>) -> Self {
         Self { domain: domain.into(), version: 0, drives, lost_homes: vec![], datasets: BTreeMap::new() }
     }
 
-    /// Full name of one of its datasets.
+    /// The full name of one of the domain's datasets.
     pub fn name(&self, dataset: &str) -> DatasetName {
         DatasetName { domain: self.domain.clone(), dataset: dataset.to_owned() }
     }
@@ -242,7 +247,7 @@ impl Dataset {
     }
 
     /// Summaries over all rows. A hash partition's key values occur in that partition only, so their distinct counts
-    /// add up.
+    /// can be added up.
     pub fn columns(&self) -> Vec<ColumnSummary> {
         let parts = self.partitions.iter().filter(|partition| !partition.columns.is_empty());
         let mut merged = merge_columns(parts.map(|partition| partition.columns.as_slice()));
@@ -264,7 +269,7 @@ impl Partition {
         Self { copies, ..Self::default() }
     }
 
-    /// Names a run of new rows after all others.
+    /// Appends a run of new rows.
     pub fn append(&mut self, loaded: Loaded) {
         self.columns = match self.columns.is_empty() {
             true => loaded.columns,
@@ -273,13 +278,13 @@ impl Partition {
         self.runs.push(loaded.run);
     }
 
-    /// Names a run in the place of those that it was merged from. False, and nothing has changed, where these are not all there, one
-    /// after the other.
+    /// Puts a run in the place of those that it was merged from. Returns false, and changes nothing, unless all of
+    /// these are there, one after the other.
     pub fn replace(&mut self, merged: &[LoadId], by: &Loaded) -> bool {
         let names = |runs: &[Run]| runs.iter().map(|run| run.load).eq(merged.iter().copied());
         let Some(first) = self.runs.windows(merged.len().max(1)).position(names) else { return false };
         self.runs.splice(first..first + merged.len(), [by.run]);
-        // The rows are the same, but more is known of how many values differ: sketches went over all of them.
+        // The rows are the same, but the distinct counts are better: sketches went over all rows.
         for (known, found) in self.columns.iter_mut().zip(&by.columns) {
             known.distinct = known.distinct.max(found.distinct);
         }
@@ -312,7 +317,7 @@ mod tests {
         assert_eq!(serde_json::from_str::<Partition>(&written).unwrap(), old);
     }
 
-    /// As release 0.1.0 wrote it before runs lost their summaries.
+    /// A manifest as release 0.1.0 wrote it before the summaries of runs were dropped.
     #[test]
     fn summaries_of_runs_become_the_partitions() {
         let old = r#"{"copies":["1afee7a17c1c6b3e","94f9e877229d28b4"],"runs":[

@@ -1,5 +1,5 @@
-//! Names and ids. A slice's name is its partition's name with a dense numeric suffix (Skytether 5.1), so any CSE can
-//! name any slice without asking.
+//! Names and ids. A slice's name is its partition's name with a dense numeric suffix (Montana et al. 2023, Skytether,
+//! section 5.1; see `docs/bibliography.md`), so any CSE can name any slice without asking.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Blame, Fault, NAME_BYTES_MAX};
 
-/// Begins the names of columns and tables that plans make up. SQL text and columns of datasets are refused where they have it, so
-/// that no name of a user can be one of these.
+/// The first character of the names of columns and tables that plans make up. Hosts refuse it in SQL text and in the
+/// columns of datasets, so that no name of a user can be one of these.
 pub const RESERVED: char = '\0';
 
 macro_rules! id {

@@ -1,33 +1,33 @@
-//! What a session cost, as a drive reports it at its end.
+//! What a session cost, as a drive reports it at the session's end.
 
 use serde::{Deserialize, Serialize};
 
 use crate::SliceCosts;
 
-/// Where a session stands.
+/// The state of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionState {
-    /// Opened; GET has not been asked.
+    /// The session is open, and GET has not been called.
     Opened,
     /// Rounds are running.
     Running,
-    /// All slices are answered for.
+    /// All slices are done.
     Finished,
-    /// It ended with an error.
+    /// The session ended with an error.
     Failed,
 }
 
-/// What a session did so far.
+/// What a session has done so far.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SessionProfile {
-    /// Where it stands.
+    /// The state of the session.
     pub state: SessionState,
-    /// Rounds closed.
+    /// The number of rounds that were closed.
     pub rounds: u32,
-    /// Slices of the driving partition that were bound, those among them that OPEN said are done.
+    /// Slices of the driving partition that were bound, including those that OPEN said are done.
     pub slices_total: u32,
-    /// Of them, answered for: by this session, or by another before it, as OPEN said.
+    /// The number of these that are done: by this session, or by an earlier one as OPEN said.
     pub slices_done: u32,
     /// Most memory reserved at one time, in bytes.
     pub memory_peak: u64,
@@ -37,13 +37,13 @@ pub struct SessionProfile {
     pub other_rows_in: u64,
     /// Bytes read from the medium for the other inputs.
     pub other_medium_bytes: u64,
-    /// What a slice was expected to cost before any was measured, where the drive decided how far to take them.
+    /// What the drive expected a slice to cost before it measured any, where the drive chose the levels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted: Option<SliceCosts>,
-    /// The rate that the link to the host was measured at, or is paced to, bytes a second; none: it was not.
+    /// The rate at which the link to the host was measured or is paced, bytes a second; none if it is neither.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_bytes_per_s: Option<f64>,
-    /// What slices cost, where enough of them were measured that the sub-plan can be sized by it the next time.
+    /// What slices cost, where the drive measured enough of them to size the sub-plan by it the next time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled: Option<SliceCosts>,
 }

@@ -22,7 +22,8 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// The sum of counts that others say, as large as counts get: what lies is no reason to fail.
+/// The sum of counts from other CSEs, at most the largest number. A peer that reports absurd counts is no reason to
+/// fail.
 pub fn total(counts: impl IntoIterator<Item = u64>) -> u64 {
     counts.into_iter().fold(0, u64::saturating_add)
 }

@@ -33,7 +33,7 @@ impl Value {
         }
     }
 
-    /// As a number on a line, for estimates: how far along a range a value lies.
+    /// The value as a number on a line, so that estimates can tell how far along a range it lies.
     pub fn position(&self) -> f64 {
         match self {
             Value::Int(value) => *value as f64,

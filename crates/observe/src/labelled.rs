@@ -7,15 +7,15 @@ use prometheus_client::registry::{Metric, Registry};
 /// A label and its value.
 type Labels = [(&'static str, &'static str); 1];
 
-/// Metrics of one name, one for each value of a label. All are there from the start: a rate over what has not happened yet is 0,
-/// and not missing. Looking one up takes no lock.
+/// Metrics with one name, one for each value of a label. All are there from the start, so that the rate of an event
+/// that has not happened yet is 0 and not missing. Looking a metric up takes no lock.
 #[derive(Debug)]
 pub struct Labelled<M> {
     members: Vec<(&'static str, M)>,
 }
 
 impl<M: Clone + Default + Metric> Labelled<M> {
-    /// Registers the metrics `name{label="…"}` for these values, of which there is at least one.
+    /// Registers the metrics `name{label="…"}` for these values, of which there must be at least one.
     pub fn register(registry: &mut Registry, name: &str, help: &str, label: &'static str, values: &[&'static str]) -> Self
     where
         Family<Labels, M>: Metric,
@@ -26,7 +26,7 @@ impl<M: Clone + Default + Metric> Labelled<M> {
         Self { members }
     }
 
-    /// The one of a label's value; none: no such value was registered.
+    /// The metric for a label's value; none if no such value was registered.
     pub fn get(&self, value: &str) -> Option<&M> {
         self.members.iter().find(|(known, _)| *known == value).map(|(_, member)| member)
     }

@@ -1,7 +1,7 @@
-//! What a CSE shows of itself to those who operate it: counters as Prometheus reads them, and whether it can serve.
+//! What a CSE shows to its operators: counters in Prometheus's format, and whether it can serve.
 //!
-//! Drive and host each keep a [`Registry`] of their own, not a global one, because several drives may live in one process.
-//! Nothing here knows what is counted.
+//! Drive and host each have a [`Registry`] of their own, and not a global one, because several drives may be in one
+//! process. Nothing here knows what the metrics count.
 
 mod labelled;
 mod process;
@@ -22,7 +22,7 @@ pub type Seconds = Counter<f64, std::sync::atomic::AtomicU64>;
 /// The registry's metrics as OpenMetrics text.
 pub fn text(registry: &Registry) -> String {
     let mut text = String::new();
-    // Writing to a text fails only where a metric's own writing does.
+    // Writing to a text fails only if a metric's own writing does.
     if let Err(error) = prometheus_client::encoding::text::encode(&mut text, registry) {
         tracing::error!(%error, "metrics could not be written");
     }

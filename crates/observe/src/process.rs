@@ -1,4 +1,4 @@
-//! What the process takes of the machine, from `/proc/self`, under the names that Prometheus' client libraries use.
+//! The resources that the process uses, from `/proc/self`, under the names that Prometheus' client libraries use.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-/// Linux counts CPU time in hundredths of a second here (USER_HZ), whatever its timer does.
+/// Linux reports CPU time in hundredths of a second here (USER_HZ), whatever its timer's rate is.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// What a process takes of the machine.
+/// The resources that a process uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ProcessUse {
     /// Resident memory, bytes.
@@ -25,12 +25,12 @@ pub struct ProcessUse {
 }
 
 impl ProcessUse {
-    /// Of this process; zeros where `/proc` is not there.
+    /// Those of this process; zeros if `/proc` does not exist.
     pub fn of_self() -> Self {
         Self::of("self")
     }
 
-    /// Of the process with this number.
+    /// Those of the process with this number.
     pub fn of_process(id: u32) -> Self {
         Self::of(&id.to_string())
     }
@@ -41,9 +41,9 @@ impl ProcessUse {
         Self { open_files, ..Self::parse(&read("stat"), &read("status")) }
     }
 
-    /// Reads `/proc/PID/stat` and `/proc/PID/status`, which say nothing of open files.
+    /// Reads `/proc/PID/stat` and `/proc/PID/status`, which do not have the number of open files.
     fn parse(stat: &str, status: &str) -> Self {
-        // The name, in brackets, may hold anything.
+        // The name, in brackets, may contain any characters.
         let fields: Vec<&str> = stat.rsplit_once(") ").map_or(stat, |(_, rest)| rest).split_whitespace().collect();
         let number = |index: usize| fields.get(index).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
         let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();

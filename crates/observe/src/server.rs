@@ -1,4 +1,4 @@
-//! A small HTTP server for `/metrics` and `/health`. It holds few connections, and none for long.
+//! A small HTTP server for `/metrics` and `/health`. It keeps few connections open, and none for long.
 
 use std::convert::Infallible;
 use std::io;
@@ -19,32 +19,32 @@ use serde::Serialize;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
-/// Connections at one time; more are closed at once.
+/// The most connections at one time; further ones are closed at once.
 const CONNECTIONS_MAX: usize = 16;
-/// Longest that a request's head may take.
+/// The longest time for a request's head.
 const HEAD_WAIT: Duration = Duration::from_secs(5);
-/// Longest that a connection may take, its answer read by the caller.
+/// The longest time for a connection, until the caller has read the answer.
 const CONNECTION_WAIT: Duration = Duration::from_secs(15);
-/// Longest that what is asked for may take to be made.
+/// The longest time to produce an answer.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
-/// A request's head, bytes.
+/// The most bytes of a request's head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// Pause after a connection could not be taken, as when there are no file handles.
+/// The pause after a connection could not be accepted, for example for lack of file handles.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Whether a CSE can serve, as `/health` says it.
+/// Whether a CSE can serve, as `/health` reports it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Health {
-    /// `ok`, or what keeps it from serving, in a word: `stopping`, `full`, `failed`.
+    /// `ok`, or in one word what prevents it from serving: `stopping`, `full`, `failed`.
     pub status: &'static str,
-    /// The same for people, where it is not `ok`.
+    /// The reason for people, if it is not `ok`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Identity of the drive; none: a host.
+    /// The identity of the drive; none for a host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// Release.
@@ -57,7 +57,7 @@ pub struct Health {
     /// Sessions open now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sessions: Option<u64>,
-    /// Drives that answered, and drives that are named.
+    /// The number of drives that answered, and of drives that the host was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drives: Option<(usize, usize)>,
 }
@@ -69,7 +69,7 @@ impl Health {
     }
 }
 
-/// What is shown.
+/// What the server shows.
 pub trait Observed: Send + Sync {
     /// All metrics as OpenMetrics text.
     fn metrics(&self) -> BoxFuture<'_, String>;
@@ -78,7 +78,7 @@ pub trait Observed: Send + Sync {
     fn health(&self) -> BoxFuture<'_, Health>;
 }
 
-/// Takes an address to serve at: `HOST:PORT`, or a port of this machine that only the machine itself reaches.
+/// Reads the address to serve at: `HOST:PORT`, or a port of this machine that only the machine itself can reach.
 pub async fn bind(listen: &str) -> io::Result<TcpListener> {
     match listen.parse::<u16>() {
         Ok(port) => TcpListener::bind(("127.0.0.1", port)).await,

@@ -1,8 +1,8 @@
-//! Aggregates at the drives: complete where the groups are, else in parts that the host merges.
+//! Aggregates at the drives: complete where all rows of a group are on one drive, else in parts that the host merges.
 //!
-//! Parts are standard functions only: `avg` travels as sum and count, variances as count, mean and variance of the
-//! population, DISTINCT as more groups. The host merges means and variances by the formula of Chan, Golub and LeVeque
-//! (1979), in aggregates of our own.
+//! Parts are standard functions only: `avg` travels as sum and count, variances travel as count, mean and variance of
+//! the population, and DISTINCT travels as more groups. The host merges means and variances by the formula of Chan et
+//! al. 1979 (see `docs/bibliography.md`), in aggregates of our own.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ impl Cutter<'_> {
         self.aggregate_over(plan, aggregate, input)
     }
 
-    /// The aggregate over an input that was visited.
+    /// The aggregate over an input that was visited already.
     pub(crate) fn aggregate_over(&mut self, plan: &LogicalPlan, aggregate: &Aggregate, input: Outcome) -> Result<Outcome> {
         let below = aggregate.input.schema();
         let estimate = input.estimate.group(&aggregate.group_expr, below, &aggregate.schema);
@@ -57,7 +57,7 @@ impl Cutter<'_> {
         if !piece.scheme.single() {
             return Ok(Outcome { estimate, host, host_cost, piece: None });
         }
-        // One partition holds every group whole, whatever it was partitioned by.
+        // A single partition has every group as a whole, whatever it was partitioned by.
         let grown = self.built(&aggregate.schema, || over(aggregate, piece.plan.clone()))?;
         let one_round = piece.one_round || !piece.whole;
         let grown = self.grown(piece.with_columns(&aggregate.group_expr), grown, plan);
@@ -74,7 +74,7 @@ impl Cutter<'_> {
         any_stays(aggregate.group_expr.iter().chain(&aggregate.aggr_expr))
     }
 
-    /// Parts at the drives, merged at the host: the merged plan and the bytes on the link.
+    /// The aggregate in parts at the drives, merged at the host: the merged plan and the bytes on the link.
     fn partial(
         &mut self,
         plan: &LogicalPlan,
@@ -126,28 +126,28 @@ fn over(aggregate: &Aggregate, input: LogicalPlan) -> Result<LogicalPlan> {
     Ok(LogicalPlan::Aggregate(grouped))
 }
 
-/// An aggregate in two steps.
+/// An aggregate that is computed in two steps.
 struct Split<'a> {
     state: &'a SessionState,
-    /// Groups of the first step: those of the aggregate, then the arguments of its DISTINCT functions.
+    /// The groups of the first step: those of the aggregate, then the arguments of its DISTINCT functions.
     groups: Vec<Expr>,
-    /// Functions of the first step.
+    /// The functions of the first step.
     parts: Vec<Expr>,
-    /// How each of the aggregate's functions comes from the first step's columns.
+    /// How each of the aggregate's functions is computed from the first step's columns.
     merges: Vec<Merge>,
 }
 
-/// How a function's value comes from columns of the first step, by position among all its columns.
+/// How a function's value is computed from columns of the first step, given by their positions among all its columns.
 enum Merge {
-    /// The function itself over a column: `sum`, `min`, …, and DISTINCT ones over their group.
+    /// The function itself over a column: `sum`, `min` and so on, and DISTINCT functions over their group.
     Again(AggregateFunction, usize),
-    /// Sum of counts.
+    /// The sum of counts.
     Count(usize),
-    /// Results over other rows of an expression matrix, combined.
+    /// Combine, over results for other rows of an expression matrix.
     Combine(usize),
-    /// Sum and count.
+    /// A sum and a count.
     Average(usize, usize),
-    /// Count, mean, variance of the population; the function.
+    /// A count, a mean and a variance of the population; and the function.
     Moments([usize; 3], Spread),
 }
 
@@ -160,7 +160,7 @@ enum Spread {
 }
 
 impl<'a> Split<'a> {
-    /// The two steps; the error says why there are none.
+    /// The two steps. The error says why there are none.
     fn of(aggregate: &Aggregate, state: &'a SessionState) -> Result<Split<'a>, String> {
         let mut split = Split { state, groups: aggregate.group_expr.clone(), parts: vec![], merges: vec![] };
         let functions: Vec<AggregateFunction> =
@@ -242,7 +242,7 @@ impl<'a> Split<'a> {
         Ok(())
     }
 
-    /// Another function of the same arguments and filter.
+    /// Another function with the same arguments and filter.
     fn like(&self, function: &AggregateFunction, name: &str) -> Result<Expr, String> {
         let func = self.state.udaf(name).map_err(|error| error.to_string())?;
         let params = &function.params;
@@ -256,8 +256,8 @@ impl<'a> Split<'a> {
         )))
     }
 
-    /// The position of a function of the first step, added if it is not there. Each gets a name of its own: functions
-    /// of a column and of its cast would share one.
+    /// The position of a function of the first step, which is added if it is not there. Each function gets a name of
+    /// its own, since functions of a column and of its cast would share one.
     fn part(&mut self, expr: Expr) -> usize {
         let index = self.parts.iter().position(|part| part.clone().unalias() == expr).unwrap_or_else(|| {
             let number = self.parts.len();
@@ -285,7 +285,7 @@ impl<'a> Split<'a> {
         Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(step))?))
     }
 
-    /// A function's value over the second step's columns; adds to them what it needs.
+    /// A function's value over the second step's columns. Adds the columns that it needs.
     fn value(&self, merge: &Merge, merged: &mut Vec<Expr>) -> Result<Expr> {
         let mut column = |expr: Expr| {
             let number = merged.len();
@@ -328,7 +328,7 @@ impl<'a> Split<'a> {
 }
 
 impl Spread {
-    /// From the population's variance and its size.
+    /// Computes the value from the population's variance and its size.
     fn of(self, variance: Expr, n: Expr) -> Result<Expr> {
         let float = |expr: Expr| Expr::Cast(Cast::new(Box::new(expr), DataType::Float64));
         let sample = |variance: Expr| {
@@ -352,7 +352,7 @@ impl Spread {
     }
 }
 
-/// The function of an aggregate's expression, aliases aside.
+/// The function in an aggregate's expression, below any aliases.
 pub(crate) fn function(expr: &Expr) -> Option<AggregateFunction> {
     match expr {
         Expr::AggregateFunction(function) => Some(function.clone()),

@@ -1,8 +1,9 @@
-//! A plan's meaning as a structure, by which two plans are compared.
+//! The meaning of a plan as a structure, so that two plans can be compared.
 //!
-//! Columns stand as what they are computed from, so that aliases, qualifiers, names and projections do not count; the conditions
-//! of a filter or join are a set. Literals, casts and the columns of scans carry their types. Plans are compared by `==` on that
-//! structure, never by a text of it: a text can be read in two ways.
+//! In this structure, columns are replaced by the expressions that compute them, so that aliases, qualifiers, names and
+//! projections do not count. The conditions of a filter or join are a set. Literals, casts and the columns of scans
+//! have their types. Plans are compared by `==` on the structure and never by a text of it, because a text can be read
+//! in two ways.
 
 mod expression;
 #[cfg(test)]
@@ -20,7 +21,7 @@ use datafusion::logical_expr::{
 
 use expression::{expression, split_between};
 
-/// A plan's meaning. Plans that are equal as this give equal bags of rows.
+/// The meaning of a plan. Two plans that are equal in this form give equal bags of rows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Canonical {
     rows: Bag,
@@ -29,7 +30,7 @@ pub(crate) struct Canonical {
 }
 
 impl Canonical {
-    /// The meaning of a plan; an error where the plan has an operator that does not travel.
+    /// The meaning of a plan. An error if the plan has an operator that does not travel.
     pub(crate) fn of(plan: &LogicalPlan) -> Result<Canonical> {
         let Relation { rows, columns } = Relation::of(plan)?;
         let types = plan.schema().fields().iter().map(|field| expression::plain_type(field.data_type())).collect();
@@ -43,20 +44,20 @@ impl fmt::Display for Canonical {
     }
 }
 
-/// Rows, and what their columns are computed from.
+/// Rows, and the expressions that compute their columns.
 pub(crate) struct Relation {
     pub(crate) rows: Bag,
     pub(crate) columns: Vec<Expr>,
 }
 
-/// Rows without their columns: where they come from, and the conditions on them.
+/// Rows without their columns: their source, and the conditions on them.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Bag {
     source: Box<Source>,
     conditions: Conditions,
 }
 
-/// Where rows come from.
+/// The source of rows.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Source {
     /// A scan, by its number in pre-order.
@@ -112,7 +113,7 @@ impl Conditions {
     }
 }
 
-/// The same number for equal values, within one process.
+/// A number that is the same for equal values within one process.
 pub(crate) fn hash_of(value: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
@@ -125,7 +126,7 @@ impl Relation {
         Reader::default().relation(plan)
     }
 
-    /// What expressions over a relation are computed from; `schema` has its columns.
+    /// The expressions that expressions over a relation are computed from; `schema` has the relation's columns.
     pub(crate) fn resolved(&self, exprs: &[Expr], schema: &DFSchema) -> Result<Vec<Expr>> {
         exprs.iter().map(|expr| expression(expr, schema, &self.columns)).collect()
     }
@@ -135,7 +136,7 @@ impl Relation {
     }
 }
 
-/// Numbers scans and marks in the order in which they are met.
+/// Numbers scans and marks in the order in which they occur.
 #[derive(Default)]
 struct Reader {
     scans: usize,
@@ -175,7 +176,7 @@ impl Reader {
         let number = self.scans;
         let column = |name: &str, data_type: &DataType| {
             let column = Column::new(Some(TableReference::bare(number.to_string())), name);
-            // The cast only notes the type.
+            // The cast only states the type.
             Expr::Cast(Cast::new(Box::new(Expr::Column(column)), expression::plain_type(data_type)))
         };
         let fields = scan.projected_schema.fields().iter();
@@ -249,7 +250,7 @@ impl Reader {
     }
 }
 
-/// A condition; the sides of an equality in the order of their hashes.
+/// A condition. The sides of an equality are in the order of their hashes.
 fn condition(expr: &Expr, schema: &DFSchema, columns: &[Expr]) -> Result<Expr> {
     let resolved = expression(expr, schema, columns)?;
     Ok(match resolved {

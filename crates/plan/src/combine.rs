@@ -1,4 +1,4 @@
-//! How the outputs of several rounds of a sub-plan are put together at the engine that ran them.
+//! How an engine puts together the outputs of several rounds of a sub-plan that it ran.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use crate::PlanError;
 use crate::aggregate::function;
 use crate::names::{own, own_column};
 
-/// What putting rounds together takes.
+/// What it takes to put rounds together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Nothing: rows are rows.
+    /// Nothing: the rows of all rounds are the result.
     Rows,
-    /// Nothing, but no more than this many rows are asked for.
+    /// Nothing, but no more than this many rows are needed.
     Limit(usize),
-    /// The first rows of all rounds' first rows.
+    /// The first rows are selected from all rounds' first rows.
     TopK,
     /// Partial aggregates are merged.
     Partials,
@@ -41,8 +41,9 @@ pub fn shape(plan: &LogicalPlan) -> Shape {
     }
 }
 
-/// For [`Shape::Partials`] and [`Shape::TopK`], a plan over `rounds`, a table with the sub-plan's output columns, that
-/// merges rows of several rounds into rows of the same columns and the same meaning; for other shapes none.
+/// A plan that merges rows of several rounds into rows of the same columns and the same meaning, for
+/// [`Shape::Partials`] and [`Shape::TopK`]; none for other shapes. It reads `rounds`, a table with the sub-plan's
+/// output columns.
 pub fn combine(
     plan: &LogicalPlan,
     rounds: Arc<dyn TableSource>,
@@ -78,7 +79,7 @@ pub(crate) fn core(plan: &LogicalPlan) -> &LogicalPlan {
     }
 }
 
-/// The same order and number of rows over another table of the same columns.
+/// The same order and number of rows, over another table with the same columns.
 fn again(sort: &Sort, fetch: Option<usize>, scan: LogicalPlan, columns: &[Expr]) -> Result<LogicalPlan> {
     use datafusion::common::tree_node::{Transformed, TreeNode};
     let schema = sort.input.schema();
@@ -93,23 +94,23 @@ fn again(sort: &Sort, fetch: Option<usize>, scan: LogicalPlan, columns: &[Expr])
     Ok(LogicalPlan::Sort(Sort { expr: keys, input: Arc::new(scan), fetch }))
 }
 
-/// A partial aggregate: each function can be merged with itself.
+/// A partial aggregate of which each function can be merged with itself.
 struct Parts {
     groups: usize,
     functions: Vec<(AggregateFunction, Rule)>,
 }
 
-/// How a function's values of several rounds make one.
+/// How one value is made of a function's values in several rounds.
 enum Rule {
     /// By the same function.
     Again,
-    /// Results over other rows of an expression matrix are combined.
+    /// By Combine, over results for other rows of an expression matrix.
     Combine,
     /// Counts add up.
     Count,
-    /// A mean, weighted with the count at this place.
+    /// A mean, weighted by the count in the column at this position.
     Mean(usize),
-    /// A variance of the population, with the count and mean at these places.
+    /// A variance of the population, with the count and the mean in the columns at these positions.
     Variance(usize, usize),
 }
 

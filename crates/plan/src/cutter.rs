@@ -1,9 +1,10 @@
 //! The search behind the cut.
 //!
-//! Each operator, from the leaves up, can be had in two ways: its rows at the host, or, where a drive can run all below
-//! it, as a [`Piece`] at the drives. For both the bytes that would cross the link are estimated, and the rows at the
-//! host are had in the cheaper way: by operators of the host's own over its inputs, or by sending what a piece yields.
-//! (A search over physical properties in the manner of Selinger et al., 1979, with "where" as the property.)
+//! Each operator, from the leaves up, can be had in two ways: its rows at the host, or, where a drive can run
+//! everything below it, as a [`Piece`] at the drives. For both ways the cutter estimates the bytes that would cross the
+//! link. Rows at the host are had in the cheaper way: by operators of the host's own over the operator's inputs, or by
+//! sending what a piece yields. (This is a search over physical properties in the manner of Selinger et al. 1979, with
+//! "where" as the property; see `docs/bibliography.md`.)
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -26,35 +27,35 @@ use crate::operator::Operator;
 use crate::piece::{Layer, Piece};
 use crate::{Catalogue, Computed, CutOptions, DatasetFacts, Estimate, RemoteScan, SubPlan, Travelling};
 
-/// An operator, had in both ways.
+/// An operator and the two ways to have its rows.
 #[derive(Clone)]
 pub(crate) struct Outcome {
-    /// What is expected of its rows.
+    /// The estimate of its rows.
     pub(crate) estimate: Estimate,
-    /// Its rows at the host.
+    /// A plan that has its rows at the host.
     pub(crate) host: LogicalPlan,
-    /// Bytes on the link for that.
+    /// The bytes on the link for that.
     pub(crate) host_cost: f64,
-    /// Its rows at the drives.
+    /// The piece that has its rows at the drives.
     pub(crate) piece: Option<Piece>,
 }
 
-/// One attempt at a cut, or a draft of cuts: what plans would cost, without the plans.
+/// One attempt at a cut, or a draft of cuts, which has the costs of plans without the plans.
 pub(crate) struct Cutter<'a> {
     pub(crate) catalogue: &'a dyn Catalogue,
     pub(crate) state: &'a SessionState,
     pub(crate) options: &'a CutOptions,
-    /// Operators that stay, and why.
+    /// Operators that stay at the host, and why.
     pub(crate) reasons: HashMap<Operator, String>,
-    /// Operators that do not survive the wire, each with all that is below it, and how.
+    /// Operators that do not survive the wire, each with everything below it, and how they fail.
     refused: &'a HashMap<LogicalPlan, String>,
     pub(crate) inputs: usize,
-    /// In a draft: what was looked at already.
+    /// In a draft: the outcomes of plans that were looked at already.
     draft: Option<Draft>,
 }
 
-/// The memory of a draft: outcomes of plans. A plan is looked for at its place in memory, and compared; plans that were not
-/// copied share what is below them, so comparing is quick.
+/// The memory of a draft: outcomes of plans. The draft looks for a plan at its place in memory, and then compares it.
+/// Plans that were not copied share what is below them, so comparing is quick.
 #[derive(Default)]
 struct Draft {
     seen: HashMap<*const LogicalPlan, (LogicalPlan, Outcome)>,
@@ -71,7 +72,8 @@ impl<'a> Cutter<'a> {
         Self { catalogue, state, options, reasons: HashMap::new(), refused, inputs: 0, draft: None }
     }
 
-    /// For the costs of many plans that share parts. Plans of its outcomes are empty relations with the right columns.
+    /// A cutter for the costs of many plans that share parts. The plans in its outcomes are empty relations with the
+    /// right columns.
     pub(crate) fn draft(catalogue: &'a dyn Catalogue, state: &'a SessionState, options: &'a CutOptions) -> Self {
         static NONE: LazyLock<HashMap<LogicalPlan, String>> = LazyLock::new(HashMap::new);
         Self { draft: Some(Draft::default()), ..Self::new(catalogue, state, options, &NONE) }
@@ -81,7 +83,7 @@ impl<'a> Cutter<'a> {
         self.draft.is_some()
     }
 
-    /// What a plan would cost. Parts that it shares with plans drafted before are not looked at again.
+    /// The cost of a plan. Parts that it shares with plans drafted before are not looked at again.
     pub(crate) fn drafted(&mut self, plan: &Arc<LogicalPlan>) -> Result<Outcome> {
         if let Some(draft) = &mut self.draft {
             draft.pinned.push(Arc::clone(plan));
@@ -89,7 +91,7 @@ impl<'a> Cutter<'a> {
         self.visit_part(plan)
     }
 
-    /// A part of a plan that was given to [`Self::drafted`], or that lives as long as the cutter.
+    /// The outcome of a part of a plan that was given to [`Self::drafted`], or that lives as long as the cutter.
     pub(crate) fn visit_part(&mut self, plan: &LogicalPlan) -> Result<Outcome> {
         let place = std::ptr::from_ref(plan);
         let seen = self.draft.as_ref().and_then(|draft| draft.seen.get(&place));
@@ -113,7 +115,7 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    /// A plan for an outcome; in a draft only its columns.
+    /// A plan for an outcome. A draft only has its columns.
     pub(crate) fn built(&self, schema: &DFSchemaRef, build: impl FnOnce() -> Result<LogicalPlan>) -> Result<LogicalPlan> {
         match self.is_draft() {
             true => Ok(LogicalPlan::EmptyRelation(EmptyRelation { produce_one_row: false, schema: Arc::clone(schema) })),
@@ -121,7 +123,7 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    /// A part of the plan whose rows the host has.
+    /// The outcome of a part of the plan whose rows the host has already.
     fn computed(&mut self, plan: &LogicalPlan, computed: &Computed) -> Result<Outcome> {
         let estimate = self.operator(plan)?.estimate.measured(computed.rows, computed.bytes);
         let host = renamed_scan("computed", Arc::clone(&computed.table), plan)?;
@@ -186,7 +188,7 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    /// Where the operator is known not to survive the wire: why, which is noted.
+    /// Why the operator does not survive the wire, if that is known. The reason is recorded.
     pub(crate) fn refusal(&mut self, plan: &LogicalPlan) -> Option<String> {
         let refused = self.refused;
         let reason = if refused.is_empty() { None } else { refused.get(plan) }?;
@@ -194,12 +196,12 @@ impl<'a> Cutter<'a> {
         Some(reason.clone())
     }
 
-    /// Whether the operator is known not to survive the wire; notes why.
+    /// Whether the operator is known not to survive the wire. The reason is recorded.
     pub(crate) fn is_refused(&mut self, plan: &LogicalPlan) -> bool {
         self.refusal(plan).is_some()
     }
 
-    /// The cheaper of `host` and sending what `piece` yields.
+    /// The cheaper of `host` and of sending what `piece` yields.
     pub(crate) fn settle(
         &mut self,
         plan: &LogicalPlan,
@@ -218,16 +220,17 @@ impl<'a> Cutter<'a> {
         Ok(Outcome { estimate, host, host_cost, piece: Some(piece) })
     }
 
-    /// Whether rows had by a piece, for so many bytes on the link, are better than by other ways, for `host_cost` bytes.
+    /// Whether rows from a piece, for this many bytes on the link, are better than rows from other ways, for
+    /// `host_cost` bytes.
     pub(crate) fn pays(&self, piece: &Piece, sent: f64, host_cost: f64) -> bool {
         match piece.one_round {
-            // One thread does what several could have done.
+            // The whole partition in one round: one thread does what several could have done.
             true => sent + self.options.one_round_bytes_min <= host_cost,
             false => sent <= host_cost * (1.0 + 1e-9),
         }
     }
 
-    /// The leaf of a super-plan that yields a piece's rows.
+    /// The leaf of a super-plan that yields the rows of a piece.
     pub(crate) fn seal(&self, piece: &Piece, schema: DFSchemaRef, estimate: &Estimate, level_max: Level) -> LogicalPlan {
         if self.is_draft() {
             return LogicalPlan::EmptyRelation(EmptyRelation { produce_one_row: false, schema });
@@ -248,7 +251,7 @@ impl<'a> Cutter<'a> {
         LogicalPlan::Extension(Extension { node: Arc::new(RemoteScan { sub_plan: Arc::new(sub_plan), schema }) })
     }
 
-    /// A piece with another operator on top; `operator` is what it is in the query.
+    /// A piece with another operator on top; `operator` is that operator as it is in the query.
     pub(crate) fn grown(&self, mut piece: Piece, plan: LogicalPlan, operator: &LogicalPlan) -> Piece {
         if !self.is_draft() {
             piece.layers.push(Arc::new(Layer::new(&plan, operator)));
@@ -280,7 +283,7 @@ impl<'a> Cutter<'a> {
         self.filter_over(plan, filter, input)
     }
 
-    /// Conditions that may travel go down, the others stay above.
+    /// Sends the conditions down that may travel, and leaves the others above.
     pub(crate) fn filter_over(&mut self, plan: &LogicalPlan, filter: &Filter, input: Outcome) -> Result<Outcome> {
         let schema = Arc::clone(filter.input.schema());
         let estimate = input.estimate.filter(&filter.predicate, &schema);
@@ -314,7 +317,7 @@ impl<'a> Cutter<'a> {
         Ok(Outcome { estimate, host, host_cost, piece: None })
     }
 
-    /// A scan of the host's with the filter's conditions, which only rule out slices and pages.
+    /// A scan for the host that knows the filter's conditions, but uses them only to skip slices and pages (level 1).
     fn prune_only(&mut self, filter: &Filter, host: LogicalPlan) -> Result<LogicalPlan> {
         if self.is_draft() {
             return Ok(host);
@@ -475,7 +478,7 @@ pub(crate) fn unaliased(plan: &LogicalPlan) -> &LogicalPlan {
     }
 }
 
-/// The scan of a dataset with just the columns that are needed, under the name that the query gives it.
+/// The scan of a dataset with only the columns that the query needs, under the name that the query gives it.
 fn scan_piece(scan: &TableScan, facts: &Arc<DatasetFacts>) -> Result<Piece> {
     let narrow = Arc::new(scan.projected_schema.as_arrow().clone());
     let names: Vec<String> = narrow.fields().iter().map(|field| field.name().clone()).collect();

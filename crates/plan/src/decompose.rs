@@ -11,32 +11,32 @@ use crate::cutter::{Cutter, unaliased};
 use crate::travel::produce_for;
 use crate::{Catalogue, CutOptions, Operator, PlanError, RemoteScan, SubPlan, Travelling};
 
-/// A query cut in two.
+/// A query that was cut in two.
 #[derive(Clone, Debug)]
 pub struct Decomposition {
-    /// What the host runs; its [`RemoteScan`] leaves are the sub-plans.
+    /// The host's part. Its [`RemoteScan`] leaves are the sub-plans.
     pub super_plan: LogicalPlan,
     /// The sub-plans, by number from 1.
     pub sub_plans: Vec<Arc<SubPlan>>,
-    /// Why operators of the super-plan stayed.
+    /// Why operators of the super-plan stayed there.
     pub(crate) reasons: HashMap<Operator, String>,
 }
 
 impl Decomposition {
-    /// Why an operator of the super-plan stayed above the cut, where there is more to say than that its input did.
+    /// Why an operator of the super-plan stayed above the cut, if the reason is more than that its input did.
     pub fn reason(&self, operator: &LogicalPlan) -> Option<&str> {
         self.reasons.get(&Operator::of(operator)).map(String::as_str)
     }
 }
 
-/// Cuts a query, also again when more is known. What does not survive the wire, and what was produced for it already, is
-/// remembered from one cut to the next.
+/// Cuts a query, repeatedly if more becomes known. From one cut to the next it remembers which operators do not survive
+/// the wire, and what was produced for those that do.
 pub struct Decomposer<'a> {
     catalogue: &'a dyn Catalogue,
     state: &'a SessionState,
-    /// Operators that do not survive the wire, and how.
+    /// Operators that do not survive the wire, and how they fail.
     refused: HashMap<LogicalPlan, String>,
-    /// Plans as they travel.
+    /// Plans in the form in which they travel.
     produced: Vec<(LogicalPlan, Vec<u8>)>,
 }
 
@@ -47,7 +47,7 @@ impl std::fmt::Debug for Decomposer<'_> {
 }
 
 impl<'a> Decomposer<'a> {
-    /// For queries over the datasets of `catalogue`; `state` has the functions that drives have.
+    /// A decomposer for queries over the datasets of `catalogue`; `state` has the functions that drives have.
     pub fn new(catalogue: &'a dyn Catalogue, state: &'a SessionState) -> Self {
         Self { catalogue, state, refused: HashMap::new(), produced: Vec::new() }
     }
@@ -69,7 +69,7 @@ impl<'a> Decomposer<'a> {
         Err(PlanError::Malformed("the cut did not settle".into()))
     }
 
-    /// Numbers the sub-plans of a super-plan and turns them into what travels.
+    /// Numbers the sub-plans of a super-plan, and brings each into the form in which it travels.
     async fn finish(&mut self, host: &LogicalPlan) -> Result<Finished, PlanError> {
         let mut found = Vec::new();
         host.apply(|node| {
@@ -115,7 +115,7 @@ fn plan_size(plan: &LogicalPlan) -> usize {
 
 enum Finished {
     Plan(LogicalPlan, Vec<Arc<SubPlan>>),
-    /// Operators that do not survive the wire, and how.
+    /// Finds operators that do not survive the wire, and how they fail.
     Refused(HashMap<LogicalPlan, String>),
 }
 
@@ -126,7 +126,7 @@ fn remote(plan: &LogicalPlan) -> Option<&RemoteScan> {
     }
 }
 
-/// The columns of a plan that is nothing but a scan.
+/// The columns of a plan that is only a scan.
 fn bare_scan(plan: &LogicalPlan) -> Option<Vec<String>> {
     match unaliased(plan) {
         LogicalPlan::TableScan(scan) => Some(scan.projected_schema.fields().iter().map(|field| field.name().clone()).collect()),
@@ -142,6 +142,6 @@ async fn culprit(sub_plan: &SubPlan, state: &SessionState, error: &PlanError) ->
             return HashMap::from([(layer.operator.clone(), error.to_string())]);
         }
     }
-    // Each layer survives but the whole does not: it is too large.
+    // Each layer survives, but the whole does not, because it is too large.
     sub_plan.layers.last().map(|layer| (layer.operator.clone(), error.to_string())).into_iter().collect()
 }

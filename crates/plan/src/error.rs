@@ -6,18 +6,18 @@ use pithead_model::{Blame, Fault};
 /// A plan that cannot be decomposed, sent or read.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
-    /// A sub-plan from outside that is not one.
+    /// A sub-plan from outside that cannot be read as one.
     #[error("not a sub-plan: {0}")]
     Malformed(String),
-    /// A sub-plan over a bound.
+    /// A sub-plan that exceeds a bound.
     #[error("{what} is over the bound of {max}")]
     TooLarge {
-        /// What.
+        /// What exceeds it.
         what: String,
         /// The bound.
         max: usize,
     },
-    /// The engine's library refused.
+    /// The engine's library returned an error.
     #[error(transparent)]
     Engine(#[from] DataFusionError),
 }

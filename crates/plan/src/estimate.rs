@@ -1,7 +1,7 @@
-//! How many rows and bytes an operator is expected to yield, from the datasets' summaries.
+//! Estimates of the rows and bytes that an operator yields, from the datasets' summaries.
 //!
-//! The rules are the textbook ones (Selinger et al., 1979): independence of conditions, uniform spread between bounds,
-//! joins by the larger number of distinct keys.
+//! The rules are the textbook ones (Selinger et al. 1979; see `docs/bibliography.md`): conditions are independent,
+//! values are spread uniformly between bounds, and a join is sized by the larger number of distinct keys.
 
 use std::collections::BTreeMap;
 
@@ -14,37 +14,37 @@ use pithead_model::Value;
 use crate::DatasetFacts;
 use crate::aggregate::function;
 
-/// Share of rows that a condition without better knowledge keeps.
+/// Share of rows that pass a condition of which nothing better is known.
 const UNKNOWN_SHARE: f64 = 0.25;
-/// Share of rows that LIKE keeps.
+/// Share of rows that pass a LIKE.
 const LIKE_SHARE: f64 = 0.1;
 /// Bytes of a text or binary value, as Arrow sends it.
 const TEXT_BYTES: f64 = 32.0;
 
-/// What is expected of an operator's output.
+/// The estimate of an operator's output.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Estimate {
     /// Rows.
     pub rows: f64,
-    /// One a column.
+    /// One estimate for each column.
     pub columns: Vec<ColumnEstimate>,
 }
 
-/// What is expected of a column.
+/// The estimate of a column.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ColumnEstimate {
     /// Distinct values.
     pub distinct: f64,
     /// Bytes of a value as Arrow sends it.
     pub bytes: f64,
-    /// Smallest and largest value on a line, where known.
+    /// Smallest and largest value as positions on a line, where known.
     pub range: Option<(f64, f64)>,
     /// Mean and standard deviation, for sums and counts of groups.
     pub spread: Option<(f64, f64)>,
 }
 
 impl ColumnEstimate {
-    /// A column of which no values are known.
+    /// A column whose values are unknown.
     fn of(distinct: f64, bytes: f64) -> ColumnEstimate {
         ColumnEstimate { distinct, bytes, range: None, spread: None }
     }
@@ -69,13 +69,13 @@ impl Estimate {
         Estimate { rows, columns: output.fields().iter().map(|field| column(field.name(), field.data_type())).collect() }
     }
 
-    /// Nothing is known but the types.
+    /// The estimate of an output of which only the types are known.
     pub(crate) fn unknown(schema: &DFSchema, rows: f64) -> Estimate {
         let column = |data_type: &DataType| ColumnEstimate::of(rows.max(1.0), width(data_type));
         Estimate { rows, columns: schema.fields().iter().map(|field| column(field.data_type())).collect() }
     }
 
-    /// After a filter.
+    /// The estimate after a filter.
     pub(crate) fn filter(&self, predicate: &Expr, schema: &DFSchema) -> Estimate {
         // Bounds of one column are not independent: together they are one range.
         let mut ranges: BTreeMap<usize, (f64, f64)> = BTreeMap::new();
@@ -94,7 +94,7 @@ impl Estimate {
         self.with_rows(self.rows * (share * within).clamp(0.0, 1.0))
     }
 
-    /// A condition that bounds a column by a literal: the column, and the range that it leaves.
+    /// A condition that compares a column with a literal: the column, and the range of values that pass.
     fn bound(&self, expr: &Expr, schema: &DFSchema) -> Option<(usize, f64, f64)> {
         let index = |expr: &Expr| match expr {
             Expr::Column(column) => schema.index_of_column(column).ok().filter(|index| *index < self.columns.len()),
@@ -120,7 +120,7 @@ impl Estimate {
         }
     }
 
-    /// The same columns with sizes that were measured.
+    /// The same columns, with sizes that were measured.
     pub(crate) fn measured(&self, rows: f64, bytes: f64) -> Estimate {
         let mut estimate = self.with_rows(rows);
         let scale = bytes / estimate.bytes().max(1.0);
@@ -128,14 +128,14 @@ impl Estimate {
         estimate
     }
 
-    /// The same columns with fewer rows.
+    /// The same columns, with fewer rows.
     pub(crate) fn with_rows(&self, rows: f64) -> Estimate {
         let columns =
             self.columns.iter().map(|column| ColumnEstimate { distinct: column.distinct.min(rows.max(1.0)), ..column.clone() });
         Estimate { rows, columns: columns.collect() }
     }
 
-    /// After a projection to these expressions, with the output's schema.
+    /// The estimate after a projection to these expressions, with the output's schema.
     pub(crate) fn project(&self, exprs: &[Expr], input: &DFSchema, output: &DFSchema) -> Estimate {
         let column = |(expr, data_type): (&Expr, &DataType)| match self.column(expr, input) {
             Some(known) => known.clone(),
@@ -145,7 +145,7 @@ impl Estimate {
         Estimate { rows: self.rows, columns: exprs.iter().zip(types).map(column).collect() }
     }
 
-    /// After grouping by these expressions, with the output's schema.
+    /// The estimate after grouping by these expressions, with the output's schema.
     pub(crate) fn group(&self, groups: &[Expr], input: &DFSchema, output: &DFSchema) -> Estimate {
         let distinct: f64 = groups.iter().map(|expr| self.distinct(expr, input)).product();
         let rows = if groups.is_empty() { 1.0 } else { distinct.min(self.rows) };
@@ -157,8 +157,9 @@ impl Estimate {
         Estimate { rows, columns: types.enumerate().map(column).collect() }.with_rows(rows)
     }
 
-    /// An estimate of groups, with what is expected of these functions' values. Rows of a group are taken to be as many as
-    /// events of a Poisson process, and their values to be spread evenly, so that a sum has the moments of a compound one.
+    /// An estimate of groups with the values of these functions. It takes the number of rows of a group to be
+    /// Poisson-distributed and their values to be spread evenly, so that a sum has the moments of a compound Poisson
+    /// distribution.
     pub(crate) fn with_functions(mut self, functions: &[Expr], grouped: &Estimate, input: &DFSchema) -> Estimate {
         let each = grouped.rows / self.rows.max(1.0);
         let first = self.columns.len().saturating_sub(functions.len());
@@ -181,7 +182,7 @@ impl Estimate {
         self
     }
 
-    /// After a join with `right`.
+    /// The estimate after a join with `right`.
     pub(crate) fn join(&self, right: &Estimate, join: &Join) -> Estimate {
         let (left_schema, right_schema) = (join.left.schema(), join.right.schema());
         let keys_left: f64 = join.on.iter().map(|(key, _)| self.distinct(key, left_schema)).product::<f64>().min(self.rows);
@@ -219,7 +220,7 @@ impl Estimate {
         joined
     }
 
-    /// Keys that are equal have the values that both sides have: as many as the side with fewer.
+    /// Keys that are equal have the values that both sides have: as many as the side with fewer values.
     fn share_keys(&mut self, left: &Estimate, right: &Estimate, join: &Join) {
         let (left_schema, right_schema) = (join.left.schema(), join.right.schema());
         let offset = left.columns.len();
@@ -249,7 +250,7 @@ impl Estimate {
         }
     }
 
-    /// Distinct values of an expression: at most the product of its columns'.
+    /// Distinct values of an expression: at most the product of the distinct values of its columns.
     fn distinct(&self, expr: &Expr, schema: &DFSchema) -> f64 {
         let columns = expr.column_refs();
         let product: f64 = columns
@@ -321,7 +322,7 @@ impl Estimate {
     }
 }
 
-/// The column that an expression is.
+/// The column, if an expression is one.
 fn index_of(expr: &Expr, schema: &DFSchema) -> Option<usize> {
     match expr {
         Expr::Column(column) => schema.index_of_column(column).ok(),
@@ -343,7 +344,8 @@ fn range_share(column: &ColumnEstimate, low: f64, high: f64) -> f64 {
     share.max(1.0 / column.distinct.max(1.0)).clamp(0.0, 1.0) * f64::from(u8::from(low <= max && high >= min))
 }
 
-/// Share of values below one, by the logistic distribution: its tails are heavier than the normal one's, as befits a guess.
+/// Share of values below a position, by the logistic distribution. Its tails are heavier than those of the normal
+/// distribution, as befits a guess.
 fn below(value: f64, mean: f64, deviation: f64) -> f64 {
     if value.is_infinite() {
         return if value > 0.0 { 1.0 } else { 0.0 };
@@ -352,7 +354,7 @@ fn below(value: f64, mean: f64, deviation: f64) -> f64 {
     1.0 / (1.0 + (-(value - mean) / scale).exp())
 }
 
-/// A literal's position on the line of its column's values.
+/// The position of a literal on the line of its column's values.
 fn position(expr: &Expr) -> Option<f64> {
     let scalar = match expr {
         Expr::Literal(scalar, _) => scalar,

@@ -4,7 +4,7 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Expr, Volatility};
 
-/// Why an expression has to stay at the host; none: it may travel.
+/// Why an expression has to stay at the host; none if it may travel.
 pub(crate) fn stays(expr: &Expr) -> Option<String> {
     let mut reason = None;
     let outcome = expr.apply(|expr| {
@@ -17,7 +17,7 @@ pub(crate) fn stays(expr: &Expr) -> Option<String> {
     }
 }
 
-/// The first reason among several expressions.
+/// The first such reason among several expressions.
 pub(crate) fn any_stays<'a>(exprs: impl IntoIterator<Item = &'a Expr>) -> Option<String> {
     exprs.into_iter().find_map(stays)
 }

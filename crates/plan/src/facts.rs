@@ -1,4 +1,4 @@
-//! What planning needs to know of a dataset.
+//! What planning needs to know about a dataset.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -21,17 +21,17 @@ pub struct DatasetFacts {
     pub manifest_version: u64,
 }
 
-/// Tells which scans are of datasets on drives.
+/// Finds the scans that are of datasets on drives.
 pub trait Catalogue: Send + Sync + Debug {
-    /// The dataset that a scan reads; none: a table that only the host has.
+    /// The dataset that a scan reads; none for a table that only the host has.
     fn facts(&self, scan: &TableScan) -> Option<Arc<DatasetFacts>>;
 }
 
-/// How rows are spread over drives. Equal schemes put rows with equal keys on the same drive.
+/// How rows are assigned to drives. Equal schemes put rows with equal keys on the same drive.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Scheme {
     rule: Rule,
-    /// Drives of each partition.
+    /// The drives of each partition.
     pub(crate) copies: Vec<Vec<DriveId>>,
 }
 
@@ -45,7 +45,7 @@ enum Rule {
     Range(KeyKind, Vec<Value>),
 }
 
-/// Types whose equal values are placed alike.
+/// Types whose equal values are placed on the same drive.
 #[derive(Clone, Debug, PartialEq)]
 enum KeyKind {
     Integer,
@@ -74,31 +74,32 @@ impl Scheme {
         self.copies.len() == 1
     }
 
-    /// Whether a hash of the key finds a row's partition.
+    /// Whether a hash of the key determines a row's partition.
     pub(crate) fn is_hash(&self) -> bool {
         matches!(self.rule, Rule::Hash(_))
     }
 
-    /// Whether rows with equal keys of both are on the same drives.
+    /// Whether rows with equal keys of both schemes are on the same drives.
     pub(crate) fn matches(&self, other: &Scheme) -> bool {
         self.rule == other.rule && self.rule != Rule::None && self.is_beside(other)
     }
 
-    /// Whether each partition of one is on the very drives that the other's is on, in whatever order. Fewer in common would
-    /// do for a join, but leave it fewer drives to go on at.
+    /// Whether each partition of one scheme is on exactly the drives of the other's partition, in whatever order. Fewer
+    /// drives in common would be enough for a join, but would leave it fewer drives to go on at.
     pub(crate) fn is_beside(&self, other: &Scheme) -> bool {
         let same = |a: &Vec<DriveId>, b: &Vec<DriveId>| a.len() == b.len() && a.iter().all(|drive| b.contains(drive));
         self.copies.len() == other.copies.len() && self.copies.iter().zip(&other.copies).all(|(a, b)| same(a, b))
     }
 }
 
-/// The output columns that hold a partition key: for each column of the key a class, of output positions that are equal to it.
-/// Where no columns tell the drive of a row, there are no classes at all, and nothing follows from the key.
+/// The output columns that have a partition key: for each column of the key a class, which is the output positions that
+/// are equal to that column. Where no columns determine the drive of a row, there are no classes, and nothing follows
+/// from the key.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct KeyClasses(Option<Vec<BTreeSet<usize>>>);
 
 impl KeyClasses {
-    /// Those of a scan with these columns.
+    /// The classes of a scan with these columns.
     pub(crate) fn of(facts: &DatasetFacts, output: &[String]) -> KeyClasses {
         let positions = |key: &String| output.iter().enumerate().filter(|(_, name)| *name == key).map(|(i, _)| i).collect();
         match &facts.dataset.partitioning {
@@ -113,12 +114,12 @@ impl KeyClasses {
         KeyClasses(Some(classes).filter(|classes| !classes.is_empty()))
     }
 
-    /// Of rows whose drive no columns tell.
+    /// The classes of rows whose drive no columns determine: none.
     pub(crate) fn lost() -> KeyClasses {
         KeyClasses(None)
     }
 
-    /// Each class, changed.
+    /// Applies a function to each class.
     pub(crate) fn map(&self, change: impl Fn(&BTreeSet<usize>) -> BTreeSet<usize>) -> KeyClasses {
         KeyClasses(self.0.as_ref().map(|classes| classes.iter().map(change).collect()))
     }
@@ -129,18 +130,19 @@ impl KeyClasses {
         KeyClasses(merged.map(|(own, others)| own.iter().zip(others).map(|(a, b)| a | b).collect()))
     }
 
-    /// Whether there are classes, and all of them are so.
+    /// Whether there are classes, and all of them satisfy a condition.
     pub(crate) fn all(&self, is_so: impl Fn(&BTreeSet<usize>) -> bool) -> bool {
         self.0.as_ref().is_some_and(|classes| classes.iter().all(is_so))
     }
 
-    /// Whether both have classes, as many, and all pairs of them are so.
+    /// Whether both sides have the same number of classes, at least one, and all pairs of them satisfy a condition.
     pub(crate) fn all_pairs(&self, other: &KeyClasses, is_so: impl Fn(&BTreeSet<usize>, &BTreeSet<usize>) -> bool) -> bool {
         let (Some(own), Some(others)) = (&self.0, &other.0) else { return false };
         own.len() == others.len() && own.iter().zip(others).all(|(a, b)| is_so(a, b))
     }
 
-    /// What is found for each class; none where there are no classes, or nothing is found for one.
+    /// What a function finds for each class; none where there are no classes, or where it finds nothing for one of
+    /// them.
     pub(crate) fn find_each<T>(&self, find: impl Fn(&BTreeSet<usize>) -> Option<T>) -> Option<Vec<T>> {
         self.0.as_ref()?.iter().map(find).collect()
     }

@@ -15,7 +15,7 @@ use crate::facts::KeyClasses;
 use crate::piece::{Layer, Piece, column_index};
 use crate::{Estimate, INPUT_SCHEMA, Input};
 
-/// Share of the bytes that leaving repeats out must go below to be worth the grouping.
+/// The share of the bytes below which a side without repeats must get to be worth the grouping.
 const DISTINCT_GAIN: f64 = 0.6;
 
 /// A side of a join.
@@ -42,15 +42,15 @@ impl Cutter<'_> {
     ) -> Result<Outcome> {
         let estimate = left.estimate.join(&right.estimate, join);
         if let Some((distinct, right)) = self.distinct_matches(join, left, right)? {
-            // Planned in the place of the join, which gives the same rows.
+            // Plans the query that replaces the join and gives the same rows.
             let distinct = Join { right: Arc::new(distinct), ..join.clone() };
             return self.join_of(&LogicalPlan::Join(distinct.clone()), &distinct, left, &right, estimate);
         }
         self.join_of(plan, join, left, right, estimate)
     }
 
-    /// For a join that only asks whether there is a match: the other side without repeats, where it has many and they
-    /// would have to travel.
+    /// For a join that only asks whether there is a match: the other side without repeats, where it has many of them
+    /// and they would have to travel.
     fn distinct_matches(&mut self, join: &Join, left: &Outcome, right: &Outcome) -> Result<Option<(LogicalPlan, Outcome)>> {
         let asks =
             matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark) && join.filter.is_none();
@@ -61,7 +61,7 @@ impl Cutter<'_> {
         let columns: Vec<Expr> = join.right.schema().columns().into_iter().map(Expr::Column).collect();
         let aggregate = Aggregate::try_new(Arc::clone(&join.right), columns, vec![])?;
         let distinct = LogicalPlan::Aggregate(aggregate.clone());
-        // Over the side as it was visited: joins nest, and each must be looked at once.
+        // The input is the side as it was visited: joins nest, and each must be looked at only once.
         let outcome = self.aggregate_over(&distinct, &aggregate, right.clone())?;
         Ok((outcome.host_cost < right.host_cost * DISTINCT_GAIN).then_some((distinct, outcome)))
     }
@@ -100,7 +100,7 @@ impl Cutter<'_> {
         any_stays(join.on.iter().flat_map(|(left, right)| [left, right]).chain(&join.filter))
     }
 
-    /// The join at the drives, in the way that puts fewest bytes on the link.
+    /// The join at the drives, in the way that puts the fewest bytes on the link.
     fn join_piece(&mut self, plan: &LogicalPlan, join: &Join, left: &Outcome, right: &Outcome) -> Result<Option<Piece>> {
         let mut candidates = Vec::new();
         if let (Some(l), Some(r)) = (&left.piece, &right.piece)
@@ -133,7 +133,7 @@ impl Cutter<'_> {
         let bytes = other.estimate.bytes();
         let spread = spread(join, side, piece);
         let sent = bytes * if spread.is_some() { 1.0 } else { piece.scheme.copies.len() as f64 };
-        // Where fetching the piece's own rows costs less than shipping to it, the join belongs to the host.
+        // Where fetching the piece's own rows costs less than shipping to it, the join runs at the host.
         let each = sent / piece.scheme.copies.len() as f64;
         let small = each <= self.options.ship_bytes_max && sent <= own.estimate.bytes();
         if !small || self.options.not_shipped.contains(other_plan) {
@@ -160,7 +160,7 @@ impl Cutter<'_> {
         Ok(Some(self.grown(grown, over(join, l, r)?, plan)))
     }
 
-    /// The join of rows that lie on the same drives.
+    /// The join of rows that are on the same drives.
     fn co_located_piece(&self, plan: &LogicalPlan, join: &Join, left: &Piece, right: &Piece) -> Result<Piece> {
         let joined = self.built(&join.schema, || over(join, left.plan.clone(), right.plan.clone()))?;
         let scans: Vec<_> = left.scans.iter().chain(&right.scans).cloned().collect();
@@ -170,7 +170,7 @@ impl Cutter<'_> {
             (JoinType::Inner, _) if joined_by_keys(join, left, right) => keys_of(Side::Left).merge(&keys_of(Side::Right)),
             (JoinType::Inner, _) => keys_of(Side::Left),
             (_, [side]) => keys_of(*side),
-            // Either side's key is NULL in rows without a match, wherever they are.
+            // The key of either side is NULL in rows without a match, wherever these are.
             _ => KeyClasses::lost(),
         };
         let with_driving = |side: Side, whole: bool| Piece {
@@ -204,7 +204,8 @@ impl Cutter<'_> {
     }
 }
 
-/// The sides whose rows are all kept or matched one by one, so that the other side may be looked at from anywhere.
+/// The sides whose rows are all preserved or are matched one by one, so that the other side may be looked at from any
+/// drive.
 fn preserved(join_type: JoinType) -> &'static [Side] {
     match join_type {
         JoinType::Inner => &[Side::Left, Side::Right],
@@ -214,8 +215,8 @@ fn preserved(join_type: JoinType) -> &'static [Side] {
     }
 }
 
-/// Where the join's equalities name the whole partition key of `piece`: the columns of the other side that are equal to
-/// it. A row of that side can match on one drive only, the one that their hash finds.
+/// The columns of the other side that are equal to the partition key of `piece`, where the join's equalities name the
+/// whole key. A row of that side can match on one drive only, which the hash of these columns finds.
 fn spread(join: &Join, side: Side, piece: &Piece) -> Option<Vec<usize>> {
     if !piece.scheme.is_hash() || piece.scheme.single() {
         return None;
@@ -236,7 +237,7 @@ fn co_located(join: &Join, left: &Piece, right: &Piece) -> bool {
     (left.scheme.single() && left.scheme.is_beside(&right.scheme)) || joined_by_keys(join, left, right)
 }
 
-/// Whether the sides are placed alike, and the equalities name all of both keys.
+/// Whether the sides have the same placement, and the equalities name all columns of both keys.
 fn joined_by_keys(join: &Join, left: &Piece, right: &Piece) -> bool {
     let joined = |l: &BTreeSet<usize>, r: &BTreeSet<usize>| {
         join.on.iter().any(|(left_key, right_key)| {
@@ -260,7 +261,7 @@ fn offset_of_right(join: &Join) -> usize {
     }
 }
 
-/// Key classes with the columns that an inner join's equalities add to them.
+/// Key classes, with the columns that an inner join's equalities add to them.
 fn equal_columns(join: &Join, keys: &KeyClasses) -> KeyClasses {
     if join.join_type != JoinType::Inner {
         return keys.clone();
@@ -281,7 +282,7 @@ fn equal_columns(join: &Join, keys: &KeyClasses) -> KeyClasses {
     })
 }
 
-/// The same join over other plans of the same columns.
+/// The same join over other plans with the same columns.
 fn over(join: &Join, left: LogicalPlan, right: LogicalPlan) -> Result<LogicalPlan> {
     let joined = Join::try_new(
         Arc::new(left),
@@ -296,13 +297,13 @@ fn over(join: &Join, left: LogicalPlan, right: LogicalPlan) -> Result<LogicalPla
     Ok(LogicalPlan::Join(joined))
 }
 
-/// A scan of a shipped table, with the columns and names of what computes it.
+/// A scan of a shipped table, with the columns and names of the plan that computes it.
 fn input_leaf(name: &str, plan: &LogicalPlan) -> Result<LogicalPlan> {
     let schema = Arc::new(input_schema(plan.schema().as_arrow()));
     renamed_scan(TableReference::partial(INPUT_SCHEMA, name), Arc::new(LogicalTableSource::new(schema)), plan)
 }
 
-/// The columns of a shipped table: those of what computes it, by position, under names that cannot clash.
+/// The columns of a shipped table: those of the plan that computes it, by position, under names that cannot clash.
 pub(crate) fn input_schema(schema: &Schema) -> Schema {
     let fields = schema.fields().iter().enumerate();
     Schema::new(
@@ -318,7 +319,7 @@ impl Input {
         input_schema(self.plan.schema().as_arrow())
     }
 
-    /// What is expected of its rows.
+    /// The estimate of its rows.
     pub fn estimate(&self) -> &Estimate {
         &self.estimate
     }

@@ -1,4 +1,4 @@
-//! [`Known`]: a leaf that stands for rows which the host computes first.
+//! [`Known`]: a leaf that represents rows which the host computes first.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -10,19 +10,19 @@ use datafusion::logical_expr::{Expr, Extension, LogicalPlan, UserDefinedLogicalN
 
 use crate::Estimate;
 
-/// Stands in a plan for a part of it that the host computes first, wherever the part was.
+/// Represents, in every place where it occurs in a plan, a part of that plan which the host computes first.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
-    /// What tells it from others in the same query.
+    /// The name that distinguishes it from others in the same query.
     pub(crate) name: String,
-    /// The part's columns.
+    /// The columns of the part.
     pub(crate) schema: DFSchemaRef,
-    /// What is expected of its rows.
+    /// The estimate of its rows.
     pub(crate) estimate: Estimate,
 }
 
 impl Known {
-    /// The leaf of a plan.
+    /// This leaf, as a node of a plan.
     pub(crate) fn leaf(self) -> LogicalPlan {
         LogicalPlan::Extension(Extension { node: Arc::new(self) })
     }

@@ -1,7 +1,7 @@
-//! Decomposing queries: which part of a logical plan runs at the drives, as sub-plans, and what is left for the host.
+//! Decomposing queries: which parts of a logical plan run at the drives, as sub-plans, and what is left for the host.
 //!
-//! [`Decomposer`] walks an optimised logical plan and returns the super-plan, in which every [`RemoteScan`] stands for a
-//! [`SubPlan`]: a complete logical plan that any Substrait engine could run. [`consume`], [`shape`] and [`combine`]
+//! [`Decomposer`] walks an optimised logical plan and returns the super-plan, in which every [`RemoteScan`] represents
+//! a [`SubPlan`]: a complete logical plan that any Substrait engine could run. [`consume`], [`shape`] and [`combine`]
 //! are the other end: how a CSE reads a sub-plan and puts the outputs of its rounds together. Nothing here opens a
 //! socket or a file.
 

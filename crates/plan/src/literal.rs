@@ -1,4 +1,5 @@
-//! Operators as text, for people. A constant may be a megabyte, and DataFusion writes all of it wherever it writes an expression.
+//! Operators as text, for people. A constant may have a megabyte, and DataFusion writes all of it wherever it writes an
+//! expression.
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, ScalarValue};
@@ -6,11 +7,11 @@ use datafusion::logical_expr::{Expr, LogicalPlan, lit};
 use pithead_model::RESERVED;
 use xxhash_rust::xxh3::xxh3_128;
 
-/// Bytes up to which a literal is written whole.
+/// The most bytes of a literal that is written in full.
 const WHOLE: usize = 128;
 
-/// An operator's text, without what is below it. Long literals are named by their type, length and hash, so that different ones
-/// differ.
+/// An operator's text, without what is below it. It shows a long literal as its type, length and hash, so that
+/// different literals look different.
 pub fn shown(plan: &LogicalPlan) -> String {
     let text = |plan: &LogicalPlan| plan.display().to_string().replace(RESERVED, "");
     if !has_long(plan) {
@@ -43,7 +44,7 @@ fn spelt_out(expr: Expr) -> Result<Transformed<Expr>> {
     })
 }
 
-/// What a long literal is called.
+/// The text for a long literal.
 fn named(value: &ScalarValue) -> Option<String> {
     let bytes = match value {
         ScalarValue::Binary(Some(bytes)) | ScalarValue::LargeBinary(Some(bytes)) | ScalarValue::BinaryView(Some(bytes)) => {

@@ -1,4 +1,4 @@
-//! [`Operator`]: an operator of a plan by its structure, apart from what is below it.
+//! [`Operator`]: an operator of a plan by its structure, without what is below it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +23,8 @@ impl Operator {
     }
 }
 
-/// No rows of a plan's columns. What is known of their values beside names and types differs between a plan and its parts.
+/// An empty relation with a plan's columns. What is known of values besides names and types can differ between a plan
+/// and its parts.
 fn nothing(plan: &LogicalPlan) -> Result<LogicalPlan> {
     let plain = |field: &Field| Arc::new(Field::new(field.name(), field.data_type().clone(), true));
     let fields = plan.schema().iter().map(|(qualifier, field)| (qualifier.cloned(), plain(field))).collect();

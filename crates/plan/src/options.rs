@@ -1,4 +1,4 @@
-//! What the cut may do, and what is known before it.
+//! What the cut may do, and what is known before it is made.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,8 @@ use pithead_model::SHIPPED_BYTES_MAX;
 /// What may be pushed down.
 #[derive(Clone, Debug)]
 pub struct CutOptions {
-    /// Anything. If not, drives send the columns that a query needs, and use its filters only to rule out slices and pages.
+    /// Anything at all. If false, drives send the columns that a query needs, and use its filters only to skip slices
+    /// and pages (level 1).
     pub pushdown: bool,
     /// Aggregates and DISTINCT.
     pub aggregates: bool,
@@ -17,22 +18,22 @@ pub struct CutOptions {
     pub joins: bool,
     /// Top-k and LIMIT.
     pub top_k: bool,
-    /// Most bytes expected of a table that is shipped, at each drive.
+    /// The most bytes, by estimate, of a table that is shipped, at each drive.
     pub ship_bytes_max: f64,
-    /// Bytes that must stay off the link for a single partition to be taken whole, on one thread.
+    /// The least number of bytes to keep off the link for which a single partition is executed whole, on one thread.
     pub one_round_bytes_min: f64,
-    /// Inputs that turned out too large to ship.
+    /// Inputs that turned out to be too large to ship.
     pub not_shipped: Vec<LogicalPlan>,
     /// Parts of the plan that were computed already: the host has their rows, and their sizes are known.
     pub computed: Vec<(LogicalPlan, Computed)>,
 }
 
-/// A part of a plan that was computed.
+/// A part of a plan that was computed already.
 #[derive(Clone)]
 pub struct Computed {
     /// Its rows, under the column names of [`crate::Input::schema`].
     pub table: Arc<dyn TableSource>,
-    /// How many.
+    /// The number of rows.
     pub rows: f64,
     /// Their bytes as Arrow.
     pub bytes: f64,

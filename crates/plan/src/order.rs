@@ -1,9 +1,10 @@
-//! The order of joins: inner joins, and the semi and anti joins among them, flattened and put together anew by dynamic
-//! programming over connected sets of relations (Selinger et al., 1979; Moerkotte and Neumann, 2006).
+//! The order of joins: inner joins, and the semi and anti joins among them, are flattened and put together anew by
+//! dynamic programming over connected sets of relations (Selinger et al. 1979; Moerkotte and Neumann 2006; see
+//! `docs/bibliography.md`).
 //!
-//! A set of relations is judged by what it takes to have its rows: the bytes on the link, as the cut estimates them for
-//! that very set ([`Cutter`]), and the rows that joins take in and give out. So an order that keeps a join at the drives is
-//! preferred to one that merely starts small.
+//! The cost of a set of relations is what it takes to have its rows: the bytes on the link, as the cut ([`Cutter`])
+//! estimates them for that very set, and the rows that joins read and produce. An order that keeps a join at the drives
+//! is therefore preferred to one that merely starts with few rows.
 
 use std::sync::Arc;
 
@@ -18,14 +19,14 @@ use datafusion::optimizer::{Optimizer, OptimizerContext};
 use crate::cutter::{Cutter, Outcome};
 use crate::{Catalogue, CutOptions, PlanError};
 
-/// Relations of which all orders are looked at; more are left as they are written.
+/// The most relations for which all orders are looked at. More relations stay in the order of the query.
 const RELATIONS_MAX: usize = 10;
-/// Bytes a second of the link that orders are judged by: 1 Gbit/s.
+/// Bytes a second of the link for which orders are compared: 1 Gbit/s.
 const LINK_BYTES_PER_SECOND: f64 = 125e6;
-/// Rows a second that a join takes in or gives out.
+/// Rows a second that a join reads or produces.
 const ROWS_PER_SECOND: f64 = 30e6;
 
-/// The plan with its joins in the order that is expected to cost least.
+/// The plan with its joins in the order of the least estimated cost.
 pub fn order_joins(
     plan: &LogicalPlan,
     catalogue: &dyn Catalogue,
@@ -50,7 +51,7 @@ struct Orderer<'a> {
 /// Relations, each a bit.
 type Set = u32;
 
-/// Joins that may be put in any order, and what they join.
+/// Joins that may be put in any order, and the relations that they join.
 #[derive(Default)]
 struct Region {
     relations: Vec<Relation>,
@@ -60,12 +61,12 @@ struct Region {
 
 struct Relation {
     plan: LogicalPlan,
-    /// The semi or anti join whose other side it is; none: its columns are part of the result.
+    /// The semi or anti join whose other side the relation is; none: its columns are part of the result.
     exists: Option<Join>,
 }
 
-/// Columns that an inner join makes equal, each of another relation. What follows from several equalities counts like what is
-/// written, so that relations can be joined that no condition names together.
+/// Columns, each of another relation, that inner joins make equal. Equalities that follow from several others count
+/// like those in the query, so that relations can be joined although no condition names both.
 #[derive(Default)]
 struct Class(Vec<(Set, Column)>);
 
@@ -88,24 +89,24 @@ struct Condition {
 struct Joined {
     plan: LogicalPlan,
     outcome: Outcome,
-    /// Rows that its joins take in and give out.
+    /// Rows that its joins read and produce.
     rows: f64,
 }
 
 impl Joined {
-    /// Seconds to have its rows at the host.
+    /// Seconds until its rows are at the host.
     fn seconds(&self) -> f64 {
         self.outcome.host_cost / LINK_BYTES_PER_SECOND + self.rows / ROWS_PER_SECOND
     }
 
-    /// Seconds to have its rows at the drives.
+    /// Seconds until its rows are at the drives.
     fn seconds_at_drives(&self) -> f64 {
         let cost = self.outcome.piece.as_ref().map_or(f64::INFINITY, |piece| piece.cost);
         cost / LINK_BYTES_PER_SECOND + self.rows / ROWS_PER_SECOND
     }
 }
 
-/// The best ways to have a set: at the host, and at the drives.
+/// The best ways to have the rows of a set: at the host, and at the drives.
 #[derive(Clone, Default)]
 struct Best {
     host: Option<Joined>,
@@ -145,7 +146,7 @@ impl Orderer<'_> {
         Ok(ordered.data)
     }
 
-    /// The region in its best order, under the columns of `plan`. None: it cannot be ordered.
+    /// The region in its best order, under the columns of `plan`. None if it cannot be ordered.
     fn region(&mut self, plan: &LogicalPlan, mut region: Region) -> Result<Option<LogicalPlan>> {
         for relation in &mut region.relations {
             relation.plan = self.order(&relation.plan)?;
@@ -176,7 +177,7 @@ impl Orderer<'_> {
                 continue;
             }
             let mut found = Best::default();
-            // Every way to split the set in two.
+            // This loop goes through every way to split the set in two.
             let mut left = (set - 1) & set;
             while left > 0 {
                 let right = set & !left;
@@ -198,7 +199,7 @@ impl Orderer<'_> {
         let mut on = link.on.clone();
         let (mut left, mut right) = (left, right);
         if exists.is_none() && left.outcome.estimate.rows > right.outcome.estimate.rows {
-            // The smaller side first: a hash join keeps it in memory.
+            // The smaller side comes first, because a hash join keeps it in memory.
             (left, right) = (right, left);
             on = on.into_iter().map(|(l, r)| (r, l)).collect();
         }
@@ -217,7 +218,8 @@ impl Orderer<'_> {
                 Arc::new(left.plan.clone()),
                 Arc::new(right.plan.clone()),
                 on,
-                // Not a filter above it: DataFusion's physical planner would take columns of one name for each other there.
+                // This is not a filter above the join: there DataFusion's physical planner would confuse columns of the
+                // same name.
                 conjunction(link.filters.clone()),
                 JoinType::Inner,
                 JoinConstraint::On,
@@ -273,7 +275,7 @@ impl Region {
         }
     }
 
-    /// The conditions with what they need; none if a column is of no relation, or of several.
+    /// The conditions, with the relations that each needs. None if a column belongs to no relation, or to several.
     fn resolve(&self) -> Option<Conditions> {
         let mut conditions = Conditions { classes: Vec::new(), others: Vec::new() };
         let mut equal: Vec<Class> = Vec::new();
@@ -300,7 +302,7 @@ impl Region {
         for class in equal {
             conditions.add(class);
         }
-        // What semi and anti joins look at must be known, too.
+        // The columns that semi and anti joins look at must be known, too.
         self.relations
             .iter()
             .filter_map(|relation| relation.exists.as_ref())
@@ -362,8 +364,8 @@ impl Class {
 }
 
 impl Conditions {
-    /// Takes up a class. One with two columns of a relation also says something of that relation: its first column is then made
-    /// equal to each other one.
+    /// Adds a class. If it has two columns of one relation, these must be equal within that relation, too: its first
+    /// column is then made equal to each of the others.
     fn add(&mut self, class: Class) {
         let mut kept: Vec<(Set, Column)> = Vec::new();
         for (relation, column) in class.0 {
@@ -379,7 +381,7 @@ impl Conditions {
     }
 }
 
-/// Puts two equal columns into one class, with all that either is equal to.
+/// Puts two equal columns into one class, together with everything that either is equal to.
 fn join_classes(classes: &mut Vec<Class>, columns: [(Set, Column); 2]) {
     let mut joined = Class::default();
     for column in columns {
@@ -390,7 +392,7 @@ fn join_classes(classes: &mut Vec<Class>, columns: [(Set, Column); 2]) {
     classes.push(joined);
 }
 
-/// The equalities and other conditions between two sets. None: nothing ties them together.
+/// The equalities and other conditions between two sets. None if nothing connects them.
 fn inner_link(conditions: &Conditions, left: Set, right: Set, cross: bool) -> Option<Link> {
     let mut link = Link { on: vec![], filters: vec![], exists: None };
     // One equality is enough: within a side, the columns of a class are equal already.
@@ -409,7 +411,8 @@ fn inner_link(conditions: &Conditions, left: Set, right: Set, cross: bool) -> Op
     (cross || !link.on.is_empty()).then_some(link)
 }
 
-/// Whether joins below may be put in another order: an inner, semi or anti join, also under filters and projections of columns.
+/// Whether joins below may be put in another order: an inner, semi or anti join, also below filters and projections of
+/// columns.
 fn is_region(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Join(join) => is_inner(join) || is_exists(join),
@@ -425,7 +428,7 @@ fn is_inner(join: &Join) -> bool {
     join.join_type == JoinType::Inner && join.null_equality == NullEquality::NullEqualsNothing && !join.null_aware
 }
 
-/// A semi or anti join, which only keeps rows of its left side or not.
+/// A semi or anti join, which only keeps or drops rows of its left side.
 fn is_exists(join: &Join) -> bool {
     matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti) && !join.null_aware && !join.on.is_empty()
 }

@@ -16,21 +16,22 @@ pub(crate) struct Piece {
     pub(crate) plan: LogicalPlan,
     /// The datasets of its scans in pre-order, with repeats.
     pub(crate) scans: Vec<Arc<DatasetFacts>>,
-    /// Which of `scans` is driving.
+    /// Which of `scans` is the driving one.
     pub(crate) driving: usize,
-    /// How its rows are spread over drives.
+    /// How its rows are assigned to drives.
     pub(crate) scheme: Scheme,
     /// The output columns that are equal to the partition key.
     pub(crate) keys: KeyClasses,
-    /// Whether it must see all of the partition at once.
+    /// Whether it must have the whole partition at once.
     pub(crate) whole: bool,
-    /// Whether it is whole only because there is but one partition: rounds side by side would do, and the host merge them.
+    /// Whether it needs the whole partition only because there is a single partition. Several rounds at the same time
+    /// would do as well, with the host merging them.
     pub(crate) one_round: bool,
     /// Tables to ship.
     pub(crate) inputs: Vec<Input>,
-    /// Bytes on the link to get so far, without sending its rows.
+    /// Bytes on the link to get this far, without sending the piece's rows.
     pub(crate) cost: f64,
-    /// How it grew: each plan, from the leaves up, with the operator in the query that it comes from.
+    /// The steps of its growth: each plan, from the leaves up, with the operator of the query that it comes from.
     pub(crate) layers: Vec<Arc<Layer>>,
 }
 
@@ -53,7 +54,7 @@ impl Piece {
         &self.scans[self.driving]
     }
 
-    /// The datasets it reads, the driving one first, each once.
+    /// The datasets that it reads, the driving one first, each once.
     pub(crate) fn datasets(&self) -> Vec<Arc<DatasetFacts>> {
         let mut datasets = vec![Arc::clone(self.facts())];
         for facts in &self.scans {
@@ -64,20 +65,20 @@ impl Piece {
         datasets
     }
 
-    /// The same, as an operator on top leaves it whose columns are these expressions over its own.
+    /// The piece as it is after an operator on top whose columns are these expressions: with the key's new positions.
     pub(crate) fn with_columns(self, exprs: &[Expr]) -> Piece {
         let schema = Arc::clone(self.plan.schema());
         let keys = self.keys.map(|class| carried(class, exprs, &schema));
         Piece { keys, ..self }
     }
 
-    /// Whether the key tells that rows which agree on these expressions are all on one drive.
+    /// Whether the key guarantees that rows which agree on these expressions are all on one drive.
     pub(crate) fn complete_groups(&self, groups: &[Expr]) -> bool {
         let schema = self.plan.schema();
         self.keys.all(|class| !carried(class, groups, schema).is_empty())
     }
 
-    /// Why its rows are had in another way, for `host_cost` bytes on the link and not `sent`.
+    /// Why its rows are had in another way, for `host_cost` bytes on the link instead of `sent`.
     pub(crate) fn too_dear(&self, sent: f64, host_cost: f64) -> String {
         let megabytes = |bytes: f64| format!("{:.2} MB", bytes / 1e6);
         let instead = format!("{} instead of {}", megabytes(sent), megabytes(host_cost));
@@ -100,7 +101,7 @@ fn carried(class: &BTreeSet<usize>, exprs: &[Expr], schema: &DFSchemaRef) -> BTr
     exprs.iter().enumerate().filter(|(_, expr)| is_key(expr)).map(|(i, _)| i).collect()
 }
 
-/// The input column that an expression is, aliases aside.
+/// The input column, if an expression is one, below any aliases.
 pub(crate) fn column_index(expr: &Expr, schema: &DFSchemaRef) -> Option<usize> {
     match expr {
         Expr::Column(column) => schema.index_of_column(column).ok(),

@@ -1,10 +1,11 @@
-//! Filters from joins: where one side of a join is small, its keys go to the drives before the other side is read, so that rows
-//! which the join would drop do not leave them.
+//! Filters from joins: where one side of a join is small, its keys go to the drives before the other side is read, so
+//! that rows which the join would drop do not leave them.
 //!
-//! The other side gets a semi join with the keys (a semi-join program: Bernstein and Chiu, 1981), as far down as it can be
-//! put: through projections, aliases and aggregates that group by the key, as in decorrelated subqueries (magic sets: Bancilhon
-//! et al., 1986). It is an operator like any other then, and the cut ships the keys where that pays. The small side runs first,
-//! once; its rows serve the keys and the join.
+//! The other side gets a semi join with the keys (a semi-join program: Bernstein and Chiu 1981), as far down as it can
+//! be put: through projections, aliases and aggregates that group by the key, as in decorrelated subqueries (magic
+//! sets: Bancilhon et al. 1986; see `docs/bibliography.md`). From then on it is an operator like any other, and the cut
+//! ships the keys where that pays. The small side runs first, once, and its rows serve both as the keys and in the
+//! join.
 
 use std::sync::Arc;
 
@@ -19,26 +20,26 @@ use crate::known::Known;
 use crate::names::own;
 use crate::{Catalogue, CutOptions, Estimate, Input, PlanError};
 
-/// Bytes on the link that a side must cost to be worth a look.
+/// The least bytes on the link that a side must cost for a reduction to be considered.
 const WORTH_BYTES: f64 = 100e3;
-/// Share of all bytes on the link that must be left at most.
+/// The largest share of all bytes on the link that a reduction may leave.
 const GAIN: f64 = 0.9;
 
-/// A plan whose large sides are reduced by the keys of small ones.
+/// A plan whose large sides are reduced by the keys of small sides.
 #[derive(Clone, Debug)]
 pub struct Reduced {
     /// The plan.
     pub plan: Arc<LogicalPlan>,
-    /// Parts of it to compute first, in this order.
+    /// Parts of the plan to compute first, in this order.
     pub first: Vec<First>,
 }
 
 /// A part of a plan that is computed first.
 #[derive(Clone, Debug)]
 pub struct First {
-    /// What stands for it in the plan, and in parts that come later.
+    /// The leaf that represents it in the plan, and in parts that come later.
     pub leaf: LogicalPlan,
-    /// What computes it.
+    /// The plan that computes it.
     pub input: Arc<Input>,
     plan: Arc<LogicalPlan>,
 }
@@ -57,7 +58,7 @@ pub fn reduce_by_joins(
     let mut reducer = Reducer { cutter: Cutter::draft(catalogue, state, options), keys: 0 };
     let mut cost = reducer.cost(&reduced)?;
     let mut number = 0;
-    // Post-order, so that what a join reduces can reduce what is joined to it above.
+    // The order is post-order, so that a side that a join has reduced can reduce what is joined to it above.
     while let Some(found) = nth_join(&reduced.plan, number).cloned() {
         let mut best: Option<(Reduced, f64, Join)> = None;
         for (source, keys) in choices(&found) {
@@ -69,7 +70,7 @@ pub fn reduce_by_joins(
         }
         if let Some((candidate, after, join)) = best.filter(|(_, after, _)| *after < cost * GAIN && cost - after > WORTH_BYTES)
         {
-            // The semi joins that came in are joins, too, and come before this one.
+            // The semi joins that were inserted are joins, too, and come before this one.
             number = (0..).map_while(|n| nth_join(&candidate.plan, n)).position(|found| *found == join).unwrap_or(number);
             (reduced, cost) = (candidate, after);
         }
@@ -85,7 +86,8 @@ enum Side {
     Right,
 }
 
-/// The sides whose keys may reduce the other: where rows of the other that have no match do not show.
+/// The sides whose keys may reduce the other side: those where rows of the other side without a match do not appear in
+/// the result.
 fn sources(join_type: JoinType) -> &'static [Side] {
     match join_type {
         JoinType::Inner => &[Side::Left, Side::Right],
@@ -95,7 +97,8 @@ fn sources(join_type: JoinType) -> &'static [Side] {
     }
 }
 
-/// What a join may be reduced by: the keys of a side, all of them or one. One of several may have far fewer values.
+/// The keys by which a join may be reduced: all keys of a side, or one of them. One of several may have far fewer
+/// values.
 fn choices(join: &Join) -> Vec<(Side, Vec<usize>)> {
     let all: Vec<usize> = (0..join.on.len()).collect();
     let each = all.iter().map(|key| vec![*key]).filter(|_| all.len() > 1);
@@ -109,7 +112,7 @@ struct Reducer<'a> {
 }
 
 impl Reducer<'_> {
-    /// Bytes on the link for all of it.
+    /// Bytes on the link for the whole plan.
     fn cost(&mut self, reduced: &Reduced) -> Result<f64> {
         let mut cost = self.cutter.drafted(&reduced.plan)?.host_cost;
         for part in &reduced.first {
@@ -118,8 +121,8 @@ impl Reducer<'_> {
         Ok(cost)
     }
 
-    /// The plan with the other side of its `number`th join reduced by these keys of `source`, and that join in it; none where
-    /// it is of no use.
+    /// The plan in which the other side of its `number`th join is reduced by these keys of `source`, and that join in
+    /// it. None where the reduction is of no use.
     fn candidate(
         &mut self,
         reduced: &Reduced,
@@ -137,7 +140,7 @@ impl Reducer<'_> {
         };
         let small_is = self.cutter.visit_part(small)?;
         let large_is = self.cutter.visit_part(large)?;
-        // It is computed whole at the host; only its keys are shipped.
+        // The side is computed whole at the host; only its keys are shipped.
         let is_small = small_is.estimate.bytes() <= SHIPPED_BYTES_MAX as f64 && small_is.estimate.rows < large_is.estimate.rows;
         if !is_small || large_is.host_cost < WORTH_BYTES {
             return Ok(None);
@@ -161,7 +164,7 @@ impl Reducer<'_> {
         Ok(Some((Reduced { plan: Arc::new(without(&plan, small, &leaf)?), first }, join)))
     }
 
-    /// What is computed first, with this part, and the leaf that stands for it.
+    /// The parts to compute first, including this one, and the leaf that represents it.
     fn first(&self, reduced: &Reduced, part: &Arc<LogicalPlan>, estimate: Estimate) -> (Vec<First>, LogicalPlan) {
         let mut first = reduced.first.clone();
         if first.iter().any(|known| known.leaf == **part) {
@@ -175,14 +178,14 @@ impl Reducer<'_> {
     }
 }
 
-/// The plan with `leaf` wherever `part` is.
+/// The plan with `leaf` in every place of `part`.
 fn without(plan: &LogicalPlan, part: &LogicalPlan, leaf: &LogicalPlan) -> Result<LogicalPlan> {
     let replaced = rewritten(plan, &mut |node| (node == part).then(|| leaf.clone()))?;
     Ok(replaced.unwrap_or_else(|| plan.clone()))
 }
 
-/// The plan with other nodes where `rule` has some; none if there are none. What is below unchanged nodes stays in its place
-/// in memory, by which drafts know it.
+/// The plan in which `rule` has replaced nodes; none if it replaced none. Unchanged subtrees stay in their place in
+/// memory, by which drafts recognise them.
 fn rewritten(plan: &LogicalPlan, rule: &mut dyn FnMut(&LogicalPlan) -> Option<LogicalPlan>) -> Result<Option<LogicalPlan>> {
     if let Some(other) = rule(plan) {
         return Ok(Some(other));
@@ -211,8 +214,8 @@ struct Keys {
     columns: Vec<Column>,
 }
 
-/// The plan with only those rows whose `columns` are among the keys. The semi join is put below what it commutes with, where
-/// there is an aggregate to get below, else on top.
+/// The plan with only those rows whose `columns` are among the keys. The semi join is put below operators that it
+/// commutes with if it gets below an aggregate that way, and on top otherwise.
 fn push(plan: &LogicalPlan, columns: &[Column], keys: &Keys) -> Result<LogicalPlan> {
     if let Some((child, columns)) = below(plan, columns)
         && has_aggregate(child)
@@ -240,7 +243,7 @@ fn push(plan: &LogicalPlan, columns: &[Column], keys: &Keys) -> Result<LogicalPl
     Ok(LogicalPlan::Join(join))
 }
 
-/// The input of an operator that keeps or drops whole rows, and what the columns are called there.
+/// The input of an operator that keeps or drops whole rows, and the names of the columns there.
 fn below<'p>(plan: &'p LogicalPlan, columns: &[Column]) -> Option<(&'p LogicalPlan, Vec<Column>)> {
     match plan {
         LogicalPlan::SubqueryAlias(alias) => {
@@ -260,7 +263,7 @@ fn below<'p>(plan: &'p LogicalPlan, columns: &[Column]) -> Option<(&'p LogicalPl
     }
 }
 
-/// Where the columns are groups of an aggregate: what they are called below it.
+/// The names of the columns below an aggregate, if they are among its groups.
 fn grouped(aggregate: &Aggregate, columns: &[Column]) -> Option<Vec<Column>> {
     let group = |column: &Column| {
         let index = aggregate.schema.maybe_index_of_column(column)?;
@@ -281,7 +284,7 @@ fn has_aggregate(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// The join at a place in post-order.
+/// The join at a position in post-order.
 fn nth_join(plan: &LogicalPlan, number: usize) -> Option<&Join> {
     fn find<'p>(plan: &'p LogicalPlan, left: &mut usize) -> Option<&'p Join> {
         if let Some(found) = plan.inputs().into_iter().find_map(|input| find(input, left)) {
@@ -297,7 +300,7 @@ fn nth_join(plan: &LogicalPlan, number: usize) -> Option<&Join> {
     find(plan, &mut { number })
 }
 
-/// The plan with the join at a place in post-order replaced; none if it is not there.
+/// The plan with the join at a position in post-order replaced; none if there is no such join.
 fn replace_join(plan: &LogicalPlan, left: &mut usize, by: &LogicalPlan) -> Result<Option<LogicalPlan>> {
     let inputs = plan.inputs();
     for (index, input) in inputs.iter().enumerate() {

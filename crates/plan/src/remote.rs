@@ -1,4 +1,4 @@
-//! [`RemoteScan`]: the leaf of a super-plan that stands for a sub-plan.
+//! [`RemoteScan`]: the leaf of a super-plan that represents a sub-plan.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -13,7 +13,7 @@ use pithead_model::{DatasetName, DriveId, Level};
 use crate::piece::Layer;
 use crate::{DatasetFacts, Estimate};
 
-/// A sub-plan in the form that goes onto the wire.
+/// A sub-plan in the form in which it travels.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Travelling {
     /// Substrait bytes.
@@ -27,40 +27,40 @@ pub enum Travelling {
 pub struct Input {
     /// Its table name in the sub-plan.
     pub name: String,
-    /// What computes it: part of the original, optimised plan. It tells the input from others of the query, over all attempts
-    /// to plan it.
+    /// The plan that computes it: a part of the original, optimised plan. It distinguishes the input from the query's
+    /// other inputs, over all attempts to plan the query.
     pub plan: LogicalPlan,
-    /// Columns, by position, by whose hash its rows go to partitions as the driving dataset's rows do; none: each drive
-    /// gets all.
+    /// The columns, by position, whose hash assigns the rows to partitions as it assigns the driving dataset's rows.
+    /// None: each drive gets all rows.
     pub spread: Option<Vec<usize>>,
-    /// Expected size.
+    /// The estimated size.
     pub estimate: Estimate,
 }
 
-/// What runs at each drive of the driving dataset.
+/// The sub-plan that runs at each drive of the driving dataset.
 #[derive(Clone, Debug)]
 pub struct SubPlan {
-    /// Number within the query, from 1.
+    /// Its number within the query, from 1.
     pub number: usize,
     /// The plan.
     pub plan: LogicalPlan,
-    /// The plan as it travels.
+    /// The plan in the form in which it travels.
     pub travelling: Travelling,
-    /// The datasets it reads, the driving one first, each once.
+    /// The datasets that it reads, the driving one first, each once.
     pub datasets: Vec<Arc<DatasetFacts>>,
-    /// Drives of each partition, the one to ask first first; the same drives for all the datasets.
+    /// The drives of each partition, in the order in which to ask them. All the datasets are on the same drives.
     pub copies: Vec<Vec<DriveId>>,
     /// Tables to ship.
     pub inputs: Vec<Input>,
-    /// Whether one round must see the whole partition.
+    /// Whether one round must have the whole partition.
     pub whole_partition: bool,
-    /// How far the drives may go.
+    /// The highest level at which drives may execute it.
     pub level_max: Level,
     /// The output's columns.
     pub schema: SchemaRef,
-    /// Expected output over all drives.
+    /// The estimated output over all drives.
     pub estimate: Estimate,
-    /// How the plan grew from its leaves, with the operator that each step comes from.
+    /// The steps of the plan's growth from its leaves, with the operator of the query that each step comes from.
     pub(crate) layers: Vec<Arc<Layer>>,
 }
 

@@ -1,8 +1,9 @@
-//! [`RollUp`]: partial aggregates that serve a coarser grouping, too.
+//! [`RollUp`]: partial aggregates that also serve a coarser grouping.
 //!
-//! Partial results by `(a, b)` are partial results by `a`, and by nothing: they only come in more rows. So results that were kept
-//! of one query may answer another one, without a look at the data (Kufeldt et al., Skytether, section 7). Whether they do is
-//! decided by the structure of what was asked for.
+//! Partial results by `(a, b)` are also partial results by `a`, and by nothing: they only come in more rows. So the
+//! partial results of one query, where host or drive still has them, may answer another query without a look at the
+//! data (Montana et al. 2023, Skytether, section 7; see `docs/bibliography.md`). Whether they do is decided by the
+//! structure of both queries.
 
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
@@ -10,19 +11,19 @@ use crate::canonical::{Bag, Relation, hash_of};
 use crate::combine::core;
 use crate::{Shape, shape};
 
-/// A partial aggregate, apart from what it groups and computes.
+/// A partial aggregate, in a form in which two of them can be compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RollUp {
-    /// The rows that it reads, whatever their columns are called.
+    /// The rows that it reads, whatever the names of their columns are.
     base: Bag,
-    /// What it groups by, in the order of its columns.
+    /// The groups, in the order of its columns.
     groups: Vec<Expr>,
-    /// What it computes, in the order of its columns, which follow those of the groups.
+    /// The functions, in the order of its columns, which follow those of the groups.
     functions: Vec<Expr>,
 }
 
 impl RollUp {
-    /// None: the sub-plan's rows are no partial aggregates.
+    /// The roll-up of a sub-plan. None if the sub-plan's rows are not partial aggregates.
     pub fn of(plan: &LogicalPlan) -> Option<RollUp> {
         let LogicalPlan::Aggregate(aggregate) = core(plan) else { return None };
         if shape(plan) != Shape::Partials {
@@ -34,18 +35,19 @@ impl RollUp {
         Some(RollUp { base: input.rows, groups, functions })
     }
 
-    /// A number that is equal for roll-ups over the same rows. Others may share it: [`Self::columns_of`] tells.
+    /// A number that is equal for roll-ups over the same rows. Different ones may share a number: [`Self::columns_of`]
+    /// decides.
     pub fn base_hash(&self) -> u64 {
         hash_of(&self.base)
     }
 
-    /// How many columns it groups by.
+    /// The number of columns that it groups by.
     pub fn groups(&self) -> usize {
         self.groups.len()
     }
 
-    /// The columns of `finer`'s partial results that are partial results of this one, in the order of its columns: rows of the same
-    /// group come several times then, and are merged as those of several rounds are. None: they do not serve.
+    /// The columns of `finer`'s partial results that are partial results of this roll-up, in the order of its columns.
+    /// A group then has several rows, which are merged like those of several rounds. None if `finer` does not serve.
     pub fn columns_of(&self, finer: &RollUp) -> Option<Vec<usize>> {
         if self.base != finer.base {
             return None;

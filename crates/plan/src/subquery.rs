@@ -11,8 +11,8 @@ pub struct ScalarQuery {
     pub plan: LogicalPlan,
 }
 
-/// The outermost uncorrelated scalar subqueries of a plan that is not optimised yet, in the order that
-/// [`replace_scalar_queries`] takes values for them. Those inside them come up when they are planned themselves.
+/// The outermost uncorrelated scalar subqueries of a plan that is not optimised yet, in the order in which
+/// [`replace_scalar_queries`] expects their values. Those inside them are found when they are planned themselves.
 pub fn scalar_queries(plan: &LogicalPlan) -> Result<Vec<ScalarQuery>> {
     let mut found = Vec::new();
     plan.apply_with_subqueries(|node| {

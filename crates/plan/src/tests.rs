@@ -253,7 +253,7 @@ async fn tpch_survives_the_wire() {
     }
 }
 
-/// A query with its joins in order, and reduced.
+/// A query with its joins in order and its sides reduced.
 async fn reduced(sql: &str) -> (LogicalPlan, Reduced) {
     let tables = tables();
     let state = state_with(&tables);
@@ -267,7 +267,7 @@ async fn reduced(sql: &str) -> (LogicalPlan, Reduced) {
     (ordered, reduced)
 }
 
-/// What the cut expects the sub-plans of a plan to send, in bytes.
+/// The bytes that the cut expects the sub-plans of a plan to send.
 async fn link_bytes(plan: &LogicalPlan) -> f64 {
     let tables = tables();
     let state = state_with(&tables);
@@ -280,7 +280,8 @@ async fn a_join_that_drives_can_run_comes_first() {
     let sql = include_str!("../../bench/queries/q09.sql");
     let (ordered, _) = reduced(sql.trim().trim_end_matches(';')).await;
     let text = top(&ordered);
-    // Parts reduce their suppliers first, though no condition names both: it follows from what each has in common with lines.
+    // The keys of parts reduce their suppliers first, although no condition names both: the equality follows from what
+    // each has in common with lines.
     let joined = ["part.p_partkey = partsupp.ps_partkey", "lineitem.l_orderkey = orders.o_orderkey"];
     assert!(joined.iter().all(|on| text.contains(&format!("Inner Join: {on}\n"))), "{text}");
 }
@@ -323,7 +324,7 @@ async fn rows_that_show_without_a_match_are_not_reduced() {
     }
 }
 
-/// In the order and with the reductions that are found, every one of the 22 queries survives the wire, and none is
+/// With the order and the reductions that were found, every one of the 22 queries survives the wire, and none is
 /// expected to send notably more.
 #[tokio::test]
 async fn tpch_is_ordered_and_reduced() {

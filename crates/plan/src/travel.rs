@@ -28,16 +28,17 @@ use prost::Message;
 use crate::canonical::Canonical;
 use crate::{PlanError, SubPlan};
 
-/// The schema that shipped inputs are tables of, in a sub-plan. No domain can have this name.
+/// The schema of the tables that are shipped inputs of a sub-plan. No domain can have this name.
 pub const INPUT_SCHEMA: &str = "/input";
 
-/// A sub-plan as Substrait bytes, checked: read back with `state`'s functions it is the same. The error says what does
-/// not survive.
+/// A sub-plan as Substrait bytes. They are checked: read back with `state`'s functions, they give the same plan. The
+/// error says what does not survive.
 pub(crate) async fn produce_for(sub_plan: &SubPlan, state: &SessionState) -> Result<Vec<u8>, PlanError> {
     let tables = Tables::of(sub_plan);
     let plan = &sub_plan.plan;
     let mut message = guard(|| Ok(to_substrait_plan(plan, state)?))?;
-    // They come in the order of a hash table. The same plan has to give the same bytes, by which others know it again.
+    // They come in the order of a hash table. The same plan has to give the same bytes, because others recognise the
+    // plan by them.
     message.extensions.sort_by_cached_key(Message::encode_to_vec);
     let bytes = message.encode_to_vec();
     let back = consume_with(&bytes, state, tables).await?;
@@ -50,15 +51,16 @@ pub(crate) async fn produce_for(sub_plan: &SubPlan, state: &SessionState) -> Res
     Ok(bytes)
 }
 
-/// How often a sub-plan's Substrait bytes name a dataset as a table. Looks for the bytes of such a name, wherever they are: bytes
-/// that are written in an unusual way may name it without being counted, and the count may be too high.
+/// How often a sub-plan's Substrait bytes name a dataset as a table. The function looks for the bytes of such a name
+/// anywhere. Bytes that are written in an unusual way may name the dataset without being counted, and the count may be
+/// too high.
 pub fn references(plan: &[u8], dataset: &DatasetName) -> usize {
     let table = NamedTable { names: vec![dataset.domain.clone(), dataset.dataset.clone()], ..NamedTable::default() };
     memmem::find_iter(plan, &table.encode_to_vec()).count()
 }
 
-/// Substrait bytes as a logical plan over the tables of `state`'s catalog. The bytes may be anything: bounds are checked
-/// first, and a panic of the library is an error.
+/// Substrait bytes as a logical plan over the tables of `state`'s catalog. The bytes may be hostile: bounds are checked
+/// first, and a panic of the library becomes an error.
 pub async fn consume(bytes: &[u8], state: &SessionState) -> Result<LogicalPlan, PlanError> {
     consume_with(bytes, state, Tables::Catalog).await
 }
@@ -81,7 +83,7 @@ async fn consume_with(bytes: &[u8], state: &SessionState, tables: Tables) -> Res
     }
 }
 
-/// A chain of operators may be flat or balanced as it travels; optimisers nest it one by one.
+/// A chain of operators may be flat or balanced while it travels; optimisers nest it one by one.
 fn check_operators(plan: &LogicalPlan) -> Result<(), PlanError> {
     let mut operators = 0;
     plan.apply_with_subqueries(|node| {
@@ -101,14 +103,14 @@ fn check_operators(plan: &LogicalPlan) -> Result<(), PlanError> {
 
 /// The tables that a plan may name.
 enum Tables {
-    /// Those of the session's catalog.
+    /// The tables of the session's catalog.
     Catalog,
-    /// These.
+    /// These tables.
     Named(HashMap<(String, String), Arc<dyn TableProvider>>),
 }
 
 impl Tables {
-    /// What a sub-plan's drives will know: its datasets whole, and its inputs.
+    /// The tables that a sub-plan's drives will have: all of its datasets, and its inputs.
     fn of(sub_plan: &SubPlan) -> Tables {
         let table = |schema: SchemaRef| Arc::new(EmptyTable::new(schema)) as Arc<dyn TableProvider>;
         let datasets = sub_plan.datasets.iter().map(|facts| {
@@ -225,7 +227,7 @@ mod tests {
 
     #[tokio::test]
     async fn deep_plans_are_refused_before_they_are_read() {
-        // The test itself has to make and drop what is nested.
+        // The test itself has to make and drop the nested function.
         let make = || [100, 3_000].map(nested);
         let plans = std::thread::Builder::new().stack_size(1 << 30).spawn(make).unwrap().join().unwrap();
         for bytes in plans {

@@ -1,4 +1,5 @@
-//! What a slice costs before any was measured: rates for each encoding and operator, kept by a CSE and corrected by what it measures.
+//! The cost model: what a slice costs before any slice was measured. It has rates for each encoding and operator, which
+//! a CSE keeps and corrects by what it measures.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +9,15 @@ use crate::fluid::sane;
 use crate::rates::{Operator, Rate};
 use crate::snapshot::{ByLevel, SliceCosts};
 
-/// Encodings that a model tells apart. Further ones use the rates that ship.
+/// The number of encodings that a model has rates for. Further encodings use the rates that the release ships with.
 const ENCODINGS_MAX: usize = 16;
-/// Looking up a row's group, in units of a simple aggregate function.
+/// The cost of looking up a row's group, in units of a simple aggregate function.
 const GROUP_UNITS: f64 = 14.0;
-/// Copying out so many bytes costs as much as an expression.
+/// Copying out this many bytes costs as much as an expression.
 const BYTES_AN_EXPRESSION: f64 = 16.0;
-/// A slice costs this much even if it is empty.
+/// The least cost of a slice, even if it is empty.
 const SLICE_NS: f64 = 20_000.0;
-/// Handing bytes to the link, and taking them in, in nanoseconds a byte.
+/// The cost of handing bytes to the link, and of receiving them, in nanoseconds a byte.
 const SEND_NS: f64 = 0.05;
 const RECEIVE_NS: f64 = 0.1;
 
@@ -25,27 +26,27 @@ const RECEIVE_NS: f64 = 0.1;
 pub struct Features {
     /// The name of the slice's encoding.
     pub encoding: String,
-    /// Rows in the slice, less those of pages that bounds rule out.
+    /// Rows in the slice, without those of pages that are skipped by their bounds.
     pub rows: f64,
     /// Bytes that level 0 would send.
     pub stored_bytes: f64,
     /// Bytes of the columns read, as Arrow.
     pub decoded_bytes: f64,
-    /// Simple comparisons a row. A LIKE or a regular expression counts for ten to twenty.
+    /// Simple comparisons for each row. A LIKE or a regular expression counts as ten to twenty.
     pub predicates: f64,
-    /// The share of rows that is expected to pass, from 0 to 1.
+    /// The expected share of rows that pass, from 0 to 1.
     pub pass: f64,
-    /// Bytes a row after projection.
+    /// Bytes of a row after projection.
     pub out_bytes_per_row: f64,
-    /// Groups expected. 0: no groups.
+    /// The expected number of groups. 0: there is no grouping.
     pub groups: f64,
     /// Aggregate functions.
     pub functions: f64,
-    /// Joins that rows probe.
+    /// Joins that the rows probe.
     pub joins: f64,
-    /// Expressions computed for rows that pass.
+    /// Expressions that are computed for rows that pass.
     pub expressions: f64,
-    /// Whether only the first rows in an order are kept.
+    /// Whether the result is only the first rows in an order.
     pub top_k: bool,
     /// Rows that level 3 yields.
     pub result_rows: f64,
@@ -54,7 +55,7 @@ pub struct Features {
 }
 
 impl Features {
-    /// How much there is to do for `operator`, in its unit.
+    /// The amount of work for `operator`, in its unit.
     fn units(&self, operator: Operator) -> f64 {
         let rows = sane(self.rows);
         let passing = rows * sane(self.pass).min(1.0);
@@ -72,12 +73,12 @@ impl Features {
     }
 }
 
-/// What one slice is expected to cost at this CSE.
+/// The expected cost of one slice at this CSE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
     /// CPU time for level 2.
     pub scan_ns: f64,
-    /// CPU time that level 3 needs beyond it.
+    /// CPU time that level 3 needs in addition.
     pub rest_ns: f64,
     /// CPU time to hand over the stored bytes.
     pub carry_ns: f64,
@@ -86,7 +87,7 @@ pub struct Prediction {
 }
 
 impl Prediction {
-    /// As costs at this CSE and at a host that needs `host_over_drive` times its time for the same work.
+    /// The costs at this CSE and at a host that needs `host_over_drive` times its time for the same work.
     pub fn costs(&self, host_over_drive: f64) -> SliceCosts {
         let ratio = if host_over_drive.is_finite() && host_over_drive > 0.0 { host_over_drive } else { 1.0 };
         let take = |bytes: f64| bytes * RECEIVE_NS * ratio;
@@ -102,43 +103,45 @@ impl Prediction {
     }
 }
 
-/// A rate as people read it.
+/// A rate in a form for people.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RateRow {
     /// The slices' encoding.
     pub encoding: String,
-    /// The work.
+    /// The kind of work.
     pub operator: Operator,
-    /// What the rate is per.
+    /// The unit of work that the rate is for.
     pub unit: String,
-    /// Nanoseconds of one core for a unit.
+    /// Nanoseconds of one core for one unit.
     pub ns_per_unit: f64,
-    /// How often it was used and then compared with what was measured.
+    /// How often the rate was used for a prediction that a measurement then followed.
     pub predictions: u64,
-    /// The median of predicted over actual; `None` before the first measurement.
+    /// The median of predicted over actual cost; `None` before the first measurement.
     pub median_ratio: Option<f64>,
 }
 
-/// The rates of one CSE. They are multiplied up and down by what is measured, and can be kept on its disk.
+/// The rates of one CSE. Measurements move them up and down, and a CSE can store them on its disk.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CostModel {
-    /// This CSE's time for a unit of the calibration loop over that of the machine that the rates were taken on.
+    /// The time that this CSE takes for a unit of the calibration loop, over that of the machine on which the shipped
+    /// rates were measured.
     scale: f64,
     learnt: BTreeMap<String, BTreeMap<Operator, Rate>>,
 }
 
 impl CostModel {
-    /// What a unit of the calibration loop took on the machine that the shipped rates were taken on, in nanoseconds.
+    /// The time that a unit of the calibration loop took on the machine on which the shipped rates were measured, in
+    /// nanoseconds.
     pub const REFERENCE_NS_PER_UNIT: f64 = 1.0;
 
-    /// The rates that ship, scaled to a CSE that needs `ns_per_unit` nanoseconds for a unit of the calibration loop.
+    /// The shipped rates, scaled to a CSE that needs `ns_per_unit` nanoseconds for a unit of the calibration loop.
     pub fn new(ns_per_unit: f64) -> CostModel {
         let scale = ns_per_unit / CostModel::REFERENCE_NS_PER_UNIT;
         let scale = if scale.is_finite() && scale > 0.0 { scale.clamp(1e-3, 1e3) } else { 1.0 };
         CostModel { scale, learnt: BTreeMap::new() }
     }
 
-    /// What a slice is expected to cost.
+    /// The expected cost of a slice.
     pub fn predict(&self, features: &Features) -> Prediction {
         let sum = |scan: bool| -> f64 {
             let operators = Operator::ALL.into_iter().filter(|operator| operator.is_scan() == scan);
@@ -158,7 +161,8 @@ impl CostModel {
         }
     }
 
-    /// Corrects the rates by what a slice like `features` was measured to cost. What is not a number, or not positive, is passed over.
+    /// Corrects the rates by the measured cost of a slice like `features`. Ignores figures that are not a number or not
+    /// positive.
     pub fn learn(&mut self, features: &Features, scan_ns: f64, rest_ns: f64) {
         let fixed = SLICE_NS * self.scale();
         let known = self.learnt.contains_key(&features.encoding);
@@ -178,7 +182,7 @@ impl CostModel {
         }
     }
 
-    /// All rates that were learnt, by encoding and operator.
+    /// All rates that were learned, by encoding and operator.
     pub fn rates(&self) -> Vec<RateRow> {
         let mut rows = Vec::new();
         for (encoding, rates) in &self.learnt {
@@ -205,7 +209,7 @@ impl CostModel {
         operator.default_ns(encoding) * self.scale() * learnt
     }
 
-    /// What was read from a disk may be anything.
+    /// The bytes come from a disk, and may be anything.
     fn scale(&self) -> f64 {
         if self.scale.is_finite() && self.scale > 0.0 { self.scale } else { 1.0 }
     }

@@ -1,24 +1,28 @@
-//! One measured number that cannot be thrown off by a few bad samples.
+//! An estimate of one measured quantity that a few bad samples cannot throw off.
 
 use std::collections::VecDeque;
 
 use crate::fluid::sane;
 
-/// Samples that are kept.
+/// The number of samples in the window.
 const WINDOW: usize = 9;
-/// A sample further off than this is taken as if it were this far off, until the next one says the same.
+/// A sample that is further off than this factor counts as if it were off by this factor, until the next sample
+/// confirms it.
 const STEP_MAX: f64 = 4.0;
-/// What the first sample counts once there are others: first slices can be abnormally slow (Skytether 6.3).
+/// The weight of the first sample once there are others: the first slices can be abnormally slow (Montana et al. 2023,
+/// Skytether, section 6.3; see `docs/bibliography.md`).
 const FIRST_WEIGHT: f64 = 0.25;
-/// What a sample loses for each decision that passes without a new one.
+/// The factor by which the weight of samples falls for each decision without a new sample.
 const FADING: f64 = 0.95;
 
-/// What a slice may take, over what is expected: before the first sample, with a few, and later.
+/// The range of what a slice may take, relative to the estimate: before the first sample, with a few samples, and
+/// later.
 const PRIOR_LOW: f64 = 0.35;
 const FEW_RANGE: (f64, f64) = (0.4, 1.5);
 const KNOWN_RANGE: (f64, f64) = (0.85, 1.2);
 const FEW: u32 = 8;
-/// Two samples in succession that are off by more than this to the same side begin a new window: what was before is over.
+/// Two samples in succession that are off by more than this factor to the same side begin a new window, because
+/// conditions have changed.
 const SHIFT: f64 = 1.8;
 
 /// A windowed, weighted median of samples and of a prior whose weight fades as samples come.
@@ -26,7 +30,7 @@ const SHIFT: f64 = 1.8;
 pub struct Estimate {
     prior: f64,
     prior_weight: f64,
-    /// Differences below this are noise.
+    /// Differences below this value are noise.
     floor: f64,
     /// Value and weight.
     window: VecDeque<(f64, f64)>,
@@ -44,7 +48,7 @@ enum Off {
 }
 
 impl Estimate {
-    /// `prior_weight` is in samples.
+    /// `prior_weight` counts in samples.
     pub fn new(prior: f64, prior_weight: f64, floor: f64) -> Estimate {
         Estimate { prior: sane(prior), prior_weight, floor, window: VecDeque::new(), seen: 0, idle: 0, off: Off::No }
     }
@@ -57,12 +61,12 @@ impl Estimate {
         self.prior = sane(prior);
     }
 
-    /// A decision passed without a sample.
+    /// Notes that a decision passed without a sample.
     pub fn fade(&mut self) {
         self.idle = self.idle.saturating_add(1);
     }
 
-    /// Takes the mean of `slices` slices. What is not a number was not measured.
+    /// Adds a sample: the mean of `slices` slices. Ignores a value that is not a number.
     pub fn push(&mut self, sample: f64, slices: u32) {
         if sample.is_nan() {
             return;
@@ -101,8 +105,8 @@ impl Estimate {
         median(&mut self.weighted())
     }
 
-    /// How little and how much a slice may take, over the present value: samples and prior differ, and more so while there are few.
-    /// `worst` is for before the first sample.
+    /// The least and the most that a slice may take, relative to the present value. Samples and prior differ, and
+    /// differ more while there are few samples. `worst` is the most before the first sample.
     pub fn range(&self, worst: f64) -> (f64, f64) {
         if self.seen == 0 {
             return (PRIOR_LOW, worst);
@@ -116,7 +120,7 @@ impl Estimate {
         ((low / now * wider_low).min(1.0), (high / now * wider_high).max(1.0))
     }
 
-    /// The distance between the quarters over the middle.
+    /// The distance between the quartiles, relative to the median.
     pub fn spread(&self) -> f64 {
         let mut samples: Vec<f64> = self.window.iter().map(|(value, _)| *value).collect();
         samples.sort_by(f64::total_cmp);

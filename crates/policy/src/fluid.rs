@@ -1,32 +1,32 @@
-//! When a division of slices is through: the longest of drive, link and host, with the time that the first slice takes to
-//! reach each and the last one takes after it.
+//! When a division of slices is finished: at the longest of the times of drive, link and host. The time of each
+//! resource includes what the first slice takes to reach it and what the last slice takes after it.
 
 use crate::snapshot::{ByLevel, Resource, Snapshot};
 
 /// Slices by level, highest first.
 pub type Counts = [u32; 3];
 
-/// No estimate is longer: 30 years. Sums of a billion such slices are still finite.
+/// The longest estimate: 30 years. The sum of a billion such slices is still finite.
 const NS_MAX: f64 = 1e18;
-/// Where no core is free, a session still gets a little in the end.
+/// The least share of a core. Where no core is free, a session still gets a little CPU time in the end.
 const CORES_MIN: f64 = 1e-3;
 const CORES_MAX: f64 = 1e5;
 
-/// A worker that waits must still need no more than this share of the time that is left.
+/// A worker may only wait if afterwards it still needs no more than this share of the time that is left.
 const WAIT_MAX: f64 = 0.8;
 
-/// Zero for what is negative or not a number, and never more than a bound.
+/// A value that is at least zero and at most a bound. Negative values and NaN become zero.
 pub fn sane(value: f64) -> f64 {
     if value > 0.0 { value.min(NS_MAX) } else { 0.0 }
 }
 
-/// A CPU: work in nanoseconds of a core becomes time.
+/// A CPU, which turns work in nanoseconds of a core into time.
 #[derive(Clone, Copy, Debug)]
 struct Cpu {
     cores: f64,
-    /// Slices that run at one time.
+    /// The number of slices that run at one time.
     lanes: u32,
-    /// Of a core, what a lane gets.
+    /// The share of a core that a lane gets.
     speed: f64,
     ahead: f64,
 }
@@ -38,7 +38,7 @@ impl Cpu {
         Cpu { cores, lanes: lanes as u32, speed: cores / lanes, ahead: sane(ahead_ns) / cores }
     }
 
-    /// When slices of two kinds, handed out to whoever is free, the longer ones first, are through.
+    /// When slices of two kinds are finished that are handed out to whichever lane is free, the longer ones first.
     fn schedule(&self, [a, b]: [u32; 2], [a_ns, b_ns]: [f64; 2]) -> f64 {
         let ((long_n, long), (n, short)) = if a_ns >= b_ns { ((a, a_ns), (b, b_ns)) } else { ((b, b_ns), (a, a_ns)) };
         let (whole, extra) = (f64::from(long_n / self.lanes), f64::from(long_n % self.lanes));
@@ -55,7 +55,8 @@ impl Cpu {
             return high / self.speed;
         }
         let even = ((f64::from(long_n) * long + f64::from(n) * short) / lanes).max(low);
-        // The next ends of a short slice in either kind of lane, in order, until enough are done.
+        // The next lanes to be free are those where a short slice ends, of either kind, in order, until there are
+        // enough.
         let mut low_at = low + ((even - low) / short - 1e-9).ceil().max(1.0) * short;
         let mut high_at = high + ((even - high) / short - 1e-9).ceil().max(1.0) * short;
         for _ in 0..8 {
@@ -73,7 +74,7 @@ impl Cpu {
     }
 }
 
-/// What a slice and the first slice cost at one level, as times of one core and of the link.
+/// The costs of a slice and of the first slice at one level, as times of one core and of the link.
 #[derive(Clone, Copy, Debug)]
 struct Stages {
     drive_ns: f64,
@@ -84,7 +85,7 @@ struct Stages {
     setup_host: f64,
 }
 
-/// A snapshot in times.
+/// A snapshot, converted to times.
 #[derive(Clone, Debug)]
 pub struct Fluid {
     left: u32,
@@ -125,7 +126,7 @@ impl Fluid {
         }
     }
 
-    /// Tells how many slices the drive runs at one time. Otherwise that is its share of cores, rounded up.
+    /// Sets how many slices the drive runs at one time. Otherwise that is the drive's share of cores, rounded up.
     pub fn with_workers(mut self, workers: u32) -> Fluid {
         if workers > 0 {
             self.drive.lanes = workers;
@@ -135,7 +136,8 @@ impl Fluid {
         self
     }
 
-    /// When a slice that is begun now is through, if its work at the drive takes `drive` times its estimate, and at the host `host` times.
+    /// When a slice that is begun now is finished, if its work takes `drive` times its estimate at the drive and `host`
+    /// times its estimate at the host.
     pub fn path(&self, level: usize, drive: f64, host: f64) -> f64 {
         let Some(at) = self.stages.get(level) else { return f64::INFINITY };
         let held = level == self.stages.len() - 1 && self.resident > 0;
@@ -146,8 +148,9 @@ impl Fluid {
         setup + before.max(self.host.ahead) + at.host_ns * host / self.host.speed
     }
 
-    /// Whether a worker does better to wait: what it yields is heavier on the link than stored bytes are, there is enough on the link for now,
-    /// and the drive has time for all its slices later. The host then gets its share first, and does not wait for it at the end.
+    /// Whether a worker does better to wait. This is so if its rows take more bytes on the link than stored slices do,
+    /// the link has enough to send for now, and the drive has time for all its slices later. The host then gets its
+    /// share first, and does not have to wait for it at the end.
     pub fn can_wait(&self, counts: Counts, finish_ns: f64) -> bool {
         let [whole, filtered, bytes] = &self.stages;
         let heavy = if counts[0] > 0 { whole.link_ns } else { filtered.link_ns };
@@ -161,7 +164,7 @@ impl Fluid {
         self.left
     }
 
-    /// The finish of these slices in nanoseconds from now, and what is busy longest.
+    /// The finish of these slices, in nanoseconds from now, and the resource that is busy longest.
     pub fn finish(&self, counts: Counts) -> (f64, Resource) {
         let mut need = Need::default();
         let mut path = 0.0f64;
@@ -215,7 +218,7 @@ impl Fluid {
     }
 }
 
-/// Work for each resource, and the shortest ways to it and on from it.
+/// The work of each resource, and the shortest times to reach the resource and to finish after it.
 struct Need {
     drive: f64,
     link: f64,
@@ -233,7 +236,7 @@ impl Default for Need {
     }
 }
 
-/// A shortest way, or nothing where nobody goes.
+/// The shortest of these times, or zero where no slice takes this way.
 fn gap(shortest: f64) -> f64 {
     if shortest.is_finite() { shortest } else { 0.0 }
 }

@@ -1,11 +1,11 @@
-//! How far a drive takes each next slice while a query runs: the whole slice-wise part (level 3), filter and projection
-//! (level 2), or nothing, so that the stored bytes travel (level 0). See `docs/concepts/push-back.md`.
+//! The level at which a drive executes each next slice while a query runs: the whole slice-wise part (level 3), filter
+//! and projection (level 2), or nothing, so that the stored bytes travel (level 0). See `docs/concepts/push-back.md`.
 //!
-//! Everything here is a pure function of what it is given: no clock, no I/O, no randomness but by seed.
+//! Everything here is a pure function of its arguments: there is no clock, no I/O, and no randomness but from a seed.
 //!
 //! - [`split`] divides the slices left among the levels so that drive, link and host finish soonest.
-//! - [`Steering`] keeps the estimates of one session, and changes its mind only where that pays.
-//! - [`CostModel`] predicts a slice's cost before any was measured, and learns.
+//! - [`Steering`] has the estimates of one session, and changes the levels in use only where that pays.
+//! - [`CostModel`] predicts a slice's cost before any slice was measured, and learns from measurements.
 //! - [`sim`] runs the policy in virtual time.
 
 mod cost;

@@ -1,18 +1,18 @@
-//! The rates that ship, and how a learnt one moves.
+//! The rates that a release ships with, and how a learned rate moves.
 
 use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-/// Ratios that a rate remembers.
+/// The number of ratios that a rate remembers.
 const RATIOS: usize = 31;
-/// A rate moves by no more than this at once, and never further than this from what shipped.
+/// The most by which a rate moves at once, and the most by which it may differ from the shipped rate.
 const STEP_MAX: f64 = 4.0;
 const DRIFT_MAX: f64 = 1e4;
-/// What one observation counts in the long run.
+/// The weight of one observation in the long run.
 const GAIN_MIN: f64 = 0.1;
 
-/// What work a rate is for.
+/// The kind of work that a rate is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operator {
@@ -20,22 +20,22 @@ pub enum Operator {
     Scan,
     /// Comparing values.
     Filter,
-    /// Computing and copying what passes.
+    /// Computing and copying what passes the filter.
     Project,
     /// Aggregate functions, with or without groups.
     Aggregate,
     /// Probing a join.
     Join,
-    /// Keeping the first rows in an order.
+    /// Selecting the first rows in an order.
     TopK,
 }
 
 impl Operator {
-    /// All, in the order in which a slice meets them.
+    /// All operators, in the order in which a slice passes through them.
     pub const ALL: [Operator; 6] =
         [Operator::Scan, Operator::Filter, Operator::Project, Operator::Aggregate, Operator::Join, Operator::TopK];
 
-    /// What the rate is per.
+    /// The unit of work that the rate is for.
     pub fn unit(self) -> &'static str {
         match self {
             Operator::Scan => "decoded byte",
@@ -47,12 +47,12 @@ impl Operator {
         }
     }
 
-    /// Whether it belongs to level 2, and not only to level 3.
+    /// Whether the operator runs at level 2, and not only at level 3.
     pub fn is_scan(self) -> bool {
         matches!(self, Operator::Scan | Operator::Filter | Operator::Project)
     }
 
-    /// Nanoseconds a unit on the machine that the rates were taken on: x86-64-v3 at 3 GHz.
+    /// Nanoseconds for a unit on the machine on which the rates were measured: x86-64-v3 at 3 GHz.
     pub(crate) fn default_ns(self, encoding: &str) -> f64 {
         match self {
             Operator::Scan if encoding == "arrow" => 0.05,
@@ -79,14 +79,14 @@ impl std::fmt::Display for Operator {
     }
 }
 
-/// A learnt rate, as a factor of what shipped.
+/// A learned rate, as a factor of the shipped one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rate {
-    /// Logarithm of the factor, so that what is read from a disk cannot be negative.
+    /// The logarithm of the factor, so that a factor that is read from a disk cannot be negative.
     log_factor: f64,
     pub predictions: u64,
-    /// Predicted over actual, the newest last.
+    /// Ratios of predicted to actual cost, the newest last.
     ratios: VecDeque<f64>,
 }
 
@@ -96,7 +96,7 @@ impl Rate {
         if self.log_factor.is_nan() { 1.0 } else { self.log_factor.clamp(-bound, bound).exp() }
     }
 
-    /// Moves towards `actual / predicted`, by the more the larger its `share` of what was predicted.
+    /// Moves the rate towards `actual / predicted`, by the more the larger the rate's `share` of the prediction is.
     pub fn learn(&mut self, predicted: f64, actual: f64, share: f64) {
         let ratio = (actual / predicted).clamp(1.0 / STEP_MAX, STEP_MAX);
         let gain = (1.0 / (1.0 + self.predictions as f64)).max(GAIN_MIN);
@@ -109,7 +109,7 @@ impl Rate {
         }
     }
 
-    /// The median of predicted over actual, over the last predictions.
+    /// The median of predicted over actual cost, over the last predictions.
     pub fn median_ratio(&self) -> Option<f64> {
         let mut ratios: Vec<f64> = self.ratios.iter().copied().collect();
         ratios.sort_by(f64::total_cmp);

@@ -1,7 +1,9 @@
-//! The policy in virtual time: one session at one drive, discrete events, the same outcome for the same seed.
+//! The policy in virtual time: one session at one drive, as a simulation of discrete events that has the same outcome
+//! for the same seed.
 //!
-//! Workers take slices to level 3 or 2, a carrier to level 0. What they yield goes over a link, first come, first served, and
-//! then to the host's cores. A worker waits while more than [`BUFFER_BYTES`] of what was sent before are still on their way.
+//! Workers execute slices at level 3 or 2, and a carrier sends slices at level 0. Their output goes over a link, first
+//! come, first served, and then to the host's cores. A worker waits while more than [`BUFFER_BYTES`] of earlier output
+//! are still on their way.
 
 mod grid;
 mod load;
@@ -15,49 +17,49 @@ pub use load::Load;
 
 use crate::snapshot::{Allowed, ByLevel, Setup, SliceCosts};
 
-/// What may wait before the link.
+/// The most bytes that may wait before the link.
 pub const BUFFER_BYTES: f64 = 8.0 * 1024.0 * 1024.0;
 
-/// A session to be simulated.
+/// A session to simulate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
-    /// For people.
+    /// The scenario's name, for people.
     pub name: String,
-    /// Of noise.
+    /// The seed of the noise.
     pub seed: u64,
     /// Slices of the partition.
     pub slices: u32,
-    /// Of them, those that the host holds already.
+    /// The number of these that the host has in its cache already.
     pub resident: u32,
-    /// What a slice truly costs, in the mean.
+    /// The true mean cost of a slice.
     pub costs: SliceCosts,
-    /// What has to be paid before the first slice at a level.
+    /// The one-off costs before the first slice at a level.
     pub setup: ByLevel<Setup>,
-    /// Cores of the drive, and its workers.
+    /// The number of the drive's cores, and of its workers.
     pub drive_cores: u32,
     /// Cores of the host.
     pub host_cores: u32,
     /// The link's rate. Infinite within a process.
     pub link_bytes_per_s: f64,
-    /// What others take of the drive's CPU.
+    /// The share of the drive's CPU that others use.
     pub drive_load: Load,
-    /// What others take of the link.
+    /// The share of the link that others use.
     pub link_load: Load,
-    /// What others take of the host's CPU.
+    /// The share of the host's CPU that others use.
     pub host_load: Load,
     /// Standard deviation of the logarithm of a slice's CPU time.
     pub noise: f64,
-    /// So many first slices at the drive are slow.
+    /// The number of first slices at the drive that are slow.
     pub slow_first: u32,
-    /// How many times slower.
+    /// How many times slower they are.
     pub slow_factor: f64,
-    /// What the cost model predicts, over the truth: CPU time.
+    /// The cost model's prediction of CPU time, over the true value.
     pub time_error: f64,
-    /// What the cost model predicts, over the truth: bytes of levels 3 and 2.
+    /// The cost model's prediction of the bytes of levels 3 and 2, over the true value.
     pub size_error: f64,
     /// How old the session's knowledge of loads is, in nanoseconds.
     pub notice_ns: f64,
-    /// The drive reports these CPU times in turn, in place of what it measured. Empty: it tells the truth.
+    /// CPU times that the drive reports in turn instead of what it measured. Empty: it reports what it measured.
     pub lies: Vec<f64>,
     /// The levels that may be chosen.
     pub allowed: Allowed,
@@ -65,25 +67,25 @@ pub struct Scenario {
     pub whole_is_all_or_none: bool,
 }
 
-/// Who decides.
+/// Who chooses the levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Every slice is taken to this level.
+    /// Nobody: every slice is executed at this level.
     Fixed(Level),
-    /// [`Steering`](crate::Steering), from what the cost model predicts and what is measured.
+    /// [`Steering`](crate::Steering), from the cost model's prediction and from measurements.
     Adaptive,
-    /// [`split`](crate::split()) from true mean costs.
+    /// [`split`](crate::split()), from the true mean costs.
     Oracle,
 }
 
-/// How it went.
+/// The outcome of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// When the last slice was through, in nanoseconds. Infinite if it never was.
+    /// When the last slice was finished, in nanoseconds. Infinite if it never was.
     pub finish_ns: f64,
-    /// Slices taken to each level.
+    /// The number of slices executed at each level.
     pub slices: ByLevel<u32>,
-    /// How often the policy was asked.
+    /// How often the session asked the policy.
     pub decisions: u32,
     /// How often workers changed between levels 3 and 2, and how often the carrier was switched on or off.
     pub changes: u32,
@@ -98,7 +100,7 @@ pub struct Regret {
     pub fixed_ns: ByLevel<f64>,
     /// The level that was fastest alone.
     pub best_fixed: Level,
-    /// The adaptive finish over the fastest fixed level's.
+    /// The adaptive finish over that of the fastest fixed level.
     pub regret: f64,
 }
 
@@ -112,8 +114,8 @@ pub fn regret(scenario: &Scenario) -> Regret {
     median_regret(scenario, 1)
 }
 
-/// The same with medians of `runs` runs, each with noise of its own: from the scenario's seed and those that follow it. What a
-/// measurement that is repeated would find.
+/// The same comparison, with the medians of `runs` runs. Each run has noise of its own, from the scenario's seed and
+/// those that follow it, as a repeated measurement would have.
 pub fn median_regret(scenario: &Scenario, runs: u64) -> Regret {
     let seeded = |run: u64| Scenario { seed: scenario.seed.wrapping_add(run << 32), ..scenario.clone() };
     let scenarios: Vec<Scenario> = (0..runs.max(1)).map(seeded).collect();

@@ -1,4 +1,4 @@
-//! What the policy is asked with, and what it answers.
+//! The policy's input and its answer.
 
 use pithead_model::Level;
 pub use pithead_model::{ByLevel, SliceCosts};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct DriveState {
     /// Cores that this session gets: its share, which need not be whole.
     pub cores: f64,
-    /// CPU time of work ahead of it on these cores: rounds already begun, and what others have queued.
+    /// CPU time of the work that is ahead of it on these cores: rounds that were begun, and what others have queued.
     pub busy_ns: f64,
 }
 
@@ -42,7 +42,8 @@ pub struct Setup {
     pub drive_ns: f64,
 }
 
-/// The levels that may be chosen. If none may, the drive has to finish what it began: that is read as "whole only".
+/// The levels that may be chosen. If none may, the drive has to finish what it began, and the policy reads this as
+/// "level 3 only".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Allowed {
     /// Level 3.
@@ -69,17 +70,18 @@ impl Allowed {
     }
 }
 
-/// All that the policy knows when it is asked. Absurd numbers (negative, not a number, too large) are made sane and never panic.
+/// Everything that the policy knows when it is asked. It replaces absurd numbers (negative, NaN, too large) by
+/// reasonable ones, and never panics.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
-    /// Slices that nobody has taken.
+    /// Slices that no task has taken.
     pub left: u32,
-    /// Of these, slices whose bytes the host holds already: at level 0 they cost no link. The session gives these to the
-    /// carrier first, and to workers last.
+    /// The number of these whose bytes the host has in its cache: at level 0 they cost no link time. The session gives
+    /// these to the carrier first, and to workers last.
     pub resident: u32,
-    /// What a slice costs. [`Steering::decide`](crate::Steering::decide) uses its own estimates in its place.
+    /// The cost of a slice. [`Steering::decide`](crate::Steering::decide) uses its own estimates instead.
     pub costs: SliceCosts,
-    /// What has to be paid before the first slice at a level. Zero where it has been paid.
+    /// The one-off costs before the first slice at a level. Zero where they were paid already.
     pub setup: ByLevel<Setup>,
     /// The drive.
     pub drive: DriveState,
@@ -93,7 +95,7 @@ pub struct Snapshot {
     pub whole_is_all_or_none: bool,
 }
 
-/// What bounds the finish.
+/// The resource that determines the finish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resource {
@@ -115,15 +117,15 @@ impl std::fmt::Display for Resource {
     }
 }
 
-/// How the slices left are divided, and what that is expected to give.
+/// How the slices that are left are divided, and the expected result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Split {
-    /// Slices for each level. Their sum is what was left.
+    /// Slices for each level. Their sum is the number of slices that were left.
     pub slices: ByLevel<u32>,
-    /// When the last slice is through, in nanoseconds from now. Infinite if that needs a dead link.
+    /// When the last slice is finished, in nanoseconds from now. Infinite if that needs a dead link.
     pub finish_ns: f64,
-    /// What is busy longest.
+    /// The resource that is busy longest.
     pub bottleneck: Resource,
-    /// The finish if all slices were taken to that level. Infinite where the level is not allowed.
+    /// The finish if all slices were executed at that level. Infinite where the level is not allowed.
     pub fixed_ns: ByLevel<f64>,
 }

@@ -1,19 +1,20 @@
 //! The division of slices among levels.
 //!
-//! A division that uses some of the levels and not the others lies on a face of the triangle of all divisions. The faces are searched
-//! one by one, since one-off costs make a step between them, and since [`Steering`](crate::Steering) compares them.
+//! A division that uses some of the levels and not the others lies on a face of the triangle of all divisions. The
+//! faces are searched one by one, since one-off costs make a step between them, and since [`Steering`](crate::Steering)
+//! compares them.
 
 use crate::fluid::{Counts, Fluid};
 use crate::snapshot::{Allowed, ByLevel, Resource, Snapshot, Split};
 
-/// Up to here every division is looked at.
+/// Up to this number of slices, the search looks at every division.
 const EXACT_MAX: u32 = 64;
-/// Steps along each side of the triangle in the first look at larger ones.
+/// The number of steps along each side of the triangle when the search first looks at larger numbers.
 const COARSE: u32 = 24;
-/// What differs by less is equal, and the higher level wins.
+/// Finishes that differ by less are equal, and the higher level wins.
 const EQUAL: f64 = 1e-9;
 
-/// Which levels a division uses: a bit each.
+/// The levels that a division uses, as one bit for each.
 pub type Face = u8;
 pub const WHOLE: Face = 1;
 pub const FILTERED: Face = 2;
@@ -34,7 +35,7 @@ impl Candidate {
         Candidate { counts, finish_ns, bottleneck }
     }
 
-    /// Sooner, or as soon with higher levels.
+    /// Whether this division finishes sooner, or as soon with higher levels.
     pub fn beats(&self, other: &Candidate) -> bool {
         if self.finish_ns.is_infinite() || other.finish_ns.is_infinite() {
             let both = self.finish_ns.is_infinite() && other.finish_ns.is_infinite();
@@ -89,7 +90,7 @@ impl Faces {
     }
 }
 
-/// The levels that are used.
+/// The levels that the division uses.
 pub fn face_of(counts: Counts) -> Face {
     counts.iter().enumerate().filter(|(_, n)| **n > 0).map(|(level, _)| 1 << level).sum()
 }
@@ -130,7 +131,8 @@ impl Search<'_> {
         }
     }
 
-    /// The corners of the triangle, and its sides: coarsely, then ever finer about the best.
+    /// The corners of the triangle, and its sides: first in large steps, then in ever smaller ones around the best
+    /// division.
     fn lines(&mut self) {
         let left = self.fluid.left();
         let sides: [fn(u32, u32) -> Counts; 3] = [|a, b| [a, b, 0], |a, b| [a, 0, b], |a, b| [0, a, b]];
@@ -173,10 +175,12 @@ impl Search<'_> {
     }
 }
 
-/// Divides the slices left among the levels that are allowed so that the slowest of drive, link and host finishes soonest.
+/// Divides the slices left among the levels that are allowed so that the slowest of drive, link and host finishes
+/// soonest.
 ///
-/// Every division of up to 64 slices is looked at; of more, the faces of the triangle of all divisions are searched coarsely and
-/// then ever finer. What finishes as soon with higher levels is preferred: it sends fewer bytes.
+/// Up to 64 slices, it looks at every division; for more, it searches the faces of the triangle of all divisions in
+/// large steps and then in ever smaller ones. Of divisions that finish at the same time, it prefers the one with higher
+/// levels, because that sends fewer bytes.
 pub fn split(snapshot: &Snapshot) -> Split {
     let fluid = Fluid::new(snapshot);
     let faces = Faces::of(snapshot, &fluid);
@@ -196,7 +200,7 @@ mod tests {
     use crate::snapshot::{DriveState, HostState, LinkState, Setup, SliceCosts};
 
     fn random(rng: &mut StdRng, left: u32) -> Snapshot {
-        // Spread over orders of magnitude, so that every resource is the bottleneck now and then.
+        // The costs are spread over orders of magnitude, so that every resource is the bottleneck now and then.
         let mut up_to = |max: f64| if rng.random_bool(0.1) { 0.0 } else { max * 10f64.powf(-3.0 * rng.random::<f64>()) };
         let three = |up_to: &mut dyn FnMut(f64) -> f64, max: f64| ByLevel {
             whole: up_to(max),

@@ -1,4 +1,4 @@
-//! What one session remembers: its estimates, and what it decided.
+//! What one session remembers: its estimates and its decisions.
 
 use pithead_model::Level;
 use serde::{Deserialize, Serialize};
@@ -8,42 +8,43 @@ use crate::fluid::{Fluid, sane};
 use crate::snapshot::{ByLevel, Resource, SliceCosts, Snapshot, Split};
 use crate::split::{ALL, BYTES, Candidate, FILTERED, Face, Faces, WHOLE, face_of};
 
-/// A mode is left at once for a finish that is sooner by this share.
+/// A session leaves a mode at once for a finish that is sooner by this share.
 const GAIN_AT_ONCE: f64 = 0.10;
-/// A smaller gain has to last for some decisions.
+/// A smaller gain has to last for several decisions.
 const GAIN_LASTING: f64 = 0.03;
 const LASTING: u32 = 3;
-/// Divisions whose finishes differ by less are as good.
+/// Divisions whose finishes differ by less than this are equally good.
 const NEAR: f64 = 0.02;
-/// What bounds a finish for certain may still end a little sooner.
+/// The factor by which a finish may still come sooner where its bottleneck is known for certain.
 const SURE: f64 = 0.9;
-/// A slice at an engine of which nothing was measured may last so many times its estimate: at one like the host, and at a weak one.
+/// How many times its estimate a slice may last at an engine of which nothing was measured: at an engine like the host,
+/// and at a weak one.
 const WORST: f64 = 4.0;
 const WORST_WEAK: f64 = 20.0;
-/// What a slice may take of the whole, if it is only sent so that the link does not lie idle.
+/// The share of the finish that a slice may take if it is sent only to keep the link from being idle.
 const EXPLORING: f64 = 0.1;
-/// Nor may it be heavier than this beside what the drive would send.
+/// The most bytes that such a slice may have, relative to what the drive would send.
 const EXPLORING_BYTES: f64 = 1.5;
-/// What the cost model counts, in samples: it was only guessed, or it was measured before.
+/// The weight of the cost model in samples: as a guess, and after an earlier measurement.
 const PRIOR_GUESSED: f64 = 2.0;
 const PRIOR_CONFIDENT: f64 = 6.0;
-/// Samples after which a sub-plan is well known.
+/// The number of samples after which a sub-plan is well known.
 const SETTLED: u32 = 4;
 const SPREAD_SETTLED: f64 = 0.6;
-/// Below these, differences of a slice do not matter.
+/// Differences between slices do not matter below these values.
 const NS_FLOOR: f64 = 1_000.0;
 const BYTES_FLOOR: f64 = 64.0;
 
-/// What a round at the drive was measured to cost, in sum over its slices. What is not a number was not measured.
+/// The measured cost of a round at the drive, summed over its slices. A value that is not a number was not measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// How far the slices were taken.
+    /// The level at which the slices were executed.
     pub level: Level,
-    /// How many they were.
+    /// The number of slices.
     pub slices: u32,
     /// CPU time at the drive.
     pub drive_ns: f64,
-    /// Of it, what level 2 would have cost.
+    /// The CPU time that level 2 would have cost.
     pub scan_ns: f64,
     /// Bytes sent.
     pub link_bytes: f64,
@@ -56,19 +57,20 @@ pub struct Sample {
 /// What to do next.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// How far a free worker takes its next slice. `None`: the rest is for the carrier.
+    /// The level at which a free worker executes its next slice. `None`: the rest is for the carrier.
     pub worker: Option<Level>,
     /// Whether the carrier takes another slice.
     pub carry: bool,
-    /// The division of all slices left that this is the next step of.
+    /// The division of all remaining slices of which this is the next step.
     pub split: Split,
 }
 
 /// The estimates of one session, and its decisions so far.
 ///
-/// An estimate is a weighted median of the last samples and of what the cost model said, so that slow first slices and lies do little.
-/// A mode (the levels that workers and carrier use) is left for one that is sooner by more than a tenth, or a little sooner for some
-/// decisions in succession.
+/// An estimate is a weighted median of the last samples and of the cost model's prediction, so that slow first slices
+/// and false reports have little effect. The session leaves a mode (the levels that workers and carrier use) for one
+/// that finishes sooner by more than a tenth, or for one that finishes a little sooner for several decisions in
+/// succession.
 #[derive(Clone, Debug)]
 pub struct Steering {
     seed: SliceCosts,
@@ -87,7 +89,8 @@ pub struct Steering {
 }
 
 impl Steering {
-    /// Starts from what the cost model predicts, or, if `confident`, from what an earlier session of the same sub-plan measured.
+    /// Starts from the cost model's prediction or, if `confident`, from what an earlier session of the same sub-plan
+    /// measured.
     pub fn new(seed_costs: SliceCosts, confident: bool) -> Steering {
         let weight = if confident { PRIOR_CONFIDENT } else { PRIOR_GUESSED };
         let ns = |prior: f64| Estimate::new(prior, weight, NS_FLOOR);
@@ -112,8 +115,8 @@ impl Steering {
         steering
     }
 
-    /// Tells how fast both engines are, in time for one unit of a calibration loop. The host's costs then follow from the drive's until
-    /// they are measured.
+    /// Sets how fast both engines are, in time for one unit of a calibration loop. The host's costs then follow from
+    /// the drive's until the host has measured them.
     pub fn set_speed(&mut self, drive_ns_per_unit: f64, host_ns_per_unit: f64) {
         let ratio = host_ns_per_unit / drive_ns_per_unit;
         if ratio.is_finite() && ratio > 0.0 {
@@ -123,12 +126,12 @@ impl Steering {
         }
     }
 
-    /// Tells how many slices the drive runs at one time. Where others keep its cores busy, each of them is slow.
+    /// Sets how many slices the drive runs at one time. If others keep its cores busy, each of these slices is slow.
     pub fn set_workers(&mut self, workers: u32) {
         self.workers = workers;
     }
 
-    /// Takes in a round of the drive. Level 3 also tells what levels 2 and 0 would cost.
+    /// Adds the measurement of a round at the drive. A round at level 3 also shows what levels 2 and 0 would cost.
     pub fn measure(&mut self, sample: &Sample) {
         if sample.slices == 0 {
             return;
@@ -153,7 +156,7 @@ impl Steering {
         self.refresh();
     }
 
-    /// Takes in what the host measured: CPU time in sum over slices that it was given at `level`.
+    /// Adds what the host measured: the CPU time, in sum, of slices that it received at `level`.
     pub fn measure_host(&mut self, level: Level, slices: u32, ns: f64) {
         if slices > 0 {
             self.host_ns.get_mut(level).push(ns / f64::from(slices), slices);
@@ -166,13 +169,14 @@ impl Steering {
         &self.costs
     }
 
-    /// Whether enough was measured that the sub-plan may travel as confidently sized next time.
+    /// Whether enough was measured for the sub-plan to be confidently sized the next time.
     pub fn is_settled(&self) -> bool {
         let known = |estimate: &Estimate| estimate.seen() >= SETTLED && estimate.spread() < SPREAD_SETTLED;
         known(&self.scan_ns) || known(&self.host_ns.bytes)
     }
 
-    /// Decides what a free worker and the carrier do next. The costs in `snapshot` are not looked at: [`Steering::costs`] are.
+    /// Decides what a free worker and the carrier do next. It ignores the costs in `snapshot`, and uses
+    /// [`Steering::costs`] instead.
     pub fn decide(&mut self, snapshot: &Snapshot) -> Decision {
         let now = Snapshot { costs: self.costs.clone(), ..snapshot.clone() };
         let fluid = Fluid::new(&now).with_workers(self.workers);
@@ -216,12 +220,13 @@ impl Steering {
         mode
     }
 
-    /// A slice that was begun cannot be taken back. So none is begun at a level where it may last longer than all the others take without
-    /// that level: not at a drive that may be slow, nor over a link that is, while estimates are uncertain.
+    /// A slice that was begun cannot be taken back. Therefore no slice is begun at a level where it may last longer
+    /// than all the others take without that level. While estimates are uncertain, this rules out a drive that may be
+    /// slow and a link that may be slow.
     fn careful(&self, fluid: &Fluid, faces: &Faces, mode: Face, chosen: Candidate) -> Candidate {
         let host = self.host_ns.bytes.range(WORST);
         let (scan, whole) = (self.scan_ns.range(self.worst()), self.whole_range());
-        // Both levels of the drive err alike, so they are only compared as they are expected.
+        // Both levels of the drive err alike, so they are compared by their expected costs.
         let (near, far) = (faces.within(WHOLE | FILTERED), faces.within(BYTES));
         let near_soon =
             near.map(|near| near.finish_ns * if near.bottleneck == Resource::Drive { scan.0.min(whole.0) } else { SURE });
@@ -237,7 +242,7 @@ impl Steering {
         if let Some(kept) = plain(faces, mode & safe).or_else(|| plain(faces, safe)) {
             return kept;
         }
-        // All may be late: the one that is least so at worst.
+        // All levels may be late, so this is the one that is least late at worst.
         let all = |level: usize| {
             let all = faces.within(1 << level)?;
             Some((all.finish_ns + worst(level) - fluid.path(level, 1.0, 1.0), all))
@@ -246,7 +251,8 @@ impl Steering {
         least.map_or(chosen, |(_, all)| all)
     }
 
-    /// Nothing of the drive was measured, and the link would lie idle: a slice that is sent meanwhile costs little.
+    /// Whether a slice may be sent only because the link would be idle: nothing of the drive was measured yet, and the
+    /// slice costs little.
     fn explores(&self, now: &Snapshot, fluid: &Fluid, finish_ns: f64) -> bool {
         let sent = &now.costs.link_bytes;
         let light = sent.bytes < EXPLORING_BYTES * sent.whole.min(sent.filtered);
@@ -254,12 +260,13 @@ impl Steering {
         may && fluid.path(2, 1.0, WORST) < EXPLORING * finish_ns
     }
 
-    /// First slices are slow at weak engines above all (Skytether 6.3), and a weak engine that others begin to use is slower still.
+    /// The first slices are slow, above all at weak engines (Montana et al. 2023, Skytether, section 6.3), and a weak
+    /// engine that others begin to use becomes slower still.
     fn worst(&self) -> f64 {
         (WORST / self.host_over_drive).clamp(WORST, WORST_WEAK)
     }
 
-    /// How little and how much level 3 may take at the drive, over what is expected.
+    /// The least and the most that level 3 may take at the drive, relative to the estimate.
     fn whole_range(&self) -> (f64, f64) {
         let (scan, rest) = (self.scan_ns.value(), self.rest_ns.value() + NS_FLOOR);
         let (of_scan, of_rest) = (self.scan_ns.range(self.worst()), self.rest_ns.range(self.worst()));
@@ -284,7 +291,7 @@ impl Steering {
         }
     }
 
-    /// Samples of an engine that is not used fade.
+    /// The samples of an engine that is not used fade.
     fn note(&mut self, counts: [u32; 3]) {
         let [whole, filtered, bytes] = counts;
         if whole == 0 && filtered == 0 {
@@ -299,7 +306,7 @@ impl Steering {
         self.refresh();
     }
 
-    /// What the host needs follows from the drive, or, where only the host was measured, the other way round.
+    /// The host's costs follow from the drive's or, where only the host was measured, the drive's from the host's.
     fn refresh(&mut self) {
         if self.scan_ns.seen() > 0 {
             self.follow_drive();
@@ -317,7 +324,7 @@ impl Steering {
     fn follow_drive(&mut self) {
         let (scan, rest) = (self.scan_ns.value(), self.rest_ns.value());
         self.host_ns.bytes.set_prior((scan + rest) * self.host_over_drive);
-        // Taking rows in costs the host something even where no work is left.
+        // Receiving rows costs the host something even where no work is left to do.
         let seed = &self.seed.host_ns;
         self.host_ns.filtered.set_prior(rest * self.host_over_drive + sane(seed.whole));
     }
@@ -333,7 +340,8 @@ impl Steering {
     }
 }
 
-/// The best division within `mode`, or one of a single level that is nearly as good: a slice that hardly helps is not worth its risk.
+/// The best division within `mode`, or one of a single level that is nearly as good: a slice that hardly helps is not
+/// worth its risk.
 fn plain(faces: &Faces, mode: Face) -> Option<Candidate> {
     let best = faces.within(mode).filter(|_| mode != 0)?;
     let near = |level: &Face| {
@@ -342,7 +350,8 @@ fn plain(faces: &Faces, mode: Face) -> Option<Candidate> {
     [WHOLE, FILTERED, BYTES].iter().find_map(near).or(Some(best))
 }
 
-/// Of the modes that are nearly as good as the best, the one with the fewest levels, then with the highest.
+/// Of the modes that are nearly as good as the best, the one with the fewest levels, and of these the one with the
+/// highest.
 fn simplest(faces: &Faces, best: &Candidate) -> Face {
     let near = |mode: &Face| {
         faces.within(*mode).is_some_and(|it| {

@@ -1,4 +1,4 @@
-//! The division against one found by looking at all, and against absurd input.
+//! The division compared with one that is found by looking at all divisions, and with absurd input.
 
 use pithead_model::Level;
 use pithead_policy::{Allowed, ByLevel, DriveState, HostState, LinkState, Resource, Setup, SliceCosts, Snapshot, split};

@@ -99,7 +99,7 @@ fn a_lie_alone_moves_little() {
         assert!((9e6..11e6).contains(&now), "{lie}: {now}");
         steering.measure(&sample(10e6));
     }
-    // Once it is said again and again, it is believed.
+    // When the drive reports it again and again, the session believes it.
     (0..6).for_each(|_| steering.measure(&sample(60e6)));
     assert!(steering.costs().drive_ns.whole > 55e6);
 }

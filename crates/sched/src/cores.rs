@@ -6,10 +6,10 @@ use core_affinity::CoreId;
 
 use crate::PoolError;
 
-/// More than Linux counts.
+/// More cores than Linux supports.
 const CORE_MAX: usize = 8_191;
 
-/// Reads `0,2-3`: cores and ranges of cores, each core once, in the order written.
+/// Reads `0,2-3`: cores and ranges of cores. Each core is returned once, in the order written.
 pub fn parse_cores(text: &str) -> Result<Vec<usize>, PoolError> {
     let malformed = || PoolError::CoreList(text.to_string());
     let mut cores = Vec::new();
@@ -35,7 +35,7 @@ fn parse_core(text: &str) -> Option<usize> {
     text.parse().ok().filter(|core| digits && *core <= CORE_MAX)
 }
 
-/// Refuses cores that this process may not run on, and an empty list.
+/// Refuses an empty list and cores on which this process may not run.
 pub(crate) fn check_cores(wanted: &[usize]) -> Result<(), PoolError> {
     let cores: Vec<usize> = core_affinity::get_core_ids().unwrap_or_default().into_iter().map(|core| core.id).collect();
     if wanted.is_empty() {
@@ -47,7 +47,7 @@ pub(crate) fn check_cores(wanted: &[usize]) -> Result<(), PoolError> {
     }
 }
 
-/// Keeps the calling thread on the core. [`check_cores`] has let it pass, so that a refusal is only a loss of speed.
+/// Pins the calling thread to the core. [`check_cores`] has accepted the core, so a refusal only costs speed.
 pub(crate) fn pin(core: usize) {
     if !core_affinity::set_for_current(CoreId { id: core }) {
         tracing::warn!(core, "the system did not let a thread be pinned");

@@ -1,25 +1,25 @@
 //! [`PoolError`].
 
-/// Why there is no pool.
+/// Why a pool could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError {
-    /// A list of cores that cannot be read.
+    /// A list of cores cannot be read.
     #[error("expected cores such as 0,2-3, got {0:?}")]
     CoreList(String),
-    /// A core that this process may not run on.
+    /// This process may not run on a core.
     #[error("no core {core}; the cores are {cores:?}")]
     NoCore {
-        /// The core asked for.
+        /// The core that was requested.
         core: usize,
-        /// Those that there are.
+        /// The cores on which the process may run.
         cores: Vec<usize>,
     },
-    /// A reactor that could not be started.
+    /// A reactor could not be started.
     #[error("reactor {name} did not start: {source}")]
     Start {
-        /// Its name.
+        /// The reactor's name.
         name: String,
-        /// What the system said.
+        /// The system's message.
         source: std::io::Error,
     },
 }

@@ -1,7 +1,7 @@
-//! Reactors: one event loop a core, on which a CSE's work runs, and one bounded pool for calls that block.
+//! Reactors: one event loop for each core, on which a CSE's work runs, and one bounded pool for calls that block.
 //!
-//! A reactor is a tokio current-thread runtime on a thread of its own. Tasks say what class they are of; nothing here
-//! knows what a task does.
+//! A reactor is a tokio current-thread runtime on a thread of its own. Each task has a class; nothing here knows what a
+//! task does.
 
 mod cores;
 mod error;

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What a task is for. Background work gives way to foreground.
+/// The class of a task. Background work gives way to foreground work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Client I/O and queries.
     Foreground,
-    /// Deduplication, scrubbing, compaction, collection of orphans.
+    /// Deduplication, scrubbing, compaction, and the collection of orphans.
     Background,
 }
 
-/// Live tasks of one reactor, by class.
+/// The number of live tasks of one reactor, by class.
 #[derive(Debug, Default)]
 pub(crate) struct Load {
     foreground: AtomicUsize,
@@ -28,7 +28,7 @@ impl Load {
         self.live(Class::Foreground) + self.live(Class::Background)
     }
 
-    /// Counts a task until what is returned is dropped.
+    /// Counts a task until the returned value is dropped.
     pub fn enter(self: &Arc<Self>, class: Class) -> Live {
         self.count(class).fetch_add(1, Ordering::Relaxed);
         Live { load: Arc::clone(self), class }

@@ -15,28 +15,29 @@ use crate::cores::{check_cores, pin};
 use crate::load::Load;
 use crate::{Class, PoolError, Task};
 
-/// How a pool is made.
+/// The options of a pool.
 #[derive(Clone, Debug)]
 pub struct PoolOptions {
-    /// What its threads' names start with; Linux shows 15 bytes of them.
+    /// The beginning of the names of its threads; Linux shows 15 bytes of them.
     pub name: String,
-    /// Cores to pin threads to, reactors and blocking threads each in turn. None: not pinned.
+    /// The cores to which threads are pinned, in turn, both reactors and blocking threads. None: threads are not
+    /// pinned.
     pub cores: Option<Vec<usize>>,
-    /// Reactors; 0 for one a core.
+    /// The number of reactors; 0 for one for each core.
     pub reactors: usize,
-    /// Most threads for calls that block; 0 counts as 1.
+    /// The most threads for calls that block; 0 counts as 1.
     pub blocking_threads_max: usize,
 }
 
 /// Reactors and a pool for calls that block. Share it as `Arc<Pool>`.
 ///
-/// Dropping it tells all threads to end, and waits for none; [`Pool::shutdown`] waits.
+/// Dropping the pool tells all threads to end, but waits for none; [`Pool::shutdown`] waits.
 #[derive(Debug)]
 pub struct Pool {
     reactors: Vec<Reactor>,
-    /// Reactors for what must not wait until work on the others gives way.
+    /// Reactors for tasks that must not wait until work on the other reactors gives way.
     control: Vec<Reactor>,
-    /// Where the search for the least loaded reactor starts, so that equals take turns.
+    /// Where the search for the least loaded reactor starts, so that equally loaded reactors take turns.
     turn: AtomicUsize,
     blocking: Handle,
     /// Owns the blocking threads. Its own event loop is never run.
@@ -54,7 +55,7 @@ struct Reactor {
 }
 
 impl Pool {
-    /// Starts the threads. Fails where a core is not there or the system refuses a thread.
+    /// Starts the threads. Fails if a core does not exist or the system refuses a thread.
     pub fn new(options: PoolOptions) -> Result<Self, PoolError> {
         if let Some(cores) = &options.cores {
             check_cores(cores)?;
@@ -80,7 +81,8 @@ impl Pool {
         })
     }
 
-    /// Runs a future on the reactor that has the fewest live tasks. After a shutdown it is dropped, and the task lost.
+    /// Runs a future on the reactor with the fewest live tasks. After a shutdown the future is dropped, and its task is
+    /// lost.
     pub fn spawn<F>(&self, class: Class, future: F) -> Task<F::Output>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
@@ -88,7 +90,7 @@ impl Pool {
         self.spawn_on(self.least_loaded(), class, future)
     }
 
-    /// Runs a future on a reactor of choice; indices past the last start over.
+    /// Runs a future on a given reactor; indices past the last reactor start over.
     pub fn spawn_on<F>(&self, index: usize, class: Class, future: F) -> Task<F::Output>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
@@ -96,8 +98,8 @@ impl Pool {
         self.reactors[index % self.reactors.len()].spawn(class, future)
     }
 
-    /// Runs a future on a thread that no other kind of task uses. For what is short, and what others wait for: planning, and looking
-    /// after what is idle. These tasks count as no load.
+    /// Runs a future on a thread that no other kind of task uses. It is for short tasks for which others wait:
+    /// planning, and looking after idle sessions. These tasks do not count as load.
     pub fn spawn_control<F>(&self, future: F) -> Task<F::Output>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
@@ -105,30 +107,31 @@ impl Pool {
         self.control[least_loaded(&self.control, &self.turn)].spawn(Class::Foreground, future)
     }
 
-    /// Runs a closure that blocks. At most `blocking_threads_max` run at once; the others wait their turn, so callers
-    /// bound how many they start.
+    /// Runs a closure that blocks. At most `blocking_threads_max` closures run at once, and the others wait for their
+    /// turn, so callers bound how many they start.
     pub fn spawn_blocking<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Task<T> {
         Task::new(self.blocking.spawn_blocking(work))
     }
 
-    /// How many reactors there are, at least 1.
+    /// The number of reactors, at least 1.
     pub fn reactors(&self) -> usize {
         self.reactors.len()
     }
 
-    /// Tasks of a class that have not ended, on all reactors.
+    /// The tasks of a class that have not ended, on all reactors.
     pub fn live(&self, class: Class) -> usize {
         self.reactors.iter().map(|reactor| reactor.load.live(class)).sum()
     }
 
-    /// Time that a reactor has spent on tasks, in nanoseconds since it was started.
+    /// The time that a reactor has spent on tasks, in nanoseconds since it was started.
     pub fn busy_ns(&self, index: usize) -> u64 {
         let reactor = &self.reactors[index % self.reactors.len()];
         reactor.handle.metrics().worker_total_busy_duration(0).as_nanos() as u64
     }
 
-    /// Accepts no more tasks, drops those there are, and waits for all threads to end. False where some have not within
-    /// `timeout`: they end when what blocks them does. Blocks the caller, which is no thread of this pool.
+    /// Accepts no more tasks, drops the existing ones, and waits for all threads to end. False if some have not ended
+    /// within `timeout`; they end when the call that blocks them does. It blocks the caller, which must not be a thread
+    /// of this pool.
     pub fn shutdown(&self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
         let has_ended = |thread: &mpsc::Receiver<()>| {
@@ -182,7 +185,7 @@ impl Drop for Pool {
     }
 }
 
-/// Stack of each thread. Optimisers of queries recurse deeply; what is not used of it takes no memory.
+/// The stack of each thread. Optimisers of queries recurse deeply, and the unused part of a stack takes no memory.
 const STACK_BYTES: usize = 64 << 20;
 
 fn start_blocking(options: &PoolOptions, threads_max: usize) -> Result<Runtime, PoolError> {
@@ -196,7 +199,7 @@ fn start_blocking(options: &PoolOptions, threads_max: usize) -> Result<Runtime, 
     builder.build().map_err(|source| PoolError::Start { name, source })
 }
 
-/// Ends the blocking threads, on a thread that may wait for them. What is returned closes when they have ended.
+/// Ends the blocking threads, on a thread that may wait for them. The returned channel closes when they have ended.
 fn end_blocking(runtime: Runtime) -> mpsc::Receiver<()> {
     let (alive, ended) = mpsc::channel();
     thread::spawn(move || {
@@ -224,7 +227,7 @@ fn start_reactor(options: &PoolOptions, kind: &str, index: usize, blocking_max: 
         if let Some(core) = core {
             pin(core);
         }
-        // Ends with an error when the sender is dropped, which is how a pool stops.
+        // The wait ends with an error when the sender is dropped, which is how a pool stops.
         let _ = runtime.block_on(stopped);
         runtime.shutdown_background();
         drop(alive);

@@ -1,4 +1,4 @@
-//! [`Task`]: a hold on what a pool runs.
+//! [`Task`]: a handle to work that a pool runs.
 
 use std::any::Any;
 use std::fmt;
@@ -15,12 +15,12 @@ pub enum TaskLost {
     /// It was aborted, or its pool has shut down.
     #[error("the task was stopped before it ended")]
     Stopped,
-    /// It panicked; this is what it said.
+    /// It panicked, with this message.
     #[error("the task panicked: {0}")]
     Panicked(String),
 }
 
-/// A hold on a task; await it, on any runtime, for the task's result. Dropping it leaves the task running.
+/// A handle to a task. Await it, on any runtime, for the task's result. Dropping it leaves the task running.
 #[must_use = "a task that nobody awaits should be let go with `detach`"]
 pub struct Task<T> {
     handle: JoinHandle<T>,
@@ -31,20 +31,20 @@ impl<T> Task<T> {
         Self { handle }
     }
 
-    /// Stops the task at the next point where it waits. A closure that blocks is stopped only if it has not started.
+    /// Stops the task at the next point where it waits. A blocking closure is stopped only if it has not started.
     pub fn abort(&self) {
         self.handle.abort();
     }
 
-    /// Whether it has ended, in whichever way.
+    /// Whether the task has ended, in whichever way.
     pub fn is_finished(&self) -> bool {
         self.handle.is_finished()
     }
 
-    /// Lets the task run on its own.
+    /// Drops the handle and lets the task run on.
     pub fn detach(self) {}
 
-    /// From now on, the task ends when what is returned is dropped.
+    /// From now on, the task ends when the returned value is dropped.
     pub fn abort_on_drop(self) -> AbortOnDrop<T> {
         AbortOnDrop { task: self }
     }

@@ -1,4 +1,4 @@
-//! The seam between those who store slices and those who know how they are encoded.
+//! The interface between the code that stores slices and the code that encodes them.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use pithead_model::{Blame, Fault, Value};
 /// Batches of a slice, in row order.
 pub type SliceStream = BoxStream<'static, Result<RecordBatch, SliceError>>;
 
-/// One way to lay a slice out. Every encoding passes the same conformance suite (`tests/conformance`).
+/// One way to encode a slice. Every encoding passes the same conformance suite (`tests/conformance`).
 pub trait Encoding: Send + Sync + Debug {
     /// Its name in manifests: `vortex`, `arrow`.
     fn name(&self) -> &'static str;
@@ -22,38 +22,38 @@ pub trait Encoding: Send + Sync + Debug {
     /// Its number and version in slice headers. A reader refuses a version that it does not know.
     fn id(&self) -> (u16, u16);
 
-    /// Whether it can hold these columns; otherwise the first that it cannot, and why.
+    /// Whether the encoding can hold these columns; the error names the first column that it cannot hold, and why.
     fn supports(&self, schema: &SchemaRef) -> Result<(), SliceError>;
 
-    /// Encodes whole rows (at least one) as the body of a slice. Blocks for as long as compressing takes.
+    /// Encodes whole rows (at least one) as the body of a slice. Blocks for as long as compression takes.
     fn encode(&self, schema: &SchemaRef, batches: &[RecordBatch]) -> Result<Vec<u8>, SliceError>;
 
-    /// Opens a body. Nothing is decoded yet; `schema` is the dataset's, and the body must hold the same.
+    /// Opens a body. Nothing is decoded yet. `schema` is the dataset's, and the body must have the same.
     fn open(&self, schema: &SchemaRef, body: Bytes) -> Result<Arc<dyn SliceReader>, SliceError>;
 }
 
 /// An open slice.
 pub trait SliceReader: Send + Sync + Debug {
-    /// Rows in it.
+    /// Rows in the slice.
     fn rows(&self) -> u64;
 
-    /// Reads columns, ruling out what it can. Rows that satisfy all predicates are always in the output; rows that do
-    /// not may be, unless the predicate is in the returned [`Scan::applied`].
+    /// Reads columns, and skips what it can. The output has all rows that satisfy all predicates. It may have other
+    /// rows, too, except that every row satisfies the predicates in the returned [`Scan::applied`].
     fn scan(&self, request: ScanRequest) -> Result<Scan, SliceError>;
 }
 
-/// What to read.
+/// What to read from a slice.
 #[derive(Clone, Debug)]
 pub struct ScanRequest {
     /// Columns by index in the dataset's schema, in the order of the output.
     pub columns: Vec<usize>,
-    /// All must hold.
+    /// The predicates. A row is wanted if all of them hold.
     pub predicates: Vec<Predicate>,
-    /// Whether page bounds may rule pages out.
+    /// Whether pages may be skipped by their bounds.
     pub zone_maps: bool,
-    /// Rows of a batch at most.
+    /// The most rows of a batch.
     pub batch_rows: usize,
-    /// Counts what is read.
+    /// Counters of what is read.
     pub stats: Arc<ReadStats>,
 }
 
@@ -65,18 +65,18 @@ pub struct Scan {
     pub applied: Vec<usize>,
 }
 
-/// What a scan read, added up by all readers that share it.
+/// What scans read, added up over all readers that share the counters.
 #[derive(Debug, Default)]
 pub struct ReadStats {
     /// Bytes taken from the slice's value.
     pub bytes: AtomicU64,
     /// Pages decoded at least in part.
     pub pages_read: AtomicU64,
-    /// Pages ruled out by their bounds.
+    /// Pages skipped by their bounds.
     pub pages_skipped: AtomicU64,
 }
 
-/// A condition on one column, in which NULL never satisfies (but [`Predicate::IsNull`]). Values are read together with
+/// A condition on one column. NULL never satisfies it, except [`Predicate::IsNull`]. Its values are read together with
 /// the column's type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Predicate {
@@ -84,12 +84,12 @@ pub enum Predicate {
     Compare {
         /// Index in the dataset's schema.
         column: usize,
-        /// How.
+        /// The comparison.
         op: Compare,
-        /// With what.
+        /// The value to compare with.
         value: Value,
     },
-    /// `column` equals one of these.
+    /// `column` equals one of these values.
     In {
         /// Index in the dataset's schema.
         column: usize,
@@ -102,7 +102,7 @@ pub enum Predicate {
         column: usize,
         /// The pattern.
         pattern: String,
-        /// NOT LIKE.
+        /// Whether this is NOT LIKE.
         negated: bool,
     },
     /// `column IS NULL`.
@@ -135,26 +135,26 @@ pub enum Compare {
 /// Row ranges of a slice.
 pub type Pages = Vec<Range<u64>>;
 
-/// What can go wrong with a slice.
+/// Errors of a slice.
 #[derive(Debug, thiserror::Error)]
 pub enum SliceError {
-    /// The bytes are not what they should be.
+    /// The bytes are damaged.
     #[error("damaged slice: {0}")]
     Corrupt(String),
     /// The slice was written by a release that this one cannot read.
     #[error("slice of encoding {encoding}, version {version}; this release reads {known}")]
     Version {
-        /// Encoding id.
+        /// The encoding's id.
         encoding: u16,
         /// Its version.
         version: u16,
-        /// What is known.
+        /// The versions that this release reads.
         known: String,
     },
-    /// The columns cannot make a dataset, or a batch does not have the dataset's.
+    /// The columns cannot make a dataset, or a batch does not have the dataset's columns.
     #[error("{0}")]
     Schema(String),
-    /// The encoding has no way to hold a type.
+    /// The encoding cannot hold a type.
     #[error("column {column:?} of type {data_type} cannot be stored as {encoding}")]
     Unsupported {
         /// The column.
@@ -164,7 +164,7 @@ pub enum SliceError {
         /// The encoding.
         encoding: &'static str,
     },
-    /// The rows make a slice over the bound.
+    /// The rows make a slice that exceeds the bound on its size.
     #[error("a slice of {bytes} bytes is over the bound of {max}")]
     TooLarge {
         /// Its bytes.
@@ -172,7 +172,7 @@ pub enum SliceError {
         /// The bound.
         max: usize,
     },
-    /// What was written is not what is read back.
+    /// The rows that were read back differ from those that were written.
     #[error("read-back verification failed: {0}")]
     ReadBack(String),
     /// The encoder failed.
@@ -180,7 +180,7 @@ pub enum SliceError {
     Codec {
         /// The encoding.
         encoding: &'static str,
-        /// What it said.
+        /// The encoder's message.
         what: String,
     },
 }

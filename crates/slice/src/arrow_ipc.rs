@@ -1,4 +1,5 @@
-//! The simple encoding: an uncompressed Arrow IPC file with a batch a page, read without a copy. It holds every type.
+//! The simple encoding: an uncompressed Arrow IPC file with one batch for each page, which is read without a copy. It
+//! can hold every type.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use crate::pages::{self, PageIndex};
 use crate::{Encoding, ReadStats, Scan, ScanRequest, SliceError, SliceReader};
 
 const NAME: &str = "arrow";
-/// Bytes at the end of an IPC file that say how long its footer is.
+/// The bytes at the end of an IPC file that have the length of its footer.
 const TAIL_BYTES: usize = 10;
 
 /// Arrow IPC.
@@ -73,7 +74,7 @@ fn write_file(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<Vec<u8>, Ar
     writer.into_inner()
 }
 
-/// A page's rows are cut from longer columns, and would be written with all the texts of these.
+/// The rows of a page are a part of longer columns, and would otherwise be written with all the texts of these.
 fn compact(page: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     let leaf = |leaf: &ArrayRef, _: &DataType| -> Result<ArrayRef, ArrowError> {
         Ok(match leaf.data_type() {
@@ -94,7 +95,7 @@ struct ArrowSlice {
     index: PageIndex,
     version: MetadataVersion,
     dictionaries: Vec<Block>,
-    /// One a page.
+    /// One for each page.
     blocks: Vec<Block>,
 }
 
@@ -116,7 +117,7 @@ impl ArrowSlice {
         Ok(Self { schema, index, version, dictionaries, blocks, file: Buffer::from(file) })
     }
 
-    /// A decoder of these columns, each named once and in order.
+    /// A decoder of these columns, each of them named once, and in ascending order.
     fn decoder(&self, columns: Vec<usize>) -> Result<FileDecoder, SliceError> {
         let mut decoder = FileDecoder::new(self.schema.clone(), self.version).with_projection(columns);
         for block in &self.dictionaries {
@@ -156,11 +157,11 @@ impl SliceReader for ArrowSlice {
     }
 }
 
-/// What a running scan needs.
+/// The state of a running scan.
 struct PageScan {
     slice: ArrowSlice,
     decoder: FileDecoder,
-    /// For each column of the output, its place among the decoded ones.
+    /// For each column of the output, its position among the decoded columns.
     places: Vec<usize>,
     output: SchemaRef,
     stats: Arc<ReadStats>,
@@ -203,16 +204,17 @@ impl PageScan {
     }
 }
 
-/// Bytes of the buffers that an array was read from.
+/// The number of bytes of the buffers that an array was read from.
 fn buffer_bytes(data: &ArrayData) -> usize {
     let own: usize = data.buffers().iter().map(Buffer::len).sum();
     let nulls = data.nulls().map_or(0, |nulls| nulls.buffer().len());
     own + nulls + data.child_data().iter().map(buffer_bytes).sum::<usize>()
 }
 
-/// Bodies are as long as their buffers together, and are not compressed: the reader would make whatever sizes are named.
+/// Checks that a body is as long as its buffers together, and not compressed. Otherwise the reader would allocate
+/// whatever sizes the body names.
 fn check_message(metadata: &[u8], body: usize) -> Result<(), SliceError> {
-    // Behind a mark, and the length of what follows.
+    // The message is behind a mark and its length.
     let message = metadata.get(8..).ok_or_else(|| damaged("a batch has no header"))?;
     let message = root_as_message(message).map_err(damaged)?;
     let batch = message.header_as_record_batch().or_else(|| message.header_as_dictionary_batch()?.data());
@@ -220,7 +222,8 @@ fn check_message(metadata: &[u8], body: usize) -> Result<(), SliceError> {
     if batch.compression().is_some() {
         return Err(damaged("a batch is compressed"));
     }
-    // The reader copies buffers that lie at odd places. If they could overlap, that would multiply a slice.
+    // The reader copies buffers that are not aligned. If buffers could overlap, that would multiply the size of a
+    // slice.
     let bytes =
         batch.buffers().into_iter().flatten().try_fold(0_usize, |sum, buffer| {
             sum.checked_add(usize::try_from(buffer.length()).ok()?).filter(|sum| *sum <= body)

@@ -1,4 +1,4 @@
-//! Bounds of a column's values: what lets slices and pages be ruled out without reading them.
+//! Bounds of a column's values, by which slices and pages can be skipped without being read.
 
 use arrow::array::{Array, ArrayRef, ArrowNumericType, AsArray, PrimitiveArray};
 use arrow::compute;
@@ -41,7 +41,7 @@ macro_rules! for_integers {
 }
 pub(crate) use for_integers;
 
-/// The value in a row; `None` where it is NULL, NaN, or of a type that has no [`Value`].
+/// The value in a row; `None` if it is NULL or NaN, or if its type has no [`Value`].
 pub fn value_at(array: &dyn Array, row: usize) -> Option<Value> {
     if array.is_null(row) {
         return None;
@@ -75,7 +75,7 @@ fn float(value: f64) -> Option<Value> {
     (!value.is_nan()).then_some(Value::Float(value))
 }
 
-/// Bounds and nulls of a column of a dataset; its distinct values are left unknown.
+/// Bounds and nulls of a column of a dataset. The number of distinct values is left unknown.
 pub(crate) fn bounds(array: &ArrayRef) -> ColumnSummary {
     let nulls = array.logical_null_count() as u64;
     if nulls == array.len() as u64 {
@@ -128,7 +128,7 @@ fn summary(min: Option<Value>, max: Option<Value>, exact: bool) -> ColumnSummary
     ColumnSummary { min, max, exact, ..Default::default() }
 }
 
-/// A NaN is above all values, and one with its sign set below them: either takes the bound away on its side.
+/// A NaN is above all values, and a NaN with its sign set is below them. Either removes the bound on its side.
 fn floats(values: impl Iterator<Item = f64>) -> ColumnSummary {
     let (mut min, mut max) = (f64::INFINITY, f64::NEG_INFINITY);
     let (mut nan_above, mut nan_below) = (false, false);
@@ -163,7 +163,7 @@ fn cut_text(text: &str) -> &str {
     &text[..text.floor_char_boundary(BOUND_BYTES_MAX)]
 }
 
-/// A short text that is not below `text`; `None` where all short ones are.
+/// A short text that is not below `text`; `None` if all short texts are.
 fn text_above(text: &str) -> Option<String> {
     let cut = cut_text(text);
     if cut.len() == text.len() {
@@ -171,7 +171,7 @@ fn text_above(text: &str) -> Option<String> {
     }
     let mut above = cut.to_string();
     while let Some(last) = above.pop() {
-        // The range steps over surrogates.
+        // The range leaves out surrogates.
         if let Some(next) = (last..=char::MAX).nth(1) {
             above.push(next);
             return Some(above);

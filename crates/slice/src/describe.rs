@@ -1,4 +1,4 @@
-//! [`describe`]: what a slice says of itself, for whoever looks into a store.
+//! [`describe`]: the description of a slice, for tools that look into a store.
 
 use bytes::Bytes;
 use pithead_model::ColumnSummary;
@@ -6,7 +6,7 @@ use pithead_model::ColumnSummary;
 use crate::pages::PageIndex;
 use crate::{Header, SliceError, encoding_by_id, unseal, verify};
 
-/// A slice without its values.
+/// A description of a slice without its values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SliceFacts {
     /// Its header.
@@ -15,16 +15,16 @@ pub struct SliceFacts {
     pub encoding: &'static str,
     /// Rows of each page but the last.
     pub page_rows: u64,
-    /// Bytes that the encoding wrote.
+    /// The bytes that the encoding wrote.
     pub encoded_bytes: u64,
     /// Bytes of the pages' bounds.
     pub bounds_bytes: u64,
-    /// Bounds and nulls: by column, then by page. Distinct counts are not known here.
+    /// Bounds and nulls, by column and then by page. The index has no distinct counts.
     pub columns: Vec<Vec<ColumnSummary>>,
 }
 
-/// Reads a slice's header and the bounds of its pages, after checking both checksums. No value is decoded, and the dataset's
-/// schema is not needed.
+/// Reads a slice's header and the bounds of its pages, after it has checked both checksums. It decodes no value, and
+/// does not need the dataset's schema.
 pub fn describe(slice: Bytes) -> Result<SliceFacts, SliceError> {
     let (header, body) = unseal(slice)?;
     verify(&header, &body)?;

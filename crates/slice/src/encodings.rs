@@ -1,4 +1,4 @@
-//! The encodings that this release knows, and slices made and opened with them.
+//! The encodings of this release, and functions that make and open slices with them.
 
 use std::sync::Arc;
 use std::sync::LazyLock;
@@ -18,7 +18,7 @@ use crate::{ColumnSketches, Encoding, Header, ReadStats, ScanRequest, SliceError
 
 static ENCODINGS: LazyLock<[Arc<dyn Encoding>; 2]> = LazyLock::new(|| [Arc::new(VortexEncoding), Arc::new(ArrowEncoding)]);
 
-/// The encoding of a name.
+/// The encoding with a name.
 pub fn encoding(name: &str) -> Option<Arc<dyn Encoding>> {
     ENCODINGS.iter().find(|encoding| encoding.name() == name).cloned()
 }
@@ -28,7 +28,7 @@ pub fn encoding_names() -> Vec<&'static str> {
     ENCODINGS.iter().map(|encoding| encoding.name()).collect()
 }
 
-/// The encoding of a header's number and version; [`SliceError::Version`] if this release does not read it.
+/// The encoding with a header's number and version; [`SliceError::Version`] if this release does not read it.
 pub fn encoding_by_id((encoding, version): (u16, u16)) -> Result<Arc<dyn Encoding>, SliceError> {
     ENCODINGS.iter().find(|known| known.id() == (encoding, version)).cloned().ok_or_else(|| {
         let known: Vec<String> =
@@ -37,9 +37,9 @@ pub fn encoding_by_id((encoding, version): (u16, u16)) -> Result<Arc<dyn Encodin
     })
 }
 
-/// Makes a slice of whole rows (at least one) of a normalised schema: its bytes, and what a directory says of it. The
-/// slice is read back and compared with the rows first, since a writer can fail without saying so. Blocks for as long
-/// as compressing takes.
+/// Makes a slice of whole rows (at least one) of a normalised schema: its bytes, and its entry in the directory. It
+/// reads the slice back and compares it with the rows first, since a writer can fail without an error. Blocks for as
+/// long as compression takes.
 pub fn encode_slice(encoding: &dyn Encoding, schema: &SchemaRef, batches: &[RecordBatch]) -> Result<EncodedSlice, SliceError> {
     encoding.supports(schema)?;
     let rows: u64 = batches.iter().map(|batch| batch.num_rows() as u64).sum();
@@ -64,15 +64,15 @@ pub fn encode_slice(encoding: &dyn Encoding, schema: &SchemaRef, batches: &[Reco
 /// A slice that was made and read back.
 #[derive(Clone, Debug)]
 pub struct EncodedSlice {
-    /// The slice, header and all.
+    /// The whole slice, with its header.
     pub bytes: Bytes,
     /// Its entry in the directory.
     pub entry: SliceEntry,
-    /// Sketches of its columns, to be merged over a partition's slices.
+    /// Sketches of its columns, which the caller merges over a partition's slices.
     pub sketches: ColumnSketches,
 }
 
-/// Opens a slice after checking both checksums.
+/// Opens a slice after it has checked both checksums.
 pub fn open_slice(schema: &SchemaRef, slice: Bytes) -> Result<Arc<dyn SliceReader>, SliceError> {
     let (header, body) = unseal(slice)?;
     verify(&header, &body)?;
@@ -88,7 +88,7 @@ pub fn open_verified(schema: &SchemaRef, header: &Header, body: Bytes) -> Result
     }
 }
 
-/// Reads a slice whole and compares it with what it was made of, NaN and -0.0 by their bits.
+/// Reads a slice as a whole and compares it with the rows that went into it; it compares NaN and -0.0 by their bits.
 fn compare(reader: &dyn SliceReader, schema: &SchemaRef, batches: &[RecordBatch]) -> Result<(), SliceError> {
     let request = ScanRequest {
         columns: (0..schema.fields().len()).collect(),
@@ -118,12 +118,12 @@ fn unreadable(error: SliceError) -> SliceError {
     SliceError::ReadBack(error.to_string())
 }
 
-/// Rows that are still to be seen.
+/// Rows that are still to be compared.
 struct Rows<'a> {
     batches: &'a [RecordBatch],
-    /// Rows seen of the first batch.
+    /// Rows of the first batch that were compared.
     start: usize,
-    /// Rows seen of all.
+    /// Rows that were compared in all.
     row: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Keeps what libraries do with bytes from outside from taking a drive down.
+//! Prevents panics of libraries that read bytes from outside from taking a drive down.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -6,8 +6,8 @@ use arrow::datatypes::SchemaRef;
 
 use crate::{ScanRequest, SliceError};
 
-/// Runs a decoder, and makes a panic of it an error. Bytes whose checksum holds can still have been written to do harm,
-/// and decoders assert where they should check.
+/// Runs a decoder, and turns its panics into errors. Bytes with a correct checksum can still have been written to do
+/// harm, and decoders assert where they should check.
 pub(crate) fn guarded<T>(decode: impl FnOnce() -> Result<T, SliceError>) -> Result<T, SliceError> {
     catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|panic| Err(panicked(panic.as_ref())))
 }
@@ -18,7 +18,7 @@ pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> SliceError {
     SliceError::Corrupt(format!("its decoder gave up: {}", text.unwrap_or("no reason was given")))
 }
 
-/// Columns of a request must be the dataset's.
+/// Checks that the columns of a request are columns of the dataset.
 pub(crate) fn check_columns(schema: &SchemaRef, request: &ScanRequest) -> Result<(), SliceError> {
     let columns = schema.fields().len();
     match request.columns.iter().find(|column| **column >= columns) {

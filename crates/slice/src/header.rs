@@ -1,4 +1,4 @@
-//! The header that makes a body a slice: what encoded it, how long it is, and checksums of both.
+//! The header that makes a body a slice: the encoding, the length, and checksums of header and body.
 //!
 //! Integers are little-endian. The header is as long as the widest alignment that a body asks for, so a body keeps
 //! the alignment of the value that it is part of.
@@ -24,7 +24,7 @@ const MAGIC: [u8; 8] = *b"PITHSLCE";
 const HEADER_VERSION: u16 = 1;
 const CHECKED_BYTES: usize = 56;
 
-/// What a slice says of itself.
+/// The header of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The encoding's number and version.
@@ -48,7 +48,7 @@ pub fn seal(encoding: (u16, u16), rows: u64, columns: u32, body: &[u8]) -> Vec<u
     slice
 }
 
-/// Reads a slice's header and takes its body, without a copy. The body's checksum is not looked at: see [`verify`].
+/// Reads a slice's header and takes its body, without a copy. It does not check the body's checksum: see [`verify`].
 pub fn unseal(slice: Bytes) -> Result<(Header, Bytes), SliceError> {
     let header = Header::from_bytes(&slice)?;
     let there = (slice.len() - HEADER_BYTES) as u64;
@@ -58,7 +58,7 @@ pub fn unseal(slice: Bytes) -> Result<(Header, Bytes), SliceError> {
     Ok((header, slice.slice(HEADER_BYTES..)))
 }
 
-/// Checks a body against its header. Once is enough for as long as the bytes cannot change.
+/// Checks a body against its header. One check is enough for as long as the bytes cannot change.
 pub fn verify(header: &Header, body: &[u8]) -> Result<(), SliceError> {
     let found = xxh3_64(body);
     match found == header.checksum {

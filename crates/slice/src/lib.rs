@@ -1,8 +1,8 @@
 //! A slice as bytes and back to Arrow: encodings, pages, bounds.
 //!
-//! An [`Encoding`] turns batches into the body of a slice and opens a body for reading; [`seal`] and [`unseal`] put
-//! and check the header around it; [`encode_slice`] and [`open_slice`] do both. Where the bytes are kept, and what a
-//! query is, is not known here.
+//! An [`Encoding`] turns batches into the body of a slice and opens a body for reading. [`seal`] and [`unseal`] add and
+//! check the header around it. [`encode_slice`] and [`open_slice`] do both. This crate does not know where the bytes
+//! are stored, or what a query is.
 
 mod api;
 mod arrow_ipc;

@@ -1,7 +1,7 @@
-//! One NaN: what is stored has the positive one without a payload in place of each.
+//! One NaN: stored data has the positive NaN without a payload in the place of every NaN.
 //!
-//! SQL has one NaN, larger than all numbers. By the total order of floats, which kernels and bounds go by, a NaN with its sign set
-//! (what `0.0 / 0.0` gives on x86) lies below them all.
+//! SQL has one NaN, which is larger than all numbers. By the total order of floats, which kernels and bounds use, a NaN
+//! with its sign set (the result of `0.0 / 0.0` on x86) is below them all.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use arrow::array::{Array, ArrayRef, AsArray, make_array};
 use arrow::datatypes::{ArrowPrimitiveType, DataType, Float32Type, Float64Type};
 use arrow::error::ArrowError;
 
-/// The column with the one NaN for each NaN, also inside lists and structs. It comes back as it is where it has no other.
+/// The column with the one NaN for every NaN, also inside lists and structs. It comes back unchanged if it has no other
+/// NaN.
 pub(crate) fn one_nan(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     match column.data_type() {
         DataType::Float16 => Ok(floats::<Float16Type>(column)),
@@ -39,7 +40,7 @@ fn holds_float(data_type: &DataType) -> bool {
 
 fn floats<T: Nan>(column: &ArrayRef) -> ArrayRef {
     let values = column.as_primitive::<T>();
-    // Without a branch, so that it is vector code.
+    // The loop has no branch, so that it becomes vector code.
     match values.values().iter().fold(false, |odd, value| odd | T::is_odd(*value)) {
         true => Arc::new(values.unary::<_, T>(|value| if T::is_odd(value) { T::NAN } else { value })),
         false => Arc::clone(column),
@@ -49,7 +50,7 @@ fn floats<T: Nan>(column: &ArrayRef) -> ArrayRef {
 trait Nan: ArrowPrimitiveType {
     const NAN: Self::Native;
 
-    /// Whether it is another NaN.
+    /// Whether the value is a NaN other than that one.
     fn is_odd(value: Self::Native) -> bool;
 }
 

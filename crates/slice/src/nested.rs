@@ -1,4 +1,4 @@
-//! Rebuilding arrays from the inside: leaves are replaced, and lists and structs put together around them again.
+//! Rebuilding arrays from the inside: leaves are replaced, and then lists and structs are built around them again.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, FieldRef};
 use arrow::error::ArrowError;
 
-/// What replaces a leaf, given the type that it must have.
+/// A function that replaces a leaf, given the type that the leaf must have.
 pub(crate) type Leaf<'a> = &'a dyn Fn(&ArrayRef, &DataType) -> Result<ArrayRef, ArrowError>;
 
-/// `array` with the nested types of `to`, each leaf as `leaf` makes it. Lists keep only the items that they refer to.
+/// `array` with the nested types of `to`, and with leaves made by `leaf`. Lists keep only the items that they refer to.
 pub(crate) fn rebuild(array: &ArrayRef, to: &DataType, leaf: Leaf<'_>) -> Result<ArrayRef, ArrowError> {
     match (array.data_type(), to) {
         (DataType::List(_), DataType::List(item)) => rebuild_list::<i32>(array.as_list(), item, leaf),

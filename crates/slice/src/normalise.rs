@@ -1,5 +1,5 @@
-//! The types that datasets are stored with: one kind of text, of bytes and of decimals, and no dictionaries, so that
-//! everything above meets fewer types.
+//! The types that stored datasets have: one type of text, one of bytes, one of decimals, and no dictionaries, so that
+//! all code above has to handle fewer types.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,17 +12,20 @@ use pithead_model::COLUMNS_MAX;
 use crate::SliceError;
 use crate::nans::one_nan;
 
-/// The schema that a dataset of these columns is stored with: texts as Utf8View, bytes as BinaryView, decimals of up to
-/// 38 digits as Decimal128, dictionaries decoded, also inside lists and structs. Names, nullability and metadata stay.
+/// The schema with which a dataset of these columns is stored: texts as Utf8View, bytes as BinaryView, decimals of up
+/// to 38 digits as Decimal128, and dictionaries decoded, also inside lists and structs. Names, nullability and metadata
+/// stay.
 ///
-/// Columns without a name, two of one name and more than [`COLUMNS_MAX`] are [`SliceError::Schema`].
+/// A column without a name, two columns with one name, and more than [`COLUMNS_MAX`] columns are
+/// [`SliceError::Schema`].
 pub fn normalise(schema: &Schema) -> Result<SchemaRef, SliceError> {
     check_names(schema)?;
     let fields: Vec<FieldRef> = schema.fields().iter().map(normalise_field).collect();
     Ok(Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone())))
 }
 
-/// The batch with the columns' types as in `schema`, which is the normalised one, and with one NaN; columns are taken by position.
+/// The batch, with the columns' types as in `schema`, which is the normalised one, and with one NaN. Columns are taken
+/// by position.
 pub fn normalise_batch(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, SliceError> {
     if batch.num_columns() != schema.fields().len() {
         return Err(SliceError::Schema(format!("expected {} columns, got {}", schema.fields().len(), batch.num_columns())));
@@ -65,7 +68,7 @@ fn normalise_field(field: &FieldRef) -> FieldRef {
     }
 }
 
-/// The type that values of `data_type` are stored as.
+/// The type with which values of `data_type` are stored.
 fn normalise_type(data_type: &DataType) -> DataType {
     let normal = match data_type {
         DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
@@ -80,7 +83,7 @@ fn normalise_type(data_type: &DataType) -> DataType {
         DataType::Struct(fields) => DataType::Struct(fields.iter().map(normalise_field).collect()),
         other => other.clone(),
     };
-    // Where there is no conversion, a type stays as it is.
+    // A type for which there is no conversion stays as it is.
     match can_convert(data_type, &normal) {
         true => normal,
         false => data_type.clone(),
@@ -106,7 +109,7 @@ fn convert(column: &ArrayRef, field: &Field) -> Result<ArrayRef, SliceError> {
             column.data_type()
         )));
     }
-    // An error rather than NULL for a value that does not fit.
+    // The cast gives an error, and not NULL, for a value that does not fit.
     let options = CastOptions { safe: false, ..Default::default() };
     let cast = |column: &ArrayRef, to: &DataType| {
         cast_with_options(column, to, &options)

@@ -1,7 +1,7 @@
-//! Pages: the row ranges that can be decoded alone, and the bounds of each that let a scan leave it out.
+//! Pages: the row ranges that can be decoded alone, and their bounds, by which a scan skips pages.
 //!
-//! Bounds are kept behind what the encoding wrote, so that every encoding skips pages by the same rules and counts
-//! them the same way:
+//! The bounds follow the bytes that the encoding wrote, so that every encoding skips pages by the same rules and counts
+//! them in the same way:
 //!
 //! ```text
 //! +-------------------+-----------------------+-----------------+--------+------------+-----------+---------+---------+
@@ -12,9 +12,9 @@
 //!                     |<----- index: its bytes are counted in "bytes of index" ------>|
 //! ```
 //!
-//! (the index is the two parts before `rows`). One page's bounds are a byte of flags (1: a minimum follows, 2: a
-//! maximum follows, 4: both are exact), the nulls as a base-128 number, then the bounds, each as a byte of kind, a byte
-//! of length, and as many bytes.
+//! (The index is the two parts before `rows`.) The bounds of one page are a byte of flags (1: a minimum follows, 2: a
+//! maximum follows, 4: both are exact), the number of nulls as a base-128 number, and then the bounds, each as a byte
+//! of kind, a byte of length, and that many bytes.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -29,13 +29,13 @@ use crate::{Predicate, SliceError};
 
 const MAGIC: [u8; 8] = *b"PAGEINDX";
 const TRAILER_BYTES: usize = 32;
-/// Rows of a page that are read at most: a few bytes must not stand for work without end.
+/// The most rows of a page that a reader accepts: a few bytes must not cause work without end.
 const PAGE_ROWS_MAX: u64 = 1 << 16;
 const HAS_MIN: u8 = 1;
 const HAS_MAX: u8 = 2;
 const EXACT: u8 = 4;
 
-/// Bounds of each page of the rows in `batches`, page by page, one summary a column.
+/// The bounds of each page of the rows in `batches`, page by page, with one summary for each column.
 pub(crate) fn page_bounds(batches: &[RecordBatch]) -> Vec<Vec<ColumnSummary>> {
     let mut pages = Vec::new();
     let mut parts: Vec<Vec<ColumnSummary>> = Vec::new();
@@ -59,7 +59,7 @@ pub(crate) fn page_bounds(batches: &[RecordBatch]) -> Vec<Vec<ColumnSummary>> {
     pages
 }
 
-/// Puts the index of pages behind an encoding's bytes.
+/// Appends the index of pages to an encoding's bytes.
 pub(crate) fn append(body: &mut Vec<u8>, rows: u64, pages: &[Vec<ColumnSummary>]) -> Result<(), SliceError> {
     let columns = pages.first().map_or(0, Vec::len);
     let mut entries = Vec::new();
@@ -109,7 +109,7 @@ fn write_value(out: &mut Vec<u8>, value: &Value) {
     }
 }
 
-/// A slice's pages and their bounds, read column by column as they are asked for.
+/// The pages of a slice and their bounds, which are read column by column when they are needed.
 #[derive(Clone, Debug)]
 pub(crate) struct PageIndex {
     /// Rows of the slice.
@@ -117,12 +117,12 @@ pub(crate) struct PageIndex {
     /// Rows of each page but the last.
     pub(crate) page_rows: u64,
     columns: usize,
-    /// Starts of columns, then entries.
+    /// The starts of the columns, then the entries.
     index: Bytes,
 }
 
 impl PageIndex {
-    /// Takes the index from behind an encoding's bytes, which are returned without it.
+    /// Splits the index from an encoding's bytes, which it returns without the index.
     pub(crate) fn split(body: Bytes, columns: usize) -> Result<(Bytes, Self), SliceError> {
         let Some(trailer_start) = body.len().checked_sub(TRAILER_BYTES) else {
             return Err(damaged("it is too short"));
@@ -145,7 +145,8 @@ impl PageIndex {
         Ok((body.slice(..index_start), page))
     }
 
-    /// Each page takes at least two bytes a column, so counts that lie are seen before anything is sized by them.
+    /// Each page takes at least two bytes for each column, so wrong counts are detected before anything is allocated by
+    /// them.
     fn check(&self) -> Result<(), SliceError> {
         if self.page_rows == 0 || self.rows == 0 || self.columns == 0 {
             return Err(damaged("it has no rows or columns"));
@@ -162,7 +163,7 @@ impl PageIndex {
         }
     }
 
-    /// How many pages there are.
+    /// The number of pages.
     pub(crate) fn pages(&self) -> u64 {
         self.rows.div_ceil(self.page_rows)
     }
@@ -172,12 +173,12 @@ impl PageIndex {
         page * self.page_rows..((page + 1) * self.page_rows).min(self.rows)
     }
 
-    /// Bytes of the index without its end.
+    /// The bytes of the index without its end.
     pub(crate) fn bytes(&self) -> u64 {
         self.index.len() as u64
     }
 
-    /// Summaries of a column, page by page.
+    /// The summaries of a column, page by page.
     pub(crate) fn column(&self, column: usize) -> Result<Vec<ColumnSummary>, SliceError> {
         let entries_start = 4 * (self.columns + 1);
         let start = entries_start + u32_at(&self.index, 4 * column) as usize;
@@ -186,7 +187,7 @@ impl PageIndex {
         (0..self.pages()).map(|_| entries.summary()).collect()
     }
 
-    /// Pages that may hold a row that satisfies all predicates, in order.
+    /// The pages that may have a row that satisfies all predicates, in order.
     pub(crate) fn matching(&self, predicates: &[Predicate]) -> Result<Vec<u64>, SliceError> {
         let mut wanted = Vec::new();
         predicates.iter().for_each(|predicate| columns_of(predicate, &mut wanted));
@@ -204,7 +205,7 @@ impl PageIndex {
         Ok((0..self.pages()).filter(may_match).collect())
     }
 
-    /// The rows of `pages` as ranges of at most `rows_max`, each within one page.
+    /// The rows of `pages` as ranges of at most `rows_max` rows, each within one page.
     pub(crate) fn windows(&self, pages: &[u64], rows_max: usize) -> Vec<Range<u64>> {
         let rows_max = (rows_max as u64).max(1);
         let mut windows = Vec::with_capacity(pages.len());
@@ -219,12 +220,12 @@ impl PageIndex {
         windows
     }
 
-    /// Pages that start in a window, which are as many as are read for it when all windows are.
+    /// The number of pages that start in a window. If all windows are read, this adds up to all pages.
     pub(crate) fn pages_started(&self, window: &Range<u64>) -> u64 {
         window.end.div_ceil(self.page_rows) - window.start.div_ceil(self.page_rows)
     }
 
-    /// Summaries of all rows, one a column.
+    /// Summaries of all rows, one for each column.
     pub(crate) fn totals(&self) -> Result<Vec<ColumnSummary>, SliceError> {
         (0..self.columns)
             .map(|column| {
@@ -236,7 +237,7 @@ impl PageIndex {
     }
 }
 
-/// Reads entries; each read checks what is left.
+/// Reads entries. Each read checks how many bytes are left.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {

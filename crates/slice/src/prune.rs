@@ -1,4 +1,4 @@
-//! Whether rows can be ruled out by their bounds alone.
+//! Whether the bounds of rows alone show that none of them matches.
 
 use std::cmp::Ordering;
 
@@ -6,12 +6,13 @@ use pithead_model::{ColumnSummary, Value};
 
 use crate::{Compare, Predicate};
 
-/// Whether any of `rows` rows with these summaries, one a column, may satisfy all predicates. `false` is certain.
+/// Whether any of `rows` rows with these summaries, one for each column, may satisfy all predicates. `false` is
+/// certain.
 pub fn may_match(predicates: &[Predicate], columns: &[ColumnSummary], rows: u64) -> bool {
     predicates.iter().all(|predicate| may_satisfy(predicate, &|column| columns.get(column), rows))
 }
 
-/// The same for one predicate; a column without a summary rules nothing out.
+/// The same for one predicate. A column without a summary rules nothing out.
 pub(crate) fn may_satisfy<'a>(predicate: &Predicate, summary: &dyn Fn(usize) -> Option<&'a ColumnSummary>, rows: u64) -> bool {
     match predicate {
         Predicate::Any(parts) => parts.iter().any(|part| may_satisfy(part, summary, rows)),
@@ -51,8 +52,8 @@ fn may_compare(summary: &ColumnSummary, op: Compare, value: &Value) -> bool {
     }
 }
 
-/// The order of a bound and a value. Both zeros of a float are taken as one, so that a bound rules out only what it
-/// rules out whether they are told apart or not.
+/// The order of a bound and a value. Both zeros of a float count as one, so that a bound rules out only rows that do
+/// not match whether or not the zeros are distinguished.
 fn order(bound: &Value, value: &Value) -> Option<Ordering> {
     match (bound, value) {
         (Value::Float(bound), Value::Float(value)) => bound.partial_cmp(value),
@@ -64,7 +65,7 @@ fn is_zero(value: &Value) -> bool {
     matches!(value, Value::Float(value) if *value == 0.0)
 }
 
-/// All texts that are LIKE a pattern start with what comes before its first wildcard.
+/// All texts that are LIKE a pattern begin with the part of the pattern before its first wildcard.
 fn may_be_like(summary: &ColumnSummary, pattern: &str) -> bool {
     let Some(end) = pattern.find(['%', '_']) else {
         return may_compare(summary, Compare::Eq, &Value::Text(pattern.into()));

@@ -1,4 +1,5 @@
-//! Distinct counts that add up over batches and slices: exact up to [`EXACT_MAX`] values, then HyperLogLog.
+//! Distinct counts that add up over batches and slices: exact up to [`EXACT_MAX`] values, from then on by HyperLogLog
+//! (Flajolet et al. 2007; see `docs/bibliography.md`).
 
 use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, ByteView, GenericByteViewArray, PrimitiveArray, RecordBatch};
 use arrow::datatypes::*;
@@ -6,24 +7,24 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::bounds::for_integers;
 
-/// Distinct values that are counted exactly.
+/// The most distinct values that are counted exactly.
 const EXACT_MAX: usize = 256;
-/// Slots of the table that counts them.
+/// The slots of the table that counts them.
 const TABLE_SLOTS: usize = 1024;
-/// Registers, as a power of two: a standard error of 2.3 %.
+/// The number of registers, as a power of two; it gives a standard error of 2.3 %.
 const REGISTER_BITS: u32 = 11;
 const REGISTERS: usize = 1 << REGISTER_BITS;
-/// The largest rank but one: what is left of a hash after the register's number.
+/// The largest rank minus one: the bits of a hash that are left after the register's number.
 const RANK_BITS: usize = 64 - REGISTER_BITS as usize;
 
-/// One sketch a column.
+/// One sketch for each column.
 #[derive(Clone, Debug)]
 pub struct ColumnSketches {
     columns: Vec<Sketch>,
 }
 
 impl ColumnSketches {
-    /// Sketches of no rows of so many columns.
+    /// Sketches of no rows, for this many columns.
     pub fn new(columns: usize) -> Self {
         Self { columns: vec![Sketch::default(); columns] }
     }
@@ -35,7 +36,7 @@ impl ColumnSketches {
         }
     }
 
-    /// Adds what another has seen of the same columns.
+    /// Adds what another sketch has counted of the same columns.
     pub fn merge(&mut self, other: &ColumnSketches) {
         for (sketch, other) in self.columns.iter_mut().zip(&other.columns) {
             sketch.merge(other);
@@ -48,15 +49,15 @@ impl ColumnSketches {
     }
 }
 
-/// A set of hashes that can be counted and joined with others.
+/// A set of hashes that can be counted and merged with other sets.
 #[derive(Clone, Debug)]
 pub struct Sketch(State);
 
 #[derive(Clone, Debug)]
 enum State {
-    /// A table of the hashes themselves, open addressing; 0 is an empty slot.
+    /// A table of the hashes themselves, with open addressing; 0 is an empty slot.
     Exact { table: Vec<u64>, len: usize },
-    /// For each register, the longest run of zeros seen, plus one.
+    /// For each register, the longest run of zeros that occurred, plus one.
     Registers(Box<[u8; REGISTERS]>),
 }
 
@@ -116,7 +117,7 @@ impl Sketch {
 
     fn add_views<T: ByteViewType>(&mut self, array: &GenericByteViewArray<T>) {
         let hash = |view: u128| match ByteView::from(view).length as usize {
-            // The whole value is in the view, its length included.
+            // The whole value is in the view, including its length.
             0..=12 => mix(view as u64, (view >> 64) as u64),
             _ => {
                 let view = ByteView::from(view);
@@ -144,7 +145,7 @@ impl Sketch {
         if table.is_empty() {
             table.resize(TABLE_SLOTS, 0);
         }
-        // 0 marks an empty slot; one hash in 2^64 is counted as another.
+        // 0 marks an empty slot, so one hash in 2^64 is counted as another one.
         let hash = hash.max(1);
         let mut slot = hash as usize % TABLE_SLOTS;
         while table[slot] != 0 {
@@ -160,7 +161,7 @@ impl Sketch {
         }
     }
 
-    /// From the table to registers.
+    /// Moves the hashes from the table to registers.
     fn spread(&mut self) -> &mut [u8; REGISTERS] {
         if let State::Exact { table, .. } = &self.0 {
             let mut registers = Box::new([0; REGISTERS]);
@@ -173,7 +174,7 @@ impl Sketch {
         }
     }
 
-    /// Adds what another has seen.
+    /// Adds what another set has counted.
     pub fn merge(&mut self, other: &Sketch) {
         match &other.0 {
             State::Exact { table, .. } => table.iter().filter(|hash| **hash != 0).for_each(|hash| self.add(*hash)),
@@ -185,7 +186,7 @@ impl Sketch {
         }
     }
 
-    /// Distinct values seen.
+    /// An estimate of the distinct values that were added.
     pub fn estimate(&self) -> u64 {
         match &self.0 {
             State::Exact { len, .. } => *len as u64,
@@ -212,8 +213,8 @@ fn mix(low: u64, high: u64) -> u64 {
     fold(fold(low ^ 0xa076_1d64_78bd_642f, high ^ 0xe703_7ed1_a0b4_28db), 0x8ebc_6af0_9c88_c6e3)
 }
 
-/// Ertl's improved raw estimator, without bias at both ends of the range ("New cardinality estimation algorithms for
-/// HyperLogLog sketches", 2017, algorithm 6).
+/// The improved raw estimator of Ertl 2017 ("New cardinality estimation algorithms for HyperLogLog sketches", algorithm
+/// 6), which is without bias at both ends of the range.
 fn estimate(registers: &[u8; REGISTERS]) -> f64 {
     let m = REGISTERS as f64;
     let mut counts = [0u32; RANK_BITS + 2];

@@ -7,8 +7,9 @@ use pithead_model::{ColumnSummary, merge_columns};
 use crate::ColumnSketches;
 use crate::bounds::bounds;
 
-/// What is known of each column over all the batches, which have the dataset's types: exact bounds (texts and bytes
-/// over [`pithead_model::BOUND_BYTES_MAX`] are cut, outwards), nulls, and an estimate of the distinct values.
+/// The summary of each column over all the batches, which have the dataset's types: exact bounds (texts and bytes
+/// longer than [`pithead_model::BOUND_BYTES_MAX`] are cut, outwards), the number of nulls, and an estimate of the
+/// number of distinct values.
 pub fn summarise(schema: &SchemaRef, batches: &[RecordBatch]) -> Vec<ColumnSummary> {
     let mut sketches = ColumnSketches::new(schema.fields().len());
     batches.iter().for_each(|batch| sketches.update(batch));

@@ -1,4 +1,4 @@
-//! [`Store`]: what a drive needs of the medium under it.
+//! [`Store`]: what a drive needs from the medium under it.
 
 use std::fmt::Debug;
 use std::ops::Bound;
@@ -11,21 +11,21 @@ use crate::CacheUse;
 
 /// A key: any bytes, at most [`crate::KEY_BYTES_MAX`]. The empty one is legal. Keys are ordered as bytes.
 pub type Key = Bytes;
-/// A value, shared. Where the store has it in memory it is handed out without a copy.
+/// A value, shared. A value that the store has in memory is returned without a copy.
 pub type Value = Bytes;
-/// A value's version: any bytes, at most [`crate::VERSION_BYTES_MAX`], chosen by who puts the value.
+/// A value's version: any bytes, at most [`crate::VERSION_BYTES_MAX`], chosen by the writer of the value.
 pub type Version = Bytes;
 
-/// What a client says of a value's integrity. Kept and returned as given, never checked.
+/// What a client says of a value's integrity. The store keeps it and returns it unchanged, and never checks it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tag {
-    /// A number for the algorithm; Kinetic's numbers, see the protocol.
+    /// A number for the algorithm, as the Kinetic protocol numbers them (see Kinetic in `docs/bibliography.md`).
     pub algorithm: i32,
     /// At most [`crate::TAG_BYTES_MAX`] bytes.
     pub bytes: Bytes,
 }
 
-/// What is known of a key without reading its value.
+/// The description of a key, without its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The key.
@@ -38,14 +38,14 @@ pub struct Entry {
     pub bytes: u64,
 }
 
-/// What a write expects of its key.
+/// The condition that a write places on its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// Anything: the write is forced.
+    /// No condition: the write is forced.
     Any,
-    /// No such key.
+    /// The key does not exist.
     Absent,
-    /// A value of this version.
+    /// The key has a value of this version.
     Version(Version),
 }
 
@@ -54,11 +54,11 @@ pub enum Expected {
 pub enum Write {
     /// Puts a value.
     Put(Put),
-    /// Deletes a key; a key that is not there is no error unless `expected` names a version.
+    /// Deletes a key. A key that does not exist is no error unless `expected` names a version.
     Delete {
         /// The key.
         key: Key,
-        /// Condition.
+        /// The condition.
         expected: Expected,
     },
 }
@@ -74,78 +74,81 @@ pub struct Put {
     pub version: Version,
     /// The new tag.
     pub tag: Tag,
-    /// Condition.
+    /// The condition.
     pub expected: Expected,
 }
 
 /// When a write is durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// When the call returns; all that was written back before it is durable then, too (Kinetic's WRITETHROUGH and FLUSH).
+    /// When the call returns. Everything that was written back before is durable then, too (Kinetic's WRITETHROUGH and
+    /// FLUSH).
     #[default]
     Through,
-    /// After the next flush or write-through. Visible at once. After a crash either all writes up to some moment are
-    /// there or none after it: never a later one without an earlier one (Kinetic's WRITEBACK).
+    /// After the next flush or write-through. The write is visible at once. After a crash, all writes up to some moment
+    /// are there and none after it: never a later write without an earlier one (Kinetic's WRITEBACK).
     Back,
 }
 
 /// Keys of a range, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRange {
-    /// Where it starts: the lower end, also if `reverse`.
+    /// The lower end, also if `reverse`.
     pub start: Bound<Key>,
-    /// Where it ends: the upper end.
+    /// The upper end.
     pub end: Bound<Key>,
     /// From the largest key to the smallest.
     pub reverse: bool,
-    /// Keys at most.
+    /// The most keys.
     pub limit: usize,
 }
 
 /// How full the store is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreUse {
-    /// Keys.
+    /// The number of keys.
     pub keys: u64,
     /// Bytes of values.
     pub value_bytes: u64,
-    /// Bytes on the medium that hold nothing any more, and that compaction will give back.
+    /// Bytes on the medium that no value uses any more, and that compaction will give back.
     pub dead_bytes: u64,
-    /// Bytes free on the medium for puts: what is kept for deletes is not counted.
+    /// Bytes that are free on the medium for puts. The reserve for deletes is not counted.
     pub free_bytes: u64,
-    /// How full the cache of values is, and how well it serves.
+    /// How full the cache of values is, and its hits and misses.
     pub cache: CacheUse,
 }
 
 /// An ordered, versioned key-value store. Calls block; a drive makes them on its bounded pool.
 pub trait Store: Send + Sync + Debug {
-    /// A value and its entry. A value whose checksum does not hold is [`StoreError::Corrupt`], for that key alone.
+    /// A value and its entry. A value with a wrong checksum is [`StoreError::Corrupt`], for that key alone.
     fn get(&self, key: &[u8]) -> Result<Option<(Value, Entry)>, StoreError>;
 
-    /// A key's entry without reading the value.
+    /// A key's entry, without reading the value.
     fn entry(&self, key: &[u8]) -> Result<Option<Entry>, StoreError>;
 
     /// The entries of a range.
     fn range(&self, range: &KeyRange) -> Result<Vec<Entry>, StoreError>;
 
-    /// All writes or none. Writes apply in order, each seeing those before it. On [`StoreError::Conflict`] nothing has
-    /// changed: of two batches in conflict, one fails whole (Skytether 5.1).
+    /// All writes of the batch or none. Writes apply in order, each seeing those before it. On [`StoreError::Conflict`]
+    /// nothing has changed: of two batches in conflict, one fails as a whole (Montana et al. 2023, Skytether, section
+    /// 5.1; see `docs/bibliography.md`).
     fn write(&self, batch: Vec<Write>, durability: Durability) -> Result<(), StoreError>;
 
     /// Makes all that was written back durable.
     fn flush(&self) -> Result<(), StoreError>;
 
-    /// Writes a large value that names no key yet. [`Store::adopt`] names it and makes it durable; one that was not adopted
-    /// when the store is opened again is gone.
+    /// Writes a large value that has no key yet. [`Store::adopt`] gives it a key and makes it durable. A staged value
+    /// that was not adopted is gone when the store is opened again.
     fn stage(&self, value: Value) -> Result<Staged, StoreError>;
 
-    /// Names staged values by their keys, together with `batch`: all or none, durable when it returns.
+    /// Gives keys to staged values, together with `batch`: all or none, durable when it returns.
     ///
-    /// The staged values come first, over whatever their keys hold, with an empty version and tag. They are spent either way:
-    /// where nothing was written, they are gone.
+    /// The staged values come first. They replace whatever their keys had, with an empty version and tag. The call
+    /// consumes them in any case: if it writes nothing, they are gone.
     fn adopt(&self, staged: Vec<(Key, Staged)>, batch: Vec<Write>) -> Result<(), StoreError>;
 
-    /// Gives up a staged value and its room. One that is only dropped keeps its room until the store is opened again.
+    /// Discards a staged value and frees its room. The room of a staged value that is only dropped is freed when the
+    /// store is opened again.
     fn unstage(&self, staged: Staged);
 
     /// How full it is.
@@ -171,12 +174,12 @@ pub trait Store: Send + Sync + Debug {
     }
 }
 
-/// A large value, written and without a name.
+/// A large value that was written but has no key.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Staged {
-    /// The segment file that holds it.
+    /// The segment file that has it.
     pub(crate) file: u64,
-    /// Where in the file.
+    /// The offset in that file.
     pub(crate) offset: u64,
     /// Its bytes.
     pub(crate) bytes: u64,
@@ -209,7 +212,7 @@ impl Write {
         Write::Delete { key: key.into(), expected: Expected::Any }
     }
 
-    /// Its key.
+    /// The key of the write.
     pub fn key(&self) -> &Key {
         match self {
             Write::Put(put) => &put.key,
@@ -226,7 +229,7 @@ impl KeyRange {
 
     /// The keys that start with `prefix`.
     pub fn prefix(prefix: &[u8]) -> Self {
-        // The smallest key that no longer starts so: the last byte that can grow grows.
+        // The smallest key that does not start with the prefix: the last byte that can be increased is increased.
         let kept = prefix.iter().rposition(|byte| *byte != u8::MAX);
         let end = kept.map_or(Bound::Unbounded, |last| {
             let mut end = prefix[..=last].to_vec();
@@ -236,7 +239,7 @@ impl KeyRange {
         Self { start: Bound::Included(Key::copy_from_slice(prefix)), end, ..Self::all() }
     }
 
-    /// Whether no key can be in it, whatever is stored.
+    /// Whether the range is empty, whatever is stored.
     pub(crate) fn is_empty(&self) -> bool {
         let (Some((start, from)), Some((end, to))) = (edge(&self.start), edge(&self.end)) else { return false };
         start > end || (start == end && !(from && to))
@@ -262,7 +265,7 @@ pub fn show_key(key: &[u8]) -> String {
     }
 }
 
-/// What can go wrong.
+/// Errors of a store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// A key does not have the expected version; nothing has changed.
@@ -279,12 +282,12 @@ pub enum StoreError {
         /// Bytes that did not fit.
         needed: u64,
     },
-    /// A value or a page of the index is not what was written.
+    /// A value or a page of the index is damaged.
     #[error("{key} is damaged: {what}")]
     Corrupt {
         /// The key, for people.
         key: String,
-        /// What does not hold.
+        /// What was found to be wrong.
         what: String,
     },
     /// The store is in use by another process.
@@ -293,12 +296,12 @@ pub enum StoreError {
         /// The store.
         path: PathBuf,
     },
-    /// The store cannot be opened, for damage that a repair may put right.
+    /// The store cannot be opened, because of damage that a repair may correct.
     #[error("the store at {path} is damaged: {what}; run `pithead check --repair {path}`")]
     Damaged {
         /// The store.
         path: PathBuf,
-        /// What does not hold.
+        /// What was found to be wrong.
         what: String,
     },
     /// The store was written by another release.
@@ -308,18 +311,18 @@ pub enum StoreError {
         path: PathBuf,
         /// Its format.
         found: String,
-        /// Ours.
+        /// The newest format that this release reads.
         newest: u32,
     },
-    /// A key, version, tag or value is over its bound.
+    /// A key, version, tag or value exceeds its bound.
     #[error("{0}")]
     TooLarge(String),
     /// The medium failed.
     #[error("{path}: {source}")]
     Io {
-        /// Where.
+        /// The file or folder.
         path: PathBuf,
-        /// What it said.
+        /// The medium's message.
         source: std::io::Error,
     },
     /// The index failed.
@@ -327,7 +330,7 @@ pub enum StoreError {
     Index {
         /// The store.
         path: PathBuf,
-        /// What it said.
+        /// The index's message.
         what: String,
     },
 }

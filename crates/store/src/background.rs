@@ -1,4 +1,4 @@
-//! The store's own thread: makes durable what was written back, and gives back dead room.
+//! The store's own thread. It makes written-back data durable and gives back dead room.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::core::Core;
 
-/// What was written back is durable after about so long.
+/// Written-back data is durable after about this time.
 const FLUSH_AFTER: Duration = Duration::from_secs(1);
-/// Pause after each step of compaction, so that a medium has time for others.
+/// The pause after each step of compaction, so that the medium has time for other requests.
 const STEP_PAUSE: Duration = Duration::from_millis(1);
 
 /// The thread; it ends when this is dropped.
@@ -39,7 +39,7 @@ impl Drop for Background {
 }
 
 fn work(core: &Core) {
-    // After an error it waits longer, so that a medium that stays broken is not asked all the time.
+    // After an error the thread waits longer, so that it does not call a broken medium all the time.
     let mut pause = FLUSH_AFTER;
     while !wait(core, pause) {
         let done = core.flush().and_then(|()| core.compact(&|| pace(core)));
@@ -70,6 +70,6 @@ fn pace(core: &Core) -> bool {
     if !state.stop {
         core.work.changed.wait_for(&mut state, STEP_PAUSE);
     }
-    // What was written back must not wait for all of compaction.
+    // Written-back data must not wait until all of compaction is done.
     !state.stop && !state.flush
 }

@@ -1,20 +1,22 @@
 //! [`CheckedFile`]: the index's file with a checksum for each 4 KiB block, verified on every read.
 //!
-//! redb checksums its pages, but looks at them only after an unclean end. Here each group of 512 blocks stands behind one
-//! block of their checksums (xxh3, 8 bytes each, little-endian; 0: never written, all zeros):
+//! redb checksums its pages, but looks at the checksums only after an unclean end. Here each group of 512 blocks is
+//! preceded by one block of their checksums (xxh3, 8 bytes each, little-endian; 0: the block was never written, and is
+//! all zeros):
 //!
 //! ```text
 //! | sums of 0..512 | 0 | 1 | … | 511 | sums of 512..1024 | 512 | …
 //! ```
 //!
-//! A read that meets a bad block yields zeros for all that was asked for, which is no page of redb's: the operation that
-//! wanted the page fails, and no other. Block 0 is not checked: redb changes it in place, and its parts have checksums of
-//! redb's own.
+//! A read that meets a damaged block returns zeros for all bytes that were requested, which is never a page of redb's.
+//! The operation that needed the page fails, and no other does. Block 0 is not checked: redb changes it in place, and
+//! its parts have checksums of redb's own.
 //!
-//! Sums and blocks are written apart. A commit in two phases flushes both before the header names the new pages, so what the
-//! header names always has its sums. After an unclean end of a commit in one phase they may be old: redb then verifies the whole
-//! tree by its own checksums before it trusts it. Until that is over ([`CheckedFile::recovered`]) nothing is zeroed, and the
-//! sums of blocks that differ are made anew afterwards.
+//! Checksums and blocks are written separately. A commit in two phases flushes both before the header names the new
+//! pages, so pages that the header names always have their checksums. After an unclean end of a commit in one phase,
+//! checksums may be old. redb then verifies the whole tree by its own checksums before it trusts the tree. Until it has
+//! ([`CheckedFile::recovered`]), nothing is replaced by zeros, and afterwards the checksums of blocks that differ are
+//! computed anew.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -28,12 +30,12 @@ use crate::medium::MediumFile;
 
 /// Bytes of a block.
 const BLOCK: u64 = 4_096;
-/// Blocks whose sums fill one block.
+/// The number of blocks whose checksums fill one block.
 const GROUP_BLOCKS: u64 = BLOCK / 8;
-/// Bytes of a group on the medium, its sums included.
+/// Bytes of a group on the medium, including its checksums.
 const GROUP_BYTES: u64 = (GROUP_BLOCKS + 1) * BLOCK;
-/// Where redb's header says, a bit each, that the file was not closed, and that its last commit was one of two phases. (redb's
-/// documented format, version 3.)
+/// Where redb's header says, with one bit each, that the file was not closed, and that its last commit had two phases.
+/// (This is redb's documented format, version 3.)
 const STATE_AT: u64 = 9;
 const STATE_UNCLEAN: u8 = 2;
 const STATE_TWO_PHASE: u8 = 4;
@@ -46,9 +48,9 @@ pub(crate) struct CheckedFile(Arc<Inner>);
 struct Inner {
     file: Arc<dyn MediumFile>,
     groups: RwLock<HashMap<u64, Group>>,
-    /// Blocks that were found bad.
+    /// Blocks that were found damaged.
     damaged: Mutex<BTreeSet<u64>>,
-    /// While redb verifies the tree itself: blocks whose sums are old, or that are bad.
+    /// While redb verifies the tree itself: blocks that are damaged or whose checksums are old.
     differing: Mutex<BTreeSet<u64>>,
     recovering: AtomicBool,
 }
@@ -60,7 +62,7 @@ struct Group {
 }
 
 impl CheckedFile {
-    /// Takes a file that is empty, or that was written through here.
+    /// Opens a file that is empty, or that was written by this type.
     pub fn open(file: Arc<dyn MediumFile>) -> io::Result<Self> {
         let inner = Inner {
             file,
@@ -77,7 +79,7 @@ impl CheckedFile {
         Ok(Self(Arc::new(inner)))
     }
 
-    /// redb has opened the file: from now on each read is checked.
+    /// Notes that redb has opened the file: from now on each read is checked.
     pub fn recovered(&self) -> io::Result<()> {
         if !self.0.recovering.swap(false, Ordering::AcqRel) {
             return Ok(());
@@ -90,13 +92,13 @@ impl CheckedFile {
         Ok(())
     }
 
-    /// Blocks that reads have found bad so far.
+    /// The blocks that reads have found damaged so far.
     pub fn damaged_blocks(&self) -> Vec<u64> {
         self.0.damaged.lock().iter().copied().collect()
     }
 
-    /// Reads every block; the numbers of those that differ from their sums. After an unclean end these may be blocks that
-    /// nothing reaches any more. `on` hears the blocks done, and all.
+    /// Reads every block, and returns the numbers of those that differ from their checksums. After an unclean end these
+    /// may be blocks that no table reaches any more. `on` is called with the number of blocks done and of all blocks.
     pub fn verify(&self, on: &mut dyn FnMut(u64, u64)) -> io::Result<Vec<u64>> {
         let blocks = self.0.bytes()? / BLOCK;
         let mut bad = Vec::new();
@@ -182,14 +184,14 @@ impl Inner {
         if bytes < before {
             let blocks = bytes.div_ceil(BLOCK);
             self.groups.write().retain(|group, _| group * GROUP_BLOCKS < blocks);
-            // What grows again later was never written.
+            // The part that may grow again later counts as never written.
             let stale = blocks..before.div_ceil(BLOCK).min(blocks.next_multiple_of(GROUP_BLOCKS));
             stale.into_iter().try_for_each(|block| self.set_sum(block, 0))?;
         }
         Ok(())
     }
 
-    /// Reads blocks from `first` on, past the end of the file as zeros. Whether one is bad.
+    /// Reads blocks from `first` on, with zeros after the end of the file. Returns whether one is damaged.
     fn read_blocks(&self, first: u64, out: &mut [u8]) -> io::Result<bool> {
         let size = self.bytes()?;
         let mut bad = false;
@@ -220,7 +222,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Blocks of one group that differ from their sums.
+    /// The blocks of one group that differ from their checksums.
     fn differing(&self, first: u64, bytes: &[u8]) -> io::Result<Vec<u64>> {
         self.with_group(first / GROUP_BLOCKS, |group| {
             let sums = group.sums.iter().skip((first % GROUP_BLOCKS) as usize);
@@ -230,7 +232,7 @@ impl Inner {
         })
     }
 
-    /// Notes the sums of blocks of one group.
+    /// Records the checksums of blocks of one group.
     fn set_sums(&self, first: u64, bytes: &[u8]) -> io::Result<()> {
         let sums = bytes.chunks(BLOCK as usize).map(sum_of);
         (first..).zip(sums).try_for_each(|(block, sum)| self.set_sum(block, sum))
@@ -246,13 +248,13 @@ impl Inner {
         {
             *there = sum;
             group.dirty = true;
-            // Bad blocks that are written anew are whole again.
+            // Damaged blocks that are written again are good again.
             self.damaged.lock().remove(&block);
         }
         Ok(())
     }
 
-    /// Calls `look` with a group, read first if it was not yet.
+    /// Calls `look` with a group, which is read first if it was not read yet.
     fn with_group<T>(&self, number: u64, look: impl FnOnce(&Group) -> T) -> io::Result<T> {
         if let Some(group) = self.groups.read().get(&number) {
             return Ok(look(group));
@@ -271,7 +273,7 @@ impl Inner {
     }
 }
 
-/// Makes the sums of all blocks of a file hold.
+/// Makes the checksums of all blocks of a file correct.
 pub(crate) fn reseal(file: &mut [u8]) {
     for group in file.chunks_mut(GROUP_BYTES as usize) {
         let Some((sums, blocks)) = group.split_at_mut_checked(BLOCK as usize) else { continue };
@@ -280,13 +282,13 @@ pub(crate) fn reseal(file: &mut [u8]) {
     }
 }
 
-/// Where a byte of redb's file lies on the medium.
+/// The position on the medium of a byte of redb's file.
 fn place(offset: u64) -> u64 {
     let block = offset / BLOCK;
     offset + (block / GROUP_BLOCKS + 1) * BLOCK
 }
 
-/// Blocks from `first` on, `bytes` of them, cut at the ends of groups: first block, and bytes within.
+/// The blocks from `first` on, for `bytes` bytes, split at the ends of groups: the first block, and the range of bytes.
 fn runs(first: u64, bytes: usize) -> impl Iterator<Item = (u64, std::ops::Range<usize>)> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -302,7 +304,7 @@ fn end(offset: u64, bytes: usize) -> io::Result<u64> {
     offset.checked_add(bytes as u64).ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
-/// A block's sum. 0 is kept for blocks that were never written.
+/// The checksum of a block. 0 is reserved for blocks that were never written.
 fn sum_of(block: &[u8]) -> u64 {
     xxh3_64(block).max(1)
 }

@@ -1,22 +1,22 @@
-//! How large keys, versions, tags and values may be.
+//! The bounds on keys, versions, tags and values.
 
 use pithead_model::{Bytes, SLICE_BYTES_MAX};
 
 use crate::api::show_key;
 use crate::{Put, StoreError, Write};
 
-/// Longest key. The empty key is legal.
+/// The longest key. The empty key is legal.
 pub const KEY_BYTES_MAX: usize = 4_096;
-/// Longest version.
+/// The longest version.
 pub const VERSION_BYTES_MAX: usize = 2_048;
-/// Longest tag.
+/// The longest tag.
 pub const TAG_BYTES_MAX: usize = 2_048;
-/// Largest value.
+/// The largest value.
 pub const VALUE_BYTES_MAX: usize = SLICE_BYTES_MAX;
-/// Values of at least so many bytes lie in a segment file; smaller ones lie in the index.
+/// Values of at least this many bytes are stored in a segment file, and smaller ones in the index.
 pub(crate) const SEGMENT_BYTES_MIN: usize = 64 << 10;
 
-/// Refuses a batch that holds something over its bound.
+/// Refuses a batch that exceeds a bound.
 pub(crate) fn check_batch(batch: &[Write]) -> Result<(), StoreError> {
     batch.iter().try_for_each(|write| match write {
         Write::Put(put) => check_put(put),

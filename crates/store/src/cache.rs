@@ -1,4 +1,4 @@
-//! [`ValueCache`]: large values that were read lately.
+//! [`ValueCache`]: large values that were read recently.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,16 +10,16 @@ use parking_lot::Mutex;
 use crate::medium::ALIGNMENT;
 use crate::{StoreError, Value};
 
-/// Where a value lies: number of its segment file, and where it starts there.
+/// The place of a value: the number of its segment file, and its offset there.
 pub(crate) type CacheKey = (u64, u64);
 
-/// How long one reader waits for another to load the same value before it loads the value itself.
+/// How long one reader waits for another to load the same value, before it loads the value itself.
 const LOAD_WAIT: Duration = Duration::from_secs(60);
 
-/// Large values by the place that they lie at, the least recently used ones given up first.
+/// Large values by their places. The least recently used ones are discarded first.
 ///
-/// Readers of one value share one load. Values that readers hold on to are not counted: the budget bounds what the cache
-/// alone keeps in memory.
+/// Readers of one value share one load. Values that readers still use are not counted: the budget bounds what only the
+/// cache keeps in memory.
 #[derive(Debug)]
 pub(crate) struct ValueCache {
     inner: Mutex<Inner>,
@@ -29,38 +29,38 @@ pub(crate) struct ValueCache {
     missed_bytes: AtomicU64,
 }
 
-/// How full a cache is, and how well it serves.
+/// How full a cache is, and its hits and misses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheUse {
-    /// Bytes that it may keep.
+    /// The most bytes that it may keep.
     pub bytes_max: u64,
     /// Bytes that it keeps.
     pub bytes: u64,
     /// Values that it keeps.
     pub values: u64,
-    /// Reads that it answered, those that waited for another's load, too.
+    /// Reads that it answered, including those that waited for another reader's load.
     pub hits: u64,
     /// Reads that went to the medium.
     pub misses: u64,
-    /// Bytes that these brought.
+    /// Bytes that these reads brought.
     pub missed_bytes: u64,
 }
 
 #[derive(Debug)]
 struct Inner {
     slots: LruCache<CacheKey, Slot>,
-    /// Of all slots that are loaded.
+    /// The bytes of all slots that are loaded.
     bytes: u64,
 }
 
 #[derive(Debug)]
 struct Slot {
-    /// 0 until loaded.
+    /// 0 until the value is loaded.
     bytes: u64,
     value: Arc<Flight>,
 }
 
-/// Locked by the reader that loads; the others then find what it got, or load if it failed.
+/// The reader that loads holds this lock. The others then find the value or, if the load failed, load it themselves.
 type Flight = Mutex<Option<Value>>;
 
 impl ValueCache {
@@ -70,11 +70,12 @@ impl ValueCache {
         Self { inner, bytes_max, hits: AtomicU64::new(0), misses: AtomicU64::new(0), missed_bytes: AtomicU64::new(0) }
     }
 
-    /// The value at `place`, by `load` where it is not here. A place must never hold another value later.
+    /// The value at `place`, loaded by `load` if the cache does not have it. A place must never have another value
+    /// later.
     pub fn get(&self, place: CacheKey, load: impl FnOnce() -> Result<Value, StoreError>) -> Result<Value, StoreError> {
         let flight = self.inner.lock().flight(place);
         let Some(mut value) = flight.try_lock_for(LOAD_WAIT) else {
-            // Given up before the load, so that the other, if it fails, sees that nobody waits for it.
+            // This is dropped before the load, so that the other reader, if it fails, sees that nobody waits for it.
             drop(flight);
             return self.missed(load());
         };
@@ -89,12 +90,12 @@ impl ValueCache {
         Ok(loaded)
     }
 
-    /// Gives up one value; who reads it keeps it.
+    /// Discards one value. Its readers keep it.
     pub fn forget(&self, file: u64, offset: u64) {
         self.inner.lock().remove((file, offset));
     }
 
-    /// Gives up all values of a file.
+    /// Discards all values of a file.
     pub fn forget_file(&self, file: u64) {
         let mut inner = self.inner.lock();
         let places: Vec<CacheKey> = inner.slots.iter().map(|(place, _)| *place).filter(|place| place.0 == file).collect();
@@ -121,10 +122,10 @@ impl ValueCache {
     }
 }
 
-/// Owners of a flight that nobody waits for. More cannot come while `Inner` is locked.
+/// The number of owners of a flight that nobody waits for. It cannot rise while `Inner` is locked.
 const SLOT_AND_READER: usize = 2;
 
-/// Settles a slot when its load is over, however it ended.
+/// Settles a slot when its load is over, whether it succeeded or failed.
 struct Landing<'a> {
     cache: &'a ValueCache,
     place: CacheKey,
@@ -137,7 +138,7 @@ impl Drop for Landing<'_> {
         let bytes = self.value.as_ref().map(|value| (value.len() as u64).next_multiple_of(ALIGNMENT).max(ALIGNMENT));
         let mut inner = self.cache.inner.lock();
         let slot = inner.slots.peek_mut(&self.place).filter(|slot| Arc::ptr_eq(&slot.value, self.flight));
-        // The place was forgotten while it was loaded: then it must not come back.
+        // The place was removed while it was loaded, and must not come back.
         let Some(slot) = slot else { return };
         match bytes {
             Some(bytes) if bytes <= self.cache.bytes_max / 2 => {
@@ -145,9 +146,9 @@ impl Drop for Landing<'_> {
                 inner.bytes += bytes;
                 inner.shrink(self.cache.bytes_max);
             }
-            // The load failed, by an error or a panic. The next of those who wait loads, and settles the slot.
+            // The load failed, with an error or a panic. The next waiting reader loads the value, and settles the slot.
             None if Arc::strong_count(self.flight) > SLOT_AND_READER => {}
-            // Nobody waits, or the value would drive out most others: it is handed out and not kept.
+            // Nobody waits, or the value would drive out most others: it is returned and not cached.
             _ => inner.remove(self.place),
         }
     }
@@ -238,11 +239,11 @@ mod tests {
     #[test]
     fn readers_share_a_load() {
         const READERS: usize = 8;
-        // One budget keeps the value, the other does not.
+        // One budget is large enough to keep the value, the other is not.
         for bytes_max in [1 << 20, 0] {
             let (cache, loads, start) = (ValueCache::new(bytes_max), AtomicUsize::new(0), Barrier::new(READERS));
             let load = || {
-                // The others come while this one loads: they hold the flight before it ends.
+                // The other readers arrive while this one loads: they share the flight before it ends.
                 while Arc::strong_count(&cache.inner.lock().flight((1, 0))) < READERS + 2 {
                     thread::yield_now();
                 }

@@ -1,8 +1,8 @@
-//! `pithead check`: whether all of a store is what was written, and what can be put right.
+//! `pithead check`: finds out whether a store is undamaged, and repairs what can be repaired.
 //!
-//! Every block of the index, every record and every value is read. A repair makes a new index from the records that can be
-//! read, with all that follows from them, and unlinks what nothing names. It never invents a value: a damaged one stays, and
-//! is named.
+//! A check reads every block of the index, every record and every value. A repair makes a new index from the records
+//! that can be read, with everything that follows from them, and unlinks files that nothing names. It never invents a
+//! value: a damaged value stays, and the report names it.
 
 mod lost;
 mod marker;
@@ -27,28 +27,28 @@ use crate::medium::Medium;
 use crate::segments::{FOLDER, Segments, file_name, file_number};
 use crate::{FolderMedium, StoreError, upgrade};
 
-/// Memory for pages of the index during a check.
+/// The memory for pages of the index during a check.
 const CACHE_BYTES: usize = 64 << 20;
 
 /// How to check a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckOptions {
-    /// Put right what can be.
+    /// Whether to repair what can be repaired.
     pub repair: bool,
 }
 
-/// How far a check is.
+/// The progress of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckProgress {
-    /// What is read.
+    /// The part of the store that is being read.
     pub step: CheckStep,
-    /// Of `total`: blocks of the index, or bytes of values.
+    /// The part of `total` that is done: blocks of the index, or bytes of values.
     pub done: u64,
-    /// 0 where it is not known.
+    /// 0 if it is not known.
     pub total: u64,
 }
 
-/// What a check reads, in this order.
+/// The parts of a store, in the order in which a check reads them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckStep {
@@ -56,62 +56,62 @@ pub enum CheckStep {
     Index,
     /// Records and values.
     Values,
-    /// Segment files and what lies in them.
+    /// Segment files and their contents.
     Segments,
-    /// Nothing: a new index is written.
+    /// None: the check writes a new index.
     Repair,
 }
 
-/// What a check has found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CheckReport {
-    /// The drive's identity; none where the index cannot say.
+    /// The drive's identity; none if the index does not have it.
     pub drive: Option<DriveId>,
     /// Keys that can be read.
     pub keys: u64,
     /// Bytes of their values.
     pub value_bytes: u64,
-    /// Keys that the journal brought back into a new index.
+    /// Keys that a new index has from the journal.
     pub restored_keys: u64,
-    /// What is not as it should be.
+    /// The defects that were found.
     pub findings: Vec<Finding>,
 }
 
-/// Something that is not as it should be.
+/// A defect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What kind of thing.
+    /// The kind of defect.
     pub kind: FindingKind,
     /// The key that it concerns, for people.
     pub key: Option<String>,
     /// The file that it concerns, relative to the store.
     pub file: Option<String>,
-    /// What does not hold.
+    /// What was found to be wrong.
     pub what: String,
-    /// Whether it was put right.
+    /// Whether it was repaired.
     pub repaired: bool,
 }
 
-/// Kinds of findings.
+/// The kinds of defects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingKind {
-    /// Blocks of the index are not what was written.
+    /// Blocks of the index are damaged.
     Index,
-    /// Keys whose records were lost with a page of the index: one by its name, or those between two others. A repair brings back
-    /// those that the journal knows.
+    /// Keys whose records were lost with a page of the index: one key by its name, or the keys between two others. A
+    /// repair brings back those that the journal has.
     LostKey,
-    /// A record that is not what was written.
+    /// A record is damaged.
     Record,
-    /// A value that is not what was written, or is missing.
+    /// A value is damaged or missing.
     Value,
-    /// The account of segments does not fit the records.
+    /// The account of segments does not agree with the records.
     Account,
-    /// A file that nothing names.
+    /// There is a file that no key names.
     Leftover,
-    /// A part of the journal is not what was written.
+    /// A part of the journal is damaged.
     Journal,
-    /// The file that names the store's format and its drive is missing, or not what was written.
+    /// The file with the store's format and its drive is missing or damaged.
     Format,
 }
 
@@ -141,14 +141,15 @@ impl Display for FindingKind {
     }
 }
 
-/// Checks the store in `dir`, which must not be open. Without a repair nothing is changed, so that the folder may lie on a medium
-/// that refuses writes. `progress` is called often. Fails where there is no store, or it is in use or of another format, or the
-/// medium does.
+/// Checks the store in `dir`, which must not be open. Without a repair nothing is changed, so the folder may be on a
+/// medium that refuses writes. `progress` is called often. Fails if there is no store, if the store is in use or of
+/// another format, or if the medium fails.
 pub fn check(dir: &Path, options: &CheckOptions, progress: &mut dyn FnMut(CheckProgress)) -> Result<CheckReport, StoreError> {
     check_on(open_medium(dir, options.repair)?, options, progress)
 }
 
-/// As [`check`], on a medium that this process alone uses. Without a repair redb may recover an index that was not closed.
+/// Like [`check`], on a medium that this process alone uses. Without a repair, redb may recover an index that was not
+/// closed.
 pub fn check_on(
     medium: Arc<dyn Medium>,
     options: &CheckOptions,
@@ -198,13 +199,13 @@ pub fn check_on(
     Ok(report)
 }
 
-/// Whether something of the old index is worth a look.
+/// Whether the old index still has something that can be read.
 fn damages(report: &CheckReport) -> bool {
     use FindingKind::{Index, LostKey, Record};
     report.findings.iter().any(|finding| matches!(finding.kind, Index | LostKey | Record))
 }
 
-/// The medium in a folder that holds a store, or what is left of one.
+/// The medium in a folder that has a store, or the remains of one.
 pub(crate) fn open_medium(dir: &Path, write: bool) -> Result<Arc<dyn Medium>, StoreError> {
     if !dir.join(INDEX).exists() && !dir.join(journal::FOLDER).is_dir() {
         let marker = dir.join(MARKER);
@@ -213,7 +214,7 @@ pub(crate) fn open_medium(dir: &Path, write: bool) -> Result<Arc<dyn Medium>, St
     Ok(if write { FolderMedium::open(dir)? } else { FolderMedium::open_read_only(dir)? })
 }
 
-/// The index of a store that is there, and the store's format.
+/// The index of an existing store, and the store's format.
 pub(crate) fn open_index(medium: &Arc<dyn Medium>) -> Result<(Index, u32), StoreError> {
     let failed = |what: &str| StoreError::Index { path: medium.path().to_path_buf(), what: what.to_string() };
     let marker = read_marker(&**medium)?.ok_or_else(|| failed("there is no store: it has no FORMAT file"))?;
@@ -222,25 +223,25 @@ pub(crate) fn open_index(medium: &Arc<dyn Medium>) -> Result<(Index, u32), Store
     Ok((index, marker.format))
 }
 
-/// A check under way.
+/// A check in progress.
 struct Check<'a> {
     medium: &'a Arc<dyn Medium>,
     index: &'a Index,
     report: CheckReport,
     progress: &'a mut dyn FnMut(CheckProgress),
-    /// The index must be made anew.
+    /// Whether the index must be made anew.
     rebuild: bool,
     replayed: Option<&'a Replayed>,
 }
 
-/// What the records say of the segments.
+/// What the records say about the segments.
 #[derive(Default)]
 struct Named {
-    /// Of each file: up to where it is written, and what of it lives.
+    /// For each file: the end of what is written, and how many of its bytes are alive.
     rows: BTreeMap<u64, SegmentRow>,
     /// Large values.
     values: u64,
-    /// Keys between which records cannot be read.
+    /// Pairs of keys between which records cannot be read.
     holes: Vec<sweep::Hole>,
 }
 
@@ -260,7 +261,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Damage to the journal: no key is lost by it while the index has it.
+    /// Damage to the journal. It costs no key while the index has all keys.
     fn journal(&mut self) {
         for (file, what) in self.replayed.iter().flat_map(|replayed| &replayed.damage) {
             self.report.findings.push(Finding {
@@ -273,8 +274,8 @@ impl Check<'_> {
         }
     }
 
-    /// Reads the index from end to end: whether a block is not what was written. That counts only when something reaches it:
-    /// after an unclean end some hold what was never committed. A repair makes the index anew in any case.
+    /// Reads the index from end to end, and finds damaged blocks. A damaged block counts only when a table reaches it:
+    /// after an unclean end, some blocks have data that was never committed. A repair makes the index anew in any case.
     fn blocks(&mut self, repair: bool) -> Result<bool, StoreError> {
         let progress = &mut *self.progress;
         let on = &mut |done, total| progress(CheckProgress { step: CheckStep::Index, done, total });
@@ -283,8 +284,8 @@ impl Check<'_> {
         Ok(bad)
     }
 
-    /// Commits nothing: no table of ours reaches redb's account of its own pages, but a commit does. Last of all, since redb
-    /// may have to recover its file after it.
+    /// Commits nothing. None of the store's tables reaches redb's account of its own pages, but a commit does. This is
+    /// the last step, since redb may have to recover its file afterwards.
     fn commits(&mut self) -> Result<(), StoreError> {
         match self.index.settle() {
             Err(StoreError::Corrupt { .. }) => {
@@ -295,7 +296,7 @@ impl Check<'_> {
         }
     }
 
-    /// The drive's identity, as the index says.
+    /// The drive's identity, from the index.
     fn facts(&mut self) -> Result<Option<DriveId>, StoreError> {
         let mut facts = [DRIVE, VALUE_BYTES, COMMIT, LAST_FILE].into_iter().map(|name| self.index.fact(name));
         match facts.find_map(Result::err) {
@@ -308,7 +309,7 @@ impl Check<'_> {
         }
     }
 
-    /// Blocks that were found bad while all tables were read.
+    /// The blocks that were found damaged while all tables were read.
     fn pages(&mut self) -> Result<(), StoreError> {
         let blocks: Vec<String> = self.index.damaged_blocks()?.iter().map(u64::to_string).collect();
         if !blocks.is_empty() {
@@ -319,7 +320,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Each place must have its key, and each file its bytes.
+    /// Checks that each place has its key, and each file its bytes.
     fn places(&mut self, named: &Named) -> Result<(), StoreError> {
         let rows = match self.index.segments() {
             Ok(rows) => rows,
@@ -354,7 +355,7 @@ impl Check<'_> {
     fn files(&mut self, named: &Named, repair: bool) -> Result<(), StoreError> {
         let failed = |error| io_error(&self.medium.path().join(FOLDER), 0, error);
         let unnamed = |name: &String| file_number(name).is_some_and(|file| !named.rows.contains_key(&file));
-        // While keys are missing, their values are not leftovers.
+        // While keys are missing, their values must not be taken for leftovers.
         let whole = named.holes.is_empty() && !damages(&self.report);
         let leftovers: Vec<String> = self.medium.list(FOLDER).map_err(failed)?.into_iter().filter(unnamed).collect();
         for name in leftovers {

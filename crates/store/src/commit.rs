@@ -1,8 +1,8 @@
-//! Commits that come at once share one.
+//! Commits of several writers at the same time are made together.
 //!
-//! A writer puts its batch into the queue. The first of those who wait leads: it takes what is there, commits it in one
-//! transaction of the index, tells each how its batch fared, and hands the lead on. While it does, others write their large
-//! values and queue up.
+//! A writer puts its batch into the queue. The first writer in the queue becomes the leader: it takes the batches that
+//! are there, commits them in one transaction of the index, tells each writer the outcome of its batch, and hands the
+//! lead on. Meanwhile other writers write their large values and queue up.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use crate::index::{Batch, Committed};
 use crate::segments::{Extent, Pinned};
 use crate::{Durability, StoreError};
 
-/// Most batches in one commit.
+/// The most batches in one commit.
 const GROUP_BATCHES_MAX: usize = 1_024;
-/// A group takes no more batches once it has so many bytes for the index.
+/// A group takes no more batches once it has this many bytes for the index.
 const GROUP_BYTES_MAX: u64 = 16 << 20;
-/// Longest wait for a commit.
+/// The longest wait for a commit.
 const COMMIT_WAIT: Duration = Duration::from_secs(300);
-/// Written back are at most so many bytes; then a write makes all durable, whatever it asks for.
+/// The most written-back bytes. When there are more, a write makes everything durable, whatever durability it asks for.
 const UNFLUSHED_BYTES_MAX: u64 = 64 << 20;
 
 /// A batch on its way into the index.
@@ -62,7 +62,7 @@ enum State {
 }
 
 impl Queue {
-    /// Commits the request with others.
+    /// Commits the request together with others.
     pub fn commit(&self, core: &Core, request: Request) -> Result<(), StoreError> {
         let ticket = Arc::new(Ticket::default());
         let leads = {
@@ -74,7 +74,7 @@ impl Queue {
             return ticket.take();
         }
         let _lead = Lead { queue: self };
-        // Its own request may be behind others: it leads until it is done.
+        // The leader's own request may be behind others: it leads until its request is done.
         while ticket.is_open() {
             let group = self.take();
             self.commit_group(core, group);
@@ -82,7 +82,7 @@ impl Queue {
         ticket.take()
     }
 
-    /// Waits for an answer; true where it is to lead instead.
+    /// Waits for an answer; true if the caller is to lead instead.
     fn wait(&self, core: &Core, ticket: &Arc<Ticket>) -> Result<bool, StoreError> {
         if let Some(leads) = ticket.wait() {
             return Ok(leads);
@@ -119,7 +119,7 @@ impl Queue {
         let mut group: VecDeque<_> = group.into_iter().map(|(request, ticket)| Answered { core, request, ticket }).collect();
         if durable {
             if let Err(error) = self.flush_written_back(core) {
-                // What comes later must not be durable without what came before.
+                // Later batches must not be durable without the earlier ones.
                 let error = copy_of(&error);
                 group.into_iter().for_each(|answered| answered.fail(&error));
                 return;
@@ -137,7 +137,7 @@ impl Queue {
                 core.reload();
                 group.into_iter().for_each(|answered| answered.fail(&error));
             }
-            // One of them is to blame. The others must not fail with it.
+            // One of the batches is to blame. The others must not fail with it.
             Err((_, batches)) => {
                 core.reload();
                 for (answered, batch) in group.into_iter().zip(batches) {
@@ -161,7 +161,7 @@ impl Queue {
         core.committed(&committed.dead, durable);
     }
 
-    /// Makes the large values durable that earlier commits have named. Where that fails, those commits are given up.
+    /// Makes the large values durable that earlier commits have named. If that fails, those commits are given up.
     fn flush_written_back(&self, core: &Core) -> Result<(), StoreError> {
         let extents = std::mem::take(&mut *self.written_back.lock());
         let flushed = core.segments.flush(&extents);
@@ -189,7 +189,7 @@ impl Drop for Lead<'_> {
     }
 }
 
-/// A request that is answered at the latest when this is dropped.
+/// A request that has been answered at the latest when this is dropped.
 struct Answered<'a> {
     core: &'a Core,
     request: Request,
@@ -249,7 +249,7 @@ impl Ticket {
     }
 }
 
-/// An error that several hear of.
+/// An error that several callers receive.
 fn copy_of(error: &StoreError) -> StoreError {
     match error {
         StoreError::Conflict { key } => StoreError::Conflict { key: key.clone() },

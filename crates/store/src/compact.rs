@@ -1,9 +1,9 @@
-//! Dead room given back, in small steps.
+//! Compaction: dead room is given back, in small steps.
 //!
-//! Where the medium can punch holes, dead parts of a segment are given back where they are, and a segment is emptied only
-//! when hardly anything of it lives. Where it cannot, a segment that is more dead than alive is emptied: its values are
-//! copied to the open segment, one commit names their new places, and the file is unlinked. No lock is held from one step to
-//! the next, and each commit moves a value only if its key still names the old place.
+//! Where the medium can punch holes, dead parts of a segment are given back in place, and a segment is emptied only
+//! when hardly anything in it is alive. Where the medium cannot, a segment that is more dead than alive is emptied: its
+//! values are copied to the open segment, one commit names their new places, and the file is unlinked. All locks are
+//! released between two steps, and each commit moves a value only if its key still names the old place.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -18,18 +18,18 @@ use crate::{Durability, Expected, Key, StoreError};
 
 /// Bytes copied in one step.
 const STEP_BYTES: u64 = 1 << 20;
-/// Bytes copied before a commit names them.
+/// The bytes that are copied before a commit names them.
 const MOVED_BYTES_MAX: u64 = 32 << 20;
-/// Rows of the index read at once.
+/// The number of rows of the index that are read at once.
 const PLACES_MAX: usize = 1_024;
-/// Segment files with less than an eighth of their room used; more of them than this are put together.
+/// Small segment files use less than an eighth of their room. More of them than this number are put together.
 const SMALL_FILES_MAX: usize = 256;
-/// Segments that a writer cleans who has found no room.
+/// The number of segments that a writer cleans when it has found no room.
 const RECLAIMED_MAX: usize = 64;
-/// Longest wait of such a writer for compaction that is under way.
+/// The longest time that such a writer waits for compaction in progress.
 const RECLAIM_WAIT: Duration = Duration::from_secs(10);
 
-/// What compaction has done.
+/// What compaction has achieved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compacted {
     /// Bytes of values copied to other segments.
@@ -48,7 +48,7 @@ enum Job {
 }
 
 impl Core {
-    /// Cleans until nothing is worth it. `go_on` is asked between steps.
+    /// Cleans until nothing is worth it any more. `go_on` is asked between steps.
     pub fn compact(&self, go_on: &dyn Fn() -> bool) -> Result<Compacted, StoreError> {
         let _one = self.work.compacting.lock();
         let mut done = Compacted::default();
@@ -62,13 +62,13 @@ impl Core {
         Ok(done)
     }
 
-    /// Gives back dead room until `needed` bytes came back. False where there is none to be had.
+    /// Gives back dead room until `needed` bytes came back. False if there is no more dead room.
     pub fn reclaim(&self, needed: u64) -> bool {
         let (dead, _) = self.segments.spare();
         if dead == 0 && !self.segments.has_empty() {
             return false;
         }
-        // Whoever compacts for so long gives back room as well.
+        // Another thread that compacts for so long gives back room as well.
         let Some(_one) = self.work.compacting.try_lock_for(RECLAIM_WAIT) else { return true };
         self.segments.seal(None);
         let tried = self.flush().and_then(|()| {
@@ -89,7 +89,7 @@ impl Core {
         true
     }
 
-    /// The segment that gives back the most for the least.
+    /// The segment that gives back the most room for the least copying.
     fn next_job(&self) -> Option<Job> {
         let mut sealed = self.segments.sealed();
         let (punches, stuck) = {
@@ -114,7 +114,7 @@ impl Core {
         sealed.into_iter().min_by_key(|one| one.row.live).map(Job::Empty)
     }
 
-    /// False where it was told to stop.
+    /// False if it was told to stop.
     fn run(&self, job: Job, go_on: &dyn Fn() -> bool, done: &mut Compacted) -> Result<bool, StoreError> {
         match job {
             Job::Punch(one) => self.punch(one, go_on, done),
@@ -129,7 +129,7 @@ impl Core {
             let places = self.index.places(one.file, at, PLACES_MAX)?;
             let end = if places.len() < PLACES_MAX { Some(one.row.written) } else { None };
             let (gaps, next) = gaps(at, end, &places);
-            // What is dead here must not come back by a crash.
+            // A crash must not bring back values that are dead here.
             self.flush()?;
             for gap in gaps {
                 dead_bytes += gap.end - gap.start;
@@ -161,7 +161,7 @@ impl Core {
                     Copied::Stopped => return Ok(false),
                     Copied::Gone => {}
                     Copied::Damaged => {
-                        // It stays where it is, to be named by whoever reads it.
+                        // The value stays where it is, and whoever reads it gets an error that names it.
                         self.work.state.lock().stuck.insert(one.file);
                     }
                     Copied::To(extent) => moves.add(key, place, extent),
@@ -216,7 +216,7 @@ impl Core {
 
 enum Copied {
     To(Extent),
-    /// The key names another place now.
+    /// The key names another place by now.
     Gone,
     Damaged,
     Stopped,
@@ -241,7 +241,7 @@ impl<'a> Moves<'a> {
         self.pinned.add(extent);
     }
 
-    /// Gives the bytes moved.
+    /// Returns the bytes that were moved.
     fn commit(self) -> Result<u64, StoreError> {
         if self.changes.is_empty() {
             return Ok(0);
@@ -252,7 +252,7 @@ impl<'a> Moves<'a> {
     }
 }
 
-/// What lies from `at` on between the places, and up to `end` if that is given; and where to go on.
+/// The gaps between the places from `at` on, and up to `end` if that is given; and where to go on.
 fn gaps(mut at: u64, end: Option<u64>, places: &[(Place, Key)]) -> (Vec<Range<u64>>, u64) {
     let mut gaps = Vec::new();
     for (place, _) in places {

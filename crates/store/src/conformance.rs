@@ -1,4 +1,4 @@
-//! What every [`Store`] must do. Each test here runs on each store.
+//! What every [`Store`] must do. Each test here runs on every kind of store.
 
 mod batches;
 mod random;
@@ -18,12 +18,12 @@ fn on_each(check: impl Fn(&dyn Store)) {
     check(&DiskStore::open(dir.path(), small_options()).unwrap());
 }
 
-/// Small, so that a test meets what a large store meets.
+/// The sizes are small, so that a test meets the cases that a large store meets.
 pub(crate) fn small_options() -> StoreOptions {
     StoreOptions { cache_bytes: 8 << 20, index_cache_bytes: 4 << 20, segment_bytes: 4 << 20, ..StoreOptions::default() }
 }
 
-/// A value of so many bytes that differs from others by its seed.
+/// A value of this many bytes that differs from others by its seed.
 pub(crate) fn value(seed: u8, bytes: usize) -> Value {
     (0..bytes).map(|i| (i as u8).wrapping_mul(31).wrapping_add(seed)).collect::<Vec<u8>>().into()
 }
@@ -36,7 +36,7 @@ pub(crate) fn delete(key: &str) -> Write {
     Write::delete(key.to_string())
 }
 
-/// A put of a version under a condition.
+/// A put with a version and a condition.
 fn put_if(key: &str, value: Value, version: &'static str, expected: Expected) -> Write {
     Write::Put(Put { key: Key::copy_from_slice(key.as_bytes()), value, version: version.into(), tag: Tag::default(), expected })
 }

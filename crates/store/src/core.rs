@@ -15,9 +15,9 @@ use crate::record::Place;
 use crate::segments::{Extent, Pinned, Segments};
 use crate::{Durability, Entry, Expected, Key, Put, Staged, StoreError, StoreUse, Value, Version, Write};
 
-/// Looks at a key whose value moves again and again.
+/// How often a reader looks at a key whose value moves again and again.
 const LOOKS_MAX: usize = 64;
-/// Written back bytes that the background work makes durable at once.
+/// The number of written-back bytes from which on the background work makes them durable at once.
 pub(crate) const FLUSH_BYTES: u64 = 32 << 20;
 
 /// A store without its threads.
@@ -39,18 +39,18 @@ pub(crate) struct Core {
 pub(crate) struct Work {
     pub state: Mutex<WorkState>,
     pub changed: Condvar,
-    /// Held by the one who compacts.
+    /// The thread that compacts holds this lock.
     pub compacting: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct WorkState {
     pub stop: bool,
-    /// Much was written back.
+    /// There is much written-back data.
     pub flush: bool,
     /// The medium cannot give back a part of a file.
     pub no_punch: bool,
-    /// Segments that hold a damaged value, and so cannot be emptied.
+    /// Segments with a damaged value, which therefore cannot be emptied.
     pub stuck: HashSet<u64>,
 }
 
@@ -63,7 +63,8 @@ impl Core {
                 Found::Inline(value) => return Ok(Some((value, entry))),
                 Found::Segment { place, checksum } => (place, checksum),
             };
-            // Compaction, or who replaced the value, may have taken it away under our hands. Not twice from the same place.
+            // Compaction, or a writer that replaced the value, may have removed it meanwhile. The same place is not
+            // read twice.
             match seen.take() {
                 Some((before, error)) if before == place => return Err(error),
                 _ => {}
@@ -113,7 +114,7 @@ impl Core {
         }
     }
 
-    /// Makes all that was written back durable.
+    /// Makes all written-back data durable.
     pub fn flush(&self) -> Result<(), StoreError> {
         if self.index.unflushed_bytes().is_some() || self.segments.has_empty() {
             self.commit(Vec::new(), Pinned::new(self.segments.clone()), Vec::new(), Durability::Through)?;
@@ -124,7 +125,8 @@ impl Core {
         }
     }
 
-    /// Keeps the journal: flushes it, and writes a new base where one is wanted. What fails is only told: the index has it all.
+    /// Takes care of the journal: flushes it, and writes a new base when one is needed. Failures are only logged, since
+    /// the index has everything.
     pub fn keep_journal(&self) {
         let Some(journal) = self.index.journal() else { return };
         journal.mark(self.index.durable_commit());
@@ -163,7 +165,7 @@ impl Core {
             self.check_room(index_bytes)?;
         }
         if durability == Durability::Through {
-            // Here and not by who leads the commit: so it goes on while an earlier commit does.
+            // The flush is here and not in the leader's commit, so that it goes on during an earlier commit.
             self.segments.flush(pinned.extents())?;
         }
         self.submit(changes, pinned, durability).map_err(|error| match error {
@@ -197,7 +199,7 @@ impl Core {
         Ok(())
     }
 
-    /// Writes a large value. Where there is no room, dead room is given back first.
+    /// Writes a large value. If there is no room, it gives back dead room first.
     fn place(&self, key: &[u8], value: &[u8]) -> Result<Extent, StoreError> {
         let what = crate::api::show_key(key);
         match self.segments.write(&what, value, self.reserve_bytes) {
@@ -219,7 +221,7 @@ impl Core {
         Err(StoreError::NoSpace { path: self.medium.path().to_path_buf(), needed })
     }
 
-    /// A commit was made by the one who leads. Nothing else commits until this returns.
+    /// Called after the leader has made a commit. Nothing else commits until this returns.
     pub fn committed(&self, dead: &[Place], durable: bool) {
         dead.iter().for_each(|place| self.cache.forget(place.file, place.offset));
         if durable {
@@ -238,7 +240,7 @@ impl Core {
                     self.segments.unlink(file);
                     self.cache.forget_file(file);
                 }
-                // The account in memory is behind: after an error, a commit may have been made all the same.
+                // The account in memory is behind: a commit may have been made in spite of an error.
                 Ok(true) => self.reload(),
                 Err(error) => {
                     tracing::warn!(%error, "whether a segment is named cannot be read");
@@ -248,7 +250,7 @@ impl Core {
         }
     }
 
-    /// The index was opened again, and shows less than it did.
+    /// Called after the index was opened again and has lost commits.
     pub fn reload(&self) {
         match self.index.segments() {
             Ok(rows) => self.segments.reload(&rows),

@@ -21,10 +21,10 @@ use crate::segments::{FOLDER, Segments};
 use crate::upgrade;
 use crate::{Durability, Entry, FolderMedium, Key, KeyRange, Staged, Store, StoreError, StoreOptions, StoreUse, Value, Write};
 
-/// Puts leave at least so much free, whatever the medium's size.
+/// The least room that puts leave free, whatever the medium's size.
 const RESERVE_BYTES_MIN: u64 = 4 << 20;
-/// Where the journal must be made anew, an open waits for that beside an index of up to so many bytes. A larger one has it done
-/// by the store's thread.
+/// If the journal must be made anew, an open waits for that if the index has at most this many bytes. With a larger
+/// index, the store's thread does it.
 const JOURNALED_AT_ONCE_BYTES: u64 = 64 << 20;
 
 /// A store on a medium: in a folder of a file system.
@@ -37,8 +37,8 @@ const JOURNALED_AT_ONCE_BYTES: u64 = 64 << 20;
 /// segments/*.seg    large values
 /// ```
 ///
-/// Large values are flushed before the commit in the index that names them. What no key names is nothing: a segment file
-/// of which that is all is deleted when the store is opened.
+/// Large values are flushed before the commit in the index that names them. A value that no key names does not exist: a
+/// segment file with no other values is deleted when the store is opened.
 #[derive(Debug)]
 pub struct DiskStore {
     drive_id: DriveId,
@@ -47,8 +47,8 @@ pub struct DiskStore {
 }
 
 impl DiskStore {
-    /// Opens the store in `dir`; makes both if absent. A store that is open already is [`StoreError::InUse`], one of
-    /// a newer format [`StoreError::Format`]; an older one is upgraded.
+    /// Opens the store in `dir`, and makes both if they do not exist. A store that is open already is
+    /// [`StoreError::InUse`], and one of a newer format is [`StoreError::Format`]; an older one is upgraded.
     pub fn open(dir: &Path, options: StoreOptions) -> Result<Self, StoreError> {
         Self::open_on(FolderMedium::open(dir)?, options)
     }
@@ -69,8 +69,9 @@ impl DiskStore {
         Ok(store)
     }
 
-    /// Opens the store in `dir` for reading only: nothing in the folder is changed, so it may lie on a medium that refuses writes.
-    /// A write is an error. One of an older format is read where that needs no upgrade, else [`StoreError::Index`].
+    /// Opens the store in `dir` for reading only. Nothing in the folder is changed, so it may be on a medium that
+    /// refuses writes. A write is an error. A store of an older format is read if that needs no upgrade; otherwise it
+    /// is [`StoreError::Index`].
     pub fn open_read_only(dir: &Path, options: StoreOptions) -> Result<Self, StoreError> {
         Self::open_on(FolderMedium::open_read_only(dir)?, options)
     }
@@ -80,7 +81,7 @@ impl DiskStore {
         self.drive_id
     }
 
-    /// Gives back all dead room that is worth it, now and here. The open segment takes no more values then.
+    /// Gives back all dead room that is worth it, before it returns. The open segment takes no more values then.
     pub fn compact_now(&self) -> Result<Compacted, StoreError> {
         self.core.segments.seal(None);
         self.core.flush()?;
@@ -95,7 +96,7 @@ impl DiskStore {
         &self.core
     }
 
-    /// How full its cache of large values is, and how well it serves.
+    /// How full the cache of large values is, and its hits and misses.
     pub fn cache_usage(&self) -> CacheUse {
         self.core.cache.usage()
     }
@@ -145,7 +146,7 @@ impl Drop for DiskStore {
         self.core.segments.seal(None);
         if let Err(error) = self.core.flush() {
             tracing::error!(%error, "the store could not be flushed when it was closed");
-            // What could not be flushed must not come back by redb's own last commit.
+            // Data that could not be flushed must not come back by redb's own last commit.
             self.core.index.give_up_unflushed("the store was closed");
         }
         if let Some(journal) = self.core.index.journal() {
@@ -168,11 +169,12 @@ fn open_parts(medium: &Arc<dyn Medium>, options: &StoreOptions) -> Result<(Drive
     Ok((drive_id, open_core(medium.clone(), index, options)?))
 }
 
-/// The index of a store of our format; of an older one, after an upgrade; of none, a new one.
+/// The index of a store of this release's format. A store of an older format is upgraded; where there is no store, a
+/// new index is made.
 fn open_index(medium: &Arc<dyn Medium>, cache_bytes: usize) -> Result<Index, StoreError> {
     match find_marker(&**medium)? {
         Found::Nothing => return make_index(medium, cache_bytes),
-        // The index says all that the marker did.
+        // The index has everything that the marker had.
         Found::Missing => upgrade::finish(medium, format_of_index(&**medium)?)?,
         Found::Damaged(what) => return Err(StoreError::Damaged { path: medium.path().to_path_buf(), what }),
         Found::Whole(marker) => upgrade::finish(medium, marker.format)?,
@@ -183,7 +185,8 @@ fn open_index(medium: &Arc<dyn Medium>, cache_bytes: usize) -> Result<Index, Sto
     })
 }
 
-/// The index of a store that is being made, perhaps by an open that was cut short. One that cannot be opened is kept aside.
+/// The index of a store that is being made, perhaps by an open that was cut short before. An index that cannot be
+/// opened is put aside.
 fn make_index(medium: &Arc<dyn Medium>, cache_bytes: usize) -> Result<Index, StoreError> {
     let failed = |error| io_error(medium.path(), 0, error);
     if medium.is_read_only() {
@@ -219,8 +222,8 @@ fn open_core(medium: Arc<dyn Medium>, index: Index, options: &StoreOptions) -> R
     })
 }
 
-/// The drive's identity: read from a store that is made, else chosen now. A folder that holds segments but has lost its
-/// index is not made anew, since that would delete them.
+/// The drive's identity: read from an existing store, or else chosen now. A folder that has segments but no index is
+/// not made anew, since that would delete the segments.
 fn identity(medium: &dyn Medium, index: &Index) -> Result<DriveId, StoreError> {
     let marker = read_marker(medium)?;
     match (index.drive_id(), marker.and_then(|marker| marker.drive)) {

@@ -1,6 +1,7 @@
-//! Random operations with random faults, on a medium that lies, against plain maps.
+//! Random operations with random faults, on a medium that loses data on demand, compared with plain maps.
 //!
-//! `PITHEAD_FAULT_CASES` says how many cases each test runs, `PITHEAD_SEED` which is the first. A failure prints its seed.
+//! `PITHEAD_FAULT_CASES` sets how many cases each test runs, and `PITHEAD_SEED` which is the first. A failure prints
+//! its seed.
 
 mod damage;
 mod model;
@@ -12,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use self::run::{Faults, Run};
 
-/// Runs `case` with many seeds. What fails is printed with its seed.
+/// Runs `case` with many seeds. Prints the seed of a failure.
 fn each_seed(cases: u64, case: impl Fn(u64)) {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
     let first = number("PITHEAD_SEED").unwrap_or(1);

@@ -1,4 +1,4 @@
-//! What makes a folder a store: its marker, its identity.
+//! What identifies a folder as a store: its marker and its identity.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -15,32 +15,32 @@ use crate::{StoreError, journal};
 pub(crate) const FORMAT: u32 = 3;
 pub(crate) const MARKER: &str = "FORMAT";
 const NEW_MARKER: &str = "FORMAT.new";
-/// A marker is three short lines; more than this is none of ours.
+/// A marker is three short lines. A longer file was not written by a store.
 const MARKER_BYTES_MAX: u64 = 80;
-/// What the index's file begins with in format 1, and no later one.
+/// The first bytes of the index's file in format 1, and in no later format.
 const REDB_MAGIC: &[u8] = b"redb";
 
-/// What the marker says.
+/// The content of the marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Marker {
     pub format: u32,
-    /// A copy of the identity in the index, for when that cannot be read. Format 1 has none.
+    /// A copy of the identity in the index, for the case that the index cannot be read. Format 1 has none.
     pub drive: Option<DriveId>,
 }
 
-/// The marker as it was found.
+/// The state of the marker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// There is none, and nothing else of a store.
+    /// There is no marker, and no other file of a store.
     Nothing,
-    /// There is none, but there are other files of a store.
+    /// There is no marker, but there are other files of a store.
     Missing,
-    /// It is not what was written.
+    /// The marker is damaged.
     Damaged(String),
     Whole(Marker),
 }
 
-/// The store's marker, if there is one. One of a newer format is refused, as is one that is damaged.
+/// The store's marker, if there is one. A marker of a newer format is refused, and so is a damaged one.
 pub(crate) fn read_marker(medium: &dyn Medium) -> Result<Option<Marker>, StoreError> {
     match find_marker(medium)? {
         Found::Nothing | Found::Missing => Ok(None),
@@ -49,11 +49,11 @@ pub(crate) fn read_marker(medium: &dyn Medium) -> Result<Option<Marker>, StoreEr
     }
 }
 
-/// The store's marker, as far as it can be read. One of a newer format is refused.
+/// The store's marker, as far as it can be read. A marker of a newer format is refused.
 pub(crate) fn find_marker(medium: &dyn Medium) -> Result<Found, StoreError> {
     let failed = |error| io_error(&medium.path().join(MARKER), 0, error);
     let file = match medium.open(MARKER, false) {
-        // A journal is begun after the marker is written, so this was a store.
+        // A journal is begun after the marker was written, so this was a store.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let lost = !medium.list(journal::FOLDER).map_err(failed)?.is_empty();
             return Ok(if lost { Found::Missing } else { Found::Nothing });
@@ -72,7 +72,7 @@ pub(crate) fn find_marker(medium: &dyn Medium) -> Result<Found, StoreError> {
     }
 }
 
-/// What a marker's text says; none where it is not what was written. From format 3 on it ends with a checksum.
+/// The content of a marker's text; none if the text is damaged. From format 3 on it ends with a checksum.
 fn parse(text: &str) -> Option<Marker> {
     let mut lines = text.strip_suffix('\n')?.split('\n');
     let format = lines.next()?.strip_prefix("pithead store ")?.parse::<u32>().ok().filter(|format| *format > 0)?;
@@ -81,7 +81,7 @@ fn parse(text: &str) -> Option<Marker> {
     let sum = lines.next();
     let whole = match (format, drive, sum) {
         (1, None, None) | (2, Some(Some(_)), None) => true,
-        // A format to come may have no checksum that we know.
+        // A future format may have no checksum that this release knows.
         (FORMAT.., Some(Some(drive)), Some(_)) => text == text_of(format, drive),
         (format, None, None) => format > FORMAT,
         _ => false,
@@ -95,7 +95,7 @@ fn text_of(format: u32, drive: DriveId) -> String {
     format!("{text}sum {sum:016x}\n")
 }
 
-/// The format of a store without a marker that can be read, as its index looks.
+/// The format of a store whose marker cannot be read, by the look of its index.
 pub(crate) fn format_of_index(medium: &dyn Medium) -> Result<u32, StoreError> {
     let read = || {
         let file = medium.open(INDEX, false)?;
@@ -111,8 +111,8 @@ pub(crate) fn format_of_index(medium: &dyn Medium) -> Result<u32, StoreError> {
     }
 }
 
-/// Writes the marker, whole or not at all: the last step of making or upgrading a store. Names that other files were given
-/// before are durable with it.
+/// Writes the marker, completely or not at all. This is the last step of making or upgrading a store. The names that
+/// other files got before become durable with it.
 pub(crate) fn write_marker(medium: &dyn Medium, drive: DriveId) -> Result<(), StoreError> {
     let text = text_of(FORMAT, drive);
     let write = || {
@@ -127,7 +127,7 @@ pub(crate) fn write_marker(medium: &dyn Medium, drive: DriveId) -> Result<(), St
     write().map_err(|error| io_error(&medium.path().join(NEW_MARKER), text.len() as u64, error))
 }
 
-/// A drive's identity, new.
+/// A new drive identity.
 pub(crate) fn random_drive_id() -> Result<DriveId, StoreError> {
     random_u64().map(DriveId)
 }
@@ -140,7 +140,7 @@ pub(crate) fn random_u64() -> Result<u64, StoreError> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// What the medium said, told apart where the medium is full.
+/// The medium's error; a full medium gets an error of its own.
 pub(crate) fn io_error(path: &Path, needed: u64, error: io::Error) -> StoreError {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StoreError::NoSpace { path: path.to_path_buf(), needed },

@@ -1,12 +1,12 @@
-//! What a fuzzer of stores needs to get past checksums, to the decoders behind them: bytes on a medium can have been written to
-//! do harm, with sums that hold.
+//! What a fuzzer of stores needs to get past checksums to the decoders behind them. The bytes on a medium can have been
+//! written to do harm, with correct checksums.
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::blocks;
 use crate::record::{self, Body, Record};
 
-/// Makes the sums of all blocks of an index's file (see `blocks`) hold.
+/// Makes the checksums of all blocks of an index's file (see `blocks`) correct.
 pub fn reseal_index(file: &mut [u8]) {
     blocks::reseal(file);
 }
@@ -16,12 +16,12 @@ pub fn record_bytes(key: &[u8], version: &[u8], tag: &[u8], value: &[u8]) -> Vec
     Record { version, tag_algorithm: 1, tag, checksum: xxh3_64(value), body: Body::Inline(value) }.encode(key)
 }
 
-/// Makes a record's checksum hold, as far as its bytes can be read as one.
+/// Makes a record's checksum correct, as far as its bytes can be read as a record.
 pub fn reseal_record(key: &[u8], bytes: &mut [u8]) {
     record::reseal(key, bytes);
 }
 
-/// Bytes of the value that a record names, if the bytes are a record of this key.
+/// The number of bytes of the value that a record names, if the bytes are a record of this key.
 pub fn decode_record(key: &[u8], bytes: &[u8]) -> Result<u64, String> {
     Record::decode(key, bytes).map(|record| record.value_bytes())
 }

@@ -1,5 +1,5 @@
-//! The index: keys, small values, and where large ones lie, in one redb file. Its commit is the store's only commit
-//! point.
+//! The index: keys, small values and the places of large values, in one redb file. Its commit is the store's only
+//! commit point.
 //!
 //! ```text
 //! entries    key → record (see `record`)
@@ -8,8 +8,9 @@
 //! facts      drive, keys' bytes, the last commit's number, the last segment file's number
 //! ```
 //!
-//! Once its file has failed, redb refuses all calls until it is opened again. Here the next call does that, and repeats what
-//! was committed without a flush since the last durable commit, so that a medium that was full for a moment costs nothing.
+//! Once its file has failed, redb refuses all calls until the file is opened again. Here the next call does that, and
+//! repeats what was committed without a flush since the last durable commit, so that a medium that was full for a
+//! moment costs nothing.
 
 mod apply;
 mod audit;
@@ -49,18 +50,18 @@ pub(crate) const VALUE_BYTES: &str = "value_bytes";
 pub(crate) const COMMIT: &str = "commit";
 pub(crate) const LAST_FILE: &str = "last_file";
 
-/// Bytes of a segment file.
+/// The account of a segment file, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SegmentRow {
-    /// Up to the end of the last value that a commit named.
+    /// The end of the last value that a commit named.
     pub written: u64,
-    /// Of values that keys name, with what follows them up to the next multiple of the alignment.
+    /// The values that keys name, each with the bytes up to the next multiple of the alignment.
     pub live: u64,
-    /// Given back to the medium.
+    /// The bytes that were given back to the medium.
     pub punched: u64,
 }
 
-/// A value, or where to read it.
+/// A value, or the place to read it from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Inline(Value),
@@ -78,30 +79,30 @@ pub(crate) struct Index {
     unflushed: Mutex<Unflushed>,
     /// The file failed: what the kernel shows of it may not be on the medium.
     suspect: AtomicBool,
-    /// Hears of all changes before they are committed. An index that is only read, or that is being built, has none.
+    /// Receives all changes before they are committed. An index that is only read, or that is being built, has none.
     journal: OnceLock<Arc<Journal>>,
     /// The last commit that is known to be durable.
     durable: AtomicU64,
 }
 
-/// What the index holds at one moment, all of it durable.
+/// The contents of the index at one moment, all of it durable.
 pub(crate) struct Snapshot {
     pub read: ReadTransaction,
     /// The last commit in it.
     pub commit: u64,
 }
 
-/// What was committed since the last durable commit, to be repeated if the file must be opened again.
+/// What was committed since the last durable commit; it is repeated if the file must be opened again.
 #[derive(Debug, Default)]
 struct Unflushed {
     commits: Vec<(u64, Vec<Batch>)>,
     bytes: u64,
-    /// Why commits without a flush had to be given up, until somebody was told.
+    /// Why commits without a flush had to be given up, until a caller was told.
     lost: Option<String>,
 }
 
 impl Index {
-    /// Opens the file, or makes it where `create` says so.
+    /// Opens the file, or makes it if `create` is set.
     pub fn open(medium: Arc<dyn Medium>, name: &'static str, create: bool, cache_bytes: usize) -> Result<Self, StoreError> {
         let opened = open_file(&*medium, name, create, cache_bytes)?;
         let (open, unflushed, suspect) = (RwLock::new(Some(opened)), Mutex::default(), AtomicBool::new(false));
@@ -130,13 +131,13 @@ impl Index {
         })
     }
 
-    /// The identity of the drive, none in an index that is new.
+    /// The drive's identity; none in a new index.
     pub fn drive_id(&self) -> Result<Option<DriveId>, StoreError> {
         Ok(self.fact(DRIVE)?.map(DriveId))
     }
 
-    /// Applies each batch whole or not at all, in one commit. A batch in conflict fails alone. On an error nothing was
-    /// applied, unless it says that this is not known.
+    /// Applies each batch whole or not at all, in one commit. A batch in conflict fails alone. After an error nothing
+    /// was applied, unless the error says that this is not known.
     pub fn commit(&self, batches: Vec<Batch>, durable: bool) -> Result<Committed, (StoreError, Vec<Batch>)> {
         let tried = self.run_write(|database| {
             let mut transaction = database.begin_write()?;
@@ -146,7 +147,7 @@ impl Index {
             if let Some(journal) = self.journal.get() {
                 journal.append(committed.number, &rows);
             }
-            // Past this point an error does not say whether the commit is on the medium.
+            // After this point an error does not show whether the commit is on the medium.
             let number = committed.number;
             Ok((committed, transaction.commit().map_err(|error| (number, Failure::from(error)))))
         });
@@ -163,7 +164,8 @@ impl Index {
                 Err(error) => Err(error),
             };
             if let Err(error) = settled {
-                // Whatever it is: to call it a lack of space would say that nothing has changed.
+                // Whatever the cause is, the error must not be called a lack of space, which would mean that nothing
+                // has changed.
                 let what = format!("whether a commit was made is not known: {error}");
                 return Err((StoreError::Index { path: self.medium.path().to_path_buf(), what }, batches));
             }
@@ -179,13 +181,13 @@ impl Index {
         Ok(committed)
     }
 
-    /// Bytes committed without a flush; none where there is nothing to flush.
+    /// The bytes that were committed without a flush; none if there is nothing to flush.
     pub fn unflushed_bytes(&self) -> Option<u64> {
         let unflushed = self.unflushed.lock();
         (!unflushed.commits.is_empty()).then_some(unflushed.bytes)
     }
 
-    /// Gives up what was committed without a flush: its large values are lost.
+    /// Gives up what was committed without a flush, because its large values are lost.
     pub fn give_up_unflushed(&self, why: &str) {
         let mut open = self.open.write();
         if let Some(opened) = open.take() {
@@ -194,12 +196,12 @@ impl Index {
         self.unflushed.lock().give_up(why);
     }
 
-    /// Why commits without a flush were given up, once.
+    /// Why commits without a flush were given up. It is returned only once.
     pub fn take_lost(&self) -> Option<String> {
         self.unflushed.lock().lost.take()
     }
 
-    /// A durable commit of one change to the tables.
+    /// Makes a durable commit of one change to the tables.
     pub fn change<T>(&self, work: impl FnOnce(&WriteTransaction) -> Result<T, Failure>) -> Result<T, StoreError> {
         self.run_write(|database| {
             let mut transaction = database.begin_write()?;
@@ -210,7 +212,8 @@ impl Index {
         })
     }
 
-    /// Notes that so many bytes of a segment file were given back. Not durable by itself: it is only a saving.
+    /// Records that this many bytes of a segment file were given back. The record is not durable by itself, since it
+    /// only saves work.
     pub fn set_punched(&self, file: u64, punched: u64) -> Result<(), StoreError> {
         self.run_write(|database| {
             let mut transaction = database.begin_write()?;
@@ -226,15 +229,15 @@ impl Index {
         })
     }
 
-    /// A durable commit of nothing: what the index shows now is on the medium after it.
+    /// Makes a durable commit of nothing. What the index shows now is on the medium afterwards.
     pub fn settle(&self) -> Result<(), StoreError> {
         self.change(|_| Ok(()))
     }
 
-    /// From now on each change goes to the journal, too. All that the index shows must be durable.
+    /// From now on each change goes to the journal, too. Everything that the index shows must be durable.
     pub fn set_journal(&self, journal: Arc<Journal>) -> Result<(), StoreError> {
         self.durable.store(self.fact(COMMIT)?.unwrap_or(0), Ordering::Release);
-        // There is one only, set when the store is opened.
+        // There is only one, which is set when the store is opened.
         let _ = self.journal.set(journal);
         Ok(())
     }
@@ -249,8 +252,8 @@ impl Index {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// All that the index holds, made durable. No commit happens while `between` runs: those before it are in the snapshot,
-    /// those after it are not.
+    /// The contents of the index, made durable. No commit happens while `between` runs: the commits before it are in
+    /// the snapshot, and those after it are not.
     pub fn snapshot(&self, between: impl FnOnce()) -> Result<Snapshot, StoreError> {
         self.run_write(|database| {
             let mut transaction = database.begin_write()?;
@@ -263,7 +266,7 @@ impl Index {
         })
     }
 
-    /// Reads.
+    /// Runs a read transaction.
     fn run<T>(&self, work: impl FnOnce(&Database) -> Result<T, Failure>) -> Result<T, StoreError> {
         let done = {
             let opened = self.opened()?;
@@ -272,7 +275,8 @@ impl Index {
         done.map_err(|failure| self.failed(failure))
     }
 
-    /// Writes. A transaction that ends in a panic may have left redb's memory half changed, so its file is opened again.
+    /// Runs a write transaction. A transaction that ends in a panic may have left redb's memory half changed, so its
+    /// file is opened again.
     fn run_write<T>(&self, work: impl FnOnce(&Database) -> Result<T, Failure>) -> Result<T, StoreError> {
         let done = {
             let opened = self.opened()?;
@@ -299,7 +303,7 @@ impl Index {
         failure.on(self.medium.path())
     }
 
-    /// As if the medium had failed under it.
+    /// Behaves as if the medium had failed under it.
     #[cfg(test)]
     pub fn fail_for_test(&self) {
         self.failed(Failure::Redb(redb::Error::PreviousIo));

@@ -1,4 +1,4 @@
-//! `pithead inspect store|segment`: what is in a store, without changing it.
+//! `pithead inspect store|segment`: the contents of a store, without changing it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::index::{Index, corrupt_index};
 use crate::medium::Medium;
 use crate::segments::file_name;
 
-/// Rows of the index read at once.
+/// The number of rows of the index that are read at once.
 const PLACES_MAX: usize = 1_024;
 
-/// What is in a store.
+/// The contents of a store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StoreFacts {
     /// Its format.
@@ -28,7 +28,7 @@ pub struct StoreFacts {
     pub keys: u64,
     /// Bytes of values.
     pub value_bytes: u64,
-    /// Bytes in segment files that hold nothing any more and were not given back.
+    /// Bytes in segment files that no value uses and that were not given back.
     pub dead_bytes: u64,
     /// Bytes free on the medium.
     pub free_bytes: u64,
@@ -38,7 +38,7 @@ pub struct StoreFacts {
     pub segments: Vec<SegmentSummary>,
 }
 
-/// A segment file among others.
+/// A segment file in a list of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SegmentSummary {
     /// Its number.
@@ -47,13 +47,13 @@ pub struct SegmentSummary {
     pub name: String,
     /// Bytes written.
     pub bytes: u64,
-    /// Bytes of values that keys name, with what follows them up to the next multiple of 4,096.
+    /// Bytes of the values that keys name, each with the bytes up to the next multiple of 4,096.
     pub live_bytes: u64,
     /// Values that keys name.
     pub values: u64,
 }
 
-/// What is in a segment file.
+/// The contents of a segment file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SegmentFacts {
     /// Its number.
@@ -62,24 +62,24 @@ pub struct SegmentFacts {
     pub name: String,
     /// Bytes written.
     pub bytes: u64,
-    /// Bytes of values that keys name, with what follows them up to the next multiple of 4,096.
+    /// Bytes of the values that keys name, each with the bytes up to the next multiple of 4,096.
     pub live_bytes: u64,
-    /// What lies in it, in order.
+    /// Its parts, in order.
     pub extents: Vec<Extent>,
 }
 
 /// A part of a segment file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Extent {
-    /// Where it starts.
+    /// Its offset.
     pub offset: u64,
-    /// Bytes of the value; of a dead part, all of it.
+    /// The bytes of the value; for a dead part, all of its bytes.
     pub bytes: u64,
-    /// The key that names it, for people; none where it is dead.
+    /// The key that names it, for people; none if the part is dead.
     pub key: Option<String>,
 }
 
-/// What is in the store in `dir`, which must not be open.
+/// The contents of the store in `dir`, which must not be open.
 pub fn store_facts(dir: &Path) -> Result<StoreFacts, StoreError> {
     let medium = open_medium(dir, false)?;
     let (index, format) = open_index(&medium)?;
@@ -97,7 +97,7 @@ pub fn store_facts(dir: &Path) -> Result<StoreFacts, StoreError> {
     Ok(StoreFacts { format, drive, keys, value_bytes, dead_bytes, free_bytes, index_bytes, segments })
 }
 
-/// What is in a segment file of the store in `dir`, which must not be open.
+/// The contents of a segment file of the store in `dir`, which must not be open.
 pub fn segment_facts(dir: &Path, file: u64) -> Result<SegmentFacts, StoreError> {
     let medium: Arc<dyn Medium> = open_medium(dir, false)?;
     let (index, _) = open_index(&medium)?;

@@ -1,17 +1,18 @@
-//! The journal: every change of the index once more, so that an index can be made anew without the old one.
+//! The journal: a second record of every change of the index, so that an index can be made anew without the old one.
 //!
 //! ```text
 //! journal/<number>.base   all keys as they were at some commit: stands for all logs with numbers up to its own
 //! journal/<number>.log    the changes of each commit since, in order
 //! ```
 //!
-//! Numbers are 16 hexadecimal digits. A whole journal is a base and the logs that follow it without a gap; before the first base
-//! that is log 1 and on. Where something is amiss, the next log leaves a number out, and so stays apart until a base stands
-//! for all that came before it.
+//! Numbers are 16 hexadecimal digits. A complete journal is a base and the logs that follow it without a gap; before
+//! the first base it is the logs from number 1 on. After a fault, the next log skips a number, and so stays apart until
+//! a base replaces everything before it.
 //!
-//! Changes are written before the index commits and are not flushed then: the journal costs a commit one write through the
-//! kernel's cache. The store's thread flushes it, and so does closing the store. What the index does not commit is void: the
-//! next commit has the same number. A journal that cannot be written is behind; it holds up nobody, and is made anew.
+//! Changes are written before the index commits, and are not flushed at that time, so the journal costs a commit one
+//! write through the kernel's cache. The store's thread flushes the journal, and so does closing the store. A change
+//! that the index does not commit is void: the next commit has the same number. A journal that cannot be written falls
+//! behind; it delays nobody, and is made anew.
 
 mod file;
 mod frame;
@@ -24,7 +25,7 @@ pub(crate) use self::state::Journal;
 
 use crate::Key;
 
-/// A change of the index: a key and its record, none where the key is deleted.
+/// A change of the index: a key and its record, or none if the key is deleted.
 pub(crate) type Row = (Key, Option<Vec<u8>>);
 
 #[cfg(test)]

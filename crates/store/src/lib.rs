@@ -1,7 +1,7 @@
 //! Durable, ordered, versioned key-values on one medium.
 //!
-//! Large values lie in segment files, flushed before the commit in the index that names them; that commit is the only
-//! commit point. Nothing here knows plans.
+//! Large values are in segment files, which are flushed before the commit in the index that names the values. That
+//! commit is the only commit point. Nothing here knows plans.
 
 mod api;
 mod background;

@@ -1,5 +1,5 @@
-//! [`Medium`]: the files under a store. All bytes that a store reads or writes pass through here, the index's, too, so that
-//! a medium that lies can stand in for a real one.
+//! [`Medium`]: the files under a store. All bytes that a store reads or writes pass through here, including the
+//! index's, so that tests can replace the real medium by one that loses data or fails.
 
 mod folder;
 mod forgetful;
@@ -24,35 +24,35 @@ pub(crate) use lying::{Call, LyingMedium, Trouble};
 
 /// A folder of files on one device. Names are relative, at most one folder deep (`segments/…`).
 ///
-/// What was written is durable once [`MediumFile::flush`] of the file has returned, and its name once
-/// [`Medium::flush_names`] has. A flush that fails says nothing of what is durable: the caller must take all that was
-/// written since the last one as lost.
+/// Written data is durable once [`MediumFile::flush`] of the file has returned, and the file's name once
+/// [`Medium::flush_names`] has. A flush that fails says nothing about what is durable: the caller must count everything
+/// written since the last flush as lost.
 pub trait Medium: Send + Sync + Debug {
-    /// Where it is, for errors.
+    /// Where the medium is, for errors.
     fn path(&self) -> &Path;
 
-    /// Opens a file for reading and writing; makes it, empty, where it is absent and `create` says so.
+    /// Opens a file for reading and writing. If it does not exist and `create` is set, makes an empty one.
     fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn MediumFile>>;
 
-    /// Names of the files in a folder (`""` is the medium's own), without order and without what is the medium's own, such
-    /// as a lock. A folder that is not there is empty.
+    /// Names of the files in a folder (`""` is the medium's own), in no order, and without files that belong to the
+    /// medium itself, such as a lock. A folder that does not exist is empty.
     fn list(&self, folder: &str) -> io::Result<Vec<String>>;
 
-    /// Unlinks a file. Those who have it open keep it.
+    /// Unlinks a file. Those who have it open can go on using it.
     fn remove(&self, name: &str) -> io::Result<()>;
 
-    /// Gives a file another name, over whatever has that name.
+    /// Renames a file, and replaces a file that has the new name.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
-    /// Makes the names in a folder durable: files made, removed and renamed.
+    /// Makes the names in a folder durable: files that were made, removed and renamed.
     fn flush_names(&self, folder: &str) -> io::Result<()>;
 
-    /// Whether what is written is forgotten: files seem to change, and do not.
+    /// Whether writes are discarded: files seem to change, but do not.
     fn is_read_only(&self) -> bool {
         false
     }
 
-    /// Bytes that the device has left for us.
+    /// The bytes that are free on the device.
     fn free_bytes(&self) -> io::Result<u64>;
 }
 
@@ -66,38 +66,39 @@ pub trait MediumFile: Send + Sync + Debug {
         Ok(self.len()? == 0)
     }
 
-    /// Cuts it, or grows it with zeros.
+    /// Cuts the file, or extends it with zeros.
     fn set_len(&self, bytes: u64) -> io::Result<()>;
 
     /// Fills `out` from `offset`, through the kernel's cache. Fewer bytes than that is an error.
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
 
-    /// Writes all of `data` at `offset`, through the kernel's cache; grows the file where needed.
+    /// Writes all of `data` at `offset`, through the kernel's cache. Extends the file where necessary.
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()>;
 
-    /// Bytes `range`, past the kernel's cache and with several requests in flight where the medium can. Returns them in
-    /// memory of their own, aligned to [`ALIGNMENT`] where `range` starts so. Fewer bytes than that is an error.
+    /// Reads the bytes of `range`, past the kernel's cache and with several requests in flight if the medium can.
+    /// Returns them in memory of their own, which is aligned to [`ALIGNMENT`] if `range` starts so. Fewer bytes are an
+    /// error.
     fn read_large(&self, range: Range<u64>) -> io::Result<Bytes> {
         self.read_large_with(range, &mut |_| {})
     }
 
-    /// As [`MediumFile::read_large`]; meanwhile `on` sees the bytes in order, in parts, as they come: a checksum can be
-    /// made while the rest is still under way. Where the read fails, `on` may have seen a part.
+    /// Like [`MediumFile::read_large`]. Meanwhile `on` receives the bytes in order, in parts, as they arrive, so that a
+    /// checksum can be computed while the rest is still on its way. If the read fails, `on` may have received a part.
     fn read_large_with(&self, range: Range<u64>, on: &mut dyn FnMut(&[u8])) -> io::Result<Bytes>;
 
-    /// Writes `data` at `offset`, past the kernel's cache where the medium can. `offset` is a multiple of [`ALIGNMENT`]; up to
-    /// the next multiple, what follows `data` may be overwritten with zeros.
+    /// Writes `data` at `offset`, past the kernel's cache if the medium can. `offset` is a multiple of [`ALIGNMENT`].
+    /// Bytes after `data`, up to the next multiple, may be overwritten with zeros.
     fn write_large(&self, offset: u64, data: &[u8]) -> io::Result<()>;
 
-    /// Sets room aside, so that writing there cannot fail for lack of it and needs no new metadata. The file's length may
-    /// grow to the end of `range`; what was not written reads as zeros. A medium that cannot does nothing.
+    /// Allocates room, so that writing there cannot fail for lack of it and needs no new metadata. The file may grow to
+    /// the end of `range`; bytes that were not written read as zeros. A medium that cannot do this does nothing.
     fn reserve(&self, range: Range<u64>) -> io::Result<()>;
 
-    /// Gives back the room of `range`, which reads as zeros then. False: the medium cannot. Both ends are multiples of
-    /// [`ALIGNMENT`].
+    /// Gives back the room of `range`, which then reads as zeros. False if the medium cannot. Both ends are multiples
+    /// of [`ALIGNMENT`].
     fn punch(&self, range: Range<u64>) -> io::Result<bool>;
 
-    /// Makes all that was written durable, with the length.
+    /// Makes everything that was written durable, including the length.
     fn flush(&self) -> io::Result<()>;
 }
 

@@ -1,4 +1,4 @@
-//! [`MemoryStore`]: a store that holds nothing on a medium, for tests and simulation.
+//! [`MemoryStore`]: a store without a medium, for tests and simulation.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -10,7 +10,7 @@ use crate::api::show_key;
 use crate::bounds::{check_batch, check_key, check_value};
 use crate::{Durability, Entry, Expected, Key, KeyRange, Put, Staged, Store, StoreError, StoreUse, Tag, Value, Version, Write};
 
-/// A store in memory. Nothing of it outlives it, so that all is as durable as it gets when it is written.
+/// A store in memory. Nothing outlives it, so every write is as durable as it can be as soon as it is made.
 #[derive(Debug)]
 pub struct MemoryStore {
     bytes_max: u64,
@@ -22,7 +22,7 @@ struct State {
     entries: BTreeMap<Key, Held>,
     staged: HashMap<u64, Value>,
     last_file: u64,
-    /// Of the values in `entries`.
+    /// The bytes of the values in `entries`.
     value_bytes: u64,
     staged_bytes: u64,
 }
@@ -40,7 +40,7 @@ impl MemoryStore {
         Self::bounded(u64::MAX)
     }
 
-    /// An empty store that is full at so many bytes of values.
+    /// An empty store that is full when its values have this many bytes.
     pub fn bounded(bytes_max: u64) -> Self {
         Self { bytes_max, state: Mutex::default() }
     }
@@ -152,7 +152,7 @@ impl State {
         Some(value)
     }
 
-    /// Whether all conditions hold, each write seeing those before it; gives the bytes of all values after them.
+    /// Whether all conditions hold, each write seeing those before it. Returns the bytes of all values afterwards.
     fn check(&self, writes: &[Write]) -> Result<u64, StoreError> {
         let mut touched: HashMap<&Key, Option<(&Version, u64)>> = HashMap::new();
         let mut bytes = self.value_bytes;

@@ -3,17 +3,17 @@
 /// How a store uses its memory and its medium.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreOptions {
-    /// Bytes of large values kept in memory after they were read.
+    /// Bytes of large values that stay in memory after they were read.
     pub cache_bytes: u64,
     /// Bytes of the index kept in memory.
     pub index_cache_bytes: usize,
-    /// A segment file that has so many bytes takes no more values. Segment files that are there keep their size.
+    /// A segment file with this many bytes takes no more values. Existing segment files keep their size.
     pub segment_bytes: u64,
-    /// Bytes that puts leave free on the medium, so that deletes and compaction can go on when it is full. A medium with
-    /// little room keeps a fiftieth of what is free when the store is opened, and 4 MiB at least.
+    /// Bytes that puts leave free on the medium, so that deletes and compaction can go on when it is full. A medium
+    /// with little room keeps a fiftieth of the room that is free when the store is opened, and at least 4 MiB.
     pub reserve_bytes: u64,
-    /// Flush what was written back after a second, and give back dead room, on a thread of the store. Without it that is
-    /// done when it is asked for, or must be.
+    /// Whether a thread of the store flushes written-back data after a second, and gives back dead room. Without it,
+    /// that happens only when it is asked for or necessary.
     pub background: bool,
 }
 

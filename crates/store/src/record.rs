@@ -1,4 +1,4 @@
-//! What the index keeps for a key, as bytes.
+//! The index's entry for a key, as bytes.
 //!
 //! ```text
 //! byte 0       kind: 2 inline, 3 segment (0 and 1 are format 1's, see `upgrade`)
@@ -10,7 +10,7 @@
 //!              segment: file (8), offset (8), bytes (8)
 //! ```
 //!
-//! The key is part of the checksum, so that a record that comes up under another key is seen.
+//! The key is part of the checksum, so that a reader detects a record that comes up under another key.
 
 use xxhash_rust::xxh3::Xxh3;
 
@@ -20,7 +20,7 @@ use crate::medium::ALIGNMENT;
 const INLINE: u8 = 2;
 const SEGMENT: u8 = 3;
 
-/// Where a value lies in a segment file.
+/// The place of a value in a segment file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     pub file: u64,
@@ -29,36 +29,36 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Bytes of the segment that it takes up.
+    /// The bytes of the segment that it takes.
     pub fn room(&self) -> u64 {
         room(self.bytes)
     }
 
-    /// Where the next value may start.
+    /// The offset at which the next value may start.
     pub fn end(&self) -> u64 {
         self.offset.saturating_add(self.room())
     }
 }
 
-/// Bytes of a segment that a value takes up. The empty one takes some, too, so that no two values share a place.
+/// The bytes of a segment that a value takes. The empty value takes some, too, so that no two values share a place.
 pub(crate) fn room(bytes: u64) -> u64 {
     bytes.max(1).checked_next_multiple_of(ALIGNMENT).unwrap_or(u64::MAX)
 }
 
-/// A key's value, or where it lies.
+/// A key's value, or its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Body<'a> {
     Inline(&'a [u8]),
     Segment(Place),
 }
 
-/// What the index keeps for a key.
+/// The index's entry for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record<'a> {
     pub version: &'a [u8],
     pub tag_algorithm: i32,
     pub tag: &'a [u8],
-    /// Of the value.
+    /// The checksum of the value.
     pub checksum: u64,
     pub body: Body<'a>,
 }
@@ -72,7 +72,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Where the value lies, if in a segment.
+    /// The place of the value, if it is in a segment.
     pub fn place(&self) -> Option<Place> {
         match self.body {
             Body::Inline(_) => None,
@@ -84,7 +84,7 @@ impl<'a> Record<'a> {
         Tag { algorithm: self.tag_algorithm, bytes: self.tag.to_vec().into() }
     }
 
-    /// The version and the tag are within their bounds.
+    /// Makes a record. The version and the tag must be within their bounds.
     pub fn encode(&self, key: &[u8]) -> Vec<u8> {
         let value = if let Body::Inline(value) = self.body { value } else { &[] };
         let mut rest = Vec::with_capacity(48 + self.version.len() + self.tag.len() + value.len());
@@ -110,12 +110,13 @@ impl<'a> Record<'a> {
         encoded
     }
 
-    /// Says what does not hold where the bytes are no record of this key. The value's checksum is not looked at.
+    /// Reads a record. The error says what is wrong if the bytes are no record of this key. The value's checksum is not
+    /// verified.
     pub fn decode(key: &[u8], bytes: &'a [u8]) -> Result<Self, String> {
         Self::parse(key, bytes).unwrap_or_else(|| Err(format!("its index record has {} bytes, too few", bytes.len())))
     }
 
-    /// None where the bytes end too early.
+    /// None if the bytes end too early.
     fn parse(key: &[u8], bytes: &'a [u8]) -> Option<Result<Self, String>> {
         let (&kind, after) = bytes.split_first()?;
         let (sum, body) = take_u64(after)?;
@@ -139,7 +140,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Makes a record's checksum hold, where it is long enough to have one.
+/// Makes a record's checksum correct, if it is long enough to have one.
 pub(crate) fn reseal(key: &[u8], bytes: &mut [u8]) {
     let Some((&mut kind, after)) = bytes.split_first_mut() else { return };
     let Some((sum, body)) = after.split_first_chunk_mut::<8>() else { return };
@@ -175,7 +176,7 @@ pub(crate) fn take_u64(bytes: &[u8]) -> Option<(u64, &[u8])> {
     Some((u64::from_le_bytes(*number), rest))
 }
 
-/// Bytes after their length.
+/// Bytes that are preceded by their length.
 fn take_short(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<2>()?;
     rest.split_at_checked(u16::from_le_bytes(*length) as usize)

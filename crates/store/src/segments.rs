@@ -1,7 +1,7 @@
 //! Segment files: large values, one after the other, `segments/<number, 16 hexadecimal digits>.seg`.
 //!
-//! A value lies in one piece and starts at a multiple of [`ALIGNMENT`](crate::medium::ALIGNMENT). Room is given out in order
-//! and never twice, so a place holds one value for ever. What lies between values that keys name is dead.
+//! A value is in one piece and starts at a multiple of [`ALIGNMENT`](crate::medium::ALIGNMENT). Room is used in order
+//! and never twice, so a place has one value for ever. The bytes between the values that keys name are dead.
 
 mod open;
 mod segment;
@@ -28,7 +28,7 @@ use crate::medium::{Medium, MediumFile};
 use crate::record::Place;
 use crate::{Staged, StoreError, Value};
 
-/// Most segment files kept open for reading.
+/// The most segment files that stay open for reading.
 const HANDLES_MAX: usize = 256;
 
 /// The segment files of one store.
@@ -43,11 +43,11 @@ pub(crate) struct Segments {
 #[derive(Debug, Default)]
 struct State {
     files: HashMap<u64, Tally>,
-    /// Takes new values.
+    /// The segment that takes new values.
     open: Option<Room>,
     next_file: u64,
     staged: HashMap<(u64, u64), Extent>,
-    /// Files without a value, perhaps.
+    /// Files that may have no value.
     empty: HashSet<u64>,
 }
 
@@ -56,20 +56,20 @@ struct State {
 struct Room {
     segment: Arc<Segment>,
     next: u64,
-    /// Up to here the medium has set room aside.
+    /// The end of the room that the medium has allocated.
     reserved: u64,
 }
 
-/// What is known of a segment file beside its row in the index.
+/// The state of a segment file, besides its row in the index.
 #[derive(Clone, Debug, Default)]
 struct Tally {
-    /// Up to here room was given out.
+    /// The end of the room that was given to values.
     written: u64,
     live: u64,
     punched: u64,
-    /// Room of values that are being written, or are staged, or wait for their commit.
+    /// The room of values that are being written, are staged, or wait for their commit.
     pinned: u64,
-    /// None once all that was written by this process is durable and it takes no more.
+    /// None once everything that this process wrote is durable and the segment takes no more.
     segment: Option<Arc<Segment>>,
 }
 
@@ -78,7 +78,7 @@ struct Tally {
 pub(crate) struct Extent {
     pub place: Place,
     pub checksum: u64,
-    /// To be flushed before a durable commit names the place.
+    /// The ticket of the write, which must be flushed before a durable commit names the place.
     pub ticket: u64,
 }
 
@@ -90,8 +90,8 @@ pub(crate) struct Sealed {
 }
 
 impl Segments {
-    /// Writes a value. It is not durable, and its room stays pinned: add it to a [`Pinned`].
-    /// `what` names it in errors; `kept` bytes stay free on the medium.
+    /// Writes a value. It is not durable, and its room stays pinned: the caller adds it to a [`Pinned`]. `what` names
+    /// the value in errors; `kept` bytes stay free on the medium.
     pub fn write(&self, what: &str, value: &[u8], kept: u64) -> Result<Extent, StoreError> {
         check_value(what, value.len())?;
         let mut writing = self.begin(value.len() as u64, kept)?;
@@ -115,7 +115,7 @@ impl Segments {
         }
         for (file, ticket) in tickets {
             let segment = self.state.lock().files.get(&file).and_then(|tally| tally.segment.clone());
-            // Without one, all of the file is durable.
+            // If there is none, all of the file is durable.
             let Some(segment) = segment else { continue };
             if let Err(error) = segment.flush(ticket, &*self.medium) {
                 self.seal(Some(file));
@@ -133,7 +133,8 @@ impl Segments {
         Staged { file, offset, bytes, checksum }
     }
 
-    /// The staged value, where this store staged it and nothing has become of it since; from now on something has.
+    /// The staged value, if this store staged it and it was neither adopted nor discarded since. It counts as claimed
+    /// from now on.
     pub fn claim(&self, staged: &Staged) -> Option<Extent> {
         let mut state = self.state.lock();
         let at = (staged.file, staged.offset);
@@ -144,7 +145,7 @@ impl Segments {
         state.staged.remove(&at)
     }
 
-    /// Files that take no more values, and of which no value is left: nothing names them once all commits are durable.
+    /// Files that take no more values and have none left. Nothing names them once all commits are durable.
     pub fn take_empty(&self) -> Vec<u64> {
         let mut state = self.state.lock();
         let taken: Vec<u64> = state.empty.iter().copied().filter(|file| state.is_over(*file)).collect();
@@ -152,18 +153,18 @@ impl Segments {
         taken
     }
 
-    /// The file was not unlinked after all.
+    /// Notes that the file was not unlinked after all.
     pub fn put_back_empty(&self, file: u64) {
         self.state.lock().empty.insert(file);
     }
 
-    /// Whether [`Segments::take_empty`] has something.
+    /// Whether [`Segments::take_empty`] would return a file.
     pub fn has_empty(&self) -> bool {
         let state = self.state.lock();
         state.empty.iter().any(|file| state.is_over(*file))
     }
 
-    /// A commit was made: `placed` are named now, `dead` are not any more.
+    /// Called after a commit: keys name the places in `placed` now, and no longer name those in `dead`.
     pub fn settle(&self, placed: &[Place], dead: &[Place]) {
         let mut state = self.state.lock();
         for place in placed {
@@ -181,7 +182,7 @@ impl Segments {
         }
     }
 
-    /// The value at `place`, its checksum verified.
+    /// The value at `place`, after its checksum was verified.
     pub fn read(&self, key: &[u8], place: Place, checksum: u64) -> Result<Value, StoreError> {
         let at = || format!("{} at byte {}", self.path(place.file).display(), place.offset);
         let end = place.offset.checked_add(place.bytes);
@@ -193,7 +194,7 @@ impl Segments {
         }
         let mut sum = Xxh3::new();
         let read = self.handle(place.file);
-        // The checksum is made while the rest is on its way.
+        // The checksum is computed while the rest is on its way.
         let read = read.and_then(|handle| handle.read_large_with(place.offset..end, &mut |part| sum.update(part)));
         let value = match read {
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof) => {
@@ -207,7 +208,7 @@ impl Segments {
         Ok(value)
     }
 
-    /// Segment files that take no more values and of which nothing is pinned.
+    /// Segment files that take no more values, and in which nothing is pinned.
     pub fn sealed(&self) -> Vec<Sealed> {
         let mut state = self.state.lock();
         let open = state.open.as_ref().map(|room| room.segment.file);
@@ -220,7 +221,7 @@ impl Segments {
         .collect()
     }
 
-    /// Bytes on the medium that hold nothing any more, and bytes set aside in the open segment.
+    /// Bytes on the medium that no value uses, and bytes that are allocated in the open segment.
     pub fn spare(&self) -> (u64, u64) {
         let state = self.state.lock();
         let dead = |tally: &Tally| tally.written.saturating_sub(tally.live + tally.punched + tally.pinned);
@@ -228,19 +229,19 @@ impl Segments {
         (dead, state.open.as_ref().map_or(0, |room| room.reserved.saturating_sub(room.next)))
     }
 
-    /// Gives back the room of a part of a file that nothing names. False: the medium cannot.
+    /// Gives back the room of a part of a file that nothing names. False if the medium cannot.
     pub fn punch(&self, file: u64, part: std::ops::Range<u64>) -> Result<bool, StoreError> {
         self.handle(file).and_then(|handle| handle.punch(part)).map_err(|error| io_error(&self.path(file), 0, error))
     }
 
-    /// So many bytes of a file are given back in all.
+    /// Sets how many bytes of a file were given back in all.
     pub fn set_punched(&self, file: u64, punched: u64) {
         if let Some(tally) = self.state.lock().files.get_mut(&file) {
             tally.punched = punched;
         }
     }
 
-    /// Unlinks a file that nothing names. One that cannot be is left for the next open.
+    /// Unlinks a file that nothing names. If that fails, the next open does it.
     pub fn unlink(&self, file: u64) {
         self.state.lock().files.remove(&file);
         self.handles.lock().pop(&file);
@@ -250,7 +251,7 @@ impl Segments {
         }
     }
 
-    /// A part of a file, for a copy of it.
+    /// Reads a part of a file, to copy it.
     pub fn read_part(&self, file: u64, part: std::ops::Range<u64>) -> Result<Value, StoreError> {
         self.handle(file).and_then(|handle| handle.read_large(part)).map_err(|error| io_error(&self.path(file), 0, error))
     }
@@ -268,7 +269,7 @@ impl Segments {
         }
         let handle = self.medium.open(&file_name(file), false)?;
         self.handles.lock().put(file, handle.clone());
-        // A file that was unlinked meanwhile would keep its room while it is open.
+        // A file that was unlinked meanwhile would keep its room as long as it is open.
         if !self.state.lock().files.contains_key(&file) {
             self.handles.lock().pop(&file);
         }

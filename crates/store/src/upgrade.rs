@@ -1,7 +1,8 @@
-//! Format 1, read and made format 2.
+//! Reads format 1 and converts it to format 2.
 //!
-//! Format 1 has one value in a segment file, keys that are text, versions that the store counted, and no checksums of the
-//! index's blocks. The values stay where they are. A new index is made beside the old one; the marker says which counts:
+//! In format 1 each segment file has one value, keys are text, the store counts the versions, and the blocks of the
+//! index have no checksums. The values stay where they are. A new index is made beside the old one, and the marker says
+//! which of them counts:
 //!
 //! ```text
 //! marker 1   index.redb is format 1's      index.building and index.2 are left of an upgrade that was cut short
@@ -21,17 +22,17 @@ use crate::medium::Medium;
 use crate::record::{decode_place, take_u64};
 use crate::{Expected, Key, StoreError, Tag, Value, Version};
 
-/// A new index until it is whole.
+/// The name of a new index until it is complete.
 pub(crate) const BUILDING: &str = "index.building";
 pub(crate) const BUILT: &str = "index.2";
-/// Records put into the new index at once.
+/// The number of records that are put into the new index at once.
 const STEP_RECORDS: usize = 1_024;
 const STEP_BYTES: u64 = 8 << 20;
-/// Memory for pages of each index meanwhile.
+/// The memory for pages of each index meanwhile.
 const CACHE_BYTES: usize = 16 << 20;
 
-/// Takes a store of an older format to ours, or ends what an upgrade that was cut short has begun. A store of our format
-/// stays as it is.
+/// Brings a store of an older format to this release's, or finishes an upgrade that was cut short. A store of this
+/// release's format stays as it is.
 pub(crate) fn finish(medium: &Arc<dyn Medium>, format: u32) -> Result<(), StoreError> {
     let failed = |error| io_error(medium.path(), 0, error);
     if medium.is_read_only() {
@@ -59,7 +60,8 @@ pub(crate) fn finish(medium: &Arc<dyn Medium>, format: u32) -> Result<(), StoreE
     Ok(())
 }
 
-/// Keeps the index's file under another name, for whoever wants to look at it. Gives that name; none where there is no index.
+/// Keeps the index's file under another name, for those who want to look at it. Returns that name; none if there is no
+/// index.
 pub(crate) fn put_aside(medium: &dyn Medium) -> std::io::Result<Option<String>> {
     let names = medium.list("")?;
     if !names.iter().any(|name| name == INDEX) {
@@ -72,12 +74,12 @@ pub(crate) fn put_aside(medium: &dyn Medium) -> std::io::Result<Option<String>> 
     Ok(Some(aside))
 }
 
-/// Makes the new index from the old one, durable. Gives the drive's identity.
+/// Makes the new index from the old one, durably. Returns the drive's identity.
 fn build(medium: &Arc<dyn Medium>) -> Result<DriveId, StoreError> {
     let old = open_old(medium)?;
     let new = Index::open(medium.clone(), BUILDING, true, CACHE_BYTES)?;
     let done = caught(|| copy(&old, &new));
-    // redb writes once more when it is dropped, and so may meet a damaged page.
+    // redb writes once more when it is dropped, and may then meet a damaged page.
     let closed = caught(|| {
         drop(old);
         Ok(())

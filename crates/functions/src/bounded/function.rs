@@ -19,18 +19,19 @@ use datafusion::physical_expr::expressions::{BinaryExpr as PhysicalBinary, Colum
 use super::growth::Growth;
 use super::held::{Holder, SessionMemory};
 
-/// Bytes of a result that nobody counts.
+/// The most bytes of a result that need no reservation.
 const UNCOUNTED_BYTES: u64 = 1 << 20;
 
-/// A function in whose place this one stands: the same but for memory. It is never registered and never travels: it becomes the
-/// function again before anybody but the optimiser and the engine sees it.
+/// A function that takes the place of another and does the same, except that it reserves memory. It is never registered
+/// and never travels: it is replaced by the original before anybody but the optimiser and the engine sees it.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Bounded {
     inner: Arc<ScalarUDF>,
     growth: Growth,
 }
 
-/// The function that stands in an expression's place; none: the expression makes nothing large of its arguments.
+/// The function that takes an expression's place; none where the expression cannot make a large result of its
+/// arguments.
 pub(crate) fn bounded(expr: &Expr) -> Option<Bounded> {
     match expr {
         Expr::ScalarFunction(function) => {
@@ -50,7 +51,7 @@ pub(crate) fn may_fold(expr: &Expr) -> bool {
     matches!(expr, Expr::ScalarFunction(function) if Growth::of(function.func.name()).is_some_and(Growth::is_by_number))
 }
 
-/// The function in whose place this one stands, over its arguments; the expression itself where there is none.
+/// The original function over its arguments; the expression itself where nothing took its place.
 pub(crate) fn plain(function: ScalarFunction) -> (bool, Expr) {
     match function.func.inner().downcast_ref::<Bounded>() {
         Some(bounded) => (true, Expr::ScalarFunction(ScalarFunction { func: Arc::clone(&bounded.inner), args: function.args })),
@@ -63,7 +64,7 @@ impl Bounded {
         self.growth
     }
 
-    /// The function over the arguments of the expression that it was made for.
+    /// The function, over the arguments of the expression that it was made for.
     pub(crate) fn call(self, expr: Expr) -> Expr {
         let arguments = match expr {
             Expr::ScalarFunction(function) => function.args,
@@ -73,7 +74,8 @@ impl Bounded {
         ScalarUDF::new_from_impl(self).call(arguments)
     }
 
-    /// The result in pieces of rows, each of which takes little at most: all together it may take far less than it may at most.
+    /// Computes the result in pieces of rows, each of which can take little memory. All together may take far less than
+    /// their bound.
     fn in_pieces(&self, args: &ScalarFunctionArgs, bytes: &[u64], holder: &mut Holder) -> Result<ArrayRef> {
         let mut parts: Vec<ArrayRef> = Vec::new();
         let mut first = 0;
@@ -188,7 +190,7 @@ impl ScalarUDFImpl for Joined {
         "||"
     }
 
-    /// The operator's: columns keep their names.
+    /// The operator's name, so that columns keep their names.
     fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
         let [left, right] = arguments else { return internal_err!("|| has two arguments") };
         Ok(format!("{} || {}", left.schema_name(), right.schema_name()))

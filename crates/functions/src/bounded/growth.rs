@@ -1,4 +1,4 @@
-//! [`Growth`]: how large a function's result is at most, from its arguments.
+//! [`Growth`]: the largest size that a function's result can have, computed from its arguments.
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::{CastOptions, cast_with_options};
@@ -6,27 +6,27 @@ use arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNanoType};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::ColumnarValue;
 
-/// Bytes of a character at most.
+/// The most bytes of a character.
 const CHAR_BYTES: u64 = 4;
-/// Bytes that a value of a list takes where its type does not say.
+/// The bytes of a list's value where its type does not determine them.
 const VALUE_BYTES: u64 = 16;
 /// Nanoseconds of a day.
 const DAY_NS: i128 = 86_400_000_000_000;
-/// Days of a month at least.
+/// The fewest days of a month.
 const MONTH_DAYS: i128 = 28;
 
-/// What makes a function's result large.
+/// The ways in which a function's result becomes large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Growth {
     /// `repeat(text, n)`.
     Times,
     /// `array_repeat(element, n)`.
     Copies,
-    /// `lpad(text, n)`, `rpad(text, n)`: characters.
+    /// `lpad(text, n)` and `rpad(text, n)`, which count in characters.
     Characters,
-    /// `array_resize(list, n)`: elements.
+    /// `array_resize(list, n)`, which counts in elements.
     Elements,
-    /// `range(start, stop, step)` without its stop, `generate_series` with it.
+    /// `range(start, stop, step)`, which excludes its stop, and `generate_series`, which includes it.
     Series,
     /// All arguments, one after the other.
     Together,
@@ -37,7 +37,8 @@ pub(crate) enum Growth {
 }
 
 impl Growth {
-    /// That of a function; none: its result is no larger than a small multiple of its arguments, and they do not add up.
+    /// The way of a function; none if its result is at most a small multiple of its arguments, and does not add them
+    /// up.
     pub(super) fn of(name: &str) -> Option<Growth> {
         Some(match name {
             "repeat" => Growth::Times,
@@ -58,12 +59,12 @@ impl Growth {
         matches!(self, Growth::Times | Growth::Copies | Growth::Characters | Growth::Elements | Growth::Series)
     }
 
-    /// Whether [`Self::bytes`] is about what the result takes. Otherwise it may be far less.
+    /// Whether [`Self::bytes`] is close to what the result takes. Otherwise the result may take far less.
     pub(super) fn is_close(self) -> bool {
         !matches!(self, Growth::Replacements | Growth::PatternReplacements)
     }
 
-    /// Bytes that each row of the result takes at most.
+    /// The most bytes that each row of the result can take.
     pub(super) fn bytes(self, arguments: &[ColumnarValue], rows: usize) -> Result<Vec<u64>> {
         let bytes = |index: usize| arguments.get(index).map(|argument| Sizes::of(argument, rows)).transpose();
         let count = |index: usize| arguments.get(index).map(Numbers::of).transpose();
@@ -128,7 +129,7 @@ fn number(numbers: &Option<Numbers>, row: usize) -> i64 {
     numbers.as_ref().map_or(0, |numbers| numbers.at(row))
 }
 
-/// Whether a fill is known to be of characters of one byte; a blank is where there is none.
+/// Whether the fill is known to consist of characters of one byte. Without a fill, it is a blank.
 fn is_ascii(fill: Option<&ColumnarValue>) -> bool {
     match fill {
         None => true,
@@ -173,7 +174,7 @@ impl Sizes {
     }
 }
 
-/// Bytes of a value in the mean, rounded up.
+/// The mean bytes of a value, rounded up.
 fn mean_bytes(array: &ArrayRef) -> Result<u64> {
     if let Some(text) = array.as_string_view_opt() {
         return Ok(text.lengths().map(u64::from).sum::<u64>().div_ceil(array.len().max(1) as u64).max(VALUE_BYTES));
@@ -182,7 +183,7 @@ fn mean_bytes(array: &ArrayRef) -> Result<u64> {
     Ok(bytes.div_ceil(array.len().max(1)) as u64)
 }
 
-/// An argument's numbers; what is none, and NULL, counts as 0.
+/// The numbers of an argument. NULL, and what is not a number, counts as 0.
 enum Numbers {
     Same(i64),
     Each(Vec<i64>),
@@ -210,7 +211,8 @@ impl Numbers {
     }
 }
 
-/// Where a series begins, ends, and how far it steps: whole numbers, or nanoseconds at least of dates, times and intervals.
+/// The start, the stop and the step of a series: whole numbers, or the fewest nanoseconds of dates, times and
+/// intervals.
 enum Points {
     Same(i128),
     Each(Vec<i128>),

@@ -1,4 +1,4 @@
-//! [`SessionMemory`]: the pool that expressions reserve of, and [`Holder`], what a result holds of it.
+//! [`SessionMemory`]: the pool from which expressions reserve, and [`Holder`]: the part of it that a result holds.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, Ex
 use datafusion::common::{Result, config_err};
 use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryConsumer, MemoryPool, MemoryReservation};
 
-/// Memory of an expression that no session runs.
+/// The memory of an expression that runs outside of any session.
 const ALONE_BYTES: usize = 64 << 20;
 
-/// A session's memory, where functions find it.
+/// The memory of a session, where functions can find it.
 #[derive(Clone, Debug)]
 pub(crate) struct SessionMemory(pub(crate) Arc<dyn MemoryPool>);
 
@@ -55,7 +55,7 @@ impl ExtensionOptions for SessionMemory {
     }
 }
 
-/// What is reserved for a result.
+/// The memory that is reserved for a result.
 pub(super) struct Holder(MemoryReservation);
 
 /// A buffer, and the reservation for the array that it belongs to.
@@ -79,8 +79,8 @@ impl Holder {
         self.0.shrink(usize::try_from(bytes).unwrap_or(usize::MAX).min(self.0.size()));
     }
 
-    /// The same array, which holds what it takes until its last buffer is freed. Some of it may be its arguments', which are
-    /// counted elsewhere.
+    /// The same array, which holds its reservation until its last buffer is freed. Some of the array may belong to its
+    /// arguments, whose memory is counted elsewhere.
     pub(super) fn hold(self, array: &ArrayRef) -> ArrayRef {
         self.0.shrink(self.0.size().saturating_sub(array.get_array_memory_size()));
         make_array(reserved(array.to_data(), &Arc::new(self.0)))

@@ -1,4 +1,4 @@
-//! [`rows_at_once`]: how many rows an expression is to be given at a time.
+//! [`rows_at_once`]: how many rows to give to an expression at a time.
 
 use std::sync::Arc;
 
@@ -10,23 +10,23 @@ use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use super::function::Bounded;
 use super::growth::Growth;
 
-/// Bytes that an expression is to make at a time.
+/// The bytes that an expression should make at a time.
 const PIECE_BYTES: u64 = 8 << 20;
-/// Bytes of a value, as long as nothing is known of it.
+/// The bytes of a value of which nothing is known.
 const VALUE_BYTES: u64 = 64;
-/// A number that is not known.
+/// The value that is assumed for a number that is not known.
 const NUMBER: u64 = 256;
-/// As many rows are no fewer than all.
+/// This many rows are as good as all rows.
 const ROWS_MAX: u64 = 8_192;
 
-/// How many rows an expression is to be given at a time; none: as many as there are.
+/// How many rows to give to an expression at a time; none: as many as there are.
 pub fn rows_at_once(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
     let (_, most) = bytes(expr);
     let rows = (PIECE_BYTES / most.max(1)).max(1);
     (rows < ROWS_MAX).then_some(rows as usize)
 }
 
-/// Bytes of a row of the result, and the most of any part on the way to it.
+/// The bytes of a row of the result, and the most bytes of any intermediate result.
 fn bytes(expr: &Arc<dyn PhysicalExpr>) -> (u64, u64) {
     let parts: Vec<(u64, u64)> = expr.children().into_iter().map(bytes).collect();
     let most = parts.iter().map(|(_, most)| *most).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! [`Checked`]: an operator as a function that checks what it computes.
+//! [`Checked`]: an operator in the form of a function that checks its result.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use datafusion::logical_expr::{
 
 use super::kernels::{Operation, combine, negate};
 
-/// The function that stands for an operator. It has no name that SQL can spell, is never registered, and never travels: it
-/// becomes the operator again before anybody but the optimiser and the engine sees it.
+/// The function that takes the place of an operator. It has no name that SQL can spell, is never registered, and never
+/// travels: it is replaced by the operator before anybody but the optimiser and the engine sees it.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Checked {
     operation: Operation,
@@ -21,7 +21,8 @@ pub(super) struct Checked {
 }
 
 impl Checked {
-    /// The function for an operator that must be checked over whole numbers and decimals. None: it need not be.
+    /// The function for an operator that must be checked over whole numbers and decimals. None if the operator needs no
+    /// check.
     pub(super) fn of(operator: Operator) -> Option<Operation> {
         match operator {
             Operator::Plus => Some(Operation::Add),
@@ -51,7 +52,7 @@ impl Checked {
         }
     }
 
-    /// The operator over these arguments, as it was before.
+    /// The original operator over these arguments.
     pub(super) fn as_operator(&self, mut arguments: Vec<Expr>) -> Result<Expr> {
         match (self.operator(), arguments.pop(), arguments.pop()) {
             (Some(operator), Some(right), Some(left)) => {
@@ -84,7 +85,7 @@ impl ScalarUDFImpl for Checked {
         }
     }
 
-    /// The operator's: columns keep their names.
+    /// The operator's name, so that columns keep their names.
     fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
         self.named(arguments.iter().map(|argument| argument.schema_name().to_string()).collect())
     }

@@ -1,5 +1,5 @@
-//! Arithmetic with a check. Whole numbers are computed a block at a time and looked at once: only where something wrapped does
-//! the engine's slower kernel say whether it was a value or what stands at a NULL.
+//! Arithmetic with a check. Whole numbers are computed and checked a block at a time. Only where something wrapped does
+//! the engine's slower kernel decide whether it was a value, or the meaningless number below a NULL.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use datafusion::physical_expr_common::datum::apply;
 
 use super::shifts;
 
-/// What is computed.
+/// The operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Operation {
     Add,
     Subtract,
     Multiply,
-    /// Of decimals: division of whole numbers is checked by the engine.
+    /// The operation over decimals; the engine itself checks the division of whole numbers.
     Divide,
     Negate,
     ShiftLeft,
@@ -45,7 +45,7 @@ impl Operation {
     }
 }
 
-/// `left` and `right` put together; an error if a result does not fit in its type.
+/// Computes the operation over `left` and `right`; an error if a result does not fit its type.
 pub(super) fn combine(operation: Operation, left: &ColumnarValue, right: &ColumnarValue) -> Result<ColumnarValue> {
     if let Some(result) = whole(operation, left, right)? {
         return Ok(ColumnarValue::Array(result));
@@ -71,7 +71,7 @@ pub(super) fn combine(operation: Operation, left: &ColumnarValue, right: &Column
     Ok(result)
 }
 
-/// `-value`; an error if it does not fit in the type.
+/// Computes `-value`; an error if it does not fit its type.
 pub(super) fn negate(value: &ColumnarValue) -> Result<ColumnarValue> {
     let negated = |array: &dyn Array| neg(array).map_err(|error| name_overflow("negation", array.data_type(), error.into()));
     match value {
@@ -83,8 +83,8 @@ pub(super) fn negate(value: &ColumnarValue) -> Result<ColumnarValue> {
     }
 }
 
-/// An error, which says that it was in an `addition` and so on, if a decimal has more digits than its type. Only types of the largest
-/// precision can be exceeded: those of results grow with their operands up to there.
+/// An error, which names an `addition` and so on, if a decimal has more digits than its type. This can only happen to
+/// types of the largest precision: the type of a result grows with its operands up to that.
 pub fn check_decimals(operation: &str, values: &dyn Array) -> Result<()> {
     let fits = match values.data_type() {
         DataType::Decimal32(digits @ DECIMAL32_MAX_PRECISION, _) => {
@@ -111,13 +111,13 @@ pub fn check_decimals(operation: &str, values: &dyn Array) -> Result<()> {
     }
 }
 
-/// Whether a value has more than 38 digits; what stands at NULLs counts.
+/// Whether a value has more than 38 digits; the numbers below NULLs count, too.
 fn has_39_digits(values: &[i128]) -> bool {
     const LIMIT: u128 = 10u128.pow(38);
     values.iter().fold(false, |over, value| over | (value.unsigned_abs() >= LIMIT))
 }
 
-/// The engine's error for an overflow of an `addition` and so on, in words of ours; any other as it is.
+/// Our message for the engine's error about an overflow of an `addition` and so on; any other error unchanged.
 pub fn name_overflow(operation: &str, data_type: &DataType, error: DataFusionError) -> DataFusionError {
     let DataFusionError::ArrowError(arrow, _) = &error else { return error };
     let ArrowError::ArithmeticOverflow(message) = arrow.as_ref() else { return error };
@@ -125,7 +125,8 @@ pub fn name_overflow(operation: &str, data_type: &DataType, error: DataFusionErr
     DataFusionError::Execution(format!("overflow in {operation}: the result of {what} does not fit in {data_type}"))
 }
 
-/// The result over whole numbers if nothing wrapped; none for other types, for two constants and for NULL as a constant.
+/// The result over whole numbers if nothing wrapped; none for other types, for two constants, and for NULL as a
+/// constant.
 fn whole(operation: Operation, left: &ColumnarValue, right: &ColumnarValue) -> Result<Option<ArrayRef>> {
     macro_rules! of {
         ($type:ty) => {
@@ -145,7 +146,7 @@ fn whole(operation: Operation, left: &ColumnarValue, right: &ColumnarValue) -> R
     }
 }
 
-/// Values of an operand.
+/// The values of an operand.
 enum Operand<'a, N> {
     One(N),
     Each(&'a [N], Option<&'a NullBuffer>),
@@ -174,7 +175,8 @@ fn whole_of<T: ArrowPrimitiveType<Native: Whole>>(
     Ok(computed.map(|(values, nulls)| Arc::new(PrimitiveArray::<T>::new(values.into(), nulls)) as ArrayRef))
 }
 
-/// Every result, if none of them wrapped. `compute` gives a result, and a number that is negative where it wrapped.
+/// Every result, if none of them wrapped. `compute` gives a result, and a number that is negative where the result
+/// wrapped.
 fn block<N: Whole>(
     left: Operand<'_, N>,
     right: Operand<'_, N>,
@@ -193,7 +195,7 @@ fn block<N: Whole>(
     Some((values?, nulls))
 }
 
-/// What `compute` makes of each item; none where a flag is negative. The loop is vector code.
+/// The results of `compute` for all items; none where a flag is negative. The loop becomes vector code.
 fn each<I, N: Whole>(items: impl ExactSizeIterator<Item = I>, compute: impl Fn(I) -> (N, N::Flag)) -> Option<Vec<N>> {
     let mut values = vec![N::default(); items.len()];
     let mut flags = N::Flag::default();
@@ -205,8 +207,8 @@ fn each<I, N: Whole>(items: impl ExactSizeIterator<Item = I>, compute: impl Fn(I
     (flags >= N::Flag::default()).then_some(values)
 }
 
-/// A whole number. Each operation gives what is left when it wraps, and a flag that is negative if it did: flags of a block are
-/// or-ed together, which compilers turn into vector code, where they do not for `overflowing_add`.
+/// A whole number. Each operation gives the wrapped result, and a flag that is negative if it wrapped. The flags of a
+/// block are or-ed together, which compilers turn into vector code; for `overflowing_add` they do not.
 trait Whole: Copy + Default {
     type Flag: Copy + Default + PartialOrd + std::ops::BitOr<Output = Self::Flag>;
 

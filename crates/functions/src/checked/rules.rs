@@ -1,4 +1,4 @@
-//! Operators as checked functions, and back.
+//! The rules that turn operators into checked functions, and back.
 
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -13,12 +13,13 @@ use crate::kept_names::map_named;
 use super::function::Checked;
 use super::kernels::Operation;
 
-/// Makes operators to checked functions, for as long as the optimiser may compute them: what it folds is checked, and what would
-/// overflow stays for the run to report. The same for functions that could make a large constant.
+/// Turns operators into checked functions for as long as the optimiser may compute them. What it folds is then checked,
+/// and what would overflow stays in the plan, so that the run reports it. Does the same for functions that could make a
+/// large constant.
 #[derive(Debug)]
 pub(crate) struct AsFunctions;
 
-/// Makes operators of them again, after all other rules.
+/// Turns these functions back into operators, after all other rules.
 #[derive(Debug)]
 pub(crate) struct AsOperators;
 
@@ -47,14 +48,16 @@ impl OptimizerRule for AsOperators {
     }
 }
 
-/// The plan with checked functions in place of operators, and bounded ones in place of others, those of its subqueries too.
+/// The plan, and the plans of its subqueries, with checked functions in the place of operators and bounded functions in
+/// the place of others.
 pub(crate) fn with_checks(plan: LogicalPlan) -> Result<LogicalPlan> {
     let is_one = |part: &Expr| operation(part).is_some() || bounded(part).is_some();
     let checked = if_any(plan, is_one, |plan| plan.transform_down_with_subqueries(|node| node_with_checks(node, &is_one)))?;
     Ok(checked.data)
 }
 
-/// Changes a plan that has such an expression anywhere. Most have none, and looking costs less than taking plans apart.
+/// Changes a plan that has such an expression anywhere. Most plans have none, and looking costs less than taking plans
+/// apart.
 fn if_any(
     plan: LogicalPlan,
     is_one: impl Fn(&Expr) -> bool,
@@ -112,9 +115,9 @@ fn as_function(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     }))
 }
 
-/// Whether the engine would compute it unchecked. The right operand's type tells: with a whole number or a decimal on the right,
-/// there is one on the left, too, or an interval, which the function computes as the operator does. Chains lean to the left, so
-/// that their types are not worked out anew for each operator.
+/// Whether the engine would compute the operator without a check. The type of the right operand decides: with a whole
+/// number or a decimal on the right, there is one on the left, too, or an interval, for which the function does what
+/// the operator does. Chains lean to the left, so their types are not computed again for each operator.
 fn is_checked(operation: Operation, expr: &Expr, schema: &DFSchema) -> bool {
     let operand = match expr {
         Expr::BinaryExpr(binary) => &binary.right,
@@ -148,7 +151,7 @@ fn as_operator(expr: Expr) -> Result<Transformed<Expr>> {
     }
 }
 
-/// An aggregate without the name that it got while functions stood for its operators.
+/// An aggregate without the name that it got while functions took the place of its operators.
 fn plainly(expr: Expr) -> Expr {
     match expr {
         Expr::Alias(alias)

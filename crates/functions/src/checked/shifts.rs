@@ -1,4 +1,5 @@
-//! `<<` and `>>`: the engine's take the number of places modulo the bits of the type, so that `1 << 64` is 1.
+//! `<<` and `>>` with a check. The engine's operators take the number of places modulo the bits of the type, so that `1
+//! << 64` is 1.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use datafusion::common::{Result, internal_err};
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::ColumnarValue;
 
-/// The values shifted to the left; an error if bits that count are lost, or the sign would change.
+/// The values, shifted to the left; an error if significant bits are lost or the sign would change.
 pub(super) fn left(values: &ColumnarValue, places: &ColumnarValue) -> Result<ColumnarValue> {
     shifted(values, places, |value, places, bits| {
         let shifted = match (value, u32::try_from(places)) {
@@ -24,7 +25,7 @@ pub(super) fn left(values: &ColumnarValue, places: &ColumnarValue) -> Result<Col
     })
 }
 
-/// The values shifted to the right; 0 where no bit is left.
+/// The values, shifted to the right; 0 where no bit is left.
 pub(super) fn right(values: &ColumnarValue, places: &ColumnarValue) -> Result<ColumnarValue> {
     shifted(values, places, |value, places, bits| match u32::try_from(places) {
         Ok(places) if i128::from(places) < bits => Ok(value >> places),
@@ -104,7 +105,7 @@ mod tests {
         Some(result.as_primitive::<Int64Type>().value(0))
     }
 
-    /// As DuckDB has it.
+    /// The results are those of DuckDB.
     #[test]
     fn no_bits_are_lost_in_silence() {
         for (value, places, expected) in

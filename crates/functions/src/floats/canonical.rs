@@ -1,4 +1,4 @@
-//! The one float that stands for all that are equal to it, also within lists and structs.
+//! One float to represent all floats that are equal to it, also within lists and structs.
 
 use std::sync::Arc;
 
@@ -28,8 +28,8 @@ pub(crate) fn holds_float(data_type: &DataType) -> bool {
     }
 }
 
-/// The values with 0.0 for every zero and the one positive NaN for every NaN. Arrays that hold nothing else come back as they
-/// are.
+/// The values, with 0.0 for every zero and the one positive NaN for every NaN. An array without other zeros and NaNs
+/// comes back unchanged.
 pub(crate) fn canonical(array: &ArrayRef) -> Result<ArrayRef> {
     match array.data_type() {
         DataType::Float16 => Ok(floats::<Float16Type>(array)),
@@ -54,11 +54,11 @@ fn floats<T: Bits>(array: &ArrayRef) -> ArrayRef {
 }
 
 trait Bits: ArrowPrimitiveType {
-    /// Whether one of them is -0.0 or a NaN. Comparisons of floats and bits of what they let through are vector code on every
-    /// processor, where comparisons of 64-bit integers are not.
+    /// Whether one of the values is -0.0 or a NaN. Comparisons of floats, and of the bits of those that pass, become
+    /// vector code on every processor; comparisons of 64-bit integers do not.
     fn has_odd(values: &[Self::Native]) -> bool;
 
-    /// 0.0 for a zero, the one NaN for a NaN, all else as it is.
+    /// 0.0 for a zero, the one NaN for a NaN, and any other value unchanged.
     fn plain(value: Self::Native) -> Self::Native;
 }
 
@@ -90,18 +90,19 @@ bits!(Float16Type, <Float16Type as ArrowPrimitiveType>::Native::ZERO, 1u16 << 15
 bits!(Float32Type, 0.0f32, 1u32 << 31);
 bits!(Float64Type, 0.0f64, 1u64 << 63);
 
-/// [`canonical`] as a function, under the name that the expression has. It has no name that SQL can spell, is never registered, and
-/// never travels.
+/// [`canonical`] as a function, under the name of the expression that it is applied to. It has no name that SQL can
+/// spell, is never registered, and never travels.
 pub(super) fn one_float(expr: Expr) -> Expr {
     ScalarUDF::new_from_impl(OneFloat::new(true)).call(vec![expr])
 }
 
-/// The same under a name of its own, for columns that stand beside those that they are made of.
+/// The same function under a name of its own, for columns beside the columns that they are computed from.
 pub(super) fn another_float(expr: Expr) -> Expr {
     ScalarUDF::new_from_impl(OneFloat::new(false)).call(vec![expr])
 }
 
-/// What an expression has before zeros and NaNs become one in it: the same to whom they are one anyway, as to bounds of slices.
+/// The expression before [`canonical`] was applied to it. For a reader that takes both zeros as one anyway, such as the
+/// bounds of slices, the two mean the same.
 pub fn before_one_float(expr: &Arc<dyn PhysicalExpr>) -> &Arc<dyn PhysicalExpr> {
     let function = expr.downcast_ref::<ScalarFunctionExpr>().filter(|function| function.fun().inner().is::<OneFloat>());
     match function.map(ScalarFunctionExpr::args) {

@@ -1,4 +1,4 @@
-//! Where the engine tells values apart.
+//! The places where the engine distinguishes values.
 
 use std::sync::Arc;
 
@@ -16,7 +16,8 @@ use crate::nested_order::{is_order, nested_order};
 
 use super::canonical::{another_float, canonical, holds_float, one_float};
 
-/// The plan with one zero and one NaN wherever it groups, joins, sorts or compares by floats; that of its subqueries too.
+/// The plan, and the plans of its subqueries, with one zero and one NaN wherever it groups, joins, sorts or compares by
+/// floats.
 pub(crate) fn with_one_float(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
@@ -35,7 +36,7 @@ pub(crate) fn with_one_float(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(plan.data)
 }
 
-/// Whether rows of the node, or what a scan filters by, contain floats or are nested.
+/// Whether the rows of the node, or the filters of a scan, contain floats or nested values.
 fn has_float(node: &LogicalPlan) -> bool {
     match node {
         LogicalPlan::TableScan(scan) if !scan.filters.is_empty() => holds_floats(scan.source.schema().fields()),
@@ -47,11 +48,11 @@ fn holds_floats(fields: &Fields) -> bool {
     fields.iter().any(|field| field.data_type().is_nested() || holds_float(field.data_type()))
 }
 
-/// The columns that a node's expressions refer to. None: it has nothing to look at.
+/// The columns to which a node's expressions refer. None if the node needs no change.
 fn columns(node: &LogicalPlan) -> Result<Option<Arc<DFSchema>>> {
     let schema = match node {
         LogicalPlan::TableScan(scan) => {
-            // A table may have thousands of columns, and most filters compare one with a constant.
+            // A table may have thousands of columns, and most filters compare one of them with a constant.
             let mut plain = true;
             for filter in &scan.filters {
                 plain = plain && !filter.exists(|part| Ok(!stays(part)))?;
@@ -92,12 +93,12 @@ fn grouped(aggregate: Aggregate, schema: &DFSchema) -> Result<Transformed<Logica
     Ok(Transformed::yes(LogicalPlan::Aggregate(aggregate)))
 }
 
-/// A group's key under the name that it had.
+/// A group's key, under the key's old name.
 fn group(expr: Expr, schema: &DFSchema) -> Result<Expr> {
     Ok(named(expr, |expr| Ok(Transformed::yes(plain(expr, schema))))?.data)
 }
 
-/// What DISTINCT tells apart, and what rows are sorted by before they are aggregated.
+/// The values that DISTINCT distinguishes, and those by which rows are sorted before they are aggregated.
 fn aggregated(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let Expr::AggregateFunction(mut function) = expr else { return Ok(Transformed::no(expr)) };
     let params = &mut function.params;
@@ -137,7 +138,7 @@ fn joined(join: Join) -> Result<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(LogicalPlan::Join(Join { on, ..join })))
 }
 
-/// Operands of a comparison.
+/// The operands of a comparison.
 fn comparison(expr: Expr, schema: &DFSchema, is_scan: bool) -> Result<Transformed<Expr>> {
     if is_scan && stays(&expr) {
         return Ok(Transformed::no(expr));
@@ -164,7 +165,7 @@ fn comparison(expr: Expr, schema: &DFSchema, is_scan: bool) -> Result<Transforme
     }
 }
 
-/// CASE that compares a float with others.
+/// A CASE that compares a float with other floats.
 fn chosen(case: Case) -> Result<Transformed<Expr>> {
     let expr = case.expr.map(|expr| Box::new(one_float(*expr)));
     let branch = |(when, then): (Box<Expr>, Box<Expr>)| Ok((Box::new(member(*when)?), then));
@@ -172,7 +173,7 @@ fn chosen(case: Case) -> Result<Transformed<Expr>> {
     Ok(Transformed::yes(Expr::Case(Case { expr, when_then_expr, ..case })))
 }
 
-/// A function that compares its arguments, or what is in them, if it is one of those.
+/// A function that compares its arguments or the values within them, if it is one of those.
 fn called(function: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let name = function.func.name();
     if name == "nullif" {
@@ -185,7 +186,7 @@ fn called(function: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Exp
     Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction { args, ..function })))
 }
 
-/// `nullif`, which gives its first argument as it is.
+/// `nullif`, which returns its first argument unchanged.
 fn either(function: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
     match <[Expr; 2]>::try_from(function.args) {
         Ok([value, other]) if !value.is_volatile() => {
@@ -198,7 +199,7 @@ fn either(function: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Exp
     }
 }
 
-/// The engine's functions that tell values apart by their bits, or order them by their bits, `nullif` beside them.
+/// The engine's functions that distinguish or order values by their bits, except `nullif`.
 const COMPARING: [&str; 20] = [
     "array_distinct",
     "array_except",
@@ -222,9 +223,9 @@ const COMPARING: [&str; 20] = [
     "least",
 ];
 
-/// Whether an expression in a scan's filter stays as it is: a comparison of a column with constants, for the slices' bounds to be
-/// asked. The engine takes both zeros for one there, and what is stored has one NaN. A list is another matter: its values are looked
-/// up by their bits.
+/// Whether an expression in a scan's filter stays as it is: a comparison of a column with constants, so that the
+/// slices' bounds can be used. There the engine takes both zeros as one, and stored data has one NaN. A list is
+/// different, because its values are looked up by their bits.
 fn stays(expr: &Expr) -> bool {
     let is_plain = |expr: &Expr| matches!(expr, Expr::Column(_)) || is_plain_constant(expr);
     match expr {
@@ -237,7 +238,7 @@ fn stays(expr: &Expr) -> bool {
     }
 }
 
-/// A constant that contains no float, or is the one that stands for it.
+/// Whether the expression is a constant without floats, or with floats that are canonical already.
 fn is_plain_constant(expr: &Expr) -> bool {
     match expr {
         Expr::Literal(ScalarValue::Float64(Some(value)), _) => !value.is_nan() || value.to_bits() == f64::NAN.to_bits(),
@@ -252,7 +253,7 @@ fn compares(operator: Operator) -> bool {
     matches!(operator, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
 }
 
-/// Whether no value of the list has an equal one of other bits, by which the engine looks them up.
+/// Whether no value of the list has an equal value with other bits, since the engine looks the values up by their bits.
 fn all_differ(list: &[Expr]) -> bool {
     list.iter().all(|expr| match expr {
         Expr::Literal(ScalarValue::Float64(Some(value)), _) => *value != 0.0 && !value.is_nan(),
@@ -262,7 +263,7 @@ fn all_differ(list: &[Expr]) -> bool {
     })
 }
 
-/// A value of a list; a constant stays one.
+/// A value of a list. A constant stays a constant.
 fn member(expr: Expr) -> Result<Expr> {
     match expr {
         Expr::Literal(value, metadata) => {

@@ -1,4 +1,4 @@
-//! Aggregates over expression matrices. What they give can be combined, so drives give parts.
+//! Aggregates over expression matrices. Their results can be combined, so drives compute them in parts.
 
 use std::mem::size_of_val;
 use std::sync::Arc;
@@ -92,7 +92,7 @@ impl AggregateUDFImpl for OfMatrix {
     }
 }
 
-/// Adds `bytes` to what is there.
+/// Combines `bytes` with the result so far.
 pub(super) fn add(own: &mut Vec<u8>, bytes: &[u8]) -> Result<()> {
     if own.is_empty() {
         own.extend_from_slice(bytes);
@@ -101,7 +101,7 @@ pub(super) fn add(own: &mut Vec<u8>, bytes: &[u8]) -> Result<()> {
     merge(own, bytes).map_err(|error| malformed("combine", error))
 }
 
-/// Results that were combined. Empty: there were none.
+/// The combined result. Empty if there was nothing to combine.
 #[derive(Debug, Default)]
 struct Combined(Vec<u8>);
 
@@ -144,7 +144,7 @@ enum Adder {
     Gram(Box<Gram>),
 }
 
-/// Adds up rows, and beside them states of others.
+/// Adds up rows, and also the states of other accumulators.
 #[derive(Debug)]
 struct OfRows {
     adder: Adder,

@@ -12,7 +12,7 @@ pub(super) fn malformed(function: &str, error: Malformed) -> DataFusionError {
     DataFusionError::Execution(format!("{function}(): {error}"))
 }
 
-/// Bytes, one a row.
+/// A column of bytes, one value for each row.
 pub(super) struct Blobs(BinaryViewArray);
 
 impl Blobs {
@@ -26,7 +26,7 @@ impl Blobs {
         }
     }
 
-    /// A row's bytes; none: it is NULL.
+    /// The bytes of a row; none if it is NULL.
     pub(super) fn get(&self, row: usize) -> Option<&[u8]> {
         self.0.is_valid(row).then(|| self.0.value(row))
     }
@@ -36,7 +36,7 @@ impl Blobs {
     }
 }
 
-/// An argument that has to be the same in every row: bytes, or the same as a text of base64.
+/// An argument that has to be the same in every row: bytes, or the same bytes as a text of base64.
 pub(super) fn constant<'a>(value: &'a ColumnarValue, function: &str, what: &str) -> Result<&'a [u8]> {
     match value {
         ColumnarValue::Scalar(

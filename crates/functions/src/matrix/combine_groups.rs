@@ -1,4 +1,4 @@
-//! `combine` of many groups: as a rule a group is a gene that comes once, and its bytes are only passed on.
+//! `combine` for many groups. A group is usually a gene that comes once, and then its bytes are only passed on.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use super::aggregates::add;
 use super::blobs::Blobs;
 
-/// The combined bytes of each group; empty: none came.
+/// The combined bytes of each group; empty if the group had none.
 #[derive(Debug, Default)]
 pub(super) struct CombineGroups {
     groups: Vec<Vec<u8>>,
@@ -92,7 +92,7 @@ mod tests {
 
     use crate::{EngineOptions, session_state};
 
-    /// Two genes; the second one's cells are in two rows, as two datasets have them.
+    /// Two genes. The cells of the second are in two rows, as in two datasets.
     fn context() -> SessionContext {
         let row = |cells: &[u32], counts: &[u32]| {
             let mut bytes = Vec::new();

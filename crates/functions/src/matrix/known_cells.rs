@@ -1,4 +1,4 @@
-//! Cells that were decoded lately: every batch of a query brings the same bytes.
+//! A cache of decoded [`Cells`]: every batch of a query brings the same bytes.
 
 use std::sync::Arc;
 
@@ -10,15 +10,16 @@ use pithead_matrix::Cells;
 
 use super::blobs::malformed;
 
-/// Descriptions kept. Queries that run at one time have a few.
+/// The most descriptions in the cache. Queries that run at one time have a few.
 const KEPT: usize = 8;
-/// Cells of all descriptions kept. Decoded, they take some 40 bytes each, however few the description has.
+/// The most cells of all descriptions in the cache. Decoded, each takes some 40 bytes, however small its description
+/// is.
 const KEPT_CELLS: usize = 2 << 20;
 
 static KNOWN: Mutex<Vec<(Vec<u8>, Arc<Cells>)>> = Mutex::new(Vec::new());
 
-/// What the bytes say of the cells. They may be base64: an engine that writes a literal as text, as DataFusion does in the names of
-/// columns, copies a text and spells out bytes.
+/// The cells that the bytes describe. The bytes may be base64, because an engine that writes literals as text, as
+/// DataFusion does in the names of columns, copies a text but spells out bytes.
 pub(super) fn cells(bytes: &[u8], function: &str) -> Result<Arc<Cells>> {
     if let Some(cells) = known(bytes) {
         return Ok(cells);
@@ -38,7 +39,7 @@ pub(super) fn cells(bytes: &[u8], function: &str) -> Result<Arc<Cells>> {
 fn known(bytes: &[u8]) -> Option<Arc<Cells>> {
     let mut kept = KNOWN.lock();
     let place = kept.iter().position(|(known, _)| known == bytes)?;
-    // The last one used comes first.
+    // The one that was used last comes first.
     kept[..=place].rotate_right(1);
     Some(Arc::clone(&kept[0].1))
 }

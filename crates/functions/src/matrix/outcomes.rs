@@ -1,4 +1,4 @@
-//! `t_stat(partials, test[, ranks])`: a list of outcomes for each gene, one a group that is tested.
+//! `t_stat(partials, test[, ranks])`: a list of outcomes for each gene, with one outcome for each group that is tested.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use super::blobs::{Blobs, malformed};
 const NAME: &str = "t_stat";
 const FLOATS: [&str; 7] = ["score", "p_value", "log2_fold_change", "share", "share_other", "mean", "mean_other"];
 
-/// The type of what `t_stat` gives: a list of `(group, score, p_value, log2_fold_change, share, share_other, mean, mean_other)`, with
-/// shares of cells whose value is not zero.
+/// The result type of `t_stat`: a list of `(group, score, p_value, log2_fold_change, share, share_other, mean,
+/// mean_other)`, with shares of cells whose value is not zero.
 pub fn test_type() -> DataType {
     DataType::List(Arc::new(Field::new("item", DataType::Struct(fields()), false)))
 }
@@ -25,7 +25,7 @@ fn fields() -> Fields {
     std::iter::once(group).chain(FLOATS.map(|name| Field::new(name, DataType::Float64, false))).collect()
 }
 
-/// The paper's TStat.
+/// The function TStat of MSG Express (Montana et al. 2023, section 6; see `docs/bibliography.md`).
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct TStat {
     signature: Signature,

@@ -77,7 +77,7 @@ impl ScalarUDFImpl for OfRow {
         }
     }
 
-    /// Names of columns hold this many times over what is known of the cells, so it stands there by its checksum.
+    /// The names of columns repeat the description of the cells many times, so they have only its checksum.
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
         let names = args.iter().enumerate().map(|(place, argument)| match place {
             1 => brief_name(argument),
@@ -102,7 +102,8 @@ impl ScalarUDFImpl for OfRow {
     }
 }
 
-/// What is known of the cells, as names of columns have it: its bytes, and their base64, begin with a checksum of them all.
+/// The description of the cells as it is in the names of columns. Its bytes, and their base64, begin with a checksum of
+/// the whole.
 fn brief_name(argument: &Expr) -> String {
     const HEAD: usize = 12;
     let head = match argument {
@@ -119,7 +120,7 @@ fn brief_name(argument: &Expr) -> String {
     head.unwrap_or_else(|| argument.schema_name().to_string())
 }
 
-/// A gene's row from a column for each cell, for matrices that are stored so. NULL is 0.
+/// A gene's row from one column for each cell, for matrices that are stored in that form. NULL is 0.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct DenseRow {
     signature: Signature,

@@ -69,12 +69,12 @@ async fn hostile_callers_do_not_keep_others_away() {
     assert!(garbage.is_empty() || garbage.starts_with("HTTP/1.1 400"), "{garbage}");
     let long = format!("GET /metrics HTTP/1.1\r\nx: {}\r\n\r\n", "y".repeat(HEAD_BYTES_MAX));
     let mut stream = TcpStream::connect(address).await.unwrap();
-    // It may be closed before all is written.
+    // The connection may be closed before everything is written.
     let _ = stream.write_all(long.as_bytes()).await;
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;
     assert!(!answer.starts_with(b"HTTP/1.1 200"));
-    // Those who say nothing take all places, and lose them when their time is over.
+    // Clients that say nothing take all places, and lose them when their time is over.
     let mut silent = Vec::new();
     for _ in 0..CONNECTIONS_MAX * 2 {
         silent.push(TcpStream::connect(address).await.unwrap());

@@ -1,4 +1,5 @@
-//! Expressions with their columns replaced by what those are computed from, in one form of several that mean the same.
+//! Expressions whose columns are replaced by the expressions that compute these. Of several forms with the same meaning
+//! they have one.
 
 use std::sync::Arc;
 
@@ -20,7 +21,8 @@ pub(super) fn expression(expr: &Expr, schema: &DFSchema, columns: &[Expr]) -> Re
     Ok(resolved.data)
 }
 
-/// The form that stands for all that mean the same and that travelling takes for each other. What is below has that form already.
+/// The form that represents all expressions with the same meaning that travelling may exchange for each other. The
+/// operands have that form already.
 fn plain(expr: Expr) -> Result<Transformed<Expr>> {
     Ok(match expr {
         Expr::Alias(alias) => Transformed::yes(*alias.expr),
@@ -47,7 +49,7 @@ fn plain(expr: Expr) -> Result<Transformed<Expr>> {
     })
 }
 
-/// A chain of AND or OR, nested to the left: travelling may balance it.
+/// A chain of AND or OR, nested to the left, because travelling may balance it.
 fn chained(left: Expr, op: Operator, right: Expr) -> Expr {
     match right {
         Expr::BinaryExpr(inner) if inner.op == op => binary_expr(chained(left, op, *inner.left), op, *inner.right),
@@ -55,7 +57,7 @@ fn chained(left: Expr, op: Operator, right: Expr) -> Expr {
     }
 }
 
-/// A condition, or the two that BETWEEN is.
+/// A condition, or the two conditions that BETWEEN consists of.
 pub(super) fn split_between(condition: Expr) -> Vec<Expr> {
     match condition {
         Expr::Between(between) if !between.negated => bounds(between).into(),
@@ -77,7 +79,8 @@ fn plain_value(value: ScalarValue) -> Result<ScalarValue> {
     }
 }
 
-/// The type with names and nullability of what lists hold left aside: nobody can ask for them, and Substrait does not carry them.
+/// The type without the names and the nullability of the fields within lists. No query can ask for these, and Substrait
+/// does not carry them.
 pub(super) fn plain_type(data_type: &DataType) -> DataType {
     let item = |field: &FieldRef| -> FieldRef { Arc::new(Field::new_list_field(plain_type(field.data_type()), true)) };
     match data_type {

@@ -1,4 +1,4 @@
-//! Plans that mean the same, and plans that only read the same.
+//! Plans with the same meaning, and plans that only look the same.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ async fn canonical(sql: &str) -> Canonical {
     Canonical::of(&plan(sql).await).unwrap_or_else(|error| panic!("{sql}: {error}"))
 }
 
-/// Each pair reads the same in one place or another, as EXPLAIN writes it or nearly so.
+/// Each pair looks the same somewhere, as EXPLAIN writes it or nearly so.
 const DIFFERENT: &[(&str, &str)] = &[
     ("SELECT sum(id-(v+k)) FROM o", "SELECT sum(id-v+k) FROM o"),
     ("SELECT sum(v*(id/7)) FROM o", "SELECT sum(v*id/7) FROM o"),

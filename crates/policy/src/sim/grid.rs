@@ -8,10 +8,10 @@ use crate::split::split;
 const SLICES: u32 = 64;
 const ROWS: f64 = 500_000.0;
 const CORES: u32 = 2;
-/// What a busy neighbour takes.
+/// The share that a busy neighbour uses.
 const BUSY: f64 = 0.75;
 
-/// What is asked of the slices.
+/// The work that a query asks of the slices.
 #[derive(Clone, Copy)]
 enum Query {
     Scan,
@@ -19,7 +19,7 @@ enum Query {
     Join,
 }
 
-/// Who else is there.
+/// What others do at the same time.
 #[derive(Clone, Copy)]
 enum Background {
     None,
@@ -29,8 +29,9 @@ enum Background {
     DriveFromHalf,
 }
 
-/// A scan, an aggregate and a join, over selectivity, the drive's CPU, the link and background load: 900 scenarios of 64 slices each.
-/// Costs are noisy, first slices at weak drives are slow, and the cost model errs by up to a factor of two.
+/// A scan, an aggregate and a join, over a range of selectivities, drive CPUs, links and background loads: 900
+/// scenarios of 64 slices each. Costs are noisy, the first slices at weak drives are slow, and the cost model errs by
+/// up to a factor of two.
 pub fn grid() -> Vec<Scenario> {
     let queries = [("scan", Query::Scan), ("aggregate", Query::Aggregate), ("join", Query::Join)];
     let cpus = [("1", 1.0), ("1/4", 4.0), ("1/15", 15.0)];
@@ -121,7 +122,7 @@ fn features(query: Query, pass: f64) -> Features {
     }
 }
 
-/// A join's other input lies at the drive; the host needs it too before it can finish a slice.
+/// A join's other input is on the drive. The host needs it, too, before it can finish a slice.
 fn setup(query: Query) -> ByLevel<Setup> {
     match query {
         Query::Join => {

@@ -1,31 +1,31 @@
-//! What others take of a resource.
+//! What others use of a resource.
 
 use serde::{Deserialize, Serialize};
 
 /// Periods that are stepped through one by one; beyond, the mean is used.
 const PERIODS_MAX: u32 = 10_000;
 
-/// A share of a resource that others take: steady, from some time on, or on and off.
+/// A share of a resource that others use: all the time, from some time on, or on and off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Load {
-    /// What they take, from 0 to below 1.
+    /// The share that they use, from 0 to below 1.
     pub share: f64,
     /// When they begin.
     pub from_ns: f64,
-    /// They take it in the first half of each period from then on. 0: all the time.
+    /// From then on, they use the share in the first half of each period of this length. 0: all the time.
     pub period_ns: f64,
 }
 
 impl Load {
-    /// Nobody else is there.
+    /// Others use nothing.
     pub const NONE: Load = Load { share: 0.0, from_ns: 0.0, period_ns: 0.0 };
 
-    /// Others take `share` all the time.
+    /// Others use `share` all the time.
     pub fn steady(share: f64) -> Load {
         Load { share, ..Load::NONE }
     }
 
-    /// What is left at a time, from 0 to 1.
+    /// The share that is left at a time, from 0 to 1.
     pub fn free(&self, at_ns: f64) -> f64 {
         if at_ns < self.from_ns {
             return 1.0;

@@ -12,20 +12,20 @@ use crate::snapshot::{ByLevel, DriveState, HostState, LinkState, Setup, SliceCos
 use crate::split::split;
 use crate::steering::{Sample, Steering};
 
-/// What happens at a time.
+/// What happens at a point in time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Event {
     /// A worker may take a slice.
     WorkerFree,
-    /// A worker has done its slice.
+    /// A worker has finished its slice.
     Worked { slice: usize, level: Level, drive_ns: f64 },
     /// The carrier may take a slice.
     CarrierFree,
     /// The carrier has read its slice.
     Carried { slice: usize, resident: bool },
-    /// The host has all of a slice.
+    /// The host has received all of a slice.
     Arrived { slice: usize, level: Level },
-    /// The host is through with a slice.
+    /// The host has finished a slice.
     Through { level: Level, host_ns: f64 },
 }
 
@@ -53,7 +53,7 @@ impl Ord for Timed {
     }
 }
 
-/// How much more or less than the mean a slice takes.
+/// The factor by which a slice takes more or less than the mean.
 #[derive(Clone, Copy)]
 struct Noise {
     cpu: f64,
@@ -82,7 +82,7 @@ pub struct Run<'a> {
     running: Vec<Running>,
     worked: u32,
     paid: ByLevel<bool>,
-    /// When the link is free, and what is still on its way: when it is through, and its size.
+    /// When the link is free, and the output that is still on its way: when each has arrived, and its size.
     link_free_ns: f64,
     sending: Vec<(f64, f64)>,
     host_free_ns: Vec<f64>,
@@ -172,7 +172,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Asks for whoever is idle, until nobody takes anything.
+    /// Asks the policy for every idle worker and the carrier, until none of them takes a slice.
     fn ask(&mut self) {
         while self.left() > 0 && (self.workers_idle > 0 || self.carrier_idle) {
             let (worker, carry) = self.decide();
@@ -214,7 +214,7 @@ impl<'a> Run<'a> {
         (worker, carry)
     }
 
-    /// What the session knows now, with loads as they were a little earlier.
+    /// What the session knows now; it knows loads as they were a little earlier.
     fn snapshot(&self, costs: SliceCosts) -> Snapshot {
         let known = (self.now_ns - self.scenario.notice_ns).max(0.0);
         let free = self.scenario.drive_load.free(known);
@@ -226,7 +226,7 @@ impl<'a> Run<'a> {
             ByLevel::<f64>::LEVELS.iter().map(|level| f64::from(*self.at_host.get(*level)) * costs.host_ns.get(*level));
         let unsent = self.sending.iter().filter(|(done, _)| *done > self.now_ns).map(|(_, bytes)| bytes).sum();
         let mut allowed = self.scenario.allowed;
-        // A whole partition that was begun otherwise is not whole any more.
+        // A whole partition of which a slice was handed back cannot be executed whole any more.
         allowed.whole &= !self.scenario.whole_is_all_or_none || self.outcome.slices.filtered + self.outcome.slices.bytes == 0;
         Snapshot {
             left: self.left(),
@@ -255,13 +255,13 @@ impl<'a> Run<'a> {
     fn take(&mut self, level: Level) -> usize {
         let slice = self.taken;
         self.taken += 1;
-        // Workers leave what the host holds for last.
+        // Workers take the slices that the host has in its cache last.
         self.resident = if level == Level::Bytes { self.resident.saturating_sub(1) } else { self.resident.min(self.left()) };
         *self.outcome.slices.get_mut(level) += 1;
         slice
     }
 
-    /// Pays what the first slice at a level needs, and says what of it is the drive's.
+    /// Pays the one-off costs before the first slice at a level, and returns the drive's part of them.
     fn pay(&mut self, level: Level) -> f64 {
         if std::mem::replace(self.paid.get_mut(level), true) {
             return 0.0;
@@ -305,7 +305,7 @@ impl<'a> Run<'a> {
         self.at(free, Event::WorkerFree);
     }
 
-    /// When no more than the buffer's bytes wait for the link.
+    /// When no more than the buffer's bytes will wait for the link.
     fn room_at(&self) -> f64 {
         let mut waiting: f64 = self.sending.iter().map(|(_, bytes)| bytes).sum();
         let mut at = self.now_ns;
@@ -330,7 +330,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Sends a slice's yield.
+    /// Sends the output of a slice.
     fn send(&mut self, slice: usize, level: Level, bytes: f64) {
         let done = self.link(self.now_ns, bytes);
         self.sending.retain(|(done, _)| *done > self.now_ns);
@@ -370,20 +370,20 @@ impl<'a> Run<'a> {
     }
 }
 
-/// What the cost model says before anything was measured.
+/// The cost model's prediction before any measurement.
 fn prior(scenario: &Scenario) -> SliceCosts {
     let (costs, time, size) = (&scenario.costs, scenario.time_error, scenario.size_error);
     SliceCosts {
         drive_ns: ByLevel::from_fn(|level| costs.drive_ns.get(level) * time),
         host_ns: ByLevel::from_fn(|level| costs.host_ns.get(level) * time),
         link_bytes: ByLevel::from_fn(|level| {
-            // What is stored is known.
+            // The stored bytes are known exactly.
             costs.link_bytes.get(level) * if level == Level::Bytes { 1.0 } else { size }
         }),
     }
 }
 
-/// A sample of mean 1 by Box and Muller's method.
+/// A log-normal sample of mean 1, made from a normal one by the method of Box and Muller 1958.
 fn lognormal(rng: &mut StdRng, deviation: f64) -> f64 {
     let (u, v): (f64, f64) = (rng.random_range(f64::MIN_POSITIVE..1.0), rng.random());
     let normal = (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos();

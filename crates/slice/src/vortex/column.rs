@@ -1,7 +1,7 @@
-//! One column of a file: its segments, parsed once a scan and decoded a page at a time.
+//! One column of a file: its segments, which a scan parses once and decodes a page at a time.
 //!
-//! Vortex's own readers of layouts parse a segment anew for each range of rows, which for pages costs more than
-//! decoding them. This one knows only the layouts that [`super::write`] makes, and needs no futures.
+//! Vortex's own readers of layouts parse a segment again for each range of rows, which for pages costs more than
+//! decoding them. This reader knows only the layouts that [`super::write`] makes, and needs no futures.
 
 use std::cell::OnceCell;
 use std::ops::{BitAnd, Range};
@@ -25,11 +25,11 @@ use super::read::CountedSegments;
 use super::sound::check_lists;
 use super::{SESSION, texts};
 
-/// Deepest nesting of layouts: chunks of dictionaries of chunks, and one to spare.
+/// The deepest nesting of layouts: chunks of dictionaries of chunks, and one level to spare.
 const DEPTH_MAX: usize = 5;
-/// Parts of a column at most: some for each page that a slice can have.
+/// The most parts of a column: some for each page that a slice can have.
 const PARTS_MAX: usize = 1 << 16;
-/// Values of a dictionary at most: its codes have 16 bits. They are decoded whole.
+/// The most values of a dictionary: its codes have 16 bits. The values are decoded as a whole.
 const VALUES_MAX: u64 = 1 << 16;
 
 /// A column, or a part of one.
@@ -42,11 +42,11 @@ pub(super) struct Column {
 enum Kind {
     Flat {
         layout: FlatLayout,
-        /// Parsed, not decoded.
+        /// The segment, parsed but not decoded.
         parsed: OnceCell<ArrayRef>,
     },
     Chunks {
-        /// Where each chunk starts, and where the last one ends.
+        /// The start of each chunk, and the end of the last one.
         starts: Vec<u64>,
         chunks: Vec<Column>,
     },
@@ -54,8 +54,8 @@ enum Kind {
         codes: Box<Column>,
         values: Box<Column>,
         decoded: OnceCell<ArrayRef>,
-        /// What the scan's condition on this column says of each value, NULL being false; none where it is false for
-        /// all.
+        /// The verdict of the scan's condition on this column for each value, NULL being false; none where it is false
+        /// for all values.
         verdicts: OnceCell<Option<ArrayRef>>,
     },
 }
@@ -63,15 +63,16 @@ enum Kind {
 /// A condition on one column.
 #[derive(Debug)]
 pub(super) struct Condition {
-    /// Over the column's values. A scan has one at most for each column, since what it says of a dictionary is kept.
+    /// The condition over the column's values. A scan has at most one for each column, since its verdicts on a
+    /// dictionary are cached.
     pub(super) expression: BoundExpression,
-    /// Whether NULL never satisfies it, so that it can be asked of a dictionary's values.
+    /// Whether NULL never satisfies it, so that it can be evaluated on a dictionary's values.
     pub(super) strict: bool,
-    /// Below this share of a page's rows, it is evaluated on those rows only.
+    /// Below this share of a page's rows, the condition is evaluated on those rows only.
     pub(super) few: f64,
-    /// The same as a list of whole numbers, if it is one.
+    /// The condition as a list of whole numbers, if it is one.
     pub(super) members: Option<Members>,
-    /// The same as a pattern of substrings, if it is one, and whether it is negated.
+    /// The condition as a pattern of substrings, if it is one, and whether it is negated.
     pub(super) pattern: Option<(TextPattern, bool)>,
 }
 
@@ -114,7 +115,7 @@ impl Column {
         Ok(column)
     }
 
-    /// Parts have as many rows as the whole.
+    /// Checks that the parts have as many rows as the whole.
     fn check(&self) -> VortexResult<()> {
         if let Kind::Dictionary { values, .. } = &self.kind {
             vortex_ensure!(values.rows <= VALUES_MAX, "a dictionary of {} values; at most {VALUES_MAX} are read", values.rows);
@@ -128,7 +129,7 @@ impl Column {
         Ok(())
     }
 
-    /// Rows of it, not decoded yet.
+    /// The rows of the part, not decoded yet.
     pub(super) fn rows(
         &self,
         rows: Range<u64>,
@@ -219,7 +220,7 @@ impl Column {
         }
     }
 
-    /// What a condition says of each value of the dictionary.
+    /// The verdict of a condition for each value of the dictionary.
     fn judge(
         &self,
         condition: &Condition,
@@ -243,8 +244,8 @@ impl Column {
     }
 }
 
-/// The rows of `mask` for which `verdicts`, one for each row that it selects among and not evaluated yet, is true. If
-/// the mask has less than a share of `few`, only its rows are evaluated.
+/// The rows of `mask` for which `verdicts` is true. `verdicts` has one value for each row that the mask selects among,
+/// and is not evaluated yet. If the mask has less than a share of `few`, only its rows are evaluated.
 pub(super) fn select(verdicts: ArrayRef, mask: Mask, few: f64, context: &mut ExecutionCtx) -> VortexResult<Mask> {
     if mask.density() < few {
         let among = verdicts.filter(mask.clone())?.fill_null(false)?.execute::<Mask>(context)?;

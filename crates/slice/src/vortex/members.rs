@@ -1,4 +1,5 @@
-//! Lists of whole numbers, asked in one pass over a page however long they are. Filters from joins are such lists.
+//! Lists of whole numbers, which are looked up in one pass over a page however long they are. Filters from joins are
+//! such lists.
 //!
 //! Vortex compares a page with each value of a list in turn.
 
@@ -11,24 +12,24 @@ use pithead_model::Value;
 
 use crate::{Compare, Predicate};
 
-/// Shorter lists are compared, which can be done on packed values.
+/// Shorter lists are compared value by value, which can be done on packed values.
 const VALUES_MIN: usize = 3;
-/// Numbers between the first and the last up to which there is a bit for each.
+/// The largest range between the first and the last number for which there is a bit for each number.
 const BITS_MAX: u64 = 1 << 22;
 
-/// Whole numbers, as the low 64 bits of each: a column's type has no more, so that none stands for another.
+/// Whole numbers, as the low 64 bits of each. A column's type has no more bits, so no two numbers are confused.
 #[derive(Debug)]
 pub(super) struct Members {
     first: i64,
-    /// One bit a number from `first` on; none: they are too far apart.
+    /// One bit for each number from `first` on; none if the numbers are too far apart.
     bits: Option<Vec<u64>>,
-    /// All of them, in order.
+    /// All numbers, in order.
     sorted: Vec<i64>,
 }
 
 impl Members {
-    /// The numbers that satisfy all of `predicates`, where those are lists and comparisons of one column with whole numbers,
-    /// and at least one is a list.
+    /// The numbers that satisfy all of `predicates`, if those are lists, and comparisons of one column with whole
+    /// numbers, and at least one is a list.
     pub(super) fn of(predicates: &[&Predicate]) -> Option<Self> {
         let mut numbers: Option<Vec<i128>> = None;
         for predicate in predicates {
@@ -72,7 +73,7 @@ impl Members {
         Self { first, bits, sorted }
     }
 
-    /// The rows whose numbers are among them; NULL is not.
+    /// The rows whose numbers are among them. NULL is not.
     #[expect(clippy::unnecessary_cast, reason = "one of the types is i64")]
     pub(super) fn among(&self, numbers: ArrayRef, context: &mut ExecutionCtx) -> VortexResult<Mask> {
         let numbers = numbers.execute::<PrimitiveArray>(context)?;
@@ -92,7 +93,7 @@ impl Members {
 }
 
 fn has_bit(bits: &[u64], place: i64) -> bool {
-    // A place before the first becomes one far behind the last.
+    // A position before the first number becomes one far after the last.
     let place = place as u64 as usize;
     bits.get(place / 64).is_some_and(|word| word >> (place % 64) & 1 == 1)
 }

@@ -27,7 +27,8 @@ use crate::{Encoding, SliceError, SliceReader};
 
 const NAME: &str = "vortex";
 
-/// Everything that reading needs: the registries of encodings and layouts. It has no runtime, since nothing is spawned.
+/// The registries of encodings and layouts, which are all that reading needs. There is no runtime, since nothing is
+/// spawned.
 static SESSION: LazyLock<VortexSession> = LazyLock::new(<VortexSession as VortexSessionDefault>::default);
 
 /// Vortex.
@@ -39,7 +40,7 @@ impl Encoding for VortexEncoding {
         NAME
     }
 
-    /// The version stands for release 0.90 and the edition that [`write`] pins; a change of either takes a new one.
+    /// The version means release 0.90 and the edition that [`write`] pins. A change of either takes a new version.
     fn id(&self) -> (u16, u16) {
         (2, 1)
     }
@@ -71,7 +72,7 @@ fn damaged(error: VortexError) -> SliceError {
     SliceError::Corrupt(first_line(&error))
 }
 
-/// Vortex puts a backtrace behind its messages.
+/// The message without the backtrace that Vortex appends.
 fn first_line(error: &VortexError) -> String {
     error.to_string().lines().next().unwrap_or_default().to_string()
 }

@@ -1,23 +1,23 @@
-//! [`TextPattern`]: a LIKE pattern as the substrings that it is made of.
+//! [`TextPattern`]: a LIKE pattern as the substrings that it consists of.
 
 use memchr::memmem::Finder;
 
-/// A pattern of `%` and plain text with at least one substring that may be anywhere. Patterns without `_` mean the same for bytes
-/// as for characters.
+/// A pattern of `%` and plain text with at least one substring that may be anywhere. Patterns without `_` mean the same
+/// for bytes as for characters.
 #[derive(Debug)]
 pub(super) struct TextPattern {
-    /// What the text begins with.
+    /// The beginning of the text.
     start: Vec<u8>,
-    /// What follows, part by part, with anything between; not empty.
+    /// The parts that follow in this order, with anything between them; not empty.
     middle: Vec<Finder<'static>>,
-    /// What the text ends with.
+    /// The end of the text.
     end: Vec<u8>,
-    /// The part of `middle` that is looked for first: the longest, which is in the fewest texts as a rule.
+    /// The part of `middle` that is searched for first: the longest, which usually occurs in the fewest texts.
     longest: usize,
 }
 
 impl TextPattern {
-    /// None: the pattern has `_`, or no substring that may be anywhere.
+    /// The parts of a pattern. None if the pattern has `_`, or no substring that may be anywhere.
     pub(super) fn new(pattern: &str) -> Option<Self> {
         if pattern.contains('_') {
             return None;
@@ -45,8 +45,8 @@ impl TextPattern {
         true
     }
 
-    /// The texts that match, ascending, of those that lie one behind the other in `texts`; `ends` has the end of each. One search
-    /// goes over all of them, which costs less than one for each.
+    /// The texts that match, in ascending order. In `texts` they follow one another, and `ends` has the end of each.
+    /// One search goes over all of them, which costs less than one search for each.
     pub(super) fn search(&self, texts: &[u8], ends: &[u32]) -> Vec<usize> {
         let Some(finder) = self.middle.get(self.longest) else { return Vec::new() };
         let alone = self.middle.len() == 1 && self.start.is_empty() && self.end.is_empty();
@@ -56,7 +56,7 @@ impl TextPattern {
             row += first_over(ends.get(row..).unwrap_or_default(), at);
             let Some(end) = ends.get(row).map(|end| *end as usize) else { break };
             if at + finder.needle().len() > end {
-                // It begins in one text and ends in the next.
+                // This match begins in one text and ends in the next.
                 from = at + 1;
                 continue;
             }
@@ -70,7 +70,8 @@ impl TextPattern {
     }
 }
 
-/// How many of these ends, which ascend, are not beyond a place. It is near the first of them as a rule.
+/// The number of these ends, which ascend, that are not beyond a position. The position is usually near the first of
+/// them.
 fn first_over(ends: &[u32], place: usize) -> usize {
     let beyond = |end: &u32| *end as usize > place;
     let mut step = 1;
@@ -87,7 +88,7 @@ mod tests {
 
     use super::*;
 
-    /// LIKE by its definition.
+    /// LIKE, by its definition.
     fn like(text: &[u8], pattern: &[u8]) -> bool {
         match pattern.split_first() {
             None => text.is_empty(),

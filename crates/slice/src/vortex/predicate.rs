@@ -1,4 +1,4 @@
-//! Our predicates as Vortex expressions, where both mean exactly the same.
+//! Pithead's predicates as Vortex expressions, where both mean exactly the same.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use super::types::stored_name;
 use crate::prune::columns_of;
 use crate::{Compare, Predicate};
 
-/// Comparing a page of numbers costs less than choosing a few of them first; of texts sooner not.
+/// Comparing a page of numbers costs less than selecting a few of them first. For texts, selecting pays sooner.
 const FEW_NUMBERS: f64 = 0.04;
 const FEW_TEXTS: f64 = 0.2;
 const COST_OF_TEXT: u8 = 3;
@@ -31,28 +31,29 @@ const COST_OF_TEXT: u8 = 3;
 pub(super) struct Conjunct {
     /// The columns that it reads, each once and in order.
     pub(super) columns: Vec<usize>,
-    /// Over the column, where it reads one; else over a row of these columns.
+    /// The condition over the column, if it reads one; else over a row of these columns.
     pub(super) condition: Condition,
-    /// How dear it is: text costs more than numbers, patterns more than comparisons.
+    /// How expensive it is: texts cost more than numbers, and patterns more than comparisons.
     cost: u8,
     rows_in: Cell<u64>,
     rows_out: Cell<u64>,
 }
 
 impl Conjunct {
-    /// Notes how many rows came in and went out.
+    /// Records how many rows came in and how many passed.
     pub(super) fn observe(&self, rows_in: usize, rows_out: usize) {
         self.rows_in.set(self.rows_in.get() + rows_in as u64);
         self.rows_out.set(self.rows_out.get() + rows_out as u64);
     }
 
-    /// Conjuncts are evaluated from the lowest: cheap ones first, and of these the most selective so far.
+    /// The key by which conjuncts are evaluated, from the lowest on: cheap ones first, and of these the most selective
+    /// so far.
     pub(super) fn rank(&self) -> (u8, u64) {
         (self.cost, self.rows_out.get().saturating_mul(1024) / self.rows_in.get().max(1))
     }
 }
 
-/// The conjuncts of those predicates that Vortex evaluates exactly, and which these are.
+/// The conjuncts of those predicates that Vortex evaluates exactly, and the indices of these predicates.
 pub(super) fn conjuncts(predicates: &[Predicate], row: &DType) -> VortexResult<(Vec<Conjunct>, Vec<usize>)> {
     let mut groups: BTreeMap<Vec<usize>, Vec<&Predicate>> = BTreeMap::new();
     let mut applied = Vec::new();
@@ -122,8 +123,7 @@ fn cost_of(value: &Value) -> u8 {
     }
 }
 
-/// The predicate over a row, or over the column that it reads `alone`; `None` where it may mean something else to
-/// Vortex.
+/// The predicate over a row, or over the column that it reads `alone`. `None` if it may mean something else to Vortex.
 fn expression(predicate: &Predicate, row: &DType, alone: bool) -> Option<Expression> {
     let column = |column: usize| {
         let name = stored_name(column);
@@ -155,7 +155,7 @@ fn expression(predicate: &Predicate, row: &DType, alone: bool) -> Option<Express
         }
         Predicate::Like { column: index, pattern, negated } => {
             let (column, dtype) = column(*index)?;
-            // A backslash escapes there, and is a character here.
+            // There a backslash escapes, while here it is a character.
             if !dtype.is_utf8() || pattern.contains('\\') {
                 return None;
             }
@@ -171,7 +171,7 @@ fn expressions(parts: &[Predicate], row: &DType, alone: bool) -> Option<Vec<Expr
     parts.iter().map(|part| expression(part, row, alone)).collect()
 }
 
-/// The value as a scalar of a column's type. Floats are left out: encodings need not agree on NaN and zeros.
+/// The value as a scalar of a column's type. Floats are left out, since encodings need not agree on NaN and zeros.
 fn scalar(dtype: &DType, value: &Value) -> Option<Scalar> {
     let value = match (dtype, value) {
         (DType::Bool(_), Value::Int(value @ (0 | 1))) => ScalarValue::Bool(*value == 1),

@@ -1,4 +1,5 @@
-//! Reading a Vortex file out of memory: pages that may match, filters before the columns that they let through.
+//! Reading a Vortex file in memory: first the pages that may match, and filters before the columns for which they
+//! select rows.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -35,7 +36,7 @@ use crate::guard::{check_columns, guarded};
 use crate::pages::PageIndex;
 use crate::{ReadStats, Scan, ScanRequest, SliceError, SliceReader, SliceStream};
 
-/// From this share of a window's rows on, numbers are decoded before they are chosen among.
+/// From this share of a window's rows on, numbers are decoded before rows are selected.
 const LATE_SHARE_MIN: f64 = 0.03;
 
 /// An open slice.
@@ -93,8 +94,8 @@ impl SliceReader for VortexSlice {
     }
 }
 
-/// A window a poll, also where a window has no rows to show. Nothing is spawned, and nothing waits: the file is in
-/// memory.
+/// Each poll reads one window, even if that window has no rows to return. Nothing is spawned, and nothing waits, since
+/// the file is in memory.
 fn run(scan: WindowScan, windows: Vec<Range<u64>>) -> SliceStream {
     let mut windows = windows.into_iter();
     let next = move |context: &mut Context<'_>| {
@@ -114,9 +115,9 @@ fn run(scan: WindowScan, windows: Vec<Range<u64>>) -> SliceStream {
     stream::poll_fn(next).boxed()
 }
 
-/// What a running scan needs.
+/// The state of a running scan.
 struct WindowScan {
-    /// Those that are read, by index in the dataset's schema.
+    /// The columns that are read, by index in the dataset's schema.
     columns: BTreeMap<usize, Column>,
     segments: CountedSegments,
     index: PageIndex,
@@ -135,7 +136,7 @@ impl WindowScan {
         let mut columns = BTreeMap::new();
         for index in request.columns.iter().chain(conjuncts.iter().flat_map(|conjunct| &conjunct.columns)) {
             if !columns.contains_key(index) {
-                // Slot 0 is for rows that are NULL as a whole, which there are none of.
+                // Slot 0 is for rows that are NULL as a whole, and there are none.
                 let child = layout.slot(index + 1)?.ok_or_else(|| vortex_err!("column {index} is not there"))?;
                 columns.insert(*index, Column::new(&child)?);
             }
@@ -147,7 +148,7 @@ impl WindowScan {
             segments: CountedSegments::new(slice, request.stats),
             index: slice.index.clone(),
             sound: Arc::clone(&slice.sound),
-            // Few rows of a page must not keep all of its texts.
+            // A few rows of a page must not keep all of the page's texts in memory.
             options: ArrowExportOptions::default().with(CompactBuffers(!conjuncts.is_empty())),
             conjuncts,
             projection: request.columns.iter().copied().zip(output.fields().iter().map(stored)).collect(),
@@ -216,8 +217,8 @@ impl WindowScan {
         select(row.apply_bound(&conjunct.condition.expression)?, mask, conjunct.condition.few, context)
     }
 
-    /// The chosen rows of a column. Numbers are decoded for the whole window and then chosen among, unless they are
-    /// few: that is cheaper than choosing among packed bits.
+    /// The selected rows of a column. Numbers are decoded for the whole window before rows are selected, unless few
+    /// rows are selected: that is cheaper than selecting among packed bits.
     fn project(
         &self,
         column: usize,
@@ -255,7 +256,7 @@ impl WindowScan {
 struct Chosen {
     mask: Mask,
     all: bool,
-    /// Of the window's rows, from 0 to 1.
+    /// The share of the window's rows, from 0 to 1.
     share: f64,
     filter: OnceCell<FilterPredicate>,
 }
@@ -265,7 +266,7 @@ impl Chosen {
         Self { all: mask.all_true(), share: mask.density(), mask, filter: OnceCell::new() }
     }
 
-    /// The chosen of a window's decoded rows.
+    /// The selected rows among a window's decoded rows.
     fn among(&self, decoded: &ArrayRef) -> Result<ArrayRef, ArrowError> {
         let filter = self.filter.get_or_init(|| {
             let bits = BooleanBuffer::from(self.mask.to_bit_buffer());
@@ -275,7 +276,7 @@ impl Chosen {
     }
 }
 
-/// Segments of the file in memory; each is counted when a scan first asks for it.
+/// The segments of the file in memory. Each is counted when a scan first reads it.
 pub(super) struct CountedSegments {
     file: ByteBuffer,
     segments: Arc<[SegmentSpec]>,
@@ -290,7 +291,7 @@ impl CountedSegments {
         Self { file: slice.file.clone(), segments, seen, stats }
     }
 
-    /// The bytes of a segment, aligned as it asks.
+    /// The bytes of a segment, with the alignment that it needs.
     pub(super) fn segment(&self, id: SegmentId) -> VortexResult<BufferHandle> {
         let index = *id as usize;
         let segment = self.segments.get(index).ok_or_else(|| vortex_err!("there is no segment {id}"))?;

@@ -1,5 +1,5 @@
-//! Checks of what Vortex takes on trust. It believes the statistics that a file says of its arrays, and hands values to Arrow
-//! unchecked: bytes that were written to do harm would end the process, or be read past their end.
+//! Checks of what Vortex takes on trust. Vortex believes a file's statistics of its arrays, and hands values to Arrow
+//! unchecked. Bytes that were written to do harm could otherwise end the process, or be read past their end.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,12 +15,13 @@ use arrow::buffer::Buffer;
 use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 
-/// Bytes of a view that hold a short value.
+/// The bytes of a view that hold a short value.
 const INLINE_BYTES: u32 = 12;
 /// The high bits of these bytes.
 const INLINE_HIGH: u128 = 0x8080_8080_8080_8080_8080_8080 << 32;
 
-/// Lists of a parsed array, and those within, lie in their items. To be called before anything is made of it.
+/// Checks that the lists of a parsed array, and of the arrays within, lie within their items. Callers run this before
+/// they use the array.
 pub(super) fn check_lists(array: &ArrayRef, context: &mut ExecutionCtx) -> VortexResult<()> {
     if !array.dtype().is_nested() {
         return Ok(());
@@ -56,23 +57,25 @@ fn places<T: TryInto<u64> + Copy>(numbers: &[T]) -> Option<Vec<u64>> {
     numbers.iter().map(|number| (*number).try_into().ok()).collect()
 }
 
-/// What of an open slice was found sound: bytes in memory do not change, so one look is enough. It holds for windows of which all
-/// rows were decoded. Chosen rows take other ways through the decoders, and are looked at each time; they are few.
+/// The parts of an open slice that were found sound. Bytes in memory do not change, so one check is enough. This is
+/// true for windows of which all rows were decoded. Selected rows take other ways through the decoders, and are checked
+/// each time; they are few.
 pub(super) struct Sound {
     page_rows: u64,
     pages: u64,
-    /// For each column and page, rows of the window that starts there and is sound. 0: none is known.
+    /// For each column and page, the number of rows of the window that starts there and is sound. 0: no such window is
+    /// known.
     rows: Vec<AtomicU32>,
 }
 
 impl Sound {
-    /// Nothing is known yet. A slice's index takes two bytes at least for each column and page.
+    /// The state in which nothing is known yet. A slice's index takes at least two bytes for each column and page.
     pub(super) fn new(columns: usize, pages: u64, page_rows: u64) -> Self {
         let entries = usize::try_from(pages).unwrap_or(0).saturating_mul(columns);
         Self { page_rows, pages, rows: std::iter::repeat_with(AtomicU32::default).take(entries).collect() }
     }
 
-    /// Checks a window's rows of a column, all of them, unless that was done.
+    /// Checks all rows of a column in a window, unless that was done before.
     pub(super) fn check_window(&self, column: usize, window: &Range<u64>, values: &ArrowRef) -> Result<(), ArrowError> {
         let Some(known) = self.entry(column, window.start) else { return check_values(values) };
         let rows = u32::try_from(window.end - window.start).unwrap_or(0);
@@ -83,14 +86,14 @@ impl Sound {
         Ok(())
     }
 
-    /// None: the window starts within a page.
+    /// None if the window starts within a page.
     fn entry(&self, column: usize, start: u64) -> Option<&AtomicU32> {
         let page = start.checked_div(self.page_rows).filter(|page| page * self.page_rows == start && *page < self.pages)?;
         self.rows.get(usize::try_from(page + column as u64 * self.pages).ok()?)
     }
 }
 
-/// Values that were decoded are what Arrow takes them for: texts are UTF-8, and lie in their bytes.
+/// Checks that decoded values are what Arrow takes them for: texts are UTF-8, and lie within their bytes.
 pub(super) fn check_values(array: &ArrowRef) -> Result<(), ArrowError> {
     match array.data_type() {
         DataType::Utf8View => {
@@ -106,8 +109,8 @@ pub(super) fn check_values(array: &ArrowRef) -> Result<(), ArrowError> {
     }
 }
 
-/// One pass over the bytes tells for most that no text needs a look of its own. Where there are many more bytes than the texts
-/// have, those of a dictionary say, each text is looked at instead.
+/// One pass over the bytes shows for most pages that no text needs a check of its own. Where there are many more bytes
+/// than the texts use, as with the bytes of a dictionary, each text is checked instead.
 fn check_views(views: &[u128], buffers: &[Buffer], is_text: bool) -> Result<(), ArrowError> {
     let texts: usize = views.iter().map(|view| *view as u32 as usize).sum();
     let look = is_text && (buffers.iter().map(|buffer| buffer.len()).sum::<usize>() > 2 * texts || !are_ascii(buffers));
@@ -158,7 +161,7 @@ mod tests {
     #[test]
     fn a_window_is_looked_at_once() {
         let damaged = BinaryViewArray::from_iter_values([b"twelve bytes\xc3"]);
-        // SAFETY: no text is made of it; it is only looked at as bytes.
+        // SAFETY: no text is made of it; it is only read as bytes.
         let damaged: ArrowRef = Arc::new(unsafe { damaged.to_string_view_unchecked() });
         let sound: ArrowRef = Arc::new(StringViewArray::from_iter_values(["short"]));
         let known = Sound::new(2, 3, 8);

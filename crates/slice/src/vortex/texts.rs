@@ -1,4 +1,5 @@
-//! Texts that are compressed with FSST, searched: a page of them is decompressed into one buffer, and one search goes over it.
+//! Search in texts that are compressed with FSST (Boncz et al. 2020; see `docs/bibliography.md`): a page of texts is
+//! decompressed into one buffer, and one search goes over it.
 //!
 //! Vortex matches codes one by one, or makes a text of each row first; both take several times longer.
 
@@ -12,13 +13,13 @@ use ::vortex::mask::Mask;
 
 use super::pattern::TextPattern;
 
-/// Bytes that a code stands for at most.
+/// The most bytes that a code represents.
 const SYMBOL_BYTES: usize = 8;
-/// The code before a byte that stands for itself.
+/// The code that precedes a byte which represents itself.
 const ESCAPE: u8 = 255;
 
-/// The rows whose texts match a pattern, or with `negated` those that do not; NULL is in neither. None: the texts are not compressed
-/// with FSST.
+/// The rows whose texts match a pattern or, with `negated`, those whose texts do not; NULL is in neither. None if the
+/// texts are not compressed with FSST.
 pub(super) fn search(
     texts: &ArrayRef,
     pattern: &TextPattern,
@@ -60,7 +61,7 @@ fn whole_numbers(numbers: &ArrayRef, context: &mut ExecutionCtx) -> VortexResult
     numbers.clone().cast(DType::Primitive(PType::U64, Nullability::NonNullable))?.execute::<PrimitiveArray>(context)
 }
 
-/// What each code stands for.
+/// The bytes that each code represents.
 struct Symbols {
     bytes: [[u8; SYMBOL_BYTES]; 256],
     lengths: [u8; 256],
@@ -76,9 +77,9 @@ impl Symbols {
         made
     }
 
-    /// What the codes stand for, which must be `total` bytes.
+    /// The decompressed bytes, of which there must be `total`.
     fn decompress(&self, codes: &[u8], total: usize) -> Option<Vec<u8>> {
-        // Each symbol is written with all of its eight bytes, and the next one over those that are too many.
+        // Each symbol is written with all of its eight bytes, and the next symbol overwrites those that are too many.
         let mut text = vec![0; total + SYMBOL_BYTES];
         let (mut end, mut codes) = (0, codes.iter());
         while let Some(code) = codes.next() {

@@ -1,7 +1,7 @@
-//! Arrow's types, and how the file holds them.
+//! Arrow's types, and how the Vortex file represents them.
 //!
-//! Dates, times, timestamps and durations are stored as the whole numbers that they are: Vortex's own temporal types
-//! refuse values outside the years that their library knows.
+//! Dates, times, timestamps and durations are stored as their whole numbers, because Vortex's own temporal types refuse
+//! values outside the years that their library knows.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::{NAME, SESSION};
 use crate::SliceError;
 use crate::nested::rebuild;
 
-/// Whether a column can be stored and comes back as it was.
+/// Whether a column can be stored and comes back unchanged.
 pub(super) fn supports(field: &Field) -> Result<(), SliceError> {
     match holds(field.data_type()) {
         true => Ok(()),
@@ -51,7 +51,7 @@ fn names_differ(fields: &Fields) -> bool {
     names.windows(2).all(|pair| pair[0] != pair[1])
 }
 
-/// The columns as the file holds them: named by position, of stored types, without metadata of their own.
+/// The columns as they are in the file: named by position, with stored types, and without metadata of their own.
 pub(super) fn stored_schema(schema: &Schema) -> Schema {
     let field = |(index, field): (usize, &FieldRef)| {
         Field::new(stored_name(index), stored_type(field.data_type()), field.is_nullable())
@@ -64,7 +64,7 @@ pub(super) fn stored_name(column: usize) -> String {
     column.to_string()
 }
 
-/// The type that a column is stored with.
+/// The type with which a column is stored.
 pub(super) fn stored_type(data_type: &DataType) -> DataType {
     let field = |field: &FieldRef| -> FieldRef {
         let stored = stored_type(field.data_type());
@@ -87,7 +87,7 @@ fn stored_leaf(data_type: &DataType) -> DataType {
     }
 }
 
-/// A batch as the file holds it.
+/// A batch as it is in the file.
 pub(super) fn to_stored(batch: &RecordBatch, stored: &SchemaRef) -> Result<RecordBatch, ArrowError> {
     let columns = batch.columns().iter().zip(stored.fields());
     let columns = columns.map(|(column, field)| retype(column, field.data_type())).collect::<Result<_, _>>()?;
@@ -95,8 +95,8 @@ pub(super) fn to_stored(batch: &RecordBatch, stored: &SchemaRef) -> Result<Recor
     RecordBatch::try_new_with_options(stored.clone(), columns, &options)
 }
 
-/// The same values under another type; temporal types and the whole numbers that they are change into each other
-/// without a copy.
+/// The same values under another type. Temporal types and their whole numbers are converted into each other without a
+/// copy.
 pub(super) fn retype(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, ArrowError> {
     match array.data_type() == to {
         true => Ok(array.clone()),
@@ -108,7 +108,7 @@ fn retype_leaf(leaf: &ArrayRef, to: &DataType) -> Result<ArrayRef, ArrowError> {
     if leaf.data_type() == to {
         return Ok(leaf.clone());
     }
-    // The buffers are the same; only the type that they are read as changes, and both have the same width.
+    // The buffers are the same. Only the type with which they are read changes, and both types have the same width.
     let same_width = stored_leaf(leaf.data_type()) == stored_leaf(to);
     match same_width {
         true => leaf.to_data().into_builder().data_type(to.clone()).build().map(make_array),

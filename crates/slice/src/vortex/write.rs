@@ -30,13 +30,13 @@ use vortex_btrblocks::schemes::integer::IntDictScheme;
 
 use super::types::{row_type, stored_schema, to_stored};
 
-/// The edition that files are written in: the encodings that they may use. Readers of this release know all of it.
+/// The edition in which files are written: the encodings that they may use. Readers of this release know all of it.
 const EDITION: EditionId = CORE_2026_08_3;
-/// Uncompressed bytes that one segment aims at: small enough that a scan of few pages reads little.
+/// The intended uncompressed bytes of one segment: small enough that a scan of few pages reads little.
 const SEGMENT_BYTES: u64 = 1 << 20;
 
 thread_local! {
-    /// Compressing runs on the calling thread; loads that want more threads encode more slices at a time.
+    /// Compression runs on the calling thread. Loads that want more threads encode more slices at a time.
     static WRITER: (SingleThreadRuntime, VortexSession) = writer();
 }
 
@@ -67,13 +67,13 @@ pub(super) fn write_file(schema: &SchemaRef, batches: &[RecordBatch]) -> VortexR
     })
 }
 
-/// Vortex's default way to write, but for its statistics of zones: ours stand behind the file (see
-/// [`crate::pages`]). Column by column, rows in blocks of a page, dictionaries where they help, else
+/// Vortex's default way to write, except for its statistics of zones; Pithead's bounds are behind the file (see
+/// [`crate::pages`]). It writes column by column: rows in blocks of a page, dictionaries where they help, and otherwise
 /// segments of whole pages, each compressed as a sample of it suggests.
 fn strategy(session: &VortexSession) -> Arc<dyn LayoutStrategy> {
     let builder = BtrBlocksCompressorBuilder::from_session(session);
     let compressor: Arc<dyn CompressorPlugin> = Arc::new(builder.clone().build());
-    // Codes of a dictionary do not get another.
+    // The codes of a dictionary do not get a dictionary of their own.
     let data_compressor: Arc<dyn CompressorPlugin> = Arc::new(builder.exclude_schemes([IntDictScheme.id()]).build());
     let flat: Arc<dyn LayoutStrategy> = Arc::new(FlatLayoutStrategy::default());
     let chunks = BufferedStrategy::new(ChunkedLayoutStrategy::new(flat.clone()), 2 * SEGMENT_BYTES);

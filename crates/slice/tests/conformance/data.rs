@@ -1,4 +1,4 @@
-//! Rows to store: each type with what is hard about it.
+//! Rows to store: each type, with the values that are hard about it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use arrow::array::*;
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::*;
 
-/// Rows whose first column numbers them: number, text, float, decimal, date, boolean, timestamp, bytes, and a text of
-/// few values.
+/// Rows whose first column is their number. The others are a number, a text, a float, a decimal, a date, a boolean, a
+/// timestamp, bytes, and a text with few values.
 pub fn numbered(rows: Range<i64>) -> RecordBatch {
     let floats = [0.0, -0.0, 1.5, -2.25, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -f64::NAN, f64::MIN_POSITIVE];
     let text = |row: i64| match row % 50 {
@@ -68,7 +68,7 @@ pub fn numbered(rows: Range<i64>) -> RecordBatch {
 
 const MODES: [&str; 6] = ["REG AIR", "a rather long mode of shipping", "RAIL", "", "TRUCK", "FOB"];
 
-/// A column of each type that all encodings hold, with NULLs; with `more`, of those that not all do.
+/// A column of each type that all encodings can hold, with NULLs; with `more`, also of those that not all can hold.
 pub fn every_type(rows: usize, more: bool) -> RecordBatch {
     let mut columns = numbers(rows);
     columns.extend(times(rows));
@@ -197,7 +197,7 @@ fn nested(rows: usize) -> Vec<ArrayRef> {
     vec![array(list), array(outer), array(fixed), array(record), array(NullArray::new(rows))]
 }
 
-/// Types that only the simple encoding holds.
+/// Types that only the simple encoding can hold.
 fn rare(rows: usize) -> Vec<ArrayRef> {
     let mut map = MapBuilder::new(None, StringViewBuilder::new(), Int64Builder::new());
     for row in 0..rows {

@@ -1,4 +1,4 @@
-//! Predicates, row by row: slow, and plainly what the documentation of [`Predicate`] says.
+//! Predicates, evaluated row by row: slow, and plainly as the documentation of [`Predicate`] says.
 
 use std::cmp::Ordering;
 

@@ -1,6 +1,6 @@
-//! What every encoding must do: the same rows out as in, whatever their types; the columns that were asked for;
-//! every row that satisfies the predicates, and only such rows for those predicates that it says it applied; an error
-//! for damaged bytes.
+//! What every encoding must do: return the same rows as were written, whatever their types; return the columns that the
+//! request names; return every row that satisfies the predicates, and only such rows for those predicates that it
+//! reports as applied; and return an error for damaged bytes.
 
 mod data;
 mod judge;
@@ -49,7 +49,7 @@ fn request(columns: Vec<usize>) -> ScanRequest {
     }
 }
 
-/// Reads to the end.
+/// Reads a stream to its end.
 fn read(reader: &dyn SliceReader, request: ScanRequest) -> Result<(Vec<RecordBatch>, Vec<usize>), SliceError> {
     let batch_rows = request.batch_rows;
     let mut scan = reader.scan(request)?;
@@ -229,7 +229,7 @@ fn numbers(batches: &[RecordBatch]) -> Vec<i64> {
     batches.iter().flat_map(|batch| batch.column(0).as_primitive::<Int64Type>().values().to_vec()).collect()
 }
 
-/// Checks the rows of one scan against a row-by-row judge.
+/// Compares the rows of one scan with a row-by-row judge.
 fn check_predicates(reader: &dyn SliceReader, whole: &RecordBatch, predicates: &[Predicate], zone_maps: bool) {
     let wanted = ScanRequest { predicates: predicates.to_vec(), zone_maps, ..request(vec![0]) };
     let (batches, applied) = read(reader, wanted).unwrap();
@@ -336,7 +336,7 @@ proptest! {
         }
     }
 
-    /// Bytes that were damaged on purpose have a checksum that holds.
+    /// The bytes are damaged on purpose, but their checksum is correct.
     #[test]
     fn arrow_bytes_that_lie_are_no_panic(at in any::<prop::sample::Index>(), flip in 1u8..) {
         let batch = small(0..300);

@@ -83,7 +83,7 @@ proptest! {
                     checked.set_len(offset).unwrap();
                     model.resize(offset as usize, 0);
                 }
-                // redb writes within the length that it has set: pages, and its header.
+                // redb writes within the length that it has set: pages and its header.
                 1 if model.len() >= offset as usize + bytes => {
                     checked.write(offset, &vec![byte; bytes]).unwrap();
                     model[offset as usize..offset as usize + bytes].fill(byte);
@@ -123,7 +123,7 @@ proptest! {
         prop_assert_eq!(bad, if block == 0 { vec![] } else { vec![block] });
         let mut read = vec![1; 2 * BLOCK as usize];
         checked.read(block / 2 * 2 * BLOCK, &mut read).unwrap();
-        // What the first block holds is zeros anyway.
+        // The first block contains zeros anyway.
         prop_assert_eq!(read.iter().all(|byte| *byte == 0), block > 0);
     }
 }
@@ -144,7 +144,7 @@ fn a_bad_page_fails_what_needs_it_and_no_other() {
         write.commit().unwrap();
     }
     drop(database);
-    // A leaf: the block that holds the value of key 7 in the last place where it was written.
+    // This is a leaf: the block with the value of key 7, in the last place where it was written.
     let at =
         plain.0.lock().windows(96).rposition(|bytes| bytes == xxh3_64(&7_u64.to_le_bytes()).to_le_bytes().repeat(12)).unwrap();
     plain.0.lock()[at] ^= 1;
@@ -168,7 +168,7 @@ fn sums_that_an_unclean_end_left_old_are_made_anew() {
     let write = database.begin_write().unwrap();
     write.open_table(TABLE).unwrap().insert(2, b"two".as_slice()).unwrap();
     write.commit().unwrap();
-    // The commit reached the medium, and its sums did not.
+    // The commit reached the medium, but its checksums did not.
     let mut torn = plain.0.lock().clone();
     for group in (0..torn.len()).step_by(GROUP_BYTES as usize) {
         let sums = group..group + BLOCK as usize;

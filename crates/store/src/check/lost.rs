@@ -1,4 +1,4 @@
-//! An index that cannot be opened, or that shows less than it did.
+//! An index that cannot be opened, or that has lost commits.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::journal::Replayed;
 use crate::medium::Medium;
 use crate::upgrade;
 
-/// Opens the index. One of format 1 is upgraded by a repair, and refused without one.
+/// Opens the index. A repair upgrades an index of format 1; without a repair it is refused.
 pub(super) fn open(
     medium: &Arc<dyn Medium>,
     marker: &Marker,
@@ -28,7 +28,7 @@ pub(super) fn open(
     let index = Index::open(medium.clone(), INDEX, false, CACHE_BYTES).map_err(|error| damaged(medium.path(), error))?;
     let shown = index.fact(COMMIT);
     match (shown, replayed) {
-        // Where its page is bad, its records may still be good.
+        // Where the page of the identity is damaged, the records may still be good.
         (Ok(shown), Some(replayed)) if shown.unwrap_or(0) < replayed.marked => {
             let what = format!("it shows commit {}, and commit {} was durable", shown.unwrap_or(0), replayed.marked);
             drop(index);
@@ -41,7 +41,7 @@ pub(super) fn open(
     }
 }
 
-/// What there is to make a new index from.
+/// What a new index can be made from.
 pub(super) struct Lost<'a> {
     pub medium: &'a Arc<dyn Medium>,
     pub replayed: Option<&'a Replayed>,
@@ -49,7 +49,8 @@ pub(super) struct Lost<'a> {
 }
 
 impl Lost<'_> {
-    /// Makes a new index from the journal alone. None where that cannot be, or no repair is wanted: the report says so.
+    /// Makes a new index from the journal alone. None if that is not possible or no repair was requested; the report
+    /// then says so.
     pub fn replace(
         &self,
         error: StoreError,

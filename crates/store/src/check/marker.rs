@@ -1,4 +1,4 @@
-//! The file FORMAT, and what else says the same.
+//! The file FORMAT, and the other places with the same content.
 
 use pithead_model::DriveId;
 
@@ -9,7 +9,8 @@ use crate::index::INDEX;
 use crate::journal::Header;
 use crate::medium::Medium;
 
-/// The marker; where it cannot be read, what the journal and the index say instead. A repair writes it anew at its end.
+/// The marker. If it cannot be read, its content comes from the journal and the index. A repair writes it anew as its
+/// last step.
 pub(super) fn check(medium: &dyn Medium, header: Option<Header>, report: &mut CheckReport) -> Result<Marker, StoreError> {
     let what = match find_marker(medium)? {
         Found::Whole(marker) => return Ok(marker),

@@ -1,4 +1,4 @@
-//! Every record and every value, read.
+//! Reads every record and every value.
 
 use super::sweep::{Hole, sweep};
 use super::{Check, CheckProgress, CheckStep, FindingKind, Named};
@@ -8,7 +8,7 @@ use crate::record::{Body, Place, Record};
 use crate::segments::{Segments, file_name};
 use crate::{Key, StoreError};
 
-/// Rows of the table of places read at once.
+/// The number of rows of the table of places that are read at once.
 const PLACES_MAX: usize = 1_024;
 
 /// A large value's place, and its key.
@@ -94,7 +94,7 @@ impl Check<'_> {
         }
     }
 
-    /// Places whose key has no record that can be read, and values that lie over one another.
+    /// Finds places whose key has no record that can be read, and values that overlap.
     pub(super) fn lost_keys(&mut self, named: &Named) -> Result<(), StoreError> {
         let (places, _) = all_places(self.index)?;
         let mut before: Option<Placed> = None;
@@ -121,14 +121,14 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Whether the record was read, and found damaged by itself.
+    /// Whether the record was read, and found to be damaged itself.
     fn is_damaged_record(&self, key: &Key) -> bool {
         let shown = show_key(key);
         self.report.findings.iter().any(|finding| finding.kind == FindingKind::Record && finding.key.as_deref() == Some(&shown))
     }
 }
 
-/// The table of places as far as it can be read, and why no further.
+/// The table of places as far as it can be read, and why it cannot be read further.
 pub(super) fn all_places(index: &Index) -> Result<(Vec<Placed>, Option<String>), StoreError> {
     let mut all: Vec<Placed> = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! A new index from the records that can be read, and from the journal where they cannot.
+//! A new index, made from the records that can be read, and from the journal where they cannot.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -17,22 +17,22 @@ use crate::segments::{FOLDER, file_number};
 use crate::upgrade::{BUILDING, BUILT, put_aside};
 use crate::{Key, StoreError};
 
-/// Records put into the new index at once.
+/// The number of records that are put into the new index at once.
 const STEP_RECORDS: usize = 1_024;
 const STEP_BYTES: usize = 8 << 20;
 
-/// What a new index is made from.
+/// The sources of a new index.
 pub(super) struct Sources<'a> {
-    /// The old index, as far as it can be read: what it shows counts.
+    /// The old index, as far as it can be read. It has precedence.
     pub old: Option<Index>,
-    /// What the journal says of keys that the old index cannot show.
+    /// The journal's records of keys that the old index cannot show.
     pub replayed: Option<&'a Replayed>,
-    /// The old file is kept under another name.
+    /// Whether the old file is kept under another name.
     pub keep: bool,
 }
 
-/// Makes the new index beside the old one and puts it in its place: a crash leaves either. Gives it, and how many keys the
-/// journal brought back.
+/// Makes the new index beside the old one and puts it in the old one's place. A crash leaves one or the other. Returns
+/// the new index, and how many keys come from the journal.
 pub(super) fn rebuild(medium: &Arc<dyn Medium>, sources: Sources<'_>, drive: DriveId) -> Result<(Index, u64), StoreError> {
     let failed = |error| io_error(medium.path(), 0, error);
     if medium.list("").map_err(failed)?.iter().any(|name| name == BUILDING) {
@@ -55,15 +55,15 @@ pub(super) fn rebuild(medium: &Arc<dyn Medium>, sources: Sources<'_>, drive: Dri
     let fact = |name| old.as_ref().and_then(|old| old.fact(name).ok().flatten()).unwrap_or(0);
     let there = medium.list(FOLDER).map_err(failed)?.iter().filter_map(|name| file_number(name)).max().unwrap_or(0);
     let last_file = fact(LAST_FILE).max(segments.keys().copied().max().unwrap_or(0)).max(there);
-    // Past all that the journal knows, so that it is made anew.
+    // This number is above all numbers in the journal, so that the journal is made anew.
     let commit = fact(COMMIT).max(replayed.map_or(0, |replayed| replayed.commit.max(replayed.marked))).saturating_add(1);
     new.put_segments(&segments)?;
     let facts = [(DRIVE, drive.0), (VALUE_BYTES, value_bytes), (LAST_FILE, last_file), (COMMIT, commit)];
     facts.into_iter().try_for_each(|(name, value)| new.set_fact(name, value))?;
-    // The old file must not be written by redb once the new one has its name.
+    // redb must not write the old file once the new file has its name.
     drop(old);
     drop(new);
-    // An open that finds the new one under this name ends what is begun here.
+    // An open that finds the new file under this name finishes what is begun here.
     medium.rename(BUILDING, BUILT).and_then(|()| medium.flush_names("")).map_err(failed)?;
     if keep {
         put_aside(&**medium).map_err(failed)?;
@@ -72,7 +72,7 @@ pub(super) fn rebuild(medium: &Arc<dyn Medium>, sources: Sources<'_>, drive: Dri
     Ok((Index::open(medium.clone(), INDEX, false, CACHE_BYTES)?, restored))
 }
 
-/// What a repair has done, said of each finding. Keys were lost unless the journal knows all that the index did.
+/// Notes in each finding what a repair has done. Keys were lost unless the journal has everything that the index had.
 pub(super) fn tell(report: &mut CheckReport, restored: u64, knows_all: bool) {
     report.restored_keys += restored;
     for finding in &mut report.findings {
@@ -87,7 +87,7 @@ pub(super) fn tell(report: &mut CheckReport, restored: u64, knows_all: bool) {
     }
 }
 
-/// The last step of a repair: a journal that is whole, and the marker.
+/// The last step of a repair: a complete journal, and the marker.
 pub(super) fn finish(
     medium: &Arc<dyn Medium>,
     index: Index,
@@ -121,8 +121,8 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    /// Takes what the old index shows. A record that is damaged by itself is taken from the journal; where that does not know
-    /// it, it is taken as it is, so that its key goes on to be refused.
+    /// Adds what the old index shows. A record that is damaged itself is taken from the journal. If the journal does
+    /// not have it, it is taken as it is, so that reading its key goes on to fail.
     fn take_old(&mut self, old: &Index, replayed: Option<&Replayed>) -> Result<Vec<Hole>, StoreError> {
         let (known, _) = all_places(old)?;
         let mut known: Vec<Key> =
@@ -139,7 +139,7 @@ impl Copy<'_> {
         })
     }
 
-    /// Takes those keys of the journal that the old index cannot show. Gives how many.
+    /// Adds those keys of the journal that the old index cannot show. Returns how many.
     fn take_journal(&mut self, replayed: &Replayed, holes: &[Hole]) -> std::io::Result<Result<u64, StoreError>> {
         let mut restored = 0;
         for key in replayed.keys() {
@@ -179,7 +179,7 @@ impl Copy<'_> {
     }
 }
 
-/// Whether a record is what was written, with its value if that is in it.
+/// Whether a record is undamaged, including its value if that is inline.
 fn is_whole(key: &[u8], record: &[u8]) -> bool {
     match Record::decode(key, record) {
         Ok(Record { body: Body::Inline(value), checksum, .. }) => xxhash_rust::xxh3::xxh3_64(value) == checksum,

@@ -1,33 +1,33 @@
-//! All records that can be read, around pages that cannot.
+//! Reads all records that can be read, around pages that cannot.
 //!
-//! redb says that a page is bad, not which keys are on it. So from the last key that was read on, keys are tried that lie
-//! between it and the end: those of large values, which the table of places knows, and some spread evenly. From each that is
-//! found, reading goes on in both directions.
+//! redb reports that a page is damaged, but not which keys are on it. So the sweep tries keys between the last key that
+//! was read and the end: the keys of large values, which the table of places has, and some that are spread evenly. From
+//! each key that it finds, it goes on reading in both directions.
 
 use std::ops::Bound;
 
 use crate::index::Index;
 use crate::{Key, StoreError};
 
-/// Rows read at once.
+/// The number of rows that are read at once.
 const ROWS_MAX: usize = 256;
-/// Keys tried between two keys.
+/// The number of keys that are tried between two keys.
 const TRIES: u64 = 256;
-/// Holes of holes that are looked into.
+/// The depth to which holes within holes are searched.
 const DEPTH_MAX: u32 = 12;
 
-/// Between these keys something cannot be read.
+/// A range of keys in which something cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Hole {
-    /// The last key before it; none where it begins with the first key.
+    /// The last key before the range; none if it begins with the first key.
     pub after: Option<Key>,
-    /// The first key behind it; none where it ends with the last.
+    /// The first key after the range; none if it ends with the last key.
     pub before: Option<Key>,
     pub why: String,
 }
 
 impl Hole {
-    /// Whether a key may have been lost in it.
+    /// Whether a key may have been lost in the range.
     pub fn holds(&self, key: &Key) -> bool {
         self.after.as_ref().is_none_or(|after| after < key) && self.before.as_ref().is_none_or(|before| key < before)
     }
@@ -36,15 +36,15 @@ impl Hole {
 /// A row of the index: a key and its record.
 pub(super) type Row = (Key, Vec<u8>);
 
-/// Takes a key and its record.
+/// A function that receives a key and its record.
 pub(super) type OnRow<'a> = dyn FnMut(&Key, &[u8]) -> Result<(), StoreError> + 'a;
 
-/// Gives each record that can be read once, not always in order. `known` are keys that should be there.
+/// Hands on each record that can be read, once, but not always in order. `known` are keys that should exist.
 pub(super) fn sweep(index: &Index, known: &[Key], on_row: &mut OnRow<'_>) -> Result<Vec<Hole>, StoreError> {
     let mut sweep = Sweep { index, known, on_row, holes: Vec::new() };
     let (last, failed) = sweep.forward(None, None)?;
     if let Some(why) = failed {
-        // From the other end, so that the hole has two.
+        // The sweep also reads from the other end, so that the hole has two ends.
         if let Some(before) = sweep.backward(last.as_ref(), None)? {
             sweep.between(Hole { after: last, before, why }, 0)?;
         }
@@ -60,7 +60,8 @@ struct Sweep<'a> {
 }
 
 impl Sweep<'_> {
-    /// Reads on behind a key until `before`, or a page that cannot be read. Gives the last key, and why it ended early.
+    /// Reads on after a key until `before`, or until a page that cannot be read. Returns the last key, and why it
+    /// stopped early.
     fn forward(&mut self, after: Option<Key>, before: Option<&Key>) -> Result<(Option<Key>, Option<String>), StoreError> {
         let mut last = after;
         loop {
@@ -78,8 +79,8 @@ impl Sweep<'_> {
         }
     }
 
-    /// As [`Sweep::forward`], from `before` down to `after`. Gives the first key, if any, before which something is bad; none
-    /// where nothing is.
+    /// Like [`Sweep::forward`], from `before` down to `after`. Returns the first key, if any, before which something is
+    /// damaged; none if nothing is.
     fn backward(&mut self, after: Option<&Key>, before: Option<Key>) -> Result<Option<Option<Key>>, StoreError> {
         let mut first = before;
         loop {
@@ -100,7 +101,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// Looks for keys in a hole, and for holes beside them.
+    /// Searches a hole for keys, and for holes beside them.
     fn between(&mut self, hole: Hole, depth: u32) -> Result<(), StoreError> {
         let found = if depth < DEPTH_MAX { self.find(&hole)? } else { None };
         let Some((key, record)) = found else {
@@ -122,7 +123,7 @@ impl Sweep<'_> {
     fn find(&self, hole: &Hole) -> Result<Option<Row>, StoreError> {
         let from = self.known.partition_point(|key| Some(key) <= hole.after.as_ref());
         let known = self.known[from..].iter().take_while(|key| hole.before.as_ref().is_none_or(|before| *key < before));
-        // Not all of many, but some of all parts.
+        // If there are many, it takes some from all parts.
         let step = known.clone().count() / TRIES as usize + 1;
         let tried = known.step_by(step).cloned().chain(spread(hole.after.as_ref(), hole.before.as_ref()));
         for key in tried {
@@ -153,7 +154,7 @@ impl Sweep<'_> {
     }
 }
 
-/// Keys between two keys, spread evenly by the bytes behind what both begin with.
+/// Keys between two keys, spread evenly over the bytes after their common prefix.
 fn spread(after: Option<&Key>, before: Option<&Key>) -> impl Iterator<Item = Key> + use<> {
     let low = after.cloned().unwrap_or_default();
     let (shared, high) = match before {
@@ -169,7 +170,7 @@ fn spread(after: Option<&Key>, before: Option<&Key>) -> impl Iterator<Item = Key
     (1..=TRIES).filter(move |_| step > 0).map(move |n| [&prefix[..], &(from + step * n).to_be_bytes()].concat().into())
 }
 
-/// The first bytes as a number that sorts as they do.
+/// The first bytes as a number with the same order.
 fn number(bytes: &[u8]) -> u64 {
     let mut first = [0; 8];
     first.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);

@@ -1,4 +1,4 @@
-//! Stores damaged in every way that a check knows.
+//! Stores with every kind of damage that a check knows.
 
 use std::fs;
 use std::os::unix::fs::FileExt as _;
@@ -37,7 +37,7 @@ fn kinds(report: &CheckReport) -> Vec<FindingKind> {
     report.findings.iter().map(|finding| finding.kind).collect()
 }
 
-/// Overwrites a byte of each place in the file where `wanted` is.
+/// Overwrites one byte of each place in the file that contains `wanted`.
 fn damage(path: &Path, wanted: &[u8], at: u64) {
     let bytes = fs::read(path).unwrap();
     let places: Vec<usize> = (0..bytes.len() - wanted.len()).filter(|&at| bytes[at..].starts_with(wanted)).collect();
@@ -118,7 +118,7 @@ fn a_wrong_account_is_made_anew() {
     assert_eq!(open(dir.path()).usage().unwrap().value_bytes, 40 * 2_000 + 8 * LARGE as u64);
 }
 
-/// A page of the index is damaged: the keys beside it come through, those on it are missing afterwards.
+/// A page of the index is damaged: the keys beside it survive, and those on it are missing afterwards.
 #[test]
 fn a_damaged_index_is_made_anew_from_what_can_be_read() {
     let dir = filled();
@@ -145,7 +145,7 @@ fn a_damaged_index_is_made_anew_from_what_can_be_read() {
     }
 }
 
-/// The page with the records of large values is damaged: the table of places still knows whose they were.
+/// The page with the records of large values is damaged: the table of places still has their keys.
 #[test]
 fn lost_keys_of_large_values_are_named() {
     let dir = tempfile::tempdir().unwrap();
@@ -161,13 +161,13 @@ fn lost_keys_of_large_values_are_named() {
     let lost: Vec<&str> =
         report.findings.iter().filter(|f| f.kind == FindingKind::LostKey).filter_map(|f| f.key.as_deref()).collect();
     assert!(lost.contains(&"b/1"), "{:?}", report.findings);
-    // Values whose keys are lost are nobody's now.
+    // Values whose keys are lost no longer have an owner.
     let left = checked(dir.path(), false);
     assert!(kinds(&left).iter().all(|kind| *kind == FindingKind::Leftover), "{:?}", left.findings);
     assert_eq!(open(dir.path()).held("a/0").unwrap(), value(0, 3_000));
 }
 
-/// Without a journal, as after a repair by hand, the keys beside the damaged page come through, and those on it are missing.
+/// Without a journal, as after a repair by hand, the keys beside the damaged page survive, and those on it are missing.
 #[test]
 fn without_a_journal_the_keys_of_a_damaged_page_are_lost() {
     let dir = filled();
@@ -184,7 +184,7 @@ fn without_a_journal_the_keys_of_a_damaged_page_are_lost() {
     assert_eq!(store.held("small/39").unwrap(), value(39, 2_000));
 }
 
-/// A folder that refuses writes, and a store that was not closed: looking changes nothing.
+/// A folder that refuses writes, with a store that was not closed: a check changes nothing.
 #[test]
 fn looking_changes_nothing() {
     let dir = filled();

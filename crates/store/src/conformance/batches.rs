@@ -62,7 +62,7 @@ fn a_batch_in_conflict_changes_nothing() {
             for durability in [Durability::Through, Durability::Back] {
                 for last in [put_if(key, value(3, SEGMENT_BYTES_MIN), "3", expected.clone()), delete_if(key, expected.clone())]
                 {
-                    // The batch's own put is what `a` meets; the condition fails all the same.
+                    // `a` meets the batch's own put; the condition fails all the same.
                     let batch = vec![put("b", value(2, SEGMENT_BYTES_MIN)), delete("a"), put("a", value(4, 1)), last];
                     assert!(is_conflict(store.write(batch, durability), key), "{key} {expected:?}");
                     assert_eq!(store.list(b"").unwrap(), before);

@@ -1,4 +1,4 @@
-//! Random steps against a plain map.
+//! Random steps, compared with a plain map.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,11 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Key; seed and whether large, none to delete; expected: 0 any, 1 absent, 2 what it is, 3 what it is not.
+/// The key; the seed and whether the value is large, none to delete; the condition: 0 any, 1 absent, 2 the right
+/// version, 3 a wrong one.
 type RandomWrite = (u8, Option<(u8, bool)>, u8);
 
-/// One step of a random run. Keys are few, so that steps meet.
+/// One step of a random run. There are few keys, so that steps meet.
 #[derive(Clone, Debug)]
 enum Step {
     Write(Vec<RandomWrite>, bool),
@@ -40,7 +41,7 @@ fn step() -> impl Strategy<Value = Step> {
 /// Value and version of each key.
 type Model = BTreeMap<Key, (Value, Version)>;
 
-/// The writes of a step, and what they make of the model: none where they conflict.
+/// The writes of a step, and the model after them; none if they are in conflict.
 fn plan(model: &Model, writes: &[RandomWrite], count: &mut u32) -> (Vec<Write>, Option<Model>) {
     let (mut batch, mut after) = (Vec::new(), Some(model.clone()));
     for (key, new, expected) in writes {
@@ -75,7 +76,7 @@ fn plan(model: &Model, writes: &[RandomWrite], count: &mut u32) -> (Vec<Write>, 
     (batch, after)
 }
 
-/// What a kind of store can do beside what all can.
+/// What one kind of store can do and others cannot.
 struct Kind<S> {
     reopen: Box<dyn Fn(S) -> S>,
     compact: Box<dyn Fn(&S)>,

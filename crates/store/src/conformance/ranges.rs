@@ -53,7 +53,7 @@ fn ranges_hold_to_their_bounds() {
     });
 }
 
-/// Ranges that end before they start are what a client may ask for; they hold nothing.
+/// Clients may ask for ranges that end before they start; these are empty.
 #[test]
 fn ranges_turned_around_are_empty() {
     on_each(|store| {

@@ -31,7 +31,7 @@ fn of_writers_that_race_one_wins_each_version() {
     });
 }
 
-/// Skytether 5.1: of two batches in conflict one fails whole.
+/// Of two batches in conflict, one fails as a whole (Montana et al. 2023, Skytether, section 5.1).
 #[test]
 fn of_batches_in_conflict_one_is_there_whole() {
     on_each(|store| {
@@ -97,7 +97,7 @@ fn readers_see_whole_values_while_they_are_replaced() {
             while !writer.is_finished() {
                 let read = store.held("a").unwrap();
                 assert_eq!(read, value(read[0], SEGMENT_BYTES_MIN));
-                // Later than `a`, so at least as new.
+                // It was read later than `a`, so it is at least as new.
                 assert!(store.held("b").unwrap()[0] >= read[0]);
             }
         });

@@ -1,4 +1,4 @@
-//! What only a store on a medium can show: reopening, crashes, damage, a full medium.
+//! What only a store on a medium can show: reopening, crashes, damage and a full medium.
 
 mod compacting;
 mod damage;
@@ -19,7 +19,7 @@ fn open(dir: &Path) -> DiskStore {
     DiskStore::open(dir, quiet()).unwrap()
 }
 
-/// Nothing happens that a test does not ask for.
+/// Options with which nothing happens that a test does not ask for.
 fn quiet() -> StoreOptions {
     StoreOptions { background: false, ..small_options() }
 }
@@ -120,7 +120,8 @@ fn making_a_store_can_be_cut_short_at_any_step() {
     assert!(fs::read(dir.path().join("FORMAT")).unwrap().starts_with(b"pithead store 3\ndrive "));
 }
 
-/// A crash between staging and adopting leaves whole files, one while staging a torn file; both without a name.
+/// A crash between staging and adopting leaves complete files, and a crash during staging leaves a torn file. Neither
+/// has a name in the index.
 #[test]
 fn what_was_staged_and_not_adopted_is_gone_when_the_store_is_opened_again() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Every block of a small store is damaged in turn: what is not touched must be there, and nothing else.
+//! Every block of a small store is damaged in turn. Keys that the damage does not concern must be there, and no others.
 //!
 //! `PITHEAD_DAMAGE_KEYS` says how many keys the store has (60).
 
@@ -14,7 +14,7 @@ use crate::{CheckOptions, CheckReport, DiskStore, Durability, FindingKind, Key, 
 const BLOCK: u64 = 4_096;
 const LARGE: usize = SEGMENT_BYTES_MIN + 5_000;
 
-/// What befalls a block.
+/// The kind of damage to a block.
 #[derive(Clone, Copy, Debug)]
 enum Damage {
     Flip,
@@ -23,7 +23,7 @@ enum Damage {
     Cut,
 }
 
-/// What the store must hold, and of each large value where it lies.
+/// What the store must have, and the place of each large value.
 struct Expected {
     values: BTreeMap<Key, Value>,
     places: BTreeMap<Key, (String, u64, u64)>,
@@ -32,7 +32,7 @@ struct Expected {
 #[derive(Debug, Default)]
 struct Counts {
     blocks: usize,
-    /// Opened as it was.
+    /// The damaged store opened.
     opened: usize,
     /// All keys are there after a repair.
     saved: usize,
@@ -70,7 +70,7 @@ fn filled() -> (Arc<LyingMedium>, Expected) {
         store.adopt(vec![(adopted.clone().into(), staged)], vec![]).unwrap();
         values.extend([(Key::from(key), large.clone()), (Key::from(adopted), large)]);
     }
-    // So that the journal has a base, and a log behind it.
+    // The journal then has a base, and a log after it.
     store.core().index.journal().unwrap().tend(&store.core().index).unwrap();
     let gone = store.list(b"gone").unwrap().into_iter().map(|entry| Write::delete(entry.key)).collect();
     store.write(gone, Durability::Through).unwrap();
@@ -100,7 +100,7 @@ fn length(medium: &LyingMedium, name: &str) -> u64 {
 }
 
 impl Expected {
-    /// Keys that the store cannot show; each of them says so. All others are right, and there are no more.
+    /// Keys that the store cannot show; reading each of them is an error. All others are right, and there are no more.
     fn damaged(&self, store: &DiskStore, what: &str) -> Vec<Key> {
         let mut damaged = Vec::new();
         for (key, expected) in &self.values {
@@ -118,7 +118,7 @@ impl Expected {
         damaged
     }
 
-    /// Whether the damage lies in the key's value.
+    /// Whether the damage is in the key's value.
     fn is_touched(&self, key: &Key, name: &str, at: u64, damage: Damage) -> bool {
         let to = if matches!(damage, Damage::Cut) { u64::MAX } else { at + BLOCK };
         self.places.get(key).is_some_and(|(file, from, end)| file == name && *from < to && at < *end)
@@ -193,8 +193,8 @@ fn the_journal_alone_makes_the_store() {
     assert_eq!(report.drive, Some(store.drive_id()));
 }
 
-/// Two faults at once: what a repair cannot know it does not hide. A deleted key may come back here, where the only word of its
-/// deletion was lost; this counts how many do.
+/// Two faults at once: a repair does not hide what it cannot know. A deleted key may come back here if the only record
+/// of its deletion was lost; this counts how many do.
 #[test]
 fn a_damaged_journal_without_an_index_costs_its_own_keys() {
     let (medium, expected) = filled();
@@ -207,7 +207,7 @@ fn a_damaged_journal_without_an_index_costs_its_own_keys() {
             let report = check(&damaged, true).unwrap();
             let store = open(&damaged).unwrap();
             let missing = expected.values.iter().filter(|(key, _)| store.entry(key).unwrap().is_none()).count();
-            // Of deleted values that come back the room may be given back already: they say that they are damaged.
+            // The room of deleted values that come back may have been given back already; reading them is an error.
             let is_right = |key: &Key| {
                 store.get(key).is_ok_and(|found| found.map(|(value, _)| value) == expected.values.get(key).cloned())
             };

@@ -1,4 +1,4 @@
-//! What a store must hold: plain maps.
+//! What a store must have, as plain maps.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use rand::rngs::StdRng;
 
 use crate::{Entry, Expected, Key, KeyRange, Put, Store, StoreError, Tag, Value, Version, Write};
 
-/// What is stored under a key.
+/// The value of a key.
 pub type Stored = (Value, Version, Tag);
 
-/// All that a store holds.
+/// The contents of a store.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Model(pub BTreeMap<Key, Stored>);
 
@@ -37,7 +37,7 @@ impl Model {
         Some(model)
     }
 
-    /// Reads all that a store holds, by a range and by its keys.
+    /// Reads everything that a store has, by a range and by its keys.
     pub fn read(store: &dyn Store) -> Result<Model, StoreError> {
         let mut model = Model::default();
         for entry in store.range(&KeyRange::all())? {
@@ -59,7 +59,7 @@ impl Model {
     }
 }
 
-/// One of a few keys, the empty one and the longest among them.
+/// One of a few keys, including the empty one and the longest.
 pub fn random_key(rng: &mut StdRng) -> Key {
     match rng.random_range(0..16) {
         0 => Key::new(),
@@ -68,7 +68,7 @@ pub fn random_key(rng: &mut StdRng) -> Key {
     }
 }
 
-/// A value that no other put writes: `number` is in it.
+/// A value that no other put writes: it contains `number`.
 pub fn random_value(rng: &mut StdRng, number: u64) -> Value {
     let bytes = match rng.random_range(0..20) {
         0 => 0,
@@ -81,7 +81,7 @@ pub fn random_value(rng: &mut StdRng, number: u64) -> Value {
     value_of(number, bytes)
 }
 
-/// A value of so many bytes that is of use in a segment.
+/// A value with a number of bytes that is interesting in a segment.
 pub fn random_large_value(rng: &mut StdRng, number: u64) -> Value {
     let bytes = rng.random_range(65_536..200_000);
     value_of(number, bytes)
@@ -93,7 +93,7 @@ fn value_of(number: u64, bytes: usize) -> Value {
     words.take(bytes).collect::<Vec<u8>>().into()
 }
 
-/// A few writes over random keys, most of which are in no conflict with `model`.
+/// A few writes over random keys, most of which do not conflict with `model`.
 pub fn random_batch(rng: &mut StdRng, model: &Model, next: &mut u64) -> Vec<Write> {
     let writes = if rng.random_bool(0.6) { 1 } else { rng.random_range(2..6) };
     (0..writes).map(|_| random_write(rng, model, next)).collect()

@@ -36,7 +36,7 @@ fn flip(medium: &LyingMedium, rng: &mut StdRng, name: &str) {
     medium.flip(name, page + rng.random_range(0..4_096), 1 << rng.random_range(0..8));
 }
 
-/// Each key has its value, or says that it is damaged. Gives those that are.
+/// Checks that each key has its value, or fails as damaged. Returns those that fail.
 fn damaged(store: &DiskStore, model: &Model) -> BTreeSet<Key> {
     let is_damaged = |(key, stored): (&Key, &Stored)| match store.get(key) {
         Ok(Some(found)) => {
@@ -109,7 +109,7 @@ fn a_bit_of_the_index_never_gives_a_wrong_answer() {
     });
 }
 
-/// What is lost is lost, but the rest is there again, and nothing else.
+/// Lost data stays lost, but the rest is there again, and nothing else.
 #[test]
 fn a_repaired_index_holds_what_could_be_read() {
     let (mut repaired, mut lost, mut hopeless) = (0, 0, 0);

@@ -1,4 +1,4 @@
-//! One case: a store, what it must hold, and what befalls it.
+//! One case: a store, what it must have, and the faults that strike it.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{
 
 const ROOM: u64 = 1 << 30;
 
-/// What may happen to a case.
+/// The kinds of faults of a case.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     /// The power fails.
@@ -30,13 +30,13 @@ pub struct Run {
     faults: Faults,
     medium: Arc<LyingMedium>,
     store: Option<DiskStore>,
-    /// States that a crash may lead to, oldest first: the durable one, and one for each write after it. The last is
-    /// visible.
+    /// The states to which a crash may lead, oldest first: the durable one, and one for each write after it. The last
+    /// is the visible one.
     states: Vec<Model>,
     staged: Vec<(Staged, Value)>,
-    /// Number of the last put.
+    /// The number of the last put.
     next: u64,
-    /// What happened, for a failure.
+    /// What happened so far, for the report of a failure.
     story: Vec<String>,
 }
 
@@ -52,7 +52,7 @@ pub fn options() -> StoreOptions {
 
 impl Run {
     pub fn new(seed: u64, faults: Faults) -> Self {
-        // So that each kind of case takes ways of its own.
+        // Each kind of case then takes ways of its own.
         let kind = u64::from(faults.crashes) | (u64::from(faults.errors) << 1) | (u64::from(faults.full) << 2);
         let mut rng = StdRng::seed_from_u64((seed << 3) | kind);
         let capacity = if faults.full { rng.random_range(12..20) << 20 } else { ROOM };
@@ -189,14 +189,14 @@ impl Run {
     fn compact(&mut self) {
         self.tell("compact");
         let visible = self.visible().clone();
-        // Nothing that is visible may change. What is durable may only grow.
+        // Nothing that is visible may change. The durable part may only grow.
         match self.store().compact_now() {
             Ok(_) => self.look(),
             Err(error) => self.settle(Err(error), Some(visible), Durability::Back),
         }
     }
 
-    /// Takes note of what a call led to: `after` is the state that it should lead to, `None` where it is in conflict.
+    /// Records the effect of a call: `after` is the state to which it should lead, `None` if it is in conflict.
     fn settle(&mut self, result: Result<(), StoreError>, after: Option<Model>, durability: Durability) {
         match (result, after) {
             (Ok(()), Some(after)) if durability == Durability::Through => self.states = vec![after],
@@ -204,7 +204,7 @@ impl Run {
             (Err(StoreError::Conflict { .. }), None) => self.tell("  conflict"),
             (Err(StoreError::NoSpace { .. }), _) if self.faults.full || self.faults.errors => {
                 self.tell("  no space");
-                // Not even in part.
+                // A conflict must not be applied even in part.
                 self.look();
             }
             (Err(error @ (StoreError::Io { .. } | StoreError::Index { .. })), after) if self.faults.errors => {
@@ -216,8 +216,8 @@ impl Run {
         }
     }
 
-    /// After an error: the store shows the state before or after, or can be opened again and shows one that a crash may
-    /// lead to.
+    /// Checks the store after an error: it shows the state before or after the call, or can be opened again and then
+    /// shows a state to which a crash may lead.
     fn resolve(&mut self, after: Option<Model>) {
         self.medium.set_trouble(Vec::new());
         let found = match Model::read(self.store()) {
@@ -251,11 +251,11 @@ impl Run {
         Model::read(self.store()).unwrap_or_else(|error| self.fail(&format!("cannot be read: {error}")))
     }
 
-    /// Compares all that is visible.
+    /// Compares all visible data.
     fn look(&mut self) {
         self.tell("look");
         let found = match Model::read(self.store()) {
-            // Where the trouble is not over yet. That there is no room, by itself, is no reason not to read.
+            // The faults may not be over yet. A lack of room, by itself, is no reason for reads to fail.
             Err(StoreError::Io { .. } | StoreError::Index { .. } | StoreError::NoSpace { .. }) if self.faults.errors => {
                 self.medium.set_trouble(Vec::new());
                 self.read()
@@ -299,7 +299,7 @@ impl Run {
         self.open();
     }
 
-    /// Files that nothing names are left by crashes, and by errors; the next open takes them away.
+    /// Crashes and errors leave files that nothing names; the next open removes them.
     fn check(&self, with_leftovers: bool) {
         let medium = Arc::clone(&self.medium) as Arc<dyn Medium>;
         let report = check_on(medium, &CheckOptions::default(), &mut |_| {});
@@ -321,7 +321,7 @@ impl Run {
         self.store = None;
     }
 
-    /// Opens the store and goes on from what is there.
+    /// Opens the store and goes on from the state that it shows.
     fn open(&mut self) {
         self.open_store();
         let found = self.read();

@@ -16,9 +16,9 @@ const WRITERS: u8 = 4;
 
 /// What one writer did until the power failed.
 struct Done {
-    /// After each of its calls that was acknowledged; the last may be of a call that was not.
+    /// The states after each of its calls that were acknowledged; the last may be that of a call that was not.
     states: Vec<Model>,
-    /// Of these, the first that may be there after the crash.
+    /// The first of these states that may be there after the crash.
     durable: usize,
 }
 
@@ -66,7 +66,7 @@ fn own(number: u8, key: &[u8]) -> Key {
 
 fn write_until_it_fails(store: &DiskStore, number: u8, model: Model, seed: u64) -> Done {
     let mut rng = StdRng::seed_from_u64(seed ^ u64::from(number));
-    // So that no two writers, and no two runs, put the same.
+    // No two writers, and no two runs, then put the same value.
     let mut next = ((seed << 8) | u64::from(number)) << 16;
     let mut done = Done { states: vec![model], durable: 0 };
     loop {
@@ -96,7 +96,7 @@ fn write_until_it_fails(store: &DiskStore, number: u8, model: Model, seed: u64) 
             (Ok(()), Some(after)) => done.states.push(after),
             (Err(StoreError::Conflict { .. }), None) => continue,
             (Ok(()), None) => panic!("a batch in conflict was written"),
-            // It may have come all the same.
+            // The call may have succeeded all the same.
             (Err(StoreError::Io { .. } | StoreError::Index { .. }), after) => {
                 done.states.extend(after);
                 return done;
@@ -109,7 +109,7 @@ fn write_until_it_fails(store: &DiskStore, number: u8, model: Model, seed: u64) 
     }
 }
 
-/// What each writer's keys hold now: a state that it may have left.
+/// The contents of each writer's keys now: a state that the writer may have left.
 fn judge(store: &DiskStore, done: &[Done]) -> Vec<Model> {
     let found = Model::read(store).unwrap();
     let of_writer = |number: u8| {

@@ -1,4 +1,4 @@
-//! Batches, applied to the tables in one transaction.
+//! Applies batches to the tables, in one transaction.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,7 +15,7 @@ use crate::{Expected, Key, StoreError, Tag, Value, Version};
 /// Changes that are made all or none.
 pub(crate) type Batch = Vec<Change>;
 
-/// One change of a key, its large value written.
+/// One change of a key, whose large value was written already.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub key: Key,
@@ -31,7 +31,7 @@ pub(crate) enum Action {
         value: NewValue,
     },
     Delete,
-    /// The value was copied. Where the key no longer names `from`, nothing is done.
+    /// Compaction copied the value. If the key no longer names `from`, nothing is done.
     Move {
         from: Place,
         to: Place,
@@ -44,25 +44,25 @@ pub(crate) enum NewValue {
     Segment { place: Place, checksum: u64 },
 }
 
-/// What a commit has done.
+/// The effects of a commit.
 #[derive(Debug, Default)]
 pub(crate) struct Committed {
-    /// Its number; each commit has a larger one.
+    /// The number of the commit; each commit has a larger one.
     pub number: u64,
-    /// Of each batch.
+    /// The outcome of each batch.
     pub outcomes: Vec<Result<(), StoreError>>,
     /// Places that a key names now and did not before.
     pub placed: Vec<Place>,
     /// Places that no key names any more.
     pub dead: Vec<Place>,
-    /// Bytes of keys and inline values that were put.
+    /// The bytes of keys and inline values that were put.
     pub bytes: u64,
     /// All changes, for the journal.
     pub rows: Vec<Row>,
 }
 
 impl Change {
-    /// Bytes that it adds to the index, about.
+    /// The approximate number of bytes that it adds to the index.
     pub fn index_bytes(&self) -> u64 {
         let value = match &self.action {
             Action::Put { value: NewValue::Inline(value), version, tag } => value.len() + version.len() + tag.bytes.len(),
@@ -74,7 +74,7 @@ impl Change {
     }
 }
 
-/// What a key is before a change.
+/// The state of a key before a change.
 #[derive(Clone, Debug)]
 enum Before {
     Absent,
@@ -83,14 +83,14 @@ enum Before {
         bytes: u64,
         place: Option<Place>,
     },
-    /// Its record cannot be read. Forced writes go over it.
+    /// Its record cannot be read. Forced writes replace it.
     Damaged(String),
 }
 
 type Entries<'t> = Table<'t, &'static [u8], &'static [u8]>;
 type Places<'t> = Table<'t, (u64, u64), (u64, &'static [u8])>;
 
-/// Applies each batch whose conditions hold, seeing those before it.
+/// Applies each batch whose conditions hold; each sees those before it.
 pub(super) fn apply(transaction: &WriteTransaction, batches: &[Batch]) -> Result<Committed, Failure> {
     let mut entries = transaction.open_table(ENTRIES)?;
     let mut places = transaction.open_table(PLACES)?;
@@ -120,7 +120,8 @@ pub(super) fn apply(transaction: &WriteTransaction, batches: &[Batch]) -> Result
     Ok(ledger.done)
 }
 
-/// What each change of the batch meets, those before it applied; or the first condition that does not hold.
+/// The state that each change of the batch finds when those before it are applied; or the first condition that does not
+/// hold.
 fn check(entries: &Entries, batch: &[Change]) -> Result<Result<Vec<Before>, StoreError>, Failure> {
     let mut seen: HashMap<&[u8], Before> = HashMap::new();
     let mut all = Vec::with_capacity(batch.len());
@@ -181,7 +182,7 @@ fn after(change: &Change, before: &Before) -> Before {
 #[derive(Default)]
 struct Ledger {
     value_bytes: u64,
-    /// Of each segment file: where the last value put ends, and how many bytes came to live and went.
+    /// For each segment file: the end of the last value that was put, and how many bytes came alive and died.
     segments: BTreeMap<u64, (u64, u64, u64)>,
     done: Committed,
 }

@@ -1,4 +1,4 @@
-//! What checking, repairing and inspecting a store need of its index.
+//! What checking, repairing and inspecting a store need from its index.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -14,13 +14,14 @@ use crate::{Key, StoreError};
 type Row = (Key, Vec<u8>);
 
 impl Index {
-    /// Reads each block of the file; gives those that are not what was written. `on` hears the blocks done, and all.
+    /// Reads each block of the file, and returns those that are damaged. `on` is called with the number of blocks done
+    /// and of all blocks.
     pub fn verify_blocks(&self, on: &mut dyn FnMut(u64, u64)) -> Result<Vec<u64>, StoreError> {
         let checked = self.opened()?.checked.clone();
         checked.verify(on).map_err(|error| io_error(&self.medium.path().join(self.name), 0, error))
     }
 
-    /// The blocks that reads have found bad since the file was opened.
+    /// The blocks that reads have found damaged since the file was opened.
     pub fn damaged_blocks(&self) -> Result<Vec<u64>, StoreError> {
         Ok(self.opened()?.checked.damaged_blocks())
     }
@@ -54,7 +55,7 @@ impl Index {
         (found, done)
     }
 
-    /// Large values from a place on, in order of files and offsets, at most `limit`.
+    /// At most `limit` large values from a place on, in the order of files and offsets.
     pub fn places_from(&self, file: u64, offset: u64, limit: usize) -> Result<Vec<(Place, Key)>, StoreError> {
         self.run(|database| {
             let places = database.begin_read()?.open_table(PLACES)?;
@@ -68,7 +69,7 @@ impl Index {
         })
     }
 
-    /// Puts records as they are, and the places of those that have one.
+    /// Puts records unchanged, and the places of those that have one.
     pub fn put_rows(&self, rows: &[(Key, Vec<u8>, Option<Place>)]) -> Result<(), StoreError> {
         self.change(|transaction| {
             let mut entries = transaction.open_table(ENTRIES)?;

@@ -1,4 +1,4 @@
-//! What redb says, as the store says it.
+//! Converts redb's errors into those of the store.
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
@@ -9,17 +9,17 @@ use crate::StoreError;
 use crate::api::show_key;
 use crate::format::io_error;
 
-/// Key of an error over a page, where the key that it was read for is not known yet.
+/// The key in an error about a page, if the key for which it was read is not known yet.
 pub(crate) const A_PAGE: &str = "a page of the index";
 
 const NO_SENSE: &str = "it is not what was written";
 
 thread_local! {
-    /// Panics of this thread are caught, and told as errors.
+    /// Whether panics of this thread are caught and turned into errors.
     static QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs a piece of work on redb. Over a damaged page, which reads as zeros, redb panics; that is an error like others.
+/// Runs a piece of work on redb. redb panics over a damaged page, which reads as zeros; here that becomes an error.
 pub(crate) fn caught<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -31,7 +31,7 @@ pub(crate) fn caught<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, 
         }));
     });
     let before = QUIET.replace(true);
-    // What the closure may leave half changed is redb's: after a panic in a write its file is opened again.
+    // Only redb's state can be half changed by the closure: after a panic in a write, its file is opened again.
     let done = catch_unwind(AssertUnwindSafe(work));
     QUIET.set(before);
     done.unwrap_or_else(|panic| {
@@ -41,17 +41,17 @@ pub(crate) fn caught<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, 
     })
 }
 
-/// What ends a piece of work on the index.
+/// The reasons for which work on the index ends early.
 #[derive(Debug)]
 pub(crate) enum Failure {
     Store(StoreError),
     Redb(redb::Error),
-    /// redb met a page that is none.
+    /// redb met a page that is not one.
     Panicked,
 }
 
 impl Failure {
-    /// The error, for a store at `path`.
+    /// The reason as an error of the store at `path`.
     pub fn on(self, path: &Path) -> StoreError {
         match self {
             Self::Store(error) => error,
@@ -82,7 +82,7 @@ pub(crate) fn redb_error(path: &Path, error: redb::Error) -> StoreError {
     }
 }
 
-/// An error of opening a store, as one that says what to do about it where it comes from damage.
+/// An error of opening a store; if damage is the cause, it says what to do about it.
 pub(crate) fn damaged(path: &Path, error: StoreError) -> StoreError {
     use std::io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
     let what = match error {

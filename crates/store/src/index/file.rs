@@ -9,7 +9,7 @@ use redb::StorageBackend;
 use crate::blocks::CheckedFile;
 use crate::medium::MediumFile;
 
-/// The checked file, until it is shut. redb makes all commits durable when it is dropped; after [`IndexFile::shut`] it
+/// The checked file, until it is shut. redb makes all commits durable when it is dropped. After [`IndexFile::shut`] it
 /// cannot, so that commits whose large values are lost do not come back. Clones share the switch.
 #[derive(Clone, Debug)]
 pub(super) struct IndexFile {
@@ -22,7 +22,7 @@ impl IndexFile {
         Self { file, shut: Arc::default() }
     }
 
-    /// From now on nothing is written.
+    /// Prevents all further writes.
     pub fn shut(&self) {
         self.shut.store(true, Ordering::Release);
     }
@@ -57,7 +57,7 @@ impl StorageBackend for IndexFile {
     }
 }
 
-/// A file of redb's without checksums of ours, as format 1 has it.
+/// A file of redb's without the store's checksums, as in format 1.
 #[derive(Debug)]
 pub(crate) struct PlainFile(pub Arc<dyn MediumFile>);
 

@@ -10,7 +10,7 @@ use crate::blocks::CheckedFile;
 use crate::format::io_error;
 use crate::medium::{Medium, MediumFile};
 
-/// An open index. Give it up by [`Opened::close`] or [`Opened::shut`]: redb may panic when it is dropped.
+/// An open index. End it by [`Opened::close`] or [`Opened::shut`], since redb may panic when it is dropped.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub database: Database,
@@ -25,7 +25,7 @@ impl Opened {
         self.close();
     }
 
-    /// redb commits once more when it is dropped, and so may meet a damaged page.
+    /// redb commits once more when it is dropped, and may then meet a damaged page.
     pub fn close(self) {
         let closed = caught(|| {
             drop(self);
@@ -37,7 +37,7 @@ impl Opened {
     }
 }
 
-/// Commits again, without a flush, what the index has not.
+/// Repeats the commits that the index has lost, without a flush.
 pub(super) fn repeat(database: &Database, commits: &[(u64, Vec<Batch>)]) -> Result<(), Failure> {
     let last = database.begin_read()?.open_table(FACTS)?.get(COMMIT)?.map_or(0, |commit| commit.value());
     for (_, batches) in commits.iter().filter(|(number, _)| *number > last) {
@@ -49,9 +49,9 @@ pub(super) fn repeat(database: &Database, commits: &[(u64, Vec<Batch>)]) -> Resu
     Ok(())
 }
 
-/// A durable commit takes two flushes: of the pages, then of the header that names them. It also keeps redb's own account of
-/// its pages. With one flush redb would have to read and verify the whole index after an unclean end, and refuse all of it
-/// for one page that is bad.
+/// A durable commit takes two flushes: of the pages, then of the header that names them. It also stores redb's own
+/// account of its pages. With one flush, redb would have to read and verify the whole index after an unclean end, and
+/// would refuse all of it for one damaged page.
 pub(super) fn set_durability(transaction: &mut WriteTransaction, durable: bool) -> Result<(), Failure> {
     transaction.set_durability(if durable { Durability::Immediate } else { Durability::None })?;
     transaction.set_quick_repair(durable);
@@ -80,7 +80,8 @@ pub(super) fn open_file(medium: &dyn Medium, name: &str, create: bool, cache_byt
     Ok(opened)
 }
 
-/// Writes a file over itself, so that a flush covers what an earlier one may have dropped while the kernel still shows it.
+/// Writes a file over itself, so that a flush also covers data that an earlier flush may have dropped while the kernel
+/// still shows it.
 pub(super) fn rewrite(file: &dyn MediumFile) -> std::io::Result<()> {
     const STEP: u64 = 4_096;
     let bytes = file.len()?;

@@ -1,4 +1,4 @@
-//! What the index says of keys and segments.
+//! What the index says about keys and segments.
 
 use bytes::Bytes;
 use redb::{AccessGuard, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _, StorageError};
@@ -29,7 +29,7 @@ impl Index {
         self.run(|database| Ok(database.begin_read()?.open_table(SEGMENTS)?.get(file)?.is_some()))
     }
 
-    /// The values of a segment file in order, from `offset` on, at most `limit`: where each lies, and its key.
+    /// At most `limit` values of a segment file in order, from `offset` on: the place of each, and its key.
     pub fn places(&self, file: u64, offset: u64, limit: usize) -> Result<Vec<(Place, Key)>, StoreError> {
         self.run(|database| {
             let places = database.begin_read()?.open_table(PLACES)?;
@@ -59,7 +59,7 @@ impl Index {
         self.look(key, |key, record| Ok(entry_of(key, &record)))
     }
 
-    /// Where a key's value lies, if in a segment.
+    /// The place of a key's value, if it is in a segment.
     pub fn place(&self, key: &[u8]) -> Result<Option<(Place, u64)>, StoreError> {
         let found = self.look(key, |_, record| Ok(record.place().map(|place| (place, record.checksum))))?;
         Ok(found.flatten())
@@ -104,7 +104,7 @@ impl Index {
     }
 }
 
-/// redb does not know for which key it met a bad page.
+/// redb does not know for which key it met a damaged page.
 fn name_key(error: StoreError, key: &[u8]) -> StoreError {
     match error {
         StoreError::Corrupt { key: named, what } if named == A_PAGE => {

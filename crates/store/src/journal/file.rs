@@ -12,23 +12,23 @@ use crate::record::take_u64;
 
 /// Folder of the journal.
 pub(crate) const FOLDER: &str = "journal";
-/// A base until it is whole.
+/// The name of a base until it is complete.
 pub(super) const NEW: &str = "journal/new";
 const MAGIC: [u8; 8] = *b"phjournl";
-/// The header is there twice, in a block each, so that no bad block takes both.
+/// The header is there twice, each copy in a block of its own, so that one damaged block does not destroy both.
 const HEADER_BLOCK: u64 = 4_096;
-/// Where frames begin.
+/// The offset of the first frame.
 pub(super) const FRAMES_AT: u64 = 2 * HEADER_BLOCK;
 const WINDOW_BYTES: usize = 1 << 20;
 
-/// What a file of the journal is.
+/// The two kinds of files of the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Base,
     Log,
 }
 
-/// What a file says of itself.
+/// The header of a file.
 ///
 /// ```text
 /// "phjournl"   the store's format (8)   drive (8)   salt (8)   checksum (xxh3) of all before (8)
@@ -52,7 +52,7 @@ impl Header {
         file.write(HEADER_BLOCK, &bytes)
     }
 
-    /// None where neither copy holds.
+    /// None if neither copy is good.
     pub fn read(file: &dyn MediumFile) -> io::Result<Option<Self>> {
         let bytes = file.len()?;
         for at in [0, HEADER_BLOCK] {
@@ -68,7 +68,7 @@ impl Header {
         Ok(None)
     }
 
-    /// Whether both copies hold.
+    /// Whether both copies are good.
     pub fn is_whole(&self, file: &dyn MediumFile) -> io::Result<bool> {
         let mut both = vec![0; FRAMES_AT as usize];
         if file.len()? < FRAMES_AT {
@@ -95,7 +95,7 @@ pub(super) fn file_name(number: u64, kind: Kind) -> String {
     format!("{FOLDER}/{number:016x}.{ending}")
 }
 
-/// The files of the journal in the order in which they are to be read.
+/// The files of the journal in the order in which they are read.
 pub(crate) fn names(medium: &dyn Medium) -> io::Result<Vec<(u64, Kind)>> {
     let parse = |name: &String| {
         let (stem, ending) = name.split_once('.')?;
@@ -112,7 +112,7 @@ pub(crate) fn names(medium: &dyn Medium) -> io::Result<Vec<(u64, Kind)>> {
     Ok(names)
 }
 
-/// Reads the frames of a file, around what is none.
+/// Reads the frames of a file, and skips bytes that are not a frame.
 #[derive(Debug)]
 pub(super) struct Scan {
     file: Arc<dyn MediumFile>,
@@ -121,7 +121,7 @@ pub(super) struct Scan {
     at: u64,
     window: Vec<u8>,
     window_at: u64,
-    /// Bytes that are no frame: from, to.
+    /// Ranges of bytes that are not a frame: from, to.
     pub gaps: Vec<(u64, u64)>,
 }
 
@@ -131,7 +131,7 @@ impl Scan {
         Ok(Self { file, salt, file_end, at: FRAMES_AT, window: Vec::new(), window_at: 0, gaps: Vec::new() })
     }
 
-    /// The next frame, and where it lies.
+    /// The next frame, and its offset.
     pub fn next(&mut self) -> io::Result<Option<(u64, Frame<'_>)>> {
         let mut gap = None;
         let found = loop {
@@ -158,12 +158,12 @@ impl Scan {
         Ok(frame.map(|frame| (at, frame)))
     }
 
-    /// Where the last frame ends.
+    /// The end of the last frame.
     pub fn end(&self) -> u64 {
         self.at
     }
 
-    /// Sees to it that the window holds the largest frame that may lie at `at`.
+    /// Makes sure that the window has the largest frame that may be at `at`.
     fn fill(&mut self, at: u64) -> io::Result<()> {
         let upto = self.file_end.min(at + FRAME_BYTES_MAX as u64);
         if at >= self.window_at && upto <= self.window_at + self.window.len() as u64 && !self.window.is_empty() {
@@ -176,7 +176,7 @@ impl Scan {
     }
 }
 
-/// The mark with which a file ends, if it ends with one.
+/// The mark at the end of a file, if it ends with one.
 pub(super) fn last_mark(file: &dyn MediumFile, salt: u64) -> io::Result<Option<u64>> {
     let end = file.len()?;
     let Some(at) = end.checked_sub(FRAME_HEADER as u64).filter(|at| *at >= FRAMES_AT) else { return Ok(None) };

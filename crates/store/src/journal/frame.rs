@@ -11,8 +11,8 @@
 //!      40..    the key, the record, zeros up to a multiple of 8
 //! ```
 //!
-//! The salt is random and no client knows it: a value that looks like a frame is none. A mark says that the commit of its number
-//! is durable in the index, and that all before it was flushed.
+//! The salt is random and no client knows it, so no value of a client can be taken for a frame. A mark says that the
+//! commit of its number is durable in the index, and that everything before the mark was flushed.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -25,11 +25,11 @@ const MAGIC: [u8; 4] = *b"PHJ\x01";
 pub(super) const FRAME_HEADER: usize = 40;
 /// Frames start at its multiples.
 pub(super) const STEP: u64 = 8;
-/// More than any record has: a value below 64 KiB, a version and a tag.
+/// Larger than any record: a value below 64 KiB, a version and a tag.
 const RECORD_BYTES_MAX: usize = 128 << 10;
 pub(super) const FRAME_BYTES_MAX: usize = FRAME_HEADER + KEY_BYTES_MAX + RECORD_BYTES_MAX + STEP as usize;
 
-/// What a frame says.
+/// The content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrameKind {
     Put,
@@ -46,7 +46,7 @@ pub(super) struct Frame<'a> {
     pub rows: u32,
     pub key: &'a [u8],
     pub record: &'a [u8],
-    /// All bytes of it.
+    /// All bytes of the frame.
     pub bytes: u64,
 }
 
@@ -92,7 +92,7 @@ fn encode(out: &mut Vec<u8>, salt: u64, at: u64, head: (FrameKind, u64, (u32, u3
     out[start + 8..start + 16].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Bytes of the frame whose header this seems to be.
+/// The length of the frame whose header this seems to be.
 pub(super) fn bytes_of(header: &[u8]) -> Option<usize> {
     let header = header.get(..FRAME_HEADER)?;
     let record = u32::from_le_bytes(header[4..8].try_into().ok()?) as usize;
@@ -101,7 +101,7 @@ pub(super) fn bytes_of(header: &[u8]) -> Option<usize> {
     fits.then(|| (FRAME_HEADER + key + record).next_multiple_of(STEP as usize))
 }
 
-/// The frame that starts with these bytes, read at `at`; none where its checksum does not hold.
+/// The frame that starts with these bytes, read at `at`; none if its checksum is wrong.
 pub(super) fn decode(bytes: &[u8], salt: u64, at: u64) -> Option<Frame<'_>> {
     let size = bytes_of(bytes)?;
     let frame = bytes.get(..size)?;

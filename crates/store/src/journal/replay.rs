@@ -1,4 +1,4 @@
-//! What a journal says that the index holds.
+//! What the index contains according to the journal.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,32 +9,32 @@ use super::frame::{Frame, FrameKind};
 use crate::Key;
 use crate::medium::{Medium, MediumFile};
 
-/// What a journal holds.
+/// The content of a journal.
 #[derive(Debug, Default)]
 pub(crate) struct Replayed {
-    /// What was last said of each key.
+    /// The last change of each key.
     latest: BTreeMap<Key, Latest>,
     files: Vec<Arc<dyn MediumFile>>,
-    /// Of the newest file that says it.
+    /// The header of the newest file that has a good one.
     pub header: Option<Header>,
-    /// The last commit.
+    /// The number of the last commit.
     pub commit: u64,
-    /// The last commit that is known to have been durable.
+    /// The number of the last commit that is known to have been durable.
     pub marked: u64,
-    /// What does not hold: the file, and what of it. A torn end that a crash may leave is none.
+    /// The defects: the file, and what is wrong. A torn end, which a crash may leave, is not a defect.
     pub damage: Vec<(String, String)>,
-    /// Commits or files may be missing.
+    /// Whether commits or files may be missing.
     pub gaps: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Latest {
     number: u64,
-    /// Where its record lies: file, offset, bytes. None where it is deleted.
+    /// The place of its record: file, offset, bytes. None if the key is deleted.
     record: Option<(usize, u64, usize)>,
 }
 
-/// A frame of a log, for finding out whether it is void.
+/// A frame of a log, to find out whether it is void.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     number: u64,
@@ -42,17 +42,17 @@ struct Step {
 }
 
 impl Replayed {
-    /// Keys that are there.
+    /// The keys that exist.
     pub fn keys(&self) -> impl Iterator<Item = &Key> {
         self.latest.iter().filter(|(_, latest)| latest.record.is_some()).map(|(key, _)| key)
     }
 
-    /// Whether nothing can be missing from it, if `commit` is the last one of the index.
+    /// Whether nothing can be missing from it, if `commit` is the last commit of the index.
     pub fn is_whole(&self, commit: Option<u64>) -> bool {
         !self.gaps && self.damage.is_empty() && commit.is_none_or(|commit| commit <= self.commit)
     }
 
-    /// The record of a key that is there.
+    /// The record of a key that exists.
     pub fn record(&self, key: &Key) -> io::Result<Option<Vec<u8>>> {
         let Some((file, at, bytes)) = self.latest.get(key).and_then(|latest| latest.record) else { return Ok(None) };
         let mut record = vec![0; bytes];
@@ -78,7 +78,7 @@ impl Replayed {
     }
 }
 
-/// Reads the whole journal; none where there is no file of one.
+/// Reads the whole journal; none if it has no file.
 pub(crate) fn replay(medium: &dyn Medium) -> io::Result<Option<Replayed>> {
     let files = names(medium)?;
     if files.is_empty() {
@@ -109,7 +109,7 @@ pub(crate) fn replay(medium: &dyn Medium) -> io::Result<Option<Replayed>> {
     Ok(Some(replayed))
 }
 
-/// Whether all of the base holds.
+/// Whether all of the base is good.
 fn read_base(medium: &dyn Medium, number: u64, replayed: &mut Replayed) -> io::Result<bool> {
     let name = file_name(number, Kind::Base);
     let Some((file, mut scan)) = open(medium, &name, replayed, true)? else { return Ok(false) };
@@ -130,8 +130,8 @@ fn read_base(medium: &dyn Medium, number: u64, replayed: &mut Replayed) -> io::R
     Ok(ended && gaps.is_empty())
 }
 
-/// Looks at all frames of the logs: the numbers of their commits, and the last commit where it lacks rows that were never
-/// flushed, so that nothing of it counts.
+/// Reads all frames of the logs: the numbers of their commits, and the last commit if it lacks rows that were never
+/// flushed, so that none of it counts.
 fn survey(medium: &dyn Medium, logs: &[u64], replayed: &mut Replayed) -> io::Result<(Vec<Step>, Option<u64>)> {
     let mut steps: Vec<Step> = Vec::new();
     let (mut before, mut row_before, mut missing, mut torn) = (replayed.commit, 0, 0, None);
@@ -156,7 +156,7 @@ fn survey(medium: &dyn Medium, logs: &[u64], replayed: &mut Replayed) -> io::Res
             steps.push(Step { number: if is_mark { frame.number.saturating_add(1) } else { frame.number }, begins });
         }
         replayed.marked = last;
-        // What lies behind the last mark was not flushed: a crash may have torn it.
+        // The frames after the last mark were not flushed, and a crash may have torn them.
         let (real, crashed): (Vec<_>, Vec<_>) = scan.gaps.iter().copied().partition(|(from, _)| *from < marked_at);
         replayed.gaps |= !crashed.is_empty();
         replayed.damaged(&name, &real);
@@ -164,7 +164,7 @@ fn survey(medium: &dyn Medium, logs: &[u64], replayed: &mut Replayed) -> io::Res
     Ok((steps, torn.filter(|number| *number > replayed.marked)))
 }
 
-/// Of each frame the number from which on it is void: a later commit has that number.
+/// For each frame, the least number of a commit that begins after it. A frame with that number or a larger one is void.
 fn limits(steps: &[Step]) -> Vec<u64> {
     let mut limit = u64::MAX;
     let mut limits = vec![limit; steps.len()];

@@ -18,7 +18,7 @@ use crate::medium::{Medium, MediumFile};
 
 /// Logs with fewer bytes than this need no new base.
 const LOG_BYTES_MIN: u64 = 16 << 20;
-/// A base that could not be written is tried again after so long.
+/// How long to wait before a base that could not be written is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
 /// Bytes of a base written at once.
 const STEP_BYTES: usize = 1 << 20;
@@ -33,7 +33,7 @@ pub(crate) struct Journal {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Takes changes; none while the journal cannot be written.
+    /// Receives changes; none while the journal cannot be written.
     log: Option<Log>,
     /// No file has this number or a larger one.
     next: u64,
@@ -41,7 +41,7 @@ struct State {
     awaits_base: bool,
     base_bytes: u64,
     log_bytes: u64,
-    /// The last mark, and whether something was written since.
+    /// The last mark, and whether anything was written since.
     marked: u64,
     dirty: bool,
     failed_at: Option<Instant>,
@@ -55,20 +55,21 @@ struct Log {
     at: u64,
 }
 
-/// How the newest log ends.
+/// The end of the newest log.
 #[derive(Debug, Default)]
 struct Tail {
     log: Option<Log>,
-    /// The last commit that it holds.
+    /// The last commit in it.
     number: Option<u64>,
-    /// The last commit that it says was durable.
+    /// The last commit that it marks as durable.
     marked: u64,
     whole: bool,
 }
 
 impl Journal {
-    /// The journal beside an index whose last commit is `commit`. One that is not whole, or that does not end there, is made
-    /// anew by [`Journal::tend`]. Only an index that shows less than the journal knows to have been durable is an error.
+    /// The journal beside an index whose last commit is `commit`. If the journal is not complete, or does not end with
+    /// that commit, [`Journal::tend`] makes it anew. It is an error only if the index lacks a commit that the journal
+    /// knows to have been durable.
     pub fn open(medium: Arc<dyn Medium>, drive: DriveId, commit: u64) -> Result<Self, StoreError> {
         let state = match State::find(&*medium, drive, commit) {
             Ok(Ok(state)) => state,
@@ -91,7 +92,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Takes the changes of a commit that is about to be made.
+    /// Adds the changes of a commit that is about to be made.
     pub fn append(&self, number: u64, rows: &[Row]) {
         let mut state = self.state.lock();
         let Some(log) = &mut state.log else { return };
@@ -106,7 +107,7 @@ impl Journal {
         }
     }
 
-    /// Makes what it has durable, and notes that the index's commit `number` is. Flushes nothing where nothing is new.
+    /// Flushes the journal, and records that the index's commit `number` is durable. Flushes nothing if nothing is new.
     pub fn mark(&self, number: u64) {
         let mut state = self.state.lock();
         if !state.dirty && state.marked == number {
@@ -124,7 +125,7 @@ impl Journal {
         }
     }
 
-    /// Makes the journal durable for good: the store is closed.
+    /// Flushes the journal for the last time, because the store is being closed.
     pub fn close(&self, number: u64) {
         self.mark(number);
         let mut state = self.state.lock();
@@ -132,13 +133,14 @@ impl Journal {
         if let Err(error) = flushed {
             state.fail("flushed", &error);
         }
-        // After a flush that failed the kernel may show what is not on the medium. An empty log that stands apart says so.
+        // After a flush that failed, the kernel may show data that is not on the medium. An empty log that stands apart
+        // records this.
         if state.log.is_none() && state.next != u64::MAX {
             self.start(&mut state);
         }
     }
 
-    /// Whether a new base is wanted now.
+    /// Whether a new base is needed now.
     pub fn wants_base(&self) -> bool {
         let state = self.state.lock();
         let waits = state.failed_at.is_some_and(|at| at.elapsed() < RETRY_AFTER);
@@ -147,7 +149,8 @@ impl Journal {
             && (state.log.is_none() || state.awaits_base || state.log_bytes > state.base_bytes.max(LOG_BYTES_MIN))
     }
 
-    /// Writes a base of all that the index holds, and unlinks what it stands for. The index commits durably meanwhile.
+    /// Writes a base of everything in the index, and unlinks the files that it replaces. The index commits durably
+    /// meanwhile.
     pub fn tend(&self, index: &Index) -> Result<(), StoreError> {
         let done = self.write_base(index);
         let mut state = self.state.lock();
@@ -157,7 +160,7 @@ impl Journal {
 
     fn write_base(&self, index: &Index) -> Result<(), StoreError> {
         let failed = |error| io_error(&self.medium.path().join(FOLDER), 0, error);
-        // While a transaction is open no commit lies between the logs.
+        // While a transaction is open, there is no commit between the logs.
         let snapshot = index.snapshot(|| self.rotate())?;
         let Some(upto) = self.state.lock().log.as_ref().map(|log| log.number - 1) else {
             return Err(failed(io::Error::other("no log can be written")));
@@ -203,7 +206,7 @@ impl Journal {
         Ok(at)
     }
 
-    /// Begins a new log, for which a base is to be written, unless the open one waits for its base already.
+    /// Begins a new log, for which a base is to be written, unless the open log waits for its base already.
     fn rotate(&self) {
         let mut state = self.state.lock();
         if state.log.is_none() || !state.awaits_base {
@@ -211,7 +214,7 @@ impl Journal {
         }
     }
 
-    /// Begins a log. Without one before it, it leaves a number out.
+    /// Begins a log. If no log precedes it, it skips a number.
     fn start(&self, state: &mut State) {
         let fresh = state.next == 1;
         let number = if state.log.is_some() || fresh { state.next } else { state.next.saturating_add(1) };
@@ -237,7 +240,7 @@ impl Journal {
 }
 
 impl State {
-    /// What the files say; or the commit that was durable and that the index does not show.
+    /// The content of the files; or the commit that was durable and that the index lacks.
     fn find(medium: &dyn Medium, drive: DriveId, commit: u64) -> io::Result<Result<Self, u64>> {
         let files = names(medium)?;
         let Some((last, _)) = files.last().copied() else {
@@ -288,7 +291,7 @@ impl Tail {
             }
             tail.number = Some(frame.number);
         }
-        // A commit of which rows are missing at the end is none.
+        // A commit that lacks rows at the end does not count.
         tail.whole = scan.gaps.is_empty() && rows == 0;
         tail.log = log(scan.end());
         Ok(tail)

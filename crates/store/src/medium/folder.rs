@@ -17,23 +17,23 @@ use super::requests::{On, Requests, RequestsBy, Wanted};
 use super::{ALIGNMENT, Medium, MediumFile};
 use crate::StoreError;
 
-/// Locked by the process that has the folder open. No file of the store's.
+/// The file that the process which has the folder open locks. It is not one of the store's files.
 const LOCK: &str = "LOCK";
-/// Data whose memory is not aligned is copied and written in pieces of so many bytes.
+/// Data in memory that is not aligned is copied and written in pieces of this many bytes.
 const COPY_BYTES: usize = 1 << 20;
-/// Files and folders are for the owner alone: they hold users' data.
+/// Files and folders are for the owner alone, because they have users' data.
 const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
 
 /// A folder, locked for this process until it is dropped.
 ///
-/// Large values pass the kernel's cache through a second descriptor of their file (O_DIRECT), where the file system has
-/// that; tmpfs, for one, does not. They are never touched through the first, so that both agree.
+/// Large values bypass the kernel's cache through a second descriptor of their file (O_DIRECT), if the file system has
+/// that; tmpfs, for example, does not. They are never accessed through the first descriptor, so that both agree.
 #[derive(Debug)]
 pub struct FolderMedium {
     dir: PathBuf,
     direct: bool,
-    /// Nothing is changed: what is written is forgotten.
+    /// Nothing is changed: writes are discarded.
     read_only: bool,
     io: Arc<Io>,
     _lock: Option<File>,
@@ -46,7 +46,7 @@ struct FolderFile {
     io: Arc<Io>,
 }
 
-/// What the files of one medium share.
+/// The state that the files of one medium share.
 #[derive(Debug)]
 struct Io {
     requests: Requests,
@@ -54,9 +54,9 @@ struct Io {
 }
 
 impl FolderMedium {
-    /// Makes the folder where it is absent, and locks it; [`StoreError::InUse`] where another has it open.
+    /// Makes the folder if it does not exist, and locks it. [`StoreError::InUse`] if another process has it open.
     ///
-    /// The environment's `PITHEAD_IO=pool` keeps it from using io_uring.
+    /// With `PITHEAD_IO=pool` in the environment, it does not use io_uring.
     pub fn open(dir: &Path) -> Result<Arc<Self>, StoreError> {
         Self::open_by(dir, RequestsBy::from_env())
     }
@@ -73,12 +73,12 @@ impl FolderMedium {
         Ok(Arc::new(Self { dir: dir.to_path_buf(), direct, read_only: false, io, _lock: Some(lock) }))
     }
 
-    /// Opens a folder that is there, for reading only: it may lie on a medium that refuses writes. Nothing in it is made or
-    /// changed; what is written seems to be there and is forgotten. [`StoreError::InUse`] where another has it open for writing;
-    /// [`StoreError::Io`] where it cannot be read.
+    /// Opens an existing folder for reading only; it may be on a medium that refuses writes. Nothing in it is made or
+    /// changed: writes seem to succeed and are discarded. [`StoreError::InUse`] if another process has it open for
+    /// writing; [`StoreError::Io`] if it cannot be read.
     pub fn open_read_only(dir: &Path) -> Result<Arc<Self>, StoreError> {
         let io_error = |source| StoreError::Io { path: dir.to_path_buf(), source };
-        // Where nobody has made a lock, nobody has ever had it open.
+        // If there is no lock file, no process has ever opened the folder.
         let lock = match File::open(dir.join(LOCK)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             lock => Some(lock.map_err(io_error)?),
@@ -100,7 +100,7 @@ impl FolderMedium {
         if self.read_only { Err(io::ErrorKind::ReadOnlyFilesystem.into()) } else { Ok(()) }
     }
 
-    /// Names are our own, so a strange one is a bug; it must still not lead out of the folder.
+    /// The store makes all names itself, so a strange name is a bug; it must still not lead out of the folder.
     fn place(&self, name: &str) -> io::Result<PathBuf> {
         let parts: Vec<Component<'_>> = Path::new(name).components().collect();
         let plain = parts.iter().all(|part| matches!(part, Component::Normal(_)));
@@ -140,7 +140,7 @@ impl Medium for FolderMedium {
         for entry in entries {
             let entry = entry?;
             let ours = folder.is_empty() && entry.file_name() == LOCK;
-            // A name that is no text is none that the store gave.
+            // The store gives no file a name that is not text.
             if let (false, true, Ok(name)) = (ours, entry.file_type()?.is_file(), entry.file_name().into_string()) {
                 names.push(name);
             }
@@ -196,7 +196,7 @@ impl MediumFile for FolderFile {
 
     fn read_large_with(&self, range: Range<u64>, on: &mut dyn FnMut(&[u8])) -> io::Result<Bytes> {
         let length = self.len()?;
-        // Before any memory is taken: the range may come from a damaged record.
+        // This check comes before any memory is allocated: the range may come from a damaged record.
         if range.start > range.end || range.end > length {
             let what = format!("bytes {} to {} of a file that has {length}", range.start, range.end);
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
@@ -223,7 +223,7 @@ impl MediumFile for FolderFile {
             let what = format!("a large value starts at a multiple of {ALIGNMENT}, not at {offset}");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
-        // Without O_DIRECT the same way, so that a file is as long on every medium.
+        // Without O_DIRECT it is done in the same way, so that a file has the same length on every medium.
         let file = self.direct.as_deref().unwrap_or(&self.cached);
         let aligned = self.direct.is_none() || data.as_ptr().addr().is_multiple_of(ALIGNMENT as usize);
         let as_it_is = if aligned { data.len() - data.len() % ALIGNMENT as usize } else { 0 };
@@ -233,7 +233,7 @@ impl MediumFile for FolderFile {
     }
 
     fn reserve(&self, range: Range<u64>) -> io::Result<()> {
-        // The file's length grows at once: a write into the room then changes no length, which a flush would have to
+        // The file's length grows at once. A write into the room then changes no length, which a flush would have to
         // commit, and several writers need not wait for each other.
         match fallocate(&self.cached, FallocateFlags::empty(), range) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
@@ -253,7 +253,7 @@ impl MediumFile for FolderFile {
     }
 }
 
-/// What the attempt to lock a folder led to.
+/// The outcome of the attempt to lock a folder.
 fn locked(dir: &Path, tried: Result<(), TryLockError>) -> Result<(), StoreError> {
     match tried {
         Ok(()) => Ok(()),
@@ -262,7 +262,7 @@ fn locked(dir: &Path, tried: Result<(), TryLockError>) -> Result<(), StoreError>
     }
 }
 
-/// Makes a folder whose name survives.
+/// Makes a folder, and makes its name durable.
 fn make_folder(dir: &Path) -> io::Result<()> {
     if dir.is_dir() {
         return Ok(());
@@ -276,11 +276,11 @@ fn open_direct(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).custom_flags(OFlags::DIRECT.bits().cast_signed()).open(path)
 }
 
-/// Whether files beside `path` can be opened with O_DIRECT, at our alignment.
+/// Whether files beside `path` can be opened with O_DIRECT, at the store's alignment.
 fn has_direct(path: &Path) -> bool {
     let Ok(file) = open_direct(path) else { return false };
     let Ok(stat) = rustix::fs::statx(&file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) else { return true };
-    // Kernels before 6.1 do not say; 4 KiB suits all common devices.
+    // Kernels before 6.1 do not report it; 4 KiB is right for all common devices.
     let said = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::DIOALIGN);
     let fits = |alignment: u32| alignment != 0 && ALIGNMENT.is_multiple_of(u64::from(alignment));
     !said || (fits(stat.stx_dio_mem_align) && fits(stat.stx_dio_offset_align))
@@ -293,7 +293,7 @@ fn fallocate(file: &File, flags: FallocateFlags, range: Range<u64>) -> Result<()
     }
 }
 
-/// Leaves the first bytes out.
+/// Drops the first bytes.
 fn skipping(mut skipped: usize, on: On<'_>) -> impl FnMut(&[u8]) {
     move |bytes| {
         let (left_out, rest) = bytes.split_at(skipped.min(bytes.len()));

@@ -1,4 +1,4 @@
-//! [`Forgetful`]: a file that seems to change and does not, so that redb can recover an index that may only be read.
+//! [`Forgetful`]: a file that only seems to change, so that redb can recover an index that may only be read.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,7 +12,7 @@ use super::MediumFile;
 
 const BLOCK: u64 = 4_096;
 
-/// A file whose changes are kept in memory, and go with it.
+/// A file whose changes are only in memory, and are lost when it is dropped.
 #[derive(Debug)]
 pub(super) struct Forgetful {
     file: Arc<dyn MediumFile>,
@@ -22,7 +22,7 @@ pub(super) struct Forgetful {
 #[derive(Debug)]
 struct Changed {
     bytes: u64,
-    /// Past this the file itself has nothing to say.
+    /// After this offset the file itself has no bytes that count.
     file_bytes: u64,
     blocks: BTreeMap<u64, Box<[u8; BLOCK as usize]>>,
 }
@@ -41,7 +41,7 @@ impl Forgetful {
     }
 }
 
-/// The part of a block that lies in `offset..offset + bytes`, and where in those it lies.
+/// The part of a block that is in `offset..offset + bytes`, and its position there.
 fn within(block: u64, offset: u64, bytes: usize) -> (Range<usize>, Range<usize>) {
     let start = offset.max(block * BLOCK);
     let end = (offset + bytes as u64).min((block + 1) * BLOCK);

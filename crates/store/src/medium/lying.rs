@@ -1,4 +1,5 @@
-//! [`LyingMedium`]: a medium in memory that loses what was not flushed, tears, rots and fails, on demand.
+//! [`LyingMedium`]: a medium in memory that, on demand, loses data that was not flushed, tears writes, changes bits and
+//! fails.
 
 mod image;
 mod state;
@@ -20,7 +21,7 @@ use self::state::{FileState, NameChange, State, Struck, folder_of};
 use super::memory::MemoryPool;
 use super::{ALIGNMENT, Medium, MediumFile};
 
-/// A medium in memory. What it does is a function of its seed and the calls.
+/// A medium in memory. Its behaviour is a function of its seed and of the calls.
 #[derive(Debug)]
 pub(crate) struct LyingMedium {
     itself: Weak<LyingMedium>,
@@ -39,16 +40,16 @@ pub(crate) enum Call {
     Names,
 }
 
-/// A fault to come.
+/// A fault that is to strike.
 #[derive(Clone, Debug)]
 pub(crate) struct Trouble {
-    /// The calls that it strikes.
+    /// The kind of calls that it strikes.
     pub calls: Vec<Call>,
-    /// How many of these calls go well before.
+    /// How many of these calls succeed before.
     pub after: u64,
-    /// How many fail then.
+    /// How many of them then fail.
     pub times: u64,
-    /// What they fail with.
+    /// The error with which they fail.
     pub errno: i32,
     /// Whether a write that fails has written some of its bytes.
     pub partial: bool,
@@ -73,7 +74,7 @@ impl Trouble {
 }
 
 impl LyingMedium {
-    /// An empty one with room for `capacity` bytes.
+    /// An empty medium with room for `capacity` bytes.
     pub fn new(seed: u64, capacity: u64) -> Arc<Self> {
         Self::with(State {
             rng: StdRng::seed_from_u64(seed),
@@ -96,10 +97,10 @@ impl LyingMedium {
         })
     }
 
-    /// Turns the power off. This medium fails from now on; what survives is on the one returned.
+    /// Turns the power off. This medium fails from now on, and the returned medium has what survives.
     ///
-    /// Of each file's changes since its last flush a part is there: those up to some moment, or any of them; one or several
-    /// may be torn between sectors. Of each folder's changes of names those up to some moment are there.
+    /// Of each file's changes since its last flush, a part survives: those up to some moment, or any of them. One or
+    /// several may be torn between sectors. Of each folder's changes of names, those up to some moment survive.
     pub fn crash(&self) -> Arc<Self> {
         let mut state = self.state.lock();
         state.dead = true;
@@ -129,7 +130,7 @@ impl LyingMedium {
         })
     }
 
-    /// Another medium with the same files as they are seen, all of them durable.
+    /// Another medium with the files as they are visible now, all of them durable.
     pub fn fork(&self) -> Arc<Self> {
         let mut state = self.state.lock();
         let durable = |file: &FileState| FileState { seen: file.seen.clone(), durable: file.seen.clone(), pending: Vec::new() };
@@ -147,12 +148,12 @@ impl LyingMedium {
         })
     }
 
-    /// Faults to come, instead of those set before.
+    /// Sets the faults that are to strike, instead of those set before.
     pub fn set_trouble(&self, trouble: Vec<Trouble>) {
         self.state.lock().trouble = trouble;
     }
 
-    /// Inverts bits of one byte, durably, as a medium does that rots.
+    /// Inverts bits of one byte, durably, as a medium that rots does.
     pub fn flip(&self, name: &str, offset: u64, mask: u8) {
         let mut state = self.state.lock();
         let id = state.names[name];
@@ -166,7 +167,7 @@ impl LyingMedium {
         }
     }
 
-    /// Where in a file pages lie that are not all zeros.
+    /// The offsets of a file's pages that are not all zeros.
     pub fn written(&self, name: &str) -> Vec<u64> {
         let state = self.state.lock();
         state.names.get(name).map(|id| state.files[id].seen.written()).unwrap_or_default()
@@ -178,7 +179,7 @@ impl LyingMedium {
         (state, struck)
     }
 
-    /// For calls that either happen or do not.
+    /// For calls that either succeed completely or do nothing.
     fn enter_whole(&self, call: Call) -> io::Result<parking_lot::MutexGuard<'_, State>> {
         match self.enter(call) {
             (state, None) => Ok(state),

@@ -1,4 +1,4 @@
-//! [`MemoryPool`]: memory for large values, used again.
+//! [`MemoryPool`]: memory for large values that is reused.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,14 +9,15 @@ use parking_lot::Mutex;
 
 use super::ALIGNMENT;
 
-/// Memory that is kept for the next read. Clearing fresh pages took half of all processor time of cold reads.
+/// The most memory that is kept for later reads. Without it, clearing fresh pages took half of all processor time of
+/// cold reads.
 const SPARE_BYTES_MAX: usize = 128 << 20;
-/// Memory of at least so many bytes asks for huge pages, which the kernel then pins hundreds at a time.
+/// Memory of at least this many bytes asks for huge pages, which the kernel then pins hundreds at a time.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
-/// Sizes are rounded up to a sixteenth of the next power of two, so that memory fits again.
+/// Sizes are rounded up to a sixteenth of the next power of two, so that memory fits later values.
 const CLASSES: usize = 16;
 
-/// Memory of values that nobody holds any more, up to a bound.
+/// Memory of values that nobody uses any more, up to a bound.
 #[derive(Debug, Default)]
 pub(super) struct MemoryPool {
     spare: Mutex<Spare>,
@@ -29,7 +30,7 @@ struct Spare {
     bytes: usize,
 }
 
-/// Memory that starts at a multiple of [`ALIGNMENT`]. What it holds at first is zeros, or an earlier value.
+/// Memory that starts at a multiple of [`ALIGNMENT`]. At first it contains zeros, or an earlier value.
 #[derive(Debug)]
 pub(super) struct Memory {
     /// None only while it is dropped.
@@ -47,7 +48,7 @@ impl MemoryPool {
         }
         let map = MmapMut::map_anon(bytes)?;
         if bytes >= HUGE_PAGE_BYTES {
-            // Only advice: a kernel without huge pages says no.
+            // This is only advice: a kernel without huge pages refuses it.
             let _ = map.advise(Advice::HugePage);
         }
         Ok(Memory { map: Some(map), pool })
@@ -55,7 +56,7 @@ impl MemoryPool {
 }
 
 impl Spare {
-    /// The smallest that holds `bytes` and not a quarter more.
+    /// The smallest piece of memory that fits `bytes` and is not more than a quarter larger.
     fn take(&mut self, bytes: usize) -> Option<MmapMut> {
         let fits = self.memory.iter().enumerate().filter(|(_, map)| (bytes..=bytes + bytes / 4).contains(&map.len()));
         let (at, _) = fits.min_by_key(|(_, map)| map.len())?;
@@ -64,7 +65,7 @@ impl Spare {
         Some(map)
     }
 
-    /// Keeps memory; gives what is too much.
+    /// Keeps memory, and returns the memory that exceeds the bound.
     fn put(&mut self, map: MmapMut) -> Vec<MmapMut> {
         self.bytes += map.len();
         self.memory.push_back(map);
@@ -79,7 +80,7 @@ impl Spare {
 }
 
 impl Memory {
-    /// Where it starts: the same for as long as it lives, wherever this is moved.
+    /// The start address, which stays the same as long as the memory lives, even if this value is moved.
     pub fn start(&mut self) -> *mut u8 {
         self.map.as_mut().map_or(std::ptr::null_mut(), |map| map.as_mut_ptr())
     }
@@ -100,7 +101,7 @@ impl AsMut<[u8]> for Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         if let (Some(map), Some(pool)) = (self.map.take(), self.pool.upgrade()) {
-            // Unmapped without the lock.
+            // The memory is unmapped after the lock is released.
             let over = pool.spare.lock().put(map);
             drop(over);
         }

@@ -1,4 +1,4 @@
-//! [`Pool`]: threads that block, where there is no io_uring.
+//! [`Pool`]: threads that block, for systems without io_uring.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use parking_lot::{Condvar, Mutex};
 
 use super::requests::Job;
 
-/// Threads of one medium.
+/// The number of threads of one medium.
 const THREADS: usize = 8;
-/// Calls for help that may wait. A reader that finds no room reads alone.
+/// The most calls for help that may wait. A reader that finds no room for its call reads alone.
 const CALLS_MAX: usize = 64;
 
-/// Threads that help readers: each reader reads its own parts, too.
+/// Threads that help readers. Each reader reads its own parts, too.
 #[derive(Debug)]
 pub(super) struct Pool {
     shared: Arc<Shared>,
@@ -28,13 +28,13 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Calls {
-    /// A job stands here once for each helper that it asks for.
+    /// A job is here once for each helper that it asks for.
     waiting: VecDeque<Arc<Job>>,
     stop: bool,
 }
 
 impl Pool {
-    /// With fewer threads where the system gives no more; with none, readers read alone.
+    /// A pool with fewer threads if the system gives no more; without any, readers read alone.
     pub fn start() -> Self {
         let shared = Arc::new(Shared::default());
         let thread = |number| {
@@ -45,7 +45,7 @@ impl Pool {
         Self { shared, threads }
     }
 
-    /// Calls for help with `job`, so that with the caller up to `depth` parts are read at a time.
+    /// Asks for help with `job`, so that with the caller up to `depth` parts are read at a time.
     pub fn call(&self, job: &Arc<Job>, depth: usize) {
         let mut calls = self.shared.calls.lock();
         let room = CALLS_MAX.saturating_sub(calls.waiting.len());

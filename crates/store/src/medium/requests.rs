@@ -14,20 +14,21 @@ use super::memory::Memory;
 use super::pool::Pool;
 use super::ring::Ring;
 
-/// Bytes of one request: an eighth of the read, within these bounds. Measured (`folder/measured.rs`): long reads gain
-/// nothing by larger ones; short ones are cut up so that their bytes can be looked at while the rest is under way.
+/// The bytes of one request: an eighth of the read, within these bounds. Measurements (`folder/measured.rs`) show that
+/// long reads gain nothing by larger requests. Short reads are cut up so that their first bytes can be processed while
+/// the rest is on its way.
 const REQUEST_BYTES: RangeInclusive<usize> = 128 << 10..=512 << 10;
-/// Requests of one read in flight at a time. Measured: 8 are up to a sixth slower on a virtual disk.
+/// The requests of one read in flight at a time. By measurement, 8 are up to a sixth slower on a virtual disk.
 const DEPTH: usize = 16;
-/// How long a read waits. The kernel gives up on a device before that, as a rule.
+/// How long a read waits. The kernel usually gives up on a device before that.
 pub(super) const READ_WAIT: Duration = Duration::from_secs(120);
 /// How often a request is repeated that the kernel did not begin.
 const ATTEMPTS: u32 = 16;
 
-/// What keeps requests in flight.
+/// The means that keeps requests in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestsBy {
-    /// io_uring, or a pool where the kernel refuses.
+    /// io_uring, or a pool if the kernel refuses io_uring.
     Ring,
     /// Threads that block.
     Pool,
@@ -40,15 +41,15 @@ pub(super) enum Requests {
     Pool(Pool),
 }
 
-/// Sees the bytes of a read.
+/// Receives the bytes of a read.
 pub(super) type On<'a> = &'a mut dyn FnMut(&[u8]);
 
 /// What to read, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
-    /// Where in the file, a multiple of [`ALIGNMENT`].
+    /// The offset in the file, a multiple of [`ALIGNMENT`].
     pub offset: u64,
-    /// Bytes that must come. Requests are rounded up to [`ALIGNMENT`], and the file may end in between.
+    /// The bytes that must come. Requests are rounded up to [`ALIGNMENT`], and the file may end in between.
     pub bytes: usize,
     /// Bytes of one request.
     pub request_bytes: usize,
@@ -56,8 +57,8 @@ pub(super) struct Wanted {
     pub depth: usize,
 }
 
-/// One read, shared by its reader and by those who have its requests. Memory that the kernel may write to lives as long as
-/// any of them.
+/// One read, shared by its reader and by whoever executes its requests. Memory to which the kernel may write lives as
+/// long as any of them.
 #[derive(Debug)]
 pub(super) struct Job {
     file: Arc<File>,
@@ -67,8 +68,8 @@ pub(super) struct Job {
     changed: Condvar,
 }
 
-// SAFETY: only `memory_start` is not Send and Sync. It points into `progress.memory`, whose bytes are only written through
-// parts, which are disjoint, and only read where parts have landed.
+// SAFETY: only `memory_start` is not Send and Sync. It points into `progress.memory`, whose bytes are only written
+// through parts, which are disjoint, and only read where parts have landed.
 unsafe impl Send for Job {}
 // SAFETY: as above.
 unsafe impl Sync for Job {}
@@ -80,9 +81,9 @@ struct Progress {
     flying: usize,
     error: Option<io::Error>,
     memory: Option<Memory>,
-    /// Requests that have landed, by their numbers.
+    /// The requests that have arrived, by their numbers.
     landed: Vec<bool>,
-    /// How many of the first have.
+    /// How many of the first requests have arrived without a gap.
     prefix: usize,
 }
 
@@ -94,11 +95,11 @@ pub(super) struct Part {
     attempts: u32,
 }
 
-/// What is to be done after a request came back.
+/// What to do after a request came back.
 #[derive(Debug)]
 pub(super) enum After {
     Done,
-    /// The rest, or all of it, once more.
+    /// Read the rest, or everything, once more.
     Again(Part),
     Failed(io::Error),
 }
@@ -124,7 +125,7 @@ impl RequestsBy {
 }
 
 impl Requests {
-    /// Never fails: where the kernel has no io_uring, or refuses it, a pool does the work.
+    /// Never fails: if the kernel has no io_uring, or refuses it, a pool does the work.
     pub fn start(by: RequestsBy) -> Self {
         if by == RequestsBy::Ring {
             match Ring::start() {
@@ -142,12 +143,12 @@ impl Requests {
         }
     }
 
-    /// Reads what `wanted` says into `memory`, which has room for it rounded up to [`ALIGNMENT`]. `on` sees the bytes in
-    /// order, as they come.
+    /// Reads what `wanted` describes into `memory`, which has room for it rounded up to [`ALIGNMENT`]. `on` receives
+    /// the bytes in order, as they arrive.
     pub fn read(&self, file: &Arc<File>, wanted: Wanted, memory: Memory, on: On<'_>) -> io::Result<Memory> {
         let job = Arc::new(Job::new(Arc::clone(file), wanted, memory)?);
         match self {
-            // One request is the caller's own: handing it over would only cost.
+            // The caller executes a single request itself: handing it over would only cost time.
             _ if wanted.bytes <= wanted.request_bytes => job.run(),
             Requests::Ring(ring) => ring.read(&job, wanted.depth)?,
             Requests::Pool(pool) => pool.call(&job, wanted.depth),
@@ -159,7 +160,7 @@ impl Requests {
 impl Job {
     fn new(file: Arc<File>, wanted: Wanted, mut memory: Memory) -> io::Result<Self> {
         let Wanted { bytes, request_bytes, .. } = wanted;
-        // What the pointers below rely on.
+        // The conditions on which the pointers below rely.
         let aligned = request_bytes > 0 && request_bytes.is_multiple_of(ALIGNMENT as usize);
         if bytes == 0 || memory.as_ref().len() < bytes.next_multiple_of(ALIGNMENT as usize) || !aligned {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a large read needs aligned memory for all its bytes"));
@@ -170,7 +171,7 @@ impl Job {
         Ok(Self { file, wanted, memory_start, progress: Mutex::new(progress), changed: Condvar::new() })
     }
 
-    /// The next part to ask for. `None`: all are asked for, or the read has failed.
+    /// The next part to read. `None` if all parts were requested, or if the read has failed.
     pub fn take(&self) -> Option<Part> {
         let mut progress = self.progress.lock();
         if progress.error.is_some() || progress.next >= self.wanted.bytes {
@@ -183,7 +184,7 @@ impl Job {
         Some(Part { at, bytes, attempts: 0 })
     }
 
-    /// Says what became of a part that [`Job::take`] gave.
+    /// Reports the outcome of a part that [`Job::take`] gave.
     pub fn land(&self, part: Part, result: io::Result<()>) {
         let mut progress = self.progress.lock();
         progress.flying -= 1;
@@ -206,18 +207,18 @@ impl Job {
         }
     }
 
-    /// Fails the read, whatever is still in flight.
+    /// Makes the read fail, whatever is still in flight.
     pub fn fail(&self, error: io::Error) {
         self.progress.lock().error.get_or_insert(error);
         self.changed.notify_all();
     }
 
-    /// Judges what a request came back with: bytes that were read.
+    /// Evaluates what a request returned: the number of bytes that were read.
     pub fn after(&self, part: Part, result: io::Result<usize>) -> After {
         let needed = part.bytes.min(self.wanted.bytes - part.at);
         match result {
             Ok(bytes) if bytes >= needed => After::Done,
-            // Cut short in the middle of the file. The rest must start at a multiple of the alignment.
+            // The read was cut short in the middle of the file. The rest must start at a multiple of the alignment.
             Ok(bytes) if bytes > 0 && bytes.is_multiple_of(ALIGNMENT as usize) => {
                 After::Again(Part { at: part.at + bytes, bytes: part.bytes - bytes, attempts: 0 })
             }
@@ -238,7 +239,7 @@ impl Job {
         while self.run_one() {}
     }
 
-    /// Reads one part on this thread; false where none was left.
+    /// Reads one part on this thread; false if none was left.
     fn run_one(&self) -> bool {
         let Some(mut part) = self.take() else { return false };
         let result = loop {
@@ -252,25 +253,25 @@ impl Job {
         true
     }
 
-    /// The descriptor to read from, open as long as the job lives.
+    /// The descriptor to read from, which is open as long as the job lives.
     pub fn raw_fd(&self) -> RawFd {
         self.file.as_raw_fd()
     }
 
-    /// Where in the file a part lies.
+    /// The offset of a part in the file.
     pub fn file_offset(&self, part: Part) -> u64 {
         self.wanted.offset + part.at as u64
     }
 
-    /// Where a part's bytes go: `part.bytes` bytes of this job's memory that are no other part's.
+    /// The place for a part's bytes: `part.bytes` bytes of this job's memory that belong to no other part.
     pub fn memory_of(&self, part: Part) -> *mut u8 {
         self.memory_start.wrapping_add(part.at)
     }
 
     fn read_part(&self, part: Part) -> io::Result<usize> {
-        // SAFETY: `new` saw that the memory has room for all parts, and it lives as long as the job: the reader only gets
-        // it once all parts have landed. `take` gives out every part once, so no one else has these bytes. They hold zeros
-        // or an earlier value.
+        // SAFETY: `new` saw that the memory has room for all parts, and it lives as long as the job: the reader only
+        // gets it once all parts have landed. `take` gives out every part once, so no one else has these bytes. They
+        // hold zeros or an earlier value.
         let out = unsafe { std::slice::from_raw_parts_mut(self.memory_of(part), part.bytes) };
         std::os::unix::fs::FileExt::read_at(&*self.file, out, self.file_offset(part))
     }
@@ -289,8 +290,8 @@ impl Job {
         self.progress.lock().memory.take().ok_or_else(|| io::Error::other("a read was waited for twice"))
     }
 
-    /// Bytes that have landed without a gap. With a deadline, waits until they are more than `shown`. After an error the
-    /// memory stays with the job: parts of it may still be written to.
+    /// The bytes that have arrived without a gap. With a deadline, waits until there are more than `shown`. After an
+    /// error the memory stays with the job, because parts of it may still be written to.
     fn landed(&self, shown: usize, deadline: Option<Instant>) -> io::Result<usize> {
         let mut progress = self.progress.lock();
         loop {

@@ -13,11 +13,11 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::requests::{After, Job, Part, READ_WAIT};
 
-/// Requests of all readers in flight at a time. The completion queue has twice the room, so it never overflows.
+/// The requests of all readers in flight at a time. The completion queue has twice the room, so it never overflows.
 const SLOTS: u16 = 64;
 
-/// One ring for all readers of a medium. An eventfd tells of completions; the thread that waits on it asks for a job's next
-/// part as one lands, so that a reader wakes once.
+/// One ring for all readers of a medium. An eventfd signals completions. The thread that waits on it requests a job's
+/// next part when one arrives, so that a reader wakes only once.
 #[derive(Debug)]
 pub(super) struct Ring {
     shared: Arc<Shared>,
@@ -27,7 +27,7 @@ pub(super) struct Ring {
 struct Shared {
     ring: IoUring,
     event: OwnedFd,
-    /// Held by whoever uses the submission queue.
+    /// Whoever uses the submission queue holds this lock.
     slots: Mutex<Slots>,
     freed: Condvar,
     stop: AtomicBool,
@@ -41,7 +41,7 @@ struct Slots {
     free: Vec<u16>,
 }
 
-/// A request that the kernel has. It owns its share of the job, and so the memory that the kernel writes to.
+/// A request that the kernel has. It owns its share of the job, and so the memory to which the kernel writes.
 #[derive(Debug)]
 struct Flight {
     job: Arc<Job>,
@@ -49,7 +49,7 @@ struct Flight {
 }
 
 impl Ring {
-    /// An error where the kernel has no io_uring, is too old, or a policy forbids it.
+    /// An error if the kernel has no io_uring or is too old, or if a policy forbids it.
     pub fn start() -> io::Result<Self> {
         let ring = IoUring::builder().dontfork().build(u32::from(SLOTS))?;
         let mut probe = Probe::new();
@@ -73,7 +73,7 @@ impl Ring {
         Ok(Self { shared, reaper: Some(reaper) })
     }
 
-    /// Asks for the parts of `job`, `depth` at a time. They land while the caller waits for the job.
+    /// Requests the parts of `job`, `depth` at a time. They arrive while the caller waits for the job.
     pub fn read(&self, job: &Arc<Job>, depth: usize) -> io::Result<()> {
         if self.shared.broken.load(Ordering::Relaxed) {
             job.run();
@@ -99,7 +99,7 @@ impl Drop for Ring {
         self.shared.stop.store(true, Ordering::Release);
         let idle = self.shared.slots.lock().idle();
         let told = rustix::io::write(&self.shared.event, &1_u64.to_ne_bytes()).is_ok();
-        // Where a device still owes an answer, the thread stays until it comes, with the memory that it goes to.
+        // If a device still owes an answer, the thread stays until it comes, together with the memory for it.
         if let (true, true, Some(reaper)) = (idle, told, self.reaper.take()) {
             let _ = reaper.join();
         }
@@ -125,8 +125,8 @@ impl Shared {
         // A part is at most as long as a value, far below 4 GiB.
         let read = opcode::Read::new(types::Fd(job.raw_fd()), job.memory_of(part), part.bytes as u32);
         let entry = read.offset(job.file_offset(part)).build().user_data(u64::from(slot));
-        // SAFETY: whoever uses the submission queue holds the lock of `slots`, so it has one user at a time. The memory and
-        // the descriptor belong to the job, which `taken` keeps until the completion is here: at once below.
+        // SAFETY: whoever uses the submission queue holds the lock of `slots`, so it has one user at a time. The memory
+        // and the descriptor belong to the job, which `taken` keeps until the completion is here: at once below.
         let pushed = unsafe { self.ring.submission_shared().push(&entry) };
         if pushed.is_err() {
             // Only where earlier submissions failed, as there are no more slots than entries.
@@ -158,7 +158,8 @@ impl Shared {
             match rustix::io::read(&self.event, &mut count) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => {
-                    // Cannot be, for a descriptor that is ours alone. Readers wait no longer than their limit.
+                    // This cannot happen for a descriptor that only this process has. Readers wait no longer than their
+                    // limit.
                     self.broken.store(true, Ordering::Relaxed);
                     tracing::error!("the eventfd of io_uring failed: {error}");
                     return;

@@ -1,4 +1,4 @@
-//! Which segment files there are, and which one takes new values.
+//! Finds out which segment files there are, and which one takes new values.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,12 +12,12 @@ use crate::medium::{ALIGNMENT, Medium};
 use crate::record::room;
 use crate::{StoreError, StoreOptions};
 
-/// Room is set aside in steps of so many bytes, or of a sixteenth of what is free if that is less.
+/// Room is allocated in steps of this many bytes, or of a sixteenth of the free room if that is less.
 const RESERVE_STEP: u64 = 64 << 20;
 
 impl Segments {
-    /// Takes the files that `rows` name, and unlinks the others: what a crash has left of values that were never adopted,
-    /// or that were deleted. No file gets a number up to `last_file`.
+    /// Takes the files that `rows` name, and unlinks the others, which a crash has left of values that were never
+    /// adopted or that were deleted. No new file gets a number up to `last_file`.
     pub fn open(
         medium: Arc<dyn Medium>,
         options: &StoreOptions,
@@ -43,17 +43,17 @@ impl Segments {
         Ok(segments)
     }
 
-    /// The files for reading only: none is unlinked or written.
+    /// Opens the files for reading only: none is unlinked or written.
     pub fn to_read(medium: Arc<dyn Medium>) -> Self {
         Self { medium, segment_bytes: 0, state: State::default().into(), handles: new_handles() }
     }
 
-    /// The index was opened again and may show less than it did.
+    /// Called after the index was opened again, which may have lost commits.
     pub fn reload(&self, rows: &[(u64, SegmentRow)]) {
         self.state.lock().load(rows);
     }
 
-    /// The open segment, or `file` if it is the one, takes no more values. What was set aside in it is given back.
+    /// Ends writing to the open segment; with `file`, only if that is the open one. Its allocated room is given back.
     pub fn seal(&self, file: Option<u64>) {
         let mut state = self.state.lock();
         if file.is_none_or(|file| state.open.as_ref().is_some_and(|room| room.segment.file == file)) {
@@ -61,7 +61,7 @@ impl Segments {
         }
     }
 
-    /// Goes on with the newest file where it has room. What lies there past its last value has no name.
+    /// Goes on with the newest file if it has room. Nothing names the bytes after its last value.
     fn go_on(&self) {
         let mut state = self.state.lock();
         let Some((file, written)) = state.files.iter().map(|(file, tally)| (*file, tally.written)).max() else { return };
@@ -114,8 +114,8 @@ impl Segments {
         Ok(Room { segment: Arc::new(Segment::new(file, handle, true)), next: 0, reserved: 0 })
     }
 
-    /// Sees to it that the medium has set `needed` bytes aside from `room.next` on: a large step where it has plenty, just
-    /// enough where it has not.
+    /// Makes sure that the medium has allocated `needed` bytes from `room.next` on: a large step if it has plenty, and
+    /// just enough if it has not.
     fn set_aside(&self, room: &mut Room, needed: u64, kept: u64) -> Result<(), StoreError> {
         let end = room.next.saturating_add(needed);
         if end <= room.reserved {
@@ -131,7 +131,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Bytes free on the medium beside those that are kept, if they are enough.
+    /// The free bytes on the medium without the reserve, if they are enough.
     fn check_room(&self, needed: u64, kept: u64) -> Result<u64, StoreError> {
         let free = self.medium.free_bytes().map_err(|error| io_error(self.medium.path(), 0, error))?;
         match free.checked_sub(kept) {
@@ -156,7 +156,7 @@ impl State {
 
     fn close(&mut self) {
         let Some(room) = self.open.take() else { return };
-        // The room that is given back here is only a saving: a file that keeps it is whole.
+        // Giving the room back only saves room: a file that keeps it is still good.
         if room.reserved > room.next
             && let Err(error) = room.segment.handle.set_len(room.next)
         {
@@ -168,10 +168,10 @@ impl State {
     }
 }
 
-/// The number of a segment file's name.
+/// The number in a segment file's name.
 pub(crate) fn file_number(name: &str) -> Option<u64> {
     let stem = name.strip_suffix(".seg").filter(|stem| stem.len() == 16)?;
-    // `from_str_radix` takes a sign.
+    // `from_str_radix` would accept a sign.
     stem.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| u64::from_str_radix(stem, 16).ok()).flatten()
 }
 

@@ -9,20 +9,20 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::medium::{Medium, MediumFile};
 
-/// Longest wait for a flush that another writer has begun. Disks that spin up or collect garbage take seconds.
+/// The longest wait for a flush that another writer has begun. Disks that spin up or collect garbage take seconds.
 const FLUSH_WAIT: Duration = Duration::from_secs(120);
 /// Folder of the segment files.
 pub(crate) const FOLDER: &str = "segments";
 
 /// A segment file that is being written.
 ///
-/// Each write takes a ticket when it is done. A flush covers all tickets given out before it begins, so of writers that come
-/// at once the first flushes for all.
+/// Each write takes a ticket when it is done. A flush covers all tickets that were given out before it begins, so of
+/// several writers at the same time the first flushes for all.
 #[derive(Debug)]
 pub(super) struct Segment {
     pub file: u64,
     pub handle: Arc<dyn MediumFile>,
-    /// Its name was made by this process and is not durable yet.
+    /// This process has made the name, which is not durable yet.
     unnamed: AtomicBool,
     flushes: Mutex<Flushes>,
     over: Condvar,
@@ -35,7 +35,7 @@ struct Flushes {
     /// The last ticket that is durable.
     flushed: u64,
     running: bool,
-    /// What a flush said that failed: nothing after `flushed` will be durable.
+    /// The error of a flush that failed: nothing after `flushed` will become durable.
     failed: Option<(io::ErrorKind, String)>,
 }
 
@@ -45,7 +45,7 @@ impl Segment {
         Self { file, handle, unnamed, flushes, over }
     }
 
-    /// A ticket for what was written.
+    /// Takes a ticket for what was written.
     pub fn written(&self) -> u64 {
         let mut flushes = self.flushes.lock();
         flushes.written += 1;
@@ -57,13 +57,13 @@ impl Segment {
         self.flushes.lock().failed.is_some()
     }
 
-    /// Whether all that was written is durable.
+    /// Whether everything that was written is durable.
     pub fn is_settled(&self) -> bool {
         let flushes = self.flushes.lock();
         !flushes.running && flushes.failed.is_none() && flushes.flushed == flushes.written
     }
 
-    /// Makes what the ticket was given for durable.
+    /// Makes everything durable that the ticket covers.
     pub fn flush(&self, ticket: u64, medium: &dyn Medium) -> io::Result<()> {
         let mut flushes = self.flushes.lock();
         loop {
@@ -103,7 +103,7 @@ impl Segment {
     }
 }
 
-/// Ends a flush, however it ended.
+/// Ends a flush, whether it succeeded or failed.
 struct Ending<'a> {
     segment: &'a Segment,
     upto: Option<u64>,

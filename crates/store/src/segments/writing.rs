@@ -1,4 +1,4 @@
-//! Values on their way into a segment, and the room that is kept for them.
+//! Values that are being written to a segment, and the room that is pinned for them.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use crate::StoreError;
 use crate::format::io_error;
 use crate::record::Place;
 
-/// Extents whose room is kept until this is dropped: by then a commit names them, or they are dead.
+/// Extents whose room stays pinned until this is dropped. By then a commit names them, or they are dead.
 #[derive(Debug)]
 pub(crate) struct Pinned {
     segments: Arc<Segments>,
     extents: Vec<Extent>,
 }
 
-/// A value that is being written. Dropped before [`Writing::finish`], its room is dead.
+/// A value that is being written. If it is dropped before [`Writing::finish`], its room is dead.
 #[derive(Debug)]
 pub(crate) struct Writing<'a> {
     pub(super) segments: &'a Segments,
@@ -25,7 +25,7 @@ pub(crate) struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    /// Writes the next part: of a multiple of the alignment, but for the last.
+    /// Writes the next part. Its length is a multiple of the alignment, except for the last part.
     pub fn append(&mut self, part: &[u8]) -> Result<(), StoreError> {
         let Some(segment) = &self.segment else { return Ok(()) };
         if part.is_empty() {

@@ -11,24 +11,24 @@ use crate::writer::{counted, log_path, options, store_dir};
 pub struct Judge {
     dir: PathBuf,
     writers: Vec<Known>,
-    /// Numbers that were acknowledged: each to one writer.
+    /// The numbers whose steps were acknowledged, each to one writer.
     counted: BTreeSet<u64>,
     rounds: u64,
     acknowledged: u64,
-    /// Steps that were started and not acknowledged, and found in the store all the same.
+    /// Steps that were started and not acknowledged, but were found in the store.
     found_unacknowledged: u64,
-    /// Steps that were acknowledged as not durable yet, and that are gone.
+    /// Steps that were acknowledged as not yet durable, and that are gone.
     lost_back: u64,
 }
 
-/// What is known of a writer's keys after the last kill.
+/// The state of a writer's keys after the last kill.
 struct Known {
     at: At,
     model: Model,
     log_bytes: usize,
 }
 
-/// What a writer logged since the last kill.
+/// What a writer has logged since the last kill.
 #[derive(Debug)]
 struct Log {
     /// The step after the last that was started.
@@ -80,7 +80,7 @@ impl Judge {
         )
     }
 
-    /// A test in which nothing was written shows nothing.
+    /// A test in which nothing was written would prove nothing.
     pub fn assert_worked(&self) {
         assert!(self.acknowledged > self.rounds, "hardly anything was written: {}", self.summary());
     }
@@ -92,7 +92,8 @@ impl Judge {
         let mut model = known.model.clone();
         let step = |step| At { step, ..known.at };
         (known.at.step..log.durable).for_each(|number| model.apply(step(number)));
-        // Any number of the steps that were started may have come as well; the most that fit are taken.
+        // Any number of the steps that were started may be in the store as well; the judge takes the largest number
+        // that fits.
         let mut fits = equals(&found, &model, known.at).then(|| (log.durable, model.clone()));
         for number in log.durable..log.end {
             model.apply(step(number));
@@ -130,7 +131,7 @@ impl Judge {
 impl Known {
     fn read_log(&mut self, path: &Path) -> Result<Log, String> {
         let bytes = match std::fs::read(path) {
-            // It may have been killed before it began.
+            // The writer may have been killed before it began.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             bytes => bytes.map_err(|error| error.to_string())?,
         };
@@ -147,7 +148,7 @@ impl Known {
             log.acknowledged += 1;
             log.counted.extend(words.get(2).and_then(|count| count.parse::<u64>().ok()));
             let at = At { step: number, ..self.at };
-            // A count that nobody's turn came for has written nothing.
+            // A counting step that never got its turn has written nothing.
             let gave_up = matches!(at.step(), crate::plan::Step::Count) && words.len() == 2;
             if at.step().is_durable() && !gave_up {
                 log.durable = number + 1;
@@ -178,7 +179,7 @@ fn equals(found: &Found, model: &Model, at: At) -> bool {
     found.len() == model.0.len() && found.iter().zip(&model.0).all(same)
 }
 
-/// Where the store and the last state that it could have differ.
+/// The difference between the store and the last state that it could have.
 fn describe(found: &Found, model: &Model, at: At, log: &Log) -> String {
     let found = found.iter().map(|(value, entry)| {
         format!("{} {} B version {}", entry.key.escape_ascii(), value.len(), entry.version.escape_ascii())

@@ -1,10 +1,10 @@
-//! Writers are killed at random moments; what they logged as acknowledged must be in the store.
+//! Writers are killed at random moments. What they logged as acknowledged must be in the store.
 //!
-//! Each writer thread takes steps that follow from the seed, its number and the step's number (`plan`), and logs when it
-//! starts one and when the store has acknowledged it (`writer`). After each kill the store must hold what some number of
-//! steps leads to: all that are acknowledged as durable, and none that was not started (`judge`).
+//! Each writer thread executes steps that follow from the seed, its number and the step's number (`plan`). It logs when
+//! it starts a step and when the store has acknowledged it (`writer`). After each kill, the store must have the state
+//! after some number of steps: all that were acknowledged as durable, and none that was not started (`judge`).
 //!
-//! `PITHEAD_KILLS` says how often (20), `PITHEAD_SEED` with which seed.
+//! `PITHEAD_KILLS` sets the number of kills (20), and `PITHEAD_SEED` the seed.
 
 mod judge;
 mod plan;
@@ -57,7 +57,7 @@ fn writer() {
 fn run_and_kill(orders: &Orders, rng: &mut StdRng) {
     let mut child = start(orders);
     if rng.random_bool(0.15) {
-        // While it opens the store, perhaps.
+        // The writer may be opening the store.
         std::thread::sleep(Duration::from_millis(rng.random_range(0..30)));
     } else {
         wait_until_ready(&mut child, &orders.dir);
@@ -83,6 +83,6 @@ fn wait_until_ready(child: &mut Child, dir: &Path) {
         let bytes = out.read_line(&mut line).unwrap();
         assert!(bytes > 0, "the writer ended before it was ready ({}); what it says is above", dir.display());
     }
-    // Kept open, so that the writer never writes to a closed pipe.
+    // The pipe stays open, so that the writer never writes to a closed one.
     child.stdout = Some(out.into_inner());
 }

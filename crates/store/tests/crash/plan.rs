@@ -1,4 +1,4 @@
-//! What each writer does: every step follows from the seed, the writer's number and the step's.
+//! The steps of each writer. Every step follows from the seed, the writer's number and the step's number.
 
 use std::collections::BTreeMap;
 
@@ -6,43 +6,43 @@ use pithead_store::{Key, Value, Version};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-/// Writers of one process.
+/// The number of writers of one process.
 pub const WRITERS: usize = 4;
-/// Keys of one writer.
+/// The number of keys of one writer.
 const KEYS: u32 = 16;
-/// Counted up by all writers.
+/// The key of the counter that all writers increase.
 pub const COUNTER: &str = "counter";
 
 /// A writer's step.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// Writes together, durable at once or later; `cas`: if the keys have the versions that the writer left there.
+    /// Writes together, durable at once or later. `cas`: only if the keys have the versions that the writer left there.
     Batch {
         changes: Vec<Change>,
         through: bool,
         cas: bool,
     },
-    /// The same with large values that were staged.
+    /// The same, with large values that were staged.
     Adopt {
         changes: Vec<Change>,
     },
-    /// A batch whose last write is in conflict: it changes nothing.
+    /// A batch whose last write is in conflict, so that it changes nothing.
     Refused {
         changes: Vec<Change>,
     },
-    /// Adds one to the counter that all share.
+    /// Increases the counter that all writers share.
     Count,
     Flush,
 }
 
-/// One write of a step: a value of so many bytes, or none.
+/// One write of a step: a value of this many bytes, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
     pub key: u32,
     pub bytes: Option<usize>,
 }
 
-/// What a writer's keys hold: the step that put each, the value's bytes, and whether it was adopted.
+/// The contents of a writer's keys: the step that put each, the value's bytes, and whether it was adopted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Model(pub BTreeMap<u32, Put>);
 
@@ -53,7 +53,7 @@ pub struct Put {
     pub adopted: bool,
 }
 
-/// Where a step stands.
+/// The state of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct At {
     pub seed: u64,
@@ -75,12 +75,12 @@ impl At {
         }
     }
 
-    /// The version that the step gives to what it puts.
+    /// The version of the values that the step puts.
     pub fn version(self) -> Version {
         Version::from(format!("{}/{}", self.writer, self.step))
     }
 
-    /// The value that the step puts under a key. No other step's value is the same, but for the shortest.
+    /// The value that the step puts under a key. No other step's value is the same, except for the shortest ones.
     pub fn value(self, key: u32, bytes: usize) -> Value {
         let start = (((self.step << 8) ^ self.writer as u64) << 24) ^ (u64::from(key) << 20);
         let words =
@@ -94,7 +94,7 @@ impl At {
 }
 
 impl Step {
-    /// Whether an acknowledgement says that this step and all of its writer before it are durable.
+    /// Whether an acknowledgement means that this step and all earlier ones of its writer are durable.
     pub fn is_durable(&self) -> bool {
         !matches!(self, Step::Batch { through: false, .. } | Step::Refused { .. })
     }

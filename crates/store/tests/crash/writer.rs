@@ -13,14 +13,14 @@ use crate::plan::{At, COUNTER, Change, Step, WRITERS, key, prefix};
 
 /// Printed once the store is open.
 pub const READY: &str = "the store is open";
-/// It ends by itself after so long, in case nobody is there to kill it.
+/// The process ends by itself after this time, in case nobody is left to kill it.
 const RUNS_AT_MOST: Duration = Duration::from_secs(60);
 
 const DIR: &str = "PITHEAD_CRASH_DIR";
 const SEED: &str = "PITHEAD_CRASH_SEED";
 const FROM: &str = "PITHEAD_CRASH_FROM";
 
-/// What the process is to do.
+/// The task of the process.
 #[derive(Clone, Debug)]
 pub struct Orders {
     pub dir: PathBuf,
@@ -43,7 +43,7 @@ impl Orders {
     }
 }
 
-/// Small segments, so that they fill up, and are compacted, within a short life.
+/// Small segments, so that they fill up and are compacted within a short life.
 pub fn options() -> StoreOptions {
     StoreOptions { cache_bytes: 4 << 20, index_cache_bytes: 4 << 20, segment_bytes: 4 << 20, ..StoreOptions::default() }
 }
@@ -72,7 +72,7 @@ struct Writer<'a> {
     store: &'a DiskStore,
     at: At,
     log: File,
-    /// Of the keys that are there.
+    /// The versions of the keys that exist.
     versions: BTreeMap<Key, Version>,
 }
 
@@ -97,13 +97,13 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// One call: a line is there whole, or not at all. What the kernel has survives the process.
+    /// Logs in one call: a line is there completely, or not at all. What the kernel has received survives the process.
     fn say(&mut self, line: &str) {
         let written = self.log.write(line.as_bytes()).unwrap();
         assert_eq!(written, line.len());
     }
 
-    /// Gives the number that it counted to.
+    /// Returns the number to which it counted.
     fn step(&mut self) -> Option<u64> {
         match self.at.step() {
             Step::Batch { changes, through, cas } => {
@@ -161,7 +161,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Reads the counter and puts the next number if nobody else has. Gives up after a few attempts.
+    /// Reads the counter, and puts the next number if no other writer has. Gives up after a few attempts.
     fn count(&self) -> Option<u64> {
         for _ in 0..4 {
             let found = self.store.get(COUNTER.as_bytes()).unwrap();

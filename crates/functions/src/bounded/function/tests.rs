@@ -10,7 +10,7 @@ use crate::{EngineOptions, fault_from_datafusion, session_state};
 
 const ROWS: &str = "(SELECT value AS id, 'text ' || value AS s, [value, value + 1] AS l FROM generate_series(1, 4000))";
 
-/// A session of so many bytes, and its memory.
+/// A session with this many bytes, and its memory.
 fn context(bytes: usize) -> (SessionContext, Arc<dyn MemoryPool>) {
     let pool: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(bytes));
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::clone(&pool)).build_arc().unwrap();
@@ -23,7 +23,7 @@ async fn answer(context: &SessionContext, sql: &str) -> String {
     ScalarValue::try_from_array(batches[0].column(0), 0).unwrap().to_string()
 }
 
-/// Over 4,000 rows these make up to 2 GB in all, and a small answer.
+/// Over 4,000 rows these expressions make up to 2 GB in all, and a small answer.
 #[tokio::test]
 async fn small_answers_need_little_memory_however_much_is_made_on_the_way() {
     let (context, pool) = context(64 << 20);

@@ -1,11 +1,11 @@
-//! Dead room comes back, and nobody sees values move.
+//! Dead room comes back, and no reader notices that values move.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 
-/// Bytes that the segments take up on the medium.
+/// The bytes that the segments take on the medium.
 fn taken(dir: &Path) -> u64 {
     segment_paths(dir).iter().map(|path| fs::metadata(path).unwrap().blocks() * 512).sum()
 }
@@ -90,7 +90,7 @@ fn a_damaged_value_stays_where_it_is() {
     assert!(!path.exists());
 }
 
-/// Says that a thread is over, however it ended.
+/// Signals that a thread is over, whether it succeeded or failed.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -99,11 +99,11 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Readers and writers go on while values move, and nobody meets a value that is not his.
+/// Readers and writers go on while values move, and no reader gets another key's value.
 #[test]
 fn compaction_is_not_seen() {
     let dir = tempfile::tempdir().unwrap();
-    // Nothing is kept in memory, so that all reads go to the segments.
+    // Nothing is cached, so that all reads go to the segments.
     let options = StoreOptions { segment_bytes: 1 << 20, cache_bytes: 0, ..quiet() };
     for no_punch in [false, true] {
         let store = DiskStore::open(dir.path(), options.clone()).unwrap();

@@ -1,4 +1,4 @@
-//! Damage to values and to the index fails the keys that it meets, and no other.
+//! Damage to values and to the index makes the damaged keys fail, and no others.
 
 use std::os::unix::fs::FileExt as _;
 
@@ -52,12 +52,12 @@ fn a_missing_segment_fails_its_keys_alone() {
     assert_eq!(store.keys(), ["k4", "k5"]);
 }
 
-/// The key and the value of an inline record lie in a page of the index; the page's checksum says that it is bad.
+/// The key and the value of an inline record are in one page of the index, whose checksum shows the damage.
 #[test]
 fn a_damaged_page_of_the_index_fails_its_keys_alone() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    // Each has a page of its own.
+    // Each of them has a page of its own.
     let batch = (0..64u8).map(|n| put(&format!("k{n:02}"), [&b"the value of "[..], &[n; 6_000]].concat().into()));
     store.through(batch.collect()).unwrap();
     drop(store);

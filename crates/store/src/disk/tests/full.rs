@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Once a write has failed, redb refuses all further calls, reads included; the store must not.
+/// Once a write has failed, redb refuses all further calls, including reads; the store must not.
 #[test]
 fn a_full_medium_refuses_puts_and_takes_deletes() {
     let dir = tempfile::tempdir().unwrap();
@@ -13,7 +13,7 @@ fn a_full_medium_refuses_puts_and_takes_deletes() {
     }
 }
 
-/// Mounts 40 MiB of memory at `dir`, seen by the calling thread only. False where that is not allowed.
+/// Mounts 40 MiB of memory at `dir`, visible to the calling thread only. False if that is not allowed.
 fn mount_small(dir: &Path) -> bool {
     use std::os::unix::ffi::OsStrExt as _;
     let c = |text: &[u8]| std::ffi::CString::new(text).unwrap();
@@ -43,11 +43,11 @@ fn fill(dir: &Path) {
     assert!(matches!(store.stage(value(1, 1 << 20)), Err(StoreError::NoSpace { .. })));
     let many = |seed: u8| (0..200).map(|n| put(&format!("s{n}"), value(seed, 60_000))).collect::<Vec<_>>();
     assert!(matches!(store.through(many(0)), Err(StoreError::NoSpace { .. })));
-    // Another program takes what the store keeps in reserve.
+    // Another program uses up the store's reserve.
     let mut other = fs::File::create(dir.join("other")).unwrap();
     while std::io::Write::write_all(&mut other, &[1; 4096]).is_ok() {}
     assert!(matches!(store.stage(value(1, 1 << 20)), Err(StoreError::NoSpace { .. })));
-    // Past the check of the room, as if it had been taken only then.
+    // The write is past the check for room, as if the room had been used up only then.
     let batch = || {
         let changes = many(1).into_iter().map(|write| match write {
             Write::Put(put) => crate::index::Change {
@@ -71,7 +71,7 @@ fn fill(dir: &Path) {
     drop(other);
     fs::remove_file(dir.join("other")).unwrap();
     assert_eq!(store.entry(b"s0").unwrap(), None);
-    // In the middle of the one segment: its room must come back all the same.
+    // The value is in the middle of the only segment, and its room must come back all the same.
     store.through((3..7).map(|number| delete(&key(number))).collect()).unwrap();
     let before = store.usage().unwrap();
     let again = store.through(vec![put(&key(3), value(7, 1 << 20))]);

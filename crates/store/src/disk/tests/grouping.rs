@@ -1,4 +1,4 @@
-//! Commits that are shared.
+//! Commits of several writers that are made together.
 
 use super::*;
 use crate::index::{Action, Change, NewValue};
@@ -10,7 +10,7 @@ fn change(key: &'static str, seed: u8, expected: Expected) -> Change {
     Change { key: key.into(), expected, action }
 }
 
-/// Batches of one group are applied in order, each whole or not at all, each seeing those before it.
+/// Batches of one group are applied in order, each whole or not at all, and each sees those before it.
 #[test]
 fn a_batch_in_conflict_fails_alone() {
     let dir = tempfile::tempdir().unwrap();
@@ -65,7 +65,7 @@ fn writers_that_come_at_once_share_commits() {
     assert!(number() - before < 160, "{} commits", number() - before);
 }
 
-/// The index fails and is opened again: what was written back before is still there.
+/// The index fails and is opened again: data that was written back before is still there.
 #[test]
 fn what_was_written_back_outlives_a_failure_of_the_index() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Stores of format 1 that an earlier release has written: `tests/stores/format-1`.
+//! Stores of format 1, written by an earlier release: `tests/stores/format-1`.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn copied_from(name: &str) -> tempfile::TempDir {
     dir
 }
 
-/// All values are read, so that all their checksums are verified.
+/// Reads all values, so that all their checksums are verified.
 fn values(store: &DiskStore) -> Vec<(Key, Vec<u8>, u64)> {
     let values = store.list(b"").unwrap().into_iter().map(|entry| {
         let (value, again) = store.get(&entry.key).unwrap().unwrap();
@@ -59,7 +59,8 @@ fn stores_of_format_1_are_upgraded() {
     }
 }
 
-/// What made the sample: 12 small values, 2 large ones, one adopted, one deleted, and one with a version and a tag.
+/// The calls that made the sample: 12 small values, 2 large ones, one adopted, one deleted, and one with a version and
+/// a tag.
 #[test]
 fn stores_of_format_2_get_a_journal() {
     let dir = copied_from("format-2/drive-0");

@@ -1,4 +1,4 @@
-//! Measurements behind the constants of large reads and writes. Run by hand, on the disk in question:
+//! The measurements behind the constants of large reads and writes. They are run by hand, on the disk in question:
 //! `TMPDIR=… cargo test --release -p pithead-store -- --ignored --nocapture measured`
 
 use std::time::{Duration, Instant};

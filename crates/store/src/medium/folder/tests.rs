@@ -5,7 +5,7 @@ use super::*;
 
 const A: usize = ALIGNMENT as usize;
 
-/// Bytes that tell their place.
+/// Bytes that depend on their position.
 fn pattern(bytes: usize, seed: usize) -> Vec<u8> {
     (0..bytes).map(|at| (at / 7 + at / 4_096 * 31 + seed) as u8).collect()
 }
@@ -79,7 +79,7 @@ fn what_is_not_there_is_an_error() {
         for name in ["../x", "/x", "a/b/c", "a/../x"] {
             assert_eq!(medium.open(name, true).unwrap_err().kind(), io::ErrorKind::InvalidInput);
         }
-        // A file whose end is not aligned, as one of an older format.
+        // The end of the file is not aligned, as in a file of an older format.
         file.write(length, &[1, 2, 3]).unwrap();
         file.flush().unwrap();
         assert_eq!(file.read_large(length - 1..length + 3).unwrap()[1..], [1, 2, 3]);

@@ -1,4 +1,4 @@
-//! [`Image`]: a file's bytes, most of which may be holes, and the changes that lead from one to the next.
+//! [`Image`]: a file's bytes, most of which may be holes, and the changes that lead from one image to the next.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,10 +8,10 @@ use rand::Rng;
 use rand::rngs::StdRng;
 
 const PAGE: usize = 4_096;
-/// What a device writes whole or not at all.
+/// The number of bytes that a device writes completely or not at all.
 const SECTOR: u64 = 512;
 
-/// Bytes of a file. Copies share their pages.
+/// The bytes of a file. Copies share their pages.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Image {
     pub len: u64,
@@ -27,7 +27,7 @@ pub(crate) enum Change {
 }
 
 impl Image {
-    /// Fills `out`; what is past the end reads as zeros.
+    /// Fills `out`. Bytes after the end read as zeros.
     pub fn read(&self, offset: u64, out: &mut [u8]) {
         for (page, within, span) in spans(offset, out.len()) {
             match self.pages.get(&page) {
@@ -56,7 +56,7 @@ impl Image {
         }
     }
 
-    /// As [`Image::apply`], as a device does it whose power fails meanwhile.
+    /// Like [`Image::apply`], but as a device does it whose power fails meanwhile.
     pub fn apply_torn(&mut self, change: &Change, rng: &mut StdRng) {
         let Change::Write { offset, data } = change else {
             if rng.random() {
@@ -79,12 +79,12 @@ impl Image {
         }
     }
 
-    /// Bytes that take room.
+    /// The bytes that take room.
     pub fn allocated(&self) -> u64 {
         (self.pages.len() * PAGE) as u64
     }
 
-    /// Where bytes lie that are not zero, by pages.
+    /// The ranges of bytes that are not zero, by pages.
     pub fn written(&self) -> Vec<u64> {
         self.pages.iter().filter(|(_, page)| page.iter().any(|byte| *byte != 0)).map(|(page, _)| page * PAGE as u64).collect()
     }
@@ -107,7 +107,7 @@ impl Image {
     }
 }
 
-/// Pages that `bytes` from `offset` lie in: number, start within, and the range of the bytes.
+/// The pages that `bytes` from `offset` are in: their number, the start within the page, and the range of the bytes.
 fn spans(offset: u64, bytes: usize) -> impl Iterator<Item = (u64, usize, Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {

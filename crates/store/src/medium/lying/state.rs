@@ -1,4 +1,4 @@
-//! What a [`super::LyingMedium`] knows: what is seen, what is durable, and what lies between.
+//! The state of a [`super::LyingMedium`]: the visible data, the durable data, and the changes between them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -16,11 +16,11 @@ pub(super) struct State {
     pub next_file: u64,
     pub names: BTreeMap<String, u64>,
     pub durable_names: BTreeMap<String, u64>,
-    /// Since the folder was last flushed.
+    /// The changes since the folder was last flushed.
     pub pending_names: Vec<(String, NameChange)>,
     pub capacity: u64,
     pub trouble: Vec<Trouble>,
-    /// The power is off.
+    /// Whether the power is off.
     pub dead: bool,
 }
 
@@ -33,9 +33,9 @@ pub(super) enum NameChange {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct FileState {
-    /// As the process sees it.
+    /// The file as the process sees it.
     pub seen: Image,
-    /// As it is after a crash, with some of `pending`.
+    /// The file after a crash, with some of `pending`.
     pub durable: Image,
     pub pending: Vec<Change>,
 }
@@ -149,7 +149,8 @@ impl FileState {
         }
     }
 
-    /// As kernels do it: some of it is on the medium, none of it is tried again, and what was seen may be seen or not.
+    /// This is what kernels do: some of the data is on the medium, none of it is tried again, and it may or may not
+    /// remain visible.
     pub fn flush_badly(&mut self, rng: &mut StdRng) {
         self.durable = self.after_crash(rng);
         self.pending.clear();

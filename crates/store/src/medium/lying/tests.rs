@@ -123,7 +123,7 @@ fn after_a_failed_flush_the_data_may_be_gone_for_good() {
         medium.set_trouble(vec![Trouble::io(&[Call::Flush], 0)]);
         assert!(file.flush().is_err());
         unseen += u32::from(read(&file)[0] == 1);
-        // This one goes well, and still the data is not there.
+        // This flush succeeds, and the data is still not there.
         file.flush().unwrap();
         gone += u32::from(read(&medium.crash().open("a", false).unwrap())[0] == 1);
     }
