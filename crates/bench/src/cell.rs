@@ -61,7 +61,7 @@ pub enum CellPart {
     Medium,
     /// 500,000 cells, with a quarter of the file's size as memory.
     Large,
-    /// The paper's first experiment.
+    /// The first experiment of Montana et al. 2023, section 6.2 (see `docs/bibliography.md`).
     Slices,
     /// A table into data frames.
     Fetch,

@@ -68,7 +68,8 @@ pub struct DomainAt {
     pub home: DriveId,
 }
 
-/// A partition on one drive: how much is stored, and how much it is used (Skytether 5.1's partition utilization and load).
+/// A partition on one drive: how much is stored, and how much it is used (partition utilization and partition load in
+/// Montana et al. 2023, Skytether, section 5.1; see `docs/bibliography.md`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PartitionUse {
     /// Domain and dataset.

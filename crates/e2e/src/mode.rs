@@ -1,4 +1,4 @@
-//! The arrangements that every answer must be the same in (DESIGN's rule 1).
+//! The arrangements in all of which every answer must be the same (`ARCHITECTURE.md`, "Invariants").
 
 /// One arrangement.
 #[derive(Clone, Copy, Debug)]

@@ -1,4 +1,5 @@
-//! [`Summaries`]: partial results of slices that never change, kept for the next query that wants them (Skytether 7).
+//! [`Summaries`]: partial results over slices, which never change, kept for the next query that can use them (Montana
+//! et al. 2023, Skytether, section 7; see `docs/bibliography.md`).
 //!
 //! A summary stands for a set of slices under one sub-plan. It answers for them in any query whose slices contain the set, so an
 //! append leaves it valid, and whatever replaces slices leaves it behind.

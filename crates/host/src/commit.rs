@@ -1,4 +1,5 @@
-//! Changes of a domain: one compare-and-set of its manifest each (DESIGN's rule 10), then copies of it to the other drives.
+//! Changes of a domain: each is one compare-and-set of the domain's manifest (`ARCHITECTURE.md`, "Loads and commits"),
+//! followed by copies of the manifest to the other drives.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

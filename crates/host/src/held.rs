@@ -1,5 +1,6 @@
-//! [`HeldSlices`]: slices that came back to the host as they are stored, kept for the next query (Smart SSD: what is in the buffer
-//! pool is not asked for again). Slices never change, so what is held is right as long as it is asked for.
+//! [`HeldSlices`]: slices that came back to the host as they are stored, cached for the next query, just as Do et al.
+//! 2013 (Smart SSDs; see `docs/bibliography.md`) do not ask the device for pages in the buffer pool. Slices never
+//! change, so a cached slice stays right for as long as queries ask for it.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! [`RollUps`]: which partial results that the host keeps may serve a sub-plan that groups by less (Skytether 7).
+//! [`RollUps`]: which of the partial results that the host keeps may serve a sub-plan that groups by less (Montana et
+//! al. 2023, Skytether, section 7; see `docs/bibliography.md`).
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,5 +1,6 @@
-//! [`Sizes`]: what slices of sub-plans cost before. A sub-plan that is known well travels confidently sized (Skytether 6.3), and its
-//! first rounds need not be measured.
+//! [`Sizes`]: what slices of sub-plans cost in earlier sessions. A sub-plan that was measured well travels confidently
+//! sized (Montana et al. 2023, Skytether, section 6.3; see `docs/bibliography.md`), and its first rounds need not be
+//! measured.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! The filter query of the Biscuit paper (Gu et al., ISCA 2016), beside DuckDB.
+//! The filter query of Gu et al. 2016 (Biscuit; see `docs/bibliography.md`), compared with DuckDB.
 
 use std::path::Path;
 

@@ -179,7 +179,8 @@ impl Work {
     }
 }
 
-/// Jain's fairness index (Jain, Chiu and Hawe 1984): 1 where all have as much, 1/n where one has everything.
+/// Jain's fairness index (Jain et al. 1984; see `docs/bibliography.md`): 1 where all have as much, 1/n where one has
+/// everything.
 fn jain(shares: &[u64]) -> f64 {
     let sum: f64 = shares.iter().map(|share| *share as f64).sum();
     let squares: f64 = shares.iter().map(|share| (*share as f64).powi(2)).sum();

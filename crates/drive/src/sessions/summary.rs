@@ -1,4 +1,5 @@
-//! [`Summary`]: what a session finds of partial results that were kept, and what it keeps of its own (Skytether 7).
+//! [`Summary`]: the kept partial results that a session finds, and those of its own that it keeps (Montana et al. 2023,
+//! Skytether, section 7; see `docs/bibliography.md`).
 
 use std::sync::Arc;
 

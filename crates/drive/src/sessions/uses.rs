@@ -1,4 +1,5 @@
-//! [`Uses`]: how much each partition of a drive is asked for (Skytether 5.1's partition load), since the drive started.
+//! [`Uses`]: how much each partition of a drive was used since the drive started (partition load in Montana et al.
+//! 2023, Skytether, section 5.1; see `docs/bibliography.md`).
 
 use std::collections::HashMap;
 use std::sync::Arc;

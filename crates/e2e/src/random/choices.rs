@@ -1,8 +1,8 @@
 //! Decisions of the generator: drawn from a seed, or taken over from an earlier run that is being shrunk.
 //!
-//! All that a query is follows from the list of its decisions. So a query is shrunk by shortening the list and making the
-//! query again, which keeps it well-typed (as in Hypothesis: MacIver and Donaldson, "Test-Case Reduction via Test-Case
-//! Generation", ECOOP 2020). Decision 0 is the simplest one everywhere.
+//! A query follows from the list of its decisions. So a query is shrunk by shortening the list and making the query
+//! again, which keeps it well-typed (as in Hypothesis: MacIver and Donaldson 2020; see `docs/bibliography.md`).
+//! Decision 0 is the simplest one everywhere.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

@@ -1,5 +1,5 @@
-//! The whole, from statement to drive and back, as DESIGN's first rule asks: the same answer in every mode, equal to an
-//! independent engine's; and what happens when a part fails.
+//! Tests of the whole, from statement to drive and back (`ARCHITECTURE.md`, "Invariants"): the answer is the same in
+//! every mode and equal to that of an independent engine; and what happens when a part fails.
 
 mod adaptive;
 mod appends;

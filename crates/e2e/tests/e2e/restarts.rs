@@ -1,4 +1,5 @@
-//! What was acknowledged survives restarts and kill -9; what was not is absent as a whole (DESIGN's rules 6 and 10).
+//! Acknowledged data survives restarts and kill -9; a load that was not acknowledged is absent as a whole
+//! (`ARCHITECTURE.md`, "Loads and commits").
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! [`Recall`]: partial results of a partition that the host has kept, and those that it will keep (Skytether 7).
+//! [`Recall`]: partial results of a partition that the host has kept, and those that it will keep (Montana et al. 2023,
+//! Skytether, section 7; see `docs/bibliography.md`).
 
 use std::sync::Arc;
 
