@@ -1,4 +1,4 @@
-//! Every path that a document names exists.
+//! Every path that a document names exists, and documents are of a width and a length that people read.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -8,13 +8,27 @@ use crate::tidy::{Findings, Tree};
 const MADE: &[&str] = &["target", ".tools", "demo-data"];
 const ENDINGS: &[&str] = &["rs", "md", "toml", "sh", "py", "slt", "sql", "json"];
 
-/// Checks code in backticks that looks like a path of the repository, and the targets of links.
+/// Characters of a line at most, so that documents read well beside code.
+const LINE_CHARS_MAX: usize = 120;
+/// The map of the house: lines at most. What is longer belongs into `docs/internals`.
+const MAP: (&str, usize) = ("ARCHITECTURE.md", 300);
+
+/// Checks widths, the length of the map, code in backticks that looks like a path of the repository, and the targets of links.
 pub fn check(tree: &Tree, findings: &mut Findings) {
     for file in tree.with_endings(&["md"]) {
         let text = tree.text(file, findings);
+        let is_map = file == Path::new(MAP.0);
+        if is_map && text.lines().count() > MAP.1 {
+            findings.error(file.display(), format!("{} lines, at most {} are allowed", text.lines().count(), MAP.1));
+        }
         let mut fenced = false;
         for (number, line) in text.lines().enumerate() {
             fenced ^= line.trim_start().starts_with("```");
+            let may_be_wide = !is_map && (fenced || line.starts_with('|'));
+            if line.chars().count() > LINE_CHARS_MAX && !may_be_wide {
+                let place = format!("{}:{}", file.display(), number + 1);
+                findings.error(place, format!("{} characters, at most {LINE_CHARS_MAX} are allowed", line.chars().count()));
+            }
             let named = if fenced { Vec::new() } else { paths(tree, line) };
             for path in named.into_iter().filter(|path| !exists(tree, file, path)) {
                 findings.error(format!("{}:{}", file.display(), number + 1), format!("names {path}, which does not exist"));
