@@ -1,6 +1,7 @@
 # make demo    TPC-H on four drives, with push-down and without: what stays at the drives
 # make test    all checks and tests
 # make bench   TPC-H measured side by side with DuckDB
+# make reference    writes what docs/reference takes from the code: commands, settings, the Python package
 # make clean   removes what the others made
 
 # TPC-H scale of the demo and of the benchmark.
@@ -14,7 +15,7 @@ LINTED := RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/tools/lint-rustc cargo
 # Always the whole workspace: a part of it would see other features, and compile DataFusion again.
 WHOLE := --release --workspace
 
-.PHONY: demo test bench clean setup
+.PHONY: demo test bench reference clean setup
 
 demo: setup
 	cargo build $(WHOLE)
@@ -32,6 +33,10 @@ test: setup
 bench: setup
 	cargo build $(WHOLE)
 	$(PITHEAD) bench tpch --scale $(SCALE)
+
+# After `make test`, which builds the program and the module.
+reference:
+	PYTHONPATH=python:tools $(PYTHON) -m reference $(PITHEAD)
 
 setup:
 	@tools/setup.sh

@@ -38,6 +38,11 @@ def program() -> Path:
     return path
 
 
+@pytest.fixture(name="program")
+def _program() -> Path:
+    return program()
+
+
 class Drives:
     """Drives as processes of their own."""
 
