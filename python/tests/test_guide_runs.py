@@ -32,6 +32,8 @@ def run(directory: Path, program: Path, text: str) -> None:
         ("```console\n$ echo one\none\ntwo\n```\n", r"page.md:4: "),
         ("```console\n$ printf 'one\\ntwo\\n'\none\n```\n", r"\+two"),
         ("```sh\necho fine\nfalse\n```\n", r"page.md:3: `false` ended with 1"),
+        ("```sh\nexit 3\n```\n", r"page.md:2: `exit 3` ended with 3"),
+        ("```python\nimport os\nos._exit(0)\n```\n", r"page.md:2: Python ended"),
         ("```console\n$ echo 'error: no'\nerror: no\n```\n", r"page.md:2: .* ended with 0"),
         ("```console\n$ (exit 3)\n$ echo $?\n4\n```\n", r"page.md:4: "),
         ("text\n\n```python\na = 1\nb = a / 0\n```\n", r"page.md:5: (.|\n)*ZeroDivisionError"),

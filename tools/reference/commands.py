@@ -36,15 +36,17 @@ def section(shown: Help) -> str:
 
 def wrapped(text: str) -> str:
     """Text whose paragraphs have lines of at most 120 characters; tables and code stay."""
-    fill = {"break_long_words": False, "break_on_hyphens": False}
     parts = re.split(r"(^```.*?^```$)", text, flags=re.DOTALL | re.MULTILINE)
     for number in range(0, len(parts), 2):
         paragraphs = parts[number].split("\n\n")
         parts[number] = "\n\n".join(
-            text if "\n" in text or text.startswith(("|", "-", "#", "<")) else textwrap.fill(text, width=120, **fill)
-            for text in paragraphs
+            text if "\n" in text or text.startswith(("|", "-", "#", "<")) else _filled(text) for text in paragraphs
         )
     return "".join(parts)
+
+
+def _filled(text: str) -> str:
+    return textwrap.fill(text, width=120, break_long_words=False, break_on_hyphens=False)
 
 
 def table(what: str, entries: Iterable[Entry]) -> str:

@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import re
+import select
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from pathlib import Path
 from guides.compare import Identities, difference
 from guides.pages import Block, Command, commands_of
 from guides.places import Places
-from guides.servers import Servers, end_with_parent, finished, is_server
+from guides.servers import PATIENCE_S, Servers, end_with_parent, finished, is_server
 
 # Executes blocks of Python in one namespace, as if they were typed one after another.
 _PYTHON = """
@@ -107,7 +108,9 @@ class PageRun:
         return self._status, said
 
     def _keep(self) -> None:
-        """What a command left behind: its variables and its folder."""
+        """What a command left behind: its variables and its folder. One that ended the shell left nothing."""
+        if not (self._state / "environment").exists():
+            return
         self._folder = (self._state / "folder").read_text().removesuffix("\n")
         pairs = (each.partition("=") for each in (self._state / "environment").read_text().split("\0") if each)
         self._environment = {name: value for name, _, value in pairs if name not in _NOT_KEPT}
@@ -127,7 +130,8 @@ class PageRun:
         request = {"page": block.page, "text": text, "environment": self._environment, "folder": self._folder}
         python.stdin.write(json.dumps(request) + "\n")
         python.stdin.flush()
-        answer = python.stdout.readline()
+        answers, _, _ = select.select([python.stdout], [], [], PATIENCE_S)
+        answer = python.stdout.readline() if answers else json.dumps(f"it had not ended after {PATIENCE_S} s")
         failed = json.loads(answer) if answer else "Python ended"
         if failed:
             lines = re.findall(rf'File "{re.escape(block.page)}", line (\d+)', failed)
