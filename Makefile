@@ -2,6 +2,7 @@
 # make test    all checks and tests
 # make bench   TPC-H measured side by side with DuckDB
 # make install puts the program into PREFIX/bin, by default ~/.local/bin
+# make reference    writes what docs/reference takes from the code: commands, settings, the Python package
 # make clean   removes what the others made
 
 # TPC-H scale of the demo and of the benchmark.
@@ -14,7 +15,7 @@ PYTHON := .tools/bin/python
 # Always the whole workspace: a part of it would see other features, and compile DataFusion again.
 WHOLE := --release --workspace
 
-.PHONY: demo test bench install clean setup
+.PHONY: demo test bench reference install clean setup
 
 demo: setup
 	cargo build $(WHOLE)
@@ -37,6 +38,10 @@ bench: setup
 install: setup
 	cargo build $(WHOLE)
 	install -D -s $(PITHEAD) $(PREFIX)/bin/pithead
+
+# After `make test`, which builds the program and the module.
+reference:
+	PYTHONPATH=python:tools $(PYTHON) -m reference $(PITHEAD)
 
 setup:
 	@tools/setup.sh

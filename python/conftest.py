@@ -34,6 +34,11 @@ def conn() -> Iterator[pithead.Connection]:
         yield connection
 
 
+@pytest.fixture(name="program")
+def _program() -> Path:
+    return program()
+
+
 class Drives:
     """Drives as processes of their own."""
 

@@ -27,12 +27,20 @@ atexit.register(_pithead.end_readers)
 class LoadReport:
     """What a load did.
 
-    rows, slices : what was stored.
-    source_bytes : bytes of the files, or of the batches in memory.
-    stored_bytes : bytes on the drives' media, of one copy.
-    seconds : from start to visible.
-    encoding : `vortex` or `arrow`.
-    note : why the encoding is not the default one.
+    Attributes
+    ----------
+    rows, slices
+        What was stored.
+    source_bytes
+        Bytes of the files, or of the batches in memory.
+    stored_bytes
+        Bytes on the drives' media, of one copy.
+    seconds
+        From start to visible.
+    encoding
+        `vortex` or `arrow`.
+    note
+        Why the encoding is not the default one.
     """
 
     rows: int
@@ -46,7 +54,23 @@ class LoadReport:
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """A dataset, as `Connection.datasets` tells of it."""
+    """A dataset, as `Connection.datasets` tells of it.
+
+    Attributes
+    ----------
+    domain, name
+        What the dataset is called.
+    rows, slices
+        What is stored.
+    stored_bytes
+        Bytes on the drives' media, of one copy.
+    encoding
+        `vortex` or `arrow`.
+    metadata
+        What was said of it when it was loaded.
+    columns
+        Name and Arrow type of each column, in order.
+    """
 
     domain: str
     name: str
@@ -81,8 +105,10 @@ class Connection:
 
         Parameters
         ----------
-        query : one statement. Mistakes in it, such as an unknown table, are raised at once.
-        params : a list of values for `$1`, `$2` or `?`, or a dict of values for `$name`.
+        query
+            One statement. Mistakes in it, such as an unknown table, are raised at once.
+        params
+            A list of values for `$1`, `$2` or `?`, or a dict of values for `$name`.
 
         >>> conn = pithead.connect()
         >>> conn.sql("SELECT $1 + 1 AS next", [41]).fetchall()
@@ -135,18 +161,28 @@ class Connection:
 
         Parameters
         ----------
-        name : `domain.dataset`, or `dataset` of the domain `main`.
-        source : a path, a glob or several of them (Parquet, CSV, Arrow IPC); or an object that gives Arrow data, such as a pyarrow
-            table or reader, a pandas or polars frame, or a DuckDB relation. It is streamed. What a reader of pyarrow or a result of
-            Pithead raises meanwhile, is raised here.
-        mode : "create", "append" or "replace".
-        metadata : kept with the dataset; appending adds to it.
-        partition_by : "hash:a,b", "range:a", "round-robin", or columns to hash by.
-        sort_by : columns, each with " desc" where the largest are to come first.
-        slice_rows : rows of a slice at most.
-        encoding : "vortex" or "arrow".
-        partitions, copies : partitions of a new dataset, and drives that each is to be on.
-        progress : whether to show progress; None: where somebody looks.
+        name
+            `domain.dataset`, or `dataset` of the domain `main`.
+        source
+            A path, a glob or several of them (Parquet, CSV, Arrow IPC); or an object that gives Arrow data, such as a
+            pyarrow table or reader, a pandas or polars frame, or a DuckDB relation. It is streamed. What a reader of pyarrow
+            or a result of Pithead raises meanwhile, is raised here.
+        mode
+            "create", "append" or "replace".
+        metadata
+            Kept with the dataset; appending adds to it.
+        partition_by
+            "hash:a,b", "range:a", "round-robin", or columns to hash by.
+        sort_by
+            Columns, each with " desc" where the largest are to come first.
+        slice_rows
+            Rows of a slice at most.
+        encoding
+            "vortex" or "arrow".
+        partitions, copies
+            Partitions of a new dataset, and drives that each is to be on.
+        progress
+            Whether to show progress; None: where somebody looks.
 
         >>> conn = pithead.connect()
         >>> conn.load("trips", pithead.examples.trips(), sort_by="day", metadata={"from": "examples"}).rows
@@ -220,15 +256,23 @@ def connect(
 
     Parameters
     ----------
-    target : a directory whose drives run inside this process, made where it is new; drives on the network as
+    target
+        A directory whose drives run inside this process, made where it is new; drives on the network as
         "pithead://host:port,host:port" or as a list of addresses; None for a temporary directory.
-    drives : drives of a new directory; None for one a core.
-    threads : threads for queries; None for one a core.
-    memory : bytes for queries, or a size such as "4GiB"; None for a part of what the machine has.
-    token : says to drives on the network who this is; None for $PITHEAD_TOKEN.
-    ca : file with the certificates that drives on the network are trusted by, to speak TLS; None for $PITHEAD_TLS_CA.
-    cert, key : files with a certificate of this client and its key, for drives that ask for one.
-    insecure : connect to other machines without TLS.
+    drives
+        Drives of a new directory; None for one a core.
+    threads
+        Threads for queries; None for one a core.
+    memory
+        Bytes for queries, or a size such as "4GiB"; None for a part of what the machine has.
+    token
+        Says to drives on the network who this is; None for $PITHEAD_TOKEN.
+    ca
+        File with the certificates that drives on the network are trusted by, to speak TLS; None for $PITHEAD_TLS_CA.
+    cert, key
+        Files with a certificate of this client and its key, for drives that ask for one.
+    insecure
+        Connect to other machines without TLS.
 
     >>> with pithead.connect(drives=2) as conn:
     ...     len(conn.drives())

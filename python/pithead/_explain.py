@@ -24,10 +24,16 @@ _COLOURS = {
 class Node:
     """A part of a plan.
 
-    site : "host", "drive", "link" (what crosses it), or "" for remarks.
-    text : the operator, or what is said.
-    facts : what drives reported of it, after `analyze`.
-    children : its inputs.
+    Attributes
+    ----------
+    site
+        "host", "drive", "link" (what crosses it), or "" for remarks.
+    text
+        The operator, or what is said.
+    facts
+        What drives reported of it, after `analyze`.
+    children
+        Its inputs.
     """
 
     site: str
@@ -39,9 +45,14 @@ class Node:
 class Explained:
     """A plan, and where each part of it runs. Notebooks show it as a picture.
 
-    analyzed : whether it was run.
-    roots : the plan as trees.
-    totals : what all of it cost, after `analyze`.
+    Attributes
+    ----------
+    analyzed
+        Whether it was run.
+    roots
+        The plan as trees.
+    totals
+        What all of it cost, after `analyze`.
     """
 
     def __init__(self, lines: list[str], analyzed: bool) -> None:

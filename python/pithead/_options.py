@@ -9,8 +9,12 @@ from dataclasses import dataclass
 class Options:
     """Options of the package.
 
-    progress : None, True or False. None: progress is shown on terminals and in notebooks, and in scripts it is not.
-    rows : rows that a result shows of itself.
+    Attributes
+    ----------
+    progress
+        None, True or False. None: progress is shown on terminals and in notebooks, and in scripts it is not.
+    rows
+        Rows that a result shows of itself.
     """
 
     progress: bool | None = None

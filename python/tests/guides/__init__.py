@@ -1,0 +1,1 @@
+"""Runs what the documentation shows."""
