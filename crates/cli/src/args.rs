@@ -16,7 +16,8 @@ const EXAMPLES: &str = "\
 Examples:
   pithead load trips 'trips-*.parquet'           # into drives under ./pithead-data
   pithead sql -c 'SELECT count(*) FROM trips'
-  pithead drive serve --data /disk1 --listen 0.0.0.0:7433 --tls-cert server1.pem --tls-key server1.key --access access.toml
+  pithead drive serve --data /disk1 --listen 0.0.0.0:7433 \\
+      --tls-cert server1.pem --tls-key server1.key --access access.toml
   pithead sql --drives server1:7433,server2:7433 --tls-ca ca.pem --token-file reports.token
 
 Environment:

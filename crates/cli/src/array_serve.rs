@@ -23,7 +23,8 @@ Examples:
   pithead load trips 'trips-*.parquet' --drives 127.0.0.1:7440
   pithead sql --drives 127.0.0.1:7440 -c 'SELECT count(*) FROM trips'
 
-An array's drives may be arrays. Links to drives on other machines take --drives-tls-ca and --drives-token-file.";
+An array's drives may be arrays. Links to drives on other machines take --drives-tls-ca and
+--drives-token-file.";
 
 /// Serve drives as one drive, until SIGTERM or Ctrl-C.
 ///

@@ -17,9 +17,9 @@ use crate::terminal;
 
 const EXAMPLES: &str = "\
 Examples:
-  pithead cert ca                              # certs/ca.pem, which everyone may have, and certs/ca.key, which nobody may
-  pithead cert drive server1 10.0.0.7          # certs/server1.pem and server1.key, for a drive that has this name and address
-  pithead cert client reports                  # certs/reports.pem and reports.key, for a host that is to be known as reports";
+  pithead cert ca                       # certs/ca.pem is for everyone, certs/ca.key for nobody
+  pithead cert drive server1 10.0.0.7   # certs/server1.pem and .key: a drive of this name and address
+  pithead cert client reports           # certs/reports.pem and .key: a host that is known as reports";
 
 /// What every CA of ours is called. Certificates name it; which CA is meant, keys decide.
 const CA_NAME: &str = "Pithead CA";

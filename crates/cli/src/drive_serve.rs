@@ -19,13 +19,14 @@ use crate::{entry_args, target, terminal};
 const EXAMPLES: &str = "\
 Examples:
   pithead drive serve --data /disk1
-  pithead drive serve --data /disk1 --listen 0.0.0.0:7433 --tls-cert server1.pem --tls-key server1.key --access access.toml
+  pithead drive serve --data /disk1 --listen 0.0.0.0:7433 \\
+      --tls-cert server1.pem --tls-key server1.key --access access.toml
   pithead drive serve --data /disk1 --cores 0-3 --memory 8GiB
-  pithead drive serve --data /tmp/d0 --listen 127.0.0.1:7433 --link 1gbit   # as on a slower network
+  pithead drive serve --data /tmp/d0 --listen 127.0.0.1:7433 --link 1gbit  # as on a slower network
   pithead drive serve --data /tmp/d0 --listen 127.0.0.1:7433 --cpu 1/15     # as a weaker engine
 
-Other machines reach the drive only with TLS, and only known callers: `pithead cert` makes certificates, `pithead token`
-tokens for the access file.";
+Other machines reach the drive only with TLS, and only known callers: `pithead cert` makes
+certificates, `pithead token` tokens for the access file.";
 
 /// Serve a directory as a drive on the network, until SIGTERM or Ctrl-C.
 ///

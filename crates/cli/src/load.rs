@@ -20,7 +20,7 @@ const EXAMPLES: &str = "\
 Examples:
   pithead load trips 'trips-2026-*.parquet' --sort-by pickup_time
   pithead load tpch.orders orders.parquet --partition-by hash:o_orderkey
-  pithead load tpch.lineitem lineitem.parquet --partition-by hash:l_orderkey   # joins with orders at the drives
+  pithead load tpch.lineitem lineitem.parquet --partition-by hash:l_orderkey
   pithead load readings readings.csv --csv-delimiter ';' --csv-null NA --append
   pithead load trips trips.parquet --copies 2 --partitions 16
   pithead load trips trips.parquet --drives server1:7433,server2:7433 --meta source=city-hall";

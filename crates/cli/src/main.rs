@@ -26,6 +26,7 @@ mod load_spec;
 mod ls;
 mod move_args;
 mod output;
+mod piped;
 mod prompt;
 mod repair;
 mod run;

@@ -119,7 +119,7 @@ impl Validator for Statements {
 }
 
 /// Whether a text can be run: nothing, a backslash command, or a last `;` that is not in quotes or a comment.
-fn is_complete(text: &str) -> bool {
+pub(crate) fn is_complete(text: &str) -> bool {
     let trimmed = text.trim();
     if trimmed.is_empty() || trimmed.starts_with('\\') {
         return true;

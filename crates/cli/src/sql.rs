@@ -10,10 +10,10 @@ use pithead_embed::Engine;
 use crate::error::CliError;
 use crate::interrupt::Interrupts;
 use crate::output::{Format, Sink};
-use crate::prompt;
 use crate::statements::{Runner, Showing};
 use crate::target::{TargetArgs, connected};
 use crate::terminal;
+use crate::{piped, prompt};
 
 /// Rows of a table unless `--rows` says otherwise: at the prompt, and elsewhere.
 const PROMPT_ROWS_MAX: usize = 40;
@@ -78,13 +78,15 @@ struct Setting {
 /// Where statements come from.
 enum Source {
     Prompt,
+    /// Stdin, which is no terminal.
+    Piped,
     Texts(Vec<String>),
 }
 
 /// Runs the command.
 pub(crate) async fn run(args: SqlArgs) -> Result<(), CliError> {
     let source = source(&args)?;
-    // Only now: a read of stdin is best ended by the signal itself.
+    // Only now: a read of a file is best ended by the signal itself.
     let interrupts = Interrupts::listen();
     let format = args.format.or_else(|| Format::of_file(args.output.as_deref()?)).unwrap_or(Format::Table);
     let sink = args.output.as_deref().map_or_else(|| Ok(Sink::stdout()), Sink::file)?;
@@ -103,6 +105,7 @@ pub(crate) async fn run(args: SqlArgs) -> Result<(), CliError> {
         interrupts.cancels(set(&mut runner, &settings)).await?;
         match &source {
             Source::Prompt => prompt::run(&mut runner, &engine.host, &interrupts).await?,
+            Source::Piped => interrupts.cancels(piped::run(&mut runner)).await?,
             Source::Texts(texts) => interrupts.cancels(run_texts(&mut runner, texts)).await?,
         }
         runner.finish()
@@ -153,7 +156,7 @@ fn source(args: &SqlArgs) -> Result<Source, CliError> {
     if args.commands.is_empty() && args.files.is_empty() {
         return match std::io::stdin().is_terminal() {
             true => Ok(Source::Prompt),
-            false => Ok(Source::Texts(vec![read(Path::new("-"))?])),
+            false => Ok(Source::Piped),
         };
     }
     let mut texts = args.commands.clone();

@@ -60,12 +60,22 @@ impl Runner {
 
     /// Runs the statements of a text, up to the first that fails.
     pub(crate) async fn run_all(&mut self, text: &str) -> Result<(), CliError> {
-        let statements = Session::split(text)?;
+        self.run_after(0, text).await.map(drop)
+    }
+
+    /// The same, where `before` others were run before. How many statements the text has.
+    pub(crate) async fn run_after(&mut self, before: usize, text: &str) -> Result<usize, CliError> {
+        let statements = Session::split(text).map_err(|fault| match before {
+            0 => fault.into(),
+            _ => CliError::from(fault).at(format!("statement {}", before + 1)),
+        })?;
+        let is_one_of_many = before + statements.len() > 1;
         for (index, statement) in statements.iter().enumerate() {
+            let number = before + index + 1;
             let result = self.run(statement).await;
-            result.map_err(|error| if statements.len() > 1 { error.at(format!("statement {}", index + 1)) } else { error })?;
+            result.map_err(|error| if is_one_of_many { error.at(format!("statement {number}")) } else { error })?;
         }
-        Ok(())
+        Ok(statements.len())
     }
 
     /// Runs one statement.

@@ -26,14 +26,15 @@ pub(crate) struct TargetArgs {
     /// Drives on the network [default: $PITHEAD_DRIVES]
     #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',')]
     pub(crate) drives: Vec<String>,
-    #[command(flatten)]
-    pub(crate) link: LinkArgs,
     /// Threads of this process for queries [default: one a core]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     pub(crate) threads: Option<usize>,
     /// Memory of this process for queries, such as 4GiB [default: a part of what the machine has]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub(crate) memory: Option<u64>,
+    // Last: the heading of its options would go on.
+    #[command(flatten)]
+    pub(crate) link: LinkArgs,
 }
 
 impl TargetArgs {

@@ -14,11 +14,13 @@ use crate::terminal;
 
 const EXAMPLES: &str = "\
 Examples:
-  pithead token reports --read main,sales      # reports.token, and its hash and rights in access.toml
+  pithead token reports --read main,sales   # reports.token; its hash and rights in access.toml
   pithead token ops --administer '*'
+  pithead token reports -o next.token        # one more token of the same identity
   pithead sql --drives server1 --tls-ca ca.pem --token-file reports.token
 
-The access file is what `drive serve --access` names; a copy belongs to each drive. To take a right away, edit it.";
+The access file is what `drive serve --access` names; a copy belongs to each drive. To take a right
+away, edit it.";
 
 const FILE_HEAD: &str = "\
 # Who may do what on a drive: `pithead drive serve --access FILE`. Drives notice when it changes.
@@ -27,7 +29,8 @@ const FILE_HEAD: &str = "\
 
 /// Make a token for an identity, and add the identity to an access file.
 ///
-/// The token is a secret: who has it is the identity. The access file holds only its hash.
+/// The token is a secret: who has it is the identity. The access file holds only its hash. An identity that is there already
+/// gets one more token, without new rights, so that its hosts can change over from one to the next.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct TokenArgs {
@@ -58,7 +61,8 @@ pub(crate) fn run(args: &TokenArgs) -> Result<(), CliError> {
         Err(error) if error.kind() == ErrorKind::NotFound => FILE_HEAD.to_owned(),
         Err(error) => return Err(CliError::file(&args.access, error)),
     };
-    if args.read.is_empty() && args.write.is_empty() && args.administer.is_empty() {
+    let is_there = Access::parse(&before).map_err(|fault| fault.at(args.access.display()))?.has_name(&args.name);
+    if !is_there && args.read.is_empty() && args.write.is_empty() && args.administer.is_empty() {
         let fault = Fault::new(Blame::User, format!("{:?} would have no right at all", args.name));
         return Err(fault.hint("name domains: --read main, --write main, or --administer '*'").into());
     }
@@ -74,12 +78,14 @@ pub(crate) fn run(args: &TokenArgs) -> Result<(), CliError> {
     };
     write_new(&output, &format!("{}\n", token.text()), Mode::Secret)?;
     write_over(&args.access, &after, Mode::Public)?;
-    terminal::tell(format_args!(
-        "made {}, which is secret, and added {} to {}",
-        output.display(),
-        args.name,
-        args.access.display()
-    ));
+    let (output, access, name) = (output.display(), args.access.display(), &args.name);
+    match is_there {
+        true => terminal::tell(format_args!(
+            "made {output}, which is secret, and added it to the tokens of {name} in {access}; once the old one is used no more, \
+             remove its entry"
+        )),
+        false => terminal::tell(format_args!("made {output}, which is secret, and added {name} to {access}")),
+    }
     Ok(())
 }
 
@@ -126,5 +132,8 @@ mod tests {
         }
         assert_eq!(fs::read_to_string(path("access.toml")).unwrap(), text);
         assert!(!path("3").exists() && !path("4").exists());
+        run(&TokenArgs { read: vec![], ..args("one", "next") }).unwrap();
+        let access = Access::parse(&fs::read_to_string(path("access.toml")).unwrap()).unwrap();
+        assert!(access.has_name("one") && path("next").exists());
     }
 }

@@ -39,6 +39,19 @@ pub(crate) fn drive_directories(directory: &Path, new: usize) -> Result<Vec<Path
     }
 }
 
+/// Refuses a number of drives that was asked for where there is another.
+pub(crate) fn check_count(directory: &Path, there: usize, wanted: Option<usize>) -> Result<(), Fault> {
+    match wanted.filter(|wanted| *wanted != there) {
+        None => Ok(()),
+        Some(wanted) => {
+            let drives = if there == 1 { "drive" } else { "drives" };
+            let what = format!("{} has {there} {drives} already, and {wanted} were asked for", directory.display());
+            Err(Fault::new(Blame::User, what)
+                .hint("a number of drives is for a new directory; `pithead drive add` adds one to this one"))
+        }
+    }
+}
+
 /// Makes the store of one more drive, after those that there are.
 pub(crate) fn make_another(directory: &Path) -> Result<PathBuf, Fault> {
     let count = drive_directories(directory, 1)?.len();

@@ -12,7 +12,7 @@ use pithead_model::{Blame, Fault};
 use pithead_sched::{Pool, PoolOptions};
 
 use crate::EmbedOptions;
-use crate::directory::{drive_directories, make_another};
+use crate::directory::{check_count, drive_directories, make_another};
 
 /// How long sessions have to end by themselves. Their host is this process, which has no more use for them.
 const STOP_GRACE: Duration = Duration::ZERO;
@@ -45,6 +45,7 @@ impl DrivesHere {
     pub(crate) async fn open(directory: &Path, options: &EmbedOptions) -> Result<DrivesHere, Fault> {
         let threads = options.threads();
         let directories = drive_directories(directory, options.drives.unwrap_or(threads.min(64)))?;
+        check_count(directory, directories.len(), options.drives)?;
         let pool = Arc::new(pool(threads)?);
         let memory = options.memory() / 2 / directories.len() as u64;
         let shared = Shared { directory: directory.to_owned(), pool, memory };

@@ -39,7 +39,8 @@ pub struct Identity {
     /// How people know it.
     pub name: String,
     is_named: bool,
-    token: Option<[u8; 32]>,
+    /// Hashes of its tokens: while it changes over from one to the next, it has both.
+    tokens: Vec<[u8; 32]>,
     certificate: Option<String>,
     /// Domains by right, in the order of [`Right`].
     domains: [Vec<String>; 3],
@@ -54,7 +55,7 @@ impl Identity {
     /// One that may do everything.
     pub fn unlimited(name: impl Into<String>) -> Identity {
         let domains = [Vec::new(), Vec::new(), vec![ANY_DOMAIN.to_owned()]];
-        Identity { name: name.into(), is_named: true, token: None, certificate: None, domains }
+        Identity { name: name.into(), is_named: true, tokens: vec![], certificate: None, domains }
     }
 
     /// What its sessions are counted by, whichever of its hosts opens them; none: it is anyone.
@@ -120,9 +121,12 @@ impl Access {
         for entry in file.identity {
             let identity = identity(entry)?;
             if let Some(other) = identities.iter().find(|other| other.is_known_like(&identity)) {
-                return Err(wrong(format!("{:?} and {:?} share a name, a token or a certificate", other.name, identity.name)));
+                return Err(wrong(format!("{:?} and {:?} share a token or a certificate", other.name, identity.name)));
             }
-            identities.push(identity);
+            match identities.iter_mut().find(|other| other.name == identity.name) {
+                Some(first) => first.add(identity)?,
+                None => identities.push(identity),
+            }
         }
         Ok(Access { identities })
     }
@@ -134,7 +138,12 @@ impl Access {
 
     /// Whether somebody is known by a token.
     pub fn has_tokens(&self) -> bool {
-        self.identities.iter().any(|identity| identity.token.is_some())
+        self.identities.iter().any(|identity| !identity.tokens.is_empty())
+    }
+
+    /// Whether somebody has this name.
+    pub fn has_name(&self, name: &str) -> bool {
+        self.identities.iter().any(|identity| identity.name == name)
     }
 
     /// Whose token it is. Takes as long whether or not it is anybody's.
@@ -142,8 +151,10 @@ impl Access {
         let hash: [u8; 32] = Sha256::digest(token).into();
         let mut found = None;
         for identity in &self.identities {
-            if identity.token.is_some_and(|known| bool::from(known.ct_eq(&hash))) {
-                found = Some(identity);
+            for known in &identity.tokens {
+                if bool::from(known.ct_eq(&hash)) {
+                    found = Some(identity);
+                }
             }
         }
         found
@@ -157,9 +168,19 @@ impl Access {
 
 impl Identity {
     fn is_known_like(&self, other: &Identity) -> bool {
-        let token = self.token.is_some() && self.token == other.token;
+        let token = self.tokens.iter().any(|token| other.tokens.contains(token));
         let certificate = self.certificate.is_some() && self.certificate == other.certificate;
-        self.name == other.name || token || certificate
+        token || certificate
+    }
+
+    /// Another entry of the same name: one more token.
+    fn add(&mut self, other: Identity) -> Result<(), Fault> {
+        if other.certificate.is_some() || other.domains.iter().any(|domains| !domains.is_empty()) {
+            let message = format!("{:?} is named twice: an entry that only adds a token has a name and a token", self.name);
+            return Err(wrong(message).hint("change its rights and its certificate in its first entry"));
+        }
+        self.tokens.extend(other.tokens);
+        Ok(())
     }
 }
 
@@ -178,8 +199,8 @@ fn identity(entry: Entry) -> Result<Identity, Fault> {
                 .hint("`pithead token NAME` makes a token and its hash; the token itself does not belong into this file")
         })
     };
-    let token = token.map(hash).transpose()?;
-    Ok(Identity { name, is_named: true, token, certificate, domains: [read, write, administer] })
+    let tokens = token.map(hash).transpose()?.into_iter().collect();
+    Ok(Identity { name, is_named: true, tokens, certificate, domains: [read, write, administer] })
 }
 
 fn wrong(why: impl fmt::Display) -> Fault {
@@ -233,6 +254,19 @@ mod tests {
     }
 
     #[test]
+    fn an_identity_may_have_several_tokens() {
+        let (token, text) = file();
+        let next = Token::random();
+        let added = format!("{text}[[identity]]\nname = \"reports\"\ntoken = \"{}\"\n", next.hash());
+        let access = Access::parse(&added).unwrap();
+        let by = |token: &Token| access.by_token(token.text().as_bytes()).cloned();
+        assert!(by(&token).is_some() && by(&token) == by(&next));
+        assert!(access.has_name("reports") && !access.has_name("other"));
+        let twice = format!("{added}[[identity]]\nname = \"ops\"\ntoken = \"{}\"\n", next.hash());
+        assert!(Access::parse(&twice).unwrap_err().to_string().contains("share"));
+    }
+
+    #[test]
     fn a_file_that_cannot_be_meant_is_refused() {
         let (_, text) = file();
         let twice = format!("{text}[[identity]]\nname = \"ops\"\ncertificate = \"b\"\n");
@@ -243,7 +277,7 @@ mod tests {
             ("[[identity]]\nname = \"\"\ncertificate = \"a\"", "not a name"),
             ("[[identity]]\nname = \"a\"\ntoken = \"secret\"", "not a hash"),
             ("[[identity]]\nname = \"a\"\ncertificate = \"a\"\nreads = []", "reads"),
-            (twice.as_str(), "share"),
+            (twice.as_str(), "named twice"),
             (same_certificate.as_str(), "share"),
         ];
         for (text, expected) in cases {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use pithead_door::{Discard, Loads, PartitionUse};
-use pithead_model::{Dataset, DatasetName, DriveId, Fault, Manifest};
+use pithead_model::{Blame, Dataset, DatasetName, DriveId, Fault, Manifest};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 use crate::catalog::Catalog;
@@ -41,7 +41,11 @@ async fn discard_one(drive: &ConnectedDrive, wanted: &Discard) -> u64 {
     let gone = drive.door.discard(wanted.clone()).await;
     gone.unwrap_or_else(|fault| {
         let (drive, dataset) = (drive.label(), &wanted.name);
-        tracing::warn!(drive, %dataset, "slices that nothing names stay: {}", fault.message);
+        match fault.blame {
+            // Who may not write has left nothing there.
+            Blame::Access => tracing::debug!(drive, %dataset, "nothing to discard: {}", fault.message),
+            _ => tracing::warn!(drive, %dataset, "slices that nothing names stay: {}", fault.message),
+        }
         0
     })
 }

@@ -103,7 +103,7 @@ impl Watch {
             drive_cpu_s = sums.drive_cpu_ns as f64 / 1e9,
             link = %Bytes(sums.link_bytes),
             statement,
-            "slow query\n{plan}"
+            "slow query\n{plan}\n   "
         );
     }
 }

@@ -41,7 +41,7 @@ impl Watch {
             waited_for_turn_s = waits.turn.as_secs_f64(),
             memory_peak = %Bytes(profile.memory_peak),
             spilled = %Bytes(profile.spilled_bytes),
-            "slow session\n{}",
+            "slow session\n{}\n   ",
             bound.plan_text()
         );
     }
