@@ -1,0 +1,36 @@
+"""Statements that come through a pipe, of the program `pithead`."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+
+import pytest
+from programs import program
+
+
+@pytest.fixture
+def piped(start_drives: Callable) -> subprocess.Popen[str]:
+    """`pithead sql` that reads statements from a pipe."""
+    command = [program(), "sql", "-q", "--format", "csv", "--drives", start_drives(1).addresses[0]]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, bufsize=1)
+
+
+def test_a_statement_is_answered_before_the_next_one_comes(piped: subprocess.Popen[str]) -> None:
+    assert piped.stdin and piped.stdout
+    for number in range(3):
+        piped.stdin.write(f"SELECT {number} AS n,\n  ';' AS s; -- complete\n")
+        piped.stdin.flush()
+        assert [piped.stdout.readline() for _ in range(2)] == ["n,s\n", f"{number},;\n"]
+    # The last one needs no end.
+    piped.stdin.write("SELECT 7 AS n")
+    piped.stdin.close()
+    assert piped.stdout.read() == "n\n7\n"
+    assert piped.wait(60) == 0
+
+
+def test_the_first_that_fails_ends_the_run_and_is_told_by_its_number(piped: subprocess.Popen[str]) -> None:
+    told, said = piped.communicate("SELECT 1 AS n;\nSELECT nothing;\nSELECT 2 AS n;\n", 60)
+    assert told == "n\n1\n" and "statement 2" in said and "nothing" in said
+    assert piped.returncode == 3
