@@ -16,3 +16,16 @@ pub use options::{EmbedOptions, Target};
 pub use pithead_door::{Door, DriveStatus, OpenSession, PartitionUse};
 pub use pithead_entry::{Access, ClientTlsFiles, ConnectOptions, Token};
 pub use status::status;
+
+/// The programs of `examples/` that are written in Rust.
+#[cfg(doctest)]
+mod examples {
+    #[doc = concat!("```\n", include_str!("../../../examples/load_and_ask.rs"), "\n```")]
+    struct LoadAndAsk;
+
+    #[doc = concat!("```\n", include_str!("../../../examples/several_drives.rs"), "\n```")]
+    struct SeveralDrives;
+
+    #[doc = concat!("```\n", include_str!("../../../examples/streaming_results.rs"), "\n```")]
+    struct StreamingResults;
+}

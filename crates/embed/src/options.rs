@@ -22,7 +22,8 @@ pub struct EmbedOptions {
     /// Memory for queries in this process, bytes: half of it the host's, half shared evenly by the drives here; all of
     /// it the host's where the drives are elsewhere. Default: 60% of what the process may have.
     pub memory: Option<u64>,
-    /// Drives to make in a new directory, 1 to 64. Default: one a thread. Not looked at where there are drives.
+    /// Drives to make in a new directory, 1 to 64. Default: one a thread. Where there are another number of drives,
+    /// connecting fails.
     pub drives: Option<usize>,
     /// A rate to pace links to. Only a drive that serves its link can pace it, so connecting refuses this; it is here
     /// so that a caller who asks is told, rather than shown numbers of another link.
