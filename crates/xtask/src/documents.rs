@@ -21,10 +21,13 @@ pub fn check(tree: &Tree, findings: &mut Findings) {
         if is_map && text.lines().count() > MAP.1 {
             findings.error(file.display(), format!("{} lines, at most {} are allowed", text.lines().count(), MAP.1));
         }
-        let mut fenced = false;
+        let (mut fenced, mut hidden) = (false, false);
         for (number, line) in text.lines().enumerate() {
             fenced ^= line.trim_start().starts_with("```");
-            let may_be_wide = !is_map && (fenced || line.starts_with('|'));
+            // Nobody reads what is hidden from readers.
+            hidden |= line.starts_with("<!--");
+            let may_be_wide = !is_map && (fenced || hidden || line.starts_with('|'));
+            hidden &= !line.trim_end().ends_with("-->");
             if line.chars().count() > LINE_CHARS_MAX && !may_be_wide {
                 let place = format!("{}:{}", file.display(), number + 1);
                 findings.error(place, format!("{} characters, at most {LINE_CHARS_MAX} are allowed", line.chars().count()));
