@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from programs import program
 
 
 @pytest.fixture
-def piped(start_drives: Callable) -> subprocess.Popen[str]:
+def piped(start_drives: Callable) -> Iterator[subprocess.Popen[str]]:
     """`pithead sql` that reads statements from a pipe."""
     command = [program(), "sql", "-q", "--format", "csv", "--drives", start_drives(1).addresses[0]]
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, bufsize=1)
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, bufsize=1) as process:
+        yield process
+        process.kill()
 
 
 def test_a_statement_is_answered_before_the_next_one_comes(piped: subprocess.Popen[str]) -> None:

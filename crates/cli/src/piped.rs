@@ -18,9 +18,10 @@ pub(crate) async fn run(runner: &mut Runner) -> Result<(), CliError> {
     let mut text = String::new();
     let mut ran = 0;
     while let Some(line) = lines.recv().await {
-        text.push_str(&line.map_err(|error| CliError::file(Path::new("stdin"), error))?);
-        // Most lines of a long statement need no more than a look at their end.
-        if text.trim_end().ends_with(';') && is_complete(&text) {
+        let line = line.map_err(|error| CliError::file(Path::new("stdin"), error))?;
+        text.push_str(&line);
+        // Most lines of a long statement cannot end it.
+        if line.contains(';') && is_complete(&text) {
             ran += runner.run_after(ran, &std::mem::take(&mut text)).await?;
         }
     }
