@@ -181,8 +181,9 @@ impl Sessions {
     pub(crate) async fn reap(sessions: Weak<Sessions>, limits: SessionLimits) {
         while let Some(sessions) = sessions.upgrade() {
             for (id, cause) in sessions.table.overdue(&limits) {
-                tracing::warn!(session = %id, cause = cause.word(), ?limits, "ending a session");
-                sessions.end(id, cause).await;
+                if sessions.end(id, cause).await && cause != Cause::Closed {
+                    tracing::warn!(session = %id, cause = cause.word(), ?limits, "ended a session");
+                }
             }
             drop(sessions);
             tokio::time::sleep(limits.step()).await;

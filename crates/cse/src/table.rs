@@ -140,12 +140,16 @@ impl<S: TableSession> SessionTable<S> {
         open
     }
 
-    /// Those that have to end: they are open for too long, or their host does not pull.
+    /// Those that have to end: they are open for too long, their host does not pull, or has not closed them after their last
+    /// event, which is taken as done ([`Cause::Closed`]).
     pub fn overdue(&self, limits: &SessionLimits) -> Vec<(SessionId, Cause)> {
-        let cause = |session: &S| match limits.open {
-            Some(limit) if session.age() > limit => Some(Cause::Overtime),
-            _ if session.idle() > idle_limit(session.state(), limits.idle) => Some(Cause::Idle),
-            _ => None,
+        let cause = |session: &S| {
+            let is_late = session.idle() > idle_limit(session.state(), limits.idle);
+            match (session.state(), limits.open) {
+                (SessionState::Finished, _) => is_late.then_some(Cause::Closed),
+                (_, Some(limit)) if session.age() > limit => Some(Cause::Overtime),
+                _ => is_late.then_some(Cause::Idle),
+            }
         };
         let open = self.open.lock();
         open.values().filter_map(|session| Some((session.id(), cause(session)?))).collect()
@@ -221,12 +225,13 @@ mod tests {
             fake(5, SessionState::Finished, 3, 9),
             fake(6, SessionState::Finished, 1, 9),
             fake(7, SessionState::Running, 0, 101),
+            fake(8, SessionState::Finished, 1, 101),
         ]);
         let limits = SessionLimits { idle: Duration::from_secs(60), open: Some(Duration::from_secs(100)) };
         let mut overdue = table.overdue(&limits);
         overdue.sort_by_key(|(id, _)| id.0);
         let idle = |id| (SessionId(id), Cause::Idle);
-        assert_eq!(overdue, [idle(2), idle(4), idle(5), (SessionId(7), Cause::Overtime)]);
+        assert_eq!(overdue, [idle(2), idle(4), (SessionId(5), Cause::Closed), (SessionId(7), Cause::Overtime)]);
         let unbounded = SessionLimits { open: None, ..limits };
         assert!(!table.overdue(&unbounded).iter().any(|(id, _)| id.0 == 7));
     }

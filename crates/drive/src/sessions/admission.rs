@@ -72,7 +72,12 @@ impl Sessions {
 
     /// Ends a session if it is there. Its tasks stop at their next step; see [`Session::stopped`].
     pub(crate) fn close(&self, id: SessionId) -> Option<Arc<Session>> {
-        self.end(id, if self.table.shutdown().has_begun() { Cause::Stopped } else { Cause::Closed })
+        self.end(id, self.closing())
+    }
+
+    /// Why a session ends that is closed now.
+    fn closing(&self) -> Cause {
+        if self.table.shutdown().has_begun() { Cause::Stopped } else { Cause::Closed }
     }
 
     /// Ends somebody's session if it is there, who is told so.
@@ -89,6 +94,12 @@ impl Sessions {
 
     fn end(&self, id: SessionId, cause: Cause) -> Option<Arc<Session>> {
         let session = self.table.remove(id)?;
+        self.ended(&session, cause);
+        Some(session)
+    }
+
+    /// It is not in the table any more.
+    fn ended(&self, session: &Session, cause: Cause) {
         let is_finished = session.progress.state() == SessionState::Finished;
         let word = match cause.word() {
             _ if is_finished => "finished",
@@ -96,20 +107,17 @@ impl Sessions {
             word => word,
         };
         self.metrics.closed(word);
-        tracing::debug!(session = %id, cause = word, "closed");
+        tracing::debug!(session = %session.id, cause = word, "closed");
         match cause.fault(self.table.shutdown().keeper()) {
             Some(fault) if !is_finished => session.fail(fault),
             _ => session.stop(),
         }
-        Some(session)
     }
 
     /// Ends the sessions that last longer than they may.
     pub(crate) fn reap(&self, limits: &SessionLimits) {
         for (id, cause) in self.table.overdue(limits) {
-            if let Some(session) = self.end(id, cause)
-                && session.progress.state() != SessionState::Finished
-            {
+            if self.end(id, cause).is_some() && cause != Cause::Closed {
                 tracing::warn!(session = %id, cause = cause.word(), ?limits, "ended a session");
             }
         }
@@ -117,7 +125,9 @@ impl Sessions {
 
     /// Ends all sessions; see [`Session::stopped`].
     pub(crate) fn close_all(&self) -> Vec<Arc<Session>> {
-        self.table.list().iter().filter_map(|open| self.close(open.session)).collect()
+        let sessions = self.table.remove_all();
+        sessions.iter().for_each(|session| self.ended(session, self.closing()));
+        sessions
     }
 }
 
