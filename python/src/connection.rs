@@ -81,7 +81,7 @@ impl Connection {
     /// All datasets, as dicts.
     fn datasets(&self, py: Python<'_>) -> PyResult<Vec<Py<PyDict>>> {
         let host = self.host()?;
-        let datasets = self.run(py, nothing, async move { host.datasets().await })?;
+        let datasets = self.run(py, nothing, async move { host.fleet().datasets().await })?;
         datasets.into_iter().map(|(name, dataset)| types::dataset_facts(py, &name, &dataset)).collect()
     }
 
@@ -90,17 +90,17 @@ impl Connection {
         let name: DatasetName = name.parse().map_err(errors::to_python)?;
         let host = self.host()?;
         self.run(py, nothing, async move {
-            if missing_ok && host.snapshot().await?.dataset(&name).is_none() {
+            if missing_ok && host.fleet().snapshot().await?.dataset(&name).is_none() {
                 return Ok(false);
             }
-            host.drop_dataset(&name).await.map(|()| true)
+            host.fleet().drop_dataset(&name).await.map(|()| true)
         })
     }
 
     /// How each drive is: label, and its status or why it has none, as JSON.
     fn status(&self, py: Python<'_>) -> PyResult<Vec<(String, String, bool)>> {
         let host = self.host()?;
-        let status = self.run(py, nothing, async move { Ok(host.status().await) })?;
+        let status = self.run(py, nothing, async move { Ok(host.fleet().status().await) })?;
         let text = |status| serde_json::to_string(&status).unwrap_or_default();
         Ok(status
             .into_iter()

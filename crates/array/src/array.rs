@@ -9,12 +9,12 @@ use futures::future::join_all;
 use parking_lot::Mutex;
 use pithead_cse::{Manifests, SessionLimits, Shutdown};
 use pithead_door::{Claim, Discard, Door};
-use pithead_host::{ConnectedDrive, Host, HostOptions, SubPlans};
+use pithead_fleet::ConnectedDrive;
+use pithead_host::{Host, HostOptions, SubPlans};
 use pithead_model::{Blame, DriveId, Fault, SliceKey, total};
 use pithead_store::{DiskStore, StoreOptions};
 
 use crate::directories::Directories;
-use crate::lower::at_drive;
 use crate::members;
 use crate::sessions::Sessions;
 
@@ -76,10 +76,10 @@ impl Array {
         }
         let host_options = HostOptions { threads: options.threads, memory: options.memory, ..HostOptions::default() };
         let host = Host::connect(doors, host_options).await?;
-        if let Some(absent) = host.settled().await.first() {
+        if let Some(absent) = host.fleet().refreshed().await.absent().first() {
             return Err(absent.fault.clone().hint("start all drives of the array, then the array"));
         }
-        let drives: Arc<[ConnectedDrive]> = host.drives().into();
+        let drives: Arc<[ConnectedDrive]> = host.fleet().drives().into();
         let (local, ids) = (options.clone(), drives.iter().map(ConnectedDrive::id).collect::<Vec<DriveId>>());
         let opened = tokio::task::spawn_blocking(move || open_local(&local, &ids)).await;
         let (manifests, id) =
@@ -176,7 +176,7 @@ impl Inner {
         let missing = join_all(
             self.drives
                 .iter()
-                .map(|drive| async { drive.door.claim(claim.clone()).await.map_err(|fault| at_drive(fault, drive.label())) }),
+                .map(|drive| async { drive.door.claim(claim.clone()).await.map_err(|fault| fault.at_drive(drive.label())) }),
         );
         let missing: BTreeSet<SliceKey> =
             missing.await.into_iter().collect::<Result<Vec<_>, Fault>>()?.into_iter().flatten().collect();
@@ -186,7 +186,7 @@ impl Inner {
     async fn discard_now(&self, discard: &Discard) -> Result<u64, Fault> {
         self.directories.forget_all(discard);
         let gone = join_all(self.drives.iter().map(|drive| async move {
-            drive.door.discard(discard.clone()).await.map_err(|fault| at_drive(fault, drive.label()))
+            drive.door.discard(discard.clone()).await.map_err(|fault| fault.at_drive(drive.label()))
         }));
         // All are asked before one that fails is told of.
         let gone = gone.await.into_iter().collect::<Result<Vec<u64>, Fault>>()?;

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use crate::array::Inner;
 use crate::directories::{columns_key, note_columns};
-use crate::lower::{at_drive, broken};
+use crate::lower::broken;
 
 /// Pieces that wait for a drive at most.
 const PIECES_QUEUED_MAX: usize = 2;
@@ -24,7 +24,7 @@ pub(crate) async fn read_run(inner: &Inner, run: SliceKey) -> Result<Pieces, Fau
     // All at once, so that no drive deletes its part while another one's is read.
     let opened = inner.drives.iter().map(|drive| {
         let run = run.clone();
-        async move { drive.door.read_run(run).await.map_err(|fault| at_drive(fault, drive.label())) }
+        async move { drive.door.read_run(run).await.map_err(|fault| fault.at_drive(drive.label())) }
     });
     let mut parts_of = vec![stream::iter(value_pieces((None, json(&whole)?)).map(Ok)).boxed()];
     let mut first = 0;
@@ -61,7 +61,7 @@ fn renumbered(pieces: Pieces, first: u32, label: String, count: u32) -> Pieces {
                     Ok(RunPiece { number: Some(first + number), total, bytes })
                 }
                 Some(Ok(_)) => Err(broken(&label, format!("its part of the run has more than {count} slices"))),
-                Some(Err(fault)) => Err(at_drive(fault, &label)),
+                Some(Err(fault)) => Err(fault.at_drive(&label)),
             };
             let more = piece.is_ok().then_some((pieces, seen, label));
             return Some((piece, more));
@@ -101,7 +101,7 @@ async fn present(inner: &Inner, run: &SliceKey) -> Result<Vec<Option<Directory>>
         match drive.door.directory(run.clone()).await {
             Ok(directory) => Ok(Some(directory)),
             Err(fault) if matches!(fault.blame, Blame::Conflict | Blame::Corrupt | Blame::User) => Ok(None),
-            Err(fault) => Err(at_drive(fault, drive.label())),
+            Err(fault) => Err(fault.at_drive(drive.label())),
         }
     });
     try_join_all(asked).await
@@ -160,7 +160,7 @@ async fn write_parts(
         match (sent, written) {
             (Ok(()), Ok(())) => {}
             // A drive that stopped taking pieces says why.
-            (_, Err(fault)) => return Err(at_drive(fault, drive.label())),
+            (_, Err(fault)) => return Err(fault.at_drive(drive.label())),
             (Err(fault), Ok(())) => return Err(fault),
         }
     }

@@ -6,10 +6,8 @@ use std::sync::Arc;
 use futures::future::try_join_all;
 use parking_lot::Mutex;
 use pithead_door::Discard;
-use pithead_host::ConnectedDrive;
+use pithead_fleet::ConnectedDrive;
 use pithead_model::{Blame, ColumnSummary, Directory, DriveId, Fault, Loaded, Run, SliceKey, merge_columns, total};
-
-use crate::lower::at_drive;
 
 /// Slices whose entries are kept at most.
 const SLICES_MAX: usize = 1 << 17;
@@ -104,7 +102,7 @@ impl Directories {
         }
         let read = self.drives.iter().map(|drive| {
             let run = run.clone();
-            async move { drive.door.directory(run).await.map_err(|fault| at_drive(fault, drive.label())) }
+            async move { drive.door.directory(run).await.map_err(|fault| fault.at_drive(drive.label())) }
         });
         let parts = Arc::new(RunParts(try_join_all(read).await?));
         self.known.lock().keep(run, &parts);

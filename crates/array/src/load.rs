@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use crate::array::Inner;
 use crate::directories::summaries;
-use crate::lower::{at_drive, broken};
+use crate::lower::broken;
 
 /// Batches that wait for a drive at most.
 const BATCHES_QUEUED_MAX: usize = 2;
@@ -91,7 +91,7 @@ fn whole(
     let labels = inner.drives.iter().map(|drive| drive.label());
     // What a drive says by itself says more than that it was told to stop.
     let own = loaded.iter().zip(labels).find_map(|(loaded, label)| match loaded {
-        Err(fault) if !stopped(fault) => Some(at_drive(fault.clone(), label)),
+        Err(fault) if !stopped(fault) => Some(fault.clone().at_drive(label)),
         _ => None,
     });
     if let Some(fault) = own {

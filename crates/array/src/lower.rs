@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pithead_door::{Door, OpenRequest};
-use pithead_host::ConnectedDrive;
+use pithead_fleet::ConnectedDrive;
 use pithead_model::{Blame, Fault, Reply, SessionId};
 
 /// A session at a drive below.
@@ -24,7 +24,7 @@ impl LowerSession {
     pub(crate) async fn open(index: usize, drive: &ConnectedDrive, request: OpenRequest) -> Result<Reply<LowerSession>, Fault> {
         let (door, label) = (Arc::clone(&drive.door), drive.label().to_owned());
         let opening = tokio::spawn(async move {
-            let opened = door.open(request).await.map_err(|fault| at_drive(fault, &label))?;
+            let opened = door.open(request).await.map_err(|fault| fault.at_drive(&label))?;
             Ok(match opened.reply {
                 Reply::Granted(granted) => Reply::Granted(LowerSession {
                     drive: index,
@@ -60,14 +60,6 @@ impl Drop for LowerSession {
 async fn close(door: &dyn Door, session: SessionId) {
     if let Err(fault) = door.close(session).await {
         tracing::debug!(%session, %fault, "a session below could not be closed; its idle limit will");
-    }
-}
-
-/// The fault with the drive named, unless it already is.
-pub(crate) fn at_drive(fault: Fault, label: &str) -> Fault {
-    match fault.message.contains(label) {
-        true => fault,
-        false => fault.at(format_args!("drive {label}")),
     }
 }
 

@@ -7,7 +7,7 @@ use futures::stream::{self, StreamExt, select_all};
 use pithead_door::{Event, Events};
 use pithead_model::{Annotation, Blame, Fault, Level, PushBackCause, SessionProfile, SessionState, total};
 
-use crate::lower::{LowerSession, at_drive, broken};
+use crate::lower::{LowerSession, broken};
 use crate::ordinals::Ordinals;
 use crate::sessions::empty_profile;
 
@@ -64,9 +64,9 @@ impl Relay {
         let Some(session) = self.lower.get(index) else { return Ok(None) };
         let (drive, label) = (session.drive, session.label.clone());
         let event = match event {
-            Some(event) => event.map_err(|fault| at_drive(fault, &label))?,
+            Some(event) => event.map_err(|fault| fault.at_drive(&label))?,
             None if self.finished.get(index).is_some_and(Option::is_some) => return Ok(None),
-            None => return Err(at_drive(Fault::new(Blame::Device, "the session ended before its work was done"), &label)),
+            None => return Err(Fault::new(Blame::Device, "the session ended before its work was done").at_drive(&label)),
         };
         Ok(Some(match event {
             Event::Rows { round, batch, .. } => Event::Rows { round: self.round(drive, round), batch, link_bytes: 0 },

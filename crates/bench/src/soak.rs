@@ -110,7 +110,7 @@ async fn settle(engine: &Engine, clients: &[ClientReport]) -> Result<Settled, Fa
     let started = Instant::now();
     loop {
         let (mut sessions, mut memory) = (0, 0);
-        for (_, status) in engine.host.status().await {
+        for (_, status) in engine.host.fleet().status().await {
             let status = status?;
             sessions += u64::from(status.sessions);
             memory += status.memory_reserved;

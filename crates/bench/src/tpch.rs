@@ -152,7 +152,7 @@ fn fresh(directory: &Path) -> Result<PathBuf, Fault> {
 /// The smallest session: one small slice, one column. The median, in milliseconds.
 async fn smallest_session(engine: &Engine) -> Result<f64, Fault> {
     let session = unhelped(engine).await?;
-    let drives = engine.host.drives();
+    let drives = engine.host.fleet().drives();
     let door = &drives[0].door;
     let mut taken = Vec::new();
     for _ in 0..SESSIONS {

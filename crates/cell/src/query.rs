@@ -137,7 +137,7 @@ struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     async fn new(host: &Host, parts: &'a [Part], genes: Option<&[i32]>) -> Result<Asked<'a>, Fault> {
-        let snapshot = host.snapshot().await?;
+        let snapshot = host.fleet().snapshot().await?;
         let row = |part: &Part| {
             let name = &part.dataset;
             let (_, dataset) = snapshot.dataset(name).ok_or_else(|| {

@@ -59,7 +59,7 @@ pub(crate) async fn drain(args: DrainArgs) -> Result<(), CliError> {
         let drive = move_args::find_drive(&engine.host, &args.drive)?;
         let (bar, tell) = move_args::progress(args.quiet || args.json);
         let host = engine.host.clone();
-        let drained = apart(async move { host.drain(drive, tell).await });
+        let drained = apart(async move { host.fleet().drain(drive, tell).await });
         let result = interrupts.cancels(async { Ok(drained.await?) }).await;
         bar.finish_and_clear();
         move_args::report(&format!("drained {}", args.drive), &result?, args.json, args.quiet)
@@ -72,7 +72,7 @@ pub(crate) async fn remove(args: RemoveArgs) -> Result<(), CliError> {
     let interrupts = Interrupts::listen();
     connected(&args.target, &interrupts, async |engine| {
         let drive = move_args::find_drive(&engine.host, &args.drive)?;
-        interrupts.cancels(async { Ok(engine.host.remove(drive).await?) }).await?;
+        interrupts.cancels(async { Ok(engine.host.fleet().remove(drive).await?) }).await?;
         terminal::tell(format_args!("removed {}: it can be stopped now", args.drive));
         Ok(())
     })

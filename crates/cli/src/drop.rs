@@ -30,7 +30,7 @@ pub(crate) struct DropArgs {
 pub(crate) async fn run(args: DropArgs) -> Result<(), CliError> {
     let interrupts = Interrupts::listen();
     connected(&args.target, &interrupts, async |engine| {
-        interrupts.cancels(async { Ok(engine.host.drop_dataset(&args.name).await?) }).await?;
+        interrupts.cancels(async { Ok(engine.host.fleet().drop_dataset(&args.name).await?) }).await?;
         terminal::tell(format_args!("dropped {}", args.name));
         Ok(())
     })

@@ -64,7 +64,7 @@ pub(crate) async fn run(args: LsArgs) -> Result<(), CliError> {
 
 /// Writes a table of datasets, or what is known of one.
 pub(crate) async fn list(host: &Host, name: Option<&str>, out: &mut Sink) -> Result<(), CliError> {
-    match select(host.datasets().await?, name)? {
+    match select(host.fleet().datasets().await?, name)? {
         Selected::Datasets(datasets) => datasets_grid(&datasets).write(out)?,
         Selected::One(one) => {
             let (name, dataset) = *one;
@@ -76,7 +76,7 @@ pub(crate) async fn list(host: &Host, name: Option<&str>, out: &mut Sink) -> Res
 }
 
 async fn list_json(host: &Host, name: Option<&str>, out: &mut Sink) -> Result<(), CliError> {
-    match select(host.datasets().await?, name)? {
+    match select(host.fleet().datasets().await?, name)? {
         Selected::Datasets(datasets) => {
             for (name, dataset) in &datasets {
                 writeln!(out, "{}", dataset_json(name, dataset))?;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use pithead_host::{Host, MoveProgress, MoveReport, TellMove};
+use pithead_fleet::{MoveProgress, MoveReport, TellMove};
+use pithead_host::Host;
 use pithead_model::{Blame, Bytes, DriveId, Fault};
 
 use crate::error::CliError;
@@ -15,7 +16,7 @@ use crate::terminal;
 /// The drive that a person means: by identity, or by the label under which it is connected.
 pub(crate) fn find_drive(host: &Host, named: &str) -> Result<DriveId, CliError> {
     let wanted = named.trim().trim_start_matches("pithead://").trim_end_matches('/');
-    let drives = host.drives();
+    let drives = host.fleet().drives();
     let labelled = drives.iter().find(|drive| drive.label() == wanted || drive.label().ends_with(&format!("/{wanted}")));
     if let Some(drive) = labelled {
         return Ok(drive.id());

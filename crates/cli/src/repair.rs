@@ -1,7 +1,7 @@
 //! `pithead repair`: all copies are checked and mended, or a lost drive's are made anew.
 
 use clap::Args;
-use pithead_host::{RepairReport, RepairSpec};
+use pithead_fleet::{RepairReport, RepairSpec};
 use pithead_model::{Blame, Bytes, DriveId, Fault};
 
 use crate::apart::apart;
@@ -47,7 +47,7 @@ pub(crate) async fn run(args: RepairArgs) -> Result<(), CliError> {
         let (bar, tell) = move_args::progress(args.quiet || args.json);
         let spec = RepairSpec { lost: args.lost, drop_lost: args.drop_lost };
         let host = engine.host.clone();
-        let repaired = apart(async move { host.repair(&spec, tell).await });
+        let repaired = apart(async move { host.fleet().repair(&spec, tell).await });
         let result = interrupts.cancels(async { Ok(repaired.await?) }).await;
         bar.finish_and_clear();
         let report = result?;
@@ -109,7 +109,7 @@ fn verdict(report: &RepairReport, said: bool, lost: Option<DriveId>) -> Result<(
 
 #[cfg(test)]
 mod tests {
-    use pithead_host::LostPartition;
+    use pithead_fleet::LostPartition;
 
     use super::*;
 

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pithead_door::Door;
 use pithead_entry::ConnectOptions;
-use pithead_host::{Host, HostOptions, MoveReport, TellMove};
+use pithead_fleet::{MoveReport, TellMove};
+use pithead_host::{Host, HostOptions};
 use pithead_model::{Blame, Fault, Rate};
 use pithead_wire::FlightDoor;
 use tokio::task::JoinHandle;
@@ -38,7 +39,8 @@ pub async fn connect(target: &Target, options: &EmbedOptions) -> Result<Engine, 
 impl Engine {
     /// How the drives' links are paced, in words; none if they are not. No figure is shown without it.
     pub fn pacing(&self) -> Option<String> {
-        let rates: Vec<Option<f64>> = self.host.drives().iter().map(|drive| drive.welcome.link_bits_per_second).collect();
+        let rates: Vec<Option<f64>> =
+            self.host.fleet().drives().iter().map(|drive| drive.welcome.link_bits_per_second).collect();
         pacing_text(&rates)
     }
 
@@ -48,7 +50,7 @@ impl Engine {
             let fault = Fault::new(Blame::User, "drives of a data directory and drives on the network cannot be mixed");
             return Err(fault.hint("leave the address out, and another drive is made in the directory"));
         }
-        self.host.add_drive(Arc::new(FlightDoor::connect_with(address, &self.connect)?), tell).await
+        self.host.fleet().add_drive(Arc::new(FlightDoor::connect_with(address, &self.connect)?), tell).await
     }
 
     /// Makes one more drive in the data directory, and adds it.
@@ -57,7 +59,7 @@ impl Engine {
             let fault = Fault::new(Blame::User, "expected the address of the drive to add");
             return Err(fault.hint("start it first: pithead drive serve --data DIR --listen HOST:PORT"));
         }
-        self.host.add_drive(self.here.make_one().await?, tell).await
+        self.host.fleet().add_drive(self.here.make_one().await?, tell).await
     }
 
     /// Serves the host's metrics and health at `listen`, `HOST:PORT` or a port of this machine, until the engine is shut down or this is
@@ -131,7 +133,7 @@ async fn connect_there(addresses: &[String], options: &EmbedOptions) -> Result<E
 
 /// Deletes what loads that were killed left behind. Only this process loads here, so nothing of another's is touched.
 async fn clean(host: Host) {
-    match host.collect_orphans().await {
+    match host.fleet().collect_orphans().await {
         Ok(0) => {}
         Ok(slices) => tracing::info!(slices, "deleted what unfinished loads had left"),
         Err(fault) => tracing::warn!(%fault, "what unfinished loads have left stays for now"),

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use bytes::Bytes;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use pithead_device::Device;
+use pithead_door::{OpenRequest, PlanBytes};
 use pithead_model::{DatasetName, Fault, Level, ScanShare, SliceEntry, SliceKey, SliceSpan, SortKey};
 use pithead_slice::SliceReader;
 
@@ -50,25 +50,11 @@ pub trait SliceSource: Send + Sync + Debug {
     fn device(&self) -> &dyn Device;
 }
 
-/// A sub-plan as it came.
-#[derive(Clone, Debug)]
-pub enum BindPlan {
-    /// A Substrait plan. Datasets are named tables `[domain, dataset]`, shipped inputs `["/input", name]`.
-    Substrait(Bytes),
-    /// These columns of the driving dataset, all rows.
-    Scan {
-        /// The driving dataset.
-        dataset: DatasetName,
-        /// Columns by name, in the order of the output.
-        columns: Vec<String>,
-    },
-}
-
 /// What a session brings to be bound.
 #[derive(Clone, Debug)]
 pub struct BindRequest {
     /// The sub-plan.
-    pub plan: BindPlan,
+    pub plan: PlanBytes,
     /// The partitions that it reads, the driving one first.
     pub parts: Vec<PartData>,
     /// Small tables sent along: name, columns, rows.
@@ -93,6 +79,27 @@ pub struct BindRequest {
     pub runtime: Arc<RuntimeEnv>,
     /// Where slices come from.
     pub source: Arc<dyn SliceSource>,
+}
+
+impl BindRequest {
+    /// What OPEN asks for, over slices that were found.
+    pub fn of(request: OpenRequest, parts: Vec<PartData>, runtime: Arc<RuntimeEnv>, source: Arc<dyn SliceSource>) -> Self {
+        Self {
+            plan: request.plan,
+            parts,
+            inputs: request.inputs.into_iter().map(|input| (input.name, input.schema, input.batches)).collect(),
+            done: request.done,
+            held: request.options.adapt.held,
+            schema: request.schema,
+            whole_partition: request.whole_partition,
+            level_max: request.options.level_max,
+            zone_maps: request.options.zone_maps,
+            batch_rows: request.options.batch_rows,
+            time_zone: request.options.time_zone,
+            runtime,
+            source,
+        }
+    }
 }
 
 /// What was read of one part so far, by all rounds and scans.

@@ -15,6 +15,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, TableScan, TableScanBuilder, T
 use datafusion::physical_plan::execute_stream;
 use datafusion::physical_plan::memory::MemoryStream;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
+use pithead_door::PlanBytes;
 use pithead_functions::{EngineOptions, fault_from_datafusion, ready_to_run, session_state};
 use pithead_model::{Blame, DatasetName, Fault, Level, SliceSpan, near_names};
 use pithead_plan::{INPUT_SCHEMA, Shape, combine, consume, shape};
@@ -28,7 +29,7 @@ use crate::order::order_of;
 use crate::round::{Round, SliceQueue};
 use crate::statistics::PartFacts;
 use crate::table::{Feed, Part, ReadCounters, SliceTable};
-use crate::{BindPlan, BindRequest, ExecError, PartData, PartReads, RunningRound, SliceRef};
+use crate::{BindRequest, ExecError, PartData, PartReads, RunningRound, SliceRef};
 
 /// A sub-plan that was read, checked against the output that is expected of it, and optimised once.
 #[derive(Debug)]
@@ -65,10 +66,10 @@ impl Bound {
         let name = &request.parts[0].name;
         register(&state, &parts, &request)?;
         let consumed = match &request.plan {
-            BindPlan::Substrait(bytes) => {
+            PlanBytes::Substrait(bytes) => {
                 consume(bytes, &state).await.map_err(|error| named_table(Fault::from(error), &request))?
             }
-            BindPlan::Scan { dataset, columns } => scan_plan(dataset, columns, name, &driving)?,
+            PlanBytes::Scan { dataset, columns } => scan_plan(dataset, columns, name, &driving)?,
         };
         let driven = drive(consumed, name, &driving)?;
         let plan = state.optimize(&driven).and_then(narrow).map_err(fault_from_datafusion)?;

@@ -27,7 +27,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use api::{BindPlan, BindRequest, PartData, PartReads, RoundStats, SliceRef, SliceSource};
+pub use api::{BindRequest, PartData, PartReads, RoundStats, SliceRef, SliceSource};
 pub use bind::Bound;
 pub use error::ExecError;
 pub use level::{Carried, Waiting};

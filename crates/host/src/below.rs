@@ -22,15 +22,16 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
 use pithead_door::{OpenRequest, SlicePart};
+use pithead_fleet::VersionedDataset;
 use pithead_functions::{EngineOptions, fault_from_datafusion, session_state};
 use pithead_model::{Blame, Dataset, DatasetName, Fault, Partition, Partitioning, SLICE_ROWS_DEFAULT, SliceSpan};
 use pithead_plan::{INPUT_SCHEMA, Shape, consume, shape};
 
-use crate::fault::{bug, invalid};
-use crate::profile::QueryProfile;
 use crate::query::{Mode, Query};
 use crate::schemas::CATALOG;
-use crate::{DatasetTable, Host, Settings};
+use crate::table::DatasetTable;
+use crate::{Host, Settings};
+use pithead_remote::QueryProfile;
 
 /// Runs sub-plans from above over the drives of a host. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -111,7 +112,8 @@ impl SubPlans {
         parts: &[DividedPart],
         done: Vec<Vec<SliceSpan>>,
     ) -> Result<ReadSubPlan, Fault> {
-        let driving = parts.first().ok_or_else(|| invalid("expected a sub-plan over at least one dataset"))?.part.name.clone();
+        let driving =
+            parts.first().ok_or_else(|| Fault::invalid("expected a sub-plan over at least one dataset"))?.part.name.clone();
         let settings = Settings::for_sub_plan(&request.options);
         let state = self.state(request, parts, &settings)?;
         let plan = consume(bytes, &state).await.map_err(|error| Fault::from(error).at("the sub-plan"))?;
@@ -122,7 +124,7 @@ impl SubPlans {
             host: self.host.clone(),
             state,
             settings,
-            profile: QueryProfile::new(),
+            profile: QueryProfile::start(),
             computed: Mutex::default(),
             from_above: Some(FromAbove { numbers, driving, done }),
         };
@@ -144,8 +146,9 @@ impl SubPlans {
         config.extensions.insert(settings.clone());
         let catalog = MemoryCatalogProvider::new();
         for part in parts {
-            let table = DatasetTable::new(part.part.name.clone(), Arc::new(dataset(part)), request.manifest_version);
-            add_table(&catalog, &part.part.name.domain, &part.part.name.dataset, Arc::new(table))?;
+            let name = &part.part.name;
+            let found = VersionedDataset::new(name.clone(), Arc::new(dataset(part)), request.manifest_version);
+            add_table(&catalog, &name.domain, &name.dataset, Arc::new(DatasetTable::new(Arc::new(found))))?;
         }
         for input in &request.inputs {
             let table = MemTable::try_new(Arc::clone(&input.schema), vec![input.batches.clone()]);
@@ -208,7 +211,7 @@ fn add_table(catalog: &MemoryCatalogProvider, schema: &str, name: &str, table: A
         }
     };
     if tables.table_exist(name) {
-        return Err(invalid(format!("two tables of the sub-plan are named {schema}.{name}")));
+        return Err(Fault::invalid(format!("two tables of the sub-plan are named {schema}.{name}")));
     }
     tables.register_table(name.to_owned(), table).map_err(fault_from_datafusion)?;
     Ok(())
@@ -236,7 +239,7 @@ fn scans(plan: &LogicalPlan, name: &DatasetName) -> Result<usize, Fault> {
     plan.apply_with_subqueries(|node| {
         if let LogicalPlan::TableScan(scan) = node
             && let Ok(table) = source_as_provider(&scan.source)
-            && table.downcast_ref::<DatasetTable>().is_some_and(|table| table.name() == name)
+            && table.downcast_ref::<DatasetTable>().is_some_and(|table| table.found().name() == name)
         {
             found += 1;
         }
@@ -257,8 +260,8 @@ fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Fault
             true => Ok(Arc::clone(column)),
             false => cast(column, field.data_type()),
         });
-    let columns = columns.collect::<Result<Vec<_>, _>>().map_err(bug)?;
+    let columns = columns.collect::<Result<Vec<_>, _>>().map_err(Fault::bug)?;
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
-        .map_err(|error| bug(format!("rows of a sub-plan do not fit its columns: {error}")))
+        .map_err(|error| Fault::bug(format!("rows of a sub-plan do not fit its columns: {error}")))
 }

@@ -11,9 +11,8 @@ use pithead_model::{Annotation, Bytes, Fault, Level, PushBackCause, SliceSpan};
 use pithead_plan::{Decomposition, Estimate, INPUT_SCHEMA, RemoteScan, SubPlan, shown};
 
 use crate::Answer;
-use crate::fault::bug;
-use crate::profile::{PartitionProfile, SubPlanProfile};
 use crate::query::{Mode, Prepared, PreparedInput, Query};
+use pithead_remote::{PartitionProfile, SubPlanProfile};
 
 /// The plan of a query as rows of text. Uncorrelated scalar subqueries are run, since the plan hangs on their values;
 /// with `analyze` all of it is run, and its rows are dropped.
@@ -35,7 +34,7 @@ pub(crate) async fn explain(query: &Query, plan: LogicalPlan, analyze: bool) -> 
             text.lines
         }
     };
-    let batch = RecordBatch::try_new(schema(), vec![Arc::new(StringArray::from(lines))]).map_err(bug)?;
+    let batch = RecordBatch::try_new(schema(), vec![Arc::new(StringArray::from(lines))]).map_err(Fault::bug)?;
     Ok(Answer::of(batch, Arc::clone(&query.profile)))
 }
 
@@ -187,14 +186,15 @@ impl Text {
             Bytes(sums.link_bytes),
         );
         self.line("", 0, text);
-        let (slices, bytes) = query.host.held().size();
+        let (slices, bytes) = query.host.remote().slices_held();
         if slices > 0 {
             self.line("", 0, format!("the host holds {slices} slices, {}", Bytes(bytes)));
         }
         if sums.failovers > 0 {
             self.line("", 0, format!("sessions that went on at another copy: {}", sums.failovers));
         }
-        let paced: Vec<f64> = query.host.drives().iter().filter_map(|drive| drive.welcome.link_bits_per_second).collect();
+        let paced: Vec<f64> =
+            query.host.fleet().drives().iter().filter_map(|drive| drive.welcome.link_bits_per_second).collect();
         if let Some(rate) = paced.first() {
             self.line(
                 "",

@@ -7,8 +7,8 @@ use pithead_model::{Blame, Fault};
 use pithead_observe::{Counter, Family, Gauge, Health, Histogram, Labelled, Observed, Registry, Seconds, seconds_histogram};
 
 use crate::Host;
-use crate::ingest::LoadReport;
-use crate::profile::ProfileSnapshot;
+use pithead_load::LoadReport;
+use pithead_remote::ProfileSnapshot;
 
 /// Kinds of statements.
 const KINDS: [&str; 5] = ["query", "explain", "set", "drop", "unknown"];
@@ -156,7 +156,7 @@ pub(crate) fn outcome<T>(result: &Result<T, Fault>) -> &'static str {
 impl Host {
     /// All metrics as OpenMetrics text.
     pub fn metrics_text(&self) -> String {
-        let (metrics, drives) = (self.metrics(), self.connected());
+        let (metrics, drives) = (self.metrics(), self.fleet().connected());
         for (state, count) in [("reached", drives.all().len()), ("absent", drives.absent().len())] {
             if let Some(gauge) = metrics.drives.get(state) {
                 gauge.set(count as i64);
@@ -173,7 +173,7 @@ impl Observed for Host {
 
     fn health(&self) -> BoxFuture<'_, Health> {
         Box::pin(async {
-            let drives = self.refreshed().await;
+            let drives = self.fleet().refreshed().await;
             let (reached, named) = (drives.all().len(), drives.all().len() + drives.absent().len());
             let (status, reason) = match drives.absent().first() {
                 _ if reached == 0 => ("failed", Some("no drive is reached".to_owned())),

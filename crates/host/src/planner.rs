@@ -14,17 +14,14 @@ use datafusion::logical_expr::{LogicalPlan, UserDefinedLogicalNode};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 use pithead_door::{OpenRequest, PlanBytes, SessionOptions, ShippedInput, SlicePart};
+use pithead_fleet::{ConnectedDrive, Drives};
+use pithead_load::Partitioner;
 use pithead_model::{Adapt, DatasetName, DriveId, Fault, Level, Partitioning};
 use pithead_plan::{Input, RemoteScan, RollUp, Shape, SubPlan, Travelling, shape};
+use pithead_remote::{RemoteScanExec, SubPlanProfile, Target, here};
 
 use crate::below::FromAbove;
-use crate::drives::{ConnectedDrive, Drives};
-use crate::fault::bug;
-use crate::finishing::here;
-use crate::partition::Partitioner;
-use crate::profile::SubPlanProfile;
 use crate::query::{Prepared, Query};
-use crate::remote::{RemoteScanExec, Target};
 use crate::{Host, Settings};
 
 /// Bytes that a batch is to have at most, by what is expected of its columns.
@@ -154,11 +151,11 @@ impl RemotePlanner {
                 time_zone: self.time_zone.clone(),
                 now_ns: self.now_ns,
                 extensions: vec![],
-                host: self.host.number(),
+                host: self.host.remote().number(),
                 adapt: self.adapt(sub_plan)?,
             },
         };
-        request.options.adapt.costs = self.host.sizes().of(&request);
+        request.options.adapt.costs = self.host.remote().costs_of(&request);
         Ok(request)
     }
 
@@ -193,8 +190,8 @@ impl ExtensionPlanner for RemotePlanner {
         let sub_plan = &scan.sub_plan;
         let external = |fault: Fault| DataFusionError::External(Box::new(fault));
         let known = sub_plan.number.checked_sub(1).and_then(|index| self.sub_plans.get(index));
-        let (profile, shipments) = known.ok_or_else(|| external(bug("a sub-plan was not prepared")))?;
-        let drives = self.host.connected();
+        let (profile, shipments) = known.ok_or_else(|| external(Fault::bug("a sub-plan was not prepared")))?;
+        let drives = self.host.fleet().connected();
         let kept = sub_plan.whole_partition || matches!(shape(&sub_plan.plan), Shape::Partials | Shape::TopK);
         // Under an array, drives have slices of the same versions that are not the same: each keeps results of its own.
         let summaries = kept && self.settings.summary_cache && self.from_above.is_none();
@@ -203,10 +200,10 @@ impl ExtensionPlanner for RemotePlanner {
         for (partition, ids) in sub_plan.copies.iter().enumerate() {
             let request = self.request(sub_plan, shipments, partition).map_err(external)?;
             let copies = reached(&drives, ids, &request).map_err(external)?;
-            let (host, runtime) = (self.host.clone(), Arc::clone(&self.runtime));
+            let (context, runtime) = (Arc::clone(self.host.remote()), Arc::clone(&self.runtime));
             let slice_cache = self.settings.slice_cache as u64;
             let roll_up = roll_up.clone();
-            targets.push(Target { host, copies, request, runtime, slice_cache, summaries, roll_up });
+            targets.push(Target { context, copies, request, runtime, slice_cache, summaries, roll_up });
         }
         let schema = Arc::new(scan.schema.as_arrow().clone());
         let busy_wait = Duration::from_secs(self.settings.busy_wait_s as u64);

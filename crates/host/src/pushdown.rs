@@ -11,9 +11,8 @@ use pithead_model::{Fault, Level, total};
 use pithead_plan::{RemoteScan, SubPlan, shown};
 
 use crate::Answer;
-use crate::fault::bug;
-use crate::profile::{PartitionProfile, SubPlanProfile};
 use crate::query::{Mode, Prepared, Query};
+use pithead_remote::{PartitionProfile, SubPlanProfile};
 
 /// One line: an operator.
 #[derive(Default)]
@@ -189,5 +188,5 @@ fn batch_of(lines: Vec<Line>) -> Result<RecordBatch, Fault> {
         ("seconds_saved_predicted", seconds(|line| line.predicted_s)),
         ("seconds_saved", seconds(|line| line.saved_s)),
     ];
-    RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true))).map_err(bug)
+    RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true))).map_err(Fault::bug)
 }

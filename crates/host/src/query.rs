@@ -22,11 +22,10 @@ use pithead_plan::{
 };
 
 use crate::below::FromAbove;
-use crate::fault::bug;
 use crate::planner::RemotePlanner;
-use crate::profile::{QueryProfile, SubPlanProfile};
 use crate::schemas::Datasets;
 use crate::{Host, Settings};
+use pithead_remote::{QueryProfile, SubPlanProfile};
 
 /// Whether the tables to ship are computed, or only planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +102,7 @@ impl Query {
     /// Orders the joins, and computes the small sides whose keys reduce others. Where one turns out large, there is no such
     /// reduction.
     async fn prepare_joins(&self, optimised: &LogicalPlan, mode: Mode) -> Result<Prepared, Fault> {
-        let in_process = self.host.connected().all().iter().all(|drive| drive.door.is_in_process());
+        let in_process = self.host.fleet().connected().all().iter().all(|drive| drive.door.is_in_process());
         let settings = self.settings.cut(in_process);
         let started = std::time::Instant::now();
         let ordered = match self.settings.join_order {
@@ -246,7 +245,8 @@ impl Query {
             }
             let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
             let renamed = RecordBatch::try_new_with_options(Arc::clone(&schema), batch.columns().to_vec(), &options);
-            batches.push(renamed.map_err(|error| bug(format!("a table to ship has other columns than planned: {error}")))?);
+            batches
+                .push(renamed.map_err(|error| Fault::bug(format!("a table to ship has other columns than planned: {error}")))?);
         }
         Ok(Some(batches))
     }

@@ -15,8 +15,6 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use pithead_model::Fault;
 
-use crate::fault::bug;
-
 type Rows = BoxStream<'static, Result<RecordBatch, Fault>>;
 
 /// A column as the planner names it.
@@ -42,7 +40,7 @@ impl Names {
         let schema = Arc::clone(schema);
         let named = move |batch: RecordBatch| {
             let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-            RecordBatch::try_new_with_options(Arc::clone(&schema), batch.columns().to_vec(), &options).map_err(bug)
+            RecordBatch::try_new_with_options(Arc::clone(&schema), batch.columns().to_vec(), &options).map_err(Fault::bug)
         };
         rows.map(move |batch| batch.and_then(&named)).boxed()
     }

@@ -1,5 +1,6 @@
 //! A snapshot's domains as the schemas that SQL names resolve in.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -8,32 +9,56 @@ use datafusion::catalog::{CatalogProvider, MemoryCatalogProviderList, SchemaProv
 use datafusion::common::{DataFusionError, Result};
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::TableScan;
+use parking_lot::Mutex;
+use pithead_fleet::{Snapshot, VersionedDataset};
 use pithead_model::{DatasetName, Fault};
 use pithead_plan::{Catalogue, DatasetFacts};
 
-use crate::{DatasetTable, Snapshot};
+use crate::table::DatasetTable;
 
 /// The one catalog, whose schemas are the domains.
 pub(crate) const CATALOG: &str = "pithead";
 
+/// Datasets as tables. What planning finds out of one is kept for as long as its version is the newest, since that takes a
+/// millisecond and more where there are thousands of columns.
+#[derive(Debug, Default)]
+pub(crate) struct Tables(Mutex<HashMap<DatasetName, Arc<DatasetTable>>>);
+
+impl Tables {
+    fn table(&self, found: &Arc<VersionedDataset>) -> Arc<DatasetTable> {
+        let mut tables = self.0.lock();
+        if let Some(table) = tables.get(found.name()).filter(|table| Arc::ptr_eq(table.found(), found)) {
+            return Arc::clone(table);
+        }
+        // Of what no snapshot has any more, only the table is left that was made of it.
+        tables.retain(|_, table| Arc::strong_count(table.found()) > 1);
+        let table = Arc::new(DatasetTable::new(Arc::clone(found)));
+        tables.insert(found.name().clone(), Arc::clone(&table));
+        table
+    }
+}
+
 /// A list of catalogs with one, over `snapshot`.
-pub(crate) fn catalogs(snapshot: Arc<Snapshot>) -> Arc<dyn CatalogProviderList> {
+pub(crate) fn catalogs(snapshot: Arc<Snapshot>, tables: &Arc<Tables>) -> Arc<dyn CatalogProviderList> {
     let list = MemoryCatalogProviderList::new();
-    list.register_catalog(CATALOG.to_owned(), Arc::new(Domains(snapshot)));
+    list.register_catalog(CATALOG.to_owned(), Arc::new(Domains { snapshot, tables: Arc::clone(tables) }));
     Arc::new(list)
 }
 
 #[derive(Debug)]
-struct Domains(Arc<Snapshot>);
+struct Domains {
+    snapshot: Arc<Snapshot>,
+    tables: Arc<Tables>,
+}
 
 impl CatalogProvider for Domains {
     fn schema_names(&self) -> Vec<String> {
-        self.0.domains().map(|(name, _)| name.to_owned()).collect()
+        self.snapshot.domains().map(|(name, _)| name.to_owned()).collect()
     }
 
     /// Any name is a domain, so that an unknown one is told apart when a dataset of it is asked for.
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
-        let domain = Domain { snapshot: Arc::clone(&self.0), name: name.to_owned() };
+        let domain = Domain { snapshot: Arc::clone(&self.snapshot), tables: Arc::clone(&self.tables), name: name.to_owned() };
         (name != "information_schema").then(|| Arc::new(domain) as Arc<dyn SchemaProvider>)
     }
 }
@@ -41,6 +66,7 @@ impl CatalogProvider for Domains {
 #[derive(Debug)]
 struct Domain {
     snapshot: Arc<Snapshot>,
+    tables: Arc<Tables>,
     name: String,
 }
 
@@ -53,17 +79,14 @@ impl Domain {
 #[async_trait]
 impl SchemaProvider for Domain {
     fn table_names(&self) -> Vec<String> {
-        self.snapshot
-            .tables()
-            .filter(|table| table.name().domain == self.name)
-            .map(|table| table.name().dataset.clone())
-            .collect()
+        let names = self.snapshot.datasets().map(|found| found.name());
+        names.filter(|name| name.domain == self.name).map(|name| name.dataset.clone()).collect()
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let table =
-            self.snapshot.table(&self.dataset(name)).map_err(|fault: Fault| DataFusionError::External(Box::new(fault)))?;
-        Ok(Some(table))
+        let found = self.snapshot.readable(&self.dataset(name));
+        let found = found.map_err(|fault: Fault| DataFusionError::External(Box::new(fault)))?;
+        Ok(Some(self.tables.table(&found)))
     }
 
     fn table_exist(&self, name: &str) -> bool {

@@ -17,8 +17,6 @@ use parking_lot::Mutex;
 use pithead_functions::{EngineOptions, check_clock, count_repeats, fault_from_datafusion, session_state};
 use pithead_model::{Blame, Fault, PAGE_ROWS};
 
-use crate::catalog::Snapshot;
-use crate::profile::QueryProfile;
 use crate::pushdown::explain_pushdown;
 use crate::query::{Mode, Query};
 use crate::repeated::{self, Names};
@@ -27,6 +25,8 @@ use crate::statement::{self, Statement};
 use crate::timeout::Deadline;
 use crate::watch::{Slow, Watch};
 use crate::{Host, Parameters, Settings, explain, from_first, parameters, precedence, pushdown, settings};
+use pithead_fleet::Snapshot;
+use pithead_remote::QueryProfile;
 
 /// A client's connection to a host: its settings, and the statements it runs.
 pub struct Session {
@@ -163,9 +163,9 @@ impl Session {
                 parameters.refuse("DROP TABLE")?;
                 let domain = self.state.lock().config_options().catalog.default_schema.clone();
                 let name = name.resolve(&domain)?;
-                let missing = if_exists && self.host.snapshot().await?.dataset(&name).is_none();
+                let missing = if_exists && self.host.fleet().snapshot().await?.dataset(&name).is_none();
                 if !missing {
-                    self.host.drop_dataset(&name).await?;
+                    self.host.fleet().drop_dataset(&name).await?;
                 }
                 Ok(Answer::done())
             }
@@ -205,14 +205,14 @@ impl Session {
 
     /// A statement's plan over the datasets as they are now, not optimised, and the names of its columns.
     async fn plan(&self, sql: &str, parameters: &Parameters) -> Result<(Query, LogicalPlan, Names), Fault> {
-        let before = self.host.connected().ids();
-        let planned = match self.host.snapshot().await {
+        let before = self.host.fleet().connected().ids();
+        let planned = match self.host.fleet().snapshot().await {
             Ok(snapshot) => self.plan_over(snapshot, sql, parameters).await,
             Err(fault) => Err(fault),
         };
         match planned {
             // What it lacks may be on a drive that has not answered yet.
-            Err(fault) if fault.blame == Blame::Device => match self.host.settled_snapshot(&before).await? {
+            Err(fault) if fault.blame == Blame::Device => match self.host.fleet().settled_snapshot(&before).await? {
                 Some(snapshot) => self.plan_over(snapshot, sql, parameters).await,
                 None => Err(fault),
             },
@@ -227,7 +227,7 @@ impl Session {
         parameters: &Parameters,
     ) -> Result<(Query, LogicalPlan, Names), Fault> {
         let mut state = self.state.lock().clone();
-        state.register_catalog_list(catalogs(snapshot));
+        state.register_catalog_list(catalogs(snapshot, self.host.tables()));
         state.mark_start_execution();
         let (plan, names) = logical_plan(&state, &parameters.told(sql)).await?;
         let plan = parameters.put_into(plan)?;
@@ -237,7 +237,7 @@ impl Session {
                 host: self.host.clone(),
                 state,
                 settings,
-                profile: QueryProfile::new(),
+                profile: QueryProfile::start(),
                 computed: Mutex::default(),
                 from_above: None,
             },
@@ -278,7 +278,7 @@ impl Answer {
     /// A statement that did what it says and has no rows.
     fn done() -> Answer {
         let schema = Arc::new(arrow::datatypes::Schema::empty());
-        Answer { schema, rows: futures::stream::empty().boxed(), profile: QueryProfile::new(), is_query: false }
+        Answer { schema, rows: futures::stream::empty().boxed(), profile: QueryProfile::start(), is_query: false }
     }
 
     /// Rows that are there already.

@@ -9,46 +9,35 @@ use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, Result, ScalarValue, Statistics, internal_err};
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use pithead_model::{ColumnSummary, Dataset, DatasetName, Value};
+use pithead_fleet::VersionedDataset;
+use pithead_model::{ColumnSummary, Dataset, Value};
 use pithead_plan::DatasetFacts;
 
 /// Stands for a dataset in a logical plan, with its schema and statistics. It cannot be scanned: decomposing a plan puts
 /// sub-plans in the place of such tables.
 #[derive(Debug)]
-pub struct DatasetTable {
-    name: DatasetName,
-    dataset: Arc<Dataset>,
-    manifest_version: u64,
+pub(crate) struct DatasetTable {
+    found: Arc<VersionedDataset>,
     statistics: OnceLock<Statistics>,
     facts: OnceLock<Arc<DatasetFacts>>,
 }
 
 impl DatasetTable {
-    pub(crate) fn new(name: DatasetName, dataset: Arc<Dataset>, manifest_version: u64) -> Self {
-        Self { name, dataset, manifest_version, statistics: OnceLock::new(), facts: OnceLock::new() }
+    pub(crate) fn new(found: Arc<VersionedDataset>) -> Self {
+        Self { found, statistics: OnceLock::new(), facts: OnceLock::new() }
     }
 
-    /// Its full name.
-    pub fn name(&self) -> &DatasetName {
-        &self.name
-    }
-
-    /// What the manifest says of it.
-    pub fn dataset(&self) -> &Arc<Dataset> {
-        &self.dataset
-    }
-
-    /// The version of that manifest.
-    pub fn manifest_version(&self) -> u64 {
-        self.manifest_version
+    /// The dataset.
+    pub(crate) fn found(&self) -> &Arc<VersionedDataset> {
+        &self.found
     }
 
     /// What decomposing needs of it.
     pub(crate) fn facts(&self) -> Arc<DatasetFacts> {
         let facts = self.facts.get_or_init(|| {
-            let dataset = Arc::clone(&self.dataset);
+            let (name, dataset) = (self.found.name().clone(), Arc::clone(self.found.dataset()));
             let columns = dataset.columns();
-            Arc::new(DatasetFacts { name: self.name.clone(), dataset, columns, manifest_version: self.manifest_version })
+            Arc::new(DatasetFacts { name, dataset, columns, manifest_version: self.found.manifest_version() })
         });
         Arc::clone(facts)
     }
@@ -57,7 +46,7 @@ impl DatasetTable {
 #[async_trait]
 impl TableProvider for DatasetTable {
     fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.dataset.schema)
+        Arc::clone(&self.found.dataset().schema)
     }
 
     fn table_type(&self) -> TableType {
@@ -70,7 +59,7 @@ impl TableProvider for DatasetTable {
     }
 
     fn statistics(&self) -> Option<Statistics> {
-        Some(self.statistics.get_or_init(|| statistics(&self.dataset)).clone())
+        Some(self.statistics.get_or_init(|| statistics(self.found.dataset())).clone())
     }
 
     async fn scan(
@@ -80,7 +69,7 @@ impl TableProvider for DatasetTable {
         _filters: &[Expr],
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        internal_err!("dataset {} was not decomposed into sub-plans", self.name)
+        internal_err!("dataset {} was not decomposed into sub-plans", self.found.name())
     }
 }
 
@@ -197,7 +186,8 @@ mod tests {
             merged: 0,
             partitions: vec![partition],
         };
-        DatasetTable::new("t".parse().unwrap(), Arc::new(dataset), 1)
+        let found = VersionedDataset::new("t".parse().unwrap(), Arc::new(dataset), 1);
+        DatasetTable::new(Arc::new(found))
     }
 
     #[test]

@@ -11,9 +11,9 @@ use futures::{Stream, StreamExt};
 use pithead_model::{Bytes, Fault};
 
 use crate::metrics::outcome;
-use crate::profile::QueryProfile;
 use crate::query::{Prepared, Query};
 use crate::{Answer, Host, explain};
+use pithead_remote::QueryProfile;
 
 /// A statement on its way.
 pub(crate) struct Watch {

@@ -63,6 +63,16 @@ impl Fault {
         Self { blame, message: message.into(), hint: None }
     }
 
+    /// A fault of the request: what was expected, and what there is instead.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(Blame::User, message)
+    }
+
+    /// Something that our own code or a library should not have done.
+    pub fn bug(what: impl fmt::Display) -> Self {
+        Self::new(Blame::Bug, what.to_string())
+    }
+
     /// The same fault, with a hint.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
@@ -73,6 +83,14 @@ impl Fault {
     pub fn at(mut self, place: impl fmt::Display) -> Self {
         self.message = format!("{place}: {}", self.message);
         self
+    }
+
+    /// The same fault, with the drive named where it happened, unless it already is.
+    pub fn at_drive(self, label: &str) -> Self {
+        match self.message.contains(label) {
+            true => self,
+            false => self.at(format_args!("drive {label}")),
+        }
     }
 }
 

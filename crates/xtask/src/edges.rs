@@ -10,9 +10,10 @@ use crate::tidy::{Findings, Tree};
 const FLOORS: &[&[&str]] = &[
     &["model", "matrix"],
     &["slice", "functions", "door", "entry", "device", "sched", "observe", "policy"],
-    &["plan", "store", "wire", "program"],
-    &["exec", "cse"],
-    &["drive", "host"],
+    &["plan", "store", "wire", "program", "fleet", "files", "fakes"],
+    &["exec", "cse", "load"],
+    &["drive", "remote"],
+    &["host"],
     &["embed", "array", "cell", "front"],
     &["bench"],
     &["cli", "python"],
@@ -25,7 +26,7 @@ const FORBIDDEN: &[(&str, &str)] = &[("host", "drive"), ("host", "store"), ("sch
 
 /// Libraries (by prefix of the name) and the only crates that may use them.
 const USERS: &[(&str, &[&str])] = &[
-    ("datafusion", &["functions", "plan", "exec", "drive", "host"]),
+    ("datafusion", &["functions", "plan", "exec", "drive", "remote", "host"]),
     ("vortex", &["slice"]),
     ("redb", &["store"]),
     ("substrait", &["plan"]),

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pithead_door::{Granted, OpenRequest, PlanBytes, SlicePart, check_open, check_spans, input_bytes, same_columns};
-use pithead_exec::{BindPlan, BindRequest, Bound, PartData, SliceRef, SliceSource};
+use pithead_door::{Granted, OpenRequest, SlicePart, check_open, check_spans, input_bytes, same_columns};
+use pithead_exec::{BindRequest, Bound, PartData, SliceRef, SliceSource};
 use pithead_functions::{EXTENSIONS, check_clock};
 use pithead_model::{Adapt, Blame, Bytes, Fault, Level, LevelRule, Reply, SessionId, total};
 
@@ -55,8 +55,9 @@ impl SessionServer {
         let memory = Arc::clone(&runtime.memory_pool);
         let threads = fair_threads(request.options.threads as usize, self.resources.workers.threads(), self.sessions.count());
         let facts = Facts::of(&request, &parts, self.encoding_of(&request.parts).await);
-        let bound =
-            self.bind(bind_request(request, parts, runtime, Arc::clone(&self.storage.slices) as Arc<dyn SliceSource>)).await?;
+        let bound = self
+            .bind(BindRequest::of(request, parts, runtime, Arc::clone(&self.storage.slices) as Arc<dyn SliceSource>))
+            .await?;
         let policy = RoundPolicy::new(&facts.session(&bound, threads));
         let steer = Steer::new(
             &SteerFacts {
@@ -182,32 +183,6 @@ impl Facts {
             slices: bound.slices_left().len() as u32,
             threads,
         }
-    }
-}
-
-fn bind_request(
-    request: OpenRequest,
-    parts: Vec<PartData>,
-    runtime: Arc<datafusion::execution::runtime_env::RuntimeEnv>,
-    source: Arc<dyn SliceSource>,
-) -> BindRequest {
-    BindRequest {
-        plan: match request.plan {
-            PlanBytes::Substrait(bytes) => BindPlan::Substrait(bytes),
-            PlanBytes::Scan { dataset, columns } => BindPlan::Scan { dataset, columns },
-        },
-        parts,
-        inputs: request.inputs.into_iter().map(|input| (input.name, input.schema, input.batches)).collect(),
-        done: request.done,
-        held: request.options.adapt.held,
-        schema: request.schema,
-        whole_partition: request.whole_partition,
-        level_max: request.options.level_max,
-        zone_maps: request.options.zone_maps,
-        batch_rows: request.options.batch_rows,
-        time_zone: request.options.time_zone,
-        runtime,
-        source,
     }
 }
 

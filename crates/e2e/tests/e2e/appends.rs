@@ -41,7 +41,7 @@ fn append() -> LoadSpec {
 }
 
 async fn manifest(setup: &Setup) -> Manifest {
-    let snapshot = setup.engine.host.snapshot().await.unwrap();
+    let snapshot = setup.engine.host.fleet().snapshot().await.unwrap();
     snapshot.dataset(&"t".parse().unwrap()).expect("it is there").0.clone()
 }
 

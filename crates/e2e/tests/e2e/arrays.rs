@@ -133,7 +133,7 @@ fn loads_appends_replacements_and_drops_reach_every_drive() {
         // Nothing is left at any drive, once nobody reads it.
         let mut stored = u64::MAX;
         for _ in 0..200 {
-            let statuses = setup.engine.host.status().await;
+            let statuses = setup.engine.host.fleet().status().await;
             stored = statuses.into_iter().map(|(_, status)| status.unwrap().slices).sum();
             if stored == 0 {
                 break;
@@ -211,7 +211,8 @@ fn copies_lie_on_arrays_and_drives_alike() {
         let session = engine.host.session();
         let whole = collect(&session, SUMS).await.unwrap();
         // Reads every copy, and compares them byte for byte.
-        let report = engine.host.repair(&pithead_host::RepairSpec::default(), std::sync::Arc::new(|_| ())).await.unwrap();
+        let report =
+            engine.host.fleet().repair(&pithead_fleet::RepairSpec::default(), std::sync::Arc::new(|_| ())).await.unwrap();
         assert!(report.runs_checked >= 4 && report.runs_rewritten == 0 && report.damaged.is_empty(), "{report:?}");
         drives[0].kill();
         for level in ["auto", "0"] {

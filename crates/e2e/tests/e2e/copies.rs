@@ -9,7 +9,8 @@ use futures::StreamExt;
 use pithead_e2e::tpch::{answers, queries, spec};
 use pithead_e2e::{DriveProcess, Table, block_on, collect, load, row_difference, table};
 use pithead_embed::{EmbedOptions, Engine, Target, connect};
-use pithead_host::{LoadMode, LoadSpec, RepairSpec, Session, TellMove};
+use pithead_fleet::{RepairSpec, TellMove};
+use pithead_host::{LoadMode, LoadSpec, Session};
 use pithead_model::{Blame, DriveId, Fault};
 use tempfile::TempDir;
 
@@ -60,18 +61,18 @@ fn quiet() -> TellMove {
 
 /// The drives of a dataset's partitions.
 async fn placement(engine: &Engine, name: &str) -> Vec<Vec<DriveId>> {
-    let snapshot = engine.host.snapshot().await.unwrap();
+    let snapshot = engine.host.fleet().snapshot().await.unwrap();
     let (_, dataset) = snapshot.dataset(&name.parse().unwrap()).expect("the dataset is there");
     dataset.partitions.iter().map(|partition| partition.copies.clone()).collect()
 }
 
 fn id_of(engine: &Engine, process: &DriveProcess) -> DriveId {
-    let drives = engine.host.drives();
+    let drives = engine.host.fleet().drives();
     drives.iter().find(|drive| drive.label() == process.address()).expect("the drive is connected").id()
 }
 
 async fn home(engine: &Engine) -> DriveId {
-    let snapshot = engine.host.snapshot().await.unwrap();
+    let snapshot = engine.host.fleet().snapshot().await.unwrap();
     let (manifest, _) = snapshot.dataset(&"lineitem".parse().unwrap()).unwrap();
     manifest.home().unwrap()
 }
@@ -233,11 +234,11 @@ fn drives_join_and_leave_while_queries_run() {
         assert!(added.partitions >= 4 && added.bytes > 1 << 20, "{added:?}");
         assert_eq!(placement(&engine, "orders").await, placement(&engine, "lineitem").await, "still side by side");
         let leaving = home(&engine).await;
-        let gone = engine.host.remove(leaving).await.expect_err("it is full");
+        let gone = engine.host.fleet().remove(leaving).await.expect_err("it is full");
         assert_eq!(gone.blame, Blame::User, "{gone}");
-        let drained = within(engine.host.drain(leaving, quiet())).await.unwrap();
+        let drained = within(engine.host.fleet().drain(leaving, quiet())).await.unwrap();
         assert!(drained.bytes > 1 << 20 && drained.homes == ["main"], "{drained:?}");
-        engine.host.remove(leaving).await.unwrap();
+        engine.host.fleet().remove(leaving).await.unwrap();
         assert_ne!(home(&engine).await, leaving);
         is_over.store(true, Ordering::Relaxed);
         within(asking).await.expect("all answers were right");
@@ -270,12 +271,12 @@ fn what_a_drive_lost_is_made_anew() {
         let engine = attach(&processes).await;
         assert_eq!(ask(&engine, SUMS).await, expected);
         let spec = RepairSpec { lost: Some(lost), drop_lost: false };
-        let report = within(engine.host.repair(&spec, quiet())).await.unwrap();
+        let report = within(engine.host.fleet().repair(&spec, quiet())).await.unwrap();
         assert!(report.lost.is_empty() && report.copies_made == 2, "{report:?}");
         within(engine.add_drive(processes[1].address(), quiet())).await.unwrap();
         let copies = placement(&engine, "lineitem").await;
         assert!(copies.iter().all(|copies| copies.len() == 2 && !copies.contains(&lost)), "{copies:?}");
-        let report = within(engine.host.repair(&RepairSpec::default(), quiet())).await.unwrap();
+        let report = within(engine.host.fleet().repair(&RepairSpec::default(), quiet())).await.unwrap();
         assert!(report.damaged.is_empty() && report.runs_checked == 6 && report.runs_rewritten == 0, "{report:?}");
         processes[0].kill();
         assert_eq!(ask(&engine, SUMS).await, expected);
@@ -302,7 +303,7 @@ fn a_lost_home_can_be_read_around_and_replaced() {
         let fault = within(load(&engine, append())).await.expect_err("its home is down");
         assert!(fault.blame == Blame::Device && fault.to_string().contains(&format!("repair --lost {lost}")), "{fault}");
         let spec = RepairSpec { lost: Some(lost), drop_lost: false };
-        let report = within(engine.host.repair(&spec, quiet())).await.unwrap();
+        let report = within(engine.host.fleet().repair(&spec, quiet())).await.unwrap();
         assert_eq!((report.homes.as_slice(), report.lost.len()), (&["main".to_owned()][..], 0), "{report:?}");
         within(load(&engine, append())).await.unwrap();
         assert_eq!(ask(&engine, SUMS).await[0][0], (2 * LINEITEM_ROWS).to_string());

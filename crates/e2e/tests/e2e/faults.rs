@@ -137,6 +137,7 @@ fn dropping_an_answer_ends_the_work_at_the_drives() {
 async fn sessions(engine: &Engine) -> u32 {
     engine
         .host
+        .fleet()
         .status()
         .await
         .into_iter()

@@ -19,7 +19,7 @@ fn refused(file: &str, bytes: &[u8], words: &[&str]) {
         for word in words.iter().chain(&[file]) {
             assert!(fault.to_string().contains(word), "{word:?} should be named: {fault}");
         }
-        assert!(setup.engine.host.datasets().await.unwrap().is_empty());
+        assert!(setup.engine.host.fleet().datasets().await.unwrap().is_empty());
         refusal(&setup.session().await, "SELECT * FROM bad").await;
         setup.shutdown().await;
     });

@@ -171,7 +171,7 @@ impl Scene {
         };
         let mut doors: Vec<Arc<dyn Door>> = setup.processes.iter().chain(&setup.behind).map(reached).collect();
         if doors.is_empty() {
-            doors = setup.engine.host.drives().iter().map(|drive| Arc::clone(&drive.door)).collect();
+            doors = setup.engine.host.fleet().drives().iter().map(|drive| Arc::clone(&drive.door)).collect();
         }
         Scene { setup, session, doors }
     }

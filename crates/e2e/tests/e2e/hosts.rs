@@ -11,7 +11,8 @@ use futures::future::join_all;
 use futures::stream;
 use pithead_e2e::{DriveProcess, block_on, collect};
 use pithead_embed::{EmbedOptions, Engine, Target, connect};
-use pithead_host::{LoadMode, LoadSpec, PartitionBy, RepairSpec};
+use pithead_fleet::RepairSpec;
+use pithead_host::{LoadMode, LoadSpec, PartitionBy};
 use pithead_model::{Blame, DriveId, Fault};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -184,14 +185,14 @@ async fn perform_other(engine: &Engine, operation: Operation) -> Result<(), Faul
         Operation::Append(_) | Operation::Trickle(_) => unreachable!("they have their own ledger"),
         Operation::Replace(number) => load(engine, "other", LoadMode::Replace, number).await,
         Operation::Add(number) => load(engine, "other", LoadMode::Append, number).await,
-        Operation::Drop => engine.host.drop_dataset(&"other".parse().unwrap()).await,
+        Operation::Drop => engine.host.fleet().drop_dataset(&"other".parse().unwrap()).await,
         Operation::Drain(place) => {
-            let mut ids: Vec<DriveId> = engine.host.drives().iter().map(|drive| drive.id()).collect();
+            let mut ids: Vec<DriveId> = engine.host.fleet().drives().iter().map(|drive| drive.id()).collect();
             ids.sort();
-            engine.host.drain(ids[place % ids.len()], quiet()).await.map(drop)
+            engine.host.fleet().drain(ids[place % ids.len()], quiet()).await.map(drop)
         }
         Operation::Repair => {
-            let report = engine.host.repair(&RepairSpec::default(), quiet()).await?;
+            let report = engine.host.fleet().repair(&RepairSpec::default(), quiet()).await?;
             // A run that is moved or dropped while it is checked is missing where it was.
             assert!(report.lost.is_empty(), "{report:?}");
             Ok(())
@@ -240,7 +241,7 @@ async fn check_kept(engine: &Engine, ledger: &Ledger, seed: u64) {
 
 /// Runs were merged, so there are far fewer of them than loads.
 async fn check_merged(engine: &Engine, ledger: &Ledger) {
-    let snapshot = engine.host.snapshot().await.unwrap();
+    let snapshot = engine.host.fleet().snapshot().await.unwrap();
     let (_, dataset) = snapshot.dataset(&"kept".parse().unwrap()).expect("it is there");
     let runs: Vec<usize> = dataset.partitions.iter().map(|partition| partition.runs.len()).collect();
     println!("runs by partition: {runs:?}, merged last in version {}", dataset.merged);
@@ -251,7 +252,7 @@ async fn check_merged(engine: &Engine, ledger: &Ledger) {
 async fn check_nothing_left(engine: &Engine) {
     let start = Instant::now();
     loop {
-        let snapshot = engine.host.snapshot().await.unwrap();
+        let snapshot = engine.host.fleet().snapshot().await.unwrap();
         let (manifest, _) = snapshot.dataset(&"kept".parse().unwrap()).expect("it is there");
         let partitions = manifest.datasets.values().flat_map(|dataset| &dataset.partitions);
         let named: u64 = partitions
@@ -259,7 +260,7 @@ async fn check_nothing_left(engine: &Engine) {
                 partition.copies.len() as u64 * partition.runs.iter().map(|run| u64::from(run.slices)).sum::<u64>()
             })
             .sum();
-        let statuses = join_all(engine.host.drives().iter().map(|drive| drive.door.status())).await;
+        let statuses = join_all(engine.host.fleet().drives().iter().map(|drive| drive.door.status())).await;
         let held: u64 = statuses.into_iter().map(|status| status.unwrap().slices).sum();
         if held == named {
             return;
@@ -282,7 +283,7 @@ fn what_a_killed_host_left_is_collected() {
         let mut loading = std::process::Command::new(pithead_e2e::pithead());
         loading.args(["load", "never", "--drives", &drives]).arg(&rows);
         let status = |drive: usize| {
-            let door = Arc::clone(&engine.host.drives()[drive].door);
+            let door = Arc::clone(&engine.host.fleet().drives()[drive].door);
             async move { door.status().await.unwrap().slices }
         };
         let mut child = loading.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap();

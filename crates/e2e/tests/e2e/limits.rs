@@ -28,7 +28,7 @@ fn unknown_names_come_with_the_near_ones() {
             assert_eq!(fault.blame, Blame::User, "{statement}: {fault}");
             assert!(fault.to_string().contains(near), "{statement} should name {near}: {fault}");
         }
-        let fault = setup.engine.host.drop_dataset(&"main.nations".parse::<DatasetName>().unwrap()).await.unwrap_err();
+        let fault = setup.engine.host.fleet().drop_dataset(&"main.nations".parse::<DatasetName>().unwrap()).await.unwrap_err();
         assert!(fault.to_string().contains("nation"), "{fault}");
         setup.shutdown().await;
     });

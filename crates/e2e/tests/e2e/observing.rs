@@ -35,7 +35,7 @@ async fn engine_of(process: &DriveProcess) -> Engine {
 /// Waits until the drive has sessions, or has none.
 async fn until_sessions(engine: &Engine, wanted: bool) {
     for _ in 0..600 {
-        let sessions = engine.host.status().await[0].1.as_ref().map_or(0, |status| status.sessions);
+        let sessions = engine.host.fleet().status().await[0].1.as_ref().map_or(0, |status| status.sessions);
         if (sessions > 0) == wanted {
             return;
         }

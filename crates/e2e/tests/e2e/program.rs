@@ -94,7 +94,7 @@ fn ctrl_c_cancels_at_the_drives() {
         load(&engine, spec("lineitem", "vortex")).await.unwrap();
         let arguments = ["sql", "--drives", process.address(), "--format", "csv", "-c", "SELECT * FROM lineitem"];
         let mut asking = command(directory.path(), &arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let sessions = async || engine.host.status().await[0].1.as_ref().map_or(0, |status| status.sessions);
+        let sessions = async || engine.host.fleet().status().await[0].1.as_ref().map_or(0, |status| status.sessions);
         let limit = async |wanted: bool| {
             for _ in 0..600 {
                 if (sessions().await > 0) == wanted {

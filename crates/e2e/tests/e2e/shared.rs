@@ -137,7 +137,7 @@ fn a_drive_that_hangs_holds_up_nobody_who_can_do_without() {
             let rows = collect(&other.host.session(), "SELECT count(*), sum(l_orderkey) FROM lineitem").await.unwrap().rows;
             assert_eq!(rows[0][0], "600572");
             // Who waited for it to be given up would have another reason.
-            let absent = other.host.absent();
+            let absent = other.host.fleet().absent();
             let passed_over = absent.iter().find(|drive| drive.door.label() == hung.address()).expect("the drive that hangs");
             assert!(passed_over.fault.message.contains("no answer within 1 s"), "{}", passed_over.fault);
             hung.thaw();

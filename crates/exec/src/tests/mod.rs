@@ -27,6 +27,7 @@ use datafusion::prelude::SessionContext;
 use datafusion_substrait::logical_plan::producer::to_substrait_plan;
 use futures::{StreamExt, TryStreamExt};
 use pithead_device::{Device, Native};
+use pithead_door::PlanBytes;
 use pithead_functions::{EngineOptions, fault_from_datafusion, session_state};
 use pithead_model::{DatasetId, DatasetName, Fault, Level, LoadId, SliceKey, SliceSpan};
 use pithead_plan::{INPUT_SCHEMA, Shape};
@@ -34,7 +35,7 @@ use pithead_slice::{SliceReader, encode_slice, encoding, open_slice};
 use prost::Message;
 
 use crate::table::{Feed, Part, SliceTable};
-use crate::{BindPlan, BindRequest, Bound, PartData, RoundStats, SliceRef, SliceSource};
+use crate::{BindRequest, Bound, PartData, RoundStats, SliceRef, SliceSource};
 
 /// Slices in memory.
 #[derive(Debug, Default)]
@@ -160,7 +161,7 @@ impl Lab {
     }
 
     /// The sub-plan of a query, with its filters in the scans, and its output's schema.
-    pub(crate) async fn sub_plan(&self, sql: &str) -> (BindPlan, SchemaRef) {
+    pub(crate) async fn sub_plan(&self, sql: &str) -> (PlanBytes, SchemaRef) {
         let state: SessionState = self.tables(true).state();
         let plan = state.create_logical_plan(sql).await.unwrap();
         let optimised = state.optimize(&plan).unwrap();
@@ -168,10 +169,10 @@ impl Lab {
         let empty = optimised.exists(|node| Ok(matches!(node, LogicalPlan::EmptyRelation(_)))).unwrap();
         let plan = if empty { plan } else { optimised };
         let bytes = to_substrait_plan(&plan, &state).unwrap().encode_to_vec();
-        (BindPlan::Substrait(bytes.into()), Arc::new(plan.schema().as_arrow().clone()))
+        (PlanBytes::Substrait(bytes.into()), Arc::new(plan.schema().as_arrow().clone()))
     }
 
-    pub(crate) fn request(self: &Arc<Self>, plan: BindPlan, schema: SchemaRef, how: How) -> BindRequest {
+    pub(crate) fn request(self: &Arc<Self>, plan: PlanBytes, schema: SchemaRef, how: How) -> BindRequest {
         BindRequest {
             plan,
             parts: self.parts.clone(),

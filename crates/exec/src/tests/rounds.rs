@@ -152,7 +152,7 @@ async fn slices_that_are_done_are_left_out() {
 async fn plain_scans_need_no_substrait() {
     let lab = lab("vortex");
     let schema = Arc::new(rows(0, 1).schema().project(&[4, 0]).unwrap());
-    let plan = |columns: &[&str]| BindPlan::Scan {
+    let plan = |columns: &[&str]| PlanBytes::Scan {
         dataset: "t".parse().unwrap(),
         columns: columns.iter().map(|column| (*column).to_owned()).collect(),
     };

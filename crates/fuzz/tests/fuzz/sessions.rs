@@ -300,7 +300,7 @@ fn catalogued(rig: &Rig, bytes: &[u8]) -> Outcome {
     }
     let Ok(manifest) = serde_json::from_slice::<Manifest>(bytes) else { return Outcome::Refused };
     rig.door.catalogue_with(Some(manifest));
-    let listed = rig.runtime.block_on(rig.host.datasets());
+    let listed = rig.runtime.block_on(rig.host.fleet().datasets());
     let mut done = outcome(listed);
     for sql in ["EXPLAIN SELECT t.g, sum(t.m) FROM t JOIN u ON t.n = u.n GROUP BY t.g", QUERIES[3], QUERIES[4]] {
         match told(rig.query(sql)) {

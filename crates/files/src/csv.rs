@@ -1,0 +1,232 @@
+//! CSV files: one part each, types inferred from the first rows.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow::csv::ReaderBuilder;
+use arrow::csv::reader::Format;
+use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::error::ArrowError;
+use pithead_model::Fault;
+
+use crate::options::CsvOptions;
+use crate::source::{Chunk, Chunks, Source, damaged, open_file, unreadable};
+
+const BUFFER_BYTES: usize = 1 << 20;
+
+#[derive(Debug)]
+pub(crate) struct CsvSource {
+    path: PathBuf,
+    bytes: u64,
+    format: Format,
+    schema: SchemaRef,
+}
+
+impl CsvSource {
+    /// Reads the header, and guesses types from the first rows.
+    pub(crate) fn open(path: &Path, options: &CsvOptions) -> Result<Self, Fault> {
+        let file = open_file(path)?;
+        let bytes = file.metadata().map_err(|error| unreadable(path, &error))?.len();
+        let format = format(path, options)?;
+        let inferred = format.infer_schema(BufReader::with_capacity(BUFFER_BYTES, file), Some(options.schema_rows));
+        let (schema, _) = inferred.map_err(|error| damaged(path, plain(&error)))?;
+        let schema = Arc::new(schema);
+        Ok(Self { path: path.to_owned(), bytes, format, schema })
+    }
+}
+
+impl Source for CsvSource {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn is_typed(&self) -> bool {
+        false
+    }
+
+    fn retype(&mut self, schema: SchemaRef) {
+        // NULLs in a column that has none are found later, with the column's name.
+        let fields: Vec<_> = schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
+        self.schema = Arc::new(Schema::new(fields));
+    }
+
+    fn parts(&self) -> usize {
+        1
+    }
+
+    fn read(&self, _part: usize, batch_rows: usize, only: Option<usize>) -> Result<Chunks, Fault> {
+        let read = Arc::new(AtomicU64::new(0));
+        let counted = Counted { file: open_file(&self.path)?, read: Arc::clone(&read) };
+        let mut builder =
+            ReaderBuilder::new(Arc::clone(&self.schema)).with_format(self.format.clone()).with_batch_size(batch_rows);
+        if let Some(column) = only {
+            builder = builder.with_projection(vec![column]);
+        }
+        let place = Place { path: self.path.clone(), schema: Arc::clone(&self.schema) };
+        let buffered = BufReader::with_capacity(BUFFER_BYTES, counted);
+        let batches = builder.build_buffered(buffered).map_err(|error| place.fault(&error))?;
+        let mut told = 0;
+        Ok(Box::new(batches.map(move |batch| {
+            let batch = batch.map_err(|error| place.fault(&error))?;
+            let now = read.load(Ordering::Relaxed);
+            let bytes = now - std::mem::replace(&mut told, now);
+            Ok(Chunk { batch, bytes })
+        })))
+    }
+}
+
+fn format(path: &Path, options: &CsvOptions) -> Result<Format, Fault> {
+    let is_tsv = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("tsv"));
+    let delimiter = options.delimiter.unwrap_or(if is_tsv { b'\t' } else { b',' });
+    if matches!(delimiter, b'"' | b'\n' | b'\r') {
+        return Err(Fault::invalid("a CSV delimiter cannot be a quote or the end of a line"));
+    }
+    let format = Format::default().with_header(options.header).with_delimiter(delimiter);
+    match &options.null {
+        None => Ok(format),
+        Some(null) => {
+            let pattern = format!("^{}$", regex::escape(null));
+            let pattern = regex::Regex::new(&pattern).map_err(|error| Fault::invalid(format!("NULL as {null:?}: {error}")))?;
+            Ok(format.with_null_regex(pattern))
+        }
+    }
+}
+
+/// Counts what is read of a file.
+struct Counted {
+    file: File,
+    read: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let bytes = self.file.read(into)?;
+        self.read.fetch_add(bytes as u64, Ordering::Relaxed);
+        Ok(bytes)
+    }
+}
+
+/// Says where in a file the decoder failed.
+struct Place {
+    path: PathBuf,
+    schema: SchemaRef,
+}
+
+impl Place {
+    fn fault(&self, error: &ArrowError) -> Fault {
+        let text = plain(error);
+        if let Some(bad) = BadValue::parse(&text) {
+            // The decoder counts rows from the header, which is 0, or from the first row.
+            let line = self.line(bad.row + 1);
+            let field = self.schema.fields().get(bad.column);
+            let (name, data_type) = field.map_or(("?", &DataType::Null), |field| (field.name(), field.data_type()));
+            let fault =
+                damaged(&self.path, format_args!("line {line}: expected {data_type} in column {name}, got {:?}", bad.value));
+            return fault.hint("types are guessed from the first rows; --csv-null names what stands for NULL");
+        }
+        let wrong_count = text.strip_prefix("incorrect number of fields for line ").and_then(|rest| rest.split_once(", "));
+        match wrong_count.and_then(|(record, rest)| Some((record.parse::<u64>().ok()?, rest))) {
+            Some((record, rest)) => {
+                let rest = rest.replace("expected ", "").replace("got ", "");
+                let (expected, got) = rest.split_once(' ').unwrap_or((rest.as_str(), "others"));
+                damaged(&self.path, format_args!("line {}: expected {expected} fields, got {got}", self.line(record)))
+            }
+            None => damaged(&self.path, text),
+        }
+    }
+
+    /// The line that a record begins on, both counted from 1 and with the header. They differ where quoted fields hold
+    /// line ends, or lines are empty.
+    fn line(&self, record: u64) -> u64 {
+        File::open(&self.path)
+            .ok()
+            .and_then(|file| line_of(BufReader::with_capacity(BUFFER_BYTES, file), record))
+            .unwrap_or(record)
+    }
+}
+
+/// What the decoder says of a value that it cannot read.
+#[derive(Debug, PartialEq)]
+struct BadValue {
+    value: String,
+    column: usize,
+    row: u64,
+}
+
+impl BadValue {
+    fn parse(text: &str) -> Option<Self> {
+        if let Some(rest) = text.strip_prefix("Error while parsing value '") {
+            let (value, rest) = rest.split_once("' as type '")?;
+            let (_, rest) = rest.split_once("' for column ")?;
+            let (column, rest) = rest.split_once(" at line ")?;
+            let (row, _) = rest.split_once('.')?;
+            return Some(Self { value: value.to_owned(), column: column.parse().ok()?, row: row.parse().ok()? });
+        }
+        let (column, rest) = text.strip_prefix("Error parsing column ")?.split_once(" at line ")?;
+        let (row, what) = rest.split_once(": ")?;
+        let value = what.split('\'').nth(1).unwrap_or(what);
+        Some(Self { value: value.to_owned(), column: column.parse().ok()?, row: row.parse().ok()? })
+    }
+}
+
+/// The error without the library's own heading.
+fn plain(error: &ArrowError) -> String {
+    match error {
+        ArrowError::ParseError(text) | ArrowError::CsvError(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn line_of(bytes: impl BufRead, wanted: u64) -> Option<u64> {
+    let (mut line, mut record, mut quoted, mut is_empty) = (1, 1, false, true);
+    for byte in bytes.bytes() {
+        if record == wanted && !is_empty {
+            return Some(line);
+        }
+        match byte.ok()? {
+            b'\n' if quoted => line += 1,
+            b'\n' => {
+                line += 1;
+                record += u64::from(!is_empty);
+                is_empty = true;
+            }
+            b'\r' if !quoted => {}
+            b'"' => (quoted, is_empty) = (!quoted, false),
+            _ => is_empty = false,
+        }
+    }
+    (record == wanted).then_some(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_records_line_is_found_past_quoted_line_ends_and_empty_lines() {
+        let text = "a,b\n1,\"x\ny\"\n\n3,4\n5,6";
+        assert_eq!(line_of(text.as_bytes(), 1), Some(1));
+        assert_eq!(line_of(text.as_bytes(), 2), Some(2));
+        assert_eq!(line_of(text.as_bytes(), 3), Some(5));
+        assert_eq!(line_of(text.as_bytes(), 4), Some(6));
+        assert_eq!(line_of(text.as_bytes(), 9), None);
+    }
+
+    #[test]
+    fn the_decoders_words_are_read() {
+        let bad = BadValue::parse("Error while parsing value 'it's' as type 'Int64' for column 2 at line 7. Row data: '[x]'");
+        assert_eq!(bad, Some(BadValue { value: "it's".into(), column: 2, row: 7 }));
+        assert_eq!(BadValue::parse("something else"), None);
+    }
+}

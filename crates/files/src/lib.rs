@@ -1,0 +1,12 @@
+//! Readers of Parquet, CSV and Arrow IPC files: each file is opened far enough to know its columns, and read in parts that several
+//! threads may take. Files come from strangers, so a damaged one is an error that names it, whatever its decoder does.
+
+mod csv;
+mod ipc;
+mod options;
+mod pages;
+mod parquet;
+mod source;
+
+pub use options::{CsvOptions, Format};
+pub use source::{Chunk, Chunks, Source, damaged, guarded, open_all};

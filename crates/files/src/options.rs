@@ -1,0 +1,31 @@
+//! What a reader is told of its files.
+
+/// A file format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Apache Parquet.
+    Parquet,
+    /// Text with delimiters.
+    Csv,
+    /// Arrow's IPC format, file or stream.
+    ArrowIpc,
+}
+
+/// How CSV files are read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CsvOptions {
+    /// Between fields; none: tab for files that end in `.tsv`, else a comma.
+    pub delimiter: Option<u8>,
+    /// Whether the first line names the columns. Otherwise they are `column_1`, `column_2`, …
+    pub header: bool,
+    /// What stands for NULL; none: the empty field.
+    pub null: Option<String>,
+    /// Rows of each file that types are inferred from.
+    pub schema_rows: usize,
+}
+
+impl Default for CsvOptions {
+    fn default() -> Self {
+        Self { delimiter: None, header: true, null: None, schema_rows: 10_000 }
+    }
+}

@@ -1,0 +1,284 @@
+//! What the domains hold: a snapshot of their manifests for each statement.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use futures::future::join_all;
+use parking_lot::Mutex;
+use pithead_model::{Blame, Dataset, DatasetName, DriveId, Fault, Manifest, near_names};
+
+use crate::drives::{ConnectedDrive, Drives};
+use crate::fault::unknown_dataset;
+use crate::homes::{Found, HomeState, Use, find_homes, find_manifest};
+
+/// Knows the home of each domain, and keeps the last manifest of each, parsed.
+#[derive(Debug)]
+pub(crate) struct Catalog {
+    default_domain: String,
+    homes: Mutex<Homes>,
+    parsed: Mutex<BTreeMap<String, Arc<Domain>>>,
+    /// Domains whose home is away, which was said.
+    away: Mutex<BTreeSet<String>>,
+}
+
+#[derive(Debug)]
+struct Homes {
+    by_domain: BTreeMap<String, DriveId>,
+    /// Drives that were asked. Another one may know more.
+    asked: usize,
+}
+
+/// A domain at one version of its manifest.
+#[derive(Debug)]
+struct Domain {
+    manifest: Manifest,
+    datasets: BTreeMap<String, Arc<VersionedDataset>>,
+}
+
+impl Catalog {
+    /// Asks every drive for the domains whose manifest it keeps.
+    pub(crate) async fn discover(drives: &Drives, default_domain: &str) -> Result<Self, Fault> {
+        let homes = Homes { by_domain: find_homes(drives).await?, asked: drives.all().len() };
+        Ok(Self {
+            default_domain: default_domain.to_owned(),
+            homes: Mutex::new(homes),
+            parsed: Mutex::default(),
+            away: Mutex::default(),
+        })
+    }
+
+    /// Reads all manifests. A domain that cannot be read takes only itself away; the fault shows when it is asked for.
+    pub(crate) async fn snapshot(&self, drives: &Arc<Drives>) -> Result<Arc<Snapshot>, Fault> {
+        self.look_around(&self.default_domain, drives).await?;
+        let homes = self.homes.lock().by_domain.clone();
+        let read = join_all(homes.into_iter().map(|(name, home)| async move {
+            let domain = self.read_domain(&name, drives, home).await;
+            (name, domain)
+        }));
+        let domains = read.await.into_iter().collect();
+        Ok(Arc::new(Snapshot { domains, drives: Arc::clone(drives) }))
+    }
+
+    /// A domain's manifest and home as they are now, to change it. For a domain that nobody keeps yet: the empty one, over
+    /// all connected drives. A fault if home is not reached, as a second one would lose what the first one has.
+    pub(crate) async fn manifest(&self, name: &str, drives: &Drives) -> Result<(Manifest, ConnectedDrive), Fault> {
+        self.look_around(name, drives).await?;
+        let Some(known) = self.home(name) else { return first_manifest(name, drives) };
+        let found = self.find(name, known, drives, Use::Change).await?;
+        let home = found.manifest.home().unwrap_or(known);
+        match found.home {
+            HomeState::Here => Ok((found.manifest, drives.get(home)?.clone())),
+            HomeState::Behind => {
+                let home = drives.get(home)?.clone();
+                let before = found.manifest.version.saturating_sub(1);
+                let commit = home.door.commit(before, found.manifest.clone()).await;
+                commit.map_err(|fault| fault.at_drive(home.label()))?;
+                Ok((found.manifest, home))
+            }
+            HomeState::Away(fault) => Err(cannot_change(name, home, drives, &fault)),
+        }
+    }
+
+    /// The newest manifest of a domain that is reached; none: nobody keeps it.
+    pub(crate) async fn newest(&self, name: &str, drives: &Drives) -> Result<Option<Found>, Fault> {
+        self.look_around(name, drives).await?;
+        match self.home(name) {
+            Some(known) => Ok(Some(self.find(name, known, drives, Use::Change).await?)),
+            None => Ok(None),
+        }
+    }
+
+    /// The domains that there are.
+    pub(crate) async fn domains(&self, drives: &Drives) -> Result<Vec<String>, Fault> {
+        self.rediscover(drives).await?;
+        Ok(self.homes.lock().by_domain.keys().cloned().collect())
+    }
+
+    /// Notes a domain's home.
+    pub(crate) fn note_home(&self, domain: &str, home: DriveId) {
+        self.homes.lock().by_domain.insert(domain.to_owned(), home);
+    }
+
+    fn home(&self, name: &str) -> Option<DriveId> {
+        self.homes.lock().by_domain.get(name).copied()
+    }
+
+    /// Asks all drives again where this domain is not known, or where there are drives that were not asked.
+    async fn look_around(&self, name: &str, drives: &Drives) -> Result<(), Fault> {
+        let known = {
+            let homes = self.homes.lock();
+            homes.by_domain.contains_key(name) && homes.asked == drives.all().len()
+        };
+        if known { Ok(()) } else { self.rediscover(drives).await }
+    }
+
+    async fn rediscover(&self, drives: &Drives) -> Result<(), Fault> {
+        let found = find_homes(drives).await?;
+        let mut homes = self.homes.lock();
+        homes.by_domain.extend(found);
+        homes.asked = drives.all().len();
+        Ok(())
+    }
+
+    async fn find(&self, name: &str, known: DriveId, drives: &Drives, used: Use) -> Result<Found, Fault> {
+        let found = find_manifest(name, known, drives, used).await?;
+        if let Some(home) = found.manifest.home() {
+            self.note_home(name, home);
+        }
+        let mut away = self.away.lock();
+        match &found.home {
+            HomeState::Away(fault) if away.insert(name.to_owned()) => {
+                let version = found.manifest.version;
+                tracing::warn!(
+                    domain = name,
+                    version,
+                    "home is not reached; reading a copy of the manifest: {}",
+                    fault.message
+                );
+            }
+            HomeState::Away(_) => {}
+            HomeState::Here | HomeState::Behind => {
+                away.remove(name);
+            }
+        }
+        Ok(found)
+    }
+
+    async fn read_domain(&self, name: &str, drives: &Drives, home: DriveId) -> Result<Arc<Domain>, Fault> {
+        let manifest = self.find(name, home, drives, Use::Read).await?.manifest;
+        let same =
+            |domain: &&Arc<Domain>| domain.manifest.version == manifest.version && domain.manifest.drives == manifest.drives;
+        let known = self.parsed.lock().get(name).filter(same).cloned();
+        if let Some(domain) = known {
+            return Ok(domain);
+        }
+        let domain = Arc::new(Domain::parse(manifest));
+        self.parsed.lock().insert(name.to_owned(), Arc::clone(&domain));
+        Ok(domain)
+    }
+}
+
+/// The empty manifest of a domain that nobody keeps, and its home to be. A drive that is not reached may be one that keeps
+/// it.
+fn first_manifest(name: &str, drives: &Drives) -> Result<(Manifest, ConnectedDrive), Fault> {
+    let Some(home) = drives.all().first().filter(|_| drives.absent().is_empty()) else {
+        let fault = Fault::new(Blame::Device, format!("no drive that is reached knows domain {name}"));
+        return Err(drives.with_absent(fault).hint("a domain is made while all drives are reached"));
+    };
+    Ok((Manifest::empty(name, drives.ids()), home.clone()))
+}
+
+fn cannot_change(name: &str, home: DriveId, drives: &Drives, fault: &Fault) -> Fault {
+    let message = format!(
+        "domain {name} cannot be changed while its home, drive {}, is not reached: {}",
+        drives.name(home),
+        fault.message
+    );
+    let hint = format!("start that drive again; if it is lost for good, `pithead repair --lost {home}` makes another one home");
+    Fault::new(Blame::Device, message).hint(hint)
+}
+
+impl Domain {
+    fn parse(manifest: Manifest) -> Self {
+        let versioned = |(name, dataset): (&String, &Dataset)| {
+            let found = VersionedDataset::new(manifest.name(name), Arc::new(dataset.clone()), manifest.version);
+            (name.clone(), Arc::new(found))
+        };
+        let datasets = manifest.datasets.iter().map(versioned).collect();
+        Self { manifest, datasets }
+    }
+}
+
+/// A dataset as one version of its domain's manifest has it.
+#[derive(Debug)]
+pub struct VersionedDataset {
+    name: DatasetName,
+    dataset: Arc<Dataset>,
+    manifest_version: u64,
+}
+
+impl VersionedDataset {
+    /// A dataset of this name in the manifest of this version.
+    pub fn new(name: DatasetName, dataset: Arc<Dataset>, manifest_version: u64) -> Self {
+        Self { name, dataset, manifest_version }
+    }
+
+    /// Its full name.
+    pub fn name(&self) -> &DatasetName {
+        &self.name
+    }
+
+    /// What the manifest says of it.
+    pub fn dataset(&self) -> &Arc<Dataset> {
+        &self.dataset
+    }
+
+    /// The version of that manifest.
+    pub fn manifest_version(&self) -> u64 {
+        self.manifest_version
+    }
+}
+
+/// All domains at one moment. A statement sees one snapshot from its start to its end.
+#[derive(Debug)]
+pub struct Snapshot {
+    domains: BTreeMap<String, Result<Arc<Domain>, Fault>>,
+    drives: Arc<Drives>,
+}
+
+impl Snapshot {
+    /// A dataset, with the manifest that names it.
+    pub fn dataset(&self, name: &DatasetName) -> Option<(&Manifest, &Dataset)> {
+        let domain = self.domains.get(&name.domain)?.as_ref().ok()?;
+        Some((&domain.manifest, domain.manifest.datasets.get(&name.dataset)?))
+    }
+
+    /// The same, or a fault with near names.
+    pub fn find(&self, name: &DatasetName) -> Result<(&Manifest, &Dataset), Fault> {
+        match self.domains.get(&name.domain) {
+            Some(Err(fault)) => Err(fault.clone()),
+            _ => self.dataset(name).ok_or_else(|| self.unknown(name)),
+        }
+    }
+
+    /// The dataset for a query that reads it. A fault if it is not there, or if of a partition no copy is reached.
+    pub fn readable(&self, name: &DatasetName) -> Result<Arc<VersionedDataset>, Fault> {
+        let (_, dataset) = self.find(name)?;
+        for (number, partition) in dataset.partitions.iter().enumerate() {
+            let is_reached = partition.copies.iter().any(|id| self.drives.find(*id).is_some());
+            if !is_reached && !partition.runs.is_empty() {
+                let fault = self.drives.not_connected(&partition.copies);
+                return Err(fault.at(format_args!("dataset {name} needs partition {number}")));
+            }
+        }
+        self.datasets().find(|found| found.name() == name).cloned().ok_or_else(|| self.unknown(name))
+    }
+
+    /// Every dataset, sorted by name.
+    pub fn datasets(&self) -> impl Iterator<Item = &Arc<VersionedDataset>> {
+        self.domains.values().flatten().flat_map(|domain| domain.datasets.values())
+    }
+
+    /// The names of the domains, and why one cannot be read.
+    pub fn domains(&self) -> impl Iterator<Item = (&str, Result<&Manifest, &Fault>)> {
+        self.domains.iter().map(|(name, domain)| (name.as_str(), domain.as_ref().map(|domain| &domain.manifest)))
+    }
+
+    fn unknown(&self, name: &DatasetName) -> Fault {
+        let names: Vec<String> = self.datasets().map(|found| found.name().to_string()).collect();
+        let mut fault = unknown_dataset(name, names.iter().map(String::as_str));
+        let domains = self.domains.keys().map(String::as_str);
+        if !self.domains.contains_key(&name.domain)
+            && near_names(&name.to_string(), names.iter().map(String::as_str)).is_empty()
+        {
+            let near = near_names(&name.domain, domains);
+            let rest = if near.is_empty() { String::new() } else { format!(", near: {}", near.join(", ")) };
+            fault.message = format!("{}; there is no domain {}{rest}", fault.message, name.domain);
+            if !self.drives.absent().is_empty() {
+                // A drive that is not reached may know it.
+                fault = Fault { blame: Blame::Device, ..self.drives.with_absent(fault) };
+            }
+        }
+        fault
+    }
+}

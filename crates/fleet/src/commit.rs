@@ -1,0 +1,231 @@
+//! Changes of a domain: each is one compare-and-set of the domain's manifest (`ARCHITECTURE.md`, "Loads and commits"),
+//! followed by copies of the manifest to the other drives.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use futures::future::{join_all, try_join_all};
+use pithead_door::{CLAIMED_MAX, Claim};
+use pithead_model::{Blame, DatasetName, DriveId, Fault, Manifest, SliceKey};
+
+use crate::catalog::Catalog;
+use crate::change::{Change, DatasetChange};
+use crate::discard::discard;
+use crate::drives::{ConnectedDrive, Drives};
+use crate::homes::asked;
+
+/// How long a change is tried against other hosts' changes.
+const ATTEMPTS_WAIT: Duration = Duration::from_secs(30);
+/// Longest wait before the second attempt; later ones wait longer.
+const WAIT_MS_MAX: u64 = 8;
+/// Longest wait before any.
+const LONGEST_WAIT_MS: u64 = 250;
+
+/// A change of a manifest.
+pub trait Edit: Sync {
+    /// What comes of it, such as what was superseded.
+    type Made: Send;
+
+    /// The domain.
+    fn domain(&self) -> &str;
+
+    /// What is changed, for people.
+    fn subject(&self) -> String;
+
+    /// Makes the change. A fault if it cannot be made to this manifest.
+    fn apply(&self, manifest: &mut Manifest) -> Result<Self::Made, Fault>;
+
+    /// Runs that it names where no manifest named them before.
+    fn runs(&self) -> Vec<(DriveId, SliceKey)> {
+        Vec::new()
+    }
+
+    /// Whether a manifest shows the change.
+    fn is_in(&self, manifest: &Manifest) -> bool;
+
+    /// Whether a manifest that does not show the change may contain it all the same, if it was made in `version`.
+    fn may_be_hidden(&self, _manifest: &Manifest, _version: u64) -> bool {
+        false
+    }
+}
+
+/// A change that was made.
+#[derive(Debug)]
+pub struct Committed<T> {
+    /// What came of it.
+    pub made: T,
+    /// The manifest that shows it.
+    pub manifest: Manifest,
+}
+
+/// A change that was not made.
+#[derive(Debug)]
+pub struct NotCommitted {
+    /// Why.
+    pub fault: Fault,
+    /// Whether it is certain that the change was not made and never will be. Otherwise its slices must stay.
+    pub certain: bool,
+}
+
+impl From<Fault> for NotCommitted {
+    fn from(fault: Fault) -> Self {
+        Self { fault, certain: true }
+    }
+}
+
+/// Makes a change visible: reads the manifest, changes it, swaps it, again if another host came first. Then the other drives
+/// get copies of it.
+pub(crate) async fn commit<E: Edit>(catalog: &Catalog, drives: &Drives, edit: &E) -> Result<Committed<E::Made>, NotCommitted> {
+    let started = Instant::now();
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let (mut manifest, home) = catalog.manifest(edit.domain(), drives).await?;
+        let expected = manifest.version;
+        let made = edit.apply(&mut manifest)?;
+        claim(drives, edit.runs(), expected).await?;
+        manifest.version += 1;
+        let fault = match home.door.commit(expected, manifest.clone()).await {
+            Ok(()) => {
+                catalog.note_home(edit.domain(), home.id());
+                match confirm(catalog, drives, edit, &manifest, &home).await {
+                    Ok(()) => return Ok(Committed { made, manifest }),
+                    Err(fault) => fault,
+                }
+            }
+            Err(fault) => fault.at_drive(home.label()),
+        };
+        if fault.blame == Blame::Access {
+            return Err(NotCommitted { fault, certain: true });
+        }
+        if fault.blame != Blame::Conflict {
+            return match settle(catalog, drives, edit, manifest.version).await {
+                Settled::Made(found) => match confirm(catalog, drives, edit, &found, &home).await {
+                    Ok(()) => Ok(Committed { made, manifest }),
+                    Err(fault) => Err(NotCommitted { fault, certain: false }),
+                },
+                Settled::NotMade => Err(NotCommitted { fault, certain: true }),
+                Settled::Unknown => Err(NotCommitted { fault: unsettled(fault, &edit.subject()), certain: false }),
+            };
+        }
+        if started.elapsed() > ATTEMPTS_WAIT {
+            let hint = "other hosts keep changing the domain; try again";
+            return Err(fault.hint(hint).into());
+        }
+        let wait_ms = rand::random_range(1..=(WAIT_MS_MAX * attempt).min(LONGEST_WAIT_MS));
+        tokio::time::sleep(Duration::from_millis(wait_ms)).await;
+    }
+}
+
+/// Claims runs for the version after `expected`, so that nobody deletes them who has not seen that one.
+async fn claim(drives: &Drives, runs: Vec<(DriveId, SliceKey)>, expected: u64) -> Result<(), Fault> {
+    let mut by_drive: BTreeMap<DriveId, Vec<SliceKey>> = BTreeMap::new();
+    for (drive, run) in runs {
+        by_drive.entry(drive).or_default().push(run);
+    }
+    let claims = by_drive.into_iter().map(|(drive, runs)| async move { claim_at(drives.get(drive)?, runs, expected).await });
+    let missing = try_join_all(claims).await?;
+    match missing.into_iter().flatten().next() {
+        None => Ok(()),
+        Some(run) => {
+            let what =
+                format!("load {} of {}, partition {}, is not where it was written any more", run.load, run.name, run.partition);
+            Err(Fault::new(Blame::Conflict, what)
+                .hint("it was taken for left behind, as nothing named it for long: load again"))
+        }
+    }
+}
+
+/// Claims runs at one drive. Returns those that are not there.
+pub async fn claim_at(drive: &ConnectedDrive, runs: Vec<SliceKey>, version: u64) -> Result<Vec<SliceKey>, Fault> {
+    let mut missing = Vec::new();
+    for runs in runs.chunks(CLAIMED_MAX) {
+        let claimed = drive.door.claim(Claim { runs: runs.to_vec(), version }).await;
+        missing.extend(claimed.map_err(|fault| fault.at_drive(drive.label()))?);
+    }
+    Ok(missing)
+}
+
+/// Gives copies of a manifest that its home has taken to the other drives. A fault if one of them knows that this home was declared
+/// lost, and the change is not in what the next home has: then nobody will see it. The old home learns of the new one.
+async fn confirm<E: Edit>(
+    catalog: &Catalog,
+    drives: &Drives,
+    edit: &E,
+    manifest: &Manifest,
+    home: &ConnectedDrive,
+) -> Result<(), Fault> {
+    if spread(drives, manifest).await {
+        return Ok(());
+    }
+    catalog.domains(drives).await?;
+    let Some(found) = catalog.newest(edit.domain(), drives).await? else { return Ok(()) };
+    tracing::warn!(domain = edit.domain(), home = home.label(), "this home was declared lost, and another drive is home now");
+    home.door.keep_manifest(found.manifest.clone()).await.map_err(|fault| fault.at_drive(home.label()))?;
+    if edit.is_in(&found.manifest) {
+        return Ok(());
+    }
+    if edit.may_be_hidden(&found.manifest, manifest.version) {
+        // It may be among what another host has merged there, so it must not be made once more.
+        return Err(Fault::new(Blame::Device, format!("drive {} was declared lost", home.label())));
+    }
+    let what = format!("drive {} is not the home of domain {} any more: it was declared lost", home.label(), edit.domain());
+    Err(Fault::new(Blame::Conflict, what).hint("try again"))
+}
+
+enum Settled {
+    Made(Box<Manifest>),
+    NotMade,
+    Unknown,
+}
+
+/// After a swap to `version` whose answer was lost: was it made? If not, swaps in the same manifest under a new version, so that
+/// a swap which is still on its way can no longer succeed.
+async fn settle<E: Edit>(catalog: &Catalog, drives: &Drives, edit: &E, version: u64) -> Settled {
+    let Ok((mut manifest, home)) = catalog.manifest(edit.domain(), drives).await else {
+        return Settled::Unknown;
+    };
+    if edit.is_in(&manifest) {
+        return Settled::Made(Box::new(manifest));
+    }
+    if edit.may_be_hidden(&manifest, version) {
+        return Settled::Unknown;
+    }
+    let expected = manifest.version;
+    manifest.version += 1;
+    match home.door.commit(expected, manifest).await {
+        Ok(()) => Settled::NotMade,
+        Err(_) => Settled::Unknown,
+    }
+}
+
+fn unsettled(fault: Fault, subject: &str) -> Fault {
+    let message = format!("{}; the change of {subject} may have been made or not", fault.message);
+    Fault::new(fault.blame, message).hint("pithead ls shows which, once the drive answers")
+}
+
+/// Gives copies of a manifest to the domain's other drives, before anyone is told of it. One that does not take it has an
+/// older copy until the next change; home's own one is what counts. False: a drive knows that its home was declared lost.
+pub(crate) async fn spread(drives: &Drives, manifest: &Manifest) -> bool {
+    let others = manifest.drives.iter().skip(1).filter_map(|id| drives.find(*id));
+    let kept = others.map(|drive| async move {
+        match asked(drives, drive, drive.door.keep_manifest(manifest.clone())).await {
+            Ok(kept) => !kept.home_is_lost,
+            Err(fault) => {
+                let (domain, version) = (&manifest.domain, manifest.version);
+                tracing::warn!(domain, version, "no copy of the manifest: {}", fault.message);
+                true
+            }
+        }
+    });
+    join_all(kept).await.into_iter().all(|is_home| is_home)
+}
+
+/// Removes a dataset, then deletes its slices.
+pub(crate) async fn drop_dataset(catalog: &Catalog, drives: &Drives, name: &DatasetName) -> Result<(), Fault> {
+    let dropped = commit(catalog, drives, &DatasetChange { name, change: &Change::Drop }).await.map_err(|not| not.fault)?;
+    if let Some(dataset) = dropped.made {
+        discard(drives, name, &dataset, dropped.manifest.version).await;
+    }
+    Ok(())
+}

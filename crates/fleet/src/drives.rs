@@ -1,0 +1,379 @@
+//! The drives of a host: those that are reached, those that are not, and those that failed a moment ago.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use pithead_door::{Door, Hello, Welcome, check_hello};
+use pithead_model::{Blame, DriveId, Fault, PROTOCOL_VERSION};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::fault::first_of;
+
+/// Longest wait for a drive's first answer.
+const GREET_WAIT: Duration = Duration::from_secs(20);
+/// The same for a drive that did not answer before: statements wait for it.
+const RETRY_WAIT: Duration = Duration::from_secs(2);
+/// How often drives that were not reached are tried again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
+/// How long work waits for one drive where another one may do: a drive that hangs must not hold up those who can go on without it.
+pub(crate) const HEDGE_WAIT: Duration = Duration::from_secs(1);
+/// How long a statement waits for drives that are tried again, which mostly answer at once if they are back.
+const GLANCE_WAIT: Duration = Duration::from_millis(100);
+/// How long a drive that failed is asked last.
+const SUSPECT_FOR: Duration = Duration::from_secs(10);
+
+/// A drive that answered.
+#[derive(Clone, Debug)]
+pub struct ConnectedDrive {
+    /// The way to it.
+    pub door: Arc<dyn Door>,
+    /// What it said at first contact, its identity among it.
+    pub welcome: Welcome,
+}
+
+/// A drive that did not answer yet. Who it is is not known either.
+#[derive(Clone, Debug)]
+pub struct AbsentDrive {
+    /// The way to it.
+    pub door: Arc<dyn Door>,
+    /// Why it is not there.
+    pub fault: Fault,
+}
+
+impl ConnectedDrive {
+    /// Its identity.
+    pub fn id(&self) -> DriveId {
+        self.welcome.drive
+    }
+
+    /// How a person knows it.
+    pub fn label(&self) -> &str {
+        self.door.label()
+    }
+}
+
+/// The drives at one moment, sorted by identity so that all hosts see them in one order.
+#[derive(Clone, Debug, Default)]
+pub struct Drives {
+    reached: Vec<ConnectedDrive>,
+    absent: Vec<AbsentDrive>,
+    suspects: Suspects,
+}
+
+impl Drives {
+    /// Those that are reached.
+    pub fn all(&self) -> &[ConnectedDrive] {
+        &self.reached
+    }
+
+    /// Those that did not answer so far.
+    pub fn absent(&self) -> &[AbsentDrive] {
+        &self.absent
+    }
+
+    /// Those of them that failed a moment ago.
+    pub fn suspects(&self) -> &Suspects {
+        &self.suspects
+    }
+
+    /// The identities of those that are reached, in order.
+    pub fn ids(&self) -> Vec<DriveId> {
+        self.reached.iter().map(ConnectedDrive::id).collect()
+    }
+
+    /// A drive that is reached.
+    pub fn find(&self, id: DriveId) -> Option<&ConnectedDrive> {
+        self.reached.binary_search_by_key(&id, ConnectedDrive::id).ok().map(|index| &self.reached[index])
+    }
+
+    /// The drive, or a fault that names it as not connected.
+    pub fn get(&self, id: DriveId) -> Result<&ConnectedDrive, Fault> {
+        self.find(id).ok_or_else(|| self.not_connected(&[id]))
+    }
+
+    /// A fault that names drives, and those that did not answer: these may be the same.
+    pub fn not_connected(&self, ids: &[DriveId]) -> Fault {
+        let names: Vec<String> = ids.iter().map(|id| self.name(*id)).collect();
+        let (noun, verb) = if names.len() == 1 { ("drive", "is") } else { ("drives", "are") };
+        let fault = Fault::new(Blame::Device, format!("{noun} {} {verb} not connected", names.join(" and ")));
+        self.with_absent(fault).hint("connect to all drives of the domain")
+    }
+
+    /// The fault with the drives named that were not reached.
+    pub(crate) fn with_absent(&self, mut fault: Fault) -> Fault {
+        if !self.absent.is_empty() {
+            let why: Vec<&str> = self.absent.iter().map(|absent| absent.fault.message.as_str()).collect();
+            fault.message = format!("{}; not reached: {}", fault.message, why.join("; "));
+        }
+        fault
+    }
+
+    /// Identity, and label where it is known.
+    pub(crate) fn name(&self, id: DriveId) -> String {
+        self.find(id).map_or_else(|| id.to_string(), |drive| format!("{id} ({})", drive.label()))
+    }
+}
+
+/// Drives that failed a moment ago. They are asked last, and not waited for long.
+#[derive(Clone, Debug, Default)]
+pub struct Suspects(Arc<Mutex<HashMap<DriveId, Instant>>>);
+
+impl Suspects {
+    /// A drive has failed just now.
+    pub fn add(&self, id: DriveId) {
+        self.0.lock().insert(id, Instant::now());
+    }
+
+    /// Whether a drive failed a moment ago.
+    pub fn has(&self, id: DriveId) -> bool {
+        self.0.lock().get(&id).is_some_and(|since| since.elapsed() < SUSPECT_FOR)
+    }
+}
+
+/// The drives as they come and go.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    known: Arc<Known>,
+    /// The functions that the host may ask for.
+    functions: Arc<[String]>,
+    tried: Mutex<Instant>,
+    /// Wait for answers; they end with this.
+    tasks: Mutex<JoinSet<()>>,
+}
+
+/// What changes when a greeting is answered, which may be later than anybody waits.
+#[derive(Debug)]
+struct Known {
+    now: Mutex<Arc<Drives>>,
+    /// Greetings that were not answered yet.
+    greetings: watch::Sender<usize>,
+}
+
+/// A drive's answer to a greeting, and its place among those that were greeted.
+type Answered = (usize, Arc<dyn Door>, Result<Welcome, Fault>);
+
+impl Connections {
+    /// Says hello to all at once. One that does not answer is kept to be tried again, as long as another one does; one that
+    /// does not fit is an error. One that takes much longer than another is not waited for: see [`Self::settled`].
+    pub(crate) async fn open(doors: Vec<Arc<dyn Door>>, functions: &[&str]) -> Result<Self, Fault> {
+        if doors.is_empty() {
+            return Err(Fault::invalid("expected at least one drive"));
+        }
+        let functions: Arc<[String]> = functions.iter().map(|name| (*name).to_owned()).collect();
+        let mut greetings = greet_all(doors.iter().cloned(), &functions, GREET_WAIT);
+        let answers = first_answers(&mut greetings, doors.len()).await?;
+        let (mut reached, mut absent, mut faults) = (Vec::new(), Vec::new(), Vec::new());
+        for (door, answer) in doors.into_iter().zip(answers) {
+            match answer {
+                Some(Ok(welcome)) => reached.push(ConnectedDrive { door, welcome }),
+                Some(Err(fault)) if fault.blame == Blame::Device => absent.push(AbsentDrive { door, fault }),
+                Some(Err(fault)) => faults.push((door.label().to_owned(), fault)),
+                None => absent.push(AbsentDrive { fault: no_answer(HEDGE_WAIT).at_drive(door.label()), door }),
+            }
+        }
+        if reached.is_empty() {
+            faults.extend(absent.drain(..).map(|drive| (drive.door.label().to_owned(), drive.fault)));
+        }
+        if let Some(fault) = first_of(faults) {
+            return Err(fault);
+        }
+        for drive in &absent {
+            tracing::warn!("going on without a drive: {}", drive.fault.message);
+        }
+        let drives = Drives { reached: in_order(reached)?, absent, suspects: Suspects::default() };
+        let known = Arc::new(Known { now: Mutex::new(Arc::new(drives)), greetings: watch::Sender::new(0) });
+        let fleet = Self { known, functions, tried: Mutex::new(Instant::now()), tasks: Mutex::default() };
+        fleet.await_answers(greetings);
+        Ok(fleet)
+    }
+
+    /// The drives as they are known.
+    pub(crate) fn now(&self) -> Arc<Drives> {
+        Arc::clone(&self.known.now.lock())
+    }
+
+    /// The same, after those that are missing were tried again, unless that was just now. One that does not answer at once is not
+    /// waited for.
+    pub(crate) async fn glanced(&self) -> Arc<Drives> {
+        if self.try_again() {
+            let _ = tokio::time::timeout(GLANCE_WAIT, self.known.all_answered()).await;
+        }
+        self.now()
+    }
+
+    /// The same, after every drive that was asked has answered, or has had its time.
+    pub(crate) async fn settled(&self) -> Arc<Drives> {
+        self.try_again();
+        self.known.all_answered().await;
+        self.now()
+    }
+
+    /// Whether a drive may still answer that is not here.
+    pub(crate) fn is_waiting(&self) -> bool {
+        *self.known.greetings.borrow() > 0
+    }
+
+    /// Greets one more drive. One that is known already is no error.
+    pub(crate) async fn join(&self, door: Arc<dyn Door>) -> Result<ConnectedDrive, Fault> {
+        let welcome = greet_within(door.as_ref(), &self.functions, GREET_WAIT).await?;
+        if let Some(known) = self.now().find(welcome.drive) {
+            return Ok(known.clone());
+        }
+        let drive = ConnectedDrive { door, welcome };
+        self.known.add(drive.clone())?;
+        Ok(drive)
+    }
+
+    /// Greets those that are missing, unless that was just now, or goes on. Whether it was begun.
+    fn try_again(&self) -> bool {
+        let now = self.now();
+        if now.absent.is_empty() || self.is_waiting() || !self.is_due() {
+            return false;
+        }
+        self.await_answers(greet_all(now.absent.iter().map(|drive| Arc::clone(&drive.door)), &self.functions, RETRY_WAIT));
+        true
+    }
+
+    /// Takes note of answers as they come.
+    fn await_answers(&self, mut greetings: JoinSet<Answered>) {
+        if greetings.is_empty() {
+            return;
+        }
+        self.known.greetings.send_modify(|waiting| *waiting += greetings.len());
+        let known = Arc::clone(&self.known);
+        let mut tasks = self.tasks.lock();
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(async move {
+            while let Some(answered) = greetings.join_next().await {
+                match answered {
+                    Ok((_, door, answer)) => known.note(door, answer),
+                    Err(error) => tracing::error!(%error, "a greeting ended early"),
+                }
+                known.greetings.send_modify(|waiting| *waiting -= 1);
+            }
+        });
+    }
+
+    fn is_due(&self) -> bool {
+        let mut tried = self.tried.lock();
+        let due = tried.elapsed() >= RETRY_INTERVAL;
+        if due {
+            *tried = Instant::now();
+        }
+        due
+    }
+}
+
+impl Known {
+    /// A drive's answer has come.
+    fn note(&self, door: Arc<dyn Door>, answer: Result<Welcome, Fault>) {
+        let noted = match answer {
+            Ok(welcome) => {
+                tracing::info!(drive = door.label(), "reached");
+                self.add(ConnectedDrive { door, welcome })
+            }
+            Err(fault) if fault.blame == Blame::Device => {
+                self.note_absent(door.label(), fault);
+                Ok(())
+            }
+            Err(fault) => Err(fault),
+        };
+        if let Err(fault) = noted {
+            tracing::warn!("a drive is left out: {}", fault.message);
+        }
+    }
+
+    fn add(&self, drive: ConnectedDrive) -> Result<(), Fault> {
+        let mut now = self.now.lock();
+        let mut reached = now.reached.clone();
+        let absent = now.absent.iter().filter(|absent| absent.door.label() != drive.label()).cloned().collect();
+        reached.push(drive);
+        *now = Arc::new(Drives { reached: in_order(reached)?, absent, suspects: now.suspects.clone() });
+        Ok(())
+    }
+
+    /// Why a drive is not there.
+    fn note_absent(&self, label: &str, fault: Fault) {
+        let mut now = self.now.lock();
+        let mut drives = Drives::clone(&now);
+        if let Some(absent) = drives.absent.iter_mut().find(|absent| absent.door.label() == label) {
+            absent.fault = fault;
+        }
+        *now = Arc::new(drives);
+    }
+
+    async fn all_answered(&self) {
+        // The sender is here, so that this cannot fail.
+        let _ = self.greetings.subscribe().wait_for(|waiting| *waiting == 0).await;
+    }
+}
+
+fn greet_all(doors: impl Iterator<Item = Arc<dyn Door>>, functions: &Arc<[String]>, limit: Duration) -> JoinSet<Answered> {
+    let mut greetings = JoinSet::new();
+    for (index, door) in doors.enumerate() {
+        let functions = Arc::clone(functions);
+        greetings.spawn(async move {
+            let answer = greet_within(door.as_ref(), &functions, limit).await;
+            (index, door, answer)
+        });
+    }
+    greetings
+}
+
+/// The answers of so many drives: all of them, or those that came up to [`HEDGE_WAIT`] after the first drive was reached.
+async fn first_answers(greetings: &mut JoinSet<Answered>, count: usize) -> Result<Vec<Option<Result<Welcome, Fault>>>, Fault> {
+    let mut answers = vec![None; count];
+    let mut until: Option<tokio::time::Instant> = None;
+    loop {
+        let next = greetings.join_next();
+        let answered = match until {
+            None => next.await,
+            Some(until) => tokio::time::timeout_at(until, next).await.unwrap_or_default(),
+        };
+        let Some(answered) = answered else { return Ok(answers) };
+        let (index, _, answer) = answered.map_err(Fault::bug)?;
+        if answer.is_ok() {
+            until.get_or_insert_with(|| tokio::time::Instant::now() + HEDGE_WAIT);
+        }
+        answers[index] = Some(answer);
+    }
+}
+
+/// A drive that does not answer.
+pub fn no_answer(limit: Duration) -> Fault {
+    Fault::new(Blame::Device, format!("no answer within {} s", limit.as_secs()))
+}
+
+async fn greet_within(door: &dyn Door, functions: &[String], limit: Duration) -> Result<Welcome, Fault> {
+    let answer = tokio::time::timeout(limit, greet(door, functions)).await.unwrap_or_else(|_| Err(no_answer(limit)));
+    answer.map_err(|fault| fault.at_drive(door.label()))
+}
+
+async fn greet(door: &dyn Door, functions: &[String]) -> Result<Welcome, Fault> {
+    let extensions = functions.to_vec();
+    let hello = Hello { protocol: PROTOCOL_VERSION, release: env!("CARGO_PKG_VERSION").to_owned(), extensions };
+    let welcome = door.hello(hello.clone()).await?;
+    check_hello(&hello, &welcome)?;
+    let lacking: Vec<&str> =
+        hello.extensions.iter().filter(|name| !welcome.extensions.contains(name)).map(String::as_str).collect();
+    if !lacking.is_empty() {
+        let message = format!("release {} of the drive lacks the functions {}", welcome.release, lacking.join(", "));
+        return Err(Fault::new(Blame::Unsupported, message).hint(format!("run release {} on all drives", hello.release)));
+    }
+    Ok(welcome)
+}
+
+/// Sorts the drives, and refuses one that is there twice.
+fn in_order(drives: Vec<ConnectedDrive>) -> Result<Vec<ConnectedDrive>, Fault> {
+    let mut by_id: BTreeMap<DriveId, ConnectedDrive> = BTreeMap::new();
+    for drive in drives {
+        if let Some(other) = by_id.get(&drive.id()) {
+            return Err(Fault::invalid(format!("{} and {} are the same drive {}", other.label(), drive.label(), drive.id())));
+        }
+        by_id.insert(drive.id(), drive);
+    }
+    Ok(by_id.into_values().collect())
+}

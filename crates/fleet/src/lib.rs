@@ -1,0 +1,25 @@
+//! [`Fleet`]: the drives of a host and what lies on them. Which drives are reached, which of them is home of each domain, what the
+//! manifests say, how a manifest is changed, where partitions lie and how they move. No engine is known here.
+
+mod catalog;
+mod change;
+mod commit;
+mod discard;
+mod drives;
+mod fault;
+mod fleet;
+mod homes;
+mod moving;
+mod placement;
+mod relay;
+
+pub use catalog::{Snapshot, VersionedDataset};
+pub use change::{Change, DatasetChange, already_there};
+pub use commit::{Committed, Edit, NotCommitted, claim_at};
+pub use discard::{discard, discard_at};
+pub use drives::{AbsentDrive, ConnectedDrive, Drives, Suspects, no_answer};
+pub use fault::unknown_dataset;
+pub use fleet::Fleet;
+pub use moving::{LostPartition, MoveProgress, MoveReport, RepairReport, RepairSpec, TellMove};
+pub use placement::place;
+pub use relay::relay;

@@ -1,0 +1,174 @@
+//! One schema for all files of a load.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use pithead_files::{Source, damaged};
+use pithead_model::{Fault, RESERVED, near_names};
+use pithead_slice::{normalise, normalise_batch};
+
+/// The schema that all files are stored as: `wanted`, or what the files say. Columns are matched by name. Files without
+/// types of their own are told to read as the others; a file that does not fit is an error that names file, column and
+/// both types.
+pub(crate) fn agree(sources: &mut [Box<dyn Source>], wanted: Option<&SchemaRef>) -> Result<SchemaRef, Fault> {
+    let normals = sources.iter().map(|source| stored(source.path(), source.schema())).collect::<Result<Vec<_>, _>>()?;
+    let typed = |index: &usize| sources[*index].is_typed();
+    let (schema, said_by) = match (wanted, (0..sources.len()).find(typed)) {
+        (Some(wanted), _) => (Arc::clone(wanted), "the dataset".to_owned()),
+        (None, Some(first)) => {
+            let all_typed = (0..sources.len()).all(|index| typed(&index));
+            let nullable = |column: &str| !all_typed || normals.iter().any(|schema| is_nullable(schema, column));
+            (with_nullability(&normals[first], nullable), sources[first].path().display().to_string())
+        }
+        (None, None) => (widest(&normals), sources[0].path().display().to_string()),
+    };
+    for (source, normal) in sources.iter_mut().zip(&normals) {
+        check(source.path(), normal, &schema, &said_by, source.is_typed())?;
+        if !source.is_typed() {
+            let fields: Vec<Field> =
+                normal.fields().iter().filter_map(|field| schema.field_with_name(field.name()).ok().cloned()).collect();
+            source.retype(Arc::new(Schema::new(fields)));
+        }
+    }
+    Ok(schema)
+}
+
+/// The stored form of rows that a program gives, checked against `wanted`.
+pub(crate) fn agree_one(schema: &SchemaRef, wanted: Option<&SchemaRef>) -> Result<SchemaRef, Fault> {
+    let place = Path::new("the rows");
+    let normal = stored(place, schema)?;
+    match wanted {
+        None => Ok(normal),
+        Some(wanted) => check(place, &normal, wanted, "the dataset", true).map(|()| Arc::clone(wanted)),
+    }
+}
+
+/// Brings batches of one source into the stored schema: columns by name, types normalised.
+#[derive(Debug)]
+pub(crate) struct Conform {
+    schema: SchemaRef,
+    /// Where each stored column is in the source; none: in order.
+    order: Option<Vec<usize>>,
+}
+
+impl Conform {
+    /// From the source's columns, which [`agree`] found to fit.
+    pub(crate) fn new(from: &Schema, schema: &SchemaRef) -> Result<Self, Fault> {
+        let order = schema.fields().iter().map(|field| from.index_of(field.name())).collect::<Result<Vec<_>, _>>();
+        let order = order.map_err(|error| Fault::invalid(error.to_string()))?;
+        let in_order = order.iter().enumerate().all(|(to, from)| to == *from);
+        Ok(Self { schema: Arc::clone(schema), order: (!in_order).then_some(order) })
+    }
+
+    pub(crate) fn batch(&self, batch: &RecordBatch) -> Result<RecordBatch, Fault> {
+        let ordered = match &self.order {
+            Some(order) => &batch.project(order).map_err(|error| Fault::invalid(error.to_string()))?,
+            None => batch,
+        };
+        normalise_batch(ordered, &self.schema).map_err(|error| Fault::invalid(error.to_string()))
+    }
+}
+
+/// The stored form of a file's columns, without what its writer noted about them.
+fn stored(path: &Path, schema: &Schema) -> Result<SchemaRef, Fault> {
+    let normal = normalise(schema).map_err(|error| damaged(path, error))?;
+    if let Some(field) = normal.fields().iter().find(|field| field.name().contains(RESERVED)) {
+        return Err(damaged(path, format_args!("the column {:?} has a NUL character in its name", field.name())));
+    }
+    let fields: Vec<Field> = normal.fields().iter().map(|field| without_notes(field)).collect();
+    Ok(Arc::new(Schema::new(fields)))
+}
+
+fn without_notes(field: &Field) -> Field {
+    let mut metadata = field.metadata().clone();
+    metadata.retain(|key, _| key.starts_with("ARROW:extension:"));
+    field.clone().with_metadata(metadata)
+}
+
+fn check(path: &Path, file: &Schema, schema: &Schema, said_by: &str, typed: bool) -> Result<(), Fault> {
+    for field in schema.fields() {
+        let Ok(found) = file.field_with_name(field.name()) else {
+            let near = near_names(field.name(), file.fields().iter().map(|field| field.name().as_str()));
+            let rest = if near.is_empty() { String::new() } else { format!("; near: {}", near.join(", ")) };
+            return Err(damaged(path, format_args!("no column {}, which {said_by} has{rest}", field.name())));
+        };
+        if typed && found.data_type() != field.data_type() {
+            let (name, is, should) = (field.name(), found.data_type(), field.data_type());
+            return Err(damaged(path, format_args!("column {name} is {is}, in {said_by} it is {should}")));
+        }
+    }
+    match file.fields().iter().find(|field| schema.index_of(field.name()).is_err()) {
+        Some(extra) => Err(damaged(path, format_args!("column {} is not in {said_by}", extra.name()))),
+        None => Ok(()),
+    }
+}
+
+fn is_nullable(schema: &Schema, column: &str) -> bool {
+    schema.field_with_name(column).is_ok_and(Field::is_nullable)
+}
+
+fn with_nullability(schema: &Schema, nullable: impl Fn(&str) -> bool) -> SchemaRef {
+    let fields: Vec<Field> =
+        schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(nullable(field.name()))).collect();
+    Arc::new(Schema::new(fields))
+}
+
+/// The columns of the first schema, each with a type that holds the guesses of all. Columns of which nothing was seen
+/// are texts.
+fn widest(schemas: &[SchemaRef]) -> SchemaRef {
+    let mut types: BTreeMap<&str, DataType> = BTreeMap::new();
+    for field in schemas.iter().flat_map(|schema| schema.fields()) {
+        let wide = types.entry(field.name()).or_insert(DataType::Null);
+        *wide = wider(wide, field.data_type());
+    }
+    let fields: Vec<Field> = schemas[0]
+        .fields()
+        .iter()
+        .map(|field| match &types[field.name().as_str()] {
+            DataType::Null => Field::new(field.name(), DataType::Utf8View, true),
+            seen => Field::new(field.name(), seen.clone(), true),
+        })
+        .collect();
+    Arc::new(Schema::new(fields))
+}
+
+/// A type that holds the values of both guesses.
+fn wider(a: &DataType, b: &DataType) -> DataType {
+    use DataType::{Date32, Float64, Int64, Null, Timestamp};
+    match (a, b) {
+        (a, b) if a == b => a.clone(),
+        (Null, other) | (other, Null) => other.clone(),
+        (Int64, Float64) | (Float64, Int64) => Float64,
+        (Date32, Timestamp(unit, zone)) | (Timestamp(unit, zone), Date32) => Timestamp(*unit, zone.clone()),
+        (Timestamp(a, zone), Timestamp(b, _)) => Timestamp(*a.max(b), zone.clone()),
+        _ => DataType::Utf8View,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::TimeUnit;
+
+    use super::*;
+
+    #[test]
+    fn guesses_widen() {
+        let seconds = DataType::Timestamp(TimeUnit::Second, None);
+        let nanoseconds = DataType::Timestamp(TimeUnit::Nanosecond, None);
+        assert_eq!(wider(&DataType::Int64, &DataType::Float64), DataType::Float64);
+        assert_eq!(wider(&DataType::Null, &DataType::Date32), DataType::Date32);
+        assert_eq!(wider(&seconds, &nanoseconds), nanoseconds);
+        assert_eq!(wider(&DataType::Date32, &seconds), seconds);
+        assert_eq!(wider(&DataType::Boolean, &DataType::Int64), DataType::Utf8View);
+    }
+
+    #[test]
+    fn rows_of_other_types_are_refused_by_name() {
+        let of = |data_type| Arc::new(Schema::new(vec![Field::new("k", data_type, true)]));
+        let fault = agree_one(&of(DataType::Int32), Some(&of(DataType::Int64))).unwrap_err();
+        assert_eq!(fault.message, "the rows: column k is Int32, in the dataset it is Int64");
+    }
+}

@@ -1,0 +1,15 @@
+//! [`Loader`]: files or batches in, a dataset's new rows out on the drives, all of them or none. Rows find their partition
+//! ([`Partitioner`]), partitions are written to all their copies, and the small runs of many appends are merged.
+
+mod agree;
+mod loader;
+mod merging;
+mod partition;
+mod pipeline;
+mod sample;
+mod spec;
+mod target;
+
+pub use loader::Loader;
+pub use partition::Partitioner;
+pub use spec::{LoadMode, LoadProgress, LoadReport, LoadSpec, PartitionBy};

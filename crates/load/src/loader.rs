@@ -1,0 +1,287 @@
+//! A load's way: what there is, what the files agree on, the slices, the commit, and what to delete.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow::datatypes::SchemaRef;
+use futures::future::BoxFuture;
+use pithead_door::Batches;
+use pithead_files::open_all;
+use pithead_fleet::{Committed, Fleet, NotCommitted, claim_at, discard, discard_at, relay};
+use pithead_model::{Blame, Dataset, DriveId, Fault, Loaded, total};
+use tokio::sync::OwnedRwLockReadGuard;
+use tokio::task::JoinHandle;
+
+use crate::agree::{agree, agree_one};
+use crate::merging::merge_small_runs;
+use crate::pipeline::{self, Feed, Meter};
+use crate::sample::{self, peek};
+use crate::spec::{LoadProgress, LoadReport, LoadSpec, PartitionBy};
+use crate::target::{Ground, Target};
+
+/// How often a load claims what it has written; a drive keeps what nothing names for longer, and every wait has this limit.
+const ATTEND_STEP: Duration = Duration::from_secs(60);
+/// Longest that a failed load waits for its slices to be deleted.
+const DELETE_WAIT: Duration = Duration::from_secs(30);
+/// Times that a load's slices follow a partition that is moved meanwhile.
+const MOVES_MAX: usize = 5;
+
+/// Loads into the datasets of a fleet. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Loader {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    fleet: Fleet,
+    threads: usize,
+    merging: tokio::sync::Mutex<()>,
+}
+
+impl Loader {
+    /// Loads with so many threads.
+    pub fn new(fleet: Fleet, threads: usize) -> Self {
+        Self { inner: Arc::new(Inner { fleet, threads, merging: tokio::sync::Mutex::default() }) }
+    }
+
+    /// Loads files into a dataset. Its rows become visible together at the end, or not at all; what a failed load left
+    /// on the drives is deleted. `progress` is called from the threads that read.
+    ///
+    /// Boxed here, or every crate that awaits it would compile all of loading again.
+    pub fn load(
+        &self,
+        spec: LoadSpec,
+        progress: Arc<dyn Fn(LoadProgress) + Send + Sync>,
+    ) -> BoxFuture<'_, Result<LoadReport, Fault>> {
+        Box::pin(self.load_files(spec, progress))
+    }
+
+    /// The same for batches of a program, all of `schema`. The spec's sources, format and CSV options are not used.
+    pub fn load_batches(&self, spec: LoadSpec, schema: SchemaRef, rows: Batches) -> BoxFuture<'_, Result<LoadReport, Fault>> {
+        Box::pin(self.load_rows(spec, schema, rows))
+    }
+
+    pub(crate) fn fleet(&self) -> &Fleet {
+        &self.inner.fleet
+    }
+
+    /// Held by the load that merges small runs.
+    pub(crate) fn merging(&self) -> &tokio::sync::Mutex<()> {
+        &self.inner.merging
+    }
+
+    async fn load_files(&self, spec: LoadSpec, progress: Arc<dyn Fn(LoadProgress) + Send + Sync>) -> Result<LoadReport, Fault> {
+        let started = Instant::now();
+        let ground = self.ground(&spec).await?;
+        let prepare = move || {
+            let mut sources = open_all(&spec.sources, spec.format, &spec.csv)?;
+            let schema = agree(&mut sources, ground.present.as_ref().map(|present| &present.schema))?;
+            let target = Target::new(&spec, ground, &schema, |column| sample::of_files(&sources, column))?;
+            Ok::<_, Fault>((sources, target))
+        };
+        let (sources, target) = tokio::task::spawn_blocking(prepare).await.map_err(Fault::bug)??;
+        let bytes = sources.iter().map(|source| source.bytes()).sum();
+        let report = self.write(target, Feed::Files(sources), Meter::new(bytes, progress)).await?;
+        Ok(LoadReport { source_bytes: bytes, seconds: started.elapsed().as_secs_f64(), ..report })
+    }
+
+    async fn load_rows(&self, spec: LoadSpec, schema: SchemaRef, rows: Batches) -> Result<LoadReport, Fault> {
+        let started = Instant::now();
+        let ground = self.ground(&spec).await?;
+        let stored = agree_one(&schema, ground.present.as_ref().map(|present| &present.schema))?;
+        let wants_sample = matches!(spec.partitioning, Some(PartitionBy::Range(_))) && ground.present.is_none();
+        let (head, rows) = if wants_sample { peek(rows).await? } else { (Vec::new(), rows) };
+        let target = Target::new(&spec, ground, &stored, |column| sample::of_batches(&head, column))?;
+        let report = self.write(target, Feed::Batches(schema, rows), Meter::new(0, Arc::new(|_| ()))).await?;
+        Ok(LoadReport { seconds: started.elapsed().as_secs_f64(), ..report })
+    }
+
+    async fn ground(&self, spec: &LoadSpec) -> Result<Ground, Fault> {
+        let drives = self.fleet().refreshed().await;
+        Ground::check(spec, &self.fleet().manifest(&spec.name.domain, &drives).await?)
+    }
+
+    /// Writes the slices, commits them, deletes what they supersede, or what they left if anything failed.
+    async fn write(&self, target: Target, feed: Feed, meter: Meter) -> Result<LoadReport, Fault> {
+        let target = Arc::new(target);
+        let meter = Arc::new(meter);
+        let mut leftovers = Leftovers::new(self.fleet(), &target).await;
+        let drives = self.fleet().connected();
+        let loading = pipeline::run(&drives, self.inner.threads, &target, feed, Arc::clone(&meter));
+        let runs = match self.attended(&target, loading).await {
+            Ok(runs) => runs,
+            Err(fault) => {
+                leftovers.delete().await;
+                return Err(fault);
+            }
+        };
+        let report = report(&target, &runs, &meter);
+        leftovers.hold();
+        match self.make_visible(&target, &runs, &mut leftovers.placed).await {
+            Ok(Committed { made, manifest }) => {
+                if let Some(old) = made {
+                    discard(&self.fleet().connected(), &target.name, &old, manifest.version).await;
+                }
+                if target.is_append() {
+                    merge_small_runs(self, &target.name, &manifest).await;
+                }
+                Ok(report)
+            }
+            Err(NotCommitted { fault, certain }) => {
+                if certain {
+                    leftovers.delete().await;
+                }
+                Err(fault)
+            }
+        }
+    }
+
+    /// A load on its way. What it has written somewhere is claimed anew now and then, or a drive might take it for left behind.
+    async fn attended<T>(&self, target: &Target, loading: impl Future<Output = T>) -> T {
+        let mut loading = std::pin::pin!(loading);
+        loop {
+            if let Ok(done) = tokio::time::timeout(ATTEND_STEP, &mut loading).await {
+                return done;
+            }
+            let drives = self.fleet().connected();
+            for (number, copies) in (0..).zip(target.copies()) {
+                for drive in copies.iter().filter_map(|id| drives.find(*id)) {
+                    // Version 0: no manifest names them yet, and what is not written yet is not there.
+                    let claimed = tokio::time::timeout(ATTEND_STEP, claim_at(drive, vec![target.run_key(number)], 0)).await;
+                    if let Ok(Err(fault)) = claimed {
+                        tracing::debug!("a run was not claimed: {}", fault.message);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Commits the load. Where a partition that is appended to was moved meanwhile, its run follows first. Adds the drives
+    /// that runs were copied to to `placed`.
+    async fn make_visible(
+        &self,
+        target: &Target,
+        runs: &[Loaded],
+        placed: &mut [Vec<DriveId>],
+    ) -> Result<Committed<Option<Dataset>>, NotCommitted> {
+        let (mut moves, mut left) = (0, Vec::new());
+        loop {
+            let change = target.change(runs, placed.to_vec());
+            match self.fleet().commit_dataset(&target.name, &change).await {
+                Err(NotCommitted { fault, certain: true }) if fault.blame == Blame::Conflict && moves < MOVES_MAX => {
+                    moves += 1;
+                    if !target.is_append() || !self.follow(target, runs, placed, &mut left).await? {
+                        return Err(fault.into());
+                    }
+                }
+                Ok(committed) => {
+                    for (partition, drive) in left {
+                        let wanted = target.discard(Some(partition), Some(committed.manifest.version));
+                        discard_at(&self.fleet().connected(), [drive], &wanted).await;
+                    }
+                    return Ok(committed);
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Copies the runs to where their partitions are now. Whether any was elsewhere; `left` are the partitions on drives
+    /// that they are not on any more.
+    async fn follow(
+        &self,
+        target: &Target,
+        runs: &[Loaded],
+        placed: &mut [Vec<DriveId>],
+        left: &mut Vec<(u32, DriveId)>,
+    ) -> Result<bool, Fault> {
+        left.clear();
+        let drives = self.fleet().refreshed().await;
+        let manifest = self.fleet().manifest(&target.name.domain, &drives).await?;
+        let present = manifest.datasets.get(&target.name.dataset).filter(|present| present.id == target.dataset.id);
+        let Some(present) = present else { return Ok(false) };
+        let mut followed = false;
+        for (number, ((partition, run), placed)) in (0..).zip(present.partitions.iter().zip(runs).zip(placed)) {
+            let lacking = partition.copies.iter().filter(|drive| !placed.contains(drive));
+            for id in lacking.copied().collect::<Vec<_>>() {
+                let Some(from) = placed.iter().find_map(|id| drives.find(*id)) else { return Ok(false) };
+                if run.run.rows > 0 {
+                    relay(&target.run_key(number), from, drives.get(id)?).await?;
+                }
+                placed.push(id);
+                followed = true;
+            }
+            left.extend(placed.iter().filter(|id| !partition.copies.contains(id)).map(|id| (number, *id)));
+        }
+        Ok(followed)
+    }
+}
+
+fn report(target: &Target, runs: &[Loaded], meter: &Meter) -> LoadReport {
+    let runs = || runs.iter().map(|loaded| loaded.run);
+    LoadReport {
+        rows: total(runs().map(|run| run.rows)),
+        source_bytes: meter.bytes(),
+        stored_bytes: total(runs().map(|run| run.bytes)),
+        slices: total(runs().map(|run| u64::from(run.slices))),
+        seconds: 0.0,
+        encoding: target.dataset.encoding.clone(),
+        note: target.note.clone(),
+    }
+}
+
+/// Slices of a load that is not committed yet. They are deleted when the load fails, and also when its caller gives up
+/// and drops the future before the commit has begun.
+struct Leftovers {
+    fleet: Fleet,
+    target: Arc<Target>,
+    /// Drives that may have slices of each partition.
+    placed: Vec<Vec<DriveId>>,
+    _writing: OwnedRwLockReadGuard<()>,
+    is_held: bool,
+}
+
+impl Leftovers {
+    async fn new(fleet: &Fleet, target: &Arc<Target>) -> Self {
+        let writing = fleet.writing().await;
+        let placed = target.copies();
+        Self { fleet: fleet.clone(), target: Arc::clone(target), placed, _writing: writing, is_held: false }
+    }
+
+    /// From here on the slices may be needed.
+    fn hold(&mut self) {
+        self.is_held = true;
+    }
+
+    /// Deletes them. Past some time that goes on by itself.
+    async fn delete(mut self) {
+        let deleted = self.start();
+        if tokio::time::timeout(DELETE_WAIT, deleted).await.is_err() {
+            tracing::info!(dataset = %self.target.name, "a failed load's slices are still being deleted");
+        }
+    }
+
+    /// Only this load's own slices: others may be loading, too, of whom no manifest tells yet.
+    fn start(&mut self) -> JoinHandle<()> {
+        self.is_held = true;
+        let wanted = self.target.discard(None, None);
+        let drives: BTreeSet<DriveId> = self.placed.iter().flatten().copied().collect();
+        let fleet = self.fleet.clone();
+        tokio::spawn(async move {
+            discard_at(&fleet.connected(), drives, &wanted).await;
+        })
+    }
+}
+
+impl Drop for Leftovers {
+    fn drop(&mut self) {
+        if !self.is_held && tokio::runtime::Handle::try_current().is_ok() {
+            self.start();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

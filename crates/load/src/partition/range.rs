@@ -1,0 +1,128 @@
+//! Partitioning by ranges of one column: finding a row's range, and choosing the ranges.
+
+use arrow::array::{Array, ArrayRef};
+use arrow::datatypes::Field;
+use pithead_model::{Fault, Value};
+use pithead_slice::value_at;
+
+use super::keys::{Keys, Kind, kind};
+
+/// Rows that are looked at in one batch of a sample.
+const SAMPLE_ROWS: usize = 1024;
+
+/// Where partitions end, in the column's kind. Partition `i` holds values below bound `i`, the last one the rest, NULLs
+/// are in partition 0. NaN is larger than all, and the two zeros of a float are one value.
+#[derive(Debug)]
+pub(crate) enum Bounds {
+    Int(Vec<i128>),
+    Float(Vec<f64>),
+    Text(Vec<String>),
+    Bytes(Vec<Vec<u8>>),
+}
+
+impl Bounds {
+    /// Checks the bounds against the column and the number of partitions.
+    pub(crate) fn new(bounds: &[Value], field: &Field, partitions: usize) -> Result<Self, Fault> {
+        if bounds.len() + 1 != partitions {
+            return Err(Fault::invalid(format!(
+                "expected {} range bounds for {partitions} partitions, got {}",
+                partitions - 1,
+                bounds.len()
+            )));
+        }
+        if !bounds.is_sorted_by(|a, b| a.compare(b).is_some_and(|order| order.is_le())) {
+            return Err(Fault::invalid("range bounds must be of one kind, and ascend"));
+        }
+        let typed = match kind(field.data_type()) {
+            Some(Kind::Int | Kind::Wide) => {
+                all(bounds, |v| if let Value::Int(v) = v { Some(*v) } else { None }).map(Bounds::Int)
+            }
+            Some(Kind::Float) => {
+                all(bounds, |v| if let Value::Float(v) = v { Some(one_zero(*v)) } else { None }).map(Bounds::Float)
+            }
+            Some(Kind::Text) => all(bounds, |v| if let Value::Text(v) = v { Some(v.clone()) } else { None }).map(Bounds::Text),
+            Some(Kind::Bytes) => {
+                all(bounds, |v| if let Value::Bytes(v) = v { Some(v.clone()) } else { None }).map(Bounds::Bytes)
+            }
+            None => None,
+        };
+        typed.ok_or_else(|| {
+            Fault::invalid(format!("range bounds do not fit column {} of type {}", field.name(), field.data_type()))
+        })
+    }
+
+    /// The partition of each row.
+    pub(super) fn place(&self, column: &ArrayRef) -> Result<Vec<u32>, Fault> {
+        let keys = Keys::of(column)?;
+        let mut places: Vec<u32> = match (self, &keys) {
+            (Bounds::Int(bounds), Keys::Int(array)) => {
+                array.values().iter().map(|value| below(bounds, |bound| *bound <= i128::from(*value))).collect()
+            }
+            (Bounds::Int(bounds), Keys::Wide(array)) => {
+                array.values().iter().map(|value| below(bounds, |bound| bound <= value)).collect()
+            }
+            (Bounds::Float(bounds), Keys::Float(array)) => array
+                .values()
+                .iter()
+                .map(|value| below(bounds, |bound| value.is_nan() || bound.total_cmp(&one_zero(*value)).is_le()))
+                .collect(),
+            (Bounds::Text(bounds), Keys::Text(array)) => {
+                array.iter().map(|text| below(bounds, |bound| text.is_some_and(|text| bound.as_str() <= text))).collect()
+            }
+            (Bounds::Bytes(bounds), Keys::Bytes(array)) => {
+                array.iter().map(|bytes| below(bounds, |bound| bytes.is_some_and(|bytes| bound.as_slice() <= bytes))).collect()
+            }
+            _ => return Err(Fault::bug("range bounds of another kind than their column")),
+        };
+        if let Some(nulls) = keys.array().nulls().filter(|nulls| nulls.null_count() > 0) {
+            places.iter_mut().zip(nulls.iter()).filter(|(_, valid)| !valid).for_each(|(place, _)| *place = 0);
+        }
+        Ok(places)
+    }
+}
+
+fn all<T>(bounds: &[Value], typed: impl Fn(&Value) -> Option<T>) -> Option<Vec<T>> {
+    bounds.iter().map(typed).collect()
+}
+
+/// The negative zero for both: what lies at a bound is above it in every order.
+fn one_zero(value: f64) -> f64 {
+    if value == 0.0 { -0.0 } else { value }
+}
+
+fn below<T>(bounds: &[T], at_most: impl Fn(&T) -> bool) -> u32 {
+    bounds.partition_point(at_most) as u32
+}
+
+/// Values of a column that its ranges are chosen by.
+#[derive(Debug, Default)]
+pub(crate) struct Sample {
+    values: Vec<Value>,
+}
+
+impl Sample {
+    /// Adds some of the column's values, evenly spread over its rows.
+    pub(crate) fn add(&mut self, column: &ArrayRef) {
+        let step = column.len().div_ceil(SAMPLE_ROWS).max(1);
+        self.values.extend((0..column.len()).step_by(step).filter_map(|row| value_at(column, row)));
+    }
+
+    /// Bounds that cut the sample in equal parts. A sample without values gives bounds that all are the kind's zero; a float's is
+    /// the negative one (see [`Partitioning::may_part_zeros`](pithead_model::Partitioning::may_part_zeros)).
+    pub(crate) fn bounds(mut self, field: &Field, partitions: usize) -> Vec<Value> {
+        self.values.sort_by(|a, b| a.compare(b).unwrap_or(std::cmp::Ordering::Equal));
+        let zero = match kind(field.data_type()) {
+            Some(Kind::Float) => Value::Float(-0.0),
+            Some(Kind::Text) => Value::Text(String::new()),
+            Some(Kind::Bytes) => Value::Bytes(Vec::new()),
+            _ => Value::Int(0),
+        };
+        let count = self.values.len();
+        let bound = |part: usize| match self.values.get(part * count / partitions).unwrap_or(&zero) {
+            Value::Float(value) if value.is_nan() => Value::Float(f64::NAN),
+            Value::Float(value) => Value::Float(one_zero(*value)),
+            value => value.clone(),
+        };
+        (1..partitions).map(bound).collect()
+    }
+}

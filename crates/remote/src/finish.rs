@@ -1,0 +1,411 @@
+//! [`Finisher`]: runs at the host what a drive handed back, with the engine that drives have (`pithead_exec`): a sub-plan is complete
+//! and independent, so it gives the same rows here.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow::array::RecordBatch;
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::memory_pool::MemoryReservation;
+use futures::{StreamExt, TryStreamExt};
+use parking_lot::Mutex;
+use pithead_device::{Device, Native, thread_cpu_ns};
+use pithead_door::{Door, SlicePart, run_values};
+use pithead_exec::{BindRequest, Bound, PartData, SliceRef, SliceSource};
+use pithead_functions::fault_from_datafusion;
+use pithead_model::{Annotation, Blame, Fault, Finished, HostState, Level, SLICE_BYTES_MAX, SessionId, SliceKey, SliceSpan};
+use pithead_slice::{SliceReader, open_slice};
+use tokio::task::JoinSet;
+
+use crate::finishing::Sharing;
+use crate::session::Target;
+
+/// How often a drive is told how the host is, at most.
+const TELL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// What came back of one partition.
+pub(crate) struct Finisher {
+    target: Arc<Target>,
+    bound: Option<Arc<Bound>>,
+    source: Arc<Readers>,
+    driving: Vec<SliceRef>,
+    /// Parts of slices of rounds that are not closed.
+    coming: BTreeMap<u32, Coming>,
+    /// Slices of a partition that must be seen whole.
+    collected: Vec<SliceRef>,
+    handed_back: bool,
+    tasks: JoinSet<Result<Done>>,
+    finished: Vec<Finished>,
+    told: Instant,
+    slice_ns: f64,
+    /// Bytes that wait to be finished.
+    reservation: MemoryReservation,
+    _sharing: Sharing,
+}
+
+/// Slices of one round on their way.
+#[derive(Default)]
+struct Coming {
+    slices: BTreeMap<u32, (u64, BytesMut)>,
+    held: Vec<u32>,
+}
+
+/// What finishing took.
+pub(crate) struct Done {
+    pub(crate) batches: Vec<RecordBatch>,
+    pub(crate) level: Level,
+    pub(crate) slices: u32,
+    pub(crate) cpu_ns: u64,
+    polled_ns: u64,
+    bytes: usize,
+}
+
+/// The slices that are here, open.
+#[derive(Debug)]
+struct Readers {
+    open: Mutex<HashMap<SliceKey, Arc<dyn SliceReader>>>,
+    device: Native,
+}
+
+#[async_trait]
+impl SliceSource for Readers {
+    async fn open(&self, slice: &SliceRef) -> Result<Arc<dyn SliceReader>, Fault> {
+        let reader = self.open.lock().get(&slice.key).cloned();
+        reader.ok_or_else(|| Fault::bug(format!("slice {} is not at the host", slice.key)))
+    }
+
+    fn device(&self) -> &dyn Device {
+        &self.device
+    }
+}
+
+impl Finisher {
+    pub(crate) fn new(target: &Arc<Target>, reservation: MemoryReservation) -> Finisher {
+        Finisher {
+            bound: None,
+            source: Arc::new(Readers { open: Mutex::default(), device: Native::new() }),
+            driving: vec![],
+            coming: BTreeMap::new(),
+            collected: vec![],
+            handed_back: false,
+            tasks: JoinSet::new(),
+            finished: vec![],
+            told: Instant::now(),
+            slice_ns: 0.0,
+            reservation,
+            _sharing: target.context.finishing.share(),
+            target: Arc::clone(target),
+        }
+    }
+
+    /// The driving slices that the host holds. They stay at hand for this session.
+    pub(crate) fn held(&self) -> Vec<SliceSpan> {
+        let mut open = self.source.open.lock();
+        let Some(part) = self.target.request.parts.first().filter(|_| self.target.slice_cache > 0) else { return vec![] };
+        let mut held = Vec::new();
+        let mut ordinal = 0;
+        for (load, count) in &part.runs {
+            let run = part.run(*load);
+            for number in 0..*count {
+                let key = run.slice(number);
+                if let Some(reader) = self.target.context.held.get(&key) {
+                    open.insert(key, reader);
+                    held.push(ordinal);
+                }
+                ordinal += 1;
+            }
+        }
+        SliceSpan::cover(held)
+    }
+
+    /// The host, as its drive should know it.
+    pub(crate) fn state(&self) -> HostState {
+        self.target.context.finishing.state(self.tasks.len() as f64 * self.slice_ns)
+    }
+
+    /// Whether as much is being finished as there are cores for, and some to go on with.
+    pub(crate) fn is_full(&self) -> bool {
+        self.tasks.len() > 2 * self.target.context.finishing.width()
+    }
+
+    /// Whether nothing is being finished.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.tasks.is_empty()
+    }
+
+    /// The sub-plan, bound at the host. What is known of its slices comes from the drive; so do the other datasets of a join, once.
+    pub(crate) async fn bind(&mut self, door: &Arc<dyn Door>) -> Result<(), Fault> {
+        if self.bound.is_some() {
+            return Ok(());
+        }
+        let request = &self.target.request;
+        let mut parts = Vec::with_capacity(request.parts.len());
+        for (index, part) in request.parts.iter().enumerate() {
+            let slices = match index {
+                0 => slices_of(door, part).await?,
+                _ => self.fetch(door, part).await?,
+            };
+            parts.push(part_data(part, slices));
+        }
+        self.driving.clone_from(&parts[0].slices);
+        let source = Arc::clone(&self.source) as Arc<dyn SliceSource>;
+        // All of what comes back, whatever the drive was to leave out, and to the end.
+        let whole = BindRequest::of(request.clone(), parts, Arc::clone(&self.target.runtime), source);
+        let request = BindRequest { done: vec![], held: vec![], level_max: Level::Whole, ..whole };
+        // Planning takes stack and time.
+        let bound = tokio::spawn(Bound::bind(request)).await.map_err(Fault::bug)??;
+        self.bound = Some(bound);
+        Ok(())
+    }
+
+    /// All slices of another dataset.
+    async fn fetch(&self, door: &Arc<dyn Door>, part: &SlicePart) -> Result<Vec<SliceRef>, Fault> {
+        let slices = slices_of(door, part).await?;
+        let missing = |slice: &&SliceRef| match self.target.context.held.get(&slice.key) {
+            Some(reader) => {
+                self.source.open.lock().insert(slice.key.clone(), reader);
+                false
+            }
+            None => true,
+        };
+        if slices.iter().filter(missing).count() == 0 {
+            return Ok(slices);
+        }
+        for (load, _) in &part.runs {
+            let run = part.run(*load);
+            let mut values = run_values(door.read_run(run.clone()).await?);
+            while let Some((number, bytes)) = values.try_next().await? {
+                if let Some(number) = number {
+                    self.take_in(part, run.slice(number), bytes)?;
+                }
+            }
+        }
+        Ok(slices)
+    }
+
+    /// Opens a slice, which checks it, and keeps it for the next query.
+    fn take_in(&self, part: &SlicePart, key: SliceKey, bytes: Bytes) -> Result<(), Fault> {
+        let size = bytes.len() as u64;
+        let reader = open_slice(&part.schema, bytes).map_err(|error| Fault::from(error).at(&key))?;
+        if self.target.slice_cache > 0 {
+            self.target.context.held.keep(key.clone(), Arc::clone(&reader), size, self.target.slice_cache);
+        }
+        self.source.open.lock().insert(key, reader);
+        Ok(())
+    }
+
+    /// The next bytes of a slice.
+    pub(crate) fn store(&mut self, round: u32, slice: u32, total: u64, bytes: &Bytes) -> Result<()> {
+        let broken = |what: String| Err(external(protocol(what)));
+        let coming = self.coming.entry(round).or_default();
+        if total == 0 {
+            coming.held.push(slice);
+            return Ok(());
+        }
+        if total > SLICE_BYTES_MAX as u64 {
+            return broken(format!("slice {slice} of {total} bytes is over the bound of {SLICE_BYTES_MAX}"));
+        }
+        let (expected, value) = match coming.slices.entry(slice) {
+            Entry::Occupied(begun) => begun.into_mut(),
+            Entry::Vacant(next) => {
+                self.reservation.try_grow(total as usize)?;
+                next.insert((total, BytesMut::with_capacity(total as usize)))
+            }
+        };
+        if *expected != total || value.len() as u64 + bytes.len() as u64 > total || bytes.is_empty() {
+            return broken(format!("{} bytes of slice {slice} where {} of {expected} are missing", bytes.len(), {
+                *expected - value.len() as u64
+            }));
+        }
+        value.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// What a closed round of slices as stored holds, open and checked. Nothing of it counts before.
+    pub(crate) fn opened(&mut self, annotation: &Annotation) -> Result<(Vec<SliceRef>, usize), Fault> {
+        let coming = self.coming.remove(&annotation.round).unwrap_or_default();
+        let part = self.target.request.parts.first().ok_or_else(|| Fault::bug("a sub-plan without a dataset"))?;
+        let mut found = Vec::new();
+        let mut size = 0;
+        for (ordinal, (total, value)) in coming.slices {
+            let slice = self.slice(ordinal)?;
+            if value.len() as u64 != total {
+                return Err(protocol(format!("{} of {total} bytes of slice {ordinal} came", value.len())));
+            }
+            size += value.len();
+            self.take_in(part, slice.key.clone(), value.freeze())?;
+            found.push(slice);
+        }
+        for ordinal in coming.held {
+            let slice = self.slice(ordinal)?;
+            if !self.source.open.lock().contains_key(&slice.key) {
+                return Err(protocol(format!("slice {ordinal} was not sent, and is not at the host")));
+            }
+            found.push(slice);
+        }
+        let named: u64 = annotation.slices.iter().map(|span| u64::from(span.count)).sum();
+        let expected = named.saturating_sub(u64::from(annotation.slices_skipped));
+        let is_named = |slice: &SliceRef| {
+            annotation.slices.iter().any(|span| slice.ordinal >= span.first && slice.ordinal - span.first < span.count)
+        };
+        if found.len() as u64 != expected || !found.iter().all(is_named) {
+            return Err(protocol(format!("round {} names {expected} slices, and {} came", annotation.round, found.len())));
+        }
+        Ok((found, size))
+    }
+
+    fn slice(&self, ordinal: u32) -> Result<SliceRef, Fault> {
+        let slice = self.driving.get(ordinal as usize).cloned();
+        slice.ok_or_else(|| protocol(format!("slice {ordinal} of {} came back", self.driving.len())))
+    }
+
+    /// Rows of the driving dataset that passed the filters, as a slice.
+    pub(crate) fn filtered(&self, annotation: &Annotation, rows: Vec<RecordBatch>) -> Result<Vec<SliceRef>, Fault> {
+        let Some(first) = annotation.slices.first() else { return Ok(vec![]) };
+        Ok(vec![SliceRef { filtered: Some(rows.into()), ..self.slice(first.first)? }])
+    }
+
+    /// Finishes these slices of a closed round. `bytes` of them are reserved.
+    pub(crate) fn finish(&mut self, annotation: &Annotation, slices: Vec<SliceRef>, bytes: usize) -> Result<(), Fault> {
+        self.handed_back = true;
+        if self.target.request.whole_partition {
+            self.collected.extend(slices);
+            return Ok(());
+        }
+        let count = annotation.slices.iter().map(|span| span.count).sum();
+        if slices.is_empty() {
+            return Ok(());
+        }
+        self.start(slices, annotation.level, count, bytes)
+    }
+
+    /// After the last round: a partition that must be seen whole is finished now.
+    pub(crate) fn all_came(&mut self) -> Result<(), Fault> {
+        if self.target.request.whole_partition && std::mem::take(&mut self.handed_back) {
+            let slices = std::mem::take(&mut self.collected);
+            let (count, bytes) = (slices.len() as u32, self.reservation.size());
+            self.start(slices, Level::Bytes, count, bytes)?;
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, slices: Vec<SliceRef>, level: Level, count: u32, bytes: usize) -> Result<(), Fault> {
+        let bound = self.bound.clone().ok_or_else(|| Fault::bug("slices came back before the sub-plan was bound"))?;
+        let (source, finishing) = (Arc::clone(&self.source), Arc::clone(&self.target.context.finishing));
+        self.tasks.spawn(async move {
+            let _turn = finishing.turn().await;
+            let keys: Vec<SliceKey> = slices.iter().map(|slice| slice.key.clone()).collect();
+            let mut done = Done { batches: vec![], level, slices: count, cpu_ns: 0, polled_ns: 0, bytes };
+            let run = async {
+                let mut round = bound.round_over(slices).await.map_err(external)?;
+                let mut batches = Vec::new();
+                while let Some(batch) = round.stream.next().await {
+                    batches.push(batch?);
+                }
+                Ok::<_, DataFusionError>(batches)
+            };
+            done.batches = metered(run, &mut done.cpu_ns, &mut done.polled_ns).await?;
+            finishing.took(done.cpu_ns, done.polled_ns);
+            let mut open = source.open.lock();
+            keys.iter().for_each(|key| drop(open.remove(key)));
+            drop(open);
+            Ok(done)
+        });
+        Ok(())
+    }
+
+    /// The next slices that are finished; waits for ever while there are none.
+    pub(crate) async fn next(&mut self) -> Result<Done> {
+        let done = match self.tasks.join_next().await {
+            None => std::future::pending().await,
+            Some(Ok(done)) => done?,
+            Some(Err(error)) => return Err(external(Fault::bug(error))),
+        };
+        self.reservation.shrink(done.bytes.min(self.reservation.size()));
+        self.slice_ns = done.cpu_ns as f64 / f64::from(done.slices.max(1));
+        self.finished.push(Finished { level: done.level, slices: done.slices, cpu_ns: done.cpu_ns });
+        Ok(done)
+    }
+
+    /// Tells the drive what was finished and how the host is, not too often.
+    pub(crate) fn tell(&mut self, door: &Arc<dyn Door>, session: SessionId) {
+        if self.finished.is_empty() || self.told.elapsed() < TELL_INTERVAL {
+            return;
+        }
+        self.told = Instant::now();
+        let state = HostState { finished: std::mem::take(&mut self.finished), ..self.state() };
+        let door = Arc::clone(door);
+        tokio::spawn(async move {
+            if let Err(fault) = door.tell(session, state).await {
+                tracing::debug!(%session, %fault, "the drive was not told how the host is");
+            }
+        });
+    }
+
+    /// Forgets what was collected of a partition that must be seen whole. Whether there was any.
+    pub(crate) fn forget(&mut self) -> bool {
+        self.collected.clear();
+        self.reservation.free();
+        std::mem::take(&mut self.handed_back)
+    }
+
+    /// Drops what came of rounds that were not closed: their session is over.
+    pub(crate) fn restart(&mut self) {
+        for (_, (total, _)) in std::mem::take(&mut self.coming).into_values().flat_map(|coming| coming.slices) {
+            self.reservation.shrink((total as usize).min(self.reservation.size()));
+        }
+    }
+}
+
+/// Counts the CPU time and the wall time of a future's polls.
+async fn metered<T>(future: impl Future<Output = T>, cpu_ns: &mut u64, polled_ns: &mut u64) -> T {
+    let mut future = std::pin::pin!(future);
+    std::future::poll_fn(|context| {
+        let (start, cpu) = (Instant::now(), thread_cpu_ns());
+        let polled = future.as_mut().poll(context);
+        *cpu_ns += thread_cpu_ns().saturating_sub(cpu);
+        *polled_ns += start.elapsed().as_nanos() as u64;
+        polled
+    })
+    .await
+}
+
+/// A part's slices, from the directories of its runs.
+async fn slices_of(door: &Arc<dyn Door>, part: &SlicePart) -> Result<Vec<SliceRef>, Fault> {
+    let mut slices = Vec::new();
+    for (load, count) in &part.runs {
+        let run = part.run(*load);
+        let directory = door.directory(run.clone()).await?;
+        if directory.slices.len() != *count as usize || directory.schema != part.schema {
+            return Err(protocol(format!("the directory of {run} is not that of the manifest")));
+        }
+        for (number, entry) in (0..).zip(directory.slices) {
+            let ordinal = slices.len() as u32;
+            slices.push(SliceRef { ordinal, key: run.slice(number), entry: Arc::new(entry), filtered: None });
+        }
+    }
+    Ok(slices)
+}
+
+fn part_data(part: &SlicePart, slices: Vec<SliceRef>) -> PartData {
+    // Slices come back in any order, so none is declared.
+    let sort = vec![];
+    PartData { name: part.name.clone(), schema: Arc::clone(&part.schema), partition: part.partition, sort, slices }
+}
+
+fn protocol(what: String) -> Fault {
+    Fault::new(Blame::Device, format!("the drive broke the protocol: {what}"))
+}
+
+pub(crate) fn external(fault: Fault) -> DataFusionError {
+    DataFusionError::External(Box::new(fault))
+}
+
+/// A fault that a session can go on from at another copy.
+pub(crate) fn fault_of(error: DataFusionError) -> Fault {
+    fault_from_datafusion(error)
+}

@@ -1,0 +1,24 @@
+//! [`RemoteScanExec`]: a sub-plan's rows at the host. A session for each partition at one of its drives, another one over a copy
+//! where that fails, every slice's rows exactly once, slices that come back finished here with the engine that drives have, and
+//! what is kept from query to query.
+
+mod admission;
+mod choice;
+mod closer;
+mod context;
+mod finish;
+mod finishing;
+mod held;
+mod idle;
+mod profile;
+mod recall;
+mod rollups;
+mod scan;
+mod session;
+mod sizes;
+
+pub use context::RemoteContext;
+pub use finishing::here;
+pub use profile::{PartitionProfile, ProfileSnapshot, QueryProfile, SubPlanProfile};
+pub use scan::RemoteScanExec;
+pub use session::Target;

@@ -1,0 +1,113 @@
+//! [`RemoteScanExec`]: a sub-plan's rows, one stream a partition, each from sessions at the partition's drives.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{ColumnStatistics, Result, Statistics, internal_err};
+use datafusion::execution::memory_pool::MemoryConsumer;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::statistics::StatisticsArgs;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use futures::stream;
+use pithead_plan::SubPlan;
+
+use crate::profile::SubPlanProfile;
+use crate::session::{Session, Target};
+
+/// A sub-plan at its drives.
+#[derive(Debug)]
+pub struct RemoteScanExec {
+    sub_plan: Arc<SubPlan>,
+    targets: Vec<Arc<Target>>,
+    busy_wait: Duration,
+    profile: Arc<SubPlanProfile>,
+    properties: Arc<PlanProperties>,
+}
+
+impl RemoteScanExec {
+    /// Asks each partition's drives for its rows; where all are busy, for `busy_wait` at most.
+    pub fn new(
+        sub_plan: Arc<SubPlan>,
+        schema: SchemaRef,
+        targets: Vec<Target>,
+        busy_wait: Duration,
+        profile: Arc<SubPlanProfile>,
+    ) -> Self {
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(schema),
+            Partitioning::UnknownPartitioning(targets.len().max(1)),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        let targets = targets.into_iter().map(Arc::new).collect();
+        Self { sub_plan, targets, busy_wait, profile, properties: Arc::new(properties) }
+    }
+}
+
+impl DisplayAs for RemoteScanExec {
+    fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "RemoteScanExec: sub-plan {}", self.sub_plan.number)
+    }
+}
+
+impl ExecutionPlan for RemoteScanExec {
+    fn name(&self) -> &str {
+        "RemoteScanExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![]
+    }
+
+    fn apply_expressions(
+        &self,
+        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        if children.is_empty() { Ok(self) } else { internal_err!("a remote scan has no children") }
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let schema = self.schema();
+        let Some(target) = self.targets.get(partition).cloned() else {
+            return Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream::empty())));
+        };
+        let consumer = MemoryConsumer::new(format!("rounds of sub-plan {}", self.sub_plan.number));
+        let reservation = consumer.register(context.memory_pool());
+        let session = Session::new(target, partition, &schema, self.busy_wait, &self.profile, reservation);
+        // OPEN happens on the first poll.
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, session.rows())))
+    }
+
+    fn statistics_from_inputs(&self, _inputs: &[Arc<Statistics>], args: &StatisticsArgs) -> Result<Arc<Statistics>> {
+        let estimate = &self.sub_plan.estimate;
+        let parts = if args.partition().is_some() { self.targets.len().max(1) as f64 } else { 1.0 };
+        let number = |value: f64| Precision::Inexact((value / parts).ceil() as usize);
+        let columns = (0..self.schema().fields().len()).map(|i| ColumnStatistics {
+            distinct_count: estimate
+                .columns
+                .get(i)
+                .map_or(Precision::Absent, |column| Precision::Inexact(column.distinct as usize)),
+            ..ColumnStatistics::new_unknown()
+        });
+        Ok(Arc::new(Statistics {
+            num_rows: number(estimate.rows),
+            total_byte_size: number(estimate.bytes()),
+            column_statistics: columns.collect(),
+        }))
+    }
+}
