@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use pithead_device::Native;
+use pithead_device::Paced;
 use pithead_drive::{Drive, DriveOptions, address, bind, serve};
 use pithead_model::{Blame, Bytes, Fault, Rate, parse_bytes, parse_rate};
 use pithead_sched::parse_cores;
@@ -133,7 +133,7 @@ async fn observe_listener(listen: Option<&str>) -> Result<Option<TcpListener>, C
 fn options(args: &ServeArgs) -> DriveOptions {
     let cores = args.cores.clone().map(|CoreList(cores)| cores);
     let threads = args.threads.map(usize::from).or(cores.as_ref().map(Vec::len)).unwrap_or_else(target::cores);
-    let mut device = Native::new();
+    let mut device = Paced::default();
     if let Some(rate) = args.link {
         device = device.with_link(rate.bits_per_second);
     }

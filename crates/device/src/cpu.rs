@@ -7,7 +7,8 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
-use crate::{Clock, Instant, thread_cpu_ns};
+use crate::clock::thread_cpu_ns;
+use crate::{Clock, Instant};
 
 /// How far work may run ahead of the pace, so that no wait is shorter than timers can measure.
 const BURST: Duration = Duration::from_millis(1);

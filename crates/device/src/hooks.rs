@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
+use crate::clock::thread_cpu_ns;
 use crate::{Clock, PacedCpu, PacedLink, SystemClock};
 
 /// A CSE's hardware, as its code uses it.
@@ -25,6 +26,9 @@ pub trait Device: Send + Sync + Debug {
     /// The clock that policies and annotations read.
     fn clock(&self) -> &dyn Clock;
 
+    /// CPU time that the calling thread has used, in nanoseconds.
+    fn cpu_ns(&self) -> u64;
+
     /// The rate to which sends are paced, bits a second.
     fn link_bits_per_second(&self) -> Option<f64>;
 
@@ -35,28 +39,16 @@ pub trait Device: Send + Sync + Debug {
     fn cpu_share(&self) -> f64;
 }
 
-/// The real hardware, with sends and CPU work paced where a rate or a share is given.
+/// The real hardware as it is.
 #[derive(Debug)]
 pub struct Native {
     clock: Arc<dyn Clock>,
-    link: Option<PacedLink>,
-    cpu: Option<PacedCpu>,
 }
 
 impl Native {
-    /// Nothing is paced.
+    /// With the machine's clock.
     pub fn new() -> Self {
-        Self { clock: Arc::new(SystemClock::new()), link: None, cpu: None }
-    }
-
-    /// Paces sends to this rate.
-    pub fn with_link(self, bits_per_second: f64) -> Self {
-        Self { link: Some(PacedLink::new(bits_per_second, Arc::clone(&self.clock))), ..self }
-    }
-
-    /// Paces work to this many cores, each at this share of its speed, above 0 and at most 1.
-    pub fn with_cpu(self, share: f64, cores: usize) -> Self {
-        Self { cpu: (share < 1.0).then(|| PacedCpu::new(share, cores, Arc::clone(&self.clock))), ..self }
+        Self { clock: Arc::new(SystemClock::new()) }
     }
 }
 
@@ -71,6 +63,60 @@ impl Device for Native {
         None
     }
 
+    fn work(&self, _cpu: Duration) -> Option<BoxFuture<'static, ()>> {
+        None
+    }
+
+    fn send(&self, _bytes: u64) -> Option<BoxFuture<'static, ()>> {
+        None
+    }
+
+    fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
+    fn cpu_ns(&self) -> u64 {
+        thread_cpu_ns()
+    }
+
+    fn link_bits_per_second(&self) -> Option<f64> {
+        None
+    }
+
+    fn link_backlog_bytes(&self) -> f64 {
+        0.0
+    }
+
+    fn cpu_share(&self) -> f64 {
+        1.0
+    }
+}
+
+/// The real hardware, slowed down: sends to a rate, CPU work to a share, each where one is given.
+#[derive(Debug, Default)]
+pub struct Paced {
+    native: Native,
+    link: Option<PacedLink>,
+    cpu: Option<PacedCpu>,
+}
+
+impl Paced {
+    /// Paces sends to this rate.
+    pub fn with_link(self, bits_per_second: f64) -> Self {
+        Self { link: Some(PacedLink::new(bits_per_second, Arc::clone(&self.native.clock))), ..self }
+    }
+
+    /// Paces work to this many cores, each at this share of its speed, above 0 and at most 1.
+    pub fn with_cpu(self, share: f64, cores: usize) -> Self {
+        Self { cpu: (share < 1.0).then(|| PacedCpu::new(share, cores, Arc::clone(&self.native.clock))), ..self }
+    }
+}
+
+impl Device for Paced {
+    fn read(&self, bytes: u64) -> Option<BoxFuture<'static, ()>> {
+        self.native.read(bytes)
+    }
+
     fn work(&self, cpu: Duration) -> Option<BoxFuture<'static, ()>> {
         self.cpu.as_ref()?.work(cpu)
     }
@@ -80,7 +126,11 @@ impl Device for Native {
     }
 
     fn clock(&self) -> &dyn Clock {
-        &*self.clock
+        self.native.clock()
+    }
+
+    fn cpu_ns(&self) -> u64 {
+        self.native.cpu_ns()
     }
 
     fn link_bits_per_second(&self) -> Option<f64> {
@@ -111,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_paced_link_shows_its_rate() {
-        let device = Native::new().with_link(1e9);
+        let device = Paced::default().with_link(1e9);
         assert_eq!(device.link_bits_per_second(), Some(1e9));
         assert!(device.read(1 << 30).is_none());
         assert!(device.send(1 << 30).is_some());

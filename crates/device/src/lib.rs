@@ -9,8 +9,8 @@ mod cpu;
 mod hooks;
 mod link;
 
-pub use clock::{Clock, Instant, SystemClock, thread_cpu_ns};
+pub use clock::{Clock, Instant, SystemClock};
 pub use cores::machine_cores;
 pub use cpu::{PacedCpu, unit_ns};
-pub use hooks::{Device, Native};
+pub use hooks::{Device, Native, Paced};
 pub use link::PacedLink;

@@ -13,13 +13,13 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_expr::{PhysicalExpr, conjunction_opt};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::{Stream, StreamExt, stream};
-use pithead_device::thread_cpu_ns;
 use pithead_door::batch_bytes;
 use pithead_model::{Blame, Fault};
 use pithead_slice::{Predicate, ReadStats, ScanRequest, SliceReader, SliceStream};
 use tokio::task::yield_now;
 
 use crate::SliceRef;
+use crate::SliceSource;
 use crate::keep::keep;
 use crate::pruning::{Conjunct, Moving, columns_of, hint, move_columns, slice_may_match};
 use crate::round::{Cost, Round};
@@ -116,14 +116,14 @@ impl Reading {
             self.coalescer = Some(coalescer.with_biggest_coalesce_batch_size(Some(rows / 2)));
         }
         let output = Arc::clone(&schema);
-        let (round, feed) = (Arc::clone(&self.round), self.plan.feed);
+        let (round, feed, source) = (Arc::clone(&self.round), self.plan.feed, Arc::clone(&self.plan.part.source));
         let rows = stream::try_unfold(self, move |mut reading| {
             let output = Arc::clone(&output);
             async move { Ok(reading.next(&output).await?.map(|batch| (batch, reading))) }
         });
         match feed {
             Feed::All => Box::pin(RecordBatchStreamAdapter::new(schema, rows)),
-            Feed::Round => Box::pin(RecordBatchStreamAdapter::new(schema, measured(rows, round))),
+            Feed::Round => Box::pin(RecordBatchStreamAdapter::new(schema, measured(rows, round, source))),
         }
     }
 
@@ -325,14 +325,15 @@ impl Reading {
 fn measured(
     rows: impl Stream<Item = Result<RecordBatch>> + Send + 'static,
     round: Arc<Round>,
+    source: Arc<dyn SliceSource>,
 ) -> impl Stream<Item = Result<RecordBatch>> + Send {
     let mut rows = Box::pin(rows);
     // Batches of one scan are alike. The first one tells about how many bytes a row has.
     let mut row_bytes = None;
     stream::poll_fn(move |context| {
-        let start = thread_cpu_ns();
+        let start = source.device().cpu_ns();
         let polled = rows.poll_next_unpin(context);
-        round.driving.work(thread_cpu_ns().saturating_sub(start));
+        round.driving.work(source.device().cpu_ns().saturating_sub(start));
         if let Poll::Ready(Some(Ok(batch))) = &polled {
             let count = batch.num_rows().max(1);
             let row_bytes = *row_bytes.get_or_insert_with(|| batch_bytes(batch) as f64 / count as f64);

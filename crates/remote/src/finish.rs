@@ -13,7 +13,7 @@ use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::memory_pool::MemoryReservation;
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
-use pithead_device::{Device, Native, thread_cpu_ns};
+use pithead_device::{Device, Native};
 use pithead_door::{Door, SlicePart, run_values};
 use pithead_exec::{BindRequest, Bound, PartData, SliceRef, SliceSource};
 use pithead_functions::fault_from_datafusion;
@@ -308,7 +308,7 @@ impl Finisher {
                 }
                 Ok::<_, DataFusionError>(batches)
             };
-            done.batches = metered(run, &mut done.cpu_ns, &mut done.polled_ns).await?;
+            done.batches = metered(source.device(), run, &mut done.cpu_ns, &mut done.polled_ns).await?;
             finishing.took(done.cpu_ns, done.polled_ns);
             let mut open = source.open.lock();
             keys.iter().for_each(|key| drop(open.remove(key)));
@@ -362,13 +362,13 @@ impl Finisher {
 }
 
 /// Counts the CPU time and the wall time of a future's polls.
-async fn metered<T>(future: impl Future<Output = T>, cpu_ns: &mut u64, polled_ns: &mut u64) -> T {
+async fn metered<T>(device: &dyn Device, future: impl Future<Output = T>, cpu_ns: &mut u64, polled_ns: &mut u64) -> T {
     let mut future = std::pin::pin!(future);
     std::future::poll_fn(|context| {
-        let (start, cpu) = (Instant::now(), thread_cpu_ns());
+        let (start, cpu) = (device.clock().now(), device.cpu_ns());
         let polled = future.as_mut().poll(context);
-        *cpu_ns += thread_cpu_ns().saturating_sub(cpu);
-        *polled_ns += start.elapsed().as_nanos() as u64;
+        *cpu_ns += device.cpu_ns().saturating_sub(cpu);
+        *polled_ns += device.clock().now().since(start).as_nanos() as u64;
         polled
     })
     .await

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use pithead_device::{Device, Instant, thread_cpu_ns};
+use pithead_device::{Device, Instant};
 
 /// CPU time after which the device is told of it in the middle of a future, nanoseconds.
 const CHARGE_NS: u64 = 1_000_000;
@@ -67,9 +67,9 @@ impl<'a> Meter<'a> {
                 ready!(wait.poll_unpin(context));
             }
             wait = None;
-            let (start, cpu) = (device.clock().now(), thread_cpu_ns());
+            let (start, cpu) = (device.clock().now(), device.cpu_ns());
             let polled = future.as_mut().poll(context);
-            spent.add(thread_cpu_ns().saturating_sub(cpu), device.clock().now().since(start).as_nanos() as u64);
+            spent.add(device.cpu_ns().saturating_sub(cpu), device.clock().now().since(start).as_nanos() as u64);
             let uncharged = spent.cpu_ns() - *charged_ns;
             if polled.is_pending() && uncharged >= CHARGE_NS {
                 *charged_ns += uncharged;
@@ -122,7 +122,7 @@ impl<'a> Meter<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pithead_device::Native;
+    use pithead_device::{Native, Paced};
 
     #[tokio::test]
     async fn work_is_counted_and_waiting_is_not() {
@@ -136,12 +136,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_slow_cpu_makes_a_future_wait_between_its_polls() {
-        let device = Native::new().with_cpu(0.1, 1);
+        let device = Paced::default().with_cpu(0.1, 1);
         let mut meter = Meter::start(&device);
         let work = async {
             for _ in 0..4 {
-                let until = thread_cpu_ns() + 2_000_000;
-                while thread_cpu_ns() < until {}
+                let until = device.cpu_ns() + 2_000_000;
+                while device.cpu_ns() < until {}
                 tokio::task::yield_now().await;
             }
         };

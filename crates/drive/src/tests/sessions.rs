@@ -210,6 +210,9 @@ impl Device for Faulty {
     fn clock(&self) -> &dyn Clock {
         self.native.clock()
     }
+    fn cpu_ns(&self) -> u64 {
+        self.native.cpu_ns()
+    }
     fn link_bits_per_second(&self) -> Option<f64> {
         None
     }
