@@ -120,12 +120,10 @@ class Connection:
         """
         query = _arguments.text("query", query, "write the statement as a str")
         given = _parameters.given(params)
-        columns = self._native.describe(query, given)
-        if columns is not None:
-            return Relation(self, query, given, columns, is_query=True)
-        stream = self._native.execute(query, given)
-        stream.close()
-        return Relation(self, query, given, stream.columns, is_query=False)
+        statement = self._native.prepare(query, given)
+        if statement.columns is None:
+            self._native.execute(statement).close()
+        return Relation(self, query, given, statement)
 
     def execute(self, query: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> Relation:
         """The same as `sql`, by the name that DB-API programs expect."""

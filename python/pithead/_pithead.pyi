@@ -23,13 +23,16 @@ class Stream:
     def profile(self) -> dict[str, float]: ...
     def close(self) -> None: ...
 
+class Statement:
+    @property
+    def columns(self) -> Columns | None: ...
+
 class Connection:
     def __init__(self, options: dict[str, Any]) -> None: ...
-    def describe(self, sql: str, given: dict[str, Any] | None) -> Columns | None: ...
+    def prepare(self, sql: str, given: dict[str, Any] | None) -> Statement: ...
     def execute(
         self,
-        sql: str,
-        given: dict[str, Any] | None,
+        statement: Statement,
         progress: Callable[[int, int, int], None] | None = None,
         is_foreign: bool = False,
         owner: object | None = None,

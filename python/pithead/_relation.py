@@ -85,13 +85,13 @@ class Relation:
         connection: Connection,
         query: str,
         given: dict[str, Any] | None,
-        columns: _pithead.Columns,
-        *,
-        is_query: bool,
+        statement: _pithead.Statement,
     ) -> None:
         self._connection, self._query, self._given = connection, query, given
-        self._schema = Schema(columns)
-        self._is_query = is_query
+        self._statement = statement
+        columns = statement.columns
+        self._is_query = columns is not None
+        self._schema = Schema(columns or _pithead.Stream().columns)
         self._last: _pithead.Stream | None = None
         self._cursor = Cursor()
 
@@ -203,7 +203,8 @@ class Relation:
         if not self._is_query:
             raise UserError("a statement without rows has no plan", "queries have")
         verb = "EXPLAIN ANALYZE" if analyze else "EXPLAIN"
-        stream = self._connection._native.execute(f"{verb} {self._query}", self._given)
+        native = self._connection._native
+        stream = native.execute(native.prepare(f"{verb} {self._query}", self._given))
         return Explained([line for (line,) in guarded(stream, lambda: stream.fetch(None))], analyze)
 
     def profile(self) -> dict[str, float]:
@@ -247,7 +248,7 @@ class Relation:
             self._last = _pithead.Stream()
             return self._last
         try:
-            stream = self._connection._native.execute(self._query, self._given, bar, is_foreign, self._connection)
+            stream = self._connection._native.execute(self._statement, bar, is_foreign, self._connection)
         except UserError as error:
             if self._now() is not None:
                 raise
@@ -270,7 +271,7 @@ class Relation:
         if self._connection._native.is_closed:
             return []
         try:
-            columns = self._connection._native.describe(self._query, self._given)
+            columns = self._connection._native.prepare(self._query, self._given).columns
         except UserError:
             return None
         except Error:

@@ -26,6 +26,19 @@ pub(crate) struct Connection {
     closing: watch::Sender<bool>,
 }
 
+/// A statement that was planned.
+#[pyclass(frozen, module = "pithead._pithead")]
+pub(crate) struct Statement(Arc<pithead_host::Statement>);
+
+#[pymethods]
+impl Statement {
+    /// The columns of what it gives; none where it is no query.
+    #[getter]
+    fn columns(&self) -> Option<types::Columns> {
+        self.0.schema().map(|schema| types::Columns::new(&types::plain(schema)))
+    }
+}
+
 struct Open {
     engine: Engine,
     session: Arc<Session>,
@@ -41,29 +54,28 @@ impl Connection {
         Ok(Self { open: Mutex::new(Some(Open { engine, session })), closing: watch::Sender::new(false) })
     }
 
-    /// Columns of what a statement would give, as an Arrow schema; none where it is no query.
-    fn describe(&self, py: Python<'_>, sql: String, given: Option<Given>) -> PyResult<Option<types::Columns>> {
+    /// Reads and plans a statement, which can be run after.
+    fn prepare(&self, py: Python<'_>, sql: String, given: Option<Given>) -> PyResult<Statement> {
         let session = self.session()?;
         let parameters = given.map(Given::parameters).transpose()?.unwrap_or_default();
-        let schema = self.run(py, nothing, async move { session.describe(&sql, &parameters).await })?;
-        Ok(schema.map(|schema| types::Columns::new(&types::plain(&schema))))
+        let statement = self.run(py, nothing, async move { session.prepare(&sql, &parameters).await })?;
+        Ok(Statement(Arc::new(statement)))
     }
 
-    /// Runs a statement. `progress` is called with slices done, slices in all, and bytes over the link, while something waits for rows.
+    /// Runs a statement, now or again. `progress` is called with slices done, slices in all, and bytes over the link, while something waits for rows.
     /// `is_foreign`: the rows go to a library that turns exceptions of the stream into its own. `owner` lives until they have ended.
-    #[pyo3(signature = (sql, given, progress = None, is_foreign = false, owner = None))]
+    #[pyo3(signature = (statement, progress = None, is_foreign = false, owner = None))]
     fn execute(
         &self,
         py: Python<'_>,
-        sql: String,
-        given: Option<Given>,
+        statement: &Statement,
         progress: Option<Py<PyAny>>,
         is_foreign: bool,
         owner: Option<Py<PyAny>>,
     ) -> PyResult<Stream> {
         let session = self.session()?;
-        let parameters = given.map(Given::parameters).transpose()?.unwrap_or_default();
-        let answer = self.run(py, nothing, async move { session.run_with(&sql, &parameters).await })?;
+        let statement = Arc::clone(&statement.0);
+        let answer = self.run(py, nothing, async move { statement.run(&session).await })?;
         Stream::new(answer, self.closing.subscribe(), Taker { progress, is_foreign, owner })
     }
 

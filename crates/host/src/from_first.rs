@@ -1,34 +1,22 @@
 //! `FROM t` alone, which means `SELECT * FROM t`.
 
-use std::borrow::Cow;
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 
-use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use crate::statement::{is_gap, is_word, token_at};
 
-use crate::statement::{line_starts, offset};
-
-/// The statement with `SELECT *` before each FROM that begins a query without SELECT: by itself, in parentheses, after a CTE, and
-/// as a side of UNION, INTERSECT or EXCEPT. The parser knows only the bare `FROM t`, which it gives no columns, and no WHERE after
-/// it.
-pub(crate) fn with_select(sql: &str) -> Cow<'_, str> {
-    // What cannot be cut into tokens cannot be parsed either, and is told by the parser.
-    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location().unwrap_or_default();
-    let tokens: Vec<&TokenWithSpan> = tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).collect();
-    let bare = bare_queries(&tokens);
-    if bare.is_empty() {
-        return Cow::Borrowed(sql);
+/// Puts `SELECT *` before each FROM that begins a query without SELECT: by itself, in parentheses, after a CTE, and as a side of
+/// UNION, INTERSECT or EXCEPT. The parser knows only the bare `FROM t`, which it gives no columns, and no WHERE after it.
+pub(crate) fn add_select(tokens: &mut Vec<TokenWithSpan>) {
+    let places: Vec<usize> = (0..tokens.len()).filter(|place| !is_gap(&tokens[*place])).collect();
+    let words: Vec<&TokenWithSpan> = places.iter().map(|place| &tokens[*place]).collect();
+    let bare: Vec<usize> = bare_queries(&words).into_iter().map(|word| places[word]).collect();
+    // From the last to the first, so that places stay right.
+    for index in bare.into_iter().rev() {
+        let span = tokens[index].span;
+        let select = Token::Word(Word { value: "SELECT".to_owned(), quote_style: None, keyword: Keyword::SELECT });
+        tokens.splice(index..index, [token_at(select, span), token_at(Token::Mul, span)]);
     }
-    let starts = line_starts(sql);
-    let mut text = String::with_capacity(sql.len() + 9 * bare.len());
-    let mut from = 0;
-    for index in bare {
-        let at = offset(sql, &starts, tokens[index].span.start);
-        text.push_str(&sql[from..at]);
-        text.push_str("SELECT * ");
-        from = at;
-    }
-    text.push_str(&sql[from..]);
-    Cow::Owned(text)
 }
 
 /// What is known of the parentheses that a token is in.
@@ -105,15 +93,23 @@ fn selects(tokens: &[&TokenWithSpan]) -> bool {
 }
 
 fn is_one_of(token: &TokenWithSpan, words: &[&str]) -> bool {
-    match &token.token {
-        Token::Word(word) => word.quote_style.is_none() && words.iter().any(|known| word.value.eq_ignore_ascii_case(known)),
-        _ => false,
-    }
+    words.iter().any(|word| is_word(token, word))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::statement::tokens;
+
+    fn written(tokens: &[TokenWithSpan]) -> String {
+        tokens.iter().filter(|token| !is_gap(token)).map(|token| token.token.to_string()).collect::<Vec<_>>().join(" ")
+    }
+
+    fn with_select(sql: &str) -> String {
+        let mut tokens = tokens(sql).unwrap();
+        add_select(&mut tokens);
+        written(&tokens)
+    }
 
     #[test]
     fn a_bare_from_selects_everything() {
@@ -130,7 +126,7 @@ mod tests {
             ("EXPLAIN ANALYZE FROM t", "EXPLAIN ANALYZE SELECT * FROM t"),
             ("SELECT 1 WHERE 1 IN (FROM t) -- FROM\n", "SELECT 1 WHERE 1 IN (SELECT * FROM t) -- FROM\n"),
         ] {
-            assert_eq!(with_select(sql), expected);
+            assert_eq!(with_select(sql), written(&tokens(expected).unwrap()));
         }
     }
 
@@ -144,9 +140,8 @@ mod tests {
             "WITH a AS (SELECT 1) SELECT (1) FROM a",
             "SELECT \"from\" FROM t UNION SELECT 'x' FROM s",
             "SHOW COLUMNS FROM t",
-            "SELECT 'open",
         ] {
-            assert_eq!(with_select(sql), sql);
+            assert_eq!(with_select(sql), written(&tokens(sql).unwrap()));
         }
     }
 }

@@ -26,7 +26,7 @@ mod watch;
 pub use below::{DividedPart, Merged, ReadSubPlan, SubPlans};
 pub use host::{Host, HostOptions};
 pub use parameters::Parameters;
-pub use session::{Answer, Session};
+pub use session::{Answer, Session, Statement};
 pub use settings::{Settings, Switches};
 pub use spills::SpillFolder;
 

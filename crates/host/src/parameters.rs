@@ -1,6 +1,5 @@
 //! [`Parameters`]: values for the placeholders of a statement.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use arrow::array::{ArrayRef, RecordBatch};
@@ -9,10 +8,12 @@ use datafusion::common::metadata::{FieldMetadata, ScalarAndMetadata};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DataFusionError, ParamValues, ScalarValue};
 use datafusion::logical_expr::{Expr, LogicalPlan};
-use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Blame, Fault};
+
+use crate::statement::{is_gap, token_at};
 
 /// Values for the placeholders of a statement: `$1`, `$2` or `?` by place, `$name` by name. They take the place of literals of their
 /// types before anything is planned, so what they stand in is pushed down as with literals.
@@ -58,12 +59,12 @@ impl Parameters {
         }
     }
 
-    /// The statement with intervals beside `+` told for what they are: the planner takes a placeholder there for a value of the other
-    /// side's type, and moments cannot be added to moments.
-    pub(crate) fn told<'a>(&self, sql: &'a str) -> Cow<'a, str> {
+    /// Tells intervals beside `+` for what they are: the planner takes a placeholder there for a value of the other side's type, and
+    /// moments cannot be added to moments.
+    pub(crate) fn tell_intervals(&self, tokens: &mut Vec<TokenWithSpan>) {
         let is_interval = |value: &ScalarAndMetadata| matches!(value.value.data_type(), DataType::Interval(_));
         let intervals: BTreeSet<String> = match &self.0 {
-            Values::None => return Cow::Borrowed(sql),
+            Values::None => return,
             Values::ByPlace(values) => {
                 (1..).zip(values).filter(|(_, value)| is_interval(value)).map(|(place, _)| format!("${place}")).collect()
             }
@@ -72,24 +73,21 @@ impl Parameters {
             }
         };
         if intervals.is_empty() {
-            return Cow::Borrowed(sql);
+            return;
         }
-        let Ok(tokens) = Tokenizer::new(&GenericDialect {}, sql).with_unescape(false).tokenize() else {
-            return Cow::Borrowed(sql);
-        };
-        let is_gap = |token: &&Token| matches!(token, Token::Whitespace(_));
-        let told = tokens.iter().enumerate().map(|(place, token)| match token {
-            Token::Placeholder(name) if intervals.contains(name) => {
-                let before = tokens[..place].iter().rev().find(|token| !is_gap(token));
-                let behind = tokens[place + 1..].iter().find(|token| !is_gap(token));
-                match before == Some(&Token::Plus) || behind == Some(&Token::Plus) {
-                    true => format!("arrow_cast({name}, 'Interval(MonthDayNano)')"),
-                    false => name.clone(),
-                }
+        let is_plus = |token: Option<&TokenWithSpan>| token.is_some_and(|token| token.token == Token::Plus);
+        let word = |token: &&TokenWithSpan| !is_gap(token);
+        for place in (0..tokens.len()).rev() {
+            let Token::Placeholder(name) = &tokens[place].token else { continue };
+            let is_added = is_plus(tokens[..place].iter().rfind(word)) || is_plus(tokens[place + 1..].iter().find(word));
+            if is_added && intervals.contains(name) {
+                let (span, placeholder) = (tokens[place].span, tokens[place].token.clone());
+                let cast = Token::Word(Word { value: "arrow_cast".to_owned(), quote_style: None, keyword: Keyword::NoKeyword });
+                let to = Token::SingleQuotedString("Interval(MonthDayNano)".to_owned());
+                let call = [cast, Token::LParen, placeholder, Token::Comma, to, Token::RParen];
+                tokens.splice(place..=place, call.map(|token| token_at(token, span)));
             }
-            token => token.to_string(),
-        });
-        Cow::Owned(told.collect())
+        }
     }
 
     /// Puts the values into a plan. Each placeholder must have a value, and each value a placeholder.
@@ -138,34 +136,23 @@ fn plain_filters(plan: LogicalPlan) -> Result<LogicalPlan, DataFusionError> {
     Ok(told.data)
 }
 
-/// The statement with `$1`, `$2` and so on for each `?`.
-pub(crate) fn numbered(sql: &str) -> Result<Cow<'_, str>, Fault> {
-    if !sql.contains('?') {
-        return Ok(Cow::Borrowed(sql));
-    }
-    // What cannot be cut into tokens cannot be parsed either, and is told by the parser.
-    let Ok(tokens) = Tokenizer::new(&GenericDialect {}, sql).with_unescape(false).tokenize() else {
-        return Ok(Cow::Borrowed(sql));
-    };
-    let (mut text, mut count, mut others) = (String::with_capacity(sql.len()), 0_usize, None);
-    for token in &tokens {
-        match token {
+/// Writes `$1`, `$2` and so on for each `?`.
+pub(crate) fn number(tokens: &mut [TokenWithSpan]) -> Result<(), Fault> {
+    let (mut count, mut others) = (0_usize, None);
+    for token in tokens {
+        match &mut token.token {
             Token::Placeholder(name) if name == "?" => {
                 count += 1;
-                text.push_str(&format!("${count}"));
+                *name = format!("${count}");
             }
-            Token::Placeholder(name) => {
-                others = Some(name);
-                text.push_str(name);
-            }
-            token => text.push_str(&token.to_string()),
+            Token::Placeholder(name) => others = Some(name.clone()),
+            _ => {}
         }
     }
-    match (count, others) {
-        (0, _) => Ok(Cow::Borrowed(sql)),
-        (_, None) => Ok(Cow::Owned(text)),
-        (_, Some(name)) => Err(Fault::new(Blame::User, format!("the statement has parameters of two kinds, ? and {name}"))
+    match others {
+        Some(name) if count > 0 => Err(Fault::invalid(format!("the statement has parameters of two kinds, ? and {name}"))
             .hint("write all as ?, all as $1, $2, …, or all as $name")),
+        _ => Ok(()),
     }
 }
 
@@ -221,14 +208,27 @@ fn listed(names: &BTreeSet<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::statement::tokens;
+
+    fn written(tokens: &[TokenWithSpan]) -> String {
+        tokens.iter().filter(|token| !is_gap(token)).map(|token| token.token.to_string()).collect::<Vec<_>>().join(" ")
+    }
+
+    fn plain(sql: &str) -> String {
+        written(&tokens(sql).unwrap())
+    }
 
     #[test]
     fn question_marks_get_numbers() {
+        let numbered = |sql: &str| {
+            let mut tokens = tokens(sql).unwrap();
+            number(&mut tokens).map(|()| written(&tokens))
+        };
         let sql = "SELECT '?''', \"a?\" -- ?\n FROM t WHERE a=? AND b IN (?,?) /* ? */";
         let expected = "SELECT '?''', \"a?\" -- ?\n FROM t WHERE a=$1 AND b IN ($2,$3) /* ? */";
-        assert_eq!(numbered(sql).unwrap(), expected);
-        assert_eq!(numbered("SELECT '?'").unwrap(), "SELECT '?'");
-        assert_eq!(numbered("SELECT $1").unwrap(), "SELECT $1");
+        assert_eq!(numbered(sql).unwrap(), plain(expected));
+        assert_eq!(numbered("SELECT '?'").unwrap(), plain("SELECT '?'"));
+        assert_eq!(numbered("SELECT $1").unwrap(), plain("SELECT $1"));
         assert!(numbered("SELECT ?, $2").is_err());
     }
 
@@ -237,15 +237,20 @@ mod tests {
         let value = ScalarValue::new_interval_mdn(0, 1, 0);
         let interval = ScalarAndMetadata::from(value);
         let number = ScalarAndMetadata::from(ScalarValue::from(1_i64));
+        let told = |parameters: &Parameters, sql: &str| {
+            let mut tokens = tokens(sql).unwrap();
+            parameters.tell_intervals(&mut tokens);
+            written(&tokens)
+        };
         let by_place = Parameters(Values::ByPlace(vec![interval.clone(), number]));
         let cast = "arrow_cast($1, 'Interval(MonthDayNano)')";
         assert_eq!(
-            by_place.told("SELECT a + $1, $1+a, a - $1, k + $2, '+ $1'"),
-            format!("SELECT a + {cast}, {cast}+a, a - $1, k + $2, '+ $1'")
+            told(&by_place, "SELECT a + $1, $1+a, a - $1, k + $2, '+ $1'"),
+            plain(&format!("SELECT a + {cast}, {cast}+a, a - $1, k + $2, '+ $1'"))
         );
         let by_name = Parameters(Values::ByName(vec![("v".to_owned(), interval)]));
-        assert_eq!(by_name.told("SELECT a +\n$v"), "SELECT a +\narrow_cast($v, 'Interval(MonthDayNano)')");
-        assert_eq!(by_name.told("SELECT a + $w"), "SELECT a + $w");
+        assert_eq!(told(&by_name, "SELECT a +\n$v"), plain("SELECT a + arrow_cast($v, 'Interval(MonthDayNano)')"));
+        assert_eq!(told(&by_name, "SELECT a + $w"), plain("SELECT a + $w"));
     }
 
     #[test]

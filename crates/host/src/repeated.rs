@@ -21,6 +21,7 @@ type Rows = BoxStream<'static, Result<RecordBatch, Fault>>;
 type Column = (Option<TableReference>, String);
 
 /// Names that the columns of a result are to have, where they are others than those of its plan.
+#[derive(Clone)]
 pub(crate) struct Names(Option<Vec<String>>);
 
 impl Names {

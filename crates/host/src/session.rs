@@ -1,37 +1,43 @@
 //! [`Session`]: a client's statements, one after another, with switches of its own.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::datasource::source_as_provider;
 use datafusion::execution::SessionState;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::parser::DFParserBuilder;
+use datafusion::logical_expr::{LogicalPlan, TableScan};
+use datafusion::sql::parser::Statement as Syntax;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
+use pithead_fleet::{Snapshot, VersionedDataset};
 use pithead_functions::{EngineOptions, check_clock, count_repeats, fault_from_datafusion, session_state};
 use pithead_model::{Blame, Fault, PAGE_ROWS};
+use pithead_remote::QueryProfile;
 
 use crate::pushdown::explain_pushdown;
 use crate::query::{Mode, Query};
 use crate::repeated::{self, Names};
 use crate::schemas::{CATALOG, catalogs};
-use crate::statement::{self, Statement};
+use crate::statement::{self, Parsed};
+use crate::table::DatasetTable;
 use crate::timeout::Deadline;
 use crate::watch::{Slow, Watch};
-use crate::{Host, Parameters, Settings, explain, from_first, parameters, precedence, pushdown, settings};
-use pithead_fleet::Snapshot;
-use pithead_remote::QueryProfile;
+use crate::{Host, Parameters, Settings, explain, pushdown, settings};
 
 /// A client's connection to a host: its settings, and the statements it runs.
 pub struct Session {
     host: Host,
     state: Mutex<SessionState>,
+    /// Another number after each change of settings, and other numbers in each session.
+    change: AtomicU64,
 }
 
 /// What a statement gives.
@@ -61,7 +67,7 @@ impl Host {
         config.catalog.default_schema.clone_from(&options.domain);
         config.catalog.information_schema = true;
         config.extensions.insert(Settings::default());
-        Session { host: self.clone(), state: Mutex::new(state) }
+        Session { host: self.clone(), state: Mutex::new(state), change: AtomicU64::new(rand::random()) }
     }
 }
 
@@ -83,101 +89,64 @@ impl Session {
 
     async fn run_watched(&self, sql: &str, parameters: &Parameters) -> Result<Answer, Fault> {
         check_clock()?;
-        let sql = from_first::with_select(sql);
-        let numbered = parameters::numbered(&sql);
-        let statement = numbered.as_ref().map_err(Fault::clone).and_then(|sql| statement::parse(sql));
-        let kind = match &statement {
-            Ok(Statement::Set { .. }) => "set",
-            Ok(Statement::Drop { .. }) => "drop",
-            Ok(Statement::Explain { .. } | Statement::Pushdown { .. }) => "explain",
-            Ok(Statement::Query) => "query",
-            Err(_) => "unknown",
-        };
-        let mut watch = Watch::start(&self.host, kind);
-        let result = match statement {
-            Ok(statement) => {
-                let timed = !matches!(statement, Statement::Set { .. } | Statement::Drop { .. });
-                let deadline = Deadline::after(Settings::of(&self.state.lock()).statement_timeout().filter(|_| timed));
-                let run = self.run_parsed(statement, numbered.as_deref().unwrap_or(&sql), parameters, &mut watch);
-                match deadline {
-                    Some(deadline) => deadline.run(run).await,
-                    None => run.await,
-                }
-            }
-            Err(fault) => Err(fault),
+        let parsed = statement::parse(sql, parameters);
+        let mut watch = Watch::start(&self.host, parsed.as_ref().map_or("unknown", Parsed::kind));
+        let result = match &parsed {
+            Ok(parsed) => self.run_timed(Work { sql, parsed, parameters, planned: None }, &mut watch).await,
+            Err(fault) => Err(fault.clone()),
         };
         watch.answered(result)
     }
 
-    /// The columns of what a statement would give; none where it is no query. It is planned, and nothing is run.
-    pub async fn describe(&self, sql: &str, parameters: &Parameters) -> Result<Option<SchemaRef>, Fault> {
-        self.describe_boxed(sql, parameters).await
+    /// Reads and plans a statement, so that its columns are known and it can be run. Nothing is run yet.
+    pub async fn prepare(&self, sql: &str, parameters: &Parameters) -> Result<Statement, Fault> {
+        self.prepare_boxed(sql, parameters).await
     }
 
-    fn describe_boxed<'a>(
-        &'a self,
-        sql: &'a str,
-        parameters: &'a Parameters,
-    ) -> BoxFuture<'a, Result<Option<SchemaRef>, Fault>> {
-        Box::pin(self.describe_planned(sql, parameters))
+    fn prepare_boxed<'a>(&'a self, sql: &'a str, parameters: &'a Parameters) -> BoxFuture<'a, Result<Statement, Fault>> {
+        Box::pin(Statement::new(self, sql, parameters))
     }
 
-    async fn describe_planned(&self, sql: &str, parameters: &Parameters) -> Result<Option<SchemaRef>, Fault> {
-        check_clock()?;
-        let sql = from_first::with_select(sql);
-        let sql = parameters::numbered(&sql)?;
-        let schema = match statement::parse(&sql)? {
-            Statement::Set { .. } | Statement::Drop { .. } => return Ok(None),
-            Statement::Explain { query, .. } => {
-                self.plan(&query, parameters).await?;
-                explain::schema()
-            }
-            Statement::Pushdown { query } => {
-                self.plan(queried(&query)?, parameters).await?;
-                pushdown::schema()?
-            }
-            Statement::Query => {
-                let (query, plan, names) = self.plan(&sql, parameters).await?;
-                // Types of some columns are known only once literals are folded.
-                let plan = query.state.optimize(&plan).map_err(fault_from_datafusion)?;
-                names.schema(plan.schema().inner())
-            }
-        };
-        Ok(Some(schema))
+    /// Runs a statement within the time that it may take.
+    async fn run_timed(&self, work: Work<'_>, watch: &mut Watch) -> Result<Answer, Fault> {
+        let timed = !matches!(work.parsed, Parsed::Set { .. } | Parsed::Drop { .. });
+        let limit = Settings::of(&self.state.lock()).statement_timeout().filter(|_| timed);
+        match Deadline::after(limit) {
+            Some(deadline) => deadline.run(self.run_parsed(work, watch)).await,
+            None => self.run_parsed(work, watch).await,
+        }
     }
 
-    async fn run_parsed(
-        &self,
-        statement: Statement,
-        sql: &str,
-        parameters: &Parameters,
-        watch: &mut Watch,
-    ) -> Result<Answer, Fault> {
-        match statement {
-            Statement::Set { name, value } => {
+    async fn run_parsed(&self, work: Work<'_>, watch: &mut Watch) -> Result<Answer, Fault> {
+        let Work { sql, parsed, parameters, planned } = work;
+        match parsed {
+            Parsed::Set { name, value } => {
                 parameters.refuse("SET")?;
-                settings::set(&mut self.state.lock(), &name, &value)?;
+                let mut state = self.state.lock();
+                self.change.fetch_add(1, Ordering::Relaxed);
+                settings::set(&mut state, name, value)?;
                 Ok(Answer::done())
             }
-            Statement::Drop { name, if_exists } => {
+            Parsed::Drop { name, if_exists } => {
                 parameters.refuse("DROP TABLE")?;
+                let fleet = self.host.fleet();
                 let domain = self.state.lock().config_options().catalog.default_schema.clone();
                 let name = name.resolve(&domain)?;
-                let missing = if_exists && self.host.fleet().snapshot().await?.dataset(&name).is_none();
+                let missing = *if_exists && fleet.snapshot().await?.dataset(&name).is_none();
                 if !missing {
-                    self.host.fleet().drop_dataset(&name).await?;
+                    fleet.drop_dataset(&name).await?;
                 }
                 Ok(Answer::done())
             }
-            Statement::Explain { query, analyze } => {
-                let (query, plan, _) = self.plan(&query, parameters).await?;
-                explain::explain(&query, plan, analyze).await
+            Parsed::Explain { query, analyze } => {
+                let (query, planned) = self.plan(query, parameters, planned).await?;
+                explain::explain(&query, planned.plan, *analyze).await
             }
-            Statement::Pushdown { query } => {
-                let (query, plan, _) = self.plan(queried(&query)?, parameters).await?;
-                explain_pushdown(&query, plan).await
+            Parsed::Pushdown { query } => {
+                let (query, planned) = self.plan(query, parameters, planned).await?;
+                explain_pushdown(&query, planned.plan).await
             }
-            Statement::Query => self.query(sql, parameters, watch).await,
+            Parsed::Query(query) => self.query(sql, query, parameters, planned, watch).await,
         }
     }
 
@@ -186,12 +155,19 @@ impl Session {
         statement::split(sql)
     }
 
-    async fn query(&self, sql: &str, parameters: &Parameters, watch: &mut Watch) -> Result<Answer, Fault> {
+    async fn query(
+        &self,
+        sql: &str,
+        query: &Syntax,
+        parameters: &Parameters,
+        planned: Option<&Planned>,
+        watch: &mut Watch,
+    ) -> Result<Answer, Fault> {
         let limit_ms = Settings::of(&self.state.lock()).slow_query_ms;
         if limit_ms > 0 {
             watch.tell(Slow { sql: sql.to_owned(), limit: Duration::from_millis(limit_ms as u64), run: None });
         }
-        let (query, plan, names) = self.plan(sql, parameters).await?;
+        let (query, Planned { plan, names, .. }) = self.plan(query, parameters, planned).await?;
         let profile = Arc::clone(&query.profile);
         let query = Arc::new(query);
         let prepared = Arc::new(query.prepare(plan, Mode::Run).await?);
@@ -203,67 +179,162 @@ impl Session {
         Ok(Answer { schema, rows, profile, is_query: true })
     }
 
-    /// A statement's plan over the datasets as they are now, not optimised, and the names of its columns.
-    async fn plan(&self, sql: &str, parameters: &Parameters) -> Result<(Query, LogicalPlan, Names), Fault> {
-        let before = self.host.fleet().connected().ids();
-        let planned = match self.host.fleet().snapshot().await {
-            Ok(snapshot) => self.plan_over(snapshot, sql, parameters).await,
+    /// A statement's plan over the datasets as they are now: the one that is there already, where it still holds.
+    async fn plan(
+        &self,
+        query: &Syntax,
+        parameters: &Parameters,
+        planned: Option<&Planned>,
+    ) -> Result<(Query, Planned), Fault> {
+        let fleet = self.host.fleet();
+        let before = fleet.connected().ids();
+        let found = match fleet.snapshot().await {
+            Ok(snapshot) => self.plan_over(snapshot, query, parameters, planned).await,
             Err(fault) => Err(fault),
         };
-        match planned {
+        match found {
             // What it lacks may be on a drive that has not answered yet.
-            Err(fault) if fault.blame == Blame::Device => match self.host.fleet().settled_snapshot(&before).await? {
-                Some(snapshot) => self.plan_over(snapshot, sql, parameters).await,
+            Err(fault) if fault.blame == Blame::Device => match fleet.settled_snapshot(&before).await? {
+                Some(snapshot) => self.plan_over(snapshot, query, parameters, planned).await,
                 None => Err(fault),
             },
-            planned => planned,
+            found => found,
         }
     }
 
     async fn plan_over(
         &self,
         snapshot: Arc<Snapshot>,
-        sql: &str,
+        query: &Syntax,
         parameters: &Parameters,
-    ) -> Result<(Query, LogicalPlan, Names), Fault> {
-        let mut state = self.state.lock().clone();
-        state.register_catalog_list(catalogs(snapshot, self.host.tables()));
+        planned: Option<&Planned>,
+    ) -> Result<(Query, Planned), Fault> {
+        let Self { host, state, change } = self;
+        let (mut state, change) = {
+            let state = state.lock();
+            (state.clone(), change.load(Ordering::Relaxed))
+        };
+        state.register_catalog_list(catalogs(Arc::clone(&snapshot), host.tables()));
         state.mark_start_execution();
-        let (plan, names) = logical_plan(&state, &parameters.told(sql)).await?;
-        let plan = parameters.put_into(plan)?;
-        let settings = Settings::of(&state);
-        Ok((
-            Query {
-                host: self.host.clone(),
-                state,
-                settings,
-                profile: QueryProfile::start(),
-                computed: Mutex::default(),
-                from_above: None,
-            },
-            plan,
-            names,
-        ))
+        let planned = match planned.filter(|planned| planned.holds(&snapshot, change)) {
+            Some(planned) => planned.clone(),
+            None => {
+                let (plan, names) = logical_plan(&state, query.clone()).await?;
+                Planned::new(parameters.put_into(plan)?, names, change)?
+            }
+        };
+        let query = Query {
+            host: host.clone(),
+            settings: Settings::of(&state),
+            state,
+            profile: QueryProfile::start(),
+            computed: Mutex::default(),
+            from_above: None,
+        };
+        Ok((query, planned))
     }
 }
 
-/// The query of EXPLAIN PUSHDOWN, if it is one.
-fn queried(query: &str) -> Result<&str, Fault> {
-    match statement::parse(query)? {
-        Statement::Query => Ok(query),
-        _ => Err(Fault::new(Blame::User, "EXPLAIN PUSHDOWN runs a query; expected one after it")),
+/// A statement to run.
+struct Work<'a> {
+    /// As it was written, for the log.
+    sql: &'a str,
+    parsed: &'a Parsed,
+    parameters: &'a Parameters,
+    /// Its plan, where it was planned before.
+    planned: Option<&'a Planned>,
+}
+
+/// A statement's plan, not optimised, and what it hangs on.
+#[derive(Clone)]
+struct Planned {
+    plan: LogicalPlan,
+    names: Names,
+    /// The datasets that it reads; none: it reads something else beside them, such as the list of tables.
+    datasets: Option<Vec<Arc<VersionedDataset>>>,
+    /// The session and its settings, by [`Session::change`].
+    change: u64,
+}
+
+impl Planned {
+    fn new(plan: LogicalPlan, names: Names, change: u64) -> Result<Self, Fault> {
+        let mut datasets = Some(Vec::new());
+        plan.apply_with_subqueries(|node| {
+            if let LogicalPlan::TableScan(scan) = node {
+                match (found_by(scan), &mut datasets) {
+                    (Some(found), Some(datasets)) => datasets.push(found),
+                    _ => datasets = None,
+                }
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })
+        .map_err(fault_from_datafusion)?;
+        Ok(Self { plan, names, datasets, change })
+    }
+
+    /// Whether planning again would give the same.
+    fn holds(&self, snapshot: &Snapshot, change: u64) -> bool {
+        let is_same =
+            |known: &Arc<VersionedDataset>| snapshot.readable(known.name()).is_ok_and(|found| Arc::ptr_eq(&found, known));
+        self.change == change && self.datasets.as_ref().is_some_and(|datasets| datasets.iter().all(is_same))
     }
 }
 
-async fn logical_plan(state: &SessionState, sql: &str) -> Result<(LogicalPlan, Names), Fault> {
-    let statements =
-        DFParserBuilder::new(sql).build().and_then(|mut parser| parser.parse_statements()).map_err(fault_from_datafusion)?;
-    let mut statements = statements.into_iter();
-    let (Some(mut statement), None) = (statements.next(), statements.next()) else {
-        return Err(Fault::new(Blame::User, "expected exactly one SQL statement"));
-    };
-    precedence::mend(&mut statement);
-    settings::show_in_full(&mut statement);
+/// A statement that was read and planned: see [`Session::prepare`].
+pub struct Statement {
+    sql: String,
+    parsed: Parsed,
+    parameters: Parameters,
+    schema: Option<SchemaRef>,
+    planned: Option<Planned>,
+}
+
+impl Statement {
+    async fn new(session: &Session, sql: &str, parameters: &Parameters) -> Result<Self, Fault> {
+        check_clock()?;
+        let parsed = statement::parse(sql, parameters)?;
+        let (schema, planned) = match &parsed {
+            Parsed::Set { .. } | Parsed::Drop { .. } => (None, None),
+            Parsed::Explain { query, .. } => (Some(explain::schema()), Some(session.plan(query, parameters, None).await?.1)),
+            Parsed::Pushdown { query } => (Some(pushdown::schema()?), Some(session.plan(query, parameters, None).await?.1)),
+            Parsed::Query(syntax) => {
+                let (query, planned) = session.plan(syntax, parameters, None).await?;
+                // Types of some columns are known only once literals are folded.
+                let plan = query.state.optimize(&planned.plan).map_err(fault_from_datafusion)?;
+                (Some(planned.names.schema(plan.schema().inner())), Some(planned))
+            }
+        };
+        Ok(Self { sql: sql.to_owned(), parsed, parameters: parameters.clone(), schema, planned })
+    }
+
+    /// The columns of what it gives; none where it is no query.
+    pub fn schema(&self) -> Option<&SchemaRef> {
+        self.schema.as_ref()
+    }
+
+    /// Runs it over the datasets as they are by now. It can be run again.
+    pub async fn run(&self, session: &Session) -> Result<Answer, Fault> {
+        self.run_boxed(session).await
+    }
+
+    fn run_boxed<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<Answer, Fault>> {
+        let Self { sql, parsed, parameters, planned, .. } = self;
+        Box::pin(async move {
+            let mut watch = Watch::start(&session.host, parsed.kind());
+            let work = Work { sql, parsed, parameters, planned: planned.as_ref() };
+            let result = session.run_timed(work, &mut watch).await;
+            watch.answered(result)
+        })
+    }
+}
+
+/// The dataset that a scan reads; none: it reads something else.
+fn found_by(scan: &TableScan) -> Option<Arc<VersionedDataset>> {
+    let provider = source_as_provider(&scan.source).ok()?;
+    provider.downcast_ref::<DatasetTable>().map(|table| Arc::clone(table.found()))
+}
+
+async fn logical_plan(state: &SessionState, statement: Syntax) -> Result<(LogicalPlan, Names), Fault> {
     let (plan, names) = repeated::plan(state, statement).await.map_err(fault_from_datafusion)?;
     let plan = count_repeats(plan).map_err(fault_from_datafusion)?;
     match &plan {

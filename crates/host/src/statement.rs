@@ -1,24 +1,39 @@
-//! Telling statements apart, and scripts into statements.
+//! Reading a statement: its tokens once, its syntax tree once, and what kind of statement it is. And scripts into statements.
 
-use datafusion::sql::parser::{DFParserBuilder, Statement as Parsed};
+use datafusion::sql::parser::{DFParserBuilder, Statement as Syntax};
 use datafusion::sql::sqlparser::ast::{ObjectName, ObjectNamePart, ObjectType, Statement as Sql};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::tokenizer::{Location, Token, Tokenizer};
+use datafusion::sql::sqlparser::parser::ParserError;
+use datafusion::sql::sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer};
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Blame, DatasetName, Fault, OPERATORS_MAX, RESERVED};
 
+use crate::{Parameters, from_first, parameters, precedence, settings};
+
 /// A statement, as far as the session must know it.
-pub(crate) enum Statement {
+pub(crate) enum Parsed {
     /// SET or RESET.
     Set { name: String, value: String },
     /// DROP TABLE.
     Drop { name: Named, if_exists: bool },
     /// EXPLAIN [ANALYZE] of `query`.
-    Explain { query: String, analyze: bool },
+    Explain { query: Syntax, analyze: bool },
     /// EXPLAIN PUSHDOWN of `query`.
-    Pushdown { query: String },
+    Pushdown { query: Syntax },
     /// Everything that the engine plans.
-    Query,
+    Query(Syntax),
+}
+
+impl Parsed {
+    /// One word for what kind it is.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Parsed::Set { .. } => "set",
+            Parsed::Drop { .. } => "drop",
+            Parsed::Explain { .. } | Parsed::Pushdown { .. } => "explain",
+            Parsed::Query(_) => "query",
+        }
+    }
 }
 
 /// A dataset's name as a statement writes it.
@@ -35,59 +50,97 @@ impl Named {
     }
 }
 
-/// What kind of statement `sql` is.
-pub(crate) fn parse(sql: &str) -> Result<Statement, Fault> {
+/// Reads a statement. The parameters say which placeholders are intervals.
+pub(crate) fn parse(sql: &str, parameters: &Parameters) -> Result<Parsed, Fault> {
     if let Some(set) = parse_set(sql)? {
         return Ok(set);
     }
-    if let Some(query) = pushdown_of(sql) {
-        return Ok(Statement::Pushdown { query });
-    }
     refuse_reserved(sql)?;
-    refuse_what_is_too_deep(sql)?;
+    let mut tokens = tokens(sql)?;
+    from_first::add_select(&mut tokens);
+    parameters::number(&mut tokens)?;
+    parameters.tell_intervals(&mut tokens);
+    let is_pushdown = take_pushdown(&mut tokens);
+    refuse_what_is_too_deep(&tokens)?;
     let mut statements =
-        DFParserBuilder::new(sql).build().and_then(|mut parser| parser.parse_statements()).map_err(fault_from_datafusion)?;
-    if statements.len() != 1 {
-        return Err(Fault::new(Blame::User, format!("expected exactly one SQL statement, got {}", statements.len())));
+        DFParserBuilder::new(tokens).build().and_then(|mut parser| parser.parse_statements()).map_err(fault_from_datafusion)?;
+    let (Some(statement), true) = (statements.pop_front(), statements.is_empty()) else {
+        return Err(Fault::invalid("expected exactly one SQL statement"));
+    };
+    match (told_apart(statement), is_pushdown) {
+        (Ok(Parsed::Query(query)), true) => Ok(Parsed::Pushdown { query }),
+        (_, true) => Err(Fault::invalid("EXPLAIN PUSHDOWN runs a query; expected one after it")),
+        (parsed, false) => parsed,
     }
-    Ok(match statements.pop_front() {
-        Some(Parsed::Explain(explain)) => {
-            Statement::Explain { query: explain.statement.to_string(), analyze: explain.options.analyze }
+}
+
+/// The tokens of a text, with the gaps between them: spaces and comments.
+pub(crate) fn tokens(sql: &str) -> Result<Vec<TokenWithSpan>, Fault> {
+    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location();
+    tokens.map_err(|error| fault_from_datafusion(ParserError::from(error).into()))
+}
+
+/// Whether a token is a space or a comment.
+pub(crate) fn is_gap(token: &TokenWithSpan) -> bool {
+    matches!(token.token, Token::Whitespace(_))
+}
+
+/// A token that stands for one that was written there.
+pub(crate) fn token_at(token: Token, span: Span) -> TokenWithSpan {
+    TokenWithSpan { token, span }
+}
+
+/// Whether a token is this word, and no name in quotes.
+pub(crate) fn is_word(token: &TokenWithSpan, word: &str) -> bool {
+    matches!(&token.token, Token::Word(found) if found.quote_style.is_none() && found.value.eq_ignore_ascii_case(word))
+}
+
+/// Takes both words out of `EXPLAIN PUSHDOWN query`. Whether they were there.
+fn take_pushdown(tokens: &mut Vec<TokenWithSpan>) -> bool {
+    let mut words = tokens.iter().enumerate().filter(|(_, token)| !is_gap(token));
+    let is_explain = words.next().is_some_and(|(_, first)| is_word(first, "EXPLAIN"));
+    match words.next() {
+        Some((place, second)) if is_explain && is_word(second, "PUSHDOWN") => {
+            tokens.drain(..=place);
+            true
         }
-        Some(Parsed::Statement(statement)) => match *statement {
+        _ => false,
+    }
+}
+
+fn told_apart(statement: Syntax) -> Result<Parsed, Fault> {
+    match statement {
+        Syntax::Explain(explain) => Ok(Parsed::Explain { query: mended(*explain.statement), analyze: explain.options.analyze }),
+        Syntax::Statement(statement) => match *statement {
             Sql::Drop { object_type: ObjectType::Table, if_exists, names, .. } if names.len() == 1 => {
-                Statement::Drop { name: Named(parts(&names[0])?), if_exists }
+                Ok(Parsed::Drop { name: Named(parts(&names[0])?), if_exists })
             }
-            statement => query(&statement.to_string())?,
+            statement if reads(&statement) => Ok(Parsed::Query(mended(Syntax::Statement(Box::new(statement))))),
+            statement => Err(not_run(&statement.to_string())),
         },
-        Some(other) => query(&other.to_string())?,
-        None => Statement::Query,
-    })
+        other => Err(not_run(&other.to_string())),
+    }
 }
 
-/// The query of EXPLAIN PUSHDOWN.
-fn pushdown_of(sql: &str) -> Option<String> {
-    let rest = after_word(after_word(sql, "EXPLAIN")?, "PUSHDOWN")?;
-    Some(rest.to_owned())
-}
-
-/// What follows a word that a text begins with.
-fn after_word<'a>(text: &'a str, word: &str) -> Option<&'a str> {
-    let text = text.trim_start();
-    let (head, rest) = (text.get(..word.len())?, text.get(word.len()..)?);
-    (head.eq_ignore_ascii_case(word) && rest.starts_with(char::is_whitespace)).then_some(rest)
+fn mended(mut statement: Syntax) -> Syntax {
+    precedence::mend(&mut statement);
+    settings::show_in_full(&mut statement);
+    statement
 }
 
 /// Statements that the engine plans and that change nothing; others are told apart before their names are looked up.
-fn query(text: &str) -> Result<Statement, Fault> {
-    const READING: [&str; 8] = ["SELECT", "WITH", "VALUES", "TABLE", "FROM", "SHOW", "DESCRIBE", "DESC"];
-    let word: String = text.trim_start_matches(['(', ' ']).chars().take_while(char::is_ascii_alphabetic).collect();
-    if READING.iter().any(|reading| word.eq_ignore_ascii_case(reading)) {
-        return Ok(Statement::Query);
-    }
-    let fault = Fault::new(Blame::Unsupported, format!("{} is not a statement that this release runs", word.to_uppercase()));
-    Err(fault
-        .hint("load data with `pithead load DATASET FILES…`; queries, EXPLAIN, SET, SHOW, DESCRIBE and DROP TABLE run here"))
+fn reads(statement: &Sql) -> bool {
+    const WORDS: [&str; 3] = ["SHOW", "DESCRIBE", "DESC"];
+    matches!(statement, Sql::Query(_)) || WORDS.contains(&first_word(&statement.to_string()).as_str())
+}
+
+fn first_word(text: &str) -> String {
+    text.chars().take_while(char::is_ascii_alphabetic).collect::<String>().to_uppercase()
+}
+
+fn not_run(text: &str) -> Fault {
+    Fault::new(Blame::Unsupported, format!("{} is not a statement that this release runs", first_word(text)))
+        .hint("load data with `pithead load DATASET FILES…`; queries, EXPLAIN, SET, SHOW, DESCRIBE and DROP TABLE run here")
 }
 
 /// Names with this character are the planner's.
@@ -98,12 +151,11 @@ fn refuse_reserved(sql: &str) -> Result<(), Fault> {
 }
 
 /// Chains of operators nest as deep as they are long, and everything from here on works through them by recursion.
-fn refuse_what_is_too_deep(sql: &str) -> Result<(), Fault> {
+fn refuse_what_is_too_deep(tokens: &[TokenWithSpan]) -> Result<(), Fault> {
     const WORDS: [&str; 9] = ["AND", "OR", "XOR", "NOT", "IS", "UNION", "INTERSECT", "EXCEPT", "JOIN"];
-    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize().unwrap_or_default();
     let mut operators = 0;
     let mut follows_value = false;
-    for token in &tokens {
+    for TokenWithSpan { token, .. } in tokens {
         let is_operator = match token {
             Token::Whitespace(_) => continue,
             Token::Word(word) => word.quote_style.is_none() && WORDS.iter().any(|known| word.value.eq_ignore_ascii_case(known)),
@@ -143,7 +195,7 @@ fn parts(name: &ObjectName) -> Result<Vec<String>, Fault> {
 }
 
 /// `SET name = value` and `SET name TO value`: names have dots and values may be bare words, so it is read by tokens.
-fn parse_set(sql: &str) -> Result<Option<Statement>, Fault> {
+fn parse_set(sql: &str) -> Result<Option<Parsed>, Fault> {
     let text = sql.trim().trim_end_matches(';').trim();
     let Some((verb, rest)) = text.split_once(char::is_whitespace) else { return Ok(None) };
     if !verb.eq_ignore_ascii_case("set") {
@@ -154,14 +206,14 @@ fn parse_set(sql: &str) -> Result<Option<Statement>, Fault> {
         if zone.is_empty() {
             return Err(Fault::new(Blame::User, "expected SET TIME ZONE 'name', such as 'Europe/Berlin' or '+02:00'"));
         }
-        return Ok(Some(Statement::Set { name: "datafusion.execution.time_zone".into(), value: unquoted(zone) }));
+        return Ok(Some(Parsed::Set { name: "datafusion.execution.time_zone".into(), value: unquoted(zone) }));
     }
     let assignment = rest.split_once('=').or_else(|| split_word(rest, "to"));
     let (name, value) = match assignment {
         Some((name, value)) if !name.trim().is_empty() && !value.trim().is_empty() => (name.trim(), value.trim()),
         _ => return Err(Fault::new(Blame::User, "expected SET name = value").hint("SHOW ALL lists the names")),
     };
-    Ok(Some(Statement::Set { name: name.to_owned(), value: unquoted(value) }))
+    Ok(Some(Parsed::Set { name: name.to_owned(), value: unquoted(value) }))
 }
 
 fn split_word<'a>(text: &'a str, word: &str) -> Option<(&'a str, &'a str)> {
@@ -205,12 +257,12 @@ pub(crate) fn split(sql: &str) -> Result<Vec<String>, Fault> {
     Ok(statements)
 }
 
-pub(crate) fn line_starts(sql: &str) -> Vec<usize> {
+fn line_starts(sql: &str) -> Vec<usize> {
     std::iter::once(0).chain(sql.match_indices('\n').map(|(at, _)| at + 1)).collect()
 }
 
 /// The byte that a line and column (in characters, both from 1) are at.
-pub(crate) fn offset(sql: &str, starts: &[usize], at: Location) -> usize {
+fn offset(sql: &str, starts: &[usize], at: Location) -> usize {
     let start = starts.get((at.line as usize).saturating_sub(1)).copied().unwrap_or(sql.len());
     let column = (at.column as usize).saturating_sub(1);
     sql[start..].char_indices().nth(column).map_or(sql.len(), |(index, _)| start + index)
@@ -219,6 +271,10 @@ pub(crate) fn offset(sql: &str, starts: &[usize], at: Location) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn read(sql: &str) -> Result<Parsed, Fault> {
+        parse(sql, &Parameters::default())
+    }
 
     #[test]
     fn scripts_split_outside_quotes_and_comments() {
@@ -229,8 +285,8 @@ mod tests {
 
     #[test]
     fn statements_are_told_apart() {
-        let set = |sql: &str| match parse(sql).unwrap() {
-            Statement::Set { name, value } => format!("{name}={value}"),
+        let set = |sql: &str| match read(sql).unwrap() {
+            Parsed::Set { name, value } => format!("{name}={value}"),
             _ => "other".into(),
         };
         assert_eq!(set("SET pithead.pushdown = off;"), "pithead.pushdown=off");
@@ -239,25 +295,29 @@ mod tests {
             assert_eq!(set(zone), "datafusion.execution.time_zone=UTC", "{zone}");
         }
         assert_eq!(set("set a.b to 3"), "a.b=3");
-        assert!(parse("create table t as select 1").is_err());
-        assert!(matches!(parse("explain analyze select 1").unwrap(), Statement::Explain { analyze: true, .. }));
-        assert!(matches!(parse("drop table if exists lab.t").unwrap(), Statement::Drop { if_exists: true, .. }));
-        assert!(matches!(parse("select 1").unwrap(), Statement::Query));
-        assert!(parse("selec 1").is_err());
-        assert!(parse("select 1; select 2").is_err());
-        assert!(parse("select 'except all' union all select 'x' except select 'y'").is_ok());
+        assert!(read("create table t as select 1").is_err());
+        assert!(matches!(read("explain analyze select 1").unwrap(), Parsed::Explain { analyze: true, .. }));
+        assert!(matches!(read("drop table if exists lab.t").unwrap(), Parsed::Drop { if_exists: true, .. }));
+        assert!(matches!(read("select 1").unwrap(), Parsed::Query(_)));
+        assert!(read("selec 1").is_err());
+        assert!(read("select 1; select 2").is_err());
+        assert!(read("select 'except all' union all select 'x' except select 'y'").is_ok());
     }
 
     #[test]
     fn long_chains_are_refused_and_long_lists_are_not() {
         let chain = |operator: &str, count: usize| format!("SELECT {}", vec!["a"; count + 1].join(operator));
         for operator in [" OR ", " and ", "+", " - ", "||", " UNION SELECT "] {
-            assert!(refuse_what_is_too_deep(&chain(operator, OPERATORS_MAX)).is_ok(), "{operator}");
-            let fault = parse(&chain(operator, 100_000)).err().unwrap();
+            assert!(refuse_what_is_too_deep(&tokens(&chain(operator, OPERATORS_MAX)).unwrap()).is_ok(), "{operator}");
+            let fault = read(&chain(operator, 100_000)).err().unwrap();
             assert!(fault.blame == Blame::Limit && fault.message.contains("100000 operators"), "{operator}: {fault}");
         }
         for list in [vec!["-1"; 50_000], vec!["+ 1"; 50_000], vec!["'a-b OR c'"; 50_000], vec!["(1, 2.5)"; 50_000]] {
-            assert!(refuse_what_is_too_deep(&format!("SELECT a IN ({})", list.join(", "))).is_ok(), "{}", list[0]);
+            assert!(
+                refuse_what_is_too_deep(&tokens(&format!("SELECT a IN ({})", list.join(", "))).unwrap()).is_ok(),
+                "{}",
+                list[0]
+            );
         }
     }
 }

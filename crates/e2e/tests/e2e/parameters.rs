@@ -90,11 +90,12 @@ fn parameters_are_as_literals() {
             let drives = |plan: &Table| plan.rows.iter().filter(|row| row[0].starts_with("drive")).cloned().collect::<Vec<_>>();
             assert!(!drives(&plan).is_empty(), "{literal} has nothing at the drives");
             assert_eq!(drives(&explained), drives(&plan), "{with}");
-            let described = session.describe(with, &parameters).await.unwrap().unwrap();
-            let answer = session.run_with(with, &parameters).await.unwrap();
+            let prepared = session.prepare(with, &parameters).await.unwrap();
+            let described = prepared.schema().unwrap();
+            let answer = prepared.run(&session).await.unwrap();
             let types =
                 |schema: &Schema| schema.fields().iter().map(|f| (f.name().clone(), f.data_type().clone())).collect::<Vec<_>>();
-            assert_eq!(types(&described), types(&answer.schema), "{with}");
+            assert_eq!(types(described), types(&answer.schema), "{with}");
         }
         setup.shutdown().await;
     });
@@ -123,11 +124,12 @@ fn values_that_do_not_fit_the_placeholders_are_refused() {
             let Err(fault) = rows(&session, sql, &parameters).await else { panic!("{sql}: an error is expected") };
             assert!(fault.blame == Blame::User && fault.message.contains(told), "{sql}: {fault}");
         }
-        assert_eq!(session.describe("SET pithead.level = 0", &Parameters::default()).await.unwrap(), None);
-        assert!(session.describe("SELECT nothing FROM nation", &Parameters::default()).await.is_err());
+        assert_eq!(session.prepare("SET pithead.level = 0", &Parameters::default()).await.unwrap().schema(), None);
+        assert!(session.prepare("SELECT nothing FROM nation", &Parameters::default()).await.is_err());
         for sql in ["EXPLAIN SELECT 1", "EXPLAIN PUSHDOWN SELECT count(*) FROM nation", "SHOW TABLES", "DESCRIBE nation"] {
-            let described = session.describe(sql, &Parameters::default()).await.unwrap().unwrap();
-            assert_eq!(described.fields(), session.run(sql).await.unwrap().schema.fields(), "{sql}");
+            let prepared = session.prepare(sql, &Parameters::default()).await.unwrap();
+            let answer = prepared.run(&session).await.unwrap();
+            assert_eq!(prepared.schema().unwrap().fields(), answer.schema.fields(), "{sql}");
         }
         setup.shutdown().await;
     });

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+use arrow::util::display::array_value_to_string;
 use futures::StreamExt;
 use pithead_e2e::{Mode, Setup, bag_difference, block_on, collect};
-use pithead_host::{LoadMode, LoadSpec, PartitionBy, Session};
+use pithead_host::{LoadMode, LoadSpec, Parameters, PartitionBy, Session, Statement};
+use pithead_model::Fault;
 
 /// Rows `first..first + count` of a table by `id`, with keys that repeat, some of them NULL.
 fn rows(first: i64, count: i64) -> RecordBatch {
@@ -115,6 +117,46 @@ fn a_domain_may_be_called_as_tables_that_are_sent_along() {
         ] {
             same(&setup, &session, sql).await;
         }
+        setup.shutdown().await;
+    });
+}
+
+/// Statements that are prepared once and run again and again: each run sees the datasets and the settings of its time.
+#[test]
+fn a_prepared_statement_sees_what_changed_since() {
+    block_on(async {
+        let setup = Setup::new(Mode::FOUR_HERE).await;
+        let session = setup.session().await;
+        put(&setup, "t", LoadMode::Create, rows(0, 300)).await;
+        let prepared = async |sql| session.prepare(sql, &Parameters::default()).await.expect("a statement");
+        let text = async |statement: &Statement| {
+            let mut answer = statement.run(&session).await?;
+            let mut found = Vec::new();
+            while let Some(batch) = answer.rows.next().await {
+                let batch = batch?;
+                found.extend((0..batch.num_rows()).map(|row| array_value_to_string(batch.column(0), row).expect("a text")));
+            }
+            Ok::<_, Fault>(found.join(","))
+        };
+        let count = prepared("SELECT count(*) FROM t").await;
+        let tables = prepared("SELECT count(*) FROM information_schema.tables WHERE table_schema = 'main'").await;
+        let hour = prepared("SELECT CAST(TIMESTAMPTZ '2024-01-01 00:00:00+00' AS VARCHAR)").await;
+        let now = prepared("SELECT now()").await;
+        assert_eq!([text(&count).await.unwrap(), text(&tables).await.unwrap()], ["300", "1"]);
+        let (before, zone_before) = (text(&now).await.unwrap(), text(&hour).await.unwrap());
+
+        put(&setup, "t", LoadMode::Append, rows(300, 50)).await;
+        put(&setup, "u", LoadMode::Create, rows(0, 10)).await;
+        collect(&session, "SET TIME ZONE = 'Asia/Tokyo'").await.expect("a setting");
+        assert_eq!([text(&count).await.unwrap(), text(&tables).await.unwrap()], ["350", "2"]);
+        assert_ne!(text(&now).await.unwrap(), before);
+        assert_ne!(text(&hour).await.unwrap(), zone_before);
+
+        put(&setup, "t", LoadMode::Replace, rows(0, 20)).await;
+        assert_eq!(text(&count).await.unwrap(), "20");
+        collect(&session, "DROP TABLE t").await.expect("it is there");
+        let fault = text(&count).await.expect_err("it is not there any more");
+        assert!(fault.message.contains("no dataset main.t"), "{fault}");
         setup.shutdown().await;
     });
 }
