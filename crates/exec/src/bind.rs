@@ -1,5 +1,6 @@
 //! [`Bound`]: one session's sub-plan, ready to run.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
@@ -10,13 +11,15 @@ use datafusion::common::TableReference;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::datasource::{MemTable, provider_as_source, source_as_provider};
 use datafusion::execution::SessionState;
+use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, LogicalPlan, TableScan, TableScanBuilder, TableSource};
 use datafusion::physical_plan::execute_stream;
 use datafusion::physical_plan::memory::MemoryStream;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
+use datafusion::prelude::SessionConfig;
 use pithead_door::PlanBytes;
-use pithead_functions::{EngineOptions, fault_from_datafusion, ready_to_run, session_state};
+use pithead_functions::{EngineOptions, fault_from_datafusion, planning_state, ready_to_run};
 use pithead_model::{Blame, DatasetName, Fault, Level, SliceSpan, near_names};
 use pithead_plan::{INPUT_SCHEMA, Shape, combine, consume, shape};
 use pithead_policy::Features;
@@ -35,6 +38,8 @@ use crate::{BindRequest, ExecError, PartData, PartReads, RunningRound, SliceRef}
 #[derive(Debug)]
 pub struct Bound {
     state: SessionState,
+    /// Memory and spill files of the session.
+    runtime: Arc<RuntimeEnv>,
     plan: LogicalPlan,
     /// The same, [`ready_to_run`]: each round makes a physical plan of it.
     ready: LogicalPlan,
@@ -60,7 +65,7 @@ impl Bound {
             time_zone: request.time_zone.clone(),
             runtime: Arc::clone(&request.runtime),
         };
-        let state = session_state(&options);
+        let state = planning_state(&options);
         let parts: Vec<Arc<Part>> = request.parts.iter().map(|data| Arc::new(part(data, &request))).collect();
         let driving = parts.first().cloned().ok_or(ExecError::NoParts)?;
         let name = &request.parts[0].name;
@@ -86,6 +91,7 @@ impl Bound {
         let ready = ready_to_run(plan.clone()).map_err(fault_from_datafusion)?;
         Ok(Arc::new(Bound {
             state,
+            runtime: request.runtime,
             plan,
             ready,
             shape,
@@ -226,10 +232,17 @@ impl Bound {
         let planned = DefaultPhysicalPlanner::default().create_physical_plan(ready, &self.state).await;
         let physical = planned.map_err(fault_from_datafusion)?;
         let config = self.state.config().clone().with_extension(Arc::clone(round));
-        let context = Arc::new(TaskContext::from(&self.state).with_session_config(config));
+        let context = task_context(&self.state, config, &self.runtime);
         let rows = execute_stream(physical, context).map_err(fault_from_datafusion)?;
         Ok(conform(rows, schema))
     }
+}
+
+/// Functions are in the plans already; a context has them for those that read plans.
+fn task_context(state: &SessionState, config: SessionConfig, runtime: &Arc<RuntimeEnv>) -> Arc<TaskContext> {
+    let (session, runtime) = (state.session_id().to_owned(), Arc::clone(runtime));
+    let none = (HashMap::new(), HashMap::new(), HashMap::new(), HashMap::new());
+    Arc::new(TaskContext::new(None, session, config, none.0, none.1, none.2, none.3, runtime))
 }
 
 /// A table of these rows, whose columns are numbered: an output may have several of one name.

@@ -48,5 +48,5 @@ pub use moments::{merge_mean_udaf, merge_var_pop_udaf};
 pub use or_zero::or_zero;
 pub use planned::ready_to_run;
 pub use set_operations::count_repeats;
-pub use state::{EXTENSIONS, EngineOptions, session_state};
+pub use state::{EXTENSIONS, EngineOptions, planning_state, session_state};
 pub use sum::sum_udaf;
