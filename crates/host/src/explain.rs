@@ -8,7 +8,7 @@ use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Annotation, Bytes, Fault, Level, PushBackCause, SliceSpan};
-use pithead_plan::{Decomposition, Estimate, INPUT_SCHEMA, RemoteScan, SubPlan, shown};
+use pithead_plan::{Decomposition, Estimate, INPUT_SCHEMA, RemoteScan, SubPlan, shown, shown_merge};
 
 use crate::Answer;
 use crate::query::{Mode, Prepared, PreparedInput, Query};
@@ -87,9 +87,12 @@ impl Text {
         if let Some(scan) = remote(node) {
             return self.sub_plan(&scan.sub_plan, prepared, depth);
         }
-        let text = shown(node);
         let because = cut.reason(node).map(|reason| format!("  -- {reason}")).unwrap_or_default();
-        self.line("host", depth, format!("{text}{because}"));
+        if let Some((text, parts)) = shown_merge(node) {
+            self.line("host", depth, format!("{text}{because}"));
+            return self.host(cut, parts, prepared, depth + 1);
+        }
+        self.line("host", depth, format!("{}{because}", shown(node)));
         for input in node.inputs() {
             self.host(cut, input, prepared, depth + 1);
         }

@@ -8,7 +8,7 @@ use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Fault, Level, total};
-use pithead_plan::{RemoteScan, SubPlan, shown};
+use pithead_plan::{RemoteScan, SubPlan, shown, shown_merge};
 
 use crate::Answer;
 use crate::query::{Mode, Prepared, Query};
@@ -55,10 +55,11 @@ fn walk(prepared: &Prepared, node: &LogicalPlan, depth: usize, lines: &mut Vec<L
         }
         return;
     }
-    let text = shown(node);
+    let merge = shown_merge(node);
+    let (text, inputs) = merge.map_or_else(|| (shown(node), node.inputs()), |(text, parts)| (text, vec![parts]));
     let reason = prepared.decomposition.reason(node).unwrap_or("over rows of several drives").to_owned();
     lines.push(Line { operator: indented(depth, &text), site: "host".to_owned(), reason, ..Line::default() });
-    node.inputs().into_iter().for_each(|input| walk(prepared, input, depth + 1, lines));
+    inputs.into_iter().for_each(|input| walk(prepared, input, depth + 1, lines));
 }
 
 /// What was measured of a sub-plan, over all of its partitions.

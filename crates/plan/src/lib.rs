@@ -33,7 +33,7 @@ pub use decompose::{Decomposer, Decomposition};
 pub use error::PlanError;
 pub use estimate::{ColumnEstimate, Estimate};
 pub use facts::{Catalogue, DatasetFacts};
-pub use literal::shown;
+pub use literal::{shown, shown_merge};
 pub use operator::Operator;
 pub use options::{Computed, CutOptions};
 pub use order::order_joins;

@@ -2,7 +2,7 @@
 //! expression.
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result, ScalarValue};
+use datafusion::common::{Column, Result, ScalarValue};
 use datafusion::logical_expr::{Expr, LogicalPlan, lit};
 use pithead_model::RESERVED;
 use xxhash_rust::xxh3::xxh3_128;
@@ -13,12 +13,40 @@ const WHOLE: usize = 128;
 /// An operator's text, without what is below it. It shows a long literal as its type, length and hash, so that
 /// different literals look different.
 pub fn shown(plan: &LogicalPlan) -> String {
-    let text = |plan: &LogicalPlan| plan.display().to_string().replace(RESERVED, "");
+    let text = |plan: &LogicalPlan| without_own_names(&plan.display().to_string());
     if !has_long(plan) {
         return text(plan);
     }
     let short = plan.clone().map_expressions(spelt_out);
     short.map_or_else(|_| text(plan), |short| text(&short.data))
+}
+
+/// A merge of the drives' parts as one operator, and what it reads: the aggregate over parts and the projection that finishes it
+/// bear names that the planner made up. None: the plan is no merge.
+pub fn shown_merge(plan: &LogicalPlan) -> Option<(String, &LogicalPlan)> {
+    let LogicalPlan::Projection(finish) = plan else { return None };
+    let LogicalPlan::Aggregate(merge) = finish.input.as_ref() else { return None };
+    let is_own = |name: &str| name.starts_with(RESERVED);
+    let grouped = merge.group_expr.iter().all(|expr| matches!(expr, Expr::Column(column) if is_own(&column.name)));
+    let merged = merge.aggr_expr.iter().all(|expr| matches!(expr, Expr::Alias(alias) if is_own(&alias.name)));
+    let names: Vec<String> = finish.schema.columns().iter().map(Column::flat_name).collect();
+    if !(grouped && merged) || names.len() < merge.group_expr.len() {
+        return None;
+    }
+    let (groups, aggregates) = names.split_at(merge.group_expr.len());
+    let text = format!("Merge: groupBy=[[{}]], aggr=[[{}]]", groups.join(", "), aggregates.join(", "));
+    Some((text.replace(RESERVED, ""), merge.input.as_ref()))
+}
+
+/// The text without `AS` and a name that the planner made up; elsewhere such a name loses what tells it from others.
+fn without_own_names(text: &str) -> String {
+    let alias = format!(" AS {RESERVED}");
+    let mut parts = text.split(alias.as_str());
+    let mut shown = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        shown.push_str(part.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_'));
+    }
+    shown.replace(RESERVED, "")
 }
 
 fn has_long(plan: &LogicalPlan) -> bool {
