@@ -7,31 +7,29 @@ use std::sync::{Arc, OnceLock};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::{CatalogProvider, MemorySchemaProvider, SchemaProvider, TableProvider};
-use datafusion::common::TableReference;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::{MemTable, provider_as_source, source_as_provider};
 use datafusion::execution::SessionState;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::{Expr, LogicalPlan, TableScan, TableScanBuilder, TableSource};
+use datafusion::logical_expr::{Expr, LogicalPlan, TableSource};
 use datafusion::physical_plan::execute_stream;
 use datafusion::physical_plan::memory::MemoryStream;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::SessionConfig;
-use pithead_door::PlanBytes;
 use pithead_functions::{EngineOptions, fault_from_datafusion, planning_state, ready_to_run};
-use pithead_model::{Blame, DatasetName, Fault, Level, SliceSpan, near_names};
-use pithead_plan::{INPUT_SCHEMA, Shape, combine, consume, shape};
+use pithead_model::{Blame, DatasetName, Fault, Level, SliceSpan};
+use pithead_plan::{INPUT_SCHEMA, Shape, combine};
 use pithead_policy::Features;
 
 use crate::conform::{check, conform, rename};
 use crate::features::features;
 use crate::level::{Carried, Filtered, Sums, Waiting, is_in};
-use crate::narrow::narrow;
 use crate::order::order_of;
 use crate::round::{Round, SliceQueue};
 use crate::statistics::PartFacts;
 use crate::table::{Feed, Part, ReadCounters, SliceTable};
+use crate::template::{Tables, Template};
 use crate::{BindRequest, ExecError, PartData, PartReads, RunningRound, SliceRef};
 
 /// A sub-plan that was read, checked against the output that is expected of it, and optimised once.
@@ -43,9 +41,8 @@ pub struct Bound {
     plan: LogicalPlan,
     /// The same, [`ready_to_run`]: each round makes a physical plan of it.
     ready: LogicalPlan,
-    shape: Shape,
-    /// As consumed, for putting rounds together.
-    consumed: LogicalPlan,
+    template: Arc<Template>,
+    tables: Tables,
     schema: SchemaRef,
     queue: Arc<SliceQueue>,
     parts: Vec<Arc<Part>>,
@@ -65,19 +62,12 @@ impl Bound {
             time_zone: request.time_zone.clone(),
             runtime: Arc::clone(&request.runtime),
         };
-        let state = planning_state(&options);
         let parts: Vec<Arc<Part>> = request.parts.iter().map(|data| Arc::new(part(data, &request))).collect();
         let driving = parts.first().cloned().ok_or(ExecError::NoParts)?;
-        let name = &request.parts[0].name;
-        register(&state, &parts, &request)?;
-        let consumed = match &request.plan {
-            PlanBytes::Substrait(bytes) => {
-                consume(bytes, &state).await.map_err(|error| named_table(Fault::from(error), &request))?
-            }
-            PlanBytes::Scan { dataset, columns } => scan_plan(dataset, columns, name, &driving)?,
-        };
-        let driven = drive(consumed, name, &driving)?;
-        let plan = state.optimize(&driven).and_then(narrow).map_err(fault_from_datafusion)?;
+        let template = Template::of(&request, &options).await?;
+        let state = planning_state(&options);
+        let tables = tables(&parts, &request)?;
+        let (name, plan) = (&request.parts[0].name, template.plan(&tables)?);
         check(plan.schema().as_arrow(), &request.schema)?;
         check_driven(&plan, name)?;
         if request.level_max < Level::Whole {
@@ -86,16 +76,16 @@ impl Bound {
         tracing::debug!(plan = %plan.display_indent(), "bound");
         let queue = Arc::new(SliceQueue::new(left(&driving.slices, &request.done)));
         let (schema, whole_partition) = (request.schema, request.whole_partition);
-        let (shape, slices_total) = (shape(&driven), driving.slices.len() as u32);
+        let slices_total = driving.slices.len() as u32;
         let filtered = Filtered::of(&plan, &driving, &state).map_err(fault_from_datafusion)?;
-        let ready = ready_to_run(plan.clone()).map_err(fault_from_datafusion)?;
+        let ready = template.ready(&tables)?;
         Ok(Arc::new(Bound {
             state,
             runtime: request.runtime,
             plan,
             ready,
-            shape,
-            consumed: driven,
+            template,
+            tables,
             schema,
             queue,
             parts,
@@ -109,7 +99,7 @@ impl Bound {
 
     /// How the outputs of several rounds go together.
     pub fn shape(&self) -> Shape {
-        self.shape
+        self.template.shape
     }
 
     /// The plan of a round, indented, for people.
@@ -205,14 +195,14 @@ impl Bound {
     /// rows, they come back as they are, no more of them than the sub-plan asks for.
     pub async fn combine(&self, partials: Vec<RecordBatch>) -> Result<SendableRecordBatchStream, Fault> {
         let rounds = numbered(&self.schema, &partials)?;
-        match combine(&self.consumed, provider_as_source(Arc::new(rounds)), &self.state)? {
+        match combine(&self.template.consumed(&self.tables)?, provider_as_source(Arc::new(rounds)), &self.state)? {
             Some(plan) => {
                 let ready = self.state.optimize(&plan).and_then(ready_to_run).map_err(fault_from_datafusion)?;
                 let round = Arc::new(Round::new(Arc::clone(&self.queue), 0));
                 self.run(&ready, &self.schema, &round).await
             }
             None => {
-                let rows = match self.shape {
+                let rows = match self.template.shape {
                     Shape::Limit(rows) => first_rows(partials, rows),
                     _ => partials,
                 };
@@ -295,21 +285,29 @@ fn part(data: &PartData, request: &BindRequest) -> Part {
 }
 
 /// Makes the session's tables: a schema a domain, and one for what was sent along.
-fn register(state: &SessionState, parts: &[Arc<Part>], request: &BindRequest) -> Result<(), Fault> {
-    let catalog_name = &state.config_options().catalog.default_catalog;
-    let catalog = state.catalog_list().catalog(catalog_name).ok_or_else(|| unknown(catalog_name, request))?;
-    for (data, part) in request.parts.iter().zip(parts) {
-        let table = SliceTable { part: Arc::clone(part), feed: Feed::All };
-        add_table(&*catalog, &data.name.domain, &data.name.dataset, Arc::new(table))?;
-    }
-    for (name, schema, batches) in &request.inputs {
+/// The tables of a session.
+fn tables(parts: &[Arc<Part>], request: &BindRequest) -> Result<Tables, Fault> {
+    let source = |part: &Arc<Part>, feed| {
+        let table: Arc<dyn TableProvider> = Arc::new(SliceTable { part: Arc::clone(part), feed });
+        provider_as_source(table)
+    };
+    let input = |(_, schema, batches): &(String, SchemaRef, Vec<RecordBatch>)| {
         let table = MemTable::try_new(Arc::clone(schema), vec![batches.clone()]).map_err(fault_from_datafusion)?;
-        add_table(&*catalog, INPUT_SCHEMA, name, Arc::new(table))?;
-    }
-    Ok(())
+        Ok(provider_as_source(Arc::new(table)))
+    };
+    Ok(Tables {
+        parts: parts.iter().map(|part| (source(part, Feed::Round), source(part, Feed::All))).collect(),
+        inputs: request.inputs.iter().map(input).collect::<Result<_, Fault>>()?,
+    })
 }
 
-fn add_table(catalog: &dyn CatalogProvider, schema: &str, name: &str, table: Arc<dyn TableProvider>) -> Result<(), Fault> {
+/// Puts a table into a schema of the catalogue, which it may have to make.
+pub(crate) fn add_table(
+    catalog: &dyn CatalogProvider,
+    schema: &str,
+    name: &str,
+    table: Arc<dyn TableProvider>,
+) -> Result<(), Fault> {
     let tables = match catalog.schema(schema) {
         Some(tables) => tables,
         None => {
@@ -326,7 +324,7 @@ fn add_table(catalog: &dyn CatalogProvider, schema: &str, name: &str, table: Arc
 }
 
 /// A plan that fails to be read may do so for want of a table: then say which tables there are.
-fn named_table(fault: Fault, request: &BindRequest) -> Fault {
+pub(crate) fn named_table(fault: Fault, request: &BindRequest) -> Fault {
     let lower = fault.message.to_lowercase();
     if lower.contains("no table named") || lower.contains("failed to resolve schema") {
         unknown(&fault.message, request).into()
@@ -341,48 +339,8 @@ fn unknown(name: &str, request: &BindRequest) -> ExecError {
     ExecError::UnknownTable { name: name.to_owned(), known: parts.chain(inputs).collect::<Vec<_>>().join(", ") }
 }
 
-fn scan_plan(dataset: &DatasetName, columns: &[String], driving: &DatasetName, part: &Arc<Part>) -> Result<LogicalPlan, Fault> {
-    if dataset != driving {
-        return Err(ExecError::NotDriven(driving.clone()).into());
-    }
-    let index = |column: &String| {
-        part.schema.index_of(column).map_err(|_| ExecError::UnknownColumn {
-            column: column.clone(),
-            dataset: dataset.clone(),
-            near: near_names(column, part.schema.fields().iter().map(|field| field.name().as_str())).join(", "),
-        })
-    };
-    let columns = columns.iter().map(index).collect::<Result<Vec<usize>, ExecError>>()?;
-    let table: Arc<dyn TableProvider> = Arc::new(SliceTable { part: Arc::clone(part), feed: Feed::All });
-    let name = TableReference::partial(dataset.domain.as_str(), dataset.dataset.as_str());
-    let scan = TableScanBuilder::new(name, provider_as_source(table)).with_projection(Some(columns)).build();
-    Ok(LogicalPlan::TableScan(scan.map_err(fault_from_datafusion)?))
-}
-
-/// Makes the first scan of the driving dataset, left child first, read the slices of its round. Others of the same
-/// dataset read the whole partition.
-fn drive(plan: LogicalPlan, name: &DatasetName, part: &Arc<Part>) -> Result<LogicalPlan, Fault> {
-    let mut driven = false;
-    let table: Arc<dyn TableProvider> = Arc::new(SliceTable { part: Arc::clone(part), feed: Feed::Round });
-    let source = provider_as_source(table);
-    let rewritten = plan.transform_down(|node| match node {
-        LogicalPlan::TableScan(scan) if !driven && reads(&scan, part) => {
-            driven = true;
-            Ok(Transformed::yes(LogicalPlan::TableScan(TableScan { source: Arc::clone(&source), ..scan })))
-        }
-        node => Ok(Transformed::no(node)),
-    });
-    let plan = rewritten.map_err(fault_from_datafusion)?.data;
-    if driven { Ok(plan) } else { Err(ExecError::NotDriven(name.clone()).into()) }
-}
-
 fn slice_table(source: &Arc<dyn TableSource>) -> Option<Arc<dyn TableProvider>> {
     source_as_provider(source).ok().filter(|table| table.downcast_ref::<SliceTable>().is_some())
-}
-
-fn reads(scan: &TableScan, part: &Arc<Part>) -> bool {
-    let table = slice_table(&scan.source);
-    table.is_some_and(|table| table.downcast_ref::<SliceTable>().is_some_and(|table| Arc::ptr_eq(&table.part, part)))
 }
 
 /// The optimiser may drop the driving scan (`WHERE false`), but must not make two of it.

@@ -24,6 +24,7 @@ mod scan;
 mod statistics;
 mod summaries;
 mod table;
+mod template;
 #[cfg(test)]
 mod tests;
 

@@ -90,13 +90,18 @@ impl TableProvider for SliceTable {
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
-        // What needs a plan of its own, or gives another value each time, stays in a filter above.
-        let stays = |filter: &Expr| filter.is_volatile() || filter.exists(|part| Ok(is_subquery(part))).unwrap_or(true);
-        let support = |filter: &&Expr| {
-            if stays(filter) { TableProviderFilterPushDown::Unsupported } else { TableProviderFilterPushDown::Exact }
-        };
-        Ok(filters.iter().map(support).collect())
+        Ok(pushed_down(filters))
     }
+}
+
+/// Which filters a scan of slices takes over.
+pub(crate) fn pushed_down(filters: &[&Expr]) -> Vec<TableProviderFilterPushDown> {
+    // What needs a plan of its own, or gives another value each time, stays in a filter above.
+    let stays = |filter: &Expr| filter.is_volatile() || filter.exists(|part| Ok(is_subquery(part))).unwrap_or(true);
+    let support = |filter: &&Expr| {
+        if stays(filter) { TableProviderFilterPushDown::Unsupported } else { TableProviderFilterPushDown::Exact }
+    };
+    filters.iter().map(support).collect()
 }
 
 fn is_subquery(expr: &Expr) -> bool {

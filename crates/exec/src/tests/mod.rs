@@ -6,6 +6,7 @@ mod levels;
 mod order;
 mod rounds;
 mod speed;
+mod templates;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,0 +1,287 @@
+//! [`Template`]: a sub-plan as it is read and optimised, before it is known over which slices.
+//!
+//! Reading and optimising take longer than a small session's work, and hang on nothing that differs from partition to partition. So
+//! they are done over stand-ins for the session's tables, and the result is kept, for the other partitions of a query and for the
+//! next one. A key is all that was read, byte for byte and column for column; what could come out otherwise another time is not kept.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::num::NonZeroUsize;
+use std::sync::{Arc, LazyLock};
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Result, TableReference, internal_err};
+use datafusion::datasource::{TableType, provider_as_source, source_as_provider};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::{
+    Expr, LogicalPlan, TableProviderFilterPushDown, TableScan, TableScanBuilder, TableSource, Volatility,
+};
+use datafusion::physical_plan::ExecutionPlan;
+use lru::LruCache;
+use parking_lot::Mutex;
+use pithead_door::PlanBytes;
+use pithead_functions::{EngineOptions, fault_from_datafusion, planning_state, ready_to_run};
+use pithead_model::{DatasetName, Fault, near_names};
+use pithead_plan::{INPUT_SCHEMA, Shape, consume, shape};
+
+use crate::bind::{add_table, named_table};
+use crate::narrow::narrow;
+use crate::table::{Feed, pushed_down};
+use crate::{BindRequest, ExecError, PartData};
+
+/// Templates that are kept at most.
+const KEPT_MAX: NonZeroUsize = NonZeroUsize::new(256).unwrap();
+/// Bytes of a sub-plan whose template is kept at most.
+const PLAN_BYTES_MAX: usize = 16 << 10;
+/// Bytes of a constant in one at most.
+const LITERAL_BYTES_MAX: usize = 4 << 10;
+
+static KEPT: LazyLock<Mutex<LruCache<Key, Arc<Template>>>> = LazyLock::new(|| Mutex::new(LruCache::new(KEPT_MAX)));
+
+/// A sub-plan over stand-ins.
+#[derive(Debug)]
+pub(crate) struct Template {
+    /// As it was read, with the scan that rounds drive.
+    consumed: LogicalPlan,
+    plan: LogicalPlan,
+    ready: LogicalPlan,
+    pub(crate) shape: Shape,
+}
+
+/// Everything that a template hangs on.
+#[derive(PartialEq)]
+struct Key {
+    plan: PlanBytes,
+    parts: Vec<(DatasetName, SchemaRef)>,
+    inputs: Vec<(String, SchemaRef)>,
+    time_zone: Option<String>,
+}
+
+// What it holds is equal to itself.
+impl Eq for Key {}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match &self.plan {
+            PlanBytes::Substrait(bytes) => bytes.hash(state),
+            PlanBytes::Scan { dataset, columns } => (dataset, columns).hash(state),
+        }
+        self.parts.iter().for_each(|(name, _)| name.hash(state));
+        self.inputs.iter().for_each(|(name, _)| name.hash(state));
+    }
+}
+
+impl Key {
+    fn of(request: &BindRequest) -> Self {
+        Self {
+            plan: request.plan.clone(),
+            parts: request.parts.iter().map(|part| (part.name.clone(), Arc::clone(&part.schema))).collect(),
+            inputs: request.inputs.iter().map(|(name, schema, _)| (name.clone(), Arc::clone(schema))).collect(),
+            time_zone: request.time_zone.clone(),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match &self.plan {
+            PlanBytes::Substrait(bytes) => bytes.len(),
+            PlanBytes::Scan { columns, .. } => columns.iter().map(String::len).sum(),
+        }
+    }
+}
+
+impl Template {
+    /// The request's sub-plan, read and optimised now or before.
+    pub(crate) async fn of(request: &BindRequest, options: &EngineOptions) -> Result<Arc<Self>, Fault> {
+        let key = Key::of(request);
+        if let Some(found) = KEPT.lock().get(&key) {
+            return Ok(Arc::clone(found));
+        }
+        let made = Arc::new(Self::make(request, options).await?);
+        if key.bytes() <= PLAN_BYTES_MAX && made.may_be_kept().map_err(fault_from_datafusion)? {
+            KEPT.lock().put(key, Arc::clone(&made));
+        }
+        Ok(made)
+    }
+
+    async fn make(request: &BindRequest, options: &EngineOptions) -> Result<Self, Fault> {
+        let state = planning_state(options);
+        register(&state, request)?;
+        let driving = request.parts.first().ok_or(ExecError::NoParts)?;
+        let consumed = match &request.plan {
+            PlanBytes::Substrait(bytes) => {
+                consume(bytes, &state).await.map_err(|error| named_table(Fault::from(error), request))?
+            }
+            PlanBytes::Scan { dataset, columns } => scan_plan(dataset, columns, driving)?,
+        };
+        let consumed = drive(consumed, driving)?;
+        let plan = state.optimize(&consumed).and_then(narrow).map_err(fault_from_datafusion)?;
+        let ready = ready_to_run(plan.clone()).map_err(fault_from_datafusion)?;
+        Ok(Self { shape: shape(&consumed), consumed, plan, ready })
+    }
+
+    /// Whether reading and optimising it another time must give the same, and it is not large.
+    fn may_be_kept(&self) -> Result<bool> {
+        let mut may = true;
+        for plan in [&self.consumed, &self.ready] {
+            plan.apply_with_subqueries(|node| {
+                node.apply_expressions(|expr| {
+                    expr.apply(|part| {
+                        may &= match part {
+                            Expr::ScalarFunction(call) => call.func.signature().volatility == Volatility::Immutable,
+                            Expr::Literal(value, _) => value.size() <= LITERAL_BYTES_MAX,
+                            _ => true,
+                        };
+                        Ok(if may { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+                    })
+                })
+            })?;
+        }
+        Ok(may)
+    }
+
+    /// As it was read, over these tables.
+    pub(crate) fn consumed(&self, tables: &Tables) -> Result<LogicalPlan, Fault> {
+        tables.put_into(&self.consumed)
+    }
+
+    /// Optimised, over these tables.
+    pub(crate) fn plan(&self, tables: &Tables) -> Result<LogicalPlan, Fault> {
+        tables.put_into(&self.plan)
+    }
+
+    /// [`ready_to_run`], over these tables.
+    pub(crate) fn ready(&self, tables: &Tables) -> Result<LogicalPlan, Fault> {
+        tables.put_into(&self.ready)
+    }
+}
+
+/// A session's own tables.
+pub(crate) struct Tables {
+    /// By part: as rounds read it, and all of it.
+    pub(crate) parts: Vec<(Arc<dyn TableSource>, Arc<dyn TableSource>)>,
+    pub(crate) inputs: Vec<Arc<dyn TableSource>>,
+}
+
+impl fmt::Debug for Tables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tables").field("parts", &self.parts.len()).field("inputs", &self.inputs.len()).finish()
+    }
+}
+
+impl Tables {
+    fn put_into(&self, plan: &LogicalPlan) -> Result<LogicalPlan, Fault> {
+        let put = plan.clone().transform_down_with_subqueries(|node| {
+            let LogicalPlan::TableScan(scan) = node else { return Ok(Transformed::no(node)) };
+            let Some(stands_for) = stands_for(&scan) else { return Ok(Transformed::no(LogicalPlan::TableScan(scan))) };
+            let source = match stands_for {
+                StandsFor::Part(part, Feed::Round) => self.parts.get(part).map(|(round, _)| round),
+                StandsFor::Part(part, Feed::All) => self.parts.get(part).map(|(_, all)| all),
+                StandsFor::Input(input) => self.inputs.get(input),
+            };
+            let Some(source) = source else { return internal_err!("a session lacks a table of its sub-plan") };
+            Ok(Transformed::yes(LogicalPlan::TableScan(TableScan { source: Arc::clone(source), ..scan })))
+        });
+        Ok(put.map_err(fault_from_datafusion)?.data)
+    }
+}
+
+/// What a stand-in is replaced by.
+#[derive(Clone, Copy, Debug)]
+enum StandsFor {
+    Part(usize, Feed),
+    Input(usize),
+}
+
+/// A table of which only the columns are known.
+#[derive(Debug)]
+struct StandIn {
+    stands_for: StandsFor,
+    schema: SchemaRef,
+}
+
+#[async_trait]
+impl TableProvider for StandIn {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        _state: &dyn Session,
+        _projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        internal_err!("a sub-plan was not put over its session's tables")
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        match self.stands_for {
+            StandsFor::Part(..) => Ok(pushed_down(filters)),
+            StandsFor::Input(_) => Ok(vec![TableProviderFilterPushDown::Unsupported; filters.len()]),
+        }
+    }
+}
+
+fn stands_for(scan: &TableScan) -> Option<StandsFor> {
+    let provider = source_as_provider(&scan.source).ok()?;
+    provider.downcast_ref::<StandIn>().map(|stand_in| stand_in.stands_for)
+}
+
+fn stand_in(stands_for: StandsFor, schema: &SchemaRef) -> Arc<dyn TableProvider> {
+    Arc::new(StandIn { stands_for, schema: Arc::clone(schema) })
+}
+
+fn register(state: &SessionState, request: &BindRequest) -> Result<(), Fault> {
+    let catalog_name = &state.config_options().catalog.default_catalog;
+    let catalog = state.catalog_list().catalog(catalog_name).ok_or_else(|| Fault::bug("a state without a catalogue"))?;
+    for (number, part) in request.parts.iter().enumerate() {
+        let table = stand_in(StandsFor::Part(number, Feed::All), &part.schema);
+        add_table(&*catalog, &part.name.domain, &part.name.dataset, table)?;
+    }
+    for (number, (name, schema, _)) in request.inputs.iter().enumerate() {
+        add_table(&*catalog, INPUT_SCHEMA, name, stand_in(StandsFor::Input(number), schema))?;
+    }
+    Ok(())
+}
+
+fn scan_plan(dataset: &DatasetName, columns: &[String], driving: &PartData) -> Result<LogicalPlan, Fault> {
+    if *dataset != driving.name {
+        return Err(ExecError::NotDriven(driving.name.clone()).into());
+    }
+    let index = |column: &String| {
+        driving.schema.index_of(column).map_err(|_| ExecError::UnknownColumn {
+            column: column.clone(),
+            dataset: dataset.clone(),
+            near: near_names(column, driving.schema.fields().iter().map(|field| field.name().as_str())).join(", "),
+        })
+    };
+    let columns = columns.iter().map(index).collect::<Result<Vec<usize>, ExecError>>()?;
+    let table = provider_as_source(stand_in(StandsFor::Part(0, Feed::All), &driving.schema));
+    let name = TableReference::partial(dataset.domain.as_str(), dataset.dataset.as_str());
+    let scan = TableScanBuilder::new(name, table).with_projection(Some(columns)).build();
+    Ok(LogicalPlan::TableScan(scan.map_err(fault_from_datafusion)?))
+}
+
+/// Makes the first scan of the driving dataset, left child first, read the slices of its round. Others of the same
+/// dataset read the whole partition.
+fn drive(plan: LogicalPlan, driving: &PartData) -> Result<LogicalPlan, Fault> {
+    let mut driven = false;
+    let source = provider_as_source(stand_in(StandsFor::Part(0, Feed::Round), &driving.schema));
+    let rewritten = plan.transform_down(|node| match node {
+        LogicalPlan::TableScan(scan) if !driven && matches!(stands_for(&scan), Some(StandsFor::Part(0, _))) => {
+            driven = true;
+            Ok(Transformed::yes(LogicalPlan::TableScan(TableScan { source: Arc::clone(&source), ..scan })))
+        }
+        node => Ok(Transformed::no(node)),
+    });
+    let plan = rewritten.map_err(fault_from_datafusion)?.data;
+    if driven { Ok(plan) } else { Err(ExecError::NotDriven(driving.name.clone()).into()) }
+}

@@ -1,0 +1,74 @@
+//! Sub-plans that were read before, over the tables of another session.
+
+use super::*;
+
+fn keys(from: i64, count: i64) -> RecordBatch {
+    let keys: ArrayRef = Arc::new(Int64Array::from_iter_values(from..from + count));
+    RecordBatch::try_from_iter([("k", keys)]).unwrap()
+}
+
+fn lab_of(from: i64, sent: i64) -> Arc<Lab> {
+    let schema = keys(0, 1).schema();
+    let slices = vec![keys(from, 10), keys(from + 10, 10)];
+    Arc::new(Lab::new("arrow").dataset("t", &schema, slices).input("s", keys(sent, 5)))
+}
+
+#[tokio::test]
+async fn a_plan_that_was_kept_reads_the_tables_of_its_own_session() {
+    let sub_plans = [
+        "SELECT sum(k), count(*) FROM main.t WHERE k >= 0",
+        "SELECT k FROM main.t WHERE k % 2 = 0",
+        "SELECT t.k FROM main.t JOIN \"/input\".s ON t.k = s.k",
+        "SELECT a.k FROM main.t AS a JOIN main.t AS b ON a.k = b.k + 10",
+    ];
+    for (from, sent) in [(0, 3), (100, 90), (5, 5), (0, 3), (-20, -1)] {
+        let lab = lab_of(from, sent);
+        for sql in sub_plans {
+            for slices_max in [1, 2] {
+                lab.same(sql, How { slices_max, ..How::default() }).await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn plans_that_differ_in_a_constant_a_name_or_a_zone_are_not_the_same() {
+    let lab = lab_of(0, 3);
+    for limit in 0..12 {
+        lab.same(&format!("SELECT count(*) FROM main.t WHERE k < {limit}"), How::default()).await;
+        lab.same(&format!("SELECT k - (k + {limit}), k - k + {limit} FROM main.t"), How::default()).await;
+    }
+    let sql = "SELECT CAST(CAST('2024-01-01 00:00:00' AS TIMESTAMP) AS TIMESTAMP WITH TIME ZONE) AS x FROM main.t";
+    let (plan, schema) = lab.sub_plan(sql).await;
+    let mut seen = Vec::new();
+    for zone in [None, Some("Asia/Tokyo"), Some("America/Lima"), None] {
+        let request = lab.request(plan.clone(), Arc::clone(&schema), How::default());
+        let bound = Bound::bind(BindRequest { time_zone: zone.map(str::to_owned), ..request }).await;
+        seen.push(bound.map(|bound| bound.plan_text()).map_err(|fault| fault.message));
+    }
+    assert_eq!(seen[0], seen[3]);
+}
+
+/// What gives another value another time is read anew each time.
+#[tokio::test]
+async fn what_hangs_on_the_moment_is_not_kept() {
+    let lab = lab_of(0, 3);
+    let (plan, schema) = sent_as_it_is(&lab, "SELECT now() AS x FROM main.t").await;
+    let mut moments = Vec::new();
+    for _ in 0..2 {
+        let bound = Bound::bind(lab.request(plan.clone(), Arc::clone(&schema), How::default())).await.unwrap();
+        let mut round = bound.round(usize::MAX).await.unwrap();
+        let rows: Vec<RecordBatch> = (&mut round.stream).try_collect().await.unwrap();
+        moments.push(bag(&rows));
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    }
+    assert_ne!(moments[0], moments[1]);
+}
+
+/// A plan that was not optimised before it was sent.
+async fn sent_as_it_is(lab: &Lab, sql: &str) -> (PlanBytes, SchemaRef) {
+    let state = lab.tables(true).state();
+    let plan = state.create_logical_plan(sql).await.unwrap();
+    let bytes = to_substrait_plan(&plan, &state).unwrap().encode_to_vec();
+    (PlanBytes::Substrait(bytes.into()), Arc::new(plan.schema().as_arrow().clone()))
+}
