@@ -4,11 +4,12 @@
 //! before it is sent.
 
 use std::collections::HashMap;
+use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
 use datafusion::common::TableReference;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -21,7 +22,9 @@ use datafusion_substrait::logical_plan::producer::to_substrait_plan;
 use datafusion_substrait::substrait::proto::Plan;
 use datafusion_substrait::substrait::proto::read_rel::NamedTable;
 use futures::FutureExt;
+use lru::LruCache;
 use memchr::memmem;
+use parking_lot::Mutex;
 use pithead_model::{DatasetName, OPERATORS_MAX, PLAN_BYTES_MAX};
 use prost::Message;
 
@@ -31,24 +34,65 @@ use crate::{PlanError, SubPlan};
 /// The schema of the tables that are shipped inputs of a sub-plan. No domain can have this name.
 pub const INPUT_SCHEMA: &str = "/input";
 
-/// A sub-plan as Substrait bytes. They are checked: read back with `state`'s functions, they give the same plan. The
-/// error says what does not survive.
+/// Sub-plans whose checked bytes are kept at most.
+const CHECKED_MAX: NonZeroUsize = NonZeroUsize::new(256).unwrap();
+/// Bytes of one of them at most.
+const CHECKED_BYTES_MAX: usize = 16 << 10;
+
+/// Checked bytes, by what a plan means and the tables that it is over. That is what the check compares, so it holds for every plan
+/// of the same meaning.
+static CHECKED: LazyLock<Mutex<LruCache<Meaning, Vec<u8>>>> = LazyLock::new(|| Mutex::new(LruCache::new(CHECKED_MAX)));
+
+/// What a plan means, over which tables.
+#[derive(PartialEq, Eq, Hash)]
+struct Meaning {
+    plan: Canonical,
+    datasets: Vec<(DatasetName, SchemaRef)>,
+    inputs: Vec<(String, Schema)>,
+}
+
+impl Meaning {
+    fn of(sub_plan: &SubPlan) -> Result<Self, PlanError> {
+        let datasets = sub_plan.datasets.iter().map(|facts| (facts.name.clone(), Arc::clone(&facts.dataset.schema)));
+        Ok(Self {
+            plan: Canonical::of(&sub_plan.plan)?,
+            datasets: datasets.collect(),
+            inputs: sub_plan.inputs.iter().map(|input| (input.name.clone(), input.schema())).collect(),
+        })
+    }
+}
+
+/// A sub-plan as Substrait bytes. They are checked, now or before: read back with `state`'s functions, they give the same
+/// plan. The error says what does not survive.
 pub(crate) async fn produce_for(sub_plan: &SubPlan, state: &SessionState) -> Result<Vec<u8>, PlanError> {
-    let tables = Tables::of(sub_plan);
-    let plan = &sub_plan.plan;
-    let mut message = guard(|| Ok(to_substrait_plan(plan, state)?))?;
-    // They come in the order of a hash table. The same plan has to give the same bytes, because others recognise the
-    // plan by them.
-    message.extensions.sort_by_cached_key(Message::encode_to_vec);
-    let bytes = message.encode_to_vec();
-    let back = consume_with(&bytes, state, tables).await?;
-    let (sent, read) = (Canonical::of(plan)?, Canonical::of(&back)?);
-    if sent != read {
+    let meaning = Meaning::of(sub_plan);
+    if let Ok(meaning) = &meaning
+        && let Some(bytes) = CHECKED.lock().get(meaning)
+    {
+        return Ok(bytes.clone());
+    }
+    let (bytes, back) = produce_and_read_back(sub_plan, state).await?;
+    let meaning = meaning?;
+    let (sent, read) = (&meaning.plan, Canonical::of(&back)?);
+    if *sent != read {
         tracing::debug!(%sent, %read, "a plan does not survive Substrait");
         let difference = difference(&sent.to_string(), &read.to_string());
         return Err(PlanError::Malformed(format!("Substrait does not carry it whole: {difference}")));
     }
+    if bytes.len() <= CHECKED_BYTES_MAX {
+        CHECKED.lock().put(meaning, bytes.clone());
+    }
     Ok(bytes)
+}
+
+async fn produce_and_read_back(sub_plan: &SubPlan, state: &SessionState) -> Result<(Vec<u8>, LogicalPlan), PlanError> {
+    let mut message = guard(|| Ok(to_substrait_plan(&sub_plan.plan, state)?))?;
+    // They come in the order of a hash table. The same plan has to give the same bytes, because others recognise the
+    // plan by them.
+    message.extensions.sort_by_cached_key(Message::encode_to_vec);
+    let bytes = message.encode_to_vec();
+    let back = consume_with(&bytes, state, Tables::of(sub_plan)).await?;
+    Ok((bytes, back))
 }
 
 /// How often a sub-plan's Substrait bytes name a dataset as a table. The function looks for the bytes of such a name
