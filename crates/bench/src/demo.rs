@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use pithead_embed::{EmbedOptions, Engine, Target, connect};
-use pithead_host::{LoadReport, Session};
+use pithead_host::{LoadReport, LoadSpec, Session};
 use pithead_model::{Blame, Bytes, Fault};
 
 use crate::answers::difference;
@@ -53,7 +53,7 @@ pub async fn demo(options: &DemoOptions) -> Result<(), Fault> {
     let processes = DriveProcesses::start(&drives, DRIVES, &[])?;
     println!("Started {DRIVES} drives: {}", processes.addresses().join(", "));
     let engine = at(&processes).await?;
-    load(&engine, &tables).await?;
+    load(&engine, &tables, Layout::Keyed).await?;
     println!("\nLoopback");
     let plain = both_ways(&engine).await?;
     engine.shutdown().await;
@@ -79,11 +79,25 @@ async fn at(processes: &DriveProcesses) -> Result<Engine, Fault> {
     connect(&Target::Drives(processes.addresses()), &EmbedOptions::default()).await
 }
 
+/// How tables are laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// By their keys, so that large joins are co-partitioned, and lineitem by its date.
+    Keyed,
+    /// As they are without any option: rows in turn, in the files' order.
+    Default,
+}
+
 /// Loads the eight tables.
-pub(crate) async fn load(engine: &Engine, tables: &std::path::Path) -> Result<LoadReport, Fault> {
+pub(crate) async fn load(engine: &Engine, tables: &std::path::Path, layout: Layout) -> Result<LoadReport, Fault> {
     let mut total: Option<LoadReport> = None;
     for tpch_table in TABLES {
-        let report = engine.host.load(tpch_table.load_spec(tables)?, std::sync::Arc::new(|_| {})).await?;
+        let spec = tpch_table.load_spec(tables)?;
+        let spec = match layout {
+            Layout::Keyed => spec,
+            Layout::Default => LoadSpec { partitioning: None, sort: vec![], ..spec },
+        };
+        let report = engine.host.load(spec, std::sync::Arc::new(|_| {})).await?;
         let sums = match total {
             None => report,
             Some(sum) => LoadReport {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use pithead_embed::{EmbedOptions, Engine, Target, connect};
 use pithead_model::{Blame, Fault};
 
-use crate::demo::load;
+use crate::demo::{Layout, load};
 use crate::drives::DriveProcesses;
 use crate::machine::Machine;
 use crate::tables::{generate, io};
@@ -71,7 +71,7 @@ pub async fn soak(options: &SoakOptions) -> Result<(), Fault> {
     let processes = DriveProcesses::start(&home.join("drives"), options.drives, &arguments)?;
     let target = Target::Drives(processes.addresses());
     let engine = connect(&target, &EmbedOptions::default()).await?;
-    load(&engine, &tables).await?;
+    load(&engine, &tables, Layout::Keyed).await?;
     println!(
         "{} clients in {} processes against {} drives of {} sessions each, for {} s",
         options.clients, options.processes, options.drives, options.sessions, options.seconds

@@ -8,7 +8,7 @@ use pithead_model::{Fault, SessionId};
 use serde::Serialize;
 
 use crate::answers::difference;
-use crate::demo::load;
+use crate::demo::{Layout, load};
 use crate::drives::DriveProcesses;
 use crate::duckdb::{DuckDb, duckdb};
 use crate::machine::{Machine, forget_peak, peak_bytes};
@@ -66,6 +66,7 @@ struct QueryReport {
     paced_seconds_on: Spread,
     paced_seconds_off: Spread,
     in_process_seconds: Spread,
+    default_layout_seconds: Spread,
     duckdb_native_seconds: Option<Spread>,
     duckdb_parquet_seconds: Option<Spread>,
     answers_equal: bool,
@@ -83,8 +84,12 @@ struct Summary {
     /// Largest memory over all queries, in-process beside DuckDB native.
     peak_memory_vs_duckdb: Option<f64>,
     geomean_vs_duckdb_parquet: Option<f64>,
+    /// Seconds in-process of tables that were loaded without any layout option, against DuckDB native.
+    geomean_default_layout: Option<f64>,
     /// OPEN to CLOSE of the smallest session, over loopback.
     session_ms: f64,
+    /// The same, in-process.
+    session_in_process_ms: f64,
     /// Megabytes of Parquet a second.
     load_mb_s: f64,
     stored_vs_parquet_zstd: f64,
@@ -95,6 +100,7 @@ struct Local {
     stored: LoadReport,
     seconds: Vec<Spread>,
     peak_bytes: Option<u64>,
+    session_ms: f64,
 }
 
 /// One query on the paced drives.
@@ -116,7 +122,7 @@ pub async fn tpch(options: &TpchOptions) -> Result<(), Fault> {
     let drives = fresh(&options.directory.join("drives"))?;
     let processes = DriveProcesses::start(&drives, DRIVES, &[])?;
     let engine = connect(&Target::Drives(processes.addresses()), &EmbedOptions::default()).await?;
-    load(&engine, &tables).await?;
+    load(&engine, &tables, Layout::Keyed).await?;
     let session_ms = smallest_session(&engine).await?;
     println!("smallest session: {session_ms:.2} ms from OPEN to CLOSE");
     engine.shutdown().await;
@@ -128,12 +134,13 @@ pub async fn tpch(options: &TpchOptions) -> Result<(), Fault> {
     engine.shutdown().await;
     processes.stop()?;
 
-    let local = in_process(options, &tables).await?;
+    let local = in_process(options, &tables, Layout::Keyed).await?;
+    let default_layout = in_process(options, &tables, Layout::Default).await?;
     let duck = duckdb(&tables, &options.directory.join(format!("duckdb-{}", options.scale)), THREADS, options.runs)?;
     if duck.is_none() {
         println!("no Python with DuckDB was found: skipping the comparison (tools/setup.sh installs it)");
     }
-    let report = report(options, linked, local, duck.as_ref(), session_ms);
+    let report = report(options, linked, local, default_layout, duck.as_ref(), session_ms);
     print(&report);
     if let Some(path) = &options.json {
         let text = serde_json::to_string_pretty(&report).unwrap_or_default();
@@ -200,14 +207,18 @@ async fn both(session: &Session, query: &'static TpchQuery, runs: usize) -> Resu
 }
 
 /// All queries in this process, warm: the load, and each query's seconds.
-async fn in_process(options: &TpchOptions, tables: &Path) -> Result<Local, Fault> {
-    let directory = fresh(&options.directory.join("local"))?;
+async fn in_process(options: &TpchOptions, tables: &Path, layout: Layout) -> Result<Local, Fault> {
+    let folder = match layout {
+        Layout::Keyed => "local",
+        Layout::Default => "local-default",
+    };
+    let directory = fresh(&options.directory.join(folder))?;
     let embed = EmbedOptions { threads: Some(THREADS), drives: Some(THREADS), ..EmbedOptions::default() };
-    let engine = connect(&Target::Data(directory), &embed).await?;
-    let stored = load(&engine, tables).await?;
+    let engine = connect(&Target::Data(directory.clone()), &embed).await?;
+    let stored = load(&engine, tables, layout).await?;
     engine.shutdown().await;
     // Anew, so that what loading took is given back.
-    let engine = connect(&Target::Data(options.directory.join("local")), &embed).await?;
+    let engine = connect(&Target::Data(directory), &embed).await?;
     let session = unhelped(&engine).await?;
     session.run("SET pithead.drive_threads = 1").await?;
     let told = forget_peak();
@@ -221,15 +232,23 @@ async fn in_process(options: &TpchOptions, tables: &Path) -> Result<Local, Fault
         taken.push(Spread::of(seconds));
     }
     let peak_bytes = if told { peak_bytes() } else { None };
+    let session_ms = smallest_session(&engine).await?;
     engine.shutdown().await;
-    Ok(Local { stored, seconds: taken, peak_bytes })
+    Ok(Local { stored, seconds: taken, peak_bytes, session_ms })
 }
 
-fn report(options: &TpchOptions, linked: Vec<Linked>, local: Local, duck: Option<&DuckDb>, session_ms: f64) -> Report {
+fn report(
+    options: &TpchOptions,
+    linked: Vec<Linked>,
+    local: Local,
+    default_layout: Local,
+    duck: Option<&DuckDb>,
+    session_ms: f64,
+) -> Report {
     let beside = |seconds: Option<&std::collections::BTreeMap<String, Vec<f64>>>, name: &str| {
         seconds.and_then(|seconds| seconds.get(name)).map(|seconds| Spread::of(seconds.clone()))
     };
-    let query = |(linked, local): (Linked, Spread)| QueryReport {
+    let query = |((linked, local), default_layout): ((Linked, Spread), Spread)| QueryReport {
         name: linked.query.name,
         rows: linked.rows,
         link_bytes_on: linked.bytes_on,
@@ -237,13 +256,14 @@ fn report(options: &TpchOptions, linked: Vec<Linked>, local: Local, duck: Option
         paced_seconds_on: linked.on,
         paced_seconds_off: linked.off,
         in_process_seconds: local,
+        default_layout_seconds: default_layout,
         duckdb_native_seconds: beside(duck.map(|duck| &duck.native), linked.query.name),
         duckdb_parquet_seconds: beside(duck.map(|duck| &duck.parquet), linked.query.name),
         answers_equal: linked.equal,
     };
-    let queries: Vec<QueryReport> = linked.into_iter().zip(local.seconds).map(query).collect();
+    let queries: Vec<QueryReport> = linked.into_iter().zip(local.seconds).zip(default_layout.seconds).map(query).collect();
     let peaks = (local.peak_bytes, duck.map(|duck| duck.native_peak_bytes));
-    let summary = summary(&queries, &local.stored, peaks, session_ms);
+    let summary = summary(&queries, &local.stored, peaks, (session_ms, local.session_ms));
     Report {
         machine: Machine::here(),
         scale: options.scale,
@@ -259,13 +279,20 @@ fn report(options: &TpchOptions, linked: Vec<Linked>, local: Local, duck: Option
     }
 }
 
-fn summary(queries: &[QueryReport], stored: &LoadReport, peaks: (Option<u64>, Option<u64>), session_ms: f64) -> Summary {
+fn summary(
+    queries: &[QueryReport],
+    stored: &LoadReport,
+    peaks: (Option<u64>, Option<u64>),
+    sessions_ms: (f64, f64),
+) -> Summary {
     let total = |figure: fn(&QueryReport) -> f64| queries.iter().map(figure).sum::<f64>();
     let bytes_ratio = |query: &QueryReport| query.link_bytes_off as f64 / query.link_bytes_on.max(1) as f64;
     let ratios = |other: fn(&QueryReport) -> Option<Spread>| -> Option<Vec<f64>> {
         queries.iter().map(|query| Some(query.in_process_seconds.median / other(query)?.median)).collect()
     };
     let native = ratios(|query| query.duckdb_native_seconds);
+    let default_layout: Option<Vec<f64>> =
+        queries.iter().map(|query| Some(query.default_layout_seconds.median / query.duckdb_native_seconds?.median)).collect();
     Summary {
         link_bytes_ratio: total(|query| query.link_bytes_off as f64) / total(|query| query.link_bytes_on as f64).max(1.0),
         worst_link_bytes_ratio: queries.iter().map(bytes_ratio).fold(f64::INFINITY, f64::min),
@@ -274,7 +301,9 @@ fn summary(queries: &[QueryReport], stored: &LoadReport, peaks: (Option<u64>, Op
         peak_memory_vs_duckdb: peaks.0.zip(peaks.1).map(|(own, other)| own as f64 / other.max(1) as f64),
         geomean_vs_duckdb_native: native.map(geometric_mean),
         geomean_vs_duckdb_parquet: ratios(|query| query.duckdb_parquet_seconds).map(geometric_mean),
-        session_ms,
+        geomean_default_layout: default_layout.map(geometric_mean),
+        session_ms: sessions_ms.0,
+        session_in_process_ms: sessions_ms.1,
         load_mb_s: stored.source_bytes as f64 / 1e6 / stored.seconds,
         stored_vs_parquet_zstd: stored.stored_bytes as f64 / stored.source_bytes as f64,
     }
@@ -295,6 +324,7 @@ fn print(report: &Report) {
             spread(&query.paced_seconds_on),
             spread(&query.paced_seconds_off),
             spread(&query.in_process_seconds),
+            seconds(query.default_layout_seconds.median),
             beside(query, &query.duckdb_native_seconds),
             beside(query, &query.duckdb_parquet_seconds),
         ]
@@ -307,6 +337,7 @@ fn print(report: &Report) {
         "paced s on",
         "paced s off",
         "in-process s",
+        "default layout s",
         "DuckDB native s",
         "DuckDB Parquet s",
     ];

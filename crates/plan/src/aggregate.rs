@@ -11,7 +11,8 @@ use datafusion::common::{DFSchema, Result};
 use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::functions::expr_fn::sqrt;
 use datafusion::logical_expr::expr::{AggregateFunction, Case};
-use datafusion::logical_expr::{Aggregate, Cast, Expr, LogicalPlan, Operator, Projection, binary_expr, lit};
+use datafusion::logical_expr::utils::COUNT_STAR_EXPANSION;
+use datafusion::logical_expr::{Aggregate, Cast, Expr, ExprSchemable, LogicalPlan, Operator, Projection, binary_expr, lit};
 use pithead_model::Level;
 
 use crate::Estimate;
@@ -159,6 +160,17 @@ enum Spread {
     DeviationSample,
 }
 
+/// A count of what cannot be NULL is one of rows, which all counts of a query then share.
+fn counted(count: Expr, schema: &DFSchema) -> Result<Expr, String> {
+    let Expr::AggregateFunction(mut function) = count else { return Ok(count) };
+    let may_be_null = function.params.args.iter().map(|argument| argument.nullable(schema));
+    let may_be_null = may_be_null.collect::<Result<Vec<bool>>>().map_err(|error| error.to_string())?;
+    if may_be_null.contains(&false) && !may_be_null.contains(&true) {
+        function.params.args = vec![Expr::Literal(COUNT_STAR_EXPANSION, None)];
+    }
+    Ok(Expr::AggregateFunction(function))
+}
+
 impl<'a> Split<'a> {
     /// The two steps. The error says why there are none.
     fn of(aggregate: &Aggregate, state: &'a SessionState) -> Result<Split<'a>, String> {
@@ -202,7 +214,7 @@ impl<'a> Split<'a> {
         }
         let spread = match function.func.name() {
             "count" => {
-                let index = self.part(Expr::AggregateFunction(function));
+                let index = self.part(counted(Expr::AggregateFunction(function), schema)?);
                 self.merges.push(Merge::Count(index));
                 return Ok(());
             }
@@ -225,19 +237,18 @@ impl<'a> Split<'a> {
         };
         let moments = ["count", "avg", "var_pop"].map(|name| self.like(&function, name));
         let [count, mean, variance] = moments;
-        let indices = [self.part(count?), self.part(mean?), self.part(variance?)];
+        let indices = [self.part(counted(count?, schema)?), self.part(mean?), self.part(variance?)];
         self.merges.push(Merge::Moments(indices, spread));
         Ok(())
     }
 
     fn average(&mut self, function: &AggregateFunction, schema: &DFSchema) -> Result<(), String> {
-        use datafusion::logical_expr::ExprSchemable;
         let data_type = function.params.args[0].get_type(schema).map_err(|error| error.to_string())?;
         if !matches!(data_type, DataType::Float64 | DataType::Decimal128(..)) {
             return Err(format!("avg() of {data_type} has no parts that could be merged"));
         }
         let (sum, count) = (self.like(function, "sum")?, self.like(function, "count")?);
-        let merge = Merge::Average(self.part(sum), self.part(count));
+        let merge = Merge::Average(self.part(sum), self.part(counted(count, schema)?));
         self.merges.push(merge);
         Ok(())
     }

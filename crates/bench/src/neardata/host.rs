@@ -8,7 +8,7 @@ use pithead_model::{Blame, Fault};
 
 use super::runner::{Ran, Ready, Reply, Request, RunRequest};
 use crate::answers::write_answer;
-use crate::demo::load;
+use crate::demo::{Layout, load};
 use crate::timing::run;
 
 /// Caches that would answer from what an earlier run has fetched or computed.
@@ -47,7 +47,7 @@ pub async fn near_data_host(options: &NearDataHostOptions) -> Result<(), Fault> 
 async fn answer(engine: &Engine, session: &Session, request: Request) -> Result<Reply, Fault> {
     match request {
         Request::Load { tables } => {
-            load(engine, &tables).await?;
+            load(engine, &tables, Layout::Keyed).await?;
             Ok(Reply::Loaded {})
         }
         Request::Run(RunRequest { sql, answer, pushdown }) => {

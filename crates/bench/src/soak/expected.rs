@@ -10,7 +10,7 @@ use pithead_model::Fault;
 
 use crate::QUERIES;
 use crate::answers::{read_answer, write_answer};
-use crate::demo::load;
+use crate::demo::{Layout, load};
 use crate::tables::io;
 
 /// Orders that are looked up by key.
@@ -23,7 +23,7 @@ const POINTS_MAX: usize = 5_000;
 pub(super) async fn write(directory: &Path, data: &Path, tables: &Path) -> Result<(), Fault> {
     std::fs::create_dir_all(directory).map_err(|error| io(directory, &error))?;
     let engine = connect(&Target::Data(data.to_owned()), &EmbedOptions { drives: Some(1), ..EmbedOptions::default() }).await?;
-    load(&engine, tables).await?;
+    load(&engine, tables, Layout::Keyed).await?;
     let session = engine.host.session();
     session.run("SET pithead.pushdown = off").await?;
     let points = format!("SELECT {POINT_COLUMNS} FROM orders LIMIT {POINTS_MAX}");
