@@ -11,6 +11,15 @@ use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use crate::groups::{Seen, valid_rows};
 use crate::sum_scalar::{Carrying, check_digits, overflow};
 
+/// Groups that are few: all sums of a batch by them fit into registers and the first cache.
+const FEW: usize = 16;
+/// Sums of a group that are made side by side.
+const LANES: usize = 4;
+/// Rows from which on looking at the values first pays.
+const DENSE_ROWS_MIN: usize = 256;
+/// Rows of small numbers that can be added up.
+const SMALL_ROWS_MAX: usize = 1 << 20;
+
 /// One sum for each group.
 pub(crate) struct CheckedGroups<T: ArrowPrimitiveType> {
     data_type: DataType,
@@ -25,6 +34,18 @@ impl<T: ArrowPrimitiveType<Native: Carrying>> CheckedGroups<T> {
         Self { data_type, sums: Vec::new(), carries: Vec::new(), seen: Seen::All(0) }
     }
 
+    /// Adds a row's value to each row's group.
+    fn add_all(&mut self, values: &[T::Native], groups: &[usize]) {
+        let is_dense = self.sums.len() <= FEW && values.len() >= DENSE_ROWS_MIN && values.len() <= SMALL_ROWS_MAX;
+        match T::Native::small(values).filter(|_| is_dense) {
+            Some(small) => {
+                let sums = few_sums(small, groups).map(T::Native::of_small);
+                self.add(sums.into_iter().take(self.sums.len()).enumerate());
+            }
+            None => self.add(groups.iter().copied().zip(values.iter().copied())),
+        }
+    }
+
     fn add(&mut self, rows: impl Iterator<Item = (usize, T::Native)>) {
         let sums = self.sums.as_mut_slice();
         for (group, value) in rows {
@@ -35,6 +56,16 @@ impl<T: ArrowPrimitiveType<Native: Carrying>> CheckedGroups<T> {
             }
         }
     }
+}
+
+/// The sums of small numbers by few groups. Neighbours are added up apart, as each addition would wait for the one before it where
+/// both are of one group.
+fn few_sums(small: impl Iterator<Item = i64>, groups: &[usize]) -> [i64; FEW] {
+    let mut lanes = [[0_i64; FEW]; LANES];
+    for (row, (value, group)) in small.zip(groups).enumerate() {
+        lanes[row % LANES][group % FEW] += value;
+    }
+    std::array::from_fn(|group| lanes.iter().map(|lane| lane[group]).sum())
 }
 
 #[cold]
@@ -55,7 +86,7 @@ impl<T: ArrowPrimitiveType<Native: Carrying>> GroupsAccumulator for CheckedGroup
         self.sums.resize(total_num_groups, T::Native::usize_as(0));
         let Some(valid) = valid_rows(values, filter) else {
             self.seen.all(group_indices, total_num_groups);
-            self.add(group_indices.iter().copied().zip(values.values().iter().copied()));
+            self.add_all(values.values(), group_indices);
             return Ok(());
         };
         let mut seen = self.seen.take_some(total_num_groups);
@@ -103,8 +134,8 @@ impl<T: ArrowPrimitiveType<Native: Carrying>> GroupsAccumulator for CheckedGroup
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow::array::Int64Array;
-    use arrow::datatypes::Int64Type;
+    use arrow::array::{Decimal128Array, Int64Array};
+    use arrow::datatypes::{Decimal128Type, Int64Type};
     use proptest::prelude::*;
 
     #[derive(Clone, Debug)]
@@ -145,6 +176,30 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn few_groups_of_small_and_large_numbers_are_exact(
+            values in prop::collection::vec(prop_oneof![
+                9 => -(1_i128 << 43)..(1_i128 << 43),
+                1 => prop_oneof![Just(1_i128 << 43), Just(-(1_i128 << 43) - 1), Just(i128::from(i64::MAX) * 5)],
+            ], 0..2_000),
+            large in any::<bool>(),
+            groups in 1_usize..20,
+        ) {
+            let small = |value: &i128| (-(1_i128 << 43)..(1_i128 << 43)).contains(value);
+            let values: Vec<i128> = values.into_iter().filter(|value| large || small(value)).collect();
+            let indices: Vec<usize> = (0..values.len()).map(|row| row * 7 % groups).collect();
+            let mut expected = vec![0_i128; groups];
+            indices.iter().zip(&values).for_each(|(group, value)| expected[*group] += 2 * value);
+            let data_type = DataType::Decimal128(38, 2);
+            let mut sums = CheckedGroups::<Decimal128Type>::new(data_type.clone());
+            let column = Arc::new(Decimal128Array::from(values).with_data_type(data_type)) as ArrayRef;
+            for _ in 0..2 {
+                sums.update_batch(&[Arc::clone(&column)], &indices, None, groups).unwrap();
+            }
+            let found = sums.evaluate(EmitTo::All).unwrap();
+            prop_assert_eq!(found.as_primitive::<Decimal128Type>().values().to_vec(), expected);
+        }
+
         #[test]
         fn groups_are_exact_or_an_error(batches in batches(), first in 0usize..4) {
             let mut groups = CheckedGroups::<Int64Type>::new(DataType::Int64);

@@ -10,6 +10,9 @@ use arrow::datatypes::{
 use datafusion::common::{Result, ScalarValue, exec_err, internal_err};
 use datafusion::logical_expr::Accumulator;
 
+/// Numbers below this one are small: 2^20 of them fit into 63 bits.
+const SMALL_MAX: i128 = 1 << 43;
+
 /// Addition that counts how often it wrapped: the exact total is `value + carry * 2^bits`.
 pub(crate) trait Carrying: ArrowNativeTypeOp + ArrowNativeType {
     /// The wrapped sum, and +1 or -1 where it wrapped, for `self + other`.
@@ -17,6 +20,17 @@ pub(crate) trait Carrying: ArrowNativeTypeOp + ArrowNativeType {
 
     /// The wrapped difference, and +1 or -1 where it wrapped, for `self - other`.
     fn borrowing_sub(self, other: Self) -> (Self, i64);
+
+    /// The values as 64-bit numbers of which a million can be added up without wrapping; none: they are not so small, or gain
+    /// nothing by it.
+    fn small(_values: &[Self]) -> Option<impl Iterator<Item = i64>> {
+        None::<std::iter::Empty<i64>>
+    }
+
+    /// Such a number, or the sum of a million.
+    fn of_small(_small: i64) -> Self {
+        Self::usize_as(0)
+    }
 
     /// The sum of a block.
     fn total(values: &[Self]) -> (Self, i64) {
@@ -29,6 +43,9 @@ pub(crate) trait Carrying: ArrowNativeTypeOp + ArrowNativeType {
 
 macro_rules! carrying {
     ($native:ty, $negative:expr $(, $total:ident)?) => {
+        carrying!($native, $negative $(, $total)?; );
+    };
+    ($native:ty, $negative:expr $(, $total:ident)?; $($more:item)*) => {
         impl Carrying for $native {
             #[inline]
             fn carrying_add(self, other: Self) -> (Self, i64) {
@@ -43,13 +60,25 @@ macro_rules! carrying {
             }
 
             $(fn total(values: &[Self]) -> (Self, i64) { $total(values) })?
+
+            $($more)*
         }
     };
 }
 
 carrying!(i32, |value: i32| value < 0);
 carrying!(i64, |value: i64| value < 0, total_i64);
-carrying!(i128, |value: i128| value < 0);
+carrying!(i128, |value: i128| value < 0;
+    fn small(values: &[i128]) -> Option<impl Iterator<Item = i64>> {
+        // A negative number with its bits turned over is as small as the positive one beside it.
+        let bits = values.iter().fold(0, |bits, value| bits | (value ^ (value >> 127)));
+        (bits < SMALL_MAX).then(|| values.iter().map(|value| *value as i64))
+    }
+
+    fn of_small(small: i64) -> i128 {
+        i128::from(small)
+    }
+);
 carrying!(u64, |_| false, total_u64);
 
 impl Carrying for i256 {
