@@ -17,6 +17,7 @@ mod fault;
 mod floats;
 mod give_way;
 mod give_way_exec;
+mod group_keys;
 mod groups;
 mod kept_names;
 mod matrix;
