@@ -117,6 +117,8 @@ pub fn planning_state(options: &EngineOptions) -> SessionState {
     let catalogs = MemoryCatalogProviderList::new();
     catalogs.register_catalog(names.default_catalog.clone(), Arc::new(catalog));
     state.register_catalog_list(Arc::new(catalogs));
+    // Expressions take the settings, and with them the session's memory, from here.
+    state.mark_start_execution();
     state
 }
 
@@ -260,6 +262,9 @@ mod tests {
         assert_eq!(one.config_options().entries().len(), made.config_options().entries().len());
         assert_eq!((one.config().batch_size(), other.config().batch_size()), (77, PAGE_ROWS));
         assert_eq!((&one.config_options().execution.time_zone, &other.config_options().execution.time_zone), (&zone, &None));
+        let told =
+            |state: &SessionState| state.execution_props().config_options().map(|options| options.execution.batch_size.get());
+        assert_eq!((told(&one), told(&other)), (Some(77), Some(PAGE_ROWS)), "what expressions see");
         assert_eq!(one.scalar_functions().len(), made.scalar_functions().len());
         assert_eq!(one.aggregate_functions().len(), made.aggregate_functions().len());
         let (one, other) = (SessionContext::new_with_state(one), SessionContext::new_with_state(other));
