@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
-use datafusion::catalog::{CatalogProvider, MemorySchemaProvider, SchemaProvider, TableProvider};
+use datafusion::catalog::TableProvider;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::{MemTable, provider_as_source, source_as_provider};
 use datafusion::execution::SessionState;
@@ -19,7 +19,7 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::SessionConfig;
 use pithead_functions::{EngineOptions, fault_from_datafusion, planning_state, ready_to_run};
 use pithead_model::{Blame, DatasetName, Fault, Level, SliceSpan};
-use pithead_plan::{INPUT_SCHEMA, Shape, combine};
+use pithead_plan::{Shape, combine};
 use pithead_policy::Features;
 
 use crate::conform::{check, conform, rename};
@@ -299,44 +299,6 @@ fn tables(parts: &[Arc<Part>], request: &BindRequest) -> Result<Tables, Fault> {
         parts: parts.iter().map(|part| (source(part, Feed::Round), source(part, Feed::All))).collect(),
         inputs: request.inputs.iter().map(input).collect::<Result<_, Fault>>()?,
     })
-}
-
-/// Puts a table into a schema of the catalogue, which it may have to make.
-pub(crate) fn add_table(
-    catalog: &dyn CatalogProvider,
-    schema: &str,
-    name: &str,
-    table: Arc<dyn TableProvider>,
-) -> Result<(), Fault> {
-    let tables = match catalog.schema(schema) {
-        Some(tables) => tables,
-        None => {
-            let tables: Arc<dyn SchemaProvider> = Arc::new(MemorySchemaProvider::new());
-            catalog.register_schema(schema, Arc::clone(&tables)).map_err(fault_from_datafusion)?;
-            tables
-        }
-    };
-    if tables.table_exist(name) {
-        return Err(ExecError::TwoTables(format!("{schema}.{name}")).into());
-    }
-    tables.register_table(name.to_owned(), table).map_err(fault_from_datafusion)?;
-    Ok(())
-}
-
-/// A plan that fails to be read may do so for want of a table: then say which tables there are.
-pub(crate) fn named_table(fault: Fault, request: &BindRequest) -> Fault {
-    let lower = fault.message.to_lowercase();
-    if lower.contains("no table named") || lower.contains("failed to resolve schema") {
-        unknown(&fault.message, request).into()
-    } else {
-        fault
-    }
-}
-
-fn unknown(name: &str, request: &BindRequest) -> ExecError {
-    let parts = request.parts.iter().map(|part| part.name.to_string());
-    let inputs = request.inputs.iter().map(|(name, ..)| format!("{INPUT_SCHEMA}.{name}"));
-    ExecError::UnknownTable { name: name.to_owned(), known: parts.chain(inputs).collect::<Vec<_>>().join(", ") }
 }
 
 fn slice_table(source: &Arc<dyn TableSource>) -> Option<Arc<dyn TableProvider>> {

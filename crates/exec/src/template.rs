@@ -11,7 +11,7 @@ use std::sync::{Arc, LazyLock};
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use datafusion::catalog::{Session, TableProvider};
+use datafusion::catalog::{CatalogProvider, MemorySchemaProvider, SchemaProvider, Session, TableProvider};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, TableReference, internal_err};
 use datafusion::datasource::{TableType, provider_as_source, source_as_provider};
@@ -27,7 +27,6 @@ use pithead_functions::{EngineOptions, fault_from_datafusion, planning_state, re
 use pithead_model::{DatasetName, Fault, near_names};
 use pithead_plan::{INPUT_SCHEMA, Shape, consume, shape};
 
-use crate::bind::{add_table, named_table};
 use crate::narrow::narrow;
 use crate::table::{Feed, pushed_down};
 use crate::{BindRequest, ExecError, PartData};
@@ -284,4 +283,37 @@ fn drive(plan: LogicalPlan, driving: &PartData) -> Result<LogicalPlan, Fault> {
     });
     let plan = rewritten.map_err(fault_from_datafusion)?.data;
     if driven { Ok(plan) } else { Err(ExecError::NotDriven(driving.name.clone()).into()) }
+}
+
+/// Puts a table into a schema of the catalogue, which it may have to make.
+fn add_table(catalog: &dyn CatalogProvider, schema: &str, name: &str, table: Arc<dyn TableProvider>) -> Result<(), Fault> {
+    let tables = match catalog.schema(schema) {
+        Some(tables) => tables,
+        None => {
+            let tables: Arc<dyn SchemaProvider> = Arc::new(MemorySchemaProvider::new());
+            catalog.register_schema(schema, Arc::clone(&tables)).map_err(fault_from_datafusion)?;
+            tables
+        }
+    };
+    if tables.table_exist(name) {
+        return Err(ExecError::TwoTables(format!("{schema}.{name}")).into());
+    }
+    tables.register_table(name.to_owned(), table).map_err(fault_from_datafusion)?;
+    Ok(())
+}
+
+/// A plan that fails to be read may do so for want of a table: then say which tables there are.
+fn named_table(fault: Fault, request: &BindRequest) -> Fault {
+    let lower = fault.message.to_lowercase();
+    if lower.contains("no table named") || lower.contains("failed to resolve schema") {
+        unknown(&fault.message, request).into()
+    } else {
+        fault
+    }
+}
+
+fn unknown(name: &str, request: &BindRequest) -> ExecError {
+    let parts = request.parts.iter().map(|part| part.name.to_string());
+    let inputs = request.inputs.iter().map(|(name, ..)| format!("{INPUT_SCHEMA}.{name}"));
+    ExecError::UnknownTable { name: name.to_owned(), known: parts.chain(inputs).collect::<Vec<_>>().join(", ") }
 }

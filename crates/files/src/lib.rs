@@ -3,10 +3,12 @@
 
 mod csv;
 mod ipc;
+mod open;
 mod options;
 mod pages;
 mod parquet;
 mod source;
 
+pub use open::open_all;
 pub use options::{CsvOptions, Format};
-pub use source::{Chunk, Chunks, Source, damaged, guarded, open_all};
+pub use source::{Chunk, Chunks, Source, damaged, guarded};
