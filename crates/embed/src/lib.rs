@@ -23,6 +23,9 @@ mod examples {
     #[doc = concat!("```\n", include_str!("../../../examples/load_and_ask.rs"), "\n```")]
     struct LoadAndAsk;
 
+    #[doc = concat!("```\n", include_str!("../../../examples/query_parameters.rs"), "\n```")]
+    struct QueryParameters;
+
     #[doc = concat!("```\n", include_str!("../../../examples/several_drives.rs"), "\n```")]
     struct SeveralDrives;
 
