@@ -3,6 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
 use futures::{FutureExt, Stream};
@@ -104,6 +105,9 @@ impl Stream for EventStream {
             self.metrics.failed(fault);
         }
         self.ended = matches!(event, Err(_) | Ok(Event::Finished { .. }));
+        if self.ended {
+            self.session.is_delivered.store(true, Ordering::Relaxed);
+        }
         Poll::Ready(Some(event))
     }
 }

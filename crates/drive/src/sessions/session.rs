@@ -61,6 +61,8 @@ pub(crate) struct Session {
     pub(crate) waits: Waits,
     pub(crate) steer: Arc<Steer>,
     pub(crate) queue: Queue,
+    /// Whether the host has the last event.
+    pub(crate) is_delivered: AtomicBool,
     pub(crate) progress: Progress,
     pub(crate) activity: Activity,
     usage: Arc<Usage>,
@@ -126,6 +128,7 @@ impl Session {
             waits: Waits::default(),
             steer: Arc::clone(&work.steer),
             queue: Queue::default(),
+            is_delivered: AtomicBool::new(false),
             progress,
             activity: Activity::new(device),
             usage,
@@ -235,8 +238,12 @@ impl TableSession for Session {
         }
     }
 
+    /// It has finished for the table once its host has its last event: until then a slow host may take its time.
     fn state(&self) -> SessionState {
-        self.progress.state()
+        match self.progress.state() {
+            SessionState::Finished if !self.is_delivered.load(Ordering::Relaxed) => SessionState::Running,
+            state => state,
+        }
     }
 
     fn idle(&self) -> Duration {

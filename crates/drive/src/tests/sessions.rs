@@ -243,6 +243,18 @@ async fn a_panic_ends_its_own_session_only() {
     assert_eq!(reserved(&drive).await, (0, 0));
 }
 
+/// A regression: rows that waited for a host which was busy with others went two seconds after the drive had made them.
+#[tokio::test]
+async fn rows_wait_for_a_host_that_is_slow() {
+    let Rig { drive, directory: _directory } = rig();
+    let made = load(&drive, 1, 50).await;
+    let session = open(&*drive, scan(&[&made])).await.session;
+    let events = drive.get(session).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(3_500)).await;
+    assert_eq!(collect(events).await.unwrap().values.len(), 50);
+    drive.close(session).await.unwrap();
+}
+
 #[tokio::test]
 async fn hosts_share_scarce_places() {
     let Rig { drive, directory: _directory } = rig_with(|options| options.sessions_max = 4);
