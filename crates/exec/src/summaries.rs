@@ -169,8 +169,13 @@ fn key(request: &OpenRequest, plan: &[u8], schema: Option<&SchemaRef>) -> Option
     }
     hash.update(&(plan.len() as u64).to_le_bytes());
     hash.update(plan);
-    for column in request.inputs.iter().flat_map(|input| &input.batches).flat_map(RecordBatch::columns) {
-        add_array(&mut hash, &column.to_data());
+    for input in &request.inputs {
+        hash.update(&(input.batches.len() as u64).to_le_bytes());
+        for batch in &input.batches {
+            // A table may have rows and no columns.
+            hash.update(&(batch.num_rows() as u64).to_le_bytes());
+            batch.columns().iter().for_each(|column| add_array(&mut hash, &column.to_data()));
+        }
     }
     Some(SummaryKey(hash.digest128()))
 }
@@ -201,7 +206,7 @@ fn seed() -> u64 {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{ArrayRef, Int64Array};
+    use arrow::array::{ArrayRef, Int64Array, RecordBatchOptions};
     use arrow::datatypes::Schema;
     use pithead_door::{SessionOptions, ShippedInput};
     use pithead_model::DatasetId;
@@ -307,5 +312,29 @@ mod tests {
         let mut slice = whole.clone();
         slice.inputs[0].batches[0] = slice.inputs[0].batches[0].slice(0, 2);
         assert!(summary_key(&whole) != summary_key(&slice));
+    }
+
+    /// A regression: a CROSS JOIN ships rows without columns, and one with no rows was answered as one with a row.
+    #[test]
+    fn rows_without_columns_count_and_so_does_whose_rows_they_are() {
+        let schema: SchemaRef = Arc::new(Schema::empty());
+        let with = |counts: &[Vec<usize>]| {
+            let batch = |rows: &usize| {
+                let options = RecordBatchOptions::new().with_row_count(Some(*rows));
+                RecordBatch::try_new_with_options(Arc::clone(&schema), vec![], &options).unwrap()
+            };
+            let input = |counts: &Vec<usize>| ShippedInput {
+                name: "i".into(),
+                schema: Arc::clone(&schema),
+                batches: counts.iter().map(batch).collect(),
+            };
+            let inputs = counts.iter().map(input).collect();
+            summary_key(&OpenRequest { inputs, ..request(ONCE, vec![1], &[(5, 2)]) }).unwrap()
+        };
+        let tables: [&[Vec<usize>]; 5] = [&[vec![]], &[vec![0]], &[vec![1]], &[vec![1], vec![]], &[vec![], vec![1]]];
+        for (at, one) in tables.iter().enumerate() {
+            assert!(with(one) == with(one));
+            assert!(tables[at + 1..].iter().all(|other| with(one) != with(other)), "{one:?}");
+        }
     }
 }
