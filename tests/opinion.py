@@ -43,6 +43,8 @@ def main():
 def with_tables(tables):
     engine = judge.Engine()
     engine.connection.execute("SET threads = 1")
+    # DuckDB 2.0 takes two joins for one that differ in the columns that they hand on, and then finds rows that are not there.
+    engine.connection.execute("SET disabled_optimizers = 'common_subplan'")
     engine.connection.execute("SET memory_limit = '2GB'")
     for name, files in tables.items():
         schema, _, _ = name.rpartition(".")

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, BinaryViewBuilder, Float32Builder, Int32Array, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use futures::StreamExt;
-use pithead_host::{Host, LoadReport, LoadSpec};
+use pithead_host::{Host, LoadReport, LoadSpec, PartitionBy};
 use pithead_matrix::Values;
 use pithead_model::{COLUMNS_MAX, Fault, SLICE_ROWS_DEFAULT};
 use tokio::sync::mpsc;
@@ -55,6 +55,8 @@ impl MatrixWriter {
         // Rows are compressed already; and columns for thousands of cells are quicker to write and read as they are.
         spec.encoding.get_or_insert_with(|| "arrow".to_owned());
         spec.slice_bytes.get_or_insert(SLICE_BYTES);
+        // Partial results of slices answer for each further pairing of groups; by genes, whole partitions would be asked again.
+        spec.partitioning.get_or_insert(PartitionBy::RoundRobin);
         let slice_rows = spec.slice_rows.unwrap_or(SLICE_ROWS_DEFAULT);
         let batch_bytes = spec.slice_bytes.unwrap_or(SLICE_BYTES).min(SLICE_BYTES);
         let (sender, receiver) = mpsc::channel(BATCHES);

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use pithead_device::Device;
 use pithead_door::{OpenRequest, PlanBytes};
-use pithead_model::{DatasetName, Fault, Level, ScanShare, SliceEntry, SliceKey, SliceSpan, SortKey};
+use pithead_model::{DatasetName, Fault, Level, PageSample, ScanShare, SliceEntry, SliceKey, SliceSpan, SortKey};
 use pithead_slice::SliceReader;
 
 /// One slice of a part.
@@ -71,6 +71,8 @@ pub struct BindRequest {
     pub level_max: Level,
     /// Whether bounds of slices and pages may rule rows out.
     pub zone_maps: bool,
+    /// The pages of the driving partition's slices that are read; none: all.
+    pub sample: Option<PageSample>,
     /// Rows of a batch at most.
     pub batch_rows: usize,
     /// The session's time zone.
@@ -94,6 +96,7 @@ impl BindRequest {
             whole_partition: request.whole_partition,
             level_max: request.options.level_max,
             zone_maps: request.options.zone_maps,
+            sample: request.options.sample,
             batch_rows: request.options.batch_rows,
             time_zone: request.options.time_zone,
             runtime,

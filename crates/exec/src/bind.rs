@@ -22,8 +22,10 @@ use pithead_model::{Blame, DatasetName, Fault, Level, SliceSpan};
 use pithead_plan::{Shape, combine};
 use pithead_policy::Features;
 
+use crate::codes::with_codes;
 use crate::conform::{check, conform, rename};
 use crate::features::features;
+use crate::keys::with_keys;
 use crate::level::{Carried, Filtered, Sums, Waiting, is_in};
 use crate::order::order_of;
 use crate::round::{Round, SliceQueue};
@@ -220,7 +222,7 @@ impl Bound {
         round: &Arc<Round>,
     ) -> Result<SendableRecordBatchStream, Fault> {
         let planned = DefaultPhysicalPlanner::default().create_physical_plan(ready, &self.state).await;
-        let physical = planned.map_err(fault_from_datafusion)?;
+        let physical = planned.and_then(with_keys).and_then(with_codes).map_err(fault_from_datafusion)?;
         let config = self.state.config().clone().with_extension(Arc::clone(round));
         let context = task_context(&self.state, config, &self.runtime);
         let rows = execute_stream(physical, context).map_err(fault_from_datafusion)?;
@@ -278,13 +280,13 @@ fn part(data: &PartData, request: &BindRequest) -> Part {
         slices,
         source: Arc::clone(&request.source),
         zone_maps: request.zone_maps,
+        sample: request.sample,
         prune_only: request.level_max < Level::Whole,
         batch_rows: request.batch_rows.max(1),
         reads: ReadCounters::default(),
     }
 }
 
-/// Makes the session's tables: a schema a domain, and one for what was sent along.
 /// The tables of a session.
 fn tables(parts: &[Arc<Part>], request: &BindRequest) -> Result<Tables, Fault> {
     let source = |part: &Arc<Part>, feed| {

@@ -8,10 +8,12 @@
 
 mod api;
 mod bind;
+mod codes;
 mod conform;
 mod error;
 mod features;
 mod keep;
+mod keys;
 mod level;
 mod narrow;
 mod order;

@@ -15,12 +15,13 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::{Stream, StreamExt, stream};
 use pithead_door::batch_bytes;
 use pithead_model::{Blame, Fault};
-use pithead_slice::{Predicate, ReadStats, ScanRequest, SliceReader, SliceStream};
+use pithead_slice::{KeySet, Predicate, ReadStats, ScanRequest, SliceReader, SliceStream};
 use tokio::task::yield_now;
 
 use crate::SliceRef;
 use crate::SliceSource;
 use crate::keep::keep;
+use crate::keys::BuildKeys;
 use crate::pruning::{Conjunct, Moving, columns_of, hint, move_columns, slice_may_match};
 use crate::round::{Cost, Round};
 use crate::table::{Feed, Part};
@@ -29,6 +30,8 @@ use crate::table::{Feed, Part};
 const TRIAL_ROWS: usize = 32_768;
 /// Moving filters that let more than this share of the rows pass are not worth evaluating.
 const PASSING_MAX: f64 = 0.8;
+/// Keys of a join that are more than this share of a column's values are not worth asking for.
+const KEYS_SHARE_MAX: f64 = 0.5;
 /// Slices that may be ruled out in one poll.
 const SKIPS_MAX: usize = 64;
 
@@ -55,6 +58,7 @@ pub(crate) struct Reading {
     /// Slices still to be read, where they are not the round's.
     own: VecDeque<usize>,
     moving: Vec<Moving>,
+    keys: Vec<(usize, Arc<BuildKeys>)>,
     trial: Trial,
     /// Which conditions the encoding applies itself, as far as its answers have shown.
     trusted: Vec<bool>,
@@ -97,14 +101,19 @@ impl Trial {
 }
 
 impl Reading {
-    pub(crate) fn new(plan: ReadPlan, round: Arc<Round>, moving: Vec<Arc<dyn PhysicalExpr>>) -> Self {
+    pub(crate) fn new(
+        plan: ReadPlan,
+        round: Arc<Round>,
+        moving: Vec<Arc<dyn PhysicalExpr>>,
+        keys: Vec<(usize, Arc<BuildKeys>)>,
+    ) -> Self {
         let trusted = plan.conditions.iter().map(Conjunct::is_exact).collect();
         let own = match plan.feed {
             Feed::All => (0..plan.part.slices.len()).collect(),
             Feed::Round => VecDeque::new(),
         };
         let moving = moving.into_iter().map(Moving::new).collect();
-        Self { plan, round, own, moving, trial: Trial::default(), trusted, open: None, coalescer: None }
+        Self { plan, round, own, moving, keys, trial: Trial::default(), trusted, open: None, coalescer: None }
     }
 
     /// The rows.
@@ -286,7 +295,9 @@ impl Reading {
             let request = ScanRequest {
                 columns: columns.clone(),
                 predicates,
+                keys: self.selective_keys(),
                 zone_maps: self.plan.part.zone_maps,
+                sample: self.plan.part.sample.filter(|_| self.plan.feed == Feed::Round),
                 batch_rows: self.plan.part.batch_rows,
                 stats: Arc::clone(&stats),
             };
@@ -305,6 +316,16 @@ impl Reading {
             }
             broken.into_iter().for_each(|condition| self.trusted[condition] = false);
         }
+    }
+
+    /// The keys of joins that are known by now, and few enough to be worth asking for.
+    fn selective_keys(&self) -> Vec<(usize, Arc<KeySet>)> {
+        let facts = &self.plan.part.facts;
+        let known = self.keys.iter().filter_map(|(column, keys)| Some((*column, keys.known()?)));
+        let is_few = |column, keys: &KeySet| {
+            facts.distinct(column).is_some_and(|distinct| (keys.numbers() as f64) < KEYS_SHARE_MAX * distinct as f64)
+        };
+        known.filter(|(column, keys)| is_few(*column, keys)).collect()
     }
 
     /// What a slice is told, and where each predicate comes from.

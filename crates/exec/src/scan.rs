@@ -18,6 +18,7 @@ use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 
 use crate::ExecError;
+use crate::keys::{BuildKeys, Key};
 use crate::pruning::{conjuncts, move_columns};
 use crate::read::{ReadPlan, Reading};
 use crate::round::Round;
@@ -29,6 +30,8 @@ pub(crate) struct SliceScanExec {
     plan: ReadPlan,
     /// Filters of operators above, over the part's columns. Rows that do not satisfy one may be left out.
     moving: Vec<Arc<dyn PhysicalExpr>>,
+    /// Keys of joins above, one of which every row that they want has.
+    keys: Vec<(usize, Arc<BuildKeys>)>,
     properties: Arc<PlanProperties>,
 }
 
@@ -47,7 +50,21 @@ impl SliceScanExec {
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
-        Ok(Self { plan, moving: vec![], properties: Arc::new(properties) })
+        Ok(Self { plan, moving: vec![], keys: vec![], properties: Arc::new(properties) })
+    }
+
+    /// The scan with the keys of the join that made a filter; none if it lacks that filter, or is of no use for any key.
+    pub(crate) fn with_keys(&self, filter: u64, keys: &[Key]) -> Option<Self> {
+        let made = self.moving.iter().find(|moving| moving.expression_id() == Some(filter))?;
+        // The filter is over the columns that are the join's keys, in their order.
+        let columns = made.children();
+        let known = keys.iter().filter_map(|key| {
+            let column = columns.get(key.place)?.downcast_ref::<Column>()?.index();
+            (*self.plan.part.schema.field(column).data_type() == key.data_type).then(|| (column, Arc::clone(&key.keys)))
+        });
+        let known: Vec<(usize, Arc<BuildKeys>)> = known.collect();
+        let keys = self.keys.iter().cloned().chain(known.iter().cloned()).collect();
+        (!known.is_empty()).then(|| Self { keys, ..self.clone() })
     }
 
     /// Takes over a filter over the output's columns. False: it cannot.
@@ -128,7 +145,7 @@ impl ExecutionPlan for SliceScanExec {
         let Some(round) = context.session_config().get_extension::<Round>() else {
             return Err(DataFusionError::External(Box::new(pithead_model::Fault::from(ExecError::NoRound))));
         };
-        Ok(Reading::new(self.plan.clone(), round, self.moving.clone()).stream(self.schema()))
+        Ok(Reading::new(self.plan.clone(), round, self.moving.clone(), self.keys.clone()).stream(self.schema()))
     }
 
     fn statistics_from_inputs(&self, _input_stats: &[Arc<Statistics>], _args: &StatisticsArgs) -> Result<Arc<Statistics>> {

@@ -41,6 +41,11 @@ impl PartFacts {
         merge_columns(parts).pop()
     }
 
+    /// The values of a column that differ, if that is known.
+    pub(crate) fn distinct(&self, column: usize) -> Option<u64> {
+        self.column(column).map(|summary| summary.distinct).filter(|distinct| *distinct > 0)
+    }
+
     /// Statistics of a scan's output. `whole`: all rows of all slices come out, so that counts are exact and the
     /// planner may answer from them; otherwise they are estimates.
     pub(crate) fn statistics(

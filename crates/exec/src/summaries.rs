@@ -148,7 +148,8 @@ pub fn base_key(request: &OpenRequest, base: u64) -> Option<SummaryKey> {
 
 fn key(request: &OpenRequest, plan: &[u8], schema: Option<&SchemaRef>) -> Option<SummaryKey> {
     let inputs: usize = request.inputs.iter().flat_map(|input| &input.batches).map(RecordBatch::get_array_memory_size).sum();
-    if request.options.level_max < Level::Whole || inputs > INPUT_BYTES_MAX {
+    // A sample answers for no slice.
+    if request.options.level_max < Level::Whole || request.options.sample.is_some() || inputs > INPUT_BYTES_MAX {
         return None;
     }
     let (driving, others) = request.parts.split_first()?;
@@ -278,6 +279,7 @@ mod tests {
                 batch_rows: 1,
                 level_max: Level::Whole,
                 zone_maps: true,
+                sample: None,
                 time_zone: None,
                 now_ns: 0,
                 extensions: vec![],

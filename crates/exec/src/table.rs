@@ -12,6 +12,7 @@ use datafusion::common::{DFSchema, Result};
 use datafusion::datasource::TableType;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
+use pithead_model::PageSample;
 
 use crate::pruning::conjuncts;
 use crate::read::ReadPlan;
@@ -30,6 +31,8 @@ pub(crate) struct Part {
     pub(crate) order: Option<(usize, SortOptions)>,
     pub(crate) source: Arc<dyn SliceSource>,
     pub(crate) zone_maps: bool,
+    /// The pages of its slices that rounds read; none: all.
+    pub(crate) sample: Option<PageSample>,
     /// Filters rule out slices and pages, and no more.
     pub(crate) prune_only: bool,
     pub(crate) batch_rows: usize,

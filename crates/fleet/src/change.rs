@@ -14,6 +14,13 @@ pub enum Change {
     Create(Dataset),
     /// A new incarnation, whether or not there is an old one.
     Replace(Dataset),
+    /// A new incarnation in place of one that is still as it was read.
+    Rewrite {
+        /// The one that was read.
+        over: Dataset,
+        /// The new one.
+        dataset: Dataset,
+    },
     /// One more load of an incarnation: what it put into each partition, and metadata to add.
     Append {
         /// The incarnation that the load was written for.
@@ -54,7 +61,13 @@ impl Edit for DatasetChange<'_> {
     fn apply(&self, manifest: &mut Manifest) -> Result<Option<Dataset>, Fault> {
         let name = self.name;
         match self.change {
-            Change::Create(dataset) | Change::Replace(dataset) => {
+            Change::Create(dataset) | Change::Replace(dataset) | Change::Rewrite { dataset, .. } => {
+                if let Change::Rewrite { over, .. } = self.change
+                    && manifest.datasets.get(&name.dataset).is_none_or(|present| !is_as_read(present, over))
+                {
+                    let message = format!("dataset {name} was changed by others meanwhile");
+                    return Err(Fault::new(Blame::Conflict, message).hint("run the statement again"));
+                }
                 if matches!(self.change, Change::Create(_)) && manifest.datasets.contains_key(&name.dataset) {
                     return Err(already_there(name));
                 }
@@ -98,7 +111,7 @@ impl Edit for DatasetChange<'_> {
         };
         let at = |drives: &[DriveId], run: &SliceKey| drives.iter().map(|drive| (*drive, run.clone())).collect::<Vec<_>>();
         match self.change {
-            Change::Create(dataset) | Change::Replace(dataset) => {
+            Change::Create(dataset) | Change::Replace(dataset) | Change::Rewrite { dataset, .. } => {
                 let partitions = (0..).zip(&dataset.partitions);
                 let runs =
                     partitions.flat_map(|(number, partition)| partition.runs.iter().map(move |run| (number, partition, run)));
@@ -115,7 +128,9 @@ impl Edit for DatasetChange<'_> {
     fn is_in(&self, manifest: &Manifest) -> bool {
         let present = manifest.datasets.get(&self.name.dataset);
         match self.change {
-            Change::Create(dataset) | Change::Replace(dataset) => present.is_some_and(|present| present.id == dataset.id),
+            Change::Create(dataset) | Change::Replace(dataset) | Change::Rewrite { dataset, .. } => {
+                present.is_some_and(|present| present.id == dataset.id)
+            }
             Change::Append { load, .. } => present.is_some_and(|present| present.runs().any(|run| run.load == *load)),
             Change::Drop => present.is_none(),
         }
@@ -127,6 +142,11 @@ impl Edit for DatasetChange<'_> {
         let present = manifest.datasets.get(&self.name.dataset).filter(|present| present.id == *dataset);
         present.is_some_and(|present| present.merged > version)
     }
+}
+
+/// Whether a dataset has the rows that it had when it was read, on the same drives.
+fn is_as_read(present: &Dataset, read: &Dataset) -> bool {
+    present.id == read.id && present.partitions == read.partitions
 }
 
 /// A partition of which a drive holds a copy that does not have the load's run.

@@ -7,6 +7,7 @@
 //! [`AsOperators`] after them, so that no other rule meets a function where an operator is meant), and in the plan that
 //! is about to run ([`with_checks`]).
 
+mod decimals;
 mod function;
 mod kernels;
 mod rules;

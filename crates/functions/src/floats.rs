@@ -12,4 +12,4 @@ mod keys;
 
 pub use canonical::before_one_float;
 pub(crate) use canonical::{canonical, holds_float};
-pub(crate) use keys::with_one_float;
+pub(crate) use keys::{canonical_constant, compares, with_one_float};

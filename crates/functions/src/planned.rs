@@ -16,8 +16,8 @@ use crate::group_keys::by_group_keys;
 use crate::subqueries::refuse_subqueries;
 
 /// The plan as the engine is to run it: joins with groups are by their groups, arithmetic is checked, and floats that are equal are
-/// one value. Whoever makes a
-/// physical plan of an optimised plan calls this function first; the planner of [`crate::session_state`] does so.
+/// one value. Whoever makes a physical plan of an optimised plan calls this function first; the planner of [`crate::session_state`]
+/// does so.
 ///
 /// It is the last step, so that all steps before it read plain operators and columns: the check of what travels, the
 /// pruning by bounds, and the cost of a piece.

@@ -14,6 +14,7 @@ use datafusion::optimizer::OptimizerRule;
 use datafusion::optimizer::decorrelate_predicate_subquery::DecorrelatePredicateSubquery;
 use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
 use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
+use datafusion::optimizer::extract_leaf_expressions::ExtractLeafExpressions;
 use datafusion::optimizer::optimizer::Optimizer;
 use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::rewrite_set_comparison::RewriteSetComparison;
@@ -27,10 +28,14 @@ use pithead_model::PAGE_ROWS;
 use crate::any_order::AnyOrder;
 use crate::bounded::SessionMemory;
 use crate::checked::{AsFunctions, AsOperators};
+use crate::constants_right::ConstantsRight;
 use crate::empty_join::EmptyJoin;
 use crate::equal_keys::{EqualKeys, NullKeysApart};
+use crate::extracted_names::ExtractedNames;
+use crate::filter_projections::FilterProjections;
 use crate::give_way::GiveWay;
 use crate::one_distinct::OneDistinct;
+use crate::orders_hold::OrdersHold;
 use crate::planned::ReadyPlanner;
 use crate::subqueries::{NamedSetComparisons, ThreeValuedIn};
 use crate::told_apart::ToldApart;
@@ -143,10 +148,12 @@ fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
                 rules.extend([Arc::new(ThreeValuedIn) as Arc<_>, rule]);
             }
             name if name == ExtractEquijoinPredicate::new().name() => rules.push(Arc::new(EqualKeys::default())),
+            name if name == ExtractLeafExpressions::new().name() => rules.extend([Arc::new(ExtractedNames) as Arc<_>, rule]),
             name if name == EliminateCrossJoin::new().name() => rules.extend([Arc::new(NullKeysApart) as Arc<_>, rule]),
             name if name == PushDownFilter::new().name() => {
-                let filters: Arc<dyn OptimizerRule + Send + Sync> = Arc::new(FiltersAboveTotals::default());
-                rules.extend([Arc::new(EmptyJoin) as Arc<_>, filters, Arc::new(EqualKeys::default())]);
+                rules.extend([Arc::new(EmptyJoin) as Arc<_>, Arc::new(ConstantsRight) as Arc<_>]);
+                rules.push(Arc::new(FiltersAboveTotals::default()));
+                rules.push(Arc::new(EqualKeys::default()));
             }
             name if name == SingleDistinctToGroupBy::new().name() => rules.push(Arc::new(OneDistinct::default())),
             _ => rules.push(rule),
@@ -160,6 +167,8 @@ fn physical_optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync
     let mut rules = PhysicalOptimizer::new().rules;
     TopKByGroup::in_place(&mut rules);
     ToldApart::in_place(&mut rules);
+    FilterProjections::before_each(&mut rules);
+    OrdersHold::before_check(&mut rules);
     rules.insert(0, Arc::new(AnyOrder));
     rules.push(Arc::new(GiveWay));
     rules

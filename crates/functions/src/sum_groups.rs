@@ -9,16 +9,10 @@ use datafusion::common::Result;
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 
 use crate::groups::{Seen, valid_rows};
-use crate::sum_scalar::{Carrying, check_digits, overflow};
+use crate::sum_scalar::{Carrying, FEW, SMALL_ROWS_MAX, check_digits, overflow};
 
-/// Groups that are few: all sums of a batch by them fit into registers and the first cache.
-const FEW: usize = 16;
-/// Sums of a group that are made side by side.
-const LANES: usize = 4;
 /// Rows from which on looking at the values first pays.
 const DENSE_ROWS_MIN: usize = 256;
-/// Rows of small numbers that can be added up.
-const SMALL_ROWS_MAX: usize = 1 << 20;
 
 /// One sum for each group.
 pub(crate) struct CheckedGroups<T: ArrowPrimitiveType> {
@@ -36,12 +30,10 @@ impl<T: ArrowPrimitiveType<Native: Carrying>> CheckedGroups<T> {
 
     /// Adds a row's value to each row's group.
     fn add_all(&mut self, values: &[T::Native], groups: &[usize]) {
-        let is_dense = self.sums.len() <= FEW && values.len() >= DENSE_ROWS_MIN && values.len() <= SMALL_ROWS_MAX;
-        match T::Native::small(values).filter(|_| is_dense) {
-            Some(small) => {
-                let sums = few_sums(small, groups).map(T::Native::of_small);
-                self.add(sums.into_iter().take(self.sums.len()).enumerate());
-            }
+        let is_dense = self.sums.len() <= FEW && (DENSE_ROWS_MIN..=SMALL_ROWS_MAX).contains(&values.len());
+        // The values are looked at only where that may pay.
+        match is_dense.then(|| T::Native::few_sums(values, groups)).flatten() {
+            Some(sums) => self.add(sums.into_iter().take(self.sums.len()).enumerate()),
             None => self.add(groups.iter().copied().zip(values.iter().copied())),
         }
     }
@@ -56,16 +48,6 @@ impl<T: ArrowPrimitiveType<Native: Carrying>> CheckedGroups<T> {
             }
         }
     }
-}
-
-/// The sums of small numbers by few groups. Neighbours are added up apart, as each addition would wait for the one before it where
-/// both are of one group.
-fn few_sums(small: impl Iterator<Item = i64>, groups: &[usize]) -> [i64; FEW] {
-    let mut lanes = [[0_i64; FEW]; LANES];
-    for (row, (value, group)) in small.zip(groups).enumerate() {
-        lanes[row % LANES][group % FEW] += value;
-    }
-    std::array::from_fn(|group| lanes.iter().map(|lane| lane[group]).sum())
 }
 
 #[cold]

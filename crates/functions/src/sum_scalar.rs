@@ -10,8 +10,14 @@ use arrow::datatypes::{
 use datafusion::common::{Result, ScalarValue, exec_err, internal_err};
 use datafusion::logical_expr::Accumulator;
 
-/// Numbers below this one are small: 2^20 of them fit into 63 bits.
-const SMALL_MAX: i128 = 1 << 43;
+/// Groups that are few: all sums of a batch by them fit into the first cache.
+pub(crate) const FEW: usize = 16;
+/// Rows of small numbers that can be added up in 64 bits.
+pub(crate) const SMALL_ROWS_MAX: usize = 1 << 20;
+/// Numbers below this one are small: so many of them fit into 63 bits.
+const SMALL_MAX: i128 = (1 << 63) / SMALL_ROWS_MAX as i128;
+/// Sums of a group that are made side by side.
+const LANES: usize = 4;
 
 /// Addition that counts how often it wrapped: the exact total is `value + carry * 2^bits`.
 pub(crate) trait Carrying: ArrowNativeTypeOp + ArrowNativeType {
@@ -21,15 +27,10 @@ pub(crate) trait Carrying: ArrowNativeTypeOp + ArrowNativeType {
     /// The wrapped difference, and +1 or -1 where it wrapped, for `self - other`.
     fn borrowing_sub(self, other: Self) -> (Self, i64);
 
-    /// The values as 64-bit numbers of which a million can be added up without wrapping; none: they are not so small, or gain
-    /// nothing by it.
-    fn small(_values: &[Self]) -> Option<impl Iterator<Item = i64>> {
-        None::<std::iter::Empty<i64>>
-    }
-
-    /// Such a number, or the sum of a million.
-    fn of_small(_small: i64) -> Self {
-        Self::usize_as(0)
+    /// The sums of at most [`SMALL_ROWS_MAX`] values by at most [`FEW`] groups, in 64 bits; none: a value does not fit, or the type
+    /// gains nothing by it.
+    fn few_sums(_values: &[Self], _groups: &[usize]) -> Option<[Self; FEW]> {
+        None
     }
 
     /// The sum of a block.
@@ -42,10 +43,7 @@ pub(crate) trait Carrying: ArrowNativeTypeOp + ArrowNativeType {
 }
 
 macro_rules! carrying {
-    ($native:ty, $negative:expr $(, $total:ident)?) => {
-        carrying!($native, $negative $(, $total)?; );
-    };
-    ($native:ty, $negative:expr $(, $total:ident)?; $($more:item)*) => {
+    ($native:ty, $negative:expr $(, total: $total:ident)? $(, few_sums: $few:ident)?) => {
         impl Carrying for $native {
             #[inline]
             fn carrying_add(self, other: Self) -> (Self, i64) {
@@ -61,25 +59,15 @@ macro_rules! carrying {
 
             $(fn total(values: &[Self]) -> (Self, i64) { $total(values) })?
 
-            $($more)*
+            $(fn few_sums(values: &[Self], groups: &[usize]) -> Option<[Self; FEW]> { $few(values, groups) })?
         }
     };
 }
 
 carrying!(i32, |value: i32| value < 0);
-carrying!(i64, |value: i64| value < 0, total_i64);
-carrying!(i128, |value: i128| value < 0;
-    fn small(values: &[i128]) -> Option<impl Iterator<Item = i64>> {
-        // A negative number with its bits turned over is as small as the positive one beside it.
-        let bits = values.iter().fold(0, |bits, value| bits | (value ^ (value >> 127)));
-        (bits < SMALL_MAX).then(|| values.iter().map(|value| *value as i64))
-    }
-
-    fn of_small(small: i64) -> i128 {
-        i128::from(small)
-    }
-);
-carrying!(u64, |_| false, total_u64);
+carrying!(i64, |value: i64| value < 0, total: total_i64);
+carrying!(i128, |value: i128| value < 0, few_sums: few_sums_i128);
+carrying!(u64, |_| false, total: total_u64);
 
 impl Carrying for i256 {
     fn carrying_add(self, other: Self) -> (Self, i64) {
@@ -95,6 +83,19 @@ impl Carrying for i256 {
             None => (self.wrapping_sub(other), if other.is_negative() { 1 } else { -1 }),
         }
     }
+}
+
+/// Neighbours are added up apart: where both are of one group, each addition would wait for the one before it.
+fn few_sums_i128(values: &[i128], groups: &[usize]) -> Option<[i128; FEW]> {
+    let mut lanes = [[0_i64; FEW]; LANES];
+    let mut bits = 0;
+    for (row, (value, group)) in values.iter().zip(groups).enumerate() {
+        // A negative number with its bits turned over is as small as the positive one beside it.
+        bits |= value ^ (value >> 127);
+        let sum = &mut lanes[row % LANES][group % FEW];
+        *sum = sum.wrapping_add(*value as i64);
+    }
+    (bits < SMALL_MAX).then(|| std::array::from_fn(|group| lanes.iter().map(|lane| i128::from(lane[group])).sum()))
 }
 
 /// Sums the upper and the lower halves separately: neither sum wraps within 2^31 values, and both are vectorised.

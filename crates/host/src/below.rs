@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use pithead_door::{OpenRequest, SlicePart};
 use pithead_fleet::VersionedDataset;
 use pithead_functions::{EngineOptions, fault_from_datafusion, session_state};
-use pithead_model::{Blame, Dataset, DatasetName, Fault, Partition, Partitioning, SLICE_ROWS_DEFAULT, SliceSpan};
+use pithead_model::{Blame, Dataset, DatasetName, Fault, PageSample, Partition, Partitioning, SLICE_ROWS_DEFAULT, SliceSpan};
 use pithead_plan::{INPUT_SCHEMA, Shape, consume, shape};
 
 use crate::query::{Mode, Query};
@@ -74,6 +74,8 @@ pub(crate) struct FromAbove {
     driving: DatasetName,
     /// Slices that are answered for already, by drive.
     done: Vec<Vec<SliceSpan>>,
+    /// The pages of the others' that are read; none: all.
+    pub(crate) sample: Option<PageSample>,
 }
 
 impl FromAbove {
@@ -126,7 +128,8 @@ impl SubPlans {
             settings,
             profile: QueryProfile::start(),
             computed: Mutex::default(),
-            from_above: Some(FromAbove { numbers, driving, done }),
+            from_above: Some(FromAbove { numbers, driving, done, sample: request.options.sample }),
+            pages: None,
         };
         Ok(ReadSubPlan { query, plan, schema: Arc::clone(&request.schema), driving_scans })
     }

@@ -12,6 +12,7 @@ use pithead_plan::{Decomposition, Estimate, INPUT_SCHEMA, RemoteScan, SubPlan, s
 
 use crate::Answer;
 use crate::query::{Mode, Prepared, PreparedInput, Query};
+use crate::sampler::{SampleReport, counted};
 use pithead_remote::{PartitionProfile, SubPlanProfile};
 
 /// The plan of a query as rows of text. Uncorrelated scalar subqueries are run, since the plan hangs on their values;
@@ -80,7 +81,35 @@ impl Text {
             self.line("", depth, format!("computed first, {rows} rows, too many to ship:"));
             self.query(&table.prepared, depth + 1);
         }
+        self.samples(prepared, depth);
         self.host(&prepared.decomposition, &prepared.decomposition.super_plan, prepared, depth);
+    }
+
+    /// What samples told of predicates, the most restrictive first, beside what bounds alone would, and what turned out.
+    fn samples(&mut self, prepared: &Prepared, depth: usize) {
+        let counted: Vec<_> = match self.analyze {
+            true => prepared.profiles.iter().filter_map(|profile| counted(profile)).collect(),
+            false => vec![],
+        };
+        for SampleReport { question, answer, took } in &prepared.samples {
+            let share = question.share(answer);
+            let actual = counted.iter().find(|(key, _)| *key == question.key).map(|(_, counted)| counted.share(1.0));
+            let actual = actual.map(|share| format!(", {} did", percent(share))).unwrap_or_default();
+            let of = match (answer.is_exact, took) {
+                (true, _) => "as a query has counted".to_owned(),
+                (false, Some(took)) => format!("of {} rows sampled in {:.1} ms", answer.rows, took.as_secs_f64() * 1e3),
+                (false, None) => format!("of {} rows sampled before", answer.rows),
+            };
+            let text = format!(
+                "{}: {} pass {of}, {} by bounds{actual}, limiting score {:.1}: {}",
+                question.facts.name,
+                percent(share),
+                percent(question.by_bounds),
+                question.limiting_score(share),
+                question.shown(),
+            );
+            self.line("sample", depth, format!(" {text}"));
+        }
     }
 
     fn host(&mut self, cut: &Decomposition, node: &LogicalPlan, prepared: &Prepared, depth: usize) {
@@ -310,6 +339,10 @@ fn remote(plan: &LogicalPlan) -> Option<&RemoteScan> {
 /// Drives that are asked first.
 fn distinct(copies: &[Vec<pithead_model::DriveId>]) -> usize {
     copies.iter().filter_map(|copies| copies.first()).collect::<std::collections::BTreeSet<_>>().len()
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2} %", share * 100.0)
 }
 
 fn expected(estimate: &Estimate) -> String {

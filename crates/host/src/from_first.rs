@@ -99,11 +99,7 @@ fn is_one_of(token: &TokenWithSpan, words: &[&str]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::statement::tokens;
-
-    fn written(tokens: &[TokenWithSpan]) -> String {
-        tokens.iter().filter(|token| !is_gap(token)).map(|token| token.token.to_string()).collect::<Vec<_>>().join(" ")
-    }
+    use crate::statement::{tokens, written};
 
     fn with_select(sql: &str) -> String {
         let mut tokens = tokens(sql).unwrap();

@@ -11,6 +11,7 @@ use pithead_model::{DatasetName, Fault};
 use pithead_remote::RemoteContext;
 
 use crate::metrics::Metrics;
+use crate::sampler::KeptSamples;
 use crate::schemas::Tables;
 use crate::spills::SpillFolder;
 
@@ -49,6 +50,7 @@ struct Inner {
     tables: Arc<Tables>,
     metrics: Metrics,
     spills: Arc<SpillFolder>,
+    samples: KeptSamples,
 }
 
 impl Host {
@@ -62,6 +64,7 @@ impl Host {
             tables: Arc::default(),
             spills: Arc::default(),
             metrics: Metrics::new(),
+            samples: KeptSamples::default(),
             fleet,
             options,
         };
@@ -105,6 +108,11 @@ impl Host {
     /// The datasets that were planned with.
     pub(crate) fn tables(&self) -> &Arc<Tables> {
         &self.inner.tables
+    }
+
+    /// What samples and queries have counted.
+    pub(crate) fn samples(&self) -> &KeptSamples {
+        &self.inner.samples
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {

@@ -14,6 +14,7 @@ mod precedence;
 mod pushdown;
 mod query;
 mod repeated;
+mod sampler;
 mod schemas;
 mod session;
 mod settings;
@@ -22,6 +23,7 @@ mod statement;
 mod table;
 mod timeout;
 mod watch;
+mod writing;
 
 pub use below::{DividedPart, Merged, ReadSubPlan, SubPlans};
 pub use host::{Host, HostOptions};

@@ -208,11 +208,7 @@ fn listed(names: &BTreeSet<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::statement::tokens;
-
-    fn written(tokens: &[TokenWithSpan]) -> String {
-        tokens.iter().filter(|token| !is_gap(token)).map(|token| token.token.to_string()).collect::<Vec<_>>().join(" ")
-    }
+    use crate::statement::{tokens, written};
 
     fn plain(sql: &str) -> String {
         written(&tokens(sql).unwrap())

@@ -22,6 +22,7 @@ use pithead_remote::{RemoteScanExec, SubPlanProfile, Target, here};
 
 use crate::below::FromAbove;
 use crate::query::{Prepared, Query};
+use crate::sampler::SampledPages;
 use crate::{Host, Settings};
 
 /// Bytes that a batch is to have at most, by what is expected of its columns.
@@ -90,6 +91,7 @@ pub(crate) struct RemotePlanner {
     now_ns: i64,
     runtime: Arc<RuntimeEnv>,
     from_above: Option<FromAbove>,
+    pages: Option<SampledPages>,
     sub_plans: Vec<(Arc<SubPlanProfile>, Vec<Shipment>)>,
 }
 
@@ -113,6 +115,7 @@ impl RemotePlanner {
             batch_rows: config.execution.batch_size.get(),
             runtime: Arc::clone(query.state.runtime_env()),
             from_above: query.from_above.clone(),
+            pages: query.pages,
             now_ns: now.and_then(|now| now.timestamp_nanos_opt()).unwrap_or_default(),
             sub_plans,
         })
@@ -148,6 +151,7 @@ impl RemotePlanner {
                 batch_rows: batch_rows(sub_plan, self.batch_rows),
                 level_max: sub_plan.level_max,
                 zone_maps: self.settings.zone_maps,
+                sample: above.and_then(|above| above.sample),
                 time_zone: self.time_zone.clone(),
                 now_ns: self.now_ns,
                 extensions: vec![],
@@ -155,6 +159,11 @@ impl RemotePlanner {
                 adapt: self.adapt(sub_plan)?,
             },
         };
+        if let Some(pages) = self.pages {
+            let slices = request.parts.first().map_or(0, |part| part.runs.iter().map(|(_, slices)| slices).sum());
+            let (left_out, sample) = pages.of_partition(slices, sub_plan.copies.len());
+            (request.done, request.options.sample) = (left_out, Some(sample));
+        }
         request.options.adapt.costs = self.host.remote().costs_of(&request);
         Ok(request)
     }

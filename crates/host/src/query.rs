@@ -23,6 +23,7 @@ use pithead_plan::{
 
 use crate::below::FromAbove;
 use crate::planner::RemotePlanner;
+use crate::sampler::{SampleReport, SampledPages};
 use crate::schemas::Datasets;
 use crate::{Host, Settings};
 use pithead_remote::{QueryProfile, SubPlanProfile};
@@ -44,6 +45,8 @@ pub(crate) struct Query {
     pub(crate) computed: Mutex<Vec<Arc<PreparedInput>>>,
     /// Where the query is a sub-plan that a host above has sent.
     pub(crate) from_above: Option<FromAbove>,
+    /// Where the query is a sample: the pages that it reads.
+    pub(crate) pages: Option<SampledPages>,
 }
 
 /// A query that is ready to run, with the queries that come before it.
@@ -51,6 +54,8 @@ pub(crate) struct Prepared {
     pub(crate) decomposition: Decomposition,
     /// Of each sub-plan, what it cost.
     pub(crate) profiles: Vec<Arc<SubPlanProfile>>,
+    /// What samples told of its predicates, the most restrictive first.
+    pub(crate) samples: Vec<SampleReport>,
     /// Scalar subqueries, and their values.
     pub(crate) scalars: Vec<(Prepared, ScalarValue)>,
     /// Small sides of joins, computed first for their keys.
@@ -103,7 +108,15 @@ impl Query {
     /// reduction.
     async fn prepare_joins(&self, optimised: &LogicalPlan, mode: Mode) -> Result<Prepared, Fault> {
         let in_process = self.host.fleet().connected().all().iter().all(|drive| drive.door.is_in_process());
-        let settings = self.settings.cut(in_process);
+        let mut settings = self.settings.cut(in_process);
+        let started = std::time::Instant::now();
+        let samples = self.sampled(optimised, &settings).await?;
+        samples.iter().for_each(|report| settings.samples.add(report.question.key.clone(), report.answer));
+        tracing::debug!(us = started.elapsed().as_micros(), tables = samples.len(), "sampled");
+        Ok(Prepared { samples, ..self.prepare_sampled(optimised, mode, settings).await? })
+    }
+
+    async fn prepare_sampled(&self, optimised: &LogicalPlan, mode: Mode, settings: CutOptions) -> Result<Prepared, Fault> {
         let started = std::time::Instant::now();
         let ordered = match self.settings.join_order {
             true => order_joins(optimised, &Datasets, &self.state, &settings)?,
@@ -156,7 +169,7 @@ impl Query {
 
     /// Cuts an optimised plan, and computes what it ships. The size of each table to ship is known once it is computed:
     /// where it is far from what was expected, the cut is made again.
-    fn prepare_optimised(
+    pub(crate) fn prepare_optimised(
         &self,
         plan: LogicalPlan,
         mode: Mode,
@@ -225,7 +238,7 @@ impl Query {
             decomposition.sub_plans.iter().flat_map(|sub_plan| &sub_plan.inputs).any(|input| input.plan == *plan)
         };
         let kept = tables.extract_if(.., |table| !is_shipped(&table.plan)).collect();
-        Prepared { decomposition, profiles, scalars: vec![], first: vec![], tables, kept }
+        Prepared { decomposition, profiles, samples: vec![], scalars: vec![], first: vec![], tables, kept }
     }
 
     /// The rows of a table to ship, under its own column names; none if they are too large.

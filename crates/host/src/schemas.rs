@@ -38,10 +38,14 @@ impl Tables {
     }
 }
 
-/// A list of catalogs with one, over `snapshot`.
-pub(crate) fn catalogs(snapshot: Arc<Snapshot>, tables: &Arc<Tables>) -> Arc<dyn CatalogProviderList> {
+/// A list of catalogs with one, over `snapshot`. `made`: the dataset that a statement makes, which need not be there yet.
+pub(crate) fn catalogs(
+    snapshot: Arc<Snapshot>,
+    tables: &Arc<Tables>,
+    made: Option<DatasetName>,
+) -> Arc<dyn CatalogProviderList> {
     let list = MemoryCatalogProviderList::new();
-    list.register_catalog(CATALOG.to_owned(), Arc::new(Domains { snapshot, tables: Arc::clone(tables) }));
+    list.register_catalog(CATALOG.to_owned(), Arc::new(Domains { snapshot, tables: Arc::clone(tables), made }));
     Arc::new(list)
 }
 
@@ -49,6 +53,7 @@ pub(crate) fn catalogs(snapshot: Arc<Snapshot>, tables: &Arc<Tables>) -> Arc<dyn
 struct Domains {
     snapshot: Arc<Snapshot>,
     tables: Arc<Tables>,
+    made: Option<DatasetName>,
 }
 
 impl CatalogProvider for Domains {
@@ -58,7 +63,8 @@ impl CatalogProvider for Domains {
 
     /// Any name is a domain, so that an unknown one is told apart when a dataset of it is asked for.
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
-        let domain = Domain { snapshot: Arc::clone(&self.snapshot), tables: Arc::clone(&self.tables), name: name.to_owned() };
+        let (snapshot, tables, made) = (Arc::clone(&self.snapshot), Arc::clone(&self.tables), self.made.clone());
+        let domain = Domain { snapshot, tables, name: name.to_owned(), made };
         (name != "information_schema").then(|| Arc::new(domain) as Arc<dyn SchemaProvider>)
     }
 }
@@ -68,6 +74,7 @@ struct Domain {
     snapshot: Arc<Snapshot>,
     tables: Arc<Tables>,
     name: String,
+    made: Option<DatasetName>,
 }
 
 impl Domain {
@@ -84,7 +91,11 @@ impl SchemaProvider for Domain {
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let found = self.snapshot.readable(&self.dataset(name));
+        let name = self.dataset(name);
+        if self.made.as_ref() == Some(&name) && self.snapshot.dataset(&name).is_none() {
+            return Ok(None);
+        }
+        let found = self.snapshot.readable(&name);
         let found = found.map_err(|fault: Fault| DataFusionError::External(Box::new(fault)))?;
         Ok(Some(self.tables.table(&found)))
     }

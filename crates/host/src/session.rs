@@ -19,7 +19,7 @@ use futures::stream::BoxStream;
 use parking_lot::Mutex;
 use pithead_fleet::{Snapshot, VersionedDataset};
 use pithead_functions::{EngineOptions, check_clock, count_repeats, fault_from_datafusion, session_state};
-use pithead_model::{Blame, Fault, PAGE_ROWS};
+use pithead_model::{Blame, DatasetName, Fault, PAGE_ROWS};
 use pithead_remote::QueryProfile;
 
 use crate::pushdown::explain_pushdown;
@@ -30,6 +30,7 @@ use crate::statement::{self, Parsed};
 use crate::table::DatasetTable;
 use crate::timeout::Deadline;
 use crate::watch::{Slow, Watch};
+use crate::writing::{Layout, Writing, begins_again};
 use crate::{Host, Parameters, Settings, explain, pushdown, settings};
 
 /// A client's connection to a host: its settings, and the statements it runs.
@@ -50,6 +51,8 @@ pub struct Answer {
     pub profile: Arc<QueryProfile>,
     /// Whether it asked for rows. If not, `rows` is empty.
     pub is_query: bool,
+    /// Rows that it inserted, deleted or changed; none where it does no such thing.
+    pub changed: Option<u64>,
 }
 
 impl Host {
@@ -88,7 +91,6 @@ impl Session {
     }
 
     async fn run_watched(&self, sql: &str, parameters: &Parameters) -> Result<Answer, Fault> {
-        check_clock()?;
         let parsed = statement::parse(sql, parameters);
         let mut watch = Watch::start(&self.host, parsed.as_ref().map_or("unknown", Parsed::kind));
         let result = match &parsed {
@@ -109,6 +111,7 @@ impl Session {
 
     /// Runs a statement within the time that it may take.
     async fn run_timed(&self, work: Work<'_>, watch: &mut Watch) -> Result<Answer, Fault> {
+        check_clock()?;
         let timed = !matches!(work.parsed, Parsed::Set { .. } | Parsed::Drop { .. });
         let limit = Settings::of(&self.state.lock()).statement_timeout().filter(|_| timed);
         match Deadline::after(limit) {
@@ -138,6 +141,7 @@ impl Session {
                 }
                 Ok(Answer::done())
             }
+            Parsed::Write { statement, layout } => self.write(statement, layout, parameters).await,
             Parsed::Explain { query, analyze } => {
                 let (query, planned) = self.plan(query, parameters, planned).await?;
                 explain::explain(&query, planned.plan, *analyze).await
@@ -176,7 +180,25 @@ impl Session {
         watch.runs(&profile, (limit_ms > 0).then(|| (Arc::clone(&query), prepared)));
         let schema = names.schema(&rows.schema());
         let rows = names.rows(rows.map(|batch| batch.map_err(fault_from_datafusion)).boxed(), &schema);
-        Ok(Answer { schema, rows, profile, is_query: true })
+        Ok(Answer { schema, rows, profile, is_query: true, changed: None })
+    }
+
+    /// Runs a statement that writes, again where others came before it.
+    async fn write(&self, statement: &Syntax, layout: &Layout, parameters: &Parameters) -> Result<Answer, Fault> {
+        let mut attempt = 1;
+        let domain = self.state.lock().config_options().catalog.default_schema.clone();
+        let made = statement::made(statement).map(|name| name?.resolve(&domain)).transpose()?;
+        loop {
+            let snapshot = self.host.fleet().snapshot().await?;
+            let (query, _) = self.query_over(snapshot, made.clone());
+            let plan = query.state.statement_to_plan(statement.clone()).await.map_err(fault_from_datafusion)?;
+            let profile = Arc::clone(&query.profile);
+            match (Writing { query, plan, layout: layout.clone(), parameters }).run().await {
+                Ok(rows) => return Ok(Answer { profile, changed: Some(rows), ..Answer::done() }),
+                Err(fault) if begins_again(&fault, attempt) => attempt += 1,
+                Err(fault) => return Err(fault),
+            }
+        }
     }
 
     /// A statement's plan over the datasets as they are now: the one that is there already, where it still holds.
@@ -205,33 +227,39 @@ impl Session {
     async fn plan_over(
         &self,
         snapshot: Arc<Snapshot>,
-        query: &Syntax,
+        syntax: &Syntax,
         parameters: &Parameters,
         planned: Option<&Planned>,
     ) -> Result<(Query, Planned), Fault> {
-        let Self { host, state, change } = self;
-        let (mut state, change) = {
-            let state = state.lock();
-            (state.clone(), change.load(Ordering::Relaxed))
-        };
-        state.register_catalog_list(catalogs(Arc::clone(&snapshot), host.tables()));
-        state.mark_start_execution();
+        let (query, change) = self.query_over(Arc::clone(&snapshot), None);
         let planned = match planned.filter(|planned| planned.holds(&snapshot, change)) {
             Some(planned) => planned.clone(),
             None => {
-                let (plan, names) = logical_plan(&state, query.clone()).await?;
+                let (plan, names) = logical_plan(&query.state, syntax.clone()).await?;
                 Planned::new(parameters.put_into(plan)?, names, change)?
             }
         };
+        Ok((query, planned))
+    }
+
+    /// A query to come over the datasets of a snapshot, and the settings that it has, by [`Session::change`].
+    fn query_over(&self, snapshot: Arc<Snapshot>, made: Option<DatasetName>) -> (Query, u64) {
+        let (mut state, change) = {
+            let state = self.state.lock();
+            (state.clone(), self.change.load(Ordering::Relaxed))
+        };
+        state.register_catalog_list(catalogs(snapshot, self.host.tables(), made));
+        state.mark_start_execution();
         let query = Query {
-            host: host.clone(),
+            host: self.host.clone(),
             settings: Settings::of(&state),
             state,
             profile: QueryProfile::start(),
             computed: Mutex::default(),
             from_above: None,
+            pages: None,
         };
-        Ok((query, planned))
+        (query, change)
     }
 }
 
@@ -294,7 +322,7 @@ impl Statement {
         check_clock()?;
         let parsed = statement::parse(sql, parameters)?;
         let (schema, planned) = match &parsed {
-            Parsed::Set { .. } | Parsed::Drop { .. } => (None, None),
+            Parsed::Set { .. } | Parsed::Drop { .. } | Parsed::Write { .. } => (None, None),
             Parsed::Explain { query, .. } => (Some(explain::schema()), Some(session.plan(query, parameters, None).await?.1)),
             Parsed::Pushdown { query } => (Some(pushdown::schema()?), Some(session.plan(query, parameters, None).await?.1)),
             Parsed::Query(syntax) => {
@@ -349,11 +377,23 @@ impl Answer {
     /// A statement that did what it says and has no rows.
     fn done() -> Answer {
         let schema = Arc::new(arrow::datatypes::Schema::empty());
-        Answer { schema, rows: futures::stream::empty().boxed(), profile: QueryProfile::start(), is_query: false }
+        Answer {
+            schema,
+            rows: futures::stream::empty().boxed(),
+            profile: QueryProfile::start(),
+            is_query: false,
+            changed: None,
+        }
     }
 
     /// Rows that are there already.
     pub(crate) fn of(batch: RecordBatch, profile: Arc<QueryProfile>) -> Answer {
-        Answer { schema: batch.schema(), rows: futures::stream::iter([Ok(batch)]).boxed(), profile, is_query: true }
+        Answer {
+            schema: batch.schema(),
+            rows: futures::stream::iter([Ok(batch)]).boxed(),
+            profile,
+            is_query: true,
+            changed: None,
+        }
     }
 }

@@ -14,13 +14,19 @@ use pithead_door::SessionOptions;
 use pithead_model::{Blame, Fault, Level, LevelRule, parse_bytes};
 use pithead_plan::CutOptions;
 
+use crate::sampler::{Sampling, parse_sampling};
 use crate::timeout;
 
 /// PostgreSQL's name of a setting of ours.
 const STATEMENT_TIMEOUT: &str = "statement_timeout";
 /// Settings that are numbers of bytes.
-const BYTES: [&str; 4] =
-    ["pithead.slice_cache", "pithead.ship_bytes_max", "pithead.one_round_bytes_min", "pithead.drive_memory"];
+const BYTES: [&str; 5] = [
+    "pithead.slice_cache",
+    "pithead.ship_bytes_max",
+    "pithead.one_round_bytes_min",
+    "pithead.drive_memory",
+    "pithead.sample_bytes",
+];
 /// Bytes that pass by pointer and cost as much as one on a link.
 const IN_PROCESS_BYTES: f64 = 64.0;
 
@@ -38,6 +44,13 @@ extensions_options! {
         pub join_order: bool, default = true
         /// Keys of small sides of joins go to the drives, so that rows which the join would drop stay there.
         pub join_filters: bool, default = true
+        /// A few pages of tables are looked at before joins are ordered, where bounds do not tell how many rows pass. auto: where it may
+        /// be worth it; always: small tables, too; off; lying:SEED: with figures that are wrong, for tests.
+        pub sample: String, default = "auto".to_owned()
+        /// Most bytes of a table that its sample reads.
+        pub sample_bytes: usize, default = 4 << 20
+        /// How long samples may take, milliseconds. What is not known by then is judged without.
+        pub sample_ms: usize, default = 100
         /// Top-k and LIMIT at the drives.
         pub pushdown_top_k: bool, default = true
         /// Bounds of slices and pages rule out what need not be read.
@@ -126,10 +139,24 @@ impl Settings {
             zone_maps: options.zone_maps,
             summary_cache: options.adapt.summaries,
             drive_memory: usize::try_from(options.memory).unwrap_or(usize::MAX),
+            // Whoever sent it has sampled.
+            sample: "off".to_owned(),
             // Each drive below has slices of the same run under the same numbers: what is held would be taken for another's.
             slice_cache: 0,
             ..Switches::default()
         })
+    }
+
+    /// Those that a sample is run with: all of it at the drives, and nothing of it is kept.
+    pub(crate) fn for_sample(&self) -> Settings {
+        let switches =
+            Switches { level: "3".to_owned(), summary_cache: false, slice_cache: 0, drive_threads: 1, ..self.0.clone() };
+        Settings(switches)
+    }
+
+    /// When to sample.
+    pub(crate) fn sampling(&self) -> Result<Sampling, Fault> {
+        parse_sampling(&self.sample)
     }
 
     /// Who decides how far slices are taken.
@@ -198,6 +225,9 @@ pub(crate) fn set(state: &mut SessionState, name: &str, value: &str) -> Result<(
     let value = if BYTES.contains(&name.as_str()) { in_bytes(&value)? } else { value };
     if name == "pithead.level" {
         parse_level(&value)?;
+    }
+    if name == "pithead.sample" {
+        parse_sampling(&value)?;
     }
     if name == "pithead.statement_timeout" {
         timeout::parse(&value)?;

@@ -8,6 +8,7 @@ use datafusion::sql::sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Blame, DatasetName, Fault, OPERATORS_MAX, RESERVED};
 
+use crate::writing::{Layout, sort_clauses};
 use crate::{Parameters, from_first, parameters, precedence, settings};
 
 /// A statement, as far as the session must know it.
@@ -16,6 +17,8 @@ pub(crate) enum Parsed {
     Set { name: String, value: String },
     /// DROP TABLE.
     Drop { name: Named, if_exists: bool },
+    /// CREATE TABLE, INSERT, DELETE, UPDATE or TRUNCATE, and the layout of a new table.
+    Write { statement: Syntax, layout: Layout },
     /// EXPLAIN [ANALYZE] of `query`.
     Explain { query: Syntax, analyze: bool },
     /// EXPLAIN PUSHDOWN of `query`.
@@ -30,6 +33,7 @@ impl Parsed {
         match self {
             Parsed::Set { .. } => "set",
             Parsed::Drop { .. } => "drop",
+            Parsed::Write { .. } => "write",
             Parsed::Explain { .. } | Parsed::Pushdown { .. } => "explain",
             Parsed::Query(_) => "query",
         }
@@ -58,6 +62,7 @@ pub(crate) fn parse(sql: &str, parameters: &Parameters) -> Result<Parsed, Fault>
     refuse_reserved(sql)?;
     let mut tokens = tokens(sql)?;
     from_first::add_select(&mut tokens);
+    sort_clauses(&mut tokens);
     parameters::number(&mut tokens)?;
     parameters.tell_intervals(&mut tokens);
     let is_pushdown = take_pushdown(&mut tokens);
@@ -83,6 +88,12 @@ pub(crate) fn tokens(sql: &str) -> Result<Vec<TokenWithSpan>, Fault> {
 /// Whether a token is a space or a comment.
 pub(crate) fn is_gap(token: &TokenWithSpan) -> bool {
     matches!(token.token, Token::Whitespace(_))
+}
+
+/// Tokens as text, gaps aside.
+#[cfg(test)]
+pub(crate) fn written(tokens: &[TokenWithSpan]) -> String {
+    tokens.iter().filter(|token| !is_gap(token)).map(|token| token.token.to_string()).collect::<Vec<_>>().join(" ")
 }
 
 /// A token that stands for one that was written there.
@@ -115,6 +126,10 @@ fn told_apart(statement: Syntax) -> Result<Parsed, Fault> {
             Sql::Drop { object_type: ObjectType::Table, if_exists, names, .. } if names.len() == 1 => {
                 Ok(Parsed::Drop { name: Named(parts(&names[0])?), if_exists })
             }
+            mut statement if writes(&statement) => {
+                let layout = Layout::take(&mut statement)?;
+                Ok(Parsed::Write { statement: mended(Syntax::Statement(Box::new(statement))), layout })
+            }
             statement if reads(&statement) => Ok(Parsed::Query(mended(Syntax::Statement(Box::new(statement))))),
             statement => Err(not_run(&statement.to_string())),
         },
@@ -134,13 +149,27 @@ fn reads(statement: &Sql) -> bool {
     matches!(statement, Sql::Query(_)) || WORDS.contains(&first_word(&statement.to_string()).as_str())
 }
 
+/// The table that a statement makes; none: it makes none.
+pub(crate) fn made(statement: &Syntax) -> Option<Result<Named, Fault>> {
+    let Syntax::Statement(statement) = statement else { return None };
+    match statement.as_ref() {
+        Sql::CreateTable(create) => Some(parts(&create.name).map(Named)),
+        _ => None,
+    }
+}
+
+/// Statements whose rows are written.
+fn writes(statement: &Sql) -> bool {
+    matches!(statement, Sql::CreateTable(_) | Sql::Insert(_) | Sql::Delete(_) | Sql::Update(_) | Sql::Truncate(_))
+}
+
 fn first_word(text: &str) -> String {
     text.chars().take_while(char::is_ascii_alphabetic).collect::<String>().to_uppercase()
 }
 
 fn not_run(text: &str) -> Fault {
     Fault::new(Blame::Unsupported, format!("{} is not a statement that this release runs", first_word(text)))
-        .hint("load data with `pithead load DATASET FILES…`; queries, EXPLAIN, SET, SHOW, DESCRIBE and DROP TABLE run here")
+        .hint("queries, EXPLAIN, SET, SHOW, DESCRIBE, CREATE TABLE, INSERT, DELETE, UPDATE, TRUNCATE and DROP TABLE run here")
 }
 
 /// Names with this character are the planner's.
@@ -295,7 +324,8 @@ mod tests {
             assert_eq!(set(zone), "datafusion.execution.time_zone=UTC", "{zone}");
         }
         assert_eq!(set("set a.b to 3"), "a.b=3");
-        assert!(read("create table t as select 1").is_err());
+        assert!(matches!(read("create table t as select 1").unwrap(), Parsed::Write { .. }));
+        assert!(read("create index i on t (a)").is_err());
         assert!(matches!(read("explain analyze select 1").unwrap(), Parsed::Explain { analyze: true, .. }));
         assert!(matches!(read("drop table if exists lab.t").unwrap(), Parsed::Drop { if_exists: true, .. }));
         assert!(matches!(read("select 1").unwrap(), Parsed::Query(_)));

@@ -120,6 +120,9 @@ impl Drop for Watch {
         if let (Some(planned), "query") = (self.planned, self.kind) {
             metrics.planning_seconds.observe(planned.as_secs_f64());
         }
+        if let Some(profile) = self.profile.as_ref().filter(|_| self.outcome == "ok") {
+            self.host.samples().learn(profile);
+        }
         if let Some(profile) = &self.profile {
             metrics.took(&profile.snapshot(), self.rows);
         }

@@ -91,7 +91,7 @@ impl Loader {
         let started = Instant::now();
         let ground = self.ground(&spec).await?;
         let stored = agree_one(&schema, ground.present.as_ref().map(|present| &present.schema))?;
-        let wants_sample = matches!(spec.partitioning, Some(PartitionBy::Range(_))) && ground.present.is_none();
+        let wants_sample = matches!(spec.partitioning, None | Some(PartitionBy::Range(_))) && ground.present.is_none();
         let (head, rows) = if wants_sample { peek(rows).await? } else { (Vec::new(), rows) };
         let target = Target::new(&spec, ground, &stored, |column| sample::of_batches(&head, column))?;
         let report = self.write(target, Feed::Batches(schema, rows), Meter::new(0, Arc::new(|_| ()))).await?;

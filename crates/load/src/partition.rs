@@ -3,6 +3,7 @@
 mod hash;
 mod keys;
 mod range;
+mod sample;
 
 use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::take_record_batch;
@@ -10,7 +11,8 @@ use arrow::datatypes::{DataType, Schema};
 use parking_lot::Mutex;
 use pithead_model::{Fault, PAGE_ROWS, Partitioning, near_names};
 
-pub(crate) use range::{Bounds, Sample};
+pub(crate) use range::Bounds;
+pub(crate) use sample::Sample;
 
 /// Fewest rows of a piece that round-robin cuts off.
 const PIECE_ROWS_MIN: usize = 512;
@@ -102,6 +104,14 @@ pub(crate) fn key_column(name: &str, schema: &Schema) -> Result<usize, Fault> {
         true => Ok(index),
         false => Err(Fault::invalid(format!("cannot partition by column {name} of type {data_type}"))),
     }
+}
+
+/// The column that rows find their partition by where nobody says how: the first one, if its type is that of keys. Tables that are
+/// joined by what is usually their first column then lie together.
+pub(crate) fn likely_key(schema: &Schema) -> Option<&str> {
+    let first = schema.fields().first()?;
+    let is_text = matches!(first.data_type(), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+    (first.data_type().is_integer() || is_text).then_some(first.name().as_str())
 }
 
 /// The index of a column that rows can be sorted by: any but nested ones.

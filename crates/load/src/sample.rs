@@ -1,4 +1,4 @@
-//! Values that ranges are chosen from: some of every file, or the first of a stream.
+//! Values that a partitioning is chosen by: some of every file, or the first of a stream.
 
 use arrow::array::RecordBatch;
 use futures::{StreamExt, stream};

@@ -1,9 +1,10 @@
 //! What a load is asked to do, and what it says of itself.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use pithead_files::{CsvOptions, Format};
-use pithead_model::{DatasetName, SortKey};
+use pithead_model::{Dataset, DatasetName, SortKey};
 
 /// A load.
 #[derive(Clone, Debug)]
@@ -16,7 +17,11 @@ pub struct LoadSpec {
     pub format: Option<Format>,
     /// What to do with the rows that are there.
     pub mode: LoadMode,
-    /// How rows find their partition; none: round-robin, or as the dataset that is appended to.
+    /// With [`LoadMode::Replace`], the dataset as it was read: the new rows are laid out as its rows are, and take their place only if
+    /// nobody has changed it meanwhile.
+    pub over: Option<Arc<Dataset>>,
+    /// How rows find their partition; none: as the dataset that is appended to, or by hash of the first column where that is of
+    /// integers or texts and a sample has no frequent value (512 rows or more), else round-robin.
     pub partitioning: Option<PartitionBy>,
     /// Order within each partition; none: as they come.
     pub sort: Vec<SortKey>,
@@ -45,6 +50,7 @@ impl LoadSpec {
             sources,
             format: None,
             mode: LoadMode::Create,
+            over: None,
             partitioning: None,
             sort: Vec::new(),
             encoding: None,

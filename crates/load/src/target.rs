@@ -11,7 +11,7 @@ use pithead_model::{
 };
 use pithead_slice::{encoding, encoding_names};
 
-use crate::partition::{Sample, key_column, sort_column};
+use crate::partition::{Sample, key_column, likely_key, sort_column};
 use crate::spec::{LoadMode, LoadSpec, PartitionBy};
 
 const ENCODING_DEFAULT: &str = "vortex";
@@ -117,11 +117,12 @@ pub(crate) struct Target {
     /// Why the encoding is not the default one.
     pub note: Option<String>,
     mode: LoadMode,
+    over: Option<Arc<Dataset>>,
     metadata: std::collections::BTreeMap<String, String>,
 }
 
 impl Target {
-    /// Checks columns and encoding. `sample` gives values of a column for choosing ranges.
+    /// Checks columns and encoding. `sample` gives values of a column for choosing the partitioning.
     pub(crate) fn new(
         spec: &LoadSpec,
         ground: Ground,
@@ -129,11 +130,13 @@ impl Target {
         sample: impl FnOnce(&str) -> Result<Sample, Fault>,
     ) -> Result<Self, Fault> {
         let load = LoadId(rand::random());
-        let (dataset, note) = match ground.present {
-            Some(present) => (present, None),
-            None => new_dataset(spec, &ground.drives, schema, sample)?,
+        let over = spec.over.clone().filter(|_| spec.mode == LoadMode::Replace);
+        let (dataset, note) = match (ground.present, &over) {
+            (Some(present), _) => (present, None),
+            (None, Some(over)) => (emptied(over), None),
+            (None, None) => new_dataset(spec, &ground.drives, schema, sample)?,
         };
-        Ok(Self { name: spec.name.clone(), dataset, load, note, mode: spec.mode, metadata: spec.metadata.clone() })
+        Ok(Self { name: spec.name.clone(), dataset, load, note, mode: spec.mode, over, metadata: spec.metadata.clone() })
     }
 
     /// Whether rows are added to an incarnation that others may add to as well.
@@ -168,11 +171,19 @@ impl Target {
         for (partition, run) in dataset.partitions.iter_mut().zip(runs) {
             run.into_iter().for_each(|run| partition.append(run));
         }
-        match self.mode {
-            LoadMode::Replace => Change::Replace(dataset),
+        match (self.mode, &self.over) {
+            (LoadMode::Replace, Some(over)) => Change::Rewrite { over: Dataset::clone(over), dataset },
+            (LoadMode::Replace, None) => Change::Replace(dataset),
             _ => Change::Create(dataset),
         }
     }
+}
+
+/// A new incarnation of a dataset, laid out as it is, and without its rows.
+fn emptied(dataset: &Dataset) -> Dataset {
+    let mut emptied = Dataset { id: DatasetId(rand::random()), ..dataset.clone() };
+    emptied.partitions.iter_mut().for_each(|partition| partition.runs.clear());
+    emptied
 }
 
 fn new_dataset(
@@ -209,7 +220,11 @@ fn partitioning(
     sample: impl FnOnce(&str) -> Result<Sample, Fault>,
 ) -> Result<Partitioning, Fault> {
     Ok(match wanted {
-        None | Some(PartitionBy::RoundRobin) => Partitioning::RoundRobin,
+        Some(PartitionBy::RoundRobin) => Partitioning::RoundRobin,
+        None => match likely_key(schema).filter(|_| partitions > 1) {
+            Some(column) if sample(column)?.spreads(partitions) => Partitioning::Hash { columns: vec![column.to_owned()] },
+            _ => Partitioning::RoundRobin,
+        },
         Some(PartitionBy::Hash(columns)) if columns.is_empty() => {
             return Err(Fault::invalid("hash partitioning needs a column"));
         }

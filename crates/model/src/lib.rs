@@ -10,6 +10,7 @@ mod limits;
 mod manifest;
 mod name;
 mod profile;
+mod sample;
 mod units;
 mod value;
 
@@ -21,5 +22,6 @@ pub use limits::*;
 pub use manifest::{Dataset, Loaded, LostHome, Manifest, Partition, Partitioning, Run, SortKey};
 pub use name::{DatasetId, DatasetName, DriveId, LoadId, RESERVED, SessionId, SliceKey, near_names};
 pub use profile::{SessionProfile, SessionState};
+pub use sample::PageSample;
 pub use units::{Bytes, Rate, parse_bytes, parse_rate, total};
 pub use value::Value;

@@ -286,7 +286,8 @@ impl<'a> Cutter<'a> {
     /// Sends the conditions down that may travel, and leaves the others above.
     pub(crate) fn filter_over(&mut self, plan: &LogicalPlan, filter: &Filter, input: Outcome) -> Result<Outcome> {
         let schema = Arc::clone(filter.input.schema());
-        let estimate = input.estimate.filter(&filter.predicate, &schema);
+        let sampled = self.options.samples.estimate(filter, self.catalogue, &input.estimate);
+        let estimate = sampled.unwrap_or_else(|| input.estimate.filter(&filter.predicate, &schema));
         if !self.options.pushdown {
             let below = self.prune_only(filter, input.host)?;
             let host = self.built(&schema, || filtered(filter.predicate.clone(), below))?;

@@ -15,6 +15,7 @@ mod estimate;
 mod expression;
 mod facts;
 mod join;
+mod join_keys;
 mod known;
 mod literal;
 mod names;
@@ -25,6 +26,7 @@ mod piece;
 mod reduce;
 mod remote;
 mod rollup;
+mod sampling;
 mod subquery;
 mod travel;
 
@@ -40,6 +42,7 @@ pub use order::order_joins;
 pub use reduce::{First, Reduced, reduce_by_joins};
 pub use remote::{Input, RemoteScan, SubPlan, Travelling};
 pub use rollup::RollUp;
+pub use sampling::{SampleKey, SampleQuestion, Sampled, Samples, counted_by, sample_questions};
 pub use subquery::{ScalarQuery, replace_scalar_queries, scalar_queries};
 pub use travel::{INPUT_SCHEMA, consume, references};
 

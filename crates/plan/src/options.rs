@@ -6,6 +6,8 @@ use std::sync::Arc;
 use datafusion::logical_expr::{LogicalPlan, TableSource};
 use pithead_model::SHIPPED_BYTES_MAX;
 
+use crate::Samples;
+
 /// What may be pushed down.
 #[derive(Clone, Debug)]
 pub struct CutOptions {
@@ -26,6 +28,8 @@ pub struct CutOptions {
     pub not_shipped: Vec<LogicalPlan>,
     /// Parts of the plan that were computed already: the host has their rows, and their sizes are known.
     pub computed: Vec<(LogicalPlan, Computed)>,
+    /// What samples told of predicates.
+    pub samples: Samples,
 }
 
 /// A part of a plan that was computed already.
@@ -56,6 +60,7 @@ impl Default for CutOptions {
             one_round_bytes_min: 1e6,
             not_shipped: Vec::new(),
             computed: Vec::new(),
+            samples: Samples::default(),
         }
     }
 }

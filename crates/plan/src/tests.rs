@@ -352,6 +352,27 @@ async fn equal_columns_of_one_relation_stay_equal() {
     assert!(within.iter().any(|condition| text.contains(condition)), "{text}");
 }
 
+/// An equality of two columns of one side is no key of an outer join.
+#[tokio::test]
+async fn a_condition_on_one_side_is_read_as_one() {
+    let sql = "select o_orderkey, l_tax from orders left join lineitem \
+               on o_orderkey = l_orderkey and o_orderkey = o_custkey and o_custkey = l_suppkey";
+    let (cut, text) = pushed(sql).await;
+    let sub_plan = &cut.sub_plans[0];
+    let Travelling::Substrait(bytes) = &sub_plan.travelling else { panic!("{text}") };
+    let state = session_state(&EngineOptions::default());
+    let main = Arc::new(MemorySchemaProvider::new());
+    for facts in &sub_plan.datasets {
+        let table = Arc::new(EmptyTable::new(Arc::clone(&facts.dataset.schema)));
+        main.register_table(facts.name.dataset.clone(), table).unwrap();
+    }
+    state.catalog_list().catalog("datafusion").unwrap().register_schema("main", main).unwrap();
+    let read = state.optimize(&crate::consume(bytes, &state).await.unwrap()).unwrap();
+    let text = top(&read);
+    assert!(text.contains("o_orderkey = main.lineitem.l_orderkey, "), "{text}");
+    assert!(text.contains("Filter: main.orders.o_orderkey = main.orders.o_custkey"), "{text}");
+}
+
 #[tokio::test]
 async fn few_groups_have_a_sum_far_above_the_mean() {
     let (cut, text) = pushed("select l_orderkey from lineitem group by l_orderkey having sum(l_quantity) > 3.00").await;

@@ -29,6 +29,7 @@ use pithead_model::{DatasetName, OPERATORS_MAX, PLAN_BYTES_MAX};
 use prost::Message;
 
 use crate::canonical::Canonical;
+use crate::join_keys::with_sided_keys;
 use crate::{PlanError, SubPlan};
 
 /// The schema of the tables that are shipped inputs of a sub-plan. No domain can have this name.
@@ -121,7 +122,7 @@ async fn consume_with(bytes: &[u8], state: &SessionState, tables: Tables) -> Res
         Ok(plan) => {
             let plan = plan?;
             check_operators(&plan)?;
-            Ok(plan)
+            Ok(with_sided_keys(plan)?)
         }
         Err(panic) => Err(PlanError::Malformed(panic_text(&*panic))),
     }

@@ -117,6 +117,18 @@ impl SubPlanProfile {
         self.sessions.lock().values().cloned().collect()
     }
 
+    /// Rows of its answer, where drives have taken each slice of its dataset through all of its filters, and nothing that was kept has
+    /// answered.
+    pub fn rows_of_all_slices(&self) -> Option<u64> {
+        let sessions = self.sessions();
+        let closed = || sessions.iter().flat_map(|session| &session.annotations);
+        let is_whole = |a: &Annotation| a.level >= Level::Filtered && a.summarised == 0;
+        let slices = total(closed().flat_map(|a| &a.slices).map(|span| u64::from(span.count)));
+        let all = self.sub_plan.datasets.first()?.dataset.slices();
+        let complete = closed().all(is_whole) && sessions.iter().all(|session| session.recalled == 0) && slices == all;
+        complete.then(|| total(closed().map(|a| a.rows_out)))
+    }
+
     pub(crate) fn update(&self, partition: usize, change: impl FnOnce(&mut PartitionProfile)) {
         change(self.sessions.lock().entry(partition).or_default());
     }

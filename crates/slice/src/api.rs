@@ -9,7 +9,9 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use futures::stream::BoxStream;
-use pithead_model::{Blame, Fault, Value};
+use pithead_model::{Blame, Fault, PageSample, Value};
+
+use crate::KeySet;
 
 /// Batches of a slice, in row order.
 pub type SliceStream = BoxStream<'static, Result<RecordBatch, SliceError>>;
@@ -49,8 +51,13 @@ pub struct ScanRequest {
     pub columns: Vec<usize>,
     /// The predicates. A row is wanted if all of them hold.
     pub predicates: Vec<Predicate>,
+    /// Columns of whole numbers, each with a set: rows whose number is not in it, or NULL, are not wanted. An encoding may leave
+    /// them in.
+    pub keys: Vec<(usize, Arc<KeySet>)>,
     /// Whether pages may be skipped by their bounds.
     pub zone_maps: bool,
+    /// The pages, of those that may match, that are read; none: all of them. Then the output lacks rows of the others.
+    pub sample: Option<PageSample>,
     /// The most rows of a batch.
     pub batch_rows: usize,
     /// Counters of what is read.

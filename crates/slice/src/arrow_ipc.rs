@@ -150,6 +150,7 @@ impl SliceReader for ArrowSlice {
         let wanted = if request.zone_maps { request.predicates.as_slice() } else { &[] };
         let pages = self.index.matching(wanted)?;
         request.stats.pages_skipped.fetch_add(self.index.pages() - pages.len() as u64, Ordering::Relaxed);
+        let pages = request.sample.map_or(pages.clone(), |sample| sample.choose(pages));
         let windows = self.index.windows(&pages, request.batch_rows);
         let scan = guarded(|| PageScan::new(self, &request.columns, request.stats.clone()))?;
         let stream = stream::iter(windows).map(move |window| guarded(|| scan.read(window)));

@@ -93,7 +93,9 @@ fn compare(reader: &dyn SliceReader, schema: &SchemaRef, batches: &[RecordBatch]
     let request = ScanRequest {
         columns: (0..schema.fields().len()).collect(),
         predicates: Vec::new(),
+        keys: Vec::new(),
         zone_maps: true,
+        sample: None,
         batch_rows: PAGE_ROWS,
         stats: Arc::new(ReadStats::default()),
     };

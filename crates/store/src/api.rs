@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use pithead_model::{Blame, Fault};
 
-use crate::CacheUse;
+use crate::{CacheUse, Compacted};
 
 /// A key: any bytes, at most [`crate::KEY_BYTES_MAX`]. The empty one is legal. Keys are ordered as bytes.
 pub type Key = Bytes;
@@ -47,6 +47,8 @@ pub enum Expected {
     Absent,
     /// The key has a value of this version.
     Version(Version),
+    /// The key does not exist, or has a value of the empty version. A Kinetic client that names no version means this.
+    Unversioned,
 }
 
 /// One write of a batch.
@@ -153,6 +155,11 @@ pub trait Store: Send + Sync + Debug {
 
     /// How full it is.
     fn usage(&self) -> Result<StoreUse, StoreError>;
+
+    /// Gives back all dead room that is worth it, before it returns. A store that has no dead room does nothing.
+    fn compact(&self) -> Result<Compacted, StoreError> {
+        Ok(Compacted::default())
+    }
 
     /// The entry of the smallest key above `key`.
     fn next(&self, key: &[u8]) -> Result<Option<Entry>, StoreError> {

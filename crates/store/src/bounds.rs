@@ -5,8 +5,8 @@ use pithead_model::{Bytes, SLICE_BYTES_MAX};
 use crate::api::show_key;
 use crate::{Put, StoreError, Write};
 
-/// The longest key. The empty key is legal.
-pub const KEY_BYTES_MAX: usize = 4_096;
+/// The longest key. The empty key is legal. Kinetic's clients name keys of up to 4,096 bytes, and a prefix comes before them.
+pub const KEY_BYTES_MAX: usize = 4_160;
 /// The longest version.
 pub const VERSION_BYTES_MAX: usize = 2_048;
 /// The longest tag.

@@ -138,6 +138,10 @@ impl Store for DiskStore {
     fn usage(&self) -> Result<StoreUse, StoreError> {
         self.core.usage()
     }
+
+    fn compact(&self) -> Result<Compacted, StoreError> {
+        self.compact_now()
+    }
 }
 
 impl Drop for DiskStore {

@@ -167,6 +167,7 @@ impl State {
                 Expected::Any => true,
                 Expected::Absent => before.is_none(),
                 Expected::Version(version) => before.is_some_and(|(there, _)| there == version),
+                Expected::Unversioned => before.is_none_or(|(there, _)| there.is_empty()),
             };
             if !holds {
                 return Err(StoreError::Conflict { key: show_key(write.key()) });

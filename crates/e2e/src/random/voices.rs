@@ -28,7 +28,7 @@ pub(crate) struct Voice {
 }
 
 /// The first one is what the others are compared with.
-pub(crate) static VOICES: [Voice; 11] = [
+pub(crate) static VOICES: [Voice; 13] = [
     Voice { name: "push-down off", place: Place::Four, settings: Mode::PUSHDOWN_OFF.settings },
     Voice { name: "four drives", place: Place::Four, settings: &[] },
     Voice { name: "one drive", place: Place::One, settings: &[] },
@@ -47,6 +47,8 @@ pub(crate) static VOICES: [Voice; 11] = [
         place: Place::Four,
         settings: &["SET pithead.join_order = off", "SET pithead.join_filters = off", UNHELPED],
     },
+    Voice { name: "all sampled", place: Place::Four, settings: &["SET pithead.sample = always", UNHELPED] },
+    Voice { name: "samples that lie", place: Place::Four, settings: Mode::LYING_SAMPLES.settings },
     Voice {
         name: "nothing shipped",
         place: Place::Four,

@@ -258,6 +258,7 @@ fn session_options() -> SessionOptions {
         batch_rows: 8192,
         level_max: Level::Whole,
         zone_maps: true,
+        sample: None,
         time_zone: None,
         now_ns: 0,
         extensions: Vec::new(),

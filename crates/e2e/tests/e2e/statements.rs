@@ -65,10 +65,13 @@ fn what_cannot_be_done_is_refused() {
         let session = setup.session().await;
         let mut told = String::new();
         let cases = [
-            ("INSERT INTO nation SELECT * FROM nation", Blame::Unsupported),
-            ("DELETE FROM nation", Blame::Unsupported),
-            ("UPDATE nation SET n_name = 'x'", Blame::Unsupported),
-            ("CREATE TABLE t (a INT)", Blame::Unsupported),
+            ("MERGE INTO nation USING nation AS s ON nation.n_nationkey = s.n_nationkey WHEN MATCHED THEN DELETE", Blame::Unsupported),
+            ("ALTER TABLE nation ADD COLUMN a INT", Blame::Unsupported),
+            ("CREATE INDEX i ON nation (n_name)", Blame::Unsupported),
+            ("CREATE TABLE nation (a INT)", Blame::User),
+            ("INSERT INTO nation SELECT n_name FROM nation", Blame::User),
+            ("UPDATE nation SET nothing = 'x'", Blame::User),
+            ("DELETE FROM nowhere", Blame::User),
             ("SELECT 1; SELECT 2", Blame::User),
             ("", Blame::User),
             ("SELECT", Blame::User),

@@ -82,3 +82,8 @@ fn levels_by_chance() {
 fn weak_drives() {
     run(Mode::WEAK);
 }
+
+#[test]
+fn samples_that_lie() {
+    run(Mode::LYING_SAMPLES);
+}

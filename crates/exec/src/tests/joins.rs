@@ -67,6 +67,32 @@ async fn keys_of_a_join_keep_slices_and_pages_from_being_read() {
     }
 }
 
+/// More keys than the engine makes a list of, far from each other.
+#[tokio::test]
+async fn many_keys_of_a_join_keep_rows_from_being_decoded() {
+    let lab = Lab::new("vortex")
+        .dataset("t", &rows(0, 1).schema(), vec![rows(0, 60_000)])
+        .input("many", keys("many", (0..60_000).step_by(7)))
+        .input("all", keys("all", 0..60_000));
+    let lab = Arc::new(lab);
+    let how = How { slices_max: usize::MAX, ..How::default() };
+    let texts = |table: &str| format!("SELECT t.t, t.k, j.name FROM main.t JOIN \"/input\".{table} AS j ON t.k = j.key");
+    let few = lab.same(&texts("many"), how).await;
+    assert_eq!(few.rounds[0].scan.rows, 60_000_u64.div_ceil(7));
+    let all = lab.same(&texts("all"), how).await;
+    assert_eq!(all.rounds[0].scan.rows, 60_000);
+    for sql in [
+        "SELECT m.key, t.i FROM \"/input\".many AS m LEFT JOIN main.t ON t.k = m.key AND t.i > 90",
+        "SELECT t.k FROM main.t WHERE t.k NOT IN (SELECT key FROM \"/input\".many)",
+        "SELECT t.k FROM main.t WHERE EXISTS (SELECT 1 FROM \"/input\".many AS m WHERE m.key = t.k AND m.name > 'many 5')",
+        "SELECT count(*) FROM main.t FULL JOIN \"/input\".many AS m ON t.k = m.key",
+        "SELECT count(*), sum(t.k) FROM main.t JOIN \"/input\".many AS m ON t.k = m.key AND t.i = m.key % 100",
+        "SELECT count(*) FROM main.t JOIN \"/input\".many AS m ON t.i IS NOT DISTINCT FROM nullif(m.key % 100, 7)",
+    ] {
+        lab.same(sql, How { whole_partition: true, ..how }).await;
+    }
+}
+
 #[tokio::test]
 async fn other_datasets_are_accounted_apart() {
     let lab = join_lab("vortex");

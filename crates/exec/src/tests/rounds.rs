@@ -214,3 +214,21 @@ async fn work_over_its_memory_spills_or_says_so() {
     assert_eq!(fault.blame, pithead_model::Blame::Limit, "{fault}");
     assert!(fault.hint.is_some());
 }
+
+#[tokio::test]
+async fn few_groups_are_those_that_the_engine_finds() {
+    for encoding in ENCODINGS {
+        let lab = lab(encoding);
+        for sql in [
+            "SELECT t, count(*), sum(d), min(k), max(day) FROM main.t GROUP BY t",
+            "SELECT b, t, count(i) FILTER (WHERE k % 2 = 0), sum(i) FROM main.t WHERE i < 50 GROUP BY b, t",
+            "SELECT t, i, count(*) FROM main.t WHERE i < 3 GROUP BY t, i",
+            "SELECT t, count(DISTINCT i), max(f) FROM main.t GROUP BY t",
+            "SELECT t FROM main.t GROUP BY t",
+            "SELECT t, count(*) FROM main.t WHERE k < 0 GROUP BY t",
+            "SELECT t, sum(n) FROM (SELECT t, i, count(*) AS n FROM main.t GROUP BY t, i) GROUP BY t HAVING sum(n) > 3",
+        ] {
+            lab.same(sql, How { slices_max: usize::MAX, ..How::default() }).await;
+        }
+    }
+}

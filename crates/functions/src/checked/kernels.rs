@@ -17,7 +17,7 @@ use datafusion::error::DataFusionError;
 use datafusion::logical_expr::ColumnarValue;
 use datafusion::physical_expr_common::datum::apply;
 
-use super::shifts;
+use super::{decimals, shifts};
 
 /// The operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,7 +33,7 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    fn noun(self) -> &'static str {
+    pub(super) fn noun(self) -> &'static str {
         match self {
             Self::Add => "addition",
             Self::Subtract => "subtraction",
@@ -48,6 +48,9 @@ impl Operation {
 /// Computes the operation over `left` and `right`; an error if a result does not fit its type.
 pub(super) fn combine(operation: Operation, left: &ColumnarValue, right: &ColumnarValue) -> Result<ColumnarValue> {
     if let Some(result) = whole(operation, left, right)? {
+        return Ok(ColumnarValue::Array(result));
+    }
+    if let Some(result) = decimals::small(operation, left, right)? {
         return Ok(ColumnarValue::Array(result));
     }
     let kernel = match operation {

@@ -248,7 +248,8 @@ fn is_plain_constant(expr: &Expr) -> bool {
     }
 }
 
-fn compares(operator: Operator) -> bool {
+/// Whether it compares two values of one type.
+pub(crate) fn compares(operator: Operator) -> bool {
     use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
     matches!(operator, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
 }
@@ -266,11 +267,20 @@ fn all_differ(list: &[Expr]) -> bool {
 /// A value of a list. A constant stays a constant.
 fn member(expr: Expr) -> Result<Expr> {
     match expr {
-        Expr::Literal(value, metadata) => {
-            let array = canonical(&value.to_array()?)?;
-            Ok(Expr::Literal(ScalarValue::try_from_array(array.as_ref(), 0)?, metadata))
-        }
+        Expr::Literal(..) => Ok(canonical_constant(expr)?.data),
         expr => Ok(one_float(expr)),
+    }
+}
+
+/// The constant that equals this one and that all equal ones become; anything else stays.
+pub(crate) fn canonical_constant(expr: Expr) -> Result<Transformed<Expr>> {
+    match expr {
+        Expr::Literal(value, metadata) if holds_float(&value.data_type()) => {
+            let one = ScalarValue::try_from_array(canonical(&value.to_array()?)?.as_ref(), 0)?;
+            let is_new = one != value;
+            Ok(Transformed::new_transformed(Expr::Literal(one, metadata), is_new))
+        }
+        expr => Ok(Transformed::no(expr)),
     }
 }
 

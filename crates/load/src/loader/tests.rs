@@ -339,6 +339,7 @@ async fn a_lost_answer_is_settled_by_looking() {
     let place = Place::new().await;
     write_parquet(place.file("a.parquet"), &batch(0, 100));
     let mut spec = place.spec(&["a.parquet"]);
+    spec.partitioning = Some(PartitionBy::RoundRobin);
     let home = &place.doors[1];
     home.answers_lost.store(1, Ordering::Relaxed);
     place.load(spec.clone()).await.unwrap();

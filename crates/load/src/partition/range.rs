@@ -1,14 +1,10 @@
-//! Partitioning by ranges of one column: finding a row's range, and choosing the ranges.
+//! Partitioning by ranges of one column: finding a row's range.
 
-use arrow::array::{Array, ArrayRef};
+use arrow::array::ArrayRef;
 use arrow::datatypes::Field;
 use pithead_model::{Fault, Value};
-use pithead_slice::value_at;
 
 use super::keys::{Keys, Kind, kind};
-
-/// Rows that are looked at in one batch of a sample.
-const SAMPLE_ROWS: usize = 1024;
 
 /// Where partitions end, in the column's kind. Partition `i` holds values below bound `i`, the last one the rest, NULLs
 /// are in partition 0. NaN is larger than all, and the two zeros of a float are one value.
@@ -86,43 +82,10 @@ fn all<T>(bounds: &[Value], typed: impl Fn(&Value) -> Option<T>) -> Option<Vec<T
 }
 
 /// The negative zero for both: what lies at a bound is above it in every order.
-fn one_zero(value: f64) -> f64 {
+pub(super) fn one_zero(value: f64) -> f64 {
     if value == 0.0 { -0.0 } else { value }
 }
 
 fn below<T>(bounds: &[T], at_most: impl Fn(&T) -> bool) -> u32 {
     bounds.partition_point(at_most) as u32
-}
-
-/// Values of a column that its ranges are chosen by.
-#[derive(Debug, Default)]
-pub(crate) struct Sample {
-    values: Vec<Value>,
-}
-
-impl Sample {
-    /// Adds some of the column's values, evenly spread over its rows.
-    pub(crate) fn add(&mut self, column: &ArrayRef) {
-        let step = column.len().div_ceil(SAMPLE_ROWS).max(1);
-        self.values.extend((0..column.len()).step_by(step).filter_map(|row| value_at(column, row)));
-    }
-
-    /// Bounds that cut the sample in equal parts. A sample without values gives bounds that all are the kind's zero; a float's is
-    /// the negative one (see [`Partitioning::may_part_zeros`](pithead_model::Partitioning::may_part_zeros)).
-    pub(crate) fn bounds(mut self, field: &Field, partitions: usize) -> Vec<Value> {
-        self.values.sort_by(|a, b| a.compare(b).unwrap_or(std::cmp::Ordering::Equal));
-        let zero = match kind(field.data_type()) {
-            Some(Kind::Float) => Value::Float(-0.0),
-            Some(Kind::Text) => Value::Text(String::new()),
-            Some(Kind::Bytes) => Value::Bytes(Vec::new()),
-            _ => Value::Int(0),
-        };
-        let count = self.values.len();
-        let bound = |part: usize| match self.values.get(part * count / partitions).unwrap_or(&zero) {
-            Value::Float(value) if value.is_nan() => Value::Float(f64::NAN),
-            Value::Float(value) => Value::Float(one_zero(*value)),
-            value => value.clone(),
-        };
-        (1..partitions).map(bound).collect()
-    }
 }

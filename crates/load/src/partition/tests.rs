@@ -173,3 +173,33 @@ fn keys_must_exist_and_be_flat() {
     assert!(sort_column("tags", &schema).unwrap_err().message.starts_with("cannot sort by column tags"));
     assert_eq!(sort_column("orderkey", &schema), Ok(0));
 }
+
+#[test]
+fn values_spread_rows_where_none_is_frequent() {
+    let spreads = |values: Vec<Option<i64>>| {
+        let column: ArrayRef = Arc::new(Int64Array::from(values));
+        let mut sample = Sample::default();
+        sample.add(&column);
+        sample.spreads(4)
+    };
+    assert!(spreads((0..100_000).map(Some).collect()));
+    assert!(spreads((0..100_000).map(|row| Some(row / 4)).collect()));
+    assert!(spreads((0..512).map(Some).collect()));
+    assert!(!spreads((0..511).map(Some).collect()));
+    assert!(!spreads((0..100_000).map(|row| Some(if row % 8 == 0 { row } else { 7 })).collect()));
+    assert!(!spreads((0..100_000).map(|row| Some(row).filter(|row| row % 8 == 0)).collect()));
+    assert!(!spreads((0..100_000).map(|row| Some(row % 16)).collect()));
+    assert!(!spreads(vec![Some(1), Some(2), Some(1)]));
+    assert!(!spreads(vec![None]));
+    assert!(!spreads(vec![]));
+}
+
+#[test]
+fn the_first_column_is_a_key_by_its_type() {
+    let schema = |data_type| Schema::new(vec![Field::new("a", data_type, true), Field::new("b", DataType::Int64, true)]);
+    assert_eq!(likely_key(&schema(DataType::UInt64)), Some("a"));
+    assert_eq!(likely_key(&schema(DataType::Utf8View)), Some("a"));
+    assert_eq!(likely_key(&schema(DataType::Date32)), None);
+    assert_eq!(likely_key(&schema(DataType::Float64)), None);
+    assert_eq!(likely_key(&Schema::empty()), None);
+}

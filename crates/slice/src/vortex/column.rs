@@ -19,11 +19,12 @@ use ::vortex::layout::layouts::dict::Dict;
 use ::vortex::layout::layouts::flat::{Flat, FlatLayout};
 use ::vortex::mask::Mask;
 
+use super::SESSION;
 use super::members::Members;
-use super::pattern::TextPattern;
 use super::read::CountedSegments;
 use super::sound::check_lists;
-use super::{SESSION, texts};
+use super::texts::CodedTexts;
+use crate::matcher::Matcher;
 
 /// The deepest nesting of layouts: chunks of dictionaries of chunks, and one level to spare.
 const DEPTH_MAX: usize = 5;
@@ -44,6 +45,8 @@ enum Kind {
         layout: FlatLayout,
         /// The segment, parsed but not decoded.
         parsed: OnceCell<ArrayRef>,
+        /// Its texts, prepared for the scan's condition on this column; none if the matcher cannot search in them.
+        texts: OnceCell<Option<Box<CodedTexts>>>,
     },
     Chunks {
         /// The start of each chunk, and the end of the last one.
@@ -72,8 +75,8 @@ pub(super) struct Condition {
     pub(super) few: f64,
     /// The condition as a list of whole numbers, if it is one.
     pub(super) members: Option<Members>,
-    /// The condition as a pattern of substrings, if it is one, and whether it is negated.
-    pub(super) pattern: Option<(TextPattern, bool)>,
+    /// What of the condition is patterns of bytes, if something is.
+    pub(super) matcher: Option<Matcher>,
 }
 
 impl Column {
@@ -91,7 +94,7 @@ impl Column {
             Self::at_depth(&child, depth + 1, parts_left)
         };
         let kind = if let Some(flat) = layout.as_opt::<Flat>() {
-            Kind::Flat { layout: flat.to_owned(), parsed: OnceCell::new() }
+            Kind::Flat { layout: flat.to_owned(), parsed: OnceCell::new(), texts: OnceCell::new() }
         } else if layout.is::<Chunked>() {
             let chunks = (0..layout.nslots()).map(slot).collect::<VortexResult<Vec<_>>>()?;
             let mut starts = vec![0u64];
@@ -138,16 +141,8 @@ impl Column {
     ) -> VortexResult<ArrayRef> {
         vortex_ensure!(rows.start <= rows.end && rows.end <= self.rows, "rows {rows:?} of {} are asked for", self.rows);
         match &self.kind {
-            Kind::Flat { layout, parsed } => {
-                let whole = match parsed.get() {
-                    Some(whole) => whole,
-                    None => {
-                        let whole = parse(layout, segments)?;
-                        check_lists(&whole, context)?;
-                        parsed.get_or_init(|| whole)
-                    }
-                };
-                whole.slice(rows.start as usize..rows.end as usize)
+            Kind::Flat { layout, parsed, .. } => {
+                parse(layout, parsed, segments, context)?.slice(rows.start as usize..rows.end as usize)
             }
             Kind::Chunks { starts, chunks } => {
                 let first = starts.partition_point(|start| *start <= rows.start).saturating_sub(1);
@@ -173,7 +168,7 @@ impl Column {
         &self,
         rows: Range<u64>,
         condition: &Condition,
-        mask: Mask,
+        mut mask: Mask,
         segments: &CountedSegments,
         context: &mut ExecutionCtx,
     ) -> VortexResult<Mask> {
@@ -202,14 +197,28 @@ impl Column {
                     }
                 };
             }
+            Kind::Flat { layout, parsed, texts } => {
+                if let Some(matcher) = &condition.matcher {
+                    let whole = parse(layout, parsed, segments, context)?;
+                    let texts = match texts.get() {
+                        Some(texts) => texts,
+                        None => {
+                            let found = CodedTexts::new(whole, matcher, context)?;
+                            texts.get_or_init(|| found)
+                        }
+                    };
+                    if let Some(texts) = texts {
+                        let found = texts.search(matcher, rows.start as usize..rows.end as usize, &mask)?;
+                        if matcher.is_exact() || found.all_false() {
+                            return Ok(found);
+                        }
+                        mask = found;
+                    }
+                }
+            }
             _ => {}
         }
         let values = self.rows(rows, segments, context)?;
-        if let Some((pattern, negated)) = condition.pattern.as_ref().filter(|_| mask.density() >= condition.few)
-            && let Some(found) = texts::search(&values, pattern, *negated, context)?
-        {
-            return Ok(mask.bitand(&found));
-        }
         match &condition.members {
             Some(members) if mask.density() < condition.few => {
                 let among = members.among(values.filter(mask.clone())?, context)?;
@@ -255,12 +264,23 @@ pub(super) fn select(verdicts: ArrayRef, mask: Mask, few: f64, context: &mut Exe
     Ok(mask.bitand(&verdicts))
 }
 
-fn parse(layout: &FlatLayout, segments: &CountedSegments) -> VortexResult<ArrayRef> {
+/// The segment of a layout, parsed and checked once.
+fn parse<'a>(
+    layout: &FlatLayout,
+    parsed: &'a OnceCell<ArrayRef>,
+    segments: &CountedSegments,
+    context: &mut ExecutionCtx,
+) -> VortexResult<&'a ArrayRef> {
+    if let Some(whole) = parsed.get() {
+        return Ok(whole);
+    }
     let segment = segments.segment(layout.segment_id())?;
     let serialized = match layout.array_tree() {
         Some(tree) => SerializedArray::from_flatbuffer_and_segment(tree.clone(), segment)?,
         None => SerializedArray::try_from(segment)?,
     };
     let rows = usize::try_from(layout.row_count())?;
-    serialized.decode(layout.dtype(), rows, layout.array_ctx(), &SESSION)
+    let whole = serialized.decode(layout.dtype(), rows, layout.array_ctx(), &SESSION)?;
+    check_lists(&whole, context)?;
+    Ok(parsed.get_or_init(|| whole))
 }

@@ -10,7 +10,8 @@ use ::vortex::error::VortexResult;
 use ::vortex::mask::Mask;
 use pithead_model::Value;
 
-use crate::{Compare, Predicate};
+use crate::keys::has_bit;
+use crate::{Compare, KeySet, Predicate};
 
 /// Shorter lists are compared value by value, which can be done on packed values.
 const VALUES_MIN: usize = 3;
@@ -92,10 +93,22 @@ impl Members {
     }
 }
 
-fn has_bit(bits: &[u64], place: i64) -> bool {
-    // A position before the first number becomes one far after the last.
-    let place = place as u64 as usize;
-    bits.get(place / 64).is_some_and(|word| word >> (place % 64) & 1 == 1)
+/// The rows whose numbers are in the set. NULL is not.
+#[expect(clippy::unnecessary_cast, reason = "one of the types is i64")]
+pub(super) fn in_set(keys: &KeySet, numbers: ArrayRef, context: &mut ExecutionCtx) -> VortexResult<Mask> {
+    let numbers = numbers.execute::<PrimitiveArray>(context)?;
+    let rows = numbers.len();
+    let found = match_each_integer_ptype!(numbers.ptype(), |T| {
+        let numbers = numbers.as_slice::<T>();
+        match keys.exact() {
+            Some((first, bits)) => {
+                BitBuffer::collect_bool(rows, |row| has_bit(bits, (numbers[row] as i64).wrapping_sub(first)))
+            }
+            None => BitBuffer::collect_bool(rows, |row| keys.has(numbers[row] as i64)),
+        }
+    });
+    let valid = numbers.validity()?.execute_mask(rows, context)?;
+    Ok(&Mask::from_buffer(found) & &valid)
 }
 
 fn whole(value: &Value) -> Option<i128> {

@@ -4,7 +4,6 @@
 
 mod column;
 mod members;
-mod pattern;
 mod predicate;
 mod read;
 mod sound;

@@ -16,13 +16,13 @@ use pithead_model::Value;
 
 use super::column::Condition;
 use super::members::Members;
-use super::pattern::TextPattern;
 use super::types::stored_name;
+use crate::matcher::Matcher;
 use crate::prune::columns_of;
 use crate::{Compare, Predicate};
 
 /// Comparing a page of numbers costs less than selecting a few of them first. For texts, selecting pays sooner.
-const FEW_NUMBERS: f64 = 0.04;
+pub(super) const FEW_NUMBERS: f64 = 0.04;
 const FEW_TEXTS: f64 = 0.2;
 const COST_OF_TEXT: u8 = 3;
 
@@ -89,10 +89,7 @@ fn conjunct(columns: Vec<usize>, predicates: &[&Predicate], row: &DType) -> Vort
         } else {
             None
         },
-        pattern: match predicates {
-            [Predicate::Like { pattern, negated, .. }] if alone => TextPattern::new(pattern).map(|found| (found, *negated)),
-            _ => None,
-        },
+        matcher: if alone && matches!(scope, DType::Utf8(_) | DType::Binary(_)) { Matcher::of(predicates) } else { None },
     };
     Ok(Conjunct { columns, condition, cost, rows_in: Cell::new(0), rows_out: Cell::new(0) })
 }

@@ -1,7 +1,7 @@
 //! Reading a Vortex file in memory: first the pages that may match, and filters before the columns for which they
 //! select rows.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 
 use ::vortex::array::arrays::StructArray;
 use ::vortex::array::buffer::BufferHandle;
-use ::vortex::array::dtype::FieldName;
+use ::vortex::array::dtype::{DType, FieldName};
 use ::vortex::array::validity::Validity;
 use ::vortex::array::{ExecutionCtx, IntoArray, VortexSessionExecute};
 use ::vortex::arrow::{ArrowExportOptions, ArrowSessionExt, CompactBuffers};
@@ -28,16 +28,19 @@ use bytes::Bytes;
 use futures::stream::{self, StreamExt};
 
 use super::column::{Column, select};
-use super::predicate::{Conjunct, conjuncts};
+use super::members::in_set;
+use super::predicate::{Conjunct, FEW_NUMBERS, conjuncts};
 use super::sound::{Sound, check_values};
 use super::types::{retype, row_type, stored_name, stored_schema, stored_type};
 use super::{SESSION, damaged};
 use crate::guard::{check_columns, guarded};
 use crate::pages::PageIndex;
-use crate::{ReadStats, Scan, ScanRequest, SliceError, SliceReader, SliceStream};
+use crate::{KeySet, ReadStats, Scan, ScanRequest, SliceError, SliceReader, SliceStream};
 
 /// From this share of a window's rows on, numbers are decoded before rows are selected.
 const LATE_SHARE_MIN: f64 = 0.03;
+/// Rows on which a set of keys is tried.
+const TRIAL_ROWS: usize = 4 * 8_192;
 
 /// An open slice.
 pub(super) struct VortexSlice {
@@ -88,6 +91,7 @@ impl SliceReader for VortexSlice {
         let wanted = if request.zone_maps { request.predicates.as_slice() } else { &[] };
         let pages = self.index.matching(wanted)?;
         request.stats.pages_skipped.fetch_add(self.index.pages() - pages.len() as u64, Ordering::Relaxed);
+        let pages = request.sample.map_or(pages.clone(), |sample| sample.choose(pages));
         let windows = self.index.windows(&pages, request.batch_rows);
         let (scan, applied) = guarded(|| WindowScan::new(self, request).map_err(damaged))?;
         Ok(Scan { stream: run(scan, windows), applied })
@@ -123,6 +127,7 @@ struct WindowScan {
     index: PageIndex,
     sound: Arc<Sound>,
     conjuncts: Vec<Conjunct>,
+    keyed: Vec<Keyed>,
     /// Columns of the output, by index in the dataset's schema, and their types in the file.
     projection: Vec<(usize, Field)>,
     output: SchemaRef,
@@ -133,8 +138,14 @@ impl WindowScan {
     fn new(slice: &VortexSlice, request: ScanRequest) -> VortexResult<(Self, Vec<usize>)> {
         let layout = slice.footer.layout();
         let (conjuncts, applied) = conjuncts(&request.predicates, layout.dtype())?;
+        let fields = layout.dtype().as_struct_fields_opt();
+        let field = |column| fields.as_ref().and_then(|fields| fields.field(stored_name(column)));
+        let is_whole =
+            |column| field(column).is_some_and(|field| matches!(field, DType::Primitive(ptype, _) if ptype.is_int()));
+        let keyed: Vec<Keyed> = request.keys.into_iter().filter(|(column, _)| is_whole(*column)).map(Keyed::new).collect();
         let mut columns = BTreeMap::new();
-        for index in request.columns.iter().chain(conjuncts.iter().flat_map(|conjunct| &conjunct.columns)) {
+        let asked = conjuncts.iter().flat_map(|conjunct| &conjunct.columns).chain(keyed.iter().map(|keyed| &keyed.column));
+        for index in request.columns.iter().chain(asked) {
             if !columns.contains_key(index) {
                 // Slot 0 is for rows that are NULL as a whole, and there are none.
                 let child = layout.slot(index + 1)?.ok_or_else(|| vortex_err!("column {index} is not there"))?;
@@ -149,8 +160,9 @@ impl WindowScan {
             index: slice.index.clone(),
             sound: Arc::clone(&slice.sound),
             // A few rows of a page must not keep all of the page's texts in memory.
-            options: ArrowExportOptions::default().with(CompactBuffers(!conjuncts.is_empty())),
+            options: ArrowExportOptions::default().with(CompactBuffers(!conjuncts.is_empty() || !keyed.is_empty())),
             conjuncts,
+            keyed,
             projection: request.columns.iter().copied().zip(output.fields().iter().map(stored)).collect(),
             output,
         };
@@ -193,10 +205,26 @@ impl WindowScan {
             };
             conjunct.observe(rows_in, mask.true_count());
             if mask.all_false() {
-                break;
+                return Ok(mask);
             }
         }
+        for keyed in self.keyed.iter().filter(|keyed| keyed.pays()) {
+            mask = self.filter_keys(keyed, window, mask, context)?;
+        }
         Ok(mask)
+    }
+
+    /// The rows whose numbers are in the set.
+    fn filter_keys(&self, keyed: &Keyed, window: &Range<u64>, mask: Mask, context: &mut ExecutionCtx) -> VortexResult<Mask> {
+        let numbers = self.column(keyed.column)?.rows(window.clone(), &self.segments, context)?;
+        let rows_in = mask.true_count();
+        let kept = match mask.density() < FEW_NUMBERS {
+            true => mask.intersect_by_rank(&in_set(&keyed.keys, numbers.filter(mask.clone())?, context)?),
+            false => &mask & &in_set(&keyed.keys, numbers, context)?,
+        };
+        keyed.rows_in.set(keyed.rows_in.get() + rows_in);
+        keyed.rows_out.set(keyed.rows_out.get() + kept.true_count());
+        Ok(kept)
     }
 
     /// A conjunct that needs more than one column.
@@ -249,6 +277,25 @@ impl WindowScan {
         let columns = columns.map(|(column, field)| retype(column, field.data_type())).collect::<Result<_, _>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         RecordBatch::try_new_with_options(self.output.clone(), columns, &options)
+    }
+}
+
+/// A column whose numbers are to be in a set.
+struct Keyed {
+    column: usize,
+    keys: Arc<KeySet>,
+    rows_in: Cell<usize>,
+    rows_out: Cell<usize>,
+}
+
+impl Keyed {
+    fn new((column, keys): (usize, Arc<KeySet>)) -> Self {
+        Self { column, keys, rows_in: Cell::new(0), rows_out: Cell::new(0) }
+    }
+
+    /// Whether the set has left out enough rows to be asked on.
+    fn pays(&self) -> bool {
+        self.rows_in.get() < TRIAL_ROWS || self.rows_out.get() < self.rows_in.get() / 2
     }
 }
 

@@ -1,100 +1,100 @@
-//! Search in texts that are compressed with FSST (Boncz et al. 2020; see `docs/bibliography.md`): a page of texts is
-//! decompressed into one buffer, and one search goes over it.
+//! Search in texts that are compressed with FSST (Boncz et al. 2020; see `docs/bibliography.md`): the byte-pattern matcher
+//! goes over their codes.
 //!
-//! Vortex matches codes one by one, or makes a text of each row first; both take several times longer.
+//! Vortex matches codes one by one, or makes a text of each row first; both take many times longer.
+
+use std::cell::OnceCell;
+use std::ops::Range;
 
 use ::vortex::array::arrays::PrimitiveArray;
+use ::vortex::array::arrays::primitive::PrimitiveArrayExt;
 use ::vortex::array::builtins::ArrayBuiltins;
 use ::vortex::array::dtype::{DType, Nullability, PType};
 use ::vortex::array::{ArrayRef, ExecutionCtx};
+use ::vortex::buffer::{BitBuffer, Buffer, ByteBuffer};
 use ::vortex::encodings::fsst::{FSST, FSSTArraySlotsExt};
-use ::vortex::error::{VortexResult, vortex_ensure, vortex_err};
-use ::vortex::mask::Mask;
+use ::vortex::error::{VortexResult, vortex_err};
+use ::vortex::mask::{AllOr, Mask};
 
-use super::pattern::TextPattern;
+use crate::matcher::{CodeSearch, Coded, Matcher, RowSet, Symbols};
 
-/// The most bytes that a code represents.
-const SYMBOL_BYTES: usize = 8;
-/// The code that precedes a byte which represents itself.
-const ESCAPE: u8 = 255;
+/// A part of a column whose texts are compressed with one table of symbols.
+pub(super) struct CodedTexts {
+    symbols: Symbols,
+    codes: ByteBuffer,
+    offsets: Offsets,
+    valid: Mask,
+    /// The matcher's patterns, each prepared when it is first searched for.
+    searches: Vec<OnceCell<CodeSearch>>,
+}
 
-/// The rows whose texts match a pattern or, with `negated`, those whose texts do not; NULL is in neither. None if the
-/// texts are not compressed with FSST.
-pub(super) fn search(
-    texts: &ArrayRef,
-    pattern: &TextPattern,
-    negated: bool,
-    context: &mut ExecutionCtx,
-) -> VortexResult<Option<Mask>> {
-    let Some(compressed) = texts.as_opt::<FSST>() else { return Ok(None) };
-    let offsets = whole_numbers(compressed.codes_offsets(), context)?;
-    let range = offsets.as_slice::<u64>().first().zip(offsets.as_slice::<u64>().last());
-    let codes = range.and_then(|(first, last)| {
-        compressed.codes_bytes().as_slice().get(usize::try_from(*first).ok()?..usize::try_from(*last).ok()?)
-    });
-    let codes = codes.ok_or_else(|| vortex_err!("codes of texts lie outside their bytes"))?;
-    let lengths = whole_numbers(compressed.uncompressed_lengths(), context)?;
-    let mut end = 0u32;
-    let ends = lengths.as_slice::<u64>().iter().map(|length| {
-        end = end.checked_add(u32::try_from(*length).ok()?)?;
-        Some(end)
-    });
-    let ends = ends.collect::<Option<Vec<u32>>>().ok_or_else(|| vortex_err!("texts are too long"))?;
-    let total = ends.last().map_or(0, |end| *end as usize);
-    vortex_ensure!(
-        codes.len().div_ceil(2) <= total && total <= codes.len().saturating_mul(SYMBOL_BYTES),
-        "texts of {total} bytes cannot come from {} codes",
-        codes.len()
-    );
-    let symbols = Symbols::new(compressed.symbols().iter().map(|symbol| symbol.to_u64()), compressed.symbol_lengths());
-    let text = symbols.decompress(codes, total).ok_or_else(|| vortex_err!("texts do not have their lengths"))?;
-    let found = Mask::from_indices(texts.len(), pattern.search(&text, &ends));
-    if !negated {
-        return Ok(Some(found));
+/// Where the codes of each text start, and where those of the last one end.
+enum Offsets {
+    /// As they are stored; offsets below 0 are beyond all codes here.
+    Stored(Buffer<u32>),
+    Converted(Vec<u32>),
+}
+
+impl CodedTexts {
+    /// The texts, with what is needed to search for the patterns of one matcher. None if they are not compressed with
+    /// FSST.
+    pub(super) fn new(texts: &ArrayRef, matcher: &Matcher, context: &mut ExecutionCtx) -> VortexResult<Option<Box<Self>>> {
+        let Some(compressed) = texts.as_opt::<FSST>() else { return Ok(None) };
+        Ok(Some(Box::new(Self {
+            symbols: Symbols::new(compressed.symbols().iter().map(|symbol| symbol.to_u64()), compressed.symbol_lengths()),
+            codes: compressed.codes_bytes().clone(),
+            offsets: Offsets::new(compressed.codes_offsets(), context)?,
+            valid: texts.validity()?.execute_mask(texts.len(), context)?,
+            searches: matcher.patterns().iter().map(|_| OnceCell::new()).collect(),
+        })))
     }
-    let valid = texts.validity()?.execute_mask(texts.len(), context)?;
-    Ok(Some(!found & &valid))
+
+    /// The rows of `mask`, which selects among `rows` of the texts, that the matcher lets through.
+    pub(super) fn search(&self, matcher: &Matcher, rows: Range<usize>, mask: &Mask) -> VortexResult<Mask> {
+        let lie = || vortex_err!("codes of texts lie outside their bytes");
+        let texts = self.coded(rows.clone()).ok_or_else(lie)?;
+        let wanted = to_rows(mask).and(&to_rows(&self.valid.slice(rows)));
+        let found = matcher.search(wanted, &mut |index, wanted| {
+            let (pattern, prepared) = (&matcher.patterns()[index], &self.searches[index]);
+            prepared.get_or_init(|| CodeSearch::new(pattern, &texts)).search(pattern, &texts, wanted)
+        });
+        Ok(to_mask(found))
+    }
+
+    fn coded(&self, rows: Range<usize>) -> Option<Coded<'_>> {
+        let offsets = match &self.offsets {
+            Offsets::Stored(offsets) => offsets.as_slice(),
+            Offsets::Converted(offsets) => offsets.as_slice(),
+        };
+        Coded::new(&self.symbols, self.codes.as_slice(), offsets.get(rows.start..rows.end.checked_add(1)?)?)
+    }
 }
 
-/// Whole numbers of any width, none below 0.
-fn whole_numbers(numbers: &ArrayRef, context: &mut ExecutionCtx) -> VortexResult<PrimitiveArray> {
-    numbers.clone().cast(DType::Primitive(PType::U64, Nullability::NonNullable))?.execute::<PrimitiveArray>(context)
-}
-
-/// The bytes that each code represents.
-struct Symbols {
-    bytes: [[u8; SYMBOL_BYTES]; 256],
-    lengths: [u8; 256],
-}
-
-impl Symbols {
-    fn new(symbols: impl Iterator<Item = u64>, lengths: &[u8]) -> Self {
-        let mut made = Self { bytes: [[0; SYMBOL_BYTES]; 256], lengths: [0; 256] };
-        for (code, (symbol, length)) in symbols.zip(lengths).take(usize::from(ESCAPE)).enumerate() {
-            made.bytes[code] = symbol.to_le_bytes();
-            made.lengths[code] = (*length).min(SYMBOL_BYTES as u8);
+impl Offsets {
+    fn new(offsets: &ArrayRef, context: &mut ExecutionCtx) -> VortexResult<Self> {
+        let stored = offsets.clone().execute::<PrimitiveArray>(context)?;
+        if matches!(stored.ptype(), PType::U32 | PType::I32) {
+            return Ok(Self::Stored(stored.reinterpret_cast(PType::U32).to_buffer::<u32>()));
         }
-        made
+        let wide = offsets.clone().cast(DType::Primitive(PType::U64, Nullability::NonNullable))?;
+        let wide = wide.execute::<PrimitiveArray>(context)?;
+        // A slice is far below 4 GiB.
+        let narrow = wide.as_slice::<u64>().iter().map(|offset| u32::try_from(*offset).unwrap_or(u32::MAX));
+        Ok(Self::Converted(narrow.collect()))
     }
+}
 
-    /// The decompressed bytes, of which there must be `total`.
-    fn decompress(&self, codes: &[u8], total: usize) -> Option<Vec<u8>> {
-        // Each symbol is written with all of its eight bytes, and the next symbol overwrites those that are too many.
-        let mut text = vec![0; total + SYMBOL_BYTES];
-        let (mut end, mut codes) = (0, codes.iter());
-        while let Some(code) = codes.next() {
-            let out = text.get_mut(end..end + SYMBOL_BYTES)?;
-            if *code == ESCAPE {
-                *out.first_mut()? = *codes.next()?;
-                end += 1;
-            } else {
-                out.copy_from_slice(&self.bytes[usize::from(*code)]);
-                end += usize::from(self.lengths[usize::from(*code)]);
-            }
-        }
-        text.truncate(total);
-        (end == total).then_some(text)
+fn to_rows(mask: &Mask) -> RowSet {
+    match mask.bit_buffer() {
+        AllOr::All => RowSet::all(mask.len()),
+        AllOr::None => RowSet::none(mask.len()),
+        AllOr::Some(bits) => RowSet::from_words(bits.chunks().iter_padded(), mask.len()),
     }
+}
+
+fn to_mask(found: RowSet) -> Mask {
+    let rows = found.rows();
+    Mask::from_buffer(BitBuffer::new(Buffer::from(found.into_words()).into_byte_buffer(), rows))
 }
 
 #[cfg(test)]
@@ -104,6 +104,7 @@ mod tests {
     use ::vortex::encodings::fsst::{fsst_compress, fsst_train_compressor};
 
     use super::*;
+    use crate::Predicate;
     use crate::vortex::SESSION;
 
     #[test]
@@ -118,28 +119,24 @@ mod tests {
         let plain = VarBinViewArray::from_iter_nullable_str(texts.iter().map(Option::as_deref)).into_array();
         let compressor = fsst_train_compressor(&plain, &mut context).unwrap();
         let compressed = fsst_compress(&plain, &compressor, &mut context).unwrap().into_array();
-        for pattern in ["%packages%", "%e%s", "spec%", "%special%\u{1f980}%", "%12%sleep", "%no such%", "%s%s%s%s%"] {
-            let Some(pattern) = TextPattern::new(pattern) else { continue };
-            for (from, to) in [(0, 3_000), (17, 1_234), (5, 6)] {
-                let rows = compressed.slice(from..to).unwrap();
-                for negated in [false, true] {
-                    let found = search(&rows, &pattern, negated, &mut context).unwrap().expect("texts compressed with FSST");
-                    let matches = |text: &Option<String>| text.as_ref().map(|text| pattern.matches(text.as_bytes()) != negated);
-                    let expected: Vec<bool> = texts[from..to].iter().map(|text| matches(text).unwrap_or(false)).collect();
-                    assert_eq!(found.iter().collect::<Vec<bool>>(), expected, "{pattern:?} {negated} {from}..{to}");
+        for pattern in
+            ["%packages%", "%e%s", "spec%", "%special%\u{1f980}%", "%12%sleep", "%no such%", "%s%s%s%s%", "", "_ack%"]
+        {
+            for negated in [false, true] {
+                let predicate = Predicate::Like { column: 0, pattern: pattern.into(), negated };
+                let matcher = Matcher::of(&[&predicate]).unwrap();
+                let coded = CodedTexts::new(&compressed, &matcher, &mut context).unwrap().expect("texts compressed with FSST");
+                for (rows, step) in [(0..3_000, 1), (17..1_234, 2), (5..6, 1), (100..2_999, 500)] {
+                    let mask = Mask::from_iter(rows.clone().map(|row| row % step == 0));
+                    let found = coded.search(&matcher, rows.clone(), &mask).unwrap();
+                    let matches = |text: &Option<String>| {
+                        text.as_ref().is_some_and(|text| matcher.patterns()[0].matches(text.as_bytes()) != negated)
+                    };
+                    let expected: Vec<bool> = rows.clone().map(|row| row % step == 0 && matches(&texts[row])).collect();
+                    assert_eq!(found.iter().collect::<Vec<bool>>(), expected, "{pattern:?} {negated} {rows:?}");
                 }
+                assert!(CodedTexts::new(&plain, &matcher, &mut context).unwrap().is_none());
             }
         }
-        assert!(search(&plain, &TextPattern::new("%a%").unwrap(), false, &mut context).unwrap().is_none());
-    }
-
-    #[test]
-    fn codes_that_lie_give_nothing() {
-        let symbols = Symbols::new([u64::from_le_bytes(*b"abcdefgh"), u64::from_le_bytes(*b"xy000000")].into_iter(), &[8, 2]);
-        assert_eq!(symbols.decompress(&[0, 1, ESCAPE, b'!', 1], 13).as_deref(), Some(b"abcdefghxy!xy".as_slice()));
-        assert_eq!(symbols.decompress(&[0, 1], 9), None);
-        assert_eq!(symbols.decompress(&[0, 1], 11), None);
-        assert_eq!(symbols.decompress(&[0, ESCAPE], 9), None);
-        assert_eq!(symbols.decompress(&[7; 100], 10), None);
     }
 }

@@ -9,17 +9,17 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
-use arrow::compute::concat_batches;
-use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch, StringViewArray, downcast_integer_array};
+use arrow::compute::{concat_batches, filter_record_batch};
+use arrow::datatypes::{DataType, Date32Type, Field, Int64Type, Schema, SchemaRef};
 use bytes::Bytes;
 use data::{every_type, numbered};
 use futures::task::noop_waker_ref;
 use judge::satisfies;
 use pithead_model::{PAGE_ROWS, Value};
 use pithead_slice::{
-    Compare, Encoding, Predicate, ReadStats, ScanRequest, SliceError, SliceReader, encode_slice, encoding, encoding_names,
-    open_slice, open_verified, unseal,
+    Compare, Encoding, KeySet, Predicate, ReadStats, ScanRequest, SliceError, SliceReader, encode_slice, encoding,
+    encoding_names, open_slice, open_verified, unseal,
 };
 use proptest::prelude::*;
 
@@ -43,7 +43,9 @@ fn request(columns: Vec<usize>) -> ScanRequest {
     ScanRequest {
         columns,
         predicates: Vec::new(),
+        keys: Vec::new(),
         zone_maps: true,
+        sample: None,
         batch_rows: PAGE_ROWS,
         stats: Arc::new(ReadStats::default()),
     }
@@ -139,6 +141,47 @@ fn two_thousand_columns() {
         let (batches, _) = read(reader.as_ref(), request(vec![1_999, 7])).unwrap();
         assert_eq!(batches, [batch.project(&[1_999, 7]).unwrap()]);
     });
+}
+
+/// Rows whose number is in the set are all there, whatever the column's type.
+#[test]
+fn sets_of_keys_leave_out_only_rows_without_a_key() {
+    each(|encoding| {
+        let whole = every_type(3 * PAGE_ROWS, false);
+        let reader = open(encoding, std::slice::from_ref(&whole));
+        let sets = [vec![], vec![-1, 0, 7, i64::MIN], (0..2_000).map(|key| key * 17).collect(), vec![i64::MAX, 5, -50]];
+        for keys in sets {
+            let set = Arc::new(KeySet::of(&keys).unwrap());
+            let is_whole = |column: &usize| {
+                let data_type = whole.column(*column).data_type();
+                data_type.is_integer() || *data_type == DataType::Date32
+            };
+            for column in all_columns(&whole.schema()).into_iter().filter(is_whole) {
+                let number = |row: usize| whole_number(whole.column(column), row);
+                let wanted: Vec<bool> =
+                    (0..whole.num_rows()).map(|row| number(row).is_some_and(|key| keys.contains(&key))).collect();
+                let asked = ScanRequest { keys: vec![(column, Arc::clone(&set))], ..request(all_columns(&whole.schema())) };
+                let (batches, _) = read(reader.as_ref(), asked).unwrap();
+                let found = concat_batches(&whole.schema(), &batches).unwrap();
+                let expected = filter_record_batch(&whole, &BooleanArray::from(wanted)).unwrap();
+                // An encoding that cannot ask leaves all rows in.
+                if found.num_rows() < whole.num_rows() {
+                    assert_eq!(found, expected, "{} column {column}", encoding.name());
+                }
+            }
+        }
+    });
+}
+
+/// The low 64 bits of a whole number, as joins see them.
+fn whole_number(column: &ArrayRef, row: usize) -> Option<i64> {
+    if column.is_null(row) {
+        return None;
+    }
+    downcast_integer_array!(
+        column => Some(column.value(row) as i64),
+        _ => Some(i64::from(column.as_primitive::<Date32Type>().value(row))),
+    )
 }
 
 #[test]

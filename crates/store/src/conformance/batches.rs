@@ -23,6 +23,20 @@ fn conditions_hold_or_refuse() {
 }
 
 #[test]
+fn without_a_version_means_absent_or_of_the_empty_version() {
+    on_each(|store| {
+        let put_a = |version: &'static str| store.through(vec![put_if("a", value(1, 1), version, Expected::Unversioned)]);
+        put_a("").unwrap();
+        put_a("1").unwrap();
+        assert!(is_conflict(put_a("2"), "a"));
+        assert!(is_conflict(store.through(vec![delete_if("a", Expected::Unversioned)]), "a"));
+        let replaced = vec![delete("a"), put_if("a", value(2, 1), "3", Expected::Unversioned)];
+        store.through(replaced).unwrap();
+        assert_eq!(store.entry(b"a").unwrap().unwrap().version, "3");
+    });
+}
+
+#[test]
 fn the_empty_version_is_a_version() {
     on_each(|store| {
         assert!(is_conflict(store.through(vec![put_if("a", value(1, 1), "", is(""))]), "a"));

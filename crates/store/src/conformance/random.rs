@@ -51,12 +51,14 @@ fn plan(model: &Model, writes: &[RandomWrite], count: &mut u32) -> (Vec<Write>, 
             (1, _) => Expected::Absent,
             (2, Some(version)) => Expected::Version(version.clone()),
             (3, _) => is("none has this"),
+            (4, _) => Expected::Unversioned,
             _ => Expected::Any,
         };
         let holds = match &expected {
             Expected::Any => true,
             Expected::Absent => before.is_none(),
             Expected::Version(wanted) => before.as_ref() == Some(wanted),
+            Expected::Unversioned => before.as_ref().is_none_or(Version::is_empty),
         };
         after = after.filter(|_| holds);
         *count += 1;

@@ -25,6 +25,7 @@ impl Model {
                 Expected::Any => true,
                 Expected::Absent => found.is_none(),
                 Expected::Version(version) => found == Some(version),
+                Expected::Unversioned => found.is_none_or(Version::is_empty),
             };
             if !holds {
                 return None;
@@ -105,7 +106,8 @@ fn random_write(rng: &mut StdRng, model: &Model, next: &mut u64) -> Write {
         (0, _) => Expected::Absent,
         (1, _) => Expected::Version(Version::from_static(b"no such")),
         (2..5, Some((_, version, _))) => Expected::Version(version.clone()),
-        (2..5, None) => Expected::Absent,
+        (2..4, None) => Expected::Absent,
+        (4, None) => Expected::Unversioned,
         _ => Expected::Any,
     };
     if rng.random_bool(0.25) {

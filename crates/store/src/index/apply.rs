@@ -155,6 +155,8 @@ fn meets(change: &Change, before: &Before) -> Result<(), StoreError> {
         (Action::Move { .. }, ..) => true,
         (_, Expected::Any, _) | (_, Expected::Absent, Before::Absent) => true,
         (_, Expected::Version(wanted), Before::There { version, .. }) => wanted == version,
+        (_, Expected::Unversioned, Before::Absent) => true,
+        (_, Expected::Unversioned, Before::There { version, .. }) => version.is_empty(),
         (_, _, Before::Damaged(what)) => return Err(super::corrupt(&change.key, what)),
         _ => false,
     };

@@ -1,0 +1,260 @@
+//! Statements that write: CREATE TABLE, INSERT, DELETE, UPDATE and TRUNCATE.
+//!
+//! Their rows are those of a query, which is cut and run as any query is, and they go to the drives as a load does: visible together at
+//! the end, or not at all. DELETE and UPDATE write the rows of a table anew, in the layout that it has, and take its place only if
+//! nobody has changed it meanwhile; else they begin again.
+
+mod layout;
+
+use std::sync::Arc;
+
+use arrow::array::{Int64Array, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::common::TableReference;
+use datafusion::datasource::source_as_provider;
+use datafusion::functions_aggregate::count::count;
+use datafusion::logical_expr::dml::InsertOp;
+use datafusion::logical_expr::utils::COUNT_STAR_EXPANSION;
+use datafusion::logical_expr::{
+    CreateMemoryTable, DdlStatement, DmlStatement, Expr, Filter, LogicalPlan, LogicalPlanBuilder, TableScan, WriteOp,
+};
+use futures::{StreamExt, TryStreamExt};
+use pithead_door::Batches;
+use pithead_functions::{count_repeats, fault_from_datafusion};
+use pithead_load::{LoadMode, LoadSpec};
+use pithead_model::{Blame, Dataset, DatasetName, Fault};
+
+use crate::Parameters;
+use crate::query::{Mode, Query};
+use crate::table::DatasetTable;
+pub(crate) use layout::{Layout, sort_clauses};
+
+/// How often a statement begins again that others came before.
+const ATTEMPTS: usize = 5;
+
+/// A statement that writes, planned.
+pub(crate) struct Writing<'a> {
+    pub(crate) query: Query,
+    pub(crate) plan: LogicalPlan,
+    pub(crate) layout: Layout,
+    pub(crate) parameters: &'a Parameters,
+}
+
+/// The dataset that a statement changes, as it was read.
+struct Changed {
+    name: DatasetName,
+    dataset: Arc<Dataset>,
+}
+
+/// Whether a statement that ended so is to begin again.
+pub(crate) fn begins_again(fault: &Fault, attempt: usize) -> bool {
+    fault.blame == Blame::Conflict && attempt < ATTEMPTS
+}
+
+impl Writing<'_> {
+    /// Runs it. The number of rows that were inserted, deleted or changed.
+    pub(crate) async fn run(self) -> Result<u64, Fault> {
+        let Self { query, plan, layout, parameters } = self;
+        let writer = Writer { query, parameters };
+        match plan {
+            LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) => writer.create(create, layout).await,
+            LogicalPlan::Dml(DmlStatement { target, op, input, .. }) => {
+                let changed = Changed::of(&target)?;
+                let input = LogicalPlan::clone(&input);
+                match op {
+                    WriteOp::Insert(InsertOp::Append) => writer.insert(changed, input).await,
+                    WriteOp::Delete => writer.delete(changed, input).await,
+                    WriteOp::Update => writer.update(changed, input).await,
+                    WriteOp::Truncate => writer.truncate(changed).await,
+                    other => Err(unsupported(other.name())),
+                }
+            }
+            other => Err(unsupported(&other.display().to_string())),
+        }
+    }
+}
+
+struct Writer<'a> {
+    query: Query,
+    parameters: &'a Parameters,
+}
+
+impl Writer<'_> {
+    async fn create(&self, create: CreateMemoryTable, layout: Layout) -> Result<u64, Fault> {
+        if create.temporary {
+            return Err(unsupported("CREATE TEMPORARY TABLE"));
+        }
+        if !create.constraints.is_empty() {
+            return Err(unsupported("PRIMARY KEY or UNIQUE").hint("leave the constraint out; NOT NULL is kept"));
+        }
+        if let Some((column, _)) = create.column_defaults.first() {
+            return Err(
+                unsupported(&format!("DEFAULT (of column {column})")).hint("leave it out, and give the value with INSERT")
+            );
+        }
+        let name = self.new_name(&create.name)?;
+        let present = self.query.host.fleet().snapshot().await?.dataset(&name).is_some();
+        if present && !create.or_replace {
+            return match create.if_not_exists {
+                true => Ok(0),
+                false => Err(Fault::new(Blame::User, format!("table {name} exists already"))
+                    .hint("CREATE OR REPLACE TABLE, CREATE TABLE IF NOT EXISTS, or INSERT INTO it")),
+            };
+        }
+        let is_empty = matches!(*create.input, LogicalPlan::EmptyRelation(ref empty) if !empty.produce_one_row);
+        let schema = stored(create.input.schema().inner(), is_empty);
+        let mode = if create.or_replace { LoadMode::Replace } else { LoadMode::Create };
+        let spec = layout.put_into(LoadSpec { mode, ..LoadSpec::new(name, vec![]) });
+        let rows = self.rows(LogicalPlan::clone(&create.input), &schema).await?;
+        self.load(spec, schema, rows).await
+    }
+
+    async fn insert(&self, changed: Changed, input: LogicalPlan) -> Result<u64, Fault> {
+        let schema = Arc::clone(&changed.dataset.schema);
+        let rows = self.rows(input, &schema).await?;
+        let spec = LoadSpec { mode: LoadMode::Append, ..LoadSpec::new(changed.name, vec![]) };
+        self.load(spec, schema, rows).await
+    }
+
+    async fn delete(&self, changed: Changed, input: LogicalPlan) -> Result<u64, Fault> {
+        let (scan, predicate) = filtered(&input)?;
+        let Some(predicate) = predicate else { return self.truncate(changed).await };
+        let deleted = self.count(input).await?;
+        if deleted > 0 {
+            let kept = self.kept(scan, predicate, &changed).await?;
+            self.rewrite(changed, kept).await?;
+        }
+        Ok(deleted)
+    }
+
+    async fn update(&self, changed: Changed, input: LogicalPlan) -> Result<u64, Fault> {
+        let LogicalPlan::Projection(projection) = &input else { return Err(Fault::bug("an UPDATE has no new values")) };
+        let (scan, predicate) = filtered(&projection.input)?;
+        let updated = match &predicate {
+            Some(_) => self.count(LogicalPlan::clone(&projection.input)).await?,
+            None => changed.dataset.rows(),
+        };
+        if updated == 0 {
+            return Ok(0);
+        }
+        let kept = match predicate {
+            Some(predicate) => self.kept(scan, predicate, &changed).await?,
+            None => futures::stream::empty().boxed(),
+        };
+        let new = self.rows(input.clone(), &changed.dataset.schema).await?;
+        self.rewrite(changed, kept.chain(new).boxed()).await?;
+        Ok(updated)
+    }
+
+    async fn truncate(&self, changed: Changed) -> Result<u64, Fault> {
+        let deleted = changed.dataset.rows();
+        self.rewrite(changed, futures::stream::empty().boxed()).await?;
+        Ok(deleted)
+    }
+
+    /// Writes all rows of a dataset anew.
+    async fn rewrite(&self, changed: Changed, rows: Batches) -> Result<u64, Fault> {
+        let Changed { name, dataset } = changed;
+        let schema = Arc::clone(&dataset.schema);
+        let spec = LoadSpec { mode: LoadMode::Replace, over: Some(dataset), ..LoadSpec::new(name, vec![]) };
+        self.load(spec, schema, rows).await
+    }
+
+    /// The rows that a predicate does not hold for: it is false, or NULL.
+    async fn kept(&self, scan: LogicalPlan, predicate: Expr, changed: &Changed) -> Result<Batches, Fault> {
+        let plan = Filter::try_new(Expr::IsNotTrue(Box::new(predicate)), Arc::new(scan)).map_err(fault_from_datafusion)?;
+        self.rows(LogicalPlan::Filter(plan), &changed.dataset.schema).await
+    }
+
+    async fn count(&self, input: LogicalPlan) -> Result<u64, Fault> {
+        let counted = count(Expr::Literal(COUNT_STAR_EXPANSION, None));
+        let plan =
+            LogicalPlanBuilder::from(input).aggregate(Vec::<Expr>::new(), vec![counted]).and_then(LogicalPlanBuilder::build);
+        let plan = plan.map_err(fault_from_datafusion)?;
+        let schema: SchemaRef = Arc::clone(plan.schema().inner());
+        let batches: Vec<RecordBatch> = self.rows(plan, &schema).await?.try_collect().await?;
+        let counts = batches.iter().filter(|batch| batch.num_rows() == 1);
+        let count =
+            counts.filter_map(|batch| batch.column(0).as_any().downcast_ref::<Int64Array>()).map(|column| column.value(0));
+        Ok(count.sum::<i64>().max(0) as u64)
+    }
+
+    /// The rows of a query, as `schema` has them.
+    async fn rows(&self, plan: LogicalPlan, schema: &SchemaRef) -> Result<Batches, Fault> {
+        let plan = count_repeats(plan).map_err(fault_from_datafusion)?;
+        let prepared = self.query.prepare(self.parameters.put_into(plan)?, Mode::Run).await?;
+        let rows = self.query.execute(&prepared).await?;
+        let schema = Arc::clone(schema);
+        Ok(rows.map(move |batch| batch.map_err(fault_from_datafusion).and_then(|batch| conform(&batch, &schema))).boxed())
+    }
+
+    async fn load(&self, spec: LoadSpec, schema: SchemaRef, rows: Batches) -> Result<u64, Fault> {
+        Ok(self.query.host.load_batches(spec, schema, rows).await?.rows)
+    }
+
+    fn new_name(&self, name: &TableReference) -> Result<DatasetName, Fault> {
+        let domain = &self.query.state.config_options().catalog.default_schema;
+        match name {
+            TableReference::Bare { table } => DatasetName::new(domain.as_str(), table.as_ref()),
+            TableReference::Partial { schema, table } => DatasetName::new(schema.as_ref(), table.as_ref()),
+            full @ TableReference::Full { .. } => {
+                Err(Fault::new(Blame::User, format!("expected [domain.]dataset, got {full}")))
+            }
+        }
+    }
+}
+
+impl Changed {
+    fn of(target: &Arc<dyn datafusion::logical_expr::TableSource>) -> Result<Self, Fault> {
+        let provider = source_as_provider(target).map_err(fault_from_datafusion)?;
+        let Some(table) = provider.downcast_ref::<DatasetTable>() else {
+            return Err(Fault::new(Blame::User, "only datasets can be changed; this table is made by the host"));
+        };
+        let found = table.found();
+        Ok(Self { name: found.name().clone(), dataset: Arc::clone(found.dataset()) })
+    }
+}
+
+/// The scan of the table that a statement changes, and which of its rows. A statement that reads others beside it is refused: several
+/// of their rows may say what a row is to be.
+fn filtered(input: &LogicalPlan) -> Result<(LogicalPlan, Option<Expr>), Fault> {
+    let is_table = |plan: &LogicalPlan| match plan {
+        LogicalPlan::TableScan(TableScan { .. }) => true,
+        LogicalPlan::SubqueryAlias(alias) => matches!(*alias.input, LogicalPlan::TableScan(_)),
+        _ => false,
+    };
+    match input {
+        plan if is_table(plan) => Ok((plan.clone(), None)),
+        LogicalPlan::Filter(filter) if is_table(&filter.input) => {
+            Ok((LogicalPlan::clone(&filter.input), Some(filter.predicate.clone())))
+        }
+        _ => Err(unsupported("UPDATE … FROM, and DELETE or UPDATE with LIMIT or ORDER BY,")
+            .hint("name the rows by a condition: WHERE id IN (SELECT …)")),
+    }
+}
+
+/// The columns that a new table is to have. Those of a query may be NULL later, whatever its rows are.
+fn stored(schema: &SchemaRef, as_told: bool) -> SchemaRef {
+    let field = |field: &Arc<Field>| Field::new(field.name(), field.data_type().clone(), field.is_nullable() || !as_told);
+    Arc::new(Schema::new(schema.fields().iter().map(field).collect::<Vec<_>>()))
+}
+
+/// A batch under other names, of the same types.
+fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Fault> {
+    let mut columns = Vec::with_capacity(batch.num_columns());
+    for (column, field) in batch.columns().iter().zip(schema.fields()) {
+        if column.null_count() > 0 && !field.is_nullable() {
+            return Err(Fault::new(Blame::User, format!("column {} is NOT NULL, and a row has NULL there", field.name())));
+        }
+        columns.push(match column.data_type() == field.data_type() {
+            true => Arc::clone(column),
+            false => arrow::compute::cast(column, field.data_type()).map_err(Fault::bug)?,
+        });
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(Fault::bug)
+}
+
+fn unsupported(what: &str) -> Fault {
+    Fault::new(Blame::Unsupported, format!("{what} is not a statement that this release runs"))
+}
