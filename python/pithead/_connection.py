@@ -101,7 +101,7 @@ class Connection:
         self._finalizer = weakref.finalize(self, _close, native, temporary, os.getpid())
 
     def sql(self, query: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> Relation:
-        """A query's result, lazy: it runs when its rows are taken. SET and DROP TABLE run at once; their results have no rows.
+        """A query's result, lazy: it runs when its rows are taken. SET and statements that write run at once, and have no rows.
 
         Parameters
         ----------
@@ -170,7 +170,8 @@ class Connection:
         metadata
             Kept with the dataset; appending adds to it.
         partition_by
-            "hash:a,b", "range:a", "round-robin", or columns to hash by.
+            "hash:a,b", "range:a", "round-robin", or columns to hash by. None: by hash of the first column if it looks like a
+            key, else round-robin.
         sort_by
             Columns, each with " desc" where the largest are to come first.
         slice_rows

@@ -11,7 +11,6 @@ _WORDS = (
     ("try --encoding arrow", 'try encoding="arrow"'),
     ("name it with --format parquet, csv or arrow", "give files whose names end with .parquet, .csv or .arrow, or a table"),
     ("--csv-null names what stands for NULL", "a table that pyarrow or pandas read from it has the types that you say"),
-    ("load data with `pithead load DATASET FILES…`", "load data with conn.load(name, files)"),
     ("pithead ls shows which", "conn.datasets() shows which"),
     ("`pithead sql -c 'DROP TABLE …'`", "conn.drop(name)"),
     ("`pithead status` shows the drives", "conn.drives() shows the drives"),

@@ -214,6 +214,3 @@ def test_hints_speak_python(conn: pithead.Connection) -> None:
     with pytest.raises(pithead.UserError) as refused:
         conn.drop("v")
     assert refused.value.hint and "conn.datasets()" in refused.value.hint
-    with pytest.raises(pithead.UnsupportedError) as refused:
-        conn.sql("INSERT INTO t VALUES (1)")
-    assert refused.value.hint and "conn.load(" in refused.value.hint

@@ -1,4 +1,4 @@
-"""Times TPC-H in DuckDB: on tables of its own, and on the Parquet files. Prints JSON.
+"""Times queries in DuckDB: on tables of its own, and on the Parquet files. Prints JSON.
 
 Arguments: the directory of the Parquet files, a directory for DuckDB's own tables, threads, runs. The queries are read
 from standard input as a JSON list of [name, sql].

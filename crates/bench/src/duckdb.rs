@@ -9,8 +9,6 @@ use pithead_model::{Blame, Fault};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::QUERIES;
-
 const SCRIPT: &str = include_str!("beside_duckdb.py");
 const LINEITEM_SCRIPT: &str = include_str!("beside_duckdb_scan.py");
 
@@ -36,10 +34,15 @@ pub(crate) struct Lineitem {
     pub(crate) sorted: Vec<f64>,
 }
 
-/// Runs all queries in DuckDB, once to warm up and then `runs` times. None: there is no Python with DuckDB.
-pub(crate) fn duckdb(tables: &Path, own: &Path, threads: usize, runs: usize) -> Result<Option<DuckDb>, Fault> {
-    let queries: Vec<(&str, &str)> = QUERIES.iter().map(|query| (query.name, query.statement())).collect();
-    let text = serde_json::to_vec(&queries).map_err(|error| failed(error.to_string()))?;
+/// Runs queries, each with its name, in DuckDB, once to warm up and then `runs` times. None: there is no Python with DuckDB.
+pub(crate) fn duckdb(
+    tables: &Path,
+    own: &Path,
+    threads: usize,
+    runs: usize,
+    queries: &[(&str, &str)],
+) -> Result<Option<DuckDb>, Fault> {
+    let text = serde_json::to_vec(queries).map_err(|error| failed(error.to_string()))?;
     script(SCRIPT, [tables, own], &[threads.to_string(), runs.to_string()], &text)
 }
 

@@ -1,10 +1,11 @@
 //! Benchmarks: `pithead bench …`. Each runs side by side with what it is compared to, in one go, and says on what machine.
 //!
 //! [`demo`] is TPC-H with push-down and without, on four drive processes; [`tpch`] adds DuckDB, sessions and loads; [`store`]
-//! measures a drive's store beside its medium and RocksDB, [`scan`] one drive's scans beside plain loops over the same values;
+//! measures a drive's store beside its medium and RocksDB, [`kv`] its Kinetic protocol beside Redis, [`scan`] one drive's scans beside plain loops over the same values;
 //! [`soak`] keeps many clients at work and checks every answer; [`near_data`] is TPC-H across a link that the kernel shapes, beside
 //! DuckDB over HTTP; [`adaptive`] measures decisions made while queries run beside those made beforehand; [`cell`] finds genes that differ
-//! between groups of cells, beside scanpy, TileDB-SOMA and DuckDB.
+//! between groups of cells, beside scanpy, TileDB-SOMA and DuckDB; [`yoursql`] plans queries whose predicates nothing tells of, beside
+//! every order of their joins.
 
 mod adaptive;
 mod answers;
@@ -12,6 +13,7 @@ mod cell;
 mod demo;
 mod drives;
 mod duckdb;
+mod kv;
 mod machine;
 mod neardata;
 mod queries;
@@ -22,12 +24,14 @@ mod store;
 mod tables;
 mod timing;
 mod tpch;
+mod yoursql;
 
 pub use adaptive::{AdaptiveOptions, AdaptivePart, adaptive};
 pub use answers::difference;
 pub use cell::{CellEngine, CellOptions, CellPart, cell};
 pub use demo::{DemoOptions, demo};
 pub use drives::{DriveProcess, DriveProcesses};
+pub use kv::{KvOptions, kv};
 pub use neardata::{NearDataHostOptions, NearDataOptions, near_data, near_data_host};
 pub use queries::{QUERIES, TpchQuery};
 pub use scan::{ScanOptions, scan};
@@ -35,3 +39,4 @@ pub use soak::{SoakClientsOptions, SoakOptions, soak, soak_clients};
 pub use store::{StoreBenchOptions, StorePart, StoreWriterOptions, store, store_writer};
 pub use tables::{TABLES, TpchTable, generate};
 pub use tpch::{TpchOptions, tpch};
+pub use yoursql::{YourSqlOptions, yoursql};

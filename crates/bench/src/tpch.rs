@@ -136,7 +136,9 @@ pub async fn tpch(options: &TpchOptions) -> Result<(), Fault> {
 
     let local = in_process(options, &tables, Layout::Keyed).await?;
     let default_layout = in_process(options, &tables, Layout::Default).await?;
-    let duck = duckdb(&tables, &options.directory.join(format!("duckdb-{}", options.scale)), THREADS, options.runs)?;
+    let own = options.directory.join(format!("duckdb-{}", options.scale));
+    let queries: Vec<(&str, &str)> = QUERIES.iter().map(|query| (query.name, query.statement())).collect();
+    let duck = duckdb(&tables, &own, THREADS, options.runs, &queries)?;
     if duck.is_none() {
         println!("no Python with DuckDB was found: skipping the comparison (tools/setup.sh installs it)");
     }

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    array_serve, bench, cell, cert, check, drive_add, drive_drain, drive_serve, drop, error, inspect, load, ls, repair,
+    array_serve, bench, cell, cert, check, drive_add, drive_drain, drive_serve, drop, error, inspect, kv, load, ls, repair,
     session, sql, status, token,
 };
 
@@ -60,6 +60,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Array(ArrayCommand),
     Cell(cell::CellArgs),
+    Kv(Box<kv::KvArgs>),
     /// Make certificates for TLS between hosts and drives
     #[command(subcommand)]
     Cert(cert::CertCommand),

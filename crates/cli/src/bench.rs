@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use pithead_bench::{
-    AdaptiveOptions, AdaptivePart, DemoOptions, NearDataHostOptions, NearDataOptions, ScanOptions, SoakClientsOptions,
-    SoakOptions, StoreBenchOptions, StorePart, StoreWriterOptions, TpchOptions,
+    AdaptiveOptions, AdaptivePart, DemoOptions, KvOptions, NearDataHostOptions, NearDataOptions, ScanOptions,
+    SoakClientsOptions, SoakOptions, StoreBenchOptions, StorePart, StoreWriterOptions, TpchOptions, YourSqlOptions,
 };
 use pithead_model::{Blame, Fault, Rate, parse_rate};
 
@@ -31,12 +31,16 @@ pub(crate) enum BenchCommand {
     SoakClients(SoakClientsArgs),
     /// A drive's store measured: durable puts, reads, recovery, beside the bare medium and RocksDB
     Store(StoreArgs),
+    /// A drive's Kinetic protocol measured: puts and gets, beside Redis, a bare socket and the bare medium
+    Kv(KvBenchArgs),
     /// One drive's scans measured, beside plain loops over the same values in memory and beside DuckDB
     Scan(ScanArgs),
     /// Push-back measured: how far drives take slices, decided while queries run, beside the best level fixed beforehand
     Adaptive(AdaptiveArgs),
     /// Which genes differ between groups of cells, beside scanpy, TileDB-SOMA and DuckDB; fetches into data frames
     Cell(CellArgs),
+    /// Plans under uncertainty: predicates that bounds mislead about, sampled and not, beside the best order of joins and DuckDB
+    Yoursql(YoursqlArgs),
     /// The process that `store` kills
     #[command(hide = true)]
     StoreWriter(StoreWriterArgs),
@@ -194,6 +198,23 @@ pub(crate) struct ScanArgs {
     json: Option<PathBuf>,
 }
 
+/// Flags of the benchmark of plans under uncertainty.
+#[derive(Debug, Args)]
+pub(crate) struct YoursqlArgs {
+    /// Scale: 1 for 2.5 million rows in the largest table
+    #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = parse_scale)]
+    scale: f64,
+    /// Where tables and drives are kept
+    #[arg(long, visible_alias = "dir", value_name = "DIR", default_value = "demo-data")]
+    directory: PathBuf,
+    /// Runs of each query; their median counts
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    runs: u16,
+    /// Write everything that was measured to a file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
 /// Flags of the benchmark of push-back.
 #[derive(Debug, Args)]
 pub(crate) struct AdaptiveArgs {
@@ -254,6 +275,23 @@ pub(crate) struct StoreArgs {
     json: Option<PathBuf>,
 }
 
+/// Flags of the benchmark of the Kinetic protocol.
+#[derive(Debug, Args)]
+pub(crate) struct KvBenchArgs {
+    /// Folder on the medium to measure; what is made there is removed at the end, but for TPC-H's tables
+    #[arg(long, visible_alias = "dir", value_name = "DIR", default_value = "demo-data")]
+    directory: PathBuf,
+    /// How long each measurement takes
+    #[arg(long, value_name = "SECONDS", default_value_t = 3.0, value_parser = parse_seconds)]
+    seconds: f64,
+    /// TPC-H's scale, in gigabytes of text, of the table that is queried while values are read
+    #[arg(long, value_name = "N", default_value_t = 0.1, value_parser = parse_scale)]
+    scale: f64,
+    /// Write everything that was measured to a file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
 /// Parts of the store's benchmark.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Part {
@@ -303,6 +341,13 @@ pub(crate) async fn run(command: BenchCommand) -> Result<(), CliError> {
             let (threads, runs) = (usize::from(threads), usize::from(runs));
             let options = ScanOptions { scale, rows: rows as usize, threads, runs, directory, json };
             Ok(pithead_bench::scan(&options).await?)
+        }
+        BenchCommand::Yoursql(YoursqlArgs { scale, directory, runs, json }) => {
+            let options = YourSqlOptions { scale, runs: usize::from(runs), directory, json };
+            Ok(pithead_bench::yoursql(&options).await?)
+        }
+        BenchCommand::Kv(KvBenchArgs { directory, seconds, scale, json }) => {
+            Ok(pithead_bench::kv(&KvOptions { directory, seconds, scale, json }).await?)
         }
         BenchCommand::Adaptive(args) => Ok(pithead_bench::adaptive(&adaptive_options(args)).await?),
         BenchCommand::Cell(args) => {

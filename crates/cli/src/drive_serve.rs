@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use futures::FutureExt;
 use pithead_device::Paced;
 use pithead_drive::{Drive, DriveOptions, address, bind, serve};
 use pithead_model::{Blame, Bytes, Fault, Rate, parse_bytes, parse_rate};
@@ -14,6 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::entry_args::EntryArgs;
 use crate::error::CliError;
+use crate::kinetic_serve::{self, KineticArgs};
 use crate::{entry_args, target, terminal};
 
 const EXAMPLES: &str = "\
@@ -24,6 +26,7 @@ Examples:
   pithead drive serve --data /disk1 --cores 0-3 --memory 8GiB
   pithead drive serve --data /tmp/d0 --listen 127.0.0.1:7433 --link 1gbit  # as on a slower network
   pithead drive serve --data /tmp/d0 --listen 127.0.0.1:7433 --cpu 1/15     # as a weaker engine
+  pithead drive serve --data /disk1 --kinetic           # and for Kinetic clients, on this machine
 
 Other machines reach the drive only with TLS, and only known callers: `pithead cert` makes
 certificates, `pithead token` tokens for the access file.";
@@ -81,6 +84,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u64).range(1..))]
     collect_after: u64,
     #[command(flatten)]
+    kinetic: KineticArgs,
+    #[command(flatten)]
     entry: EntryArgs,
 }
 
@@ -94,6 +99,7 @@ pub(crate) async fn run(args: ServeArgs) -> Result<(), CliError> {
     let stop = stop_signal()?;
     let listener = bind(&args.listen).await?;
     let metrics = observe_listener(args.metrics.as_deref()).await?;
+    let kinetic = args.kinetic.listen().await?;
     let entry = args.entry.options();
     entry_args::check(&entry, address(&listener)?)?;
     let options = options(&args);
@@ -101,16 +107,29 @@ pub(crate) async fn run(args: ServeArgs) -> Result<(), CliError> {
     let drive = Drive::open(options)?;
     drive.collect_orphans_after(Duration::from_secs(args.collect_after));
     terminal::tell(format_args!("drive {} listening on {} ({facts})", drive.id(), address(&listener)?));
+    let kinetic = kinetic.map(|bound| kinetic_serve::open(&args.kinetic, &drive, bound)).transpose()?;
     let observing = match metrics {
         Some(listener) => {
             let told = listener.local_addr()?;
             tracing::info!(address = %told, "serving metrics");
             terminal::tell(format_args!("metrics at http://{told}/metrics, health at http://{told}/health"));
-            Some(tokio::spawn(pithead_observe::serve(listener, Arc::clone(&drive) as Arc<dyn pithead_observe::Observed>)))
+            Some(tokio::spawn(pithead_observe::serve(listener, kinetic_serve::observed(&drive, kinetic.as_ref()))))
         }
         None => None,
     };
-    let served = serve(drive, listener, entry, stop).await;
+    let served = match kinetic {
+        None => serve(drive, listener, entry, stop).await,
+        Some(kinetic) => {
+            let stop = stop.shared();
+            let serving = tokio::spawn(kinetic.serve(stop.clone()));
+            // The drive stops last: it flushes what Kinetic clients have written.
+            let stopped = async {
+                stop.await;
+                kinetic_serve::ended(serving).await;
+            };
+            serve(drive, listener, entry, stopped).await
+        }
+    };
     if let Some(observing) = observing {
         // Until now: while a drive stops, its health says so.
         observing.abort();

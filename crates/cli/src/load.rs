@@ -44,7 +44,8 @@ pub(crate) struct LoadArgs {
     /// Replace the dataset if there is one
     #[arg(long)]
     replace: bool,
-    /// How rows find their drive: hash:COLUMN[,COLUMN], range:COLUMN or round-robin [default: round-robin]
+    /// How rows find their drive: hash:COLUMN[,COLUMN], range:COLUMN or round-robin [default: hash of the first column if it looks
+    /// like a key, else round-robin]
     #[arg(long, value_name = "HOW", value_parser = parse_partitioning)]
     partition_by: Option<PartitionBy>,
     /// Drives that each partition is to be on, each with a copy of it [default: 1]
@@ -140,6 +141,7 @@ fn spec(args: &LoadArgs) -> LoadSpec {
             FileFormat::Csv => Format::Csv,
             FileFormat::Arrow => Format::ArrowIpc,
         }),
+        over: None,
         mode: match (args.append, args.replace) {
             (true, _) => LoadMode::Append,
             (_, true) => LoadMode::Replace,

@@ -20,6 +20,8 @@ mod entry_args;
 mod error;
 mod inspect;
 mod interrupt;
+mod kinetic_serve;
+mod kv;
 mod link_args;
 mod load;
 mod load_spec;

@@ -8,8 +8,8 @@ use tracing_subscriber::EnvFilter;
 use crate::args::{ArrayCommand, Command, DriveCommand};
 use crate::error::CliError;
 use crate::{
-    array_serve, bench, cell, cert, check, drive_add, drive_drain, drive_serve, drop, inspect, load, ls, repair, session, sql,
-    status, target, token,
+    array_serve, bench, cell, cert, check, drive_add, drive_drain, drive_serve, drop, inspect, kv, load, ls, repair, session,
+    sql, status, target, token,
 };
 
 /// What is logged unless `PITHEAD_LOG` says otherwise.
@@ -47,6 +47,7 @@ async fn dispatch(command: Command) -> Result<(), CliError> {
         Command::Check(args) => check::run(args).await,
         Command::Inspect(command) => inspect::run(command).await,
         Command::Cell(args) => cell::run(&args),
+        Command::Kv(args) => kv::run(*args).await,
         Command::Cert(command) => cert::run(command),
         Command::Token(args) => token::run(&args),
         Command::Bench(command) => bench::run(command).await,
@@ -57,7 +58,7 @@ async fn dispatch(command: Command) -> Result<(), CliError> {
 fn threads(command: &Command) -> usize {
     let asked = match command {
         Command::Drive(DriveCommand::Serve(_)) | Command::Bench(_) | Command::Check(_) | Command::Inspect(_) => None,
-        Command::Session(_) | Command::Cell(_) | Command::Cert(_) | Command::Token(_) => None,
+        Command::Session(_) | Command::Cell(_) | Command::Kv(_) | Command::Cert(_) | Command::Token(_) => None,
         Command::Array(ArrayCommand::Serve(args)) => args.threads(),
         Command::Drive(DriveCommand::Add(args)) => args.target.threads,
         Command::Drive(DriveCommand::Drain(args)) => args.target.threads,

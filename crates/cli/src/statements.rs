@@ -85,12 +85,12 @@ impl Runner {
         let (session, text) = (Arc::clone(&self.session), statement.to_owned());
         let answer = apart(async move { session.run(&text).await }).await?;
         let profile = Arc::clone(&answer.profile);
-        let is_query = answer.is_query;
+        let (is_query, changed) = (answer.is_query, answer.changed);
         let rows_max = if describes(statement) { usize::MAX } else { self.showing.rows_max };
         let shown = self.show(answer, rows_max, waiting).await?;
         if self.showing.timing {
             let link_bytes = profile.snapshot().link_bytes;
-            terminal::tell(self.summary(is_query, &shown, start.elapsed(), link_bytes));
+            terminal::tell(self.summary(is_query, changed, &shown, start.elapsed(), link_bytes));
         }
         Ok(())
     }
@@ -146,10 +146,10 @@ impl Runner {
         Ok(Shown { rows: rows_written, more: false })
     }
 
-    fn summary(&self, is_query: bool, shown: &Shown, elapsed: Duration, link_bytes: u64) -> String {
+    fn summary(&self, is_query: bool, changed: Option<u64>, shown: &Shown, elapsed: Duration, link_bytes: u64) -> String {
         let rows = terminal::counted(shown.rows, "row");
         let what = match (is_query, shown.more) {
-            (false, _) => "done".to_owned(),
+            (false, _) => changed.map_or_else(|| "done".to_owned(), |rows| terminal::counted(rows, "row")),
             (true, false) => rows,
             (true, true) => format!("first {rows}, there are more,"),
         };

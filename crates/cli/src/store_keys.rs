@@ -23,6 +23,12 @@ pub(crate) fn key_words(key: &str) -> Option<String> {
     if let Some(run) = key.strip_prefix("claim/") {
         return Some(format!("up to which manifest a run is claimed: {}", slice_words(run)?));
     }
+    if key == "kinetic/state" {
+        return Some("identities, PINs and cluster version of Kinetic clients".to_owned());
+    }
+    if let Some(name) = key.strip_prefix("kinetic/key/") {
+        return Some(format!("a Kinetic client's key {name:?}"));
+    }
     if let Some(domain) = key.strip_prefix("manifest-aside/") {
         return Some(format!("manifest of domain {domain} that another home did not know"));
     }

@@ -3,7 +3,7 @@
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
-use pithead_model::{Adapt, DatasetId, DatasetName, Level, LoadId, Reply, SessionId, SliceKey, SliceSpan, SortKey};
+use pithead_model::{Adapt, DatasetId, DatasetName, Level, LoadId, PageSample, Reply, SessionId, SliceKey, SliceSpan, SortKey};
 use serde::{Deserialize, Serialize};
 
 /// A sub-plan as it travels.
@@ -68,6 +68,10 @@ pub struct SessionOptions {
     pub level_max: Level,
     /// Whether slice and page bounds may rule rows out.
     pub zone_maps: bool,
+    /// The pages of each slice that are read; none: all of them. What a sample answers is no answer to its sub-plan, and nothing keeps
+    /// it as one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample: Option<PageSample>,
     /// The session's time zone.
     pub time_zone: Option<String>,
     /// What `now()` means, nanoseconds since 1970 UTC.

@@ -12,4 +12,4 @@ mod storage;
 #[cfg(test)]
 mod tests;
 
-pub use daemon::{Drive, DriveOptions, address, bind, serve};
+pub use daemon::{Drive, DriveOptions, RawSlices, Shared, address, bind, serve};

@@ -11,8 +11,8 @@ const FLOORS: &[&[&str]] = &[
     &["model", "matrix"],
     &["slice", "functions", "door", "entry", "device", "sched", "observe", "policy"],
     &["plan", "store", "wire", "program", "fleet", "files", "fakes"],
-    &["exec", "cse", "load"],
-    &["drive", "remote"],
+    &["exec", "cse", "load", "capi"],
+    &["drive", "remote", "kinetic"],
     &["host"],
     &["embed", "array", "cell", "front"],
     &["bench"],
@@ -33,6 +33,7 @@ const USERS: &[(&str, &[&str])] = &[
     ("tonic", &["wire", "drive", "front"]),
     ("arrow-flight", &["wire", "front"]),
     ("pyo3", &["python"]),
+    ("wasmtime", &["program"]),
 ];
 
 /// Checks the edges that `cargo metadata` shows.

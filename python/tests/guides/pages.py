@@ -10,7 +10,7 @@ from pathlib import Path
 
 # Fences that are run, and fences that only show something.
 RUN = ("console", "sh", "sql", "python")
-SHOWN = ("text", "toml", "yaml")
+SHOWN = ("cpp", "go", "rust", "text", "toml", "yaml")
 # A hidden note to the tests. Its words are in docs/internals/testing.md.
 _NOTE = re.compile(r"<!-- test: (?P<kind>\w+)(?P<rest>.*?)-->", re.DOTALL)
 

@@ -6,8 +6,10 @@ mod health;
 mod observed;
 mod options;
 mod serve;
+mod shared;
 mod status;
 
 pub use drive::Drive;
 pub use options::DriveOptions;
 pub use serve::{address, bind, serve};
+pub use shared::{RawSlices, Shared};

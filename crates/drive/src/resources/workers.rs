@@ -16,6 +16,11 @@ impl Workers {
         Self { pool }
     }
 
+    /// The pool itself, for work of another protocol.
+    pub(crate) fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
     /// Reactors.
     pub(crate) fn threads(&self) -> usize {
         self.pool.reactors()

@@ -95,7 +95,9 @@ fn whole(schema: &SchemaRef, slice: bytes::Bytes) -> Result<SliceStream, Fault> 
     let request = ScanRequest {
         columns: (0..schema.fields().len()).collect(),
         predicates: Vec::new(),
+        keys: Vec::new(),
         zone_maps: false,
+        sample: None,
         batch_rows: PAGE_ROWS,
         stats: Arc::new(ReadStats::default()),
     };

@@ -23,7 +23,9 @@ async fn stored(drive: &Drive, run: &Run) -> RecordBatch {
         let request = ScanRequest {
             columns: (0..directory.schema.fields().len()).collect(),
             predicates: vec![],
+            keys: Vec::new(),
             zone_maps: true,
+            sample: None,
             batch_rows: PAGE_ROWS,
             stats: Arc::new(ReadStats::default()),
         };

@@ -149,6 +149,7 @@ fn scan(runs: &[&Run]) -> OpenRequest {
             batch_rows: 8_192,
             level_max: Level::Whole,
             zone_maps: true,
+            sample: None,
             time_zone: None,
             now_ns: 0,
             extensions: vec![],

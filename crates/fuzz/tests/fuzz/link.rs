@@ -136,6 +136,7 @@ fn open_request(plan: PlanBytes, rows: &[RecordBatch]) -> OpenRequest {
             batch_rows: 8_192,
             level_max: Level::Whole,
             zone_maps: true,
+            sample: None,
             time_zone: Some("Europe/Zurich".into()),
             now_ns: 1,
             extensions: vec!["pithead_moments/1".into()],

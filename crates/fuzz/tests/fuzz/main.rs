@@ -7,6 +7,7 @@
 #[path = "../../../slice/tests/conformance/data.rs"]
 mod data;
 mod files;
+mod kinetic;
 mod link;
 mod matrices;
 mod medium;
@@ -42,6 +43,7 @@ fn groups() -> Vec<(&'static [&'static str], Make)> {
     let for_files = Arc::clone(&rig);
     vec![
         (&link::NAMES, Box::new(link::targets)),
+        (&kinetic::NAMES, Box::new(kinetic::targets)),
         (&matrices::NAMES, Box::new(matrices::targets)),
         (&slices::NAMES, Box::new(slices::targets)),
         (&stores::NAMES, Box::new(stores::targets)),

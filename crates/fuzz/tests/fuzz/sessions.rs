@@ -222,6 +222,7 @@ fn scan(run: &SliceKey, schema: &arrow::datatypes::SchemaRef, slices: u32) -> Op
             batch_rows: 8_192,
             level_max: pithead_model::Level::Whole,
             zone_maps: true,
+            sample: None,
             time_zone: None,
             now_ns: 0,
             extensions: vec![],

@@ -164,7 +164,9 @@ fn read(schema: &SchemaRef, slice: Bytes) -> Result<Option<String>, SliceError> 
         let request = ScanRequest {
             columns: all.clone(),
             predicates,
+            keys: Vec::new(),
             zone_maps: true,
+            sample: None,
             batch_rows: BATCH_ROWS,
             stats: Arc::new(ReadStats::default()),
         };

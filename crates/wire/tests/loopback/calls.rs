@@ -163,6 +163,7 @@ pub fn open_request(plan: PlanBytes, inputs: Vec<ShippedInput>) -> OpenRequest {
         batch_rows: 8_192,
         level_max: Level::Whole,
         zone_maps: true,
+        sample: None,
         time_zone: Some("Europe/Berlin".into()),
         now_ns: i64::MIN,
         extensions: vec!["matches/1".into()],

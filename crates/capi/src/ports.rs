@@ -1,0 +1,124 @@
+//! Ports between a host program and its SSDlets.
+
+use std::ffi::c_char;
+
+use futures::executor::block_on;
+use pithead_program::{HostReader, HostWriter, Signature};
+
+use crate::PitheadApplication;
+use crate::error::{bytes, free, guard, handle, text};
+
+/// Takes what an SSDlet puts out.
+pub struct PitheadReader {
+    reader: HostReader,
+    batch: Vec<u8>,
+}
+
+/// Sends to the inputs of SSDlets.
+pub struct PitheadWriter {
+    writer: HostWriter,
+}
+
+fn check(port: &Signature, types: &str) -> Result<(), String> {
+    let expected: Signature = types.parse()?;
+    match *port == expected {
+        true => Ok(()),
+        false => Err(format!("the port carries {port}, and the host program asks for {expected}")),
+    }
+}
+
+/// Connects an output to the host program, which expects `types`. Null if it cannot be.
+///
+/// # Safety
+/// `application` is live, and `types` is a text that ends with a zero byte.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pithead_reader_new(
+    application: *const PitheadApplication,
+    ssdlet: i32,
+    output: u32,
+    types: *const c_char,
+) -> *mut PitheadReader {
+    guard(std::ptr::null_mut(), || {
+        // SAFETY: the caller's promise.
+        let (application, types) = unsafe { (handle(application)?, text(types)?) };
+        let output = application.ssdlet(ssdlet)?.output(output as usize);
+        check(&output.signature().map_err(|error| error.to_string())?, types)?;
+        let reader = application.application.reader(&output).map_err(|error| error.to_string())?;
+        Ok(Box::into_raw(Box::new(PitheadReader { reader, batch: Vec::new() })))
+    })
+}
+
+/// Waits for the next batch. Returns 1 with its place, which holds until the next call; 0 at the end; -1 if the application failed.
+///
+/// # Safety
+/// `reader` is live and used by one thread at a time, and `batch` and `length` can be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pithead_reader_get(reader: *mut PitheadReader, batch: *mut *const u8, length: *mut usize) -> i32 {
+    guard(-1, || {
+        // SAFETY: the caller's promise.
+        let reader = unsafe { reader.as_mut() }.ok_or("a reader was expected, not a null pointer")?;
+        let Some(next) = block_on(reader.reader.get()).map_err(|error| error.to_string())? else { return Ok(0) };
+        reader.batch = next;
+        // SAFETY: the caller's promise.
+        unsafe {
+            batch.write(reader.batch.as_ptr());
+            length.write(reader.batch.len());
+        }
+        Ok(1)
+    })
+}
+
+/// Ends a reader.
+///
+/// # Safety
+/// `reader` came from [`pithead_reader_new`], and is used no more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pithead_reader_free(reader: *mut PitheadReader) {
+    // SAFETY: the caller's promise.
+    unsafe { free(reader) }
+}
+
+/// Connects the host program, which puts `types`, to an input. Null if it cannot be.
+///
+/// # Safety
+/// `application` is live, and `types` is a text that ends with a zero byte.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pithead_writer_new(
+    application: *const PitheadApplication,
+    ssdlet: i32,
+    input: u32,
+    types: *const c_char,
+) -> *mut PitheadWriter {
+    guard(std::ptr::null_mut(), || {
+        // SAFETY: the caller's promise.
+        let (application, types) = unsafe { (handle(application)?, text(types)?) };
+        let input = application.ssdlet(ssdlet)?.input(input as usize);
+        check(&input.signature().map_err(|error| error.to_string())?, types)?;
+        let writer = application.application.writer(&input).map_err(|error| error.to_string())?;
+        Ok(Box::into_raw(Box::new(PitheadWriter { writer })))
+    })
+}
+
+/// Sends a batch of whole rows, and waits while the connection is full. Returns 1; 0 if nobody reads any more; -1 if the rows are not of
+/// the port's types or the application failed.
+///
+/// # Safety
+/// `writer` is live, and there are `length` bytes at `batch`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pithead_writer_put(writer: *const PitheadWriter, batch: *const u8, length: usize) -> i32 {
+    guard(-1, || {
+        // SAFETY: the caller's promise.
+        let (writer, batch) = unsafe { (handle(writer)?, bytes(batch, length)) };
+        block_on(writer.writer.put(batch.to_vec())).map(i32::from).map_err(|error| error.to_string())
+    })
+}
+
+/// Ends the writer's part of the stream.
+///
+/// # Safety
+/// `writer` came from [`pithead_writer_new`], and is used no more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pithead_writer_free(writer: *mut PitheadWriter) {
+    // SAFETY: the caller's promise.
+    unsafe { free(writer) }
+}

@@ -1,0 +1,269 @@
+//! Commands about the drive: its logs, its set-up, who may use it.
+
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use clap::{Args, Subcommand, ValueEnum};
+use pithead_entry::Token;
+use pithead_kinetic::client::Client;
+use pithead_kinetic::proto::{Acl, AclScope, Body, DeviceLog, GetLog, PowerManagement, Range, Security, Setup};
+use pithead_kinetic::{Kind, Permission};
+
+use super::{done, read_key, show, write_key};
+use crate::error::CliError;
+use crate::store_keys::key_bytes;
+
+/// What can be done with a drive.
+#[derive(Debug, Subcommand)]
+pub(super) enum AdminCommand {
+    /// Ask whether the drive answers
+    Noop,
+    /// Make all that was written durable
+    Flush,
+    /// Print what the drive says of itself
+    Log(LogArgs),
+    /// Read all values and compare their checksums; prints the keys of those that are damaged
+    Scan,
+    /// Give back the room of what was deleted
+    Optimize,
+    /// Set the version of the cluster, which every request then has to name
+    ClusterVersion(ClusterArgs),
+    /// Make an identity, or change one (over TLS)
+    Acl(AclArgs),
+    /// Set or change a PIN (over TLS)
+    SetPin(SetPinArgs),
+    /// Lock the drive, so that it does nothing until it is unlocked (over TLS)
+    Lock(PinArgs),
+    /// Unlock the drive (over TLS)
+    Unlock(PinArgs),
+    /// Delete all keys, identities and PINs of Kinetic clients; datasets stay (over TLS)
+    Erase(EraseArgs),
+    /// Change the power level
+    Power(PowerArgs),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct LogArgs {
+    /// What to tell
+    #[arg(value_enum, required_unless_present = "device")]
+    logs: Vec<Log>,
+    /// A log by its name, such as com.pithead.store
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
+}
+
+/// The drive's logs.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Log {
+    Utilizations,
+    Temperatures,
+    Capacities,
+    Configuration,
+    Statistics,
+    Messages,
+    Limits,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ClusterArgs {
+    /// The version
+    #[arg(allow_negative_numbers = true)]
+    version: i64,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct AclArgs {
+    /// The identity's number
+    number: i64,
+    /// File with its key; a file that is not there is made, with a random key
+    #[arg(long, value_name = "FILE")]
+    new_key_file: PathBuf,
+    /// What it may do
+    #[arg(long, value_name = "WHAT,…", value_delimiter = ',', value_enum)]
+    allow: Vec<Allow>,
+    /// Only with keys that begin so
+    #[arg(long, value_name = "KEY", default_value = "")]
+    prefix: String,
+    /// Only over TLS
+    #[arg(long)]
+    only_tls: bool,
+}
+
+/// Permissions.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Allow {
+    Read,
+    Write,
+    Delete,
+    Range,
+    Setup,
+    P2p,
+    Log,
+    Security,
+    Power,
+    Applet,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct SetPinArgs {
+    /// Which one
+    #[arg(value_enum)]
+    which: Pin,
+    /// File with the new PIN
+    #[arg(long, value_name = "FILE")]
+    new_pin_file: PathBuf,
+    /// File with the PIN as it is [default: none was set]
+    #[arg(long, value_name = "FILE")]
+    pin_file: Option<PathBuf>,
+}
+
+/// The drive's PINs.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Pin {
+    /// For lock and unlock
+    Lock,
+    /// For erase
+    Erase,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct PinArgs {
+    /// File with the PIN [default: none was set]
+    #[arg(long, value_name = "FILE")]
+    pin_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct EraseArgs {
+    #[command(flatten)]
+    pin: PinArgs,
+    /// Give the room of the values back to the medium, too
+    #[arg(long)]
+    secure: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct PowerArgs {
+    /// The level
+    #[arg(value_enum)]
+    level: Power,
+}
+
+/// Power levels.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Power {
+    Operational,
+    Hibernate,
+    Shutdown,
+}
+
+/// Runs the command.
+pub(super) async fn run(client: &mut Client, command: AdminCommand, json: bool) -> Result<(), CliError> {
+    let (kind, body) = match command {
+        AdminCommand::Log(args) => return log(client, args, json).await,
+        AdminCommand::Scan => return scan(client, json).await,
+        AdminCommand::Lock(args) => return pin(client, 2, &args, json).await,
+        AdminCommand::Unlock(args) => return pin(client, 1, &args, json).await,
+        AdminCommand::Erase(args) => return pin(client, if args.secure { 4 } else { 3 }, &args.pin, json).await,
+        AdminCommand::Noop => (Kind::Noop, Body::default()),
+        AdminCommand::Flush => (Kind::FlushAllData, Body::default()),
+        AdminCommand::Optimize => (Kind::MediaOptimize, everything()),
+        AdminCommand::ClusterVersion(ClusterArgs { version }) => {
+            let setup = Setup { new_cluster_version: Some(version), ..Setup::default() };
+            (Kind::Setup, Body { setup: Some(setup), ..Body::default() })
+        }
+        AdminCommand::Acl(args) => (Kind::Security, security(Security { acl: vec![acl(&args)?], ..Security::default() })),
+        AdminCommand::SetPin(args) => (Kind::Security, security(new_pin(&args)?)),
+        AdminCommand::Power(PowerArgs { level }) => {
+            let power = PowerManagement { level: Some(level as i32 + 1) };
+            (Kind::SetPowerLevel, Body { power: Some(power), ..Body::default() })
+        }
+    };
+    done(client.call(kind, body, Bytes::new()).await)?;
+    show::done(json)
+}
+
+async fn log(client: &mut Client, args: LogArgs, json: bool) -> Result<(), CliError> {
+    const DEVICE: i32 = 7;
+    let types = args.logs.iter().map(|log| *log as i32).chain(args.device.is_some().then_some(DEVICE)).collect();
+    let device = args.device.map(|name| DeviceLog { name: Some(name.into()) });
+    let asked = GetLog { types, device, ..GetLog::default() };
+    let body = Body { get_log: Some(asked), ..Body::default() };
+    let reply = done(client.call(Kind::GetLog, body, Bytes::new()).await)?;
+    show::log(&reply.body.get_log.unwrap_or_default(), &reply.value, json)
+}
+
+async fn scan(client: &mut Client, json: bool) -> Result<(), CliError> {
+    let reply = done(client.call(Kind::MediaScan, everything(), Bytes::new()).await)?;
+    show::keys(&reply.body.range.unwrap_or_default().keys, json)
+}
+
+async fn pin(client: &mut Client, operation: i32, args: &PinArgs, json: bool) -> Result<(), CliError> {
+    let pin = args.pin_file.as_deref().map(read_key).transpose()?.unwrap_or_default();
+    done(client.pin(operation, &pin).await)?;
+    show::done(json)
+}
+
+/// All keys.
+fn everything() -> Body {
+    let range = Range {
+        start_key: Some(Bytes::new()),
+        end_key: Some(vec![u8::MAX; 4_096].into()),
+        start_key_inclusive: Some(true),
+        end_key_inclusive: Some(true),
+        max_returned: Some(200),
+        ..Range::default()
+    };
+    Body { range: Some(range), ..Body::default() }
+}
+
+fn security(security: Security) -> Body {
+    Body { security: Some(security), ..Body::default() }
+}
+
+fn new_pin(args: &SetPinArgs) -> Result<Security, CliError> {
+    let new = Some(Bytes::from(read_key(&args.new_pin_file)?));
+    let old = args.pin_file.as_deref().map(read_key).transpose()?.map(Bytes::from);
+    Ok(match args.which {
+        Pin::Lock => Security { old_lock_pin: old, new_lock_pin: new, ..Security::default() },
+        Pin::Erase => Security { old_erase_pin: old, new_erase_pin: new, ..Security::default() },
+    })
+}
+
+fn acl(args: &AclArgs) -> Result<Acl, CliError> {
+    if !args.new_key_file.exists() {
+        write_key(&args.new_key_file, Token::random().text())?;
+    }
+    let permission = args.allow.iter().map(|allow| allow.permission() as i32).collect::<Vec<_>>();
+    let scope = AclScope {
+        offset: Some(0),
+        value: Some(key_bytes(&args.prefix)?.into()),
+        permission,
+        tls_required: Some(args.only_tls),
+    };
+    Ok(Acl {
+        identity: Some(args.number),
+        key: Some(read_key(&args.new_key_file)?.into()),
+        hmac_algorithm: Some(1),
+        // Without a permission it may do nothing.
+        scope: if args.allow.is_empty() { Vec::new() } else { vec![scope] },
+        max_priority: None,
+    })
+}
+
+impl Allow {
+    fn permission(self) -> Permission {
+        match self {
+            Allow::Read => Permission::Read,
+            Allow::Write => Permission::Write,
+            Allow::Delete => Permission::Delete,
+            Allow::Range => Permission::Range,
+            Allow::Setup => Permission::Setup,
+            Allow::P2p => Permission::Push,
+            Allow::Log => Permission::GetLog,
+            Allow::Security => Permission::Security,
+            Allow::Power => Permission::Power,
+            Allow::Applet => Permission::Applet,
+        }
+    }
+}

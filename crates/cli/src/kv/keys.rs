@@ -1,0 +1,206 @@
+//! Commands about keys.
+
+use std::io::Read as _;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use clap::{Args, Subcommand, ValueEnum};
+use pithead_kinetic::Kind;
+use pithead_kinetic::client::Client;
+use pithead_kinetic::proto::{Body, KeyValue, Range};
+
+use super::{done, show};
+use crate::error::CliError;
+use crate::store_keys::key_bytes;
+
+/// What can be done with keys.
+#[derive(Debug, Subcommand)]
+pub(super) enum KeyCommand {
+    /// Print a value
+    Get(GetArgs),
+    /// Put a value
+    Put(PutArgs),
+    /// Delete a key
+    Delete(DeleteArgs),
+    /// List keys
+    Range(RangeArgs),
+    /// Print the value of the next key
+    Next(GetArgs),
+    /// Print the value of the key before
+    Previous(GetArgs),
+    /// Print the version of a value
+    Version(KeyArgs),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct KeyArgs {
+    /// The key
+    key: String,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct GetArgs {
+    /// The key
+    key: String,
+    /// Print what is said of the value, and not the value
+    #[arg(long)]
+    metadata: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct PutArgs {
+    /// The key
+    key: String,
+    /// The value; -: what comes from stdin
+    #[arg(required_unless_present = "file")]
+    value: Option<String>,
+    /// Take the value from a file
+    #[arg(long, value_name = "FILE", conflicts_with = "value")]
+    file: Option<PathBuf>,
+    /// The version that the value gets
+    #[arg(long, value_name = "VERSION", default_value = "")]
+    version: String,
+    #[command(flatten)]
+    write: WriteArgs,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct DeleteArgs {
+    /// The key
+    key: String,
+    #[command(flatten)]
+    write: WriteArgs,
+}
+
+#[derive(Debug, Args)]
+struct WriteArgs {
+    /// Only if the key has this version; empty: only if it has none [default: whatever it has]
+    #[arg(long, value_name = "VERSION")]
+    expect: Option<String>,
+    /// When the drive answers
+    #[arg(long, value_name = "WHEN", default_value = "through")]
+    sync: When,
+}
+
+/// When a write is answered.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum When {
+    /// When it is durable
+    Through,
+    /// When it is accepted
+    Back,
+    /// When it and all before it are durable
+    Flush,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct RangeArgs {
+    /// The first key
+    #[arg(long, value_name = "KEY", default_value = "")]
+    from: String,
+    /// The last key [default: the last of all]
+    #[arg(long, value_name = "KEY")]
+    to: Option<String>,
+    /// Leave out the first key itself
+    #[arg(long)]
+    after: bool,
+    /// Leave out the last key itself
+    #[arg(long)]
+    before: bool,
+    /// From the last key to the first
+    #[arg(long)]
+    reverse: bool,
+    /// The most keys
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(i32).range(1..=200))]
+    limit: i32,
+}
+
+/// Runs the command.
+pub(super) async fn run(client: &mut Client, command: KeyCommand, json: bool) -> Result<(), CliError> {
+    match command {
+        KeyCommand::Get(args) => get(client, Kind::Get, &args, json).await,
+        KeyCommand::Next(args) => get(client, Kind::GetNext, &args, json).await,
+        KeyCommand::Previous(args) => get(client, Kind::GetPrevious, &args, json).await,
+        KeyCommand::Version(KeyArgs { key }) => {
+            let reply = done(client.call(Kind::GetVersion, about(key_of(&key)?), Bytes::new()).await)?;
+            show::version(reply.body.key_value.unwrap_or_default(), json)
+        }
+        KeyCommand::Put(args) => put(client, args, json).await,
+        KeyCommand::Delete(args) => {
+            let asked = written(key_of(&args.key)?, &args.write)?;
+            done(client.call(Kind::Delete, about(asked), Bytes::new()).await)?;
+            show::done(json)
+        }
+        KeyCommand::Range(args) => range(client, args, json).await,
+    }
+}
+
+async fn get(client: &mut Client, kind: Kind, args: &GetArgs, json: bool) -> Result<(), CliError> {
+    let asked = KeyValue { metadata_only: Some(args.metadata), ..key_of(&args.key)? };
+    let reply = done(client.call(kind, about(asked), Bytes::new()).await)?;
+    let entry = reply.body.key_value.unwrap_or_default();
+    match (args.metadata, kind == Kind::Get || json) {
+        (true, _) => show::metadata(&entry, json),
+        (false, true) => show::value(&entry, &reply.value, json),
+        // Of another key than that which was named, the key is told, too.
+        (false, false) => show::key_and_value(&entry, &reply.value),
+    }
+}
+
+async fn put(client: &mut Client, args: PutArgs, json: bool) -> Result<(), CliError> {
+    let value = match (&args.file, args.value.as_deref()) {
+        (Some(file), _) => std::fs::read(file).map_err(|error| CliError::file(file, error))?,
+        (None, Some("-")) => {
+            let mut value = Vec::new();
+            std::io::stdin().lock().read_to_end(&mut value)?;
+            value
+        }
+        (None, value) => value.unwrap_or_default().as_bytes().to_vec(),
+    };
+    let asked = KeyValue { new_version: Some(key_bytes(&args.version)?.into()), ..written(key_of(&args.key)?, &args.write)? };
+    done(client.call(Kind::Put, about(asked), value.into()).await)?;
+    show::done(json)
+}
+
+async fn range(client: &mut Client, args: RangeArgs, json: bool) -> Result<(), CliError> {
+    let last = match &args.to {
+        Some(key) => key_bytes(key)?,
+        // No key is longer, and so none is larger.
+        None => vec![u8::MAX; 4_096],
+    };
+    let asked = Range {
+        start_key: Some(key_bytes(&args.from)?.into()),
+        end_key: Some(last.into()),
+        start_key_inclusive: Some(!args.after),
+        end_key_inclusive: Some(!args.before),
+        max_returned: Some(args.limit),
+        reverse: Some(args.reverse),
+        keys: Vec::new(),
+    };
+    let body = Body { range: Some(asked), ..Body::default() };
+    let reply = done(client.call(Kind::GetKeyRange, body, Bytes::new()).await)?;
+    show::keys(&reply.body.range.unwrap_or_default().keys, json)
+}
+
+fn about(key_value: KeyValue) -> Body {
+    Body { key_value: Some(key_value), ..Body::default() }
+}
+
+fn key_of(key: &str) -> Result<KeyValue, CliError> {
+    Ok(KeyValue { key: Some(key_bytes(key)?.into()), ..KeyValue::default() })
+}
+
+fn written(key_value: KeyValue, args: &WriteArgs) -> Result<KeyValue, CliError> {
+    let synchronization = match args.sync {
+        When::Through => 1,
+        When::Back => 2,
+        When::Flush => 3,
+    };
+    let expected = args.expect.as_deref().map(key_bytes).transpose()?;
+    Ok(KeyValue {
+        force: Some(expected.is_none()),
+        db_version: expected.map(Bytes::from),
+        synchronization: Some(synchronization),
+        ..key_value
+    })
+}

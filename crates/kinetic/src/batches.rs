@@ -1,0 +1,195 @@
+//! [`Batches`]: the open batches of one connection. They end with it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pithead_store::{Durability, Expected, Key, Store, StoreError, Version, Write};
+
+use crate::code::{Code, Failure, Kind};
+use crate::execute::{Answer, Call};
+use crate::proto::{Batch, Body};
+use crate::service::Service;
+use crate::values::{delete_of, put_of};
+
+/// The open batches of one connection.
+#[derive(Debug)]
+pub(crate) struct Batches {
+    service: Arc<Service>,
+    open: HashMap<u32, Open>,
+}
+
+/// A batch to which commands are added. They are checked as they come, and done at its end.
+#[derive(Debug, Default)]
+struct Open {
+    writes: Vec<Write>,
+    sequences: Vec<i64>,
+    bytes: u64,
+    /// The first command that cannot be done, and why.
+    failed: Option<(i64, Failure)>,
+}
+
+/// A batch that has ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    writes: Vec<Write>,
+    sequences: Vec<i64>,
+    failed: Option<(i64, Failure)>,
+}
+
+impl Batches {
+    pub fn new(service: Arc<Service>) -> Batches {
+        Batches { service, open: HashMap::new() }
+    }
+
+    pub fn has(&self, id: u32) -> bool {
+        self.open.contains_key(&id)
+    }
+
+    pub fn start(&mut self, id: Option<u32>) -> Result<Answer, Failure> {
+        let id = id.ok_or_else(|| Failure::invalid("START_BATCH names a batch"))?;
+        let most = self.service.options.limits.batches;
+        if self.has(id) {
+            return Err(Failure::invalid(format!("batch {id} is open already")));
+        }
+        if self.open.len() >= most {
+            return Err(Failure::invalid(format!("{most} batches are open, which is the limit")));
+        }
+        self.open.insert(id, Open::default());
+        Ok(Answer::success())
+    }
+
+    /// Adds a command to an open batch. Whatever is wrong with it is told at the end of the batch.
+    pub fn add(&mut self, id: u32, call: &Call, checked: Result<(), Failure>) {
+        let limits = self.service.options.limits;
+        let Some(open) = self.open.get_mut(&id) else { return };
+        let sequence = call.header.sequence.unwrap_or(0);
+        if open.sequences.len() >= limits.batch_commands {
+            let what = format!("a batch has at most {} commands", limits.batch_commands);
+            open.fail(&self.service, sequence, Failure::invalid(what));
+            return;
+        }
+        open.sequences.push(sequence);
+        let write = checked.and_then(|()| match call.kind {
+            Kind::Put => put_of(call, &limits),
+            _ => delete_of(call, &limits),
+        });
+        let bytes = call.value.len() as u64;
+        match write {
+            Err(failure) => {
+                let failure = Failure::new(Code::InvalidBatch, failure.to_string());
+                open.fail(&self.service, sequence, failure);
+            }
+            Ok(_) if open.failed.is_some() => {}
+            Ok(_) if !reserve(&self.service, bytes) => {
+                let failure = Failure::new(Code::InvalidBatch, "open batches hold too many bytes; try again later");
+                open.fail(&self.service, sequence, failure);
+            }
+            Ok((write, _)) => {
+                open.bytes += bytes;
+                open.writes.push(write);
+            }
+        }
+    }
+
+    /// Notes that something else than a PUT or DELETE was sent in a batch.
+    pub fn spoil(&mut self, id: u32, sequence: i64) {
+        if let Some(open) = self.open.get_mut(&id) {
+            open.fail(&self.service, sequence, Failure::new(Code::InvalidBatch, "a batch has PUT and DELETE only"));
+        }
+    }
+
+    /// Takes a batch away, to be done. None: there is no such batch.
+    pub fn end(&mut self, id: u32, count: Option<i32>) -> Option<Ended> {
+        let mut open = self.open.remove(&id)?;
+        open.release(&self.service);
+        let expected = count.and_then(|count| usize::try_from(count).ok());
+        if open.failed.is_none() && count.is_some() && expected != Some(open.sequences.len()) {
+            let what = format!("the client sent {} commands, and {} came", count.unwrap_or(0), open.sequences.len());
+            let last = open.sequences.last().copied().unwrap_or(0);
+            open.failed = Some((last, Failure::new(Code::InvalidBatch, what)));
+        }
+        Some(Ended { writes: open.writes, sequences: open.sequences, failed: open.failed })
+    }
+
+    /// Forgets a batch. False: there is no such batch.
+    pub fn abort(&mut self, id: u32) -> bool {
+        let open = self.open.remove(&id);
+        open.is_some_and(|mut open| {
+            open.release(&self.service);
+            true
+        })
+    }
+}
+
+impl Drop for Batches {
+    fn drop(&mut self) {
+        for open in self.open.values_mut() {
+            open.release(&self.service);
+        }
+    }
+}
+
+impl Open {
+    /// The first failure counts. What was held is not needed any more.
+    fn fail(&mut self, service: &Service, sequence: i64, failure: Failure) {
+        self.failed.get_or_insert((sequence, failure));
+        self.writes.clear();
+        self.release(service);
+    }
+
+    fn release(&mut self, service: &Service) {
+        service.batch_bytes.fetch_sub(std::mem::take(&mut self.bytes), Ordering::AcqRel);
+    }
+}
+
+fn reserve(service: &Service, bytes: u64) -> bool {
+    let most = service.options.limits.batch_bytes;
+    let fits = |held: u64| held.checked_add(bytes).filter(|held| *held <= most);
+    service.batch_bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits).is_ok()
+}
+
+impl Ended {
+    /// Does all commands, durably, or none.
+    pub fn commit(self, store: &dyn Store) -> Answer {
+        let Ended { writes, sequences, failed } = self;
+        if let Some((sequence, failure)) = failed {
+            return answer(sequences, Some(sequence), failure.into());
+        }
+        match store.write(writes.clone(), Durability::Through) {
+            Ok(()) => answer(sequences, None, Answer::success()),
+            Err(StoreError::Conflict { key }) => {
+                let first = first_conflict(store, &writes).and_then(|index| sequences.get(index).copied());
+                let failed = first.or_else(|| sequences.first().copied());
+                answer(sequences, failed, Failure::new(Code::InvalidBatch, format!("{key} has another version")).into())
+            }
+            Err(error) => answer(sequences, None, Failure::from(error).into()),
+        }
+    }
+}
+
+fn answer(sequence: Vec<i64>, failed_sequence: Option<i64>, answer: Answer) -> Answer {
+    let batch = Batch { count: None, sequence, failed_sequence };
+    Answer { body: Some(Body { batch: Some(batch), ..Body::default() }), ..answer }
+}
+
+/// The first write whose condition does not hold, each write seeing those before it. None if somebody else has changed the keys
+/// meanwhile, so that all would hold now.
+fn first_conflict(store: &dyn Store, writes: &[Write]) -> Option<usize> {
+    let mut seen: HashMap<&Key, Option<Version>> = HashMap::new();
+    writes.iter().position(|write| {
+        let stored = || store.entry(write.key()).ok().flatten().map(|entry| entry.version);
+        let before = seen.get(write.key()).cloned().unwrap_or_else(stored);
+        let (expected, after) = match write {
+            Write::Put(put) => (&put.expected, Some(put.version.clone())),
+            Write::Delete { expected, .. } => (expected, None),
+        };
+        seen.insert(write.key(), after);
+        match expected {
+            Expected::Any => false,
+            Expected::Absent => before.is_some(),
+            Expected::Version(version) => before.as_ref() != Some(version),
+            Expected::Unversioned => before.is_some_and(|version| !version.is_empty()),
+        }
+    })
+}

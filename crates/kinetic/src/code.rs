@@ -1,0 +1,226 @@
+//! Kinds of requests, and codes of their answers, by the protocol's numbers.
+
+use pithead_store::StoreError;
+
+/// A kind of request. The number of its answer is one less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs, reason = "the names are the protocol's")]
+pub enum Kind {
+    Get = 2,
+    Put = 4,
+    Delete = 6,
+    GetNext = 8,
+    GetPrevious = 10,
+    GetKeyRange = 12,
+    GetVersion = 16,
+    Setup = 22,
+    GetLog = 24,
+    Security = 26,
+    Peer2PeerPush = 28,
+    Noop = 30,
+    FlushAllData = 32,
+    PinOp = 36,
+    MediaScan = 38,
+    MediaOptimize = 40,
+    StartBatch = 42,
+    EndBatch = 44,
+    AbortBatch = 46,
+    SetPowerLevel = 48,
+    ManageApplet = 50,
+}
+
+impl Kind {
+    /// All kinds, by number.
+    pub const ALL: [Kind; 21] = [
+        Kind::Get,
+        Kind::Put,
+        Kind::Delete,
+        Kind::GetNext,
+        Kind::GetPrevious,
+        Kind::GetKeyRange,
+        Kind::GetVersion,
+        Kind::Setup,
+        Kind::GetLog,
+        Kind::Security,
+        Kind::Peer2PeerPush,
+        Kind::Noop,
+        Kind::FlushAllData,
+        Kind::PinOp,
+        Kind::MediaScan,
+        Kind::MediaOptimize,
+        Kind::StartBatch,
+        Kind::EndBatch,
+        Kind::AbortBatch,
+        Kind::SetPowerLevel,
+        Kind::ManageApplet,
+    ];
+
+    /// The kind of request with this number; none if there is no such request.
+    pub fn of(number: i32) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| *kind as i32 == number)
+    }
+
+    /// The number of its answer.
+    pub fn response(self) -> i32 {
+        self as i32 - 1
+    }
+
+    /// Its name in metrics and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Get => "get",
+            Kind::Put => "put",
+            Kind::Delete => "delete",
+            Kind::GetNext => "getnext",
+            Kind::GetPrevious => "getprevious",
+            Kind::GetKeyRange => "getkeyrange",
+            Kind::GetVersion => "getversion",
+            Kind::Setup => "setup",
+            Kind::GetLog => "getlog",
+            Kind::Security => "security",
+            Kind::Peer2PeerPush => "peer2peerpush",
+            Kind::Noop => "noop",
+            Kind::FlushAllData => "flushalldata",
+            Kind::PinOp => "pinop",
+            Kind::MediaScan => "mediascan",
+            Kind::MediaOptimize => "mediaoptimize",
+            Kind::StartBatch => "start_batch",
+            Kind::EndBatch => "end_batch",
+            Kind::AbortBatch => "abort_batch",
+            Kind::SetPowerLevel => "set_power_level",
+            Kind::ManageApplet => "manage_applet",
+        }
+    }
+
+    /// Whether it is about one key.
+    pub(crate) fn has_key(self) -> bool {
+        use Kind::{Delete, Get, GetNext, GetPrevious, GetVersion, Put};
+        matches!(self, Get | Put | Delete | GetNext | GetPrevious | GetVersion)
+    }
+}
+
+/// How a request went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the names are the protocol's")]
+pub enum Code {
+    NotAttempted = 0,
+    Success = 1,
+    HmacFailure = 2,
+    NotAuthorized = 3,
+    VersionFailure = 4,
+    InternalError = 5,
+    HeaderRequired = 6,
+    NotFound = 7,
+    VersionMismatch = 8,
+    ServiceBusy = 9,
+    Expired = 10,
+    DataError = 11,
+    PermDataError = 12,
+    RemoteConnectionError = 13,
+    NoSpace = 14,
+    NoSuchHmacAlgorithm = 15,
+    InvalidRequest = 16,
+    NestedOperationErrors = 17,
+    DeviceLocked = 18,
+    DeviceAlreadyUnlocked = 19,
+    ConnectionTerminated = 20,
+    InvalidBatch = 21,
+    Hibernate = 22,
+    Shutdown = 23,
+    InvalidExecute = 24,
+    ExecuteComplete = 25,
+}
+
+impl Code {
+    const ALL: [(Code, &'static str); 26] = [
+        (Code::NotAttempted, "NOT_ATTEMPTED"),
+        (Code::Success, "SUCCESS"),
+        (Code::HmacFailure, "HMAC_FAILURE"),
+        (Code::NotAuthorized, "NOT_AUTHORIZED"),
+        (Code::VersionFailure, "VERSION_FAILURE"),
+        (Code::InternalError, "INTERNAL_ERROR"),
+        (Code::HeaderRequired, "HEADER_REQUIRED"),
+        (Code::NotFound, "NOT_FOUND"),
+        (Code::VersionMismatch, "VERSION_MISMATCH"),
+        (Code::ServiceBusy, "SERVICE_BUSY"),
+        (Code::Expired, "EXPIRED"),
+        (Code::DataError, "DATA_ERROR"),
+        (Code::PermDataError, "PERM_DATA_ERROR"),
+        (Code::RemoteConnectionError, "REMOTE_CONNECTION_ERROR"),
+        (Code::NoSpace, "NO_SPACE"),
+        (Code::NoSuchHmacAlgorithm, "NO_SUCH_HMAC_ALGORITHM"),
+        (Code::InvalidRequest, "INVALID_REQUEST"),
+        (Code::NestedOperationErrors, "NESTED_OPERATION_ERRORS"),
+        (Code::DeviceLocked, "DEVICE_LOCKED"),
+        (Code::DeviceAlreadyUnlocked, "DEVICE_ALREADY_UNLOCKED"),
+        (Code::ConnectionTerminated, "CONNECTION_TERMINATED"),
+        (Code::InvalidBatch, "INVALID_BATCH"),
+        (Code::Hibernate, "HIBERNATE"),
+        (Code::Shutdown, "SHUTDOWN"),
+        (Code::InvalidExecute, "INVALID_EXECUTE"),
+        (Code::ExecuteComplete, "EXECUTE_COMPLETE"),
+    ];
+
+    /// The code with this number; none if there is no such code.
+    pub fn of(number: i32) -> Option<Code> {
+        Code::ALL.iter().map(|(code, _)| *code).find(|code| *code as i32 == number)
+    }
+
+    /// The protocol's name for it.
+    pub fn name(self) -> &'static str {
+        Code::ALL.iter().find(|(code, _)| *code == self).map_or("", |(_, name)| name)
+    }
+}
+
+/// Why a request was not done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {what}", code.name())]
+pub struct Failure {
+    /// What the client is told as a number.
+    pub code: Code,
+    /// What the client is told as a text.
+    pub what: String,
+}
+
+impl Failure {
+    /// A failure with a text for people.
+    pub fn new(code: Code, what: impl Into<String>) -> Failure {
+        Failure { code, what: what.into() }
+    }
+
+    pub(crate) fn invalid(what: impl Into<String>) -> Failure {
+        Failure::new(Code::InvalidRequest, what)
+    }
+
+    pub(crate) fn not_authorized(what: impl Into<String>) -> Failure {
+        Failure::new(Code::NotAuthorized, what)
+    }
+
+    pub(crate) fn not_found() -> Failure {
+        Failure::new(Code::NotFound, "there is no such key")
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Failure {
+        let code = match &error {
+            StoreError::Conflict { .. } => Code::VersionMismatch,
+            StoreError::NoSpace { .. } => Code::NoSpace,
+            StoreError::Corrupt { .. } | StoreError::Damaged { .. } => Code::PermDataError,
+            StoreError::TooLarge(_) => Code::InvalidRequest,
+            StoreError::InUse { .. } | StoreError::Format { .. } | StoreError::Io { .. } | StoreError::Index { .. } => {
+                Code::InternalError
+            }
+        };
+        // A client learns what is wrong with its request, and not where our files are.
+        let what = match code {
+            Code::InternalError => {
+                tracing::error!(%error, "a request of a Kinetic client failed");
+                "the store failed; the drive's log says why".to_owned()
+            }
+            Code::NoSpace => "the medium is full".to_owned(),
+            _ => error.to_string(),
+        };
+        Failure { code, what }
+    }
+}

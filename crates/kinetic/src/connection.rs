@@ -1,0 +1,433 @@
+//! One connection: greeting, then a request and its answer, one after the other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use prost::Message as _;
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+use crate::batches::Batches;
+use crate::code::{Code, Failure, Kind};
+use crate::execute::{Answer, Call, Link};
+use crate::frame::{Frame, FrameError, read_frame, write_frame};
+use crate::identity::{Identity, PRIORITY_NORMAL};
+use crate::proto::{Body, Command, GetLog, Header, HmacAuth, Message, Status, auth};
+use crate::service::Service;
+use crate::sign::{sign, verify};
+
+/// How long a caller who is not known yet may say nothing.
+const STRANGER_IDLE: Duration = Duration::from_secs(60);
+/// How long a caller who is known may say nothing.
+const IDLE: Duration = Duration::from_secs(6 * 3_600);
+/// How long a frame may take from its first byte to its last, here and there.
+const FRAME_WAIT: Duration = Duration::from_secs(60);
+/// How long a caller with a wrong PIN waits for the answer, so that guessing takes long.
+const WRONG_PIN_WAIT: Duration = Duration::from_millis(500);
+/// Wrong signatures and PINs after which the connection is closed.
+const FAILURES_MAX: u32 = 16;
+/// Bytes of a command whose sender is not known.
+const STRANGER_COMMAND_BYTES: usize = 8 << 10;
+/// Bytes that are read from the connection at once.
+const READ_BYTES: usize = 32 << 10;
+
+/// Talks to a client until one of both has enough. Open batches end with it.
+pub(crate) async fn talk(
+    service: Arc<Service>,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    link: Link,
+    mut stop: watch::Receiver<bool>,
+) {
+    let mut stream = BufReader::with_capacity(READ_BYTES, stream);
+    let mut talk = Talk::new(service, link);
+    if !send(&mut stream, talk.greeting()).await {
+        return;
+    }
+    loop {
+        let idle = if talk.known { IDLE } else { STRANGER_IDLE };
+        let begun = tokio::select! {
+            begun = timeout(idle, stream.fill_buf()) => Some(matches!(begun, Ok(Ok(bytes)) if !bytes.is_empty())),
+            () = told(&mut stop) => None,
+        };
+        match begun {
+            Some(true) => {}
+            Some(false) => break,
+            None => {
+                send(&mut stream, unsolicited(&Failure::new(Code::ConnectionTerminated, "the drive stops"))).await;
+                break;
+            }
+        }
+        let Ok(read) = timeout(FRAME_WAIT, read_frame(&mut stream, &talk.service.options.limits)).await else { break };
+        let next = match read {
+            Ok(frame) => talk.answer(frame).await,
+            Err(FrameError::TooLong { .. }) => Next::Last(unsolicited(&Failure::invalid("the frame is too long"))),
+            Err(FrameError::Message(_)) => Next::Last(unsolicited(&Failure::invalid("the frame has no message"))),
+            Err(FrameError::Closed | FrameError::Magic(_) | FrameError::Io(_)) => break,
+        };
+        match next {
+            Next::Silent => {}
+            Next::Answer(reply) => {
+                if !send(&mut stream, reply).await {
+                    break;
+                }
+            }
+            Next::Last(reply) => {
+                send(&mut stream, reply).await;
+                break;
+            }
+        }
+    }
+    // What the client is sent last would be lost if the connection were only dropped.
+    let _ = timeout(Duration::from_secs(1), stream.shutdown()).await;
+}
+
+/// Ends when the server is told to stop.
+async fn told(stop: &mut watch::Receiver<bool>) {
+    // An error says that the server is gone, which is as good.
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+/// What goes onto the connection.
+type Reply = (Message, Bytes);
+
+/// What a frame leads to.
+enum Next {
+    /// Nothing is sent, as within a batch.
+    Silent,
+    Answer(Reply),
+    /// The connection ends with it.
+    Last(Reply),
+}
+
+async fn send(stream: &mut (impl AsyncWrite + Unpin), (message, value): Reply) -> bool {
+    matches!(timeout(FRAME_WAIT, write_frame(stream, &message, &value)).await, Ok(Ok(())))
+}
+
+/// How an answer is signed.
+enum Signer<'a> {
+    Identity(i64, &'a [u8]),
+    Pin,
+}
+
+struct Talk {
+    service: Arc<Service>,
+    link: Link,
+    id: i64,
+    /// The sequence of the last request.
+    last: Option<i64>,
+    /// A request of the caller was signed rightly.
+    known: bool,
+    failures: u32,
+    batches: Batches,
+}
+
+impl Talk {
+    fn new(service: Arc<Service>, link: Link) -> Talk {
+        let (id, batches) = (service.next_connection(), Batches::new(Arc::clone(&service)));
+        Talk { service, link, id, last: None, known: false, failures: 0, batches }
+    }
+
+    fn greeting(&self) -> Reply {
+        let log = GetLog {
+            configuration: Some(self.service.configuration(self.link)),
+            limits: Some(self.service.options.limits.told()),
+            ..GetLog::default()
+        };
+        let header = Header {
+            cluster_version: Some(self.service.states.get().cluster_version),
+            connection_id: Some(self.id),
+            ..Header::default()
+        };
+        let body = Some(Box::new(Body { get_log: Some(log), ..Body::default() }));
+        let command = Command { header: Some(header), body, status: Some(status(&Answer::success())) };
+        (message_unsolicited(&command), Bytes::new())
+    }
+
+    async fn answer(&mut self, frame: Frame) -> Next {
+        let arrived = Instant::now();
+        match frame.message.auth_type {
+            Some(auth::HMAC) => self.answer_signed(frame, arrived).await,
+            Some(auth::PIN) => self.answer_pin(frame).await,
+            _ => Next::Last(unsolicited(&Failure::invalid("a request is signed by HMACAUTH (1) or PINAUTH (2)"))),
+        }
+    }
+
+    async fn answer_signed(&mut self, frame: Frame, arrived: Instant) -> Next {
+        let sent = frame.message.hmac_auth.clone().unwrap_or_default();
+        let bytes = frame.message.command_bytes.clone().unwrap_or_default();
+        let number = sent.identity.unwrap_or(0);
+        let Some(identity) = self.service.states.get().identities.get(&number).cloned() else {
+            return self.turn_away(&bytes, Signer::Identity(number, b""), "there is no such identity");
+        };
+        let signer = Signer::Identity(number, &identity.key);
+        if !verify(&identity.key, &bytes, sent.hmac.as_deref().unwrap_or_default()) {
+            return self.turn_away(&bytes, signer, "the signature is wrong");
+        }
+        if identity.is_factory() && !self.link.loopback && !self.service.options.default_credentials {
+            let what = "everybody knows the key of this identity: it may call from the drive's own machine only";
+            let header = stranger_header(&bytes);
+            return Next::Answer(respond(&signer, &header, Failure::not_authorized(what).into(), None));
+        }
+        self.known = true;
+        let command = match Command::read(&bytes) {
+            Ok(command) => command,
+            Err(error) => {
+                let failure = Failure::invalid(format!("not a command: {error}"));
+                return Next::Answer(respond(&signer, &Header::default(), failure.into(), None));
+            }
+        };
+        let Some(header) = command.header.clone() else {
+            let failure = Failure::new(Code::HeaderRequired, "a command has a header");
+            return Next::Answer(respond(&signer, &Header::default(), failure.into(), None));
+        };
+        let body = command.body.map(|body| *body).unwrap_or_default();
+        let checked = self.check(&header, &identity, &frame);
+        let kind = header.message_type.and_then(Kind::of);
+        let Some(kind) = kind else {
+            let failure = Failure::invalid("there is no such kind of request");
+            return Next::Answer(respond(&signer, &header, failure.into(), None));
+        };
+        let until = header.timeout.and_then(|ms| u64::try_from(ms).ok()).filter(|ms| *ms > 0);
+        let until = until.and_then(|ms| arrived.checked_add(Duration::from_millis(ms)));
+        let call = Call { kind, header, body, value: frame.value, identity: Arc::clone(&identity), link: self.link, until };
+        let value_bytes = frame.value_bytes;
+        let answer = match self.dispatch(&call, checked).await {
+            Dispatched::Answer(answer) => *answer,
+            Dispatched::Silent => {
+                self.service.metrics.count(kind, Code::Success, value_bytes);
+                return Next::Silent;
+            }
+            Dispatched::UnknownBatch(what) => return Next::Last(unsolicited(&Failure::invalid(what))),
+        };
+        let sent_bytes = answer.value.len() as u64;
+        self.service.metrics.count(kind, answer.code, value_bytes + sent_bytes);
+        self.service.metrics.seconds.observe(arrived.elapsed().as_secs_f64());
+        self.pace(sent_bytes).await;
+        let version = (answer.code == Code::VersionFailure).then(|| self.service.states.get().cluster_version);
+        Next::Answer(respond(&signer, &call.header, answer, version))
+    }
+
+    /// What has to hold of every request of somebody who is known. The sequence counts whether or not the rest holds.
+    fn check(&mut self, header: &Header, identity: &Identity, frame: &Frame) -> Result<(), Failure> {
+        self.check_sequence(header)?;
+        let state = self.service.states.get();
+        if state.locked {
+            return Err(Failure::new(Code::DeviceLocked, "the device is locked"));
+        }
+        check_cluster(header, state.cluster_version)?;
+        if header.message_type != Some(Kind::SetPowerLevel as i32) {
+            self.service.check_power()?;
+        }
+        identity.check_priority(header.priority.unwrap_or(PRIORITY_NORMAL))?;
+        let most = self.service.options.limits.value_bytes as u64;
+        match frame.value_bytes <= most {
+            true => Ok(()),
+            false => Err(Failure::invalid(format!("a value of {} bytes; at most {most} are allowed", frame.value_bytes))),
+        }
+    }
+
+    fn check_sequence(&mut self, header: &Header) -> Result<(), Failure> {
+        let sequence = header.sequence.unwrap_or(0);
+        if self.last.is_some_and(|last| sequence <= last) || sequence < 0 {
+            return Err(Failure::invalid(format!("sequence {sequence} is not above the one before")));
+        }
+        self.last = Some(sequence);
+        Ok(())
+    }
+
+    async fn dispatch(&mut self, call: &Call, checked: Result<(), Failure>) -> Dispatched {
+        use Kind::{AbortBatch, Delete, EndBatch, Noop, Peer2PeerPush, Put, StartBatch};
+        let sequence = call.header.sequence.unwrap_or(0);
+        // Some clients send the number 0 with every request.
+        let batch = call.header.batch_id.filter(|id| *id != 0 || self.batches.has(0));
+        if let Some(id) = batch.filter(|_| matches!(call.kind, Put | Delete)) {
+            if !self.batches.has(id) {
+                return Dispatched::UnknownBatch(format!("there is no batch {id}"));
+            }
+            self.batches.add(id, call, checked);
+            return Dispatched::Silent;
+        }
+        if let Err(failure) = checked {
+            return Dispatched::Answer(Box::new(failure.into()));
+        }
+        let done = match call.kind {
+            StartBatch => self.batches.start(call.header.batch_id),
+            EndBatch | AbortBatch => return self.finish(call).await,
+            _ if batch.is_some_and(|id| self.batches.has(id)) => {
+                self.batches.spoil(batch.unwrap_or(0), sequence);
+                Err(Failure::invalid("a batch has PUT and DELETE only"))
+            }
+            Noop => Ok(Answer::success()),
+            Peer2PeerPush => self.service.push(call).await,
+            _ => {
+                let (service, own) = (Arc::clone(&self.service), call.clone());
+                return Dispatched::Answer(Box::new(self.blocking(call, move || service.execute(&own)).await));
+            }
+        };
+        Dispatched::Answer(Box::new(done.unwrap_or_else(Answer::from)))
+    }
+
+    async fn finish(&mut self, call: &Call) -> Dispatched {
+        let id = call.header.batch_id.unwrap_or(0);
+        let unknown = || Dispatched::UnknownBatch(format!("there is no batch {id}"));
+        if call.kind == Kind::AbortBatch {
+            return if self.batches.abort(id) { Dispatched::Answer(Box::new(Answer::success())) } else { unknown() };
+        }
+        let count = call.body.batch.as_ref().and_then(|batch| batch.count);
+        let Some(ended) = self.batches.end(id, count) else { return unknown() };
+        let service = Arc::clone(&self.service);
+        Dispatched::Answer(Box::new(self.blocking(call, move || ended.commit(&*service.store)).await))
+    }
+
+    /// Waits for a turn, and then for the store.
+    async fn blocking(&self, call: &Call, work: impl FnOnce() -> Answer + Send + 'static) -> Answer {
+        let busy = || Answer::from(Failure::new(Code::ServiceBusy, "too many requests wait; try again later"));
+        let priority = call.header.priority.unwrap_or(PRIORITY_NORMAL);
+        let upkeep = matches!(call.kind, Kind::MediaScan | Kind::MediaOptimize);
+        let turn = match (upkeep, call.until) {
+            // It takes long, and there is one at a time.
+            (true, _) => None,
+            (false, None) => match self.service.turns.take(priority).await {
+                None => return busy(),
+                turn => turn,
+            },
+            (false, Some(until)) => match tokio::time::timeout_at(until, self.service.turns.take(priority)).await {
+                Ok(Some(turn)) => Some(turn),
+                _ => return busy(),
+            },
+        };
+        let done = self.service.pool.spawn_blocking(work).await;
+        drop(turn);
+        done.unwrap_or_else(|lost| {
+            tracing::error!(%lost, kind = call.kind.name(), "a request of a Kinetic client was lost");
+            Failure::new(Code::InternalError, "the request was lost within the drive").into()
+        })
+    }
+
+    async fn answer_pin(&mut self, frame: Frame) -> Next {
+        let bytes = frame.message.command_bytes.clone().unwrap_or_default();
+        let command = match Command::read(&bytes) {
+            Ok(command) if bytes.len() <= STRANGER_COMMAND_BYTES => command,
+            _ => return Next::Last(unsolicited(&Failure::invalid("not a command that a PIN allows"))),
+        };
+        let Some(header) = command.header else {
+            let failure = Failure::new(Code::HeaderRequired, "a command has a header");
+            return Next::Answer(respond(&Signer::Pin, &Header::default(), failure.into(), None));
+        };
+        let answer = match self.check_pin_request(&header) {
+            Err(failure) => failure.into(),
+            Ok(()) => {
+                let pin = frame.message.pin_auth.and_then(|auth| auth.pin).unwrap_or_default();
+                let operation = command.body.and_then(|body| body.pin_op);
+                let (service, link) = (Arc::clone(&self.service), self.link);
+                let work = move || service.pin_operation(operation.as_ref(), &pin, link).unwrap_or_else(Answer::from);
+                let done = self.service.pool.spawn_blocking(work).await;
+                done.unwrap_or_else(|lost| Failure::new(Code::InternalError, lost.to_string()).into())
+            }
+        };
+        self.service.metrics.count(Kind::PinOp, answer.code, 0);
+        if answer.code == Code::NotAuthorized {
+            tokio::time::sleep(WRONG_PIN_WAIT).await;
+            return self.fail(respond(&Signer::Pin, &header, answer, None));
+        }
+        let version = (answer.code == Code::VersionFailure).then(|| self.service.states.get().cluster_version);
+        Next::Answer(respond(&Signer::Pin, &header, answer, version))
+    }
+
+    fn check_pin_request(&mut self, header: &Header) -> Result<(), Failure> {
+        self.check_sequence(header)?;
+        if header.message_type != Some(Kind::PinOp as i32) {
+            return Err(Failure::invalid("a PIN allows PINOP only"));
+        }
+        if !self.link.tls {
+            return Err(Failure::invalid("PINOP is sent over TLS only"));
+        }
+        check_cluster(header, self.service.states.get().cluster_version)?;
+        self.service.check_power()
+    }
+
+    fn turn_away(&mut self, command: &[u8], signer: Signer<'_>, what: &str) -> Next {
+        let header = stranger_header(command);
+        self.fail(respond(&signer, &header, Failure::new(Code::HmacFailure, what).into(), None))
+    }
+
+    /// Counts somebody who is not who they say. After some of these the connection ends.
+    fn fail(&mut self, reply: Reply) -> Next {
+        self.service.metrics.turned_away.inc();
+        self.failures += 1;
+        if self.failures < FAILURES_MAX { Next::Answer(reply) } else { Next::Last(reply) }
+    }
+
+    /// Sends wait as the drive's link says.
+    async fn pace(&self, bytes: u64) {
+        if let Some(wait) = self.service.device.send(bytes) {
+            wait.await;
+        }
+    }
+}
+
+enum Dispatched {
+    Answer(Box<Answer>),
+    /// Within a batch nothing is answered.
+    Silent,
+    UnknownBatch(String),
+}
+
+fn check_cluster(header: &Header, version: i64) -> Result<(), Failure> {
+    let named = header.cluster_version.unwrap_or(0);
+    match named == version {
+        true => Ok(()),
+        false => Err(Failure::new(Code::VersionFailure, format!("the cluster version is {version}, and not {named}"))),
+    }
+}
+
+/// The header of a command whose sender is not known: just what its answer needs.
+fn stranger_header(command: &[u8]) -> Header {
+    let small = command.len() <= STRANGER_COMMAND_BYTES;
+    let read = small.then(|| Command::read(command).ok()).flatten();
+    read.and_then(|command| command.header).unwrap_or_default()
+}
+
+/// `version`: the cluster version, where the client has to know it.
+fn respond(signer: &Signer<'_>, asked: &Header, answer: Answer, version: Option<i64>) -> Reply {
+    let header = Header {
+        cluster_version: version,
+        connection_id: asked.connection_id,
+        ack_sequence: Some(asked.sequence.unwrap_or(0)),
+        message_type: asked.message_type.map(|kind| Kind::of(kind).map_or(-1, Kind::response)),
+        batch_id: asked.batch_id,
+        ..Header::default()
+    };
+    let status = Some(status(&answer));
+    let command = Command { header: Some(header), body: answer.body.map(Box::new), status }.encode_to_vec();
+    let message = match signer {
+        Signer::Pin => Message { auth_type: Some(auth::PIN), command_bytes: Some(command.into()), ..Message::default() },
+        Signer::Identity(number, key) => {
+            let hmac = Some(Bytes::copy_from_slice(&sign(key, &command)));
+            Message {
+                auth_type: Some(auth::HMAC),
+                hmac_auth: Some(HmacAuth { identity: Some(*number), hmac }),
+                command_bytes: Some(command.into()),
+                ..Message::default()
+            }
+        }
+    };
+    (message, answer.value)
+}
+
+fn unsolicited(failure: &Failure) -> Reply {
+    let command = Command { header: Some(Header::default()), body: None, status: Some(status(&failure.clone().into())) };
+    (message_unsolicited(&command), Bytes::new())
+}
+
+fn message_unsolicited(command: &Command) -> Message {
+    let command_bytes = Some(command.encode_to_vec().into());
+    Message { auth_type: Some(auth::UNSOLICITED), command_bytes, ..Message::default() }
+}
+
+fn status(answer: &Answer) -> Status {
+    let status_message = (!answer.what.is_empty()).then(|| answer.what.clone());
+    Status { code: Some(answer.code as i32), status_message, detailed_message: answer.detailed.clone() }
+}

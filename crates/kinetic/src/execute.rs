@@ -1,0 +1,124 @@
+//! [`Call`] and [`Answer`], and what does which request. All that is here may block.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use crate::code::{Code, Failure, Kind};
+use crate::identity::{Identity, Permission};
+use crate::proto::{Body, Header, KeyValue};
+use crate::service::Service;
+
+/// What a request knows of the connection that it came over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Link {
+    pub tls: bool,
+    /// The other end is on this machine.
+    pub loopback: bool,
+    /// The address that the client called.
+    pub local: Option<SocketAddr>,
+}
+
+/// A request whose sender is known.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub kind: Kind,
+    pub header: Header,
+    pub body: Body,
+    pub value: Bytes,
+    pub identity: Arc<Identity>,
+    pub link: Link,
+    /// When its timeout is over.
+    pub until: Option<Instant>,
+}
+
+/// What a request is answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub code: Code,
+    pub what: String,
+    pub detailed: Option<Bytes>,
+    pub body: Option<Body>,
+    pub value: Bytes,
+}
+
+impl Answer {
+    pub fn success() -> Answer {
+        Answer { code: Code::Success, what: String::new(), detailed: None, body: None, value: Bytes::new() }
+    }
+
+    pub fn with(body: Body) -> Answer {
+        Answer { body: Some(body), ..Answer::success() }
+    }
+}
+
+impl From<Failure> for Answer {
+    fn from(failure: Failure) -> Answer {
+        Answer { code: failure.code, what: failure.what, ..Answer::success() }
+    }
+}
+
+impl Call {
+    /// Refuses what the identity may not do with a key, or, without one, at all.
+    pub fn check(&self, permission: Permission, key: Option<&[u8]>) -> Result<(), Failure> {
+        self.identity.check(permission, key, self.link.tls)
+    }
+
+    pub fn is_overdue(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
+    }
+
+    /// What the request says of its key.
+    pub fn key_value(&self) -> Result<&KeyValue, Failure> {
+        self.body.key_value.as_ref().ok_or_else(|| Failure::invalid(format!("{} has a keyValue", self.kind.name())))
+    }
+}
+
+impl Service {
+    /// Does a request. Pushes to other drives wait for a network, and are done elsewhere.
+    pub(crate) fn execute(&self, call: &Call) -> Answer {
+        if call.is_overdue() {
+            return Failure::new(Code::ServiceBusy, "the time for the request was over before its turn came").into();
+        }
+        let done = match call.kind {
+            Kind::Get => self.get(call),
+            Kind::GetVersion => self.get_version(call),
+            Kind::GetNext => self.get_near(call, false),
+            Kind::GetPrevious => self.get_near(call, true),
+            Kind::Put => self.put(call),
+            Kind::Delete => self.delete(call),
+            Kind::GetKeyRange => self.get_key_range(call),
+            Kind::GetLog => self.get_log(call),
+            Kind::Setup => self.setup(call),
+            Kind::Security => self.security(call),
+            Kind::FlushAllData => self.store.flush().map(|()| Answer::success()).map_err(Failure::from),
+            Kind::MediaScan => self.media_scan(call),
+            Kind::MediaOptimize => self.media_optimize(call),
+            Kind::SetPowerLevel => self.set_power_level(call),
+            Kind::ManageApplet => self.manage_applet(call),
+            Kind::Noop => Ok(Answer::success()),
+            Kind::PinOp => Err(Failure::invalid("PINOP is signed with a PIN")),
+            Kind::Peer2PeerPush | Kind::StartBatch | Kind::EndBatch | Kind::AbortBatch => {
+                Err(Failure::new(Code::InternalError, "the request went astray within the drive"))
+            }
+        };
+        let mut answer = done.unwrap_or_else(|failure| failure.into());
+        if call.kind.has_key() && answer.body.is_none() {
+            answer.body = Some(Body { key_value: Some(KeyValue::default()), ..Body::default() });
+        }
+        if answer.code == Code::PermDataError && call.header.early_exit == Some(true) {
+            answer.code = Code::DataError;
+        }
+        answer
+    }
+
+    fn manage_applet(&self, call: &Call) -> Result<Answer, Failure> {
+        let request = call.body.manage_applet.as_ref().ok_or_else(|| Failure::invalid("MANAGE_APPLET has a manageApplet"))?;
+        call.check(Permission::Applet, None)?;
+        let output = self.applets.manage(request, &call.identity)?;
+        let detailed = Some(Bytes::from(output.message.clone()));
+        Ok(Answer { code: Code::ExecuteComplete, what: output.message, detailed, body: None, value: output.value })
+    }
+}

@@ -1,0 +1,165 @@
+//! Frames: `F`, the lengths of a message and of its value (four bytes each, big end first), the message, the value.
+
+use bytes::{Bytes, BytesMut};
+use prost::Message as _;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+
+use crate::limits::Limits;
+use crate::proto::Message;
+
+const MAGIC: u8 = b'F';
+const HEADER_BYTES: usize = 9;
+/// Memory is taken for so many bytes at a time, as they arrive: a header that claims more takes nothing.
+const STEP_BYTES: usize = 64 << 10;
+/// A value up to so many times its limit is read and thrown away, so that its request is answered and the connection goes on.
+const SKIPPED_FACTOR: u64 = 4;
+
+/// A frame as it arrived.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Frame {
+    /// The message.
+    pub message: Message,
+    /// Its value; what was longer than its limit is not kept.
+    pub value: Bytes,
+    /// Bytes that the value had.
+    pub value_bytes: u64,
+}
+
+/// Why there is no frame.
+#[derive(Debug, thiserror::Error)]
+pub enum FrameError {
+    /// The other end closed the connection between two frames.
+    #[error("the connection was closed")]
+    Closed,
+    /// The first byte is another.
+    #[error("a frame begins with 'F', and not with byte {0:#04x}")]
+    Magic(u8),
+    /// A length exceeds its bound.
+    #[error("a {part} of {bytes} bytes; at most {bytes_max} are allowed")]
+    TooLong {
+        /// What is too long.
+        part: &'static str,
+        /// Its bytes.
+        bytes: u64,
+        /// The bound.
+        bytes_max: u64,
+    },
+    /// The message cannot be read.
+    #[error("not a message: {0}")]
+    Message(#[from] prost::DecodeError),
+    /// The connection failed, or ended within a frame.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
+/// Reads a frame. Memory is taken only for bytes that have arrived.
+pub async fn read_frame(from: &mut (impl AsyncRead + Unpin), limits: &Limits) -> Result<Frame, FrameError> {
+    let mut header = [0; HEADER_BYTES];
+    if from.read(&mut header[..1]).await? == 0 {
+        return Err(FrameError::Closed);
+    }
+    if header[0] != MAGIC {
+        return Err(FrameError::Magic(header[0]));
+    }
+    from.read_exact(&mut header[1..]).await?;
+    let [_, a, b, c, d, e, f, g, h] = header;
+    let (message, value) = (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]));
+    check("message", message, limits.message_bytes as u64)?;
+    check("value", value, limits.value_bytes as u64 * SKIPPED_FACTOR)?;
+    let message = read_bytes(from, message as usize).await?;
+    let kept = match value as usize <= limits.value_bytes {
+        true => read_bytes(from, value as usize).await?,
+        false => {
+            let skipped = tokio::io::copy(&mut from.take(value.into()), &mut tokio::io::sink()).await?;
+            if skipped < u64::from(value) {
+                return Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into());
+            }
+            Bytes::new()
+        }
+    };
+    Ok(Frame { message: Message::decode(message)?, value: kept, value_bytes: value.into() })
+}
+
+fn check(part: &'static str, bytes: u32, bytes_max: u64) -> Result<(), FrameError> {
+    let bytes = u64::from(bytes);
+    if bytes > bytes_max { Err(FrameError::TooLong { part, bytes, bytes_max }) } else { Ok(()) }
+}
+
+async fn read_bytes(from: &mut (impl AsyncRead + Unpin), bytes: usize) -> Result<Bytes, std::io::Error> {
+    let mut read = BytesMut::new();
+    while read.len() < bytes {
+        let step = STEP_BYTES.max(read.len()).min(bytes - read.len());
+        read.reserve(step);
+        if from.take((bytes - read.len()) as u64).read_buf(&mut read).await? == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    Ok(read.freeze())
+}
+
+/// Writes a frame, and flushes it.
+pub async fn write_frame(to: &mut (impl AsyncWrite + Unpin), message: &Message, value: &[u8]) -> Result<(), std::io::Error> {
+    let too_long = || std::io::Error::from(std::io::ErrorKind::InvalidInput);
+    let message_bytes = message.encoded_len();
+    let mut head = BytesMut::with_capacity(HEADER_BYTES + message_bytes);
+    head.extend_from_slice(&[MAGIC]);
+    head.extend_from_slice(&u32::try_from(message_bytes).map_err(|_| too_long())?.to_be_bytes());
+    head.extend_from_slice(&u32::try_from(value.len()).map_err(|_| too_long())?.to_be_bytes());
+    message.encode(&mut head).map_err(|_| too_long())?;
+    to.write_all(&head).await?;
+    if !value.is_empty() {
+        to.write_all(value).await?;
+    }
+    to.flush().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn read(bytes: &[u8]) -> Result<Frame, FrameError> {
+        read_frame(&mut &bytes[..], &Limits::default()).await
+    }
+
+    async fn written(value: &[u8]) -> Vec<u8> {
+        let message = Message { auth_type: Some(3), ..Message::default() };
+        let mut bytes = Vec::new();
+        write_frame(&mut bytes, &message, value).await.unwrap();
+        bytes
+    }
+
+    #[tokio::test]
+    async fn frames_come_back_and_parts_of_them_do_not() {
+        for value in [&b""[..], b"value", &[7; 200_000]] {
+            let bytes = written(value).await;
+            let frame = read(&bytes).await.unwrap();
+            assert_eq!((&frame.value[..], frame.message.auth_type), (value, Some(3)));
+            for cut in [1, 8, 9, 10, bytes.len() - 1] {
+                assert!(matches!(read(&bytes[..cut]).await, Err(FrameError::Io(_))), "{cut}");
+            }
+        }
+        assert!(matches!(read(b"").await, Err(FrameError::Closed)));
+    }
+
+    #[tokio::test]
+    async fn lengths_are_checked_before_anything_is_read() {
+        let header = |message: u32, value: u32| [&b"F"[..], &message.to_be_bytes(), &value.to_be_bytes()].concat();
+        assert!(matches!(read(b"G").await, Err(FrameError::Magic(b'G'))));
+        for (message, value, long) in [(u32::MAX, 0, "message"), ((1 << 20) + 1, 0, "message"), (0, u32::MAX, "value")] {
+            let error = read(&header(message, value)).await.unwrap_err();
+            assert!(matches!(error, FrameError::TooLong { part, .. } if part == long), "{error}");
+        }
+        // As long as it may be, and not there.
+        assert!(matches!(read(&header(1 << 20, 1 << 20)).await, Err(FrameError::Io(_))));
+    }
+
+    #[tokio::test]
+    async fn a_value_over_the_limit_is_skipped_and_the_next_frame_read() {
+        let long = written(&vec![1; (1 << 20) + 1]).await;
+        let bytes = [long, written(b"next").await].concat();
+        let mut from = &bytes[..];
+        let frame = read_frame(&mut from, &Limits::default()).await.unwrap();
+        assert_eq!((frame.value.len(), frame.value_bytes), (0, (1 << 20) + 1));
+        assert_eq!(&read_frame(&mut from, &Limits::default()).await.unwrap().value[..], b"next");
+    }
+}

@@ -1,0 +1,49 @@
+//! The Kinetic key-value protocol, beside Flight in the process of a drive and over the same store.
+//!
+//! Clients that others wrote years ago put, get and list key-values on a drive ([`serve`]). Their keys live behind a prefix of
+//! their own ([`keys`]), so that no name of theirs can meet a key of ours. Slices appear to them as read-only key-values, through
+//! [`Slices`]. Nothing here knows plans.
+
+mod applets;
+mod batches;
+mod certificate;
+pub mod client;
+mod code;
+mod connection;
+mod execute;
+mod frame;
+pub mod fuzz;
+mod identity;
+pub mod keys;
+mod limits;
+mod logs;
+mod machine;
+mod metrics;
+mod options;
+mod pins;
+pub mod proto;
+mod push;
+mod ranges;
+mod security;
+mod server;
+mod service;
+mod setup;
+mod sign;
+mod slices;
+mod space;
+mod state;
+mod turns;
+mod upkeep;
+mod values;
+
+pub use applets::{Applets, NoApplets};
+pub use certificate::self_signed;
+pub use code::{Code, Failure, Kind};
+pub use frame::{Frame, FrameError, read_frame, write_frame};
+pub use identity::{FACTORY_IDENTITY, FACTORY_KEY, Identity, Permission, Scope};
+pub use limits::Limits;
+pub use options::{KineticOptions, Listeners};
+pub use server::serve;
+pub use service::{Parts, Service};
+pub use sign::{sign, verify};
+pub use slices::{NoSlices, SLICES, Slices, StoredSlice};

@@ -1,0 +1,54 @@
+//! SECURITY: identities and PINs.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::code::Failure;
+use crate::execute::{Answer, Call};
+use crate::identity::{Identity, Permission};
+use crate::pins::check_pin;
+use crate::proto::Security;
+use crate::service::Service;
+use crate::state::State;
+use crate::values::check_bytes;
+
+impl Service {
+    /// Makes or replaces identities by their numbers, and sets PINs: all that the request says, or nothing.
+    pub(crate) fn security(&self, call: &Call) -> Result<Answer, Failure> {
+        if !call.link.tls {
+            return Err(Failure::invalid("SECURITY is sent over TLS only"));
+        }
+        let asked = call.body.security.as_ref().ok_or_else(|| Failure::invalid("SECURITY has a security"))?;
+        call.check(Permission::Security, None)?;
+        let limits = &self.options.limits;
+        let identities: Vec<Identity> = asked.acl.iter().map(|acl| Identity::read(acl, limits)).collect::<Result<_, _>>()?;
+        for pin in [&asked.new_lock_pin, &asked.new_erase_pin].into_iter().flatten() {
+            check_bytes("PIN", pin.len(), limits.pin_bytes)?;
+        }
+        let numbers: Vec<String> = identities.iter().map(|identity| identity.number.to_string()).collect();
+        self.states.change(|state| {
+            self.set_pins(state, asked, call)?;
+            state.identities.extend(identities.into_iter().map(|identity| (identity.number, Arc::new(identity))));
+            match state.identities.len() <= limits.identities {
+                true => Ok(()),
+                false => Err(Failure::invalid(format!("at most {} identities are kept", limits.identities))),
+            }
+        })?;
+        if !numbers.is_empty() {
+            self.tell(format_args!("identity {} set {}", call.identity.number, numbers.join(", ")));
+        }
+        Ok(Answer::success())
+    }
+
+    fn set_pins(&self, state: &mut State, asked: &Security, call: &Call) -> Result<(), Failure> {
+        let set = |kept: &mut Vec<u8>, old: &Option<Bytes>, new: &Option<Bytes>| {
+            let Some(new) = new else { return Ok(()) };
+            check_pin(kept, old.as_deref().unwrap_or_default(), call.link, &self.options)?;
+            *kept = new.to_vec();
+            Ok::<_, Failure>(())
+        };
+        set(&mut state.lock_pin, &asked.old_lock_pin, &asked.new_lock_pin)?;
+        set(&mut state.erase_pin, &asked.old_erase_pin, &asked.new_erase_pin)
+    }
+}

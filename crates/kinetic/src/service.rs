@@ -1,0 +1,134 @@
+//! [`Service`]: what all connections share.
+
+use std::collections::VecDeque;
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use pithead_device::Device;
+use pithead_model::Fault;
+use pithead_sched::Pool;
+use pithead_store::Store;
+
+use crate::applets::Applets;
+use crate::identity::Identity;
+use crate::machine::Machine;
+use crate::metrics::Metrics;
+use crate::options::{KineticOptions, Ports};
+use crate::slices::Slices;
+use crate::space::Space;
+use crate::state::States;
+use crate::turns::Turns;
+
+/// Requests that the store does at one time, a reactor. Requests of queries have the pool's other threads.
+const TURNS_PER_REACTOR: usize = 3;
+/// Events that GETLOG can tell of.
+const EVENTS_MAX: usize = 64;
+
+/// What the protocol is served over.
+#[derive(Debug)]
+pub struct Parts {
+    /// The drive's store.
+    pub store: Arc<dyn Store>,
+    /// Its slices.
+    pub slices: Arc<dyn Slices>,
+    /// What runs programs.
+    pub applets: Arc<dyn Applets>,
+    /// The threads that calls of the store run on: those of queries.
+    pub pool: Arc<Pool>,
+    /// The drive's hardware.
+    pub device: Arc<dyn Device>,
+    /// The folder whose medium GETLOG tells of.
+    pub folder: Option<PathBuf>,
+}
+
+/// The protocol over one store.
+#[derive(Debug)]
+pub struct Service {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) slices: Arc<dyn Slices>,
+    pub(crate) applets: Arc<dyn Applets>,
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) device: Arc<dyn Device>,
+    pub(crate) options: KineticOptions,
+    pub(crate) states: States,
+    pub(crate) metrics: Metrics,
+    pub(crate) machine: Machine,
+    pub(crate) turns: Arc<Turns>,
+    /// Held by the one check or compaction that may run.
+    pub(crate) upkeep: Mutex<()>,
+    pub(crate) power: AtomicI32,
+    /// Bytes that open batches hold.
+    pub(crate) batch_bytes: AtomicU64,
+    pub(crate) ports: OnceLock<Ports>,
+    connections: AtomicI64,
+    events: Mutex<VecDeque<String>>,
+}
+
+impl Service {
+    /// Over a store that is open. It blocks for as long as it takes to read the protocol's own state.
+    pub fn open(parts: Parts, options: KineticOptions) -> Result<Arc<Service>, Fault> {
+        let states = States::open(Arc::clone(&parts.store))?;
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let service = Service {
+            turns: Turns::new(parts.pool.reactors() * TURNS_PER_REACTOR, options.limits.waiting),
+            machine: Machine::new(parts.folder),
+            store: parts.store,
+            slices: parts.slices,
+            applets: parts.applets,
+            pool: parts.pool,
+            device: parts.device,
+            options,
+            states,
+            metrics: Metrics::new(),
+            upkeep: Mutex::default(),
+            power: AtomicI32::new(crate::setup::OPERATIONAL),
+            batch_bytes: AtomicU64::new(0),
+            ports: OnceLock::new(),
+            // Numbers that no connection had before a restart.
+            connections: AtomicI64::new(since_epoch.as_millis() as i64),
+            events: Mutex::default(),
+        };
+        service.tell("started");
+        Ok(Arc::new(service))
+    }
+
+    /// All metrics of the protocol as OpenMetrics text.
+    pub fn metrics_text(&self) -> String {
+        self.metrics.waiting.set(self.turns.count().1 as i64);
+        self.metrics.text()
+    }
+
+    /// Whether everybody knows how to sign requests here.
+    pub fn has_factory_identity(&self) -> bool {
+        self.states.get().identities.values().any(|identity| identity.is_factory())
+    }
+
+    pub(crate) fn next_connection(&self) -> i64 {
+        self.connections.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The keys that an identity sees.
+    pub(crate) fn space(&self, identity: &Identity) -> Space<'_> {
+        Space { store: &*self.store, slices: identity.sees_slices().then_some(&*self.slices) }
+    }
+
+    /// Notes an event, in the log and for GETLOG.
+    pub(crate) fn tell(&self, event: impl Display) {
+        tracing::info!("kinetic: {event}");
+        let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let mut events = self.events.lock();
+        if events.len() == EVENTS_MAX {
+            events.pop_front();
+        }
+        events.push_back(format!("{seconds} {event}\n"));
+    }
+
+    /// The last events, oldest first, each with the seconds since 1970.
+    pub(crate) fn events(&self) -> String {
+        self.events.lock().iter().map(String::as_str).collect()
+    }
+}

@@ -1,0 +1,104 @@
+//! SETUP and SET_POWER_LEVEL.
+
+use std::sync::atomic::Ordering;
+
+use pithead_store::{Durability, KeyRange, Store, StoreError, Write};
+
+use crate::code::{Code, Failure};
+use crate::execute::{Answer, Call};
+use crate::identity::Permission;
+use crate::keys::CLIENT_PREFIX;
+use crate::pins::check_pin;
+use crate::service::Service;
+
+/// Everything is done.
+pub(crate) const OPERATIONAL: i32 = 1;
+/// Only the power level can be changed.
+const HIBERNATE: i32 = 2;
+/// As HIBERNATE, but clients are told that the drive is shut down.
+const SHUTDOWN: i32 = 3;
+/// The number of SETUP's operation for firmware.
+const FIRMWARE: i32 = 1;
+/// Keys that are deleted in one write.
+const ERASED_AT_ONCE: usize = 1_024;
+
+impl Service {
+    pub(crate) fn setup(&self, call: &Call) -> Result<Answer, Failure> {
+        let setup = call.body.setup.as_ref().ok_or_else(|| Failure::invalid("SETUP has a setup"))?;
+        call.check(Permission::Setup, None)?;
+        if setup.firmware_download == Some(true) || setup.setup_op_type == Some(FIRMWARE) {
+            return Err(Failure::invalid("the firmware of this drive is a program: install another release"));
+        }
+        if setup.instant_secure_erase == Some(true) {
+            let pin = setup.pin.as_deref().unwrap_or_default();
+            check_pin(&self.states.get().erase_pin, pin, call.link, &self.options)?;
+            self.erase_keys()?;
+            self.tell(format_args!("identity {} erased all keys of clients", call.identity.number));
+        }
+        if let Some(version) = setup.new_cluster_version {
+            self.states.change(|state| {
+                state.cluster_version = version;
+                Ok::<_, Failure>(())
+            })?;
+            self.tell(format_args!("the cluster version is {version}"));
+        }
+        Ok(Answer::success())
+    }
+
+    /// Deletes all keys of clients, and nothing else. It ends durably.
+    pub(crate) fn erase_keys(&self) -> Result<(), StoreError> {
+        erase(&*self.store)
+    }
+
+    pub(crate) fn set_power_level(&self, call: &Call) -> Result<Answer, Failure> {
+        let power = call.body.power.as_ref().ok_or_else(|| Failure::invalid("SET_POWER_LEVEL has a power"))?;
+        call.check(Permission::Power, None)?;
+        match power.level {
+            Some(level @ (OPERATIONAL | HIBERNATE | SHUTDOWN)) => {
+                self.power.store(level, Ordering::Release);
+                self.tell(format_args!("the power level is {level}"));
+                Ok(Answer::success())
+            }
+            _ => Err(Failure::invalid("a power level is OPERATIONAL (1), HIBERNATE (2) or SHUTDOWN (3)")),
+        }
+    }
+
+    /// Refuses all but a change of the power level while the drive hibernates.
+    pub(crate) fn check_power(&self) -> Result<(), Failure> {
+        match self.power.load(Ordering::Acquire) {
+            HIBERNATE => Err(Failure::new(Code::Hibernate, "the drive hibernates")),
+            SHUTDOWN => Err(Failure::new(Code::Shutdown, "the drive is shut down")),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn erase(store: &dyn Store) -> Result<(), StoreError> {
+    let range = KeyRange { limit: ERASED_AT_ONCE, ..KeyRange::prefix(CLIENT_PREFIX) };
+    loop {
+        let entries = store.range(&range)?;
+        if entries.is_empty() {
+            return store.flush();
+        }
+        store.write(entries.into_iter().map(|entry| Write::delete(entry.key)).collect(), Durability::Back)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pithead_store::MemoryStore;
+
+    use super::*;
+    use crate::keys::stored;
+
+    #[test]
+    fn erasing_takes_clients_keys_and_nothing_else() {
+        let store = MemoryStore::new();
+        let clients = (0..2_500_u32).map(|number| Write::put(stored(&number.to_be_bytes()), "v"));
+        let ours = ["slice/main/t", "kinetic/state", "manifest/main"].map(|key| Write::put(key, "v"));
+        store.write(clients.chain(ours).collect(), Durability::Through).unwrap();
+        erase(&store).unwrap();
+        let left: Vec<_> = store.list(b"").unwrap().into_iter().map(|entry| entry.key).collect();
+        assert_eq!(left, ["kinetic/state", "manifest/main", "slice/main/t"]);
+    }
+}

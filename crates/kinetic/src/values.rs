@@ -1,0 +1,162 @@
+//! Requests for one key: GET, GETVERSION, GETNEXT, GETPREVIOUS, PUT, DELETE.
+
+use std::ops::Bound;
+
+use bytes::Bytes;
+use pithead_store::{Durability, Entry, Expected, Put, StoreError, Tag, Write};
+
+use crate::code::Failure;
+use crate::execute::{Answer, Call};
+use crate::identity::Permission;
+use crate::keys;
+use crate::limits::Limits;
+use crate::proto::{Body, KeyValue};
+use crate::service::Service;
+use crate::space::is_slices;
+
+const WRITE_THROUGH: i32 = 1;
+const WRITE_BACK: i32 = 2;
+const FLUSH: i32 = 3;
+
+impl Service {
+    pub(crate) fn get(&self, call: &Call) -> Result<Answer, Failure> {
+        let asked = call.key_value()?;
+        let key = key_of(asked, &self.options.limits)?;
+        call.check(Permission::Read, Some(&key))?;
+        let space = self.space(&call.identity);
+        if asked.metadata_only == Some(true) {
+            let entry = space.entry(&key)?.ok_or_else(Failure::not_found)?;
+            return Ok(Answer::with(described(&entry)));
+        }
+        let (value, entry) = space.get(&key)?.ok_or_else(Failure::not_found)?;
+        Ok(Answer { value, ..Answer::with(described(&entry)) })
+    }
+
+    pub(crate) fn get_version(&self, call: &Call) -> Result<Answer, Failure> {
+        let key = key_of(call.key_value()?, &self.options.limits)?;
+        call.check(Permission::Read, Some(&key))?;
+        let entry = self.space(&call.identity).entry(&key)?.ok_or_else(Failure::not_found)?;
+        let version = KeyValue { db_version: Some(entry.version), ..KeyValue::default() };
+        Ok(Answer::with(Body { key_value: Some(version), ..Body::default() }))
+    }
+
+    /// The next or the previous key. The permission that counts is that for the key which is found.
+    pub(crate) fn get_near(&self, call: &Call, before: bool) -> Result<Answer, Failure> {
+        let key = key_of(call.key_value()?, &self.options.limits)?;
+        let bound = Bound::Excluded(key);
+        let (start, end) = if before { (Bound::Unbounded, bound) } else { (bound, Bound::Unbounded) };
+        let space = self.space(&call.identity);
+        // A value that goes while it is read was not there.
+        let entry = space.range(&start, &end, before, 1)?.pop().ok_or_else(Failure::not_found)?;
+        call.check(Permission::Read, Some(&entry.key))?;
+        if call.key_value()?.metadata_only == Some(true) {
+            return Ok(Answer::with(described(&entry)));
+        }
+        let (value, entry) = space.get(&entry.key)?.ok_or_else(Failure::not_found)?;
+        Ok(Answer { value, ..Answer::with(described(&entry)) })
+    }
+
+    pub(crate) fn put(&self, call: &Call) -> Result<Answer, Failure> {
+        let (write, durability) = put_of(call, &self.options.limits)?;
+        self.store.write(vec![write], durability)?;
+        Ok(Answer::success())
+    }
+
+    pub(crate) fn delete(&self, call: &Call) -> Result<Answer, Failure> {
+        let (write, durability) = delete_of(call, &self.options.limits)?;
+        let key = write.key().clone();
+        match self.store.write(vec![write], durability) {
+            // A conflict is also what the store says of a key that does not exist.
+            Err(StoreError::Conflict { .. }) if self.store.entry(&key)?.is_none() => Err(Failure::not_found()),
+            Err(error) => Err(error.into()),
+            Ok(()) => Ok(Answer::success()),
+        }
+    }
+}
+
+/// The write of a PUT, whose sender may make it.
+pub(crate) fn put_of(call: &Call, limits: &Limits) -> Result<(Write, Durability), Failure> {
+    let asked = call.key_value()?;
+    let key = key_of(asked, limits)?;
+    let tag = asked.tag.clone().unwrap_or_default();
+    let version = asked.new_version.clone().unwrap_or_default();
+    let durability = durability_of(asked)?;
+    check_bytes("value", call.value.len(), limits.value_bytes)?;
+    check_bytes("version", version.len(), limits.version_bytes)?;
+    check_bytes("tag", tag.len(), limits.tag_bytes)?;
+    check_writable(call, Permission::Write, &key)?;
+    let expected = expected_of(asked, limits, Expected::Unversioned)?;
+    let tag = Tag { algorithm: asked.algorithm.unwrap_or(0), bytes: own(&tag) };
+    let put = Put { key: keys::stored(&key), value: call.value.clone(), version: own(&version), tag, expected };
+    Ok((Write::Put(put), durability))
+}
+
+/// The write of a DELETE, whose sender may make it.
+pub(crate) fn delete_of(call: &Call, limits: &Limits) -> Result<(Write, Durability), Failure> {
+    let asked = call.key_value()?;
+    let key = key_of(asked, limits)?;
+    let durability = durability_of(asked)?;
+    check_writable(call, Permission::Delete, &key)?;
+    let expected = expected_of(asked, limits, Expected::Version(Bytes::new()))?;
+    Ok((Write::Delete { key: keys::stored(&key), expected }, durability))
+}
+
+/// A copy that does not keep the whole message alive.
+fn own(bytes: &Bytes) -> Bytes {
+    Bytes::copy_from_slice(bytes)
+}
+
+/// A missing key is the empty one: many clients leave out what is empty.
+fn key_of(asked: &KeyValue, limits: &Limits) -> Result<Bytes, Failure> {
+    let key = asked.key.clone().unwrap_or_default();
+    check_bytes("key", key.len(), limits.key_bytes)?;
+    Ok(key)
+}
+
+fn durability_of(asked: &KeyValue) -> Result<Durability, Failure> {
+    match asked.synchronization {
+        // A durable write makes all durable that was written back before it, which is what FLUSH means.
+        Some(WRITE_THROUGH | FLUSH) => Ok(Durability::Through),
+        Some(WRITE_BACK) => Ok(Durability::Back),
+        _ => Err(Failure::invalid("the synchronization is WRITETHROUGH (1), WRITEBACK (2) or FLUSH (3)")),
+    }
+}
+
+/// `unversioned`: what is expected where the client names no version.
+fn expected_of(asked: &KeyValue, limits: &Limits, unversioned: Expected) -> Result<Expected, Failure> {
+    let version = asked.db_version.clone().unwrap_or_default();
+    check_bytes("version", version.len(), limits.version_bytes)?;
+    Ok(match (asked.force == Some(true), version.is_empty()) {
+        (true, _) => Expected::Any,
+        (false, true) => unversioned,
+        (false, false) => Expected::Version(version),
+    })
+}
+
+fn check_writable(call: &Call, permission: Permission, key: &[u8]) -> Result<(), Failure> {
+    call.check(permission, Some(key))?;
+    match is_slices(key) {
+        true => Err(Failure::not_authorized("slices are read-only, and their names belong to the drive")),
+        false => Ok(()),
+    }
+}
+
+pub(crate) fn check_bytes(what: &str, bytes: usize, bytes_max: usize) -> Result<(), Failure> {
+    match bytes <= bytes_max {
+        true => Ok(()),
+        false => Err(Failure::invalid(format!("a {what} of {bytes} bytes; at most {bytes_max} are allowed"))),
+    }
+}
+
+/// What is said of a value that is sent.
+fn described(entry: &Entry) -> Body {
+    let algorithm = Some(entry.tag.algorithm).filter(|algorithm| *algorithm != 0);
+    let key_value = KeyValue {
+        key: Some(entry.key.clone()),
+        db_version: Some(entry.version.clone()),
+        tag: Some(entry.tag.bytes.clone()),
+        algorithm,
+        ..KeyValue::default()
+    };
+    Body { key_value: Some(key_value), ..Body::default() }
+}

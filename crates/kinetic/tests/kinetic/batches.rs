@@ -1,0 +1,130 @@
+//! Batches: all of their commands or none, and none once their connection is gone.
+
+use bytes::Bytes;
+use pithead_kinetic::client::{Client, Reply};
+use pithead_kinetic::proto::{Batch, Body, Header, KeyValue};
+use pithead_kinetic::{Code, Kind};
+
+use crate::server::{Server, get, header_of, key_value, put, put_of, with_key};
+
+fn in_batch(kind: Kind, id: u32) -> Header {
+    Header { batch_id: Some(id), ..header_of(kind) }
+}
+
+async fn start(client: &mut Client, id: u32) -> Code {
+    client.call_with(in_batch(Kind::StartBatch, id), Body::default(), Bytes::new()).await.unwrap().code
+}
+
+async fn add(client: &mut Client, id: u32, key_value: KeyValue) {
+    client.send(in_batch(Kind::Put, id), with_key(key_value), Bytes::from_static(b"v")).await.unwrap();
+}
+
+async fn end(client: &mut Client, id: u32, count: Option<i32>) -> Reply {
+    let body = Body { batch: count.map(|count| Batch { count: Some(count), ..Batch::default() }), ..Body::default() };
+    client.call_with(in_batch(Kind::EndBatch, id), body, Bytes::new()).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_batch_is_done_at_its_end_as_a_whole() {
+    let server = Server::start().await;
+    let (mut client, mut other) = (server.client().await, server.client().await);
+    put(&mut client, b"old", "1", b"v").await;
+    assert_eq!(start(&mut client, 1).await, Code::Success);
+    add(&mut client, 1, put_of(b"a", "1")).await;
+    add(&mut client, 1, put_of(b"b", "1")).await;
+    let gone = KeyValue { db_version: Some("1".into()), synchronization: Some(1), ..key_value(b"old") };
+    client.send(in_batch(Kind::Delete, 1), with_key(gone), Bytes::new()).await.unwrap();
+    // Commands outside of the batch go on meanwhile, and see nothing of it.
+    assert_eq!(get(&mut client, b"a").await.code, Code::NotFound);
+    assert_eq!(get(&mut other, b"old").await.code, Code::Success);
+    let reply = end(&mut client, 1, Some(3)).await;
+    let batch = reply.body.batch.unwrap();
+    assert_eq!((reply.code, batch.sequence, batch.failed_sequence), (Code::Success, vec![3, 4, 5], None));
+    assert_eq!(get(&mut other, b"a").await.value, "v");
+    assert_eq!(get(&mut other, b"old").await.code, Code::NotFound);
+    assert_eq!(start(&mut client, 1).await, Code::Success, "its number is free again");
+}
+
+#[tokio::test]
+async fn one_failure_fails_the_batch() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    put(&mut client, b"there", "1", b"v").await;
+    let wrong: [(&str, KeyValue); 5] = [
+        ("version", KeyValue { db_version: Some("2".into()), force: None, ..put_of(b"there", "3") }),
+        ("no version", KeyValue { force: None, ..put_of(b"there", "3") }),
+        ("synchronization", KeyValue { synchronization: None, ..put_of(b"x", "1") }),
+        ("key", put_of(&[b'x'; 4_097], "1")),
+        ("after one before it", KeyValue { db_version: Some("2".into()), force: None, ..put_of(b"good", "3") }),
+    ];
+    for (id, (name, wrong)) in (10..).zip(wrong) {
+        assert_eq!(start(&mut client, id).await, Code::Success);
+        add(&mut client, id, put_of(b"good", "1")).await;
+        add(&mut client, id, wrong).await;
+        add(&mut client, id, put_of(b"good too", "1")).await;
+        let reply = end(&mut client, id, Some(3)).await;
+        let batch = reply.body.batch.unwrap();
+        assert_eq!((reply.code, batch.sequence.len()), (Code::InvalidBatch, 3), "{name}");
+        assert_eq!(batch.failed_sequence, Some(batch.sequence[1]), "{name}");
+        assert_eq!(get(&mut client, b"good").await.code, Code::NotFound, "{name}");
+    }
+    start(&mut client, 1).await;
+    add(&mut client, 1, put_of(b"good", "1")).await;
+    assert_eq!(end(&mut client, 1, Some(2)).await.code, Code::InvalidBatch, "one got lost");
+    start(&mut client, 1).await;
+    let header = in_batch(Kind::Get, 1);
+    assert_eq!(client.call_with(header, with_key(key_value(b"there")), Bytes::new()).await.unwrap().code, Code::InvalidRequest);
+    assert_eq!(end(&mut client, 1, None).await.code, Code::InvalidBatch);
+    start(&mut client, 1).await;
+    assert_eq!(end(&mut client, 1, Some(0)).await.code, Code::Success, "an empty one");
+}
+
+#[tokio::test]
+async fn batches_and_their_commands_are_limited() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    for (id, commands, code) in [(1, 15, Code::Success), (2, 16, Code::InvalidRequest), (3, 500, Code::InvalidRequest)] {
+        start(&mut client, id).await;
+        for number in 0..commands {
+            add(&mut client, id, put_of(format!("{id}/{number}").as_bytes(), "1")).await;
+        }
+        let reply = end(&mut client, id, Some(commands)).await;
+        let batch = reply.body.batch.unwrap();
+        assert_eq!(reply.code, code, "{commands}");
+        assert_eq!(batch.failed_sequence.is_some(), commands > 15);
+        assert_eq!(batch.sequence.len(), 15);
+    }
+    for id in 1..=5 {
+        assert_eq!(start(&mut client, id).await, Code::Success);
+    }
+    assert_eq!(start(&mut client, 6).await, Code::InvalidRequest);
+    assert_eq!(start(&mut client, 5).await, Code::InvalidRequest, "it is open");
+    let unnamed = client.call(Kind::StartBatch, Body::default(), Bytes::new()).await.unwrap();
+    assert_eq!(unnamed.code, Code::InvalidRequest);
+    assert_eq!(start(&mut server.client().await, 1).await, Code::Success, "others have batches of their own");
+}
+
+#[tokio::test]
+async fn a_batch_dies_with_its_connection_and_when_it_is_aborted() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    start(&mut client, 1).await;
+    add(&mut client, 1, put_of(b"a", "1")).await;
+    drop(client);
+    let mut client = server.client().await;
+    start(&mut client, 2).await;
+    add(&mut client, 2, put_of(b"b", "1")).await;
+    let aborted = client.call_with(in_batch(Kind::AbortBatch, 2), Body::default(), Bytes::new()).await.unwrap();
+    assert_eq!(aborted.code, Code::Success);
+    for key in [b"a", b"b"] {
+        assert_eq!(get(&mut client, key).await.code, Code::NotFound);
+    }
+    for kind in [Kind::EndBatch, Kind::AbortBatch, Kind::Put] {
+        let mut client = server.client().await;
+        // The batch of another connection is as unknown as none.
+        let body = with_key(put_of(b"c", "1"));
+        let error = client.call_with(in_batch(kind, 1), body, Bytes::new()).await.unwrap_err();
+        assert!(error.to_string().contains("INVALID_REQUEST"), "{kind:?}: {error}");
+        assert!(client.call(Kind::Noop, Body::default(), Bytes::new()).await.is_err(), "the connection has ended");
+    }
+}

@@ -1,0 +1,156 @@
+//! Bytes that mean harm: they harm their own connection at most.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use pithead_kinetic::proto::{Body, Command, Header, HmacAuth, Message, auth};
+use pithead_kinetic::{Code, FACTORY_KEY, Frame, Kind, Limits, read_frame, sign, write_frame};
+use prost::Message as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::server::{Server, get, put};
+
+async fn open(server: &Server) -> TcpStream {
+    let mut socket = TcpStream::connect(server.plain).await.unwrap();
+    read_frame(&mut socket, &Limits::default()).await.unwrap();
+    socket
+}
+
+fn signed(command: &Command, key: &[u8], identity: i64) -> Message {
+    let bytes = command.encode_to_vec();
+    let hmac = Some(Bytes::copy_from_slice(&sign(key, &bytes)));
+    Message {
+        auth_type: Some(auth::HMAC),
+        hmac_auth: Some(HmacAuth { identity: Some(identity), hmac }),
+        command_bytes: Some(bytes.into()),
+        ..Message::default()
+    }
+}
+
+fn noop(sequence: i64) -> Command {
+    let header = Header { message_type: Some(Kind::Noop as i32), sequence: Some(sequence), ..Header::default() };
+    Command { header: Some(header), body: None, status: None }
+}
+
+async fn exchange(socket: &mut TcpStream, message: &Message) -> Frame {
+    write_frame(socket, message, b"").await.unwrap();
+    read_frame(socket, &Limits::default()).await.unwrap()
+}
+
+fn code_of(frame: &Frame) -> Code {
+    let command = Command::read(&frame.message.command_bytes.clone().unwrap()).unwrap();
+    Code::of(command.status.unwrap().code.unwrap()).unwrap()
+}
+
+async fn ends(socket: &mut TcpStream) {
+    let mut rest = Vec::new();
+    let read = tokio::time::timeout(Duration::from_secs(10), socket.read_to_end(&mut rest)).await;
+    assert!(read.is_ok(), "the connection goes on");
+}
+
+#[tokio::test]
+async fn lengths_that_are_too_long_end_the_connection_with_a_clear_status() {
+    let server = Server::start().await;
+    for (message, value) in [(u32::MAX, 0), (0, u32::MAX), (u32::MAX, u32::MAX), ((1 << 20) + 1, 7)] {
+        let mut socket = open(&server).await;
+        let header = [&b"F"[..], &u32::to_be_bytes(message), &u32::to_be_bytes(value)].concat();
+        socket.write_all(&header).await.unwrap();
+        let frame = read_frame(&mut socket, &Limits::default()).await.unwrap();
+        assert_eq!((frame.message.auth_type, code_of(&frame)), (Some(auth::UNSOLICITED), Code::InvalidRequest));
+        ends(&mut socket).await;
+    }
+}
+
+#[tokio::test]
+async fn half_sent_frames_hold_up_nobody_else() {
+    let server = Server::start().await;
+    let mut held = Vec::new();
+    for cut in 0..60 {
+        let mut socket = open(&server).await;
+        let header = [&b"F"[..], &u32::to_be_bytes(1 << 20), &u32::to_be_bytes(1 << 20)].concat();
+        socket.write_all(&header[..1 + cut % 9]).await.unwrap();
+        held.push(socket);
+    }
+    let mut client = server.client().await;
+    assert_eq!(put(&mut client, b"k", "1", b"v").await, Code::Success);
+    assert_eq!(get(&mut client, b"k").await.value, "v");
+}
+
+#[tokio::test]
+async fn strangers_are_answered_and_then_hung_up_on() {
+    let server = Server::start().await;
+    let mut socket = open(&server).await;
+    for sequence in 0..16 {
+        let (key, identity) = if sequence % 2 == 0 { (&b"wrong"[..], 1) } else { (FACTORY_KEY, 99) };
+        let frame = exchange(&mut socket, &signed(&noop(sequence), key, identity)).await;
+        assert_eq!(code_of(&frame), Code::HmacFailure);
+        let command = Command::read(&frame.message.command_bytes.unwrap()).unwrap();
+        assert_eq!(command.header.unwrap().ack_sequence, Some(sequence));
+    }
+    ends(&mut socket).await;
+    for hmac_auth in [None, Some(HmacAuth::default()), Some(HmacAuth { identity: Some(1), hmac: None })] {
+        let mut socket = open(&server).await;
+        let message = Message { hmac_auth, ..signed(&noop(1), FACTORY_KEY, 1) };
+        assert_eq!(code_of(&exchange(&mut socket, &message).await), Code::HmacFailure);
+    }
+}
+
+#[tokio::test]
+async fn sequences_only_grow() {
+    let server = Server::start().await;
+    let mut socket = open(&server).await;
+    for (sequence, code) in [
+        (5, Code::Success),
+        (5, Code::InvalidRequest),
+        (4, Code::InvalidRequest),
+        (-1, Code::InvalidRequest),
+        (6, Code::Success),
+        (100, Code::Success),
+        (7, Code::InvalidRequest),
+        (i64::MAX, Code::Success),
+        (i64::MAX, Code::InvalidRequest),
+    ] {
+        assert_eq!(code_of(&exchange(&mut socket, &signed(&noop(sequence), FACTORY_KEY, 1)).await), code, "{sequence}");
+    }
+}
+
+#[tokio::test]
+async fn messages_that_are_none_have_a_clear_answer() {
+    let server = Server::start().await;
+    let headless = Command { header: None, body: Some(Box::default()), status: None };
+    let mut socket = open(&server).await;
+    assert_eq!(code_of(&exchange(&mut socket, &signed(&headless, FACTORY_KEY, 1)).await), Code::HeaderRequired);
+    let garbage = Bytes::from_static(b"\xff\xff\xff");
+    let hmac = Some(Bytes::copy_from_slice(&sign(FACTORY_KEY, &garbage)));
+    let message = Message {
+        hmac_auth: Some(HmacAuth { identity: Some(1), hmac }),
+        command_bytes: Some(garbage.clone()),
+        ..signed(&noop(1), FACTORY_KEY, 1)
+    };
+    assert_eq!(code_of(&exchange(&mut socket, &message).await), Code::InvalidRequest);
+    for auth_type in [None, Some(-1), Some(0), Some(auth::UNSOLICITED), Some(9)] {
+        let mut socket = open(&server).await;
+        let message = Message { auth_type, ..signed(&noop(1), FACTORY_KEY, 1) };
+        let frame = exchange(&mut socket, &message).await;
+        assert_eq!((frame.message.auth_type, code_of(&frame)), (Some(auth::UNSOLICITED), Code::InvalidRequest));
+        ends(&mut socket).await;
+    }
+    let mut socket = open(&server).await;
+    socket.write_all(b"F\0\0\0\x03\0\0\0\0\xff\xff\xff").await.unwrap();
+    assert_eq!(code_of(&read_frame(&mut socket, &Limits::default()).await.unwrap()), Code::InvalidRequest);
+    let empty = Body::default();
+    assert_eq!(empty.encoded_len(), 0);
+}
+
+#[tokio::test]
+async fn garbage_in_place_of_tls_ends_its_own_connection_only() {
+    let server = Server::start().await;
+    for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0x16, 3, 1, 0xff, 0xff, 1, 2, 3], b"F\0\0\0\0\0\0\0\0"] {
+        let mut socket = TcpStream::connect(server.tls).await.unwrap();
+        socket.write_all(garbage).await.unwrap();
+        drop(socket);
+    }
+    let mut client = server.tls_client().await;
+    assert_eq!(get(&mut client, b"k").await.code, Code::NotFound);
+}

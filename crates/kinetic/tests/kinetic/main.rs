@@ -1,0 +1,12 @@
+//! The protocol as clients meet it: over sockets, in clear and over TLS.
+
+mod batches;
+mod commands;
+mod foreign;
+mod hostile;
+mod model;
+mod pins;
+mod push;
+mod replay;
+mod rights;
+mod server;

@@ -1,0 +1,98 @@
+//! PINs: lock, unlock, erase; and that what they did is kept.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use pithead_kinetic::proto::{Acl, Body, Security, Setup};
+use pithead_kinetic::{Code, Kind, Permission};
+use pithead_store::{Durability, Write};
+
+use crate::rights::{acl, scope, set};
+use crate::server::{Server, call, disk, get, put};
+
+const UNLOCK: i32 = 1;
+const LOCK: i32 = 2;
+const ERASE: i32 = 3;
+const SECURE_ERASE: i32 = 4;
+
+fn pins(old: [Option<&str>; 2], new: [Option<&str>; 2]) -> Body {
+    let bytes = |pin: Option<&str>| pin.map(|pin| Bytes::from(pin.to_owned()));
+    let security = Security {
+        old_lock_pin: bytes(old[0]),
+        old_erase_pin: bytes(old[1]),
+        new_lock_pin: bytes(new[0]),
+        new_erase_pin: bytes(new[1]),
+        ..Security::default()
+    };
+    Body { security: Some(security), ..Body::default() }
+}
+
+#[tokio::test]
+async fn a_locked_device_stays_locked_until_its_pin_comes() {
+    let folder = tempfile::tempdir().unwrap();
+    {
+        let server = Server::over(disk(folder.path())).await;
+        let mut client = server.tls_client().await;
+        put(&mut client, b"k", "1", b"v").await;
+        assert_eq!(call(&mut client, Kind::Security, pins([None; 2], [Some("lock"), None])).await.code, Code::Success);
+        assert_eq!(
+            call(&mut client, Kind::Security, pins([Some("no"), None], [Some("x"), None])).await.code,
+            Code::NotAuthorized
+        );
+        assert_eq!(client.pin(UNLOCK, b"lock").await.unwrap().code, Code::DeviceAlreadyUnlocked);
+        assert_eq!(client.pin(LOCK, b"wrong").await.unwrap().code, Code::NotAuthorized);
+        assert_eq!(client.pin(LOCK, b"lock").await.unwrap().code, Code::Success);
+        for kind in [Kind::Noop, Kind::GetLog, Kind::FlushAllData, Kind::Security, Kind::StartBatch] {
+            assert_eq!(call(&mut client, kind, Body::default()).await.code, Code::DeviceLocked, "{kind:?}");
+        }
+        assert_eq!(get(&mut server.client().await, b"k").await.code, Code::DeviceLocked);
+        server.stop().await;
+    }
+    let server = Server::over(disk(folder.path())).await;
+    let mut client = server.tls_client().await;
+    assert_eq!(get(&mut client, b"k").await.code, Code::DeviceLocked);
+    assert_eq!(client.pin(UNLOCK, b"wrong").await.unwrap().code, Code::NotAuthorized);
+    assert_eq!(client.pin(UNLOCK, b"lock").await.unwrap().code, Code::Success);
+    assert_eq!(get(&mut client, b"k").await.value, "v");
+}
+
+#[tokio::test]
+async fn an_erased_device_is_new_and_what_is_not_clients_stays() {
+    for kind in [ERASE, SECURE_ERASE] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = disk(folder.path());
+        store.write(vec![Write::put("slice/main/t", "ours")], Durability::Through).unwrap();
+        let server = Server::over(Arc::clone(&store)).await;
+        let mut client = server.tls_client().await;
+        put(&mut client, b"k", "1", &[1; 100_000]).await;
+        set(&mut client, vec![Acl { key: Some("secret".into()), ..acl(1, vec![scope(b"", &Permission::ALL)]) }]).await;
+        let mut client = server.client_as(1, b"secret", true).await;
+        call(&mut client, Kind::Security, pins([None; 2], [Some("lock"), Some("erase")])).await;
+        let setup = Setup { new_cluster_version: Some(3), ..Setup::default() };
+        call(&mut client, Kind::Setup, Body { setup: Some(setup), ..Body::default() }).await;
+        client.cluster_version = 3;
+        assert_eq!(client.pin(kind, b"lock").await.unwrap().code, Code::NotAuthorized);
+        assert_eq!(client.pin(LOCK, b"lock").await.unwrap().code, Code::Success);
+        // Whoever has lost the one PIN has the other.
+        assert_eq!(client.pin(kind, b"erase").await.unwrap().code, Code::Success);
+        let mut new = server.client().await;
+        assert_eq!(new.cluster_version, 0);
+        assert_eq!(get(&mut new, b"k").await.code, Code::NotFound);
+        assert_eq!(store.get(b"slice/main/t").unwrap().unwrap().0, "ours");
+    }
+}
+
+#[tokio::test]
+async fn pins_are_sent_over_tls_and_for_nothing_else() {
+    let server = Server::start().await;
+    assert_eq!(server.client().await.pin(LOCK, b"").await.unwrap().code, Code::InvalidRequest);
+    let mut client = server.tls_client().await;
+    for operation in [-1, 0, 5] {
+        assert_eq!(client.pin(operation, b"").await.unwrap().code, Code::InvalidRequest);
+    }
+    assert_eq!(call(&mut client, Kind::PinOp, Body::default()).await.code, Code::InvalidRequest, "signed by an identity");
+    let long = "x".repeat(257);
+    for (pin, code) in [(&long[..], Code::InvalidRequest), (&long[1..], Code::Success)] {
+        assert_eq!(call(&mut client, Kind::Security, pins([None; 2], [None, Some(pin)])).await.code, code);
+    }
+}

@@ -1,0 +1,159 @@
+//! A server for tests, and requests to it.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use pithead_device::Native;
+use pithead_kinetic::client::{Client, ClientOptions, Reply, Trust};
+use pithead_kinetic::proto::{Body, Header, KeyValue, Range};
+use pithead_kinetic::{
+    Code, FACTORY_IDENTITY, FACTORY_KEY, Kind, KineticOptions, Limits, Listeners, NoApplets, NoSlices, Parts, Service, Slices,
+    self_signed, serve,
+};
+use pithead_sched::{Pool, PoolOptions};
+use pithead_store::{MemoryStore, Store};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+/// A server on free ports of this machine. It stops when this is dropped.
+pub struct Server {
+    pub plain: SocketAddr,
+    pub tls: SocketAddr,
+    pub service: Arc<Service>,
+    stop: Option<oneshot::Sender<()>>,
+    served: tokio::task::JoinHandle<()>,
+    _folder: tempfile::TempDir,
+}
+
+impl Server {
+    pub async fn start() -> Server {
+        Server::over(Arc::new(MemoryStore::new())).await
+    }
+
+    pub async fn over(store: Arc<dyn Store>) -> Server {
+        Server::with(store, Arc::new(NoSlices), KineticOptions::default()).await
+    }
+
+    pub async fn with(store: Arc<dyn Store>, slices: Arc<dyn Slices>, options: KineticOptions) -> Server {
+        let folder = tempfile::tempdir().unwrap();
+        let pool = PoolOptions { name: "test".to_owned(), cores: None, reactors: 1, blocking_threads_max: 4 };
+        let parts = Parts {
+            store,
+            slices,
+            applets: Arc::new(NoApplets),
+            pool: Arc::new(Pool::new(pool).unwrap()),
+            device: Arc::new(Native::new()),
+            folder: None,
+        };
+        let service = Service::open(parts, options).unwrap();
+        let listen = || async { TcpListener::bind("127.0.0.1:0").await.unwrap() };
+        let (plain, tls) = (listen().await, listen().await);
+        let addresses = (plain.local_addr().unwrap(), tls.local_addr().unwrap());
+        let listeners = Listeners { plain: Some(plain), tls: Some((tls, self_signed(folder.path()).unwrap())) };
+        let (stop, stopped) = oneshot::channel::<()>();
+        let serving = Arc::clone(&service);
+        let served = tokio::spawn(async move {
+            let stopped = async {
+                let _ = stopped.await;
+            };
+            serve(serving, listeners, stopped).await.unwrap();
+        });
+        Server { plain: addresses.0, tls: addresses.1, service, stop: Some(stop), served, _folder: folder }
+    }
+
+    pub async fn client(&self) -> Client {
+        Client::connect(&options(self.plain, None)).await.unwrap()
+    }
+
+    pub async fn tls_client(&self) -> Client {
+        Client::connect(&options(self.tls, Some(Trust::Anyone))).await.unwrap()
+    }
+
+    pub async fn client_as(&self, identity: i64, key: &[u8], tls: bool) -> Client {
+        let base = if tls { options(self.tls, Some(Trust::Anyone)) } else { options(self.plain, None) };
+        Client::connect(&ClientOptions { identity, key: key.to_vec(), ..base }).await.unwrap()
+    }
+
+    /// Stops, and waits until nothing holds the store any more but the service.
+    pub async fn stop(mut self) {
+        drop(self.stop.take());
+        self.served.await.unwrap();
+    }
+}
+
+pub fn options(address: SocketAddr, tls: Option<Trust>) -> ClientOptions {
+    ClientOptions {
+        host: address.ip().to_string(),
+        port: address.port(),
+        tls,
+        identity: FACTORY_IDENTITY,
+        key: FACTORY_KEY.to_vec(),
+        wait: Duration::from_secs(20),
+        limits: Limits::default(),
+    }
+}
+
+pub fn key_value(key: &[u8]) -> KeyValue {
+    KeyValue { key: Some(Bytes::copy_from_slice(key)), ..KeyValue::default() }
+}
+
+/// A PUT of a version, which is forced.
+pub fn put_of(key: &[u8], version: &str) -> KeyValue {
+    KeyValue { new_version: Some(version.to_owned().into()), force: Some(true), synchronization: Some(2), ..key_value(key) }
+}
+
+pub fn with_key(key_value: KeyValue) -> Body {
+    Body { key_value: Some(key_value), ..Body::default() }
+}
+
+pub fn with_range(range: Range) -> Body {
+    Body { range: Some(range), ..Body::default() }
+}
+
+/// A range with both ends, from the lower to the upper.
+pub fn range_of(start: &[u8], end: &[u8], most: i32) -> Range {
+    Range {
+        start_key: Some(Bytes::copy_from_slice(start)),
+        end_key: Some(Bytes::copy_from_slice(end)),
+        start_key_inclusive: Some(true),
+        end_key_inclusive: Some(true),
+        max_returned: Some(most),
+        ..Range::default()
+    }
+}
+
+pub fn header_of(kind: Kind) -> Header {
+    Header { message_type: Some(kind as i32), ..Header::default() }
+}
+
+pub async fn call(client: &mut Client, kind: Kind, body: Body) -> Reply {
+    client.call(kind, body, Bytes::new()).await.unwrap()
+}
+
+pub async fn put(client: &mut Client, key: &[u8], version: &str, value: &[u8]) -> Code {
+    client.call(Kind::Put, with_key(put_of(key, version)), Bytes::copy_from_slice(value)).await.unwrap().code
+}
+
+pub async fn get(client: &mut Client, key: &[u8]) -> Reply {
+    call(client, Kind::Get, with_key(key_value(key))).await
+}
+
+pub async fn delete(client: &mut Client, key: &[u8]) -> Code {
+    let forced = KeyValue { force: Some(true), synchronization: Some(1), ..key_value(key) };
+    call(client, Kind::Delete, with_key(forced)).await.code
+}
+
+pub async fn keys(client: &mut Client, range: Range) -> Vec<String> {
+    let reply = call(client, Kind::GetKeyRange, with_range(range)).await;
+    assert_eq!(reply.code, Code::Success, "{}", reply.what);
+    let keys = reply.body.range.unwrap_or_default().keys;
+    keys.iter().map(|key| key.escape_ascii().to_string()).collect()
+}
+
+/// A store on a disk.
+pub fn disk(folder: &Path) -> Arc<dyn Store> {
+    Arc::new(pithead_store::DiskStore::open(folder, pithead_store::StoreOptions::default()).unwrap())
+}

@@ -1,0 +1,354 @@
+//! [`Application`]: a host program's graph of SSDlets.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use pithead_sched::Class;
+
+use crate::budget::{Budget, Meter};
+use crate::channel::{Channel, Reader, Writer};
+use crate::graph::{Graph, Leaving, Node, Phase};
+use crate::guest::{Guest, Names, OpenFile, Opened, Ports};
+use crate::limits::{ARGUMENT_BYTES_MAX, SSDLETS_MAX};
+use crate::row::encode;
+use crate::run::run;
+use crate::{ArgumentType, HostReader, HostWriter, Limits, Module, ProgramError, Runtime, Services, Signature, Value};
+
+/// An argument of an SSDlet.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Argument {
+    Value(Value),
+    /// The name of a file of the drive.
+    File(String),
+}
+
+/// A graph of SSDlets: built, started, then waited for or stopped. Dropping it stops it.
+pub struct Application {
+    name: Arc<str>,
+    runtime: Arc<Runtime>,
+    services: Arc<dyn Services>,
+    budget: Arc<Budget>,
+    graph: Arc<Mutex<Graph>>,
+}
+
+/// An SSDlet of an application.
+#[derive(Clone)]
+pub struct Ssdlet {
+    graph: Arc<Mutex<Graph>>,
+    node: usize,
+}
+
+impl Ssdlet {
+    /// An input port, by its number.
+    pub fn input(&self, port: usize) -> Input {
+        Input { ssdlet: self.clone(), port }
+    }
+
+    /// An output port, by its number.
+    pub fn output(&self, port: usize) -> Output {
+        Output { ssdlet: self.clone(), port }
+    }
+}
+
+/// An input port of an SSDlet.
+#[derive(Clone)]
+pub struct Input {
+    ssdlet: Ssdlet,
+    port: usize,
+}
+
+/// An output port of an SSDlet.
+#[derive(Clone)]
+pub struct Output {
+    ssdlet: Ssdlet,
+    port: usize,
+}
+
+impl Application {
+    pub(crate) fn new(name: &str, runtime: Arc<Runtime>, services: Arc<dyn Services>, limits: Limits) -> Self {
+        let graph = Arc::new(Mutex::new(Graph::new()));
+        Self { name: name.into(), runtime, services, budget: Budget::new(limits), graph }
+    }
+
+    /// Makes an SSDlet of a module. Files that arguments name are opened now, with the rights of the application's caller.
+    pub async fn ssdlet(&self, module: &Arc<Module>, name: &str, arguments: &[Argument]) -> Result<Ssdlet, ProgramError> {
+        let number = module.find(name)?;
+        let expected = &module.declared()[number].arguments;
+        if !expected.iter().eq(arguments.iter().map(argument_type).collect::<Vec<_>>().iter()) {
+            let list = |types: Vec<String>| if types.is_empty() { "none".to_owned() } else { types.join(", ") };
+            let expected = list(expected.iter().map(ToString::to_string).collect());
+            let given = list(arguments.iter().map(|argument| argument_type(argument).to_string()).collect());
+            let text = format!("the arguments of {name} in the module {} are {expected}, not {given}", module.name());
+            return Err(ProgramError::Usage(text));
+        }
+        let (mut encoded, mut open) = (Vec::new(), Vec::new());
+        for argument in arguments {
+            match argument {
+                Argument::Value(value) => encode(value, &mut encoded),
+                Argument::File(file) => {
+                    encoded.extend_from_slice(&(open.len() as u32).to_le_bytes());
+                    open.push(Some(Opened::File(OpenFile::new(self.services.open(file).await?))));
+                }
+            }
+        }
+        if encoded.len() > ARGUMENT_BYTES_MAX {
+            return Err(ProgramError::usage(format!("the arguments of {name} have more than {ARGUMENT_BYTES_MAX} bytes")));
+        }
+        let mut graph = self.building()?;
+        if graph.nodes.len() == SSDLETS_MAX {
+            return Err(ProgramError::usage(format!("an application has at most {SSDLETS_MAX} SSDlets")));
+        }
+        graph.nodes.push(Node::new(Arc::clone(module), number, encoded, open));
+        Ok(Ssdlet { graph: Arc::clone(&self.graph), node: graph.nodes.len() - 1 })
+    }
+
+    /// Connects an output to an input, of this application or of two. An output that is connected to several inputs deals its
+    /// batches out to them; an input takes from several outputs in the order in which batches come.
+    pub fn connect(&self, from: &Output, to: &Input) -> Result<(), ProgramError> {
+        let _turn = self.runtime.connecting();
+        let ours = |ssdlet: &Ssdlet| Arc::ptr_eq(&ssdlet.graph, &self.graph);
+        if !ours(&from.ssdlet) && !ours(&to.ssdlet) {
+            return Err(ProgramError::usage(format!("neither {from} nor {to} is a port of the application {}", self.name)));
+        }
+        let (types, others) = (from.signature()?, to.signature()?);
+        if types != others {
+            return Err(ProgramError::usage(format!(
+                "{from} puts out {types} and {to} takes {others}; they cannot be connected"
+            )));
+        }
+        let channel = match (from.channel()?, to.channel()?) {
+            (Some(one), Some(other)) if Arc::ptr_eq(&one, &other) => {
+                return Err(ProgramError::usage(format!("{from} and {to} are connected already")));
+            }
+            (Some(_), Some(_)) => {
+                let text = format!(
+                    "{from} and {to} are both connected elsewhere; several writers and several readers need an SSDlet between them"
+                );
+                return Err(ProgramError::Usage(text));
+            }
+            (Some(channel), None) | (None, Some(channel)) => channel,
+            (None, None) => self.channel(types),
+        };
+        if !Arc::ptr_eq(&from.ssdlet.graph, &to.ssdlet.graph) {
+            channel.reach_outside();
+        }
+        from.join(&channel);
+        to.join(&channel);
+        Ok(())
+    }
+
+    /// Connects an output to the host program.
+    pub fn reader(&self, from: &Output) -> Result<HostReader, ProgramError> {
+        let _turn = self.runtime.connecting();
+        let channel = match from.channel()? {
+            Some(channel) => channel,
+            None => self.channel(from.signature()?),
+        };
+        channel.reach_outside();
+        from.join(&channel);
+        Ok(HostReader::new(channel, Arc::clone(&self.graph)))
+    }
+
+    /// Connects the host program to an input.
+    pub fn writer(&self, to: &Input) -> Result<HostWriter, ProgramError> {
+        let _turn = self.runtime.connecting();
+        let channel = match to.channel()? {
+            Some(channel) => channel,
+            None => self.channel(to.signature()?),
+        };
+        channel.reach_outside();
+        to.join(&channel);
+        Ok(HostWriter::new(channel, Arc::clone(&self.graph)))
+    }
+
+    fn channel(&self, signature: Signature) -> Arc<Channel> {
+        Channel::new(signature, self.budget.limits().queue_bytes_max)
+    }
+
+    /// Starts all SSDlets, each on the reactor with the fewest tasks. Fails if a port is not connected.
+    pub fn start(&self) -> Result<(), ProgramError> {
+        let mut graph = self.building()?;
+        if graph.nodes.is_empty() {
+            return Err(ProgramError::usage(format!("the application {} has no SSDlets", self.name)));
+        }
+        if let Some(port) = graph.nodes.iter().find_map(Node::unconnected) {
+            return Err(ProgramError::usage(format!("{port} is not connected; connect all ports before the start")));
+        }
+        graph.phase = Phase::Running;
+        graph.live = graph.nodes.len();
+        for index in 0..graph.nodes.len() {
+            let task = self.task(&mut graph.nodes[index], index);
+            graph.tasks.push(task);
+        }
+        Ok(())
+    }
+
+    fn task(&self, node: &mut Node, index: usize) -> pithead_sched::AbortOnDrop<()> {
+        let names = Names {
+            application: Arc::clone(&self.name),
+            module: Arc::clone(node.module.shared_name()),
+            ssdlet: node.declared().name.as_str().into(),
+        };
+        let mut guest = Guest::new(names, Meter::new(Arc::clone(&self.budget)), Arc::clone(&self.services));
+        guest.arguments = std::mem::take(&mut node.arguments);
+        guest.open = std::mem::take(&mut node.open);
+        guest.ports = Ports {
+            graph: Some((Arc::clone(&self.graph), index)),
+            inputs: std::mem::take(&mut node.inputs),
+            outputs: std::mem::take(&mut node.outputs),
+        };
+        let leaving = Leaving { graph: Arc::clone(&self.graph), node: index, well: false };
+        let (code, number, ticking) = (Arc::clone(node.module.code()), node.number, self.runtime.ticking());
+        let task = self.runtime.pool().spawn(Class::Foreground, async move {
+            let (_ticking, mut leaving) = (ticking, leaving);
+            let graph = Arc::clone(&leaving.graph);
+            run(code, guest, number, |error| {
+                let tasks = graph.lock().fail(error);
+                drop(tasks);
+            })
+            .await;
+            leaving.well = true;
+        });
+        task.abort_on_drop()
+    }
+
+    /// Waits until all SSDlets have ended, and returns the failure of the first that failed.
+    pub async fn wait(&self) -> Result<(), ProgramError> {
+        loop {
+            let ended = Arc::clone(&self.graph.lock().ended);
+            let mut ended = pin!(ended.notified());
+            ended.as_mut().enable();
+            {
+                let graph = self.graph.lock();
+                match (&graph.failure, graph.phase) {
+                    (Some(failure), Phase::Ended) => return Err(failure.clone()),
+                    (None, Phase::Ended) => return Ok(()),
+                    (_, Phase::Building) => {
+                        return Err(ProgramError::usage(format!("the application {} was not started", self.name)));
+                    }
+                    (_, Phase::Running) => {}
+                }
+            }
+            ended.await;
+        }
+    }
+
+    /// Ends all SSDlets at the next point where they wait or a slice of time is over.
+    pub fn stop(&self) {
+        let mut graph = self.graph.lock();
+        let tasks = match graph.phase {
+            Phase::Ended => Vec::new(),
+            Phase::Building | Phase::Running => graph.fail(ProgramError::Stopped(self.name.to_string())),
+        };
+        drop(graph);
+        drop(tasks);
+    }
+
+    /// The processor time that its SSDlets have taken.
+    pub fn run_time(&self) -> Duration {
+        Duration::from_nanos(self.budget.run_ns())
+    }
+
+    fn building(&self) -> Result<parking_lot::MutexGuard<'_, Graph>, ProgramError> {
+        let graph = self.graph.lock();
+        match graph.phase {
+            Phase::Building => Ok(graph),
+            Phase::Running | Phase::Ended => {
+                Err(ProgramError::usage(format!("the application {} was started already", self.name)))
+            }
+        }
+    }
+}
+
+impl Drop for Application {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn argument_type(argument: &Argument) -> ArgumentType {
+    match argument {
+        Argument::Value(value) => ArgumentType::Value(value.of()),
+        Argument::File(_) => ArgumentType::File,
+    }
+}
+
+impl Output {
+    /// What goes through the port. Fails if the SSDlet has no such port.
+    pub fn signature(&self) -> Result<Signature, ProgramError> {
+        let graph = self.ssdlet.graph.lock();
+        let declared = graph.nodes[self.ssdlet.node].declared();
+        declared
+            .outputs
+            .get(self.port)
+            .cloned()
+            .ok_or_else(|| no_port(&declared.name, "outputs", declared.outputs.len(), self.port))
+    }
+
+    /// The connection that it has, if it may still be connected.
+    fn channel(&self) -> Result<Option<Arc<Channel>>, ProgramError> {
+        self.signature()?;
+        let graph = self.ssdlet.graph.lock();
+        check_building(&graph)?;
+        Ok(graph.nodes[self.ssdlet.node].outputs[self.port].as_ref().map(|writer| Arc::clone(writer.channel())))
+    }
+
+    fn join(&self, channel: &Arc<Channel>) {
+        let mut graph = self.ssdlet.graph.lock();
+        let place = &mut graph.nodes[self.ssdlet.node].outputs[self.port];
+        place.get_or_insert_with(|| Writer::new(Arc::clone(channel)));
+        graph.channels.push(Arc::clone(channel));
+    }
+}
+
+impl Input {
+    /// What goes through the port. Fails if the SSDlet has no such port.
+    pub fn signature(&self) -> Result<Signature, ProgramError> {
+        let graph = self.ssdlet.graph.lock();
+        let declared = graph.nodes[self.ssdlet.node].declared();
+        declared
+            .inputs
+            .get(self.port)
+            .cloned()
+            .ok_or_else(|| no_port(&declared.name, "inputs", declared.inputs.len(), self.port))
+    }
+
+    fn channel(&self) -> Result<Option<Arc<Channel>>, ProgramError> {
+        self.signature()?;
+        let graph = self.ssdlet.graph.lock();
+        check_building(&graph)?;
+        Ok(graph.nodes[self.ssdlet.node].inputs[self.port].as_ref().map(|reader| Arc::clone(reader.channel())))
+    }
+
+    fn join(&self, channel: &Arc<Channel>) {
+        let mut graph = self.ssdlet.graph.lock();
+        let place = &mut graph.nodes[self.ssdlet.node].inputs[self.port];
+        place.get_or_insert_with(|| Reader::new(Arc::clone(channel)));
+        graph.channels.push(Arc::clone(channel));
+    }
+}
+
+impl std::fmt::Display for Output {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.out({})", self.ssdlet.graph.lock().nodes[self.ssdlet.node].declared().name, self.port)
+    }
+}
+
+impl std::fmt::Display for Input {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.in({})", self.ssdlet.graph.lock().nodes[self.ssdlet.node].declared().name, self.port)
+    }
+}
+
+fn check_building(graph: &Graph) -> Result<(), ProgramError> {
+    match graph.phase {
+        Phase::Building => Ok(()),
+        Phase::Running | Phase::Ended => Err(ProgramError::usage("ports cannot be connected after the start")),
+    }
+}
+
+fn no_port(ssdlet: &str, kind: &str, count: usize, port: usize) -> ProgramError {
+    ProgramError::usage(format!("{ssdlet} has no port {port} among its {count} {kind}; they are counted from 0"))
+}

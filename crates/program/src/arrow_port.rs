@@ -1,0 +1,69 @@
+//! Record batches as the bytes of a port: each an Arrow IPC stream with its schema and one batch.
+
+use std::io::Cursor;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
+use arrow::ipc::reader::StreamReader;
+use arrow::ipc::writer::StreamWriter;
+use arrow::ipc::{MessageHeader, root_as_message};
+use arrow::record_batch::RecordBatch;
+use bytes::Bytes;
+
+/// A batch as a stream of its own.
+pub(crate) fn to_ipc(batch: &RecordBatch) -> Result<Bytes, ArrowError> {
+    let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema())?;
+    writer.write(batch)?;
+    Ok(writer.into_inner()?.into())
+}
+
+/// Checks that `bytes` are one stream of record batches, and returns its schema. Compressed batches are refused: a few of their
+/// bytes could ask for any amount of memory.
+pub(crate) fn check_stream(bytes: &[u8]) -> Result<SchemaRef, String> {
+    check_messages(bytes)?;
+    let read = || -> Result<SchemaRef, ArrowError> {
+        let reader = StreamReader::try_new(Cursor::new(bytes), None)?;
+        let schema = reader.schema();
+        reader.into_iter().try_for_each(|batch| batch.map(|_| ()))?;
+        Ok(schema)
+    };
+    match catch_unwind(AssertUnwindSafe(read)) {
+        Ok(read) => read.map_err(|error| format!("it is no Arrow IPC stream: {error}")),
+        Err(_) => Err("it is no Arrow IPC stream: its buffers contradict its schema".to_owned()),
+    }
+}
+
+/// Walks the messages, and refuses those whose lengths lie or whose bodies are compressed.
+fn check_messages(bytes: &[u8]) -> Result<(), String> {
+    const CONTINUES: [u8; 4] = [0xff; 4];
+    let mut rest = bytes;
+    let cut = || "it is no Arrow IPC stream: a message is cut off".to_owned();
+    while !rest.is_empty() {
+        let (mark, behind) = rest.split_first_chunk::<4>().ok_or_else(cut)?;
+        if *mark != CONTINUES {
+            return Err("it is no Arrow IPC stream: a message does not begin with 0xFFFFFFFF".to_owned());
+        }
+        let (length, behind) = behind.split_first_chunk::<4>().ok_or_else(cut)?;
+        let length = u32::from_le_bytes(*length) as usize;
+        if length == 0 {
+            return if behind.is_empty() { Ok(()) } else { Err("bytes follow the end of its Arrow IPC stream".to_owned()) };
+        }
+        let (header, behind) = behind.split_at_checked(length).ok_or_else(cut)?;
+        let message = root_as_message(header).map_err(|error| format!("it is no Arrow IPC stream: {error}"))?;
+        let compressed = match message.header_type() {
+            MessageHeader::RecordBatch => message.header_as_record_batch().is_none_or(|batch| batch.compression().is_some()),
+            MessageHeader::DictionaryBatch => message
+                .header_as_dictionary_batch()
+                .and_then(|dictionary| dictionary.data())
+                .is_none_or(|batch| batch.compression().is_some()),
+            _ => false,
+        };
+        if compressed {
+            return Err("its Arrow record batch is compressed; ports take it uncompressed".to_owned());
+        }
+        let body = usize::try_from(message.bodyLength()).map_err(|_| cut())?;
+        rest = behind.split_at_checked(body).ok_or_else(cut)?.1;
+    }
+    Ok(())
+}

@@ -1,0 +1,265 @@
+//! [`Channel`]: the bounded queue of a connection, with one or several writers and readers.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arrow::datatypes::SchemaRef;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::Signature;
+use crate::arrow_port::check_stream;
+use crate::limits::{BATCH_BYTES, BATCH_BYTES_MAX};
+use crate::signature::check_rows;
+
+/// A queue of batches. Small batches of rows that wait are joined, so that a value can be sent as soon as it is there.
+pub(crate) struct Channel {
+    pub signature: Signature,
+    bytes_max: usize,
+    state: Mutex<State>,
+    moved: Notify,
+    /// Whether one of its ends is outside of the application: at a host program, or in another application.
+    outside: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Vec<u8>>,
+    bytes: usize,
+    writers: usize,
+    readers: usize,
+    cut: Option<Arc<str>>,
+    schema: Option<SchemaRef>,
+}
+
+/// What a reader finds.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Got {
+    Batch(Vec<u8>),
+    /// The next batch has more bytes than the reader has room for.
+    Larger(usize),
+    /// Nothing is there yet.
+    Empty,
+    /// All writers have ended.
+    End,
+    /// A writer was lost, so that what came is not all.
+    Cut(Arc<str>),
+}
+
+/// What becomes of a batch.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Put {
+    Done,
+    Full(Vec<u8>),
+    /// Nobody reads any more.
+    Closed,
+}
+
+impl Channel {
+    pub fn new(signature: Signature, bytes_max: usize) -> Arc<Self> {
+        let state = Mutex::new(State::default());
+        Arc::new(Self { signature, bytes_max, state, moved: Notify::new(), outside: AtomicBool::new(false) })
+    }
+
+    pub fn reach_outside(&self) {
+        self.outside.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_inside(&self) -> bool {
+        !self.outside.load(Ordering::Relaxed)
+    }
+
+    /// Checks that a batch is of the connection's type, and returns what is wrong with it.
+    pub fn check(&self, batch: &[u8]) -> Result<(), String> {
+        if batch.is_empty() || batch.len() > BATCH_BYTES_MAX {
+            return Err(format!("a batch has 1 to {BATCH_BYTES_MAX} bytes, not {}", batch.len()));
+        }
+        match &self.signature {
+            Signature::Rows(types) => check_rows(types, batch).map(|_| ()),
+            Signature::Arrow => self.check_schema(&check_stream(batch)?),
+        }
+    }
+
+    fn check_schema(&self, schema: &SchemaRef) -> Result<(), String> {
+        let mut state = self.state.lock();
+        match state.schema.get_or_insert_with(|| SchemaRef::clone(schema)) {
+            first if first == schema => Ok(()),
+            first => Err(format!("its batches are of different schemas: first {first}, now {schema}")),
+        }
+    }
+
+    /// Takes the next batch if it has at most `bytes_max` bytes.
+    pub fn try_get(&self, bytes_max: usize) -> Got {
+        let mut state = self.state.lock();
+        if let Some(why) = &state.cut {
+            return Got::Cut(Arc::clone(why));
+        }
+        match state.queue.front().map(Vec::len) {
+            Some(length) if length > bytes_max => return Got::Larger(length),
+            Some(length) => state.bytes -= length,
+            None if state.writers == 0 => return Got::End,
+            None => return Got::Empty,
+        }
+        let batch = state.queue.pop_front().unwrap_or_default();
+        drop(state);
+        self.moved.notify_waiters();
+        Got::Batch(batch)
+    }
+
+    /// Appends a batch that was checked.
+    pub fn try_put(&self, batch: Vec<u8>) -> Put {
+        let mut state = self.state.lock();
+        if state.readers == 0 || state.cut.is_some() {
+            return Put::Closed;
+        }
+        if !state.has_room(self.bytes_max, batch.len()) {
+            return Put::Full(batch);
+        }
+        state.bytes += batch.len();
+        let joins = self.signature != Signature::Arrow;
+        match state.queue.back_mut() {
+            Some(last) if joins && last.len() + batch.len() <= BATCH_BYTES => last.extend_from_slice(&batch),
+            _ => state.queue.push_back(batch),
+        }
+        drop(state);
+        self.moved.notify_waiters();
+        Put::Done
+    }
+
+    /// Waits for a batch of any size, or for the end.
+    pub async fn get(&self) -> Got {
+        loop {
+            let mut moved = pin!(self.moved.notified());
+            moved.as_mut().enable();
+            match self.try_get(usize::MAX) {
+                Got::Empty => moved.await,
+                got => return got,
+            }
+        }
+    }
+
+    /// Waits for room, and appends a batch that was checked. False if nobody reads any more.
+    pub async fn put(&self, mut batch: Vec<u8>) -> bool {
+        loop {
+            let mut moved = pin!(self.moved.notified());
+            moved.as_mut().enable();
+            match self.try_put(batch) {
+                Put::Full(back) => batch = back,
+                put => return put == Put::Done,
+            }
+            moved.await;
+        }
+    }
+
+    /// Waits until one side can go on: a reader because there is a batch or the end, a writer because there is room for
+    /// `bytes` or nobody reads.
+    pub async fn ready(&self, side: Side) {
+        loop {
+            let mut moved = pin!(self.moved.notified());
+            moved.as_mut().enable();
+            if self.is_ready(side) {
+                return;
+            }
+            moved.await;
+        }
+    }
+
+    pub fn is_ready(&self, side: Side) -> bool {
+        let state = self.state.lock();
+        state.cut.is_some()
+            || match side {
+                Side::Read => !state.queue.is_empty() || state.writers == 0,
+                Side::Write { bytes } => state.readers == 0 || state.has_room(self.bytes_max, bytes),
+            }
+    }
+
+    /// Ends the connection early: neither side gets anything more, and readers learn why.
+    pub fn cut(&self, why: &Arc<str>) {
+        let mut state = self.state.lock();
+        // What has come to its end is complete.
+        if state.writers > 0 || !state.queue.is_empty() {
+            state.cut.get_or_insert_with(|| Arc::clone(why));
+            state.queue.clear();
+            state.bytes = 0;
+        }
+        drop(state);
+        self.moved.notify_waiters();
+    }
+}
+
+impl State {
+    /// One batch of any size fits into an empty queue.
+    fn has_room(&self, bytes_max: usize, bytes: usize) -> bool {
+        self.queue.is_empty() || self.bytes + bytes <= bytes_max
+    }
+}
+
+impl fmt::Debug for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Channel").field("signature", &self.signature).finish_non_exhaustive()
+    }
+}
+
+/// The side on which somebody waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Read,
+    Write { bytes: usize },
+}
+
+/// The right to read a channel; dropping it says that this reader takes no more.
+#[derive(Debug)]
+pub(crate) struct Reader(Arc<Channel>);
+
+impl Reader {
+    pub fn new(channel: Arc<Channel>) -> Self {
+        channel.state.lock().readers += 1;
+        Self(channel)
+    }
+
+    pub fn channel(&self) -> &Arc<Channel> {
+        &self.0
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.0.state.lock().readers -= 1;
+        self.0.moved.notify_waiters();
+    }
+}
+
+/// The right to write to a channel. [`Writer::finish`] ends its part of the stream; dropping it before cuts the stream.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    channel: Arc<Channel>,
+    finished: bool,
+}
+
+impl Writer {
+    pub fn new(channel: Arc<Channel>) -> Self {
+        channel.state.lock().writers += 1;
+        Self { channel, finished: false }
+    }
+
+    pub fn channel(&self) -> &Arc<Channel> {
+        &self.channel
+    }
+
+    pub fn finish(mut self) {
+        self.finished = true;
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.channel.cut(&Arc::from("an SSDlet that writes to it was lost"));
+        }
+        self.channel.state.lock().writers -= 1;
+        self.channel.moved.notify_waiters();
+    }
+}

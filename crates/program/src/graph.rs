@@ -1,0 +1,165 @@
+//! [`Graph`]: the SSDlets of one application, their connections, and who waits for whom.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use pithead_sched::AbortOnDrop;
+use tokio::sync::Notify;
+
+use crate::budget::Fault;
+use crate::channel::{Channel, Reader, Side, Writer};
+use crate::guest::Opened;
+use crate::{Declared, Module, ProgramError};
+
+/// Where an application is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Building,
+    Running,
+    Ended,
+}
+
+pub(crate) struct Graph {
+    pub phase: Phase,
+    pub nodes: Vec<Node>,
+    /// All connections, so that a failure can cut them.
+    pub channels: Vec<Arc<Channel>>,
+    pub tasks: Vec<AbortOnDrop<()>>,
+    /// The SSDlets that have not ended.
+    pub live: usize,
+    pub failure: Option<ProgramError>,
+    pub ended: Arc<Notify>,
+}
+
+/// One SSDlet.
+pub(crate) struct Node {
+    pub module: Arc<Module>,
+    /// Its number among the declarations of its module.
+    pub number: usize,
+    pub arguments: Vec<u8>,
+    pub open: Vec<Option<Opened>>,
+    pub inputs: Vec<Option<Reader>>,
+    pub outputs: Vec<Option<Writer>>,
+    pub ended: bool,
+    /// What it waits for: the number of one of its ports.
+    waits: Option<Wait>,
+}
+
+#[derive(Clone, Debug)]
+struct Wait {
+    port: usize,
+    channel: Arc<Channel>,
+    side: Side,
+}
+
+impl Node {
+    pub fn new(module: Arc<Module>, number: usize, arguments: Vec<u8>, open: Vec<Option<Opened>>) -> Self {
+        let declared = &module.declared()[number];
+        let inputs = declared.inputs.iter().map(|_| None).collect();
+        let outputs = declared.outputs.iter().map(|_| None).collect();
+        Self { number, arguments, open, inputs, outputs, ended: false, waits: None, module }
+    }
+
+    pub fn declared(&self) -> &Declared {
+        &self.module.declared()[self.number]
+    }
+
+    /// The first port that is not connected, in words.
+    pub fn unconnected(&self) -> Option<String> {
+        let name = &self.declared().name;
+        let input = self.inputs.iter().position(Option::is_none).map(|port| format!("{name}.in({port})"));
+        input.or_else(|| self.outputs.iter().position(Option::is_none).map(|port| format!("{name}.out({port})")))
+    }
+}
+
+impl Graph {
+    pub fn new() -> Self {
+        Self {
+            phase: Phase::Building,
+            nodes: Vec::new(),
+            channels: Vec::new(),
+            tasks: Vec::new(),
+            live: 0,
+            failure: None,
+            ended: Arc::new(Notify::new()),
+        }
+    }
+
+    /// Notes that an SSDlet is about to wait. Fails if all SSDlets would then wait for each other, for ever.
+    pub fn wait(&mut self, node: usize, port: usize, channel: &Arc<Channel>, side: Side) -> Result<(), Fault> {
+        self.nodes[node].waits = Some(Wait { port, channel: Arc::clone(channel), side });
+        self.deadlock().map_or(Ok(()), |what| Err(Fault(what)))
+    }
+
+    pub fn woke(&mut self, node: usize) {
+        self.nodes[node].waits = None;
+    }
+
+    /// Says who waits for what if nobody can ever go on.
+    fn deadlock(&self) -> Option<String> {
+        let live = || self.nodes.iter().filter(|node| !node.ended);
+        let stuck = |node: &Node| {
+            let wait = node.waits.as_ref();
+            wait.is_some_and(|wait| wait.channel.is_inside() && !wait.channel.is_ready(wait.side))
+        };
+        if live().next().is_none() || !live().all(stuck) {
+            return None;
+        }
+        let mut what = "all SSDlets of its application wait for each other".to_owned();
+        for (node, wait) in live().filter_map(|node| node.waits.as_ref().map(|wait| (node, wait))) {
+            let name = &node.declared().name;
+            let _ = match wait.side {
+                Side::Read => write!(what, "; {name} for rows in in({})", wait.port),
+                Side::Write { .. } => write!(what, "; {name} for room in out({})", wait.port),
+            };
+        }
+        Some(what)
+    }
+
+    /// Ends the application with its first failure. The tasks that it returns are to be dropped once the lock is released.
+    #[must_use]
+    pub fn fail(&mut self, error: ProgramError) -> Vec<AbortOnDrop<()>> {
+        let why: Arc<str> = error.to_string().into();
+        self.failure.get_or_insert(error);
+        if self.phase == Phase::Building {
+            self.phase = Phase::Ended;
+        }
+        self.channels.iter().for_each(|channel| channel.cut(&why));
+        std::mem::take(&mut self.tasks)
+    }
+}
+
+/// Says that an SSDlet has ended, however that came.
+pub(crate) struct Leaving {
+    pub graph: Arc<Mutex<Graph>>,
+    pub node: usize,
+    /// Whether it came to its end, or its failure was noted. If not, its task was lost.
+    pub well: bool,
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        let mut graph = self.graph.lock();
+        graph.live -= 1;
+        graph.nodes[self.node].ended = true;
+        graph.nodes[self.node].waits = None;
+        if graph.live == 0 {
+            graph.phase = Phase::Ended;
+        }
+        let lost = (!self.well && graph.failure.is_none()).then(|| ProgramError::engine("the task of an SSDlet was lost"));
+        let stuck = || {
+            graph.deadlock().and_then(|cause| {
+                let node = graph.nodes.iter().find(|node| !node.ended)?;
+                let (module, ssdlet) = (node.module.name().to_owned(), node.declared().name.clone());
+                Some(ProgramError::Guest { module, ssdlet, cause })
+            })
+        };
+        let failure = lost.or_else(stuck);
+        let tasks = failure.map(|error| graph.fail(error));
+        let ended = Arc::clone(&graph.ended);
+        drop(graph);
+        drop(tasks);
+        ended.notify_waiters();
+    }
+}

@@ -1,0 +1,44 @@
+//! SSDlets: users' own programs as WebAssembly modules, run in a sandbox as graphs of tasks that typed ports connect.
+//!
+//! The model is Biscuit's (Gu et al., *Biscuit: A Framework for Near-Data Processing of Big Data Workloads*, ISCA 2016). A
+//! [`Module`] declares SSDlets. A host program makes an [`Application`] of them: it gives arguments, connects ports, starts,
+//! exchanges data, waits. Each SSDlet is a cooperative fibre with an address space of its own on the reactors of
+//! [`pithead_sched`]. Nothing here trusts a guest, opens a socket or knows plans; what a guest may read comes from
+//! [`Services`]. docs/reference/program-abi.md describes what a module imports and exports.
+
+mod application;
+mod arrow_port;
+mod budget;
+mod cache;
+mod calls;
+mod channel;
+mod declared;
+mod engine;
+mod error;
+mod folder;
+mod graph;
+mod guest;
+mod host_port;
+mod limits;
+mod module;
+mod row;
+mod run;
+mod runtime;
+mod services;
+mod signature;
+#[cfg(test)]
+mod tests;
+mod wasi;
+
+pub use application::{Application, Argument, Input, Output, Ssdlet};
+pub use cache::{CodeStore, Secret};
+pub use declared::{ArgumentType, Declared};
+pub use error::ProgramError;
+pub use folder::FolderServices;
+pub use host_port::{HostReader, HostWriter};
+pub use limits::{ABI_VERSION, BATCH_BYTES, BATCH_BYTES_MAX, Limits, MODULE_BYTES_MAX, RuntimeOptions};
+pub use module::Module;
+pub use row::{Value, decode_rows, encode_row};
+pub use runtime::Runtime;
+pub use services::{Dataset, File, Level, LogLine, ServiceError, Services};
+pub use signature::{Signature, Type};

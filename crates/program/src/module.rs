@@ -1,0 +1,147 @@
+//! [`Module`]: bytes that were checked, compiled, and asked what SSDlets they hold.
+
+use std::sync::Arc;
+
+use wasmtime::{Engine, ExternType, FuncType, InstancePre, Linker, UnknownImportError, ValType};
+
+use crate::cache::{Sealed, code_key};
+use crate::guest::Guest;
+use crate::limits::{ABI_VERSION, MODULE_BYTES_MAX};
+use crate::{Declared, ProgramError};
+
+/// A module that can be run.
+#[derive(Debug)]
+pub struct Module {
+    name: Arc<str>,
+    code: Arc<Code>,
+    declared: Vec<Declared>,
+}
+
+impl Module {
+    pub(crate) fn new(name: Arc<str>, code: Arc<Code>, declared: Vec<Declared>) -> Self {
+        Self { name, code, declared }
+    }
+
+    /// The name under which it was loaded.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its SSDlets, in the order of their declarations.
+    pub fn declared(&self) -> &[Declared] {
+        &self.declared
+    }
+
+    /// The size of its compiled code.
+    pub fn code_bytes(&self) -> usize {
+        self.code.code_bytes
+    }
+
+    pub(crate) fn code(&self) -> &Arc<Code> {
+        &self.code
+    }
+
+    pub(crate) fn shared_name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// The number of an SSDlet, by its name.
+    pub(crate) fn find(&self, ssdlet: &str) -> Result<usize, ProgramError> {
+        self.declared.iter().position(|declared| declared.name == ssdlet).ok_or_else(|| {
+            let names: Vec<_> = self.declared.iter().map(|declared| declared.name.as_str()).collect();
+            ProgramError::usage(format!("the module {} has no SSDlet {ssdlet}; it has {}", self.name, names.join(", ")))
+        })
+    }
+}
+
+/// Compiled code whose imports and exports are right.
+pub(crate) struct Code {
+    pub instance: InstancePre<Guest>,
+    pub code_bytes: usize,
+}
+
+impl std::fmt::Debug for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Code").field("code_bytes", &self.code_bytes).finish_non_exhaustive()
+    }
+}
+
+/// Checks and compiles a module. The errors are sentences without the module's name.
+pub(crate) fn compile(linker: &Linker<Guest>, bytes: &[u8], sealed: Option<&Sealed>) -> Result<Code, String> {
+    let engine = linker.engine();
+    if bytes.len() > MODULE_BYTES_MAX {
+        return Err(format!("it has {} bytes; a module has at most {MODULE_BYTES_MAX}", bytes.len()));
+    }
+    if !bytes.starts_with(b"\0asm") {
+        return Err("it is no WebAssembly module: it does not begin with \\0asm".to_owned());
+    }
+    let module = translate(engine, bytes, sealed)?;
+    check_exports(&module)?;
+    let instance = linker.instantiate_pre(&module).map_err(|error| wrong_import(&error))?;
+    let image = module.image_range();
+    let code_bytes = image.end as usize - image.start as usize;
+    Ok(Code { instance, code_bytes })
+}
+
+/// Compiles, or takes code that this drive itself has compiled and sealed.
+fn translate(engine: &Engine, bytes: &[u8], sealed: Option<&Sealed>) -> Result<wasmtime::Module, String> {
+    let key = code_key(engine, bytes);
+    if let Some(code) = sealed.and_then(|sealed| sealed.load(&key)) {
+        // SAFETY: the seal proves that the code came from `serialize` of a compatible engine on this drive.
+        if let Ok(module) = unsafe { wasmtime::Module::deserialize(engine, &code) } {
+            return Ok(module);
+        }
+    }
+    let refused = |error: wasmtime::Error| format!("it is no WebAssembly module that this drive runs: {error:#}");
+    let module = wasmtime::Module::new(engine, bytes).map_err(refused)?;
+    if let (Some(sealed), Ok(code)) = (sealed, module.serialize()) {
+        sealed.save(&key, &code);
+    }
+    Ok(module)
+}
+
+fn check_exports(module: &wasmtime::Module) -> Result<(), String> {
+    let marks = module.exports().filter_map(|export| export.name().strip_prefix("pithead_abi_"));
+    let versions: Vec<_> = marks.map(str::to_owned).collect();
+    if versions.is_empty() {
+        return Err(format!(
+            "it holds no SSDlets: it does not export pithead_abi_{ABI_VERSION}. hint: build it with one of the libraries in sdk/"
+        ));
+    }
+    if !versions.contains(&ABI_VERSION.to_string()) {
+        return Err(format!(
+            "it was built for version {} of the interface, and this drive speaks version {ABI_VERSION}. hint: build it with the \
+             sdk/ of this drive's release",
+            versions.join(", ")
+        ));
+    }
+    if !matches!(module.get_export("memory"), Some(ExternType::Memory(_))) {
+        return Err("it does not export its memory as `memory`".to_owned());
+    }
+    let engine = module.engine();
+    let nothing = FuncType::new(engine, [], []);
+    check_function(module, "pithead_describe", &nothing, false)?;
+    check_function(module, "pithead_run", &FuncType::new(engine, [ValType::I32], [ValType::I32]), false)?;
+    check_function(module, "_initialize", &nothing, true)
+}
+
+fn check_function(module: &wasmtime::Module, name: &str, expected: &FuncType, optional: bool) -> Result<(), String> {
+    match module.get_export(name) {
+        None if optional => Ok(()),
+        Some(ExternType::Func(of)) if of.matches(expected) => Ok(()),
+        Some(ExternType::Func(of)) => Err(format!("its export {name} is {of}; {expected} was expected")),
+        _ => Err(format!("it does not export the function {name}")),
+    }
+}
+
+fn wrong_import(error: &wasmtime::Error) -> String {
+    match error.downcast_ref::<UnknownImportError>() {
+        Some(unknown) => format!(
+            "it imports {}.{}, which does not exist. Modules may import from pithead and wasi_snapshot_preview1; \
+             docs/reference/program-abi.md lists the calls",
+            unknown.module(),
+            unknown.name()
+        ),
+        None => format!("it has an import of the wrong type: {error:#}"),
+    }
+}

@@ -1,0 +1,132 @@
+//! Rows, batches and declarations as bytes.
+
+use std::sync::Arc;
+
+use arrow::array::{Int64Array, StringArray};
+use arrow::record_batch::RecordBatch;
+use proptest::prelude::*;
+
+use crate::arrow_port::{check_stream, to_ipc};
+use crate::channel::{Channel, Got, Put, Reader, Writer};
+use crate::signature::check_rows;
+use crate::{Declared, Signature, Type, Value, decode_rows, encode_row};
+
+fn value() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        any::<bool>().prop_map(Value::Bool),
+        any::<i16>().prop_map(Value::I16),
+        any::<i64>().prop_map(Value::I64),
+        any::<u32>().prop_map(Value::U32),
+        (-1e300..1e300).prop_map(Value::F64),
+        ".{0,20}".prop_map(Value::String),
+        proptest::collection::vec(any::<u8>(), 0..20).prop_map(Value::Bytes),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn rows_come_back(row in proptest::collection::vec(value(), 1..8), count in 1_usize..5) {
+        let types: Vec<Type> = row.iter().map(Value::of).collect();
+        let mut bytes = Vec::new();
+        for _ in 0..count {
+            encode_row(&row, &mut bytes);
+        }
+        prop_assert_eq!(check_rows(&types, &bytes), Ok(count));
+        prop_assert_eq!(decode_rows(&types, &bytes), Ok(vec![row; count]));
+        let text = Signature::Rows(types.clone()).to_string();
+        prop_assert_eq!(text.parse(), Ok(Signature::Rows(types)));
+    }
+
+    #[test]
+    fn garbage_is_either_rows_or_refused(types in proptest::collection::vec(value(), 1..4), bytes: Vec<u8>) {
+        let types: Vec<Type> = types.iter().map(Value::of).collect();
+        let checked = check_rows(&types, &bytes);
+        let decoded = decode_rows(&types, &bytes);
+        prop_assert_eq!(checked.ok(), decoded.ok().map(|rows| rows.len()));
+    }
+
+    #[test]
+    fn garbage_is_no_stream_of_batches(at in 0_usize..600, byte: u8, cut in 0_usize..600) {
+        let mut bytes = to_ipc(&batch()).unwrap().to_vec();
+        let at = at % bytes.len();
+        bytes[at] = byte;
+        bytes.truncate(bytes.len() - cut.min(bytes.len()));
+        // Either way it returns, and neither panics nor takes memory beyond the bytes.
+        let _ = check_stream(&bytes);
+    }
+
+    #[test]
+    fn declarations_are_parsed_or_refused(bytes: Vec<u8>, text in "(name|input|output|argument|x) [a-z0-9, ]{0,12}\n") {
+        let _ = Declared::parse(&bytes);
+        let _ = Declared::parse(text.as_bytes());
+    }
+}
+
+fn batch() -> RecordBatch {
+    let numbers = Arc::new(Int64Array::from(vec![Some(1), None, Some(3)]));
+    let names = Arc::new(StringArray::from(vec!["a", "bc", ""]));
+    RecordBatch::try_from_iter([("n", numbers as _), ("s", names as _)]).unwrap()
+}
+
+#[test]
+fn a_declaration_says_what_is_wrong_with_it() {
+    let error = |text: &str| Declared::parse(text.as_bytes()).unwrap_err();
+    assert_eq!(error("input i64\n"), "a declaration has no name");
+    assert_eq!(
+        error("name a\ninput int\n"),
+        "the line \"input int\" of a declaration: no type is called \"int\"; the types are bool, i8, i16, i32, i64, u8, u16, u32, u64, \
+         f32, f64, string, bytes"
+    );
+    assert!(error(&format!("name a\ninput {}\n", vec!["i64"; 65].join(","))).ends_with("a row has at most 64 columns, not 65"));
+    let good = Declared::parse(b"name idMapper\nargument file\nargument u32\noutput string,u32\ninput arrow\n").unwrap();
+    assert_eq!((good.outputs[0].to_string().as_str(), good.inputs[0].to_string().as_str()), ("string,u32", "arrow"));
+}
+
+#[test]
+fn small_batches_are_joined_and_the_queue_is_bounded() {
+    let channel = Channel::new("bytes".parse().unwrap(), 1000);
+    let (reader, writer) = (Reader::new(Arc::clone(&channel)), Writer::new(Arc::clone(&channel)));
+    for _ in 0..100 {
+        assert_eq!(channel.try_put(vec![7; 10]), Put::Done);
+    }
+    assert_eq!(channel.try_put(vec![7; 10]), Put::Full(vec![7; 10]));
+    assert_eq!(channel.try_get(10), Got::Larger(1000));
+    assert_eq!(channel.try_get(1000), Got::Batch(vec![7; 1000]));
+    assert_eq!(channel.try_get(1000), Got::Empty);
+    assert_eq!(channel.try_put(vec![7; 5000]), Put::Done, "one batch of any size fits");
+    writer.finish();
+    assert_eq!(channel.try_get(5000), Got::Batch(vec![7; 5000]));
+    assert_eq!(channel.try_get(5000), Got::End);
+    drop(reader);
+    assert_eq!(channel.try_put(vec![7; 10]), Put::Closed);
+}
+
+#[test]
+fn a_writer_that_is_lost_cuts_the_stream() {
+    let channel = Channel::new("bytes".parse().unwrap(), 1000);
+    let (_reader, writer) = (Reader::new(Arc::clone(&channel)), Writer::new(Arc::clone(&channel)));
+    assert_eq!(channel.try_put(vec![0; 4]), Put::Done);
+    drop(writer);
+    assert_eq!(channel.try_get(1000), Got::Cut(Arc::from("an SSDlet that writes to it was lost")));
+}
+
+#[test]
+fn record_batches_are_checked() {
+    let channel = Channel::new(Signature::Arrow, 1 << 20);
+    let ipc = to_ipc(&batch()).unwrap();
+    assert_eq!(channel.check(&ipc), Ok(()));
+    assert_eq!(check_stream(&ipc[..ipc.len() - 12]), Err("it is no Arrow IPC stream: a message is cut off".to_owned()));
+    let other = to_ipc(&batch().project(&[0]).unwrap()).unwrap();
+    assert!(channel.check(&other).unwrap_err().starts_with("its batches are of different schemas: "));
+    assert!(channel.check(b"").unwrap_err().starts_with("a batch has 1 to "));
+}
+
+#[test]
+fn compressed_record_batches_are_refused() {
+    let options = arrow::ipc::writer::IpcWriteOptions::default();
+    let options = options.try_with_compression(Some(arrow::ipc::CompressionType::LZ4_FRAME)).unwrap();
+    let mut writer = arrow::ipc::writer::StreamWriter::try_new_with_options(Vec::new(), &batch().schema(), options).unwrap();
+    writer.write(&batch()).unwrap();
+    let error = check_stream(&writer.into_inner().unwrap()).unwrap_err();
+    assert_eq!(error, "its Arrow record batch is compressed; ports take it uncompressed");
+}

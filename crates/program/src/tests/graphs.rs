@@ -1,0 +1,194 @@
+//! Graphs: their connections, their ends, and what is refused when they are built.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{PASS, Place, block_on, drain, guest};
+use crate::{Argument, Limits, ProgramError, RuntimeOptions, Value};
+
+const PASSING: &[&str] = &["name pass\ninput i64\noutput i64\n", "name other\ninput string\noutput string\n"];
+
+fn rows(range: std::ops::Range<i64>) -> Vec<u8> {
+    range.flat_map(i64::to_le_bytes).collect()
+}
+
+fn numbers(bytes: &[u8]) -> Vec<i64> {
+    bytes.chunks_exact(8).map(|chunk| i64::from_le_bytes(chunk.try_into().expect("8 bytes"))).collect()
+}
+
+#[test]
+fn rows_pass_through_three_ssdlets_and_the_end_travels() {
+    block_on(async {
+        let place = Place::new();
+        let module = place.load(&guest(PASSING, PASS)).await.unwrap();
+        let application = place.application(Limits::default());
+        let mut chain = Vec::new();
+        for _ in 0..3 {
+            chain.push(application.ssdlet(&module, "pass", &[]).await.unwrap());
+        }
+        application.connect(&chain[0].output(0), &chain[1].input(0)).unwrap();
+        application.connect(&chain[1].output(0), &chain[2].input(0)).unwrap();
+        let writer = application.writer(&chain[0].input(0)).unwrap();
+        let reader = application.reader(&chain[2].output(0)).unwrap();
+        application.start().unwrap();
+        let write = async {
+            for part in 0..100 {
+                assert!(writer.put(rows(part * 1000..(part + 1) * 1000)).await.unwrap(), "somebody reads");
+            }
+            drop(writer);
+        };
+        let (all, ()) = tokio::join!(drain(&reader), write);
+        assert_eq!(numbers(&all.unwrap()), (0..100_000).collect::<Vec<_>>(), "all rows came in their order");
+        application.wait().await.unwrap();
+        assert!(application.run_time() > Duration::ZERO, "its time was measured");
+    });
+}
+
+#[test]
+fn a_value_is_answered_before_the_next_one_is_sent() {
+    block_on(async {
+        let place = Place::new();
+        let module = place.load(&guest(PASSING, PASS)).await.unwrap();
+        let application = place.application(Limits::default());
+        let ssdlet = application.ssdlet(&module, "other", &[]).await.unwrap();
+        let (writer, reader) = (application.writer(&ssdlet.input(0)).unwrap(), application.reader(&ssdlet.output(0)).unwrap());
+        application.start().unwrap();
+        for turn in 0..10 {
+            let row = [Value::String(format!("value {turn}"))];
+            assert!(writer.put_row(&row).await.unwrap(), "somebody reads");
+            let answer = reader.get().await.unwrap().expect("an answer");
+            assert_eq!(crate::decode_rows(&[crate::Type::String], &answer).unwrap(), [row]);
+        }
+    });
+}
+
+#[test]
+fn several_writers_and_several_readers_share_a_connection() {
+    block_on(async {
+        let place = Place::new();
+        let module = place.load(&guest(PASSING, PASS)).await.unwrap();
+        let application = place.application(Limits::default());
+        let mut pass = Vec::new();
+        for _ in 0..4 {
+            pass.push(application.ssdlet(&module, "pass", &[]).await.unwrap());
+        }
+        // One deals out to two, and both end in the fourth.
+        for middle in &pass[1..3] {
+            application.connect(&pass[0].output(0), &middle.input(0)).unwrap();
+            application.connect(&middle.output(0), &pass[3].input(0)).unwrap();
+        }
+        let writer = application.writer(&pass[0].input(0)).unwrap();
+        let reader = application.reader(&pass[3].output(0)).unwrap();
+        application.start().unwrap();
+        let write = async {
+            for part in 0..50 {
+                assert!(writer.put(rows(part * 4000..(part + 1) * 4000)).await.unwrap(), "somebody reads");
+            }
+            drop(writer);
+        };
+        let (all, ()) = tokio::join!(drain(&reader), write);
+        let all = numbers(&all.unwrap());
+        assert_eq!(all.len(), 200_000, "no row is there twice");
+        assert_eq!(all.into_iter().collect::<BTreeSet<_>>(), (0..200_000).collect(), "no row is lost");
+        application.wait().await.unwrap();
+    });
+}
+
+#[test]
+fn two_applications_are_connected_and_one_can_fail_alone() {
+    block_on(async {
+        let place = Place::new();
+        let module = place.load(&guest(PASSING, PASS)).await.unwrap();
+        let (first, second) = (place.application(Limits::default()), place.application(Limits::default()));
+        let (one, two) =
+            (first.ssdlet(&module, "pass", &[]).await.unwrap(), second.ssdlet(&module, "pass", &[]).await.unwrap());
+        first.connect(&one.output(0), &two.input(0)).unwrap();
+        let (writer, reader) = (first.writer(&one.input(0)).unwrap(), second.reader(&two.output(0)).unwrap());
+        first.start().unwrap();
+        assert!(writer.put(rows(0..10)).await.unwrap(), "it waits for its reader");
+        second.start().unwrap();
+        assert_eq!(numbers(&reader.get().await.unwrap().expect("rows")), (0..10).collect::<Vec<_>>());
+        first.stop();
+        assert!(matches!(first.wait().await, Err(ProgramError::Stopped(_))), "the first one was stopped");
+        let error = reader.get().await.unwrap_err().to_string();
+        assert_eq!(error, "module test.wasm, SSDlet pass: it gave up (it reached an `unreachable` instruction)");
+    });
+}
+
+#[test]
+fn what_cannot_be_connected_or_started_is_refused_with_its_names() {
+    block_on(async {
+        let place = Place::new();
+        let module = place.load(&guest(PASSING, PASS)).await.unwrap();
+        let application = place.application(Limits::default());
+        let missing = application.ssdlet(&module, "none", &[]).await.err().unwrap().to_string();
+        assert_eq!(missing, "the module test.wasm has no SSDlet none; it has pass, other");
+        let given = application.ssdlet(&module, "pass", &[Argument::File("a".to_owned())]).await.err().unwrap().to_string();
+        assert_eq!(given, "the arguments of pass in the module test.wasm are none, not file");
+        let pass = application.ssdlet(&module, "pass", &[]).await.unwrap();
+        let other = application.ssdlet(&module, "other", &[]).await.unwrap();
+        let types = application.connect(&pass.output(0), &other.input(0)).unwrap_err().to_string();
+        assert_eq!(types, "pass.out(0) puts out i64 and other.in(0) takes string; they cannot be connected");
+        let port = application.connect(&pass.output(1), &other.input(0)).unwrap_err().to_string();
+        assert_eq!(port, "pass has no port 1 among its 1 outputs; they are counted from 0");
+        let start = application.start().unwrap_err().to_string();
+        assert_eq!(start, "pass.in(0) is not connected; connect all ports before the start");
+        let wait = application.wait().await.unwrap_err().to_string();
+        assert_eq!(wait, "the application test was not started");
+    });
+}
+
+#[test]
+fn a_circle_in_which_all_wait_is_found() {
+    block_on(async {
+        let place = Place::new();
+        let module = place.load(&guest(PASSING, PASS)).await.unwrap();
+        let application = place.application(Limits::default());
+        let (one, two) =
+            (application.ssdlet(&module, "pass", &[]).await.unwrap(), application.ssdlet(&module, "pass", &[]).await.unwrap());
+        application.connect(&one.output(0), &two.input(0)).unwrap();
+        application.connect(&two.output(0), &one.input(0)).unwrap();
+        application.start().unwrap();
+        let error = application.wait().await.unwrap_err().to_string();
+        let waits = "all SSDlets of its application wait for each other; pass for rows in in(0); pass for rows in in(0)";
+        assert_eq!(error, format!("module test.wasm, SSDlet pass: {waits}"));
+    });
+}
+
+#[test]
+fn more_ssdlets_than_there_is_room_for_are_refused_for_now() {
+    block_on(async {
+        let place = Place::with(RuntimeOptions { instances_max: 1, ..RuntimeOptions::default() });
+        let module = place.load(&guest(PASSING, PASS)).await.unwrap();
+        let run = async || {
+            let application = place.application(Limits::default());
+            let ssdlet = application.ssdlet(&module, "pass", &[]).await.unwrap();
+            let writer = application.writer(&ssdlet.input(0)).unwrap();
+            let reader = application.reader(&ssdlet.output(0)).unwrap();
+            application.start().unwrap();
+            (application, writer, reader)
+        };
+        let (first, writer, reader) = run().await;
+        writer.put(rows(0..1)).await.unwrap();
+        reader.get().await.unwrap().expect("the first one runs");
+        let (second, ..) = run().await;
+        let error = second.wait().await.unwrap_err();
+        assert!(matches!(&error, ProgramError::Busy(text) if text.contains("hint: try again later")), "{error}");
+        drop((writer, reader));
+        first.wait().await.unwrap();
+        let (third, writer, _reader) = run().await;
+        drop(writer);
+        third.wait().await.unwrap();
+    });
+}
+
+#[test]
+fn the_same_bytes_are_compiled_once() {
+    block_on(async {
+        let place = Place::new();
+        let text = guest(PASSING, PASS);
+        let (one, two) = (place.load(&text).await.unwrap(), place.load(&text).await.unwrap());
+        assert!(Arc::ptr_eq(one.code(), two.code()), "the code is shared");
+    });
+}

@@ -1,0 +1,192 @@
+// SSDlets in C++: tasks that run in a drive, in the shape of Biscuit's.
+//
+//     class Doubler : public SSDLet<IN_TYPE<int64_t>, OUT_TYPE<int64_t>> {
+//       public:
+//         void run() {
+//             auto input = getInputPort<0>();
+//             auto output = getOutputPort<0>();
+//             int64_t value;
+//             while (input.get(value)) output.put(2 * value);
+//         }
+//     };
+//     RegisterSSDlet(idDoubler, Doubler)
+#pragma once
+
+#include <functional>
+
+#include "files.hpp"
+
+namespace pithead {
+
+template <typename... Types>
+struct IN_TYPE {};
+template <typename... Types>
+struct OUT_TYPE {};
+template <typename... Types>
+struct ARG_TYPE {};
+
+enum class Level : uint32_t { Debug, Info, Warning, Error };
+
+inline void log(Level level, std::string_view text) {
+    abi::pithead_log(static_cast<uint32_t>(level), text.data(), static_cast<uint32_t>(text.size()));
+}
+
+// The time of day in nanoseconds since 1970.
+inline uint64_t now_ns() { return abi::pithead_time_ns(); }
+
+namespace detail {
+
+// The first of the parts that is made by Kind, Kind<> if none is.
+template <template <typename...> typename Kind, typename... Parts>
+struct Find {
+    using type = Kind<>;
+};
+template <template <typename...> typename Kind, typename... Types, typename... Rest>
+struct Find<Kind, Kind<Types...>, Rest...> {
+    using type = Kind<Types...>;
+};
+template <template <typename...> typename Kind, typename First, typename... Rest>
+struct Find<Kind, First, Rest...> : Find<Kind, Rest...> {};
+
+template <typename Kind>
+struct Listed;
+template <template <typename...> typename Kind, typename... Types>
+struct Listed<Kind<Types...>> {
+    using tuple = std::tuple<Types...>;
+    static constexpr size_t count = sizeof...(Types);
+    template <size_t N>
+    using at = std::tuple_element_t<N, tuple>;
+    static void declare(std::string_view word, std::string& text) {
+        ((text += word, text += ' ', text += types<Types>(), text += '\n'), ...);
+    }
+    template <typename T>
+    static std::string types() {
+        if constexpr (std::is_same_v<T, File>) return "file";
+        else return Row<T>::types();
+    }
+};
+
+template <typename T>
+void take_argument(Cursor& cursor, T& value) {
+    if constexpr (std::is_same_v<T, File>) {
+        uint32_t handle;
+        Column<uint32_t>::decode(cursor, handle);
+        value = File(Handle(handle));
+    } else {
+        Column<T>::decode(cursor, value);
+    }
+}
+
+struct Registered {
+    std::string declaration;
+    std::function<void()> run;
+};
+
+inline std::vector<Registered>& registry() {
+    static std::vector<Registered> all;
+    return all;
+}
+
+template <typename T>
+bool enroll(std::string_view name) {
+    registry().push_back({T::declaration(name), [] {
+                              T ssdlet;
+                              ssdlet.begin();
+                              ssdlet.run();
+                              ssdlet.end();
+                          }});
+    return true;
+}
+
+}  // namespace detail
+
+// The base of all SSDlets. Its parts are IN_TYPE, OUT_TYPE and ARG_TYPE, each at most once, in any order. A subclass has a public
+// function `void run()`.
+template <typename... Parts>
+class SSDLet {
+    using Inputs = detail::Listed<typename detail::Find<IN_TYPE, Parts...>::type>;
+    using Outputs = detail::Listed<typename detail::Find<OUT_TYPE, Parts...>::type>;
+    using Arguments = detail::Listed<typename detail::Find<ARG_TYPE, Parts...>::type>;
+
+  public:
+    template <size_t N>
+    auto getInputPort() {
+        static_assert(N < Inputs::count, "the SSDlet has no such input port");
+        return InputPort<typename Inputs::template at<N>>(*inputs_[N]);
+    }
+
+    template <size_t N>
+    auto getOutputPort() {
+        static_assert(N < Outputs::count, "the SSDlet has no such output port");
+        return OutputPort<typename Outputs::template at<N>>(*outputs_[N]);
+    }
+
+    template <size_t N>
+    auto getInPort() {
+        return getInputPort<N>();
+    }
+
+    template <size_t N>
+    auto getOutPort() {
+        return getOutputPort<N>();
+    }
+
+    template <size_t N>
+    auto& getArguments() {
+        static_assert(N < Arguments::count, "the SSDlet has no such argument");
+        return std::get<N>(arguments_);
+    }
+
+    static std::string declaration(std::string_view name) {
+        std::string text = "name " + std::string(name) + "\n";
+        Arguments::declare("argument", text);
+        Inputs::declare("input", text);
+        Outputs::declare("output", text);
+        return text;
+    }
+
+    void begin() {
+        for (uint32_t port = 0; port < Outputs::count; ++port) outputs_.push_back(std::make_unique<detail::OutputState>(port));
+        for (uint32_t port = 0; port < Inputs::count; ++port) {
+            inputs_.push_back(std::make_unique<detail::InputState>(port, outputs_));
+        }
+        std::vector<uint8_t> bytes(abi::pithead_arguments(nullptr, 0));
+        abi::pithead_arguments(bytes.data(), static_cast<uint32_t>(bytes.size()));
+        detail::Cursor cursor{bytes.data(), bytes.data() + bytes.size()};
+        std::apply([&](auto&... values) { (detail::take_argument(cursor, values), ...); }, arguments_);
+    }
+
+    void end() {
+        for (auto& output : outputs_) output->flush();
+    }
+
+  private:
+    std::vector<std::unique_ptr<detail::OutputState>> outputs_;
+    std::vector<std::unique_ptr<detail::InputState>> inputs_;
+    typename Arguments::tuple arguments_;
+};
+
+}  // namespace pithead
+
+extern "C" {
+
+__attribute__((export_name("pithead_abi_1"), used)) inline void pithead_abi_1() {}
+
+__attribute__((export_name("pithead_describe"), used)) inline void pithead_describe() {
+    for (const auto& one : pithead::detail::registry()) {
+        pithead::abi::pithead_declare(one.declaration.data(), static_cast<uint32_t>(one.declaration.size()));
+    }
+}
+
+__attribute__((export_name("pithead_run"), used)) inline int32_t pithead_run(uint32_t number) {
+    pithead::detail::registry().at(number).run();
+    return 0;
+}
+
+}  // extern "C"
+
+// Makes a class known under the name by which host programs ask for it.
+#define RegisterSSDlet(id, Class) static const bool pithead_registered_##id = ::pithead::detail::enroll<Class>(#id);
+
+// A value that is shared or moved between SSDlets, in the words of Biscuit's examples; here ports copy values.
+#define SR(Type) Type

@@ -1,0 +1,3 @@
+module pithead/ssdlet
+
+go 1.24

@@ -1,0 +1,145 @@
+//! Ports. Values gather until a batch is worth a host call; what was gathered is sent before the SSDlet waits.
+
+use std::cell::RefCell;
+use std::marker::PhantomData;
+use std::rc::Rc;
+
+use crate::rows::Row;
+use crate::{abi, fail};
+
+const BATCH_BYTES: usize = 64 << 10;
+
+thread_local! {
+    /// All outputs of the SSDlet, to be flushed before it waits.
+    static OUTPUTS: RefCell<Vec<Rc<RefCell<State>>>> = const { RefCell::new(Vec::new()) };
+}
+
+struct State {
+    port: u32,
+    open: bool,
+    bytes: Vec<u8>,
+}
+
+impl State {
+    fn flush(&mut self) -> bool {
+        while self.open && !self.bytes.is_empty() {
+            // SAFETY: the host reads the bytes only, and only during the call.
+            match unsafe { abi::output_put(self.port, self.bytes.as_ptr(), self.bytes.len()) } {
+                // SAFETY: the call takes no memory.
+                abi::AGAIN => unsafe { abi::output_wait(self.port, self.bytes.len()) },
+                put => {
+                    self.open = put == 1;
+                    self.bytes.clear();
+                }
+            }
+        }
+        self.open
+    }
+}
+
+fn flush_all() {
+    let outputs = OUTPUTS.with_borrow(Clone::clone);
+    outputs.iter().for_each(|output| {
+        output.borrow_mut().flush();
+    });
+}
+
+/// Puts out values of type `T`.
+pub struct Output<T> {
+    state: Rc<RefCell<State>>,
+    of: PhantomData<T>,
+}
+
+impl<T: Row> Output<T> {
+    pub(crate) fn new(port: u32) -> Self {
+        let state = Rc::new(RefCell::new(State { port, open: true, bytes: Vec::new() }));
+        OUTPUTS.with_borrow_mut(|outputs| outputs.push(Rc::clone(&state)));
+        Self { state, of: PhantomData }
+    }
+
+    /// Puts out a value, and waits while the connection is full. False once nobody reads any more.
+    pub fn put(&mut self, value: &T) -> bool {
+        let mut state = self.state.borrow_mut();
+        value.encode(&mut state.bytes);
+        if T::IS_BATCH || state.bytes.len() >= BATCH_BYTES { state.flush() } else { state.open }
+    }
+
+    /// Sends what was put so far.
+    pub fn flush(&mut self) -> bool {
+        self.state.borrow_mut().flush()
+    }
+}
+
+impl<T> Drop for Output<T> {
+    fn drop(&mut self) {
+        let mut state = self.state.borrow_mut();
+        if state.flush() {
+            state.open = false;
+            // SAFETY: the call takes no memory.
+            unsafe { abi::output_close(state.port) }
+        }
+    }
+}
+
+/// Takes values of type `T` in their order.
+pub struct Input<T> {
+    port: u32,
+    batch: Vec<u8>,
+    at: usize,
+    length: usize,
+    of: PhantomData<T>,
+}
+
+impl<T: Row> Input<T> {
+    pub(crate) fn new(port: u32) -> Self {
+        Self { port, batch: Vec::new(), at: 0, length: 0, of: PhantomData }
+    }
+
+    /// Waits for the next value. None at the end of the stream.
+    pub fn get(&mut self) -> Option<T> {
+        if self.at == self.length && !self.take() {
+            return None;
+        }
+        let mut rest = &self.batch[self.at..self.length];
+        let value = T::decode(&mut rest);
+        self.at = self.length - rest.len();
+        Some(value)
+    }
+
+    fn take(&mut self) -> bool {
+        if self.batch.is_empty() {
+            self.batch.resize(BATCH_BYTES, 0);
+        }
+        loop {
+            // SAFETY: the host writes into the batch only, and only during the call.
+            match unsafe { abi::input_get(self.port, self.batch.as_mut_ptr(), self.batch.len()) } {
+                abi::AGAIN => {
+                    flush_all();
+                    // SAFETY: the call takes no memory.
+                    unsafe { abi::input_wait(self.port) }
+                }
+                abi::CUT => fail(&format!("the stream of in({}) was cut off before its end", self.port)),
+                length if length as usize > self.batch.len() => self.batch.resize(length as usize, 0),
+                length => {
+                    (self.at, self.length) = (0, length as usize);
+                    return length > 0;
+                }
+            }
+        }
+    }
+}
+
+impl<T: Row> Iterator for Input<T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        self.get()
+    }
+}
+
+impl<T> Drop for Input<T> {
+    fn drop(&mut self) {
+        // SAFETY: the call takes no memory.
+        unsafe { abi::input_close(self.port) }
+    }
+}
