@@ -65,7 +65,10 @@ fn what_cannot_be_done_is_refused() {
         let session = setup.session().await;
         let mut told = String::new();
         let cases = [
-            ("MERGE INTO nation USING nation AS s ON nation.n_nationkey = s.n_nationkey WHEN MATCHED THEN DELETE", Blame::Unsupported),
+            (
+                "MERGE INTO nation USING nation AS s ON nation.n_nationkey = s.n_nationkey WHEN MATCHED THEN DELETE",
+                Blame::Unsupported,
+            ),
             ("ALTER TABLE nation ADD COLUMN a INT", Blame::Unsupported),
             ("CREATE INDEX i ON nation (n_name)", Blame::Unsupported),
             ("CREATE TABLE nation (a INT)", Blame::User),
