@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use pithead_cse::{Manifests, SessionLimits, Shutdown};
 use pithead_door::{Claim, Discard, Door};
 use pithead_fleet::ConnectedDrive;
+use pithead_functions::Registry;
 use pithead_host::{Host, HostOptions, SubPlans};
 use pithead_model::{Blame, DriveId, Fault, SliceKey, total};
 use pithead_store::{DiskStore, StoreOptions};
@@ -41,6 +42,8 @@ pub struct ArrayOptions {
     pub sessions_max: usize,
     /// How long sessions may last.
     pub session_limits: SessionLimits,
+    /// What sub-plans can call.
+    pub functions: Arc<Registry>,
 }
 
 /// A server in front of drives, which hosts see as one drive.
@@ -74,7 +77,12 @@ impl Array {
             let what = format!("expected {DRIVES_MIN} to {DRIVES_MAX} drives below an array, got {}", doors.len());
             return Err(Fault::new(Blame::User, what));
         }
-        let host_options = HostOptions { threads: options.threads, memory: options.memory, ..HostOptions::default() };
+        let host_options = HostOptions {
+            threads: options.threads,
+            memory: options.memory,
+            functions: Arc::clone(&options.functions),
+            ..HostOptions::default()
+        };
         let host = Host::connect(doors, host_options).await?;
         if let Some(absent) = host.fleet().refreshed().await.absent().first() {
             return Err(absent.fault.clone().hint("start all drives of the array, then the array"));

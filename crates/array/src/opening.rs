@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use futures::future::{join_all, try_join_all};
 use pithead_door::{Granted, OpenRequest, PlanBytes, SlicePart, check_open, check_spans};
-use pithead_functions::EXTENSIONS;
 use pithead_host::DividedPart;
 use pithead_model::{Adapt, Blame, Fault, HostState, Level, Partition, Reply, SessionId, SliceSpan};
 
@@ -30,7 +29,7 @@ struct Divided {
 impl Inner {
     pub(crate) async fn open(self: &Arc<Self>, request: OpenRequest) -> Result<Reply<Granted>, Fault> {
         self.check_running()?;
-        check_open(&request, EXTENSIONS)?;
+        check_open(&request, self.options.functions.announced())?;
         let Some(place) = self.sessions.admit(self.options.sessions_max, &request.parts) else {
             let why = format!("all {} sessions of the array are taken", self.options.sessions_max);
             return Ok(Reply::Busy { why, retry_after_ms: RETRY_AFTER_MS });

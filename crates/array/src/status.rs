@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use futures::future::join_all;
 use pithead_door::{DriveStatus, PartitionUse, Welcome};
-use pithead_functions::EXTENSIONS;
 use pithead_model::{Fault, PROTOCOL_VERSION, total};
 
 use crate::array::Inner;
@@ -54,7 +53,7 @@ impl Inner {
             protocol: PROTOCOL_VERSION,
             release: RELEASE.to_owned(),
             drive: self.id(),
-            extensions: EXTENSIONS.iter().map(|name| (*name).to_owned()).collect(),
+            extensions: self.options.functions.announced().to_vec(),
             encodings,
             threads: below.max(self.options.threads as u32),
             link_bits_per_second: None,

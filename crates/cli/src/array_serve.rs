@@ -130,6 +130,7 @@ fn options(args: &ArrayServeArgs) -> ArrayOptions {
         memory: args.memory,
         sessions_max: args.sessions as usize,
         session_limits: entry_args::session_limits(args.idle, args.session_limit),
+        functions: pithead_embed::functions(),
     }
 }
 

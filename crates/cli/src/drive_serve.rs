@@ -169,6 +169,7 @@ fn options(args: &ServeArgs) -> DriveOptions {
         slow_session: (args.slow_session_ms > 0).then(|| Duration::from_millis(args.slow_session_ms)),
         session_limits: entry_args::session_limits(args.idle, args.session_limit),
         device: Arc::new(device),
+        functions: pithead_embed::functions(),
         ..DriveOptions::new(&args.data)
     }
 }

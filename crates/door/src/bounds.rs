@@ -19,7 +19,7 @@ pub fn input_bytes(inputs: &[ShippedInput]) -> usize {
 }
 
 /// Refuses what can be refused without looking at the plan. `extensions`: functions that the CSE has, `name/version`.
-pub fn check_open(request: &OpenRequest, extensions: &[&str]) -> Result<(), Fault> {
+pub fn check_open(request: &OpenRequest, extensions: &[String]) -> Result<(), Fault> {
     let user = |what: String| Err(Fault::new(Blame::User, what));
     let limit = |what: String| Err(Fault::new(Blame::Limit, what));
     if let PlanBytes::Substrait(bytes) = &request.plan
@@ -72,8 +72,8 @@ fn check_runs(part: &SlicePart) -> Result<(), Fault> {
     }
 }
 
-fn check_extensions(wanted: &[String], there: &[&str]) -> Result<(), Fault> {
-    let Some(missing) = wanted.iter().find(|wanted| !there.contains(&wanted.as_str())) else { return Ok(()) };
+fn check_extensions(wanted: &[String], there: &[String]) -> Result<(), Fault> {
+    let Some(missing) = wanted.iter().find(|wanted| !there.contains(wanted)) else { return Ok(()) };
     let what = format!("the drive has no function {missing}; it has {}", there.join(", "));
     Err(Fault::new(Blame::Unsupported, what).hint("run the same release at host and drive"))
 }

@@ -13,7 +13,7 @@ use pithead_wire::FlightDoor;
 use tokio::task::JoinHandle;
 
 use crate::here::DrivesHere;
-use crate::{EmbedOptions, Target};
+use crate::{EmbedOptions, Target, functions};
 
 /// A host, and the drives that live in this process for it. [`Engine::shutdown`] ends them; dropping it leaves them
 /// running until the process ends, with no harm to what was acknowledged.
@@ -100,7 +100,12 @@ impl Engine {
 
 async fn connect_here(directory: &Path, options: &EmbedOptions) -> Result<Engine, Fault> {
     let here = DrivesHere::open(directory, options).await?;
-    let host_options = HostOptions { threads: options.threads(), memory: options.memory() / 2, ..HostOptions::default() };
+    let host_options = HostOptions {
+        threads: options.threads(),
+        memory: options.memory() / 2,
+        functions: functions(),
+        ..HostOptions::default()
+    };
     match Host::connect(here.doors(), host_options).await {
         Ok(host) => {
             let cleaning = Some(tokio::spawn(clean(host.clone())));
@@ -120,7 +125,8 @@ pub fn doors(addresses: &[String], options: &ConnectOptions) -> Result<Vec<Arc<d
 
 async fn connect_there(addresses: &[String], options: &EmbedOptions) -> Result<Engine, Fault> {
     let doors = doors(addresses, &options.connect)?;
-    let host_options = HostOptions { threads: options.threads(), memory: options.memory(), ..HostOptions::default() };
+    let host_options =
+        HostOptions { threads: options.threads(), memory: options.memory(), functions: functions(), ..HostOptions::default() };
     let host = Host::connect(doors, host_options).await?;
     Ok(Engine {
         host,

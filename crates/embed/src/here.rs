@@ -11,8 +11,8 @@ use pithead_drive::{Drive, DriveOptions};
 use pithead_model::{Blame, Fault};
 use pithead_sched::{Pool, PoolOptions};
 
-use crate::EmbedOptions;
 use crate::directory::{check_count, drive_directories, make_another};
+use crate::{EmbedOptions, functions};
 
 /// How long sessions have to end by themselves. Their host is this process, which has no more use for them.
 const STOP_GRACE: Duration = Duration::ZERO;
@@ -104,6 +104,7 @@ impl Shared {
             host_sessions_max: Some(usize::MAX),
             session_limits: SessionLimits { idle: IDLE_LIMIT, open: None },
             pool,
+            functions: functions(),
             ..DriveOptions::new(data)
         };
         let opened = tokio::task::spawn_blocking(move || Drive::open(options)).await;

@@ -6,12 +6,14 @@
 
 mod connect;
 mod directory;
+mod functions;
 mod here;
 mod memory;
 mod options;
 mod status;
 
 pub use connect::{Engine, connect, doors};
+pub use functions::functions;
 pub use options::{EmbedOptions, Target};
 pub use pithead_door::{Door, DriveStatus, OpenSession, PartitionUse};
 pub use pithead_entry::{Access, ClientTlsFiles, ConnectOptions, Token};

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use pithead_device::Device;
 use pithead_door::{OpenRequest, PlanBytes};
+use pithead_functions::Registry;
 use pithead_model::{DatasetName, Fault, Level, PageSample, ScanShare, SliceEntry, SliceKey, SliceSpan, SortKey};
 use pithead_slice::SliceReader;
 
@@ -79,13 +80,21 @@ pub struct BindRequest {
     pub time_zone: Option<String>,
     /// Memory and spill files of the session.
     pub runtime: Arc<RuntimeEnv>,
+    /// What the sub-plan may call.
+    pub functions: Arc<Registry>,
     /// Where slices come from.
     pub source: Arc<dyn SliceSource>,
 }
 
 impl BindRequest {
     /// What OPEN asks for, over slices that were found.
-    pub fn of(request: OpenRequest, parts: Vec<PartData>, runtime: Arc<RuntimeEnv>, source: Arc<dyn SliceSource>) -> Self {
+    pub fn of(
+        request: OpenRequest,
+        parts: Vec<PartData>,
+        runtime: Arc<RuntimeEnv>,
+        functions: Arc<Registry>,
+        source: Arc<dyn SliceSource>,
+    ) -> Self {
         Self {
             plan: request.plan,
             parts,
@@ -100,6 +109,7 @@ impl BindRequest {
             batch_rows: request.options.batch_rows,
             time_zone: request.options.time_zone,
             runtime,
+            functions,
             source,
         }
     }

@@ -63,6 +63,7 @@ impl Bound {
             target_partitions: 1,
             time_zone: request.time_zone.clone(),
             runtime: Arc::clone(&request.runtime),
+            functions: Arc::clone(&request.functions),
         };
         let parts: Vec<Arc<Part>> = request.parts.iter().map(|data| Arc::new(part(data, &request))).collect();
         let driving = parts.first().cloned().ok_or(ExecError::NoParts)?;

@@ -23,7 +23,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use lru::LruCache;
 use parking_lot::Mutex;
 use pithead_door::PlanBytes;
-use pithead_functions::{EngineOptions, fault_from_datafusion, planning_state, ready_to_run};
+use pithead_functions::{EngineOptions, Registry, fault_from_datafusion, planning_state, ready_to_run};
 use pithead_model::{DatasetName, Fault, near_names};
 use pithead_plan::{INPUT_SCHEMA, Shape, consume, shape};
 
@@ -57,6 +57,7 @@ struct Key {
     parts: Vec<(DatasetName, SchemaRef)>,
     inputs: Vec<(String, SchemaRef)>,
     time_zone: Option<String>,
+    functions: Arc<Registry>,
 }
 
 // What it holds is equal to itself.
@@ -80,6 +81,7 @@ impl Key {
             parts: request.parts.iter().map(|part| (part.name.clone(), Arc::clone(&part.schema))).collect(),
             inputs: request.inputs.iter().map(|(name, schema, _)| (name.clone(), Arc::clone(schema))).collect(),
             time_zone: request.time_zone.clone(),
+            functions: Arc::clone(&request.functions),
         }
     }
 
@@ -118,7 +120,7 @@ impl Template {
         let consumed = drive(consumed, driving)?;
         let plan = state.optimize(&consumed).and_then(narrow).map_err(fault_from_datafusion)?;
         let ready = ready_to_run(plan.clone()).map_err(fault_from_datafusion)?;
-        Ok(Self { shape: shape(&consumed), consumed, plan, ready })
+        Ok(Self { shape: shape(&consumed, &request.functions), consumed, plan, ready })
     }
 
     /// Whether reading and optimising it another time must give the same, and it is not large.

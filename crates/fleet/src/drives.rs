@@ -137,7 +137,7 @@ impl Suspects {
 #[derive(Debug)]
 pub(crate) struct Connections {
     known: Arc<Known>,
-    /// The functions that the host may ask for.
+    /// The functions that the host may ask for. What a drive lacks of them is not asked of it.
     functions: Arc<[String]>,
     tried: Mutex<Instant>,
     /// Wait for answers; they end with this.
@@ -158,11 +158,11 @@ type Answered = (usize, Arc<dyn Door>, Result<Welcome, Fault>);
 impl Connections {
     /// Says hello to all at once. One that does not answer is kept to be tried again, as long as another one does; one that
     /// does not fit is an error. One that takes much longer than another is not waited for: see [`Self::settled`].
-    pub(crate) async fn open(doors: Vec<Arc<dyn Door>>, functions: &[&str]) -> Result<Self, Fault> {
+    pub(crate) async fn open(doors: Vec<Arc<dyn Door>>, functions: &[String]) -> Result<Self, Fault> {
         if doors.is_empty() {
             return Err(Fault::invalid("expected at least one drive"));
         }
-        let functions: Arc<[String]> = functions.iter().map(|name| (*name).to_owned()).collect();
+        let functions: Arc<[String]> = functions.into();
         let mut greetings = greet_all(doors.iter().cloned(), &functions, GREET_WAIT);
         let answers = first_answers(&mut greetings, doors.len()).await?;
         let (mut reached, mut absent, mut faults) = (Vec::new(), Vec::new(), Vec::new());
@@ -357,12 +357,6 @@ async fn greet(door: &dyn Door, functions: &[String]) -> Result<Welcome, Fault> 
     let hello = Hello { protocol: PROTOCOL_VERSION, release: env!("CARGO_PKG_VERSION").to_owned(), extensions };
     let welcome = door.hello(hello.clone()).await?;
     check_hello(&hello, &welcome)?;
-    let lacking: Vec<&str> =
-        hello.extensions.iter().filter(|name| !welcome.extensions.contains(name)).map(String::as_str).collect();
-    if !lacking.is_empty() {
-        let message = format!("release {} of the drive lacks the functions {}", welcome.release, lacking.join(", "));
-        return Err(Fault::new(Blame::Unsupported, message).hint(format!("run release {} on all drives", hello.release)));
-    }
     Ok(welcome)
 }
 

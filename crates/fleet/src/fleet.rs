@@ -28,9 +28,9 @@ struct Inner {
 
 impl Fleet {
     /// Says hello to all drives at once, checks that they fit, and finds the domains that they keep. At least one has to
-    /// answer; those that do not are tried again at later statements. A drive that speaks another protocol, lacks one of
-    /// the `functions` that the host may ask for, or was named twice is an error. `domain` is the one that every snapshot has.
-    pub async fn connect(doors: Vec<Arc<dyn Door>>, domain: &str, functions: &[&str]) -> Result<Fleet, Fault> {
+    /// answer; those that do not are tried again at later statements. A drive that speaks another protocol or was
+    /// named twice is an error. `domain` is the one that every snapshot has; `functions` are those that the host may ask for.
+    pub async fn connect(doors: Vec<Arc<dyn Door>>, domain: &str, functions: &[String]) -> Result<Fleet, Fault> {
         let connections = Connections::open(doors, functions).await?;
         let catalog = Catalog::discover(&connections.now(), domain).await?;
         Ok(Fleet { inner: Arc::new(Inner { connections, catalog, writers: Writers::default() }) })

@@ -1,4 +1,5 @@
-//! Every SQL function and aggregate of Pithead's own, and the one [`session_state`] that all engines share.
+//! The SQL functions that every engine needs, the [`Registry`] of those that others bring, and the one [`session_state`] that all
+//! engines share.
 //!
 //! A sub-plan gives the same rows wherever it runs, because host and drives take their functions, their planner's rules
 //! and their switches from here. Errors of DataFusion become a `Fault` here, too.
@@ -23,7 +24,6 @@ mod give_way_exec;
 mod group_keys;
 mod groups;
 mod kept_names;
-mod matrix;
 mod moments;
 mod moments_groups;
 mod nested_order;
@@ -31,6 +31,7 @@ mod one_distinct;
 mod or_zero;
 mod orders_hold;
 mod planned;
+mod registry;
 mod set_operations;
 mod state;
 mod subqueries;
@@ -48,10 +49,10 @@ pub use clock::check_clock;
 pub use extreme::{max_udaf, min_udaf};
 pub use fault::fault_from_datafusion;
 pub use floats::before_one_float;
-pub use matrix::{matrix_aggregates, matrix_scalars, test_type};
 pub use moments::{merge_mean_udaf, merge_var_pop_udaf};
 pub use or_zero::or_zero;
 pub use planned::ready_to_run;
+pub use registry::{Extension, Registry};
 pub use set_operations::count_repeats;
-pub use state::{EXTENSIONS, EngineOptions, planning_state, session_state};
+pub use state::{EngineOptions, planning_state, session_state};
 pub use sum::sum_udaf;

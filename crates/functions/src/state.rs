@@ -41,32 +41,17 @@ use crate::subqueries::{NamedSetComparisons, ThreeValuedIn};
 use crate::told_apart::ToldApart;
 use crate::top_k::TopKByGroup;
 use crate::totals::FiltersAboveTotals;
-use crate::{matrix_aggregates, matrix_scalars, max_udaf, merge_mean_udaf, merge_var_pop_udaf, min_udaf, sum_udaf};
-
-/// Those of our functions that may travel in a sub-plan, as `name/version`. The version changes when a result may.
-pub const EXTENSIONS: &[&str] = &[
-    "pithead_merge_mean/1",
-    "pithead_merge_var_pop/1",
-    "accumulate/1",
-    "rank_sums/1",
-    "take_cells/1",
-    "dense_row/1",
-    "t_stat/1",
-    "combine/1",
-    "cell_sums/1",
-    "gram_part/1",
-    "gram/1",
-];
+use crate::{Registry, max_udaf, min_udaf, sum_udaf};
 
 /// The most bytes of a join's build keys that reach the other side's scan as a list of values.
 const IN_LIST_BYTES_MAX: usize = 1 << 20;
 /// The most distinct keys of such a list.
 const IN_LIST_VALUES_MAX: usize = 4_096;
 
-/// Time zones whose states are kept at most.
-const ZONES_MAX: usize = 64;
+/// States, by time zone and functions, that are kept at most.
+const STATES_MAX: usize = 64;
 
-/// The settings that may differ between engines because they do not change an answer.
+/// What may differ between engines because it does not change an answer.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
     /// The most rows of a batch.
@@ -77,15 +62,24 @@ pub struct EngineOptions {
     pub time_zone: Option<String>,
     /// Memory pool and spill files.
     pub runtime: Arc<RuntimeEnv>,
+    /// What can be called beyond DataFusion's own functions.
+    pub functions: Arc<Registry>,
 }
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        Self { batch_rows: PAGE_ROWS, target_partitions: 1, time_zone: None, runtime: Arc::new(RuntimeEnv::default()) }
+        Self {
+            batch_rows: PAGE_ROWS,
+            target_partitions: 1,
+            time_zone: None,
+            runtime: Arc::new(RuntimeEnv::default()),
+            functions: Registry::own(),
+        }
     }
 }
 
-/// The state with which host and drives plan and run: all of DataFusion's default functions and ours.
+/// The state with which host and drives plan and run: all of DataFusion's default functions, ours, and those of the registry, which
+/// is found as an extension of the state's configuration.
 ///
 /// It can open no file: DataFusion's table factories and file formats are left out, so neither SQL nor a sub-plan can
 /// name one.
@@ -101,11 +95,10 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
         .with_file_formats(Vec::new())
         .build();
     let context = SessionContext::new_with_state(state);
-    for aggregate in [sum_udaf(), min_udaf(), max_udaf(), merge_mean_udaf(), merge_var_pop_udaf()] {
+    for aggregate in [sum_udaf(), min_udaf(), max_udaf()] {
         context.register_udaf(aggregate.as_ref().clone());
     }
-    matrix_aggregates().into_iter().for_each(|aggregate| context.register_udaf(aggregate));
-    matrix_scalars().into_iter().for_each(|function| context.register_udf(function));
+    options.functions.register(&context);
     context.state()
 }
 
@@ -113,7 +106,7 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
 /// nobody's. Making a state takes a millisecond, and a session at a drive no more than that in all, so those that were made are kept
 /// by what functions hang on, and copied. Each copy has a catalogue of its own, without tables.
 pub fn planning_state(options: &EngineOptions) -> SessionState {
-    let mut state = made(&options.time_zone).as_ref().clone();
+    let mut state = made(options).as_ref().clone();
     *state.config_mut() = session_config(options);
     let catalog = MemoryCatalogProvider::new();
     let names = &state.config_options().catalog;
@@ -127,15 +120,18 @@ pub fn planning_state(options: &EngineOptions) -> SessionState {
     state
 }
 
-/// The state that was made for a time zone.
-fn made(time_zone: &Option<String>) -> Arc<SessionState> {
-    static MADE: LazyLock<Mutex<HashMap<Option<String>, Arc<SessionState>>>> = LazyLock::new(Mutex::default);
+/// The state that was made for a time zone and functions.
+fn made(options: &EngineOptions) -> Arc<SessionState> {
+    type Key = (Option<String>, Arc<Registry>);
+    static MADE: LazyLock<Mutex<HashMap<Key, Arc<SessionState>>>> = LazyLock::new(Mutex::default);
+    let key = (options.time_zone.clone(), Arc::clone(&options.functions));
     let mut made = MADE.lock();
-    if made.len() >= ZONES_MAX && !made.contains_key(time_zone) {
+    if made.len() >= STATES_MAX && !made.contains_key(&key) {
         made.clear();
     }
-    let make = || Arc::new(session_state(&EngineOptions { time_zone: time_zone.clone(), ..EngineOptions::default() }));
-    Arc::clone(made.entry(time_zone.clone()).or_insert_with(make))
+    let (time_zone, functions) = key.clone();
+    let make = || Arc::new(session_state(&EngineOptions { time_zone, functions, ..EngineOptions::default() }));
+    Arc::clone(made.entry(key).or_insert_with(make))
 }
 
 /// The rules of DataFusion and ours.
@@ -180,6 +176,7 @@ fn session_config(options: &EngineOptions) -> SessionConfig {
         .with_target_partitions(options.target_partitions.max(1))
         // The host switches it on for itself. A drive has no catalogue to show.
         .with_information_schema(false);
+    config.set_extension(Arc::clone(&options.functions));
     config.options_mut().extensions.insert(SessionMemory(Arc::clone(&options.runtime.memory_pool)));
     set_options(config.options_mut(), options);
     config

@@ -141,6 +141,7 @@ impl SubPlans {
             target_partitions: self.host.options().threads.max(1),
             time_zone: request.options.time_zone.clone(),
             runtime: Arc::clone(&self.runtime),
+            functions: Arc::clone(&self.host.options().functions),
         };
         let mut state = session_state(&engine);
         let config = state.config_mut().options_mut();
@@ -173,7 +174,7 @@ impl ReadSubPlan {
 
     /// Whether its rows over some slices and over others are just more rows, so that putting them together here saves nothing.
     pub fn is_rows(&self) -> bool {
-        matches!(shape(&self.plan), Shape::Rows | Shape::Limit(_))
+        matches!(shape(&self.plan, &self.query.host.options().functions), Shape::Rows | Shape::Limit(_))
     }
 
     /// Cuts it again, and runs it.

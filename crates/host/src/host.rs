@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use pithead_door::{Batches, Door};
 use pithead_fleet::Fleet;
+use pithead_functions::Registry;
 use pithead_load::{LoadProgress, LoadReport, LoadSpec, Loader};
 use pithead_model::{DatasetName, Fault};
 use pithead_remote::RemoteContext;
@@ -27,12 +28,14 @@ pub struct HostOptions {
     pub memory: u64,
     /// The domain that bare names belong to.
     pub domain: String,
+    /// What statements can call beyond DataFusion's own functions.
+    pub functions: Arc<Registry>,
 }
 
 impl Default for HostOptions {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
-        Self { threads, memory: 2 << 30, domain: DatasetName::DEFAULT_DOMAIN.to_owned() }
+        Self { threads, memory: 2 << 30, domain: DatasetName::DEFAULT_DOMAIN.to_owned(), functions: Registry::own() }
     }
 }
 
@@ -56,11 +59,11 @@ struct Inner {
 impl Host {
     /// Connects to the drives: see [`Fleet::connect`].
     pub async fn connect(doors: Vec<Arc<dyn Door>>, options: HostOptions) -> Result<Host, Fault> {
-        let fleet = Fleet::connect(doors, &options.domain, pithead_functions::EXTENSIONS).await?;
+        let fleet = Fleet::connect(doors, &options.domain, options.functions.announced()).await?;
         let summary_bytes = (options.memory / 16).min(SUMMARY_BYTES_MAX);
         let inner = Inner {
             loader: Loader::new(fleet.clone(), options.threads),
-            remote: RemoteContext::new(fleet.clone(), options.threads, summary_bytes),
+            remote: RemoteContext::new(fleet.clone(), Arc::clone(&options.functions), options.threads, summary_bytes),
             tables: Arc::default(),
             spills: Arc::default(),
             metrics: Metrics::new(),

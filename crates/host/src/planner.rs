@@ -154,7 +154,7 @@ impl RemotePlanner {
                 sample: above.and_then(|above| above.sample),
                 time_zone: self.time_zone.clone(),
                 now_ns: self.now_ns,
-                extensions: vec![],
+                extensions: sub_plan.extensions.clone(),
                 host: self.host.remote().number(),
                 adapt: self.adapt(sub_plan)?,
             },
@@ -201,10 +201,11 @@ impl ExtensionPlanner for RemotePlanner {
         let known = sub_plan.number.checked_sub(1).and_then(|index| self.sub_plans.get(index));
         let (profile, shipments) = known.ok_or_else(|| external(Fault::bug("a sub-plan was not prepared")))?;
         let drives = self.host.fleet().connected();
-        let kept = sub_plan.whole_partition || matches!(shape(&sub_plan.plan), Shape::Partials | Shape::TopK);
+        let functions = &self.host.options().functions;
+        let kept = sub_plan.whole_partition || matches!(shape(&sub_plan.plan, functions), Shape::Partials | Shape::TopK);
         // Under an array, drives have slices of the same versions that are not the same: each keeps results of its own.
         let summaries = kept && self.settings.summary_cache && self.from_above.is_none();
-        let roll_up = RollUp::of(&sub_plan.plan).filter(|_| summaries).map(Arc::new);
+        let roll_up = RollUp::of(&sub_plan.plan, functions).filter(|_| summaries).map(Arc::new);
         let mut targets = Vec::new();
         for (partition, ids) in sub_plan.copies.iter().enumerate() {
             let request = self.request(sub_plan, shipments, partition).map_err(external)?;

@@ -119,7 +119,7 @@ impl Query {
     async fn prepare_sampled(&self, optimised: &LogicalPlan, mode: Mode, settings: CutOptions) -> Result<Prepared, Fault> {
         let started = std::time::Instant::now();
         let ordered = match self.settings.join_order {
-            true => order_joins(optimised, &Datasets, &self.state, &settings)?,
+            true => order_joins(optimised, &self.datasets(), &self.state, &settings)?,
             false => optimised.clone(),
         };
         tracing::debug!(us = started.elapsed().as_micros(), "ordered joins");
@@ -127,7 +127,7 @@ impl Query {
             return self.prepare_optimised(ordered, mode, settings).await;
         }
         let started = std::time::Instant::now();
-        let reduced = reduce_by_joins(&ordered, &Datasets, &self.state, &settings)?;
+        let reduced = reduce_by_joins(&ordered, &self.datasets(), &self.state, &settings)?;
         tracing::debug!(us = started.elapsed().as_micros(), "reduced by joins");
         let mut options = settings.clone();
         let mut first = Vec::new();
@@ -147,6 +147,11 @@ impl Query {
         }
         let prepared = self.prepare_optimised(LogicalPlan::clone(&reduced.plan), mode, options).await?;
         Ok(Prepared { first, ..prepared })
+    }
+
+    /// The datasets behind scans, on the drives that are there.
+    pub(crate) fn datasets(&self) -> Datasets {
+        Datasets::new(self.host.fleet().connected())
     }
 
     /// A part's rows, for the host and to ship; none if they are too large.
@@ -178,7 +183,8 @@ impl Query {
         async move {
             let mut tables: Vec<Arc<PreparedInput>> = Vec::new();
             let computed_first = options.clone();
-            let mut decomposer = Decomposer::new(&Datasets, &self.state);
+            let datasets = self.datasets();
+            let mut decomposer = Decomposer::new(&datasets, &self.state);
             loop {
                 let started = std::time::Instant::now();
                 let cut = decomposer.cut(&plan, &options).await?;

@@ -15,7 +15,6 @@ use pithead_plan::{CutOptions, DatasetFacts, SampleKey, SampleQuestion, Sampled,
 use pithead_remote::{QueryProfile, SubPlanProfile};
 
 use crate::query::{Mode, Query};
-use crate::schemas::Datasets;
 
 /// Pages of a table that a sample looks at, where it has so many.
 const PAGES: f64 = 8.0;
@@ -119,7 +118,7 @@ impl Query {
             return Ok(vec![]);
         }
         let rows_min = if sampling == Sampling::Auto { QUERY_ROWS_MIN } else { 0 };
-        let questions = sample_questions(plan, &Datasets, rows_min).map_err(fault_from_datafusion)?;
+        let questions = sample_questions(plan, &self.datasets(), rows_min).map_err(fault_from_datafusion)?;
         let is_small = |question: &SampleQuestion| {
             let rows = question.facts.dataset.rows() as f64;
             sampling == Sampling::Auto && rows < SAMPLES_MIN * PAGES * PAGE_ROWS as f64

@@ -10,7 +10,7 @@ use datafusion::common::{DataFusionError, Result};
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::TableScan;
 use parking_lot::Mutex;
-use pithead_fleet::{Snapshot, VersionedDataset};
+use pithead_fleet::{Drives, Snapshot, VersionedDataset};
 use pithead_model::{DatasetName, Fault};
 use pithead_plan::{Catalogue, DatasetFacts};
 
@@ -107,11 +107,29 @@ impl SchemaProvider for Domain {
 
 /// Finds the datasets behind a plan's scans.
 #[derive(Debug)]
-pub(crate) struct Datasets;
+pub(crate) struct Datasets {
+    drives: Arc<Drives>,
+}
+
+impl Datasets {
+    /// Datasets on these drives.
+    pub(crate) fn new(drives: Arc<Drives>) -> Self {
+        Self { drives }
+    }
+}
 
 impl Catalogue for Datasets {
     fn facts(&self, scan: &TableScan) -> Option<Arc<DatasetFacts>> {
         let provider = source_as_provider(&scan.source).ok()?;
         provider.downcast_ref::<DatasetTable>().map(DatasetTable::facts)
+    }
+
+    fn lacking(&self, facts: &DatasetFacts, function: &str) -> Option<String> {
+        let mut ids = facts.dataset.partitions.iter().flat_map(|partition| &partition.copies);
+        ids.find_map(|id| {
+            let drive = self.drives.find(*id)?;
+            let has = drive.welcome.extensions.iter().any(|name| name == function);
+            (!has).then(|| drive.label().to_owned())
+        })
     }
 }

@@ -62,8 +62,13 @@ impl Host {
         let pool = Arc::new(FairSpillPool::new(usize::try_from(options.memory).unwrap_or(usize::MAX)));
         let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).with_disk_manager_builder(self.spills().of_session());
         let runtime = runtime.build_arc().unwrap_or_default();
-        let engine =
-            EngineOptions { batch_rows: PAGE_ROWS, target_partitions: options.threads.max(1), time_zone: None, runtime };
+        let engine = EngineOptions {
+            batch_rows: PAGE_ROWS,
+            target_partitions: options.threads.max(1),
+            time_zone: None,
+            runtime,
+            functions: Arc::clone(&options.functions),
+        };
         let mut state = session_state(&engine);
         let config = state.config_mut().options_mut();
         config.catalog.default_catalog = CATALOG.to_owned();

@@ -13,6 +13,7 @@ use datafusion::functions::expr_fn::sqrt;
 use datafusion::logical_expr::expr::{AggregateFunction, Case};
 use datafusion::logical_expr::utils::COUNT_STAR_EXPANSION;
 use datafusion::logical_expr::{Aggregate, Cast, Expr, ExprSchemable, LogicalPlan, Operator, Projection, binary_expr, lit};
+use pithead_functions::Registry;
 use pithead_model::Level;
 
 use crate::Estimate;
@@ -144,8 +145,8 @@ enum Merge {
     Again(AggregateFunction, usize),
     /// The sum of counts.
     Count(usize),
-    /// Combine, over results for other rows of an expression matrix.
-    Combine(usize),
+    /// The aggregate of this name, over an extension's results for parts of the rows.
+    By(String, usize),
     /// A sum and a count.
     Average(usize, usize),
     /// A count, a mean and a variance of the population; and the function.
@@ -218,27 +219,31 @@ impl<'a> Split<'a> {
                 self.merges.push(Merge::Count(index));
                 return Ok(());
             }
-            "sum" | "min" | "max" | "bool_and" | "bool_or" | "bit_and" | "bit_or" | "bit_xor" | "combine" => {
+            "sum" | "min" | "max" | "bool_and" | "bool_or" | "bit_and" | "bit_or" | "bit_xor" => {
                 let index = self.part(Expr::AggregateFunction(function.clone()));
                 self.merges.push(Merge::Again(function, index));
                 return Ok(());
             }
             "avg" => return self.average(&function, schema),
-            "cell_sums" | "gram" => {
-                let index = self.part(Expr::AggregateFunction(function));
-                self.merges.push(Merge::Combine(index));
-                return Ok(());
-            }
             "var" | "var_samp" => Spread::VarianceSample,
             "var_pop" => Spread::VariancePopulation,
             "stddev" | "stddev_samp" => Spread::DeviationSample,
             "stddev_pop" => Spread::DeviationPopulation,
-            name => return Err(format!("{name}() has no parts that could be merged")),
+            _ => return self.extension(function),
         };
         let moments = ["count", "avg", "var_pop"].map(|name| self.like(&function, name));
         let [count, mean, variance] = moments;
         let indices = [self.part(counted(count?, schema)?), self.part(mean?), self.part(variance?)];
         self.merges.push(Merge::Moments(indices, spread));
+        Ok(())
+    }
+
+    fn extension(&mut self, function: AggregateFunction) -> Result<(), String> {
+        let name = function.func.name();
+        let extensions = Registry::of(self.state);
+        let by = extensions.merging(name).ok_or_else(|| format!("{name}() has no parts that could be merged"))?;
+        let index = self.part(Expr::AggregateFunction(function));
+        self.merges.push(Merge::By(by.to_owned(), index));
         Ok(())
     }
 
@@ -317,7 +322,7 @@ impl<'a> Split<'a> {
                 )))
             }
             Merge::Count(index) => pithead_functions::or_zero(column(self.call("sum", vec![part(*index)])?)),
-            Merge::Combine(index) => column(self.call("combine", vec![part(*index)])?),
+            Merge::By(name, index) => column(self.call(name, vec![part(*index)])?),
             Merge::Average(sum, count) => {
                 let sum = column(self.call("sum", vec![part(*sum)])?);
                 let count = column(self.call("sum", vec![part(*count)])?);

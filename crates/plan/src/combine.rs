@@ -8,6 +8,7 @@ use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{
     Aggregate, Cast, Expr, ExprSchemable, FetchType, LogicalPlan, Projection, Sort, TableScanBuilder, TableSource,
 };
+use pithead_functions::Registry;
 
 use crate::PlanError;
 use crate::aggregate::function;
@@ -27,9 +28,9 @@ pub enum Shape {
 }
 
 /// The shape of a sub-plan.
-pub fn shape(plan: &LogicalPlan) -> Shape {
+pub fn shape(plan: &LogicalPlan, functions: &Registry) -> Shape {
     match core(plan) {
-        LogicalPlan::Aggregate(aggregate) if Parts::of(aggregate).is_some() => Shape::Partials,
+        LogicalPlan::Aggregate(aggregate) if Parts::of(aggregate, functions).is_some() => Shape::Partials,
         LogicalPlan::Sort(sort) if sort.fetch.is_some() => Shape::TopK,
         LogicalPlan::Limit(limit) => match (limit.get_skip_type(), limit.get_fetch_type()) {
             (Ok(datafusion::logical_expr::SkipType::Literal(0)), Ok(FetchType::Literal(Some(fetch)))) => {
@@ -52,7 +53,7 @@ pub fn combine(
     let scan = LogicalPlan::TableScan(TableScanBuilder::new("rounds", rounds).build()?);
     let columns: Vec<Expr> = scan.schema().columns().into_iter().map(Expr::Column).collect();
     match core(plan) {
-        LogicalPlan::Aggregate(aggregate) => match Parts::of(aggregate) {
+        LogicalPlan::Aggregate(aggregate) => match Parts::of(aggregate, &Registry::of(state)) {
             Some(parts) => Ok(Some(parts.merge(scan, columns, state)?)),
             None => Ok(None),
         },
@@ -104,8 +105,8 @@ struct Parts {
 enum Rule {
     /// By the same function.
     Again,
-    /// By Combine, over results for other rows of an expression matrix.
-    Combine,
+    /// By the aggregate of this name, as an extension says.
+    By(String),
     /// Counts add up.
     Count,
     /// A mean, weighted by the count in the column at this position.
@@ -115,7 +116,7 @@ enum Rule {
 }
 
 impl Parts {
-    fn of(aggregate: &Aggregate) -> Option<Parts> {
+    fn of(aggregate: &Aggregate, extensions: &Registry) -> Option<Parts> {
         if aggregate.group_expr.iter().any(|group| matches!(group, Expr::GroupingSet(_))) {
             return None;
         }
@@ -132,14 +133,11 @@ impl Parts {
                 return None;
             }
             match name {
-                "sum" | "min" | "max" | "bool_and" | "bool_or" | "bit_and" | "bit_or" | "bit_xor" | "combine" => {
-                    Some(Rule::Again)
-                }
-                "cell_sums" | "gram" => Some(Rule::Combine),
+                "sum" | "min" | "max" | "bool_and" | "bool_or" | "bit_and" | "bit_or" | "bit_xor" => Some(Rule::Again),
                 "count" => Some(Rule::Count),
                 "avg" => Some(Rule::Mean(place(function, "count")?)),
                 "var_pop" => Some(Rule::Variance(place(function, "count")?, place(function, "avg")?)),
-                _ => None,
+                name => Some(Rule::By(extensions.merging(name)?.to_owned())),
             }
         };
         let rules = functions.iter().map(rule).collect::<Option<Vec<_>>>()?;
@@ -157,7 +155,7 @@ impl Parts {
             let value = values[i].clone();
             let expr = match rule {
                 Rule::Again => call(function.func.name(), vec![value])?,
-                Rule::Combine => call("combine", vec![value])?,
+                Rule::By(name) => call(name, vec![value])?,
                 Rule::Count => call("sum", vec![value])?,
                 Rule::Mean(count) => call("pithead_merge_mean", vec![values[*count].clone(), value])?,
                 Rule::Variance(count, mean) => {

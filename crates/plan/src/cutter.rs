@@ -239,6 +239,7 @@ impl<'a> Cutter<'a> {
             number: 0,
             plan: piece.plan.clone(),
             travelling: Travelling::Scan(vec![]),
+            extensions: vec![],
             datasets: piece.datasets(),
             copies: piece.scheme.copies.clone(),
             inputs: piece.inputs.clone(),

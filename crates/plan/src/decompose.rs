@@ -1,11 +1,12 @@
 //! The cut: [`Decomposer`] finds what runs at the drives, and turns it into what travels.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Extension, LogicalPlan};
+use pithead_functions::Registry;
 
 use crate::cutter::{Cutter, unaliased};
 use crate::travel::produce_for;
@@ -34,7 +35,7 @@ impl Decomposition {
 pub struct Decomposer<'a> {
     catalogue: &'a dyn Catalogue,
     state: &'a SessionState,
-    /// Operators that do not survive the wire, and how they fail.
+    /// Operators that do not survive the wire or that drives cannot run, and why.
     refused: HashMap<LogicalPlan, String>,
     /// Plans in the form in which they travel.
     produced: Vec<(LogicalPlan, Vec<u8>)>,
@@ -82,10 +83,11 @@ impl<'a> Decomposer<'a> {
                 Ok(bytes) => Travelling::Substrait(bytes),
                 Err(error) => match bare_scan(&scan.sub_plan.plan) {
                     Some(columns) => Travelling::Scan(columns),
-                    None => return Ok(Finished::Refused(culprit(&scan.sub_plan, self.state, &error).await)),
+                    None => return Ok(Finished::Refused(self.culprit(&scan.sub_plan, &error).await)),
                 },
             };
-            sub_plans.push(Arc::new(SubPlan { number: index + 1, travelling, ..SubPlan::clone(&scan.sub_plan) }));
+            let extensions = self.extensions(&scan.sub_plan)?.into_iter().collect();
+            sub_plans.push(Arc::new(SubPlan { number: index + 1, travelling, extensions, ..SubPlan::clone(&scan.sub_plan) }));
         }
         let mut next = sub_plans.iter();
         let numbered = host.clone().transform_down(|node| match remote(&node) {
@@ -103,9 +105,37 @@ impl<'a> Decomposer<'a> {
         if let Some((_, bytes)) = self.produced.iter().find(|(plan, _)| *plan == sub_plan.plan) {
             return Ok(bytes.clone());
         }
-        let bytes = produce_for(sub_plan, self.state).await?;
+        let bytes = self.carried(sub_plan).await?;
         self.produced.push((sub_plan.plan.clone(), bytes.clone()));
         Ok(bytes)
+    }
+
+    /// A sub-plan as Substrait bytes, if its drives have the functions that it calls.
+    async fn carried(&self, sub_plan: &SubPlan) -> Result<Vec<u8>, PlanError> {
+        for function in self.extensions(sub_plan)? {
+            let mut datasets = sub_plan.datasets.iter();
+            if let Some(drive) = datasets.find_map(|facts| self.catalogue.lacking(facts, &function)) {
+                return Err(PlanError::Lacking { drive, function });
+            }
+        }
+        produce_for(sub_plan, self.state).await
+    }
+
+    /// The functions of the registry that a sub-plan calls.
+    fn extensions(&self, sub_plan: &SubPlan) -> Result<BTreeSet<String>, PlanError> {
+        Ok(Registry::of(self.state).used_by(&sub_plan.plan)?)
+    }
+
+    /// The lowest operator of a sub-plan that does not survive the wire, or that its drives cannot run.
+    async fn culprit(&self, sub_plan: &SubPlan, error: &PlanError) -> HashMap<LogicalPlan, String> {
+        for layer in &sub_plan.layers {
+            let part = SubPlan { plan: layer.plan.clone(), ..sub_plan.clone() };
+            if let Err(error) = self.carried(&part).await {
+                return HashMap::from([(layer.operator.clone(), error.to_string())]);
+            }
+        }
+        // Each layer survives, but the whole does not, because it is too large.
+        sub_plan.layers.last().map(|layer| (layer.operator.clone(), error.to_string())).into_iter().collect()
     }
 }
 
@@ -132,16 +162,4 @@ fn bare_scan(plan: &LogicalPlan) -> Option<Vec<String>> {
         LogicalPlan::TableScan(scan) => Some(scan.projected_schema.fields().iter().map(|field| field.name().clone()).collect()),
         _ => None,
     }
-}
-
-/// The lowest operator of a sub-plan that does not survive the wire.
-async fn culprit(sub_plan: &SubPlan, state: &SessionState, error: &PlanError) -> HashMap<LogicalPlan, String> {
-    for layer in &sub_plan.layers {
-        let part = SubPlan { plan: layer.plan.clone(), ..sub_plan.clone() };
-        if let Err(error) = produce_for(&part, state).await {
-            return HashMap::from([(layer.operator.clone(), error.to_string())]);
-        }
-    }
-    // Each layer survives, but the whole does not, because it is too large.
-    sub_plan.layers.last().map(|layer| (layer.operator.clone(), error.to_string())).into_iter().collect()
 }

@@ -17,6 +17,14 @@ pub enum PlanError {
         /// The bound.
         max: usize,
     },
+    /// A sub-plan that calls a function which a drive does not have.
+    #[error("{drive} does not have the function {function}")]
+    Lacking {
+        /// The drive's label.
+        drive: String,
+        /// The function, `name/version`.
+        function: String,
+    },
     /// The engine's library returned an error.
     #[error(transparent)]
     Engine(#[from] DataFusionError),
@@ -26,6 +34,7 @@ impl From<PlanError> for Fault {
     fn from(error: PlanError) -> Fault {
         match error {
             PlanError::Malformed(_) => Fault::new(Blame::User, error.to_string()),
+            PlanError::Lacking { .. } => Fault::new(Blame::Unsupported, error.to_string()),
             PlanError::TooLarge { .. } => Fault::new(Blame::Limit, error.to_string()),
             PlanError::Engine(inner) => pithead_functions::fault_from_datafusion(inner),
         }

@@ -25,6 +25,9 @@ pub struct DatasetFacts {
 pub trait Catalogue: Send + Sync + Debug {
     /// The dataset that a scan reads; none for a table that only the host has.
     fn facts(&self, scan: &TableScan) -> Option<Arc<DatasetFacts>>;
+
+    /// A drive of the dataset, by its label, that does not have a function, which is given as `name/version`.
+    fn lacking(&self, facts: &DatasetFacts, function: &str) -> Option<String>;
 }
 
 /// How rows are assigned to drives. Equal schemes put rows with equal keys on the same drive.

@@ -46,6 +46,8 @@ pub struct SubPlan {
     pub plan: LogicalPlan,
     /// The plan in the form in which it travels.
     pub travelling: Travelling,
+    /// The functions of the registry that it calls, `name/version`.
+    pub extensions: Vec<String>,
     /// The datasets that it reads, the driving one first, each once.
     pub datasets: Vec<Arc<DatasetFacts>>,
     /// The drives of each partition, in the order in which to ask them. All the datasets are on the same drives.

@@ -6,6 +6,7 @@
 //! structure of both queries.
 
 use datafusion::logical_expr::{Expr, LogicalPlan};
+use pithead_functions::Registry;
 
 use crate::canonical::{Bag, Relation, hash_of};
 use crate::combine::core;
@@ -24,9 +25,9 @@ pub struct RollUp {
 
 impl RollUp {
     /// The roll-up of a sub-plan. None if the sub-plan's rows are not partial aggregates.
-    pub fn of(plan: &LogicalPlan) -> Option<RollUp> {
+    pub fn of(plan: &LogicalPlan, functions: &Registry) -> Option<RollUp> {
         let LogicalPlan::Aggregate(aggregate) = core(plan) else { return None };
-        if shape(plan) != Shape::Partials {
+        if shape(plan, functions) != Shape::Partials {
             return None;
         }
         let input = Relation::of(&aggregate.input).ok()?;

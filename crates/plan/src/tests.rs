@@ -16,11 +16,19 @@ use crate::{
 };
 
 #[derive(Debug, Default)]
-struct Tables(BTreeMap<String, Arc<DatasetFacts>>);
+struct Tables {
+    facts: BTreeMap<String, Arc<DatasetFacts>>,
+    /// A function that the drives do not have.
+    lacking: Option<&'static str>,
+}
 
 impl Catalogue for Tables {
     fn facts(&self, scan: &TableScan) -> Option<Arc<DatasetFacts>> {
-        self.0.get(scan.table_name.table()).cloned()
+        self.facts.get(scan.table_name.table()).cloned()
+    }
+
+    fn lacking(&self, _: &DatasetFacts, function: &str) -> Option<String> {
+        self.lacking.filter(|lacking| *lacking == function).map(|_| "drive-7".to_owned())
     }
 }
 
@@ -147,13 +155,13 @@ fn tables() -> Tables {
         dataset("nation", "n_nationkey", 25, &nation),
         dataset("region", "", 5, &region),
     ];
-    Tables(all.into_iter().map(|facts| (facts.name.dataset.clone(), facts)).collect())
+    Tables { facts: all.into_iter().map(|facts| (facts.name.dataset.clone(), facts)).collect(), lacking: None }
 }
 
 fn state_with(tables: &Tables) -> SessionState {
     let state = session_state(&EngineOptions::default());
     let schema = MemorySchemaProvider::new();
-    for (name, facts) in &tables.0 {
+    for (name, facts) in &tables.facts {
         let provider: SchemaRef = Arc::clone(&facts.dataset.schema);
         schema.register_table(name.clone(), Arc::new(EmptyTable::new(provider))).unwrap();
     }
@@ -164,11 +172,33 @@ fn state_with(tables: &Tables) -> SessionState {
 }
 
 async fn cut(sql: &str, options: &CutOptions) -> Decomposition {
-    let tables = tables();
-    let state = state_with(&tables);
+    cut_over(&tables(), sql, options).await
+}
+
+async fn cut_over(tables: &Tables, sql: &str, options: &CutOptions) -> Decomposition {
+    let state = state_with(tables);
     let plan = state.create_logical_plan(sql).await.unwrap();
     let plan = state.optimize(&plan).unwrap();
-    Decomposer::new(&tables, &state).cut(&plan, options).await.unwrap()
+    Decomposer::new(tables, &state).cut(&plan, options).await.unwrap()
+}
+
+#[tokio::test]
+async fn what_drives_lack_stays_at_the_host() {
+    const MERGE: &str = "pithead_merge_mean/1";
+    let sql =
+        "SELECT o_orderkey, pithead_merge_mean(o_custkey, o_totalprice::double) FROM orders WHERE o_custkey > 7 GROUP BY 1";
+    let cut_by = async |lacking| {
+        let cut = cut_over(&Tables { lacking, ..tables() }, sql, &CutOptions::default()).await;
+        let reason = cut.reasons.values().cloned().collect::<Vec<_>>().join("; ");
+        (top(&cut.super_plan), cut.sub_plans[0].extensions.clone(), reason)
+    };
+    let (host, extensions, _) = cut_by(None).await;
+    assert!(!host.contains("Aggregate"), "{host}");
+    assert_eq!(extensions, [MERGE]);
+    let (host, extensions, reason) = cut_by(Some(MERGE)).await;
+    assert!(host.contains("Aggregate") && !host.contains("Filter"), "{host}");
+    assert!(extensions.is_empty(), "{extensions:?}");
+    assert!(reason.contains("drive-7 does not have the function pithead_merge_mean/1"), "{reason}");
 }
 
 fn top(plan: &LogicalPlan) -> String {

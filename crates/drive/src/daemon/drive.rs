@@ -82,6 +82,7 @@ impl Drive {
                 summaries: Arc::new(Summaries::new(options.cache_bytes() / 16)),
                 cores: cores(&options),
                 slow_session: options.slow_session,
+                functions: Arc::clone(&options.functions),
             },
             resources,
             storage,

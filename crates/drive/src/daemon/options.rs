@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use pithead_cse::SessionLimits;
 use pithead_device::{Device, Native};
+use pithead_functions::Registry;
 use pithead_sched::Pool;
 
 /// How a drive runs.
@@ -33,6 +34,8 @@ pub struct DriveOptions {
     pub session_limits: SessionLimits,
     /// The hardware.
     pub device: Arc<dyn Device>,
+    /// What sub-plans can call.
+    pub functions: Arc<Registry>,
     /// The reactors to run on, where drives in one process share them. None: reactors of its own.
     pub pool: Option<Arc<Pool>>,
 }
@@ -51,6 +54,7 @@ impl DriveOptions {
             slow_session: None,
             session_limits: SessionLimits { idle: Duration::from_secs(60), open: None },
             device: Arc::new(Native::new()),
+            functions: Registry::own(),
             pool: None,
         }
     }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pithead_door::{DriveStatus, Hello, PartitionUse, Welcome, check_hello};
-use pithead_functions::EXTENSIONS;
 use pithead_model::{DatasetName, Fault, PROTOCOL_VERSION};
 use pithead_slice::encoding_names;
 use pithead_store::{Store, StoreError, each_readable_entry};
@@ -31,7 +30,7 @@ impl Drive {
             protocol: PROTOCOL_VERSION,
             release: RELEASE.to_owned(),
             drive: self.storage.id,
-            extensions: EXTENSIONS.iter().map(|name| (*name).to_owned()).collect(),
+            extensions: self.serving.functions.announced().to_vec(),
             encodings: encoding_names().into_iter().map(str::to_owned).collect(),
             threads: self.resources.workers.threads() as u32,
             link_bits_per_second: self.resources.device.link_bits_per_second(),

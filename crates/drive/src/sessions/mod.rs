@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pithead_exec::Summaries;
+use pithead_functions::Registry;
 use pithead_model::Cores;
 
 use crate::metrics::Metrics;
@@ -47,6 +48,8 @@ pub(crate) struct SessionServer {
     pub(crate) costs: Arc<Costs>,
     /// Partial results that answer again.
     pub(crate) summaries: Arc<Summaries>,
+    /// What sub-plans can call.
+    pub(crate) functions: Arc<Registry>,
     /// The cores that it runs on.
     pub(crate) cores: Cores,
     /// Sessions that take longer are logged.

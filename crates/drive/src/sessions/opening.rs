@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pithead_door::{Granted, OpenRequest, SlicePart, check_open, check_spans, input_bytes, same_columns};
 use pithead_exec::{BindRequest, Bound, PartData, SliceRef, SliceSource};
-use pithead_functions::{EXTENSIONS, check_clock};
+use pithead_functions::check_clock;
 use pithead_model::{Adapt, Blame, Bytes, Fault, Level, LevelRule, Reply, SessionId, total};
 
 use crate::resources::Usage;
@@ -26,7 +26,7 @@ const BIND_WAIT: Duration = Duration::from_secs(60);
 
 impl SessionServer {
     pub(crate) async fn open_session(&self, request: OpenRequest) -> Result<Reply<Granted>, Fault> {
-        check_open(&request, EXTENSIONS)?;
+        check_open(&request, self.functions.announced())?;
         check_clock()?;
         self.sessions.shutdown().check()?;
         let shipped = input_bytes(&request.inputs) as u64;
@@ -55,9 +55,8 @@ impl SessionServer {
         let memory = Arc::clone(&runtime.memory_pool);
         let threads = fair_threads(request.options.threads as usize, self.resources.workers.threads(), self.sessions.count());
         let facts = Facts::of(&request, &parts, self.encoding_of(&request.parts).await);
-        let bound = self
-            .bind(BindRequest::of(request, parts, runtime, Arc::clone(&self.storage.slices) as Arc<dyn SliceSource>))
-            .await?;
+        let source = Arc::clone(&self.storage.slices) as Arc<dyn SliceSource>;
+        let bound = self.bind(BindRequest::of(request, parts, runtime, Arc::clone(&self.functions), source)).await?;
         let policy = RoundPolicy::new(&facts.session(&bound, threads));
         let steer = Steer::new(
             &SteerFacts {

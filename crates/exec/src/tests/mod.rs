@@ -29,7 +29,7 @@ use datafusion_substrait::logical_plan::producer::to_substrait_plan;
 use futures::{StreamExt, TryStreamExt};
 use pithead_device::{Device, Native};
 use pithead_door::PlanBytes;
-use pithead_functions::{EngineOptions, fault_from_datafusion, session_state};
+use pithead_functions::{EngineOptions, Registry, fault_from_datafusion, session_state};
 use pithead_model::{DatasetId, DatasetName, Fault, Level, LoadId, SliceKey, SliceSpan};
 use pithead_plan::{INPUT_SCHEMA, Shape};
 use pithead_slice::{SliceReader, encode_slice, encoding, open_slice};
@@ -189,6 +189,7 @@ impl Lab {
             batch_rows: how.batch_rows,
             time_zone: None,
             runtime: Arc::new(RuntimeEnv::default()),
+            functions: Registry::own(),
             source: Arc::clone(self) as Arc<dyn SliceSource>,
         }
     }

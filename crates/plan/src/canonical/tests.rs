@@ -6,7 +6,7 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::datasource::empty::EmptyTable;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionContext;
-use pithead_functions::{EngineOptions, session_state};
+use pithead_functions::{EngineOptions, Registry, session_state};
 
 use super::Canonical;
 use crate::RollUp;
@@ -71,7 +71,8 @@ async fn names_and_the_order_of_conditions_do_not_count() {
 
 #[tokio::test]
 async fn partial_results_serve_what_is_made_of_the_same() {
-    let roll_up = async |sql: &str| RollUp::of(&plan(sql).await).unwrap_or_else(|| panic!("{sql} has no parts"));
+    let roll_up =
+        async |sql: &str| RollUp::of(&plan(sql).await, &Registry::own()).unwrap_or_else(|| panic!("{sql} has no parts"));
     let finer = roll_up("SELECT k, n, sum(id-(v+k)), count(*) FROM o WHERE v > 0 GROUP BY k, n").await;
     for (sql, serves) in [
         ("SELECT n, count(*) FROM o AS x WHERE x.v > 0 GROUP BY n", Some(vec![1, 3])),

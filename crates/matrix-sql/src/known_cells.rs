@@ -8,7 +8,7 @@ use datafusion::common::Result;
 use parking_lot::Mutex;
 use pithead_matrix::Cells;
 
-use super::blobs::malformed;
+use crate::blobs::malformed;
 
 /// The most descriptions in the cache. Queries that run at one time have a few.
 const KEPT: usize = 8;
@@ -20,7 +20,7 @@ static KNOWN: Mutex<Vec<(Vec<u8>, Arc<Cells>)>> = Mutex::new(Vec::new());
 
 /// The cells that the bytes describe. The bytes may be base64, because an engine that writes literals as text, as
 /// DataFusion does in the names of columns, copies a text but spells out bytes.
-pub(super) fn cells(bytes: &[u8], function: &str) -> Result<Arc<Cells>> {
+pub(crate) fn cells(bytes: &[u8], function: &str) -> Result<Arc<Cells>> {
     if let Some(cells) = known(bytes) {
         return Ok(cells);
     }

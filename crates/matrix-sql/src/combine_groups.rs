@@ -6,12 +6,12 @@ use arrow::array::{Array, ArrayRef, BinaryViewBuilder, BooleanArray};
 use datafusion::common::Result;
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 
-use super::aggregates::add;
-use super::blobs::Blobs;
+use crate::aggregates::add;
+use crate::blobs::Blobs;
 
 /// The combined bytes of each group; empty if the group had none.
 #[derive(Debug, Default)]
-pub(super) struct CombineGroups {
+pub(crate) struct CombineGroups {
     groups: Vec<Vec<u8>>,
     bytes: usize,
 }
@@ -90,7 +90,7 @@ mod tests {
     use pithead_matrix::{CellTotals, CellsSpec, Codec, GramResult, Row, Values};
     use std::sync::Arc;
 
-    use crate::{EngineOptions, session_state};
+    use pithead_functions::{EngineOptions, Registry, session_state};
 
     /// Two genes. The cells of the second are in two rows, as in two datasets.
     fn context() -> SessionContext {
@@ -104,7 +104,8 @@ mod tests {
         let fields = [("gene", arrow::datatypes::DataType::Int32), ("expression", rows.data_type().clone())];
         let schema = Schema::new(fields.map(|(name, data_type)| arrow::datatypes::Field::new(name, data_type, true)).to_vec());
         let batch = RecordBatch::try_new(Arc::new(schema), vec![Arc::new(genes), Arc::new(rows)]).unwrap();
-        let context = SessionContext::new_with_state(session_state(&EngineOptions::default()));
+        let functions = Arc::new(Registry::new(crate::matrix_functions()).unwrap());
+        let context = SessionContext::new_with_state(session_state(&EngineOptions { functions, ..EngineOptions::default() }));
         context.register_batch("m", batch).unwrap();
         context
     }

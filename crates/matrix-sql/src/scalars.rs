@@ -9,12 +9,12 @@ use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::logical_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use pithead_matrix::{Accumulate, Cells, Codec, GramParts, RankSums, Row, RowBuffer, Values, take_cells};
 
-use super::blobs::{Blobs, constant, malformed};
-use super::known_cells::cells;
-use super::outcomes::TStat;
+use crate::blobs::{Blobs, constant, malformed};
+use crate::known_cells::cells;
+use crate::outcomes::TStat;
 
 /// Every scalar function over expression matrices.
-pub fn matrix_scalars() -> Vec<ScalarUDF> {
+pub(crate) fn all() -> Vec<ScalarUDF> {
     let of_rows =
         [RowFunction::Accumulate, RowFunction::RankSums, RowFunction::TakeCells, RowFunction::GramPart].map(OfRow::new);
     let mut functions: Vec<ScalarUDF> = of_rows.into_iter().map(ScalarUDF::new_from_impl).collect();

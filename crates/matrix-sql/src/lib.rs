@@ -1,4 +1,5 @@
-//! Functions over expression matrices, whose rows are a gene's values in all cells as bytes (crate `matrix`).
+//! SQL functions over expression matrices, whose rows are a gene's values in all cells as bytes (crate `matrix`), as extensions of
+//! an engine.
 //!
 //! | function | from | gives |
 //! |---|---|---|
@@ -22,6 +23,14 @@ mod known_cells;
 mod outcomes;
 mod scalars;
 
-pub use aggregates::matrix_aggregates;
-pub use outcomes::test_type;
-pub use scalars::matrix_scalars;
+use pithead_functions::Extension;
+
+/// All of them.
+pub fn matrix_functions() -> Vec<Extension> {
+    let scalars = scalars::all().into_iter().map(|function| Extension::scalar(function, "1"));
+    let aggregates = aggregates::all().into_iter().map(|aggregate| Extension::aggregate(aggregate, "1").merged_by(COMBINE));
+    scalars.chain(aggregates).collect()
+}
+
+/// The aggregate that merges the results of all of them: Combine.
+const COMBINE: &str = "combine";

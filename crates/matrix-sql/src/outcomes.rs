@@ -9,14 +9,14 @@ use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
 use pithead_matrix::{Outcome, Partials, Ranks, Test};
 
-use super::blobs::{Blobs, malformed};
+use crate::blobs::{Blobs, malformed};
 
 const NAME: &str = "t_stat";
 const FLOATS: [&str; 7] = ["score", "p_value", "log2_fold_change", "share", "share_other", "mean", "mean_other"];
 
 /// The result type of `t_stat`: a list of `(group, score, p_value, log2_fold_change, share, share_other, mean,
 /// mean_other)`, with shares of cells whose value is not zero.
-pub fn test_type() -> DataType {
+fn test_type() -> DataType {
     DataType::List(Arc::new(Field::new("item", DataType::Struct(fields()), false)))
 }
 
@@ -27,12 +27,12 @@ fn fields() -> Fields {
 
 /// The function TStat of MSG Express (Montana et al. 2023, section 6; see `docs/bibliography.md`).
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct TStat {
+pub(crate) struct TStat {
     signature: Signature,
 }
 
 impl TStat {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         use datafusion::logical_expr::TypeSignature::{Any, OneOf};
         Self { signature: Signature::new(OneOf(vec![Any(2), Any(3)]), Volatility::Immutable) }
     }

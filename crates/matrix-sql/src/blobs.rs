@@ -8,15 +8,15 @@ use datafusion::logical_expr::ColumnarValue;
 use pithead_matrix::Malformed;
 
 /// An error of a function's arguments.
-pub(super) fn malformed(function: &str, error: Malformed) -> DataFusionError {
+pub(crate) fn malformed(function: &str, error: Malformed) -> DataFusionError {
     DataFusionError::Execution(format!("{function}(): {error}"))
 }
 
 /// A column of bytes, one value for each row.
-pub(super) struct Blobs(BinaryViewArray);
+pub(crate) struct Blobs(BinaryViewArray);
 
 impl Blobs {
-    pub(super) fn of(array: &ArrayRef, function: &str) -> Result<Blobs> {
+    pub(crate) fn of(array: &ArrayRef, function: &str) -> Result<Blobs> {
         match array.data_type() {
             DataType::BinaryView => Ok(Blobs(array.as_binary_view().clone())),
             DataType::Binary | DataType::LargeBinary | DataType::Null => {
@@ -27,17 +27,17 @@ impl Blobs {
     }
 
     /// The bytes of a row; none if it is NULL.
-    pub(super) fn get(&self, row: usize) -> Option<&[u8]> {
+    pub(crate) fn get(&self, row: usize) -> Option<&[u8]> {
         self.0.is_valid(row).then(|| self.0.value(row))
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 }
 
 /// An argument that has to be the same in every row: bytes, or the same bytes as a text of base64.
-pub(super) fn constant<'a>(value: &'a ColumnarValue, function: &str, what: &str) -> Result<&'a [u8]> {
+pub(crate) fn constant<'a>(value: &'a ColumnarValue, function: &str, what: &str) -> Result<&'a [u8]> {
     match value {
         ColumnarValue::Scalar(
             ScalarValue::Binary(Some(bytes)) | ScalarValue::LargeBinary(Some(bytes)) | ScalarValue::BinaryView(Some(bytes)),

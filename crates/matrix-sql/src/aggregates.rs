@@ -13,25 +13,25 @@ use datafusion::logical_expr::{
 };
 use pithead_matrix::{CellSums, Gram, merge};
 
-use super::blobs::{Blobs, malformed};
-use super::combine_groups::CombineGroups;
+use crate::blobs::{Blobs, malformed};
+use crate::combine_groups::CombineGroups;
 
 /// Every aggregate over expression matrices.
-pub fn matrix_aggregates() -> Vec<AggregateUDF> {
+pub(crate) fn all() -> Vec<AggregateUDF> {
     [Kind::Combine, Kind::CellSums, Kind::Gram].map(|kind| AggregateUDF::new_from_impl(OfMatrix::new(kind))).into()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Combine,
     CellSums,
     Gram,
 }
 
 impl Kind {
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
-            Kind::Combine => "combine",
+            Kind::Combine => crate::COMBINE,
             Kind::CellSums => "cell_sums",
             Kind::Gram => "gram",
         }
@@ -93,7 +93,7 @@ impl AggregateUDFImpl for OfMatrix {
 }
 
 /// Combines `bytes` with the result so far.
-pub(super) fn add(own: &mut Vec<u8>, bytes: &[u8]) -> Result<()> {
+pub(crate) fn add(own: &mut Vec<u8>, bytes: &[u8]) -> Result<()> {
     if own.is_empty() {
         own.extend_from_slice(bytes);
         return Ok(());

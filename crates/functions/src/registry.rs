@@ -1,0 +1,206 @@
+//! [`Registry`]: the functions that a sub-plan may call beyond DataFusion's own.
+//!
+//! A drive announces its registry at first contact, and OPEN names the functions that its sub-plan calls. A cut leaves at the host
+//! what the drives of a dataset do not have. What is not every engine's business, such as functions over expression matrices or a
+//! user's own, joins a registry as [`Extension`]s; this crate knows none of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, LazyLock};
+
+use datafusion::common::Result;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::execution::context::SessionContext;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::expr::WindowFunctionDefinition;
+use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, ScalarUDF};
+use pithead_model::{Blame, Fault};
+
+use crate::{merge_mean_udaf, merge_var_pop_udaf};
+
+/// A function that an engine may lack.
+#[derive(Clone, Debug)]
+pub struct Extension {
+    function: Function,
+    version: String,
+    merged_by: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+enum Function {
+    Scalar(Arc<ScalarUDF>),
+    Aggregate(Arc<AggregateUDF>),
+}
+
+impl Extension {
+    /// A function of one row. The version changes when a result may.
+    pub fn scalar(function: ScalarUDF, version: impl Into<String>) -> Extension {
+        Extension { function: Function::Scalar(Arc::new(function)), version: version.into(), merged_by: None }
+    }
+
+    /// An aggregate. It is computed where all rows of a group are, unless it is [merged](Extension::merged_by).
+    pub fn aggregate(function: AggregateUDF, version: impl Into<String>) -> Extension {
+        Extension { function: Function::Aggregate(Arc::new(function)), version: version.into(), merged_by: None }
+    }
+
+    /// The same aggregate, whose results over parts of a group's rows become the result over all of them by the aggregate of this
+    /// name: drives compute it in parts.
+    #[must_use]
+    pub fn merged_by(self, aggregate: impl Into<String>) -> Extension {
+        Extension { merged_by: Some(aggregate.into()), ..self }
+    }
+
+    fn name(&self) -> &str {
+        match &self.function {
+            Function::Scalar(function) => function.name(),
+            Function::Aggregate(function) => function.name(),
+        }
+    }
+
+    fn announced(&self) -> String {
+        format!("{}/{}", self.name(), self.version)
+    }
+}
+
+/// Functions by name. Two registries that announce the same are the same.
+#[derive(Clone, Debug)]
+pub struct Registry {
+    functions: BTreeMap<String, Extension>,
+    announced: Vec<String>,
+}
+
+impl Registry {
+    /// What every engine has, and these functions. Two of one name are refused.
+    pub fn new(extensions: impl IntoIterator<Item = Extension>) -> Result<Registry, Fault> {
+        let mut functions = BTreeMap::new();
+        for extension in own().into_iter().chain(extensions) {
+            let name = extension.name().to_owned();
+            if functions.contains_key(&name) {
+                return Err(Fault::new(Blame::User, format!("two functions are named {name}")).hint("give one another name"));
+            }
+            functions.insert(name, extension);
+        }
+        let announced = functions.values().map(Extension::announced).collect();
+        Ok(Registry { functions, announced })
+    }
+
+    /// What every engine has.
+    pub fn own() -> Arc<Registry> {
+        static OWN: LazyLock<Arc<Registry>> = LazyLock::new(|| {
+            let functions: BTreeMap<_, _> = own().into_iter().map(|own| (own.name().to_owned(), own)).collect();
+            let announced = functions.values().map(Extension::announced).collect();
+            Arc::new(Registry { functions, announced })
+        });
+        Arc::clone(&OWN)
+    }
+
+    /// The functions as `name/version`, by name.
+    pub fn announced(&self) -> &[String] {
+        &self.announced
+    }
+
+    /// The aggregate that merges results of the aggregate `name`; none: it has no parts, or is none of ours.
+    pub fn merging(&self, name: &str) -> Option<&str> {
+        self.functions.get(name)?.merged_by.as_deref()
+    }
+
+    /// Those that a plan calls, as they are announced.
+    pub fn used_by(&self, plan: &LogicalPlan) -> Result<BTreeSet<String>> {
+        let mut used = BTreeSet::new();
+        plan.apply_with_subqueries(|node| {
+            node.apply_expressions(|expr| {
+                expr.apply(|part| {
+                    used.extend(called(part).and_then(|name| self.functions.get(name)).map(Extension::announced));
+                    Ok(TreeNodeRecursion::Continue)
+                })
+            })
+        })?;
+        Ok(used)
+    }
+
+    /// The registry that a state was made with.
+    pub fn of(state: &SessionState) -> Arc<Registry> {
+        state.config().get_extension().unwrap_or_else(Registry::own)
+    }
+
+    pub(crate) fn register(&self, context: &SessionContext) {
+        for extension in self.functions.values() {
+            match &extension.function {
+                Function::Scalar(function) => context.register_udf(function.as_ref().clone()),
+                Function::Aggregate(function) => context.register_udaf(function.as_ref().clone()),
+            }
+        }
+    }
+}
+
+impl PartialEq for Registry {
+    fn eq(&self, other: &Self) -> bool {
+        self.announced == other.announced
+    }
+}
+
+impl Eq for Registry {}
+
+impl Hash for Registry {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.announced.hash(state);
+    }
+}
+
+/// The name of the function that an expression calls.
+fn called(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::ScalarFunction(call) => Some(call.func.name()),
+        Expr::AggregateFunction(call) => Some(call.func.name()),
+        Expr::WindowFunction(call) => match &call.fun {
+            WindowFunctionDefinition::AggregateUDF(function) => Some(function.name()),
+            WindowFunctionDefinition::WindowUDF(_) => None,
+        },
+        _ => None,
+    }
+}
+
+/// What merges the parts of means and variances.
+fn own() -> [Extension; 2] {
+    [merge_mean_udaf(), merge_var_pop_udaf()].map(|merge| Extension::aggregate(merge.as_ref().clone(), "1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::logical_expr::{LogicalPlanBuilder, col, lit};
+
+    use super::*;
+    use crate::{EngineOptions, session_state};
+
+    #[test]
+    fn two_functions_of_one_name_are_refused() {
+        let fault = Registry::new(own()).unwrap_err();
+        assert!(fault.message.contains("two functions are named pithead_merge_mean"), "{fault}");
+        assert_eq!(Registry::new([]).unwrap(), *Registry::own());
+        assert_eq!(Registry::own().announced(), ["pithead_merge_mean/1", "pithead_merge_var_pop/1"]);
+    }
+
+    #[test]
+    fn what_a_plan_calls_is_found_wherever_it_stands() {
+        let rows = || LogicalPlanBuilder::values(vec![vec![lit(1_i64), lit(2.0)]]).unwrap();
+        let merged = || merge_mean_udaf().call(vec![col("column1"), col("column2")]);
+        let registry = Registry::own();
+        assert!(registry.used_by(&rows().build().unwrap()).unwrap().is_empty());
+        let grouped = rows().aggregate(vec![col("column1")], vec![merged()]).unwrap().build().unwrap();
+        let wanted = BTreeSet::from(["pithead_merge_mean/1".to_owned()]);
+        assert_eq!(registry.used_by(&grouped).unwrap(), wanted);
+        let sub_query = datafusion::logical_expr::scalar_subquery(Arc::new(
+            rows().aggregate(Vec::<Expr>::new(), vec![merged()]).unwrap().build().unwrap(),
+        ));
+        let filtered = rows().filter(col("column2").gt(sub_query)).unwrap().build().unwrap();
+        assert_eq!(registry.used_by(&filtered).unwrap(), wanted, "in a subquery");
+    }
+
+    #[test]
+    fn a_state_has_the_functions_of_its_registry() {
+        let state = session_state(&EngineOptions::default());
+        let has = |name: &str| state.aggregate_functions().contains_key(name);
+        assert!(has("pithead_merge_mean") && !has("combine"));
+        assert_eq!(Registry::of(&state), Registry::own());
+    }
+}
