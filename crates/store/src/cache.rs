@@ -1,5 +1,10 @@
-//! [`ValueCache`]: large values that were read recently.
+//! [`ValueCache`]: large values that were read recently, as far as they are worth keeping.
+//!
+//! As long as there is room, each value is kept. A full cache gives way only to a value that is asked for a second time, within
+//! as many other values as it remembers: reading more data than fits then leaves what is kept where it is, and the memory of each
+//! value serves the next one. (The admission of 2Q: Johnson and Shasha 1994; see `docs/bibliography.md`.)
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,7 +21,10 @@ pub(crate) type CacheKey = (u64, u64);
 /// How long one reader waits for another to load the same value, before it loads the value itself.
 const LOAD_WAIT: Duration = Duration::from_secs(60);
 
-/// Large values by their places. The least recently used ones are discarded first.
+/// Values that are remembered after they were read and not kept.
+const SEEN_MAX: NonZeroUsize = NonZeroUsize::new(1 << 16).unwrap();
+
+/// Large values by their places. Of those that are kept, the least recently used are discarded first.
 ///
 /// Readers of one value share one load. Values that readers still use are not counted: the budget bounds what only the
 /// cache keeps in memory.
@@ -49,6 +57,8 @@ pub struct CacheUse {
 #[derive(Debug)]
 struct Inner {
     slots: LruCache<CacheKey, Slot>,
+    /// Places that were read, and not kept.
+    seen: LruCache<CacheKey, ()>,
     /// The bytes of all slots that are loaded.
     bytes: u64,
 }
@@ -66,7 +76,7 @@ type Flight = Mutex<Option<Value>>;
 impl ValueCache {
     /// A cache that keeps at most `bytes_max` bytes of values. With 0 it keeps none, and readers still share loads.
     pub fn new(bytes_max: u64) -> Self {
-        let inner = Mutex::new(Inner { slots: LruCache::unbounded(), bytes: 0 });
+        let inner = Mutex::new(Inner { slots: LruCache::unbounded(), seen: LruCache::new(SEEN_MAX), bytes: 0 });
         Self { inner, bytes_max, hits: AtomicU64::new(0), misses: AtomicU64::new(0), missed_bytes: AtomicU64::new(0) }
     }
 
@@ -137,18 +147,18 @@ impl Drop for Landing<'_> {
     fn drop(&mut self) {
         let bytes = self.value.as_ref().map(|value| (value.len() as u64).next_multiple_of(ALIGNMENT).max(ALIGNMENT));
         let mut inner = self.cache.inner.lock();
-        let slot = inner.slots.peek_mut(&self.place).filter(|slot| Arc::ptr_eq(&slot.value, self.flight));
         // The place was removed while it was loaded, and must not come back.
-        let Some(slot) = slot else { return };
+        if !inner.slots.peek(&self.place).is_some_and(|slot| Arc::ptr_eq(&slot.value, self.flight)) {
+            return;
+        }
         match bytes {
-            Some(bytes) if bytes <= self.cache.bytes_max / 2 => {
-                slot.bytes = bytes;
-                inner.bytes += bytes;
+            Some(bytes) if bytes <= self.cache.bytes_max / 2 && inner.admits(self.place, bytes, self.cache.bytes_max) => {
+                inner.keep(self.place, bytes);
                 inner.shrink(self.cache.bytes_max);
             }
             // The load failed, with an error or a panic. The next waiting reader loads the value, and settles the slot.
             None if Arc::strong_count(self.flight) > SLOT_AND_READER => {}
-            // Nobody waits, or the value would drive out most others: it is returned and not cached.
+            // Nobody waits, or the value would drive out others that are worth more: it is returned and not kept.
             _ => inner.remove(self.place),
         }
     }
@@ -158,6 +168,22 @@ impl Inner {
     fn flight(&mut self, place: CacheKey) -> Arc<Flight> {
         let slot = self.slots.get_or_insert_mut(place, || Slot { bytes: 0, value: Arc::default() });
         Arc::clone(&slot.value)
+    }
+
+    /// Whether a value that was just read is kept: there is room, or it was read not long ago.
+    fn admits(&mut self, place: CacheKey, bytes: u64, bytes_max: u64) -> bool {
+        let admits = self.bytes + bytes <= bytes_max || self.seen.pop(&place).is_some();
+        if !admits {
+            self.seen.put(place, ());
+        }
+        admits
+    }
+
+    fn keep(&mut self, place: CacheKey, bytes: u64) {
+        if let Some(slot) = self.slots.peek_mut(&place) {
+            slot.bytes = bytes;
+            self.bytes += bytes;
+        }
     }
 
     fn shrink(&mut self, bytes_max: u64) {
@@ -217,12 +243,24 @@ mod tests {
         }
         cache.get((1, 0), || panic!("it is here")).unwrap();
         cache.get((1, 4), || value(60 * KB + 1)).unwrap();
-        assert!(kept(&cache, (1, 0)) && !kept(&cache, (1, 1)) && kept(&cache, (1, 2)));
+        assert!(kept(&cache, (1, 1)) && !kept(&cache, (1, 4)), "a full cache does not give way to what was read once");
+        cache.get((1, 4), || value(60 * KB + 1)).unwrap();
+        assert!(kept(&cache, (1, 0)) && !kept(&cache, (1, 1)) && kept(&cache, (1, 2)) && kept(&cache, (1, 4)));
         for offset in 10..100 {
             cache.get((2, offset), || value(offset % 3 * 64 * KB)).unwrap();
             assert!(cache.usage().bytes <= cache.bytes_max);
         }
         assert!(cache.usage().values > 1);
+    }
+
+    #[test]
+    fn reading_more_than_fits_again_and_again_finds_a_part_here() {
+        let cache = ValueCache::new(16 * 64 * KB);
+        let read_all = || (0..32).for_each(|offset| drop(cache.get((1, offset), || value(64 * KB)).unwrap()));
+        read_all();
+        assert_eq!(cache.usage().hits, 0);
+        read_all();
+        assert!(cache.usage().hits >= 15, "{:?}", cache.usage());
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! [`SliceCache`]: the slices of a drive as its sessions open them. Sessions over the same slices share open readers.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use lru::LruCache;
 use parking_lot::Mutex;
 use pithead_device::Device;
 use pithead_exec::{SliceRef, SliceSource};
@@ -19,11 +21,14 @@ use crate::storage::keys::slice_key;
 
 /// Open readers that are kept at most.
 const READERS_MAX: usize = 1_024;
+/// Slices that are remembered after they were opened and not kept.
+const SEEN_MAX: NonZeroUsize = NonZeroUsize::new(1 << 16).unwrap();
 
 /// Filled by the first who wants the slice; others who want it meanwhile wait for the same reader.
 type Cell = Arc<OnceCell<Arc<dyn SliceReader>>>;
 
-/// Open slices, least recently used out first.
+/// Open slices. As in the store's cache, each is kept while there is room, and once there is none, one that is opened for a second time
+/// takes the place of those that were used least recently: a scan of more than fits leaves the others where they are.
 #[derive(Debug)]
 pub(crate) struct SliceCache {
     store: Arc<dyn Store>,
@@ -34,9 +39,13 @@ pub(crate) struct SliceCache {
     bytes_max: u64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Readers {
     slots: HashMap<SliceKey, Slot>,
+    /// Those that are being opened, and will not be kept.
+    passing: HashMap<SliceKey, Weak<OnceCell<Arc<dyn SliceReader>>>>,
+    /// Those that were opened, and not kept.
+    seen: LruCache<SliceKey, ()>,
     bytes: u64,
     clock: u64,
 }
@@ -70,6 +79,7 @@ impl SliceCache {
         let same = |key: &SliceKey| key.load == run.load && key.partition == run.partition && key.dataset == run.dataset;
         let mut readers = self.readers.lock();
         readers.slots.retain(|key, _| !same(key));
+        readers.passing.retain(|key, _| !same(key));
         readers.bytes = readers.slots.values().map(|slot| slot.bytes).sum();
     }
 
@@ -124,6 +134,13 @@ impl SliceSource for SliceCache {
     }
 }
 
+impl Default for Readers {
+    fn default() -> Self {
+        let (slots, passing) = (HashMap::new(), HashMap::new());
+        Self { slots, passing, seen: LruCache::new(SEEN_MAX), bytes: 0, clock: 0 }
+    }
+}
+
 impl Readers {
     fn cell(&mut self, slice: &SliceRef, bytes_max: u64) -> Cell {
         self.clock += 1;
@@ -131,13 +148,31 @@ impl Readers {
             slot.used = self.clock;
             return Arc::clone(&slot.cell);
         }
+        if let Some(cell) = self.passing.get(&slice.key).and_then(Weak::upgrade) {
+            return cell;
+        }
         let bytes = slice.entry.bytes;
+        let has_room = self.slots.len() < READERS_MAX && self.bytes + bytes <= bytes_max;
+        if !has_room && self.seen.pop(&slice.key).is_none() {
+            return self.pass(&slice.key);
+        }
         while !self.slots.is_empty() && (self.slots.len() >= READERS_MAX || self.bytes + bytes > bytes_max) {
             self.evict();
         }
         let cell = Cell::default();
         self.bytes += bytes;
         self.slots.insert(slice.key.clone(), Slot { cell: Arc::clone(&cell), bytes, used: self.clock });
+        cell
+    }
+
+    /// A reader that those share who open it at one time.
+    fn pass(&mut self, key: &SliceKey) -> Cell {
+        self.seen.put(key.clone(), ());
+        if self.passing.len() >= READERS_MAX {
+            self.passing.retain(|_, cell| cell.strong_count() > 0);
+        }
+        let cell = Cell::default();
+        self.passing.insert(key.clone(), Arc::downgrade(&cell));
         cell
     }
 
@@ -257,13 +292,19 @@ mod tests {
     }
 
     #[test]
-    fn the_least_recently_used_goes_first() {
+    fn the_least_recently_used_goes_first_to_what_is_opened_again() {
         let mut readers = Readers::default();
         let first = readers.cell(&slice(0), 250);
         readers.cell(&slice(1), 250);
         assert!(Arc::ptr_eq(&first, &readers.cell(&slice(0), 250)));
+        let passing = readers.cell(&slice(2), 250);
+        assert!(Arc::ptr_eq(&passing, &readers.cell(&slice(2), 250)), "whoever opens it meanwhile shares it");
+        drop(passing);
+        let kept = |readers: &Readers| (0..4).filter(|number| readers.slots.contains_key(&slice(*number).key)).collect::<Vec<_>>();
+        assert_eq!(kept(&readers), [0, 1], "it was opened once");
         readers.cell(&slice(2), 250);
-        assert_eq!(readers.bytes, 200);
-        assert!(readers.slots.contains_key(&slice(0).key) && !readers.slots.contains_key(&slice(1).key));
+        assert_eq!((kept(&readers), readers.bytes), (vec![0, 2], 200));
+        readers.cell(&slice(3), 250);
+        assert_eq!(kept(&readers), [0, 2]);
     }
 }
