@@ -17,6 +17,8 @@ pub struct DriveProcess {
     address: String,
     data: PathBuf,
     arguments: Vec<String>,
+    /// What it says, a line each.
+    lines: Receiver<String>,
 }
 
 impl DriveProcess {
@@ -61,8 +63,8 @@ impl DriveProcess {
     fn spawn(mut command: Command, data: &Path) -> DriveProcess {
         let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program starts");
         let lines = follow(&mut child);
-        let address = wait_for_address(&lines);
-        DriveProcess { child, address, data: data.to_owned(), arguments: vec![] }
+        let address = wait_for_word(&lines, "listening on ");
+        DriveProcess { child, address, data: data.to_owned(), arguments: vec![], lines }
     }
 
     /// Several in new directories `drive-0`, `drive-1`, … of a directory.
@@ -73,6 +75,11 @@ impl DriveProcess {
     /// Where it listens.
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Where it serves Kinetic clients, if it does: known once, after each start.
+    pub fn kinetic(&self) -> String {
+        wait_for_word(&self.lines, "kinetic at ").trim_end_matches(',').to_owned()
     }
 
     /// Its directory.
@@ -146,13 +153,14 @@ fn follow(child: &mut Child) -> Receiver<String> {
     lines
 }
 
-fn wait_for_address(lines: &Receiver<String>) -> String {
+/// The word that follows a text in one of the lines that are still to come.
+fn wait_for_word(lines: &Receiver<String>, text: &str) -> String {
     let mut said = Vec::new();
     while let Ok(line) = lines.recv_timeout(START_LIMIT) {
-        if let Some((_, after)) = line.split_once("listening on ") {
+        if let Some((_, after)) = line.split_once(text) {
             return after.split_whitespace().next().unwrap_or_default().to_owned();
         }
         said.push(line);
     }
-    panic!("the drive did not start; it said:\n{}", said.join("\n"))
+    panic!("the drive did not say {text:?}; it said:\n{}", said.join("\n"))
 }

@@ -300,7 +300,8 @@ mod tests {
         let passing = readers.cell(&slice(2), 250);
         assert!(Arc::ptr_eq(&passing, &readers.cell(&slice(2), 250)), "whoever opens it meanwhile shares it");
         drop(passing);
-        let kept = |readers: &Readers| (0..4).filter(|number| readers.slots.contains_key(&slice(*number).key)).collect::<Vec<_>>();
+        let kept =
+            |readers: &Readers| (0..4).filter(|number| readers.slots.contains_key(&slice(*number).key)).collect::<Vec<_>>();
         assert_eq!(kept(&readers), [0, 1], "it was opened once");
         readers.cell(&slice(2), 250);
         assert_eq!((kept(&readers), readers.bytes), (vec![0, 2], 200));

@@ -11,6 +11,7 @@ mod files;
 mod hogs;
 mod hosts;
 mod kills;
+mod kinetic;
 mod limits;
 mod observing;
 mod parameters;
