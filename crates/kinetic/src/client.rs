@@ -18,7 +18,7 @@ use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, Error as TlsErro
 use crate::code::{Code, Kind};
 use crate::frame::{FrameError, read_frame, write_frame};
 use crate::limits::Limits;
-use crate::proto::{Body, Command, Header, HmacAuth, Message, PinAuth, PinOperation, auth};
+use crate::proto::{Body, Command, CommandError, Header, HmacAuth, Message, PinAuth, PinOperation, auth};
 use crate::server::PROTOCOL;
 use crate::sign::{sign, verify};
 
@@ -59,6 +59,9 @@ pub enum ClientError {
     /// What came is no answer.
     #[error("{0}")]
     Frame(#[from] FrameError),
+    /// What came has no command.
+    #[error("not a command: {0}")]
+    Command(#[from] CommandError),
     /// Files of TLS cannot be used.
     #[error("{0}")]
     Tls(Fault),
@@ -226,7 +229,7 @@ impl Client {
 
 fn command_of(message: &Message) -> Result<Command, ClientError> {
     let bytes = message.command_bytes.clone().unwrap_or_default();
-    Command::read(&bytes).map_err(|error| FrameError::Message(error).into())
+    Ok(Command::read(&bytes)?)
 }
 
 impl Trust {

@@ -308,9 +308,10 @@ impl Talk {
 
     async fn answer_pin(&mut self, frame: Frame) -> Next {
         let bytes = frame.message.command_bytes.clone().unwrap_or_default();
-        let command = match Command::read(&bytes) {
-            Ok(command) if bytes.len() <= STRANGER_COMMAND_BYTES => command,
-            _ => return Next::Last(unsolicited(&Failure::invalid("not a command that a PIN allows"))),
+        let small = bytes.len() <= STRANGER_COMMAND_BYTES;
+        let command = match small.then(|| Command::read(&bytes).ok()).flatten() {
+            Some(command) => command,
+            None => return Next::Last(unsolicited(&Failure::invalid("not a command that a PIN allows"))),
         };
         let Some(header) = command.header else {
             let failure = Failure::new(Code::HeaderRequired, "a command has a header");

@@ -2,6 +2,7 @@
 //!
 //! Every field may be missing. Enumerations are plain numbers here, so that one that this release does not know is kept.
 
+mod bound;
 mod log;
 mod security;
 
@@ -307,8 +308,22 @@ pub struct ManageApplet {
 }
 
 impl Command {
-    /// Reads a command.
-    pub fn read(bytes: &[u8]) -> Result<Command, prost::DecodeError> {
-        Command::decode(bytes)
+    /// Reads a command, which may be hostile.
+    pub fn read(bytes: &[u8]) -> Result<Command, CommandError> {
+        match bound::messages(bytes)? {
+            found if found > bound::MESSAGES_MAX => Err(CommandError::TooMany(found)),
+            _ => Ok(Command::decode(bytes)?),
+        }
     }
+}
+
+/// Why bytes are no command.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum CommandError {
+    /// They are none of the protocol's.
+    #[error(transparent)]
+    Decode(#[from] prost::DecodeError),
+    /// It would take too much memory.
+    #[error("it holds {0} messages; at most {max} are allowed", max = bound::MESSAGES_MAX)]
+    TooMany(usize),
 }
