@@ -62,9 +62,7 @@ fn annotation(partition: u32, slices: Vec<SliceSpan>, sent: Sent, started: Insta
         (0_u64, 0_u64, 0_u64, 0_u64, 0_u32);
     for session in profile.sub_plans().iter().flat_map(|sub_plan| sub_plan.sessions()) {
         for round in &session.annotations {
-            scan.cpu_ns = scan.cpu_ns.saturating_add(round.scan.cpu_ns);
-            scan.rows = scan.rows.saturating_add(round.scan.rows);
-            scan.bytes = scan.bytes.saturating_add(round.scan.bytes);
+            scan.add(round.scan);
             pages_read = pages_read.saturating_add(round.pages_read);
             pages_skipped = pages_skipped.saturating_add(round.pages_skipped);
             rows_in = rows_in.saturating_add(round.rows_in);

@@ -116,6 +116,8 @@ pub(crate) struct Cost {
     cpu_ns: AtomicU64,
     rows_out: AtomicU64,
     bytes_out: AtomicU64,
+    searched: AtomicU64,
+    matched: AtomicU64,
 }
 
 impl Round {
@@ -157,6 +159,8 @@ impl Round {
                 cpu_ns: self.driving.cpu_ns.load(Ordering::Relaxed),
                 rows: self.driving.rows_out.load(Ordering::Relaxed),
                 bytes: self.driving.bytes_out.load(Ordering::Relaxed),
+                searched: self.driving.searched.load(Ordering::Relaxed),
+                matched: self.driving.matched.load(Ordering::Relaxed),
             },
             medium_bytes: self.driving.bytes.load(Ordering::Relaxed),
             other_rows_in: self.others.rows_in.load(Ordering::Relaxed),
@@ -191,6 +195,8 @@ impl Cost {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.pages_read.fetch_add(read.pages_read.swap(0, Ordering::Relaxed), Ordering::Relaxed);
         self.pages_skipped.fetch_add(read.pages_skipped.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+        self.searched.fetch_add(read.searched.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+        self.matched.fetch_add(read.matched.swap(0, Ordering::Relaxed), Ordering::Relaxed);
         bytes
     }
 }

@@ -7,7 +7,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
 use pithead_functions::fault_from_datafusion;
-use pithead_model::{Annotation, Bytes, Fault, Level, PushBackCause, SliceSpan};
+use pithead_model::{Annotation, Bytes, Fault, Level, PushBackCause, ScanShare, SliceSpan};
 use pithead_plan::{Decomposition, Estimate, INPUT_SCHEMA, RemoteScan, SubPlan, shown, shown_merge};
 
 use crate::Answer;
@@ -287,8 +287,23 @@ fn adapted(session: &PartitionProfile) -> Vec<String> {
         let cpu_ns: u64 = session.finished.iter().map(|finished| finished.cpu_ns).sum();
         lines.push(format!("{slices} slices finished at the host in {:.1} ms CPU", cpu_ns as f64 / 1e6));
     }
+    lines.extend(searched(session));
     lines.extend(predicted(session));
     lines
+}
+
+/// What each step of a scan let through, where texts were searched as they are stored.
+fn searched(session: &PartitionProfile) -> Option<String> {
+    let mut scan = ScanShare::default();
+    session.annotations.iter().for_each(|annotation| scan.add(annotation.scan));
+    let rows_in: u64 = session.annotations.iter().map(|annotation| annotation.rows_in).sum();
+    let text = || {
+        format!(
+            "of {rows_in} rows in slices, the texts of {} were searched, {} matched, {} passed all filters",
+            scan.searched, scan.matched, scan.rows
+        )
+    };
+    (scan.searched > 0).then(text)
 }
 
 /// What a slice was expected to cost, beside what it did.

@@ -63,6 +63,23 @@ pub struct ScanShare {
     pub rows: u64,
     /// Their bytes as Arrow buffers.
     pub bytes: u64,
+    /// Rows whose texts the byte-pattern matcher searched.
+    #[serde(default)]
+    pub searched: u64,
+    /// Of these, the rows that it let through to the exact predicates.
+    #[serde(default)]
+    pub matched: u64,
+}
+
+impl ScanShare {
+    /// Adds what another round did.
+    pub fn add(&mut self, other: ScanShare) {
+        self.cpu_ns = self.cpu_ns.saturating_add(other.cpu_ns);
+        self.rows = self.rows.saturating_add(other.rows);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.searched = self.searched.saturating_add(other.searched);
+        self.matched = self.matched.saturating_add(other.matched);
+    }
 }
 
 /// Slices `first..first + count` of the driving partition, counted across its runs in the manifest's order.

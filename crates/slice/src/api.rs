@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -81,6 +81,18 @@ pub struct ReadStats {
     pub pages_read: AtomicU64,
     /// Pages skipped by their bounds.
     pub pages_skipped: AtomicU64,
+    /// Rows whose texts the byte-pattern matcher searched.
+    pub searched: AtomicU64,
+    /// Of these, the rows that it let through.
+    pub matched: AtomicU64,
+}
+
+impl ReadStats {
+    /// Records what the matcher searched and let through.
+    pub(crate) fn matched(&self, searched: usize, matched: usize) {
+        self.searched.fetch_add(searched as u64, Ordering::Relaxed);
+        self.matched.fetch_add(matched as u64, Ordering::Relaxed);
+    }
 }
 
 /// A condition on one column. NULL never satisfies it, except [`Predicate::IsNull`]. Its values are read together with

@@ -46,9 +46,7 @@ impl Tally {
         self.pages_skipped += other.pages_skipped;
         self.rows_in += other.rows_in;
         self.medium_bytes += other.medium_bytes;
-        self.scan.cpu_ns += other.scan.cpu_ns;
-        self.scan.rows += other.scan.rows;
-        self.scan.bytes += other.scan.bytes;
+        self.scan.add(other.scan);
         self.stored_bytes += other.stored_bytes;
         self.summarised += other.summarised;
         self.cpu_ns += other.cpu_ns;

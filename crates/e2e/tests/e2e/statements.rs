@@ -111,6 +111,9 @@ fn explain_says_what_runs_where() {
                 assert!(told.contains(word), "{name} should say {word}: {told}");
             }
         }
+        let like = "SELECT count(*) FROM orders WHERE o_comment LIKE '%special%requests%'";
+        let told = text(&session, &format!("EXPLAIN ANALYZE {like}")).await;
+        assert!(told.contains("were searched") && told.contains("matched"), "{told}");
         setup.shutdown().await;
     });
 }

@@ -209,6 +209,7 @@ impl Column {
                     };
                     if let Some(texts) = texts {
                         let found = texts.search(matcher, rows.start as usize..rows.end as usize, &mask)?;
+                        segments.stats.matched(mask.true_count(), found.true_count());
                         if matcher.is_exact() || found.all_false() {
                             return Ok(found);
                         }
