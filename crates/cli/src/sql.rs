@@ -11,7 +11,7 @@ use crate::error::CliError;
 use crate::interrupt::Interrupts;
 use crate::output::{Format, Sink};
 use crate::statements::{Runner, Showing};
-use crate::target::{TargetArgs, connected};
+use crate::target::{TargetArgs, connected_or_new, must_exist};
 use crate::terminal;
 use crate::{piped, prompt};
 
@@ -64,6 +64,9 @@ pub(crate) struct SqlArgs {
     /// Say nothing of counts and times
     #[arg(short, long)]
     quiet: bool,
+    /// Make the data directory, if it is not there
+    #[arg(long, conflicts_with = "drives")]
+    create: bool,
     #[command(flatten)]
     pub(crate) target: TargetArgs,
 }
@@ -93,7 +96,10 @@ pub(crate) async fn run(args: SqlArgs) -> Result<(), CliError> {
     if format.is_binary() && sink.is_terminal() {
         return Err(CliError::user("this format is not for a terminal: give a file with -o, or redirect stdout"));
     }
-    connected(&args.target, &interrupts, async |engine| {
+    if !args.create {
+        must_exist(&args.target.target())?;
+    }
+    connected_or_new(&args.target, None, &interrupts, async |engine| {
         if let Some(listen) = &args.metrics {
             let address = engine.observe(listen).await?;
             terminal::tell(format_args!("metrics at http://{address}/metrics, health at http://{address}/health"));

@@ -62,6 +62,16 @@ fn load_ask_and_drop() {
 }
 
 #[test]
+fn tables_are_made_in_a_directory_that_is_made_for_them() {
+    let directory = TempDir::new().unwrap();
+    let data = directory.path().join("new");
+    let statement = "CREATE TABLE t AS SELECT value AS k FROM range(5)";
+    assert!(failed(&data, &["sql", "-c", statement], 3).contains("--create"));
+    done(&data, &["sql", "--create", "-c", statement]);
+    assert_eq!(done(&data, &["sql", "-q", "--format", "csv", "-c", "SELECT sum(k) AS s FROM t"]), "s\n10\n");
+}
+
+#[test]
 fn what_is_written_can_be_loaded_again() {
     let directory = TempDir::new().unwrap();
     let data = directory.path().join("data");
