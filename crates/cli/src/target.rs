@@ -98,7 +98,9 @@ pub(crate) fn must_exist(target: &Target) -> Result<(), CliError> {
     match target {
         Target::Data(data) if !data.exists() => {
             let fault = Fault::new(Blame::User, format!("there is no data directory {}", data.display()));
-            Err(fault.hint("`pithead load` makes one, and so does `pithead sql --create`; --data or --drives names another").into())
+            Err(fault
+                .hint("`pithead load` makes one, and so does `pithead sql --create`; --data or --drives names another")
+                .into())
         }
         _ => Ok(()),
     }

@@ -29,6 +29,14 @@ impl Space<'_> {
         }
     }
 
+    /// Reads a value where it is stored, and compares its checksum.
+    pub fn check(&self, key: &[u8]) -> Result<(), StoreError> {
+        match is_slices(key) {
+            true => self.get(key).map(drop),
+            false => self.store.check(&keys::stored(key)),
+        }
+    }
+
     /// An entry, without its value.
     pub fn entry(&self, key: &[u8]) -> Result<Option<Entry>, StoreError> {
         match is_slices(key) {

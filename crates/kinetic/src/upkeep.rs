@@ -71,9 +71,9 @@ impl Scan<'_> {
         loop {
             let page = self.space.range(&start, end, false, PAGE)?;
             for entry in &page {
-                match self.space.get(&entry.key) {
+                match self.space.check(&entry.key) {
                     Err(StoreError::Corrupt { .. }) => damaged.push(entry.key.clone()),
-                    read => drop(read?),
+                    checked => checked?,
                 }
                 if self.call.is_overdue() || damaged.len() == self.limit {
                     return Ok((damaged, Some(entry.key.clone())));

@@ -125,6 +125,11 @@ pub trait Store: Send + Sync + Debug {
     /// A value and its entry. A value with a wrong checksum is [`StoreError::Corrupt`], for that key alone.
     fn get(&self, key: &[u8]) -> Result<Option<(Value, Entry)>, StoreError>;
 
+    /// Reads a value where it is stored, whatever is kept in memory, and compares its checksum. A key that is not there is no error.
+    fn check(&self, key: &[u8]) -> Result<(), StoreError> {
+        self.get(key).map(drop)
+    }
+
     /// A key's entry, without reading the value.
     fn entry(&self, key: &[u8]) -> Result<Option<Entry>, StoreError>;
 

@@ -56,6 +56,22 @@ pub(crate) struct WorkState {
 
 impl Core {
     pub fn get(&self, key: &[u8]) -> Result<Option<(Value, Entry)>, StoreError> {
+        self.look(key, &|place, checksum| {
+            self.cache.get((place.file, place.offset), || self.segments.read(key, place, checksum))
+        })
+    }
+
+    /// Reads a value from the medium, and compares its checksum.
+    pub fn check(&self, key: &[u8]) -> Result<(), StoreError> {
+        self.look(key, &|place, checksum| self.segments.read(key, place, checksum)).map(drop)
+    }
+
+    /// A value, which `read` reads if it lies in a segment.
+    fn look(
+        &self,
+        key: &[u8],
+        read: &dyn Fn(Place, u64) -> Result<Value, StoreError>,
+    ) -> Result<Option<(Value, Entry)>, StoreError> {
         let mut seen: Option<(Place, StoreError)> = None;
         for _ in 0..LOOKS_MAX {
             let Some((found, entry)) = self.index.get(key)? else { return Ok(None) };
@@ -69,8 +85,7 @@ impl Core {
                 Some((before, error)) if before == place => return Err(error),
                 _ => {}
             }
-            let load = || self.segments.read(key, place, checksum);
-            match self.cache.get((place.file, place.offset), load) {
+            match read(place, checksum) {
                 Ok(value) => return Ok(Some((value, entry))),
                 Err(error) => seen = Some((place, error)),
             }

@@ -107,6 +107,10 @@ impl Store for DiskStore {
         self.core.get(key)
     }
 
+    fn check(&self, key: &[u8]) -> Result<(), StoreError> {
+        self.core.check(key)
+    }
+
     fn entry(&self, key: &[u8]) -> Result<Option<Entry>, StoreError> {
         self.core.index.entry(key)
     }

@@ -10,3 +10,4 @@ mod push;
 mod replay;
 mod rights;
 mod server;
+mod slow;

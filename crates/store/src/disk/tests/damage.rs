@@ -39,6 +39,19 @@ fn a_damaged_value_fails_its_key_alone() {
 }
 
 #[test]
+fn a_check_sees_damage_behind_what_is_kept_in_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    store.through(vec![put("k", value(1, LARGE))]).unwrap();
+    assert_eq!(store.held("k").unwrap(), value(1, LARGE));
+    store.check(b"k").unwrap();
+    writable(&segment_paths(dir.path())[0]).write_all_at(b"\xff\x00\xff", 65_536).unwrap();
+    assert_eq!(store.held("k").unwrap(), value(1, LARGE), "it is kept in memory");
+    assert!(matches!(store.check(b"k"), Err(StoreError::Corrupt { key, .. }) if key == "k"));
+    store.check(b"nothing").unwrap();
+}
+
+#[test]
 fn a_missing_segment_fails_its_keys_alone() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());

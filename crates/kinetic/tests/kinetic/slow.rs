@@ -1,0 +1,177 @@
+//! A store that is slow or damaged: who waits too long is told so, and what is damaged is named.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::{Condvar, Mutex};
+use pithead_kinetic::client::Client;
+use pithead_kinetic::proto::{Body, Header};
+use pithead_kinetic::{Code, Kind, KineticOptions, Limits, NoSlices};
+use pithead_store::{Durability, Entry, Key, KeyRange, MemoryStore, Staged, Store, StoreError, StoreUse, Value, Write};
+
+use crate::server::{Server, call, get, header_of, key_value, put, range_of, with_key, with_range};
+
+/// Requests that the store does at one time in these tests: three for the one reactor of the server.
+const PLACES: usize = 3;
+/// Requests that may wait besides.
+const WAITING: usize = 2;
+
+/// A store in memory whose reads of values wait at a gate.
+#[derive(Debug, Default)]
+struct Gated {
+    inner: MemoryStore,
+    closed: Mutex<bool>,
+    /// Reads that wait there.
+    inside: AtomicUsize,
+    changed: Condvar,
+    /// Reads of it fail.
+    damaged: Mutex<Vec<u8>>,
+}
+
+impl Gated {
+    fn close(&self, closed: bool) {
+        *self.closed.lock() = closed;
+        self.changed.notify_all();
+    }
+}
+
+impl Store for Gated {
+    fn get(&self, key: &[u8]) -> Result<Option<(Value, Entry)>, StoreError> {
+        let damaged = self.damaged.lock().clone();
+        if !damaged.is_empty() && key.ends_with(&damaged) {
+            return Err(StoreError::Corrupt { key: "k".to_owned(), what: "on purpose".to_owned() });
+        }
+        self.inside.fetch_add(1, Ordering::Relaxed);
+        self.changed.wait_while(&mut self.closed.lock(), |closed| *closed);
+        self.inside.fetch_sub(1, Ordering::Relaxed);
+        self.inner.get(key)
+    }
+
+    fn entry(&self, key: &[u8]) -> Result<Option<Entry>, StoreError> {
+        self.inner.entry(key)
+    }
+
+    fn range(&self, range: &KeyRange) -> Result<Vec<Entry>, StoreError> {
+        self.inner.range(range)
+    }
+
+    fn write(&self, batch: Vec<Write>, durability: Durability) -> Result<(), StoreError> {
+        self.inner.write(batch, durability)
+    }
+
+    fn flush(&self) -> Result<(), StoreError> {
+        self.inner.flush()
+    }
+
+    fn stage(&self, value: Value) -> Result<Staged, StoreError> {
+        self.inner.stage(value)
+    }
+
+    fn adopt(&self, staged: Vec<(Key, Staged)>, batch: Vec<Write>) -> Result<(), StoreError> {
+        self.inner.adopt(staged, batch)
+    }
+
+    fn unstage(&self, staged: Staged) {
+        self.inner.unstage(staged);
+    }
+
+    fn usage(&self) -> Result<StoreUse, StoreError> {
+        self.inner.usage()
+    }
+}
+
+async fn serve() -> (Arc<Gated>, Server) {
+    let store = Arc::new(Gated::default());
+    let limits = Limits { waiting: WAITING, ..Limits::default() };
+    let options = KineticOptions { limits, ..KineticOptions::default() };
+    let server = Server::with(Arc::clone(&store) as Arc<dyn Store>, Arc::new(NoSlices), options).await;
+    put(&mut server.client().await, b"k", "1", b"v").await;
+    (store, server)
+}
+
+async fn get_within(client: &mut Client, ms: i64) -> Code {
+    let header = Header { timeout: Some(ms), ..header_of(Kind::Get) };
+    client.call_with(header, with_key(key_value(b"k")), Bytes::new()).await.unwrap().code
+}
+
+/// Requests that wait at the gate.
+async fn waiting(server: &Server, count: usize) -> Vec<tokio::task::JoinHandle<Code>> {
+    let mut tasks = Vec::new();
+    for _ in 0..count {
+        let mut client = server.client().await;
+        tasks.push(tokio::spawn(async move { get(&mut client, b"k").await.code }));
+    }
+    tasks
+}
+
+async fn until(is_so: impl Fn() -> bool) {
+    let waited = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), waited).await.expect("it comes to be so");
+}
+
+#[tokio::test]
+async fn who_finds_no_turn_in_time_is_told_that_the_drive_is_busy() {
+    let (store, server) = serve().await;
+    store.close(true);
+    let tasks = waiting(&server, PLACES).await;
+    let mut client = server.client().await;
+    until(|| store.inside.load(Ordering::Relaxed) == PLACES).await;
+    assert_eq!(get_within(&mut client, 50).await, Code::ServiceBusy, "no turn in time");
+    let tasks: Vec<_> = tasks.into_iter().chain(waiting(&server, WAITING).await).collect();
+    let told = format!("waiting {WAITING}");
+    until(|| server.service.metrics_text().contains(&told)).await;
+    assert_eq!(get_within(&mut client, 20_000).await, Code::ServiceBusy, "too many wait");
+    store.close(false);
+    for task in tasks {
+        assert_eq!(tokio::time::timeout(Duration::from_secs(20), task).await.unwrap().unwrap(), Code::Success);
+    }
+    assert_eq!(get_within(&mut client, 20_000).await, Code::Success);
+}
+
+#[tokio::test]
+async fn a_check_whose_time_is_over_says_how_far_it_came() {
+    let (store, server) = serve().await;
+    let mut client = server.client().await;
+    for key in ["a", "b", "c"] {
+        put(&mut client, key.as_bytes(), "1", b"v").await;
+    }
+    store.close(true);
+    let header = Header { timeout: Some(1_000), ..header_of(Kind::MediaScan) };
+    let opening = {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move {
+            until(|| store.inside.load(Ordering::Relaxed) == 1).await;
+            tokio::time::sleep(Duration::from_millis(1_100)).await;
+            store.close(false);
+        })
+    };
+    let reply = client.call_with(header, with_range(range_of(b"a", b"z", 10)), Bytes::new()).await.unwrap();
+    opening.await.unwrap();
+    assert_eq!(reply.code, Code::Expired, "{}", reply.what);
+    assert_eq!(reply.body.range.unwrap().end_key.unwrap(), "a", "the next one begins after it");
+    let whole = call(&mut client, Kind::MediaScan, with_range(range_of(b"a", b"z", 10))).await;
+    assert_eq!((whole.code, whole.body.range.unwrap().end_key.unwrap()), (Code::Success, "z".into()));
+}
+
+#[tokio::test]
+async fn what_is_damaged_is_named_and_nothing_else_fails() {
+    let (store, server) = serve().await;
+    let mut client = server.client().await;
+    put(&mut client, b"bad", "1", b"v").await;
+    *store.damaged.lock() = b"bad".to_vec();
+    assert_eq!(get(&mut client, b"bad").await.code, Code::PermDataError);
+    let early = Header { early_exit: Some(true), ..header_of(Kind::Get) };
+    let reply = client.call_with(early, with_key(key_value(b"bad")), Bytes::new()).await.unwrap();
+    assert_eq!(reply.code, Code::DataError);
+    let scanned = call(&mut client, Kind::MediaScan, with_range(range_of(b"a", b"z", 10))).await;
+    assert_eq!((scanned.code, scanned.body.range.unwrap().keys), (Code::Success, vec![Bytes::from_static(b"bad")]));
+    assert_eq!(get(&mut client, b"k").await.code, Code::Success);
+    let body: Body = with_key(key_value(b"bad"));
+    assert_eq!(call(&mut client, Kind::GetVersion, body).await.code, Code::Success, "its version is known");
+}
