@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ pub struct DriveProcess {
     data: PathBuf,
     arguments: Vec<String>,
     /// What it says, a line each.
-    lines: Receiver<String>,
+    lines: Mutex<Receiver<String>>,
 }
 
 impl DriveProcess {
@@ -64,7 +65,7 @@ impl DriveProcess {
         let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program starts");
         let lines = follow(&mut child);
         let address = wait_for_word(&lines, "listening on ");
-        DriveProcess { child, address, data: data.to_owned(), arguments: vec![], lines }
+        DriveProcess { child, address, data: data.to_owned(), arguments: vec![], lines: Mutex::new(lines) }
     }
 
     /// Several in new directories `drive-0`, `drive-1`, … of a directory.
@@ -79,7 +80,7 @@ impl DriveProcess {
 
     /// Where it serves Kinetic clients, if it does: known once, after each start.
     pub fn kinetic(&self) -> String {
-        wait_for_word(&self.lines, "kinetic at ").trim_end_matches(',').to_owned()
+        wait_for_word(&self.lines.lock().expect("nobody panicked with it"), "kinetic at ").trim_end_matches(',').to_owned()
     }
 
     /// Its directory.

@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     fn state() -> SessionState {
-        let options = EngineOptions { batch_rows: 8_192, target_partitions: 1, time_zone: None, runtime: Arc::default() };
+        let options = EngineOptions { batch_rows: 8_192, ..EngineOptions::default() };
         session_state(&options)
     }
 

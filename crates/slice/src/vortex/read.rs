@@ -328,7 +328,7 @@ pub(super) struct CountedSegments {
     file: ByteBuffer,
     segments: Arc<[SegmentSpec]>,
     seen: Vec<AtomicBool>,
-    stats: Arc<ReadStats>,
+    pub(super) stats: Arc<ReadStats>,
 }
 
 impl CountedSegments {
