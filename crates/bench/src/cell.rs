@@ -189,7 +189,7 @@ fn python(options: &CellOptions) -> Result<PathBuf, Fault> {
     if let Some(named) = &options.python {
         return Ok(named.clone());
     }
-    crate::duckdb::python_with("anndata").ok_or_else(|| {
+    crate::python::python_with("anndata").ok_or_else(|| {
         let fault = Fault::new(Blame::User, "there is no Python that has anndata");
         fault.hint("tools/setup.sh puts one into .tools; or name another: --python FILE")
     })

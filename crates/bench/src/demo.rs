@@ -88,15 +88,21 @@ pub(crate) enum Layout {
     Default,
 }
 
+impl Layout {
+    /// What loads a table of TPC-H so, from what lays it out by its keys.
+    pub(crate) fn of(self, spec: LoadSpec) -> LoadSpec {
+        match self {
+            Layout::Keyed => spec,
+            Layout::Default => LoadSpec { partitioning: None, sort: vec![], ..spec },
+        }
+    }
+}
+
 /// Loads the eight tables.
 pub(crate) async fn load(engine: &Engine, tables: &std::path::Path, layout: Layout) -> Result<LoadReport, Fault> {
     let mut total: Option<LoadReport> = None;
     for tpch_table in TABLES {
-        let spec = tpch_table.load_spec(tables)?;
-        let spec = match layout {
-            Layout::Keyed => spec,
-            Layout::Default => LoadSpec { partitioning: None, sort: vec![], ..spec },
-        };
+        let spec = layout.of(tpch_table.load_spec(tables)?);
         let report = engine.host.load(spec, std::sync::Arc::new(|_| {})).await?;
         let sums = match total {
             None => report,

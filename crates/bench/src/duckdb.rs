@@ -1,16 +1,16 @@
 //! DuckDB beside us, through Python.
 
 use std::collections::BTreeMap;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
 
-use pithead_model::{Blame, Fault};
+use pithead_model::Fault;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 
-const SCRIPT: &str = include_str!("beside_duckdb.py");
-const LINEITEM_SCRIPT: &str = include_str!("beside_duckdb_scan.py");
+use crate::python::Script;
+
+const QUERIES: Script = script(include_str!("beside_duckdb.py"));
+const LINEITEM: Script = script(include_str!("beside_duckdb_scan.py"));
+const LOAD: Script = script(include_str!("beside_duckdb_load.py"));
 
 /// Seconds of each run, by the query's name.
 #[derive(Debug, Deserialize)]
@@ -34,6 +34,29 @@ pub(crate) struct Lineitem {
     pub(crate) sorted: Vec<f64>,
 }
 
+/// What it took to make each table of a new database from its Parquet file.
+#[derive(Debug, Deserialize)]
+pub(crate) struct DuckDbLoad {
+    pub(crate) version: String,
+    /// By the table's name.
+    pub(crate) tables: BTreeMap<String, DuckDbTable>,
+    /// Of the database's files, once it was closed.
+    pub(crate) stored_bytes: u64,
+}
+
+/// One table that DuckDB made.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(crate) struct DuckDbTable {
+    pub(crate) rows: u64,
+    pub(crate) seconds: f64,
+    /// CPU time of the whole process, seconds.
+    pub(crate) cpu_seconds: f64,
+}
+
+const fn script(text: &'static str) -> Script {
+    Script { library: "DuckDB", module: "duckdb", text }
+}
+
 /// Runs queries, each with its name, in DuckDB, once to warm up and then `runs` times. None: there is no Python with DuckDB.
 pub(crate) fn duckdb(
     tables: &Path,
@@ -42,56 +65,26 @@ pub(crate) fn duckdb(
     runs: usize,
     queries: &[(&str, &str)],
 ) -> Result<Option<DuckDb>, Fault> {
-    let text = serde_json::to_vec(queries).map_err(|error| failed(error.to_string()))?;
-    script(SCRIPT, [tables, own], &[threads.to_string(), runs.to_string()], &text)
+    let text = serde_json::to_vec(queries).map_err(|error| QUERIES.failed(error.to_string()))?;
+    let (threads, runs) = (threads.to_string(), runs.to_string());
+    QUERIES.run(&[tables.as_os_str(), own.as_os_str(), threads.as_ref(), runs.as_ref()], &text)
 }
 
 /// The same for one query over lineitem, of which DuckDB keeps tables in `own`.
 pub(crate) fn lineitem(tables: &Path, own: &Path, threads: usize, runs: usize, sql: &str) -> Result<Option<Lineitem>, Fault> {
     let parquet = tables.join("lineitem.parquet");
-    script(LINEITEM_SCRIPT, [&parquet, own], &[threads.to_string(), runs.to_string(), sql.to_owned()], &[])
+    let (threads, runs) = (threads.to_string(), runs.to_string());
+    LINEITEM.run(&[parquet.as_os_str(), own.as_os_str(), threads.as_ref(), runs.as_ref(), sql.as_ref()], &[])
 }
 
-fn failed(what: String) -> Fault {
-    Fault::new(Blame::Device, format!("DuckDB: {what}"))
+/// `CREATE TABLE AS` of these tables, one after the other, from their Parquet files into a new database in `own`, which is removed
+/// again. None: there is no Python with DuckDB.
+pub(crate) fn create_tables(tables: &Path, own: &Path, threads: usize, names: &[&str]) -> Result<Option<DuckDbLoad>, Fault> {
+    let (threads, names) = (threads.to_string(), names.join(","));
+    LOAD.run(&[tables.as_os_str(), own.as_os_str(), threads.as_ref(), names.as_ref()], &[])
 }
 
-/// Runs a script on these paths, arguments and input, and reads the JSON that it prints last.
-fn script<T: DeserializeOwned>(
-    script: &str,
-    paths: [&Path; 2],
-    arguments: &[String],
-    input: &[u8],
-) -> Result<Option<T>, Fault> {
-    let Some(python) = python_with("duckdb") else { return Ok(None) };
-    let mut child = Command::new(python)
-        .arg("-c")
-        .arg(script)
-        .args(paths)
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(|error| failed(error.to_string()))?;
-    if let Some(mut stdin) = child.stdin.take() {
-        stdin.write_all(input).map_err(|error| failed(error.to_string()))?;
-    }
-    let output = child.wait_with_output().map_err(|error| failed(error.to_string()))?;
-    if !output.status.success() {
-        return Err(failed(format!("ended with {}", output.status)));
-    }
-    let text = String::from_utf8_lossy(&output.stdout);
-    serde_json::from_str(text.trim_end().lines().last().unwrap_or_default())
-        .map(Some)
-        .map_err(|error| failed(error.to_string()))
-}
-
-/// A Python that has this module: `$PITHEAD_PYTHON`, the tools' own, or the system's.
-pub(crate) fn python_with(module: &str) -> Option<PathBuf> {
-    let own = std::env::var_os("PITHEAD_PYTHON").map(PathBuf::from);
-    let candidates = own.into_iter().chain([PathBuf::from(".tools/bin/python"), PathBuf::from("python3")]);
-    candidates.into_iter().find(|python| {
-        let status = Command::new(python).args(["-c", &format!("import {module}")]).stderr(Stdio::null()).status();
-        status.is_ok_and(|status| status.success())
-    })
+/// The line for people where there is no Python with DuckDB.
+pub(crate) fn missing() -> String {
+    QUERIES.missing()
 }

@@ -1,11 +1,11 @@
 //! Benchmarks: `pithead bench …`. Each runs side by side with what it is compared to, in one go, and says on what machine.
 //!
-//! [`demo`] is TPC-H with push-down and without, on four drive processes; [`tpch`] adds DuckDB, sessions and loads; [`store`]
+//! [`demo`] is TPC-H with push-down and without, on four drive processes; [`tpch`] adds DuckDB, Polars, sessions and loads; [`store`]
 //! measures a drive's store beside its medium and RocksDB, [`kv`] its Kinetic protocol beside Redis, [`scan`] one drive's scans beside plain loops over the same values;
-//! [`soak`] keeps many clients at work and checks every answer; [`near_data`] is TPC-H across a link that the kernel shapes, beside
+//! [`load`] measures loads beside DuckDB's `CREATE TABLE AS`; [`soak`] keeps many clients at work and checks every answer; [`near_data`] is TPC-H across a link that the kernel shapes, beside
 //! DuckDB over HTTP; [`adaptive`] measures decisions made while queries run beside those made beforehand; [`cell`] finds genes that differ
 //! between groups of cells, beside scanpy, TileDB-SOMA and DuckDB; [`yoursql`] plans queries whose predicates nothing tells of, beside
-//! every order of their joins.
+//! every order of their joins, and takes early filters of TPC-H away one by one.
 
 mod adaptive;
 mod answers;
@@ -14,8 +14,11 @@ mod demo;
 mod drives;
 mod duckdb;
 mod kv;
+mod load;
 mod machine;
 mod neardata;
+mod polars;
+mod python;
 mod queries;
 mod report;
 mod scan;
@@ -32,6 +35,7 @@ pub use cell::{CellEngine, CellOptions, CellPart, cell};
 pub use demo::{DemoOptions, demo};
 pub use drives::{DriveProcess, DriveProcesses};
 pub use kv::{KvOptions, kv};
+pub use load::{LoadOptions, load};
 pub use neardata::{NearDataHostOptions, NearDataOptions, near_data, near_data_host};
 pub use queries::{QUERIES, TpchQuery};
 pub use scan::{ScanOptions, scan};
@@ -39,4 +43,4 @@ pub use soak::{SoakClientsOptions, SoakOptions, soak, soak_clients};
 pub use store::{StoreBenchOptions, StorePart, StoreWriterOptions, store, store_writer};
 pub use tables::{TABLES, TpchTable, generate};
 pub use tpch::{TpchOptions, tpch};
-pub use yoursql::{YourSqlOptions, yoursql};
+pub use yoursql::{YourSqlOptions, YourSqlPart, yoursql};

@@ -1,10 +1,11 @@
 //! `pithead bench yoursql`: plans under uncertainty. Queries whose predicates bounds mislead about, with the sampler and without, beside
-//! the best order of their joins, found by trying all, and beside DuckDB.
+//! the best order of their joins, found by trying all, and beside DuckDB; and what each step of early filtering gives TPC-H on a link.
 
+mod ablation;
 mod films;
 mod questions;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use arrow::array::RecordBatch;
 use pithead_embed::{EmbedOptions, Engine, Target, connect};
@@ -13,11 +14,12 @@ use pithead_model::{Blame, Fault};
 use serde::Serialize;
 
 use crate::answers::difference;
-use crate::duckdb::duckdb;
+use crate::duckdb::{duckdb, missing};
 use crate::machine::Machine;
 use crate::report::{ratio, seconds, table};
 use crate::tables::io;
 use crate::timing::{Spread, geometric_mean, run, unhelped};
+use ablation::{Ablation, AblationOptions, AblationSummary, ablation};
 use films::{TABLES, generate};
 use questions::{Question, questions};
 
@@ -35,8 +37,23 @@ pub struct YourSqlOptions {
     pub runs: usize,
     /// Where tables and drives are kept.
     pub directory: PathBuf,
+    /// TPC-H's scale, in gigabytes of text, of the ablation.
+    pub tpch_scale: f64,
+    /// The rate that links are paced to in the ablation, as `--link` takes it.
+    pub link: String,
+    /// Only these parts; none: all.
+    pub only: Vec<YourSqlPart>,
     /// Where to write everything as JSON.
     pub json: Option<PathBuf>,
+}
+
+/// Parts that can be measured alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum YourSqlPart {
+    /// Plans under uncertainty.
+    Plans,
+    /// The ablation over TPC-H.
+    Ablation,
 }
 
 #[derive(Debug, Serialize)]
@@ -47,7 +64,18 @@ struct Report {
     threads: usize,
     duckdb: Option<String>,
     queries: Vec<QueryReport>,
+    ablation: Option<Ablation>,
     summary: Summary,
+}
+
+/// The figures that later versions are compared by, of the parts that were measured.
+#[derive(Debug, Serialize)]
+struct Summary {
+    #[serde(flatten)]
+    plans: Option<PlansSummary>,
+    #[serde(flatten)]
+    ablation: Option<AblationSummary>,
+    answers_differ: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -66,7 +94,7 @@ struct QueryReport {
 }
 
 #[derive(Debug, Serialize)]
-struct Summary {
+struct PlansSummary {
     /// Seconds with the sampler over those of the best order: the 90th percentile, and the middle.
     regret_p90: f64,
     regret_median: f64,
@@ -77,29 +105,66 @@ struct Summary {
     geomean_vs_unsampled: f64,
     /// Seconds over DuckDB's on tables of its own, geometric mean.
     geomean_vs_duckdb: Option<f64>,
-    answers_differ: usize,
 }
 
-/// Measures, prints a table and writes the JSON.
+impl YourSqlOptions {
+    fn has(&self, part: YourSqlPart) -> bool {
+        self.only.is_empty() || self.only.contains(&part)
+    }
+}
+
+/// Measures, prints tables and writes the JSON.
 pub async fn yoursql(options: &YourSqlOptions) -> Result<(), Fault> {
     let machine = Machine::here();
     println!("{}", machine.line());
+    let runs = options.runs.max(1);
+    let (queries, duckdb) = match options.has(YourSqlPart::Plans) {
+        true => plans(options, runs).await?,
+        false => (vec![], None),
+    };
+    let AblationParts { measured, summary } = match options.has(YourSqlPart::Ablation) {
+        true => AblationParts::measure(options, runs).await?,
+        false => AblationParts::default(),
+    };
+    let own = queries.iter().filter(|query| !query.answers_equal).count();
+    let answers_differ = own + measured.as_ref().map_or(0, Ablation::answers_differ);
+    let plans = (!queries.is_empty()).then(|| plans_summary(&queries));
+    let summary = Summary { plans, ablation: summary, answers_differ };
+    let report = Report { machine, scale: options.scale, runs, threads: THREADS, duckdb, queries, ablation: measured, summary };
+    print(&report);
+    if let Some(path) = &options.json {
+        let text = serde_json::to_string_pretty(&report).unwrap_or_default();
+        std::fs::write(path, text + "\n").map_err(|error| io(path, &error))?;
+    }
+    match answers_differ {
+        0 => Ok(()),
+        count => Err(Fault::new(Blame::Bug, format!("the answers of {count} queries hang on how they are run"))),
+    }
+}
+
+/// The ablation, where it is asked for.
+#[derive(Default)]
+struct AblationParts {
+    measured: Option<Ablation>,
+    summary: Option<AblationSummary>,
+}
+
+impl AblationParts {
+    async fn measure(options: &YourSqlOptions, runs: usize) -> Result<Self, Fault> {
+        let YourSqlOptions { tpch_scale: scale, link, directory, .. } = options.clone();
+        let measured = ablation(&AblationOptions { scale, runs, link, directory }).await?;
+        Ok(Self { summary: Some(measured.summary()), measured: Some(measured) })
+    }
+}
+
+/// Every question in all ways, and in DuckDB, whose version comes with them.
+async fn plans(options: &YourSqlOptions, runs: usize) -> Result<(Vec<QueryReport>, Option<String>), Fault> {
     let tables = options.directory.join(format!("films-{}", options.scale));
     generate(&tables, options.scale)?;
-    let directory = options.directory.join("films-local");
-    if directory.exists() {
-        std::fs::remove_dir_all(&directory).map_err(|error| io(&directory, &error))?;
-    }
-    let embed = EmbedOptions { threads: Some(THREADS), drives: Some(THREADS), ..EmbedOptions::default() };
-    let engine = connect(&Target::Data(directory), &embed).await?;
-    for name in TABLES {
-        let source = tables.join(format!("{name}.parquet")).display().to_string();
-        let spec = LoadSpec { mode: LoadMode::Replace, ..LoadSpec::new(name.parse()?, vec![source]) };
-        engine.host.load(spec, std::sync::Arc::new(|_| {})).await?;
-    }
+    let engine = films_loaded(options, &tables).await?;
     let mut queries = Vec::new();
     for question in questions() {
-        let measured = measured(&engine, &question, options.runs.max(1)).await.map_err(|fault| fault.at(&question.name))?;
+        let measured = measured(&engine, &question, runs).await.map_err(|fault| fault.at(&question.name))?;
         println!(
             "  {:<3} {} s sampled, {} s without, {} s in the best of {} orders",
             measured.name,
@@ -113,26 +178,31 @@ pub async fn yoursql(options: &YourSqlOptions) -> Result<(), Fault> {
     engine.shutdown().await;
     let statements: Vec<(&str, &str)> = queries.iter().map(|query| (query.name.as_str(), query.sql.as_str())).collect();
     let own = options.directory.join(format!("duckdb-films-{}", options.scale));
-    let duck = duckdb(&tables, &own, THREADS, options.runs.max(1), &statements)?;
+    let duck = duckdb(&tables, &own, THREADS, runs, &statements)?;
     if duck.is_none() {
-        println!("no Python with DuckDB was found: skipping the comparison (tools/setup.sh installs it)");
+        println!("{}", missing());
     }
     for query in &mut queries {
         let taken = duck.as_ref().and_then(|duck| duck.native.get(&query.name));
         query.duckdb_seconds = taken.map(|taken| Spread::of(taken.clone()));
     }
-    let summary = summary(&queries);
-    let (scale, runs, duckdb) = (options.scale, options.runs, duck.map(|duck| duck.version));
-    let report = Report { machine, scale, runs, threads: THREADS, duckdb, queries, summary };
-    print(&report);
-    if let Some(path) = &options.json {
-        let text = serde_json::to_string_pretty(&report).unwrap_or_default();
-        std::fs::write(path, text + "\n").map_err(|error| io(path, &error))?;
+    Ok((queries, duck.map(|duck| duck.version)))
+}
+
+/// A new engine in this process with the films' tables.
+async fn films_loaded(options: &YourSqlOptions, tables: &Path) -> Result<Engine, Fault> {
+    let directory = options.directory.join("films-local");
+    if directory.exists() {
+        std::fs::remove_dir_all(&directory).map_err(|error| io(&directory, &error))?;
     }
-    match report.summary.answers_differ {
-        0 => Ok(()),
-        count => Err(Fault::new(Blame::Bug, format!("the answers of {count} queries hang on the order of their joins"))),
+    let embed = EmbedOptions { threads: Some(THREADS), drives: Some(THREADS), ..EmbedOptions::default() };
+    let engine = connect(&Target::Data(directory), &embed).await?;
+    for name in TABLES {
+        let source = tables.join(format!("{name}.parquet")).display().to_string();
+        let spec = LoadSpec { mode: LoadMode::Replace, ..LoadSpec::new(name.parse()?, vec![source]) };
+        engine.host.load(spec, std::sync::Arc::new(|_| {})).await?;
     }
+    Ok(engine)
 }
 
 async fn session(engine: &Engine, settings: &[&str]) -> Result<Session, Fault> {
@@ -192,7 +262,7 @@ async fn timed(session: &Session, sql: &str, answer: &[RecordBatch], equal: &mut
     Ok(ran.seconds)
 }
 
-fn summary(queries: &[QueryReport]) -> Summary {
+fn plans_summary(queries: &[QueryReport]) -> PlansSummary {
     // The best way may also be one of the two that were not tried by hand.
     let best =
         |query: &QueryReport| query.best_seconds.median.min(query.sampled_seconds.median).min(query.unsampled_seconds.median);
@@ -200,7 +270,7 @@ fn summary(queries: &[QueryReport]) -> Summary {
     let unsampled: Vec<f64> = queries.iter().map(|query| query.unsampled_seconds.median / best(query)).collect();
     let against = |query: &QueryReport| Some(query.sampled_seconds.median / query.duckdb_seconds?.median);
     let duckdb: Option<Vec<f64>> = queries.iter().map(against).collect();
-    Summary {
+    PlansSummary {
         regret_p90: at(sampled.clone(), P90),
         regret_median: at(sampled, 0.5),
         unsampled_regret_p90: at(unsampled.clone(), P90),
@@ -209,7 +279,6 @@ fn summary(queries: &[QueryReport]) -> Summary {
             queries.iter().map(|query| query.unsampled_seconds.median / query.sampled_seconds.median),
         ),
         geomean_vs_duckdb: duckdb.map(geometric_mean),
-        answers_differ: queries.iter().filter(|query| !query.answers_equal).count(),
     }
 }
 
@@ -221,6 +290,16 @@ fn at(mut values: Vec<f64>, share: f64) -> f64 {
 }
 
 fn print(report: &Report) {
+    if !report.queries.is_empty() {
+        print_plans(report);
+    }
+    if let Some(ablation) = &report.ablation {
+        println!("{}", ablation.text());
+    }
+    println!("{}", serde_json::to_string_pretty(&report.summary).unwrap_or_default());
+}
+
+fn print_plans(report: &Report) {
     let row = |query: &QueryReport| {
         let beside = query.duckdb_seconds.map_or_else(|| "-".to_owned(), |duckdb| seconds(duckdb.median));
         vec![
@@ -238,7 +317,6 @@ fn print(report: &Report) {
     let header = ["query", "sampled s", "without s", "best order s", "worst order s", "regret", "without", "DuckDB s", ""];
     println!("{}", table(&header, &report.queries.iter().map(row).collect::<Vec<_>>()));
     println!("{} threads in-process and in DuckDB, warm; median of {}; each run samples anew", report.threads, report.runs);
-    println!("{}", serde_json::to_string_pretty(&report.summary).unwrap_or_default());
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@ mod apart;
 mod args;
 mod array_serve;
 mod bench;
-mod bench_cell;
 mod cell;
 mod cert;
 mod check;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use pithead_bench::{CellEngine, CellOptions, CellPart};
 
-use crate::bench::parse_scale;
+use super::values::parse_scale;
 
 /// Flags of the benchmark of cells.
 #[derive(Debug, Args)]
@@ -62,7 +62,7 @@ enum Engine {
 }
 
 /// What to measure.
-pub(crate) fn options(args: CellArgs) -> CellOptions {
+pub(super) fn options(args: CellArgs) -> CellOptions {
     let CellArgs { runs, only, engines, scale, directory, python, json } = args;
     let part = |part| match part {
         Part::Small => CellPart::Small,
