@@ -5,7 +5,7 @@
 //! [`soak`] keeps many clients at work and checks every answer; [`near_data`] is TPC-H across a link that the kernel shapes, beside
 //! DuckDB over HTTP; [`adaptive`] measures decisions made while queries run beside those made beforehand; [`cell`] finds genes that differ
 //! between groups of cells, beside scanpy, TileDB-SOMA and DuckDB; [`yoursql`] plans queries whose predicates nothing tells of, beside
-//! every order of their joins.
+//! every order of their joins; [`program`] runs SSDlets beside the same code compiled natively.
 
 mod adaptive;
 mod answers;
@@ -16,6 +16,7 @@ mod duckdb;
 mod kv;
 mod machine;
 mod neardata;
+mod program;
 mod queries;
 mod report;
 mod scan;
@@ -33,6 +34,7 @@ pub use demo::{DemoOptions, demo};
 pub use drives::{DriveProcess, DriveProcesses};
 pub use kv::{KvOptions, kv};
 pub use neardata::{NearDataHostOptions, NearDataOptions, near_data, near_data_host};
+pub use program::{ProgramOptions, program};
 pub use queries::{QUERIES, TpchQuery};
 pub use scan::{ScanOptions, scan};
 pub use soak::{SoakClientsOptions, SoakOptions, soak, soak_clients};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use pithead_bench::{
-    AdaptiveOptions, AdaptivePart, DemoOptions, KvOptions, NearDataHostOptions, NearDataOptions, ScanOptions,
+    AdaptiveOptions, AdaptivePart, DemoOptions, KvOptions, NearDataHostOptions, NearDataOptions, ProgramOptions, ScanOptions,
     SoakClientsOptions, SoakOptions, StoreBenchOptions, StorePart, StoreWriterOptions, TpchOptions, YourSqlOptions,
 };
 use pithead_model::{Blame, Fault, Rate, parse_rate};
@@ -41,6 +41,8 @@ pub(crate) enum BenchCommand {
     Cell(CellArgs),
     /// Plans under uncertainty: predicates that bounds mislead about, sampled and not, beside the best order of joins and DuckDB
     Yoursql(YoursqlArgs),
+    /// SSDlets in their sandbox, beside the same code compiled natively; host calls, ports and starts
+    Program(ProgramBenchArgs),
     /// The process that `store` kills
     #[command(hide = true)]
     StoreWriter(StoreWriterArgs),
@@ -292,6 +294,23 @@ pub(crate) struct KvBenchArgs {
     json: Option<PathBuf>,
 }
 
+/// Flags of the benchmark of programs for drives.
+#[derive(Debug, Args)]
+pub(crate) struct ProgramBenchArgs {
+    /// Folder for module and data, which are removed at the end
+    #[arg(long, visible_alias = "dir", value_name = "DIR", default_value = "demo-data")]
+    directory: PathBuf,
+    /// Megabytes of text, and of numbers
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    megabytes: u16,
+    /// Runs of each; their median counts
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    runs: u16,
+    /// Write everything that was measured to a file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
 /// Parts of the store's benchmark.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Part {
@@ -345,6 +364,10 @@ pub(crate) async fn run(command: BenchCommand) -> Result<(), CliError> {
         BenchCommand::Yoursql(YoursqlArgs { scale, directory, runs, json }) => {
             let options = YourSqlOptions { scale, runs: usize::from(runs), directory, json };
             Ok(pithead_bench::yoursql(&options).await?)
+        }
+        BenchCommand::Program(ProgramBenchArgs { directory, megabytes, runs, json }) => {
+            let (megabytes, runs) = (usize::from(megabytes), usize::from(runs));
+            Ok(pithead_bench::program(&ProgramOptions { directory, megabytes, runs, json }).await?)
         }
         BenchCommand::Kv(KvBenchArgs { directory, seconds, scale, json }) => {
             Ok(pithead_bench::kv(&KvOptions { directory, seconds, scale, json }).await?)
