@@ -15,6 +15,7 @@ mod limits;
 mod observing;
 mod parameters;
 mod program;
+mod programs;
 mod random;
 mod restarts;
 mod sampling;
