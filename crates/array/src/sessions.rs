@@ -272,6 +272,7 @@ impl TableSession for Session {
             slices_done: progress.slices_done,
             slices_total: self.slices_total,
             memory: 0,
+            programs: vec![],
         }
     }
 

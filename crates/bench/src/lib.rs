@@ -5,7 +5,8 @@
 //! [`load`] measures loads beside DuckDB's `CREATE TABLE AS`; [`soak`] keeps many clients at work and checks every answer; [`near_data`] is TPC-H across a link that the kernel shapes, beside
 //! DuckDB over HTTP; [`adaptive`] measures decisions made while queries run beside those made beforehand; [`cell`] finds genes that differ
 //! between groups of cells, beside scanpy, TileDB-SOMA and DuckDB; [`yoursql`] plans queries whose predicates nothing tells of, beside
-//! every order of their joins, and takes early filters of TPC-H away one by one.
+//! every order of their joins, and takes early filters of TPC-H away one by one; [`program`] runs SSDlets beside the same code
+//! compiled natively.
 
 mod adaptive;
 mod answers;
@@ -18,6 +19,7 @@ mod load;
 mod machine;
 mod neardata;
 mod polars;
+mod program;
 mod python;
 mod queries;
 mod report;
@@ -37,6 +39,7 @@ pub use drives::{DriveProcess, DriveProcesses};
 pub use kv::{KvOptions, kv};
 pub use load::{LoadOptions, load};
 pub use neardata::{NearDataHostOptions, NearDataOptions, near_data, near_data_host};
+pub use program::{ProgramOptions, program};
 pub use queries::{QUERIES, TpchQuery};
 pub use scan::{ScanOptions, scan};
 pub use soak::{SoakClientsOptions, SoakOptions, soak, soak_clients};

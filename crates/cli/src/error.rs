@@ -97,6 +97,14 @@ impl From<ParquetError> for CliError {
     }
 }
 
+/// Says each fault. The first gives the process its exit code.
+pub(crate) fn said(faults: Vec<Fault>) -> Result<(), CliError> {
+    let Some(first) = faults.first() else { return Ok(()) };
+    let blame = first.blame;
+    faults.iter().for_each(say);
+    Err(CliError::Said(blame))
+}
+
 /// Says what went wrong, and gives the process its exit code.
 pub(crate) fn exit_code(result: Result<(), CliError>) -> ExitCode {
     match result {

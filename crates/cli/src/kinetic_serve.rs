@@ -8,7 +8,7 @@ use clap::Args;
 use futures::future::BoxFuture;
 use pithead_drive::{Drive, RawSlices};
 use pithead_entry::is_loopback;
-use pithead_kinetic::{KineticOptions, Limits, Listeners, NoApplets, Parts, Service, Slices, StoredSlice, self_signed, serve};
+use pithead_kinetic::{KineticOptions, Limits, Listeners, Parts, Service, Slices, StoredSlice, self_signed, serve};
 use pithead_model::{Blame, Fault};
 use pithead_observe::{Health, Observed};
 use pithead_store::{StoreError, Value};
@@ -16,6 +16,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use crate::error::CliError;
+use crate::kinetic_applets::DriveApplets;
 use crate::terminal;
 
 /// Flags of the Kinetic protocol.
@@ -75,7 +76,7 @@ pub(crate) fn open(args: &KineticArgs, drive: &Arc<Drive>, taken: Taken) -> Resu
     let parts = Parts {
         store: shared.store,
         slices: Arc::new(DriveSlices(drive.raw_slices())),
-        applets: Arc::new(NoApplets),
+        applets: Arc::new(DriveApplets(Arc::clone(drive))),
         pool: shared.pool,
         device: shared.device,
         folder: Some(shared.folder),

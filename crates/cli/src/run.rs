@@ -8,8 +8,8 @@ use tracing_subscriber::EnvFilter;
 use crate::args::{ArrayCommand, Command, DriveCommand};
 use crate::error::CliError;
 use crate::{
-    array_serve, bench, cell, cert, check, drive_add, drive_drain, drive_serve, drop, inspect, kv, load, ls, repair, session,
-    sql, status, target, token,
+    array_serve, bench, cell, cert, check, drive_add, drive_drain, drive_serve, drop, inspect, kv, load, ls, program, repair,
+    session, sql, status, target, token,
 };
 
 /// What is logged unless `PITHEAD_LOG` says otherwise.
@@ -43,6 +43,7 @@ async fn dispatch(command: Command) -> Result<(), CliError> {
         Command::Ls(args) => ls::run(args).await,
         Command::Status(args) => status::run(args).await,
         Command::Session(command) => session::run(command).await,
+        Command::Program(command) => program::run(command).await,
         Command::Drop(args) => drop::run(args).await,
         Command::Check(args) => check::run(args).await,
         Command::Inspect(command) => inspect::run(command).await,
@@ -64,6 +65,7 @@ fn threads(command: &Command) -> usize {
         Command::Drive(DriveCommand::Drain(args)) => args.target.threads,
         Command::Drive(DriveCommand::Remove(args)) => args.target.threads,
         Command::Repair(args) => args.target.threads,
+        Command::Program(command) => command.target().threads,
         Command::Load(args) => args.target.threads,
         Command::Sql(args) => args.target.threads,
         Command::Ls(args) => args.target.threads,

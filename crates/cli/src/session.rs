@@ -9,7 +9,7 @@ use pithead_embed::{Door, OpenSession, doors};
 use pithead_model::{Blame, Bytes, Fault, SessionId, SessionState};
 use serde_json::json;
 
-use crate::error::{CliError, say};
+use crate::error::{CliError, said};
 use crate::interrupt::Interrupts;
 use crate::link_args::LinkArgs;
 use crate::output::{Align, Grid, Sink};
@@ -139,16 +139,30 @@ fn grid(open: &[(String, OpenSession)]) -> Grid {
             session.owner.clone().unwrap_or_default(),
             uptime(session.open_s as u64),
             state(session.state).to_owned(),
-            format!("{} of {}", session.slices_done, session.slices_total),
+            slices(session),
             Bytes(session.memory).to_string(),
-            names(session).join(", "),
+            reads(session),
         ]);
     }
     grid
 }
 
+/// The datasets that it reads, or the modules that it runs.
+fn reads(session: &OpenSession) -> String {
+    let programs = session.programs.iter().map(|module| format!("program {module}"));
+    names(session).into_iter().chain(programs).collect::<Vec<_>>().join(", ")
+}
+
 fn names(session: &OpenSession) -> Vec<String> {
     session.datasets.iter().map(ToString::to_string).collect()
+}
+
+/// How far it is; an application has no slices.
+fn slices(session: &OpenSession) -> String {
+    match session.programs.is_empty() {
+        true => format!("{} of {}", session.slices_done, session.slices_total),
+        false => String::new(),
+    }
 }
 
 fn state(state: SessionState) -> &'static str {
@@ -181,14 +195,6 @@ async fn kill(args: &KillArgs) -> Result<(), CliError> {
     said(faults)
 }
 
-/// Says each fault.
-fn said(faults: Vec<Fault>) -> Result<(), CliError> {
-    let Some(first) = faults.first() else { return Ok(()) };
-    let blame = first.blame;
-    faults.iter().for_each(say);
-    Err(CliError::Said(blame))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,6 +211,7 @@ mod tests {
             slices_done: 3,
             slices_total: 40,
             memory: 16_000_000,
+            programs: vec![],
         };
         let mut out = Vec::new();
         grid(&[("a:1".to_owned(), session)]).write(&mut out).unwrap();

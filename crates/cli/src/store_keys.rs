@@ -29,6 +29,15 @@ pub(crate) fn key_words(key: &str) -> Option<String> {
     if let Some(name) = key.strip_prefix("kinetic/key/") {
         return Some(format!("a Kinetic client's key {name:?}"));
     }
+    if let Some(name) = key.strip_prefix("program/module/") {
+        return Some(format!("the module {name} of SSDlets"));
+    }
+    if let Some(name) = key.strip_prefix("program/about/") {
+        return Some(format!("version, hash and SSDlets of the module {name}"));
+    }
+    if key.starts_with("program/code/") {
+        return Some("compiled code of a module of SSDlets".to_owned());
+    }
     if let Some(domain) = key.strip_prefix("manifest-aside/") {
         return Some(format!("manifest of domain {domain} that another home did not know"));
     }

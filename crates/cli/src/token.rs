@@ -46,6 +46,12 @@ pub(crate) struct TokenArgs {
     /// Domains that it may also move between drives
     #[arg(long, value_name = "DOMAIN,…", value_delimiter = ',')]
     administer: Vec<String>,
+    /// Modules of SSDlets that it may run at drives; * is every module
+    #[arg(long, value_name = "MODULE,…", value_delimiter = ',')]
+    run_programs: Vec<String>,
+    /// Modules that it may also load, replace and remove
+    #[arg(long, value_name = "MODULE,…", value_delimiter = ',')]
+    load_programs: Vec<String>,
     /// Access file; made if there is none
     #[arg(long, value_name = "FILE", default_value = "access.toml")]
     access: PathBuf,
@@ -62,7 +68,7 @@ pub(crate) fn run(args: &TokenArgs) -> Result<(), CliError> {
         Err(error) => return Err(CliError::file(&args.access, error)),
     };
     let is_there = Access::parse(&before).map_err(|fault| fault.at(args.access.display()))?.has_name(&args.name);
-    if !is_there && args.read.is_empty() && args.write.is_empty() && args.administer.is_empty() {
+    if !is_there && rights(args).iter().all(|(_, names)| names.is_empty()) {
         let fault = Fault::new(Blame::User, format!("{:?} would have no right at all", args.name));
         return Err(fault.hint("name domains: --read main, --write main, or --administer '*'").into());
     }
@@ -89,6 +95,17 @@ pub(crate) fn run(args: &TokenArgs) -> Result<(), CliError> {
     Ok(())
 }
 
+/// The lists of the access file, by name.
+fn rights(args: &TokenArgs) -> [(&'static str, &Vec<String>); 5] {
+    [
+        ("read", &args.read),
+        ("write", &args.write),
+        ("administer", &args.administer),
+        ("run_programs", &args.run_programs),
+        ("load_programs", &args.load_programs),
+    ]
+}
+
 /// The identity as the file has it. JSON's strings and lists of them are TOML's, too.
 fn entry(args: &TokenArgs, token: &Token) -> String {
     let mut lines = vec![
@@ -96,9 +113,9 @@ fn entry(args: &TokenArgs, token: &Token) -> String {
         format!("name = {}", serde_json::json!(args.name)),
         format!("token = {}", serde_json::json!(token.hash())),
     ];
-    for (right, domains) in [("read", &args.read), ("write", &args.write), ("administer", &args.administer)] {
-        if !domains.is_empty() {
-            lines.push(format!("{right} = {}", serde_json::json!(domains)));
+    for (right, names) in rights(args) {
+        if !names.is_empty() {
+            lines.push(format!("{right} = {}", serde_json::json!(names)));
         }
     }
     lines.push(String::new());

@@ -192,6 +192,7 @@ mod tests {
                 slices_done: 0,
                 slices_total: 0,
                 memory: 0,
+                programs: vec![],
             }
         }
 

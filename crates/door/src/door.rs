@@ -6,13 +6,14 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
-use pithead_model::{Directory, Fault, HostState, Loaded, Manifest, SessionId, SessionProfile, SliceKey};
+use pithead_model::{Blame, Directory, Fault, HostState, Loaded, Manifest, SessionId, SessionProfile, SliceKey};
 
 use crate::event::{Events, LinkGauge};
 use crate::greeting::{Hello, Welcome};
 use crate::load::{Claim, Discard, Kept, LoadRequest, MergeRuns};
 use crate::open::{OpenRequest, Opened};
 use crate::pieces::Pieces;
+use crate::program::{ApplicationRun, LoadModule, PortInputs, Reads, RunApplication, StoredModule};
 use crate::status::{DriveStatus, OpenSession};
 
 /// Batches on their way in.
@@ -102,4 +103,37 @@ pub trait Door: Send + Sync + Debug {
 
     /// Ends somebody's session, who is told so. Whether it was there.
     async fn kill(&self, session: SessionId) -> Result<bool, Fault>;
+
+    /// Checks, compiles and keeps a module, durably: all of it or nothing. A name that another module has is
+    /// [`Blame::Conflict`], unless the request says that it may be replaced. Applications that run keep what they have.
+    async fn load_module(&self, _request: LoadModule) -> Result<StoredModule, Fault> {
+        Err(no_programs(self.label()))
+    }
+
+    /// The modules that the caller may run, by name.
+    async fn modules(&self) -> Result<Vec<StoredModule>, Fault> {
+        Err(no_programs(self.label()))
+    }
+
+    /// Deletes a module. Whether it was there. Applications that run keep it.
+    async fn remove_module(&self, _name: String) -> Result<bool, Fault> {
+        Err(no_programs(self.label()))
+    }
+
+    /// Runs SSDlets of modules that are kept. `reads` says what they may read; a drive on the network decides that itself, by
+    /// who calls.
+    async fn run_application(
+        &self,
+        _request: RunApplication,
+        _inputs: PortInputs,
+        _reads: Arc<dyn Reads>,
+    ) -> Result<ApplicationRun, Fault> {
+        Err(no_programs(self.label()))
+    }
+}
+
+/// The fault of a CSE that runs no SSDlets.
+fn no_programs(label: &str) -> Fault {
+    Fault::new(Blame::Unsupported, format!("{label} keeps no modules and runs no SSDlets"))
+        .hint("name the drives themselves: an array passes on queries, and no applications")
 }

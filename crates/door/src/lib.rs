@@ -12,6 +12,7 @@ mod greeting;
 mod load;
 mod open;
 mod pieces;
+mod program;
 mod status;
 
 pub use bounds::{check_open, check_spans, input_bytes};
@@ -23,4 +24,9 @@ pub use greeting::{Hello, Welcome, check_hello, check_protocol};
 pub use load::{CLAIMED_MAX, Claim, Discard, Kept, LoadRequest, Loads, MERGED_MAX, MergeRuns};
 pub use open::{Granted, OpenRequest, Opened, PlanBytes, SessionOptions, ShippedInput, SlicePart};
 pub use pieces::{PIECE_BYTES_MAX, PieceOrder, Pieces, RunPiece, RunValue, run_values, value_pieces};
+pub use program::{
+    ApplicationEvent, ApplicationRun, Connection, DeclaredSsdlet, HostPort, LoadModule, MODULE_BYTES_MAX, PORT_BATCH_BYTES_MAX,
+    PortAt, PortInput, PortInputs, Reads, ReadsAll, ReadsNothing, RunApplication, SsdletSpec, StoredModule, check_application,
+    check_module, check_module_name,
+};
 pub use status::{CostRate, DomainAt, DriveStatus, OpenSession, PartitionUse};

@@ -115,4 +115,7 @@ pub struct OpenSession {
     pub slices_total: u32,
     /// Bytes of memory that are reserved for it.
     pub memory: u64,
+    /// The modules whose SSDlets it runs, if it is an application: then it has neither datasets nor slices.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub programs: Vec<String>,
 }

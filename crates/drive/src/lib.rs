@@ -6,6 +6,7 @@
 
 mod daemon;
 mod metrics;
+mod programs;
 mod resources;
 mod sessions;
 mod storage;
@@ -13,3 +14,4 @@ mod storage;
 mod tests;
 
 pub use daemon::{Drive, DriveOptions, RawSlices, Shared, address, bind, serve};
+pub use programs::FILE_PREFIX;

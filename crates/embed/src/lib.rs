@@ -15,7 +15,10 @@ mod status;
 pub use connect::{Engine, connect, doors};
 pub use functions::functions;
 pub use options::{EmbedOptions, Target};
-pub use pithead_door::{Door, DriveStatus, OpenSession, PartitionUse};
+pub use pithead_door::{
+    ApplicationEvent, ApplicationRun, Connection, DeclaredSsdlet, Door, DriveStatus, HostPort, LoadModule, OpenSession,
+    PartitionUse, PortAt, PortInput, PortInputs, Reads, ReadsAll, RunApplication, SsdletSpec, StoredModule,
+};
 pub use pithead_entry::{Access, ClientTlsFiles, ConnectOptions, Token};
 pub use status::status;
 

@@ -9,7 +9,7 @@ use subtle::ConstantTimeEq;
 
 use crate::token::{HASH_PREFIX, Token};
 
-/// Stands for every domain.
+/// Stands for every domain, and for every module.
 const ANY_DOMAIN: &str = "*";
 
 /// What may be done with a domain. Each right includes those before it.
@@ -33,6 +33,24 @@ impl fmt::Display for Right {
     }
 }
 
+/// What may be done with a module of SSDlets. Each right includes those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ProgramRight {
+    /// Run it, and see that it is there.
+    Run,
+    /// Load, replace and remove it, and end applications that run it.
+    Load,
+}
+
+impl fmt::Display for ProgramRight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ProgramRight::Run => "run",
+            ProgramRight::Load => "load",
+        })
+    }
+}
+
 /// Somebody who calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
@@ -44,6 +62,8 @@ pub struct Identity {
     certificate: Option<String>,
     /// Domains by right, in the order of [`Right`].
     domains: [Vec<String>; 3],
+    /// Modules by right, in the order of [`ProgramRight`].
+    programs: [Vec<String>; 2],
 }
 
 impl Identity {
@@ -55,7 +75,8 @@ impl Identity {
     /// One that may do everything.
     pub fn unlimited(name: impl Into<String>) -> Identity {
         let domains = [Vec::new(), Vec::new(), vec![ANY_DOMAIN.to_owned()]];
-        Identity { name: name.into(), is_named: true, tokens: vec![], certificate: None, domains }
+        let programs = [Vec::new(), vec![ANY_DOMAIN.to_owned()]];
+        Identity { name: name.into(), is_named: true, tokens: vec![], certificate: None, domains, programs }
     }
 
     /// What its sessions are counted by, whichever of its hosts opens them; none: it is anyone.
@@ -69,6 +90,27 @@ impl Identity {
     pub fn may(&self, right: Right, domain: &str) -> bool {
         let granting = self.domains.iter().skip(right as usize).flatten();
         granting.into_iter().any(|granted| granted == ANY_DOMAIN || granted == domain)
+    }
+
+    /// Whether it has a right to every domain, those to come too.
+    pub fn may_all(&self, right: Right) -> bool {
+        self.domains.iter().skip(right as usize).flatten().any(|granted| granted == ANY_DOMAIN)
+    }
+
+    /// Whether it has a right to a module.
+    pub fn may_program(&self, right: ProgramRight, module: &str) -> bool {
+        let mut granting = self.programs.iter().skip(right as usize).flatten();
+        granting.any(|granted| granted == ANY_DOMAIN || granted == module)
+    }
+
+    /// Refuses what it has no right to.
+    pub fn check_program(&self, right: ProgramRight, module: &str) -> Result<(), Fault> {
+        if self.may_program(right, module) {
+            return Ok(());
+        }
+        let message = format!("{:?} has no right to {right} the module {module:?}", self.name);
+        let list = format!("{right}_programs");
+        Err(Fault::new(Blame::Access, message).hint(format!("in the drive's access file, add the module to its list {list:?}")))
     }
 
     /// Refuses what it has no right to.
@@ -108,6 +150,10 @@ struct Entry {
     write: Vec<String>,
     #[serde(default)]
     administer: Vec<String>,
+    #[serde(default)]
+    run_programs: Vec<String>,
+    #[serde(default)]
+    load_programs: Vec<String>,
 }
 
 impl Access {
@@ -173,9 +219,13 @@ impl Identity {
         token || certificate
     }
 
+    fn has_rights(&self) -> bool {
+        self.domains.iter().chain(&self.programs).any(|names| !names.is_empty())
+    }
+
     /// Another entry of the same name: one more token.
     fn add(&mut self, other: Identity) -> Result<(), Fault> {
-        if other.certificate.is_some() || other.domains.iter().any(|domains| !domains.is_empty()) {
+        if other.certificate.is_some() || other.has_rights() {
             let message = format!("{:?} is named twice: an entry that only adds a token has a name and a token", self.name);
             return Err(wrong(message).hint("change its rights and its certificate in its first entry"));
         }
@@ -185,7 +235,7 @@ impl Identity {
 }
 
 fn identity(entry: Entry) -> Result<Identity, Fault> {
-    let Entry { name, token, certificate, read, write, administer } = entry;
+    let Entry { name, token, certificate, read, write, administer, run_programs, load_programs } = entry;
     let plain = |text: &str| (1..=NAME_BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control);
     if !plain(&name) {
         return Err(wrong(format!("{name:?} is not a name: expected 1 to {NAME_BYTES_MAX} bytes without control characters")));
@@ -200,7 +250,8 @@ fn identity(entry: Entry) -> Result<Identity, Fault> {
         })
     };
     let tokens = token.map(hash).transpose()?.into_iter().collect();
-    Ok(Identity { name, is_named: true, tokens, certificate, domains: [read, write, administer] })
+    let (domains, programs) = ([read, write, administer], [run_programs, load_programs]);
+    Ok(Identity { name, is_named: true, tokens, certificate, domains, programs })
 }
 
 fn wrong(why: impl fmt::Display) -> Fault {
@@ -264,6 +315,25 @@ mod tests {
         assert!(access.has_name("reports") && !access.has_name("other"));
         let twice = format!("{added}[[identity]]\nname = \"ops\"\ntoken = \"{}\"\n", next.hash());
         assert!(Access::parse(&twice).unwrap_err().to_string().contains("share"));
+    }
+
+    #[test]
+    fn rights_to_modules_are_apart_from_those_to_domains() {
+        let (token, text) = file();
+        let text = text.replacen("write = [\"staging\"]", "run_programs = [\"count\"]\nload_programs = [\"mine\"]", 1);
+        let access = Access::parse(&text).unwrap();
+        let reports = access.by_token(token.text().as_bytes()).unwrap();
+        let may = |right, module| reports.may_program(right, module);
+        assert!(may(ProgramRight::Run, "count") && !may(ProgramRight::Load, "count"));
+        assert!(may(ProgramRight::Run, "mine") && may(ProgramRight::Load, "mine") && !may(ProgramRight::Run, "other"));
+        let fault = reports.check_program(ProgramRight::Load, "count").unwrap_err();
+        assert!(fault.blame == Blame::Access && fault.hint.unwrap().contains("load_programs"));
+        let ops = access.by_certificate(&["ops.example".to_owned()]).unwrap();
+        assert!(ops.may(Right::Administer, "main") && !ops.may_program(ProgramRight::Run, "count"));
+        assert!(Identity::anyone().may_program(ProgramRight::Load, "any"));
+        let twice =
+            format!("{text}[[identity]]\nname = \"ops\"\ntoken = \"{}\"\nrun_programs = [\"*\"]\n", Token::random().hash());
+        assert!(Access::parse(&twice).unwrap_err().to_string().contains("named twice"));
     }
 
     #[test]

@@ -15,7 +15,7 @@ mod token;
 mod watched;
 
 pub use accept::accept;
-pub use access::{Access, Identity, Right};
+pub use access::{Access, Identity, ProgramRight, Right};
 pub use connection::{Connection, Peer, WAIT_MAX};
 pub use doorman::{Doorman, TurnedAway, not_known};
 pub use gate::{ConnectionLimits, End, Gate, Place};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use crate::applets::Caller;
 use crate::code::{Code, Failure, Kind};
 use crate::identity::{Identity, Permission};
 use crate::proto::{Body, Header, KeyValue};
@@ -117,7 +118,7 @@ impl Service {
     fn manage_applet(&self, call: &Call) -> Result<Answer, Failure> {
         let request = call.body.manage_applet.as_ref().ok_or_else(|| Failure::invalid("MANAGE_APPLET has a manageApplet"))?;
         call.check(Permission::Applet, None)?;
-        let output = self.applets.manage(request, &call.identity)?;
+        let output = self.applets.manage(request, &Caller { identity: Arc::clone(&call.identity), tls: call.link.tls })?;
         let detailed = Some(Bytes::from(output.message.clone()));
         Ok(Answer { code: Code::ExecuteComplete, what: output.message, detailed, body: None, value: output.value })
     }

@@ -36,7 +36,7 @@ mod turns;
 mod upkeep;
 mod values;
 
-pub use applets::{Applets, NoApplets};
+pub use applets::{Applets, Caller, NoApplets, Output};
 pub use certificate::self_signed;
 pub use code::{Code, Failure, Kind};
 pub use frame::{Frame, FrameError, read_frame, write_frame};

@@ -11,11 +11,17 @@ use arrow::ipc::{MessageHeader, root_as_message};
 use arrow::record_batch::RecordBatch;
 use bytes::Bytes;
 
-/// A batch as a stream of its own.
-pub(crate) fn to_ipc(batch: &RecordBatch) -> Result<Bytes, ArrowError> {
+/// A batch as the bytes of a port, an Arrow IPC stream of its own.
+pub fn to_ipc(batch: &RecordBatch) -> Result<Bytes, ArrowError> {
     let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema())?;
     writer.write(batch)?;
     Ok(writer.into_inner()?.into())
+}
+
+/// The batches of a port's bytes, which are checked.
+pub fn from_ipc(bytes: &[u8]) -> Result<Vec<RecordBatch>, ArrowError> {
+    check_stream(bytes).map_err(ArrowError::IpcError)?;
+    StreamReader::try_new(Cursor::new(bytes), None)?.collect()
 }
 
 /// Checks that `bytes` are one stream of record batches, and returns its schema. Compressed batches are refused: a few of their

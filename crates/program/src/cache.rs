@@ -29,10 +29,15 @@ impl std::fmt::Debug for Secret {
 
 /// The key of a module's compiled code: a hash of the bytes, and of all that decides whether an engine can run the code.
 pub(crate) fn code_key(engine: &Engine, module: &[u8]) -> [u8; 32] {
+    code_key_of(engine, &Sha256::digest(module).into())
+}
+
+/// The same for a module whose SHA-256 is known.
+pub(crate) fn code_key_of(engine: &Engine, digest: &[u8; 32]) -> [u8; 32] {
     let mut hasher = Digesting(Sha256::new());
     engine.precompile_compatibility_hash().hash(&mut hasher);
     let compatible = hasher.0.finalize();
-    Sha256::new().chain_update(compatible).chain_update(Sha256::digest(module)).finalize().into()
+    Sha256::new().chain_update(compatible).chain_update(digest).finalize().into()
 }
 
 struct Digesting(Sha256);

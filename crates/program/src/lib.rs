@@ -31,6 +31,7 @@ mod tests;
 mod wasi;
 
 pub use application::{Application, Argument, Input, Output, Ssdlet};
+pub use arrow_port::{from_ipc, to_ipc};
 pub use cache::{CodeStore, Secret};
 pub use declared::{ArgumentType, Declared};
 pub use error::ProgramError;

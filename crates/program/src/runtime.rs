@@ -10,7 +10,7 @@ use pithead_sched::{Class, Pool};
 use wasmtime::Linker;
 
 use crate::budget::{Budget, Meter};
-use crate::cache::{Sealed, code_key};
+use crate::cache::{Sealed, code_key, code_key_of};
 use crate::engine::{Ticker, Ticking, engine};
 use crate::guest::{Guest, Names};
 use crate::module::{Code, compile};
@@ -89,6 +89,11 @@ impl Runtime {
         Ok(Arc::new(Module::new(name.into(), code, declared)))
     }
 
+    /// The key under which a [`CodeStore`] has the code of a module, by the SHA-256 of the module.
+    pub fn code_key(&self, module_sha256: &[u8; 32]) -> [u8; 32] {
+        code_key_of(self.linker.engine(), module_sha256)
+    }
+
     async fn code(&self, name: &str, bytes: Bytes) -> Result<Arc<Code>, ProgramError> {
         let _turn = self.compiling.lock().await;
         let key = code_key(self.linker.engine(), &bytes);
@@ -144,5 +149,11 @@ impl Runtime {
 
     pub(crate) fn connecting(&self) -> MutexGuard<'_, ()> {
         self.connecting.lock()
+    }
+}
+
+impl std::fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Runtime").field("options", &self.options).finish_non_exhaustive()
     }
 }

@@ -2,9 +2,9 @@
 
 use arrow_flight::Action;
 use bytes::Bytes;
-use pithead_door::check_columns;
 use pithead_door::check_protocol;
 use pithead_door::{CLAIMED_MAX, Claim, Discard, Hello, MERGED_MAX, MergeRuns, Welcome};
+use pithead_door::{check_columns, check_module_name};
 use pithead_model::{COPIES_MAX, Dataset, HostState, Manifest, PARTITIONS_MAX, PROTOCOL_VERSION, SessionId, SliceKey};
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +29,8 @@ pub(crate) enum Call {
     Sessions,
     Kill(SessionId),
     Merge(MergeRuns),
+    Modules,
+    RemoveModule(String),
 }
 
 /// Body of `tell`.
@@ -55,7 +57,7 @@ struct Versions {
 
 impl Call {
     /// The types of action that there are, each with what it is for.
-    pub(crate) const KINDS: [(&'static str, &'static str); 14] = [
+    pub(crate) const KINDS: [(&'static str, &'static str); 16] = [
         ("hello", "first contact: versions, extensions, encodings"),
         ("poll", "where a session stands"),
         ("close", "ends a session"),
@@ -70,6 +72,8 @@ impl Call {
         ("sessions", "the sessions that are open"),
         ("kill", "ends somebody's session"),
         ("merge", "writes the rows of several runs as one run"),
+        ("modules", "the modules of SSDlets that the drive keeps"),
+        ("remove-module", "deletes a module"),
     ];
 
     pub(crate) fn kind(&self) -> &'static str {
@@ -88,6 +92,8 @@ impl Call {
             Call::Sessions => "sessions",
             Call::Kill(_) => "kill",
             Call::Merge(_) => "merge",
+            Call::Modules => "modules",
+            Call::RemoveModule(_) => "remove-module",
         }
     }
 
@@ -96,8 +102,8 @@ impl Call {
             Call::Hello(hello) => json(hello)?,
             Call::Poll(session) | Call::Close(session) | Call::Kill(session) => json(session)?,
             Call::Tell(tell) => json(tell)?,
-            Call::Status | Call::Sessions => Bytes::new(),
-            Call::Manifest(domain) => json(domain)?,
+            Call::Status | Call::Sessions | Call::Modules => Bytes::new(),
+            Call::Manifest(name) | Call::RemoveModule(name) => json(name)?,
             Call::Commit(commit) => json(commit)?,
             Call::Keep(manifest) => json(manifest)?,
             Call::Directory(key) => json(key)?,
@@ -125,6 +131,8 @@ impl Call {
             "sessions" => Call::Sessions,
             "kill" => Call::Kill(from_json("session id", body)?),
             "merge" => Call::Merge(parse_merge(body)?),
+            "modules" => Call::Modules,
+            "remove-module" => Call::RemoveModule(parse_module_name(body)?),
             other => return Err(WireError::malformed("action", format!("{other:?} is not one; see ListActions"))),
         })
     }
@@ -181,6 +189,12 @@ fn parse_claim(body: &[u8]) -> Result<Claim, WireError> {
         }
     }
     Ok(claim)
+}
+
+fn parse_module_name(body: &[u8]) -> Result<String, WireError> {
+    let name: String = from_json("module's name", body)?;
+    check_module_name(&name)?;
+    Ok(name)
 }
 
 fn parse_merge(body: &[u8]) -> Result<MergeRuns, WireError> {

@@ -12,8 +12,8 @@ use futures::stream::{self, Stream, StreamExt};
 use http::header::AUTHORIZATION;
 use pithead_door::check_columns;
 use pithead_door::{
-    Batches, Claim, Discard, Door, DriveStatus, Event, Events, Granted, Hello, Kept, LoadRequest, MergeRuns, OpenRequest,
-    OpenSession, Opened, Pieces, Welcome,
+    ApplicationRun, Batches, Claim, Discard, Door, DriveStatus, Event, Events, Granted, Hello, Kept, LoadModule, LoadRequest,
+    MergeRuns, OpenRequest, OpenSession, Opened, Pieces, PortInputs, Reads, RunApplication, StoredModule, Welcome,
 };
 use pithead_entry::ConnectOptions;
 use pithead_entry::Token;
@@ -27,6 +27,7 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::application::{application_run, parse_started, run_messages};
 use crate::call::{Call, Commit, Tell, check_manifest, parse_welcome};
 use crate::dial::{Dial, Trouble};
 use crate::encode::link_bytes;
@@ -34,7 +35,7 @@ use crate::error::{WireError, from_status};
 use crate::event::EventReader;
 use crate::json::from_json;
 use crate::link::{self, Address};
-use crate::put::encode_open;
+use crate::put::{encode_module, encode_open};
 use crate::run::{Wanted, check_run, run_pieces};
 use crate::sending::{Failed, load_messages, run_put_messages};
 
@@ -295,6 +296,45 @@ impl Door for FlightDoor {
     async fn kill(&self, session: SessionId) -> Result<bool, Fault> {
         self.call(Call::Kill(session)).await
     }
+
+    async fn load_module(&self, request: LoadModule) -> Result<StoredModule, Fault> {
+        let message = encode_module(request)?;
+        self.put("answer to a module", stream::iter([message]), Failed::default()).await
+    }
+
+    async fn modules(&self) -> Result<Vec<StoredModule>, Fault> {
+        self.call(Call::Modules).await
+    }
+
+    async fn remove_module(&self, name: String) -> Result<bool, Fault> {
+        self.call(Call::RemoveModule(name)).await
+    }
+
+    async fn run_application(
+        &self,
+        request: RunApplication,
+        inputs: PortInputs,
+        _reads: Arc<dyn Reads>,
+    ) -> Result<ApplicationRun, Fault> {
+        let failed = Failed::default();
+        let messages = run_messages(request, inputs, Arc::clone(&failed))?;
+        let answer = exchange(self.client.clone(), messages);
+        let (first, answer) = self.within("RUN", WRITE_TIMEOUT, answer).await?;
+        let started = parse_started(&first).map_err(|error| self.foreign(error))?;
+        let (label, address) = (self.label.clone(), self.label.clone());
+        let answer = answer.map(move |message| message.map_err(|status| from_status(&status, &label)));
+        Ok(application_run(started, answer, failed, move |error| foreign(&address, error)))
+    }
+}
+
+/// The first message of the answer to an exchange, and the stream of the others.
+async fn exchange(
+    mut client: Client,
+    messages: impl Stream<Item = FlightData> + Send + 'static,
+) -> Result<(FlightData, Streaming<FlightData>), Status> {
+    let mut answer = client.do_exchange(messages).await?.into_inner();
+    let first = answer.message().await?;
+    Ok((first.ok_or_else(|| Status::internal("an empty answer"))?, answer))
 }
 
 /// GET's stream on its way in.

@@ -10,9 +10,11 @@ use futures::executor::block_on;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use pithead_door::check_columns;
 use pithead_door::{DriveStatus, Event, Granted, LoadRequest, OpenRequest, RunPiece, Welcome};
+use pithead_door::{PortInput, RunApplication};
 use pithead_model::{Directory, Fault, Manifest, Reply, SessionProfile};
 use prost::Message;
 
+use crate::application::{parse_event, parse_input, parse_run, parse_started, run_messages as application_messages};
 use crate::call::{Call, check_manifest};
 use crate::decode::{BatchDecoder, Decoded};
 use crate::encode::{BatchEncoder, link_bytes};
@@ -36,6 +38,35 @@ pub fn decode_open(bytes: &[u8]) -> Result<OpenRequest, Fault> {
         }
     }
     Err(WireError::BrokenOff.into())
+}
+
+/// What a drive makes of an application's messages.
+pub fn decode_application(bytes: &[u8]) -> Result<(RunApplication, Vec<PortInput>), Fault> {
+    let mut messages = split(bytes)?.into_iter();
+    let request = parse_run(&messages.next().ok_or(WireError::BrokenOff)?)?;
+    let mut inputs = Vec::new();
+    for message in messages {
+        match parse_input(message)? {
+            Some(input) => inputs.push(input),
+            None => return Ok((request, inputs)),
+        }
+    }
+    Err(WireError::BrokenOff.into())
+}
+
+/// An application as bytes that [`decode_application`] reads, to seed a fuzzer with.
+pub fn application_bytes(request: RunApplication, inputs: Vec<PortInput>) -> Result<Vec<u8>, Fault> {
+    let inputs = stream::iter(inputs.into_iter().map(Ok)).boxed();
+    let messages: Vec<FlightData> = block_on(application_messages(request, inputs, Default::default())?.collect());
+    Ok(join(&messages))
+}
+
+/// What a host makes of a drive's messages of an application.
+pub fn decode_application_events(bytes: &[u8]) -> Result<(), Fault> {
+    let mut messages = split(bytes)?.into_iter();
+    parse_started(&messages.next().ok_or(WireError::BrokenOff)?)?;
+    messages.try_for_each(|message| parse_event(message).map(drop))?;
+    Ok(())
 }
 
 /// OPEN as bytes that [`decode_open`] reads, to seed a fuzzer with.

@@ -2,6 +2,7 @@
 //!
 //! `docs/reference/protocol.md` describes the messages.
 
+mod application;
 mod call;
 mod check;
 mod client;

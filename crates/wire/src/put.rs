@@ -7,7 +7,7 @@ use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use arrow_flight::{FlightData, FlightDescriptor};
 use bytes::Bytes;
-use pithead_door::check_columns;
+use pithead_door::{LoadModule, check_columns, check_module, check_module_name};
 use pithead_door::{LoadRequest, OpenRequest, PlanBytes, SessionOptions, ShippedInput, SlicePart};
 use pithead_model::{COLUMNS_MAX, DatasetName, PLAN_BYTES_MAX, SHIPPED_BYTES_MAX, SliceKey, SliceSpan};
 use serde::{Deserialize, Serialize};
@@ -31,6 +31,8 @@ pub(crate) enum PutCommand {
     Load(LoadRequest),
     /// A run that another drive has; see [`crate::run`].
     Run(SliceKey),
+    /// A module of SSDlets; its bytes are the message's body, and no message follows.
+    Module(ModuleHeader),
 }
 
 /// OPEN without bytes of plan and rows.
@@ -45,6 +47,28 @@ pub(crate) struct OpenHeader {
     schema: SchemaRef,
     whole_partition: bool,
     options: SessionOptions,
+}
+
+/// A module without its bytes.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct ModuleHeader {
+    name: String,
+    #[serde(default)]
+    replace: bool,
+}
+
+impl ModuleHeader {
+    /// The module whose bytes the first message brought.
+    pub(crate) fn module(self, first: FlightData) -> LoadModule {
+        LoadModule { name: self.name, replace: self.replace, bytes: first.data_body }
+    }
+}
+
+/// The message that puts a module.
+pub(crate) fn encode_module(module: LoadModule) -> Result<FlightData, WireError> {
+    check_module(&module)?;
+    let LoadModule { name, replace, bytes } = module;
+    put_command(&PutCommand::Module(ModuleHeader { name, replace }), bytes)
 }
 
 #[derive(Serialize, Deserialize)]
@@ -100,6 +124,7 @@ pub(crate) fn parse_put(first: &FlightData) -> Result<PutCommand, WireError> {
         }
         PutCommand::Open(header) => check_open(header)?,
         PutCommand::Run(run) => check_run(run)?,
+        PutCommand::Module(header) => check_module_name(&header.name)?,
     }
     Ok(command)
 }

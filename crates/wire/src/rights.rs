@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use pithead_door::{
-    Batches, Claim, Discard, Door, DriveStatus, Events, Hello, Kept, LinkGauge, LoadRequest, MergeRuns, OpenRequest,
-    OpenSession, Opened, Pieces, PlanBytes, Welcome,
+    ApplicationRun, Batches, Claim, Discard, Door, DriveStatus, Events, Hello, Kept, LinkGauge, LoadModule, LoadRequest,
+    MergeRuns, OpenRequest, OpenSession, Opened, Pieces, PlanBytes, PortInputs, Reads, RunApplication, StoredModule, Welcome,
 };
-use pithead_entry::{Identity, Right};
+use pithead_entry::{Identity, ProgramRight, Right};
 use pithead_model::{
     Blame, DatasetName, Directory, Fault, HostState, Loaded, Manifest, Reply, SessionId, SessionProfile, SliceKey,
 };
@@ -71,11 +71,13 @@ impl CheckedDoor {
         Ok(())
     }
 
-    /// Whether the caller opened a session, or may administer all that it reads.
+    /// Whether the caller opened a session, or may administer all that it reads, or load all modules that it runs.
     fn may_see(&self, session: &OpenSession) -> bool {
         let administers = |name: &DatasetName| self.caller.may(Right::Administer, &name.domain);
+        let loads = |module: &String| self.caller.may_program(ProgramRight::Load, module);
         session.owner.as_ref() == Some(&self.caller.name)
             || (!session.datasets.is_empty() && session.datasets.iter().all(administers))
+            || (!session.programs.is_empty() && session.programs.iter().all(loads))
     }
 
     /// A manifest that moves data to other drives, or names other drives as the domain's, needs more than the right to write.
@@ -229,5 +231,51 @@ impl Door for CheckedDoor {
         // One that the caller may not see is to it as one that is not there.
         let is_seen = self.sessions().await?.iter().any(|open| open.session == session);
         if is_seen { self.door.kill(session).await } else { Ok(false) }
+    }
+
+    async fn load_module(&self, request: LoadModule) -> Result<StoredModule, Fault> {
+        self.caller.check_program(ProgramRight::Load, &request.name)?;
+        self.door.load_module(request).await
+    }
+
+    async fn modules(&self) -> Result<Vec<StoredModule>, Fault> {
+        let modules = self.door.modules().await?.into_iter();
+        Ok(modules.filter(|module| self.caller.may_program(ProgramRight::Run, &module.name)).collect())
+    }
+
+    async fn remove_module(&self, name: String) -> Result<bool, Fault> {
+        self.caller.check_program(ProgramRight::Load, &name)?;
+        self.door.remove_module(name).await
+    }
+
+    /// What the application may read is what its caller may, whatever `_reads` says.
+    async fn run_application(
+        &self,
+        request: RunApplication,
+        inputs: PortInputs,
+        _reads: Arc<dyn Reads>,
+    ) -> Result<ApplicationRun, Fault> {
+        for ssdlet in &request.ssdlets {
+            self.caller.check_program(ProgramRight::Run, &ssdlet.module)?;
+        }
+        let reads = Arc::new(CallerReads(Arc::clone(&self.caller)));
+        let run = self.door.run_application(request, inputs, reads).await?;
+        self.owners.insert(run.session, &self.caller);
+        Ok(run)
+    }
+}
+
+/// What a caller may read: the datasets of its domains, and key-values only if it may read all domains, since these belong to
+/// none.
+#[derive(Debug)]
+struct CallerReads(Arc<Identity>);
+
+impl Reads for CallerReads {
+    fn domain(&self, domain: &str) -> bool {
+        self.0.may(Right::Read, domain)
+    }
+
+    fn key(&self, _: &[u8]) -> bool {
+        self.0.may_all(Right::Read)
     }
 }

@@ -12,7 +12,7 @@ use arrow_flight::{
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt};
-use pithead_door::{Door, Events, Granted, check_protocol};
+use pithead_door::{ApplicationRun, Door, Events, Granted, ReadsNothing, check_protocol};
 use pithead_entry::{Entry, Identity, Peer, ServeOptions, accept};
 use pithead_model::{Blame, Fault, MESSAGE_BYTES_MAX, Reply};
 use prost::Message;
@@ -23,6 +23,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::application::{self, parse_run, port_inputs};
 use crate::call::Call;
 use crate::connection::{HTTP_2, HttpConnection};
 use crate::encode::link_bytes;
@@ -142,6 +143,8 @@ impl DoorService {
             Call::Sessions => answer(&door.sessions().await?),
             Call::Kill(session) => answer(&door.kill(session).await?),
             Call::Merge(request) => answer(&door.merge_runs(request).await?),
+            Call::Modules => answer(&door.modules().await?),
+            Call::RemoveModule(name) => answer(&door.remove_module(name).await?),
         }
     }
 
@@ -153,8 +156,24 @@ impl DoorService {
             PutCommand::Open(header) => json(&open(&door, *header, first, messages).await?)?,
             PutCommand::Load(request) => json(&door.load(request.clone(), rows(request, messages)).await?)?,
             PutCommand::Run(run) => json(&door.write_run(run, pieces(messages)).await?)?,
+            PutCommand::Module(header) => json(&door.load_module(header.module(first)).await?)?,
         };
         Ok(PutResult { app_metadata: body })
+    }
+
+    /// Starts an application, whose messages in are read as it takes them.
+    async fn exchange(&self, request: Request<Streaming<FlightData>>) -> Result<ApplicationRun, Fault> {
+        let door = self.door(&request)?;
+        let mut messages = request.into_inner();
+        let application = parse_run(&next_message(&mut messages).await?)?;
+        // A host may be silent for as long as it likes: keepalive finds one that is gone.
+        let inputs = port_inputs(messages.map(|message| message.map_err(|status| broken(&status))));
+        door.run_application(application, inputs, Arc::new(ReadsNothing)).await
+    }
+
+    fn sender(&self, messages: BoxStream<'static, Result<FlightData, Fault>>) -> Answers<FlightData> {
+        let sender = Sender { messages, pace: Arc::clone(&self.pace), stopped: self.stopped.clone() };
+        stream::unfold(Some(sender), |sender| async move { sender?.next().await }).boxed()
     }
 
     /// One answer, once the link has room for it.
@@ -175,6 +194,11 @@ async fn open(
     let mut reader = OpenReader::new(header, first)?;
     while !reader.read(&next_message(&mut messages).await?)? {}
     Ok(door.open(reader.finish()).await?.reply)
+}
+
+/// A sender whose stream failed: it is gone, or has cancelled.
+fn broken(status: &Status) -> Fault {
+    Fault::new(Blame::Cancelled, format!("the sender failed: {}", status.message()))
 }
 
 fn answer(value: &impl Serialize) -> Result<arrow_flight::Result, Fault> {
@@ -224,7 +248,7 @@ fn event_messages(events: Events) -> BoxStream<'static, Result<FlightData, Fault
 }
 
 fn not_served<T>(what: &str) -> Result<T, Status> {
-    Err(Status::unimplemented(format!("pithead does not serve {what}; see ListActions, DoGet and DoPut")))
+    Err(Status::unimplemented(format!("pithead does not serve {what}; see ListActions, DoGet, DoPut and DoExchange")))
 }
 
 #[async_trait]
@@ -257,8 +281,7 @@ impl FlightService for DoorService {
             Wanted::Run(run) => door.read_run(run).await.map(run_messages),
         };
         let messages = messages.map_err(|fault| to_status(&fault))?;
-        let sender = Sender { messages, pace: Arc::clone(&self.pace), stopped: self.stopped.clone() };
-        Ok(Response::new(stream::unfold(Some(sender), |sender| async move { sender?.next().await }).boxed()))
+        Ok(Response::new(self.sender(messages)))
     }
 
     async fn list_actions(&self, _request: Request<Empty>) -> Result<Response<Self::ListActionsStream>, Status> {
@@ -289,7 +312,8 @@ impl FlightService for DoorService {
         not_served("GetSchema")
     }
 
-    async fn do_exchange(&self, _request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoExchangeStream>, Status> {
-        not_served("DoExchange")
+    async fn do_exchange(&self, request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoExchangeStream>, Status> {
+        let run = self.exchange(request).await.map_err(|fault| to_status(&fault))?;
+        Ok(Response::new(self.sender(application::event_messages(run))))
     }
 }

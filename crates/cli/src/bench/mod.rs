@@ -5,6 +5,7 @@ mod cell;
 mod kv;
 mod load;
 mod neardata;
+mod program;
 mod scan;
 mod soak;
 mod store;
@@ -21,6 +22,7 @@ use cell::CellArgs;
 use kv::KvBenchArgs;
 use load::LoadArgs;
 use neardata::{NeardataArgs, NeardataHostArgs};
+use program::ProgramBenchArgs;
 use scan::ScanArgs;
 use soak::{SoakArgs, SoakClientsArgs};
 use store::{StoreArgs, StoreWriterArgs};
@@ -58,6 +60,8 @@ pub(crate) enum BenchCommand {
     Cell(CellArgs),
     /// Plans under uncertainty: predicates that bounds mislead about, sampled and not, beside the best order of joins and DuckDB
     Yoursql(YoursqlArgs),
+    /// SSDlets in their sandbox, beside the same code compiled natively; host calls, ports and starts
+    Program(ProgramBenchArgs),
     /// The process that `store` kills
     #[command(hide = true)]
     StoreWriter(StoreWriterArgs),
@@ -75,6 +79,7 @@ pub(crate) async fn run(command: BenchCommand) -> Result<(), CliError> {
         BenchCommand::Load(args) => pithead_bench::load(&load::options(args)).await?,
         BenchCommand::Scan(args) => pithead_bench::scan(&scan::options(args)).await?,
         BenchCommand::Yoursql(args) => pithead_bench::yoursql(&yoursql::options(args)).await?,
+        BenchCommand::Program(args) => pithead_bench::program(&program::options(args)).await?,
         BenchCommand::Kv(args) => pithead_bench::kv(&kv::options(args)).await?,
         BenchCommand::Adaptive(args) => pithead_bench::adaptive(&adaptive::options(args)).await?,
         BenchCommand::Cell(args) => {

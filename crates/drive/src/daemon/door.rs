@@ -1,11 +1,12 @@
 //! What hosts see of a drive.
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use std::sync::Arc;
 
 use pithead_door::{
-    Batches, Claim, Discard, Door, DriveStatus, Events, Hello, Kept, LinkGauge, LoadRequest, MergeRuns, OpenRequest,
-    OpenSession, Opened, Pieces, Welcome,
+    ApplicationRun, Batches, Claim, Discard, Door, DriveStatus, Events, Hello, Kept, LinkGauge, LoadModule, LoadRequest,
+    MergeRuns, OpenRequest, OpenSession, Opened, Pieces, PortInputs, Reads, RunApplication, StoredModule, Welcome,
 };
 use pithead_model::{Directory, Fault, HostState, Loaded, Manifest, Reply, SessionId, SessionProfile, SliceKey};
 
@@ -109,7 +110,10 @@ impl Door for Drive {
     }
 
     async fn sessions(&self) -> Result<Vec<OpenSession>, Fault> {
-        Ok(self.sessions().list())
+        let mut open = self.sessions().list();
+        open.extend(self.programs.list());
+        open.sort_by(|a, b| b.open_s.total_cmp(&a.open_s));
+        Ok(open)
     }
 
     async fn kill(&self, session: SessionId) -> Result<bool, Fault> {
@@ -117,11 +121,43 @@ impl Door for Drive {
         if let Some(session) = &killed {
             session.stopped().await;
         }
-        Ok(killed.is_some())
+        Ok(killed.is_some() || self.programs.kill(session).await)
+    }
+
+    async fn load_module(&self, request: LoadModule) -> Result<StoredModule, Fault> {
+        self.counted(self.programs.load_module(request).await)
+    }
+
+    async fn modules(&self) -> Result<Vec<StoredModule>, Fault> {
+        self.counted(self.programs.modules().await)
+    }
+
+    async fn remove_module(&self, name: String) -> Result<bool, Fault> {
+        self.counted(self.programs.remove_module(name).await)
+    }
+
+    async fn run_application(
+        &self,
+        request: RunApplication,
+        inputs: PortInputs,
+        reads: Arc<dyn Reads>,
+    ) -> Result<ApplicationRun, Fault> {
+        self.counted(self.programs.run(request, inputs, reads).await)
     }
 }
 
 impl Drive {
+    /// Runs SSDlets of one module that the drive does not keep, for another protocol: see [`Door::run_application`].
+    pub async fn run_module(
+        &self,
+        module: Bytes,
+        request: RunApplication,
+        inputs: PortInputs,
+        reads: Arc<dyn Reads>,
+    ) -> Result<ApplicationRun, Fault> {
+        self.counted(self.programs.run_bytes(module, request, inputs, reads).await)
+    }
+
     /// Counts a call that failed.
     fn counted<T>(&self, result: Result<T, Fault>) -> Result<T, Fault> {
         result.inspect_err(|fault| self.metrics.failed(fault))

@@ -13,6 +13,7 @@ use pithead_store::{DiskStore, Store, StoreOptions};
 use crate::daemon::DriveOptions;
 use crate::daemon::health::Writing;
 use crate::metrics::{Limits, Metrics};
+use crate::programs::Programs;
 use crate::resources::{Budget, Resources, Runtimes, Workers};
 use crate::sessions::{Costs, SessionServer, Sessions, TurnLimits};
 use crate::storage::Storage;
@@ -32,6 +33,7 @@ pub struct Drive {
     pub(crate) resources: Arc<Resources>,
     pub(crate) storage: Arc<Storage>,
     pub(crate) serving: SessionServer,
+    pub(crate) programs: Arc<Programs>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) writing: Writing,
 }
@@ -69,7 +71,15 @@ impl Drive {
             cache: options.cache_bytes(),
             threads: resources.workers.threads(),
         }));
+        let programs = Programs::new(
+            Arc::clone(&storage),
+            Arc::clone(&resources),
+            options.data.clone(),
+            shutdown.clone(),
+            options.sessions_max,
+        );
         let drive = Arc::new(Drive {
+            programs: Arc::new(programs),
             label: options.data.display().to_string(),
             started: device.clock().now(),
             serving: SessionServer {
@@ -105,11 +115,14 @@ impl Drive {
         self.sessions().shutdown().begin();
         let clock = self.resources.device.clock();
         let start = clock.now();
-        while self.sessions().count() > 0 && clock.now().since(start) < grace {
+        while self.sessions().count() + self.programs.count() > 0 && clock.now().since(start) < grace {
             clock.sleep(STOP_STEP).await;
         }
         for session in self.sessions().close_all() {
             session.stopped().await;
+        }
+        for application in self.programs.close_all() {
+            application.stopped().await;
         }
         let (store, costs, share) =
             (Arc::clone(&self.storage.store), Arc::clone(&self.serving.costs), self.resources.device.cpu_share());
@@ -131,11 +144,13 @@ impl Drive {
     /// The reaper, and the collector of runs that were waiting for their last reader. Both end with the drive, and keep
     /// nothing of it open meanwhile.
     fn start_background(&self, limits: SessionLimits) {
-        let (sessions, device) = (Arc::downgrade(self.sessions()), Arc::clone(&self.resources.device));
+        let (sessions, programs) = (Arc::downgrade(self.sessions()), Arc::downgrade(&self.programs));
+        let device = Arc::clone(&self.resources.device);
         let reaper = async move {
-            while let Some(sessions) = sessions.upgrade() {
+            while let (Some(sessions), Some(programs)) = (sessions.upgrade(), programs.upgrade()) {
                 sessions.reap(&limits);
-                drop(sessions);
+                programs.reap(&limits);
+                drop((sessions, programs));
                 device.clock().sleep(limits.step()).await;
             }
         };
@@ -173,6 +188,7 @@ impl Drop for Drive {
     /// Sessions hold on to the store.
     fn drop(&mut self) {
         self.sessions().close_all();
+        self.programs.close_all();
     }
 }
 

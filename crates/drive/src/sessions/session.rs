@@ -235,6 +235,7 @@ impl TableSession for Session {
             slices_done: self.progress.slices_done.load(Ordering::Relaxed),
             slices_total: self.slices_total,
             memory: self.memory,
+            programs: vec![],
         }
     }
 

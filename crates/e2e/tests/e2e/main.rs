@@ -16,6 +16,7 @@ mod limits;
 mod observing;
 mod parameters;
 mod program;
+mod programs;
 mod random;
 mod restarts;
 mod sampling;

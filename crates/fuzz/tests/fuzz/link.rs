@@ -6,8 +6,8 @@ use arrow::array::{Array, ArrayRef, DictionaryArray, Int64Array, RecordBatch, St
 use arrow::datatypes::{DataType, Field, Int32Type, UnionFields};
 use bytes::Bytes;
 use pithead_door::{
-    Discard, Event, LoadRequest, Loads, MergeRuns, OpenRequest, PIECE_BYTES_MAX, PlanBytes, RunPiece, SessionOptions,
-    ShippedInput, SlicePart, value_pieces,
+    Connection, Discard, Event, LoadRequest, Loads, MergeRuns, OpenRequest, PIECE_BYTES_MAX, PlanBytes, PortAt, PortInput,
+    RunApplication, RunPiece, SessionOptions, ShippedInput, SlicePart, SsdletSpec, value_pieces,
 };
 use pithead_fuzz::{Bound, Outcome, Parts, Run, Seed, Target};
 use pithead_model::{
@@ -19,7 +19,8 @@ use serde_json::json;
 
 use crate::{data, outcome, refused};
 
-pub const NAMES: [&str; 7] = ["wire_open", "wire_load", "wire_events", "wire_run", "wire_ticket", "wire_call", "wire_answer"];
+pub const NAMES: [&str; 8] =
+    ["wire_open", "wire_load", "wire_events", "wire_run", "wire_application", "wire_ticket", "wire_call", "wire_answer"];
 
 /// A message is held as it came, as its parts, and as what it decodes to; JSON makes a value of each two bytes.
 const BOUND: Bound = Bound { bytes: 1 << 20, factor: 64 };
@@ -41,10 +42,36 @@ pub fn targets() -> Vec<Target> {
         target("wire_load", MESSAGES, load_seeds(), Box::new(|bytes| rows_of(fuzz::decode_load(bytes).map(|(_, rows)| rows)))),
         target("wire_events", MESSAGES, event_seeds(), Box::new(|bytes| rows_of(fuzz::decode_events(bytes).map(event_rows)))),
         target("wire_run", MESSAGES, run_seeds(), Box::new(|bytes| outcome(fuzz::decode_run(bytes)))),
+        target("wire_application", MESSAGES, application_seeds(), Box::new(application)),
         target("wire_ticket", Parts::WHOLE, ticket_seeds(), Box::new(|bytes| outcome(fuzz::decode_ticket(bytes)))),
         target("wire_call", ACTION, call_seeds(), Box::new(|bytes| outcome(fuzz::decode_call(bytes)))),
         target("wire_answer", ACTION, answer_seeds(), Box::new(answer)),
     ]
+}
+
+/// What goes in; what comes out is read of the same bytes, and refuses most of them.
+fn application(bytes: &[u8]) -> Outcome {
+    if let Err(fault) = fuzz::decode_application_events(bytes)
+        && let wrong @ Outcome::Wrong(_) = refused(&fault)
+    {
+        return wrong;
+    }
+    outcome(fuzz::decode_application(bytes))
+}
+
+fn application_seeds() -> Vec<Seed> {
+    let ssdlet = |module: &str| SsdletSpec { module: module.into(), ssdlet: Some("idA".into()), arguments: vec!["7".into()] };
+    let at = |ssdlet| PortAt { ssdlet, port: 0 };
+    let request = RunApplication {
+        name: "words".into(),
+        ssdlets: vec![ssdlet("map"), ssdlet("reduce")],
+        connections: vec![Connection { from: at(0), to: at(1) }],
+        memory: 1 << 20,
+        run_ms: Some(1_000),
+    };
+    let inputs = vec![PortInput::Batch { port: 0, bytes: Bytes::from_static(b"rows") }, PortInput::End { port: 0 }];
+    let bytes = |inputs| fuzz::application_bytes(request.clone(), inputs).expect("a valid application");
+    vec![Seed::valid("nothing", bytes(vec![])), Seed::valid("rows", bytes(inputs))]
 }
 
 fn answer(bytes: &[u8]) -> Outcome {

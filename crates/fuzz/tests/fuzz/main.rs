@@ -7,10 +7,15 @@
 #[path = "../../../slice/tests/conformance/data.rs"]
 mod data;
 mod files;
+#[path = "../../../program/src/tests/guests.rs"]
+mod guests;
 mod kinetic;
 mod link;
 mod matrices;
 mod medium;
+mod programs;
+#[path = "../../../program/src/tests/runner.rs"]
+mod runner;
 mod sessions;
 mod slices;
 mod stores;
@@ -44,6 +49,7 @@ fn groups() -> Vec<(&'static [&'static str], Make)> {
     vec![
         (&link::NAMES, Box::new(link::targets)),
         (&kinetic::NAMES, Box::new(kinetic::targets)),
+        (&programs::NAMES, Box::new(programs::targets)),
         (&matrices::NAMES, Box::new(matrices::targets)),
         (&slices::NAMES, Box::new(slices::targets)),
         (&stores::NAMES, Box::new(stores::targets)),

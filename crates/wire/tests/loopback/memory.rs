@@ -138,6 +138,7 @@ pub fn open_session() -> OpenSession {
         slices_done: 1,
         slices_total: 2,
         memory: 1 << 40,
+        programs: vec![],
     }
 }
 

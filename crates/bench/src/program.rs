@@ -1,0 +1,409 @@
+//! `pithead bench program`: SSDlets in their sandbox, beside the same code compiled natively.
+
+#[path = "program/kernels.rs"]
+mod kernels;
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Instant;
+
+use pithead_model::{Blame, Fault};
+use pithead_program::{
+    Argument, FolderServices, Limits, Module, ProgramError, Runtime, RuntimeOptions, Services, Signature, Value, decode_rows,
+};
+use pithead_sched::{Pool, PoolOptions};
+use serde::Serialize;
+
+use crate::machine::Machine;
+use crate::report::table;
+use crate::tables::io;
+use crate::timing::Spread;
+
+const GUEST: &str = include_str!("program/guest.rs");
+const KERNELS: &str = include_str!("program/kernels.rs");
+/// Bytes of a read, as in the module.
+const BATCH: usize = 256 << 10;
+/// Starts of an empty SSDlet, and round trips between host and drive, of one run.
+const STARTS: u32 = 2_000;
+const TRIPS: u64 = 20_000;
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct ProgramOptions {
+    /// Where module and data are made; they are removed at the end.
+    pub directory: PathBuf,
+    /// Megabytes of text, and of numbers.
+    pub megabytes: usize,
+    /// Runs of each; their median counts.
+    pub runs: usize,
+    /// Where to write everything as JSON.
+    pub json: Option<PathBuf>,
+}
+
+/// Everything that was measured.
+#[derive(Debug, Serialize)]
+struct ProgramReport {
+    machine: Machine,
+    megabytes: usize,
+    runs: usize,
+    shares: Vec<Share>,
+    /// In nanoseconds, but for starts: microseconds.
+    costs: Vec<Cost>,
+    summary: Summary,
+}
+
+/// The same work in the sandbox and natively, in seconds.
+#[derive(Debug, Serialize)]
+struct Share {
+    work: &'static str,
+    guest: Spread,
+    native: Spread,
+    /// Native time over guest time, by medians.
+    share: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Cost {
+    what: &'static str,
+    unit: &'static str,
+    cost: Spread,
+}
+
+#[derive(Debug, Serialize)]
+struct Summary {
+    guest_share_of_native_word_count: f64,
+    guest_share_of_native_filter: f64,
+    guest_share_of_native_select: f64,
+    guest_share_of_native_read: f64,
+    host_call_ns: f64,
+    fibre_switch_ns: f64,
+    port_hop_ns: f64,
+    host_round_trip_ns: f64,
+    instantiate_us: f64,
+}
+
+/// Measures, prints a table and writes the JSON.
+pub async fn program(options: &ProgramOptions) -> Result<(), Fault> {
+    let machine = Machine::here();
+    println!("{}", machine.line());
+    let bench = Bench::make(options).await?;
+    let (mut shares, mut costs) = (Vec::new(), Vec::new());
+    for (work, ssdlet, file, native) in WORKS {
+        shares.push(bench.share(work, ssdlet, file, *native).await?);
+    }
+    for (what, ssdlet) in [("host call", "calls"), ("fibre switch", "yields")] {
+        costs.push(Cost { what, unit: "ns", cost: bench.spread(async || bench.each(ssdlet).await).await? });
+    }
+    costs.push(Cost { what: "port hop", unit: "ns", cost: bench.spread(async || bench.hop().await).await? });
+    costs.push(Cost { what: "host round trip", unit: "ns", cost: bench.spread(async || bench.trip().await).await? });
+    costs.push(Cost { what: "instantiate and end", unit: "us", cost: bench.spread(async || bench.start().await).await? });
+    let share = |at: usize| shares.get(at).map_or(f64::NAN, |share| share.share);
+    let cost = |at: usize| costs.get(at).map_or(f64::NAN, |cost| cost.cost.median);
+    let summary = Summary {
+        guest_share_of_native_word_count: share(0),
+        guest_share_of_native_filter: share(1),
+        guest_share_of_native_select: share(2),
+        guest_share_of_native_read: share(3),
+        host_call_ns: cost(0),
+        fibre_switch_ns: cost(1),
+        port_hop_ns: cost(2),
+        host_round_trip_ns: cost(3),
+        instantiate_us: cost(4),
+    };
+    let report = ProgramReport { machine, megabytes: options.megabytes, runs: options.runs, shares, costs, summary };
+    report.print();
+    match &options.json {
+        Some(path) => report.write(path),
+        None => Ok(()),
+    }
+}
+
+type Native = fn(&Path) -> Result<(u64, u64), std::io::Error>;
+
+/// What is done, by which SSDlet, over which file, and natively.
+const WORKS: &[(&str, &str, &str, Native)] = &[
+    ("word count", "words", "text", native_words),
+    ("integer filter, count", "count", "numbers", native_count),
+    ("integer filter, selection vector", "select", "numbers", native_select),
+    ("reads alone", "read", "numbers", native_read),
+];
+
+struct Bench {
+    runtime: Arc<Runtime>,
+    services: Arc<dyn Services>,
+    module: Arc<Module>,
+    folder: tempfile::TempDir,
+    runs: usize,
+}
+
+impl Bench {
+    async fn make(options: &ProgramOptions) -> Result<Self, Fault> {
+        fs::create_dir_all(&options.directory).map_err(|error| io(&options.directory, &error))?;
+        let folder = tempfile::tempdir_in(&options.directory).map_err(|error| io(&options.directory, &error))?;
+        let module = compiled(folder.path())?;
+        let write = |name: &str, bytes: &[u8]| {
+            let path = folder.path().join(name);
+            fs::write(&path, bytes).map_err(|error| io(&path, &error))
+        };
+        write("text", text(options.megabytes << 20).as_bytes())?;
+        write("numbers", &numbers(options.megabytes << 20))?;
+        let services: Arc<dyn Services> = Arc::new(FolderServices::new(folder.path()).map_err(|error| fault(error.into()))?);
+        let pool = PoolOptions { name: "bench".to_owned(), cores: None, reactors: 1, blocking_threads_max: 2 };
+        let pool = Arc::new(Pool::new(pool).map_err(|error| Fault::new(Blame::Device, error.to_string()))?);
+        let runtime = Runtime::new(pool, RuntimeOptions::default()).map_err(fault)?;
+        let module = runtime.load("bench", module.into(), &services).await.map_err(fault)?;
+        Ok(Self { runtime, services, module, folder, runs: options.runs.max(1) })
+    }
+
+    fn application(&self) -> pithead_program::Application {
+        self.runtime.application("bench", Arc::clone(&self.services), Limits::default())
+    }
+
+    /// Runs something several times.
+    async fn spread(&self, run: impl AsyncFn() -> Result<f64, Fault>) -> Result<Spread, Fault> {
+        let mut figures = Vec::new();
+        for _ in 0..self.runs {
+            figures.push(run().await?);
+        }
+        Ok(Spread::of(figures))
+    }
+
+    /// The same work in the sandbox and natively, in turns.
+    async fn share(&self, work: &'static str, ssdlet: &str, file: &str, native: Native) -> Result<Share, Fault> {
+        let path = self.folder.path().join(file);
+        let (mut guests, mut natives) = (Vec::new(), Vec::new());
+        for _ in 0..self.runs {
+            let started = Instant::now();
+            let expected = native(&path).map_err(|error| io(&path, &error))?;
+            natives.push(started.elapsed().as_secs_f64());
+            let (one, other, took_ns) = self.answer(ssdlet, file).await?;
+            if (one, other) != expected {
+                let what = format!("{work}: the SSDlet found {one} and {other}, and natively it is {expected:?}");
+                return Err(Fault::new(Blame::Bug, what));
+            }
+            guests.push(took_ns as f64 / 1e9);
+        }
+        let (guest, native) = (Spread::of(guests), Spread::of(natives));
+        Ok(Share { work, guest, native, share: native.median / guest.median })
+    }
+
+    /// What an SSDlet over a file puts out: two numbers and the nanoseconds that it took.
+    async fn answer(&self, ssdlet: &str, file: &str) -> Result<(u64, u64, u64), Fault> {
+        let application = self.application();
+        let arguments = [Argument::File(file.to_owned())];
+        let made = application.ssdlet(&self.module, ssdlet, &arguments).await.map_err(fault)?;
+        let reader = application.reader(&made.output(0)).map_err(fault)?;
+        application.start().map_err(fault)?;
+        let row = row(&reader).await?;
+        application.wait().await.map_err(fault)?;
+        Ok(row)
+    }
+
+    /// Nanoseconds of each of the things that an SSDlet does again and again.
+    async fn each(&self, ssdlet: &str) -> Result<f64, Fault> {
+        // Of calls it says how many there were, of yields as well; a size is beside the point.
+        let (count, _, took_ns) = self.answer(ssdlet, "text").await?;
+        Ok(took_ns as f64 / count as f64)
+    }
+
+    /// Nanoseconds from an SSDlet to the next one on the same reactor.
+    async fn hop(&self) -> Result<f64, Fault> {
+        let application = self.application();
+        let serve = application.ssdlet(&self.module, "serve", &[]).await.map_err(fault)?;
+        let echo = application.ssdlet(&self.module, "echo", &[]).await.map_err(fault)?;
+        application.connect(&serve.output(0), &echo.input(0)).map_err(fault)?;
+        application.connect(&echo.output(0), &serve.input(0)).map_err(fault)?;
+        let reader = application.reader(&serve.output(1)).map_err(fault)?;
+        application.start().map_err(fault)?;
+        let (hops, _, took_ns) = row(&reader).await?;
+        application.wait().await.map_err(fault)?;
+        Ok(took_ns as f64 / hops as f64)
+    }
+
+    /// Nanoseconds from the host to an SSDlet and back.
+    async fn trip(&self) -> Result<f64, Fault> {
+        let application = self.application();
+        let echo = application.ssdlet(&self.module, "echo", &[]).await.map_err(fault)?;
+        let writer = application.writer(&echo.input(0)).map_err(fault)?;
+        let reader = application.reader(&echo.output(0)).map_err(fault)?;
+        application.start().map_err(fault)?;
+        let started = Instant::now();
+        for number in 0..TRIPS {
+            writer.put_row(&[Value::U64(number)]).await.map_err(fault)?;
+            reader.get().await.map_err(fault)?;
+        }
+        let took = started.elapsed();
+        drop(writer);
+        application.wait().await.map_err(fault)?;
+        Ok(took.as_nanos() as f64 / TRIPS as f64)
+    }
+
+    /// Microseconds to make, run and end an application of one SSDlet that does nothing.
+    async fn start(&self) -> Result<f64, Fault> {
+        let started = Instant::now();
+        for _ in 0..STARTS {
+            let application = self.application();
+            application.ssdlet(&self.module, "empty", &[]).await.map_err(fault)?;
+            application.start().map_err(fault)?;
+            application.wait().await.map_err(fault)?;
+        }
+        Ok(started.elapsed().as_secs_f64() * 1e6 / f64::from(STARTS))
+    }
+}
+
+/// The one row of three numbers that an SSDlet puts out.
+async fn row(reader: &pithead_program::HostReader) -> Result<(u64, u64, u64), Fault> {
+    let wrong = || Fault::new(Blame::Bug, "the module of the benchmark puts out something else");
+    let Signature::Rows(types) = reader.signature().clone() else { return Err(wrong()) };
+    let batch = reader.get().await.map_err(fault)?.ok_or_else(wrong)?;
+    let rows = decode_rows(&types, &batch).map_err(|why| Fault::new(Blame::Bug, why))?;
+    match rows.first().map(Vec::as_slice) {
+        Some([Value::U64(one), Value::U64(other), Value::U64(third)]) => Ok((*one, *other, *third)),
+        _ => Err(wrong()),
+    }
+}
+
+fn fault(error: ProgramError) -> Fault {
+    Fault::new(Blame::Bug, error.to_string())
+}
+
+/// The module, compiled by the `rustc` of this machine with the same optimisation as the native code.
+fn compiled(folder: &Path) -> Result<Vec<u8>, Fault> {
+    for (name, text) in [("guest.rs", GUEST), ("kernels.rs", KERNELS)] {
+        fs::write(folder.join(name), text).map_err(|error| io(folder, &error))?;
+    }
+    let hint = "the module is compiled with rustc: `rustup target add wasm32-wasip1`";
+    let flags = "--edition 2024 --crate-type cdylib --target wasm32-wasip1 -C opt-level=3 -C panic=abort \
+                 -C target-feature=+simd128 -C strip=symbols -o guest.wasm guest.rs";
+    let output = Command::new("rustc").args(flags.split_whitespace()).current_dir(folder).output();
+    let output = output.map_err(|error| Fault::new(Blame::Unsupported, format!("rustc: {error}")).hint(hint))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(Fault::new(Blame::Unsupported, format!("rustc failed: {}", said.trim_end())).hint(hint));
+    }
+    let mut module = Vec::new();
+    let path = folder.join("guest.wasm");
+    File::open(&path).and_then(|mut file| file.read_to_end(&mut module)).map_err(|error| io(&path, &error))?;
+    Ok(module)
+}
+
+/// A text of words of several lengths, some of which come often.
+fn text(bytes: usize) -> String {
+    let (mut text, mut seed) = (String::with_capacity(bytes + 16), 1_u64);
+    while text.len() < bytes {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        // The product of two is small more often than large.
+        let word = (seed >> 54) * ((seed >> 44) & 0x3ff) >> 6;
+        let mut rest = word + 1;
+        while rest > 0 {
+            text.push(char::from(b'a' + (rest % 26) as u8));
+            rest /= 5;
+        }
+        text.push(if seed & 0xf00 == 0 { '\n' } else { ' ' });
+    }
+    text
+}
+
+/// Numbers from 0 to 999.
+fn numbers(bytes: usize) -> Vec<u8> {
+    let numbers = (0..bytes as u64 / 8).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) as i64 % 1_000);
+    numbers.flat_map(i64::to_le_bytes).collect()
+}
+
+fn native_batches(path: &Path, mut take: impl FnMut(&[i64], usize)) -> Result<(), std::io::Error> {
+    use std::os::unix::fs::FileExt;
+    let (file, mut buffer, mut at) = (File::open(path)?, vec![0_i64; BATCH / 8], 0);
+    loop {
+        let length = file.read_at(as_bytes(&mut buffer), at)?;
+        if length == 0 {
+            return Ok(());
+        }
+        take(&buffer, length);
+        at += length as u64;
+    }
+}
+
+/// The bytes of numbers.
+fn as_bytes(numbers: &mut [i64]) -> &mut [u8] {
+    // SAFETY: the bytes are those of the numbers, any of them are a number, and bytes may lie anywhere.
+    unsafe { std::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast(), size_of_val(numbers)) }
+}
+
+fn native_words(path: &Path) -> Result<(u64, u64), std::io::Error> {
+    let mut words = kernels::Words::new();
+    let mut file = File::open(path)?;
+    let mut buffer = vec![0; BATCH];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(words.finish()),
+            length => words.take(&buffer[..length]),
+        }
+    }
+}
+
+fn native_count(path: &Path) -> Result<(u64, u64), std::io::Error> {
+    let mut found = 0;
+    native_batches(path, |numbers, length| found += kernels::count(&numbers[..length / 8], 250, 500))?;
+    Ok((found, 0))
+}
+
+fn native_select(path: &Path) -> Result<(u64, u64), std::io::Error> {
+    let (mut found, mut sum, mut places) = (0, 0, vec![0; BATCH / 8]);
+    native_batches(path, |numbers, length| {
+        let count = kernels::select(&numbers[..length / 8], 250, 500, &mut places);
+        found += count as u64;
+        sum += places[..count].iter().map(|place| u64::from(*place)).sum::<u64>();
+    })?;
+    Ok((found, sum))
+}
+
+fn native_read(path: &Path) -> Result<(u64, u64), std::io::Error> {
+    let mut read = 0;
+    native_batches(path, |_, length| read += length as u64)?;
+    Ok((read, 0))
+}
+
+impl ProgramReport {
+    fn print(&self) {
+        let shares = self.shares.iter().map(|share| {
+            let seconds = |spread: &Spread| format!("{:.3}", spread.median);
+            vec![share.work.to_owned(), seconds(&share.guest), seconds(&share.native), format!("{:.2}", share.share)]
+        });
+        println!("{} MB each, {} runs, medians\n", self.megabytes, self.runs);
+        println!("{}\n", table(&["work", "SSDlet s", "native s", "share"], &shares.collect::<Vec<_>>()));
+        let costs = self.costs.iter().map(|cost| vec![cost.what.to_owned(), format!("{:.1} {}", cost.cost.median, cost.unit)]);
+        println!("{}", table(&["cost", "median"], &costs.collect::<Vec<_>>()));
+    }
+
+    fn write(&self, path: &Path) -> Result<(), Fault> {
+        let json = serde_json::to_vec_pretty(self).map_err(|error| Fault::new(Blame::Bug, error.to_string()))?;
+        File::create(path).and_then(|mut file| file.write_all(&json)).map_err(|error| io(path, &error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_count_what_is_there() {
+        let mut words = kernels::Words::new();
+        words.take(b"The end of th");
+        words.take(b"e END, the\nend");
+        assert_eq!(words.finish(), (7, 3));
+        let numbers = [1, 5, 9, 5, 4];
+        let mut places = [0; 5];
+        assert_eq!((kernels::count(&numbers, 4, 6), kernels::select(&numbers, 4, 6, &mut places)), (3, 3));
+        assert_eq!(places[..3], [1, 3, 4]);
+    }
+
+    #[test]
+    fn data_is_as_large_as_it_is_said_to_be() {
+        assert_eq!(numbers(1 << 16).len(), 1 << 16);
+        let text = text(1 << 16);
+        assert!(text.len() >= 1 << 16 && text.split_ascii_whitespace().count() > 5_000);
+    }
+}

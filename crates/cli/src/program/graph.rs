@@ -1,0 +1,129 @@
+//! An application as a file describes it.
+
+use std::path::Path;
+
+use pithead_embed::{Connection, PortAt, SsdletSpec};
+use pithead_model::{Blame, Fault};
+use serde::Deserialize;
+
+use crate::error::CliError;
+
+/// The SSDlets of an application, and their connections.
+#[derive(Debug, PartialEq)]
+pub(super) struct Graph {
+    pub(super) ssdlets: Vec<SsdletSpec>,
+    pub(super) connections: Vec<Connection>,
+}
+
+/// The file as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    ssdlet: Vec<Entry>,
+    #[serde(default)]
+    connect: Vec<Link>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    /// How connections name it.
+    name: String,
+    /// MODULE or MODULE:SSDLET.
+    run: String,
+    #[serde(default)]
+    arguments: Vec<String>,
+}
+
+/// `NAME` or `NAME.PORT` each; ports are counted from 0.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Link {
+    from: String,
+    to: String,
+}
+
+impl Graph {
+    /// One SSDlet, as `MODULE` or `MODULE:SSDLET`.
+    pub(super) fn of_one(run: &str, arguments: &[String]) -> Self {
+        Graph { ssdlets: vec![spec(run, arguments.to_vec())], connections: vec![] }
+    }
+
+    /// Reads a file.
+    pub(super) fn read(path: &Path) -> Result<Self, CliError> {
+        let text = std::fs::read_to_string(path).map_err(|error| CliError::file(path, error))?;
+        Ok(Self::parse(&text).map_err(|fault| fault.at(path.display()))?)
+    }
+
+    fn parse(text: &str) -> Result<Self, Fault> {
+        let File { ssdlet, connect } = toml::from_str(text).map_err(|error| wrong(error.to_string().trim_end()))?;
+        let names: Vec<String> = ssdlet.iter().map(|entry| entry.name.clone()).collect();
+        if let Some((_, twice)) = names.iter().enumerate().find(|(place, name)| names[..*place].contains(name)) {
+            return Err(wrong(&format!("two SSDlets are named {twice:?}")));
+        }
+        let link = |link: &Link| Ok(Connection { from: port(&names, &link.from)?, to: port(&names, &link.to)? });
+        let connections = connect.iter().map(link).collect::<Result<_, Fault>>()?;
+        Ok(Graph { ssdlets: ssdlet.into_iter().map(|entry| spec(&entry.run, entry.arguments)).collect(), connections })
+    }
+}
+
+fn spec(run: &str, arguments: Vec<String>) -> SsdletSpec {
+    let (module, ssdlet) = match run.split_once(':') {
+        Some((module, ssdlet)) => (module, Some(ssdlet.to_owned())),
+        None => (run, None),
+    };
+    SsdletSpec { module: module.to_owned(), ssdlet, arguments }
+}
+
+fn port(names: &[String], text: &str) -> Result<PortAt, Fault> {
+    let (name, number) = match text.rsplit_once('.') {
+        Some((name, number)) if number.parse::<usize>().is_ok() => (name, number.parse().unwrap_or(0)),
+        _ => (text, 0),
+    };
+    let ssdlet = names.iter().position(|known| known == name);
+    let ssdlet = ssdlet.ok_or_else(|| wrong(&format!("a connection names {name:?}; the SSDlets are {}", names.join(", "))))?;
+    Ok(PortAt { ssdlet, port: number })
+}
+
+fn wrong(why: &str) -> Fault {
+    Fault::new(Blame::User, format!("no application: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WORDS: &str = "
+        [[ssdlet]]
+        name = \"map\"
+        run = \"wordcount:idMapper\"
+        arguments = [\"text\"]
+        [[ssdlet]]
+        name = \"reduce\"
+        run = \"wordcount:idReducer\"
+        [[connect]]
+        from = \"map.1\"
+        to = \"reduce\"";
+
+    #[test]
+    fn a_file_describes_an_application() {
+        let graph = Graph::parse(WORDS).unwrap();
+        assert_eq!(graph.ssdlets[0], Graph::of_one("wordcount:idMapper", &["text".to_owned()]).ssdlets[0]);
+        let (from, to) = (PortAt { ssdlet: 0, port: 1 }, PortAt { ssdlet: 1, port: 0 });
+        assert_eq!(graph.connections, [Connection { from, to }]);
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        let cases = [
+            (WORDS.replace("to = \"reduce\"", "to = \"sort\""), "names \"sort\"; the SSDlets are map, reduce"),
+            (WORDS.replace("\"reduce\"\n        run", "\"map\"\n        run"), "two SSDlets are named \"map\""),
+            (WORDS.replace("run =", "module ="), "module"),
+            ("ssdlet = 3".to_owned(), "ssdlet"),
+        ];
+        for (text, expected) in cases {
+            let fault = Graph::parse(&text).unwrap_err();
+            assert!(fault.blame == Blame::User && fault.message.contains(expected), "{fault}");
+        }
+    }
+}
