@@ -135,6 +135,8 @@ mod tests {
             read: vec!["main".into(), "a \"b\"\n".into()],
             write: vec![],
             administer: vec![],
+            run_programs: vec![],
+            load_programs: vec![],
             access: path("access.toml"),
             output: Some(path(output)),
         };
