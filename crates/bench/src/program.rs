@@ -296,7 +296,7 @@ fn text(bytes: usize) -> String {
     while text.len() < bytes {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         // The product of two is small more often than large.
-        let word = (seed >> 54) * ((seed >> 44) & 0x3ff) >> 6;
+        let word = ((seed >> 54) * ((seed >> 44) & 0x3ff)) >> 6;
         let mut rest = word + 1;
         while rest > 0 {
             text.push(char::from(b'a' + (rest % 26) as u8));
