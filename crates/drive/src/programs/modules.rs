@@ -34,7 +34,7 @@ impl Programs {
         }
         if before.is_some() && !request.replace {
             let what = format!("another module is loaded as {}", request.name);
-            return Err(Fault::new(Blame::Conflict, what).hint("`--replace` puts this one in its place"));
+            return Err(Fault::new(Blame::Conflict, what).hint("`pithead program load --replace` puts this one in its place"));
         }
         let module = self.compiled(&request.name, request.bytes.clone()).await?;
         let version = before.as_ref().map_or(0, |before| before.version);
