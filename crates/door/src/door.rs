@@ -39,6 +39,13 @@ pub trait Door: Send + Sync + Debug {
     /// OPEN: binds a sub-plan to slices, grants threads and reserves memory, or answers busy.
     async fn open(&self, request: OpenRequest) -> Result<Opened, Fault>;
 
+    /// OPEN and, over a link, GET with it, so that one round trip passes before the first row. With the events of a session that
+    /// was granted, nobody has to close it: it is closed before the last of them comes, and when they are dropped. Without
+    /// them, GET and CLOSE are calls of their own, as in one process, where they cost nothing.
+    async fn open_and_get(&self, request: OpenRequest) -> Result<(Opened, Option<Events>), Fault> {
+        Ok((self.open(request).await?, None))
+    }
+
     /// GET: runs the rounds as they are pulled, to the end. Asked once a session; dropping the stream stops the work.
     async fn get(&self, session: SessionId) -> Result<Events, Fault>;
 

@@ -5,6 +5,7 @@
 
 mod aggregate;
 mod combinations;
+mod packed;
 
 use std::sync::Arc;
 

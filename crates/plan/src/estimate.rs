@@ -39,6 +39,9 @@ pub struct ColumnEstimate {
     pub bytes: f64,
     /// Smallest and largest value as positions on a line, where known.
     pub range: Option<(f64, f64)>,
+    /// Rows of the table that it is a column of, before any were left out: columns of one table have no more combinations of
+    /// values. Infinite if it is none's.
+    pub table_rows: f64,
     /// Mean and standard deviation, for sums and counts of groups.
     pub spread: Option<(f64, f64)>,
 }
@@ -46,7 +49,7 @@ pub struct ColumnEstimate {
 impl ColumnEstimate {
     /// A column whose values are unknown.
     fn of(distinct: f64, bytes: f64) -> ColumnEstimate {
-        ColumnEstimate { distinct, bytes, range: None, spread: None }
+        ColumnEstimate { distinct, bytes, range: None, table_rows: f64::INFINITY, spread: None }
     }
 }
 
@@ -64,7 +67,7 @@ impl Estimate {
             let range = summary.and_then(|s| Some((s.min.as_ref()?.position(), s.max.as_ref()?.position())));
             let distinct = summary.map_or(0, |s| s.distinct) as f64;
             let distinct = if distinct > 0.0 { distinct } else { rows.max(1.0) };
-            ColumnEstimate { range, ..ColumnEstimate::of(distinct, width(data_type)) }
+            ColumnEstimate { range, table_rows: rows, ..ColumnEstimate::of(distinct, width(data_type)) }
         };
         Estimate { rows, columns: output.fields().iter().map(|field| column(field.name(), field.data_type())).collect() }
     }
@@ -187,15 +190,19 @@ impl Estimate {
         let (left_schema, right_schema) = (join.left.schema(), join.right.schema());
         let keys_left: f64 = join.on.iter().map(|(key, _)| self.distinct(key, left_schema)).product::<f64>().min(self.rows);
         let keys_right: f64 = join.on.iter().map(|(_, key)| right.distinct(key, right_schema)).product::<f64>().min(right.rows);
+        let values = self.key_values(right, join).unwrap_or(keys_left.max(keys_right)).max(1.0);
         let mut matches = self.rows * right.rows;
         if !join.on.is_empty() {
-            matches /= keys_left.max(keys_right).max(1.0);
+            matches /= values;
         }
         if join.filter.is_some() {
             matches *= UNKNOWN_SHARE;
         }
-        let semi =
-            |rows: f64, own: f64, other: f64| if join.on.is_empty() { rows } else { rows * (other / own.max(1.0)).min(1.0) };
+        let semi = |rows: f64, own: f64, other: f64| match join.on.len() {
+            0 => rows,
+            1 => rows * (other / own.max(1.0)).min(1.0),
+            _ => rows * (other / values).min(1.0),
+        };
         let semi_left = semi(self.rows, keys_left, keys_right);
         let semi_right = semi(right.rows, keys_right, keys_left);
         let both = || self.columns.iter().chain(&right.columns).cloned().collect::<Vec<_>>();
@@ -218,6 +225,22 @@ impl Estimate {
         let mut joined = Estimate { rows, columns }.with_rows(rows);
         joined.share_keys(self, right, join);
         joined
+    }
+
+    /// For a join by several columns: how many combinations of values its keys are of. Each table has at most one for each of its
+    /// rows, as many as there were before any were left out; and where one table's keys refer to those of the other, both
+    /// have only as many as the smaller one. None: a single column says how many values it has.
+    fn key_values(&self, right: &Estimate, join: &Join) -> Option<f64> {
+        let (left_schema, right_schema) = (join.left.schema(), join.right.schema());
+        let both = || join.on.iter().map(|(l, r)| (self.column(l, left_schema), right.column(r, right_schema)));
+        let rows = |of: fn((Option<&ColumnEstimate>, Option<&ColumnEstimate>)) -> Option<&ColumnEstimate>| {
+            let tables = both().map(|pair| of(pair).map_or(f64::INFINITY, |column| column.table_rows));
+            tables.reduce(|a, b| if a == b { a } else { f64::INFINITY }).unwrap_or(f64::INFINITY)
+        };
+        let distinct = |l: &Expr, r: &Expr| self.distinct(l, left_schema).max(right.distinct(r, right_schema));
+        let combinations: f64 = join.on.iter().map(|(l, r)| distinct(l, r)).product();
+        let of_tables = rows(|pair| pair.0).min(rows(|pair| pair.1));
+        (join.on.len() > 1 && of_tables.is_finite()).then(|| combinations.min(of_tables))
     }
 
     /// Keys that are equal have the values that both sides have: as many as the side with fewer values.
@@ -392,3 +415,6 @@ fn width(data_type: &DataType) -> f64 {
         other => other.primitive_width().map_or(TEXT_BYTES, |bytes| bytes as f64),
     }
 }
+
+#[cfg(test)]
+mod tests;

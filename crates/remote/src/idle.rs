@@ -14,6 +14,7 @@ use futures::task::{ArcWake, AtomicWaker, waker_ref};
 use futures::{Stream, StreamExt};
 use parking_lot::Mutex;
 use pithead_door::{Event, Events};
+use pithead_fleet::ConnectedDrive;
 use pithead_model::{DriveId, Fault, SessionId};
 use tokio::task::JoinHandle;
 
@@ -54,7 +55,7 @@ pub(crate) struct OpenSession {
     /// Whether the drive is in this process: it has no other host.
     is_own: bool,
     attention: Arc<Attention>,
-    held: Mutex<Option<(Events, Closer)>>,
+    held: Mutex<Option<(Events, Option<Closer>)>>,
 }
 
 /// A session was closed while nobody pulled.
@@ -162,10 +163,15 @@ impl<S: Stream + Unpin> Stream for Attended<S> {
 }
 
 impl OpenSession {
-    pub(crate) fn new(drive: DriveId, attention: &Arc<Attention>, events: Events, closer: Closer) -> Arc<Self> {
-        let (session, is_own) = (closer.session, closer.is_in_process());
-        let held = Mutex::new(Some((events, closer)));
-        Arc::new(Self { session, drive, is_own, attention: Arc::clone(attention), held })
+    pub(crate) fn new(
+        drive: &ConnectedDrive,
+        session: SessionId,
+        attention: &Arc<Attention>,
+        events: Events,
+        closer: Option<Closer>,
+    ) -> Arc<Self> {
+        let (is_own, held) = (drive.door.is_in_process(), Mutex::new(Some((events, closer))));
+        Arc::new(Self { session, drive: drive.id(), is_own, attention: Arc::clone(attention), held })
     }
 
     /// The next event; none after the last one.
@@ -180,7 +186,7 @@ impl OpenSession {
     /// CLOSE, at the end of its work.
     pub(crate) async fn close(&self) {
         let held = self.held.lock().take();
-        if let Some((_, mut closer)) = held {
+        if let Some((_, Some(mut closer))) = held {
             closer.close().await;
         }
     }

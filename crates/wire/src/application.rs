@@ -4,23 +4,14 @@
 use arrow_flight::{FlightData, FlightDescriptor};
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, Stream, StreamExt};
-use pithead_door::{
-    ApplicationEvent, ApplicationRun, HostPort, PORT_BATCH_BYTES_MAX, PortInput, PortInputs, RunApplication, check_application,
-};
+use pithead_door::{ApplicationEvent, ApplicationRun, HostPort, PORT_BATCH_BYTES_MAX, PortInput, PortInputs, RunApplication};
 use pithead_model::{Fault, SessionId};
 use serde::{Deserialize, Serialize};
 
 use crate::error::WireError;
+use crate::exchange::ExchangeCommand;
 use crate::json::{check_bound, from_json, json};
 use crate::sending::Failed;
-
-/// The command in the descriptor of the first message in.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum ExchangeCommand {
-    /// Run this.
-    Run(RunApplication),
-}
 
 /// The metadata of later messages in.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -59,15 +50,6 @@ pub(crate) struct Started {
 /// The first message in.
 fn command(request: RunApplication) -> Result<FlightData, WireError> {
     Ok(FlightData::new().with_descriptor(FlightDescriptor::new_cmd(json(&ExchangeCommand::Run(request))?)))
-}
-
-/// Reads the first message in.
-pub(crate) fn parse_run(first: &FlightData) -> Result<RunApplication, WireError> {
-    let descriptor = first.flight_descriptor.as_ref();
-    let descriptor = descriptor.ok_or_else(|| WireError::malformed("run", "its first message has no descriptor"))?;
-    let ExchangeCommand::Run(request) = from_json("run", &descriptor.cmd)?;
-    check_application(&request)?;
-    Ok(request)
 }
 
 /// Reads a later message in. None: all inputs are at their end.
@@ -192,6 +174,7 @@ mod tests {
     use pithead_model::Blame;
 
     use super::*;
+    use crate::exchange::parse_exchange;
 
     fn request() -> RunApplication {
         let ssdlets = vec![SsdletSpec { module: "m".into(), ssdlet: None, arguments: vec![] }];
@@ -215,14 +198,14 @@ mod tests {
     #[test]
     fn what_goes_in_arrives_whole_or_as_a_fault() {
         let (messages, _) = sent(inputs().into_iter().map(Ok).collect());
-        assert_eq!(parse_run(&messages[0]).unwrap(), request());
+        assert!(matches!(parse_exchange(&messages[0]).unwrap(), ExchangeCommand::Run(run) if run == request()));
         assert_eq!(received(messages.clone()).unwrap(), inputs());
         let cut = messages[..messages.len() - 1].to_vec();
         assert_eq!(received(cut).unwrap_err().blame, Blame::Cancelled);
         let fault = Fault::new(Blame::User, "no number");
         let (messages, failed) = sent(vec![Ok(inputs()[0].clone()), Err(fault.clone()), Ok(inputs()[1].clone())]);
         assert_eq!((messages.len(), failed.get()), (2, Some(&fault)));
-        assert!(parse_run(&FlightData::new()).is_err() && parse_input(FlightData::new()).is_err());
+        assert!(parse_exchange(&FlightData::new()).is_err() && parse_input(FlightData::new()).is_err());
         let large = PortInput::Batch { port: 0, bytes: vec![0; PORT_BATCH_BYTES_MAX + 1].into() };
         assert!(input_message(large).is_err());
     }

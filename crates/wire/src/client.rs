@@ -211,13 +211,24 @@ impl Door for FlightDoor {
         Ok(Opened { reply, link_bytes: sent + link_bytes(&answer) })
     }
 
+    async fn open_and_get(&self, request: OpenRequest) -> Result<(Opened, Option<Events>), Fault> {
+        let messages = encode_open(&request)?;
+        let sent: u64 = messages.iter().map(link_bytes).sum();
+        let answer = exchange(self.client.clone(), stream::iter(messages));
+        let (first, messages) = self.within("OPEN", CALL_TIMEOUT, answer).await?;
+        let reply: Reply<Granted> = from_json("answer to OPEN", &first.app_metadata).map_err(|error| self.foreign(error))?;
+        let receiver = Receiver { label: self.label.clone(), messages, reader: EventReader::default() };
+        let events = matches!(reply, Reply::Granted(_)).then(|| receiver.events());
+        Ok((Opened { reply, link_bytes: sent + link_bytes(&first) }, events))
+    }
+
     async fn get(&self, session: SessionId) -> Result<Events, Fault> {
         let ticket = Wanted::Session(session).ticket()?;
         let mut reader = EventReader::default();
         reader.count(link_bytes(&ticket));
         let messages = self.client.clone().do_get(ticket).await.map_err(|status| self.fault(&status))?;
         let receiver = Receiver { label: self.label.clone(), messages: messages.into_inner(), reader };
-        Ok(stream::unfold(Some(receiver), |receiver| async move { receiver?.next().await }).boxed())
+        Ok(receiver.events())
     }
 
     async fn poll(&self, session: SessionId) -> Result<SessionProfile, Fault> {
@@ -345,6 +356,10 @@ struct Receiver {
 }
 
 impl Receiver {
+    fn events(self) -> Events {
+        stream::unfold(Some(self), |receiver| async move { receiver?.next().await }).boxed()
+    }
+
     /// The next event. After a fault there is nothing more.
     async fn next(mut self) -> Option<(Result<Event, Fault>, Option<Self>)> {
         match self.event().await.transpose()? {

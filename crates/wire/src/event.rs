@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 
 use arrow_flight::FlightData;
-use pithead_door::{Event, PIECE_BYTES_MAX};
-use pithead_model::{Annotation, SessionProfile};
+use futures::stream::{self, BoxStream, StreamExt};
+use pithead_door::{Event, Events, PIECE_BYTES_MAX};
+use pithead_model::{Annotation, Fault, SessionProfile};
 use serde::{Deserialize, Serialize};
 
 use crate::decode::{BatchDecoder, Decoded};
@@ -58,6 +59,22 @@ impl EventWriter {
             }
         }
     }
+}
+
+/// GET's messages: each event is encoded when the one before has left.
+pub(crate) fn event_messages(events: Events) -> BoxStream<'static, Result<FlightData, Fault>> {
+    let state = (events, EventWriter::new(), VecDeque::new());
+    stream::unfold(state, |(mut events, mut writer, mut queue)| async move {
+        while queue.is_empty() {
+            let written = events.next().await?.and_then(|event| Ok(writer.write(event, &mut queue)?));
+            if let Err(fault) = written {
+                return Some((Err(fault), (events, writer, VecDeque::new())));
+            }
+        }
+        let message = queue.pop_front()?;
+        Some((Ok(message), (events, writer, queue)))
+    })
+    .boxed()
 }
 
 /// Reads GET's messages back into events.

@@ -14,12 +14,13 @@ use pithead_door::{PortInput, RunApplication};
 use pithead_model::{Directory, Fault, Manifest, Reply, SessionProfile};
 use prost::Message;
 
-use crate::application::{parse_event, parse_input, parse_run, parse_started, run_messages as application_messages};
+use crate::application::{parse_event, parse_input, parse_started, run_messages as application_messages};
 use crate::call::{Call, check_manifest};
 use crate::decode::{BatchDecoder, Decoded};
 use crate::encode::{BatchEncoder, link_bytes};
 use crate::error::WireError;
 use crate::event::{EventReader, EventWriter};
+use crate::exchange::{ExchangeCommand, parse_exchange};
 use crate::json::from_json;
 use crate::put::{OpenReader, PutCommand, PutMark, encode_open, parse_put, parse_put_mark, put_command, put_end, with_schema};
 use crate::run::{RunReader, Wanted, run_messages};
@@ -43,7 +44,9 @@ pub fn decode_open(bytes: &[u8]) -> Result<OpenRequest, Fault> {
 /// What a drive makes of an application's messages.
 pub fn decode_application(bytes: &[u8]) -> Result<(RunApplication, Vec<PortInput>), Fault> {
     let mut messages = split(bytes)?.into_iter();
-    let request = parse_run(&messages.next().ok_or(WireError::BrokenOff)?)?;
+    let ExchangeCommand::Run(request) = parse_exchange(&messages.next().ok_or(WireError::BrokenOff)?)? else {
+        return Err(WireError::malformed("run", "it is another exchange").into());
+    };
     let mut inputs = Vec::new();
     for message in messages {
         match parse_input(message)? {

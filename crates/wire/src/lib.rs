@@ -12,6 +12,7 @@ mod dial;
 mod encode;
 mod error;
 mod event;
+mod exchange;
 pub mod fuzz;
 mod gauge;
 mod guard;

@@ -129,7 +129,7 @@ pub(crate) fn parse_put(first: &FlightData) -> Result<PutCommand, WireError> {
     Ok(command)
 }
 
-fn check_open(header: &OpenHeader) -> Result<(), WireError> {
+pub(crate) fn check_open(header: &OpenHeader) -> Result<(), WireError> {
     if header.inputs.len() > INPUTS_MAX {
         return Err(WireError::malformed("OPEN", format!("{} inputs; at most {INPUTS_MAX} are allowed", header.inputs.len())));
     }

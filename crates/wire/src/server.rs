@@ -1,6 +1,5 @@
 //! A [`Door`] on the network: an Arrow Flight service.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,9 +11,9 @@ use arrow_flight::{
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt};
-use pithead_door::{ApplicationRun, Door, Events, Granted, ReadsNothing, check_protocol};
+use pithead_door::{Door, OpenRequest, ReadsNothing, check_protocol};
 use pithead_entry::{Entry, Identity, Peer, ServeOptions, accept};
-use pithead_model::{Blame, Fault, MESSAGE_BYTES_MAX, Reply};
+use pithead_model::{Blame, Fault, MESSAGE_BYTES_MAX};
 use prost::Message;
 use serde::Serialize;
 use tokio::net::TcpListener;
@@ -23,12 +22,13 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::application::{self, parse_run, port_inputs};
+use crate::application::{self, port_inputs};
 use crate::call::Call;
 use crate::connection::{HTTP_2, HttpConnection};
 use crate::encode::link_bytes;
 use crate::error::{WireError, to_status};
-use crate::event::EventWriter;
+use crate::event::event_messages;
+use crate::exchange::{ExchangeCommand, open_and_get, parse_exchange};
 use crate::gauge::SocketGauge;
 use crate::guard::Guard;
 use crate::json::json;
@@ -110,6 +110,8 @@ struct DoorService {
     stopped: watch::Receiver<bool>,
 }
 
+/// Messages of an answer that streams.
+type Messages = BoxStream<'static, Result<FlightData, Fault>>;
 type Answers<T> = BoxStream<'static, Result<T, Status>>;
 
 impl DoorService {
@@ -153,7 +155,7 @@ impl DoorService {
         let mut messages = request.into_inner();
         let first = next_message(&mut messages).await?;
         let body = match parse_put(&first)? {
-            PutCommand::Open(header) => json(&open(&door, *header, first, messages).await?)?,
+            PutCommand::Open(header) => json(&door.open(open_request(*header, first, messages).await?).await?.reply)?,
             PutCommand::Load(request) => json(&door.load(request.clone(), rows(request, messages)).await?)?,
             PutCommand::Run(run) => json(&door.write_run(run, pieces(messages)).await?)?,
             PutCommand::Module(header) => json(&door.load_module(header.module(first)).await?)?,
@@ -161,17 +163,26 @@ impl DoorService {
         Ok(PutResult { app_metadata: body })
     }
 
-    /// Starts an application, whose messages in are read as it takes them.
-    async fn exchange(&self, request: Request<Streaming<FlightData>>) -> Result<ApplicationRun, Fault> {
+    /// Starts an application, whose messages in are read as it takes them, or opens a session, whose events follow at once.
+    async fn exchange(&self, request: Request<Streaming<FlightData>>) -> Result<Messages, Fault> {
         let door = self.door(&request)?;
+        let link = SocketGauge::of(request.extensions().get::<Arc<Peer>>());
         let mut messages = request.into_inner();
-        let application = parse_run(&next_message(&mut messages).await?)?;
-        // A host may be silent for as long as it likes: keepalive finds one that is gone.
-        let inputs = port_inputs(messages.map(|message| message.map_err(|status| broken(&status))));
-        door.run_application(application, inputs, Arc::new(ReadsNothing)).await
+        let first = next_message(&mut messages).await?;
+        match parse_exchange(&first)? {
+            ExchangeCommand::Run(application) => {
+                // A host may be silent for as long as it likes: keepalive finds one that is gone.
+                let inputs = port_inputs(messages.map(|message| message.map_err(|status| broken(&status))));
+                door.run_application(application, inputs, Arc::new(ReadsNothing)).await.map(application::event_messages)
+            }
+            ExchangeCommand::Open(header) => {
+                let request = open_request(*header, first, messages).await?;
+                open_and_get(door, request, Arc::new(link)).await
+            }
+        }
     }
 
-    fn sender(&self, messages: BoxStream<'static, Result<FlightData, Fault>>) -> Answers<FlightData> {
+    fn sender(&self, messages: Messages) -> Answers<FlightData> {
         let sender = Sender { messages, pace: Arc::clone(&self.pace), stopped: self.stopped.clone() };
         stream::unfold(Some(sender), |sender| async move { sender?.next().await }).boxed()
     }
@@ -185,15 +196,15 @@ impl DoorService {
     }
 }
 
-async fn open(
-    door: &CheckedDoor,
+/// The rest of OPEN's messages.
+async fn open_request(
     header: OpenHeader,
     first: FlightData,
     mut messages: Streaming<FlightData>,
-) -> Result<Reply<Granted>, Fault> {
+) -> Result<OpenRequest, Fault> {
     let mut reader = OpenReader::new(header, first)?;
     while !reader.read(&next_message(&mut messages).await?)? {}
-    Ok(door.open(reader.finish()).await?.reply)
+    Ok(reader.finish())
 }
 
 /// A sender whose stream failed: it is gone, or has cancelled.
@@ -205,9 +216,9 @@ fn answer(value: &impl Serialize) -> Result<arrow_flight::Result, Fault> {
     Ok(arrow_flight::Result::new(json(value)?))
 }
 
-/// Messages of an answer that streams: each is made when the one before has left.
+/// Sends an answer that streams: each message is made when the one before has left.
 struct Sender {
-    messages: BoxStream<'static, Result<FlightData, Fault>>,
+    messages: Messages,
     pace: Arc<dyn Pace>,
     stopped: watch::Receiver<bool>,
 }
@@ -229,22 +240,6 @@ impl Sender {
             Err(fault) => Some((Err(to_status(&fault)), None)),
         }
     }
-}
-
-/// GET's messages: each event is encoded when the one before has left.
-fn event_messages(events: Events) -> BoxStream<'static, Result<FlightData, Fault>> {
-    let state = (events, EventWriter::new(), VecDeque::new());
-    stream::unfold(state, |(mut events, mut writer, mut queue)| async move {
-        while queue.is_empty() {
-            let written = events.next().await?.and_then(|event| Ok(writer.write(event, &mut queue)?));
-            if let Err(fault) = written {
-                return Some((Err(fault), (events, writer, VecDeque::new())));
-            }
-        }
-        let message = queue.pop_front()?;
-        Some((Ok(message), (events, writer, queue)))
-    })
-    .boxed()
 }
 
 fn not_served<T>(what: &str) -> Result<T, Status> {
@@ -313,7 +308,7 @@ impl FlightService for DoorService {
     }
 
     async fn do_exchange(&self, request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoExchangeStream>, Status> {
-        let run = self.exchange(request).await.map_err(|fault| to_status(&fault))?;
-        Ok(Response::new(self.sender(application::event_messages(run))))
+        let messages = self.exchange(request).await.map_err(|fault| to_status(&fault))?;
+        Ok(Response::new(self.sender(messages)))
     }
 }

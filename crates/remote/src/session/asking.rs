@@ -9,7 +9,7 @@ use pithead_model::{Blame, Fault, LevelRule, Reply};
 
 use super::{Reading, Session, Stop};
 use crate::choice::Choice;
-use crate::closer::Closer;
+use crate::closer::Begun;
 use crate::idle::OpenSession;
 
 /// How long OPEN may take while there is another copy that may well answer.
@@ -25,8 +25,8 @@ impl Session {
             };
             let label = drive.label().to_owned();
             let at = |fault: Fault| fault.at_drive(&label);
-            let opening = Closer::open(&drive.door, self.request(&drive));
-            let (opened, closer) = match self.choice.as_ref().is_some_and(Choice::has_other) {
+            let opening = Begun::open(&drive.door, self.request(&drive));
+            let (opened, begun) = match self.choice.as_ref().is_some_and(Choice::has_other) {
                 true => tokio::time::timeout(OPEN_WAIT, opening).await.unwrap_or_else(|_| Err(no_answer(OPEN_WAIT))),
                 false => opening.await,
             }
@@ -35,12 +35,16 @@ impl Session {
                 session.label.clone_from(&label);
                 session.link_bytes += opened.link_bytes;
             });
-            match (opened.reply, closer) {
-                (Reply::Granted(_), Some(closer)) => {
+            match (opened.reply, begun) {
+                (Reply::Granted(_), Some(begun)) => {
                     let open_us = started.elapsed().as_micros() as u64;
                     self.profile.update(self.partition, |session| session.open_us = session.open_us.max(open_us));
-                    let events = drive.door.get(closer.session).await.map_err(|fault| lost_session(at(fault)))?;
-                    let open = OpenSession::new(drive.id(), &self.attention, events, closer);
+                    let Begun { session, events, closer } = begun;
+                    let events = match events {
+                        Some(events) => events,
+                        None => drive.door.get(session).await.map_err(|fault| lost_session(at(fault)))?,
+                    };
+                    let open = OpenSession::new(&drive, session, &self.attention, events, closer);
                     self.target.context.idle_sessions.add(&open);
                     return Ok(Reading { open, label, started, door: Arc::clone(&drive.door) });
                 }

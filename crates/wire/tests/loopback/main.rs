@@ -3,6 +3,7 @@
 mod calls;
 mod certificates;
 mod crowds;
+mod exchanges;
 mod faults;
 mod memory;
 mod rows;

@@ -37,6 +37,10 @@ pub struct MemoryDoor {
     pub runs: Mutex<HashMap<SliceKey, Vec<Result<RunPiece, Fault>>>>,
     pub written: Mutex<Vec<(SliceKey, WrittenRun)>>,
     pub closed: Mutex<Vec<SessionId>>,
+    /// Granted to whoever opens first; none: the largest number there is.
+    pub granted: Option<SessionId>,
+    /// Told of each CLOSE.
+    pub closing: Arc<Notify>,
     pub protocol: Option<u32>,
     pub dropped: Arc<Notify>,
 }
@@ -158,7 +162,7 @@ impl Door for MemoryDoor {
         let reply = if opened.len() > 1 {
             Reply::Busy { why: "all threads are granted".into(), retry_after_ms: 250 }
         } else {
-            Reply::Granted(Granted { session: SessionId(u64::MAX), threads: 2, memory: 1 << 40 })
+            Reply::Granted(Granted { session: self.granted.unwrap_or(SessionId(u64::MAX)), threads: 2, memory: 1 << 40 })
         };
         Ok(Opened { reply, link_bytes: 0 })
     }
@@ -187,6 +191,7 @@ impl Door for MemoryDoor {
 
     async fn close(&self, session: SessionId) -> Result<(), Fault> {
         self.closed.lock().unwrap().push(session);
+        self.closing.notify_one();
         Ok(())
     }
 
