@@ -1,5 +1,6 @@
 use datafusion::arrow::datatypes::Field;
-use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, table_scan};
+use datafusion::common::JoinType;
+use datafusion::logical_expr::{Join, LogicalPlan, LogicalPlanBuilder, table_scan};
 
 use super::*;
 
