@@ -40,6 +40,8 @@ pub struct TpchOptions {
     pub link: String,
     /// Whether Polars runs the queries, too.
     pub polars: bool,
+    /// Gives memory that is free back to the kernel, now.
+    pub give_back: fn(),
     /// Where to write everything as JSON.
     pub json: Option<PathBuf>,
 }
@@ -166,7 +168,9 @@ async fn in_process(options: &TpchOptions, tables: &Path, layout: Layout) -> Res
     let engine = connect(&Target::Data(directory.clone()), &embed).await?;
     let stored = load(&engine, tables, layout).await?;
     engine.shutdown().await;
+    drop(engine);
     // Anew, so that what loading took is given back.
+    (options.give_back)();
     let engine = connect(&Target::Data(directory), &embed).await?;
     let session = unhelped(&engine).await?;
     session.run("SET pithead.drive_threads = 1").await?;

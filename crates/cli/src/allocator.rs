@@ -2,7 +2,7 @@
 
 use std::ffi::c_long;
 
-use libmimalloc_sys::{mi_option_set_default, mi_option_t};
+use libmimalloc_sys::{mi_collect, mi_option_set_default, mi_option_t};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -17,4 +17,10 @@ const KEEP_MS: c_long = 1000;
 pub(crate) fn keep_free_memory() {
     // SAFETY: sets a number in a table of mimalloc's own; any value is valid. No other thread runs yet.
     unsafe { mi_option_set_default(PURGE_DELAY, KEEP_MS) };
+}
+
+/// Gives back what is free on this thread, and what threads have left that are gone.
+pub(crate) fn give_back_free_memory() {
+    // SAFETY: frees nothing that is in use; any thread may call it at any time.
+    unsafe { mi_collect(true) };
 }

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use pithead_bench::{DemoOptions, TpchOptions};
 
+use crate::allocator::give_back_free_memory;
+
 use super::values::{check_rate, parse_scale};
 
 /// Flags of the benchmarks on TPC-H.
@@ -53,5 +55,13 @@ pub(super) fn demo_options(args: DemoArgs) -> DemoOptions {
 /// What to measure.
 pub(super) fn options(args: TpchArgs) -> TpchOptions {
     let TpchArgs { common: CommonArgs { scale, directory, link }, runs, without_polars, json } = args;
-    TpchOptions { scale, runs: usize::from(runs), directory, link, polars: !without_polars, json }
+    TpchOptions {
+        scale,
+        runs: usize::from(runs),
+        directory,
+        link,
+        polars: !without_polars,
+        give_back: give_back_free_memory,
+        json,
+    }
 }
