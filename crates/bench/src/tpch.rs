@@ -168,7 +168,6 @@ async fn in_process(options: &TpchOptions, tables: &Path, layout: Layout) -> Res
     let engine = connect(&Target::Data(directory.clone()), &embed).await?;
     let stored = load(&engine, tables, layout).await?;
     engine.shutdown().await;
-    drop(engine);
     // Anew, so that what loading took is given back.
     (options.give_back)();
     let engine = connect(&Target::Data(directory), &embed).await?;
