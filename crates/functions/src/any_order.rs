@@ -7,6 +7,10 @@
 //! DataFusion also moves a sort from above a UNION ALL to each of its inputs, and there leaves out a key that equals
 //! another one. It can then no longer show that all inputs are in order, and refuses the plan.
 //!
+//! Of an outer join's side that may be missing, DataFusion keeps what columns are equal to: a constant, or an expression. In
+//! rows that have no match they are NULL, and the expression need not be. DataFusion would then leave a sort or a partition by
+//! such a column out.
+//!
 //! The rule comes first, before any other rule asks for an order.
 
 use std::fmt;
@@ -14,15 +18,19 @@ use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result, Statistics, internal_err};
+use datafusion::common::{JoinType, Result, Statistics, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::execution_plan::{CardinalityEffect, ChildrenPropertiesMode, ReplaceChildrenOptions};
+use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::union::UnionExec;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties, replace_children_if_necessary,
+};
 
 /// The rule.
 #[derive(Debug)]
@@ -40,11 +48,48 @@ impl PhysicalOptimizerRule for AnyOrder {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let apart = plan.transform_up(|node| {
             let has_sets = node.downcast_ref::<AggregateExec>().is_some_and(|it| it.group_expr().has_grouping_set());
-            let is_doubtful = has_sets || node.is::<UnionExec>();
-            Ok(if is_doubtful { Transformed::yes(Arc::new(AnyOrderExec::new(node))) } else { Transformed::no(node) })
+            match has_sets || node.is::<UnionExec>() {
+                true => Ok(Transformed::yes(Arc::new(AnyOrderExec::new(node)) as Arc<dyn ExecutionPlan>)),
+                false => below_outer(node),
+            }
         })?;
         Ok(apart.data)
     }
+}
+
+/// Hides what is claimed of the sides of an outer join that may be missing.
+fn below_outer(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
+    let doubtful: Vec<bool> = match join_type(&node) {
+        Some(kind) => {
+            let may_be_missing =
+                [kind == JoinType::Right || kind == JoinType::Full, kind == JoinType::Left || kind == JoinType::Full];
+            node.children().into_iter().zip(may_be_missing).map(|(child, may)| may && claims_values(child)).collect()
+        }
+        None => vec![],
+    };
+    if !doubtful.contains(&true) {
+        return Ok(Transformed::no(node));
+    }
+    let hidden = |(child, is_doubtful): (&Arc<dyn ExecutionPlan>, bool)| match is_doubtful {
+        true => Arc::new(AnyOrderExec::new(Arc::clone(child))) as _,
+        false => Arc::clone(child),
+    };
+    let children = node.children().into_iter().zip(doubtful).map(hidden).collect();
+    Ok(Transformed::yes(replace_children_if_necessary(node, children)?))
+}
+
+fn join_type(node: &Arc<dyn ExecutionPlan>) -> Option<JoinType> {
+    let hash = node.downcast_ref::<HashJoinExec>().map(HashJoinExec::join_type).copied();
+    let nested = || node.downcast_ref::<NestedLoopJoinExec>().map(NestedLoopJoinExec::join_type).copied();
+    let merge = || node.downcast_ref::<SortMergeJoinExec>().map(SortMergeJoinExec::join_type);
+    hash.or_else(nested).or_else(merge)
+}
+
+/// Whether a column is claimed to be a constant, or to equal more than other columns, which are NULL where it is.
+fn claims_values(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let properties = plan.equivalence_properties();
+    let mut classes = properties.eq_group().iter();
+    !properties.constants().is_empty() || classes.any(|class| class.iter().any(|expr| !expr.is::<Column>()))
 }
 
 /// Hands on its input's rows, and claims nothing about their order and values.

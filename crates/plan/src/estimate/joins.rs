@@ -53,14 +53,11 @@ impl Estimate {
     /// have only as many as the smaller one. None: a single column says how many values it has.
     fn key_values(&self, right: &Estimate, join: &Join) -> Option<f64> {
         let (left_schema, right_schema) = (join.left.schema(), join.right.schema());
-        let both = || join.on.iter().map(|(l, r)| (self.column(l, left_schema), right.column(r, right_schema)));
-        let rows = |of: fn((Option<&ColumnEstimate>, Option<&ColumnEstimate>)) -> Option<&ColumnEstimate>| {
-            let tables = both().map(|pair| of(pair).map_or(f64::INFINITY, |column| column.table_rows));
-            tables.reduce(|a, b| if a == b { a } else { f64::INFINITY }).unwrap_or(f64::INFINITY)
-        };
+        let left_rows = table_rows(join.on.iter().map(|(key, _)| self.column(key, left_schema)));
+        let right_rows = table_rows(join.on.iter().map(|(_, key)| right.column(key, right_schema)));
         let distinct = |l: &Expr, r: &Expr| self.distinct(l, left_schema).max(right.distinct(r, right_schema));
         let combinations: f64 = join.on.iter().map(|(l, r)| distinct(l, r)).product();
-        let of_tables = rows(|pair| pair.0).min(rows(|pair| pair.1));
+        let of_tables = left_rows.min(right_rows);
         (join.on.len() > 1 && of_tables.is_finite()).then(|| combinations.min(of_tables))
     }
 
@@ -92,4 +89,10 @@ fn index_of(expr: &Expr, schema: &DFSchema) -> Option<usize> {
         Expr::Column(column) => schema.index_of_column(column).ok(),
         _ => None,
     }
+}
+
+/// Rows of the one table that all columns are of; infinite if there is no such table.
+fn table_rows<'a>(columns: impl Iterator<Item = Option<&'a ColumnEstimate>>) -> f64 {
+    let rows = columns.map(|column| column.map_or(f64::INFINITY, |column| column.table_rows));
+    rows.reduce(|a, b| if a == b { a } else { f64::INFINITY }).unwrap_or(f64::INFINITY)
 }
