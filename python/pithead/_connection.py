@@ -162,7 +162,7 @@ class Connection:
         name
             `domain.dataset`, or `dataset` of the domain `main`.
         source
-            A path, a glob or several of them (Parquet, CSV, Arrow IPC); or an object that gives Arrow data, such as a
+            A path, a glob or several of them (Parquet, CSV, JSON lines, Arrow IPC); or an object that gives Arrow data, such as a
             pyarrow table or reader, a pandas or polars frame, or a DuckDB relation. It is streamed. What a reader of pyarrow
             or a result of Pithead raises meanwhile, is raised here.
         mode

@@ -9,7 +9,7 @@ _WORDS = (
     ("load with --replace", 'load with mode="replace"'),
     ("leave the option out", "leave the argument out"),
     ("try --encoding arrow", 'try encoding="arrow"'),
-    ("name it with --format parquet, csv or arrow", "give files whose names end with .parquet, .csv or .arrow, or a table"),
+    ("name it with --format parquet, csv, json or arrow", "give files whose names end with .parquet, .csv, .jsonl or .arrow, or a table"),
     ("--csv-null names what stands for NULL", "a table that pyarrow or pandas read from it has the types that you say"),
     ("pithead ls shows which", "conn.datasets() shows which"),
     ("`pithead sql -c 'DROP TABLE …'`", "conn.drop(name)"),

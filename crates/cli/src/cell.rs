@@ -33,6 +33,16 @@ pub(crate) fn run(args: &CellArgs) -> Result<(), CliError> {
     Err(Fault::new(Blame::User, format!("cannot start {}: {error}", python.to_string_lossy())).into())
 }
 
+/// `help cell WHAT` is `cell WHAT --help`: Python has the words.
+pub(crate) fn asked_for_help(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = arguments.collect();
+    if arguments.iter().skip(1).take(2).eq(["help", "cell"]) {
+        arguments.remove(1);
+        arguments.push("--help".into());
+    }
+    arguments
+}
+
 /// A Python that has the package.
 fn python() -> Result<OsString, Fault> {
     let named = std::env::var_os("PITHEAD_PYTHON").filter(|name| !name.is_empty());
@@ -51,4 +61,21 @@ fn has_package(python: &OsString) -> bool {
     let mut command = Command::new(python);
     command.args(["-c", "import pithead.cell"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_is_asked_of_python() {
+        let asked = |line: &str| {
+            let words = asked_for_help(line.split(' ').map(OsString::from));
+            words.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(asked("pithead help cell load"), "pithead cell load --help");
+        assert_eq!(asked("pithead help cell"), "pithead cell --help");
+        assert_eq!(asked("pithead help drive"), "pithead help drive");
+        assert_eq!(asked("pithead cell load --help"), "pithead cell load --help");
+    }
 }

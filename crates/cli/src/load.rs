@@ -21,11 +21,12 @@ Examples:
   pithead load trips 'trips-2026-*.parquet' --sort-by pickup_time
   pithead load tpch.orders orders.parquet --partition-by hash:o_orderkey
   pithead load tpch.lineitem lineitem.parquet --partition-by hash:l_orderkey
-  pithead load readings readings.csv --csv-delimiter ';' --csv-null NA --append
+  pithead load events 'events-*.jsonl.zst'
+  pithead load readings readings.csv.gz --csv-delimiter ';' --csv-null NA --append
   pithead load trips trips.parquet --copies 2 --partitions 16
   pithead load trips trips.parquet --drives server1:7433,server2:7433 --meta source=city-hall";
 
-/// Load files into a dataset: Parquet, CSV, Arrow IPC.
+/// Load files into a dataset: Parquet, CSV, JSON lines, Arrow IPC.
 ///
 /// The rows of all files become visible together, or not at all. Hash partitioning by the same kind of key puts rows
 /// that join on one drive.
@@ -102,8 +103,10 @@ enum Encoding {
 enum FileFormat {
     /// Parquet
     Parquet,
-    /// Comma-separated values
+    /// Comma-separated values, plain or compressed with gzip or Zstandard
     Csv,
+    /// JSON lines: one object a line, plain or compressed in the same ways
+    Json,
     /// Arrow IPC, either format
     Arrow,
 }
@@ -139,6 +142,7 @@ fn spec(args: &LoadArgs) -> LoadSpec {
         format: args.format.map(|format| match format {
             FileFormat::Parquet => Format::Parquet,
             FileFormat::Csv => Format::Csv,
+            FileFormat::Json => Format::Json,
             FileFormat::Arrow => Format::ArrowIpc,
         }),
         over: None,

@@ -61,6 +61,6 @@ fn main() -> ExitCode {
 #[inline(never)]
 fn run_command() -> ExitCode {
     allocator::keep_free_memory();
-    let command = args::Cli::parse().command;
+    let command = args::Cli::parse_from(cell::asked_for_help(std::env::args_os())).command;
     error::exit_code(run::run(command))
 }

@@ -1,7 +1,6 @@
 //! CSV files: one part each, types inferred from the first rows.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,8 +13,7 @@ use pithead_model::Fault;
 
 use crate::options::CsvOptions;
 use crate::source::{Chunk, Chunks, Source, damaged, open_file, unreadable};
-
-const BUFFER_BYTES: usize = 1 << 20;
+use crate::text::{ending, open_text};
 
 #[derive(Debug)]
 pub(crate) struct CsvSource {
@@ -28,10 +26,9 @@ pub(crate) struct CsvSource {
 impl CsvSource {
     /// Reads the header, and guesses types from the first rows.
     pub(crate) fn open(path: &Path, options: &CsvOptions) -> Result<Self, Fault> {
-        let file = open_file(path)?;
-        let bytes = file.metadata().map_err(|error| unreadable(path, &error))?.len();
+        let bytes = open_file(path)?.metadata().map_err(|error| unreadable(path, &error))?.len();
         let format = format(path, options)?;
-        let inferred = format.infer_schema(BufReader::with_capacity(BUFFER_BYTES, file), Some(options.schema_rows));
+        let inferred = format.infer_schema(open_text(path, &Arc::default())?, Some(options.schema_rows));
         let (schema, _) = inferred.map_err(|error| damaged(path, plain(&error)))?;
         let schema = Arc::new(schema);
         Ok(Self { path: path.to_owned(), bytes, format, schema })
@@ -67,15 +64,13 @@ impl Source for CsvSource {
 
     fn read(&self, _part: usize, batch_rows: usize, only: Option<usize>) -> Result<Chunks, Fault> {
         let read = Arc::new(AtomicU64::new(0));
-        let counted = Counted { file: open_file(&self.path)?, read: Arc::clone(&read) };
         let mut builder =
             ReaderBuilder::new(Arc::clone(&self.schema)).with_format(self.format.clone()).with_batch_size(batch_rows);
         if let Some(column) = only {
             builder = builder.with_projection(vec![column]);
         }
         let place = Place { path: self.path.clone(), schema: Arc::clone(&self.schema) };
-        let buffered = BufReader::with_capacity(BUFFER_BYTES, counted);
-        let batches = builder.build_buffered(buffered).map_err(|error| place.fault(&error))?;
+        let batches = builder.build_buffered(open_text(&self.path, &read)?).map_err(|error| place.fault(&error))?;
         let mut told = 0;
         Ok(Box::new(batches.map(move |batch| {
             let batch = batch.map_err(|error| place.fault(&error))?;
@@ -87,7 +82,7 @@ impl Source for CsvSource {
 }
 
 fn format(path: &Path, options: &CsvOptions) -> Result<Format, Fault> {
-    let is_tsv = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("tsv"));
+    let is_tsv = ending(path).is_some_and(|ending| ending == "tsv");
     let delimiter = options.delimiter.unwrap_or(if is_tsv { b'\t' } else { b',' });
     if matches!(delimiter, b'"' | b'\n' | b'\r') {
         return Err(Fault::invalid("a CSV delimiter cannot be a quote or the end of a line"));
@@ -100,20 +95,6 @@ fn format(path: &Path, options: &CsvOptions) -> Result<Format, Fault> {
             let pattern = regex::Regex::new(&pattern).map_err(|error| Fault::invalid(format!("NULL as {null:?}: {error}")))?;
             Ok(format.with_null_regex(pattern))
         }
-    }
-}
-
-/// Counts what is read of a file.
-struct Counted {
-    file: File,
-    read: Arc<AtomicU64>,
-}
-
-impl Read for Counted {
-    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
-        let bytes = self.file.read(into)?;
-        self.read.fetch_add(bytes as u64, Ordering::Relaxed);
-        Ok(bytes)
     }
 }
 
@@ -149,10 +130,7 @@ impl Place {
     /// The line that a record begins on, both counted from 1 and with the header. They differ where quoted fields hold
     /// line ends, or lines are empty.
     fn line(&self, record: u64) -> u64 {
-        File::open(&self.path)
-            .ok()
-            .and_then(|file| line_of(BufReader::with_capacity(BUFFER_BYTES, file), record))
-            .unwrap_or(record)
+        open_text(&self.path, &Arc::default()).ok().and_then(|text| line_of(text, record)).unwrap_or(record)
     }
 }
 

@@ -1,13 +1,15 @@
-//! Readers of Parquet, CSV and Arrow IPC files: each file is opened far enough to know its columns, and read in parts that several
+//! Readers of Parquet, CSV, JSON lines and Arrow IPC files: each file is opened far enough to know its columns, and read in parts that several
 //! threads may take. Files come from strangers, so a damaged one is an error that names it, whatever its decoder does.
 
 mod csv;
 mod ipc;
+mod json;
 mod open;
 mod options;
 mod pages;
 mod parquet;
 mod source;
+mod text;
 
 pub use open::open_all;
 pub use options::{CsvOptions, Format};

@@ -7,9 +7,11 @@ use pithead_model::Fault;
 
 use crate::csv::CsvSource;
 use crate::ipc::IpcSource;
+use crate::json::JsonSource;
 use crate::options::{CsvOptions, Format};
 use crate::parquet::ParquetSource;
 use crate::source::{Source, damaged, guarded, open_file, unreadable};
+use crate::text::ending;
 
 /// Opens all files that the sources name, in order.
 pub fn open_all(sources: &[String], format: Option<Format>, csv: &CsvOptions) -> Result<Vec<Box<dyn Source>>, Fault> {
@@ -34,6 +36,7 @@ fn open(path: &Path, format: Option<Format>, csv: &CsvOptions) -> Result<Box<dyn
         Ok(match format {
             Format::Parquet => Box::new(ParquetSource::open(path)?) as Box<dyn Source>,
             Format::Csv => Box::new(CsvSource::open(path, csv)?),
+            Format::Json => Box::new(JsonSource::open(path, csv.schema_rows)?),
             Format::ArrowIpc => Box::new(IpcSource::open(path)?),
         })
     })
@@ -41,10 +44,10 @@ fn open(path: &Path, format: Option<Format>, csv: &CsvOptions) -> Result<Box<dyn
 
 /// By the name's ending, else by the first bytes.
 fn format_of(path: &Path) -> Result<Format, Fault> {
-    let ending = path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
-    match ending.as_deref() {
+    match ending(path).as_deref() {
         Some("parquet" | "pq") => return Ok(Format::Parquet),
         Some("csv" | "tsv") => return Ok(Format::Csv),
+        Some("jsonl" | "ndjson" | "json") => return Ok(Format::Json),
         Some("arrow" | "arrows" | "ipc" | "feather") => return Ok(Format::ArrowIpc),
         _ => {}
     }
@@ -53,7 +56,9 @@ fn format_of(path: &Path) -> Result<Format, Fault> {
     match &magic[..read] {
         [b'P', b'A', b'R', b'1', ..] => Ok(Format::Parquet),
         b"ARROW1" => Ok(Format::ArrowIpc),
-        _ => Err(damaged(path, "cannot tell its format from its name").hint("name it with --format parquet, csv or arrow")),
+        _ => {
+            Err(damaged(path, "cannot tell its format from its name").hint("name it with --format parquet, csv, json or arrow"))
+        }
     }
 }
 

@@ -5,8 +5,10 @@
 pub enum Format {
     /// Apache Parquet.
     Parquet,
-    /// Text with delimiters.
+    /// Text with delimiters, plain or compressed with gzip or Zstandard.
     Csv,
+    /// JSON lines: one object a line, plain or compressed as CSV may be.
+    Json,
     /// Arrow's IPC format, file or stream.
     ArrowIpc,
 }
@@ -20,7 +22,7 @@ pub struct CsvOptions {
     pub header: bool,
     /// What stands for NULL; none: the empty field.
     pub null: Option<String>,
-    /// Rows of each file that types are inferred from.
+    /// Rows of each file that types are inferred from; those of JSON lines, too.
     pub schema_rows: usize,
 }
 

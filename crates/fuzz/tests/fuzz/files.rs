@@ -1,5 +1,6 @@
 //! Files that users load, through the host's own door.
 
+use std::io::Write;
 use std::sync::{Arc, LazyLock};
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
@@ -15,7 +16,7 @@ use crate::link::lying_lengths;
 use crate::sessions::Rig;
 use crate::{data, refused};
 
-pub const NAMES: [&str; 3] = ["file_csv", "file_parquet", "file_arrow"];
+pub const NAMES: [&str; 4] = ["file_csv", "file_json", "file_parquet", "file_arrow"];
 
 /// Buffers of files and of the drive's slices, and the batches between.
 const BOUND: Bound = Bound { bytes: 256 << 20, factor: 64 };
@@ -29,6 +30,7 @@ pub fn targets(rig: &Arc<LazyLock<Arc<Rig>>>) -> Vec<Target> {
     let target = |name, seeds, run| Target { name, seeds, parts: Parts::WHOLE, bound: BOUND, run };
     vec![
         target("file_csv", csv_seeds(), of(Format::Csv)),
+        target("file_json", json_seeds(), of(Format::Json)),
         target("file_parquet", parquet_seeds(), of(Format::Parquet)),
         target("file_arrow", arrow_seeds(), of(Format::ArrowIpc)),
     ]
@@ -60,10 +62,35 @@ fn csv_seeds() -> Vec<Seed> {
         Seed::hostile("rows and a line end", format!("{header}{rows}\n")),
         Seed::hostile("crlf", format!("{header}{rows}").replace('\n', "\r\n")),
         Seed::valid("two columns", "a,b\n1,2\n3,44\n"),
+        Seed::valid("zstd", zstd::encode_all("a,b\n1,2\n3,44\n".as_bytes(), 1).unwrap()),
+        Seed::hostile("gzip", gzip(format!("{header}{rows}").as_bytes())),
         Seed::hostile("open quote", format!("a,b\n1,\"{}", "x".repeat(200_000))),
         Seed::hostile("wide", format!("{wide}c\n{}\n", ",".repeat(2_000))),
         Seed::hostile("empty lines", format!("a,b\n{}", "\n".repeat(100_000))),
     ]
+}
+
+fn json_seeds() -> Vec<Seed> {
+    let rows: String = (0..30)
+        .map(|row| format!("{{\"n\":{row},\"t\":\"text {row}\",\"l\":[{row},null],\"o\":{{\"f\":{row}.5,\"b\":true}}}}\n"))
+        .collect();
+    let deep = |open: &str, close: &str| format!("{{\"a\":{}1{}}}\n", open.repeat(100_000), close.repeat(100_000));
+    vec![
+        Seed::valid("rows", rows.clone()),
+        Seed::valid("zstd", zstd::encode_all(rows.as_bytes(), 1).unwrap()),
+        Seed::hostile("gzip", gzip(rows.as_bytes())),
+        Seed::hostile("types that change", "{\"a\":1}\n{\"a\":\"x\"}\n{\"a\":[1]}\n{\"a\":{\"b\":1}}\n"),
+        Seed::hostile("deep lists", deep("[", "]")),
+        Seed::hostile("deep objects", deep("{\"a\":", "}")),
+        Seed::hostile("surrogates", "{\"a\":\"\\ud800\"}\n{\"a\":\"\\u0000\"}\n"),
+        Seed::hostile("numbers", "{\"a\":1e999}\n{\"a\":-0}\n{\"a\":99999999999999999999}\n"),
+    ]
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(bytes).unwrap();
+    gzip.finish().unwrap()
 }
 
 /// Columns that files have, in types of theirs.

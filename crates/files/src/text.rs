@@ -1,0 +1,105 @@
+//! Files of text, plain or compressed with gzip or Zstandard.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use flate2::bufread::MultiGzDecoder;
+use pithead_model::Fault;
+
+use crate::source::{open_file, unreadable};
+
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// Endings of names that say how a file is compressed. Its first bytes say it, too, and they count.
+const COMPRESSED: [&str; 3] = ["gz", "zst", "zstd"];
+
+/// What a name ends with, in lower case and without the ending that says how the file is compressed.
+pub(crate) fn ending(path: &Path) -> Option<String> {
+    let of = |path: &Path| path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+    let last = of(path)?;
+    if COMPRESSED.contains(&last.as_str()) { of(Path::new(path.file_stem()?)) } else { Some(last) }
+}
+
+/// The text of a file. Adds what is read of the file itself to `read`.
+pub(crate) fn open_text(path: &Path, read: &Arc<AtomicU64>) -> Result<Box<dyn BufRead>, Fault> {
+    let unreadable = |error: std::io::Error| unreadable(path, &error);
+    let mut file = open_file(path)?;
+    let mut start = Vec::new();
+    (&mut file).take(4).read_to_end(&mut start).map_err(unreadable)?;
+    file.rewind().map_err(unreadable)?;
+    let bytes = BufReader::with_capacity(BUFFER_BYTES, Counted { file, read: Arc::clone(read) });
+    Ok(match start.as_slice() {
+        [0x1f, 0x8b, ..] => Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(bytes))),
+        [0x28, 0xb5, 0x2f, 0xfd] => {
+            let decoder = zstd::stream::read::Decoder::with_buffer(bytes).map_err(unreadable)?;
+            Box::new(BufReader::with_capacity(BUFFER_BYTES, decoder))
+        }
+        _ => Box::new(bytes),
+    })
+}
+
+/// Counts what is read of a file.
+struct Counted {
+    file: File,
+    read: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let bytes = self.file.read(into)?;
+        self.read.fetch_add(bytes as u64, Ordering::Relaxed);
+        Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn the_first_bytes_say_how_a_file_is_compressed() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "a,b\n".repeat(100_000);
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(&text.as_bytes()[..200]).unwrap();
+        let mut gzip = gzip.finish().unwrap();
+        // A second member, as `cat a.gz b.gz` makes it.
+        let mut rest = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        rest.write_all(&text.as_bytes()[200..]).unwrap();
+        gzip.extend(rest.finish().unwrap());
+        let zstd = zstd::encode_all(text.as_bytes(), 1).unwrap();
+        for (name, bytes) in [("plain.gz", text.as_bytes()), ("text", &gzip), ("text.csv", &zstd)] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, bytes).unwrap();
+            let read = Arc::default();
+            let mut found = String::new();
+            open_text(&path, &read).unwrap().read_to_string(&mut found).unwrap();
+            assert!(found == text, "{name}");
+            assert_eq!(read.load(Ordering::Relaxed), bytes.len() as u64, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_was_cut_off_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cut.csv.zst");
+        let whole = zstd::encode_all("a,b\n1,2\n".repeat(10_000).as_bytes(), 1).unwrap();
+        std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+        let read = Arc::default();
+        assert!(open_text(&path, &read).unwrap().read_to_end(&mut Vec::new()).is_err());
+    }
+
+    #[test]
+    fn an_ending_stands_before_that_of_the_compression() {
+        for (name, expected) in
+            [("a.CSV.gz", Some("csv")), ("a.tsv", Some("tsv")), ("b/a.ndjson.zst", Some("ndjson")), ("a.gz", None), ("a", None)]
+        {
+            assert_eq!(ending(Path::new(name)).as_deref(), expected, "{name}");
+        }
+    }
+}
