@@ -1,6 +1,6 @@
 //! `pithead ls`: what datasets there are, and what is known of one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use clap::Args;
@@ -72,6 +72,12 @@ pub(crate) async fn list(host: &Host, name: Option<&str>, out: &mut Sink) -> Res
             columns_grid(&dataset).write(out)?;
         }
     }
+    Ok(out.flush()?)
+}
+
+/// Writes a table of domains.
+pub(crate) async fn domains(host: &Host, out: &mut Sink) -> Result<(), CliError> {
+    domains_grid(&host.fleet().datasets().await?).write(out)?;
     Ok(out.flush()?)
 }
 
@@ -147,6 +153,20 @@ fn datasets_grid(datasets: &[(DatasetName, Dataset)]) -> Grid {
             sort_text(&dataset.sort),
             dataset.encoding.clone(),
         ]);
+    }
+    grid
+}
+
+fn domains_grid(datasets: &[(DatasetName, Dataset)]) -> Grid {
+    use Align::{Left, Right};
+    let mut domains: BTreeMap<&str, (u64, u64, u64)> = BTreeMap::new();
+    for (name, dataset) in datasets {
+        let (count, rows, bytes) = domains.entry(&name.domain).or_default();
+        (*count, *rows, *bytes) = (*count + 1, *rows + dataset.rows(), *bytes + dataset.bytes());
+    }
+    let mut grid = Grid::of(&[("domain", Left), ("datasets", Right), ("rows", Right), ("stored", Right)]);
+    for (domain, (count, rows, bytes)) in domains {
+        grid.push(vec![domain.to_owned(), grouped(count), grouped(rows), Bytes(bytes).to_string()]);
     }
     grid
 }
@@ -297,6 +317,8 @@ mod tests {
             all.contains("lab.t   | 1,000 |      2 | 64.0 kB |          1 | 1 of 2 | hash(day)      | day desc  | vortex"),
             "{all}"
         );
+        let domains = shown(&domains_grid(&[("lab.t".parse().unwrap(), dataset()), ("lab.u".parse().unwrap(), dataset())]));
+        assert!(domains.contains("lab    |        2 | 2,000 | 128.0 kB"), "{domains}");
         let one = shown(&columns_grid(&dataset()));
         assert!(one.contains("day    | Date32 |     3 | 1970-01-01 | 1970-12-31 |     ~365"), "{one}");
     }

@@ -1,42 +1,40 @@
-//! The interactive prompt: history, statements over several lines, commands that begin with a backslash.
+//! The interactive prompt: history, completion, statements over several lines, commands that begin with a backslash.
+
+mod commands;
+mod completing;
 
 use std::borrow::Cow;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 use pithead_host::Host;
-
+use pithead_model::{Dataset, DatasetName};
 use reedline::{
-    FileBackedHistory, Prompt, PromptEditMode, PromptHistorySearch, PromptHistorySearchStatus, Reedline, Signal,
-    ValidationResult, Validator,
+    ColumnarMenu, Emacs, FileBackedHistory, KeyCode, KeyModifiers, MenuBuilder, Prompt, PromptEditMode, PromptHistorySearch,
+    PromptHistorySearchStatus, Reedline, ReedlineEvent, ReedlineMenu, Signal, ValidationResult, Validator,
+    default_emacs_keybindings,
 };
 
+use self::commands::{Next, run_command};
+use self::completing::{Completing, Names};
 use crate::error::{self, CliError};
 use crate::interrupt::Interrupts;
 use crate::statements::Runner;
-use crate::{ls, terminal};
+use crate::terminal;
 
 const HISTORY_LINES_MAX: usize = 10_000;
-
-const HELP: &str = "\
-Statements end with ; and may take several lines.
-  \\d          list datasets
-  \\d NAME     describe a dataset
-  \\rows N     show at most N rows of an answer, 0 for all
-  \\timing     say counts and times, or stop saying them; also \\timing on and \\timing off
-  \\q          leave (so does Ctrl-D)
-Ctrl-C cancels a running statement, or drops the line. Ctrl-R searches the history.";
-
-/// Whether the prompt goes on.
-enum Next {
-    Line,
-    Leave,
-}
+/// How long a prompt waits for the names that it completes.
+const NAMES_WAIT: Duration = Duration::from_millis(300);
+const MENU: &str = "completion";
 
 /// Reads and runs until the person leaves.
 pub(crate) async fn run(runner: &mut Runner, host: &Host, interrupts: &Interrupts) -> Result<(), CliError> {
-    let mut editor = editor()?;
+    let names = Names::default();
+    let mut editor = editor(&names);
     terminal::tell(format_args!("pithead {}; \\? for help, \\q to leave", env!("CARGO_PKG_VERSION")));
     loop {
+        know(host, &names).await;
         let text = match interrupts.typing(|| editor.read_line(&Pithead))? {
             Signal::Success(text) => text,
             Signal::CtrlC => continue,
@@ -59,46 +57,49 @@ pub(crate) async fn run(runner: &mut Runner, host: &Host, interrupts: &Interrupt
 async fn run_text(runner: &mut Runner, host: &Host, text: &str) -> Result<Next, CliError> {
     match text.strip_prefix('\\') {
         Some(command) => run_command(runner, host, command).await,
+        None if is_farewell(text) => Ok(Next::Leave),
         None => runner.run_all(text).await.map(|()| Next::Line),
     }
 }
 
-async fn run_command(runner: &mut Runner, host: &Host, text: &str) -> Result<Next, CliError> {
-    let mut words = text.trim_end_matches(';').split_whitespace();
-    match (words.next().unwrap_or(""), words.next()) {
-        ("q" | "quit" | "exit", _) => return Ok(Next::Leave),
-        ("?" | "h" | "help", _) => terminal::tell(HELP),
-        ("d", name) => ls::list(host, name, runner.sink()).await?,
-        ("timing", wanted) => {
-            let timing = &mut runner.showing().timing;
-            *timing = match wanted {
-                None => !*timing,
-                Some("on") => true,
-                Some("off") => false,
-                Some(_) => return Err(CliError::user("expected on, off or nothing, as in \\timing on")),
-            };
-            terminal::tell(format_args!("counts and times are {}", if *timing { "on" } else { "off" }));
-        }
-        ("rows", count) => match count.and_then(|count| count.parse().ok()) {
-            Some(0) => runner.showing().rows_max = usize::MAX,
-            Some(count) => runner.showing().rows_max = count,
-            None => return Err(CliError::user("expected a number, as in \\rows 100")),
-        },
-        (other, _) => return Err(CliError::user(format!("there is no command \\{other}; \\? lists them"))),
-    }
-    Ok(Next::Line)
+/// Learns what there is to name. What cannot be had in time is not completed.
+async fn know(host: &Host, names: &Names) {
+    let datasets = tokio::time::timeout(NAMES_WAIT, async { host.fleet().datasets().await });
+    let Ok(Ok(datasets)) = datasets.await else { return };
+    let columns = |dataset: &Dataset| dataset.schema.fields().iter().map(|field| field.name().clone()).collect();
+    let named = |(name, dataset): &(DatasetName, Dataset)| match name.domain == DatasetName::DEFAULT_DOMAIN {
+        true => (name.dataset.clone(), columns(dataset)),
+        false => (name.to_string(), columns(dataset)),
+    };
+    *names.lock() = datasets.iter().map(named).collect();
 }
 
-fn editor() -> Result<Reedline, CliError> {
-    let editor = Reedline::create().with_validator(Box::new(Statements)).with_ansi_colors(terminal::colour());
-    let Some(path) = history_path() else { return Ok(editor) };
+fn editor(names: &Names) -> Reedline {
+    let mut keys = default_emacs_keybindings();
+    let complete = vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext];
+    keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, ReedlineEvent::UntilFound(complete));
+    let editor = Reedline::create()
+        .with_validator(Box::new(Statements))
+        .with_ansi_colors(terminal::colour())
+        .with_completer(Box::new(Completing { names: Arc::clone(names) }))
+        .with_menu(ReedlineMenu::EngineCompleter(Box::new(ColumnarMenu::default().with_name(MENU))))
+        .with_quick_completions(true)
+        .with_partial_completions(true)
+        .with_edit_mode(Box::new(Emacs::new(keys)));
+    let Some(path) = history_path() else { return editor };
     match FileBackedHistory::with_file(HISTORY_LINES_MAX, path.clone()) {
-        Ok(history) => Ok(editor.with_history(Box::new(history))),
+        Ok(history) => editor.with_history(Box::new(history)),
         Err(error) => {
             terminal::tell(format_args!("no history: {}: {error}", path.display()));
-            Ok(editor)
+            editor
         }
     }
+}
+
+/// Whether somebody wants to leave who does not know how: these words begin no statement.
+fn is_farewell(text: &str) -> bool {
+    let word = text.trim_end_matches(';').trim();
+    ["exit", "quit"].iter().any(|known| word.eq_ignore_ascii_case(known))
 }
 
 fn history_path() -> Option<PathBuf> {
@@ -121,7 +122,7 @@ impl Validator for Statements {
 /// Whether a text can be run: nothing, a backslash command, or a last `;` that is not in quotes or a comment.
 pub(crate) fn is_complete(text: &str) -> bool {
     let trimmed = text.trim();
-    if trimmed.is_empty() || trimmed.starts_with('\\') {
+    if trimmed.is_empty() || trimmed.starts_with('\\') || is_farewell(trimmed) {
         return true;
     }
     let mut rest = trimmed;
@@ -184,6 +185,12 @@ impl Prompt for Pithead {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_wants_to_leave_may() {
+        assert!(is_farewell("exit") && is_farewell("QUIT ;") && is_complete("quit"));
+        assert!(!is_farewell("exit now") && !is_complete("exit now"));
+    }
 
     #[test]
     fn statements_end_at_a_semicolon_that_is_code() {

@@ -61,6 +61,9 @@ pub(crate) struct SqlArgs {
     /// Rows of a table at most, 0 for all [default: 40 at the prompt, else 10000]
     #[arg(long, value_name = "N")]
     rows: Option<usize>,
+    /// Show each row of a table as lines of names and values
+    #[arg(short = 'x', long)]
+    expanded: bool,
     /// Say nothing of counts and times
     #[arg(short, long)]
     quiet: bool,
@@ -138,7 +141,7 @@ async fn showing(args: &SqlArgs, format: Format, source: &Source, engine: &Engin
         rows => rows.unwrap_or(rows_default),
     };
     let width_max = if at_prompt { PROMPT_WIDTH_MAX } else { usize::MAX };
-    Showing { format, rows_max, width_max, timing: !args.quiet, pacing: engine.pacing() }
+    Showing { format, rows_max, width_max, expanded: args.expanded, timing: !args.quiet, pacing: engine.pacing() }
 }
 
 async fn set(runner: &mut Runner, settings: &[Setting]) -> Result<(), CliError> {

@@ -23,6 +23,8 @@ pub(crate) struct Showing {
     pub(crate) rows_max: usize,
     /// Width of a text in a table at most.
     pub(crate) width_max: usize,
+    /// Whether each row of a table is shown as lines of names and values.
+    pub(crate) expanded: bool,
     /// Whether counts and times are said.
     pub(crate) timing: bool,
     /// How the links are paced, where they are: no time is shown without it.
@@ -56,6 +58,12 @@ impl Runner {
     /// Where answers go.
     pub(crate) fn sink(&mut self) -> &mut Sink {
         &mut self.sink
+    }
+
+    /// Answers go there from now on; where they went before has all of them.
+    pub(crate) fn send_to(&mut self, sink: Sink) -> Result<(), CliError> {
+        self.answers = 0;
+        std::mem::replace(&mut self.sink, sink).finish()
     }
 
     /// Runs the statements of a text, up to the first that fails.
@@ -125,7 +133,10 @@ impl Runner {
         // Ends what still runs at the drives, if anything does.
         drop(rows);
         drop(waiting);
-        table.write(&mut self.sink)?;
+        match self.showing.expanded {
+            true => table.write_records(&mut self.sink)?,
+            false => table.write(&mut self.sink)?,
+        }
         Ok(Shown { rows: table.rows(), more: table.more() })
     }
 

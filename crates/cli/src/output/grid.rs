@@ -51,6 +51,21 @@ impl Grid {
         Ok(())
     }
 
+    /// Writes each row as lines, a title and its text on each, under a line with the row's number.
+    pub(crate) fn write_records(&self, out: &mut dyn Write) -> io::Result<()> {
+        let widest = self.titles.iter().map(|title| width_max(title)).max().unwrap_or(0);
+        for (number, row) in (1..).zip(&self.rows) {
+            writeln!(out, "-[ row {number} ]{}", "-".repeat(widest))?;
+            for (title, text) in self.titles.iter().zip(row) {
+                for (line, text) in text.split('\n').enumerate() {
+                    let title = if line == 0 { title.as_str() } else { "" };
+                    writeln!(out, "{}", format!("{} | {text}", pad(title, widest, Align::Left)).trim_end())?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn widths(&self) -> Vec<usize> {
         let mut widths: Vec<usize> = self.titles.iter().map(|title| width_max(title)).collect();
         for row in &self.rows {
@@ -110,6 +125,17 @@ mod tests {
         let mut out = Vec::new();
         grid.write(&mut out).unwrap();
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn rows_become_lines_of_titles_and_texts() {
+        let mut grid = Grid::of(&[("name", Align::Left), ("n", Align::Right)]);
+        grid.push(vec!["two\nlines".into(), "7".into()]);
+        grid.push(vec![String::new(), "8".into()]);
+        let mut out = Vec::new();
+        grid.write_records(&mut out).unwrap();
+        let expected = "-[ row 1 ]----\nname | two\n     | lines\nn    | 7\n-[ row 2 ]----\nname |\nn    | 8\n";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 
     #[test]

@@ -59,6 +59,12 @@ impl TableRows {
         Ok(out.flush()?)
     }
 
+    /// Writes each row as lines of names and values.
+    pub(crate) fn write_records(&self, out: &mut dyn Write) -> Result<(), CliError> {
+        self.grid.write_records(out)?;
+        Ok(out.flush()?)
+    }
+
     fn cell(&self, formatter: &ArrayFormatter<'_>, column: &dyn Array, row: usize) -> Result<String, CliError> {
         if column.is_null(row) || matches!(column.data_type(), DataType::Null) {
             return Ok("NULL".to_owned());
