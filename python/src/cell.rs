@@ -1,6 +1,6 @@
 //! `_pithead.cell`: what `pithead.cell` needs of the engine. Arrays come as buffers and go as bytes.
 
-use pithead_cell::{GroupMoments, Part, Ranked};
+use pithead_cell::{GroupMoments, MatrixPart, Ranked};
 use pithead_matrix::{CellsSpec, Correction, FoldChange, Method, Test};
 use pithead_model::near_names;
 use pyo3::prelude::*;
@@ -84,8 +84,8 @@ fn encode_cells<'py>(
     Ok(PyBytes::new(py, &bytes))
 }
 
-fn parts(parts: Vec<(String, Vec<u8>)>) -> PyResult<Vec<Part>> {
-    let part = |(name, cells): (String, Vec<u8>)| Ok(Part { dataset: name.parse().map_err(errors::to_python)?, cells });
+fn parts(parts: Vec<(String, Vec<u8>)>) -> PyResult<Vec<MatrixPart>> {
+    let part = |(name, cells): (String, Vec<u8>)| Ok(MatrixPart { dataset: name.parse().map_err(errors::to_python)?, cells });
     parts.into_iter().map(part).collect()
 }
 

@@ -22,12 +22,12 @@ pub(crate) struct Given {
     #[pyo3(item)]
     names: Option<Vec<String>>,
     #[pyo3(item)]
-    values: Vec<Kind>,
+    values: Vec<ParameterValue>,
 }
 
 /// A value, as `pithead/_parameters.py` takes it apart: its kind, and a form with no more to it than the kind says.
 #[derive(FromPyObject)]
-struct Kind(String, Py<PyAny>);
+struct ParameterValue(String, Py<PyAny>);
 
 impl Given {
     pub(crate) fn parameters(self) -> PyResult<Parameters> {
@@ -47,14 +47,14 @@ impl Given {
 }
 
 /// The field of a value: an identifier is told from other bytes by its field alone.
-fn field(name: &str, column: &ArrayRef, Kind(kind, _): &Kind) -> FieldRef {
+fn field(name: &str, column: &ArrayRef, ParameterValue(kind, _): &ParameterValue) -> FieldRef {
     let field = Field::new(name, column.data_type().clone(), true);
     let marks = (kind == "uuid").then(|| HashMap::from([(EXTENSION.to_owned(), UUID.to_owned())]));
     Arc::new(field.with_metadata(marks.unwrap_or_default()))
 }
 
 /// A value as an array of one.
-fn array(py: Python<'_>, Kind(kind, value): &Kind) -> PyResult<ArrayRef> {
+fn array(py: Python<'_>, ParameterValue(kind, value): &ParameterValue) -> PyResult<ArrayRef> {
     let value = value.bind(py);
     Ok(match kind.as_str() {
         "null" => Arc::new(NullArray::new(1)),
@@ -80,11 +80,11 @@ fn array(py: Python<'_>, Kind(kind, value): &Kind) -> PyResult<ArrayRef> {
         }
         "decimal" => decimal(&value.extract()?)?,
         "list" => {
-            let items = value.extract::<Vec<Kind>>()?;
+            let items = value.extract::<Vec<ParameterValue>>()?;
             let items = items.iter().map(|item| array(py, item)).collect::<PyResult<Vec<_>>>()?;
             list_of(&items).map_err(unfit)?
         }
-        "struct" => record(py, &value.extract::<Vec<(String, Kind)>>()?)?,
+        "struct" => record(py, &value.extract::<Vec<(String, ParameterValue)>>()?)?,
         other => return Err(errors::user(format!("a parameter of kind {other} is not known"), "give a plain Python value")),
     })
 }
@@ -100,7 +100,7 @@ fn decimal((digits, precision, scale): &(String, u8, i8)) -> PyResult<ArrayRef> 
     })
 }
 
-fn record(py: Python<'_>, parts: &[(String, Kind)]) -> PyResult<ArrayRef> {
+fn record(py: Python<'_>, parts: &[(String, ParameterValue)]) -> PyResult<ArrayRef> {
     let columns = parts.iter().map(|(_, kind)| array(py, kind)).collect::<PyResult<Vec<_>>>()?;
     let fields = parts.iter().zip(&columns).map(|((name, kind), column)| field(name, column, kind));
     Ok(Arc::new(StructArray::try_new(fields.collect(), columns, None).map_err(unfit)?))

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use pithead_cell::{Kind, Layout, MatrixLoad, MatrixWriter, Progress, WriterOptions};
+use pithead_cell::{Layout, MatrixLoad, MatrixWriter, Progress, ValueKind, WriterOptions};
 use pithead_host::{LoadMode, LoadSpec};
 use pithead_matrix::Codec;
 use pithead_model::Fault;
@@ -22,10 +22,10 @@ use crate::runtime;
 /// Takes a matrix in pieces, however large, and hands it gene by gene to a load.
 #[pyclass(frozen, name = "MatrixWriter", module = "pithead._pithead.cell")]
 pub(crate) struct Writer {
-    state: Mutex<State>,
+    state: Mutex<WriterState>,
 }
 
-enum State {
+enum WriterState {
     /// Takes more.
     Open(Box<MatrixWriter>),
     /// Another thread has it.
@@ -40,10 +40,11 @@ impl Writer {
     #[pyo3(signature = (n_genes, *, source, codec = "zstd", kind = "auto", spill_dir = None))]
     fn new(n_genes: usize, source: String, codec: &str, kind: &str, spill_dir: Option<PathBuf>) -> PyResult<Self> {
         let codec = named("codec", codec, &[("zstd", Codec::Zstd), ("none", Codec::None)])?;
-        let kind = named("kind", kind, &[("auto", Kind::Auto), ("counts", Kind::Counts), ("floats", Kind::Floats)])?;
+        let kind =
+            named("kind", kind, &[("auto", ValueKind::Auto), ("counts", ValueKind::Counts), ("floats", ValueKind::Floats)])?;
         let spill_dir = spill_dir.unwrap_or_else(std::env::temp_dir);
         let writer = MatrixWriter::new(n_genes, WriterOptions { source, codec, kind, spill_dir }).map_err(errors::to_python)?;
-        Ok(Self { state: Mutex::new(State::Open(Box::new(writer))) })
+        Ok(Self { state: Mutex::new(WriterState::Open(Box::new(writer))) })
     }
 
     /// Takes the next cells, in CSR.
@@ -119,7 +120,7 @@ impl Writer {
             };
             tokio::task::spawn_blocking(read).await.map_err(|error| Fault::new(pithead_model::Blame::Bug, error.to_string()))
         })?;
-        *self.state.lock() = State::Open(Box::new(writer));
+        *self.state.lock() = WriterState::Open(Box::new(writer));
         result.map_err(errors::to_python)
     }
 
@@ -171,7 +172,7 @@ impl Writer {
         let name = dataset.parse().map_err(errors::to_python)?;
         let spec = LoadSpec { mode, metadata, slice_bytes, slice_rows, ..LoadSpec::new(name, Vec::new()) };
         let (host, writer) = (conn.host()?, Arc::new(self.taken()?));
-        *self.state.lock() = State::Loaded(Arc::clone(&writer));
+        *self.state.lock() = WriterState::Loaded(Arc::clone(&writer));
         let nnz = writer.nnz();
         let (told, tell) = told();
         let look = move |py: Python<'_>| call(py, progress.as_ref(), &told);
@@ -190,24 +191,24 @@ impl Writer {
 impl Writer {
     fn with(&self, py: Python<'_>, take: impl FnOnce(&mut MatrixWriter) -> Result<(), Fault> + Send) -> PyResult<()> {
         let taken = py.detach(|| match &mut *self.state.lock() {
-            State::Open(writer) => Some(take(writer)),
-            State::Busy | State::Loaded(_) => None,
+            WriterState::Open(writer) => Some(take(writer)),
+            WriterState::Busy | WriterState::Loaded(_) => None,
         });
         taken.ok_or_else(used_up)?.map_err(errors::to_python)
     }
 
     fn look<T>(&self, look: impl FnOnce(&MatrixWriter) -> T) -> PyResult<T> {
         match &*self.state.lock() {
-            State::Open(writer) => Ok(look(writer)),
-            State::Loaded(writer) => Ok(look(writer)),
-            State::Busy => Err(used_up()),
+            WriterState::Open(writer) => Ok(look(writer)),
+            WriterState::Loaded(writer) => Ok(look(writer)),
+            WriterState::Busy => Err(used_up()),
         }
     }
 
     fn taken(&self) -> PyResult<MatrixWriter> {
         let mut state = self.state.lock();
-        match std::mem::replace(&mut *state, State::Busy) {
-            State::Open(writer) => Ok(*writer),
+        match std::mem::replace(&mut *state, WriterState::Busy) {
+            WriterState::Open(writer) => Ok(*writer),
             other => {
                 *state = other;
                 Err(used_up())

@@ -12,7 +12,7 @@ use crate::lower::LowerSession;
 use crate::merge::Merge;
 use crate::ordinals::Ordinals;
 use crate::relay::Relay;
-use crate::sessions::{Begin, Place};
+use crate::sessions::{Begin, SessionPermit};
 use crate::way::{Facts, Way, Why};
 
 /// When a host is to ask again that found no place.
@@ -82,7 +82,13 @@ impl Inner {
     }
 
     /// One session a drive that has slices of it.
-    async fn relay(&self, request: &OpenRequest, driving: &Divided, place: Place, way: Way) -> Result<Reply<Granted>, Fault> {
+    async fn relay(
+        &self,
+        request: &OpenRequest,
+        driving: &Divided,
+        place: SessionPermit,
+        way: Way,
+    ) -> Result<Reply<Granted>, Fault> {
         let Way::Relay(why) = way else {
             let what = "an array cannot go on in the middle of a sub-plan that reads its dataset twice";
             return Err(Fault::new(Blame::Device, what).hint("run the query again"));

@@ -31,7 +31,7 @@ pub(crate) struct Session {
     progress: Mutex<Progress>,
     /// Why it ended, once it has.
     ended: watch::Sender<Option<Fault>>,
-    _place: Place,
+    _place: SessionPermit,
 }
 
 struct Progress {
@@ -58,13 +58,13 @@ struct Places {
 }
 
 /// A session's place; free again when this is dropped.
-pub(crate) struct Place {
+pub(crate) struct SessionPermit {
     places: Arc<Places>,
     merging: bool,
     reads: Vec<DatasetId>,
 }
 
-impl Place {
+impl SessionPermit {
     /// The session puts rows together at the array.
     pub(crate) fn merges(&mut self) {
         if !std::mem::replace(&mut self.merging, true) {
@@ -73,7 +73,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for SessionPermit {
     fn drop(&mut self) {
         self.places.sessions.fetch_sub(1, Ordering::Relaxed);
         if self.merging {
@@ -102,7 +102,7 @@ impl Sessions {
     }
 
     /// A place for one more session over these parts; none: there are `most`.
-    pub(crate) fn admit(&self, most: usize, parts: &[SlicePart]) -> Option<Place> {
+    pub(crate) fn admit(&self, most: usize, parts: &[SlicePart]) -> Option<SessionPermit> {
         let admitted =
             self.places.sessions.fetch_update(Ordering::AcqRel, Ordering::Acquire, |open| (open < most).then_some(open + 1));
         admitted.ok()?;
@@ -110,7 +110,7 @@ impl Sessions {
         let mut readers = self.places.readers.lock();
         reads.iter().for_each(|dataset| *readers.entry(*dataset).or_insert(0) += 1);
         drop(readers);
-        Some(Place { places: Arc::clone(&self.places), merging: false, reads })
+        Some(SessionPermit { places: Arc::clone(&self.places), merging: false, reads })
     }
 
     /// Sessions that put rows together here.
@@ -133,7 +133,7 @@ impl Sessions {
         lower: Arc<Vec<LowerSession>>,
         slices_total: u32,
         begin: Begin,
-        place: Place,
+        place: SessionPermit,
         request: &OpenRequest,
     ) -> SessionId {
         let progress = Progress { state: SessionState::Opened, rounds: 0, slices_done: 0, heard: Some(Instant::now()) };

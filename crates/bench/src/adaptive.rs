@@ -23,7 +23,7 @@ use crate::machine::Machine;
 use crate::tables::io;
 use cell::cells;
 use cores::Cores;
-use place::Place;
+use place::TableDirectory;
 use report::AdaptiveReport;
 use simulated::Simulated;
 
@@ -74,7 +74,7 @@ pub async fn adaptive(options: &AdaptiveOptions) -> Result<(), Fault> {
     let simulated = wants(AdaptivePart::Simulated).then(Simulated::run);
     let (mut measured, mut streams) = (Vec::new(), Vec::new());
     if let Some(cores) = cores {
-        let place = Place::make(options, cores).await?;
+        let place = TableDirectory::make(options, cores).await?;
         if wants_cells {
             let wanted = |cell: &cell::Cell| options.cells.as_ref().is_none_or(|part| cell.name().contains(part));
             for cell in cells().into_iter().filter(wanted) {

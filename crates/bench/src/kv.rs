@@ -73,7 +73,7 @@ pub(crate) struct Measured {
 pub async fn kv(options: &KvOptions) -> Result<(), Fault> {
     let machine = Machine::here();
     println!("{}", machine.line());
-    let place = Place::make(&options.directory)?;
+    let place = BenchDirectory::make(&options.directory)?;
     let port = free_port()?;
     let program = std::env::current_exe().map_err(|error| io(Path::new("pithead"), &error))?;
     let kinetic = format!("127.0.0.1:{port}");
@@ -122,9 +122,9 @@ fn free_port() -> Result<u16, Fault> {
 
 /// The folder that all of it is made in. Dropping it removes it.
 #[derive(Debug)]
-struct Place(PathBuf);
+struct BenchDirectory(PathBuf);
 
-impl Place {
+impl BenchDirectory {
     fn make(directory: &Path) -> Result<Self, Fault> {
         let path = directory.join("kv-bench");
         if path.exists() {
@@ -135,7 +135,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for BenchDirectory {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.0) {
             eprintln!("note: {} is left behind: {error}", self.0.display());

@@ -57,7 +57,7 @@ pub enum StorePart {
 pub fn store(options: &StoreBenchOptions) -> Result<(), Fault> {
     let machine = Machine::here();
     println!("{}", machine.line());
-    let place = Place::make(&options.directory)?;
+    let place = BenchDirectory::make(&options.directory)?;
     let notes = MediumNotes::of(&place.0)?;
     println!("{}\n", notes.line());
     let mut report = StoreReport::new(machine, notes, options);
@@ -93,9 +93,9 @@ pub fn store(options: &StoreBenchOptions) -> Result<(), Fault> {
 
 /// The folder that all of it is made in. Dropping it removes it.
 #[derive(Debug)]
-struct Place(PathBuf);
+struct BenchDirectory(PathBuf);
 
-impl Place {
+impl BenchDirectory {
     fn make(directory: &Path) -> Result<Self, Fault> {
         let path = directory.join("store-bench");
         fresh(&path)?;
@@ -103,7 +103,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for BenchDirectory {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.0) {
             eprintln!("note: {} is left behind: {error}", self.0.display());

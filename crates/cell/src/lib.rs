@@ -17,6 +17,6 @@ mod spill;
 mod writer;
 
 pub use load::{Layout, MatrixLoad};
-pub use query::{Part, Ranked, cell_sums, encoded, gram, moments, rank_genes, take};
+pub use query::{MatrixPart, Ranked, cell_sums, encoded, gram, moments, rank_genes, take};
 pub use result::{GroupMoments, Taken, rankings};
-pub use writer::{Kind, MatrixWriter, Progress, WriterOptions};
+pub use writer::{MatrixWriter, Progress, ValueKind, WriterOptions};

@@ -161,7 +161,7 @@ fn real(word: &[u8]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::writer::Kind;
+    use crate::writer::ValueKind;
     use crate::writer::tests::{dense, writer};
     use std::io::Write;
     use std::sync::Arc;
@@ -169,7 +169,7 @@ mod tests {
     fn read(text: &[u8], cells_are_rows: bool) -> Result<Vec<Vec<f64>>, Fault> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(text).unwrap();
-        let mut writer = writer(3, Kind::Auto);
+        let mut writer = writer(3, ValueKind::Auto);
         let progress: Progress = Arc::new(|_, _| ());
         writer.read_mtx(file.path(), 2, cells_are_rows, &progress).map(|()| dense(&writer))
     }

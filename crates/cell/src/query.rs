@@ -20,7 +20,7 @@ const LISTED_GENES: usize = 4_096;
 
 /// One dataset of a question, and what the drives must know of its cells ([`CellsSpec`], encoded).
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct MatrixPart {
     /// A matrix.
     pub dataset: DatasetName,
     /// Its cells.
@@ -55,7 +55,7 @@ pub struct Ranked {
 pub async fn rank_genes(
     session: &Session,
     host: &Host,
-    parts: &[Part],
+    parts: &[MatrixPart],
     test: &Test,
     correction: Correction,
     genes: Option<&[i32]>,
@@ -77,7 +77,12 @@ pub async fn rank_genes(
 }
 
 /// The moments of each gene in every group.
-pub async fn moments(session: &Session, host: &Host, parts: &[Part], genes: Option<&[i32]>) -> Result<GroupMoments, Fault> {
+pub async fn moments(
+    session: &Session,
+    host: &Host,
+    parts: &[MatrixPart],
+    genes: Option<&[i32]>,
+) -> Result<GroupMoments, Fault> {
     let asked = Asked::new(host, parts, genes).await?;
     let sql = asked.over("combine(accumulate({}, {})) AS partials", "combine(partials) AS partials");
     let mut found = Found::default();
@@ -86,20 +91,25 @@ pub async fn moments(session: &Session, host: &Host, parts: &[Part], genes: Opti
 }
 
 /// For each cell that counts, the sum of its values over genes and how many are not zero.
-pub async fn cell_sums(session: &Session, host: &Host, part: &Part, genes: Option<&[i32]>) -> Result<CellTotals, Fault> {
+pub async fn cell_sums(session: &Session, host: &Host, part: &MatrixPart, genes: Option<&[i32]>) -> Result<CellTotals, Fault> {
     let sum = one(session, host, part, genes, "cell_sums(take_cells({}, {}))").await?;
     sum.map_or_else(|| Ok(CellTotals::default()), |bytes| CellTotals::decode(&bytes).map_err(malformed))
 }
 
 /// The Gram matrix of the cells that count over these genes, or its product with the basis that `part.cells` hold. None: there are no
 /// genes.
-pub async fn gram(session: &Session, host: &Host, part: &Part, genes: Option<&[i32]>) -> Result<Option<GramResult>, Fault> {
+pub async fn gram(
+    session: &Session,
+    host: &Host,
+    part: &MatrixPart,
+    genes: Option<&[i32]>,
+) -> Result<Option<GramResult>, Fault> {
     let sum = one(session, host, part, genes, "gram(gram_part({}, {}))").await?;
     sum.map(|bytes| GramResult::decode(&bytes).map_err(malformed)).transpose()
 }
 
 /// Genes of the cells that count.
-pub async fn take(session: &Session, host: &Host, part: &Part, genes: Option<&[i32]>) -> Result<Taken, Fault> {
+pub async fn take(session: &Session, host: &Host, part: &MatrixPart, genes: Option<&[i32]>) -> Result<Taken, Fault> {
     let parts = std::slice::from_ref(part);
     let asked = Asked::new(host, parts, genes).await?;
     let sql = format!("SELECT gene, {} AS taken FROM {}", asked.filled("take_cells({}, {})", 0), asked.from(0));
@@ -109,7 +119,13 @@ pub async fn take(session: &Session, host: &Host, part: &Part, genes: Option<&[i
 }
 
 /// One value of bytes over all genes.
-async fn one(session: &Session, host: &Host, part: &Part, genes: Option<&[i32]>, what: &str) -> Result<Option<Vec<u8>>, Fault> {
+async fn one(
+    session: &Session,
+    host: &Host,
+    part: &MatrixPart,
+    genes: Option<&[i32]>,
+    what: &str,
+) -> Result<Option<Vec<u8>>, Fault> {
     if genes.is_some_and(|genes| genes.len() > LISTED_GENES) {
         return Err(invalid(format!("expected at most {LISTED_GENES} genes, or all")));
     }
@@ -127,7 +143,7 @@ async fn one(session: &Session, host: &Host, part: &Part, genes: Option<&[i32]>,
 
 /// A question over datasets.
 struct Asked<'a> {
-    parts: &'a [Part],
+    parts: &'a [MatrixPart],
     /// What genes are told apart by: `gene`, their position, or over several datasets `id`.
     key: &'static str,
     /// A gene's row of each dataset, as SQL.
@@ -136,9 +152,9 @@ struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    async fn new(host: &Host, parts: &'a [Part], genes: Option<&[i32]>) -> Result<Asked<'a>, Fault> {
+    async fn new(host: &Host, parts: &'a [MatrixPart], genes: Option<&[i32]>) -> Result<Asked<'a>, Fault> {
         let snapshot = host.fleet().snapshot().await?;
-        let row = |part: &Part| {
+        let row = |part: &MatrixPart| {
             let name = &part.dataset;
             let (_, dataset) = snapshot.dataset(name).ok_or_else(|| {
                 invalid(format!("there is no dataset {name}")).hint("`pithead cell ls` lists the matrices that are there")
@@ -194,7 +210,7 @@ impl<'a> Asked<'a> {
 
     fn parameters(&self) -> Result<Parameters, Fault> {
         // As text: see `known_cells` in pithead_functions.
-        let column = |part: &Part| Arc::new(StringArray::from(vec![BASE64_STANDARD.encode(&part.cells)])) as ArrayRef;
+        let column = |part: &MatrixPart| Arc::new(StringArray::from(vec![BASE64_STANDARD.encode(&part.cells)])) as ArrayRef;
         let columns = self.parts.iter().enumerate().map(|(number, part)| (format!("p{number}"), column(part)));
         Parameters::by_place(&RecordBatch::try_from_iter(columns).map_err(bug)?)
     }

@@ -18,7 +18,7 @@ pub type Progress = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
 /// What a matrix has to hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// Counts if all values are, else floats.
     #[default]
     Auto,
@@ -36,7 +36,7 @@ pub struct WriterOptions {
     /// How rows are compressed.
     pub codec: Codec,
     /// What the values have to be.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// Where chunks wait on disk.
     pub spill_dir: PathBuf,
 }
@@ -86,7 +86,7 @@ impl MatrixWriter {
 
     /// Whether all values are counts.
     pub fn is_counts(&self) -> bool {
-        self.is_counts && self.options.kind != Kind::Floats
+        self.is_counts && self.options.kind != ValueKind::Floats
     }
 
     /// Each cell's sum of values.
@@ -194,7 +194,7 @@ impl MatrixWriter {
     fn add<I: Iterator<Item = Entry>>(&mut self, entries: impl Fn() -> I, first: usize, genes: usize) -> Result<(), Fault> {
         let named = |fault: Fault| Fault { hint: fault.hint, ..self.wrong(fault.message) };
         let chunk = Chunk::new(first, genes, &entries).map_err(named)?;
-        if !chunk.is_counts && self.options.kind == Kind::Counts {
+        if !chunk.is_counts && self.options.kind == ValueKind::Counts {
             let wrong = entries().find(|entry| entry.value != 0.0 && count(entry.value).is_none());
             let Entry { cell, gene, value } = wrong.unwrap_or(Entry { cell: 0, gene: 0, value: 0.0 });
             let what = format!("cell {cell} has {value} of gene {} (both from 0), which is no count", first + gene);
@@ -277,7 +277,7 @@ pub(crate) mod tests {
     use pithead_matrix::Values;
     use proptest::prelude::*;
 
-    pub(crate) fn writer(genes: usize, kind: Kind) -> MatrixWriter {
+    pub(crate) fn writer(genes: usize, kind: ValueKind) -> MatrixWriter {
         let (source, spill_dir) = ("it".to_owned(), std::env::temp_dir());
         MatrixWriter::new(genes, WriterOptions { source, codec: Codec::Zstd, kind, spill_dir }).unwrap()
     }
@@ -308,7 +308,7 @@ pub(crate) mod tests {
             let n_cells = rows.len();
             let entries: Vec<Entry> = rows.iter().zip(0..).flat_map(|(row, cell)| row.iter().enumerate().map(move |(gene, value)| Entry { cell, gene, value: *value })).collect();
             let (mut by_rows, mut by_dense, mut by_columns, mut by_entries) =
-                (writer(4, Kind::Auto), writer(4, Kind::Auto), writer(4, Kind::Auto), writer(4, Kind::Auto));
+                (writer(4, ValueKind::Auto), writer(4, ValueKind::Auto), writer(4, ValueKind::Auto), writer(4, ValueKind::Auto));
             for part in [&rows[..cut], &rows[cut..]].into_iter().filter(|part| !part.is_empty()) {
                 let flat = part.concat();
                 by_dense.push_dense(&flat, |value| value).unwrap();
@@ -340,15 +340,15 @@ pub(crate) mod tests {
     fn what_is_wrong_is_named() {
         let said = |result: Result<(), Fault>| result.unwrap_err().to_string();
         let push = |kind, genes: &[i32], values: &[f64]| writer(3, kind).push_rows(&[0, 2, 3], genes, values, |value| value);
-        assert!(said(push(Kind::Auto, &[0, 0, 1], &[1.0; 3])).contains("cell 0 has two values for gene 0"));
-        assert!(said(push(Kind::Auto, &[0, 3, 1], &[1.0; 3])).contains("gene 3"));
-        assert!(said(push(Kind::Auto, &[0, -1, 1], &[1.0; 3])).contains("of 3 genes"));
-        assert!(said(push(Kind::Counts, &[0, 1, 1], &[1.0, 2.0, -3.0])).contains("cell 1 has -3 of gene 1"));
-        assert!(said(push(Kind::Auto, &[0, 1, 1], &[1.0, 1e300, 3.0])).contains("cell 0 has 1e300 of gene 1"));
-        assert!(said(push(Kind::Auto, &[0, 1], &[1.0; 2])).contains("row pointers"));
-        assert!(said(writer(3, Kind::Auto).push_dense(&[1.0; 4], |value| value)).contains("whole rows"));
-        assert!(said(writer(1, Kind::Auto).push_columns(&[0, 1], &[7], &[1.0], 5, |value| value)).contains("cell 7"));
-        let mut part = writer(3, Kind::Auto);
+        assert!(said(push(ValueKind::Auto, &[0, 0, 1], &[1.0; 3])).contains("cell 0 has two values for gene 0"));
+        assert!(said(push(ValueKind::Auto, &[0, 3, 1], &[1.0; 3])).contains("gene 3"));
+        assert!(said(push(ValueKind::Auto, &[0, -1, 1], &[1.0; 3])).contains("of 3 genes"));
+        assert!(said(push(ValueKind::Counts, &[0, 1, 1], &[1.0, 2.0, -3.0])).contains("cell 1 has -3 of gene 1"));
+        assert!(said(push(ValueKind::Auto, &[0, 1, 1], &[1.0, 1e300, 3.0])).contains("cell 0 has 1e300 of gene 1"));
+        assert!(said(push(ValueKind::Auto, &[0, 1], &[1.0; 2])).contains("row pointers"));
+        assert!(said(writer(3, ValueKind::Auto).push_dense(&[1.0; 4], |value| value)).contains("whole rows"));
+        assert!(said(writer(1, ValueKind::Auto).push_columns(&[0, 1], &[7], &[1.0], 5, |value| value)).contains("cell 7"));
+        let mut part = writer(3, ValueKind::Auto);
         part.push_columns(&[0, 1], &[0], &[1.0], 5, |value| value).unwrap();
         assert!(part.check_complete().unwrap_err().message.contains("1 genes, not 3"));
         assert!(part.push_dense(&[1.0; 3], |value| value).is_err());

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::rustls::ServerConfig;
 
 use crate::connection::Connection;
-use crate::gate::{Gate, Place};
+use crate::gate::{ConnectionPermit, Gate};
 use crate::protocol::Protocol;
 use crate::tls::ServerTls;
 
@@ -60,7 +60,7 @@ async fn begin(
     socket: TcpStream,
     protocol: Protocol,
     tls: Option<Arc<ServerConfig>>,
-    place: Arc<Place>,
+    place: Arc<ConnectionPermit>,
     sender: mpsc::Sender<io::Result<Connection>>,
 ) {
     let address = place.address();

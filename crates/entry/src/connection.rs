@@ -14,7 +14,7 @@ use tokio::time::{Instant, Sleep};
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{TlsAcceptor, rustls::ServerConfig};
 
-use crate::gate::Place;
+use crate::gate::ConnectionPermit;
 use crate::protocol::Protocol;
 use crate::tls::names_of;
 
@@ -27,7 +27,7 @@ const LINGER: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct Peer {
     /// Its place at the gate.
-    pub place: Arc<Place>,
+    pub place: Arc<ConnectionPermit>,
     /// Names in the caller's certificate, where it had to show one.
     pub certificate: Option<Vec<String>>,
     /// Calls with wrong credentials.
@@ -40,7 +40,7 @@ pub struct Peer {
 
 impl Peer {
     /// Of a connection that nobody has called over yet.
-    pub fn new(place: Arc<Place>, certificate: Option<Vec<String>>, socket: Option<OwnedFd>) -> Peer {
+    pub fn new(place: Arc<ConnectionPermit>, certificate: Option<Vec<String>>, socket: Option<OwnedFd>) -> Peer {
         Peer { place, certificate, failures: AtomicU32::new(0), receiving: AtomicU64::new(0), socket }
     }
 }
@@ -67,7 +67,7 @@ impl Connection {
         socket: TcpStream,
         protocol: Protocol,
         tls: Option<Arc<ServerConfig>>,
-        place: Arc<Place>,
+        place: Arc<ConnectionPermit>,
     ) -> Result<Connection, String> {
         let deadline = Instant::now() + WAIT_MAX;
         let asked = socket.as_fd().try_clone_to_owned().ok();

@@ -90,7 +90,7 @@ impl End {
 
 /// A connection's place at the gate. It is free again when this is dropped.
 #[derive(Debug)]
-pub struct Place {
+pub struct ConnectionPermit {
     gate: Arc<Gate>,
     id: u64,
     address: IpAddr,
@@ -105,7 +105,7 @@ impl Gate {
     }
 
     /// A place for a new connection, where it waits. The oldest that waits may have to go for it.
-    pub fn enter(self: &Arc<Self>, address: IpAddr) -> Arc<Place> {
+    pub fn enter(self: &Arc<Self>, address: IpAddr) -> Arc<ConnectionPermit> {
         let mut inside = self.lock();
         let from_there = inside.waiting.iter().filter(|waiting| waiting.address == address).count();
         if from_there >= self.limits.waiting_per_address {
@@ -121,7 +121,7 @@ impl Gate {
         inside.next += 1;
         let (id, end) = (inside.next, Arc::new(End::default()));
         inside.waiting.push_back(Waiting { id, address, end: Arc::clone(&end) });
-        Arc::new(Place { gate: Arc::clone(self), id, address, admitted: AtomicBool::new(false), end })
+        Arc::new(ConnectionPermit { gate: Arc::clone(self), id, address, admitted: AtomicBool::new(false), end })
     }
 
     /// Lets the oldest that waits go, whoever it is: the process has no more files to open.
@@ -136,7 +136,7 @@ impl Gate {
     }
 }
 
-impl Place {
+impl ConnectionPermit {
     /// Where the connection comes from.
     pub fn address(&self) -> IpAddr {
         self.address
@@ -182,7 +182,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut inside = self.gate.lock();
         if !self.is_admitted() {
@@ -213,7 +213,7 @@ mod tests {
         IpAddr::from([10, 0, 0, last])
     }
 
-    fn has_ended(place: &Place) -> bool {
+    fn has_ended(place: &ConnectionPermit) -> bool {
         place.end.ended.load(Ordering::Acquire)
     }
 

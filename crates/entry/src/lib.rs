@@ -18,7 +18,7 @@ pub use accept::accept;
 pub use access::{Access, Identity, ProgramRight, Right};
 pub use connection::{Connection, Peer, WAIT_MAX};
 pub use doorman::{Doorman, TurnedAway, not_known};
-pub use gate::{ConnectionLimits, End, Gate, Place};
+pub use gate::{ConnectionLimits, ConnectionPermit, End, Gate};
 pub use options::{ConnectOptions, Entry, ServeOptions, is_loopback};
 pub use protocol::Protocol;
 pub use tls::{ClientTlsFiles, ServerTls, ServerTlsFiles};

@@ -15,10 +15,10 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 pub struct Watched<T> {
     files: Vec<PathBuf>,
     make: Box<dyn Fn() -> Result<T, Fault> + Send + Sync>,
-    state: Mutex<State<T>>,
+    state: Mutex<WatchedState<T>>,
 }
 
-struct State<T> {
+struct WatchedState<T> {
     value: Arc<T>,
     stamps: Vec<Stamp>,
     looked: Instant,
@@ -32,7 +32,7 @@ impl<T> Watched<T> {
     pub fn new(files: Vec<PathBuf>, make: impl Fn() -> Result<T, Fault> + Send + Sync + 'static) -> Result<Watched<T>, Fault> {
         // Stamps first: a change meanwhile is then seen at the next look.
         let stamps = stamps(&files);
-        let state = State { value: Arc::new(make()?), stamps, looked: Instant::now() };
+        let state = WatchedState { value: Arc::new(make()?), stamps, looked: Instant::now() };
         Ok(Watched { files, make: Box::new(make), state: Mutex::new(state) })
     }
 
@@ -45,7 +45,7 @@ impl<T> Watched<T> {
         Arc::clone(&state.value)
     }
 
-    fn look(&self, state: &mut State<T>) {
+    fn look(&self, state: &mut WatchedState<T>) {
         state.looked = Instant::now();
         let stamps = stamps(&self.files);
         if stamps == state.stamps {

@@ -30,7 +30,7 @@ use crate::level::{Carried, Filtered, Sums, Waiting, is_in};
 use crate::order::order_of;
 use crate::round::{Round, SliceQueue};
 use crate::statistics::PartFacts;
-use crate::table::{Feed, Part, ReadCounters, SliceTable};
+use crate::table::{Feed, ReadCounters, SliceTable, TablePart};
 use crate::template::{Tables, Template};
 use crate::{BindRequest, ExecError, PartData, PartReads, RunningRound, SliceRef};
 
@@ -47,7 +47,7 @@ pub struct Bound {
     tables: Tables,
     schema: SchemaRef,
     queue: Arc<SliceQueue>,
-    parts: Vec<Arc<Part>>,
+    parts: Vec<Arc<TablePart>>,
     filtered: Option<Filtered>,
     held: Vec<SliceSpan>,
     sums: OnceLock<Sums>,
@@ -65,7 +65,7 @@ impl Bound {
             runtime: Arc::clone(&request.runtime),
             functions: Arc::clone(&request.functions),
         };
-        let parts: Vec<Arc<Part>> = request.parts.iter().map(|data| Arc::new(part(data, &request))).collect();
+        let parts: Vec<Arc<TablePart>> = request.parts.iter().map(|data| Arc::new(part(data, &request))).collect();
         let driving = parts.first().cloned().ok_or(ExecError::NoParts)?;
         let template = Template::of(&request, &options).await?;
         let state = planning_state(&options);
@@ -122,7 +122,7 @@ impl Bound {
 
     /// What was read of each part so far, in the request's order.
     pub fn reads(&self) -> Vec<PartReads> {
-        let read = |part: &Arc<Part>| PartReads {
+        let read = |part: &Arc<TablePart>| PartReads {
             slices: part.reads.slices.load(Ordering::Relaxed),
             bytes: part.reads.bytes.load(Ordering::Relaxed),
         };
@@ -271,9 +271,9 @@ fn left(slices: &Arc<[SliceRef]>, done: &[SliceSpan]) -> Arc<[SliceRef]> {
     slices.iter().zip(left).filter(|(_, left)| *left).map(|(slice, _)| slice.clone()).collect()
 }
 
-fn part(data: &PartData, request: &BindRequest) -> Part {
+fn part(data: &PartData, request: &BindRequest) -> TablePart {
     let slices: Arc<[SliceRef]> = data.slices.as_slice().into();
-    Part {
+    TablePart {
         name: data.name.to_string(),
         schema: Arc::clone(&data.schema),
         facts: PartFacts::new(Arc::clone(&slices)),
@@ -289,8 +289,8 @@ fn part(data: &PartData, request: &BindRequest) -> Part {
 }
 
 /// The tables of a session.
-fn tables(parts: &[Arc<Part>], request: &BindRequest) -> Result<Tables, Fault> {
-    let source = |part: &Arc<Part>, feed| {
+fn tables(parts: &[Arc<TablePart>], request: &BindRequest) -> Result<Tables, Fault> {
+    let source = |part: &Arc<TablePart>, feed| {
         let table: Arc<dyn TableProvider> = Arc::new(SliceTable { part: Arc::clone(part), feed });
         provider_as_source(table)
     };

@@ -7,7 +7,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use pithead_policy::Features;
 
 use crate::level::{Filtered, Waiting};
-use crate::table::Part;
+use crate::table::TablePart;
 
 /// Comparisons that a search in text counts for.
 const TEXT_SEARCH: f64 = 12.0;
@@ -19,7 +19,7 @@ const GROUPS: f64 = 1000.0;
 /// Of one slice, on average over those that wait. `expected`: rows and bytes of the whole answer.
 pub(crate) fn features(
     plan: &LogicalPlan,
-    part: &Part,
+    part: &TablePart,
     filtered: &Filtered,
     waiting: &Waiting,
     expected: Option<(f64, f64)>,

@@ -17,7 +17,7 @@ use pithead_model::{SliceEntry, SliceSpan};
 
 use crate::SliceRef;
 use crate::pruning::{Conjunct, columns_of, conjuncts, slice_may_match};
-use crate::table::{Feed, Part, SliceTable};
+use crate::table::{Feed, SliceTable, TablePart};
 
 /// The driving scan of an optimised sub-plan, with its filters and its projection.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(crate) struct Filtered {
 
 impl Filtered {
     /// None: the optimiser found that nothing needs to be read, or all of the partition is needed for each slice.
-    pub(crate) fn of(plan: &LogicalPlan, part: &Part, state: &SessionState) -> Result<Option<Filtered>> {
+    pub(crate) fn of(plan: &LogicalPlan, part: &TablePart, state: &SessionState) -> Result<Option<Filtered>> {
         let mut found: Option<TableScan> = None;
         let mut others = false;
         plan.apply_with_subqueries(|node| {
@@ -150,7 +150,7 @@ fn renamed(plan: &LogicalPlan) -> &LogicalPlan {
 }
 
 /// How a scan reads this part; none: it reads another.
-fn feed_of(source: &Arc<dyn TableSource>, part: &Part) -> Option<Feed> {
+fn feed_of(source: &Arc<dyn TableSource>, part: &TablePart) -> Option<Feed> {
     let table: Arc<dyn TableProvider> = source_as_provider(source).ok()?;
     let table = table.downcast_ref::<SliceTable>()?;
     std::ptr::eq(Arc::as_ptr(&table.part), part).then_some(table.feed)

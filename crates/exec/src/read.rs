@@ -24,7 +24,7 @@ use crate::keep::keep;
 use crate::keys::BuildKeys;
 use crate::pruning::{Conjunct, Moving, columns_of, hint, move_columns, slice_may_match};
 use crate::round::{Cost, Round};
-use crate::table::{Feed, Part};
+use crate::table::{Feed, TablePart};
 
 /// Rows that moving filters are tried on before they are judged.
 const TRIAL_ROWS: usize = 32_768;
@@ -38,7 +38,7 @@ const SKIPS_MAX: usize = 64;
 /// What a scan is to read.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadPlan {
-    pub(crate) part: Arc<Part>,
+    pub(crate) part: Arc<TablePart>,
     pub(crate) feed: Feed,
     /// Columns of the output by index in the part's schema.
     pub(crate) columns: Vec<usize>,

@@ -36,13 +36,13 @@ pub struct Summaries {
 
 #[derive(Debug, Default)]
 struct Kept {
-    by_key: HashMap<SummaryKey, Vec<Summary>>,
+    by_key: HashMap<SummaryKey, Vec<KeptSummary>>,
     bytes: usize,
     clock: u64,
 }
 
 #[derive(Debug)]
-struct Summary {
+struct KeptSummary {
     slices: HashSet<SliceVersion>,
     batches: Vec<RecordBatch>,
     bytes: usize,
@@ -83,7 +83,7 @@ impl Summaries {
         kept.clock += 1;
         let now = kept.clock;
         let summaries = kept.by_key.get_mut(&key)?;
-        let fits = |summary: &&mut Summary| {
+        let fits = |summary: &&mut KeptSummary| {
             summary.slices.iter().all(|slice| numbers.contains_key(slice)) && (!whole || summary.slices.len() == numbers.len())
         };
         let best = summaries.iter_mut().filter(fits).max_by_key(|summary| summary.slices.len())?;
@@ -105,9 +105,9 @@ impl Summaries {
         kept.clock += 1;
         let used = kept.clock;
         let summaries = kept.by_key.entry(key).or_default();
-        let covered = |summary: &mut Summary| summary.slices.is_subset(&slices);
+        let covered = |summary: &mut KeptSummary| summary.slices.is_subset(&slices);
         let mut freed: usize = summaries.extract_if(.., covered).map(|summary| summary.bytes).sum();
-        summaries.push(Summary { slices, batches, bytes, used });
+        summaries.push(KeptSummary { slices, batches, bytes, used });
         if summaries.len() > OF_ONE_MAX
             && let Some(oldest) = summaries.iter().enumerate().min_by_key(|(_, summary)| summary.used).map(|(place, _)| place)
         {
@@ -121,7 +121,7 @@ impl Summaries {
 impl Kept {
     fn shrink(&mut self, budget: usize) {
         while self.bytes > budget {
-            let newest = |summaries: &Vec<Summary>| summaries.iter().map(|summary| summary.used).max().unwrap_or(0);
+            let newest = |summaries: &Vec<KeptSummary>| summaries.iter().map(|summary| summary.used).max().unwrap_or(0);
             let oldest = self.by_key.iter().min_by_key(|(_, summaries)| newest(summaries)).map(|(key, _)| *key);
             let Some(gone) = oldest.and_then(|key| self.by_key.remove(&key)) else { return };
             self.bytes = self.bytes.saturating_sub(gone.iter().map(|summary| summary.bytes).sum());

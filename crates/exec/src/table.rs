@@ -22,7 +22,7 @@ use crate::{SliceRef, SliceSource};
 
 /// What all scans of one part share.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct TablePart {
     pub(crate) name: String,
     pub(crate) schema: SchemaRef,
     pub(crate) slices: Arc<[SliceRef]>,
@@ -58,7 +58,7 @@ pub(crate) enum Feed {
 /// A table over a part.
 #[derive(Debug)]
 pub(crate) struct SliceTable {
-    pub(crate) part: Arc<Part>,
+    pub(crate) part: Arc<TablePart>,
     pub(crate) feed: Feed,
 }
 

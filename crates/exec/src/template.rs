@@ -178,8 +178,8 @@ impl Tables {
             let LogicalPlan::TableScan(scan) = node else { return Ok(Transformed::no(node)) };
             let Some(stands_for) = stands_for(&scan) else { return Ok(Transformed::no(LogicalPlan::TableScan(scan))) };
             let source = match stands_for {
-                StandsFor::Part(part, Feed::Round) => self.parts.get(part).map(|(round, _)| round),
-                StandsFor::Part(part, Feed::All) => self.parts.get(part).map(|(_, all)| all),
+                StandsFor::TablePart(part, Feed::Round) => self.parts.get(part).map(|(round, _)| round),
+                StandsFor::TablePart(part, Feed::All) => self.parts.get(part).map(|(_, all)| all),
                 StandsFor::Input(input) => self.inputs.get(input),
             };
             let Some(source) = source else { return internal_err!("a session lacks a table of its sub-plan") };
@@ -192,7 +192,7 @@ impl Tables {
 /// What a stand-in is replaced by.
 #[derive(Clone, Copy, Debug)]
 enum StandsFor {
-    Part(usize, Feed),
+    TablePart(usize, Feed),
     Input(usize),
 }
 
@@ -225,7 +225,7 @@ impl TableProvider for StandIn {
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
         match self.stands_for {
-            StandsFor::Part(..) => Ok(pushed_down(filters)),
+            StandsFor::TablePart(..) => Ok(pushed_down(filters)),
             StandsFor::Input(_) => Ok(vec![TableProviderFilterPushDown::Unsupported; filters.len()]),
         }
     }
@@ -244,7 +244,7 @@ fn register(state: &SessionState, request: &BindRequest) -> Result<(), Fault> {
     let catalog_name = &state.config_options().catalog.default_catalog;
     let catalog = state.catalog_list().catalog(catalog_name).ok_or_else(|| Fault::bug("a state without a catalogue"))?;
     for (number, part) in request.parts.iter().enumerate() {
-        let table = stand_in(StandsFor::Part(number, Feed::All), &part.schema);
+        let table = stand_in(StandsFor::TablePart(number, Feed::All), &part.schema);
         add_table(&*catalog, &part.name.domain, &part.name.dataset, table)?;
     }
     for (number, (name, schema, _)) in request.inputs.iter().enumerate() {
@@ -265,7 +265,7 @@ fn scan_plan(dataset: &DatasetName, columns: &[String], driving: &PartData) -> R
         })
     };
     let columns = columns.iter().map(index).collect::<Result<Vec<usize>, ExecError>>()?;
-    let table = provider_as_source(stand_in(StandsFor::Part(0, Feed::All), &driving.schema));
+    let table = provider_as_source(stand_in(StandsFor::TablePart(0, Feed::All), &driving.schema));
     let name = TableReference::partial(dataset.domain.as_str(), dataset.dataset.as_str());
     let scan = TableScanBuilder::new(name, table).with_projection(Some(columns)).build();
     Ok(LogicalPlan::TableScan(scan.map_err(fault_from_datafusion)?))
@@ -275,9 +275,9 @@ fn scan_plan(dataset: &DatasetName, columns: &[String], driving: &PartData) -> R
 /// dataset read the whole partition.
 fn drive(plan: LogicalPlan, driving: &PartData) -> Result<LogicalPlan, Fault> {
     let mut driven = false;
-    let source = provider_as_source(stand_in(StandsFor::Part(0, Feed::Round), &driving.schema));
+    let source = provider_as_source(stand_in(StandsFor::TablePart(0, Feed::Round), &driving.schema));
     let rewritten = plan.transform_down(|node| match node {
-        LogicalPlan::TableScan(scan) if !driven && matches!(stands_for(&scan), Some(StandsFor::Part(0, _))) => {
+        LogicalPlan::TableScan(scan) if !driven && matches!(stands_for(&scan), Some(StandsFor::TablePart(0, _))) => {
             driven = true;
             Ok(Transformed::yes(LogicalPlan::TableScan(TableScan { source: Arc::clone(&source), ..scan })))
         }

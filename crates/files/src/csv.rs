@@ -69,7 +69,7 @@ impl Source for CsvSource {
         if let Some(column) = only {
             builder = builder.with_projection(vec![column]);
         }
-        let place = Place { path: self.path.clone(), schema: Arc::clone(&self.schema) };
+        let place = CsvFile { path: self.path.clone(), schema: Arc::clone(&self.schema) };
         let batches = builder.build_buffered(open_text(&self.path, &read)?).map_err(|error| place.fault(&error))?;
         let mut told = 0;
         Ok(Box::new(batches.map(move |batch| {
@@ -99,12 +99,12 @@ fn format(path: &Path, options: &CsvOptions) -> Result<Format, Fault> {
 }
 
 /// Says where in a file the decoder failed.
-struct Place {
+struct CsvFile {
     path: PathBuf,
     schema: SchemaRef,
 }
 
-impl Place {
+impl CsvFile {
     fn fault(&self, error: &ArrowError) -> Fault {
         let text = plain(error);
         if let Some(bad) = BadValue::parse(&text) {

@@ -94,7 +94,7 @@ impl Times {
 
 /// The place of a [`GiveWayExec`].
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum Position {
     Above,
     /// Between a join and its probe side, whose rows it hands on in pieces: the rows of the first piece, and the most
     /// rows of any piece.
@@ -105,28 +105,28 @@ enum Place {
 #[derive(Clone, Debug)]
 pub(crate) struct GiveWayExec {
     input: Arc<dyn ExecutionPlan>,
-    place: Place,
+    place: Position,
     times: Arc<Times>,
 }
 
 impl GiveWayExec {
     /// A [`GiveWayExec`] above an operator that may work for a long time.
     pub(crate) fn above(input: Arc<dyn ExecutionPlan>, times: Arc<Times>) -> Self {
-        Self { input, place: Place::Above, times }
+        Self { input, place: Position::Above, times }
     }
 
     /// A [`GiveWayExec`] below an operator, as its probe side: the rows of the first piece, and the most rows of any
     /// piece.
     pub(crate) fn below(input: Arc<dyn ExecutionPlan>, times: Arc<Times>, (rows, rows_max): (usize, usize)) -> Self {
-        Self { input, place: Place::Below(rows, rows_max), times }
+        Self { input, place: Position::Below(rows, rows_max), times }
     }
 }
 
 impl DisplayAs for GiveWayExec {
     fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str(match self.place {
-            Place::Above => "GiveWayExec",
-            Place::Below(..) => "GiveWayExec: in pieces",
+            Position::Above => "GiveWayExec",
+            Position::Below(..) => "GiveWayExec: in pieces",
         })
     }
 }
@@ -172,8 +172,8 @@ impl ExecutionPlan for GiveWayExec {
         let input = self.input.execute(partition, context)?;
         let (times, turn) = (Arc::clone(&self.times), Turn::default());
         Ok(match self.place {
-            Place::Above => Box::pin(Above { input, times, partition, turn }),
-            Place::Below(rows, rows_max) => {
+            Position::Above => Box::pin(Above { input, times, partition, turn }),
+            Position::Below(rows, rows_max) => {
                 let pieces = Pieces { rest: None, rows, rows_max, given: None };
                 Box::pin(Below { input, times, partition, turn, pieces })
             }

@@ -15,12 +15,12 @@ use crate::{Host, HostOptions, LoadMode, LoadReport, LoadSpec, PartitionBy, Quer
 
 const ROWS: i64 = 2_000;
 
-struct Place {
+struct Cluster {
     doors: Vec<Arc<FakeDoor>>,
     host: Host,
 }
 
-impl Place {
+impl Cluster {
     /// Drives 1, 2 and so on, and dataset `t` with as many copies of as many partitions.
     async fn new(drives: u64, partitions: usize, copies: usize) -> Self {
         let doors: Vec<Arc<FakeDoor>> = (1..=drives).map(FakeDoor::new).collect();
@@ -94,7 +94,7 @@ async fn connect(doors: &[Arc<FakeDoor>]) -> Result<Host, Fault> {
 
 #[tokio::test]
 async fn copies_are_loaded_appended_to_and_dropped() {
-    let place = Place::new(3, 3, 2).await;
+    let place = Cluster::new(3, 3, 2).await;
     assert_eq!(place.copies().await, [[1, 2], [2, 3], [3, 1]]);
     assert_eq!(place.rows().iter().sum::<usize>(), 2 * ROWS as usize);
     place.load(LoadSpec { mode: LoadMode::Append, ..spec("t") }).await.unwrap();
@@ -110,7 +110,7 @@ async fn copies_are_loaded_appended_to_and_dropped() {
 
 #[tokio::test]
 async fn a_load_needs_all_copies_and_a_failed_one_leaves_none() {
-    let place = Place::new(3, 3, 2).await;
+    let place = Cluster::new(3, 3, 2).await;
     let before = place.rows();
     place.stop(3, true);
     let fault = place.load(LoadSpec { mode: LoadMode::Append, ..spec("t") }).await.unwrap_err();
@@ -121,7 +121,7 @@ async fn a_load_needs_all_copies_and_a_failed_one_leaves_none() {
 
 #[tokio::test]
 async fn an_answer_goes_on_at_a_copy_for_the_slices_that_are_left() {
-    let place = Place::new(3, 3, 2).await;
+    let place = Cluster::new(3, 3, 2).await;
     place.door(1).breaks_after.store(2, Ordering::Relaxed);
     let profile = place.check_answer().await;
     assert_eq!(profile.snapshot().failovers, 1);
@@ -136,13 +136,13 @@ async fn an_answer_goes_on_at_a_copy_for_the_slices_that_are_left() {
 
 #[tokio::test]
 async fn an_answer_without_a_copy_left_names_all_that_failed() {
-    let place = Place::new(3, 3, 2).await;
+    let place = Cluster::new(3, 3, 2).await;
     place.door(1).breaks_after.store(1, Ordering::Relaxed);
     place.stop(2, true);
     let fault = place.ask().await.map(|(keys, _)| keys.len()).unwrap_err();
     assert_eq!(fault.blame, Blame::Device);
     assert!(fault.message.contains("fake-2: does not answer"), "{fault}");
-    let place = Place::new(2, 2, 1).await;
+    let place = Cluster::new(2, 2, 1).await;
     place.door(1).breaks_after.store(1, Ordering::Relaxed);
     let fault = place.ask().await.map(|(keys, _)| keys.len()).unwrap_err();
     assert_eq!(fault.message, "drive fake-1: the link was cut");
@@ -150,7 +150,7 @@ async fn an_answer_without_a_copy_left_names_all_that_failed() {
 
 #[tokio::test]
 async fn a_busy_drive_is_passed_over() {
-    let place = Place::new(2, 1, 2).await;
+    let place = Cluster::new(2, 1, 2).await;
     place.door(1).busy.store(1, Ordering::Relaxed);
     place.check_answer().await;
     assert_eq!(place.door(1).slices_read.load(Ordering::Relaxed), 0);
@@ -162,14 +162,14 @@ async fn a_busy_drive_is_passed_over() {
 
 #[tokio::test]
 async fn a_host_begins_without_a_drive_and_finds_it_later() {
-    let place = Place::new(3, 3, 2).await;
+    let place = Cluster::new(3, 3, 2).await;
     place.stop(1, true);
     let host = connect(&place.doors).await.unwrap();
     assert_eq!(
         (host.fleet().drives().len(), host.fleet().absent()[0].fault.message.as_str()),
         (2, "drive fake-1: does not answer")
     );
-    let late = Place { doors: place.doors.clone(), host };
+    let late = Cluster { doors: place.doors.clone(), host };
     late.check_answer().await;
     // Its home is away: it is read, and not changed.
     let fault = late.load(LoadSpec { mode: LoadMode::Append, ..spec("t") }).await.unwrap_err();
@@ -185,7 +185,7 @@ async fn a_host_begins_without_a_drive_and_finds_it_later() {
 
 #[tokio::test]
 async fn a_partition_without_a_copy_in_reach_is_named() {
-    let place = Place::new(3, 3, 2).await;
+    let place = Cluster::new(3, 3, 2).await;
     let fewer = connect(&place.doors[2..]).await.unwrap();
     let fault = fewer.fleet().snapshot().await.unwrap().readable(&"t".parse().unwrap()).unwrap_err();
     let message = "dataset main.t needs partition 0: drives 0000000000000001 and 0000000000000002 are not connected";
@@ -194,7 +194,7 @@ async fn a_partition_without_a_copy_in_reach_is_named() {
 
 #[tokio::test]
 async fn a_new_drive_takes_its_share_together() {
-    let mut place = Place::new(2, 6, 1).await;
+    let mut place = Cluster::new(2, 6, 1).await;
     place.load(LoadSpec { partitions: Some(6), ..spec("u") }).await.unwrap();
     let newcomer = FakeDoor::new(7);
     place.doors.push(Arc::clone(&newcomer));
@@ -216,7 +216,7 @@ async fn a_new_drive_takes_its_share_together() {
 #[tokio::test]
 async fn a_statement_that_was_planned_before_a_move_follows_it() {
     // One partition's session is opened when its rows are asked for.
-    let place = Place::new(2, 1, 1).await;
+    let place = Cluster::new(2, 1, 1).await;
     let answer = place.host.session().run("SELECT k FROM t").await.unwrap();
     place.host.fleet().drain(DriveId(1), quiet()).await.unwrap();
     assert_eq!(place.rows()[0], 0);
@@ -226,7 +226,7 @@ async fn a_statement_that_was_planned_before_a_move_follows_it() {
 
 #[tokio::test]
 async fn an_append_that_a_move_overtakes_follows_it() {
-    let place = Place::new(3, 3, 2).await;
+    let place = Cluster::new(3, 3, 2).await;
     let keys: ArrayRef = Arc::new(Int64Array::from_iter_values(ROWS..2 * ROWS));
     let batch = RecordBatch::try_from_iter([("k", keys)]).unwrap();
     let (host, schema) = (place.host.clone(), batch.schema());
@@ -242,7 +242,7 @@ async fn an_append_that_a_move_overtakes_follows_it() {
 
 #[tokio::test]
 async fn a_drive_is_drained_and_removed_home_and_all() {
-    let place = Place::new(3, 3, 2).await;
+    let place = Cluster::new(3, 3, 2).await;
     let fault = place.host.fleet().remove(DriveId(1)).await.unwrap_err();
     assert_eq!(fault.message, "drive 0000000000000001 still holds partitions of main.t");
     let report = place.host.fleet().drain(DriveId(1), quiet()).await.unwrap();
@@ -263,7 +263,7 @@ async fn a_drive_is_drained_and_removed_home_and_all() {
 
 #[tokio::test]
 async fn a_hand_over_that_was_cut_off_is_ended_by_the_next_change() {
-    let place = Place::new(2, 2, 1).await;
+    let place = Cluster::new(2, 2, 1).await;
     let manifest = place.door(1).manifests.lock()["main"].clone();
     let next = Manifest { version: manifest.version + 1, drives: vec![DriveId(2), DriveId(1)], ..manifest };
     place.door(1).manifests.lock().insert("main".into(), next);
@@ -275,12 +275,12 @@ async fn a_hand_over_that_was_cut_off_is_ended_by_the_next_change() {
 
 #[tokio::test]
 async fn a_lost_home_is_replaced_and_its_copies_are_made_anew() {
-    let place = Place::new(4, 4, 2).await;
+    let place = Cluster::new(4, 4, 2).await;
     let alive = connect(&place.doors).await.unwrap();
     let lost = RepairSpec { lost: Some(DriveId(1)), drop_lost: false };
     assert!(alive.fleet().repair(&lost, quiet()).await.unwrap_err().message.contains("is not lost"));
     place.stop(1, true);
-    let place = Place { host: connect(&place.doors).await.unwrap(), doors: place.doors };
+    let place = Cluster { host: connect(&place.doors).await.unwrap(), doors: place.doors };
     let report = place.host.fleet().repair(&lost, quiet()).await.unwrap();
     assert_eq!((report.copies_made, report.homes.as_slice(), report.lost.len()), (2, &["main".to_owned()][..], 0));
     assert!(place.copies().await.iter().all(|copies| copies.len() == 2 && !copies.contains(&1)));
@@ -289,16 +289,16 @@ async fn a_lost_home_is_replaced_and_its_copies_are_made_anew() {
     // The lost drive comes back with what it last knew, and with changes that nobody else knows.
     place.door(1).manifests.lock().get_mut("main").unwrap().version += 3;
     place.stop(1, false);
-    let other = Place { host: connect(&place.doors).await.unwrap(), doors: place.doors.clone() };
+    let other = Cluster { host: connect(&place.doors).await.unwrap(), doors: place.doors.clone() };
     assert_eq!(other.dataset().await.rows(), 2 * ROWS as u64);
 }
 
 #[tokio::test]
 async fn what_only_a_lost_drive_had_is_named_and_dropped_when_asked() {
-    let place = Place::new(3, 3, 1).await;
+    let place = Cluster::new(3, 3, 1).await;
     place.load(LoadSpec { copies: Some(2), ..spec("u") }).await.unwrap();
     place.stop(3, true);
-    let place = Place { host: connect(&place.doors).await.unwrap(), doors: place.doors };
+    let place = Cluster { host: connect(&place.doors).await.unwrap(), doors: place.doors };
     let spec = |drop_lost| RepairSpec { lost: Some(DriveId(3)), drop_lost };
     let report = place.host.fleet().repair(&spec(false), quiet()).await.unwrap();
     assert_eq!((report.lost.len(), report.lost[0].partition, report.copies_made), (1, 2, 2));
@@ -313,7 +313,7 @@ async fn what_only_a_lost_drive_had_is_named_and_dropped_when_asked() {
 
 #[tokio::test]
 async fn missing_and_damaged_runs_are_written_anew() {
-    let place = Place::new(2, 2, 2).await;
+    let place = Cluster::new(2, 2, 2).await;
     place.door(1).stored.lock().clear();
     let report = place.host.fleet().repair(&RepairSpec::default(), quiet()).await.unwrap();
     assert_eq!((report.runs_rewritten, report.runs_checked, report.damaged.len()), (2, 2, 0));
@@ -321,7 +321,7 @@ async fn missing_and_damaged_runs_are_written_anew() {
     place.door(2).is_damaged.store(true, Ordering::Relaxed);
     let report = place.host.fleet().repair(&RepairSpec::default(), quiet()).await.unwrap();
     assert!(report.runs_rewritten > 0 && report.damaged.is_empty(), "{report:?}");
-    let place = Place::new(2, 2, 1).await;
+    let place = Cluster::new(2, 2, 1).await;
     place.door(2).is_damaged.store(true, Ordering::Relaxed);
     let report = place.host.fleet().repair(&RepairSpec::default(), quiet()).await.unwrap();
     assert_eq!((report.runs_rewritten, report.damaged.len()), (0, 1), "there is no other copy");
@@ -329,7 +329,7 @@ async fn missing_and_damaged_runs_are_written_anew() {
 
 #[tokio::test]
 async fn copies_that_are_lacking_are_made_once_there_is_a_drive_for_them() {
-    let mut place = Place::new(2, 2, 2).await;
+    let mut place = Cluster::new(2, 2, 2).await;
     place.stop(2, true);
     place.host = connect(&place.doors).await.unwrap();
     let report = place.host.fleet().repair(&RepairSpec { lost: Some(DriveId(2)), drop_lost: false }, quiet()).await.unwrap();
@@ -348,7 +348,7 @@ async fn copies_that_are_lacking_are_made_once_there_is_a_drive_for_them() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_hosts_may_ask_for_the_same_move() {
     for round in 0..20 {
-        let place = Place::new(3, 3, 1).await;
+        let place = Cluster::new(3, 3, 1).await;
         let other = connect(&place.doors).await.unwrap();
         let drive = DriveId(1 + round % 3);
         let (one, two) = tokio::join!(place.host.fleet().drain(drive, quiet()), other.fleet().drain(drive, quiet()));
@@ -362,7 +362,7 @@ async fn two_hosts_may_ask_for_the_same_move() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_hosts_may_repair_the_same_loss() {
     for round in 0..20 {
-        let place = Place::new(3, 3, 2).await;
+        let place = Cluster::new(3, 3, 2).await;
         place.stop(1, true);
         let hosts = [connect(&place.doors[1..]).await.unwrap(), connect(&place.doors[1..]).await.unwrap()];
         let lost = RepairSpec { lost: Some(DriveId(1)), drop_lost: false };
@@ -372,7 +372,7 @@ async fn two_hosts_may_repair_the_same_loss() {
         for report in [one, two].into_iter().flatten() {
             assert!(report.lost.is_empty(), "round {round}: {report:?}");
         }
-        let place = Place { doors: place.doors[1..].to_vec(), host: hosts[0].clone() };
+        let place = Cluster { doors: place.doors[1..].to_vec(), host: hosts[0].clone() };
         place.check_answer().await;
         assert!(place.copies().await.iter().all(|copies| copies.len() == 2), "round {round}");
     }
@@ -381,7 +381,7 @@ async fn two_hosts_may_repair_the_same_loss() {
 /// A delayed deletion by the host that moved a partition away, after another one has moved it back.
 #[tokio::test]
 async fn a_deletion_that_comes_late_finds_what_was_claimed_since() {
-    let place = Place::new(3, 3, 1).await;
+    let place = Cluster::new(3, 3, 1).await;
     let before = place.dataset().await;
     let seen = place.door(1).manifests.lock()["main"].version;
     let (drive, run) = (before.partitions[0].copies[0], before.partitions[0].runs[0].load);
@@ -404,7 +404,7 @@ async fn a_deletion_that_comes_late_finds_what_was_claimed_since() {
 /// acknowledged unless the next home has it.
 #[tokio::test]
 async fn a_home_that_was_declared_lost_acknowledges_nothing_alone() {
-    let place = Place::new(3, 3, 1).await;
+    let place = Cluster::new(3, 3, 1).await;
     // Host A: it reaches all, and knows drive 1 as home.
     place.check_answer().await;
     place.stop(1, true);

@@ -36,10 +36,10 @@ fn is_comparison(expr: &Expr) -> bool {
 
 /// An expression as it is written, from left to right.
 #[derive(Default)]
-struct Parts(Vec<Part>);
+struct Parts(Vec<ChainItem>);
 
 #[expect(clippy::large_enum_variant, reason = "there are as many operands as operators")]
-enum Part {
+enum ChainItem {
     Operand(Expr),
     Not,
     And,
@@ -59,11 +59,11 @@ impl Parts {
         match expr {
             Expr::BinaryOp { left, op: op @ (BinaryOperator::And | BinaryOperator::Or), right } => {
                 self.add(*left);
-                self.0.push(if op == BinaryOperator::And { Part::And } else { Part::Or });
+                self.0.push(if op == BinaryOperator::And { ChainItem::And } else { ChainItem::Or });
                 self.add(*right);
             }
             Expr::UnaryOp { op: UnaryOperator::Not, expr } => {
-                self.0.push(Part::Not);
+                self.0.push(ChainItem::Not);
                 self.add(*expr);
             }
             Expr::IsDistinctFrom(left, right) => {
@@ -72,7 +72,7 @@ impl Parts {
             Expr::IsNotDistinctFrom(left, right) => {
                 self.add_comparison(*right, |right| Expr::IsNotDistinctFrom(left, Box::new(right)));
             }
-            operand => self.0.push(Part::Operand(operand)),
+            operand => self.0.push(ChainItem::Operand(operand)),
         }
     }
 
@@ -80,7 +80,7 @@ impl Parts {
     fn add_comparison(&mut self, taken: Expr, compare: impl FnOnce(Expr) -> Expr) {
         let mut rest = Parts::of(taken);
         let first = rest.operand();
-        self.0.push(Part::Operand(compare(first)));
+        self.0.push(ChainItem::Operand(compare(first)));
         rest.0.reverse();
         self.0.append(&mut rest.0);
     }
@@ -88,16 +88,16 @@ impl Parts {
     /// The next operand, with the NOTs before it.
     fn operand(&mut self) -> Expr {
         match self.0.pop() {
-            Some(Part::Not) => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(self.operand()) },
-            Some(Part::Operand(operand)) => operand,
+            Some(ChainItem::Not) => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(self.operand()) },
+            Some(ChainItem::Operand(operand)) => operand,
             // Operators stand between operands: they came from a tree.
-            Some(Part::And | Part::Or) | None => Expr::Value(Value::Null.into()),
+            Some(ChainItem::And | ChainItem::Or) | None => Expr::Value(Value::Null.into()),
         }
     }
 
     fn conjunction(&mut self) -> Expr {
         let mut left = self.operand();
-        while matches!(self.0.last(), Some(Part::And)) {
+        while matches!(self.0.last(), Some(ChainItem::And)) {
             self.0.pop();
             left = binary(left, BinaryOperator::And, self.operand());
         }

@@ -17,11 +17,11 @@ use pithead_model::{Blame, Fault};
 /// goes when the host ends, whoever holds files in it.
 #[derive(Debug, Default)]
 pub struct SpillFolder {
-    state: Mutex<State>,
+    state: Mutex<SpillState>,
 }
 
 #[derive(Debug, Default)]
-enum State {
+enum SpillState {
     #[default]
     Unused,
     Used {
@@ -40,8 +40,8 @@ impl SpillFolder {
 
     /// Deletes all that was spilled. From now on nothing is.
     pub fn remove(&self) {
-        let before = std::mem::replace(&mut *self.state.lock(), State::Removed);
-        if let State::Used { folder, .. } = before
+        let before = std::mem::replace(&mut *self.state.lock(), SpillState::Removed);
+        if let SpillState::Used { folder, .. } = before
             && let Err(error) = fs::remove_dir_all(&folder)
         {
             tracing::warn!(%error, folder = %folder.display(), "what was spilled stays");
@@ -53,11 +53,11 @@ impl TempFileFactory for SpillFolder {
     fn create_temp_file(&self, description: &str) -> Result<Arc<dyn SpillFile>> {
         let files = {
             let mut state = self.state.lock();
-            if matches!(*state, State::Unused) {
+            if matches!(*state, SpillState::Unused) {
                 *state = make()?;
             }
             match &*state {
-                State::Used { files, .. } => Arc::clone(files),
+                SpillState::Used { files, .. } => Arc::clone(files),
                 _ => return Err(DataFusionError::External(Box::new(Fault::new(Blame::Cancelled, "the host has ended")))),
             }
         };
@@ -72,12 +72,12 @@ impl Drop for SpillFolder {
 }
 
 /// Rows of others are nobody's business: the folder is for its owner alone.
-fn make() -> Result<State> {
+fn make() -> Result<SpillState> {
     let name = format!("pithead-{}-{:016x}", std::process::id(), rand::random::<u64>());
     let folder = std::env::temp_dir().join(name);
     fs::DirBuilder::new().mode(0o700).create(&folder)?;
     let files = DiskManagerBuilder::default().with_mode(DiskManagerMode::Directories(vec![folder.clone()]));
-    Ok(State::Used { folder, files: Arc::new(files.build()?) })
+    Ok(SpillState::Used { folder, files: Arc::new(files.build()?) })
 }
 
 #[cfg(test)]
@@ -92,7 +92,7 @@ mod tests {
         let file = spills.create_temp_file("a sort").unwrap();
         file.open_writer().unwrap().write_all(b"rows").unwrap();
         let folder = match &*spills.state.lock() {
-            State::Used { folder, .. } => folder.clone(),
+            SpillState::Used { folder, .. } => folder.clone(),
             other => panic!("{other:?}"),
         };
         assert!(file.path().unwrap().starts_with(&folder));

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use pithead_store::{Durability, Expected, Key, Store, StoreError, Version, Write};
 
-use crate::code::{Code, Failure, Kind};
+use crate::code::{Code, Failure, RequestKind};
 use crate::execute::{Answer, Call};
 use crate::proto::{Batch, Body};
 use crate::service::Service;
@@ -71,7 +71,7 @@ impl Batches {
         }
         open.sequences.push(sequence);
         let write = checked.and_then(|()| match call.kind {
-            Kind::Put => put_of(call, &limits),
+            RequestKind::Put => put_of(call, &limits),
             _ => delete_of(call, &limits),
         });
         let bytes = call.value.len() as u64;

@@ -15,7 +15,7 @@ use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature,
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, Error as TlsError, SignatureScheme};
 
-use crate::code::{Code, Kind};
+use crate::code::{Code, RequestKind};
 use crate::frame::{FrameError, read_frame, write_frame};
 use crate::limits::Limits;
 use crate::proto::{Body, Command, CommandError, Header, HmacAuth, Message, PinAuth, PinOperation, auth};
@@ -145,7 +145,7 @@ impl Client {
     }
 
     /// Sends a request and waits for its answer.
-    pub async fn call(&mut self, kind: Kind, body: Body, value: Bytes) -> Result<Reply, ClientError> {
+    pub async fn call(&mut self, kind: RequestKind, body: Body, value: Bytes) -> Result<Reply, ClientError> {
         self.call_with(Header { message_type: Some(kind as i32), ..Header::default() }, body, value).await
     }
 
@@ -171,7 +171,7 @@ impl Client {
 
     /// Sends an operation that a PIN allows.
     pub async fn pin(&mut self, operation: i32, pin: &[u8]) -> Result<Reply, ClientError> {
-        let header = Header { message_type: Some(Kind::PinOp as i32), ..Header::default() };
+        let header = Header { message_type: Some(RequestKind::PinOp as i32), ..Header::default() };
         let operation = PinOperation { pin_op_type: Some(operation) };
         let command = self.command(header, Body { pin_op: Some(operation), ..Body::default() });
         let message = Message {

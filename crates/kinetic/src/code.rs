@@ -5,7 +5,7 @@ use pithead_store::StoreError;
 /// A kind of request. The number of its answer is one less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "the names are the protocol's")]
-pub enum Kind {
+pub enum RequestKind {
     Get = 2,
     Put = 4,
     Delete = 6,
@@ -29,35 +29,35 @@ pub enum Kind {
     ManageApplet = 50,
 }
 
-impl Kind {
+impl RequestKind {
     /// All kinds, by number.
-    pub const ALL: [Kind; 21] = [
-        Kind::Get,
-        Kind::Put,
-        Kind::Delete,
-        Kind::GetNext,
-        Kind::GetPrevious,
-        Kind::GetKeyRange,
-        Kind::GetVersion,
-        Kind::Setup,
-        Kind::GetLog,
-        Kind::Security,
-        Kind::Peer2PeerPush,
-        Kind::Noop,
-        Kind::FlushAllData,
-        Kind::PinOp,
-        Kind::MediaScan,
-        Kind::MediaOptimize,
-        Kind::StartBatch,
-        Kind::EndBatch,
-        Kind::AbortBatch,
-        Kind::SetPowerLevel,
-        Kind::ManageApplet,
+    pub const ALL: [RequestKind; 21] = [
+        RequestKind::Get,
+        RequestKind::Put,
+        RequestKind::Delete,
+        RequestKind::GetNext,
+        RequestKind::GetPrevious,
+        RequestKind::GetKeyRange,
+        RequestKind::GetVersion,
+        RequestKind::Setup,
+        RequestKind::GetLog,
+        RequestKind::Security,
+        RequestKind::Peer2PeerPush,
+        RequestKind::Noop,
+        RequestKind::FlushAllData,
+        RequestKind::PinOp,
+        RequestKind::MediaScan,
+        RequestKind::MediaOptimize,
+        RequestKind::StartBatch,
+        RequestKind::EndBatch,
+        RequestKind::AbortBatch,
+        RequestKind::SetPowerLevel,
+        RequestKind::ManageApplet,
     ];
 
     /// The kind of request with this number; none if there is no such request.
-    pub fn of(number: i32) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| *kind as i32 == number)
+    pub fn of(number: i32) -> Option<RequestKind> {
+        RequestKind::ALL.into_iter().find(|kind| *kind as i32 == number)
     }
 
     /// The number of its answer.
@@ -68,33 +68,33 @@ impl Kind {
     /// Its name in metrics and logs.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Get => "get",
-            Kind::Put => "put",
-            Kind::Delete => "delete",
-            Kind::GetNext => "getnext",
-            Kind::GetPrevious => "getprevious",
-            Kind::GetKeyRange => "getkeyrange",
-            Kind::GetVersion => "getversion",
-            Kind::Setup => "setup",
-            Kind::GetLog => "getlog",
-            Kind::Security => "security",
-            Kind::Peer2PeerPush => "peer2peerpush",
-            Kind::Noop => "noop",
-            Kind::FlushAllData => "flushalldata",
-            Kind::PinOp => "pinop",
-            Kind::MediaScan => "mediascan",
-            Kind::MediaOptimize => "mediaoptimize",
-            Kind::StartBatch => "start_batch",
-            Kind::EndBatch => "end_batch",
-            Kind::AbortBatch => "abort_batch",
-            Kind::SetPowerLevel => "set_power_level",
-            Kind::ManageApplet => "manage_applet",
+            RequestKind::Get => "get",
+            RequestKind::Put => "put",
+            RequestKind::Delete => "delete",
+            RequestKind::GetNext => "getnext",
+            RequestKind::GetPrevious => "getprevious",
+            RequestKind::GetKeyRange => "getkeyrange",
+            RequestKind::GetVersion => "getversion",
+            RequestKind::Setup => "setup",
+            RequestKind::GetLog => "getlog",
+            RequestKind::Security => "security",
+            RequestKind::Peer2PeerPush => "peer2peerpush",
+            RequestKind::Noop => "noop",
+            RequestKind::FlushAllData => "flushalldata",
+            RequestKind::PinOp => "pinop",
+            RequestKind::MediaScan => "mediascan",
+            RequestKind::MediaOptimize => "mediaoptimize",
+            RequestKind::StartBatch => "start_batch",
+            RequestKind::EndBatch => "end_batch",
+            RequestKind::AbortBatch => "abort_batch",
+            RequestKind::SetPowerLevel => "set_power_level",
+            RequestKind::ManageApplet => "manage_applet",
         }
     }
 
     /// Whether it is about one key.
     pub(crate) fn has_key(self) -> bool {
-        use Kind::{Delete, Get, GetNext, GetPrevious, GetVersion, Put};
+        use RequestKind::{Delete, Get, GetNext, GetPrevious, GetVersion, Put};
         matches!(self, Get | Put | Delete | GetNext | GetPrevious | GetVersion)
     }
 }

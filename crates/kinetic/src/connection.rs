@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use crate::batches::Batches;
-use crate::code::{Code, Failure, Kind};
+use crate::code::{Code, Failure, RequestKind};
 use crate::execute::{Answer, Call, Link};
 use crate::frame::{Frame, FrameError, read_frame, write_frame};
 use crate::identity::{Identity, PRIORITY_NORMAL};
@@ -184,7 +184,7 @@ impl Talk {
         };
         let body = command.body.map(|body| *body).unwrap_or_default();
         let checked = self.check(&header, &identity, &frame);
-        let kind = header.message_type.and_then(Kind::of);
+        let kind = header.message_type.and_then(RequestKind::of);
         let Some(kind) = kind else {
             let failure = Failure::invalid("there is no such kind of request");
             return Next::Answer(respond(&signer, &header, failure.into(), None));
@@ -217,7 +217,7 @@ impl Talk {
             return Err(Failure::new(Code::DeviceLocked, "the device is locked"));
         }
         check_cluster(header, state.cluster_version)?;
-        if header.message_type != Some(Kind::SetPowerLevel as i32) {
+        if header.message_type != Some(RequestKind::SetPowerLevel as i32) {
             self.service.check_power()?;
         }
         identity.check_priority(header.priority.unwrap_or(PRIORITY_NORMAL))?;
@@ -238,7 +238,7 @@ impl Talk {
     }
 
     async fn dispatch(&mut self, call: &Call, checked: Result<(), Failure>) -> Dispatched {
-        use Kind::{AbortBatch, Delete, EndBatch, Noop, Peer2PeerPush, Put, StartBatch};
+        use RequestKind::{AbortBatch, Delete, EndBatch, Noop, Peer2PeerPush, Put, StartBatch};
         let sequence = call.header.sequence.unwrap_or(0);
         // Some clients send the number 0 with every request.
         let batch = call.header.batch_id.filter(|id| *id != 0 || self.batches.has(0));
@@ -272,7 +272,7 @@ impl Talk {
     async fn finish(&mut self, call: &Call) -> Dispatched {
         let id = call.header.batch_id.unwrap_or(0);
         let unknown = || Dispatched::UnknownBatch(format!("there is no batch {id}"));
-        if call.kind == Kind::AbortBatch {
+        if call.kind == RequestKind::AbortBatch {
             return if self.batches.abort(id) { Dispatched::Answer(Box::new(Answer::success())) } else { unknown() };
         }
         let count = call.body.batch.as_ref().and_then(|batch| batch.count);
@@ -285,7 +285,7 @@ impl Talk {
     async fn blocking(&self, call: &Call, work: impl FnOnce() -> Answer + Send + 'static) -> Answer {
         let busy = || Answer::from(Failure::new(Code::ServiceBusy, "too many requests wait; try again later"));
         let priority = call.header.priority.unwrap_or(PRIORITY_NORMAL);
-        let upkeep = matches!(call.kind, Kind::MediaScan | Kind::MediaOptimize);
+        let upkeep = matches!(call.kind, RequestKind::MediaScan | RequestKind::MediaOptimize);
         let turn = match (upkeep, call.until) {
             // It takes long, and there is one at a time.
             (true, _) => None,
@@ -328,7 +328,7 @@ impl Talk {
                 done.unwrap_or_else(|lost| Failure::new(Code::InternalError, lost.to_string()).into())
             }
         };
-        self.service.metrics.count(Kind::PinOp, answer.code, 0);
+        self.service.metrics.count(RequestKind::PinOp, answer.code, 0);
         if answer.code == Code::NotAuthorized {
             tokio::time::sleep(WRONG_PIN_WAIT).await;
             return self.fail(respond(&Signer::Pin, &header, answer, None));
@@ -339,7 +339,7 @@ impl Talk {
 
     fn check_pin_request(&mut self, header: &Header) -> Result<(), Failure> {
         self.check_sequence(header)?;
-        if header.message_type != Some(Kind::PinOp as i32) {
+        if header.message_type != Some(RequestKind::PinOp as i32) {
             return Err(Failure::invalid("a PIN allows PINOP only"));
         }
         if !self.link.tls {
@@ -397,7 +397,7 @@ fn respond(signer: &Signer<'_>, asked: &Header, answer: Answer, version: Option<
         cluster_version: version,
         connection_id: asked.connection_id,
         ack_sequence: Some(asked.sequence.unwrap_or(0)),
-        message_type: asked.message_type.map(|kind| Kind::of(kind).map_or(-1, Kind::response)),
+        message_type: asked.message_type.map(|kind| RequestKind::of(kind).map_or(-1, RequestKind::response)),
         batch_id: asked.batch_id,
         ..Header::default()
     };

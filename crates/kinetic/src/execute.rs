@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::applets::Caller;
-use crate::code::{Code, Failure, Kind};
+use crate::code::{Code, Failure, RequestKind};
 use crate::identity::{Identity, Permission};
 use crate::proto::{Body, Header, KeyValue};
 use crate::service::Service;
@@ -25,7 +25,7 @@ pub(crate) struct Link {
 /// A request whose sender is known.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
-    pub kind: Kind,
+    pub kind: RequestKind,
     pub header: Header,
     pub body: Body,
     pub value: Bytes,
@@ -84,24 +84,24 @@ impl Service {
             return Failure::new(Code::ServiceBusy, "the time for the request was over before its turn came").into();
         }
         let done = match call.kind {
-            Kind::Get => self.get(call),
-            Kind::GetVersion => self.get_version(call),
-            Kind::GetNext => self.get_near(call, false),
-            Kind::GetPrevious => self.get_near(call, true),
-            Kind::Put => self.put(call),
-            Kind::Delete => self.delete(call),
-            Kind::GetKeyRange => self.get_key_range(call),
-            Kind::GetLog => self.get_log(call),
-            Kind::Setup => self.setup(call),
-            Kind::Security => self.security(call),
-            Kind::FlushAllData => self.store.flush().map(|()| Answer::success()).map_err(Failure::from),
-            Kind::MediaScan => self.media_scan(call),
-            Kind::MediaOptimize => self.media_optimize(call),
-            Kind::SetPowerLevel => self.set_power_level(call),
-            Kind::ManageApplet => self.manage_applet(call),
-            Kind::Noop => Ok(Answer::success()),
-            Kind::PinOp => Err(Failure::invalid("PINOP is signed with a PIN")),
-            Kind::Peer2PeerPush | Kind::StartBatch | Kind::EndBatch | Kind::AbortBatch => {
+            RequestKind::Get => self.get(call),
+            RequestKind::GetVersion => self.get_version(call),
+            RequestKind::GetNext => self.get_near(call, false),
+            RequestKind::GetPrevious => self.get_near(call, true),
+            RequestKind::Put => self.put(call),
+            RequestKind::Delete => self.delete(call),
+            RequestKind::GetKeyRange => self.get_key_range(call),
+            RequestKind::GetLog => self.get_log(call),
+            RequestKind::Setup => self.setup(call),
+            RequestKind::Security => self.security(call),
+            RequestKind::FlushAllData => self.store.flush().map(|()| Answer::success()).map_err(Failure::from),
+            RequestKind::MediaScan => self.media_scan(call),
+            RequestKind::MediaOptimize => self.media_optimize(call),
+            RequestKind::SetPowerLevel => self.set_power_level(call),
+            RequestKind::ManageApplet => self.manage_applet(call),
+            RequestKind::Noop => Ok(Answer::success()),
+            RequestKind::PinOp => Err(Failure::invalid("PINOP is signed with a PIN")),
+            RequestKind::Peer2PeerPush | RequestKind::StartBatch | RequestKind::EndBatch | RequestKind::AbortBatch => {
                 Err(Failure::new(Code::InternalError, "the request went astray within the drive"))
             }
         };

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use prost::Message as _;
 
-use crate::code::Kind;
+use crate::code::RequestKind;
 use crate::frame::{read_frame, write_frame};
 use crate::limits::Limits;
 use crate::proto::{
@@ -66,13 +66,16 @@ pub fn example_commands() -> Vec<Vec<u8>> {
     let outer = PushOperation { p2pop: Some(Box::new(inner)), ..operation };
     let push = P2pOperation { peer, operation: vec![outer], ..P2pOperation::default() };
     let bodies = [
-        (Kind::Put, Body { key_value: Some(key_value), ..Body::default() }),
-        (Kind::GetKeyRange, Body { range: Some(range), ..Body::default() }),
-        (Kind::Security, Body { security: Some(Security { acl: vec![acl], ..Security::default() }), ..Body::default() }),
-        (Kind::Peer2PeerPush, Body { p2p_operation: Some(push), ..Body::default() }),
-        (Kind::GetLog, Body { get_log: Some(GetLog { types: (0..8).collect(), ..GetLog::default() }), ..Body::default() }),
+        (RequestKind::Put, Body { key_value: Some(key_value), ..Body::default() }),
+        (RequestKind::GetKeyRange, Body { range: Some(range), ..Body::default() }),
+        (RequestKind::Security, Body { security: Some(Security { acl: vec![acl], ..Security::default() }), ..Body::default() }),
+        (RequestKind::Peer2PeerPush, Body { p2p_operation: Some(push), ..Body::default() }),
+        (
+            RequestKind::GetLog,
+            Body { get_log: Some(GetLog { types: (0..8).collect(), ..GetLog::default() }), ..Body::default() },
+        ),
     ];
-    let command = |(kind, body): (Kind, Body)| {
+    let command = |(kind, body): (RequestKind, Body)| {
         let header = Header {
             cluster_version: Some(1),
             connection_id: Some(1 << 40),

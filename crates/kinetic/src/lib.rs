@@ -38,7 +38,7 @@ mod values;
 
 pub use applets::{Applets, Caller, NoApplets, Output};
 pub use certificate::self_signed;
-pub use code::{Code, Failure, Kind};
+pub use code::{Code, Failure, RequestKind};
 pub use frame::{Frame, FrameError, read_frame, write_frame};
 pub use identity::{FACTORY_IDENTITY, FACTORY_KEY, Identity, Permission, Scope};
 pub use limits::Limits;

@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use pithead_observe::{Counter, Gauge, Histogram, Labelled, Registry, seconds_histogram, text};
 
-use crate::code::{Code, Kind};
+use crate::code::{Code, RequestKind};
 use crate::proto::Statistics;
 
 /// Requests by the codes that operators look for; all others are failures.
@@ -24,7 +24,7 @@ pub(crate) struct Metrics {
 impl Metrics {
     pub fn new() -> Metrics {
         let mut registry = Registry::with_prefix("pithead_kinetic");
-        let kinds = Kind::ALL.map(Kind::name);
+        let kinds = RequestKind::ALL.map(RequestKind::name);
         let requests = Labelled::register(
             &mut registry,
             "requests",
@@ -43,7 +43,7 @@ impl Metrics {
         Metrics { registry: Mutex::new(registry), requests, bytes, outcomes, seconds, connections, waiting, turned_away }
     }
 
-    pub fn count(&self, kind: Kind, code: Code, value_bytes: u64) {
+    pub fn count(&self, kind: RequestKind, code: Code, value_bytes: u64) {
         let outcome = match code {
             Code::Success | Code::ExecuteComplete => "success",
             Code::NotFound => "not_found",
@@ -62,13 +62,13 @@ impl Metrics {
 
     /// As GETLOG tells.
     pub fn statistics(&self) -> Vec<Statistics> {
-        let count = |counters: &Labelled<Counter>, kind: Kind| counters.get(kind.name()).map(Counter::get);
-        let of = |kind: Kind| Statistics {
+        let count = |counters: &Labelled<Counter>, kind: RequestKind| counters.get(kind.name()).map(Counter::get);
+        let of = |kind: RequestKind| Statistics {
             message_type: Some(kind as i32),
             count: count(&self.requests, kind),
             bytes: count(&self.bytes, kind),
         };
-        Kind::ALL.into_iter().map(of).collect()
+        RequestKind::ALL.into_iter().map(of).collect()
     }
 
     /// As OpenMetrics text.

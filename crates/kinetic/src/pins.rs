@@ -7,7 +7,7 @@ use crate::execute::{Answer, Link};
 use crate::options::KineticOptions;
 use crate::proto::PinOperation;
 use crate::service::Service;
-use crate::state::State;
+use crate::state::DeviceState;
 
 const UNLOCK: i32 = 1;
 const LOCK: i32 = 2;
@@ -54,7 +54,7 @@ impl Service {
             self.store.compact()?;
         }
         self.states.change(|state| {
-            *state = State::default();
+            *state = DeviceState::default();
             Ok::<_, Failure>(())
         })?;
         self.tell("erased: no keys of clients, the factory's identity, no PINs");

@@ -9,7 +9,7 @@ use pithead_store::{Entry, Value};
 use tokio::time::Instant;
 
 use crate::client::{Client, ClientError, ClientOptions, Reply, Trust};
-use crate::code::{Code, Failure, Kind};
+use crate::code::{Code, Failure, RequestKind};
 use crate::execute::{Answer, Call};
 use crate::identity::Permission;
 use crate::proto::{Body, KeyValue, P2pOperation, Peer, PushOperation, Status};
@@ -87,11 +87,11 @@ impl Service {
             Err(failure) => return (status(failure.code, &failure.what), false),
         };
         let put = put_of(operation, &entry);
-        let reply = client.call(Kind::Put, Body { key_value: Some(put), ..Body::default() }, value).await;
+        let reply = client.call(RequestKind::Put, Body { key_value: Some(put), ..Body::default() }, value).await;
         let reply = match (reply, operation.p2pop.take()) {
             (Ok(Reply { code: Code::Success, .. }), Some(nested)) => {
                 let asked = Body { p2p_operation: Some((*nested).clone()), ..Body::default() };
-                let reply = client.call(Kind::Peer2PeerPush, asked, Bytes::new()).await;
+                let reply = client.call(RequestKind::Peer2PeerPush, asked, Bytes::new()).await;
                 operation.p2pop = Some(nested);
                 reply
             }

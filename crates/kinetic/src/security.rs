@@ -10,7 +10,7 @@ use crate::identity::{Identity, Permission};
 use crate::pins::check_pin;
 use crate::proto::Security;
 use crate::service::Service;
-use crate::state::State;
+use crate::state::DeviceState;
 use crate::values::check_bytes;
 
 impl Service {
@@ -41,7 +41,7 @@ impl Service {
         Ok(Answer::success())
     }
 
-    fn set_pins(&self, state: &mut State, asked: &Security, call: &Call) -> Result<(), Failure> {
+    fn set_pins(&self, state: &mut DeviceState, asked: &Security, call: &Call) -> Result<(), Failure> {
         let set = |kept: &mut Vec<u8>, old: &Option<Bytes>, new: &Option<Bytes>| {
             let Some(new) = new else { return Ok(()) };
             check_pin(kept, old.as_deref().unwrap_or_default(), call.link, &self.options)?;

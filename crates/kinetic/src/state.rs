@@ -12,7 +12,7 @@ use crate::keys::STATE_KEY;
 
 /// The protocol's own state. It is stored as JSON under a key that no client can name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct State {
+pub(crate) struct DeviceState {
     /// The version that requests have to name.
     pub cluster_version: i64,
     /// Whether a PIN has locked the device.
@@ -25,7 +25,7 @@ pub(crate) struct State {
     pub identities: BTreeMap<i64, Arc<Identity>>,
 }
 
-impl Default for State {
+impl Default for DeviceState {
     fn default() -> Self {
         let identities = BTreeMap::from([(FACTORY_IDENTITY, Arc::new(Identity::factory()))]);
         Self { cluster_version: 0, locked: false, lock_pin: Vec::new(), erase_pin: Vec::new(), identities }
@@ -36,7 +36,7 @@ impl Default for State {
 #[derive(Debug)]
 pub(crate) struct States {
     store: Arc<dyn Store>,
-    now: RwLock<Arc<State>>,
+    now: RwLock<Arc<DeviceState>>,
     /// Held while the state is changed: one change at a time.
     changing: Mutex<()>,
 }
@@ -45,7 +45,7 @@ impl States {
     /// Reads the state, or begins with that of a new device.
     pub fn open(store: Arc<dyn Store>) -> Result<States, StoreError> {
         let state = match store.get(STATE_KEY)? {
-            None => State::default(),
+            None => DeviceState::default(),
             Some((value, _)) => serde_json::from_slice(&value)
                 .map_err(|error| StoreError::Corrupt { key: STATE_KEY.escape_ascii().to_string(), what: error.to_string() })?,
         };
@@ -53,14 +53,14 @@ impl States {
     }
 
     /// The state as it is.
-    pub fn get(&self) -> Arc<State> {
+    pub fn get(&self) -> Arc<DeviceState> {
         Arc::clone(&self.now.read())
     }
 
     /// Changes the state durably. If `change` fails or the store does, nothing has changed. It blocks.
-    pub fn change<E: From<StoreError>>(&self, change: impl FnOnce(&mut State) -> Result<(), E>) -> Result<(), E> {
+    pub fn change<E: From<StoreError>>(&self, change: impl FnOnce(&mut DeviceState) -> Result<(), E>) -> Result<(), E> {
         let _one = self.changing.lock();
-        let mut next = State::clone(&self.get());
+        let mut next = DeviceState::clone(&self.get());
         change(&mut next)?;
         let json = serde_json::to_vec(&next).map_err(|error| StoreError::TooLarge(error.to_string()))?;
         self.store.write(vec![Write::put(STATE_KEY, json)], Durability::Through)?;
@@ -80,14 +80,14 @@ mod tests {
     fn changes_survive_and_failed_ones_do_not() {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
         let states = States::open(Arc::clone(&store)).unwrap();
-        let lock = |state: &mut State| {
+        let lock = |state: &mut DeviceState| {
             state.locked = true;
             state.cluster_version = -3;
             state.lock_pin = vec![0, 255];
             Ok::<_, Failure>(())
         };
         states.change(lock).unwrap();
-        let failed = |state: &mut State| {
+        let failed = |state: &mut DeviceState| {
             state.locked = false;
             Err(Failure::invalid("no"))
         };

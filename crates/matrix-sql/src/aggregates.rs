@@ -18,34 +18,36 @@ use crate::combine_groups::CombineGroups;
 
 /// Every aggregate over expression matrices.
 pub(crate) fn all() -> Vec<AggregateUDF> {
-    [Kind::Combine, Kind::CellSums, Kind::Gram].map(|kind| AggregateUDF::new_from_impl(OfMatrix::new(kind))).into()
+    [AggregateKind::Combine, AggregateKind::CellSums, AggregateKind::Gram]
+        .map(|kind| AggregateUDF::new_from_impl(OfMatrix::new(kind)))
+        .into()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum AggregateKind {
     Combine,
     CellSums,
     Gram,
 }
 
-impl Kind {
+impl AggregateKind {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Kind::Combine => crate::COMBINE,
-            Kind::CellSums => "cell_sums",
-            Kind::Gram => "gram",
+            AggregateKind::Combine => crate::COMBINE,
+            AggregateKind::CellSums => "cell_sums",
+            AggregateKind::Gram => "gram",
         }
     }
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct OfMatrix {
-    kind: Kind,
+    kind: AggregateKind,
     signature: Signature,
 }
 
 impl OfMatrix {
-    fn new(kind: Kind) -> Self {
+    fn new(kind: AggregateKind) -> Self {
         Self { kind, signature: Signature::any(1, Volatility::Immutable) }
     }
 }
@@ -69,14 +71,16 @@ impl AggregateUDFImpl for OfMatrix {
 
     fn accumulator(&self, _: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         Ok(match self.kind {
-            Kind::Combine => Box::new(Combined::default()),
-            Kind::CellSums => Box::new(OfRows { adder: Adder::CellSums(CellSums::default()), combined: Combined::default() }),
-            Kind::Gram => Box::new(OfRows { adder: Adder::Gram(Box::default()), combined: Combined::default() }),
+            AggregateKind::Combine => Box::new(Combined::default()),
+            AggregateKind::CellSums => {
+                Box::new(OfRows { adder: Adder::CellSums(CellSums::default()), combined: Combined::default() })
+            }
+            AggregateKind::Gram => Box::new(OfRows { adder: Adder::Gram(Box::default()), combined: Combined::default() }),
         })
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
-        self.kind == Kind::Combine && !args.is_distinct
+        self.kind == AggregateKind::Combine && !args.is_distinct
     }
 
     fn create_groups_accumulator(&self, _: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
@@ -154,8 +158,8 @@ struct OfRows {
 impl OfRows {
     fn name(&self) -> &'static str {
         match self.adder {
-            Adder::CellSums(_) => Kind::CellSums.name(),
-            Adder::Gram(_) => Kind::Gram.name(),
+            Adder::CellSums(_) => AggregateKind::CellSums.name(),
+            Adder::Gram(_) => AggregateKind::Gram.name(),
         }
     }
 

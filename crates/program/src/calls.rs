@@ -8,7 +8,7 @@ use wasmtime::{Caller, Linker};
 
 use crate::Level;
 use crate::budget::fault;
-use crate::guest::{Guest, Place, bytes};
+use crate::guest::{Guest, GuestRange, bytes};
 
 pub(crate) const MODULE: &str = "pithead";
 
@@ -18,26 +18,26 @@ pub(crate) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
     files::link(linker)?;
     data::link(linker)?;
     linker.func_wrap(MODULE, "declare", |mut caller: Caller<'_, Guest>, pointer: u32, length: u32| {
-        let (text, guest) = bytes(&mut caller, "declare", Place { pointer, bytes: length })?;
+        let (text, guest) = bytes(&mut caller, "declare", GuestRange { pointer, bytes: length })?;
         let text = text.to_vec();
         guest.declare(&text)
     })?;
     linker.func_wrap(MODULE, "arguments", |mut caller: Caller<'_, Guest>, pointer: u32, length: u32| {
-        let (into, guest) = bytes(&mut caller, "arguments", Place { pointer, bytes: length })?;
+        let (into, guest) = bytes(&mut caller, "arguments", GuestRange { pointer, bytes: length })?;
         Ok(answer(&guest.arguments, into) as u32)
     })?;
     linker.func_wrap(MODULE, "log", |mut caller: Caller<'_, Guest>, level: u32, pointer: u32, length: u32| {
-        let (text, guest) = bytes(&mut caller, "log", Place { pointer, bytes: length })?;
+        let (text, guest) = bytes(&mut caller, "log", GuestRange { pointer, bytes: length })?;
         Ok(guest.log(level_of(level)?, text)?)
     })?;
     linker.func_wrap(MODULE, "fail", |mut caller: Caller<'_, Guest>, pointer: u32, length: u32| {
-        let (text, _) = bytes(&mut caller, "fail", Place { pointer, bytes: length.min(4096) })?;
+        let (text, _) = bytes(&mut caller, "fail", GuestRange { pointer, bytes: length.min(4096) })?;
         let text = String::from_utf8_lossy(text).replace(char::is_control, " ");
         Err::<(), _>(fault(if text.is_empty() { "it failed without a message".to_owned() } else { text }))
     })?;
     linker.func_wrap(MODULE, "time_ns", |caller: Caller<'_, Guest>| caller.data().services.now_ns())?;
     linker.func_wrap(MODULE, "random", |mut caller: Caller<'_, Guest>, pointer: u32, length: u32| {
-        let (into, _) = bytes(&mut caller, "random", Place { pointer, bytes: length })?;
+        let (into, _) = bytes(&mut caller, "random", GuestRange { pointer, bytes: length })?;
         rand::RngCore::fill_bytes(&mut rand::rng(), into);
         Ok(())
     })?;
@@ -69,7 +69,7 @@ fn level_of(level: u32) -> wasmtime::Result<Level> {
 }
 
 /// Names and keys that guests pass are copied out, since the guest's memory is lent while it waits.
-fn copied(caller: &mut Caller<'_, Guest>, call: &str, place: Place, most: usize) -> wasmtime::Result<Vec<u8>> {
+fn copied(caller: &mut Caller<'_, Guest>, call: &str, place: GuestRange, most: usize) -> wasmtime::Result<Vec<u8>> {
     let (name, _) = bytes(caller, call, place)?;
     match name.len() > most {
         true => Err(fault(format!("it passed {call} a name or key of {} bytes; the most is {most}", name.len()))),

@@ -19,14 +19,14 @@ use crate::signature::check_rows;
 pub(crate) struct Channel {
     pub signature: Signature,
     bytes_max: usize,
-    state: Mutex<State>,
+    state: Mutex<ChannelState>,
     moved: Notify,
     /// Whether one of its ends is outside of the application: at a host program, or in another application.
     outside: AtomicBool,
 }
 
 #[derive(Default)]
-struct State {
+struct ChannelState {
     queue: VecDeque<Vec<u8>>,
     bytes: usize,
     writers: usize,
@@ -60,7 +60,7 @@ pub(crate) enum Put {
 
 impl Channel {
     pub fn new(signature: Signature, bytes_max: usize) -> Arc<Self> {
-        let state = Mutex::new(State::default());
+        let state = Mutex::new(ChannelState::default());
         Arc::new(Self { signature, bytes_max, state, moved: Notify::new(), outside: AtomicBool::new(false) })
     }
 
@@ -190,7 +190,7 @@ impl Channel {
     }
 }
 
-impl State {
+impl ChannelState {
     /// One batch of any size fits into an empty queue.
     fn has_room(&self, bytes_max: usize, bytes: usize) -> bool {
         self.queue.is_empty() || self.bytes + bytes <= bytes_max

@@ -149,12 +149,12 @@ impl Guest {
 
 /// A place in a guest's memory, as it passes it: hostile.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct GuestRange {
     pub pointer: u32,
     pub bytes: u32,
 }
 
-impl Place {
+impl GuestRange {
     /// The range in a memory of `memory_bytes`. The error names the call and the bounds.
     pub fn range(self, call: &str, memory_bytes: usize) -> wasmtime::Result<std::ops::Range<usize>> {
         let Self { pointer, bytes } = self;
@@ -180,7 +180,7 @@ pub(crate) fn parts<'a>(caller: &'a mut Caller<'_, Guest>) -> wasmtime::Result<(
 pub(crate) fn bytes<'a>(
     caller: &'a mut Caller<'_, Guest>,
     call: &str,
-    place: Place,
+    place: GuestRange,
 ) -> wasmtime::Result<(&'a mut [u8], &'a mut Guest)> {
     let (memory, guest) = parts(caller)?;
     let range = place.range(call, memory.len())?;

@@ -20,13 +20,13 @@ use ::bytes as bytes_crate;
 use guests::{PASS, guest};
 
 /// A runtime on one reactor over an empty folder.
-struct Place {
+struct TestBed {
     runtime: Arc<Runtime>,
     services: Arc<dyn Services>,
     folder: tempfile::TempDir,
 }
 
-impl Place {
+impl TestBed {
     fn new() -> Self {
         Self::with(RuntimeOptions { instances_max: 16, ..RuntimeOptions::default() })
     }

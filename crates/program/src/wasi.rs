@@ -7,7 +7,7 @@ use wasmtime::{Caller, FuncType, Linker, Val, ValType};
 
 use crate::Level;
 use crate::budget::fault;
-use crate::guest::{Guest, Place, bytes, parts};
+use crate::guest::{Guest, GuestRange, bytes, parts};
 
 const MODULE: &str = "wasi_snapshot_preview1";
 
@@ -80,7 +80,7 @@ fn link_start(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
         linker.func_wrap(MODULE, name, |_: Caller<'_, Guest>, _: u32, _: u32| SUCCESS)?;
     }
     linker.func_wrap(MODULE, "random_get", |mut caller: Caller<'_, Guest>, pointer: u32, length: u32| {
-        let (into, _) = bytes(&mut caller, "random_get", Place { pointer, bytes: length })?;
+        let (into, _) = bytes(&mut caller, "random_get", GuestRange { pointer, bytes: length })?;
         rand::RngCore::fill_bytes(&mut rand::rng(), into);
         Ok(SUCCESS)
     })?;
@@ -99,11 +99,11 @@ fn link_streams(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
         };
         let mut total = 0_u32;
         for vector in 0..count.min(1024) {
-            let at = Place { pointer: vectors.saturating_add(vector * 8), bytes: 8 };
+            let at = GuestRange { pointer: vectors.saturating_add(vector * 8), bytes: 8 };
             let (place, _) = bytes(&mut caller, "fd_write", at)?;
             let [pointer, length] =
                 [0, 4].map(|at| u32::from_le_bytes([place[at], place[at + 1], place[at + 2], place[at + 3]]));
-            let (text, guest) = bytes(&mut caller, "fd_write", Place { pointer, bytes: length })?;
+            let (text, guest) = bytes(&mut caller, "fd_write", GuestRange { pointer, bytes: length })?;
             guest.print(level, text)?;
             total = total.saturating_add(length);
         }
@@ -162,7 +162,7 @@ async fn sleep(
     if count != 1 {
         return Ok(if count == 0 { INVALID } else { NOT_OFFERED });
     }
-    let (asked, _) = bytes(&mut caller, "poll_oneoff", Place { pointer: asked, bytes: 48 })?;
+    let (asked, _) = bytes(&mut caller, "poll_oneoff", GuestRange { pointer: asked, bytes: 48 })?;
     let mut asked = <[u8; 48]>::try_from(&*asked)?;
     let number_at = |at: usize, bytes: &[u8; 48]| u64::from_le_bytes(std::array::from_fn(|index| bytes[at + index]));
     if asked[8] != 0 {
@@ -180,7 +180,7 @@ async fn sleep(
 
 fn write(caller: &mut Caller<'_, Guest>, call: &str, pointer: u32, what: &[u8]) -> wasmtime::Result<i32> {
     let (memory, _) = parts(caller)?;
-    let range = Place { pointer, bytes: what.len() as u32 }.range(call, memory.len())?;
+    let range = GuestRange { pointer, bytes: what.len() as u32 }.range(call, memory.len())?;
     memory[range].copy_from_slice(what);
     Ok(SUCCESS)
 }

@@ -30,11 +30,11 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The open sessions of a host, as far as somebody may have stopped to pull them.
 #[derive(Debug, Default)]
 pub(crate) struct IdleSessions {
-    state: Mutex<State>,
+    state: Mutex<IdleState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct IdleState {
     open: Vec<Weak<OpenSession>>,
     /// Looks at them while there are some.
     looking: Option<JoinHandle<()>>,

@@ -51,10 +51,10 @@ impl ColumnSketches {
 
 /// A set of hashes that can be counted and merged with other sets.
 #[derive(Clone, Debug)]
-pub struct Sketch(State);
+pub struct Sketch(SketchForm);
 
 #[derive(Clone, Debug)]
-enum State {
+enum SketchForm {
     /// A table of the hashes themselves, with open addressing; 0 is an empty slot.
     Exact { table: Vec<u64>, len: usize },
     /// For each register, the longest run of zeros that occurred, plus one.
@@ -63,7 +63,7 @@ enum State {
 
 impl Default for Sketch {
     fn default() -> Self {
-        Self(State::Exact { table: Vec::new(), len: 0 })
+        Self(SketchForm::Exact { table: Vec::new(), len: 0 })
     }
 }
 
@@ -135,13 +135,13 @@ impl Sketch {
     #[inline]
     fn add(&mut self, hash: u64) {
         match &mut self.0 {
-            State::Registers(registers) => add_to_registers(registers, hash),
-            State::Exact { .. } => self.add_exact(hash),
+            SketchForm::Registers(registers) => add_to_registers(registers, hash),
+            SketchForm::Exact { .. } => self.add_exact(hash),
         }
     }
 
     fn add_exact(&mut self, hash: u64) {
-        let State::Exact { table, len } = &mut self.0 else { return };
+        let SketchForm::Exact { table, len } = &mut self.0 else { return };
         if table.is_empty() {
             table.resize(TABLE_SLOTS, 0);
         }
@@ -163,22 +163,22 @@ impl Sketch {
 
     /// Moves the hashes from the table to registers.
     fn spread(&mut self) -> &mut [u8; REGISTERS] {
-        if let State::Exact { table, .. } = &self.0 {
+        if let SketchForm::Exact { table, .. } = &self.0 {
             let mut registers = Box::new([0; REGISTERS]);
             table.iter().filter(|hash| **hash != 0).for_each(|hash| add_to_registers(&mut registers, *hash));
-            self.0 = State::Registers(registers);
+            self.0 = SketchForm::Registers(registers);
         }
         match &mut self.0 {
-            State::Registers(registers) => registers,
-            State::Exact { .. } => unreachable!("the table was spread above"),
+            SketchForm::Registers(registers) => registers,
+            SketchForm::Exact { .. } => unreachable!("the table was spread above"),
         }
     }
 
     /// Adds what another set has counted.
     pub fn merge(&mut self, other: &Sketch) {
         match &other.0 {
-            State::Exact { table, .. } => table.iter().filter(|hash| **hash != 0).for_each(|hash| self.add(*hash)),
-            State::Registers(others) => {
+            SketchForm::Exact { table, .. } => table.iter().filter(|hash| **hash != 0).for_each(|hash| self.add(*hash)),
+            SketchForm::Registers(others) => {
                 for (register, other) in self.spread().iter_mut().zip(others.iter()) {
                     *register = (*register).max(*other);
                 }
@@ -189,8 +189,8 @@ impl Sketch {
     /// An estimate of the distinct values that were added.
     pub fn estimate(&self) -> u64 {
         match &self.0 {
-            State::Exact { len, .. } => *len as u64,
-            State::Registers(registers) => estimate(registers).round() as u64,
+            SketchForm::Exact { len, .. } => *len as u64,
+            SketchForm::Registers(registers) => estimate(registers).round() as u64,
         }
     }
 }

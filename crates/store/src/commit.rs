@@ -49,12 +49,12 @@ struct Waiting {
 
 #[derive(Debug, Default)]
 struct Ticket {
-    state: Mutex<State>,
+    state: Mutex<CommitState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-enum State {
+enum CommitState {
     #[default]
     Waits,
     Leads,
@@ -183,7 +183,7 @@ impl Drop for Lead<'_> {
     fn drop(&mut self) {
         let mut waiting = self.queue.inner.lock();
         match waiting.requests.front() {
-            Some((_, ticket)) => ticket.set(State::Leads),
+            Some((_, ticket)) => ticket.set(CommitState::Leads),
             None => waiting.led = false,
         }
     }
@@ -214,37 +214,37 @@ impl Ticket {
     /// Waits for an answer (false), or to lead (true); none after too long a time.
     fn wait(&self) -> Option<bool> {
         let mut state = self.state.lock();
-        while matches!(*state, State::Waits) {
-            if self.changed.wait_for(&mut state, COMMIT_WAIT).timed_out() && matches!(*state, State::Waits) {
+        while matches!(*state, CommitState::Waits) {
+            if self.changed.wait_for(&mut state, COMMIT_WAIT).timed_out() && matches!(*state, CommitState::Waits) {
                 return None;
             }
         }
-        Some(matches!(*state, State::Leads))
+        Some(matches!(*state, CommitState::Leads))
     }
 
     fn leads(&self) -> bool {
-        matches!(*self.state.lock(), State::Leads)
+        matches!(*self.state.lock(), CommitState::Leads)
     }
 
     fn is_open(&self) -> bool {
-        !matches!(*self.state.lock(), State::Done(_))
+        !matches!(*self.state.lock(), CommitState::Done(_))
     }
 
     /// Always false, for use in conditions.
     fn answer(&self, outcome: Result<(), StoreError>) -> bool {
-        self.set(State::Done(outcome));
+        self.set(CommitState::Done(outcome));
         false
     }
 
-    fn set(&self, to: State) {
+    fn set(&self, to: CommitState) {
         *self.state.lock() = to;
         self.changed.notify_all();
     }
 
     fn take(&self) -> Result<(), StoreError> {
         match std::mem::take(&mut *self.state.lock()) {
-            State::Done(outcome) => outcome,
-            State::Waits | State::Leads => Ok(()),
+            CommitState::Done(outcome) => outcome,
+            CommitState::Waits | CommitState::Leads => Ok(()),
         }
     }
 }

@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::core::Core;
 use crate::index::{Action, Change, SegmentRow};
-use crate::record::Place;
+use crate::record::ValueLocation;
 use crate::segments::{Extent, Pinned, Sealed};
 use crate::{Durability, Expected, Key, StoreError};
 
@@ -183,7 +183,7 @@ impl Core {
     }
 
     /// Copies a value to the open segment, step by step.
-    fn copy(&self, from: Place, key: &Key, go_on: &dyn Fn() -> bool) -> Result<Copied, StoreError> {
+    fn copy(&self, from: ValueLocation, key: &Key, go_on: &dyn Fn() -> bool) -> Result<Copied, StoreError> {
         let checksum = match self.index.place(key) {
             Ok(Some((place, checksum))) if place == from => checksum,
             Ok(_) => return Ok(Copied::Gone),
@@ -235,7 +235,7 @@ impl<'a> Moves<'a> {
         Self { core, changes: Vec::new(), pinned: Pinned::new(core.segments.clone()), bytes: 0 }
     }
 
-    fn add(&mut self, key: Key, from: Place, extent: Extent) {
+    fn add(&mut self, key: Key, from: ValueLocation, extent: Extent) {
         self.bytes += from.bytes;
         self.changes.push(Change { key, expected: Expected::Any, action: Action::Move { from, to: extent.place } });
         self.pinned.add(extent);
@@ -253,7 +253,7 @@ impl<'a> Moves<'a> {
 }
 
 /// The gaps between the places from `at` on, and up to `end` if that is given; and where to go on.
-fn gaps(mut at: u64, end: Option<u64>, places: &[(Place, Key)]) -> (Vec<Range<u64>>, u64) {
+fn gaps(mut at: u64, end: Option<u64>, places: &[(ValueLocation, Key)]) -> (Vec<Range<u64>>, u64) {
     let mut gaps = Vec::new();
     for (place, _) in places {
         if place.offset > at {

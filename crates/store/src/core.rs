@@ -11,7 +11,7 @@ use crate::commit::{Queue, Request};
 use crate::format::io_error;
 use crate::index::{Action, Batch, Change, Found, Index, NewValue, corrupt};
 use crate::medium::Medium;
-use crate::record::Place;
+use crate::record::ValueLocation;
 use crate::segments::{Extent, Pinned, Segments};
 use crate::{Durability, Entry, Expected, Key, Put, Staged, StoreError, StoreUse, Value, Version, Write};
 
@@ -70,9 +70,9 @@ impl Core {
     fn look(
         &self,
         key: &[u8],
-        read: &dyn Fn(Place, u64) -> Result<Value, StoreError>,
+        read: &dyn Fn(ValueLocation, u64) -> Result<Value, StoreError>,
     ) -> Result<Option<(Value, Entry)>, StoreError> {
-        let mut seen: Option<(Place, StoreError)> = None;
+        let mut seen: Option<(ValueLocation, StoreError)> = None;
         for _ in 0..LOOKS_MAX {
             let Some((found, entry)) = self.index.get(key)? else { return Ok(None) };
             let (place, checksum) = match found {
@@ -237,7 +237,7 @@ impl Core {
     }
 
     /// Called after the leader has made a commit. Nothing else commits until this returns.
-    pub fn committed(&self, dead: &[Place], durable: bool) {
+    pub fn committed(&self, dead: &[ValueLocation], durable: bool) {
         dead.iter().for_each(|place| self.cache.forget(place.file, place.offset));
         if durable {
             self.unlink_empty();

@@ -30,7 +30,7 @@ use self::opened::{Opened, open_file, repeat, rewrite, set_durability};
 use crate::format::io_error;
 use crate::journal::Journal;
 use crate::medium::Medium;
-use crate::record::Place;
+use crate::record::ValueLocation;
 use crate::{StoreError, Value};
 
 pub(crate) use self::apply::{Action, Batch, Change, Committed, NewValue};
@@ -65,7 +65,7 @@ pub(crate) struct SegmentRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Inline(Value),
-    Segment { place: Place, checksum: u64 },
+    Segment { place: ValueLocation, checksum: u64 },
 }
 
 /// The index of one store.

@@ -14,11 +14,11 @@ use crate::{Durability, Entry, Expected, Key, KeyRange, Put, Staged, Store, Stor
 #[derive(Debug)]
 pub struct MemoryStore {
     bytes_max: u64,
-    state: Mutex<State>,
+    state: Mutex<MemoryState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct MemoryState {
     entries: BTreeMap<Key, Held>,
     staged: HashMap<u64, Value>,
     last_file: u64,
@@ -141,7 +141,7 @@ impl Store for MemoryStore {
     }
 }
 
-impl State {
+impl MemoryState {
     fn held(&self) -> u64 {
         self.value_bytes + self.staged_bytes
     }

@@ -22,13 +22,13 @@ const SEGMENT: u8 = 3;
 
 /// The place of a value in a segment file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct ValueLocation {
     pub file: u64,
     pub offset: u64,
     pub bytes: u64,
 }
 
-impl Place {
+impl ValueLocation {
     /// The bytes of the segment that it takes.
     pub fn room(&self) -> u64 {
         room(self.bytes)
@@ -49,7 +49,7 @@ pub(crate) fn room(bytes: u64) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Body<'a> {
     Inline(&'a [u8]),
-    Segment(Place),
+    Segment(ValueLocation),
 }
 
 /// The index's entry for a key.
@@ -73,7 +73,7 @@ impl<'a> Record<'a> {
     }
 
     /// The place of the value, if it is in a segment.
-    pub fn place(&self) -> Option<Place> {
+    pub fn place(&self) -> Option<ValueLocation> {
         match self.body {
             Body::Inline(_) => None,
             Body::Segment(place) => Some(place),
@@ -96,7 +96,7 @@ impl<'a> Record<'a> {
         rest.extend(self.tag);
         let kind = match self.body {
             Body::Inline(_) => INLINE,
-            Body::Segment(Place { file, offset, bytes }) => {
+            Body::Segment(ValueLocation { file, offset, bytes }) => {
                 [file, offset, bytes].iter().for_each(|number| rest.extend(number.to_le_bytes()));
                 SEGMENT
             }
@@ -164,11 +164,11 @@ fn record_sum(key: &[u8], kind: u8, rest: &[u8]) -> u64 {
     sum.digest()
 }
 
-pub(crate) fn decode_place(bytes: &[u8]) -> Option<Place> {
+pub(crate) fn decode_place(bytes: &[u8]) -> Option<ValueLocation> {
     let (file, rest) = take_u64(bytes)?;
     let (offset, rest) = take_u64(rest)?;
     let (bytes, rest) = take_u64(rest)?;
-    rest.is_empty().then_some(Place { file, offset, bytes })
+    rest.is_empty().then_some(ValueLocation { file, offset, bytes })
 }
 
 pub(crate) fn take_u64(bytes: &[u8]) -> Option<(u64, &[u8])> {
@@ -199,7 +199,7 @@ mod tests {
             (file, offset, bytes) in any::<(u64, u64, u64)>(),
             inline in any::<bool>(),
         ) {
-            let body = if inline { Body::Inline(&value) } else { Body::Segment(Place { file, offset, bytes }) };
+            let body = if inline { Body::Inline(&value) } else { Body::Segment(ValueLocation { file, offset, bytes }) };
             let record = Record { version: &version, tag_algorithm, tag: &tag, checksum, body };
             let encoded = record.encode(&key);
             prop_assert_eq!(Record::decode(&key, &encoded).unwrap(), record);
@@ -216,7 +216,7 @@ mod tests {
 
         #[test]
         fn a_flipped_bit_is_seen(value in any::<[u8; 16]>(), bit in 0..(24 + 24) * 8usize) {
-            let body = Body::Segment(Place { file: 1, offset: 4_096, bytes: 70_000 });
+            let body = Body::Segment(ValueLocation { file: 1, offset: 4_096, bytes: 70_000 });
             let record = Record { version: &value[..1], tag_algorithm: 1, tag: &value[..1], checksum: 7, body };
             let mut encoded = record.encode(b"key");
             encoded[bit / 8] ^= 1 << (bit % 8);

@@ -25,7 +25,7 @@ use crate::bounds::check_value;
 use crate::format::io_error;
 use crate::index::{SegmentRow, corrupt};
 use crate::medium::{Medium, MediumFile};
-use crate::record::Place;
+use crate::record::ValueLocation;
 use crate::{Staged, StoreError, Value};
 
 /// The most segment files that stay open for reading.
@@ -36,12 +36,12 @@ const HANDLES_MAX: usize = 256;
 pub(crate) struct Segments {
     medium: Arc<dyn Medium>,
     segment_bytes: u64,
-    state: Mutex<State>,
+    state: Mutex<SegmentsState>,
     handles: Mutex<LruCache<u64, Arc<dyn MediumFile>>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SegmentsState {
     files: HashMap<u64, Tally>,
     /// The segment that takes new values.
     open: Option<Room>,
@@ -76,7 +76,7 @@ struct Tally {
 /// A large value that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
-    pub place: Place,
+    pub place: ValueLocation,
     pub checksum: u64,
     /// The ticket of the write, which must be flushed before a durable commit names the place.
     pub ticket: u64,
@@ -102,7 +102,7 @@ impl Segments {
     /// Room for a value that is written in parts.
     pub fn begin(&self, bytes: u64, kept: u64) -> Result<Writing<'_>, StoreError> {
         let (segment, offset) = self.allocate(bytes, kept)?;
-        let place = Place { file: segment.file, offset, bytes };
+        let place = ValueLocation { file: segment.file, offset, bytes };
         Ok(Writing { segments: self, segment: Some(segment), place, done: 0 })
     }
 
@@ -127,7 +127,7 @@ impl Segments {
 
     /// Keeps a written value for [`Segments::claim`].
     pub fn stage(&self, extent: Extent) -> Staged {
-        let Place { file, offset, bytes } = extent.place;
+        let ValueLocation { file, offset, bytes } = extent.place;
         let checksum = extent.checksum;
         self.state.lock().staged.insert((file, offset), extent);
         Staged { file, offset, bytes, checksum }
@@ -165,7 +165,7 @@ impl Segments {
     }
 
     /// Called after a commit: keys name the places in `placed` now, and no longer name those in `dead`.
-    pub fn settle(&self, placed: &[Place], dead: &[Place]) {
+    pub fn settle(&self, placed: &[ValueLocation], dead: &[ValueLocation]) {
         let mut state = self.state.lock();
         for place in placed {
             let tally = state.files.entry(place.file).or_default();
@@ -183,7 +183,7 @@ impl Segments {
     }
 
     /// The value at `place`, after its checksum was verified.
-    pub fn read(&self, key: &[u8], place: Place, checksum: u64) -> Result<Value, StoreError> {
+    pub fn read(&self, key: &[u8], place: ValueLocation, checksum: u64) -> Result<Value, StoreError> {
         let at = || format!("{} at byte {}", self.path(place.file).display(), place.offset);
         let end = place.offset.checked_add(place.bytes);
         let end = end.ok_or_else(|| corrupt(key, &format!("its place ends past any file ({})", at())))?;
@@ -277,13 +277,13 @@ impl Segments {
     }
 }
 
-impl State {
+impl SegmentsState {
     fn is_over(&self, file: u64) -> bool {
         let open = self.open.as_ref().is_some_and(|room| room.segment.file == file);
         !open && self.files.get(&file).is_none_or(|tally| tally.pinned == 0 && tally.live == 0)
     }
 
-    fn unpin(&mut self, place: Place) {
+    fn unpin(&mut self, place: ValueLocation) {
         let open = self.open.as_ref().map(|room| room.segment.file);
         if let Some(tally) = self.files.get_mut(&place.file) {
             tally.pinned = tally.pinned.saturating_sub(place.room());

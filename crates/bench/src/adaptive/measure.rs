@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::answer::Answer;
 use super::background::Background;
 use super::cell::{Cell, WAYS, setting};
-use super::place::{Place, Served};
+use super::place::{Served, TableDirectory};
 use crate::timing::Spread;
 
 /// Longest that one run may take.
@@ -59,7 +59,7 @@ pub(super) struct Ran {
 }
 
 /// Measures a cell on a drive of its own. Another answer than that of level 3 is an error.
-pub(super) async fn measure(place: &Place, cell: Cell, runs: usize) -> Result<Measured, Fault> {
+pub(super) async fn measure(place: &TableDirectory, cell: Cell, runs: usize) -> Result<Measured, Fault> {
     let served = place.serve(cell.drive_cpu, Some(cell.link)).await?;
     let mut background = Background::start(&cell, place.cores, &served.target).await?;
     let measured = in_turns(&served, cell, runs.max(1)).await;

@@ -13,7 +13,7 @@ use crate::drives::DriveProcess;
 use crate::tables::io;
 
 /// A directory with the table in it.
-pub(super) struct Place {
+pub(super) struct TableDirectory {
     folder: PathBuf,
     program: PathBuf,
     pub(super) cores: Cores,
@@ -26,16 +26,16 @@ pub(super) struct Served {
     pub(super) target: Target,
 }
 
-impl Place {
+impl TableDirectory {
     /// Makes it anew, on a drive that is not paced.
-    pub(super) async fn make(options: &AdaptiveOptions, cores: Cores) -> Result<Place, Fault> {
+    pub(super) async fn make(options: &AdaptiveOptions, cores: Cores) -> Result<TableDirectory, Fault> {
         let folder = options.directory.join("adaptive");
         if folder.exists() {
             std::fs::remove_dir_all(&folder).map_err(|error| io(&folder, &error))?;
         }
         std::fs::create_dir_all(&folder).map_err(|error| io(&folder, &error))?;
         let program = std::env::current_exe().map_err(|error| io("pithead".as_ref(), &error))?;
-        let place = Place { folder, program, cores };
+        let place = TableDirectory { folder, program, cores };
         let served = place.serve("1", None).await?;
         let loaded = load(&served.engine, &place.folder, options.slices, options.slice_rows).await;
         served.stop().await?;

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::answer::Answer;
 use super::cell::{Cell, Query, WAYS, setting};
 use super::measure::run;
-use super::place::Place;
+use super::place::TableDirectory;
 
 /// Streams at one time.
 const STREAMS: [usize; 3] = [1, 4, 16];
@@ -36,7 +36,7 @@ pub(super) struct Streams {
 }
 
 /// Measures all of them on one drive. Another answer than the first one is an error.
-pub(super) async fn measure(place: &Place) -> Result<Vec<Streams>, Fault> {
+pub(super) async fn measure(place: &TableDirectory) -> Result<Vec<Streams>, Fault> {
     let served = place.serve(CELL.drive_cpu, Some(CELL.link)).await?;
     let mut all = Vec::new();
     let mut expected = None;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::future::try_join_all;
 use pithead_kinetic::client::{Client, ClientOptions};
 use pithead_kinetic::proto::{Body, KeyValue};
-use pithead_kinetic::{Code, FACTORY_IDENTITY, FACTORY_KEY, Kind, Limits};
+use pithead_kinetic::{Code, FACTORY_IDENTITY, FACTORY_KEY, Limits, RequestKind};
 use pithead_model::{Blame, Fault};
 use pithead_observe::ProcessUse;
 
@@ -143,7 +143,7 @@ impl Caller {
             Caller::Kinetic(client) => {
                 let asked =
                     KeyValue { force: Some(true), synchronization: Some(if through { 1 } else { 2 }), ..key_value(key) };
-                call(client, Kind::Put, asked, value.clone()).await.map(drop)
+                call(client, RequestKind::Put, asked, value.clone()).await.map(drop)
             }
         }
     }
@@ -151,7 +151,7 @@ impl Caller {
     async fn get(&mut self, key: &str, bytes: usize) -> Result<(), Fault> {
         let got = match self {
             Caller::Redis(connection) => connection.get(key).await?,
-            Caller::Kinetic(client) => call(client, Kind::Get, key_value(key), Bytes::new()).await?.len(),
+            Caller::Kinetic(client) => call(client, RequestKind::Get, key_value(key), Bytes::new()).await?.len(),
         };
         match got == bytes {
             true => Ok(()),
@@ -160,7 +160,7 @@ impl Caller {
     }
 }
 
-async fn call(client: &mut Client, kind: Kind, asked: KeyValue, value: Bytes) -> Result<Bytes, Fault> {
+async fn call(client: &mut Client, kind: RequestKind, asked: KeyValue, value: Bytes) -> Result<Bytes, Fault> {
     let body = Body { key_value: Some(asked), ..Body::default() };
     let reply = client.call(kind, body, value).await.map_err(|error| Fault::new(Blame::Device, error.to_string()))?;
     match reply.code {

@@ -15,7 +15,7 @@ pub(crate) struct CellArgs {
     runs: u16,
     /// Measure only these parts
     #[arg(long, value_enum, value_name = "PART,…", value_delimiter = ',')]
-    only: Vec<Part>,
+    only: Vec<OnlyPart>,
     /// Ask only these
     #[arg(long, value_enum, value_name = "ENGINE,…", value_delimiter = ',')]
     engines: Vec<Engine>,
@@ -35,7 +35,7 @@ pub(crate) struct CellArgs {
 
 /// Parts of the benchmark of cells.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Part {
+enum OnlyPart {
     /// 2,000 cells × 12,000 genes
     Small,
     /// 100,000 cells × 20,000 genes
@@ -65,11 +65,11 @@ enum Engine {
 pub(super) fn options(args: CellArgs) -> CellOptions {
     let CellArgs { runs, only, engines, scale, directory, python, json } = args;
     let part = |part| match part {
-        Part::Small => CellPart::Small,
-        Part::Medium => CellPart::Medium,
-        Part::Large => CellPart::Large,
-        Part::Slices => CellPart::Slices,
-        Part::Fetch => CellPart::Fetch,
+        OnlyPart::Small => CellPart::Small,
+        OnlyPart::Medium => CellPart::Medium,
+        OnlyPart::Large => CellPart::Large,
+        OnlyPart::Slices => CellPart::Slices,
+        OnlyPart::Fetch => CellPart::Fetch,
     };
     let engine = |engine| match engine {
         Engine::Pithead => CellEngine::Pithead,

@@ -19,7 +19,7 @@ pub(crate) struct StoreArgs {
     runs: u16,
     /// Measure only these parts
     #[arg(long, value_enum, value_name = "PART,…", value_delimiter = ',')]
-    only: Vec<Part>,
+    only: Vec<OnlyPart>,
     /// Write everything that was measured to a file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -27,7 +27,7 @@ pub(crate) struct StoreArgs {
 
 /// Parts of the store's benchmark.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Part {
+enum OnlyPart {
     /// Durable puts of 1 MiB and 4 KiB
     Puts,
     /// Slices read from the medium
@@ -52,10 +52,10 @@ pub(crate) struct StoreWriterArgs {
 /// What to measure.
 pub(super) fn options(args: StoreArgs) -> StoreBenchOptions {
     let part = |part| match part {
-        Part::Puts => StorePart::Puts,
-        Part::Cold => StorePart::Cold,
-        Part::Warm => StorePart::Warm,
-        Part::Recovery => StorePart::Recovery,
+        OnlyPart::Puts => StorePart::Puts,
+        OnlyPart::Cold => StorePart::Cold,
+        OnlyPart::Warm => StorePart::Warm,
+        OnlyPart::Recovery => StorePart::Recovery,
     };
     StoreBenchOptions {
         directory: args.directory,

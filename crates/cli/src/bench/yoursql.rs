@@ -27,7 +27,7 @@ pub(crate) struct YoursqlArgs {
     link: String,
     /// Measure only these parts
     #[arg(long, value_enum, value_name = "PART,…", value_delimiter = ',')]
-    only: Vec<Part>,
+    only: Vec<OnlyPart>,
     /// Write everything that was measured to a file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -35,7 +35,7 @@ pub(crate) struct YoursqlArgs {
 
 /// Parts of the benchmark.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Part {
+enum OnlyPart {
     /// Plans under uncertainty, over generated films
     Plans,
     /// TPC-H on a paced link, with early filters and without
@@ -46,8 +46,8 @@ enum Part {
 pub(super) fn options(args: YoursqlArgs) -> YourSqlOptions {
     let YoursqlArgs { scale, directory, runs, tpch_scale, link, only, json } = args;
     let part = |part| match part {
-        Part::Plans => YourSqlPart::Plans,
-        Part::Ablation => YourSqlPart::Ablation,
+        OnlyPart::Plans => YourSqlPart::Plans,
+        OnlyPart::Ablation => YourSqlPart::Ablation,
     };
     let only = only.into_iter().map(part).collect();
     YourSqlOptions { scale, runs: usize::from(runs), directory, tpch_scale, link, only, json }

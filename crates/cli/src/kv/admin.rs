@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use pithead_entry::Token;
 use pithead_kinetic::client::Client;
 use pithead_kinetic::proto::{Acl, AclScope, Body, DeviceLog, GetLog, PowerManagement, Range, Security, Setup};
-use pithead_kinetic::{Kind, Permission};
+use pithead_kinetic::{Permission, RequestKind};
 
 use super::{done, read_key, show, write_key};
 use crate::error::CliError;
@@ -165,18 +165,20 @@ pub(super) async fn run(client: &mut Client, command: AdminCommand, json: bool) 
         AdminCommand::Lock(args) => return pin(client, 2, &args, json).await,
         AdminCommand::Unlock(args) => return pin(client, 1, &args, json).await,
         AdminCommand::Erase(args) => return pin(client, if args.secure { 4 } else { 3 }, &args.pin, json).await,
-        AdminCommand::Noop => (Kind::Noop, Body::default()),
-        AdminCommand::Flush => (Kind::FlushAllData, Body::default()),
-        AdminCommand::Optimize => (Kind::MediaOptimize, everything()),
+        AdminCommand::Noop => (RequestKind::Noop, Body::default()),
+        AdminCommand::Flush => (RequestKind::FlushAllData, Body::default()),
+        AdminCommand::Optimize => (RequestKind::MediaOptimize, everything()),
         AdminCommand::ClusterVersion(ClusterArgs { version }) => {
             let setup = Setup { new_cluster_version: Some(version), ..Setup::default() };
-            (Kind::Setup, Body { setup: Some(setup), ..Body::default() })
+            (RequestKind::Setup, Body { setup: Some(setup), ..Body::default() })
         }
-        AdminCommand::Acl(args) => (Kind::Security, security(Security { acl: vec![acl(&args)?], ..Security::default() })),
-        AdminCommand::SetPin(args) => (Kind::Security, security(new_pin(&args)?)),
+        AdminCommand::Acl(args) => {
+            (RequestKind::Security, security(Security { acl: vec![acl(&args)?], ..Security::default() }))
+        }
+        AdminCommand::SetPin(args) => (RequestKind::Security, security(new_pin(&args)?)),
         AdminCommand::Power(PowerArgs { level }) => {
             let power = PowerManagement { level: Some(level as i32 + 1) };
-            (Kind::SetPowerLevel, Body { power: Some(power), ..Body::default() })
+            (RequestKind::SetPowerLevel, Body { power: Some(power), ..Body::default() })
         }
     };
     done(client.call(kind, body, Bytes::new()).await)?;
@@ -189,12 +191,12 @@ async fn log(client: &mut Client, args: LogArgs, json: bool) -> Result<(), CliEr
     let device = args.device.map(|name| DeviceLog { name: Some(name.into()) });
     let asked = GetLog { types, device, ..GetLog::default() };
     let body = Body { get_log: Some(asked), ..Body::default() };
-    let reply = done(client.call(Kind::GetLog, body, Bytes::new()).await)?;
+    let reply = done(client.call(RequestKind::GetLog, body, Bytes::new()).await)?;
     show::log(&reply.body.get_log.unwrap_or_default(), &reply.value, json)
 }
 
 async fn scan(client: &mut Client, json: bool) -> Result<(), CliError> {
-    let reply = done(client.call(Kind::MediaScan, everything(), Bytes::new()).await)?;
+    let reply = done(client.call(RequestKind::MediaScan, everything(), Bytes::new()).await)?;
     show::keys(&reply.body.range.unwrap_or_default().keys, json)
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use clap::{Args, Subcommand, ValueEnum};
-use pithead_kinetic::Kind;
+use pithead_kinetic::RequestKind;
 use pithead_kinetic::client::Client;
 use pithead_kinetic::proto::{Body, KeyValue, Range};
 
@@ -118,28 +118,28 @@ pub(super) struct RangeArgs {
 /// Runs the command.
 pub(super) async fn run(client: &mut Client, command: KeyCommand, json: bool) -> Result<(), CliError> {
     match command {
-        KeyCommand::Get(args) => get(client, Kind::Get, &args, json).await,
-        KeyCommand::Next(args) => get(client, Kind::GetNext, &args, json).await,
-        KeyCommand::Previous(args) => get(client, Kind::GetPrevious, &args, json).await,
+        KeyCommand::Get(args) => get(client, RequestKind::Get, &args, json).await,
+        KeyCommand::Next(args) => get(client, RequestKind::GetNext, &args, json).await,
+        KeyCommand::Previous(args) => get(client, RequestKind::GetPrevious, &args, json).await,
         KeyCommand::Version(KeyArgs { key }) => {
-            let reply = done(client.call(Kind::GetVersion, about(key_of(&key)?), Bytes::new()).await)?;
+            let reply = done(client.call(RequestKind::GetVersion, about(key_of(&key)?), Bytes::new()).await)?;
             show::version(reply.body.key_value.unwrap_or_default(), json)
         }
         KeyCommand::Put(args) => put(client, args, json).await,
         KeyCommand::Delete(args) => {
             let asked = written(key_of(&args.key)?, &args.write)?;
-            done(client.call(Kind::Delete, about(asked), Bytes::new()).await)?;
+            done(client.call(RequestKind::Delete, about(asked), Bytes::new()).await)?;
             show::done(json)
         }
         KeyCommand::Range(args) => range(client, args, json).await,
     }
 }
 
-async fn get(client: &mut Client, kind: Kind, args: &GetArgs, json: bool) -> Result<(), CliError> {
+async fn get(client: &mut Client, kind: RequestKind, args: &GetArgs, json: bool) -> Result<(), CliError> {
     let asked = KeyValue { metadata_only: Some(args.metadata), ..key_of(&args.key)? };
     let reply = done(client.call(kind, about(asked), Bytes::new()).await)?;
     let entry = reply.body.key_value.unwrap_or_default();
-    match (args.metadata, kind == Kind::Get || json) {
+    match (args.metadata, kind == RequestKind::Get || json) {
         (true, _) => show::metadata(&entry, json),
         (false, true) => show::value(&entry, &reply.value, json),
         // Of another key than that which was named, the key is told, too.
@@ -158,7 +158,7 @@ async fn put(client: &mut Client, args: PutArgs, json: bool) -> Result<(), CliEr
         (None, value) => value.unwrap_or_default().as_bytes().to_vec(),
     };
     let asked = KeyValue { new_version: Some(key_bytes(&args.version)?.into()), ..written(key_of(&args.key)?, &args.write)? };
-    done(client.call(Kind::Put, about(asked), value.into()).await)?;
+    done(client.call(RequestKind::Put, about(asked), value.into()).await)?;
     show::done(json)
 }
 
@@ -178,7 +178,7 @@ async fn range(client: &mut Client, args: RangeArgs, json: bool) -> Result<(), C
         keys: Vec::new(),
     };
     let body = Body { range: Some(asked), ..Body::default() };
-    let reply = done(client.call(Kind::GetKeyRange, body, Bytes::new()).await)?;
+    let reply = done(client.call(RequestKind::GetKeyRange, body, Bytes::new()).await)?;
     show::keys(&reply.body.range.unwrap_or_default().keys, json)
 }
 

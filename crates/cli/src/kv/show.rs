@@ -5,7 +5,7 @@ use std::io::Write as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use pithead_kinetic::Kind;
+use pithead_kinetic::RequestKind;
 use pithead_kinetic::proto::{GetLog, KeyValue};
 use serde_json::{Map, Value, json};
 
@@ -117,7 +117,7 @@ fn log_json(log: &GetLog, value: &[u8]) -> Value {
         });
         object.insert("configuration".to_owned(), told);
     }
-    let kind = |number: Option<i32>| number.and_then(Kind::of).map(|kind| kind.name().to_owned());
+    let kind = |number: Option<i32>| number.and_then(RequestKind::of).map(|kind| kind.name().to_owned());
     let counts =
         log.statistics.iter().filter_map(|it| Some((kind(it.message_type)?, json!({"count": it.count, "bytes": it.bytes}))));
     insert(&mut object, "statistics", counts.collect::<Map<_, _>>());

@@ -23,7 +23,7 @@ pub(crate) struct Sessions {
 
 /// A session's place among those that may be open; free again when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct SessionPermit {
     sessions: Arc<Sessions>,
     host: u64,
     since: Instant,
@@ -41,10 +41,10 @@ impl Sessions {
     }
 
     /// A place for a session of `host`, where it is the host's turn. The free memory is enough for `memory_room` sessions.
-    pub(crate) fn admit(self: &Arc<Self>, host: u64, memory_room: usize) -> Result<Place, Refusal> {
+    pub(crate) fn admit(self: &Arc<Self>, host: u64, memory_room: usize) -> Result<SessionPermit, Refusal> {
         let since = self.device.clock().now();
         self.turns.lock().ask(host, memory_room, since).inspect_err(|refusal| self.metrics.refused(refusal.scarce))?;
-        Ok(Place { sessions: Arc::clone(self), host, since, is_taken: true })
+        Ok(SessionPermit { sessions: Arc::clone(self), host, since, is_taken: true })
     }
 
     /// Sessions that are open or about to be.
@@ -131,7 +131,7 @@ impl Sessions {
     }
 }
 
-impl Place {
+impl SessionPermit {
     /// Who has it.
     pub(crate) fn host(&self) -> u64 {
         self.host
@@ -146,7 +146,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for SessionPermit {
     fn drop(&mut self) {
         if self.is_taken {
             let held = self.sessions.device.clock().now().since(self.since);

@@ -13,7 +13,7 @@ use crate::sessions::SessionServer;
 use crate::sessions::rounds::{RoundPolicy, SessionFacts};
 use crate::sessions::session::{Session, Work};
 use crate::sessions::steer::{Facts as SteerFacts, Steer};
-use crate::sessions::summary::Summary;
+use crate::sessions::summary::SessionSummary;
 use crate::sessions::turns::{Refusal, fair_threads};
 use crate::sessions::uses::partitions;
 use crate::storage::Lease;
@@ -47,7 +47,7 @@ impl SessionServer {
         check_spans("done", &request.done, slices)?;
         check_spans("held", &request.options.adapt.held, slices)?;
         let mut request = request;
-        let summary = Summary::look(&self.summaries, &mut request);
+        let summary = SessionSummary::look(&self.summaries, &mut request);
         let partitions = partitions(&request.parts);
         let datasets = request.parts.iter().map(|part| part.name.clone()).collect();
         let usage = Arc::new(Usage::default());

@@ -24,7 +24,7 @@ use crate::sessions::queue::EventSender;
 use crate::sessions::session::{Session, Work};
 use crate::sessions::slow::Watch;
 use crate::sessions::steer::{Busy, Step};
-use crate::sessions::summary::Summary;
+use crate::sessions::summary::SessionSummary;
 use crate::sessions::tally::Tally;
 use crate::storage::SliceCache;
 
@@ -92,7 +92,7 @@ impl Running {
         around: Around,
     ) -> Self {
         let tasks = work.policy.tasks + usize::from(work.steer.may_carry());
-        let found = work.summary.as_ref().and_then(Summary::take);
+        let found = work.summary.as_ref().and_then(SessionSummary::take);
         let kept = found.map(|(batches, tally)| Kept::found(batches, tally)).unwrap_or_default();
         Self {
             session,

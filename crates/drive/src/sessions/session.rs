@@ -16,11 +16,11 @@ use tokio::sync::watch;
 
 use crate::resources::Grant;
 use crate::resources::Usage;
-use crate::sessions::admission::Place;
+use crate::sessions::admission::SessionPermit;
 use crate::sessions::queue::Queue;
 use crate::sessions::rounds::RoundPolicy;
 use crate::sessions::steer::Steer;
-use crate::sessions::summary::Summary;
+use crate::sessions::summary::SessionSummary;
 use crate::sessions::uses::SessionUse;
 use crate::sessions::waits::Waits;
 use crate::storage::Lease;
@@ -41,7 +41,7 @@ pub(crate) struct Work {
     pub(crate) memory: Arc<dyn MemoryPool>,
     pub(crate) grant: Grant,
     /// What it keeps of its partial results, and what was kept before.
-    pub(crate) summary: Option<Summary>,
+    pub(crate) summary: Option<SessionSummary>,
     pub(crate) used: SessionUse,
     /// What it reads, the driving dataset first.
     pub(crate) datasets: Vec<DatasetName>,
@@ -70,7 +70,7 @@ pub(crate) struct Session {
     work: Mutex<Option<Work>>,
     ending: Mutex<Ending>,
     tasks: watch::Sender<usize>,
-    place: Mutex<Option<Place>>,
+    place: Mutex<Option<SessionPermit>>,
 }
 
 /// How a session ends before its time.
@@ -113,7 +113,7 @@ pub(crate) struct Activity {
 pub(crate) struct TaskMark(Arc<Session>);
 
 impl Session {
-    pub(crate) fn new(id: SessionId, work: Work, usage: Arc<Usage>, device: Arc<dyn Device>, place: Place) -> Self {
+    pub(crate) fn new(id: SessionId, work: Work, usage: Arc<Usage>, device: Arc<dyn Device>, place: SessionPermit) -> Self {
         let opened = device.clock().now();
         let progress = Progress::default();
         // What another session has answered for counts as answered for.

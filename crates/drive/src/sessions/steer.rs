@@ -37,7 +37,7 @@ pub(crate) struct Steer {
     /// What the sub-plan does with a slice, and what that was expected to take.
     expected: Option<(Features, Prediction)>,
     predicted: Option<SliceCosts>,
-    state: Mutex<State>,
+    state: Mutex<SteerState>,
     host: Mutex<HostState>,
     link: OnceLock<Arc<dyn LinkGauge>>,
     /// Bytes of the other datasets, which travel once if anything is handed back.
@@ -48,7 +48,7 @@ pub(crate) struct Steer {
 }
 
 #[derive(Debug)]
-struct State {
+struct SteerState {
     steering: Steering,
     random: StdRng,
     /// For sub-plans that need whole partitions: whether level 3 was chosen.
@@ -148,7 +148,7 @@ impl Steer {
             costs: Arc::clone(costs),
             expected,
             predicted,
-            state: Mutex::new(State { steering, random, is_whole: None, live: vec![], is_measured: false }),
+            state: Mutex::new(SteerState { steering, random, is_whole: None, live: vec![], is_measured: false }),
             host: Mutex::new(adapt.host.clone()),
             link: OnceLock::new(),
             others_bytes: facts.others_bytes as f64,
@@ -189,7 +189,7 @@ impl Steer {
 
     /// What the host needed for whole slices tells what the drive would, at its own speed, as long as the drive has taken none itself. A
     /// wrong expectation is corrected by this also where it keeps the drive from trying. The drive's own costs stay: a host may say anything.
-    fn infer(&self, state: &mut State, host: &HostState, finished: &Finished) {
+    fn infer(&self, state: &mut SteerState, host: &HostState, finished: &Finished) {
         let Some((_, prediction)) = &self.expected else { return };
         let drive_ns = finished.cpu_ns as f64 / host_over_drive(host, self.device.cpu_share());
         let share = prediction.scan_ns / (prediction.scan_ns + prediction.rest_ns).max(1.0);
@@ -268,7 +268,7 @@ impl Steer {
 
     fn decide(&self, waiting: &Waiting, busy: Busy) -> Step {
         let mut state = self.state.lock();
-        let State { steering, is_whole, live, .. } = &mut *state;
+        let SteerState { steering, is_whole, live, .. } = &mut *state;
         let share = self.device.cpu_share();
         let mut received = 1.0_f64;
         for live in live.iter_mut() {

@@ -1,4 +1,4 @@
-//! [`Summary`]: the kept partial results that a session finds, and those of its own that it keeps (Montana et al. 2023,
+//! [`SessionSummary`]: the kept partial results that a session finds, and those of its own that it keeps (Montana et al. 2023,
 //! Skytether, section 7; see `docs/bibliography.md`).
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::sessions::tally::Tally;
 
 /// A session's part in the summaries of its drive.
 #[derive(Debug)]
-pub(crate) struct Summary {
+pub(crate) struct SessionSummary {
     summaries: Arc<Summaries>,
     key: SummaryKey,
     part: SlicePart,
@@ -23,10 +23,10 @@ pub(crate) struct Summary {
     whole: Mutex<Option<Vec<RecordBatch>>>,
 }
 
-impl Summary {
+impl SessionSummary {
     /// Looks for what answers already, and adds those slices to the request's `done`. None: the host wants no such thing, or the
     /// sub-plan's results are not kept.
-    pub(crate) fn look(summaries: &Arc<Summaries>, request: &mut OpenRequest) -> Option<Summary> {
+    pub(crate) fn look(summaries: &Arc<Summaries>, request: &mut OpenRequest) -> Option<SessionSummary> {
         let key = summary_key(request).filter(|_| request.options.adapt.summaries)?;
         let part = request.parts.first()?.clone();
         // Spans rise: that was checked.
@@ -41,11 +41,11 @@ impl Summary {
             request.done = SliceSpan::cover(done.chain(found.slices.iter().copied()).collect());
         }
         let (found, whole) = (Mutex::new(found), Mutex::new(Some(vec![])));
-        Some(Summary { summaries: Arc::clone(summaries), key, part, found, whole })
+        Some(SessionSummary { summaries: Arc::clone(summaries), key, part, found, whole })
     }
 
     /// The same if rounds of this kind can be put together, or are one.
-    pub(crate) fn filter(self, policy: &RoundPolicy, whole_partition: bool) -> Option<Summary> {
+    pub(crate) fn filter(self, policy: &RoundPolicy, whole_partition: bool) -> Option<SessionSummary> {
         (policy.keep || whole_partition).then_some(self)
     }
 

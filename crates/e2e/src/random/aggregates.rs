@@ -2,7 +2,7 @@
 
 use crate::random::queries::Output;
 use crate::random::scope::{Generator, Item};
-use crate::random::values::Kind;
+use crate::random::values::TypeKind;
 
 impl Generator<'_> {
     /// Columns of a grouped SELECT, and what stands after WHERE.
@@ -51,26 +51,26 @@ impl Generator<'_> {
 
     fn group(&mut self, items: &[Item]) -> Output {
         if self.choices.chance(25) {
-            let kind = [Kind::Int, Kind::Text, Kind::Bool, Kind::Date, Kind::Float][self.choices.below(5)];
+            let kind = [TypeKind::Int, TypeKind::Text, TypeKind::Bool, TypeKind::Date, TypeKind::Float][self.choices.below(5)];
             // A group of a literal number would be a position.
             return self.without_subqueries(|generator| generator.computed(kind, items));
         }
         match self.item(items, |item| item.exact) {
             Some(item) => Output { sql: self.name(&item), item },
-            None => self.computed(Kind::Int, items),
+            None => self.computed(TypeKind::Int, items),
         }
     }
 
     fn having(&mut self, items: &[Item]) -> String {
         match self.choices.below(3) {
             0 => format!(" HAVING count(*) {} {}", self.choices.pick(&[">", "<=", "="]), self.choices.pick(&["1", "2", "10"])),
-            1 => format!(" HAVING sum({}) > 0", self.plain(Kind::Int, items)),
-            _ => format!(" HAVING max({}) >= 'a'", self.plain(Kind::Text, items)),
+            1 => format!(" HAVING sum({}) > 0", self.plain(TypeKind::Int, items)),
+            _ => format!(" HAVING max({}) >= 'a'", self.plain(TypeKind::Text, items)),
         }
     }
 
     /// A value without subqueries: an aggregate's argument.
-    pub(crate) fn plain(&mut self, kind: Kind, items: &[Item]) -> String {
+    pub(crate) fn plain(&mut self, kind: TypeKind, items: &[Item]) -> String {
         self.without_subqueries(|generator| generator.value(kind, items, 1))
     }
 
@@ -78,7 +78,7 @@ impl Generator<'_> {
     fn function(&mut self, items: &[Item]) -> Output {
         let start = self.choices.begin();
         let mut output = match self.choices.weighted(&[15, 10, 25, 25, 14, 10, 5, 6, 6, 20]) {
-            0 => Output { sql: "count(*)".to_owned(), item: Item::computed(Kind::Int) },
+            0 => Output { sql: "count(*)".to_owned(), item: Item::computed(TypeKind::Int) },
             1 => self.over_any("count(#)", items),
             2 => self.total(items),
             3 => self.extreme(items),
@@ -86,16 +86,19 @@ impl Generator<'_> {
             5 => self.mean(items),
             6 => {
                 let function = self.choices.pick(&["bool_and", "bool_or"]);
-                Output { sql: format!("{function}({})", self.plain(Kind::Bool, items)), item: Item::computed(Kind::Bool) }
+                Output {
+                    sql: format!("{function}({})", self.plain(TypeKind::Bool, items)),
+                    item: Item::computed(TypeKind::Bool),
+                }
             }
             7 => {
                 let function = self.choices.pick(&["bit_and", "bit_or", "bit_xor"]);
-                Output { sql: format!("{function}({})", self.plain(Kind::Int, items)), item: Item::computed(Kind::Int) }
+                Output { sql: format!("{function}({})", self.plain(TypeKind::Int, items)), item: Item::computed(TypeKind::Int) }
             }
             9 => self.twin_function(items),
             _ => {
-                let text = self.plain(Kind::Text, items);
-                Output { sql: format!("string_agg({text}, ',' ORDER BY {text})"), item: Item::computed(Kind::Text) }
+                let text = self.plain(TypeKind::Text, items);
+                Output { sql: format!("string_agg({text}, ',' ORDER BY {text})"), item: Item::computed(TypeKind::Text) }
             }
         };
         let filtered = self.choices.chance(12) && !output.sql.starts_with("CAST");
@@ -110,13 +113,13 @@ impl Generator<'_> {
     fn over_any(&mut self, form: &str, items: &[Item]) -> Output {
         let argument = match self.item(items, |item| item.exact) {
             Some(item) => self.name(&item),
-            None => self.plain(Kind::Int, items),
+            None => self.plain(TypeKind::Int, items),
         };
-        Output { sql: form.replace('#', &argument), item: Item::computed(Kind::Int) }
+        Output { sql: form.replace('#', &argument), item: Item::computed(TypeKind::Int) }
     }
 
     fn total(&mut self, items: &[Item]) -> Output {
-        let kind = [Kind::Int, Kind::Float, Kind::Decimal][self.choices.below(3)];
+        let kind = [TypeKind::Int, TypeKind::Float, TypeKind::Decimal][self.choices.below(3)];
         let distinct = self.choices.pick(&["", "", "", "DISTINCT "]);
         // Columns as they are, too: how sums widen hangs on the column's type.
         let stored = self.item(items, |item| item.kind == kind && item.tame && item.exact && item.stored);
@@ -129,17 +132,20 @@ impl Generator<'_> {
 
     fn extreme(&mut self, items: &[Item]) -> Output {
         let function = self.choices.pick(&["min", "max"]);
-        match self.item(items, |item| item.exact && item.kind != Kind::Bool) {
+        match self.item(items, |item| item.exact && item.kind != TypeKind::Bool) {
             Some(item) => Output { sql: format!("{function}({})", self.name(&item)), item },
-            None => Output { sql: format!("{function}({})", self.plain(Kind::Text, items)), item: Item::computed(Kind::Text) },
+            None => Output {
+                sql: format!("{function}({})", self.plain(TypeKind::Text, items)),
+                item: Item::computed(TypeKind::Text),
+            },
         }
     }
 
     fn mean(&mut self, items: &[Item]) -> Output {
-        let kind = [Kind::Int, Kind::Float, Kind::Decimal][self.choices.below(3)];
+        let kind = [TypeKind::Int, TypeKind::Float, TypeKind::Decimal][self.choices.below(3)];
         let functions = ["avg", "var_pop", "var_samp", "stddev_pop", "stddev_samp"];
         let mut function = self.choices.pick(&functions);
-        if kind == Kind::Decimal {
+        if kind == TypeKind::Decimal {
             function = "avg";
         }
         let stored = self.item(items, |item| item.kind == kind && item.tame && item.exact && item.stored);
@@ -147,7 +153,7 @@ impl Generator<'_> {
             Some(item) if self.choices.chance(60) => self.name(&item),
             _ => self.plain(kind, items),
         };
-        Output { sql: format!("{function}({argument})"), item: Item { exact: false, ..Item::computed(Kind::Float) } }
+        Output { sql: format!("{function}({argument})"), item: Item { exact: false, ..Item::computed(TypeKind::Float) } }
     }
 
     /// Columns, and functions over windows that do not hang on the order of equal rows.
@@ -160,7 +166,7 @@ impl Generator<'_> {
                 _ => String::new(),
             };
             // DataFusion has no ranges of binary values.
-            let order = match self.item(items, |item| item.exact && item.kind != Kind::Binary && !item.kind.nested()) {
+            let order = match self.item(items, |item| item.exact && item.kind != TypeKind::Binary && !item.kind.nested()) {
                 Some(item) => format!("ORDER BY {}{} NULLS LAST", self.name(&item), self.choices.pick(&["", " DESC"])),
                 None => String::new(),
             };
@@ -168,10 +174,10 @@ impl Generator<'_> {
                 0 => "rank()".to_owned(),
                 1 => "dense_rank()".to_owned(),
                 2 => "count(*)".to_owned(),
-                3 => format!("sum({})", self.plain(Kind::Int, items)),
-                _ => format!("max({})", self.plain(Kind::Text, items)),
+                3 => format!("sum({})", self.plain(TypeKind::Int, items)),
+                _ => format!("max({})", self.plain(TypeKind::Text, items)),
             };
-            let kind = if function.starts_with("max") { Kind::Text } else { Kind::Int };
+            let kind = if function.starts_with("max") { TypeKind::Text } else { TypeKind::Int };
             outputs.push(Output { sql: format!("{function} OVER ({partition}{order})"), item: Item::computed(kind) });
         }
         outputs

@@ -11,8 +11,8 @@ use crate::random::opinion::Opinion;
 use crate::random::queries::{Ask, Query};
 use crate::random::report::{Report, gist};
 use crate::random::script::{Load, Step};
-use crate::random::tables::{Database, Part, write_rows};
-use crate::random::voices::{Place, VOICES, Voice, Who, ask, one_zero};
+use crate::random::tables::{Database, LoadStep, write_rows};
+use crate::random::voices::{RunSite, VOICES, Voice, Who, ask, one_zero};
 use crate::{Setup, load};
 
 /// One of so many databases is also asked through arrays, which have to be started as processes.
@@ -21,7 +21,7 @@ const ARRAYS_ONE_IN: u64 = 8;
 /// A database that is loaded, and changes as loads of a script come.
 pub(crate) struct Arena {
     database: Database,
-    setups: Vec<(Place, Setup)>,
+    setups: Vec<(RunSite, Setup)>,
     voices: Vec<(&'static Voice, Session)>,
     /// DuckDB has the tables, too.
     duckdb: bool,
@@ -69,11 +69,11 @@ impl Arena {
         who: Who<'_>,
     ) -> Result<Arena, String> {
         let files = TempDir::new().expect("a temporary directory");
-        let mut setups: Vec<(Place, Setup)> = Vec::new();
+        let mut setups: Vec<(RunSite, Setup)> = Vec::new();
         let mut voices = Vec::new();
         let present = |voice: &&Voice| match who {
             Who::Only(name) => voice.name == name || voice.name == VOICES[0].name,
-            Who::Turn(_) => voice.place != Place::Arrays || seed.is_multiple_of(ARRAYS_ONE_IN),
+            Who::Turn(_) => voice.place != RunSite::Arrays || seed.is_multiple_of(ARRAYS_ONE_IN),
         };
         for voice in VOICES.iter().filter(present) {
             if setups.iter().all(|(place, _)| *place != voice.place) {
@@ -118,7 +118,7 @@ impl Arena {
         self.loads += 1;
         let path = self.files.path().join(format!("load-{}.parquet", self.loads));
         write_rows(&path, &load.rows);
-        let part = Part { path, mode: load.mode };
+        let part = LoadStep { path, mode: load.mode };
         self.take(&load.table, &part).await?;
         if let Some(opinion) = opinion.filter(|_| self.duckdb) {
             opinion.change(&load.table, load.mode, &part.path)?;
@@ -129,7 +129,7 @@ impl Arena {
         Ok(())
     }
 
-    async fn take(&self, name: &str, part: &Part) -> Result<(), String> {
+    async fn take(&self, name: &str, part: &LoadStep) -> Result<(), String> {
         let Some(table) = self.database.tables.iter().find(|table| table.name == name) else { return Ok(()) };
         for (_, setup) in &self.setups {
             let spec = table.spec(part, setup.mode.encoding, setup.mode.drives);

@@ -5,7 +5,7 @@ use pithead_host::PartitionBy;
 use rand::Rng;
 use rand::rngs::StdRng;
 
-use crate::random::values::{Kind, Values};
+use crate::random::values::{TypeKind, Values};
 
 /// Slices of a table at most: each is work for every query.
 const SLICES_MAX: usize = 80;
@@ -37,8 +37,8 @@ impl Layout {
     /// For a table of so many rows with these columns, the first two of which are `id` and `k`.
     pub(crate) fn random(random: &mut StdRng, columns: &[(String, DataType, Values)], rows: usize) -> Layout {
         let flat: Vec<&(String, DataType, Values)> =
-            columns[2..].iter().filter(|(_, data_type, _)| !Kind::of(data_type).nested()).collect();
-        let floats = columns[1..].iter().find(|(_, data_type, _)| Kind::of(data_type) == Kind::Float);
+            columns[2..].iter().filter(|(_, data_type, _)| !TypeKind::of(data_type).nested()).collect();
+        let floats = columns[1..].iter().find(|(_, data_type, _)| TypeKind::of(data_type) == TypeKind::Float);
         let other = |random: &mut StdRng| match flat.is_empty() {
             true => "id".to_owned(),
             false => flat[random.random_range(0..flat.len())].0.clone(),

@@ -5,7 +5,7 @@ use crate::random::expressions::COMPUTED;
 use crate::random::scope::{Generator, Item, Relation};
 use crate::random::style::{Filter, Style, WISHES, styles};
 use crate::random::tables::Database;
-use crate::random::values::Kind;
+use crate::random::values::TypeKind;
 
 /// A query, and the ways that it is asked in, one after another.
 #[derive(Clone)]
@@ -136,7 +136,7 @@ impl Generator<'_> {
     }
 
     /// A SELECT, or several put together. With `kinds`: columns of computed values of these kinds.
-    pub(crate) fn body(&mut self, kinds: Option<&[Kind]>, depth: usize) -> Body {
+    pub(crate) fn body(&mut self, kinds: Option<&[TypeKind]>, depth: usize) -> Body {
         let start = self.choices.begin();
         let body = match kinds.is_none() && depth > 0 && self.choices.chance(14) {
             true => self.set_operation(depth - 1),
@@ -149,7 +149,7 @@ impl Generator<'_> {
     fn set_operation(&mut self, depth: usize) -> Body {
         self.outermost = false;
         let count = self.choices.below(3) + 1;
-        let kinds: Vec<Kind> = (0..count).map(|_| COMPUTED[self.choices.below(COMPUTED.len())]).collect();
+        let kinds: Vec<TypeKind> = (0..count).map(|_| COMPUTED[self.choices.below(COMPUTED.len())]).collect();
         let first = self.body(Some(&kinds), depth);
         let second = self.body(Some(&kinds), depth);
         const WORDS: [&str; 6] = ["UNION ALL", "UNION", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL"];
@@ -161,7 +161,7 @@ impl Generator<'_> {
         Body { sql, items: first.items, rows: first.rows + second.rows }
     }
 
-    fn select(&mut self, kinds: Option<&[Kind]>, depth: usize) -> Body {
+    fn select(&mut self, kinds: Option<&[TypeKind]>, depth: usize) -> Body {
         let outermost = std::mem::take(&mut self.outermost);
         let from = self.from([2, 3, 5][depth.min(2)], depth);
         let filter = self.filter(&from.items);
@@ -234,7 +234,7 @@ impl Generator<'_> {
         (!conditions.is_empty()).then(|| conditions.join(" AND "))
     }
 
-    fn columns(&mut self, items: &[Item], kinds: Option<&[Kind]>) -> Vec<Output> {
+    fn columns(&mut self, items: &[Item], kinds: Option<&[TypeKind]>) -> Vec<Output> {
         if let Some(kinds) = kinds {
             return kinds.iter().map(|kind| self.computed(*kind, items)).collect();
         }
@@ -256,11 +256,11 @@ impl Generator<'_> {
         }
         match self.raw(items) {
             Some((sql, item)) => Output { sql, item },
-            None => self.computed(Kind::Int, items),
+            None => self.computed(TypeKind::Int, items),
         }
     }
 
-    pub(crate) fn computed(&mut self, kind: Kind, items: &[Item]) -> Output {
+    pub(crate) fn computed(&mut self, kind: TypeKind, items: &[Item]) -> Output {
         Output { sql: self.value(kind, items, 2), item: Item::computed(kind) }
     }
 }
@@ -282,7 +282,7 @@ fn filtered(head: &str, filter: Option<&str>, selected: &Selected, style: Filter
 
 impl Item {
     /// A computed value of a kind.
-    pub(crate) fn computed(kind: Kind) -> Item {
+    pub(crate) fn computed(kind: TypeKind) -> Item {
         Item { sql: String::new(), kind, tame: true, exact: true, stored: false, key: false, distinct: 10.0, samples: vec![] }
     }
 }

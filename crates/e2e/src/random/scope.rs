@@ -3,14 +3,14 @@
 use crate::random::choices::Choices;
 use crate::random::style::Style;
 use crate::random::tables::{Database, Table};
-use crate::random::values::Kind;
+use crate::random::values::TypeKind;
 
 /// A column that can be named.
 #[derive(Clone)]
 pub(crate) struct Item {
     /// Its name, qualified where it can be.
     pub(crate) sql: String,
-    pub(crate) kind: Kind,
+    pub(crate) kind: TypeKind,
     /// Arithmetic and functions can take it without failing.
     pub(crate) tame: bool,
     /// Does not hang on the order in which floats were added.

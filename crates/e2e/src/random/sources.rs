@@ -1,7 +1,7 @@
 //! FROM clauses and subqueries.
 
 use crate::random::scope::{Generator, Item, Relation};
-use crate::random::values::Kind;
+use crate::random::values::TypeKind;
 
 /// A join that is expected to give more rows takes other keys.
 const JOIN_ROWS_MAX: f64 = 3_000.0;
@@ -130,7 +130,7 @@ impl Generator<'_> {
 
     /// Two columns are equal; or also both NULL, if NULLs may meet. One of them may be cast.
     fn equality(&mut self, l: &Item, r: &Item, nulls_meet: bool) -> String {
-        let whole = l.kind == Kind::Int && l.tame && l.stored;
+        let whole = l.kind == TypeKind::Int && l.tame && l.stored;
         let left = match self.choices.weighted(&[80, 10, 10]) {
             1 if whole => format!("CAST({} AS INT)", self.name(l)),
             2 if whole => format!("CAST({} AS BIGINT)", self.name(l)),
@@ -146,17 +146,17 @@ impl Generator<'_> {
     }
 
     /// A subquery that gives one value of a kind.
-    pub(crate) fn scalar_subquery(&mut self, kind: Kind, items: &[Item]) -> String {
+    pub(crate) fn scalar_subquery(&mut self, kind: TypeKind, items: &[Item]) -> String {
         self.subqueries -= 1;
         let start = self.choices.begin();
         let inner = self.table();
         let condition = self.correlation(&inner, items, 40);
         let argument = self.plain(kind, &inner.items);
         let function = match kind {
-            Kind::Int => ["max(#)", "min(#)", "count(*)", "count(#)", "sum(#) % 9973"][self.choices.below(5)],
+            TypeKind::Int => ["max(#)", "min(#)", "count(*)", "count(#)", "sum(#) % 9973"][self.choices.below(5)],
             _ => ["max(#)", "min(#)"][self.choices.below(2)],
         };
-        let cast = if kind == Kind::Int { "CAST(# AS BIGINT)" } else { "#" };
+        let cast = if kind == TypeKind::Int { "CAST(# AS BIGINT)" } else { "#" };
         let function = cast.replace('#', &function.replace('#', &argument));
         self.choices.end("subquery", start);
         format!("(SELECT {function} FROM {}{condition})", inner.sql)
@@ -177,7 +177,7 @@ impl Generator<'_> {
             3 if self.database.without.makes("quantified") => self.quantified(items),
             3 | 4 => self.above_mean(items),
             _ => {
-                let kind = [Kind::Int, Kind::Text, Kind::Date, Kind::Float][self.choices.below(4)];
+                let kind = [TypeKind::Int, TypeKind::Text, TypeKind::Date, TypeKind::Float][self.choices.below(4)];
                 let value = self.value(kind, items, 0);
                 self.subqueries += 1;
                 format!("({value} {} {})", self.choices.pick(&["=", "<", ">"]), self.scalar_subquery(kind, items))
@@ -215,9 +215,9 @@ impl Generator<'_> {
     /// A comparison with the mean of related rows.
     fn above_mean(&mut self, items: &[Item]) -> String {
         let inner = self.table();
-        let value = self.value(Kind::Int, items, 0);
+        let value = self.value(TypeKind::Int, items, 0);
         let condition = self.correlation(&inner, items, 85);
-        let argument = self.plain(Kind::Int, &inner.items);
+        let argument = self.plain(TypeKind::Int, &inner.items);
         format!("({value} > (SELECT avg({argument}) FROM {}{condition}))", inner.sql)
     }
 
@@ -225,7 +225,7 @@ impl Generator<'_> {
     fn correlation(&mut self, inner: &Relation, items: &[Item], percent: u32) -> String {
         let mut conditions = Vec::new();
         if self.choices.chance(percent) {
-            let keys = |item: &Item| item.kind == Kind::Int && item.tame && item.exact;
+            let keys = |item: &Item| item.kind == TypeKind::Int && item.tame && item.exact;
             let pair = (self.item(items, keys), self.item(&inner.items, keys));
             if let (Some(outer), Some(inner)) = pair {
                 conditions.push(format!("{} = {}", self.name(&inner), self.name(&outer)));

@@ -15,7 +15,7 @@ use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 
 use crate::random::layout::{Arrival, Layout};
-use crate::random::values::{self, Kind, Values};
+use crate::random::values::{self, TypeKind, Values};
 use crate::random::without::Without;
 
 /// Names of columns. Tables share them, with other types: names are what engines confuse.
@@ -47,14 +47,14 @@ pub(crate) struct Table {
 #[derive(Clone)]
 pub(crate) struct ColumnFacts {
     pub(crate) name: String,
-    pub(crate) kind: Kind,
+    pub(crate) kind: TypeKind,
     pub(crate) tame: bool,
     pub(crate) distinct: usize,
     pub(crate) samples: Vec<String>,
 }
 
 /// A file of rows, and what a load does with it.
-pub(crate) struct Part {
+pub(crate) struct LoadStep {
     pub(crate) path: PathBuf,
     pub(crate) mode: LoadMode,
 }
@@ -134,7 +134,7 @@ impl Table {
     }
 
     /// Writes its rows to the files that are loaded one after another.
-    pub(crate) fn write(&self, directory: &Path) -> Vec<Part> {
+    pub(crate) fn write(&self, directory: &Path) -> Vec<LoadStep> {
         let total = self.rows.num_rows();
         let half = total / 2;
         let parts = match self.layout.arrival {
@@ -145,7 +145,7 @@ impl Table {
         let write = |(number, (start, length, mode)): (usize, &(usize, usize, LoadMode))| {
             let path = self.file(directory, number);
             write_rows(&path, &self.rows.slice(*start, *length));
-            Part { path, mode: *mode }
+            LoadStep { path, mode: *mode }
         };
         parts.iter().enumerate().map(write).collect()
     }
@@ -165,7 +165,7 @@ impl Table {
     }
 
     /// How a file of it is loaded.
-    pub(crate) fn spec(&self, part: &Part, encoding: &str, drives: usize) -> LoadSpec {
+    pub(crate) fn spec(&self, part: &LoadStep, encoding: &str, drives: usize) -> LoadSpec {
         let name = self.name.parse().expect("a valid name");
         let laid_out = part.mode != LoadMode::Append;
         // Vortex is the default, and not every column can be in it.
@@ -197,7 +197,7 @@ pub(crate) fn write_rows(path: &Path, rows: &RecordBatch) {
 impl ColumnFacts {
     fn new(name: String, data_type: &DataType, values: Values) -> ColumnFacts {
         let Values { tame, distinct, samples, .. } = values;
-        ColumnFacts { name, kind: Kind::of(data_type), tame, distinct, samples }
+        ColumnFacts { name, kind: TypeKind::of(data_type), tame, distinct, samples }
     }
 }
 

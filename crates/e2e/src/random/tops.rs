@@ -1,7 +1,7 @@
 //! Statements whose rows hang on an order within: DISTINCT ON, and the first of many groups.
 
 use crate::random::scope::{Generator, Item};
-use crate::random::values::Kind;
+use crate::random::values::TypeKind;
 
 impl Generator<'_> {
     /// One row for each value of a column: the first one in a total order.
@@ -55,7 +55,7 @@ impl Generator<'_> {
 
     fn one_flat(&mut self, items: &[Item], floats: bool) -> String {
         let flat = |item: &Item| item.exact && !item.kind.nested();
-        let fit = |item: &Item| flat(item) && item.kind != Kind::Bool && (!floats || item.kind == Kind::Float);
+        let fit = |item: &Item| flat(item) && item.kind != TypeKind::Bool && (!floats || item.kind == TypeKind::Float);
         let chosen = self.item(items, fit).or_else(|| self.item(items, flat));
         chosen.map_or_else(|| "CAST(1 AS BIGINT)".to_owned(), |item| item.sql)
     }

@@ -3,7 +3,7 @@
 
 use crate::random::queries::Output;
 use crate::random::scope::{Generator, Item};
-use crate::random::values::Kind;
+use crate::random::values::TypeKind;
 
 impl Generator<'_> {
     /// One of the two; the style says which.
@@ -15,7 +15,7 @@ impl Generator<'_> {
     pub(crate) fn twin_integer(&mut self, items: &[Item], depth: usize) -> String {
         let form = self.choices.below(8);
         if form >= 6 {
-            let text = self.value(Kind::Text, items, depth);
+            let text = self.value(TypeKind::Text, items, depth);
             return match form {
                 6 => {
                     let list = self.pair("['a', 'b']", "['a, b']");
@@ -27,10 +27,10 @@ impl Generator<'_> {
                 }
             };
         }
-        let (a, b) = (self.value(Kind::Int, items, depth), self.value(Kind::Int, items, depth));
+        let (a, b) = (self.value(TypeKind::Int, items, depth), self.value(TypeKind::Int, items, depth));
         match form {
             0 | 1 => {
-                let c = self.value(Kind::Int, items, depth);
+                let c = self.value(TypeKind::Int, items, depth);
                 let (inner, outer) = (self.choices.pick(&["+", "-"]), self.choices.pick(&["-", "-", "+"]));
                 self.pair(format!("({a} {outer} ({b} {inner} {c}))"), format!("({a} {outer} {b} {inner} {c})"))
             }
@@ -43,7 +43,7 @@ impl Generator<'_> {
 
     /// Text.
     pub(crate) fn twin_text(&mut self, items: &[Item], depth: usize) -> String {
-        let text = self.value(Kind::Text, items, depth);
+        let text = self.value(TypeKind::Text, items, depth);
         match self.choices.below(6) {
             0 => self.pair(format!("concat({text}, 'a', 'b')"), format!("concat({text}, 'a, b')")),
             1 => self.pair(format!("replace({text}, 'a', 'b')"), format!("replace({text}, 'b', 'a')")),
@@ -53,7 +53,7 @@ impl Generator<'_> {
                 format!("concat({text}, {})", self.pair(one(1), one(2)))
             }
             4 => {
-                let other = self.value(Kind::Text, items, depth);
+                let other = self.value(TypeKind::Text, items, depth);
                 self.pair(format!("concat({text}, {other})"), format!("concat({other}, {text})"))
             }
             _ => {
@@ -69,10 +69,10 @@ impl Generator<'_> {
     /// A float.
     pub(crate) fn twin_float(&mut self, items: &[Item], depth: usize) -> String {
         if self.choices.chance(30) {
-            let whole = self.value(Kind::Int, items, depth);
+            let whole = self.value(TypeKind::Int, items, depth);
             return self.pair(format!("CAST({whole} DIV 2 AS DOUBLE)"), format!("(CAST({whole} AS DOUBLE) / 2e0)"));
         }
-        let [a, b, c] = [(); 3].map(|()| self.value(Kind::Float, items, depth));
+        let [a, b, c] = [(); 3].map(|()| self.value(TypeKind::Float, items, depth));
         self.pair(format!("({a} - ({b} + {c}))"), format!("({a} - {b} + {c})"))
     }
 
@@ -88,22 +88,22 @@ impl Generator<'_> {
                 self.pair(format!("(NOT ({p} OR {q}))"), format!("((NOT {p}) OR {q})"))
             }
             3 | 4 => {
-                let [a, b] = [(); 2].map(|()| self.value(Kind::Int, items, depth));
+                let [a, b] = [(); 2].map(|()| self.value(TypeKind::Int, items, depth));
                 let equal = self.pair("=", "IS NOT DISTINCT FROM");
                 format!("({a} {equal} {b})")
             }
             5 => {
-                let text = self.value(Kind::Text, items, depth);
+                let text = self.value(TypeKind::Text, items, depth);
                 let list = self.pair("'a', 'b'", "'a, b'");
                 format!("({text} IN ({list}))")
             }
             6 => {
-                let text = self.value(Kind::Text, items, depth);
+                let text = self.value(TypeKind::Text, items, depth);
                 let other = self.pair("CAST(NULL AS VARCHAR)", "'NULL'");
                 format!("({text} IS DISTINCT FROM {other})")
             }
             _ => {
-                let [a, b, c] = [(); 3].map(|()| self.value(Kind::Int, items, depth));
+                let [a, b, c] = [(); 3].map(|()| self.value(TypeKind::Int, items, depth));
                 self.pair(format!("({a} - ({b} - {c}) > 0)"), format!("({a} - {b} - {c} > 0)"))
             }
         }
@@ -115,33 +115,33 @@ impl Generator<'_> {
         let (sql, kind) = match form {
             0 | 1 => {
                 let sum = self.without_subqueries(|generator| generator.twin_integer(items, 0));
-                (format!("sum({sum})"), Kind::Int)
+                (format!("sum({sum})"), TypeKind::Int)
             }
             2 => {
-                let argument = self.argument(Kind::Int, items);
-                (self.pair(format!("sum({argument})"), format!("sum(DISTINCT {argument})")), Kind::Int)
+                let argument = self.argument(TypeKind::Int, items);
+                (self.pair(format!("sum({argument})"), format!("sum(DISTINCT {argument})")), TypeKind::Int)
             }
             3 => {
-                let argument = self.argument(Kind::Timestamp, items);
+                let argument = self.argument(TypeKind::Timestamp, items);
                 let distinct = self.pair(&argument, format!("CAST({argument} AS DATE)"));
-                (format!("count(DISTINCT {distinct})"), Kind::Int)
+                (format!("count(DISTINCT {distinct})"), TypeKind::Int)
             }
             4 => {
-                let argument = self.argument(Kind::Int, items);
+                let argument = self.argument(TypeKind::Int, items);
                 let (whole, inner) = (format!("CAST(min({argument}) AS VARCHAR)"), format!("min(CAST({argument} AS VARCHAR))"));
-                (self.pair(whole, inner), Kind::Text)
+                (self.pair(whole, inner), TypeKind::Text)
             }
             _ => {
-                let text = self.plain(Kind::Text, items);
+                let text = self.plain(TypeKind::Text, items);
                 let direction = self.pair("", " DESC");
-                (format!("string_agg({text}, ',' ORDER BY {text}{direction})"), Kind::Text)
+                (format!("string_agg({text}, ',' ORDER BY {text}{direction})"), TypeKind::Text)
             }
         };
         Output { sql, item: Item::computed(kind) }
     }
 
     /// A column as it is, or a value.
-    fn argument(&mut self, kind: Kind, items: &[Item]) -> String {
+    fn argument(&mut self, kind: TypeKind, items: &[Item]) -> String {
         match self.item(items, |item| item.kind == kind && item.tame && item.exact && item.stored) {
             Some(item) => self.name(&item),
             None => self.plain(kind, items),

@@ -17,7 +17,7 @@ use crate::render::cell;
 
 /// What a type is to the generator of expressions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TypeKind {
     Int,
     Text,
     Float,
@@ -30,26 +30,26 @@ pub(crate) enum Kind {
     List,
 }
 
-impl Kind {
+impl TypeKind {
     /// Of a type that tables have.
-    pub(crate) fn of(data_type: &DataType) -> Kind {
+    pub(crate) fn of(data_type: &DataType) -> TypeKind {
         match data_type {
-            DataType::Boolean => Kind::Bool,
-            DataType::Float32 | DataType::Float64 => Kind::Float,
-            DataType::Decimal128(..) => Kind::Decimal,
-            DataType::Date32 => Kind::Date,
-            DataType::Timestamp(..) => Kind::Timestamp,
-            DataType::Binary => Kind::Binary,
-            DataType::Utf8 => Kind::Text,
-            DataType::Struct(_) => Kind::Struct,
-            DataType::List(_) => Kind::List,
-            _ => Kind::Int,
+            DataType::Boolean => TypeKind::Bool,
+            DataType::Float32 | DataType::Float64 => TypeKind::Float,
+            DataType::Decimal128(..) => TypeKind::Decimal,
+            DataType::Date32 => TypeKind::Date,
+            DataType::Timestamp(..) => TypeKind::Timestamp,
+            DataType::Binary => TypeKind::Binary,
+            DataType::Utf8 => TypeKind::Text,
+            DataType::Struct(_) => TypeKind::Struct,
+            DataType::List(_) => TypeKind::List,
+            _ => TypeKind::Int,
         }
     }
 
     /// Has values within its values: engines order NULLs in there in their own ways.
     pub(crate) fn nested(self) -> bool {
-        matches!(self, Kind::Struct | Kind::List)
+        matches!(self, TypeKind::Struct | TypeKind::List)
     }
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn column(random: &mut StdRng, data_type: &DataType, rows: usize, wit
     let tame = random.random_bool(0.65);
     let size = [1, 3, 12, rows.clamp(2, 400)][random.random_range(0..4)];
     let pool = pool(random, data_type, size, tame, without);
-    let pool = if Kind::of(data_type).nested() { pool } else { sort(&pool, None).expect("every type has an order") };
+    let pool = if TypeKind::of(data_type).nested() { pool } else { sort(&pool, None).expect("every type has an order") };
     let shape = random.random_range(0..4);
     let nulls = [0.0, 0.0, 0.1, 0.5][random.random_range(0..4)];
     let block = random.random_range(2..40);
@@ -98,7 +98,7 @@ pub(crate) fn column(random: &mut StdRng, data_type: &DataType, rows: usize, wit
 
 /// Literals of a few values of a pool.
 pub(crate) fn samples(random: &mut StdRng, pool: &ArrayRef, data_type: &DataType) -> Vec<String> {
-    let count = if pool.is_empty() || Kind::of(data_type).nested() { 0 } else { 6 };
+    let count = if pool.is_empty() || TypeKind::of(data_type).nested() { 0 } else { 6 };
     (0..count).map(|_| literal(pool, random.random_range(0..pool.len()), data_type)).collect()
 }
 
@@ -134,29 +134,29 @@ fn digits(unit: &TimeUnit) -> u8 {
 
 /// Values to draw from.
 fn pool(random: &mut StdRng, data_type: &DataType, size: usize, tame: bool, without: &Without) -> ArrayRef {
-    match Kind::of(data_type) {
-        Kind::Int => integers(random, data_type, size, tame),
-        Kind::Float => floats(random, data_type, size, tame, without),
-        Kind::Text => Arc::new(StringArray::from((0..size).map(|_| text(random, tame)).collect::<Vec<_>>())),
-        Kind::Binary => {
+    match TypeKind::of(data_type) {
+        TypeKind::Int => integers(random, data_type, size, tame),
+        TypeKind::Float => floats(random, data_type, size, tame, without),
+        TypeKind::Text => Arc::new(StringArray::from((0..size).map(|_| text(random, tame)).collect::<Vec<_>>())),
+        TypeKind::Binary => {
             Arc::new(BinaryArray::from_iter_values((0..size).map(|_| ["", "a", "ab", "b", "zz"][random.random_range(0..5)])))
         }
-        Kind::Bool => Arc::new(BooleanArray::from((0..size).map(|_| random.random_bool(0.5)).collect::<Vec<_>>())),
-        Kind::Decimal => decimals(random, data_type, size, tame),
-        Kind::Date => {
+        TypeKind::Bool => Arc::new(BooleanArray::from((0..size).map(|_| random.random_bool(0.5)).collect::<Vec<_>>())),
+        TypeKind::Decimal => decimals(random, data_type, size, tame),
+        TypeKind::Date => {
             // From year 1 to 9999: what literals can say.
             let range = if tame { -2_000..9_000 } else { -719_162..2_932_896 };
             Arc::new(Date32Array::from((0..size).map(|_| random.random_range(range.clone())).collect::<Vec<_>>()))
         }
-        Kind::Timestamp => {
+        TypeKind::Timestamp => {
             // Years that nanoseconds reach.
             let seconds = if tame { -100_000_000..900_000_000 } else { -9_000_000_000_i64..9_000_000_000 };
             let fraction = [0, 1_000, 999_000][random.random_range(0..3)];
             let values = (0..size).map(|_| random.random_range(seconds.clone()) * 1_000_000 + fraction);
             narrowed(&(Arc::new(TimestampMicrosecondArray::from_iter_values(values)) as ArrayRef), data_type)
         }
-        Kind::Struct => nested::pairs(random, size),
-        Kind::List => nested::lists(random, size),
+        TypeKind::Struct => nested::pairs(random, size),
+        TypeKind::List => nested::lists(random, size),
     }
 }
 

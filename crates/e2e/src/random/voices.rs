@@ -11,7 +11,7 @@ use crate::{Mode, Setup, collect};
 
 /// Where a session runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum RunSite {
     /// Four drives in this process.
     Four,
     /// One drive in this process, in another encoding.
@@ -23,35 +23,35 @@ pub(crate) enum Place {
 /// One of those that answer.
 pub(crate) struct Voice {
     pub(crate) name: &'static str,
-    pub(crate) place: Place,
+    pub(crate) place: RunSite,
     settings: &'static [&'static str],
 }
 
 /// The first one is what the others are compared with.
 pub(crate) static VOICES: [Voice; 13] = [
-    Voice { name: "push-down off", place: Place::Four, settings: Mode::PUSHDOWN_OFF.settings },
-    Voice { name: "four drives", place: Place::Four, settings: &[] },
-    Voice { name: "one drive", place: Place::One, settings: &[] },
-    Voice { name: "arrays", place: Place::Arrays, settings: &[] },
-    Voice { name: "levels by chance, caches", place: Place::Four, settings: &["SET pithead.level = 'random:7'"] },
-    Voice { name: "filters only", place: Place::Four, settings: Mode::FILTERS_ONLY.settings },
+    Voice { name: "push-down off", place: RunSite::Four, settings: Mode::PUSHDOWN_OFF.settings },
+    Voice { name: "four drives", place: RunSite::Four, settings: &[] },
+    Voice { name: "one drive", place: RunSite::One, settings: &[] },
+    Voice { name: "arrays", place: RunSite::Arrays, settings: &[] },
+    Voice { name: "levels by chance, caches", place: RunSite::Four, settings: &["SET pithead.level = 'random:7'"] },
+    Voice { name: "filters only", place: RunSite::Four, settings: Mode::FILTERS_ONLY.settings },
     Voice {
         name: "levels by chance",
-        place: Place::Four,
+        place: RunSite::Four,
         settings: &["SET pithead.level = 'random:11'", UNHELPED, "SET pithead.slice_cache = 0"],
     },
-    Voice { name: "slices as stored", place: Place::Four, settings: Mode::STORED.settings },
-    Voice { name: "slices filtered", place: Place::Four, settings: Mode::FILTERED.settings },
+    Voice { name: "slices as stored", place: RunSite::Four, settings: Mode::STORED.settings },
+    Voice { name: "slices filtered", place: RunSite::Four, settings: Mode::FILTERED.settings },
     Voice {
         name: "joins as written",
-        place: Place::Four,
+        place: RunSite::Four,
         settings: &["SET pithead.join_order = off", "SET pithead.join_filters = off", UNHELPED],
     },
-    Voice { name: "all sampled", place: Place::Four, settings: &["SET pithead.sample = always", UNHELPED] },
-    Voice { name: "samples that lie", place: Place::Four, settings: Mode::LYING_SAMPLES.settings },
+    Voice { name: "all sampled", place: RunSite::Four, settings: &["SET pithead.sample = always", UNHELPED] },
+    Voice { name: "samples that lie", place: RunSite::Four, settings: Mode::LYING_SAMPLES.settings },
     Voice {
         name: "nothing shipped",
-        place: Place::Four,
+        place: RunSite::Four,
         settings: &["SET pithead.ship_bytes_max = 0", "SET pithead.join_filters = off", UNHELPED],
     },
 ];
@@ -98,14 +98,14 @@ impl Voice {
     }
 }
 
-impl Place {
+impl RunSite {
     /// The drives, empty. Encodings change places from one seed to the next.
     pub(crate) async fn setup(self, seed: u64) -> Setup {
         let encodings = if seed.is_multiple_of(2) { ["arrow", "vortex"] } else { ["vortex", "arrow"] };
         let mode = match self {
-            Place::Four => Mode { encoding: encodings[0], ..Mode::FOUR_HERE },
-            Place::One => Mode { encoding: encodings[1], ..Mode::ONE_HERE },
-            Place::Arrays => Mode { encoding: encodings[0], ..Mode::ARRAYS },
+            RunSite::Four => Mode { encoding: encodings[0], ..Mode::FOUR_HERE },
+            RunSite::One => Mode { encoding: encodings[1], ..Mode::ONE_HERE },
+            RunSite::Arrays => Mode { encoding: encodings[0], ..Mode::ARRAYS },
         };
         Setup::new(mode).await
     }

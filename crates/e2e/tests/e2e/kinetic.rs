@@ -12,7 +12,7 @@ use pithead_embed::{EmbedOptions, Target, connect};
 use pithead_host::LoadSpec;
 use pithead_kinetic::client::{Client, ClientError, ClientOptions, Reply};
 use pithead_kinetic::proto::{Body, Header, KeyValue};
-use pithead_kinetic::{Code, FACTORY_IDENTITY, FACTORY_KEY, Kind, Limits};
+use pithead_kinetic::{Code, FACTORY_IDENTITY, FACTORY_KEY, Limits, RequestKind};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tempfile::TempDir;
@@ -112,21 +112,21 @@ async fn put_both(
     assert_eq!(reply.code, Code::Success, "{}", reply.what);
     ledger.lock().unwrap().values.insert(writer, number);
     let id = u32::try_from(number).unwrap();
-    let in_batch = |kind: Kind| Header { message_type: Some(kind as i32), batch_id: Some(id), ..Header::default() };
+    let in_batch = |kind: RequestKind| Header { message_type: Some(kind as i32), batch_id: Some(id), ..Header::default() };
     ledger.lock().unwrap().tried.push((writer, number));
-    let reply = client.call_with(in_batch(Kind::StartBatch), Body::default(), Bytes::new()).await?;
+    let reply = client.call_with(in_batch(RequestKind::StartBatch), Body::default(), Bytes::new()).await?;
     assert_eq!(reply.code, Code::Success, "{}", reply.what);
     for part in 0..BATCH {
         put(client, Some(id), &batch_key(writer, number, part), number).await?;
     }
-    let reply = client.call_with(in_batch(Kind::EndBatch), Body::default(), Bytes::new()).await?;
+    let reply = client.call_with(in_batch(RequestKind::EndBatch), Body::default(), Bytes::new()).await?;
     assert_eq!(reply.code, Code::Success, "{}", reply.what);
     ledger.lock().unwrap().batches.push((writer, number));
     Ok(())
 }
 
 async fn put(client: &mut Client, batch: Option<u32>, key: &str, number: u64) -> Result<Option<Reply>, ClientError> {
-    let header = Header { message_type: Some(Kind::Put as i32), batch_id: batch, ..Header::default() };
+    let header = Header { message_type: Some(RequestKind::Put as i32), batch_id: batch, ..Header::default() };
     let key_value = KeyValue {
         key: Some(Bytes::from(key.to_owned())),
         new_version: Some(Bytes::from(number.to_string())),
@@ -167,7 +167,7 @@ async fn check(ledger: &Ledger) {
 
 async fn get(client: &mut Client, key: &str) -> Reply {
     let key_value = KeyValue { key: Some(Bytes::from(key.to_owned())), ..KeyValue::default() };
-    client.call(Kind::Get, Body { key_value: Some(key_value), ..Body::default() }, Bytes::new()).await.unwrap()
+    client.call(RequestKind::Get, Body { key_value: Some(key_value), ..Body::default() }, Bytes::new()).await.unwrap()
 }
 
 fn options(address: SocketAddr) -> ClientOptions {

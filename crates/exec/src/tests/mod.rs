@@ -35,7 +35,7 @@ use pithead_plan::{INPUT_SCHEMA, Shape};
 use pithead_slice::{SliceReader, encode_slice, encoding, open_slice};
 use prost::Message;
 
-use crate::table::{Feed, Part, SliceTable};
+use crate::table::{Feed, SliceTable, TablePart};
 use crate::{BindRequest, Bound, PartData, RoundStats, SliceRef, SliceSource};
 
 /// Slices in memory.
@@ -146,8 +146,8 @@ impl Lab {
     }
 
     /// A part that only plans are made with: it takes filters, as the host's tables do.
-    fn unread(&self, part: &PartData) -> Part {
-        Part {
+    fn unread(&self, part: &PartData) -> TablePart {
+        TablePart {
             name: part.name.to_string(),
             schema: Arc::clone(&part.schema),
             slices: Arc::new([]),

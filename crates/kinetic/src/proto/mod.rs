@@ -89,7 +89,7 @@ pub struct Header {
     /// The number of the request that a response answers.
     #[prost(int64, optional, tag = "6")]
     pub ack_sequence: Option<i64>,
-    /// The kind; see [`crate::Kind`].
+    /// The kind; see [`crate::RequestKind`].
     #[prost(int32, optional, tag = "7")]
     pub message_type: Option<i32>,
     /// Milliseconds that the request may take.

@@ -3,25 +3,25 @@
 use bytes::Bytes;
 use pithead_kinetic::client::{Client, Reply};
 use pithead_kinetic::proto::{Batch, Body, Header, KeyValue};
-use pithead_kinetic::{Code, Kind};
+use pithead_kinetic::{Code, RequestKind};
 
 use crate::server::{Server, get, header_of, key_value, put, put_of, with_key};
 
-fn in_batch(kind: Kind, id: u32) -> Header {
+fn in_batch(kind: RequestKind, id: u32) -> Header {
     Header { batch_id: Some(id), ..header_of(kind) }
 }
 
 async fn start(client: &mut Client, id: u32) -> Code {
-    client.call_with(in_batch(Kind::StartBatch, id), Body::default(), Bytes::new()).await.unwrap().code
+    client.call_with(in_batch(RequestKind::StartBatch, id), Body::default(), Bytes::new()).await.unwrap().code
 }
 
 async fn add(client: &mut Client, id: u32, key_value: KeyValue) {
-    client.send(in_batch(Kind::Put, id), with_key(key_value), Bytes::from_static(b"v")).await.unwrap();
+    client.send(in_batch(RequestKind::Put, id), with_key(key_value), Bytes::from_static(b"v")).await.unwrap();
 }
 
 async fn end(client: &mut Client, id: u32, count: Option<i32>) -> Reply {
     let body = Body { batch: count.map(|count| Batch { count: Some(count), ..Batch::default() }), ..Body::default() };
-    client.call_with(in_batch(Kind::EndBatch, id), body, Bytes::new()).await.unwrap()
+    client.call_with(in_batch(RequestKind::EndBatch, id), body, Bytes::new()).await.unwrap()
 }
 
 #[tokio::test]
@@ -33,7 +33,7 @@ async fn a_batch_is_done_at_its_end_as_a_whole() {
     add(&mut client, 1, put_of(b"a", "1")).await;
     add(&mut client, 1, put_of(b"b", "1")).await;
     let gone = KeyValue { db_version: Some("1".into()), synchronization: Some(1), ..key_value(b"old") };
-    client.send(in_batch(Kind::Delete, 1), with_key(gone), Bytes::new()).await.unwrap();
+    client.send(in_batch(RequestKind::Delete, 1), with_key(gone), Bytes::new()).await.unwrap();
     // Commands outside of the batch go on meanwhile, and see nothing of it.
     assert_eq!(get(&mut client, b"a").await.code, Code::NotFound);
     assert_eq!(get(&mut other, b"old").await.code, Code::Success);
@@ -72,7 +72,7 @@ async fn one_failure_fails_the_batch() {
     add(&mut client, 1, put_of(b"good", "1")).await;
     assert_eq!(end(&mut client, 1, Some(2)).await.code, Code::InvalidBatch, "one got lost");
     start(&mut client, 1).await;
-    let header = in_batch(Kind::Get, 1);
+    let header = in_batch(RequestKind::Get, 1);
     assert_eq!(client.call_with(header, with_key(key_value(b"there")), Bytes::new()).await.unwrap().code, Code::InvalidRequest);
     assert_eq!(end(&mut client, 1, None).await.code, Code::InvalidBatch);
     start(&mut client, 1).await;
@@ -99,7 +99,7 @@ async fn batches_and_their_commands_are_limited() {
     }
     assert_eq!(start(&mut client, 6).await, Code::InvalidRequest);
     assert_eq!(start(&mut client, 5).await, Code::InvalidRequest, "it is open");
-    let unnamed = client.call(Kind::StartBatch, Body::default(), Bytes::new()).await.unwrap();
+    let unnamed = client.call(RequestKind::StartBatch, Body::default(), Bytes::new()).await.unwrap();
     assert_eq!(unnamed.code, Code::InvalidRequest);
     assert_eq!(start(&mut server.client().await, 1).await, Code::Success, "others have batches of their own");
 }
@@ -114,17 +114,17 @@ async fn a_batch_dies_with_its_connection_and_when_it_is_aborted() {
     let mut client = server.client().await;
     start(&mut client, 2).await;
     add(&mut client, 2, put_of(b"b", "1")).await;
-    let aborted = client.call_with(in_batch(Kind::AbortBatch, 2), Body::default(), Bytes::new()).await.unwrap();
+    let aborted = client.call_with(in_batch(RequestKind::AbortBatch, 2), Body::default(), Bytes::new()).await.unwrap();
     assert_eq!(aborted.code, Code::Success);
     for key in [b"a", b"b"] {
         assert_eq!(get(&mut client, key).await.code, Code::NotFound);
     }
-    for kind in [Kind::EndBatch, Kind::AbortBatch, Kind::Put] {
+    for kind in [RequestKind::EndBatch, RequestKind::AbortBatch, RequestKind::Put] {
         let mut client = server.client().await;
         // The batch of another connection is as unknown as none.
         let body = with_key(put_of(b"c", "1"));
         let error = client.call_with(in_batch(kind, 1), body, Bytes::new()).await.unwrap_err();
         assert!(error.to_string().contains("INVALID_REQUEST"), "{kind:?}: {error}");
-        assert!(client.call(Kind::Noop, Body::default(), Bytes::new()).await.is_err(), "the connection has ended");
+        assert!(client.call(RequestKind::Noop, Body::default(), Bytes::new()).await.is_err(), "the connection has ended");
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use pithead_kinetic::proto::{Body, DeviceLog, GetLog, Header, KeyValue, ManageApplet, PowerManagement, Range, Setup};
-use pithead_kinetic::{Code, Kind};
+use pithead_kinetic::{Code, RequestKind};
 
 use crate::server::{Server, call, delete, get, header_of, key_value, keys, put, put_of, range_of, with_key, with_range};
 
@@ -12,7 +12,7 @@ use crate::server::{Server, call, delete, get, header_of, key_value, keys, put, 
 async fn put_changed(client: &mut pithead_kinetic::client::Client, change: impl FnOnce(&mut KeyValue), value: Bytes) -> Code {
     let mut asked = put_of(b"k", "1");
     change(&mut asked);
-    client.call(Kind::Put, with_key(asked), value).await.unwrap().code
+    client.call(RequestKind::Put, with_key(asked), value).await.unwrap().code
 }
 
 #[tokio::test]
@@ -36,9 +36,9 @@ async fn versions_are_compared_and_set() {
             synchronization: Some(1),
             ..key_value(b"k")
         };
-        assert_eq!(call(&mut client, Kind::Put, with_key(asked)).await.code, expected, "{old:?} to {new:?}");
+        assert_eq!(call(&mut client, RequestKind::Put, with_key(asked)).await.code, expected, "{old:?} to {new:?}");
     }
-    let version = call(&mut client, Kind::GetVersion, with_key(key_value(b"k"))).await;
+    let version = call(&mut client, RequestKind::GetVersion, with_key(key_value(b"k"))).await;
     assert_eq!(version.body.key_value.unwrap().db_version.unwrap(), "2");
     let deletes = [
         (Some("1"), Code::VersionMismatch),
@@ -48,9 +48,9 @@ async fn versions_are_compared_and_set() {
     ];
     for (version, expected) in deletes {
         let asked = KeyValue { db_version: version.map(Bytes::from), synchronization: Some(1), ..key_value(b"k") };
-        assert_eq!(call(&mut client, Kind::Delete, with_key(asked)).await.code, expected, "{version:?}");
+        assert_eq!(call(&mut client, RequestKind::Delete, with_key(asked)).await.code, expected, "{version:?}");
     }
-    assert_eq!(call(&mut client, Kind::GetVersion, with_key(key_value(b"k"))).await.code, Code::NotFound);
+    assert_eq!(call(&mut client, RequestKind::GetVersion, with_key(key_value(b"k"))).await.code, Code::NotFound);
 }
 
 #[tokio::test]
@@ -61,10 +61,10 @@ async fn what_is_said_of_a_value_comes_back_unchanged() {
         [(Some("tag"), Some(1)), (Some(""), Some(4)), (None, Some(100)), (Some("t"), None), (None, None), (Some("t"), Some(-1))]
     {
         let asked = KeyValue { tag: tag.map(Bytes::from), algorithm, ..put_of(b"k", "v") };
-        client.call(Kind::Put, with_key(asked), Bytes::from_static(b"value")).await.unwrap();
+        client.call(RequestKind::Put, with_key(asked), Bytes::from_static(b"value")).await.unwrap();
         for metadata_only in [None, Some(false), Some(true)] {
             let asked = KeyValue { metadata_only, ..key_value(b"k") };
-            let reply = call(&mut client, Kind::Get, with_key(asked)).await;
+            let reply = call(&mut client, RequestKind::Get, with_key(asked)).await;
             assert_eq!(reply.value, if metadata_only == Some(true) { "" } else { "value" });
             let told = reply.body.key_value.unwrap();
             assert_eq!((told.tag.as_deref(), told.algorithm), (Some(tag.unwrap_or("").as_bytes()), algorithm));
@@ -85,12 +85,16 @@ async fn limits_are_inclusive() {
         assert_eq!(put_changed(&mut client, |it| it.tag = long(2_048 + over), none()).await, expected, "tag");
         assert_eq!(put_changed(&mut client, |_| (), long((1 << 20) + over).unwrap()).await, expected, "value");
         let most = 200 + over as i32;
-        assert_eq!(call(&mut client, Kind::GetKeyRange, with_range(range_of(b"", b"z", most))).await.code, expected, "range");
-        for kind in [Kind::Get, Kind::GetNext, Kind::GetPrevious, Kind::GetVersion] {
+        assert_eq!(
+            call(&mut client, RequestKind::GetKeyRange, with_range(range_of(b"", b"z", most))).await.code,
+            expected,
+            "range"
+        );
+        for kind in [RequestKind::Get, RequestKind::GetNext, RequestKind::GetPrevious, RequestKind::GetVersion] {
             let code = call(&mut client, kind, with_key(key_value(&vec![b'x'; 4_096 + over]))).await.code;
             assert_eq!(code == Code::InvalidRequest, over == 1, "{kind:?}: {code:?}");
         }
-        let reply = call(&mut client, Kind::GetKeyRange, with_range(range_of(b"", &vec![b'x'; 4_096 + over], 10))).await;
+        let reply = call(&mut client, RequestKind::GetKeyRange, with_range(range_of(b"", &vec![b'x'; 4_096 + over], 10))).await;
         assert_eq!(reply.code, expected, "end of a range");
     }
     assert_eq!(get(&mut client, b"k").await.value.len(), 1 << 20);
@@ -121,7 +125,7 @@ async fn writes_say_when_they_are_durable() {
     ] {
         assert_eq!(put_changed(&mut client, |it| it.synchronization = synchronization, Bytes::new()).await, expected);
         let asked = KeyValue { synchronization, force: Some(true), ..key_value(b"k") };
-        assert_eq!(call(&mut client, Kind::Delete, with_key(asked)).await.code, expected, "{synchronization:?}");
+        assert_eq!(call(&mut client, RequestKind::Delete, with_key(asked)).await.code, expected, "{synchronization:?}");
     }
 }
 
@@ -129,26 +133,33 @@ async fn writes_say_when_they_are_durable() {
 async fn what_is_missing_is_empty_or_refused() {
     let server = Server::start().await;
     let mut client = server.client().await;
-    for kind in [Kind::Get, Kind::Put, Kind::Delete, Kind::GetNext, Kind::GetPrevious, Kind::GetVersion] {
+    for kind in [
+        RequestKind::Get,
+        RequestKind::Put,
+        RequestKind::Delete,
+        RequestKind::GetNext,
+        RequestKind::GetPrevious,
+        RequestKind::GetVersion,
+    ] {
         assert_eq!(call(&mut client, kind, Body::default()).await.code, Code::InvalidRequest, "{kind:?}");
     }
     for kind in [
-        Kind::GetKeyRange,
-        Kind::MediaScan,
-        Kind::MediaOptimize,
-        Kind::Setup,
-        Kind::Peer2PeerPush,
-        Kind::SetPowerLevel,
-        Kind::ManageApplet,
+        RequestKind::GetKeyRange,
+        RequestKind::MediaScan,
+        RequestKind::MediaOptimize,
+        RequestKind::Setup,
+        RequestKind::Peer2PeerPush,
+        RequestKind::SetPowerLevel,
+        RequestKind::ManageApplet,
     ] {
         assert_eq!(call(&mut client, kind, Body::default()).await.code, Code::InvalidRequest, "{kind:?}");
     }
     let nameless = KeyValue { synchronization: Some(1), ..KeyValue::default() };
-    assert_eq!(call(&mut client, Kind::Put, with_key(nameless.clone())).await.code, Code::Success);
+    assert_eq!(call(&mut client, RequestKind::Put, with_key(nameless.clone())).await.code, Code::Success);
     assert_eq!(get(&mut client, b"").await.code, Code::Success);
-    assert_eq!(call(&mut client, Kind::Delete, with_key(nameless)).await.code, Code::Success);
-    assert_eq!(call(&mut client, Kind::GetLog, Body::default()).await.code, Code::Success);
-    for kind in [Kind::Noop, Kind::FlushAllData] {
+    assert_eq!(call(&mut client, RequestKind::Delete, with_key(nameless)).await.code, Code::Success);
+    assert_eq!(call(&mut client, RequestKind::GetLog, Body::default()).await.code, Code::Success);
+    for kind in [RequestKind::Noop, RequestKind::FlushAllData] {
         assert_eq!(call(&mut client, kind, Body::default()).await.code, Code::Success, "{kind:?}");
     }
     assert_eq!(client.call_with(Header::default(), Body::default(), Bytes::new()).await.unwrap().code, Code::InvalidRequest);
@@ -162,7 +173,7 @@ async fn what_is_missing_is_empty_or_refused() {
     }
     let applet =
         Body { manage_applet: Some(ManageApplet { applet_type: Some(1), ..ManageApplet::default() }), ..Body::default() };
-    assert_eq!(call(&mut client, Kind::ManageApplet, applet).await.code, Code::InvalidExecute);
+    assert_eq!(call(&mut client, RequestKind::ManageApplet, applet).await.code, Code::InvalidExecute);
 }
 
 #[tokio::test]
@@ -185,7 +196,7 @@ async fn ranges_have_ends_an_order_and_a_limit() {
     assert_eq!(keys(&mut client, range_of(b"", &[0xff; 20], 200)).await, ["\\x00", "a", "b", "c", "d", "slice/x"]);
     for most in [Some(0), Some(-1), Some(i32::MIN), None] {
         let asked = Range { max_returned: most, ..all() };
-        assert_eq!(call(&mut client, Kind::GetKeyRange, with_range(asked)).await.code, Code::InternalError);
+        assert_eq!(call(&mut client, RequestKind::GetKeyRange, with_range(asked)).await.code, Code::InternalError);
     }
 }
 
@@ -197,15 +208,15 @@ async fn the_next_and_the_previous_key_are_found() {
         put(&mut client, key.as_bytes(), "1", key.as_bytes()).await;
     }
     for (kind, from, expected) in [
-        (Kind::GetNext, "", Some("b")),
-        (Kind::GetNext, "b", Some("d")),
-        (Kind::GetNext, "c", Some("d")),
-        (Kind::GetNext, "d", None),
-        (Kind::GetPrevious, "d", Some("b")),
-        (Kind::GetPrevious, "c", Some("b")),
-        (Kind::GetPrevious, "b", Some("")),
-        (Kind::GetPrevious, "", None),
-        (Kind::GetPrevious, "zzz", Some("d")),
+        (RequestKind::GetNext, "", Some("b")),
+        (RequestKind::GetNext, "b", Some("d")),
+        (RequestKind::GetNext, "c", Some("d")),
+        (RequestKind::GetNext, "d", None),
+        (RequestKind::GetPrevious, "d", Some("b")),
+        (RequestKind::GetPrevious, "c", Some("b")),
+        (RequestKind::GetPrevious, "b", Some("")),
+        (RequestKind::GetPrevious, "", None),
+        (RequestKind::GetPrevious, "zzz", Some("d")),
     ] {
         let reply = call(&mut client, kind, with_key(key_value(from.as_bytes()))).await;
         match expected {
@@ -222,23 +233,23 @@ async fn the_cluster_version_has_to_be_named() {
     put(&mut client, b"k", "1", b"v").await;
     let setup =
         |version| Body { setup: Some(Setup { new_cluster_version: Some(version), ..Setup::default() }), ..Body::default() };
-    assert_eq!(call(&mut client, Kind::Setup, setup(7)).await.code, Code::Success);
+    assert_eq!(call(&mut client, RequestKind::Setup, setup(7)).await.code, Code::Success);
     let refused = get(&mut client, b"k").await;
     assert_eq!((refused.code, refused.header.cluster_version), (Code::VersionFailure, Some(7)));
-    assert_eq!(call(&mut client, Kind::Noop, Body::default()).await.code, Code::VersionFailure);
+    assert_eq!(call(&mut client, RequestKind::Noop, Body::default()).await.code, Code::VersionFailure);
     client.cluster_version = 7;
     assert_eq!(get(&mut client, b"k").await.value, "v");
     assert_eq!(server.client().await.greeting().header.as_ref().unwrap().cluster_version, Some(7));
-    assert_eq!(call(&mut client, Kind::Setup, setup(0)).await.code, Code::Success);
+    assert_eq!(call(&mut client, RequestKind::Setup, setup(0)).await.code, Code::Success);
     client.cluster_version = 0;
     let erase = Body { setup: Some(Setup { instant_secure_erase: Some(true), ..Setup::default() }), ..Body::default() };
-    assert_eq!(call(&mut client, Kind::Setup, erase).await.code, Code::Success);
+    assert_eq!(call(&mut client, RequestKind::Setup, erase).await.code, Code::Success);
     assert_eq!(get(&mut client, b"k").await.code, Code::NotFound);
     for firmware in
         [Setup { firmware_download: Some(true), ..Setup::default() }, Setup { setup_op_type: Some(1), ..Setup::default() }]
     {
         let body = Body { setup: Some(firmware), ..Body::default() };
-        assert_eq!(call(&mut client, Kind::Setup, body).await.code, Code::InvalidRequest);
+        assert_eq!(call(&mut client, RequestKind::Setup, body).await.code, Code::InvalidRequest);
     }
 }
 
@@ -252,21 +263,21 @@ async fn logs_say_what_was_done() {
         let device = name.map(|name| DeviceLog { name: Some(name.to_owned().into()) });
         Body { get_log: Some(GetLog { types, device, ..GetLog::default() }), ..Body::default() }
     };
-    let log = call(&mut client, Kind::GetLog, ask(vec![0, 1, 2, 3, 4, 5, 6], None)).await.body.get_log.unwrap();
-    let of = |kind: Kind| log.statistics.iter().find(|it| it.message_type == Some(kind as i32)).cloned().unwrap();
-    assert_eq!((of(Kind::Put).count, of(Kind::Put).bytes), (Some(1), Some(1_000)));
-    assert_eq!((of(Kind::Get).count, of(Kind::Get).bytes), (Some(1), Some(1_000)));
-    assert_eq!(of(Kind::Delete).count, Some(0));
+    let log = call(&mut client, RequestKind::GetLog, ask(vec![0, 1, 2, 3, 4, 5, 6], None)).await.body.get_log.unwrap();
+    let of = |kind: RequestKind| log.statistics.iter().find(|it| it.message_type == Some(kind as i32)).cloned().unwrap();
+    assert_eq!((of(RequestKind::Put).count, of(RequestKind::Put).bytes), (Some(1), Some(1_000)));
+    assert_eq!((of(RequestKind::Get).count, of(RequestKind::Get).bytes), (Some(1), Some(1_000)));
+    assert_eq!(of(RequestKind::Delete).count, Some(0));
     let configuration = log.configuration.unwrap();
     assert_eq!(configuration.port, Some(i32::from(server.plain.port())));
     assert_eq!(configuration.tls_port, Some(i32::from(server.tls.port())));
     assert_eq!(configuration.interface[0].ipv4_address.as_deref(), Some(&b"127.0.0.1"[..]));
     assert!(log.messages.unwrap().ends_with(b" started\n"));
     assert!(log.utilizations.iter().all(|it| (0.0..=1.0).contains(&it.value.unwrap())));
-    let store = call(&mut client, Kind::GetLog, ask(vec![7], Some("com.pithead.store"))).await;
+    let store = call(&mut client, RequestKind::GetLog, ask(vec![7], Some("com.pithead.store"))).await;
     assert!(String::from_utf8_lossy(&store.value).contains("\"keys\":1,"), "{:?}", store.value);
-    assert_eq!(call(&mut client, Kind::GetLog, ask(vec![7], None)).await.code, Code::NotFound);
-    assert_eq!(call(&mut client, Kind::GetLog, ask(vec![8], None)).await.code, Code::InvalidRequest);
+    assert_eq!(call(&mut client, RequestKind::GetLog, ask(vec![7], None)).await.code, Code::NotFound);
+    assert_eq!(call(&mut client, RequestKind::GetLog, ask(vec![8], None)).await.code, Code::InvalidRequest);
     let text = server.service.metrics_text();
     assert!(text.contains("pithead_kinetic_requests_total{kind=\"put\"} 1"), "{text}");
     assert!(text.contains("pithead_kinetic_connections 1"), "{text}");
@@ -278,14 +289,14 @@ async fn a_drive_that_hibernates_can_be_woken() {
     let mut client = server.client().await;
     let power = |level| Body { power: Some(PowerManagement { level }), ..Body::default() };
     for (level, code) in [(2, Code::Hibernate), (3, Code::Shutdown)] {
-        assert_eq!(call(&mut client, Kind::SetPowerLevel, power(Some(level))).await.code, Code::Success);
+        assert_eq!(call(&mut client, RequestKind::SetPowerLevel, power(Some(level))).await.code, Code::Success);
         assert_eq!(get(&mut client, b"k").await.code, code);
-        assert_eq!(call(&mut client, Kind::Noop, Body::default()).await.code, code);
+        assert_eq!(call(&mut client, RequestKind::Noop, Body::default()).await.code, code);
     }
-    assert_eq!(call(&mut client, Kind::SetPowerLevel, power(Some(1))).await.code, Code::Success);
+    assert_eq!(call(&mut client, RequestKind::SetPowerLevel, power(Some(1))).await.code, Code::Success);
     assert_eq!(get(&mut client, b"k").await.code, Code::NotFound);
     for level in [None, Some(-1), Some(4)] {
-        assert_eq!(call(&mut client, Kind::SetPowerLevel, power(level)).await.code, Code::InvalidRequest);
+        assert_eq!(call(&mut client, RequestKind::SetPowerLevel, power(level)).await.code, Code::InvalidRequest);
     }
 }
 
@@ -298,12 +309,12 @@ async fn media_are_scanned_and_optimized() {
         put(&mut client, key.as_bytes(), "1", &[7; 100_000]).await;
     }
     assert_eq!(delete(&mut client, b"b").await, Code::Success);
-    for kind in [Kind::MediaScan, Kind::MediaOptimize] {
+    for kind in [RequestKind::MediaScan, RequestKind::MediaOptimize] {
         let reply = call(&mut client, kind, with_range(range_of(b"a", b"z", 10))).await;
         let range = reply.body.range.unwrap();
         assert_eq!((reply.code, range.end_key.unwrap(), range.keys.len()), (Code::Success, "z".into(), 0));
     }
-    let long = call(&mut client, Kind::MediaScan, with_range(range_of(b"a", b"z", 201))).await;
+    let long = call(&mut client, RequestKind::MediaScan, with_range(range_of(b"a", b"z", 201))).await;
     assert_eq!(long.code, Code::InvalidRequest);
     assert_eq!(get(&mut client, b"c").await.value.len(), 100_000);
 }
@@ -314,10 +325,10 @@ async fn a_time_that_is_long_enough_changes_nothing() {
     let mut client = server.client().await;
     put(&mut client, b"k", "1", b"v").await;
     for timeout in [None, Some(0), Some(-5), Some(60_000), Some(i64::MAX)] {
-        let header = Header { timeout, early_exit: Some(true), time_quanta: Some(1), ..header_of(Kind::Get) };
+        let header = Header { timeout, early_exit: Some(true), time_quanta: Some(1), ..header_of(RequestKind::Get) };
         let reply = client.call_with(header, with_key(key_value(b"k")), Bytes::new()).await.unwrap();
         assert_eq!(reply.code, Code::Success, "{timeout:?}");
     }
     tokio::time::timeout(Duration::from_secs(20), server.stop()).await.unwrap();
-    assert!(client.call(Kind::Noop, Body::default(), Bytes::new()).await.is_err());
+    assert!(client.call(RequestKind::Noop, Body::default(), Bytes::new()).await.is_err());
 }

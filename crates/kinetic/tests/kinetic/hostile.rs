@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use pithead_kinetic::proto::{Body, Command, Header, HmacAuth, Message, auth};
-use pithead_kinetic::{Code, FACTORY_KEY, Frame, Kind, Limits, read_frame, sign, write_frame};
+use pithead_kinetic::{Code, FACTORY_KEY, Frame, Limits, RequestKind, read_frame, sign, write_frame};
 use prost::Message as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -29,7 +29,7 @@ fn signed(command: &Command, key: &[u8], identity: i64) -> Message {
 }
 
 fn noop(sequence: i64) -> Command {
-    let header = Header { message_type: Some(Kind::Noop as i32), sequence: Some(sequence), ..Header::default() };
+    let header = Header { message_type: Some(RequestKind::Noop as i32), sequence: Some(sequence), ..Header::default() };
     Command { header: Some(header), body: None, status: None }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use pithead_kinetic::client::Client;
 use pithead_kinetic::proto::{Body, KeyValue, Range};
-use pithead_kinetic::{Code, Kind};
+use pithead_kinetic::{Code, RequestKind};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
@@ -75,7 +75,7 @@ async fn put(client: &mut Client, model: &mut Model, rng: &mut StdRng, place: &s
         synchronization: Some(rng.random_range(1..4)),
         ..key_value(&key)
     };
-    let code = client.call(Kind::Put, with_key(asked), value.clone()).await.unwrap().code;
+    let code = client.call(RequestKind::Put, with_key(asked), value.clone()).await.unwrap().code;
     let holds = force || version == version_of(model, &key);
     assert_eq!(code, if holds { Code::Success } else { Code::VersionMismatch }, "{place}");
     if holds {
@@ -98,7 +98,7 @@ async fn delete(client: &mut Client, model: &mut Model, rng: &mut StdRng, place:
         (Some((there, _)), false) if *there == version => Code::Success,
         (Some(_), false) => Code::VersionMismatch,
     };
-    assert_eq!(call(client, Kind::Delete, with_key(asked)).await.code, expected, "{place}");
+    assert_eq!(call(client, RequestKind::Delete, with_key(asked)).await.code, expected, "{place}");
     if expected == Code::Success {
         model.remove(&key);
     }
@@ -106,7 +106,7 @@ async fn delete(client: &mut Client, model: &mut Model, rng: &mut StdRng, place:
 
 async fn read(client: &mut Client, model: &Model, rng: &mut StdRng, place: &str) {
     let key = random_key(rng);
-    let reply = call(client, Kind::Get, with_key(key_value(&key))).await;
+    let reply = call(client, RequestKind::Get, with_key(key_value(&key))).await;
     check(&key, model.get(&key), reply.code, reply.body, &reply.value, place);
 }
 
@@ -114,7 +114,7 @@ async fn near(client: &mut Client, model: &Model, rng: &mut StdRng, place: &str)
     let key = random_key(rng);
     let after = model.iter().find(|(there, _)| **there > key);
     let before = model.iter().rev().find(|(there, _)| **there < key);
-    for (kind, found) in [(Kind::GetNext, after), (Kind::GetPrevious, before)] {
+    for (kind, found) in [(RequestKind::GetNext, after), (RequestKind::GetPrevious, before)] {
         let reply = call(client, kind, with_key(key_value(&key))).await;
         let (there, held) = found.unzip();
         check(there.map_or(&[], Vec::as_slice), held, reply.code, reply.body, &reply.value, place);
@@ -147,6 +147,6 @@ async fn range(client: &mut Client, model: &Model, rng: &mut StdRng, place: &str
         expected.reverse();
     }
     expected.truncate(most as usize);
-    let keys = call(client, Kind::GetKeyRange, with_range(asked)).await.body.range.unwrap_or_default().keys;
+    let keys = call(client, RequestKind::GetKeyRange, with_range(asked)).await.body.range.unwrap_or_default().keys;
     assert_eq!(keys, expected, "{place}");
 }

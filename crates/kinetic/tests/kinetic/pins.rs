@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use pithead_kinetic::proto::{Acl, Body, Security, Setup};
-use pithead_kinetic::{Code, Kind, Permission};
+use pithead_kinetic::{Code, Permission, RequestKind};
 use pithead_store::{Durability, Write};
 
 use crate::rights::{acl, scope, set};
@@ -34,15 +34,17 @@ async fn a_locked_device_stays_locked_until_its_pin_comes() {
         let server = Server::over(disk(folder.path())).await;
         let mut client = server.tls_client().await;
         put(&mut client, b"k", "1", b"v").await;
-        assert_eq!(call(&mut client, Kind::Security, pins([None; 2], [Some("lock"), None])).await.code, Code::Success);
+        assert_eq!(call(&mut client, RequestKind::Security, pins([None; 2], [Some("lock"), None])).await.code, Code::Success);
         assert_eq!(
-            call(&mut client, Kind::Security, pins([Some("no"), None], [Some("x"), None])).await.code,
+            call(&mut client, RequestKind::Security, pins([Some("no"), None], [Some("x"), None])).await.code,
             Code::NotAuthorized
         );
         assert_eq!(client.pin(UNLOCK, b"lock").await.unwrap().code, Code::DeviceAlreadyUnlocked);
         assert_eq!(client.pin(LOCK, b"wrong").await.unwrap().code, Code::NotAuthorized);
         assert_eq!(client.pin(LOCK, b"lock").await.unwrap().code, Code::Success);
-        for kind in [Kind::Noop, Kind::GetLog, Kind::FlushAllData, Kind::Security, Kind::StartBatch] {
+        for kind in
+            [RequestKind::Noop, RequestKind::GetLog, RequestKind::FlushAllData, RequestKind::Security, RequestKind::StartBatch]
+        {
             assert_eq!(call(&mut client, kind, Body::default()).await.code, Code::DeviceLocked, "{kind:?}");
         }
         assert_eq!(get(&mut server.client().await, b"k").await.code, Code::DeviceLocked);
@@ -67,9 +69,9 @@ async fn an_erased_device_is_new_and_what_is_not_clients_stays() {
         put(&mut client, b"k", "1", &[1; 100_000]).await;
         set(&mut client, vec![Acl { key: Some("secret".into()), ..acl(1, vec![scope(b"", &Permission::ALL)]) }]).await;
         let mut client = server.client_as(1, b"secret", true).await;
-        call(&mut client, Kind::Security, pins([None; 2], [Some("lock"), Some("erase")])).await;
+        call(&mut client, RequestKind::Security, pins([None; 2], [Some("lock"), Some("erase")])).await;
         let setup = Setup { new_cluster_version: Some(3), ..Setup::default() };
-        call(&mut client, Kind::Setup, Body { setup: Some(setup), ..Body::default() }).await;
+        call(&mut client, RequestKind::Setup, Body { setup: Some(setup), ..Body::default() }).await;
         client.cluster_version = 3;
         assert_eq!(client.pin(kind, b"lock").await.unwrap().code, Code::NotAuthorized);
         assert_eq!(client.pin(LOCK, b"lock").await.unwrap().code, Code::Success);
@@ -90,9 +92,13 @@ async fn pins_are_sent_over_tls_and_for_nothing_else() {
     for operation in [-1, 0, 5] {
         assert_eq!(client.pin(operation, b"").await.unwrap().code, Code::InvalidRequest);
     }
-    assert_eq!(call(&mut client, Kind::PinOp, Body::default()).await.code, Code::InvalidRequest, "signed by an identity");
+    assert_eq!(
+        call(&mut client, RequestKind::PinOp, Body::default()).await.code,
+        Code::InvalidRequest,
+        "signed by an identity"
+    );
     let long = "x".repeat(257);
     for (pin, code) in [(&long[..], Code::InvalidRequest), (&long[1..], Code::Success)] {
-        assert_eq!(call(&mut client, Kind::Security, pins([None; 2], [None, Some(pin)])).await.code, code);
+        assert_eq!(call(&mut client, RequestKind::Security, pins([None; 2], [None, Some(pin)])).await.code, code);
     }
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use pithead_kinetic::proto::{Body, P2pOperation, Peer, PushOperation};
-use pithead_kinetic::{Code, Kind};
+use pithead_kinetic::{Code, RequestKind};
 
 use crate::server::{Server, call, get, put};
 
@@ -39,7 +39,7 @@ async fn entries_go_to_another_drive_and_on_to_a_third() {
         PushOperation { new_key: Some("a at the second".into()), ..of("a") },
         PushOperation { p2pop: Some(Box::new(on)), ..of("b") },
     ];
-    let reply = call(&mut client, Kind::Peer2PeerPush, asked(push(peer(&second, false), operations))).await;
+    let reply = call(&mut client, RequestKind::Peer2PeerPush, asked(push(peer(&second, false), operations))).await;
     let done = reply.body.p2p_operation.unwrap();
     assert_eq!((reply.code, done.all_child_operations_succeeded), (Code::Success, Some(true)), "{}", reply.what);
     assert_eq!(codes(&done), [Code::Success, Code::Success]);
@@ -63,7 +63,7 @@ async fn each_entry_says_what_became_of_it() {
         PushOperation { version: Some("wrong".into()), force: Some(true), ..of("a") },
         PushOperation { p2pop: Some(Box::new(push(peer(&first, false), vec![of("nothing there")]))), ..of("a") },
     ];
-    let reply = call(&mut client, Kind::Peer2PeerPush, asked(push(peer(&second, false), operations))).await;
+    let reply = call(&mut client, RequestKind::Peer2PeerPush, asked(push(peer(&second, false), operations))).await;
     let done = reply.body.p2p_operation.unwrap();
     assert_eq!((reply.code, done.all_child_operations_succeeded), (Code::NestedOperationErrors, Some(false)));
     assert_eq!(codes(&done), [Code::VersionMismatch, Code::NotFound, Code::Success, Code::Success, Code::Success]);
@@ -76,7 +76,7 @@ async fn a_drive_that_is_not_there_is_said_to_be_so() {
     let mut client = server.client().await;
     put(&mut client, b"a", "1", b"v").await;
     let nobody = Peer { hostname: Some("127.0.0.1".into()), port: Some(1), tls: None };
-    let reply = call(&mut client, Kind::Peer2PeerPush, asked(push(nobody.clone(), vec![of("a")]))).await;
+    let reply = call(&mut client, RequestKind::Peer2PeerPush, asked(push(nobody.clone(), vec![of("a")]))).await;
     assert_eq!(reply.code, Code::RemoteConnectionError);
     assert_eq!(codes(&reply.body.p2p_operation.unwrap()), [Code::NotAttempted]);
     for wrong in [
@@ -84,7 +84,7 @@ async fn a_drive_that_is_not_there_is_said_to_be_so() {
         Peer { port: Some(70_000), ..nobody.clone() },
         Peer { hostname: None, ..nobody },
     ] {
-        let reply = client.call(Kind::Peer2PeerPush, asked(push(wrong, vec![])), Bytes::new()).await.unwrap();
+        let reply = client.call(RequestKind::Peer2PeerPush, asked(push(wrong, vec![])), Bytes::new()).await.unwrap();
         assert_eq!(reply.code, Code::InvalidRequest);
     }
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use pithead_kinetic::proto::{Body, Command, GetLog, Header, KeyValue, Message, auth};
-use pithead_kinetic::{Code, FACTORY_KEY, Frame, Kind, Limits, read_frame, sign, verify, write_frame};
+use pithead_kinetic::{Code, FACTORY_KEY, Frame, Limits, RequestKind, read_frame, sign, verify, write_frame};
 use prost::Message as _;
 use tokio::net::TcpStream;
 
@@ -136,7 +136,7 @@ fn batched((sequence, batch, key_value): (i64, u32, KeyValue), like: &Frame) -> 
     let header = Header {
         cluster_version: Some(0),
         sequence: Some(sequence),
-        message_type: Some(Kind::Put as i32),
+        message_type: Some(RequestKind::Put as i32),
         batch_id: Some(batch),
         ..Header::default()
     };

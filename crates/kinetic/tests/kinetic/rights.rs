@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use pithead_kinetic::client::Client;
 use pithead_kinetic::proto::{Acl, AclScope, Body, GetLog, KeyValue, PowerManagement, Security, Setup};
-use pithead_kinetic::{Code, Kind, KineticOptions, Permission, SLICES, Slices, StoredSlice};
+use pithead_kinetic::{Code, KineticOptions, Permission, RequestKind, SLICES, Slices, StoredSlice};
 use pithead_store::{MemoryStore, Store, StoreError, Value};
 
 use crate::server::{Server, call, delete, get, header_of, key_value, keys, put, put_of, range_of, with_key, with_range};
@@ -23,7 +23,9 @@ pub fn acl(identity: i64, scope: Vec<AclScope>) -> Acl {
 }
 
 pub async fn set(client: &mut Client, acl: Vec<Acl>) -> Code {
-    call(client, Kind::Security, Body { security: Some(Security { acl, ..Security::default() }), ..Body::default() }).await.code
+    call(client, RequestKind::Security, Body { security: Some(Security { acl, ..Security::default() }), ..Body::default() })
+        .await
+        .code
 }
 
 async fn as_identity(server: &Server, identity: i64, tls: bool) -> Client {
@@ -45,17 +47,17 @@ async fn permissions_are_checked_by_key() {
     let mut client = as_identity(&server, 7, false).await;
     for (key, code) in [("b1", Code::Success), ("b9", Code::NotFound), ("a1", Code::NotAuthorized), ("", Code::NotAuthorized)] {
         assert_eq!(get(&mut client, key.as_bytes()).await.code, code, "{key}");
-        assert_eq!(call(&mut client, Kind::GetVersion, with_key(key_value(key.as_bytes()))).await.code, code, "{key}");
+        assert_eq!(call(&mut client, RequestKind::GetVersion, with_key(key_value(key.as_bytes()))).await.code, code, "{key}");
     }
     assert_eq!(put(&mut client, b"x1", "1", b"").await, Code::Success);
     assert_eq!(put(&mut client, b"b2", "1", b"").await, Code::NotAuthorized);
     assert_eq!(delete(&mut client, b"b1").await, Code::NotAuthorized);
     // The key that is found counts, not the one that is named.
     for (kind, from, code) in [
-        (Kind::GetNext, "a1", Code::Success),
-        (Kind::GetNext, "b2", Code::NotAuthorized),
-        (Kind::GetPrevious, "c1", Code::Success),
-        (Kind::GetPrevious, "b1", Code::NotAuthorized),
+        (RequestKind::GetNext, "a1", Code::Success),
+        (RequestKind::GetNext, "b2", Code::NotAuthorized),
+        (RequestKind::GetPrevious, "c1", Code::Success),
+        (RequestKind::GetPrevious, "b1", Code::NotAuthorized),
     ] {
         assert_eq!(call(&mut client, kind, with_key(key_value(from.as_bytes()))).await.code, code, "{kind:?} {from}");
     }
@@ -73,20 +75,20 @@ async fn permissions_are_checked_without_a_key() {
     let setup = Body { setup: Some(Setup::default()), ..Body::default() };
     let security = Body { security: Some(Security::default()), ..Body::default() };
     for (kind, body) in [
-        (Kind::GetLog, log),
-        (Kind::SetPowerLevel, power),
-        (Kind::Setup, setup),
-        (Kind::Security, security),
-        (Kind::GetKeyRange, with_range(range_of(b"a", b"b", 1))),
-        (Kind::MediaScan, with_range(range_of(b"a", b"b", 1))),
-        (Kind::MediaOptimize, with_range(range_of(b"a", b"b", 1))),
+        (RequestKind::GetLog, log),
+        (RequestKind::SetPowerLevel, power),
+        (RequestKind::Setup, setup),
+        (RequestKind::Security, security),
+        (RequestKind::GetKeyRange, with_range(range_of(b"a", b"b", 1))),
+        (RequestKind::MediaScan, with_range(range_of(b"a", b"b", 1))),
+        (RequestKind::MediaOptimize, with_range(range_of(b"a", b"b", 1))),
     ] {
         let (mut without, mut with) = (as_identity(&server, 8, true).await, as_identity(&server, 9, true).await);
         assert_eq!(call(&mut without, kind, body.clone()).await.code, Code::NotAuthorized, "{kind:?}");
         assert_eq!(call(&mut with, kind, body).await.code, Code::Success, "{kind:?}");
     }
     let mut without = as_identity(&server, 8, false).await;
-    assert_eq!(call(&mut without, Kind::Noop, Body::default()).await.code, Code::Success);
+    assert_eq!(call(&mut without, RequestKind::Noop, Body::default()).await.code, Code::Success);
 }
 
 #[tokio::test]
@@ -120,7 +122,7 @@ async fn identities_are_set_over_tls_and_kept() {
         let mut admin = server.tls_client().await;
         let no_algorithm = Acl { hmac_algorithm: None, ..acl(4, vec![]) };
         assert_eq!(set(&mut admin, vec![acl(3, vec![]), no_algorithm]).await, Code::NoSuchHmacAlgorithm);
-        assert!(as_identity(&server, 3, false).await.call(Kind::Noop, Body::default(), Bytes::new()).await.is_err());
+        assert!(as_identity(&server, 3, false).await.call(RequestKind::Noop, Body::default(), Bytes::new()).await.is_err());
         assert_eq!(set(&mut admin, vec![acl(3, vec![scope(b"", &[Permission::Write])])]).await, Code::Success);
         // A new key for the identity that everybody knows.
         let own = Acl { key: Some("secret".into()), ..acl(1, vec![scope(b"", &Permission::ALL)]) };
@@ -132,7 +134,7 @@ async fn identities_are_set_over_tls_and_kept() {
     let server = Server::over(crate::server::disk(folder.path())).await;
     assert_eq!(put(&mut as_identity(&server, 3, false).await, b"k", "1", b"").await, Code::Success);
     assert_eq!(get(&mut server.client_as(1, b"secret", false).await, b"k").await.code, Code::Success);
-    let error = server.client().await.call(Kind::Noop, Body::default(), Bytes::new()).await.unwrap_err();
+    let error = server.client().await.call(RequestKind::Noop, Body::default(), Bytes::new()).await.unwrap_err();
     assert!(error.to_string().contains("not signed"), "the answer is signed with the right key: {error}");
     let many: Vec<Acl> = (100..400).map(|number| acl(number, vec![])).collect();
     let mut admin = server.client_as(1, b"secret", true).await;
@@ -174,14 +176,14 @@ async fn slices_are_read_by_those_whose_scope_names_them_and_written_by_nobody()
     assert_eq!(get(&mut client, &stripe(1)).await.value, vec![5; 9]);
     assert_eq!(get(&mut client, &stripe(2)).await.code, Code::NotFound);
     assert_eq!(get(&mut admin, &stripe(0)).await.code, Code::NotFound);
-    let next = call(&mut client, Kind::GetNext, with_key(key_value(&stripe(0)))).await;
+    let next = call(&mut client, RequestKind::GetNext, with_key(key_value(&stripe(0)))).await;
     assert_eq!(next.body.key_value.unwrap().key.unwrap(), stripe(1));
     for client in [&mut client, &mut admin] {
         assert_eq!(put(client, &stripe(0), "1", b"").await, Code::NotAuthorized);
         assert_eq!(delete(client, &stripe(0)).await, Code::NotAuthorized);
     }
     let asked = KeyValue { metadata_only: Some(true), ..key_value(&stripe(1)) };
-    assert_eq!(call(&mut client, Kind::Get, with_key(asked)).await.code, Code::Success);
-    let header = header_of(Kind::Put);
+    assert_eq!(call(&mut client, RequestKind::Get, with_key(asked)).await.code, Code::Success);
+    let header = header_of(RequestKind::Put);
     assert_eq!(client.call_with(header, with_key(put_of(b"own", "1")), Bytes::new()).await.unwrap().code, Code::Success);
 }

@@ -10,8 +10,8 @@ use pithead_device::Native;
 use pithead_kinetic::client::{Client, ClientOptions, Reply, Trust};
 use pithead_kinetic::proto::{Body, Header, KeyValue, Range};
 use pithead_kinetic::{
-    Code, FACTORY_IDENTITY, FACTORY_KEY, Kind, KineticOptions, Limits, Listeners, NoApplets, NoSlices, Parts, Service, Slices,
-    self_signed, serve,
+    Code, FACTORY_IDENTITY, FACTORY_KEY, KineticOptions, Limits, Listeners, NoApplets, NoSlices, Parts, RequestKind, Service,
+    Slices, self_signed, serve,
 };
 use pithead_sched::{Pool, PoolOptions};
 use pithead_store::{MemoryStore, Store};
@@ -125,29 +125,29 @@ pub fn range_of(start: &[u8], end: &[u8], most: i32) -> Range {
     }
 }
 
-pub fn header_of(kind: Kind) -> Header {
+pub fn header_of(kind: RequestKind) -> Header {
     Header { message_type: Some(kind as i32), ..Header::default() }
 }
 
-pub async fn call(client: &mut Client, kind: Kind, body: Body) -> Reply {
+pub async fn call(client: &mut Client, kind: RequestKind, body: Body) -> Reply {
     client.call(kind, body, Bytes::new()).await.unwrap()
 }
 
 pub async fn put(client: &mut Client, key: &[u8], version: &str, value: &[u8]) -> Code {
-    client.call(Kind::Put, with_key(put_of(key, version)), Bytes::copy_from_slice(value)).await.unwrap().code
+    client.call(RequestKind::Put, with_key(put_of(key, version)), Bytes::copy_from_slice(value)).await.unwrap().code
 }
 
 pub async fn get(client: &mut Client, key: &[u8]) -> Reply {
-    call(client, Kind::Get, with_key(key_value(key))).await
+    call(client, RequestKind::Get, with_key(key_value(key))).await
 }
 
 pub async fn delete(client: &mut Client, key: &[u8]) -> Code {
     let forced = KeyValue { force: Some(true), synchronization: Some(1), ..key_value(key) };
-    call(client, Kind::Delete, with_key(forced)).await.code
+    call(client, RequestKind::Delete, with_key(forced)).await.code
 }
 
 pub async fn keys(client: &mut Client, range: Range) -> Vec<String> {
-    let reply = call(client, Kind::GetKeyRange, with_range(range)).await;
+    let reply = call(client, RequestKind::GetKeyRange, with_range(range)).await;
     assert_eq!(reply.code, Code::Success, "{}", reply.what);
     let keys = reply.body.range.unwrap_or_default().keys;
     keys.iter().map(|key| key.escape_ascii().to_string()).collect()

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use pithead_kinetic::client::Client;
 use pithead_kinetic::proto::{Body, Header};
-use pithead_kinetic::{Code, Kind, KineticOptions, Limits, NoSlices};
+use pithead_kinetic::{Code, KineticOptions, Limits, NoSlices, RequestKind};
 use pithead_store::{Durability, Entry, Key, KeyRange, MemoryStore, Staged, Store, StoreError, StoreUse, Value, Write};
 
 use crate::server::{Server, call, get, header_of, key_value, put, range_of, with_key, with_range};
@@ -92,7 +92,7 @@ async fn serve() -> (Arc<Gated>, Server) {
 }
 
 async fn get_within(client: &mut Client, ms: i64) -> Code {
-    let header = Header { timeout: Some(ms), ..header_of(Kind::Get) };
+    let header = Header { timeout: Some(ms), ..header_of(RequestKind::Get) };
     client.call_with(header, with_key(key_value(b"k")), Bytes::new()).await.unwrap().code
 }
 
@@ -142,7 +142,7 @@ async fn a_check_whose_time_is_over_says_how_far_it_came() {
         put(&mut client, key.as_bytes(), "1", b"v").await;
     }
     store.close(true);
-    let header = Header { timeout: Some(1_000), ..header_of(Kind::MediaScan) };
+    let header = Header { timeout: Some(1_000), ..header_of(RequestKind::MediaScan) };
     let opening = {
         let store = Arc::clone(&store);
         tokio::spawn(async move {
@@ -155,7 +155,7 @@ async fn a_check_whose_time_is_over_says_how_far_it_came() {
     opening.await.unwrap();
     assert_eq!(reply.code, Code::Expired, "{}", reply.what);
     assert_eq!(reply.body.range.unwrap().end_key.unwrap(), "a", "the next one begins after it");
-    let whole = call(&mut client, Kind::MediaScan, with_range(range_of(b"a", b"z", 10))).await;
+    let whole = call(&mut client, RequestKind::MediaScan, with_range(range_of(b"a", b"z", 10))).await;
     assert_eq!((whole.code, whole.body.range.unwrap().end_key.unwrap()), (Code::Success, "z".into()));
 }
 
@@ -166,12 +166,12 @@ async fn what_is_damaged_is_named_and_nothing_else_fails() {
     put(&mut client, b"bad", "1", b"v").await;
     *store.damaged.lock() = b"bad".to_vec();
     assert_eq!(get(&mut client, b"bad").await.code, Code::PermDataError);
-    let early = Header { early_exit: Some(true), ..header_of(Kind::Get) };
+    let early = Header { early_exit: Some(true), ..header_of(RequestKind::Get) };
     let reply = client.call_with(early, with_key(key_value(b"bad")), Bytes::new()).await.unwrap();
     assert_eq!(reply.code, Code::DataError);
-    let scanned = call(&mut client, Kind::MediaScan, with_range(range_of(b"a", b"z", 10))).await;
+    let scanned = call(&mut client, RequestKind::MediaScan, with_range(range_of(b"a", b"z", 10))).await;
     assert_eq!((scanned.code, scanned.body.range.unwrap().keys), (Code::Success, vec![Bytes::from_static(b"bad")]));
     assert_eq!(get(&mut client, b"k").await.code, Code::Success);
     let body: Body = with_key(key_value(b"bad"));
-    assert_eq!(call(&mut client, Kind::GetVersion, body).await.code, Code::Success, "its version is known");
+    assert_eq!(call(&mut client, RequestKind::GetVersion, body).await.code, Code::Success, "its version is known");
 }

@@ -20,13 +20,13 @@ use crate::LoadMode;
 const ROWS: i64 = 20_000;
 
 /// Three drives, a host, and a directory for files.
-struct Place {
+struct Cluster {
     doors: Vec<Arc<FakeDoor>>,
     loader: Loader,
     dir: TempDir,
 }
 
-impl Place {
+impl Cluster {
     async fn new() -> Self {
         let doors = vec![FakeDoor::new(3), FakeDoor::new(1), FakeDoor::new(2)];
         let loader = connect(&doors).await.unwrap();
@@ -98,7 +98,7 @@ fn write_csv(path: impl AsRef<Path>, batch: &RecordBatch) {
 
 #[tokio::test]
 async fn every_format_gives_the_same_rows() {
-    let place = Place::new().await;
+    let place = Cluster::new().await;
     write_parquet(place.file("a.parquet"), &batch(0, ROWS));
     write_csv(place.file("a.csv"), &batch(0, ROWS));
     let mut writer = FileWriter::try_new(File::create(place.file("a.arrow")).unwrap(), &batch(0, 1).schema()).unwrap();
@@ -137,7 +137,7 @@ async fn every_format_gives_the_same_rows() {
 
 #[tokio::test]
 async fn partitions_lie_on_the_drives_in_order() {
-    let place = Place::new().await;
+    let place = Cluster::new().await;
     write_parquet(place.file("a.parquet"), &batch(0, 10));
     place.load(place.spec(&["a.parquet"])).await.unwrap();
     let drives: Vec<u64> = place.dataset().await.unwrap().partitions.iter().map(|partition| partition.copies[0].0).collect();
@@ -147,7 +147,7 @@ async fn partitions_lie_on_the_drives_in_order() {
 
 #[tokio::test]
 async fn files_are_matched_by_name_and_must_agree() {
-    let place = Place::new().await;
+    let place = Cluster::new().await;
     write_parquet(place.file("a1.parquet"), &batch(0, 100));
     write_parquet(place.file("a2.parquet"), &batch(100, 100).project(&[1, 0]).unwrap());
     let report = place.load(place.spec(&["a*.parquet"])).await.unwrap();
@@ -170,7 +170,7 @@ async fn files_are_matched_by_name_and_must_agree() {
 
 #[tokio::test]
 async fn csv_errors_name_file_line_and_column() {
-    let place = Place::new().await;
+    let place = Cluster::new().await;
     let bad = |name: &str, text: &str| {
         std::fs::write(place.file(name), text).unwrap();
         let mut spec = place.spec(&[name]);
@@ -190,7 +190,7 @@ async fn csv_errors_name_file_line_and_column() {
 
 #[tokio::test]
 async fn csv_options_and_guesses_over_several_files() {
-    let place = Place::new().await;
+    let place = Cluster::new().await;
     std::fs::write(place.file("a.csv"), "k;s;e\n1;NULL;\n").unwrap();
     std::fs::write(place.file("b.csv"), "s;k;e\nx;2.5;\n").unwrap();
     let mut spec = place.spec(&["a.csv", "b.csv"]);
@@ -210,7 +210,7 @@ async fn csv_options_and_guesses_over_several_files() {
 
 #[tokio::test]
 async fn modes_keep_to_what_is_there() {
-    let place = Place::new().await;
+    let place = Cluster::new().await;
     write_parquet(place.file("a.parquet"), &batch(0, 100));
     let mut spec = place.spec(&["a.parquet"]);
     spec.mode = LoadMode::Append;
@@ -249,7 +249,7 @@ async fn modes_keep_to_what_is_there() {
 
 #[tokio::test]
 async fn options_are_checked_against_the_columns() {
-    let place = Place::new().await;
+    let place = Cluster::new().await;
     write_parquet(place.file("a.parquet"), &batch(0, 100));
     let mut spec = place.spec(&["a.parquet"]);
     spec.partitioning = Some(PartitionBy::Hash(vec!["kk".into()]));
@@ -266,7 +266,7 @@ async fn options_are_checked_against_the_columns() {
 
 #[tokio::test]
 async fn ranges_are_chosen_from_all_of_a_sorted_file() {
-    let place = Place::new().await;
+    let place = Cluster::new().await;
     write_parquet(place.file("a.parquet"), &batch(0, ROWS));
     let mut spec = place.spec(&["a.parquet"]);
     spec.partitioning = Some(PartitionBy::Range("k".into()));
@@ -280,7 +280,7 @@ async fn ranges_are_chosen_from_all_of_a_sorted_file() {
 
 #[tokio::test]
 async fn damaged_files_are_named_and_leave_nothing() {
-    let place = Place::new().await;
+    let place = Cluster::new().await;
     write_parquet(place.file("good.parquet"), &batch(0, ROWS));
     let bytes = std::fs::read(place.file("good.parquet")).unwrap();
     std::fs::write(place.file("cut.parquet"), &bytes[..bytes.len() / 2]).unwrap();
@@ -300,7 +300,7 @@ async fn damaged_files_are_named_and_leave_nothing() {
 
 #[tokio::test]
 async fn a_failing_drive_fails_the_load_as_a_whole() {
-    let place = Place::new().await;
+    let place = Cluster::new().await;
     write_parquet(place.file("a.parquet"), &batch(0, ROWS));
     place.load(place.spec(&["a.parquet"])).await.unwrap();
     place.doors[0].loads_fail.store(true, Ordering::Relaxed);
@@ -315,7 +315,7 @@ async fn a_failing_drive_fails_the_load_as_a_whole() {
 
 #[tokio::test]
 async fn commits_are_tried_again_when_another_host_was_first() {
-    let place = Place::new().await;
+    let place = Cluster::new().await;
     write_parquet(place.file("a.parquet"), &batch(0, 100));
     let mut spec = place.spec(&["a.parquet"]);
     place.load(spec.clone()).await.unwrap();
@@ -336,7 +336,7 @@ async fn commits_are_tried_again_when_another_host_was_first() {
 
 #[tokio::test]
 async fn a_lost_answer_is_settled_by_looking() {
-    let place = Place::new().await;
+    let place = Cluster::new().await;
     write_parquet(place.file("a.parquet"), &batch(0, 100));
     let mut spec = place.spec(&["a.parquet"]);
     spec.partitioning = Some(PartitionBy::RoundRobin);
@@ -363,7 +363,7 @@ async fn a_lost_answer_is_settled_by_looking() {
 
 #[tokio::test]
 async fn programs_load_batches() {
-    let place = Place::new().await;
+    let place = Cluster::new().await;
     let rows = || stream::iter((0..10).map(|part| Ok(batch(part * 1_000, 1_000)))).boxed();
     let mut spec = place.spec(&[]);
     spec.partitioning = Some(PartitionBy::Range("k".into()));
@@ -377,7 +377,7 @@ async fn programs_load_batches() {
 
 #[tokio::test]
 async fn a_load_that_is_given_up_leaves_nothing() {
-    let place = Place::new().await;
+    let place = Cluster::new().await;
     let endless = stream::iter([Ok(batch(0, 10_000))]).chain(stream::pending()).boxed();
     let load = place.loader.load_batches(place.spec(&[]), batch(0, 1).schema(), endless);
     let a_while = async {
@@ -394,7 +394,7 @@ async fn a_load_that_is_given_up_leaves_nothing() {
 
 #[tokio::test]
 async fn what_vortex_cannot_hold_is_stored_as_arrow() {
-    let place = Place::new().await;
+    let place = Cluster::new().await;
     let intervals: ArrayRef = Arc::new(arrow::array::IntervalYearMonthArray::from(vec![1, 2]));
     let rows = RecordBatch::try_from_iter([("length", intervals)]).unwrap();
     let load = |spec| place.loader.load_batches(spec, rows.schema(), stream::iter([Ok(rows.clone())]).boxed());
@@ -413,7 +413,7 @@ async fn what_vortex_cannot_hold_is_stored_as_arrow() {
 
 #[tokio::test]
 async fn empty_sources_make_empty_datasets() {
-    let place = Place::new().await;
+    let place = Cluster::new().await;
     write_parquet(place.file("a.parquet"), &batch(0, 0));
     let report = place.load(place.spec(&["a.parquet"])).await.unwrap();
     assert_eq!((report.rows, place.dataset().await.unwrap().partitions.len()), (0, 3));
@@ -435,7 +435,7 @@ async fn hosts_refuse_drives_that_do_not_fit() {
 
 #[tokio::test]
 async fn datasets_of_absent_drives_are_named() {
-    let place = Place::new().await;
+    let place = Cluster::new().await;
     write_parquet(place.file("a.parquet"), &batch(0, ROWS));
     place.load(place.spec(&["a.parquet"])).await.unwrap();
     let fewer = connect(&place.doors[1..]).await.unwrap();

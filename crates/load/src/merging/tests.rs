@@ -11,7 +11,7 @@ use pithead_model::{ColumnSummary, Value};
 use super::*;
 use crate::{LoadMode, LoadSpec};
 
-struct Place {
+struct Cluster {
     doors: Vec<Arc<FakeDoor>>,
     loader: Loader,
 }
@@ -21,7 +21,7 @@ async fn connect(doors: &[Arc<FakeDoor>]) -> Loader {
     Loader::new(Fleet::connect(doors, "main", &[]).await.unwrap(), 2)
 }
 
-impl Place {
+impl Cluster {
     async fn new(drives: u64, copies: usize) -> Self {
         let doors: Vec<_> = (1..=drives).map(FakeDoor::new).collect();
         let loader = connect(&doors).await;
@@ -65,7 +65,7 @@ async fn append(loader: &Loader, value: i64) -> Result<(), Fault> {
 
 #[tokio::test]
 async fn appends_leave_few_runs_and_all_rows_in_their_order() {
-    let place = Place::new(3, 2).await;
+    let place = Cluster::new(3, 2).await;
     for value in 1..300 {
         append(&place.loader, value).await.unwrap();
         assert!(place.runs().await <= 46, "after {value}");
@@ -82,7 +82,7 @@ async fn appends_leave_few_runs_and_all_rows_in_their_order() {
 
 #[tokio::test]
 async fn a_merge_that_fails_costs_no_append_and_leaves_nothing() {
-    let place = Place::new(2, 2).await;
+    let place = Cluster::new(2, 2).await;
     let fault = Fault::new(Blame::Device, "no space left");
     place.doors.iter().for_each(|door| *door.merge_fault.lock() = Some(fault.clone()));
     for value in 1..21 {
@@ -96,7 +96,7 @@ async fn a_merge_that_fails_costs_no_append_and_leaves_nothing() {
 
 #[tokio::test]
 async fn a_partition_with_a_copy_on_an_array_is_left_as_it_is() {
-    let mut place = Place::new(2, 2).await;
+    let mut place = Cluster::new(2, 2).await;
     place.doors[1].merges.store(false, Ordering::Relaxed);
     place.loader = connect(&place.doors).await;
     for value in 1..40 {
@@ -107,7 +107,7 @@ async fn a_partition_with_a_copy_on_an_array_is_left_as_it_is() {
 
 #[tokio::test]
 async fn a_copy_that_does_not_get_the_merged_run_ends_the_merge() {
-    let place = Place::new(2, 2).await;
+    let place = Cluster::new(2, 2).await;
     for value in 1..15 {
         append(&place.loader, value).await.unwrap();
     }
@@ -130,7 +130,7 @@ async fn a_copy_that_does_not_get_the_merged_run_ends_the_merge() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_hosts_append_and_merge_at_one_time() {
     for round in 0..5 {
-        let place = Place::new(2, 2).await;
+        let place = Cluster::new(2, 2).await;
         let other = connect(&place.doors).await;
         let appends = async |loader: &Loader, first: i64| {
             for value in (first..200).step_by(2) {
@@ -152,7 +152,7 @@ async fn two_hosts_append_and_merge_at_one_time() {
 
 #[tokio::test]
 async fn lost_answers_are_settled_by_looking() {
-    let place = Place::new(2, 1).await;
+    let place = Cluster::new(2, 1).await;
     for value in 1..15 {
         append(&place.loader, value).await.unwrap();
     }
@@ -170,7 +170,7 @@ fn loaded(load: u64) -> Loaded {
 
 #[tokio::test]
 async fn runs_that_are_not_there_any_more_are_not_replaced() {
-    let place = Place::new(1, 1).await;
+    let place = Cluster::new(1, 1).await;
     let mut manifest =
         Manifest { version: 8, ..place.loader.fleet().manifest("main", &place.loader.fleet().connected()).await.unwrap() };
     let dataset = manifest.datasets.get_mut("t").unwrap();

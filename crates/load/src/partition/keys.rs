@@ -22,7 +22,7 @@ pub(crate) enum Keys {
 
 /// The kind of [`Keys`] that a type has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum KeyForm {
     Int,
     Wide,
     Float,
@@ -37,14 +37,14 @@ impl Keys {
         let kind = kind(data_type).ok_or_else(|| Fault::invalid(format!("a column of type {data_type} cannot be a key")))?;
         let as_type = |to: &DataType| cast(column, to).map_err(Fault::bug);
         Ok(match kind {
-            Kind::Int => Keys::Int(integers(column)?.as_primitive::<Int64Type>().clone()),
-            Kind::Wide if matches!(data_type, DataType::Decimal128(..)) => {
+            KeyForm::Int => Keys::Int(integers(column)?.as_primitive::<Int64Type>().clone()),
+            KeyForm::Wide if matches!(data_type, DataType::Decimal128(..)) => {
                 Keys::Wide(column.as_primitive::<Decimal128Type>().clone())
             }
-            Kind::Wide => Keys::Wide(as_type(&DataType::Decimal128(20, 0))?.as_primitive::<Decimal128Type>().clone()),
-            Kind::Float => Keys::Float(as_type(&DataType::Float64)?.as_primitive::<Float64Type>().clone()),
-            Kind::Text => Keys::Text(as_type(&DataType::Utf8View)?.as_string_view().clone()),
-            Kind::Bytes => Keys::Bytes(as_type(&DataType::BinaryView)?.as_binary_view().clone()),
+            KeyForm::Wide => Keys::Wide(as_type(&DataType::Decimal128(20, 0))?.as_primitive::<Decimal128Type>().clone()),
+            KeyForm::Float => Keys::Float(as_type(&DataType::Float64)?.as_primitive::<Float64Type>().clone()),
+            KeyForm::Text => Keys::Text(as_type(&DataType::Utf8View)?.as_string_view().clone()),
+            KeyForm::Bytes => Keys::Bytes(as_type(&DataType::BinaryView)?.as_binary_view().clone()),
         })
     }
 
@@ -64,16 +64,16 @@ pub(super) fn is_key(data_type: &DataType) -> bool {
     kind(data_type).is_some()
 }
 
-pub(super) fn kind(data_type: &DataType) -> Option<Kind> {
+pub(super) fn kind(data_type: &DataType) -> Option<KeyForm> {
     use DataType::*;
     Some(match data_type {
-        Boolean | Int8 | Int16 | Int32 | Int64 | UInt8 | UInt16 | UInt32 => Kind::Int,
-        Date32 | Date64 | Time32(_) | Time64(_) | Timestamp(..) | Duration(_) => Kind::Int,
-        UInt64 => Kind::Wide,
-        Decimal32(_, scale) | Decimal64(_, scale) | Decimal128(_, scale) if *scale >= 0 => Kind::Wide,
-        Float16 | Float32 | Float64 => Kind::Float,
-        Utf8 | LargeUtf8 | Utf8View => Kind::Text,
-        Binary | LargeBinary | BinaryView => Kind::Bytes,
+        Boolean | Int8 | Int16 | Int32 | Int64 | UInt8 | UInt16 | UInt32 => KeyForm::Int,
+        Date32 | Date64 | Time32(_) | Time64(_) | Timestamp(..) | Duration(_) => KeyForm::Int,
+        UInt64 => KeyForm::Wide,
+        Decimal32(_, scale) | Decimal64(_, scale) | Decimal128(_, scale) if *scale >= 0 => KeyForm::Wide,
+        Float16 | Float32 | Float64 => KeyForm::Float,
+        Utf8 | LargeUtf8 | Utf8View => KeyForm::Text,
+        Binary | LargeBinary | BinaryView => KeyForm::Bytes,
         _ => return None,
     })
 }

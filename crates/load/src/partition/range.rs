@@ -4,7 +4,7 @@ use arrow::array::ArrayRef;
 use arrow::datatypes::Field;
 use pithead_model::{Fault, Value};
 
-use super::keys::{Keys, Kind, kind};
+use super::keys::{KeyForm, Keys, kind};
 
 /// Where partitions end, in the column's kind. Partition `i` holds values below bound `i`, the last one the rest, NULLs
 /// are in partition 0. NaN is larger than all, and the two zeros of a float are one value.
@@ -30,14 +30,16 @@ impl Bounds {
             return Err(Fault::invalid("range bounds must be of one kind, and ascend"));
         }
         let typed = match kind(field.data_type()) {
-            Some(Kind::Int | Kind::Wide) => {
+            Some(KeyForm::Int | KeyForm::Wide) => {
                 all(bounds, |v| if let Value::Int(v) = v { Some(*v) } else { None }).map(Bounds::Int)
             }
-            Some(Kind::Float) => {
+            Some(KeyForm::Float) => {
                 all(bounds, |v| if let Value::Float(v) = v { Some(one_zero(*v)) } else { None }).map(Bounds::Float)
             }
-            Some(Kind::Text) => all(bounds, |v| if let Value::Text(v) = v { Some(v.clone()) } else { None }).map(Bounds::Text),
-            Some(Kind::Bytes) => {
+            Some(KeyForm::Text) => {
+                all(bounds, |v| if let Value::Text(v) = v { Some(v.clone()) } else { None }).map(Bounds::Text)
+            }
+            Some(KeyForm::Bytes) => {
                 all(bounds, |v| if let Value::Bytes(v) = v { Some(v.clone()) } else { None }).map(Bounds::Bytes)
             }
             None => None,

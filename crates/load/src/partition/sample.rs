@@ -8,7 +8,7 @@ use pithead_model::Value;
 use pithead_slice::value_at;
 
 use super::PIECE_ROWS_MIN;
-use super::keys::{Kind, kind};
+use super::keys::{KeyForm, kind};
 use super::range::one_zero;
 
 /// Rows that are looked at in one batch of a sample.
@@ -49,9 +49,9 @@ impl Sample {
     pub(crate) fn bounds(mut self, field: &Field, partitions: usize) -> Vec<Value> {
         self.values.sort_by(in_order);
         let zero = match kind(field.data_type()) {
-            Some(Kind::Float) => Value::Float(-0.0),
-            Some(Kind::Text) => Value::Text(String::new()),
-            Some(Kind::Bytes) => Value::Bytes(Vec::new()),
+            Some(KeyForm::Float) => Value::Float(-0.0),
+            Some(KeyForm::Text) => Value::Text(String::new()),
+            Some(KeyForm::Bytes) => Value::Bytes(Vec::new()),
             _ => Value::Int(0),
         };
         let count = self.values.len();

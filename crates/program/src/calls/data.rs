@@ -8,7 +8,7 @@ use super::files::refused;
 use super::{MODULE, answer, copied, text};
 use crate::ServiceError;
 use crate::budget::fault;
-use crate::guest::{Guest, Opened, Place, bytes};
+use crate::guest::{Guest, GuestRange, Opened, bytes};
 use crate::limits::NAME_BYTES_MAX;
 
 const MISSING: i64 = -1;
@@ -18,28 +18,28 @@ pub(super) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
         MODULE,
         "value_get",
         |caller: Caller<'_, Guest>, (key, bytes, pointer, length): (u32, u32, u32, u32)| {
-            Box::new(value(caller, Place { pointer: key, bytes }, Place { pointer, bytes: length }))
+            Box::new(value(caller, GuestRange { pointer: key, bytes }, GuestRange { pointer, bytes: length }))
         },
     )?;
     linker.func_wrap_async(
         MODULE,
         "dataset_open",
         |caller: Caller<'_, Guest>, (name, bytes, columns, length): (u32, u32, u32, u32)| {
-            Box::new(open(caller, Place { pointer: name, bytes }, Place { pointer: columns, bytes: length }))
+            Box::new(open(caller, GuestRange { pointer: name, bytes }, GuestRange { pointer: columns, bytes: length }))
         },
     )?;
     linker.func_wrap_async(
         MODULE,
         "dataset_get",
         |caller: Caller<'_, Guest>, (handle, pointer, length): (u32, u32, u32)| {
-            Box::new(next(caller, handle, Place { pointer, bytes: length }))
+            Box::new(next(caller, handle, GuestRange { pointer, bytes: length }))
         },
     )?;
     Ok(())
 }
 
 /// Writes the value of a key if there is room, and returns its length.
-async fn value(mut caller: Caller<'_, Guest>, key: Place, place: Place) -> wasmtime::Result<i64> {
+async fn value(mut caller: Caller<'_, Guest>, key: GuestRange, place: GuestRange) -> wasmtime::Result<i64> {
     let key = copied(&mut caller, "value_get", key, NAME_BYTES_MAX)?;
     bytes(&mut caller, "value_get", place)?;
     let services = Arc::clone(&caller.data().services);
@@ -49,7 +49,7 @@ async fn value(mut caller: Caller<'_, Guest>, key: Place, place: Place) -> wasmt
 }
 
 /// Opens columns of a dataset, whose names have line feeds between them; no name stands for all.
-async fn open(mut caller: Caller<'_, Guest>, name: Place, columns: Place) -> wasmtime::Result<i32> {
+async fn open(mut caller: Caller<'_, Guest>, name: GuestRange, columns: GuestRange) -> wasmtime::Result<i32> {
     let name = text(copied(&mut caller, "dataset_open", name, NAME_BYTES_MAX)?, "dataset_open")?;
     let columns = text(copied(&mut caller, "dataset_open", columns, NAME_BYTES_MAX)?, "dataset_open")?;
     let columns: Vec<&str> = columns.split('\n').filter(|column| !column.is_empty()).collect();
@@ -62,7 +62,7 @@ async fn open(mut caller: Caller<'_, Guest>, name: Place, columns: Place) -> was
 }
 
 /// Writes the next record batch if there is room, and returns its length; 0 is the end.
-async fn next(mut caller: Caller<'_, Guest>, handle: u32, place: Place) -> wasmtime::Result<u32> {
+async fn next(mut caller: Caller<'_, Guest>, handle: u32, place: GuestRange) -> wasmtime::Result<u32> {
     let (into, guest) = bytes(&mut caller, "dataset_get", place)?;
     let Some(Some(Opened::Dataset(dataset, waiting))) = guest.open.get_mut(handle as usize) else {
         return Err(fault(format!("it passed dataset_get the handle {handle}, which is no open dataset")));

@@ -7,7 +7,7 @@ use wasmtime::{Caller, Linker};
 
 use super::{MODULE, copied, text};
 use crate::budget::fault;
-use crate::guest::{Guest, OpenFile, Opened, Place, bytes};
+use crate::guest::{Guest, GuestRange, OpenFile, Opened, bytes};
 use crate::limits::{NAME_BYTES_MAX, PATTERN_BYTES_MAX, PATTERNS_MAX, READ_AHEAD_BYTES};
 use crate::signature::split_value;
 use crate::{File, ServiceError, Type};
@@ -17,7 +17,7 @@ const MISSING: i32 = -1;
 
 pub(super) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
     linker.func_wrap_async(MODULE, "file_open", |caller: Caller<'_, Guest>, (pointer, length): (u32, u32)| {
-        Box::new(open(caller, Place { pointer, bytes: length }))
+        Box::new(open(caller, GuestRange { pointer, bytes: length }))
     })?;
     linker.func_wrap(MODULE, "file_size", |mut caller: Caller<'_, Guest>, handle: u32| {
         caller.data_mut().file("file_size", handle).map(|open| open.file.size())
@@ -26,7 +26,7 @@ pub(super) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
         MODULE,
         "file_read",
         |caller: Caller<'_, Guest>, (handle, offset, pointer, length): (u32, u64, u32, u32)| {
-            Box::new(read(caller, handle, offset, Place { pointer, bytes: length }))
+            Box::new(read(caller, handle, offset, GuestRange { pointer, bytes: length }))
         },
     )?;
     linker.func_wrap_async(MODULE, "file_find", |caller: Caller<'_, Guest>, asked: Asked| Box::new(find(caller, asked)))?;
@@ -42,7 +42,7 @@ pub(super) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-async fn open(mut caller: Caller<'_, Guest>, name: Place) -> wasmtime::Result<i32> {
+async fn open(mut caller: Caller<'_, Guest>, name: GuestRange) -> wasmtime::Result<i32> {
     let name = text(copied(&mut caller, "file_open", name, NAME_BYTES_MAX)?, "file_open")?;
     let services = Arc::clone(&caller.data().services);
     match services.open(&name).await {
@@ -57,7 +57,7 @@ pub(super) fn refused(error: ServiceError) -> wasmtime::Error {
     fault(error.to_string())
 }
 
-async fn read(mut caller: Caller<'_, Guest>, handle: u32, offset: u64, place: Place) -> wasmtime::Result<u32> {
+async fn read(mut caller: Caller<'_, Guest>, handle: u32, offset: u64, place: GuestRange) -> wasmtime::Result<u32> {
     let (into, guest) = bytes(&mut caller, "file_read", place)?;
     let open = guest.file("file_read", handle)?;
     let file = Arc::clone(&open.file);
@@ -92,9 +92,9 @@ type Asked = (u32, u64, u64, u32, u32, u32, u32);
 async fn find(mut caller: Caller<'_, Guest>, asked: Asked) -> wasmtime::Result<u32> {
     let (handle, mut from, to, patterns, length, hits, hits_max) = asked;
     let hits_bytes = hits_max.checked_mul(8).ok_or_else(|| fault("it passed file_find room for too many hits"))?;
-    let place = Place { pointer: hits, bytes: hits_bytes };
+    let place = GuestRange { pointer: hits, bytes: hits_bytes };
     bytes(&mut caller, "file_find", place)?;
-    let patterns = bytes(&mut caller, "file_find", Place { pointer: patterns, bytes: length })?.0.to_vec();
+    let patterns = bytes(&mut caller, "file_find", GuestRange { pointer: patterns, bytes: length })?.0.to_vec();
     let patterns = parse_patterns(&patterns).map_err(fault)?;
     let finders: Vec<_> = patterns.iter().map(Finder::new).collect();
     let longest = patterns.iter().map(|pattern| pattern.len()).max().unwrap_or(1);

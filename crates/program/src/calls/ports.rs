@@ -9,7 +9,7 @@ use super::MODULE;
 use crate::budget::fault;
 use crate::channel::{Channel, Got, Put, Side};
 use crate::graph::Graph;
-use crate::guest::{Guest, Place, Ports, bytes};
+use crate::guest::{Guest, GuestRange, Ports, bytes};
 use crate::limits::BATCH_BYTES_MAX;
 
 /// Nothing is there yet, or no room: the guest is to wait.
@@ -19,10 +19,10 @@ const CUT: i32 = -3;
 
 pub(super) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
     linker.func_wrap(MODULE, "input_get", |mut caller: Caller<'_, Guest>, port: u32, pointer: u32, length: u32| {
-        get(&mut caller, port, Place { pointer, bytes: length })
+        get(&mut caller, port, GuestRange { pointer, bytes: length })
     })?;
     linker.func_wrap(MODULE, "output_put", |mut caller: Caller<'_, Guest>, port: u32, pointer: u32, length: u32| {
-        put(&mut caller, port, Place { pointer, bytes: length })
+        put(&mut caller, port, GuestRange { pointer, bytes: length })
     })?;
     linker.func_wrap_async(MODULE, "input_wait", |caller: Caller<'_, Guest>, (port,): (u32,)| {
         Box::new(async move {
@@ -51,7 +51,7 @@ pub(super) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-fn get(caller: &mut Caller<'_, Guest>, port: u32, place: Place) -> wasmtime::Result<i32> {
+fn get(caller: &mut Caller<'_, Guest>, port: u32, place: GuestRange) -> wasmtime::Result<i32> {
     let (into, guest) = bytes(caller, "input_get", place)?;
     let Some(channel) = guest.ports.input("input_get", port)? else { return Ok(0) };
     Ok(match channel.try_get(into.len()) {
@@ -66,7 +66,7 @@ fn get(caller: &mut Caller<'_, Guest>, port: u32, place: Place) -> wasmtime::Res
     })
 }
 
-fn put(caller: &mut Caller<'_, Guest>, port: u32, place: Place) -> wasmtime::Result<i32> {
+fn put(caller: &mut Caller<'_, Guest>, port: u32, place: GuestRange) -> wasmtime::Result<i32> {
     let (batch, guest) = bytes(caller, "output_put", place)?;
     let Some(channel) = guest.ports.output("output_put", port)? else {
         return Err(fault(format!("it put into out({port}), which it had closed")));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{PASS, Place, block_on, drain, guest};
+use super::{PASS, TestBed, block_on, drain, guest};
 use crate::{Argument, Limits, ProgramError, RuntimeOptions, Value};
 
 const PASSING: &[&str] = &["name pass\ninput i64\noutput i64\n", "name other\ninput string\noutput string\n"];
@@ -20,7 +20,7 @@ fn numbers(bytes: &[u8]) -> Vec<i64> {
 #[test]
 fn rows_pass_through_three_ssdlets_and_the_end_travels() {
     block_on(async {
-        let place = Place::new();
+        let place = TestBed::new();
         let module = place.load(&guest(PASSING, PASS)).await.unwrap();
         let application = place.application(Limits::default());
         let mut chain = Vec::new();
@@ -48,7 +48,7 @@ fn rows_pass_through_three_ssdlets_and_the_end_travels() {
 #[test]
 fn a_value_is_answered_before_the_next_one_is_sent() {
     block_on(async {
-        let place = Place::new();
+        let place = TestBed::new();
         let module = place.load(&guest(PASSING, PASS)).await.unwrap();
         let application = place.application(Limits::default());
         let ssdlet = application.ssdlet(&module, "other", &[]).await.unwrap();
@@ -66,7 +66,7 @@ fn a_value_is_answered_before_the_next_one_is_sent() {
 #[test]
 fn several_writers_and_several_readers_share_a_connection() {
     block_on(async {
-        let place = Place::new();
+        let place = TestBed::new();
         let module = place.load(&guest(PASSING, PASS)).await.unwrap();
         let application = place.application(Limits::default());
         let mut pass = Vec::new();
@@ -98,7 +98,7 @@ fn several_writers_and_several_readers_share_a_connection() {
 #[test]
 fn two_applications_are_connected_and_one_can_fail_alone() {
     block_on(async {
-        let place = Place::new();
+        let place = TestBed::new();
         let module = place.load(&guest(PASSING, PASS)).await.unwrap();
         let (first, second) = (place.application(Limits::default()), place.application(Limits::default()));
         let (one, two) =
@@ -119,7 +119,7 @@ fn two_applications_are_connected_and_one_can_fail_alone() {
 #[test]
 fn what_cannot_be_connected_or_started_is_refused_with_its_names() {
     block_on(async {
-        let place = Place::new();
+        let place = TestBed::new();
         let module = place.load(&guest(PASSING, PASS)).await.unwrap();
         let application = place.application(Limits::default());
         let missing = application.ssdlet(&module, "none", &[]).await.err().unwrap().to_string();
@@ -142,7 +142,7 @@ fn what_cannot_be_connected_or_started_is_refused_with_its_names() {
 #[test]
 fn a_circle_in_which_all_wait_is_found() {
     block_on(async {
-        let place = Place::new();
+        let place = TestBed::new();
         let module = place.load(&guest(PASSING, PASS)).await.unwrap();
         let application = place.application(Limits::default());
         let (one, two) =
@@ -159,7 +159,7 @@ fn a_circle_in_which_all_wait_is_found() {
 #[test]
 fn more_ssdlets_than_there_is_room_for_are_refused_for_now() {
     block_on(async {
-        let place = Place::with(RuntimeOptions { instances_max: 1, ..RuntimeOptions::default() });
+        let place = TestBed::with(RuntimeOptions { instances_max: 1, ..RuntimeOptions::default() });
         let module = place.load(&guest(PASSING, PASS)).await.unwrap();
         let run = async || {
             let application = place.application(Limits::default());
@@ -186,7 +186,7 @@ fn more_ssdlets_than_there_is_room_for_are_refused_for_now() {
 #[test]
 fn the_same_bytes_are_compiled_once() {
     block_on(async {
-        let place = Place::new();
+        let place = TestBed::new();
         let text = guest(PASSING, PASS);
         let (one, two) = (place.load(&text).await.unwrap(), place.load(&text).await.unwrap());
         assert!(Arc::ptr_eq(one.code(), two.code()), "the code is shared");

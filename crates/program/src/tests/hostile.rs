@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use super::{PASS, Place, block_on, drain, guest};
+use super::{PASS, TestBed, block_on, drain, guest};
 use crate::{Limits, ProgramError, Value};
 
 const HOSTILE: &str = "name hostile\ninput string\noutput string\n";
 
 /// What becomes of a guest with this body, while another application on the same reactor goes on.
 async fn harm(body: &str, limits: Limits) -> String {
-    let place = Place::new();
+    let place = TestBed::new();
     let bystander = place.load(&guest(&["name pass\ninput string\noutput string\n"], PASS)).await.unwrap();
     let others = place.application(Limits::default());
     let pass = others.ssdlet(&bystander, "pass", &[]).await.unwrap();
@@ -64,7 +64,7 @@ fn an_endless_loop_of_host_calls() {
 #[test]
 fn an_endless_loop_ends_when_it_is_stopped() {
     block_on(async {
-        let place = Place::new();
+        let place = TestBed::new();
         let module = place.load(&guest(&["name hostile\n"], "(loop $again (br $again))")).await.unwrap();
         let application = place.application(Limits::default());
         application.ssdlet(&module, "hostile", &[]).await.unwrap();
@@ -91,7 +91,7 @@ fn endless_recursion() {
         "(func $deeper (param i64) (result i64) (i64.add (local.get 0) (call $deeper (i64.add (local.get 0) (i64.const 1)))))";
     let text = text.replacen("(func (export \"pithead_abi_1\"))", &format!("(func (export \"pithead_abi_1\")) {deeper}"), 1);
     block_on(async {
-        let place = Place::new();
+        let place = TestBed::new();
         let module = place.load(&text).await.unwrap();
         let application = place.application(Limits::default());
         let ssdlet = application.ssdlet(&module, "hostile", &[]).await.unwrap();
@@ -165,7 +165,7 @@ fn one_that_never_reads_its_input() {
     ends_with("(loop $again (drop (memory.size)) (br $again))", short(), cause);
     // One that returns without a look at its input ends well, and who writes to it learns that nobody reads.
     block_on(async {
-        let place = Place::new();
+        let place = TestBed::new();
         let module = place.load(&guest(&[HOSTILE], "")).await.unwrap();
         let application = place.application(Limits::default());
         let ssdlet = application.ssdlet(&module, "hostile", &[]).await.unwrap();
@@ -200,7 +200,7 @@ fn one_that_floods_the_log() {
 }
 
 fn refused(bytes: Vec<u8>) -> String {
-    let error = block_on(async { Place::new().load_bytes(bytes).await.unwrap_err() });
+    let error = block_on(async { TestBed::new().load_bytes(bytes).await.unwrap_err() });
     let text = error.to_string();
     text.strip_prefix("module test.wasm: ").unwrap_or_else(|| panic!("it names the module: {text}")).to_owned()
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::runner::{CALLS, STEP_BYTES, runner};
-use super::{Place, block_on};
+use super::{TestBed, block_on};
 use crate::{Argument, Limits, ProgramError, Value};
 
 /// Numbers as a hostile guest picks them: small ones, those about the bounds of its memory, and any.
@@ -19,7 +19,7 @@ fn script() -> impl Strategy<Value = Vec<u8>> {
 }
 
 /// Runs a script to its end, and returns how that came.
-async fn play(place: &Place, module: &std::sync::Arc<crate::Module>, script: Vec<u8>) -> Result<(), ProgramError> {
+async fn play(place: &TestBed, module: &std::sync::Arc<crate::Module>, script: Vec<u8>) -> Result<(), ProgramError> {
     let application = place.application(Limits::default());
     let arguments = [Argument::Value(Value::Bytes(script)), Argument::File("text".to_owned())];
     let ssdlet = application.ssdlet(module, "runner", &arguments).await?;
@@ -34,7 +34,7 @@ async fn play(place: &Place, module: &std::sync::Arc<crate::Module>, script: Vec
 
 #[test]
 fn any_script_ends_well_or_with_its_name() {
-    let place = Place::new();
+    let place = TestBed::new();
     std::fs::write(place.folder.path().join("text"), "some text to be read ".repeat(5000)).expect("a file");
     let module = block_on(place.load(&runner())).expect("the runner");
     proptest!(ProptestConfig::with_cases(400), |(script in script())| {

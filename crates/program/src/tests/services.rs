@@ -9,12 +9,12 @@ use arrow::ipc::writer::FileWriter;
 use arrow::record_batch::RecordBatch;
 use parking_lot::Mutex;
 
-use super::{Place, block_on, drain, guest, pool};
+use super::{TestBed, block_on, drain, guest, pool};
 use crate::arrow_port::check_stream;
 use crate::{Argument, CodeStore, FolderServices, Limits, Runtime, RuntimeOptions, Secret, Services, Value};
 
 /// Runs the only SSDlet of a module with a file and a string as arguments, and returns what it puts out.
-async fn run(place: &Place, output: &str, body: &str, text: &str) -> Result<Vec<u8>, String> {
+async fn run(place: &TestBed, output: &str, body: &str, text: &str) -> Result<Vec<u8>, String> {
     let declared = format!("name reads\nargument file\nargument string\noutput {output}\n");
     let module = place.load(&guest(&[&declared], body)).await.map_err(|error| error.to_string())?;
     let application = place.application(Limits::default());
@@ -27,8 +27,8 @@ async fn run(place: &Place, output: &str, body: &str, text: &str) -> Result<Vec<
     all
 }
 
-fn place_with(text: &[u8]) -> Place {
-    let place = Place::new();
+fn place_with(text: &[u8]) -> TestBed {
+    let place = TestBed::new();
     fs::create_dir(place.folder.path().join("data")).unwrap();
     fs::create_dir(place.folder.path().join("keys")).unwrap();
     fs::write(place.folder.path().join("data/text"), text).unwrap();
@@ -135,7 +135,7 @@ fn a_dataset_comes_as_record_batches() {
 
 #[test]
 fn the_arguments_name_files_that_are_there() {
-    let place = Place::new();
+    let place = TestBed::new();
     let error = block_on(run(&place, "i64", "", "")).unwrap_err();
     assert_eq!(error, "there is no file \"/data/text\"");
 }

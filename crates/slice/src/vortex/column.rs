@@ -37,10 +37,10 @@ const VALUES_MAX: u64 = 1 << 16;
 pub(super) struct Column {
     rows: u64,
     dtype: DType,
-    kind: Kind,
+    kind: ColumnLayout,
 }
 
-enum Kind {
+enum ColumnLayout {
     Flat {
         layout: FlatLayout,
         /// The segment, parsed but not decoded.
@@ -94,7 +94,7 @@ impl Column {
             Self::at_depth(&child, depth + 1, parts_left)
         };
         let kind = if let Some(flat) = layout.as_opt::<Flat>() {
-            Kind::Flat { layout: flat.to_owned(), parsed: OnceCell::new(), texts: OnceCell::new() }
+            ColumnLayout::Flat { layout: flat.to_owned(), parsed: OnceCell::new(), texts: OnceCell::new() }
         } else if layout.is::<Chunked>() {
             let chunks = (0..layout.nslots()).map(slot).collect::<VortexResult<Vec<_>>>()?;
             let mut starts = vec![0u64];
@@ -102,9 +102,9 @@ impl Column {
                 let end = starts.last().copied().unwrap_or(0).checked_add(chunk.rows);
                 starts.push(end.ok_or_else(|| vortex_err!("chunks have too many rows"))?);
             }
-            Kind::Chunks { starts, chunks }
+            ColumnLayout::Chunks { starts, chunks }
         } else if layout.is::<Dict>() {
-            Kind::Dictionary {
+            ColumnLayout::Dictionary {
                 values: Box::new(slot(0)?),
                 codes: Box::new(slot(1)?),
                 decoded: OnceCell::new(),
@@ -120,13 +120,13 @@ impl Column {
 
     /// Checks that the parts have as many rows as the whole.
     fn check(&self) -> VortexResult<()> {
-        if let Kind::Dictionary { values, .. } = &self.kind {
+        if let ColumnLayout::Dictionary { values, .. } = &self.kind {
             vortex_ensure!(values.rows <= VALUES_MAX, "a dictionary of {} values; at most {VALUES_MAX} are read", values.rows);
         }
         let rows = match &self.kind {
-            Kind::Flat { .. } => self.rows,
-            Kind::Chunks { starts, .. } => starts.last().copied().unwrap_or(0),
-            Kind::Dictionary { codes, .. } => codes.rows,
+            ColumnLayout::Flat { .. } => self.rows,
+            ColumnLayout::Chunks { starts, .. } => starts.last().copied().unwrap_or(0),
+            ColumnLayout::Dictionary { codes, .. } => codes.rows,
         };
         vortex_ensure!(rows == self.rows, "a layout of {} rows has parts of {rows}", self.rows);
         Ok(())
@@ -141,10 +141,10 @@ impl Column {
     ) -> VortexResult<ArrayRef> {
         vortex_ensure!(rows.start <= rows.end && rows.end <= self.rows, "rows {rows:?} of {} are asked for", self.rows);
         match &self.kind {
-            Kind::Flat { layout, parsed, .. } => {
+            ColumnLayout::Flat { layout, parsed, .. } => {
                 parse(layout, parsed, segments, context)?.slice(rows.start as usize..rows.end as usize)
             }
-            Kind::Chunks { starts, chunks } => {
+            ColumnLayout::Chunks { starts, chunks } => {
                 let first = starts.partition_point(|start| *start <= rows.start).saturating_sub(1);
                 let mut parts = Vec::with_capacity(1);
                 for (chunk, start) in chunks[first..].iter().zip(&starts[first..]).take_while(|(_, start)| **start < rows.end) {
@@ -156,7 +156,7 @@ impl Column {
                     _ => Ok(ChunkedArray::try_new(parts, self.dtype.clone())?.into_array()),
                 }
             }
-            Kind::Dictionary { codes, .. } => {
+            ColumnLayout::Dictionary { codes, .. } => {
                 let codes = codes.rows(rows, segments, context)?;
                 Ok(DictArray::try_new(codes, self.dictionary(segments, context)?.clone())?.into_array())
             }
@@ -173,7 +173,7 @@ impl Column {
         context: &mut ExecutionCtx,
     ) -> VortexResult<Mask> {
         match &self.kind {
-            Kind::Chunks { starts, chunks } => {
+            ColumnLayout::Chunks { starts, chunks } => {
                 let chunk = starts.partition_point(|start| *start <= rows.start).saturating_sub(1);
                 if let Some(chunk_at) = chunks.get(chunk)
                     && rows.end <= starts[chunk] + chunk_at.rows
@@ -182,7 +182,7 @@ impl Column {
                     return chunk_at.filter(part, condition, mask, segments, context);
                 }
             }
-            Kind::Dictionary { codes, verdicts, .. } if condition.strict => {
+            ColumnLayout::Dictionary { codes, verdicts, .. } if condition.strict => {
                 let verdicts = match verdicts.get() {
                     Some(verdicts) => verdicts,
                     None => {
@@ -197,7 +197,7 @@ impl Column {
                     }
                 };
             }
-            Kind::Flat { layout, parsed, texts } => {
+            ColumnLayout::Flat { layout, parsed, texts } => {
                 if let Some(matcher) = &condition.matcher {
                     let whole = parse(layout, parsed, segments, context)?;
                     let texts = match texts.get() {
@@ -245,7 +245,7 @@ impl Column {
 
     /// The values of a dictionary, decoded.
     fn dictionary(&self, segments: &CountedSegments, context: &mut ExecutionCtx) -> VortexResult<&ArrayRef> {
-        let Kind::Dictionary { values, decoded, .. } = &self.kind else { vortex_bail!("the column has no dictionary") };
+        let ColumnLayout::Dictionary { values, decoded, .. } = &self.kind else { vortex_bail!("the column has no dictionary") };
         if let Some(values) = decoded.get() {
             return Ok(values);
         }

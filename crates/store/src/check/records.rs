@@ -4,7 +4,7 @@ use super::sweep::{Hole, sweep};
 use super::{Check, CheckProgress, CheckStep, FindingKind, Named};
 use crate::api::show_key;
 use crate::index::{INDEX, Index};
-use crate::record::{Body, Place, Record};
+use crate::record::{Body, Record, ValueLocation};
 use crate::segments::{Segments, file_name};
 use crate::{Key, StoreError};
 
@@ -12,7 +12,7 @@ use crate::{Key, StoreError};
 const PLACES_MAX: usize = 1_024;
 
 /// A large value's place, and its key.
-type Placed = (Place, Key);
+type Placed = (ValueLocation, Key);
 
 impl Check<'_> {
     /// Reads all records and their values.
@@ -87,7 +87,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn placed(&mut self, key: &Key, place: Place) {
+    fn placed(&mut self, key: &Key, place: ValueLocation) {
         match self.index.places(place.file, place.offset, 1) {
             Ok(rows) if rows.first().is_some_and(|(at, named)| *at == place && named == key) => {}
             _ => self.account(format!("the table of places does not know {}", show_key(key))),

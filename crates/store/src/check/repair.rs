@@ -12,7 +12,7 @@ use crate::format::{FORMAT, Found, find_marker, io_error, write_marker};
 use crate::index::{COMMIT, INDEX, Index, LAST_FILE, SegmentRow, VALUE_BYTES};
 use crate::journal::{Journal, Replayed};
 use crate::medium::Medium;
-use crate::record::{Body, Place, Record};
+use crate::record::{Body, Record, ValueLocation};
 use crate::segments::{FOLDER, file_number};
 use crate::upgrade::{BUILDING, BUILT, put_aside};
 use crate::{Key, StoreError};
@@ -112,7 +112,7 @@ pub(super) fn finish(
 
 struct Copy<'a> {
     new: &'a Index,
-    rows: Vec<(Key, Vec<u8>, Option<Place>)>,
+    rows: Vec<(Key, Vec<u8>, Option<ValueLocation>)>,
     bytes: usize,
     value_bytes: u64,
     segments: BTreeMap<u64, SegmentRow>,

@@ -79,12 +79,12 @@ fn plan(model: &Model, writes: &[RandomWrite], count: &mut u32) -> (Vec<Write>, 
 }
 
 /// What one kind of store can do and others cannot.
-struct Kind<S> {
+struct StoreKind<S> {
     reopen: Box<dyn Fn(S) -> S>,
     compact: Box<dyn Fn(&S)>,
 }
 
-fn follow<S: Store>(mut store: S, steps: &[Step], kind: &Kind<S>) {
+fn follow<S: Store>(mut store: S, steps: &[Step], kind: &StoreKind<S>) {
     let mut model = Model::new();
     let mut count = 0;
     for step in steps {
@@ -129,12 +129,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
     fn random_steps_do_as_a_map_does(steps in proptest::collection::vec(step(), 1..30)) {
-        follow(MemoryStore::new(), &steps, &Kind { reopen: Box::new(|store| store), compact: Box::new(|_| ()) });
+        follow(MemoryStore::new(), &steps, &StoreKind { reopen: Box::new(|store| store), compact: Box::new(|_| ()) });
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().to_path_buf();
         let options = StoreOptions { segment_bytes: 256 << 10, ..small_options() };
         let open = move || DiskStore::open(&path, options.clone()).unwrap();
-        let kind = Kind {
+        let kind = StoreKind {
             reopen: Box::new({
                 let open = open.clone();
                 move |store| {

@@ -9,7 +9,7 @@ use super::failure::Failure;
 use super::{COMMIT, ENTRIES, FACTS, LAST_FILE, PLACES, SEGMENTS, VALUE_BYTES};
 use crate::api::show_key;
 use crate::journal::Row;
-use crate::record::{Body, Place, Record};
+use crate::record::{Body, Record, ValueLocation};
 use crate::{Expected, Key, StoreError, Tag, Value, Version};
 
 /// Changes that are made all or none.
@@ -33,15 +33,15 @@ pub(crate) enum Action {
     Delete,
     /// Compaction copied the value. If the key no longer names `from`, nothing is done.
     Move {
-        from: Place,
-        to: Place,
+        from: ValueLocation,
+        to: ValueLocation,
     },
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum NewValue {
     Inline(Value),
-    Segment { place: Place, checksum: u64 },
+    Segment { place: ValueLocation, checksum: u64 },
 }
 
 /// The effects of a commit.
@@ -52,9 +52,9 @@ pub(crate) struct Committed {
     /// The outcome of each batch.
     pub outcomes: Vec<Result<(), StoreError>>,
     /// Places that a key names now and did not before.
-    pub placed: Vec<Place>,
+    pub placed: Vec<ValueLocation>,
     /// Places that no key names any more.
-    pub dead: Vec<Place>,
+    pub dead: Vec<ValueLocation>,
     /// The bytes of keys and inline values that were put.
     pub bytes: u64,
     /// All changes, for the journal.
@@ -81,7 +81,7 @@ enum Before {
     There {
         version: Version,
         bytes: u64,
-        place: Option<Place>,
+        place: Option<ValueLocation>,
     },
     /// Its record cannot be read. Forced writes replace it.
     Damaged(String),
@@ -238,14 +238,14 @@ impl Ledger {
         Ok(())
     }
 
-    fn leave(&mut self, place: Place, places: &mut Places) -> Result<(), Failure> {
+    fn leave(&mut self, place: ValueLocation, places: &mut Places) -> Result<(), Failure> {
         places.remove((place.file, place.offset))?;
         self.segments.entry(place.file).or_default().2 += place.room();
         self.done.dead.push(place);
         Ok(())
     }
 
-    fn take(&mut self, place: Place, key: &[u8], places: &mut Places) -> Result<(), Failure> {
+    fn take(&mut self, place: ValueLocation, key: &[u8], places: &mut Places) -> Result<(), Failure> {
         places.insert((place.file, place.offset), (place.bytes, key))?;
         let (end, came, _) = self.segments.entry(place.file).or_default();
         *end = place.end().max(*end);

@@ -7,7 +7,7 @@ use redb::ReadableDatabase as _;
 
 use super::{ENTRIES, Index, PLACES, SEGMENTS, SegmentRow};
 use crate::format::io_error;
-use crate::record::Place;
+use crate::record::ValueLocation;
 use crate::{Key, StoreError};
 
 /// A key and its record.
@@ -56,21 +56,21 @@ impl Index {
     }
 
     /// At most `limit` large values from a place on, in the order of files and offsets.
-    pub fn places_from(&self, file: u64, offset: u64, limit: usize) -> Result<Vec<(Place, Key)>, StoreError> {
+    pub fn places_from(&self, file: u64, offset: u64, limit: usize) -> Result<Vec<(ValueLocation, Key)>, StoreError> {
         self.run(|database| {
             let places = database.begin_read()?.open_table(PLACES)?;
             let rows = places.range((file, offset)..)?.take(limit);
             rows.map(|row| {
                 let (at, held) = row?;
                 let ((file, offset), (bytes, key)) = (at.value(), held.value());
-                Ok((Place { file, offset, bytes }, Key::copy_from_slice(key)))
+                Ok((ValueLocation { file, offset, bytes }, Key::copy_from_slice(key)))
             })
             .collect()
         })
     }
 
     /// Puts records unchanged, and the places of those that have one.
-    pub fn put_rows(&self, rows: &[(Key, Vec<u8>, Option<Place>)]) -> Result<(), StoreError> {
+    pub fn put_rows(&self, rows: &[(Key, Vec<u8>, Option<ValueLocation>)]) -> Result<(), StoreError> {
         self.change(|transaction| {
             let mut entries = transaction.open_table(ENTRIES)?;
             let mut places = transaction.open_table(PLACES)?;

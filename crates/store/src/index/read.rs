@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::failure::{A_PAGE, Failure, corrupt};
 use super::{ENTRIES, FACTS, Found, Index, PLACES, SEGMENTS, SegmentRow, VALUE_BYTES};
 use crate::api::show_key;
-use crate::record::{Body, Place, Record};
+use crate::record::{Body, Record, ValueLocation};
 use crate::{Entry, Key, KeyRange, StoreError, Value, Version};
 
 impl Index {
@@ -30,7 +30,7 @@ impl Index {
     }
 
     /// At most `limit` values of a segment file in order, from `offset` on: the place of each, and its key.
-    pub fn places(&self, file: u64, offset: u64, limit: usize) -> Result<Vec<(Place, Key)>, StoreError> {
+    pub fn places(&self, file: u64, offset: u64, limit: usize) -> Result<Vec<(ValueLocation, Key)>, StoreError> {
         self.run(|database| {
             let places = database.begin_read()?.open_table(PLACES)?;
             let rows = places.range((file, offset)..=(file, u64::MAX))?.take(limit);
@@ -38,7 +38,7 @@ impl Index {
                 let (at, held) = row?;
                 let (bytes, key) = held.value();
                 let offset = at.value().1;
-                Ok((Place { file, offset, bytes }, Key::copy_from_slice(key)))
+                Ok((ValueLocation { file, offset, bytes }, Key::copy_from_slice(key)))
             })
             .collect()
         })
@@ -60,7 +60,7 @@ impl Index {
     }
 
     /// The place of a key's value, if it is in a segment.
-    pub fn place(&self, key: &[u8]) -> Result<Option<(Place, u64)>, StoreError> {
+    pub fn place(&self, key: &[u8]) -> Result<Option<(ValueLocation, u64)>, StoreError> {
         let found = self.look(key, |_, record| Ok(record.place().map(|place| (place, record.checksum))))?;
         Ok(found.flatten())
     }

@@ -23,7 +23,7 @@ const WINDOW_BYTES: usize = 1 << 20;
 
 /// The two kinds of files of the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub(crate) enum FileKind {
     Base,
     Log,
 }
@@ -90,24 +90,24 @@ impl Header {
 }
 
 /// The name of a file, relative to the store.
-pub(super) fn file_name(number: u64, kind: Kind) -> String {
-    let ending = if kind == Kind::Base { "base" } else { "log" };
+pub(super) fn file_name(number: u64, kind: FileKind) -> String {
+    let ending = if kind == FileKind::Base { "base" } else { "log" };
     format!("{FOLDER}/{number:016x}.{ending}")
 }
 
 /// The files of the journal in the order in which they are read.
-pub(crate) fn names(medium: &dyn Medium) -> io::Result<Vec<(u64, Kind)>> {
+pub(crate) fn names(medium: &dyn Medium) -> io::Result<Vec<(u64, FileKind)>> {
     let parse = |name: &String| {
         let (stem, ending) = name.split_once('.')?;
         let kind = match ending {
-            "base" => Kind::Base,
-            "log" => Kind::Log,
+            "base" => FileKind::Base,
+            "log" => FileKind::Log,
             _ => return None,
         };
         let digits = stem.len() == 16 && stem.bytes().all(|byte| byte.is_ascii_hexdigit());
         Some((u64::from_str_radix(stem, 16).ok().filter(|_| digits)?, kind))
     };
-    let mut names: Vec<(u64, Kind)> = medium.list(FOLDER)?.iter().filter_map(parse).collect();
+    let mut names: Vec<(u64, FileKind)> = medium.list(FOLDER)?.iter().filter_map(parse).collect();
     names.sort_unstable();
     Ok(names)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use super::file::{Header, Kind, Scan, file_name, names};
+use super::file::{FileKind, Header, Scan, file_name, names};
 use super::frame::{Frame, FrameKind};
 use crate::Key;
 use crate::medium::{Medium, MediumFile};
@@ -84,9 +84,9 @@ pub(crate) fn replay(medium: &dyn Medium) -> io::Result<Option<Replayed>> {
     if files.is_empty() {
         return Ok(None);
     }
-    let base = files.iter().rev().find(|(_, kind)| *kind == Kind::Base).map_or(0, |(number, _)| *number);
+    let base = files.iter().rev().find(|(_, kind)| *kind == FileKind::Base).map_or(0, |(number, _)| *number);
     let logs: Vec<u64> =
-        files.iter().filter(|(number, kind)| *kind == Kind::Log && *number > base).map(|file| file.0).collect();
+        files.iter().filter(|(number, kind)| *kind == FileKind::Log && *number > base).map(|file| file.0).collect();
     let mut replayed = Replayed::default();
     let base_whole = base == 0 || read_base(medium, base, &mut replayed)?;
     let base_commit = if base > 0 && base_whole { replayed.commit } else { 0 };
@@ -96,7 +96,7 @@ pub(crate) fn replay(medium: &dyn Medium) -> io::Result<Option<Replayed>> {
     let limits = limits(&steps);
     let mut at_step = 0;
     for log in &logs {
-        let Some((file, mut scan)) = open(medium, &file_name(*log, Kind::Log), &mut replayed, false)? else { continue };
+        let Some((file, mut scan)) = open(medium, &file_name(*log, FileKind::Log), &mut replayed, false)? else { continue };
         while let Some((at, frame)) = scan.next()? {
             let void = frame.number >= limits[at_step] || frame.number <= base_commit || Some(frame.number) == keep;
             at_step += 1;
@@ -111,7 +111,7 @@ pub(crate) fn replay(medium: &dyn Medium) -> io::Result<Option<Replayed>> {
 
 /// Whether all of the base is good.
 fn read_base(medium: &dyn Medium, number: u64, replayed: &mut Replayed) -> io::Result<bool> {
-    let name = file_name(number, Kind::Base);
+    let name = file_name(number, FileKind::Base);
     let Some((file, mut scan)) = open(medium, &name, replayed, true)? else { return Ok(false) };
     let mut ended = false;
     while let Some((at, frame)) = scan.next()? {
@@ -136,7 +136,7 @@ fn survey(medium: &dyn Medium, logs: &[u64], replayed: &mut Replayed) -> io::Res
     let mut steps: Vec<Step> = Vec::new();
     let (mut before, mut row_before, mut missing, mut torn) = (replayed.commit, 0, 0, None);
     for log in logs {
-        let name = file_name(*log, Kind::Log);
+        let name = file_name(*log, FileKind::Log);
         let Some((_, mut scan)) = open(medium, &name, replayed, true)? else { continue };
         let (mut marked_at, mut last) = (0, replayed.marked);
         while let Some((at, frame)) = scan.next()? {

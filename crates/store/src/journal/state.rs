@@ -9,7 +9,7 @@ use pithead_model::DriveId;
 use redb::ReadableTable as _;
 
 use super::Row;
-use super::file::{FOLDER, FRAMES_AT, Header, Kind, NEW, Scan, file_name, last_mark, names};
+use super::file::{FOLDER, FRAMES_AT, FileKind, Header, NEW, Scan, file_name, last_mark, names};
 use super::frame::{FrameKind, encode_commit, encode_mark, encode_row};
 use crate::StoreError;
 use crate::format::{FORMAT, io_error, random_u64};
@@ -28,11 +28,11 @@ const STEP_BYTES: usize = 1 << 20;
 pub(crate) struct Journal {
     medium: Arc<dyn Medium>,
     drive: DriveId,
-    state: Mutex<State>,
+    state: Mutex<JournalState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct JournalState {
     /// Receives changes; none while the journal cannot be written.
     log: Option<Log>,
     /// No file has this number or a larger one.
@@ -71,7 +71,7 @@ impl Journal {
     /// that commit, [`Journal::tend`] makes it anew. It is an error only if the index lacks a commit that the journal
     /// knows to have been durable.
     pub fn open(medium: Arc<dyn Medium>, drive: DriveId, commit: u64) -> Result<Self, StoreError> {
-        let state = match State::find(&*medium, drive, commit) {
+        let state = match JournalState::find(&*medium, drive, commit) {
             Ok(Ok(state)) => state,
             Ok(Err(marked)) => {
                 let what = format!("it shows commit {commit}, and commit {marked} was durable");
@@ -79,7 +79,7 @@ impl Journal {
             }
             Err(error) => {
                 tracing::warn!(%error, "the journal cannot be read");
-                State { next: u64::MAX, ..State::default() }
+                JournalState { next: u64::MAX, ..JournalState::default() }
             }
         };
         let journal = Self { medium, drive, state: Mutex::new(state) };
@@ -166,7 +166,7 @@ impl Journal {
             return Err(failed(io::Error::other("no log can be written")));
         };
         let bytes = self.copy(&snapshot).map_err(|failure| failure.on(self.medium.path()))?;
-        self.medium.rename(NEW, &file_name(upto, Kind::Base)).map_err(failed)?;
+        self.medium.rename(NEW, &file_name(upto, FileKind::Base)).map_err(failed)?;
         self.medium.flush_names(FOLDER).map_err(failed)?;
         {
             let mut state = self.state.lock();
@@ -175,7 +175,7 @@ impl Journal {
             state.log_bytes = state.log.as_ref().map_or(0, |log| log.at);
         }
         for (number, kind) in names(&*self.medium).map_err(failed)? {
-            if number < upto || (number == upto && kind == Kind::Log) {
+            if number < upto || (number == upto && kind == FileKind::Log) {
                 self.medium.remove(&file_name(number, kind)).map_err(failed)?;
             }
         }
@@ -215,12 +215,12 @@ impl Journal {
     }
 
     /// Begins a log. If no log precedes it, it skips a number.
-    fn start(&self, state: &mut State) {
+    fn start(&self, state: &mut JournalState) {
         let fresh = state.next == 1;
         let number = if state.log.is_some() || fresh { state.next } else { state.next.saturating_add(1) };
         let make = || {
             let salt = random_u64().map_err(io::Error::other)?;
-            let file = self.medium.open(&file_name(number, Kind::Log), true)?;
+            let file = self.medium.open(&file_name(number, FileKind::Log), true)?;
             file.set_len(0)?;
             Header { format: FORMAT, drive: self.drive, salt }.write(&*file)?;
             file.flush()?;
@@ -239,16 +239,16 @@ impl Journal {
     }
 }
 
-impl State {
+impl JournalState {
     /// The content of the files; or the commit that was durable and that the index lacks.
     fn find(medium: &dyn Medium, drive: DriveId, commit: u64) -> io::Result<Result<Self, u64>> {
         let files = names(medium)?;
         let Some((last, _)) = files.last().copied() else {
             return Ok(Ok(Self { next: if commit == 0 { 1 } else { 2 }, ..Self::default() }));
         };
-        let base = files.iter().rev().find(|(_, kind)| *kind == Kind::Base).map_or(0, |(number, _)| *number);
+        let base = files.iter().rev().find(|(_, kind)| *kind == FileKind::Base).map_or(0, |(number, _)| *number);
         let logs: Vec<u64> =
-            files.iter().filter(|(number, kind)| *kind == Kind::Log && *number > base).map(|file| file.0).collect();
+            files.iter().filter(|(number, kind)| *kind == FileKind::Log && *number > base).map(|file| file.0).collect();
         let mut state = Self { next: last.saturating_add(1), ..Self::default() };
         let Some(newest) = logs.last() else { return Ok(Ok(state)) };
         let tail = Tail::read(medium, *newest, drive, commit)?;
@@ -261,7 +261,7 @@ impl State {
             state.marked = tail.marked;
             state.awaits_base = !logs.iter().copied().eq(base + 1..=*newest);
             if base > 0 {
-                state.base_bytes = medium.open(&file_name(base, Kind::Base), false)?.len()?;
+                state.base_bytes = medium.open(&file_name(base, FileKind::Base), false)?.len()?;
             }
         }
         Ok(Ok(state))
@@ -275,7 +275,7 @@ impl State {
 
 impl Tail {
     fn read(medium: &dyn Medium, number: u64, drive: DriveId, commit: u64) -> io::Result<Self> {
-        let file = medium.open(&file_name(number, Kind::Log), false)?;
+        let file = medium.open(&file_name(number, FileKind::Log), false)?;
         let Some(header) = Header::read(&*file)?.filter(|header| header.drive == drive) else { return Ok(Self::default()) };
         let log = |at| Some(Log { file: file.clone(), number, salt: header.salt, at });
         if last_mark(&*file, header.salt)? == Some(commit) {

@@ -17,7 +17,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use self::image::Change;
-use self::state::{FileState, NameChange, State, Struck, folder_of};
+use self::state::{FileState, LyingState, NameChange, Struck, folder_of};
 use super::memory::MemoryPool;
 use super::{ALIGNMENT, Medium, MediumFile};
 
@@ -26,7 +26,7 @@ use super::{ALIGNMENT, Medium, MediumFile};
 pub(crate) struct LyingMedium {
     itself: Weak<LyingMedium>,
     path: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<LyingState>,
 }
 
 /// A kind of call.
@@ -76,7 +76,7 @@ impl Trouble {
 impl LyingMedium {
     /// An empty medium with room for `capacity` bytes.
     pub fn new(seed: u64, capacity: u64) -> Arc<Self> {
-        Self::with(State {
+        Self::with(LyingState {
             rng: StdRng::seed_from_u64(seed),
             files: HashMap::new(),
             next_file: 0,
@@ -89,7 +89,7 @@ impl LyingMedium {
         })
     }
 
-    fn with(state: State) -> Arc<Self> {
+    fn with(state: LyingState) -> Arc<Self> {
         Arc::new_cyclic(|itself| Self {
             itself: itself.clone(),
             path: PathBuf::from("a medium that lies"),
@@ -117,7 +117,7 @@ impl LyingMedium {
         files.retain(|id, _| names.values().any(|kept| kept == id));
         let next_file = state.next_file;
         let capacity = state.capacity;
-        Self::with(State {
+        Self::with(LyingState {
             rng,
             files,
             next_file,
@@ -135,7 +135,7 @@ impl LyingMedium {
         let mut state = self.state.lock();
         let durable = |file: &FileState| FileState { seen: file.seen.clone(), durable: file.seen.clone(), pending: Vec::new() };
         let files = state.files.iter().map(|(id, file)| (*id, durable(file))).collect();
-        Self::with(State {
+        Self::with(LyingState {
             rng: StdRng::seed_from_u64(state.rng.random()),
             files,
             next_file: state.next_file,
@@ -173,14 +173,14 @@ impl LyingMedium {
         state.names.get(name).map(|id| state.files[id].seen.written()).unwrap_or_default()
     }
 
-    fn enter(&self, call: Call) -> (parking_lot::MutexGuard<'_, State>, Option<Struck>) {
+    fn enter(&self, call: Call) -> (parking_lot::MutexGuard<'_, LyingState>, Option<Struck>) {
         let mut state = self.state.lock();
         let struck = state.strike(call);
         (state, struck)
     }
 
     /// For calls that either succeed completely or do nothing.
-    fn enter_whole(&self, call: Call) -> io::Result<parking_lot::MutexGuard<'_, State>> {
+    fn enter_whole(&self, call: Call) -> io::Result<parking_lot::MutexGuard<'_, LyingState>> {
         match self.enter(call) {
             (state, None) => Ok(state),
             (_, Some(struck)) => Err(struck.error()),

@@ -89,7 +89,7 @@ struct Progress {
 
 /// One request of a job: bytes `at..at + bytes` from the job's offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct RequestPart {
     pub at: usize,
     pub bytes: usize,
     attempts: u32,
@@ -100,7 +100,7 @@ pub(super) struct Part {
 pub(super) enum After {
     Done,
     /// Read the rest, or everything, once more.
-    Again(Part),
+    Again(RequestPart),
     Failed(io::Error),
 }
 
@@ -172,7 +172,7 @@ impl Job {
     }
 
     /// The next part to read. `None` if all parts were requested, or if the read has failed.
-    pub fn take(&self) -> Option<Part> {
+    pub fn take(&self) -> Option<RequestPart> {
         let mut progress = self.progress.lock();
         if progress.error.is_some() || progress.next >= self.wanted.bytes {
             return None;
@@ -181,11 +181,11 @@ impl Job {
         let bytes = (self.wanted.bytes - at).next_multiple_of(ALIGNMENT as usize).min(self.wanted.request_bytes);
         progress.next = at + bytes;
         progress.flying += 1;
-        Some(Part { at, bytes, attempts: 0 })
+        Some(RequestPart { at, bytes, attempts: 0 })
     }
 
     /// Reports the outcome of a part that [`Job::take`] gave.
-    pub fn land(&self, part: Part, result: io::Result<()>) {
+    pub fn land(&self, part: RequestPart, result: io::Result<()>) {
         let mut progress = self.progress.lock();
         progress.flying -= 1;
         match result {
@@ -214,13 +214,13 @@ impl Job {
     }
 
     /// Evaluates what a request returned: the number of bytes that were read.
-    pub fn after(&self, part: Part, result: io::Result<usize>) -> After {
+    pub fn after(&self, part: RequestPart, result: io::Result<usize>) -> After {
         let needed = part.bytes.min(self.wanted.bytes - part.at);
         match result {
             Ok(bytes) if bytes >= needed => After::Done,
             // The read was cut short in the middle of the file. The rest must start at a multiple of the alignment.
             Ok(bytes) if bytes > 0 && bytes.is_multiple_of(ALIGNMENT as usize) => {
-                After::Again(Part { at: part.at + bytes, bytes: part.bytes - bytes, attempts: 0 })
+                After::Again(RequestPart { at: part.at + bytes, bytes: part.bytes - bytes, attempts: 0 })
             }
             Ok(bytes) => {
                 let at = self.file_offset(part);
@@ -228,7 +228,7 @@ impl Job {
                 After::Failed(io::Error::new(io::ErrorKind::UnexpectedEof, what))
             }
             Err(error) if repeatable(&error) && part.attempts < ATTEMPTS => {
-                After::Again(Part { attempts: part.attempts + 1, ..part })
+                After::Again(RequestPart { attempts: part.attempts + 1, ..part })
             }
             Err(error) => After::Failed(error),
         }
@@ -259,16 +259,16 @@ impl Job {
     }
 
     /// The offset of a part in the file.
-    pub fn file_offset(&self, part: Part) -> u64 {
+    pub fn file_offset(&self, part: RequestPart) -> u64 {
         self.wanted.offset + part.at as u64
     }
 
     /// The place for a part's bytes: `part.bytes` bytes of this job's memory that belong to no other part.
-    pub fn memory_of(&self, part: Part) -> *mut u8 {
+    pub fn memory_of(&self, part: RequestPart) -> *mut u8 {
         self.memory_start.wrapping_add(part.at)
     }
 
-    fn read_part(&self, part: Part) -> io::Result<usize> {
+    fn read_part(&self, part: RequestPart) -> io::Result<usize> {
         // SAFETY: `new` saw that the memory has room for all parts, and it lives as long as the job: the reader only
         // gets it once all parts have landed. `take` gives out every part once, so no one else has these bytes. They
         // hold zeros or an earlier value.

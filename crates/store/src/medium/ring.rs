@@ -11,7 +11,7 @@ use io_uring::{IoUring, Probe, cqueue, opcode, types};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::requests::{After, Job, Part, READ_WAIT};
+use super::requests::{After, Job, READ_WAIT, RequestPart};
 
 /// The requests of all readers in flight at a time. The completion queue has twice the room, so it never overflows.
 const SLOTS: u16 = 64;
@@ -45,7 +45,7 @@ struct Slots {
 #[derive(Debug)]
 struct Flight {
     job: Arc<Job>,
-    part: Part,
+    part: RequestPart,
 }
 
 impl Ring {

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::segment::Segment;
-use super::{FOLDER, Room, Segments, State, Tally, file_name, new_handles};
+use super::{FOLDER, Room, Segments, SegmentsState, Tally, file_name, new_handles};
 use crate::format::io_error;
 use crate::index::SegmentRow;
 use crate::medium::{ALIGNMENT, Medium};
@@ -25,7 +25,7 @@ impl Segments {
         last_file: u64,
     ) -> Result<Self, StoreError> {
         let failed = |error| io_error(&medium.path().join(FOLDER), 0, error);
-        let mut state = State { next_file: last_file.saturating_add(1), ..State::default() };
+        let mut state = SegmentsState { next_file: last_file.saturating_add(1), ..SegmentsState::default() };
         state.load(rows);
         for entry in medium.list(FOLDER).map_err(failed)? {
             let Some(file) = file_number(&entry) else { continue };
@@ -45,7 +45,7 @@ impl Segments {
 
     /// Opens the files for reading only: none is unlinked or written.
     pub fn to_read(medium: Arc<dyn Medium>) -> Self {
-        Self { medium, segment_bytes: 0, state: State::default().into(), handles: new_handles() }
+        Self { medium, segment_bytes: 0, state: SegmentsState::default().into(), handles: new_handles() }
     }
 
     /// Called after the index was opened again, which may have lost commits.
@@ -95,7 +95,7 @@ impl Segments {
             state.files.insert(room.segment.file, Tally { segment: Some(room.segment.clone()), ..Tally::default() });
             state.open = Some(room);
         }
-        let State { open: Some(room), files, .. } = &mut *state else {
+        let SegmentsState { open: Some(room), files, .. } = &mut *state else {
             return Err(io_error(self.medium.path(), bytes, io::Error::other("no segment is open")));
         };
         self.set_aside(room, needed, kept)?;
@@ -107,7 +107,7 @@ impl Segments {
         Ok((segment, offset))
     }
 
-    fn create(&self, state: &mut State) -> Result<Room, StoreError> {
+    fn create(&self, state: &mut SegmentsState) -> Result<Room, StoreError> {
         let file = state.next_file;
         state.next_file = file.saturating_add(1);
         let handle = self.medium.open(&file_name(file), true).map_err(|error| io_error(&self.path(file), 0, error))?;
@@ -141,7 +141,7 @@ impl Segments {
     }
 }
 
-impl State {
+impl SegmentsState {
     fn load(&mut self, rows: &[(u64, SegmentRow)]) {
         let rows: HashMap<u64, SegmentRow> = rows.iter().copied().collect();
         for (file, tally) in &mut self.files {

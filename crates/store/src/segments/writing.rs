@@ -6,7 +6,7 @@ use super::segment::Segment;
 use super::{Extent, Segments};
 use crate::StoreError;
 use crate::format::io_error;
-use crate::record::Place;
+use crate::record::ValueLocation;
 
 /// Extents whose room stays pinned until this is dropped. By then a commit names them, or they are dead.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(crate) struct Pinned {
 pub(crate) struct Writing<'a> {
     pub(super) segments: &'a Segments,
     pub(super) segment: Option<Arc<Segment>>,
-    pub place: Place,
+    pub place: ValueLocation,
     pub(super) done: u64,
 }
 

@@ -10,7 +10,7 @@ use super::image::{Change, Image};
 use super::{Call, Trouble};
 
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct LyingState {
     pub rng: StdRng,
     pub files: HashMap<u64, FileState>,
     pub next_file: u64,
@@ -53,7 +53,7 @@ impl Struck {
     }
 }
 
-impl State {
+impl LyingState {
     pub fn strike(&mut self, call: Call) -> Option<Struck> {
         if self.dead {
             return Some(Struck { errno: libc::EIO, partial: false });

@@ -123,7 +123,7 @@ fn bytes_are_shown_in_order_however_they_land() {
         }
     }
     let job = Job::new(file, wanted(3 * A, A), memory(3 * A)).unwrap();
-    let parts: Vec<Part> = std::iter::from_fn(|| job.take()).collect();
+    let parts: Vec<RequestPart> = std::iter::from_fn(|| job.take()).collect();
     job.land(parts[1], Ok(()));
     assert_eq!(job.landed(0, None).unwrap(), 0);
     job.land(parts[0], Ok(()));
