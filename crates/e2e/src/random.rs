@@ -41,6 +41,8 @@ pub use without::Without;
 
 /// Differences of one database that are told of at most.
 const DIFFERENCES_MAX: usize = 4;
+/// Statements after which a long run says how far it is.
+const TOLD_EVERY: usize = 1_000;
 
 /// How long to go on; the last database is finished.
 #[derive(Clone, Copy, Debug)]
@@ -106,7 +108,7 @@ async fn job(progress: Arc<Progress>) {
             eprintln!("{told}");
             report.failures.push(told);
         }
-        progress.report().add(report);
+        progress.add(report);
     }
 }
 
@@ -127,6 +129,16 @@ impl Progress {
         let known = self.report().differences.contains_key(&(difference.voice.clone(), difference.gist.clone()));
         let wanted = !known || difference.both_answer();
         wanted && self.shrunk.fetch_add(1, Ordering::Relaxed) < self.options.shrunk_max
+    }
+
+    /// Adds a database's report. A long run says how far it is.
+    fn add(&self, report: Report) {
+        let mut all = self.report();
+        let before = all.statements / TOLD_EVERY;
+        all.add(report);
+        if all.statements / TOLD_EVERY > before {
+            eprintln!("{} statements so far, {:.0} s", all.statements, self.start.elapsed().as_secs_f64());
+        }
     }
 
     fn report(&self) -> MutexGuard<'_, Report> {

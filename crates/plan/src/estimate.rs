@@ -41,9 +41,6 @@ pub struct ColumnEstimate {
     pub bytes: f64,
     /// Smallest and largest value as positions on a line, where known.
     pub range: Option<(f64, f64)>,
-    /// Rows of the table that it is a column of, before any were left out: columns of one table have no more combinations of
-    /// values. Infinite if it is none's.
-    pub table_rows: f64,
     /// Mean and standard deviation, for sums and counts of groups.
     pub spread: Option<(f64, f64)>,
 }
@@ -51,7 +48,7 @@ pub struct ColumnEstimate {
 impl ColumnEstimate {
     /// A column whose values are unknown.
     fn of(distinct: f64, bytes: f64) -> ColumnEstimate {
-        ColumnEstimate { distinct, bytes, range: None, table_rows: f64::INFINITY, spread: None }
+        ColumnEstimate { distinct, bytes, range: None, spread: None }
     }
 }
 
@@ -69,7 +66,7 @@ impl Estimate {
             let range = summary.and_then(|s| Some((s.min.as_ref()?.position(), s.max.as_ref()?.position())));
             let distinct = summary.map_or(0, |s| s.distinct) as f64;
             let distinct = if distinct > 0.0 { distinct } else { rows.max(1.0) };
-            ColumnEstimate { range, table_rows: rows, ..ColumnEstimate::of(distinct, width(data_type)) }
+            ColumnEstimate { range, ..ColumnEstimate::of(distinct, width(data_type)) }
         };
         Estimate { rows, columns: output.fields().iter().map(|field| column(field.name(), field.data_type())).collect() }
     }
@@ -330,6 +327,3 @@ fn width(data_type: &DataType) -> f64 {
         other => other.primitive_width().map_or(TEXT_BYTES, |bytes| bytes as f64),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -25,6 +25,8 @@ const ROWS: i64 = 60;
 /// Appends of a trickle.
 const TRICKLE: i64 = 12;
 const OPERATIONS: usize = 60;
+/// Operations after which a long run says how far it is.
+const TOLD_EVERY: usize = 500;
 /// Longest that anything takes.
 const LIMIT: Duration = Duration::from_secs(120);
 /// Longest until what nothing names has gone.
@@ -131,6 +133,9 @@ async fn step(engines: &[Engine], processes: &mut [DriveProcess], random: &mut S
     let (outcomes, ()) =
         tokio::time::timeout(LIMIT, async { tokio::join!(work, strike) }).await.expect("an end within the limit");
     ledger.operations += count;
+    if ledger.operations % TOLD_EVERY < count {
+        println!("{} operations so far", ledger.operations);
+    }
     ledger.kills += usize::from(victim.is_some());
     for (operation, outcome) in chosen.into_iter().zip(outcomes) {
         for (load, is_acknowledged) in outcome.appended {

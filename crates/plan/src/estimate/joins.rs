@@ -11,19 +11,15 @@ impl Estimate {
         let (left_schema, right_schema) = (join.left.schema(), join.right.schema());
         let keys_left: f64 = join.on.iter().map(|(key, _)| self.distinct(key, left_schema)).product::<f64>().min(self.rows);
         let keys_right: f64 = join.on.iter().map(|(_, key)| right.distinct(key, right_schema)).product::<f64>().min(right.rows);
-        let values = self.key_values(right, join).unwrap_or(keys_left.max(keys_right)).max(1.0);
         let mut matches = self.rows * right.rows;
         if !join.on.is_empty() {
-            matches /= values;
+            matches /= keys_left.max(keys_right).max(1.0);
         }
         if join.filter.is_some() {
             matches *= UNKNOWN_SHARE;
         }
-        let semi = |rows: f64, own: f64, other: f64| match join.on.len() {
-            0 => rows,
-            1 => rows * (other / own.max(1.0)).min(1.0),
-            _ => rows * (other / values).min(1.0),
-        };
+        let semi =
+            |rows: f64, own: f64, other: f64| if join.on.is_empty() { rows } else { rows * (other / own.max(1.0)).min(1.0) };
         let semi_left = semi(self.rows, keys_left, keys_right);
         let semi_right = semi(right.rows, keys_right, keys_left);
         let both = || self.columns.iter().chain(&right.columns).cloned().collect::<Vec<_>>();
@@ -46,19 +42,6 @@ impl Estimate {
         let mut joined = Estimate { rows, columns }.with_rows(rows);
         joined.share_keys(self, right, join);
         joined
-    }
-
-    /// For a join by several columns: how many combinations of values its keys are of. Each table has at most one for each of its
-    /// rows, as many as there were before any were left out; and where one table's keys refer to those of the other, both
-    /// have only as many as the smaller one. None: a single column says how many values it has.
-    fn key_values(&self, right: &Estimate, join: &Join) -> Option<f64> {
-        let (left_schema, right_schema) = (join.left.schema(), join.right.schema());
-        let left_rows = table_rows(join.on.iter().map(|(key, _)| self.column(key, left_schema)));
-        let right_rows = table_rows(join.on.iter().map(|(_, key)| right.column(key, right_schema)));
-        let distinct = |l: &Expr, r: &Expr| self.distinct(l, left_schema).max(right.distinct(r, right_schema));
-        let combinations: f64 = join.on.iter().map(|(l, r)| distinct(l, r)).product();
-        let of_tables = left_rows.min(right_rows);
-        (join.on.len() > 1 && of_tables.is_finite()).then(|| combinations.min(of_tables))
     }
 
     /// Keys that are equal have the values that both sides have: as many as the side with fewer values.
@@ -89,10 +72,4 @@ fn index_of(expr: &Expr, schema: &DFSchema) -> Option<usize> {
         Expr::Column(column) => schema.index_of_column(column).ok(),
         _ => None,
     }
-}
-
-/// Rows of the one table that all columns are of; infinite if there is no such table.
-fn table_rows<'a>(columns: impl Iterator<Item = Option<&'a ColumnEstimate>>) -> f64 {
-    let rows = columns.map(|column| column.map_or(f64::INFINITY, |column| column.table_rows));
-    rows.reduce(|a, b| if a == b { a } else { f64::INFINITY }).unwrap_or(f64::INFINITY)
 }
