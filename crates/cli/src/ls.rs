@@ -318,7 +318,7 @@ mod tests {
             "{all}"
         );
         let domains = shown(&domains_grid(&[("lab.t".parse().unwrap(), dataset()), ("lab.u".parse().unwrap(), dataset())]));
-        assert!(domains.contains("lab    |        2 | 2,000 | 128.0 kB"), "{domains}");
+        assert!(domains.contains("lab    |        2 | 2,000 | 128 kB"), "{domains}");
         let one = shown(&columns_grid(&dataset()));
         assert!(one.contains("day    | Date32 |     3 | 1970-01-01 | 1970-12-31 |     ~365"), "{one}");
     }

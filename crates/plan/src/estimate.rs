@@ -195,6 +195,9 @@ impl Estimate {
 
     /// Distinct values of an expression: at most the product of the distinct values of its columns.
     fn distinct(&self, expr: &Expr, schema: &DFSchema) -> f64 {
+        if let Expr::Alias(alias) = expr {
+            return self.distinct(&alias.expr, schema);
+        }
         let columns = expr.column_refs();
         let product: f64 = columns
             .into_iter()
