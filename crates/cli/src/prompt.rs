@@ -6,7 +6,6 @@ mod completing;
 use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use pithead_host::Host;
 use pithead_model::{Dataset, DatasetName};
@@ -24,8 +23,6 @@ use crate::statements::Runner;
 use crate::terminal;
 
 const HISTORY_LINES_MAX: usize = 10_000;
-/// How long a prompt waits for the names that it completes.
-const NAMES_WAIT: Duration = Duration::from_millis(300);
 const MENU: &str = "completion";
 
 /// Reads and runs until the person leaves.
@@ -34,7 +31,7 @@ pub(crate) async fn run(runner: &mut Runner, host: &Host, interrupts: &Interrupt
     let mut editor = editor(&names);
     terminal::tell(format_args!("pithead {}; \\? for help, \\q to leave", env!("CARGO_PKG_VERSION")));
     loop {
-        know(host, &names).await;
+        know(host, &names);
         let text = match interrupts.typing(|| editor.read_line(&Pithead))? {
             Signal::Success(text) => text,
             Signal::CtrlC => continue,
@@ -62,16 +59,19 @@ async fn run_text(runner: &mut Runner, host: &Host, text: &str) -> Result<Next, 
     }
 }
 
-/// Learns what there is to name. What cannot be had in time is not completed.
-async fn know(host: &Host, names: &Names) {
-    let datasets = tokio::time::timeout(NAMES_WAIT, async { host.fleet().datasets().await });
-    let Ok(Ok(datasets)) = datasets.await else { return };
-    let columns = |dataset: &Dataset| dataset.schema.fields().iter().map(|field| field.name().clone()).collect();
-    let named = |(name, dataset): &(DatasetName, Dataset)| match name.domain == DatasetName::DEFAULT_DOMAIN {
-        true => (name.dataset.clone(), columns(dataset)),
-        false => (name.to_string(), columns(dataset)),
-    };
-    *names.lock() = datasets.iter().map(named).collect();
+/// Learns what there is to name, while the person types.
+fn know(host: &Host, names: &Names) {
+    let (fleet, names) = (host.fleet().clone(), Arc::clone(names));
+    tokio::spawn(async move {
+        // What cannot be had is not completed.
+        let Ok(datasets) = fleet.datasets().await else { return };
+        let columns = |dataset: &Dataset| dataset.schema.fields().iter().map(|field| field.name().clone()).collect();
+        let named = |(name, dataset): &(DatasetName, Dataset)| match name.domain == DatasetName::DEFAULT_DOMAIN {
+            true => (name.dataset.clone(), columns(dataset)),
+            false => (name.to_string(), columns(dataset)),
+        };
+        *names.lock() = datasets.iter().map(named).collect();
+    });
 }
 
 fn editor(names: &Names) -> Reedline {

@@ -1,83 +1,49 @@
-//! CSV files: one part each, types inferred from the first rows.
+//! CSV files.
 
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use arrow::csv::ReaderBuilder;
 use arrow::csv::reader::Format;
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::datatypes::{DataType, SchemaRef};
 use arrow::error::ArrowError;
 use pithead_model::Fault;
 
 use crate::options::CsvOptions;
-use crate::source::{Chunk, Chunks, Source, damaged, open_file, unreadable};
-use crate::text::{ending, open_text};
+use crate::source::damaged;
+use crate::text::{Batches, TextFormat, TextSource, ending, open_text, plain};
 
+/// CSV in one of its many forms.
 #[derive(Debug)]
-pub(crate) struct CsvSource {
-    path: PathBuf,
-    bytes: u64,
-    format: Format,
-    schema: SchemaRef,
-}
+pub(crate) struct Csv(Format);
 
-impl CsvSource {
+impl Csv {
     /// Reads the header, and guesses types from the first rows.
-    pub(crate) fn open(path: &Path, options: &CsvOptions) -> Result<Self, Fault> {
-        let bytes = open_file(path)?.metadata().map_err(|error| unreadable(path, &error))?.len();
+    pub(crate) fn open(path: &Path, options: &CsvOptions) -> Result<TextSource<Csv>, Fault> {
         let format = format(path, options)?;
         let inferred = format.infer_schema(open_text(path, &Arc::default())?, Some(options.schema_rows));
         let (schema, _) = inferred.map_err(|error| damaged(path, plain(&error)))?;
-        let schema = Arc::new(schema);
-        Ok(Self { path: path.to_owned(), bytes, format, schema })
+        TextSource::new(path, schema, Csv(format))
     }
 }
 
-impl Source for CsvSource {
-    fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
-
-    fn is_typed(&self) -> bool {
-        false
-    }
-
-    fn retype(&mut self, schema: SchemaRef) {
-        // NULLs in a column that has none are found later, with the column's name.
-        let fields: Vec<_> = schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
-        self.schema = Arc::new(Schema::new(fields));
-    }
-
-    fn parts(&self) -> usize {
-        1
-    }
-
-    fn read(&self, _part: usize, batch_rows: usize, only: Option<usize>) -> Result<Chunks, Fault> {
-        let read = Arc::new(AtomicU64::new(0));
-        let mut builder =
-            ReaderBuilder::new(Arc::clone(&self.schema)).with_format(self.format.clone()).with_batch_size(batch_rows);
+impl TextFormat for Csv {
+    fn read(
+        &self,
+        file: &TextSource<Csv>,
+        read: &Arc<AtomicU64>,
+        batch_rows: usize,
+        only: Option<usize>,
+    ) -> Result<Batches, Fault> {
+        let mut builder = ReaderBuilder::new(Arc::clone(&file.schema)).with_format(self.0.clone()).with_batch_size(batch_rows);
         if let Some(column) = only {
             builder = builder.with_projection(vec![column]);
         }
-        let place = CsvFile { path: self.path.clone(), schema: Arc::clone(&self.schema) };
-        let batches = builder.build_buffered(open_text(&self.path, &read)?).map_err(|error| place.fault(&error))?;
-        let mut told = 0;
-        Ok(Box::new(batches.map(move |batch| {
-            let batch = batch.map_err(|error| place.fault(&error))?;
-            let now = read.load(Ordering::Relaxed);
-            let bytes = now - std::mem::replace(&mut told, now);
-            Ok(Chunk { batch, bytes })
-        })))
+        let place = CsvFile { path: file.path.clone(), schema: Arc::clone(&file.schema) };
+        let batches = builder.build_buffered(open_text(&file.path, read)?).map_err(|error| place.fault(&error))?;
+        Ok(Box::new(batches.map(move |batch| batch.map_err(|error| place.fault(&error)))))
     }
 }
 
@@ -155,14 +121,6 @@ impl BadValue {
         let (row, what) = rest.split_once(": ")?;
         let value = what.split('\'').nth(1).unwrap_or(what);
         Some(Self { value: value.to_owned(), column: column.parse().ok()?, row: row.parse().ok()? })
-    }
-}
-
-/// The error without the library's own heading.
-fn plain(error: &ArrowError) -> String {
-    match error {
-        ArrowError::ParseError(text) | ArrowError::CsvError(text) => text.clone(),
-        other => other.to_string(),
     }
 }
 

@@ -1,92 +1,57 @@
-//! JSON lines: one object a line, one part a file, types inferred from the first rows.
+//! JSON lines: one object a line.
 
 use std::fmt;
 use std::io::BufRead;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
-use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
+use arrow::datatypes::{FieldRef, Schema};
 use arrow::error::ArrowError;
 use arrow::json::ReaderBuilder;
 use arrow::json::reader::infer_json_schema;
 use pithead_model::Fault;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
-use crate::source::{Chunk, Chunks, Source, damaged, open_file, unreadable};
-use crate::text::open_text;
+use crate::source::damaged;
+use crate::text::{Batches, TextFormat, TextSource, open_text, plain};
 
 /// Lines that say in which order columns come: those that only later lines have follow, by their names.
 const ORDER_LINES: usize = 1_000;
 
+/// JSON lines.
 #[derive(Debug)]
-pub(crate) struct JsonSource {
-    path: PathBuf,
-    bytes: u64,
-    schema: SchemaRef,
+pub(crate) struct JsonLines {
     schema_rows: usize,
 }
 
-impl JsonSource {
+impl JsonLines {
     /// Guesses columns and types from the first rows.
-    pub(crate) fn open(path: &Path, schema_rows: usize) -> Result<Self, Fault> {
-        let bytes = open_file(path)?.metadata().map_err(|error| unreadable(path, &error))?.len();
+    pub(crate) fn open(path: &Path, schema_rows: usize) -> Result<TextSource<JsonLines>, Fault> {
         let text = || open_text(path, &Arc::default());
-        let inferred = infer_json_schema(text()?, Some(schema_rows)).map_err(|error| not_json(path, &error))?;
+        let (inferred, _) = infer_json_schema(text()?, Some(schema_rows)).map_err(|error| not_json(path, &error))?;
         let order = key_order(text()?);
-        let mut fields: Vec<FieldRef> = inferred.0.fields().iter().cloned().collect();
+        let mut fields: Vec<FieldRef> = inferred.fields().iter().cloned().collect();
         let place = |field: &FieldRef| order.iter().position(|key| key == field.name()).unwrap_or(order.len());
         fields.sort_by(|a, b| (place(a), a.name()).cmp(&(place(b), b.name())));
         if fields.is_empty() {
             return Err(damaged(path, "it has no object with a name and a value"));
         }
-        Ok(Self { path: path.to_owned(), bytes, schema: Arc::new(Schema::new(fields)), schema_rows })
-    }
-
-    fn fault(path: &Path, schema_rows: usize, rows: usize, error: &ArrowError) -> Fault {
-        let text = plain(error);
-        match text.split('\'').nth(1).filter(|_| text.contains("missing from schema")) {
-            Some(column) => {
-                let what = format!("after row {rows}: column {column} was not in the first {schema_rows} rows");
-                damaged(path, what).hint("put a row with all columns first, or load into a dataset that has the column")
-            }
-            None => damaged(path, format_args!("after row {rows}: {text}")),
-        }
+        TextSource::new(path, Schema::new(fields), JsonLines { schema_rows })
     }
 }
 
-impl Source for JsonSource {
-    fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
-
-    fn is_typed(&self) -> bool {
-        false
-    }
-
-    fn retype(&mut self, schema: SchemaRef) {
-        // A value that is absent is NULL; where that is not allowed, it is found later, with the column's name.
-        let fields: Vec<Field> = schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
-        self.schema = Arc::new(Schema::new(fields));
-    }
-
-    fn parts(&self) -> usize {
-        1
-    }
-
-    fn read(&self, _part: usize, batch_rows: usize, only: Option<usize>) -> Result<Chunks, Fault> {
-        let read = Arc::new(AtomicU64::new(0));
+impl TextFormat for JsonLines {
+    fn read(
+        &self,
+        file: &TextSource<JsonLines>,
+        read: &Arc<AtomicU64>,
+        batch_rows: usize,
+        only: Option<usize>,
+    ) -> Result<Batches, Fault> {
         let schema = match only {
-            Some(column) => Arc::new(self.schema.project(&[column]).map_err(Fault::bug)?),
-            None => Arc::clone(&self.schema),
+            Some(column) => Arc::new(file.schema.project(&[column]).map_err(Fault::bug)?),
+            None => Arc::clone(&file.schema),
         };
         let builder = ReaderBuilder::new(schema)
             .with_batch_size(batch_rows)
@@ -94,29 +59,30 @@ impl Source for JsonSource {
             .with_coerce_primitive(true)
             // A column that was not seen at first must not be lost.
             .with_strict_mode(only.is_none());
-        let (path, schema_rows) = (self.path.clone(), self.schema_rows);
-        let batches = builder.build(open_text(&path, &read)?).map_err(|error| not_json(&path, &error))?;
-        let (mut told, mut rows) = (0, 0);
+        let (path, schema_rows) = (file.path.clone(), self.schema_rows);
+        let batches = builder.build(open_text(&path, read)?).map_err(|error| not_json(&path, &error))?;
+        let mut rows = 0;
         Ok(Box::new(batches.map(move |batch| {
-            let batch = batch.map_err(|error| Self::fault(&path, schema_rows, rows, &error))?;
+            let batch = batch.map_err(|error| unreadable_row(&path, schema_rows, rows, &error))?;
             rows += batch.num_rows();
-            let now = read.load(Ordering::Relaxed);
-            let bytes = now - std::mem::replace(&mut told, now);
-            Ok(Chunk { batch, bytes })
+            Ok(batch)
         })))
+    }
+}
+
+fn unreadable_row(path: &Path, schema_rows: usize, rows: usize, error: &ArrowError) -> Fault {
+    let text = plain(error);
+    match text.split('\'').nth(1).filter(|_| text.contains("missing from schema")) {
+        Some(column) => {
+            let what = format!("after row {rows}: column {column} was not in the first {schema_rows} rows");
+            damaged(path, what).hint("put a row with all columns first, or load into a dataset that has the column")
+        }
+        None => damaged(path, format_args!("after row {rows}: {text}")),
     }
 }
 
 fn not_json(path: &Path, error: &ArrowError) -> Fault {
     damaged(path, plain(error)).hint("expected JSON lines: one object a line, without a list around them")
-}
-
-/// The error without the library's own heading.
-fn plain(error: &ArrowError) -> String {
-    match error {
-        ArrowError::JsonError(text) | ArrowError::ParseError(text) | ArrowError::SchemaError(text) => text.clone(),
-        other => other.to_string(),
-    }
 }
 
 /// The keys of the first lines, in the order in which they came.
@@ -167,16 +133,17 @@ mod tests {
     use arrow::datatypes::DataType;
 
     use super::*;
+    use crate::source::Source;
 
-    fn source(text: &str, schema_rows: usize) -> (tempfile::TempDir, Result<JsonSource, Fault>) {
+    fn source(text: &str, schema_rows: usize) -> (tempfile::TempDir, Result<TextSource<JsonLines>, Fault>) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rows.jsonl");
         std::fs::write(&path, text).unwrap();
-        let source = JsonSource::open(&path, schema_rows);
+        let source = JsonLines::open(&path, schema_rows);
         (folder, source)
     }
 
-    fn rows(source: &JsonSource, only: Option<usize>) -> Result<RecordBatch, Fault> {
+    fn rows(source: &TextSource<JsonLines>, only: Option<usize>) -> Result<RecordBatch, Fault> {
         let batches = source.read(0, 2, only)?.map(|chunk| chunk.map(|chunk| chunk.batch)).collect::<Result<Vec<_>, _>>()?;
         Ok(concat_batches(&batches[0].schema(), &batches).unwrap())
     }

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use pithead_model::Fault;
 
-use crate::csv::CsvSource;
+use crate::csv::Csv;
 use crate::ipc::IpcSource;
-use crate::json::JsonSource;
+use crate::json::JsonLines;
 use crate::options::{CsvOptions, Format};
 use crate::parquet::ParquetSource;
 use crate::source::{Source, damaged, guarded, open_file, unreadable};
@@ -35,8 +35,8 @@ fn open(path: &Path, format: Option<Format>, csv: &CsvOptions) -> Result<Box<dyn
     guarded(path, || {
         Ok(match format {
             Format::Parquet => Box::new(ParquetSource::open(path)?) as Box<dyn Source>,
-            Format::Csv => Box::new(CsvSource::open(path, csv)?),
-            Format::Json => Box::new(JsonSource::open(path, csv.schema_rows)?),
+            Format::Csv => Box::new(Csv::open(path, csv)?),
+            Format::Json => Box::new(JsonLines::open(path, csv.schema_rows)?),
             Format::ArrowIpc => Box::new(IpcSource::open(path)?),
         })
     })

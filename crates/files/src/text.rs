@@ -1,20 +1,107 @@
-//! Files of text, plain or compressed with gzip or Zstandard.
+//! Files of text, plain or compressed with gzip or Zstandard: one part each, types inferred from the first rows.
 
+use std::fmt::Debug;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::error::ArrowError;
 use flate2::bufread::MultiGzDecoder;
 use pithead_model::Fault;
 
-use crate::source::{open_file, unreadable};
+use crate::source::{Chunk, Chunks, Source, open_file, unreadable};
 
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// Endings of names that say how a file is compressed. Its first bytes say it, too, and they count.
 const COMPRESSED: [&str; 3] = ["gz", "zst", "zstd"];
+
+/// A format of text.
+pub(crate) trait TextFormat: Debug + Send + Sync {
+    /// Reads all columns, or only one. Adds what is read of the file to `read`.
+    fn read(
+        &self,
+        file: &TextSource<Self>,
+        read: &Arc<AtomicU64>,
+        batch_rows: usize,
+        only: Option<usize>,
+    ) -> Result<Batches, Fault>
+    where
+        Self: Sized;
+}
+
+/// The rows of a file of text.
+pub(crate) type Batches = Box<dyn Iterator<Item = Result<RecordBatch, Fault>>>;
+
+/// A file of text that was opened.
+#[derive(Debug)]
+pub(crate) struct TextSource<F> {
+    pub(crate) path: PathBuf,
+    pub(crate) schema: SchemaRef,
+    pub(crate) format: F,
+    bytes: u64,
+}
+
+impl<F> TextSource<F> {
+    pub(crate) fn new(path: &Path, schema: Schema, format: F) -> Result<Self, Fault> {
+        let bytes = open_file(path)?.metadata().map_err(|error| unreadable(path, &error))?.len();
+        Ok(Self { path: path.to_owned(), schema: Arc::new(schema), format, bytes })
+    }
+}
+
+impl<F: TextFormat> Source for TextSource<F> {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn is_typed(&self) -> bool {
+        false
+    }
+
+    fn retype(&mut self, schema: SchemaRef) {
+        // NULLs in a column that has none are found later, with the column's name.
+        let fields: Vec<Field> = schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
+        self.schema = Arc::new(Schema::new(fields));
+    }
+
+    fn parts(&self) -> usize {
+        1
+    }
+
+    fn read(&self, _part: usize, batch_rows: usize, only: Option<usize>) -> Result<Chunks, Fault> {
+        let read = Arc::new(AtomicU64::new(0));
+        let batches = self.format.read(self, &read, batch_rows, only)?;
+        let mut told = 0;
+        Ok(Box::new(batches.map(move |batch| {
+            let now = read.load(Ordering::Relaxed);
+            let bytes = now - std::mem::replace(&mut told, now);
+            Ok(Chunk { batch: batch?, bytes })
+        })))
+    }
+}
+
+/// The error without the library's own heading.
+pub(crate) fn plain(error: &ArrowError) -> String {
+    match error {
+        ArrowError::ParseError(text)
+        | ArrowError::CsvError(text)
+        | ArrowError::JsonError(text)
+        | ArrowError::SchemaError(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
 
 /// What a name ends with, in lower case and without the ending that says how the file is compressed.
 pub(crate) fn ending(path: &Path) -> Option<String> {
