@@ -404,6 +404,22 @@ def zeros_spread():
 
 
 @dataset(slice_rows=3, partitioning={"hash": ["id"]})
+def nested_pairs():
+    """Two lists and two structs a row, with NULLs inside them and in their place."""
+    lists = [None, [], [None], [1], [1, None], [1, 2], [None, 0], [2]]
+    pairs = [None, {"a": None, "b": None}, {"a": 3, "b": None}, {"a": 3, "b": "x"}, {"a": None, "b": "x"}]
+    pair = pa.struct([("a", pa.int64()), ("b", pa.string())])
+    count = 40
+    return pa.table({
+        "id": pa.array(range(count), pa.int64()),
+        "l": pa.array([lists[i % 8] for i in range(count)], pa.list_(pa.int64())),
+        "m": pa.array([lists[i * 3 // 5 % 8] for i in range(count)], pa.list_(pa.int64())),
+        "s": pa.array([pairs[i % 5] for i in range(count)], pair),
+        "t": pa.array([pairs[i // 5 % 5] for i in range(count)], pair),
+    })
+
+
+@dataset(slice_rows=3, partitioning={"hash": ["id"]})
 def limits():
     """Numbers at the ends of their types in the first rows, small ones in the others."""
     def ends(low, high, count=24):

@@ -55,7 +55,7 @@ fn columns(node: &LogicalPlan) -> Result<Option<Arc<DFSchema>>> {
             // A table may have thousands of columns, and most filters compare one of them with a constant.
             let mut plain = true;
             for filter in &scan.filters {
-                plain = plain && !filter.exists(|part| Ok(!stays(part)))?;
+                plain = plain && !filter.exists(|part| Ok(!stays(part) || orders_columns(part)))?;
             }
             if plain {
                 return Ok(None);
@@ -140,13 +140,11 @@ fn joined(join: Join) -> Result<Transformed<LogicalPlan>> {
 
 /// The operands of a comparison.
 fn comparison(expr: Expr, schema: &DFSchema, is_scan: bool) -> Result<Transformed<Expr>> {
-    if is_scan && stays(&expr) {
-        return Ok(Transformed::no(expr));
-    }
     match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_order(op) && is_nested(&left, schema) => {
             Ok(Transformed::yes(nested_order(plain(*left, schema), op, plain(*right, schema))))
         }
+        expr if is_scan && stays(&expr) => Ok(Transformed::no(expr)),
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(op) && is_float(&left, schema) => {
             let (left, right) = (Box::new(one_float(*left)), Box::new(one_float(*right)));
             Ok(Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right })))
@@ -236,6 +234,12 @@ fn stays(expr: &Expr) -> bool {
         Expr::ScalarFunction(function) => function.func.name() != "nullif" && !COMPARING.contains(&function.func.name()),
         _ => true,
     }
+}
+
+/// Whether it compares two columns, perhaps nested ones, by order.
+fn orders_columns(expr: &Expr) -> bool {
+    let Expr::BinaryExpr(BinaryExpr { left, op, right }) = expr else { return false };
+    is_order(*op) && [left, right].iter().all(|side| matches!(side.as_ref(), Expr::Column(_)))
 }
 
 /// Whether the expression is a constant without floats, or with floats that are canonical already.
