@@ -5,6 +5,7 @@
 mod adapt;
 mod annotation;
 mod directory;
+mod distinct;
 mod error;
 mod limits;
 mod manifest;

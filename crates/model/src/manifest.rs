@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use arrow_schema::SchemaRef;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::distinct::distinct_of_samples;
 use crate::{ColumnSummary, DatasetId, DatasetName, DriveId, LoadId, Value, merge_columns, total};
 
 /// A snapshot of one domain.
@@ -246,20 +247,30 @@ impl Dataset {
         self.partitions.iter().flat_map(|partition| &partition.runs)
     }
 
-    /// Summaries over all rows. A hash partition's key values occur in that partition only, so their distinct counts
-    /// can be added up.
+    /// Summaries over all rows. The values of the key of a hash or range partition occur in that partition only, so their distinct
+    /// counts can be added up; for other columns, each partition is a sample of the dataset.
     pub fn columns(&self) -> Vec<ColumnSummary> {
-        let parts = self.partitions.iter().filter(|partition| !partition.columns.is_empty());
-        let mut merged = merge_columns(parts.map(|partition| partition.columns.as_slice()));
-        if let Partitioning::Hash { columns } = &self.partitioning
-            && let [column] = columns.as_slice()
-            && let Ok(index) = self.schema.index_of(column)
-            && let Some(summary) = merged.get_mut(index)
-        {
-            let per_partition = self.partitions.iter().filter_map(|partition| partition.columns.get(index));
-            summary.distinct = total(per_partition.map(|column| column.distinct));
+        let parts = || self.partitions.iter().filter(|partition| !partition.columns.is_empty());
+        let mut merged = merge_columns(parts().map(|partition| partition.columns.as_slice()));
+        let (key, rows) = (self.partitioning_key(), self.rows());
+        for (index, summary) in merged.iter_mut().enumerate() {
+            let of_parts = parts().filter_map(|partition| Some((partition.sampled_rows(), partition.columns.get(index)?)));
+            summary.distinct = match Some(index) == key {
+                true => total(of_parts.map(|(_, column)| column.distinct)),
+                false => distinct_of_samples(&of_parts.collect::<Vec<_>>(), rows, summary),
+            };
         }
         merged
+    }
+
+    /// The one column each of whose values is in one partition.
+    fn partitioning_key(&self) -> Option<usize> {
+        let column = match &self.partitioning {
+            Partitioning::Hash { columns } if columns.len() == 1 => &columns[0],
+            Partitioning::Range { column, .. } => column,
+            Partitioning::Hash { .. } | Partitioning::RoundRobin => return None,
+        };
+        self.schema.index_of(column).ok()
     }
 }
 
@@ -267,6 +278,11 @@ impl Partition {
     /// A partition without a run.
     pub fn empty(copies: Vec<DriveId>) -> Self {
         Self { copies, ..Self::default() }
+    }
+
+    /// The rows that its distinct counts are of: those counts are the largest of any run's.
+    fn sampled_rows(&self) -> u64 {
+        self.runs.iter().map(|run| run.rows).max().unwrap_or(0)
     }
 
     /// Appends a run of new rows.
@@ -382,7 +398,7 @@ mod tests {
         };
         assert_eq!(dataset.columns(), [summary(0, 4, 2, 11)]);
         dataset.partitioning = Partitioning::RoundRobin;
-        assert_eq!(dataset.columns(), [summary(0, 4, 2, 7)]);
+        assert_eq!(dataset.columns(), [summary(0, 4, 2, 7)], "there are no more than five");
         assert_eq!(serde_json::from_str::<Dataset>(&serde_json::to_string(&dataset).unwrap()).unwrap(), dataset);
     }
 }
