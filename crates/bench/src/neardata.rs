@@ -1,13 +1,16 @@
-//! `pithead bench neardata`: TPC-H across a link that the kernel shapes, beside DuckDB on Parquet over HTTP.
+//! `pithead bench neardata`: TPC-H across a link that the kernel shapes, beside DuckDB on Parquet over HTTP, and beside DuckDB as a
+//! server by its Quack protocol.
 //!
 //! The host and DuckDB are in one network namespace, four drives and nginx in another, and the one link between them is shaped in
-//! both directions. Each query runs in turns with push-down, without, and in DuckDB, so that the machine's moods meet all three;
-//! bytes are those that the host's interface counts.
+//! both directions. Each query runs in turns with push-down, without, and in DuckDB, so that the machine's moods meet all of them;
+//! bytes are those that the host's interface counts. Quack has one server with all tables, which answers whole queries, or whose
+//! tables a client attaches; so Pithead answers with one drive, too.
 
 mod host;
 mod namespaces;
 mod needs;
 mod nginx;
+mod quack;
 mod report;
 mod runner;
 
@@ -29,7 +32,8 @@ pub use host::{NearDataHostOptions, near_data_host};
 use namespaces::{CONGESTION, DRIVES_ADDRESS, Namespaces};
 use needs::{Needs, SORTED};
 use nginx::Nginx;
-use report::{BISCUIT, BISCUIT_SORTED, QueryReport, RateReport, Report, Summary, Way};
+use quack::Quack;
+use report::{BISCUIT, BISCUIT_SORTED, QueryReport, RateReport, Report, Summary, Way, Ways};
 use runner::{Ran, RunRequest, Runner};
 
 /// Drive processes.
@@ -63,9 +67,12 @@ enum By {
     On,
     Off,
     DuckDb,
+    OneDrive,
+    QuackQuery,
+    QuackAttached,
 }
 
-const WAYS: [By; 3] = [By::On, By::Off, By::DuckDb];
+const WAYS: [By; 6] = [By::On, By::Off, By::DuckDb, By::OneDrive, By::QuackQuery, By::QuackAttached];
 
 /// One query, and its answer as it came first.
 struct Statement {
@@ -75,6 +82,8 @@ struct Statement {
     duckdb_sql: Option<String>,
     tpch: bool,
     answer: Vec<RecordBatch>,
+    /// Whether Quack answers it over attached tables.
+    attached: bool,
 }
 
 /// Seconds and bytes of one way's runs.
@@ -87,8 +96,10 @@ struct Taken {
 /// Everything that runs. Fields are dropped in this order: processes before the namespaces that they are in.
 struct Stage {
     pithead: Runner,
+    one_drive: Runner,
     duckdb: Runner,
-    drives: DriveProcesses,
+    quack: Quack,
+    drives: [DriveProcesses; 2],
     _nginx: Nginx,
     namespaces: Namespaces,
     /// Where an answer is put to be compared.
@@ -129,6 +140,7 @@ async fn measure(options: &NearDataOptions) -> Result<(), Fault> {
     needs.files(&tables, &home.join("nginx/files")).await?;
     let mut stage = Stage::set(options, &needs, &home).await?;
     stage.pithead.load(&tables).await?;
+    stage.one_drive.load(&tables).await?;
     println!("before the link is shaped, once each, to warm up and to compare answers:");
     let mut statements = statements();
     for statement in &mut statements {
@@ -148,6 +160,7 @@ async fn measure(options: &NearDataOptions) -> Result<(), Fault> {
         congestion_control: CONGESTION,
         pithead: stage.pithead.ready.clone(),
         duckdb: stage.duckdb.ready.clone(),
+        quack: stage.quack.version(),
         summary: Summary::of(&rates),
         rates,
     };
@@ -164,7 +177,7 @@ async fn measure(options: &NearDataOptions) -> Result<(), Fault> {
 
 /// TPC-H's queries, and Biscuit's.
 fn statements() -> Vec<Statement> {
-    let statement = |name, sql, tpch| Statement { name, sql, duckdb_sql: None, tpch, answer: vec![] };
+    let statement = |name, sql, tpch| Statement { name, sql, duckdb_sql: None, tpch, answer: vec![], attached: true };
     let mut statements: Vec<Statement> = QUERIES.iter().map(|query| statement(query.name, query.statement(), true)).collect();
     statements.push(statement(BISCUIT, BISCUIT_SQL, false));
     let sorted = BISCUIT_SQL.replace(" lineitem ", &format!(" {SORTED} "));
@@ -182,24 +195,41 @@ impl Stage {
         // Nobody else reaches the namespace, so clear text is safe in it.
         let listen = format!("{DRIVES_ADDRESS}:0");
         let arguments = ["--insecure", "--slow-session-ms", "0"];
-        let drives = DriveProcesses::start_through(&at_drives, &listen, &home.join("drives"), DRIVES, &arguments)?;
+        let start = |name: &str, count| DriveProcesses::start_through(&at_drives, &listen, &home.join(name), count, &arguments);
+        let drives = [start("drives", DRIVES)?, start("one-drive", 1)?];
         let program = std::env::current_exe().map_err(|error| io(&PathBuf::from("pithead"), &error))?;
         let threads = THREADS.to_string();
-        let words = ["bench", "neardata-host", "--threads", &threads, "--drives", &drives.addresses().join(",")];
-        let pithead = Runner::start("Pithead", &at_host, &program, &words.map(str::to_owned)).await?;
+        let addresses = drives.each_ref().map(|drives| drives.addresses().join(","));
+        let host = |name, drives: &str, drive_threads: &str| {
+            let words = ["bench", "neardata-host", "--threads", &threads, "--drive-threads", drive_threads, "--drives", drives];
+            let words = words.map(str::to_owned);
+            let (prefix, program) = (at_host.clone(), program.clone());
+            async move { Runner::start(name, &prefix, &program, &words).await }
+        };
+        // There are more drives than cores: each of several works with one thread.
+        let pithead = host("Pithead", &addresses[0], "1").await?;
+        let one_drive = host("Pithead, one drive", &addresses[1], &threads).await?;
         let url = Nginx::url();
         let tables = TABLES.iter().map(|table| table.name).chain([SORTED]);
         let words: Vec<String> = ["-c", SCRIPT, &url, &threads].into_iter().chain(tables).map(str::to_owned).collect();
         let duckdb = Runner::start("DuckDB", &at_host, &needs.python, &words).await?;
         let answer = std::path::absolute(home.join("answer.arrow")).map_err(|error| io(home, &error))?;
-        Ok(Self { pithead, duckdb, drives, _nginx: nginx, namespaces, answer })
+        let quack = Quack::start(&needs.python, [&at_host, &at_drives], &home.join("nginx/files"), home, THREADS).await?;
+        Ok(Self { pithead, one_drive, duckdb, quack, drives, _nginx: nginx, namespaces, answer })
     }
 
     /// Runs a query in all ways, and keeps the answer that others are compared with. A fault if they differ.
     async fn rehearse(&mut self, statement: &mut Statement) -> Result<(), Fault> {
         let mut line = Vec::new();
         for by in WAYS {
-            let (ran, _) = self.run(statement, by).await?;
+            let (ran, _) = match self.run(statement, by).await {
+                Err(fault) if matches!(by, By::QuackAttached) => {
+                    println!("  {:<8} not answered by Quack over attached tables: {}", statement.name, fault.message);
+                    statement.attached = false;
+                    continue;
+                }
+                ran => ran?,
+            };
             line.push(seconds(ran.seconds));
             let answer = read_answer(&self.answer)?;
             if matches!(by, By::On) {
@@ -216,14 +246,14 @@ impl Stage {
     /// All queries across a link of this rate.
     async fn at_rate(&mut self, rate: Rate, runs: usize, statements: &[Statement]) -> Result<RateReport, Fault> {
         self.namespaces.shape(rate)?;
-        println!("link shaped to {rate}: seconds with push-down, without, DuckDB over HTTP");
+        println!("link shaped to {rate}: seconds with push-down, without, DuckDB over HTTP; one drive, Quack");
         let slow_runs = if rate.bits_per_second < SLOW_BELOW { 1 } else { runs };
         let mut queries = Vec::new();
         let mut peak: f64 = 0.0;
         for statement in statements {
             let (query, fastest) = self.measured(statement, runs, slow_runs).await?;
-            let medians = [&query.on, &query.off, &query.duckdb_http].map(|way| seconds(way.seconds.median));
-            println!("  {:<8} {}", query.name, medians.join(", "));
+            let ways = [&query.on, &query.off, &query.duckdb_http, &query.one_drive, &query.quack_query];
+            println!("  {:<8} {}", query.name, ways.map(|way| seconds(way.seconds.median)).join(", "));
             peak = peak.max(fastest);
             queries.push(query);
         }
@@ -239,11 +269,12 @@ impl Stage {
 
     /// A query's runs in turns; and the most bits a second that one of them got through the link.
     async fn measured(&mut self, statement: &Statement, runs: usize, slow_runs: usize) -> Result<(QueryReport, f64), Fault> {
-        let mut taken = [Taken::default(), Taken::default(), Taken::default()];
+        let mut taken: [Taken; WAYS.len()] = Default::default();
         let (mut equal, mut rows, mut peak) = (true, 0, 0.0_f64);
         for nth in 0..runs {
             for (by, taken) in WAYS.into_iter().zip(&mut taken) {
-                if nth >= slow_runs && !matches!(by, By::On) {
+                let is_slow = matches!(by, By::Off | By::DuckDb | By::QuackAttached);
+                if (nth >= slow_runs && is_slow) || (matches!(by, By::QuackAttached) && !statement.attached) {
                     continue;
                 }
                 let (ran, bytes) = self.run(statement, by).await?;
@@ -257,27 +288,35 @@ impl Stage {
                 }
             }
         }
-        let ways = taken.map(|taken| Way { seconds: Spread::of(taken.seconds), link_bytes: Spread::of(taken.bytes) });
+        let [on, off, duckdb_http, one_drive, quack_query, quack_attached] =
+            taken.map(|taken| Way { seconds: Spread::of(taken.seconds), link_bytes: Spread::of(taken.bytes) });
+        let quack_attached = statement.attached.then_some(quack_attached);
+        let ways = Ways { on, off, duckdb_http, one_drive, quack_query, quack_attached };
         Ok((QueryReport::new(statement.name, statement.tpch, rows, ways, equal), peak))
     }
 
     /// One run, and its bytes on the link.
     async fn run(&mut self, statement: &Statement, by: By) -> Result<(Ran, u64), Fault> {
-        let duckdb = matches!(by, By::DuckDb);
-        let own = statement.duckdb_sql.as_deref().filter(|_| duckdb);
+        let own = statement.duckdb_sql.as_deref().filter(|_| matches!(by, By::DuckDb));
         let sql = own.unwrap_or(statement.sql).to_owned();
-        let request = RunRequest { sql, answer: self.answer.clone(), pushdown: matches!(by, By::On) };
+        let request = RunRequest { sql, answer: self.answer.clone(), pushdown: matches!(by, By::On | By::OneDrive) };
         let before = self.namespaces.bytes().await?;
-        let runner = if duckdb { &mut self.duckdb } else { &mut self.pithead };
+        let runner = match by {
+            By::On | By::Off => &mut self.pithead,
+            By::OneDrive => &mut self.one_drive,
+            By::DuckDb => &mut self.duckdb,
+            By::QuackQuery => &mut self.quack.query,
+            By::QuackAttached => &mut self.quack.attached,
+        };
         let ran = runner.run(request).await.map_err(|fault| fault.at(format_args!("{}, {by:?}", statement.name)))?;
         Ok((ran, self.namespaces.bytes().await?.saturating_sub(before)))
     }
 
     /// Ends what can end by itself. The rest is killed.
     fn end(self) -> Result<(), Fault> {
-        let Self { pithead, duckdb, drives, _nginx, namespaces, .. } = self;
-        drop((pithead, duckdb));
-        let ended = drives.stop();
+        let Self { pithead, one_drive, duckdb, quack, drives: [drives, drive], _nginx, namespaces, .. } = self;
+        drop((pithead, one_drive, duckdb, quack));
+        let ended = drives.stop().and(drive.stop());
         drop(namespaces);
         ended
     }

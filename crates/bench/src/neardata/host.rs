@@ -21,6 +21,8 @@ pub struct NearDataHostOptions {
     pub drives: Vec<String>,
     /// Threads of the host.
     pub threads: usize,
+    /// Threads of each drive.
+    pub drive_threads: usize,
 }
 
 /// Takes requests from stdin, a line of JSON each, until it ends.
@@ -30,8 +32,7 @@ pub async fn near_data_host(options: &NearDataHostOptions) -> Result<(), Fault> 
     let embed = EmbedOptions { threads: Some(options.threads), connect: link, ..EmbedOptions::default() };
     let engine = connect(&Target::Drives(options.drives.clone()), &embed).await?;
     let session = engine.host.session();
-    // There are more drives than cores: each works with one thread.
-    session.run("SET pithead.drive_threads = 1").await?;
+    session.run(&format!("SET pithead.drive_threads = {}", options.drive_threads)).await?;
     let settings = caches_off(&session).await?;
     say(&Reply::Ready(Ready { version: env!("CARGO_PKG_VERSION").to_owned(), settings }))?;
     while let Some(line) = next_line().await? {

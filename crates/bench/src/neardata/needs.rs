@@ -8,8 +8,8 @@ use pithead_model::{Blame, Fault};
 use crate::TABLES;
 use crate::tables::io;
 
-/// From PyPI. The extension pins the DuckDB that it is for.
-const PACKAGES: [&str; 2] = ["duckdb-extension-httpfs==1.5.5", "pyarrow==26.0.1"];
+/// From PyPI. Each extension pins the DuckDB that it is for.
+const PACKAGES: [&str; 3] = ["duckdb-extension-httpfs==1.5.5", "duckdb-extension-quack==1.5.5", "pyarrow==26.0.1"];
 
 /// lineitem in the order of `l_shipdate`, in which drives keep it, as one more table for DuckDB.
 pub(super) const SORTED: &str = "lineitem_sorted";
@@ -26,7 +26,7 @@ duckdb.execute(f\"COPY ({rows}) TO '{target}' (FORMAT parquet, COMPRESSION zstd,
 #[derive(Debug)]
 pub(super) struct Needs {
     pub(super) nginx: PathBuf,
-    /// One that has DuckDB and its extension for HTTP.
+    /// One that has DuckDB and its extensions for HTTP and Quack.
     pub(super) python: PathBuf,
 }
 
@@ -110,7 +110,7 @@ fn effective_user(status: &str) -> Option<u32> {
 async fn python(directory: &Path) -> Result<PathBuf, Fault> {
     let home = std::path::absolute(directory.join("duckdb-http")).map_err(|error| io(directory, &error))?;
     let python = home.join("bin/python");
-    if succeeds(&python, &["-c", "import duckdb, duckdb_extension_httpfs, pyarrow"]).await {
+    if succeeds(&python, &["-c", "import duckdb, duckdb_extension_httpfs, duckdb_extension_quack, pyarrow"]).await {
         return Ok(python);
     }
     eprintln!("installing {} into {}", PACKAGES.join(" and "), home.display());

@@ -31,6 +31,7 @@ pub(super) struct Report {
     pub(super) congestion_control: &'static str,
     pub(super) pithead: Ready,
     pub(super) duckdb: Ready,
+    pub(super) quack: String,
     pub(super) rates: Vec<RateReport>,
     pub(super) summary: Summary,
 }
@@ -49,7 +50,7 @@ pub(super) struct RateReport {
     pub(super) queries: Vec<QueryReport>,
 }
 
-/// One query in three ways.
+/// One query in all ways.
 #[derive(Debug, Serialize)]
 pub(super) struct QueryReport {
     pub(super) name: &'static str,
@@ -60,6 +61,12 @@ pub(super) struct QueryReport {
     pub(super) on: Way,
     pub(super) off: Way,
     pub(super) duckdb_http: Way,
+    /// Push-down to one drive, which has everything.
+    pub(super) one_drive: Way,
+    /// DuckDB as a server, by Quack, that is sent the whole query.
+    pub(super) quack_query: Way,
+    /// The same server's tables, attached; none: it does not answer the query so.
+    pub(super) quack_attached: Option<Way>,
     /// Seconds without push-down against with, medians.
     pub(super) vs_off: f64,
     /// Seconds of DuckDB against Pithead's with push-down, medians.
@@ -73,6 +80,16 @@ pub(super) struct Way {
     pub(super) seconds: Spread,
     /// Over the link, both ways.
     pub(super) link_bytes: Spread,
+}
+
+/// A query's runs in all ways.
+pub(super) struct Ways {
+    pub(super) on: Way,
+    pub(super) off: Way,
+    pub(super) duckdb_http: Way,
+    pub(super) one_drive: Way,
+    pub(super) quack_query: Way,
+    pub(super) quack_attached: Option<Way>,
 }
 
 /// The figures that later versions are compared by. Those without another rate in their name are of 1 Gbit/s; None: that rate
@@ -89,6 +106,12 @@ pub(super) struct Summary {
     biscuit_filter_sorted: Option<f64>,
     link_bytes_vs_duckdb_http: Option<f64>,
     link_bytes_vs_off: Option<f64>,
+    /// Our seconds with push-down over Quack's with attached tables, of the queries that it answers so.
+    seconds_vs_quack_attached: Option<f64>,
+    quack_attached_answers: Option<usize>,
+    /// With one drive, our seconds and bytes over those of Quack that is sent whole queries.
+    seconds_one_drive_vs_quack_query: Option<f64>,
+    bytes_one_drive_vs_quack_query: Option<f64>,
     total_vs_duckdb_http_100m: Option<f64>,
     top5_vs_duckdb_http_100m: Option<f64>,
     worst_vs_off_100m: Option<f64>,
@@ -96,17 +119,25 @@ pub(super) struct Summary {
 }
 
 impl QueryReport {
-    /// Puts the three ways side by side.
-    pub(super) fn new(
-        name: &'static str,
-        tpch: bool,
-        rows: usize,
-        [on, off, duckdb_http]: [Way; 3],
-        answers_equal: bool,
-    ) -> Self {
+    /// Puts the ways side by side.
+    pub(super) fn new(name: &'static str, tpch: bool, rows: usize, ways: Ways, answers_equal: bool) -> Self {
+        let Ways { on, off, duckdb_http, one_drive, quack_query, quack_attached } = ways;
         let vs_off = off.seconds.median / on.seconds.median;
         let vs_duckdb_http = duckdb_http.seconds.median / on.seconds.median;
-        Self { name, tpch, rows, on, off, duckdb_http, vs_off, vs_duckdb_http, answers_equal }
+        Self {
+            name,
+            tpch,
+            rows,
+            on,
+            off,
+            duckdb_http,
+            one_drive,
+            quack_query,
+            quack_attached,
+            vs_off,
+            vs_duckdb_http,
+            answers_equal,
+        }
     }
 }
 
@@ -118,6 +149,14 @@ impl RateReport {
     /// A figure of TPC-H's queries, added up, in two ways, the second over the first.
     fn total(&self, more: fn(&QueryReport) -> f64, less: fn(&QueryReport) -> f64) -> f64 {
         self.tpch().map(more).sum::<f64>() / self.tpch().map(less).sum::<f64>()
+    }
+
+    /// Our seconds over Quack's with attached tables, and of how many queries.
+    fn beside_attached(&self) -> (f64, usize) {
+        let answered: Vec<(f64, f64)> =
+            self.tpch().filter_map(|query| Some((on_seconds(query), query.quack_attached?.seconds.median))).collect();
+        let total = |of: fn(&(f64, f64)) -> f64| answered.iter().map(of).sum::<f64>();
+        (total(|(ours, _)| *ours) / total(|(_, theirs)| *theirs), answered.len())
     }
 
     fn worst(&self, of: fn(&QueryReport) -> f64) -> f64 {
@@ -150,11 +189,24 @@ impl RateReport {
             runs => format!("median (min–max) of {} with push-down, of {runs} in the other ways", self.runs),
         };
         format!(
-            "link shaped to {}; {runs}; at most {:.0} Mbit/s were seen\n{}",
+            "link shaped to {}; {runs}; at most {:.0} Mbit/s were seen\n{}\n{}",
             self.rate,
             self.peak_bits_per_second / 1e6,
-            table(&header, &rows)
+            table(&header, &rows),
+            self.quack_text()
         )
+    }
+
+    /// Beside DuckDB as a server.
+    fn quack_text(&self) -> String {
+        let header = ["query", "MB one drive", "MB Quack", "MB attached", "s one drive", "s Quack", "s attached"];
+        let row = |query: &QueryReport| {
+            let ways = [Some(query.one_drive), Some(query.quack_query), query.quack_attached];
+            let bytes = ways.map(|way| way.map_or("-".to_owned(), |way| megabytes(way.link_bytes.median as u64)));
+            let taken = ways.map(|way| way.map_or("-".to_owned(), |way| spread(&way.seconds)));
+            [query.name.to_owned()].into_iter().chain(bytes).chain(taken).collect()
+        };
+        table(&header, &self.queries.iter().map(row).collect::<Vec<Vec<String>>>())
     }
 
     fn total_row(&self) -> Vec<String> {
@@ -185,6 +237,12 @@ impl Summary {
             biscuit_filter_sorted: biscuit(BISCUIT_SORTED),
             link_bytes_vs_duckdb_http: gigabit.map(|rate| rate.total(duckdb_bytes, on_bytes)),
             link_bytes_vs_off: gigabit.map(|rate| rate.total(off_bytes, on_bytes)),
+            seconds_vs_quack_attached: gigabit.map(|rate| rate.beside_attached().0).filter(|ratio| ratio.is_finite()),
+            quack_attached_answers: gigabit.map(|rate| rate.beside_attached().1),
+            seconds_one_drive_vs_quack_query: gigabit
+                .map(|rate| rate.total(|query| query.one_drive.seconds.median, |query| query.quack_query.seconds.median)),
+            bytes_one_drive_vs_quack_query: gigabit
+                .map(|rate| rate.total(|query| query.one_drive.link_bytes.median, |query| query.quack_query.link_bytes.median)),
             total_vs_duckdb_http_100m: slow.map(|rate| rate.total(duckdb_seconds, on_seconds)),
             top5_vs_duckdb_http_100m: slow.map(RateReport::best),
             worst_vs_off_100m: slow.map(|rate| rate.worst(|query| query.vs_off)),
@@ -198,9 +256,10 @@ impl Report {
     pub(super) fn text(&self) -> String {
         let rates: Vec<String> = self.rates.iter().map(RateReport::text).collect();
         format!(
-            "{}\n\n{}; {} threads; cores: {}\n{}",
+            "{}\n\n{} over HTTP, {}; {} threads; cores: {}\n{}",
             rates.join("\n\n"),
             self.duckdb.version,
+            self.quack,
             self.threads,
             self.cores,
             serde_json::to_string_pretty(&self.summary).unwrap_or_default()
@@ -257,7 +316,15 @@ mod tests {
 
     fn query(name: &'static str, seconds: [f64; 3]) -> QueryReport {
         let [on, off, duckdb] = seconds;
-        QueryReport::new(name, !name.starts_with(BISCUIT), 1, [way(on, 10.0), way(off, 500.0), way(duckdb, 200.0)], true)
+        let ways = Ways {
+            on: way(on, 10.0),
+            off: way(off, 500.0),
+            duckdb_http: way(duckdb, 200.0),
+            one_drive: way(on, 5.0),
+            quack_query: way(duckdb, 4.0),
+            quack_attached: (name == "Q6").then(|| way(4.0 * on, 900.0)),
+        };
+        QueryReport::new(name, !name.starts_with(BISCUIT), 1, ways, true)
     }
 
     fn rate(bits_per_second: f64, queries: Vec<QueryReport>) -> RateReport {
@@ -277,6 +344,7 @@ mod tests {
         let ratios = [2.0, 20.0, 0.5, 10.0, 3.0, 4.0];
         let mut queries: Vec<QueryReport> = ratios.into_iter().map(|ratio| query("Q", [1.0, 0.9, ratio])).collect();
         queries.push(query(BISCUIT, [0.1, 1.0, 3.0]));
+        assert_eq!(Summary::of(&[rate(1e9, vec![query("Q5", [1.0; 3])])]).seconds_vs_quack_attached, None);
         let summary = Summary::of(&[rate(1e9, queries)]);
         let close = |a: Option<f64>, b: f64| (a.unwrap() - b).abs() < 1e-9;
         assert!(close(summary.total_vs_duckdb_http, 39.5 / 6.0), "{summary:?}");
@@ -284,6 +352,9 @@ mod tests {
         assert!(close(summary.worst_vs_duckdb_http, 0.5) && close(summary.worst_vs_off, 0.9), "{summary:?}");
         assert!(close(summary.biscuit_filter, 30.0) && close(summary.link_bytes_vs_duckdb_http, 20.0), "{summary:?}");
         assert!(close(summary.link_bytes_vs_off, 50.0) && summary.answers_equal, "{summary:?}");
+        assert!(close(summary.bytes_one_drive_vs_quack_query, 1.25), "{summary:?}");
+        let summary = Summary::of(&[rate(1e9, vec![query("Q6", [1.0; 3]), query("Q5", [9.0; 3])])]);
+        assert!(close(summary.seconds_vs_quack_attached, 0.25) && summary.quack_attached_answers == Some(1), "{summary:?}");
         assert_eq!((summary.biscuit_filter_sorted, summary.top5_vs_duckdb_http_100m), (None, None));
     }
 

@@ -40,6 +40,9 @@ pub(crate) struct NeardataHostArgs {
     /// Threads of the host
     #[arg(long)]
     threads: usize,
+    /// Drive threads that a query may use
+    #[arg(long)]
+    drive_threads: usize,
 }
 
 /// What to measure.
@@ -50,6 +53,6 @@ pub(super) fn options(args: NeardataArgs) -> NearDataOptions {
 
 /// Where drives are and how many threads there are.
 pub(super) fn host_options(args: NeardataHostArgs) -> NearDataHostOptions {
-    let NeardataHostArgs { drives, threads } = args;
-    NearDataHostOptions { drives, threads }
+    let NeardataHostArgs { drives, threads, drive_threads } = args;
+    NearDataHostOptions { drives, threads, drive_threads }
 }
