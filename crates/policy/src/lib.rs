@@ -7,7 +7,9 @@
 //! - [`Steering`] has the estimates of one session, and changes the levels in use only where that pays.
 //! - [`CostModel`] predicts a slice's cost before any slice was measured, and learns from measurements.
 //! - [`sim`] runs the policy in virtual time.
+//! - [`background`] decides what each core of a drive may give to background work.
 
+pub mod background;
 mod cost;
 mod estimate;
 mod fluid;

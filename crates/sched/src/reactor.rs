@@ -12,7 +12,8 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;
 
 use crate::cores::{check_cores, pin};
-use crate::load::Load;
+use crate::load::{CoreCounts, Load};
+use crate::measured::measured;
 use crate::{Class, PoolError, Task};
 
 /// The options of a pool.
@@ -37,6 +38,8 @@ pub struct Pool {
     reactors: Vec<Reactor>,
     /// Reactors for tasks that must not wait until work on the other reactors gives way.
     control: Vec<Reactor>,
+    /// The cores to which reactors are pinned, in turn.
+    cores: Option<Vec<usize>>,
     /// Where the search for the least loaded reactor starts, so that equally loaded reactors take turns.
     turn: AtomicUsize,
     blocking: Handle,
@@ -75,6 +78,7 @@ impl Pool {
         Ok(Self {
             reactors,
             control,
+            cores: options.cores,
             turn: AtomicUsize::new(0),
             blocking: handle,
             blocking_runtime: Mutex::new(Some(blocking)),
@@ -129,6 +133,20 @@ impl Pool {
         reactor.handle.metrics().worker_total_busy_duration(0).as_nanos() as u64
     }
 
+    /// What a reactor has done since it was started.
+    pub fn counts(&self, index: usize) -> CoreCounts {
+        self.load(index).counts()
+    }
+
+    /// The cores to which the reactors are pinned, in turn.
+    pub(crate) fn cores(&self) -> Option<Vec<usize>> {
+        self.cores.clone()
+    }
+
+    pub(crate) fn load(&self, index: usize) -> &Arc<Load> {
+        &self.reactors[index % self.reactors.len()].load
+    }
+
     /// Accepts no more tasks, drops the existing ones, and waits for all threads to end. False if some have not ended
     /// within `timeout`; they end when the call that blocks them does. It blocks the caller, which must not be a thread
     /// of this pool.
@@ -160,11 +178,7 @@ impl Reactor {
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
-        let live = self.load.enter(class);
-        Task::new(self.handle.spawn(async move {
-            let _live = live;
-            future.await
-        }))
+        Task::new(self.handle.spawn(measured(future, &self.load, class)))
     }
 }
 
@@ -172,7 +186,9 @@ fn least_loaded(reactors: &[Reactor], turn: &AtomicUsize) -> usize {
     let count = reactors.len();
     let first = turn.fetch_add(1, Ordering::Relaxed) % count;
     let turns = (first..first + count).map(|index| index % count);
-    turns.min_by_key(|index| reactors[*index].load.total()).unwrap_or(first)
+    // Whoever holds a reactor for too long harms the tasks that are there, and no others.
+    let load = |index: &usize| (reactors[*index].load.is_stalled(), reactors[*index].load.total());
+    turns.min_by_key(load).unwrap_or(first)
 }
 
 impl Drop for Pool {

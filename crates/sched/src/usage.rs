@@ -1,0 +1,93 @@
+//! How busy the machine's cores are, whoever uses them, from `/proc/stat`.
+
+use std::fs;
+
+/// Busy and all time of a core since the machine started, in ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Ticks {
+    busy: u64,
+    all: u64,
+}
+
+/// The machine's cores, or one of them for each reactor where reactors are pinned.
+#[derive(Debug)]
+pub(crate) struct Usage {
+    cores: Option<Vec<usize>>,
+    last: Vec<Ticks>,
+    shares: Vec<f64>,
+}
+
+/// Ticks of all cores between two readings; with fewer, a share of them says little.
+const TICKS_MIN: u64 = 5;
+
+impl Usage {
+    pub fn new(cores: Option<Vec<usize>>) -> Usage {
+        Usage { cores, last: Vec::new(), shares: Vec::new() }
+    }
+
+    /// The busy share of each of so many reactors' cores lately; where they are not pinned, of all cores. Empty where the system
+    /// does not tell.
+    pub fn shares(&mut self, reactors: usize) -> &[f64] {
+        let Some(all) = fs::read_to_string("/proc/stat").ok().map(|text| ticks(&text)) else { return &[] };
+        let now: Vec<Ticks> = match &self.cores {
+            Some(cores) => {
+                (0..reactors).map(|index| all[1..].get(cores[index % cores.len()]).copied().unwrap_or_default()).collect()
+            }
+            None => vec![all[0]; reactors],
+        };
+        if self.last.len() != now.len() {
+            self.shares = vec![0.0; now.len()];
+            self.last = now;
+            return &self.shares;
+        }
+        for ((last, now), share) in self.last.iter_mut().zip(now).zip(&mut self.shares) {
+            let since = now.all.saturating_sub(last.all);
+            if since >= TICKS_MIN {
+                *share = now.busy.saturating_sub(last.busy) as f64 / since as f64;
+                *last = now;
+            }
+        }
+        &self.shares
+    }
+}
+
+/// All cores together, and each core by its number.
+fn ticks(text: &str) -> Vec<Ticks> {
+    let mut ticks = vec![Ticks::default()];
+    for line in text.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let Some(name) = words.next().and_then(|name| name.strip_prefix("cpu")) else { break };
+        // user nice system idle iowait irq softirq steal
+        let counts: Vec<u64> = words.take(8).map_while(|word| word.parse().ok()).collect();
+        let all: u64 = counts.iter().sum();
+        let idle: u64 = counts.iter().skip(3).take(2).sum();
+        let core = Ticks { busy: all - idle, all };
+        match name.parse::<usize>() {
+            Ok(number) => {
+                ticks.resize((number + 2).max(ticks.len()), Ticks::default());
+                ticks[number + 1] = core;
+            }
+            Err(_) => ticks[0] = core,
+        }
+    }
+    ticks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_of_each_core_and_of_all() {
+        let text = "cpu  10 1 4 80 5 0 0 0 7 0\ncpu0 6 0 2 40 2 0 0 0 0 0\ncpu2 4 1 2 40 3 0 0 0 0 0\nintr 5\ncpu9 1 1 1 1 1\n";
+        let busy = |busy, all| Ticks { busy, all };
+        assert_eq!(ticks(text), [busy(15, 100), busy(8, 50), Ticks::default(), busy(7, 50)]);
+    }
+
+    #[test]
+    fn a_core_that_does_not_exist_is_idle() {
+        let mut usage = Usage::new(Some(vec![100_000]));
+        usage.shares(2);
+        assert!(usage.shares(2).iter().all(|share| *share == 0.0));
+    }
+}
