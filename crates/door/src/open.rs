@@ -109,6 +109,19 @@ pub struct OpenRequest {
     pub options: SessionOptions,
 }
 
+impl OpenRequest {
+    /// Whether there is a slice that its rows could come from: one of the driving part that is not done, or one of any part where
+    /// the partition is taken as a whole.
+    pub fn has_slices(&self) -> bool {
+        let slices = |part: &SlicePart| part.runs.iter().map(|(_, slices)| u64::from(*slices)).sum::<u64>();
+        if self.whole_partition {
+            return self.parts.iter().any(|part| slices(part) > 0);
+        }
+        let done: u64 = self.done.iter().map(|span| u64::from(span.count)).sum();
+        self.parts.first().is_some_and(|part| slices(part) > done)
+    }
+}
+
 /// What OPEN was granted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Granted {

@@ -31,6 +31,12 @@ const FILTERED: &[&str] = &["SET pithead.level = 2", "SET pithead.summary_cache 
 const STORED: &[&str] = &["SET pithead.level = 0", "SET pithead.summary_cache = off", "SET pithead.slice_cache = 0"];
 const MIXED: &[&str] = &["SET pithead.level = 'random:11'", "SET pithead.slice_cache = 1000000"];
 const LYING_SAMPLES: &[&str] = &["SET pithead.sample = 'lying:5'", "SET pithead.summary_cache = off"];
+const REPLANNED: &[&str] = &[
+    "SET pithead.replan = 'random:1'",
+    "SET pithead.sample = off",
+    "SET pithead.pushdown_joins = off",
+    "SET pithead.summary_cache = off",
+];
 const UNHELPED: &[&str] = &["SET pithead.summary_cache = off", "SET pithead.slice_cache = 0"];
 
 impl Mode {
@@ -73,6 +79,8 @@ impl Mode {
         Mode { name: "one drive, in one round", settings: &["SET pithead.one_round_bytes_min = 0"], ..Mode::ONE_HERE };
     /// Plans are made by samples whose figures are wrong.
     pub const LYING_SAMPLES: Mode = Mode { name: "samples that lie", settings: LYING_SAMPLES, ..Mode::FOUR_HERE };
+    /// Plans are changed while they run.
+    pub const REPLANNED: Mode = Mode { name: "plans changed by chance", settings: REPLANNED, ..Mode::FOUR_HERE };
     /// Drives filter, without help from bounds, and the host does the rest.
     pub const FILTERS_ONLY: Mode = Mode { name: "filters only", settings: FILTERS_ONLY, ..Mode::FOUR_HERE };
 }

@@ -130,6 +130,7 @@ impl SubPlans {
             computed: Mutex::default(),
             from_above: Some(FromAbove { numbers, driving, done, sample: request.options.sample }),
             pages: None,
+            replans_left: 0,
         };
         Ok(ReadSubPlan { query, plan, schema: Arc::clone(&request.schema), driving_scans })
     }

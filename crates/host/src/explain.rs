@@ -8,7 +8,7 @@ use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Annotation, Bytes, Fault, Level, PushBackCause, ScanShare, SliceSpan};
-use pithead_plan::{Decomposition, Estimate, INPUT_SCHEMA, RemoteScan, SubPlan, shown, shown_merge};
+use pithead_plan::{Decomposition, Estimate, INPUT_SCHEMA, RemoteScan, ReplanPoint, SubPlan, shown, shown_merge};
 
 use crate::Answer;
 use crate::query::{Mode, Prepared, PreparedInput, Query};
@@ -115,6 +115,14 @@ impl Text {
     fn host(&mut self, cut: &Decomposition, node: &LogicalPlan, prepared: &Prepared, depth: usize) {
         if let Some(scan) = remote(node) {
             return self.sub_plan(&scan.sub_plan, prepared, depth);
+        }
+        if let Some(point) = ReplanPoint::of(node) {
+            for replanned in prepared.replans.lock().iter() {
+                self.line("", depth, format!("planned anew {}:", replanned.why));
+                self.query(&replanned.prepared, depth + 1);
+                self.line("", depth, "until then:");
+            }
+            return self.host(cut, &point.input, prepared, depth);
         }
         let because = cut.reason(node).map(|reason| format!("  -- {reason}")).unwrap_or_default();
         if let Some((text, parts)) = shown_merge(node) {

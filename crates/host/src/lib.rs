@@ -14,6 +14,7 @@ mod precedence;
 mod pushdown;
 mod query;
 mod repeated;
+mod replan;
 mod sampler;
 mod schemas;
 mod session;

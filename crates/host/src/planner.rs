@@ -16,12 +16,13 @@ use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 use pithead_door::{OpenRequest, PlanBytes, SessionOptions, ShippedInput, SlicePart};
 use pithead_fleet::{ConnectedDrive, Drives};
 use pithead_load::Partitioner;
-use pithead_model::{Adapt, DatasetName, DriveId, Fault, Level, Partitioning};
-use pithead_plan::{Input, RemoteScan, RollUp, Shape, SubPlan, Travelling, shape};
+use pithead_model::{Adapt, DatasetName, DriveId, Fault, Level, Partitioning, SliceSpan};
+use pithead_plan::{Input, RemoteScan, ReplanPoint, RollUp, Shape, SubPlan, Travelling, shape};
 use pithead_remote::{RemoteScanExec, SubPlanProfile, Target, here};
 
 use crate::below::FromAbove;
 use crate::query::{Prepared, Query};
+use crate::replan::{Anew, ReplanExec};
 use crate::sampler::SampledPages;
 use crate::{Host, Settings};
 
@@ -93,6 +94,7 @@ pub(crate) struct RemotePlanner {
     from_above: Option<FromAbove>,
     pages: Option<SampledPages>,
     sub_plans: Vec<(Arc<SubPlanProfile>, Vec<Shipment>)>,
+    anew: Option<Arc<Anew>>,
 }
 
 impl RemotePlanner {
@@ -118,6 +120,7 @@ impl RemotePlanner {
             pages: query.pages,
             now_ns: now.and_then(|now| now.timestamp_nanos_opt()).unwrap_or_default(),
             sub_plans,
+            anew: Anew::new(query, prepared)?.map(Arc::new),
         })
     }
 
@@ -142,7 +145,7 @@ impl RemotePlanner {
             manifest_version: sub_plan.datasets[0].manifest_version,
             parts: sub_plan.datasets.iter().map(part).collect(),
             inputs: shipments.iter().map(|shipment| shipment.to(partition)).collect(),
-            done: above.map(|above| above.done(sub_plan.driving(), partition)).unwrap_or_default(),
+            done: self.done(sub_plan, partition),
             schema: Arc::clone(&sub_plan.schema),
             whole_partition: sub_plan.whole_partition,
             options: SessionOptions {
@@ -168,6 +171,43 @@ impl RemotePlanner {
         Ok(request)
     }
 
+    /// The slices that a session over a partition leaves out.
+    fn done(&self, sub_plan: &SubPlan, partition: usize) -> Vec<SliceSpan> {
+        if let Some(rest) = &sub_plan.datasets[0].rest {
+            return rest.done.get(partition).cloned().unwrap_or_default();
+        }
+        self.from_above.as_ref().map(|above| above.done(sub_plan.driving(), partition)).unwrap_or_default()
+    }
+
+    /// A sub-plan's rows.
+    fn remote_scan(&self, scan: &RemoteScan) -> Result<Arc<dyn ExecutionPlan>, Fault> {
+        let sub_plan = &scan.sub_plan;
+        let known = sub_plan.number.checked_sub(1).and_then(|index| self.sub_plans.get(index));
+        let (profile, shipments) = known.ok_or_else(|| Fault::bug("a sub-plan was not prepared"))?;
+        if sub_plan.datasets.iter().skip(1).any(|facts| facts.rest.is_some()) {
+            return Err(Fault::bug("a dataset whose slices are done in part does not drive its sub-plan"));
+        }
+        let drives = self.host.fleet().connected();
+        let functions = &self.host.options().functions;
+        let is_part = self.from_above.is_some() || sub_plan.datasets[0].rest.is_some();
+        let kept = sub_plan.whole_partition || matches!(shape(&sub_plan.plan, functions), Shape::Partials | Shape::TopK);
+        // Under an array, drives have slices of the same versions that are not the same: each keeps results of its own.
+        let summaries = kept && self.settings.summary_cache && !is_part;
+        let roll_up = RollUp::of(&sub_plan.plan, functions).filter(|_| summaries).map(Arc::new);
+        let mut targets = Vec::new();
+        for (partition, ids) in sub_plan.copies.iter().enumerate() {
+            let request = self.request(sub_plan, shipments, partition)?;
+            let copies = reached(&drives, ids, &request)?;
+            let (context, runtime) = (Arc::clone(self.host.remote()), Arc::clone(&self.runtime));
+            let slice_cache = self.settings.slice_cache as u64;
+            let (roll_up, brake) = (roll_up.clone(), self.anew.as_ref().and_then(|anew| anew.brake_of(sub_plan.number)));
+            targets.push(Target { context, copies, request, runtime, slice_cache, summaries, roll_up, brake });
+        }
+        let schema = Arc::new(scan.schema.as_arrow().clone());
+        let busy_wait = Duration::from_secs(self.settings.busy_wait_s as u64);
+        Ok(Arc::new(RemoteScanExec::new(Arc::clone(sub_plan), schema, targets, busy_wait, Arc::clone(profile))))
+    }
+
     /// What the drives of a sub-plan need to know to choose levels.
     fn adapt(&self, sub_plan: &SubPlan) -> Result<Adapt, Fault> {
         if sub_plan.level_max < Level::Whole {
@@ -178,7 +218,7 @@ impl RemotePlanner {
             level: self.settings.level_rule()?,
             cores: here(),
             expected: Some((sub_plan.estimate.rows / partitions, sub_plan.estimate.bytes() / partitions)),
-            summaries: self.settings.summary_cache,
+            summaries: self.settings.summary_cache && sub_plan.datasets[0].rest.is_none(),
             ..Adapt::default()
         })
     }
@@ -191,32 +231,18 @@ impl ExtensionPlanner for RemotePlanner {
         _planner: &dyn PhysicalPlanner,
         node: &dyn UserDefinedLogicalNode,
         _logical_inputs: &[&LogicalPlan],
-        _physical_inputs: &[Arc<dyn ExecutionPlan>],
+        physical_inputs: &[Arc<dyn ExecutionPlan>],
         _session: &dyn EngineSession,
         _context: &PhysicalPlanningContext,
     ) -> EngineResult<Option<Arc<dyn ExecutionPlan>>> {
-        let Some(scan) = node.as_any().downcast_ref::<RemoteScan>() else { return Ok(None) };
-        let sub_plan = &scan.sub_plan;
-        let external = |fault: Fault| DataFusionError::External(Box::new(fault));
-        let known = sub_plan.number.checked_sub(1).and_then(|index| self.sub_plans.get(index));
-        let (profile, shipments) = known.ok_or_else(|| external(Fault::bug("a sub-plan was not prepared")))?;
-        let drives = self.host.fleet().connected();
-        let functions = &self.host.options().functions;
-        let kept = sub_plan.whole_partition || matches!(shape(&sub_plan.plan, functions), Shape::Partials | Shape::TopK);
-        // Under an array, drives have slices of the same versions that are not the same: each keeps results of its own.
-        let summaries = kept && self.settings.summary_cache && self.from_above.is_none();
-        let roll_up = RollUp::of(&sub_plan.plan, functions).filter(|_| summaries).map(Arc::new);
-        let mut targets = Vec::new();
-        for (partition, ids) in sub_plan.copies.iter().enumerate() {
-            let request = self.request(sub_plan, shipments, partition).map_err(external)?;
-            let copies = reached(&drives, ids, &request).map_err(external)?;
-            let (context, runtime) = (Arc::clone(self.host.remote()), Arc::clone(&self.runtime));
-            let slice_cache = self.settings.slice_cache as u64;
-            let roll_up = roll_up.clone();
-            targets.push(Target { context, copies, request, runtime, slice_cache, summaries, roll_up });
+        if let Some(scan) = node.as_any().downcast_ref::<RemoteScan>() {
+            return Ok(Some(self.remote_scan(scan).map_err(|fault| DataFusionError::External(Box::new(fault)))?));
         }
-        let schema = Arc::new(scan.schema.as_arrow().clone());
-        let busy_wait = Duration::from_secs(self.settings.busy_wait_s as u64);
-        Ok(Some(Arc::new(RemoteScanExec::new(Arc::clone(sub_plan), schema, targets, busy_wait, Arc::clone(profile)))))
+        let is_point = node.as_any().downcast_ref::<ReplanPoint>().is_some();
+        let [input] = physical_inputs else { return Ok(None) };
+        Ok(is_point.then(|| match &self.anew {
+            Some(anew) => Arc::new(ReplanExec::new(Arc::clone(input), Arc::clone(anew))),
+            None => Arc::clone(input),
+        }))
     }
 }

@@ -8,7 +8,7 @@ use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Fault, Level, total};
-use pithead_plan::{RemoteScan, SubPlan, shown, shown_merge};
+use pithead_plan::{RemoteScan, ReplanPoint, SubPlan, shown, shown_merge};
 
 use crate::Answer;
 use crate::query::{Mode, Prepared, Query};
@@ -54,6 +54,13 @@ fn walk(prepared: &Prepared, node: &LogicalPlan, depth: usize, lines: &mut Vec<L
             sub_plan(&scan.sub_plan, profile, depth, lines);
         }
         return;
+    }
+    if let Some(point) = ReplanPoint::of(node) {
+        for replanned in prepared.replans.lock().iter() {
+            lines.push(Line { operator: format!("planned anew {}:", replanned.why), ..Line::default() });
+            walk(&replanned.prepared, &replanned.prepared.decomposition.super_plan, depth + 1, lines);
+        }
+        return walk(prepared, &point.input, depth, lines);
     }
     let merge = shown_merge(node);
     let (text, inputs) = merge.map_or_else(|| (shown(node), node.inputs()), |(text, parts)| (text, vec![parts]));

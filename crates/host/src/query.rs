@@ -9,7 +9,7 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::{MemTable, provider_as_source};
 use datafusion::execution::{SendableRecordBatchStream, SessionState};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::execute_stream;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
@@ -23,6 +23,7 @@ use pithead_plan::{
 
 use crate::below::FromAbove;
 use crate::planner::RemotePlanner;
+use crate::replan::Replans;
 use crate::sampler::{SampleReport, SampledPages};
 use crate::schemas::Datasets;
 use crate::{Host, Settings};
@@ -47,6 +48,8 @@ pub(crate) struct Query {
     pub(crate) from_above: Option<FromAbove>,
     /// Where the query is a sample: the pages that it reads.
     pub(crate) pages: Option<SampledPages>,
+    /// How often its plan may be changed while it runs.
+    pub(crate) replans_left: u32,
 }
 
 /// A query that is ready to run, with the queries that come before it.
@@ -64,6 +67,8 @@ pub(crate) struct Prepared {
     pub(crate) tables: Vec<Arc<PreparedInput>>,
     /// Tables that were to be shipped, and turned out better kept at the host.
     pub(crate) kept: Vec<Arc<PreparedInput>>,
+    /// Plans that took the place of this one while it ran.
+    pub(crate) replans: Replans,
 }
 
 /// A table to ship, or a part that is computed first.
@@ -100,15 +105,14 @@ impl Query {
         let started = std::time::Instant::now();
         let optimised = self.state.optimize(&plan).map_err(fault_from_datafusion)?;
         tracing::debug!(us = started.elapsed().as_micros(), "optimised");
-        let prepared = self.prepare_joins(&optimised, mode).await?;
+        let prepared = self.prepare_joins(&self.with_replan_point(optimised)?, mode).await?;
         Ok(Prepared { scalars, ..prepared })
     }
 
     /// Orders the joins, and computes the small sides whose keys reduce others. Where one turns out large, there is no such
     /// reduction.
     async fn prepare_joins(&self, optimised: &LogicalPlan, mode: Mode) -> Result<Prepared, Fault> {
-        let in_process = self.host.fleet().connected().all().iter().all(|drive| drive.door.is_in_process());
-        let mut settings = self.settings.cut(in_process);
+        let mut settings = self.settings.cut(self.is_in_process());
         let started = std::time::Instant::now();
         let samples = self.sampled(optimised, &settings).await?;
         samples.iter().for_each(|report| settings.samples.add(report.question.key.clone(), report.answer));
@@ -116,7 +120,17 @@ impl Query {
         Ok(Prepared { samples, ..self.prepare_sampled(optimised, mode, settings).await? })
     }
 
-    async fn prepare_sampled(&self, optimised: &LogicalPlan, mode: Mode, settings: CutOptions) -> Result<Prepared, Fault> {
+    /// Whether no link is between host and drives.
+    pub(crate) fn is_in_process(&self) -> bool {
+        self.host.fleet().connected().all().iter().all(|drive| drive.door.is_in_process())
+    }
+
+    pub(crate) async fn prepare_sampled(
+        &self,
+        optimised: &LogicalPlan,
+        mode: Mode,
+        settings: CutOptions,
+    ) -> Result<Prepared, Fault> {
         let started = std::time::Instant::now();
         let ordered = match self.settings.join_order {
             true => order_joins(optimised, &self.datasets(), &self.state, &settings)?,
@@ -244,7 +258,8 @@ impl Query {
             decomposition.sub_plans.iter().flat_map(|sub_plan| &sub_plan.inputs).any(|input| input.plan == *plan)
         };
         let kept = tables.extract_if(.., |table| !is_shipped(&table.plan)).collect();
-        Prepared { decomposition, profiles, samples: vec![], scalars: vec![], first: vec![], tables, kept }
+        let (samples, scalars, first, replans) = (vec![], vec![], vec![], Replans::default());
+        Prepared { decomposition, profiles, samples, scalars, first, tables, kept, replans }
     }
 
     /// The rows of a table to ship, under its own column names; none if they are too large.
@@ -298,13 +313,18 @@ impl Query {
 
     /// Starts a prepared query.
     pub(crate) async fn execute(&self, prepared: &Prepared) -> Result<SendableRecordBatchStream, Fault> {
+        execute_stream(self.physical(prepared).await?, self.state.task_ctx()).map_err(fault_from_datafusion)
+    }
+
+    /// What the host runs of a prepared query.
+    pub(crate) async fn physical(&self, prepared: &Prepared) -> Result<Arc<dyn ExecutionPlan>, Fault> {
         let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(RemotePlanner::new(self, prepared)?)]);
         let started = std::time::Instant::now();
         let super_plan = ready_to_run(prepared.decomposition.super_plan.clone()).map_err(fault_from_datafusion)?;
         let plan = planner.create_physical_plan(&super_plan, &self.state).await.map_err(fault_from_datafusion)?;
         tracing::debug!(us = started.elapsed().as_micros(), "planned what the host runs");
         tracing::debug!(plan = %datafusion::physical_plan::displayable(plan.as_ref()).indent(false), "the host's plan");
-        execute_stream(plan, self.state.task_ctx()).map_err(fault_from_datafusion)
+        Ok(plan)
     }
 }
 

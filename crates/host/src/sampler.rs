@@ -167,6 +167,7 @@ impl Query {
             computed: Mutex::default(),
             from_above: None,
             pages: Some(SampledPages { pages, seed: seed(&question.facts) }),
+            replans_left: 0,
         };
         let plan = question.plan().map_err(fault_from_datafusion)?;
         let cut = CutOptions { samples: Samples::default(), ..cut.clone() };

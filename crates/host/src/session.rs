@@ -25,6 +25,7 @@ use pithead_remote::QueryProfile;
 use crate::pushdown::explain_pushdown;
 use crate::query::{Mode, Query};
 use crate::repeated::{self, Names};
+use crate::replan::REPLANS_MAX;
 use crate::schemas::{CATALOG, catalogs};
 use crate::statement::{self, Parsed};
 use crate::table::DatasetTable;
@@ -263,6 +264,7 @@ impl Session {
             computed: Mutex::default(),
             from_above: None,
             pages: None,
+            replans_left: REPLANS_MAX,
         };
         (query, change)
     }

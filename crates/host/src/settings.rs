@@ -14,6 +14,7 @@ use pithead_door::SessionOptions;
 use pithead_model::{Blame, Fault, Level, LevelRule, parse_bytes};
 use pithead_plan::CutOptions;
 
+use crate::replan::{Replanning, parse_replanning};
 use crate::sampler::{Sampling, parse_sampling};
 use crate::timeout;
 
@@ -51,6 +52,9 @@ extensions_options! {
         pub sample_bytes: usize, default = 4 << 20
         /// How long samples may take, milliseconds. What is not known by then is judged without.
         pub sample_ms: usize, default = 100
+        /// What is left of a query is planned anew while it runs, where its first rows show that another plan would be much sooner.
+        /// auto; off; random:SEED: at any point, for tests.
+        pub replan: String, default = "auto".to_owned()
         /// Top-k and LIMIT at the drives.
         pub pushdown_top_k: bool, default = true
         /// Bounds of slices and pages rule out what need not be read.
@@ -159,6 +163,11 @@ impl Settings {
         parse_sampling(&self.sample)
     }
 
+    /// When what is left of a query is planned anew.
+    pub(crate) fn replanning(&self) -> Result<Replanning, Fault> {
+        parse_replanning(&self.replan)
+    }
+
     /// Who decides how far slices are taken.
     pub(crate) fn level_rule(&self) -> Result<LevelRule, Fault> {
         parse_level(&self.level)
@@ -228,6 +237,9 @@ pub(crate) fn set(state: &mut SessionState, name: &str, value: &str) -> Result<(
     }
     if name == "pithead.sample" {
         parse_sampling(&value)?;
+    }
+    if name == "pithead.replan" {
+        parse_replanning(&value)?;
     }
     if name == "pithead.statement_timeout" {
         timeout::parse(&value)?;

@@ -11,7 +11,7 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use pithead_fleet::VersionedDataset;
 use pithead_model::{ColumnSummary, Dataset, Value};
-use pithead_plan::DatasetFacts;
+use pithead_plan::{DatasetFacts, Rest};
 
 /// Stands for a dataset in a logical plan, with its schema and statistics. It cannot be scanned: decomposing a plan puts
 /// sub-plans in the place of such tables.
@@ -20,11 +20,18 @@ pub(crate) struct DatasetTable {
     found: Arc<VersionedDataset>,
     statistics: OnceLock<Statistics>,
     facts: OnceLock<Arc<DatasetFacts>>,
+    /// What is read of it; none: all.
+    rest: Option<Rest>,
 }
 
 impl DatasetTable {
     pub(crate) fn new(found: Arc<VersionedDataset>) -> Self {
-        Self { found, statistics: OnceLock::new(), facts: OnceLock::new() }
+        Self { found, statistics: OnceLock::new(), facts: OnceLock::new(), rest: None }
+    }
+
+    /// The slices of the same dataset that are left.
+    pub(crate) fn rest(&self, rest: Rest) -> Self {
+        Self { rest: Some(rest), ..Self::new(Arc::clone(&self.found)) }
     }
 
     /// The dataset.
@@ -37,7 +44,8 @@ impl DatasetTable {
         let facts = self.facts.get_or_init(|| {
             let (name, dataset) = (self.found.name().clone(), Arc::clone(self.found.dataset()));
             let columns = dataset.columns();
-            Arc::new(DatasetFacts { name, dataset, columns, manifest_version: self.found.manifest_version() })
+            let (manifest_version, rest) = (self.found.manifest_version(), self.rest.clone());
+            Arc::new(DatasetFacts { name, dataset, columns, manifest_version, rest })
         });
         Arc::clone(facts)
     }

@@ -56,7 +56,7 @@ impl Cutter<'_> {
             }
             None => (host, host_cost),
         };
-        if !piece.scheme.single() {
+        if !piece.scheme.single() || !piece.is_whole() {
             return Ok(Outcome { estimate, host, host_cost, piece: None });
         }
         // A single partition has every group as a whole, whatever it was partitioned by.

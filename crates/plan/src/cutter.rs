@@ -20,12 +20,13 @@ use datafusion::logical_expr::{
 };
 use pithead_model::Level;
 
+use crate::decompose::remote;
 use crate::expression::{any_stays, stays};
 use crate::facts::{KeyClasses, Scheme};
 use crate::known::Known;
 use crate::operator::Operator;
 use crate::piece::{Layer, Piece};
-use crate::{Catalogue, Computed, CutOptions, DatasetFacts, Estimate, RemoteScan, SubPlan, Travelling};
+use crate::{Catalogue, Computed, CutOptions, DatasetFacts, Estimate, RemoteScan, ReplanPoint, SubPlan, Travelling};
 
 /// An operator and the two ways to have its rows.
 #[derive(Clone)]
@@ -50,6 +51,8 @@ pub(crate) struct Cutter<'a> {
     /// Operators that do not survive the wire, each with everything below it, and how they fail.
     refused: &'a HashMap<LogicalPlan, String>,
     pub(crate) inputs: usize,
+    /// Rows that the joins seen so far read and produce.
+    pub(crate) joined_rows: f64,
     /// In a draft: the outcomes of plans that were looked at already.
     draft: Option<Draft>,
 }
@@ -69,7 +72,7 @@ impl<'a> Cutter<'a> {
         options: &'a CutOptions,
         refused: &'a HashMap<LogicalPlan, String>,
     ) -> Self {
-        Self { catalogue, state, options, reasons: HashMap::new(), refused, inputs: 0, draft: None }
+        Self { catalogue, state, options, reasons: HashMap::new(), refused, inputs: 0, joined_rows: 0.0, draft: None }
     }
 
     /// A cutter for the costs of many plans that share parts. The plans in its outcomes are empty relations with the
@@ -150,15 +153,24 @@ impl<'a> Cutter<'a> {
             LogicalPlan::Limit(limit) => self.limit(plan, limit),
             LogicalPlan::Window(_) => self.at_host(plan, "window functions need all rows of their partitions"),
             LogicalPlan::Union(_) => self.at_host(plan, "each branch is a sub-plan of its own"),
-            LogicalPlan::Extension(extension) => match extension.node.as_any().downcast_ref::<Known>() {
-                Some(known) => {
-                    let (estimate, host) = (known.estimate.clone(), plan.clone());
-                    Ok(Outcome { estimate, host, host_cost: 0.0, piece: None })
-                }
-                None => self.at_host(plan, "only the host runs it"),
-            },
+            LogicalPlan::Extension(extension) => self.extension(plan, extension),
             _ => self.at_host(plan, "only the host runs it"),
         }
+    }
+
+    fn extension(&mut self, plan: &LogicalPlan, extension: &Extension) -> Result<Outcome> {
+        if let Some(known) = extension.node.as_any().downcast_ref::<Known>() {
+            let (estimate, host) = (known.estimate.clone(), plan.clone());
+            return Ok(Outcome { estimate, host, host_cost: 0.0, piece: None });
+        }
+        let Some(point) = ReplanPoint::of(plan) else { return self.at_host(plan, "only the host runs it") };
+        let below = self.visit(&point.input)?;
+        // Where all of it is at the drives, there is nothing to plan anew.
+        if self.is_draft() || remote(&below.host).is_some() {
+            return Ok(below);
+        }
+        let host = ReplanPoint { input: below.host, region: Arc::clone(&point.region) }.node();
+        Ok(Outcome { host, ..below })
     }
 
     /// The operator at the host, over its inputs at the host.

@@ -9,8 +9,30 @@ use datafusion::logical_expr::{Extension, LogicalPlan};
 use pithead_functions::Registry;
 
 use crate::cutter::{Cutter, unaliased};
+use crate::order::{LINK_BYTES_PER_SECOND, ROWS_PER_SECOND};
 use crate::travel::produce_for;
 use crate::{Catalogue, CutOptions, Operator, PlanError, RemoteScan, SubPlan, Travelling};
+
+/// What a plan is expected to cost the link and the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct HostCost {
+    /// Bytes on the link.
+    pub bytes: f64,
+    /// Rows that joins read and produce, wherever they are.
+    pub rows: f64,
+}
+
+impl HostCost {
+    /// Seconds over a link of 1 Gbit/s, by which plans are compared.
+    pub fn seconds(self) -> f64 {
+        self.bytes / LINK_BYTES_PER_SECOND + self.rows / ROWS_PER_SECOND
+    }
+
+    /// Both, one after the other.
+    pub fn and(self, other: HostCost) -> HostCost {
+        HostCost { bytes: self.bytes + other.bytes, rows: self.rows + other.rows }
+    }
+}
 
 /// A query that was cut in two.
 #[derive(Clone, Debug)]
@@ -21,6 +43,8 @@ pub struct Decomposition {
     pub sub_plans: Vec<Arc<SubPlan>>,
     /// Why operators of the super-plan stayed there.
     pub(crate) reasons: HashMap<Operator, String>,
+    /// What it is expected to take until the super-plan's rows are there.
+    pub cost: HostCost,
 }
 
 impl Decomposition {
@@ -56,13 +80,14 @@ impl<'a> Decomposer<'a> {
     /// Cuts an optimised logical plan.
     pub async fn cut(&mut self, plan: &LogicalPlan, options: &CutOptions) -> Result<Decomposition, PlanError> {
         for _attempt in 0..=plan_size(plan) {
-            let (host, reasons) = {
+            let (host, reasons, cost) = {
                 let mut cutter = Cutter::new(self.catalogue, self.state, options, &self.refused);
-                (cutter.visit(plan)?.host, cutter.reasons)
+                let outcome = cutter.visit(plan)?;
+                (outcome.host, cutter.reasons, HostCost { bytes: outcome.host_cost, rows: cutter.joined_rows })
             };
             match self.finish(&host).await? {
                 Finished::Plan(super_plan, sub_plans) => {
-                    return Ok(Decomposition { super_plan, sub_plans, reasons });
+                    return Ok(Decomposition { super_plan, sub_plans, reasons, cost });
                 }
                 Finished::Refused(refused) => self.refused.extend(refused),
             }
@@ -149,7 +174,7 @@ enum Finished {
     Refused(HashMap<LogicalPlan, String>),
 }
 
-fn remote(plan: &LogicalPlan) -> Option<&RemoteScan> {
+pub(crate) fn remote(plan: &LogicalPlan) -> Option<&RemoteScan> {
     match plan {
         LogicalPlan::Extension(extension) => extension.node.as_any().downcast_ref(),
         _ => None,

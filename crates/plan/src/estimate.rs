@@ -60,7 +60,7 @@ impl Estimate {
 
     /// The columns of a scan of `facts`, in the order of `output` names.
     pub(crate) fn scan(facts: &DatasetFacts, output: &Schema) -> Estimate {
-        let rows = facts.dataset.rows() as f64;
+        let rows = facts.rows();
         let column = |name: &str, data_type: &DataType| {
             let summary = facts.dataset.schema.index_of(name).ok().and_then(|index| facts.columns.get(index));
             let range = summary.and_then(|s| Some((s.min.as_ref()?.position(), s.max.as_ref()?.position())));

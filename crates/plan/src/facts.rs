@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::logical_expr::TableScan;
-use pithead_model::{ColumnSummary, Dataset, DatasetName, DriveId, Partitioning, Value};
+use pithead_model::{ColumnSummary, Dataset, DatasetName, DriveId, Partitioning, SliceSpan, Value};
 
 /// A dataset at one version of its domain's manifest.
 #[derive(Debug)]
@@ -19,6 +19,31 @@ pub struct DatasetFacts {
     pub columns: Vec<ColumnSummary>,
     /// Version of the manifest.
     pub manifest_version: u64,
+    /// What is left of it, where another plan has read some of its slices.
+    pub rest: Option<Rest>,
+}
+
+/// The slices of a dataset that another plan has not read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rest {
+    /// By partition, the slices that are done.
+    pub done: Vec<Vec<SliceSpan>>,
+}
+
+impl Rest {
+    /// Slices that are done.
+    pub fn slices_done(&self) -> u64 {
+        self.done.iter().flatten().map(|span| u64::from(span.count)).sum()
+    }
+}
+
+impl DatasetFacts {
+    /// Rows that are to be read.
+    pub fn rows(&self) -> f64 {
+        let rows = self.dataset.rows() as f64;
+        let done = self.rest.as_ref().map_or(0, Rest::slices_done) as f64;
+        rows * (1.0 - done / (self.dataset.slices() as f64).max(1.0)).max(0.0)
+    }
 }
 
 /// Finds the scans that are of datasets on drives.
@@ -106,6 +131,7 @@ impl KeyClasses {
     pub(crate) fn of(facts: &DatasetFacts, output: &[String]) -> KeyClasses {
         let positions = |key: &String| output.iter().enumerate().filter(|(_, name)| *name == key).map(|(i, _)| i).collect();
         match &facts.dataset.partitioning {
+            _ if facts.rest.is_some() => KeyClasses::lost(),
             Partitioning::RoundRobin => KeyClasses::lost(),
             Partitioning::Hash { columns } => KeyClasses::new(columns.iter().map(positions).collect()),
             partitioning if partitioning.may_part_zeros() => KeyClasses::lost(),

@@ -76,6 +76,7 @@ impl Cutter<'_> {
     ) -> Result<Outcome> {
         let host = self.built(&join.schema, || over(join, left.host.clone(), right.host.clone()))?;
         let host_cost = left.host_cost + right.host_cost;
+        self.joined_rows += left.estimate.rows + right.estimate.rows + estimate.rows;
         let obstacle = self.join_obstacle(plan, join);
         let piece = match obstacle {
             None => self.join_piece(plan, join, left, right)?,
@@ -234,7 +235,8 @@ fn spread(join: &Join, side: Side, piece: &Piece) -> Option<Vec<usize>> {
 
 /// Whether all rows that can match are on the same drive.
 fn co_located(join: &Join, left: &Piece, right: &Piece) -> bool {
-    (left.scheme.single() && left.scheme.is_beside(&right.scheme)) || joined_by_keys(join, left, right)
+    let alone = left.scheme.single() && left.scheme.is_beside(&right.scheme);
+    left.is_whole() && right.is_whole() && (alone || joined_by_keys(join, left, right))
 }
 
 /// Whether the sides have the same placement, and the equalities name all columns of both keys.

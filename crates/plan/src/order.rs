@@ -22,9 +22,9 @@ use crate::{Catalogue, CutOptions, PlanError};
 /// The most relations for which all orders are looked at. More relations stay in the order of the query.
 const RELATIONS_MAX: usize = 10;
 /// Bytes a second of the link for which orders are compared: 1 Gbit/s.
-const LINK_BYTES_PER_SECOND: f64 = 125e6;
+pub(crate) const LINK_BYTES_PER_SECOND: f64 = 125e6;
 /// Rows a second that a join reads or produces.
-const ROWS_PER_SECOND: f64 = 30e6;
+pub(crate) const ROWS_PER_SECOND: f64 = 30e6;
 
 /// The plan with its joins in the order of the least estimated cost.
 pub fn order_joins(

@@ -54,6 +54,11 @@ impl Piece {
         &self.scans[self.driving]
     }
 
+    /// Whether all slices of its datasets are read. A partition of which some are left out has no group and no join as a whole.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.scans.iter().all(|facts| facts.rest.is_none())
+    }
+
     /// The datasets that it reads, the driving one first, each once.
     pub(crate) fn datasets(&self) -> Vec<Arc<DatasetFacts>> {
         let mut datasets = vec![Arc::clone(self.facts())];

@@ -98,6 +98,12 @@ impl Samples {
         self.0.push((key, sampled));
     }
 
+    /// Puts a figure in the place of what was known of the same conditions.
+    pub fn replace(&mut self, key: SampleKey, sampled: Sampled) {
+        self.0.retain(|(known, _)| *known != key);
+        self.0.push((key, sampled));
+    }
+
     /// The estimate of a filter directly over a dataset's scan, if a sample told of it.
     pub(crate) fn estimate(&self, filter: &Filter, catalogue: &dyn Catalogue, input: &Estimate) -> Option<Estimate> {
         if self.0.is_empty() {
@@ -113,7 +119,7 @@ impl Samples {
             None => input.rows,
         };
         let share = sampled.share(within / input.rows.max(1.0));
-        Some(input.filter(&filter.predicate, filter.input.schema()).with_rows(input.rows * share.clamp(0.0, 1.0)))
+        Some(input.with_rows(input.rows * share.clamp(0.0, 1.0)))
     }
 }
 

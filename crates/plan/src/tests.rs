@@ -72,7 +72,7 @@ fn dataset(name: &str, key: &str, rows: u64, columns: &[(&str, DataType, u64)]) 
         partitions: (0..4).map(partition).collect(),
     };
     let name = DatasetName::new("main", name).unwrap();
-    Arc::new(DatasetFacts { name, dataset: Arc::new(dataset), columns, manifest_version: 1 })
+    Arc::new(DatasetFacts { name, dataset: Arc::new(dataset), columns, manifest_version: 1, rest: None })
 }
 
 fn tables() -> Tables {

@@ -3,6 +3,7 @@
 //! what is kept from query to query.
 
 mod admission;
+mod brake;
 mod choice;
 mod closer;
 mod context;
@@ -17,6 +18,7 @@ mod scan;
 mod session;
 mod sizes;
 
+pub use brake::{Brake, Measured};
 pub use context::RemoteContext;
 pub use finishing::here;
 pub use profile::{PartitionProfile, ProfileSnapshot, QueryProfile, SubPlanProfile};

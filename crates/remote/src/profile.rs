@@ -117,6 +117,11 @@ impl SubPlanProfile {
         self.sessions.lock().values().cloned().collect()
     }
 
+    /// Its sessions, with the number of each one's partition.
+    pub fn partitions(&self) -> Vec<(usize, PartitionProfile)> {
+        self.sessions.lock().iter().map(|(partition, session)| (*partition, session.clone())).collect()
+    }
+
     /// Rows of its answer, where drives have taken each slice of its dataset through all of its filters, and nothing that was kept has
     /// answered.
     pub fn rows_of_all_slices(&self) -> Option<u64> {

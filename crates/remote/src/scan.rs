@@ -25,7 +25,8 @@ use crate::session::{Session, Target};
 #[derive(Debug)]
 pub struct RemoteScanExec {
     sub_plan: Arc<SubPlan>,
-    targets: Vec<Arc<Target>>,
+    /// `None` for a partition whose drive is not asked.
+    targets: Vec<Option<Arc<Target>>>,
     busy_wait: Duration,
     profile: Arc<SubPlanProfile>,
     properties: Arc<PlanProperties>,
@@ -46,9 +47,18 @@ impl RemoteScanExec {
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
-        let targets = targets.into_iter().map(Arc::new).collect();
+        let targets = worth_asking(targets);
         Self { sub_plan, targets, busy_wait, profile, properties: Arc::new(properties) }
     }
+}
+
+/// Leaves out the partitions without slices. Of no rows comes at most what an aggregate without groups says of none, and
+/// one such answer is enough.
+fn worth_asking(targets: Vec<Target>) -> Vec<Option<Arc<Target>>> {
+    let first = targets.iter().position(|target| target.request.has_slices()).unwrap_or(0);
+    let asked =
+        |(partition, target): (usize, Target)| (partition == first || target.request.has_slices()).then(|| Arc::new(target));
+    targets.into_iter().enumerate().map(asked).collect()
 }
 
 impl DisplayAs for RemoteScanExec {
@@ -83,7 +93,7 @@ impl ExecutionPlan for RemoteScanExec {
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let schema = self.schema();
-        let Some(target) = self.targets.get(partition).cloned() else {
+        let Some(target) = self.targets.get(partition).cloned().flatten() else {
             return Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream::empty())));
         };
         let consumer = MemoryConsumer::new(format!("rounds of sub-plan {}", self.sub_plan.number));

@@ -18,6 +18,7 @@ use pithead_model::{Blame, Fault, Finished, Level};
 use pithead_plan::RollUp;
 
 use crate::admission::Admission;
+use crate::brake::Brake;
 use crate::choice::Choice;
 use crate::context::RemoteContext;
 use crate::finish::{Done, Finisher, external, fault_of};
@@ -45,6 +46,8 @@ pub struct Target {
     pub copies: Vec<ConnectedDrive>,
     /// With 0 threads, as many are asked for as the drive has.
     pub request: OpenRequest,
+    /// What may stop it between rounds.
+    pub brake: Option<Arc<Brake>>,
 }
 
 /// One partition's answer on its way.
@@ -61,6 +64,8 @@ pub(crate) struct Session {
     reading: Option<Reading>,
     /// Whether somebody pulls the rows: while nobody does, there need not be a session.
     attention: Arc<Attention>,
+    /// Slices whose rows are handed on next.
+    passing: u64,
     /// Whether it was looked for rows that were kept.
     is_begun: bool,
     is_over: bool,
@@ -80,6 +85,8 @@ enum Stop {
     Drive(Fault),
     /// Nobody pulled, so it was closed. Somebody does now.
     LetGo,
+    /// What is left is planned anew.
+    Braked,
     /// Anything else.
     End(DataFusionError),
 }
@@ -132,6 +139,7 @@ impl Session {
             choice: Choice::new(target.copies.clone(), target.context.fleet.connected().suspects().clone()),
             reading: None,
             attention: Arc::default(),
+            passing: 0,
             is_begun: false,
             is_over: false,
             target,
@@ -155,6 +163,10 @@ impl Session {
             return Ok(Some(rows));
         }
         let rows = self.fresh().await?;
+        if let (Some(brake), Some(rows)) = (&self.target.brake, &rows) {
+            let count = rows.iter().map(|batch| batch.num_rows() as u64).sum();
+            brake.passed(std::mem::take(&mut self.passing), count);
+        }
         match (&rows, &mut self.recall) {
             (Some(rows), Some(recall)) => recall.pass(rows),
             (None, recall) => {
@@ -188,11 +200,12 @@ impl Session {
 
     async fn fresh(&mut self) -> Result<Option<Vec<RecordBatch>>> {
         while !self.is_over {
-            match self.step().await {
+            match self.step_or_stop().await {
                 Ok(Some(rows)) => return Ok(Some(rows)),
                 Ok(None) => {}
                 Err(Stop::End(error)) => return Err(error),
                 Err(Stop::LetGo) => drop(self.break_off().map_err(external)?),
+                Err(Stop::Braked) => self.end_here(),
                 Err(Stop::Drive(fault)) => self.go_on(fault).await.map_err(external)?,
             }
         }
@@ -203,6 +216,24 @@ impl Session {
                 self.take(done).map(Some).map_err(external)
             }
         }
+    }
+
+    /// The next step, unless what is left is planned anew. A step that is dropped leaves rounds open, whose rows do not count.
+    async fn step_or_stop(&mut self) -> Result<Option<Vec<RecordBatch>>, Stop> {
+        let Some(brake) = self.target.brake.clone() else { return self.step().await };
+        tokio::select! {
+            biased;
+            () = brake.stopped() => Err(Stop::Braked),
+            step = self.step() => step,
+        }
+    }
+
+    /// Ends with the rounds that are closed.
+    fn end_here(&mut self) {
+        self.reading = None;
+        self.admission.restart();
+        self.finisher.restart();
+        self.is_over = true;
     }
 
     async fn step(&mut self) -> Result<Option<Vec<RecordBatch>>, Stop> {
@@ -216,8 +247,9 @@ impl Session {
     }
 
     /// What the host has finished.
-    fn take(&self, done: Done) -> Result<Vec<RecordBatch>, Fault> {
+    fn take(&mut self, done: Done) -> Result<Vec<RecordBatch>, Fault> {
         let Done { batches, level, slices, cpu_ns, .. } = done;
+        self.passing += u64::from(slices);
         self.profile.update(self.partition, |session| session.finished.push(Finished { level, slices, cpu_ns }));
         batches.into_iter().map(|batch| conform(batch, &self.schema)).collect()
     }
@@ -279,6 +311,10 @@ impl Session {
                     _ => Default::default(),
                 };
                 let batches = admission.close(&annotation).map_err(at)?;
+                let counts = |brake: &Arc<Brake>| brake.answered(*partition, admission.done());
+                if !self.target.brake.as_ref().is_none_or(counts) {
+                    return Err(Stop::Braked);
+                }
                 let rows = match annotation.level {
                     Level::Filtered if !batches.is_empty() => {
                         let slices = finisher.filtered(&annotation, batches).map_err(at)?;
@@ -289,7 +325,10 @@ impl Session {
                         finisher.finish(&annotation, slices, bytes)?;
                         vec![]
                     }
-                    _ => batches,
+                    _ => {
+                        self.passing += annotation.slices.iter().map(|span| u64::from(span.count)).sum::<u64>();
+                        batches
+                    }
                 };
                 profile.update(*partition, |session| {
                     session.link_bytes += link_bytes;

@@ -28,7 +28,7 @@ pub(crate) struct Voice {
 }
 
 /// The first one is what the others are compared with.
-pub(crate) static VOICES: [Voice; 13] = [
+pub(crate) static VOICES: [Voice; 14] = [
     Voice { name: "push-down off", place: RunSite::Four, settings: Mode::PUSHDOWN_OFF.settings },
     Voice { name: "four drives", place: RunSite::Four, settings: &[] },
     Voice { name: "one drive", place: RunSite::One, settings: &[] },
@@ -49,6 +49,7 @@ pub(crate) static VOICES: [Voice; 13] = [
     },
     Voice { name: "all sampled", place: RunSite::Four, settings: &["SET pithead.sample = always", UNHELPED] },
     Voice { name: "samples that lie", place: RunSite::Four, settings: Mode::LYING_SAMPLES.settings },
+    Voice { name: "plans changed by chance", place: RunSite::Four, settings: Mode::REPLANNED.settings },
     Voice {
         name: "nothing shipped",
         place: RunSite::Four,

@@ -18,6 +18,7 @@ mod parameters;
 mod program;
 mod programs;
 mod random;
+mod replanning;
 mod restarts;
 mod sampling;
 mod secure;

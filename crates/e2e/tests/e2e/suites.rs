@@ -87,3 +87,8 @@ fn weak_drives() {
 fn samples_that_lie() {
     run(Mode::LYING_SAMPLES);
 }
+
+#[test]
+fn plans_changed_by_chance() {
+    run(Mode::REPLANNED);
+}
