@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::Args;
-use pithead_embed::Engine;
+use pithead_embed::{EmbedOptions, Engine};
 
 use crate::error::CliError;
 use crate::interrupt::Interrupts;
@@ -102,7 +102,9 @@ pub(crate) async fn run(args: SqlArgs) -> Result<(), CliError> {
     if !args.create {
         must_exist(&args.target.target())?;
     }
-    connected_or_new(&args.target, None, &interrupts, async |engine| {
+    // Whoever types the statements owns the files.
+    let options = EmbedOptions { files: true, ..args.target.options()? };
+    connected_or_new(&args.target, options, &interrupts, async |engine| {
         if let Some(listen) = &args.metrics {
             let address = engine.observe(listen).await?;
             terminal::tell(format_args!("metrics at http://{address}/metrics, health at http://{address}/health"));

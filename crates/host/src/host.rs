@@ -8,7 +8,7 @@ use pithead_door::{Batches, Door};
 use pithead_fleet::Fleet;
 use pithead_functions::Registry;
 use pithead_load::{LoadProgress, LoadReport, LoadSpec, Loader};
-use pithead_model::{DatasetName, Fault};
+use pithead_model::{Blame, DatasetName, Fault};
 use pithead_remote::RemoteContext;
 
 use crate::metrics::Metrics;
@@ -30,12 +30,15 @@ pub struct HostOptions {
     pub domain: String,
     /// What statements can call beyond DataFusion's own functions.
     pub functions: Arc<Registry>,
+    /// Whether statements may read and write files where the host runs: on its user's own machine, and not in a server.
+    pub files: bool,
 }
 
 impl Default for HostOptions {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
-        Self { threads, memory: 2 << 30, domain: DatasetName::DEFAULT_DOMAIN.to_owned(), functions: Registry::own() }
+        let domain = DatasetName::DEFAULT_DOMAIN.to_owned();
+        Self { threads, memory: 2 << 30, domain, functions: Registry::own(), files: false }
     }
 }
 
@@ -57,6 +60,15 @@ struct Inner {
 }
 
 impl Host {
+    /// An error unless statements may read and write files here.
+    pub(crate) fn check_files(&self) -> Result<(), Fault> {
+        if self.options().files {
+            return Ok(());
+        }
+        let fault = Fault::new(Blame::Access, "statements read and write no files of this host, which others use, too");
+        Err(fault.hint("run COPY with `pithead sql` or from Python, where the files are your own"))
+    }
+
     /// Connects to the drives: see [`Fleet::connect`].
     pub async fn connect(doors: Vec<Arc<dyn Door>>, options: HostOptions) -> Result<Host, Fault> {
         let fleet = Fleet::connect(doors, &options.domain, options.functions.announced()).await?;

@@ -4,7 +4,9 @@
 mod below;
 #[cfg(test)]
 mod copies_tests;
+mod copying;
 mod explain;
+mod frames;
 mod from_first;
 mod host;
 mod metrics;
@@ -21,12 +23,14 @@ mod session;
 mod settings;
 mod spills;
 mod statement;
+mod summarize;
 mod table;
 mod timeout;
 mod watch;
 mod writing;
 
 pub use below::{DividedPart, Merged, ReadSubPlan, SubPlans};
+pub use frames::Frames;
 pub use host::{Host, HostOptions};
 pub use parameters::Parameters;
 pub use session::{Answer, Session, Statement};

@@ -14,6 +14,7 @@ use pithead_fleet::{Drives, Snapshot, VersionedDataset};
 use pithead_model::{DatasetName, Fault};
 use pithead_plan::{Catalogue, DatasetFacts};
 
+use crate::Frames;
 use crate::table::DatasetTable;
 
 /// The one catalog, whose schemas are the domains.
@@ -38,33 +39,37 @@ impl Tables {
     }
 }
 
-/// A list of catalogs with one, over `snapshot`. `made`: the dataset that a statement makes, which need not be there yet.
-pub(crate) fn catalogs(
-    snapshot: Arc<Snapshot>,
-    tables: &Arc<Tables>,
-    made: Option<DatasetName>,
-) -> Arc<dyn CatalogProviderList> {
+/// What the names of one statement are looked up in.
+#[derive(Clone, Debug)]
+pub(crate) struct Scope {
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) tables: Arc<Tables>,
+    /// The dataset that the statement makes, which need not be there yet.
+    pub(crate) made: Option<DatasetName>,
+    /// Tables that come with the statement, in the session's domain.
+    pub(crate) frames: Frames,
+    /// The session's domain.
+    pub(crate) domain: String,
+}
+
+/// A list of catalogs with one.
+pub(crate) fn catalogs(scope: Scope) -> Arc<dyn CatalogProviderList> {
     let list = MemoryCatalogProviderList::new();
-    list.register_catalog(CATALOG.to_owned(), Arc::new(Domains { snapshot, tables: Arc::clone(tables), made }));
+    list.register_catalog(CATALOG.to_owned(), Arc::new(Domains(Arc::new(scope))));
     Arc::new(list)
 }
 
 #[derive(Debug)]
-struct Domains {
-    snapshot: Arc<Snapshot>,
-    tables: Arc<Tables>,
-    made: Option<DatasetName>,
-}
+struct Domains(Arc<Scope>);
 
 impl CatalogProvider for Domains {
     fn schema_names(&self) -> Vec<String> {
-        self.snapshot.domains().map(|(name, _)| name.to_owned()).collect()
+        self.0.snapshot.domains().map(|(name, _)| name.to_owned()).collect()
     }
 
     /// Any name is a domain, so that an unknown one is told apart when a dataset of it is asked for.
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
-        let (snapshot, tables, made) = (Arc::clone(&self.snapshot), Arc::clone(&self.tables), self.made.clone());
-        let domain = Domain { snapshot, tables, name: name.to_owned(), made };
+        let domain = Domain { scope: Arc::clone(&self.0), name: name.to_owned() };
         (name != "information_schema").then(|| Arc::new(domain) as Arc<dyn SchemaProvider>)
     }
 }
@@ -74,10 +79,8 @@ const TABLE_FUNCTIONS: [&str; 2] = ["generate_series", "range"];
 
 #[derive(Debug)]
 struct Domain {
-    snapshot: Arc<Snapshot>,
-    tables: Arc<Tables>,
+    scope: Arc<Scope>,
     name: String,
-    made: Option<DatasetName>,
 }
 
 impl Domain {
@@ -89,23 +92,26 @@ impl Domain {
 #[async_trait]
 impl SchemaProvider for Domain {
     fn table_names(&self) -> Vec<String> {
-        let names = self.snapshot.datasets().map(|found| found.name());
+        let names = self.scope.snapshot.datasets().map(|found| found.name());
         names.filter(|name| name.domain == self.name).map(|name| name.dataset.clone()).collect()
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        if let Some(frame) = self.scope.frames.find(name).filter(|_| self.name == self.scope.domain) {
+            return Ok(Some(frame));
+        }
         let name = self.dataset(name);
-        let may_be_absent = self.made.as_ref() == Some(&name) || TABLE_FUNCTIONS.contains(&name.dataset.as_str());
-        if may_be_absent && self.snapshot.dataset(&name).is_none() {
+        let may_be_absent = self.scope.made.as_ref() == Some(&name) || TABLE_FUNCTIONS.contains(&name.dataset.as_str());
+        if may_be_absent && self.scope.snapshot.dataset(&name).is_none() {
             return Ok(None);
         }
-        let found = self.snapshot.readable(&name);
+        let found = self.scope.snapshot.readable(&name);
         let found = found.map_err(|fault: Fault| DataFusionError::External(Box::new(fault)))?;
-        Ok(Some(self.tables.table(&found)))
+        Ok(Some(self.scope.tables.table(&found)))
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        self.snapshot.dataset(&self.dataset(name)).is_some()
+        self.scope.snapshot.dataset(&self.dataset(name)).is_some()
     }
 }
 

@@ -22,17 +22,18 @@ use pithead_functions::{EngineOptions, check_clock, count_repeats, fault_from_da
 use pithead_model::{Blame, DatasetName, Fault, PAGE_ROWS};
 use pithead_remote::QueryProfile;
 
+use crate::copying::{self, CopyFile};
 use crate::pushdown::explain_pushdown;
 use crate::query::{Mode, Query};
 use crate::repeated::{self, Names};
 use crate::replan::REPLANS_MAX;
-use crate::schemas::{CATALOG, catalogs};
-use crate::statement::{self, Parsed};
+use crate::schemas::{CATALOG, Scope, catalogs};
+use crate::statement::{self, Named, Parsed};
 use crate::table::DatasetTable;
 use crate::timeout::Deadline;
 use crate::watch::{Slow, Watch};
 use crate::writing::{Layout, Writing, begins_again};
-use crate::{Host, Parameters, Settings, explain, pushdown, settings};
+use crate::{Host, Parameters, Settings, explain, pushdown, settings, summarize};
 
 /// A client's connection to a host: its settings, and the statements it runs.
 pub struct Session {
@@ -81,7 +82,7 @@ impl Host {
 }
 
 impl Session {
-    /// Runs one statement: a query, EXPLAIN [ANALYZE], SET, SHOW, DESCRIBE or DROP TABLE.
+    /// Runs one statement: a query, EXPLAIN [ANALYZE], SET, SHOW, DESCRIBE, one that writes, COPY or DROP TABLE.
     pub async fn run(&self, sql: &str) -> Result<Answer, Fault> {
         self.run_with(sql, &Parameters::default()).await
     }
@@ -148,6 +149,11 @@ impl Session {
                 Ok(Answer::done())
             }
             Parsed::Write { statement, layout } => self.write(statement, layout, parameters).await,
+            Parsed::CopyTo { query, file } => self.copy_to(sql, query, file, parameters, watch).await,
+            Parsed::CopyFrom { name, columns, file } => {
+                parameters.refuse("COPY … FROM")?;
+                self.copy_from(name, columns.as_deref(), file).await
+            }
             Parsed::Explain { query, analyze } => {
                 let (query, planned) = self.plan(query, parameters, planned).await?;
                 explain::explain(&query, planned.plan, *analyze).await
@@ -155,6 +161,10 @@ impl Session {
             Parsed::Pushdown { query } => {
                 let (query, planned) = self.plan(query, parameters, planned).await?;
                 explain_pushdown(&query, planned.plan).await
+            }
+            Parsed::Summarize { query } => {
+                let (query, planned) = self.plan(query, parameters, planned).await?;
+                summarize::summarize(&query, planned.plan).await
             }
             Parsed::Query(query) => self.query(sql, query, parameters, planned, watch).await,
         }
@@ -189,6 +199,40 @@ impl Session {
         Ok(Answer { schema, rows, profile, is_query: true, changed: None })
     }
 
+    async fn copy_to(
+        &self,
+        sql: &str,
+        query: &Syntax,
+        file: &CopyFile,
+        parameters: &Parameters,
+        watch: &mut Watch,
+    ) -> Result<Answer, Fault> {
+        self.host.check_files()?;
+        let CopyFile::To(path, options) = file else { return Err(Fault::bug("COPY … TO has no file to write")) };
+        let Answer { schema, rows, profile, .. } = self.query(sql, query, parameters, None, watch).await?;
+        let rows = copying::write(path, options, &schema, rows).await?;
+        Ok(Answer { profile, changed: Some(rows), ..Answer::done() })
+    }
+
+    async fn copy_from(&self, name: &Named, columns: Option<&[String]>, file: &CopyFile) -> Result<Answer, Fault> {
+        self.host.check_files()?;
+        let CopyFile::From(path, format, csv) = file else { return Err(Fault::bug("COPY … FROM has no file to read")) };
+        let domain = self.state.lock().config_options().catalog.default_schema.clone();
+        let name = name.resolve(&domain)?;
+        let snapshot = self.host.fleet().snapshot().await?;
+        let Some((_, dataset)) = snapshot.dataset(&name) else {
+            let fault = Fault::new(Blame::User, format!("no dataset {name}"));
+            return Err(fault.hint("make it with CREATE TABLE, or let `pithead load` make it"));
+        };
+        let own = dataset.schema.fields().iter().map(|field| field.name());
+        if columns.is_some_and(|columns| !own.eq(columns)) {
+            return Err(Fault::new(Blame::Unsupported, format!("COPY into some columns of {name}, or in another order"))
+                .hint("leave the list of columns out; the file's columns are found by their names, or by their order"));
+        }
+        let report = self.host.load(copying::load_spec(name, path, *format, csv), Arc::new(|_| ())).await?;
+        Ok(Answer { changed: Some(report.rows), ..Answer::done() })
+    }
+
     /// Runs a statement that writes, again where others came before it.
     async fn write(&self, statement: &Syntax, layout: &Layout, parameters: &Parameters) -> Result<Answer, Fault> {
         let mut attempt = 1;
@@ -196,7 +240,7 @@ impl Session {
         let made = statement::made(statement).map(|name| name?.resolve(&domain)).transpose()?;
         loop {
             let snapshot = self.host.fleet().snapshot().await?;
-            let (query, _) = self.query_over(snapshot, made.clone());
+            let (query, _) = self.query_over(snapshot, made.clone(), parameters);
             let plan = query.state.statement_to_plan(statement.clone()).await.map_err(fault_from_datafusion)?;
             let profile = Arc::clone(&query.profile);
             match (Writing { query, plan, layout: layout.clone(), parameters }).run().await {
@@ -237,7 +281,7 @@ impl Session {
         parameters: &Parameters,
         planned: Option<&Planned>,
     ) -> Result<(Query, Planned), Fault> {
-        let (query, change) = self.query_over(Arc::clone(&snapshot), None);
+        let (query, change) = self.query_over(Arc::clone(&snapshot), None, parameters);
         let planned = match planned.filter(|planned| planned.holds(&snapshot, change)) {
             Some(planned) => planned.clone(),
             None => {
@@ -249,12 +293,14 @@ impl Session {
     }
 
     /// A query to come over the datasets of a snapshot, and the settings that it has, by [`Session::change`].
-    fn query_over(&self, snapshot: Arc<Snapshot>, made: Option<DatasetName>) -> (Query, u64) {
+    fn query_over(&self, snapshot: Arc<Snapshot>, made: Option<DatasetName>, parameters: &Parameters) -> (Query, u64) {
         let (mut state, change) = {
             let state = self.state.lock();
             (state.clone(), self.change.load(Ordering::Relaxed))
         };
-        state.register_catalog_list(catalogs(snapshot, self.host.tables(), made));
+        let tables = Arc::clone(self.host.tables());
+        let domain = state.config_options().catalog.default_schema.clone();
+        state.register_catalog_list(catalogs(Scope { snapshot, tables, made, frames: parameters.frames().clone(), domain }));
         state.mark_start_execution();
         let query = Query {
             host: self.host.clone(),
@@ -330,8 +376,10 @@ impl Statement {
         let parsed = statement::parse(sql, parameters)?;
         let (schema, planned) = match &parsed {
             Parsed::Set { .. } | Parsed::Drop { .. } | Parsed::Write { .. } => (None, None),
+            Parsed::CopyTo { .. } | Parsed::CopyFrom { .. } => (None, None),
             Parsed::Explain { query, .. } => (Some(explain::schema()), Some(session.plan(query, parameters, None).await?.1)),
             Parsed::Pushdown { query } => (Some(pushdown::schema()?), Some(session.plan(query, parameters, None).await?.1)),
+            Parsed::Summarize { query } => (Some(summarize::schema()), Some(session.plan(query, parameters, None).await?.1)),
             Parsed::Query(syntax) => {
                 let (query, planned) = session.plan(syntax, parameters, None).await?;
                 // Types of some columns are known only once literals are folded.

@@ -6,6 +6,7 @@ mod appends;
 mod arrays;
 mod checking;
 mod copies;
+mod copying;
 mod faults;
 mod files;
 mod hogs;
