@@ -16,7 +16,7 @@ use crate::terminal;
 
 const EXAMPLES: &str = "\
 Experiments:
-  smart-ssd  Do et al. 2013: selection and aggregation in a Smart SSD, time and energy beside SSD and HDD
+  smart-ssd  Do et al. 2013: scans in a Smart SSD, time and energy beside SSD and HDD
   biscuit    Gu et al. 2016: read latency, pointer chasing, and a filter over lineitem on the PM1725
   yoursql    Jo et al. 2016: early filters in MySQL
   skytether  Montana et al. 2023: Envoy, the processor of a Kinetic drive, beside its client

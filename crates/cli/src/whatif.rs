@@ -2,12 +2,13 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 use futures::StreamExt;
 use pithead_embed::Engine;
 use pithead_emulate::{Counts, DRIVES_MAX, Level, ModelError, Prediction, Profile, parse, predict, quantity_text};
-use pithead_host::{QueryProfile, Session};
+use pithead_host::{QueryProfile, Session, SubPlanProfile};
 use pithead_model::{Annotation, Blame, Bytes, Fault};
 use pithead_repro::{Chart, Line, svg};
 use serde_json::json;
@@ -24,18 +25,20 @@ Examples:
   pithead whatif --profile mine.toml --drives 24 --times 1000 'SELECT count(*) FROM trips WHERE fare > 90'
   pithead whatif --profile smart-ssd --svg curves.svg 'SELECT max(fare) FROM trips'";
 
-/// What is measured must be the drives' work, whole: nothing kept from before, and no other plan in the middle.
-const SETTINGS: [&str; 4] =
-    ["SET pithead.level = '3'", "SET pithead.summary_cache = off", "SET pithead.slice_cache = 0", "SET pithead.replan = off"];
+/// What is measured must be all of the work: nothing kept from before, and no other plan in the middle.
+const SETTINGS: [&str; 3] = ["SET pithead.summary_cache = off", "SET pithead.slice_cache = 0", "SET pithead.replan = off"];
+/// First the drives do everything, then nothing, so that stored bytes are counted too.
+const WHOLE: &str = "SET pithead.level = '3'";
+const STORED: &str = "SET pithead.level = '0'";
 /// The rates of the link in the curves, over the profile's.
 const LINKS: [f64; 9] = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0];
 const CLOCK: &str = "emulated, virtual time";
 
 /// Predict what a query would take on drives of a profile: time, bytes and joules, for each level of push-down.
 ///
-/// The query runs once, over the data of this directory, with everything pushed down. What its sub-plans counted (rows
-/// and bytes read, passed and handed on) is spread evenly over the drives of the profile, and a model of them gives the
-/// times. What the host does above the sub-plans is not in them.
+/// The query runs twice, over the data of this directory: with everything pushed down, and with nothing. What its
+/// sub-plans counted (rows and bytes read, passed and handed on) is spread evenly over the drives of the profile, and a
+/// model of them gives the times. What the host does above the sub-plans is not in them.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct WhatifArgs {
@@ -80,7 +83,7 @@ pub(crate) async fn run(args: WhatifArgs) -> Result<(), CliError> {
     let interrupts = Interrupts::listen();
     let target = TargetArgs { data: args.data.clone(), ..TargetArgs::default() };
     let counted = connected(&target, &interrupts, async |engine| interrupts.cancels(count(engine, &args.query)).await).await?;
-    let counted: Vec<Counts> = counted.into_iter().map(|counts| times(counts, args.times)).collect();
+    let counted: Vec<Counts> = counted.iter().map(|counted| counted.of(args.times, args.drives)).collect();
     let rows = rows(&profile, &counted, args.drives);
     if let Some(path) = &args.svg {
         std::fs::write(path, svg(&curves(&profile, &counted, args.drives), CLOCK))
@@ -99,31 +102,52 @@ pub(crate) async fn run(args: WhatifArgs) -> Result<(), CliError> {
     sink.finish()
 }
 
+/// What a sub-plan counted here.
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    counts: Counts,
+    /// The partitions that it ran over.
+    partitions: u64,
+    /// Whether no group is on two drives.
+    groups_are_apart: bool,
+}
+
 /// Runs the query, and gives what each of its sub-plans counted.
-async fn count(engine: &Engine, query: &str) -> Result<Vec<Counts>, CliError> {
+async fn count(engine: &Engine, query: &str) -> Result<Vec<Counted>, CliError> {
     let session = engine.host.session();
     for setting in SETTINGS {
         drain(&session, setting).await?;
     }
-    let profile = drain(&session, query).await?;
-    let counted: Vec<Counts> = profile
-        .sub_plans()
-        .iter()
-        .map(|sub_plan| sub_plan.sessions().iter().flat_map(|session| &session.annotations).fold(Counts::default(), add))
-        .collect();
-    if counted.is_empty() {
+    drain(&session, WHOLE).await?;
+    let whole = drain(&session, query).await?.sub_plans();
+    drain(&session, STORED).await?;
+    let stored = drain(&session, query).await?.sub_plans();
+    if whole.is_empty() {
         let fault = Fault::new(Blame::User, "the query asks nothing of drives, so there is nothing to predict");
         return Err(fault.hint("name a query that reads a dataset; `pithead sql -c 'EXPLAIN …'` shows its sub-plans").into());
     }
-    Ok(counted)
+    if whole.len() != stored.len() {
+        let fault = Fault::new(Blame::Unsupported, "the query has other sub-plans when its work is done at the host");
+        return Err(fault.hint("EXPLAIN ANALYZE with SET pithead.level = 3 and = 0 shows both").into());
+    }
+    Ok(whole.iter().zip(&stored).map(|(whole, stored)| counted(whole, stored)).collect())
 }
 
-async fn drain(session: &Session, statement: &str) -> Result<std::sync::Arc<QueryProfile>, CliError> {
+async fn drain(session: &Session, statement: &str) -> Result<Arc<QueryProfile>, CliError> {
     let mut answer = session.run(statement).await?;
     while let Some(batch) = answer.rows.next().await {
         batch?;
     }
     Ok(answer.profile)
+}
+
+fn counted(whole: &SubPlanProfile, stored: &SubPlanProfile) -> Counted {
+    let sum = |profile: &SubPlanProfile| {
+        profile.sessions().iter().flat_map(|session| &session.annotations).fold(Counts::default(), add)
+    };
+    let counts = Counts { stored_bytes: sum(stored).stored_bytes, ..sum(whole) };
+    let partitions = whole.sessions().len().max(1) as u64;
+    Counted { counts, partitions, groups_are_apart: whole.sub_plan.whole_partition }
 }
 
 fn add(sums: Counts, annotation: &Annotation) -> Counts {
@@ -138,16 +162,26 @@ fn add(sums: Counts, annotation: &Annotation) -> Counts {
     }
 }
 
-fn times(counts: Counts, times: u64) -> Counts {
-    let times = |count: u64| count.saturating_mul(times);
-    Counts {
-        rows: times(counts.rows),
-        read_bytes: times(counts.read_bytes),
-        stored_bytes: times(counts.stored_bytes),
-        passed_rows: times(counts.passed_rows),
-        passed_bytes: times(counts.passed_bytes),
-        out_rows: times(counts.out_rows),
-        out_bytes: times(counts.out_bytes),
+impl Counted {
+    /// The same for so many times the data, on so many drives.
+    fn of(&self, times: u64, drives: u64) -> Counts {
+        let counts = self.counts;
+        let many = |count: u64| count.saturating_mul(times);
+        // An aggregate or a top-k does not grow with the data: each drive hands on what a partition does here.
+        let kept = |count: u64| match (counts.out_rows < counts.passed_rows, self.groups_are_apart) {
+            (false, _) => many(count),
+            (true, true) => count,
+            (true, false) => count.div_ceil(self.partitions).saturating_mul(drives),
+        };
+        Counts {
+            rows: many(counts.rows),
+            read_bytes: many(counts.read_bytes),
+            stored_bytes: many(counts.stored_bytes),
+            passed_rows: many(counts.passed_rows),
+            passed_bytes: many(counts.passed_bytes),
+            out_rows: kept(counts.out_rows),
+            out_bytes: kept(counts.out_bytes),
+        }
     }
 }
 
@@ -254,7 +288,11 @@ mod tests {
     use pithead_emulate::find;
 
     fn counts() -> Counts {
-        Counts {
+        counted(false).counts
+    }
+
+    fn counted(groups_are_apart: bool) -> Counted {
+        let counts = Counts {
             rows: 1_000_000,
             read_bytes: 8_000_000,
             stored_bytes: 40_000_000,
@@ -262,7 +300,19 @@ mod tests {
             passed_bytes: 8000,
             out_rows: 10,
             out_bytes: 160,
-        }
+        };
+        Counted { counts, partitions: 2, groups_are_apart }
+    }
+
+    #[test]
+    fn data_grows_and_groups_do_not() {
+        let many = counted(false).of(100, 8);
+        assert_eq!((many.rows, many.stored_bytes, many.passed_bytes), (100_000_000, 4_000_000_000, 800_000));
+        assert_eq!((many.out_rows, many.out_bytes), (5 * 8, 80 * 8));
+        assert_eq!(counted(true).of(100, 8).out_rows, 10);
+        let mut filter = counted(false);
+        filter.counts.out_rows = filter.counts.passed_rows;
+        assert_eq!(filter.of(100, 8).out_rows, 100_000);
     }
 
     #[test]
@@ -276,7 +326,7 @@ mod tests {
 
     #[test]
     fn stored_bytes_gain_most_from_a_faster_link() {
-        let charts = curves(&find("newport").unwrap(), &[times(counts(), 100)], 1);
+        let charts = curves(&find("newport").unwrap(), &[counted(false).of(100, 1)], 1);
         let gain = |line: &Line| line.points[0].1 / line.points[LINKS.len() - 1].1;
         let gains: Vec<f64> = charts[0].lines.iter().map(gain).collect();
         assert!(gains[2] > 10.0 * gains[0], "{gains:?}");

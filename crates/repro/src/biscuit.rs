@@ -129,7 +129,7 @@ fn filter(lab: &mut Lab, report: &mut Report) -> Result<(), ReproError> {
     let inside = lab.on(Place::Device, &counted.device, Load { matcher: true, ..Load::at(Place::Device) })?;
     let what = "filter of one day of lineitem: time, host over Biscuit";
     let times = outside.elapsed_s / inside.elapsed_s;
-    report.figure(what, "slide on scan and filter", "×", (11.0, times), How(Kind::Calibrated, BOTH));
+    report.figure(what, "slide on scan and filter", "×", (11.0, times), How(Kind::Predicted, BOTH));
     let what = "filter of one day of lineitem: energy, host over Biscuit";
     let energy = outside.energy.system_j() / inside.energy.system_j();
     report.figure(what, "slide on power", "×", (60.5 / 12.2, energy), How(Kind::Predicted, BOTH));

@@ -47,7 +47,7 @@ pub const NAMES: &[&str] = &["smart-ssd", "biscuit", "yoursql", "skytether", "bt
 /// What the paper of an experiment is, in one line.
 pub fn about(name: &str) -> &'static str {
     match name {
-        "smart-ssd" => "Do et al. 2013: selection and aggregation in a Smart SSD, time and energy beside SSD and HDD",
+        "smart-ssd" => "Do et al. 2013: scans in a Smart SSD, time and energy beside SSD and HDD",
         "biscuit" => "Gu et al. 2016: read latency, pointer chasing, and a filter over lineitem on the PM1725",
         "yoursql" => "Jo et al. 2016: early filters in MySQL",
         "skytether" => "Montana et al. 2023: Envoy, the processor of a Kinetic drive, beside its client",
