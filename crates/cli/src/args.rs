@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    array_serve, bench, cell, cert, check, drive_add, drive_drain, drive_serve, drop, error, inspect, kv, load, ls, program,
-    repair, session, sql, status, token,
+    array_serve, bench, cell, cert, check, device, drive_add, drive_drain, drive_serve, drop, error, inspect, kv, load, ls,
+    program, repair, repro, session, sql, status, token, whatif,
 };
 
 const LONG_ABOUT: &str = "\
@@ -71,6 +71,11 @@ pub(crate) enum Command {
     /// Show and measure what push-down is good for
     #[command(subcommand)]
     Bench(bench::BenchCommand),
+    /// Look at profiles of devices: what computational storage is made of, number by number
+    #[command(subcommand)]
+    Device(device::DeviceCommand),
+    Repro(repro::ReproArgs),
+    Whatif(Box<whatif::WhatifArgs>),
 }
 
 /// What can be done with drives.

@@ -11,6 +11,7 @@ mod cell;
 mod cert;
 mod check;
 mod cpu;
+mod device;
 mod drive_add;
 mod drive_drain;
 mod drive_serve;
@@ -32,6 +33,7 @@ mod piped;
 mod program;
 mod prompt;
 mod repair;
+mod repro;
 mod run;
 mod secret_file;
 mod session;
@@ -44,6 +46,7 @@ mod target;
 mod terminal;
 mod token;
 mod value_text;
+mod whatif;
 
 use std::process::ExitCode;
 

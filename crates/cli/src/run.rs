@@ -8,8 +8,8 @@ use tracing_subscriber::EnvFilter;
 use crate::args::{ArrayCommand, Command, DriveCommand};
 use crate::error::CliError;
 use crate::{
-    array_serve, bench, cell, cert, check, drive_add, drive_drain, drive_serve, drop, inspect, kv, load, ls, program, repair,
-    session, sql, status, target, token,
+    array_serve, bench, cell, cert, check, device, drive_add, drive_drain, drive_serve, drop, inspect, kv, load, ls, program,
+    repair, repro, session, sql, status, target, token, whatif,
 };
 
 /// What is logged unless `PITHEAD_LOG` says otherwise.
@@ -52,6 +52,9 @@ async fn dispatch(command: Command) -> Result<(), CliError> {
         Command::Cert(command) => cert::run(command),
         Command::Token(args) => token::run(&args),
         Command::Bench(command) => bench::run(command).await,
+        Command::Device(command) => device::run(&command),
+        Command::Repro(args) => repro::run(args).await,
+        Command::Whatif(args) => whatif::run(*args).await,
     }
 }
 
@@ -60,6 +63,7 @@ fn threads(command: &Command) -> usize {
     let asked = match command {
         Command::Drive(DriveCommand::Serve(_)) | Command::Bench(_) | Command::Check(_) | Command::Inspect(_) => None,
         Command::Session(_) | Command::Cell(_) | Command::Kv(_) | Command::Cert(_) | Command::Token(_) => None,
+        Command::Device(_) | Command::Repro(_) | Command::Whatif(_) => None,
         Command::Array(ArrayCommand::Serve(args)) => args.threads(),
         Command::Drive(DriveCommand::Add(args)) => args.target.threads,
         Command::Drive(DriveCommand::Drain(args)) => args.target.threads,

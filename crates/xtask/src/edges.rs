@@ -9,8 +9,8 @@ use crate::tidy::{Findings, Tree};
 /// The floors, lowest first. A crate imports from lower floors only.
 const FLOORS: &[&[&str]] = &[
     &["model", "matrix"],
-    &["slice", "functions", "door", "entry", "device", "sched", "observe", "policy"],
-    &["matrix-sql", "plan", "store", "wire", "program", "fleet", "files", "fakes"],
+    &["slice", "functions", "door", "entry", "device", "sched", "observe", "policy", "emulate"],
+    &["matrix-sql", "plan", "store", "wire", "program", "fleet", "files", "fakes", "repro"],
     &["exec", "cse", "load", "capi"],
     &["drive", "remote", "kinetic"],
     &["host"],
