@@ -8,7 +8,7 @@ use tracing_subscriber::EnvFilter;
 use crate::args::{ArrayCommand, Command, DriveCommand};
 use crate::error::CliError;
 use crate::{
-    array_serve, bench, cell, cert, check, drive_add, drive_drain, drive_serve, drop, inspect, kv, load, ls, program, repair,
+    array_serve, bench, cell, cert, check, drive_add, drive_drain, drive_serve, drop, front_serve, inspect, kv, load, ls, program, repair,
     session, sql, status, target, token,
 };
 
@@ -40,6 +40,7 @@ async fn dispatch(command: Command) -> Result<(), CliError> {
         Command::Repair(args) => repair::run(args).await,
         Command::Load(args) => load::run(*args).await,
         Command::Sql(args) => sql::run(args).await,
+        Command::Serve(args) => front_serve::run(*args).await,
         Command::Ls(args) => ls::run(args).await,
         Command::Status(args) => status::run(args).await,
         Command::Session(command) => session::run(command).await,
@@ -61,6 +62,7 @@ fn threads(command: &Command) -> usize {
         Command::Drive(DriveCommand::Serve(_)) | Command::Bench(_) | Command::Check(_) | Command::Inspect(_) => None,
         Command::Session(_) | Command::Cell(_) | Command::Kv(_) | Command::Cert(_) | Command::Token(_) => None,
         Command::Array(ArrayCommand::Serve(args)) => args.threads(),
+        Command::Serve(args) => args.threads(),
         Command::Drive(DriveCommand::Add(args)) => args.target.threads,
         Command::Drive(DriveCommand::Drain(args)) => args.target.threads,
         Command::Drive(DriveCommand::Remove(args)) => args.target.threads,

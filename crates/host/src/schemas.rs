@@ -7,11 +7,13 @@ use async_trait::async_trait;
 use datafusion::catalog::CatalogProviderList;
 use datafusion::catalog::{CatalogProvider, MemoryCatalogProviderList, SchemaProvider, TableProvider};
 use datafusion::common::{DataFusionError, Result};
-use datafusion::datasource::source_as_provider;
+use datafusion::datasource::{MemTable, source_as_provider};
 use datafusion::logical_expr::TableScan;
 use parking_lot::Mutex;
+use pithead_entry::{Identity, Right};
 use pithead_fleet::{Drives, Snapshot, VersionedDataset};
 use pithead_model::{DatasetName, Fault};
+use pithead_pg_catalog::{Facts, PG_CATALOG};
 use pithead_plan::{Catalogue, DatasetFacts};
 
 use crate::table::DatasetTable;
@@ -38,14 +40,25 @@ impl Tables {
     }
 }
 
-/// A list of catalogs with one, over `snapshot`. `made`: the dataset that a statement makes, which need not be there yet.
+/// What a session's client sees.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientView {
+    /// Who it is.
+    pub(crate) caller: Arc<Identity>,
+    /// What PostgreSQL's catalogue is made of.
+    pub(crate) facts: Arc<Facts>,
+}
+
+/// A list of catalogs with one, over `snapshot`. `made`: the dataset that a statement makes, which need not be there yet. `client`:
+/// whose statement it is; none: the process's own.
 pub(crate) fn catalogs(
     snapshot: Arc<Snapshot>,
     tables: &Arc<Tables>,
     made: Option<DatasetName>,
+    client: Option<ClientView>,
 ) -> Arc<dyn CatalogProviderList> {
     let list = MemoryCatalogProviderList::new();
-    list.register_catalog(CATALOG.to_owned(), Arc::new(Domains { snapshot, tables: Arc::clone(tables), made }));
+    list.register_catalog(CATALOG.to_owned(), Arc::new(Domains { snapshot, tables: Arc::clone(tables), made, client }));
     Arc::new(list)
 }
 
@@ -54,17 +67,22 @@ struct Domains {
     snapshot: Arc<Snapshot>,
     tables: Arc<Tables>,
     made: Option<DatasetName>,
+    client: Option<ClientView>,
 }
 
 impl CatalogProvider for Domains {
     fn schema_names(&self) -> Vec<String> {
-        self.snapshot.domains().map(|(name, _)| name.to_owned()).collect()
+        let may_read = |name: &str| self.client.as_ref().is_none_or(|client| client.caller.may(Right::Read, name));
+        self.snapshot.domains().map(|(name, _)| name.to_owned()).filter(|name| may_read(name)).collect()
     }
 
     /// Any name is a domain, so that an unknown one is told apart when a dataset of it is asked for.
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
+        if let (Some(client), true) = (&self.client, name == PG_CATALOG) {
+            return Some(Arc::new(PostgresCatalog(Arc::clone(&client.facts))));
+        }
         let (snapshot, tables, made) = (Arc::clone(&self.snapshot), Arc::clone(&self.tables), self.made.clone());
-        let domain = Domain { snapshot, tables, name: name.to_owned(), made };
+        let domain = Domain { snapshot, tables, name: name.to_owned(), made, client: self.client.clone() };
         (name != "information_schema").then(|| Arc::new(domain) as Arc<dyn SchemaProvider>)
     }
 }
@@ -78,6 +96,7 @@ struct Domain {
     tables: Arc<Tables>,
     name: String,
     made: Option<DatasetName>,
+    client: Option<ClientView>,
 }
 
 impl Domain {
@@ -99,6 +118,10 @@ impl SchemaProvider for Domain {
         if may_be_absent && self.snapshot.dataset(&name).is_none() {
             return Ok(None);
         }
+        if let Some(client) = &self.client {
+            let checked = client.caller.check(Right::Read, &name.domain);
+            checked.map_err(|fault| DataFusionError::External(Box::new(fault)))?;
+        }
         let found = self.snapshot.readable(&name);
         let found = found.map_err(|fault: Fault| DataFusionError::External(Box::new(fault)))?;
         Ok(Some(self.tables.table(&found)))
@@ -106,6 +129,26 @@ impl SchemaProvider for Domain {
 
     fn table_exist(&self, name: &str) -> bool {
         self.snapshot.dataset(&self.dataset(name)).is_some()
+    }
+}
+
+/// The tables of PostgreSQL's catalogue, each made when it is asked for.
+#[derive(Debug)]
+struct PostgresCatalog(Arc<Facts>);
+
+#[async_trait]
+impl SchemaProvider for PostgresCatalog {
+    fn table_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let Some(rows) = pithead_pg_catalog::table(name, &self.0) else { return Ok(None) };
+        Ok(Some(Arc::new(MemTable::try_new(rows.schema(), vec![vec![rows]])?)))
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        pithead_pg_catalog::table(name, &self.0).is_some()
     }
 }
 

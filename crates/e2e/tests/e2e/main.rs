@@ -8,6 +8,7 @@ mod checking;
 mod copies;
 mod faults;
 mod files;
+mod front;
 mod hogs;
 mod hosts;
 mod kills;
