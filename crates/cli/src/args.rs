@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    array_serve, bench, cell, cert, check, drive_add, drive_drain, drive_serve, drop, error, front_serve, inspect, kv, load, ls, program,
-    repair, session, sql, status, token,
+    array_serve, bench, cell, cert, check, drive_add, drive_drain, drive_serve, drop, error, front_serve, inspect, kv, load,
+    ls, program, repair, session, sql, status, token,
 };
 
 const LONG_ABOUT: &str = "\

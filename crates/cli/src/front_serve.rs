@@ -7,6 +7,7 @@ use clap::Args;
 use pithead_drive::{address, bind};
 use pithead_front::{Front, serve};
 use pithead_model::{Bytes, parse_bytes};
+use pithead_observe::Observed;
 
 use crate::array_serve::BelowArgs;
 use crate::drive_serve::{observe_listener, stop_signal};
@@ -96,7 +97,7 @@ pub(crate) async fn run(args: FrontServeArgs) -> Result<(), CliError> {
         Some(listener) => {
             let told = listener.local_addr()?;
             terminal::tell(format_args!("metrics at http://{told}/metrics, health at http://{told}/health"));
-            Some(tokio::spawn(pithead_observe::serve(listener, Arc::clone(&front) as Arc<_>)))
+            Some(tokio::spawn(pithead_observe::serve(listener, Arc::clone(&front) as Arc<dyn Observed>)))
         }
         None => None,
     };

@@ -8,8 +8,8 @@ use tracing_subscriber::EnvFilter;
 use crate::args::{ArrayCommand, Command, DriveCommand};
 use crate::error::CliError;
 use crate::{
-    array_serve, bench, cell, cert, check, drive_add, drive_drain, drive_serve, drop, front_serve, inspect, kv, load, ls, program, repair,
-    session, sql, status, target, token,
+    array_serve, bench, cell, cert, check, drive_add, drive_drain, drive_serve, drop, front_serve, inspect, kv, load, ls,
+    program, repair, session, sql, status, target, token,
 };
 
 /// What is logged unless `PITHEAD_LOG` says otherwise.

@@ -26,7 +26,8 @@ impl FrontProcess {
         let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program starts");
         let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
         let mut word = |before: &str| {
-            let line = lines.by_ref().map_while(Result::ok).find(|line| line.contains(before)).expect("the server says where it is");
+            let line =
+                lines.by_ref().map_while(Result::ok).find(|line| line.contains(before)).expect("the server says where it is");
             let after = &line[line.find(before).unwrap() + before.len()..];
             after.split([' ', '/', ',']).next().unwrap().to_owned()
         };

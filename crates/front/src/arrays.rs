@@ -170,7 +170,14 @@ mod tests {
     fn lying_arrays_are_refused() {
         let array = |ints: &[i32]| ints.iter().flat_map(|int| int.to_be_bytes()).collect::<Vec<u8>>();
         assert_eq!(read_binary(&array(&[1, 0, 23, 1, 1, 4, 7])).unwrap(), (23, vec![Some(vec![0, 0, 0, 7])]));
-        for wrong in [&[][..], &[1, 0, 23], &[1, 0, 23, -1, 1], &[1, 0, 23, 1 << 30, 1], &[2, 0, 23, 1, 1, 1, 1], &[1, 0, 23, 1, 1, 4, 7, 7]] {
+        for wrong in [
+            &[][..],
+            &[1, 0, 23],
+            &[1, 0, 23, -1, 1],
+            &[1, 0, 23, 1 << 30, 1],
+            &[2, 0, 23, 1, 1, 1, 1],
+            &[1, 0, 23, 1, 1, 4, 7, 7],
+        ] {
             assert!(read_binary(&array(wrong)).is_err(), "{wrong:?}");
         }
     }

@@ -1,7 +1,5 @@
 //! Values in PostgreSQL's binary forms.
 
-use arrow::array::Array;
-
 use crate::arrays;
 use crate::columns::{Column, MadeOf};
 use crate::numbers::{decimal, decimal_to_binary};

@@ -31,9 +31,16 @@ pub(crate) enum Column {
     Numeric(Decimal128Array, i8),
     Date(Date32Array),
     Time(Time64MicrosecondArray),
-    Timestamp { values: TimestampMicrosecondArray, zoned: bool },
+    Timestamp {
+        values: TimestampMicrosecondArray,
+        zoned: bool,
+    },
     Interval(IntervalMonthDayNanoArray),
-    List { lists: ListArray, items: Box<Column>, item_type: u32 },
+    List {
+        lists: ListArray,
+        items: Box<Column>,
+        item_type: u32,
+    },
 }
 
 /// What a text was made of.
@@ -144,7 +151,9 @@ fn intervals(array: &ArrayRef) -> Result<IntervalMonthDayNanoArray, ArrowError> 
 fn numeric(array: &ArrayRef) -> Result<Column, ArrowError> {
     Ok(match array.data_type() {
         DataType::UInt64 => Column::Numeric(cast(array, &DataType::Decimal128(20, 0))?.as_primitive().clone(), 0),
-        DataType::Decimal32(precision, scale) | DataType::Decimal64(precision, scale) | DataType::Decimal128(precision, scale) => {
+        DataType::Decimal32(precision, scale)
+        | DataType::Decimal64(precision, scale)
+        | DataType::Decimal128(precision, scale) => {
             Column::Numeric(cast(array, &DataType::Decimal128(*precision, *scale))?.as_primitive().clone(), *scale)
         }
         DataType::Dictionary(_, values) => numeric(&cast(array, values)?)?,
@@ -155,9 +164,10 @@ fn numeric(array: &ArrayRef) -> Result<Column, ArrowError> {
 
 /// Each value as JSON.
 fn json(field: &Field, array: &ArrayRef) -> Result<StringArray, ArrowError> {
-    let field: FieldRef = Arc::new(Field::new("value", array.data_type().clone(), true).with_metadata(field.metadata().clone()));
+    let field: FieldRef =
+        Arc::new(Field::new("value", array.data_type().clone(), true).with_metadata(field.metadata().clone()));
     let options = EncoderOptions::default().with_explicit_nulls(true);
-    let mut encoder = make_encoder(&field, array, &options)?;
+    let mut encoder = make_encoder(&field, array.as_ref(), &options)?;
     let mut texts = Vec::with_capacity(array.len());
     for row in 0..array.len() {
         if encoder.is_null(row) {

@@ -249,8 +249,10 @@ impl Talk {
     async fn too_large(&mut self, tag: u8, bytes: usize, busy: bool) -> Result<(), Halt> {
         let complaint = match busy {
             true => Complaint::error("53200", "too many large messages of clients are in memory").hint("try again later"),
-            false => Complaint::error(TOO_LARGE, format!("a message of {bytes} bytes; at most {MESSAGE_BYTES_MAX} are allowed"))
-                .hint("load rows by COPY … FROM STDIN or `pithead load`"),
+            false => {
+                Complaint::error(TOO_LARGE, format!("a message of {bytes} bytes; at most {MESSAGE_BYTES_MAX} are allowed"))
+                    .hint("load rows by COPY … FROM STDIN or `pithead load`")
+            }
         };
         match tag {
             b'Q' => {
@@ -281,7 +283,10 @@ impl Talk {
 
     /// Tells what a person should know, unless the client does not want it.
     pub(crate) fn notice(&mut self, notice: Option<Complaint>) {
-        let quiet = self.settings.show("client_min_messages").is_some_and(|level| matches!(level.as_str(), "error" | "fatal" | "panic"));
+        let quiet = self
+            .settings
+            .show("client_min_messages")
+            .is_some_and(|level| matches!(level.as_str(), "error" | "fatal" | "panic"));
         if let Some(notice) = notice.filter(|_| !quiet) {
             self.link.out.notice(&notice);
         }

@@ -8,7 +8,10 @@ use crate::lexer::{Token, TokenKind, tokens};
 pub(crate) enum Source {
     Query(String),
     /// A table as it is written, and its columns; none: all.
-    Table { name: String, columns: Vec<String> },
+    Table {
+        name: String,
+        columns: Vec<String>,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +55,9 @@ impl Copy {
             }
             [first, ..] => {
                 let last = rest.iter().position(|token| token.is("to") || token.is("from") || token.is_sign('('));
-                let last = last.filter(|last| *last > 0).ok_or_else(|| wrong("expected COPY table FROM STDIN, or COPY (query) TO STDOUT"))?;
+                let last = last
+                    .filter(|last| *last > 0)
+                    .ok_or_else(|| wrong("expected COPY table FROM STDIN, or COPY (query) TO STDOUT"))?;
                 let name = sql[first.start..rest[last - 1].end].to_owned();
                 rest = &rest[last..];
                 Source::Table { name, columns: columns(&mut rest)? }
@@ -64,8 +69,11 @@ impl Copy {
             (Some(from), Some(stdin)) if from.is("from") && stdin.is("stdin") => true,
             (Some(to), Some(stdout)) if to.is("to") && stdout.is("stdout") => false,
             _ => {
-                return Err(Complaint::error(NOT_SUPPORTED, "COPY reads from STDIN and writes to STDOUT; files are not the server's to open")
-                    .hint("psql's \\copy does that with files of the client"));
+                return Err(Complaint::error(
+                    NOT_SUPPORTED,
+                    "COPY reads from STDIN and writes to STDOUT; files are not the server's to open",
+                )
+                .hint("psql's \\copy does that with files of the client"));
             }
         };
         if is_in && matches!(source, Source::Query(_)) {
@@ -73,7 +81,9 @@ impl Copy {
         }
         let options = CopyOptions::read(&rest[2..])?;
         if is_in && options.format == CopyFormat::Binary {
-            return Err(Complaint::error(NOT_SUPPORTED, "COPY FROM reads text and CSV; not yet binary").hint("WITH (FORMAT csv)"));
+            return Err(
+                Complaint::error(NOT_SUPPORTED, "COPY FROM reads text and CSV; not yet binary").hint("WITH (FORMAT csv)")
+            );
         }
         Ok(Copy { is_in, source, options })
     }
@@ -121,8 +131,10 @@ fn columns(rest: &mut &[Token]) -> Result<Vec<String>, Complaint> {
 impl CopyOptions {
     /// `WITH (FORMAT csv, HEADER)`, or the words of older versions: `CSV HEADER`.
     fn read(rest: &[Token]) -> Result<CopyOptions, Complaint> {
-        let words: Vec<&Token> = rest.iter().filter(|token| !token.is_sign('(') && !token.is_sign(')') && !token.is_sign(',')).collect();
-        let (mut format, mut header, mut delimiter, mut null, mut quote, mut escape) = (CopyFormat::Text, false, None, None, None, None);
+        let words: Vec<&Token> =
+            rest.iter().filter(|token| !token.is_sign('(') && !token.is_sign(')') && !token.is_sign(',')).collect();
+        let (mut format, mut header, mut delimiter, mut null, mut quote, mut escape) =
+            (CopyFormat::Text, false, None, None, None, None);
         let mut words = words.into_iter().peekable();
         while let Some(word) = words.next() {
             match word.text().as_str() {
@@ -131,7 +143,8 @@ impl CopyOptions {
                 "csv" => format = CopyFormat::Csv,
                 "binary" => format = CopyFormat::Binary,
                 "header" => {
-                    let given = words.next_if(|token| ["true", "false", "on", "off", "1", "0", "match"].contains(&token.text().as_str()));
+                    let given = words
+                        .next_if(|token| ["true", "false", "on", "off", "1", "0", "match"].contains(&token.text().as_str()));
                     header = given.is_none_or(|token| !["false", "off", "0"].contains(&token.text().as_str()));
                 }
                 "delimiter" | "delimiters" => delimiter = Some(byte(&value(&mut words, "DELIMITER")?, "DELIMITER")?),
@@ -170,7 +183,10 @@ fn format_of(text: &str) -> Result<CopyFormat, Complaint> {
         "text" => Ok(CopyFormat::Text),
         "csv" => Ok(CopyFormat::Csv),
         "binary" => Ok(CopyFormat::Binary),
-        other => Err(Complaint::error(WRONG_SETTING, format!("COPY format {other:?} is not recognized; there are text, csv and binary"))),
+        other => Err(Complaint::error(
+            WRONG_SETTING,
+            format!("COPY format {other:?} is not recognized; there are text, csv and binary"),
+        )),
     }
 }
 
@@ -192,13 +208,25 @@ mod tests {
     #[test]
     fn statements_are_read_in_both_forms() {
         let copy = Copy::read("COPY (SELECT (1), ')' FROM t) TO STDOUT (FORMAT \"binary\");").unwrap();
-        assert_eq!((copy.is_in, copy.query().as_str(), copy.options.format), (false, "SELECT (1), ')' FROM t", CopyFormat::Binary));
+        assert_eq!(
+            (copy.is_in, copy.query().as_str(), copy.options.format),
+            (false, "SELECT (1), ')' FROM t", CopyFormat::Binary)
+        );
         let copy = Copy::read("copy main.\"My T\" (a, \"B\") from stdin with csv header delimiter as ';' null 'x'").unwrap();
         assert_eq!(copy.source, Source::Table { name: "main.\"My T\"".into(), columns: vec!["a".into(), "B".into()] });
         assert!(copy.is_in && copy.options.header && copy.options.delimiter == b';' && copy.options.null == "x");
         let copy = Copy::read("COPY t(a) TO STDOUT WITH (FORMAT csv, HEADER false, DELIMITER '|')").unwrap();
         assert_eq!((copy.query().as_str(), copy.options.header), ("SELECT \"a\" FROM t", false));
-        for wrong in ["COPY", "COPY t", "COPY (SELECT 1 TO STDOUT", "COPY t FROM '/etc/passwd'", "COPY t FROM STDIN BINARY", "COPY t TO STDOUT (FORMAT xml)", "COPY (SELECT 1) FROM STDIN", "COPY t FROM STDIN DELIMITER 'ab'"] {
+        for wrong in [
+            "COPY",
+            "COPY t",
+            "COPY (SELECT 1 TO STDOUT",
+            "COPY t FROM '/etc/passwd'",
+            "COPY t FROM STDIN BINARY",
+            "COPY t TO STDOUT (FORMAT xml)",
+            "COPY (SELECT 1) FROM STDIN",
+            "COPY t FROM STDIN DELIMITER 'ab'",
+        ] {
             assert!(Copy::read(wrong).is_err(), "{wrong}");
         }
     }

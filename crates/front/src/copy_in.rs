@@ -49,20 +49,22 @@ impl Talk {
         tokio::pin!(loading);
         let mut builder = Builder { schema, places, zone: self.settings.zone().0, rows: Vec::new(), bytes: 0 };
         let mut reader = RowReader::new(copy.options.clone(), builder.places.len());
-        let reading = async {
-            let ended = self.read_rows(&mut reader, &mut builder, &sender).await;
-            drop(sender);
-            ended
-        };
-        tokio::pin!(reading);
         // A load that fails at once ends the reading, too.
-        let report = tokio::select! {
-            biased;
-            ended = &mut reading => {
-                ended?;
-                loading.await
+        let report = {
+            let reading = async {
+                let ended = self.read_rows(&mut reader, &mut builder, &sender).await;
+                drop(sender);
+                ended
+            };
+            tokio::pin!(reading);
+            tokio::select! {
+                biased;
+                ended = &mut reading => {
+                    ended?;
+                    (&mut loading).await
+                }
+                report = &mut loading => report,
             }
-            report = &mut loading => report,
         }?;
         self.transaction.wrote();
         self.front.metrics.copied_rows.inc_by(report.rows);
@@ -71,7 +73,7 @@ impl Talk {
     }
 
     /// The dataset, its columns, and which of them a row's fields are for.
-    async fn target(&self, copy: &Copy) -> Result<(DatasetName, SchemaRef, Vec<usize>), Halt> {
+    async fn target(&mut self, copy: &Copy) -> Result<(DatasetName, SchemaRef, Vec<usize>), Halt> {
         let Source::Table { name, columns } = &copy.source else { return Err(Fault::bug("COPY reads into no table").into()) };
         let name = dataset_name(name, &self.session.domain())?;
         self.session.check(Right::Write, &name.domain)?;
@@ -107,7 +109,9 @@ impl Talk {
                 read = self.link.next() => read,
             };
             let message = match read {
-                Read::Message(tag, body) => Message::read(tag, body).map_err(|what| Halt::Last(Complaint::fatal("08P01", what.to_string())))?,
+                Read::Message(tag, body) => {
+                    Message::read(tag, body).map_err(|what| Halt::Last(Complaint::fatal("08P01", what.to_string())))?
+                }
                 Read::TooLarge { bytes, .. } => {
                     return Err(Complaint::error("54000", format!("a message of {bytes} bytes is too large")).into());
                 }
@@ -130,7 +134,9 @@ impl Talk {
                     }
                     return builder.send(sender).await;
                 }
-                Message::CopyFail(why) => return Err(Complaint::error("57014", format!("COPY from stdin failed: {why}")).into()),
+                Message::CopyFail(why) => {
+                    return Err(Complaint::error("57014", format!("COPY from stdin failed: {why}")).into());
+                }
                 Message::Flush | Message::Sync => {}
                 Message::Terminate => return Err(Halt::Gone),
                 _ => return Err(Complaint::error("08P01", "a message that does not belong into COPY").into()),
@@ -194,17 +200,26 @@ impl Builder {
         for (place, field) in self.schema.fields().iter().enumerate() {
             let Some(of_row) = self.places.iter().position(|column| *column == place) else {
                 if !field.is_nullable() {
-                    return Err(Complaint::error("23502", format!("column {:?} is NOT NULL, and is not among those of COPY", field.name())));
+                    return Err(Complaint::error(
+                        "23502",
+                        format!("column {:?} is NOT NULL, and is not among those of COPY", field.name()),
+                    ));
                 }
                 columns.push(new_null_array(field.data_type(), self.rows.len()));
                 continue;
             };
             let texts: Vec<Option<&str>> = self.rows.iter().map(|row| row[of_row].as_deref()).collect();
             if !field.is_nullable() && texts.contains(&None) {
-                return Err(Complaint::error("23502", format!("column {:?} is NOT NULL, and a row has NULL there", field.name())));
+                return Err(Complaint::error(
+                    "23502",
+                    format!("column {:?} is NOT NULL, and a row has NULL there", field.name()),
+                ));
             }
             let array = from_text(field.data_type(), &texts, &self.zone);
-            let named = |complaint: Complaint| Complaint { message: format!("column {}: {}", field.name(), complaint.message), ..complaint };
+            let named = |complaint: Complaint| Complaint {
+                message: format!("column {}: {}", field.name(), complaint.message),
+                ..complaint
+            };
             columns.push(array.map_err(named)?);
         }
         RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(|error| Complaint::error("XX000", error.to_string()))
@@ -229,7 +244,17 @@ impl RowReader {
     /// A reader of rows of so many fields.
     pub(crate) fn new(options: CopyOptions, fields: usize) -> RowReader {
         let skip_header = options.header;
-        RowReader { options, fields, buffer: Vec::new(), start: 0, looked: 0, quoted: false, skip_header, line: 0, ended: false }
+        RowReader {
+            options,
+            fields,
+            buffer: Vec::new(),
+            start: 0,
+            looked: 0,
+            quoted: false,
+            skip_header,
+            line: 0,
+            ended: false,
+        }
     }
 
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), Complaint> {
@@ -358,7 +383,9 @@ fn text_fields(line: &[u8], options: &CopyOptions) -> Result<Vec<Field>, String>
 
 /// What stands after a backslash; how many bytes it is.
 fn unescape(rest: &[u8], value: &mut Vec<u8>) -> usize {
-    let number = |digits: &[u8], base: u32| digits.iter().try_fold(0_u32, |sum, digit| Some(sum * base + char::from(*digit).to_digit(base)?));
+    let number = |digits: &[u8], base: u32| {
+        digits.iter().try_fold(0_u32, |sum, digit| Some(sum * base + char::from(*digit).to_digit(base)?))
+    };
     match rest[0] {
         b'n' => value.push(b'\n'),
         b't' => value.push(b'\t'),

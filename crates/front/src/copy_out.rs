@@ -29,7 +29,8 @@ impl Talk {
         let parameters = Parameters::default();
         let answer = during(&mut self.link, &self.place.cancel, session.run_with(&sql, &parameters)).await?;
         // Places in the query are not those in the statement.
-        let Answer { schema, rows, .. } = answer.map_err(|fault| Halt::Said(Complaint { position: None, ..Complaint::of(&fault, &sql) }))?;
+        let Answer { schema, rows, .. } =
+            answer.map_err(|fault| Halt::Said(Complaint { position: None, ..Complaint::of(&fault, &sql) }))?;
         let is_binary = copy.options.format == CopyFormat::Binary;
         self.link.out.copy(b'H', is_binary, schema.fields().len());
         if is_binary {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Date32Array, FixedSizeBinaryArray, Float32Array, Float64Array, Int16Array,
-    Int32Array, Int64Array, IntervalMonthDayNanoArray, ListArray, StringArray, Time64MicrosecondArray, TimestampMicrosecondArray,
-    new_null_array,
+    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Date32Array, FixedSizeBinaryArray, Float32Array, Float64Array,
+    Int16Array, Int32Array, Int64Array, IntervalMonthDayNanoArray, ListArray, StringArray, Time64MicrosecondArray,
+    TimestampMicrosecondArray, new_null_array,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{CastOptions, cast_with_options, concat};
@@ -51,13 +51,15 @@ pub(crate) fn parameter(
     bytes: Option<&[u8]>,
     zone: &str,
 ) -> Result<ArrayRef, Complaint> {
-    let known = arrow_type(oid).ok_or_else(|| Complaint::error(NOT_SUPPORTED, format!("there is no type with the number {oid}")))?;
+    let known =
+        arrow_type(oid).ok_or_else(|| Complaint::error(NOT_SUPPORTED, format!("there is no type with the number {oid}")))?;
     let wanted = inferred.filter(|wanted| pg_type(&Field::new("", (*wanted).clone(), true)) == oid || oid == 0);
     let Some(bytes) = bytes else { return Ok(new_null_array(wanted.or(inferred).unwrap_or(&known), 1)) };
     let value = match binary {
         true => from_binary(oid, bytes)?,
         false => {
-            let text = std::str::from_utf8(bytes).map_err(|error| Complaint::error("22021", format!("a parameter is not UTF-8: {error}")))?;
+            let text = std::str::from_utf8(bytes)
+                .map_err(|error| Complaint::error("22021", format!("a parameter is not UTF-8: {error}")))?;
             from_text(&own_scale(wanted.unwrap_or(&known), text), &[Some(text)], zone)?
         }
     };
@@ -69,7 +71,10 @@ pub(crate) fn parameter(
 
 /// A decimal keeps the digits that it is written with, whatever the type has that it is compared with.
 fn own_scale(data_type: &DataType, text: &str) -> DataType {
-    let decimal = matches!(data_type, DataType::Decimal32(..) | DataType::Decimal64(..) | DataType::Decimal128(..) | DataType::Decimal256(..));
+    let decimal = matches!(
+        data_type,
+        DataType::Decimal32(..) | DataType::Decimal64(..) | DataType::Decimal128(..) | DataType::Decimal256(..)
+    );
     if !decimal {
         return data_type.clone();
     }
@@ -100,8 +105,12 @@ fn wrong_text(data_type: &DataType, why: impl std::fmt::Display) -> Complaint {
 /// Values of a type from texts.
 pub(crate) fn from_text(data_type: &DataType, texts: &[Option<&str>], zone: &str) -> Result<ArrayRef, Complaint> {
     match data_type {
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => bytes(data_type, texts),
-        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => lists(data_type, item, texts, zone),
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
+            bytes(data_type, texts)
+        }
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            lists(data_type, item, texts, zone)
+        }
         DataType::Timestamp(unit, Some(_)) => {
             // What names no zone is in the session's.
             let local = converted(texts, &DataType::Timestamp(*unit, Some(zone.into())), data_type)?;
@@ -209,7 +218,8 @@ fn from_binary(oid: u32, bytes: &[u8]) -> Result<ArrayRef, Complaint> {
         }};
     }
     let text = |bytes: &[u8]| {
-        let text = std::str::from_utf8(bytes).map_err(|error| Complaint::error("22021", format!("a parameter is not UTF-8: {error}")))?;
+        let text = std::str::from_utf8(bytes)
+            .map_err(|error| Complaint::error("22021", format!("a parameter is not UTF-8: {error}")))?;
         Ok::<ArrayRef, Complaint>(Arc::new(StringArray::from(vec![text])))
     };
     Ok(match oid {
@@ -234,7 +244,8 @@ fn from_binary(oid: u32, bytes: &[u8]) -> Result<ArrayRef, Complaint> {
         },
         1082 => {
             let days = i32::from_be_bytes(bytes.try_into().map_err(|_| length(4))?);
-            let days = days.checked_add(EPOCH_DAYS).filter(|_| days != i32::MIN).ok_or_else(|| wrong("the day is out of range"))?;
+            let days =
+                days.checked_add(EPOCH_DAYS).filter(|_| days != i32::MIN).ok_or_else(|| wrong("the day is out of range"))?;
             Arc::new(Date32Array::from(vec![days]))
         }
         1083 => {
@@ -246,7 +257,8 @@ fn from_binary(oid: u32, bytes: &[u8]) -> Result<ArrayRef, Complaint> {
         }
         1114 | 1184 => {
             let micros = i64::from_be_bytes(bytes.try_into().map_err(|_| length(8))?);
-            let micros = micros.checked_add(EPOCH_MICROS).filter(|_| micros != i64::MIN).ok_or_else(|| wrong("out of range"))?;
+            let micros =
+                micros.checked_add(EPOCH_MICROS).filter(|_| micros != i64::MIN).ok_or_else(|| wrong("out of range"))?;
             let array = TimestampMicrosecondArray::from(vec![micros]);
             Arc::new(if oid == 1184 { array.with_timezone("UTC") } else { array })
         }
@@ -288,7 +300,8 @@ fn array(oid: u32, bytes: &[u8]) -> Result<ArrayRef, Complaint> {
         });
     }
     let parts: Vec<&dyn Array> = values.iter().map(AsRef::as_ref).collect();
-    let values = if parts.is_empty() { new_null_array(&wanted, 0) } else { concat(&parts).map_err(|error| wrong(error.to_string()))? };
+    let values =
+        if parts.is_empty() { new_null_array(&wanted, 0) } else { concat(&parts).map_err(|error| wrong(error.to_string()))? };
     let field = Arc::new(Field::new("item", wanted, true));
     let lists = ListArray::try_new(field, OffsetBuffer::from_lengths([values.len()]), values, None);
     Ok(Arc::new(lists.map_err(|error| wrong(error.to_string()))?))
@@ -321,14 +334,18 @@ mod tests {
             let value = parameter(oid, None, false, Some(text.as_bytes()), "Europe/Berlin").unwrap();
             assert_eq!(shown(&value), expected, "{oid} {text}");
         }
-        for (oid, text) in [(23, "x"), (23, "99999999999"), (16, "maybe"), (17, "\\xzz"), (1082, "yesterday"), (1007, "{x}"), (12_345, "1")] {
+        for (oid, text) in
+            [(23, "x"), (23, "99999999999"), (16, "maybe"), (17, "\\xzz"), (1082, "yesterday"), (1007, "{x}"), (12_345, "1")]
+        {
             assert!(parameter(oid, None, false, Some(text.as_bytes()), "UTC").is_err(), "{oid} {text}");
         }
     }
 
     #[test]
     fn values_become_what_the_statement_wants_where_they_stay_the_same() {
-        let fitted = |oid, inferred: DataType, text: &str| shown(&parameter(oid, Some(&inferred), false, Some(text.as_bytes()), "UTC").unwrap());
+        let fitted = |oid, inferred: DataType, text: &str| {
+            shown(&parameter(oid, Some(&inferred), false, Some(text.as_bytes()), "UTC").unwrap())
+        };
         assert_eq!(fitted(21, DataType::Int64, "7"), "7 Int64");
         assert_eq!(fitted(20, DataType::Int16, "70000"), "70000 Int64");
         assert_eq!(fitted(1700, DataType::Decimal128(15, 2), "1.50"), "1.50 Decimal128(15, 2)");

@@ -93,7 +93,9 @@ fn located(message: &str, sql: &str) -> (String, Option<usize>) {
     let Some((line, rest)) = numbers.split_once(", Column: ") else { return (message.to_owned(), None) };
     let digits = rest.find(|character: char| !character.is_ascii_digit()).unwrap_or(rest.len());
     let place = line.parse::<usize>().ok().zip(rest[..digits].parse::<usize>().ok());
-    let Some((line, column)) = place.filter(|(line, column)| *line > 0 && *column > 0) else { return (message.to_owned(), None) };
+    let Some((line, column)) = place.filter(|(line, column)| *line > 0 && *column > 0) else {
+        return (message.to_owned(), None);
+    };
     let before: usize = sql.split_inclusive('\n').take(line - 1).map(|line| line.chars().count()).sum();
     let text = format!("{}{}", message[..start].trim_end(), &rest[digits..]);
     (text, Some(before + column))
@@ -147,7 +149,7 @@ fn of_request(message: &str) -> SqlState {
         ("is not a name", "42602"),
         ("sql parser error", SYNTAX),
     ];
-    KNOWN.iter().find(|(text, _)| message.contains(text)).map_or("42000", |(_, code)| code)
+    KNOWN.iter().find(|(text, _)| message.contains(text)).map_or("42000", |(_, code)| *code)
 }
 
 #[cfg(test)]

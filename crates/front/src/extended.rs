@@ -10,7 +10,9 @@ use pithead_pg_catalog::pg_type;
 
 use crate::connection::{Halt, Talk, during};
 use crate::decode::{arrow_type, parameter};
-use crate::error::{Complaint, KNOWN_STATEMENT, NOT_SUPPORTED, PROTOCOL_VIOLATION, SYNTAX, TOO_LARGE, UNKNOWN_PORTAL, UNKNOWN_STATEMENT};
+use crate::error::{
+    Complaint, KNOWN_STATEMENT, NOT_SUPPORTED, PROTOCOL_VIOLATION, SYNTAX, TOO_LARGE, UNKNOWN_PORTAL, UNKNOWN_STATEMENT,
+};
 use crate::kind::{Kind, kind};
 use crate::message::{Message, Target};
 use crate::portal::{Portal, PortalState, Prepared, Started, shown_schema};
@@ -30,7 +32,9 @@ impl Talk {
     pub(crate) async fn extended(&mut self, message: Message) -> Result<(), Halt> {
         match message {
             Message::Parse { name, sql, types } => self.parse(name, sql, types).await,
-            Message::Bind { portal, statement, formats, values, results } => self.bind(portal, &statement, &formats, &values, &results),
+            Message::Bind { portal, statement, formats, values, results } => {
+                self.bind(portal, &statement, &formats, &values, &results)
+            }
             Message::Describe(Target::Statement(name)) => self.describe_statement(&name),
             Message::Describe(Target::Portal(name)) => self.describe_portal(&name),
             Message::Execute { portal, rows } => self.execute(&portal, rows).await,
@@ -53,7 +57,8 @@ impl Talk {
         let others = self.statements.iter().filter(|(known, _)| **known != name);
         let bytes: usize = others.map(|(_, prepared)| prepared.sql.len()).sum();
         if self.statements.len() >= STATEMENTS_MAX || bytes + sql.len() > STATEMENT_BYTES_MAX {
-            let message = format!("a connection has {STATEMENTS_MAX} statements or {STATEMENT_BYTES_MAX} bytes of them prepared");
+            let message =
+                format!("a connection has {STATEMENTS_MAX} statements or {STATEMENT_BYTES_MAX} bytes of them prepared");
             return Err(Complaint::error(TOO_LARGE, message).hint("DEALLOCATE those that are not needed").into());
         }
         let prepared = self.prepared(sql, types).await?;
@@ -88,27 +93,45 @@ impl Talk {
         Ok(prepared)
     }
 
-    fn bind(&mut self, name: String, statement: &str, codes: &[i16], values: &[Option<Vec<u8>>], results: &[i16]) -> Result<(), Halt> {
+    fn bind(
+        &mut self,
+        name: String,
+        statement: &str,
+        codes: &[i16],
+        values: &[Option<Vec<u8>>],
+        results: &[i16],
+    ) -> Result<(), Halt> {
         let prepared = self.prepared_as(statement)?;
         let wrong = |what: String| Halt::Said(Complaint::error(PROTOCOL_VIOLATION, what));
         if values.len() != prepared.types.len() {
-            return Err(wrong(format!("{} parameters are given, and the statement has {}", values.len(), prepared.types.len())));
+            return Err(wrong(format!(
+                "{} parameters are given, and the statement has {}",
+                values.len(),
+                prepared.types.len()
+            )));
         }
-        let codes = formats(codes, values.len()).ok_or_else(|| wrong("the formats of the parameters do not fit them".to_owned()))?;
+        let codes =
+            formats(codes, values.len()).ok_or_else(|| wrong("the formats of the parameters do not fit them".to_owned()))?;
         let zone = self.settings.zone().0;
         let mut row = Vec::with_capacity(values.len());
         for (place, (value, binary)) in values.iter().zip(codes).enumerate() {
             let value = parameter(prepared.types[place], prepared.inferred[place].as_ref(), binary, value.as_deref(), &zone);
-            row.push(value.map_err(|complaint| Complaint { message: format!("parameter ${}: {}", place + 1, complaint.message), ..complaint })?);
+            row.push(value.map_err(|complaint| Complaint {
+                message: format!("parameter ${}: {}", place + 1, complaint.message),
+                ..complaint
+            })?);
         }
         let columns = prepared.schema.as_ref().map_or(0, |schema| schema.fields().len());
         let results = if columns == 0 { &[] } else { results };
-        let binary = formats(results, columns).ok_or_else(|| wrong("the formats of the results do not fit the columns".to_owned()))?;
+        let binary =
+            formats(results, columns).ok_or_else(|| wrong("the formats of the results do not fit the columns".to_owned()))?;
         if !name.is_empty() && self.portals.contains_key(&name) {
             return Err(Complaint::error("42P03", format!("portal {name:?} already exists")).into());
         }
         if self.portals.len() >= PORTALS_MAX {
-            return Err(Complaint::error(TOO_LARGE, format!("a connection has {PORTALS_MAX} portals, which is its limit")).into());
+            return Err(
+                Complaint::error(TOO_LARGE, format!("a connection has {PORTALS_MAX} portals, which is its limit")).into()
+            );
         }
         let parameters = parameters(row)?;
         self.portals.insert(name, Portal { prepared, parameters, binary, state: PortalState::New });
@@ -167,7 +190,7 @@ impl Talk {
     async fn run_portal(&mut self, portal: &mut Portal, rows: u32) -> Result<(), Halt> {
         if matches!(portal.state, PortalState::New) {
             let prepared = Arc::clone(&portal.prepared);
-            portal.state = match self.start(&prepared.sql, &prepared.kind, Some(&prepared), &portal.parameters).await? {
+            portal.state = match self.start(&prepared.sql, &prepared.kind, Some(&*prepared), &portal.parameters).await? {
                 Started::Rows(rows, _, tag) => PortalState::Running(rows, tag),
                 Started::Done(tag) => PortalState::Done(tag),
             };
@@ -205,7 +228,9 @@ async fn plan(session: &Session, prepared: &mut Prepared, given: &[u32]) -> Resu
     };
     prepared.types = prepared.inferred.iter().enumerate().map(|(place, inferred)| known(place, inferred)).collect();
     if let Some(oid) = prepared.types.iter().find(|oid| arrow_type(**oid).is_none()) {
-        return Err(Complaint::error(NOT_SUPPORTED, format!("parameters of the type with the number {oid} are not supported")).into());
+        return Err(
+            Complaint::error(NOT_SUPPORTED, format!("parameters of the type with the number {oid} are not supported")).into()
+        );
     }
     // Columns hang on the types of the values, and not on the values.
     let null = |(oid, inferred): (&u32, &Option<DataType>)| {
@@ -225,7 +250,10 @@ fn parameters(row: Vec<ArrayRef>) -> Result<Parameters, Fault> {
     if row.is_empty() {
         return Ok(Parameters::default());
     }
-    let fields: Vec<Field> = (1..).zip(&row).map(|(place, value): (usize, _)| Field::new(place.to_string(), value.data_type().clone(), true)).collect();
+    let fields: Vec<Field> = (1..)
+        .zip(&row)
+        .map(|(place, value): (usize, _)| Field::new(place.to_string(), value.data_type().clone(), true))
+        .collect();
     let options = RecordBatchOptions::new().with_row_count(Some(1));
     let batch = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), row, &options).map_err(Fault::bug)?;
     Parameters::by_place(&batch)

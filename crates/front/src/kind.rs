@@ -10,13 +10,18 @@ pub(crate) enum Kind {
     /// Nothing but spaces and comments.
     Empty,
     /// BEGIN and START TRANSACTION; `repeatable`: with an isolation that is not given here.
-    Begin { repeatable: bool },
+    Begin {
+        repeatable: bool,
+    },
     Commit,
     Rollback,
     /// SAVEPOINT, RELEASE and ROLLBACK TO.
     Savepoint,
     /// SET name = value; the name is in small letters.
-    Set { name: String, value: String },
+    Set {
+        name: String,
+        value: String,
+    },
     /// SET TRANSACTION and SET SESSION CHARACTERISTICS.
     SetTransaction,
     /// SHOW name; the name is in small letters.
@@ -24,7 +29,9 @@ pub(crate) enum Kind {
     /// RESET name, or of all.
     Reset(Option<String>),
     /// DISCARD ALL and the like; `all`: everything.
-    Discard { all: bool },
+    Discard {
+        all: bool,
+    },
     /// DEALLOCATE of a statement, or of all.
     Deallocate(Option<String>),
     /// LISTEN, UNLISTEN and what else there is nothing to do for.
@@ -32,17 +39,22 @@ pub(crate) enum Kind {
     CopyOut(Box<Copy>),
     CopyIn(Box<Copy>),
     /// What goes to the host. Its tag, where it does not give rows.
-    Statement { tag: &'static str, writes: bool },
+    Statement {
+        tag: &'static str,
+        writes: bool,
+    },
 }
 
 /// Tells a statement apart.
 pub(crate) fn kind(sql: &str) -> Result<Kind, Complaint> {
     let mut stream = tokens(sql);
     let Some(first) = stream.next() else { return Ok(Kind::Empty) };
-    let mut rest = || tokens(&sql[first.end..]).collect::<Vec<Token>>();
+    let rest = || tokens(&sql[first.end..]).collect::<Vec<Token>>();
     let verb = first.text();
     Ok(match verb.as_str() {
-        "begin" | "start" => Kind::Begin { repeatable: rest().iter().any(|token| token.is("repeatable") || token.is("serializable")) },
+        "begin" | "start" => {
+            Kind::Begin { repeatable: rest().iter().any(|token| token.is("repeatable") || token.is("serializable")) }
+        }
         "commit" | "end" => Kind::Commit,
         "abort" => Kind::Rollback,
         "rollback" if rest().iter().any(|token| token.is("to")) => Kind::Savepoint,
@@ -106,7 +118,9 @@ fn show(rest: &[Token]) -> Kind {
         ["time", "zone"] => Kind::Show("timezone".to_owned()),
         ["transaction", "isolation", "level"] => Kind::Show("transaction_isolation".to_owned()),
         ["session", "authorization"] => Kind::Show("session_authorization".to_owned()),
-        [name] if !matches!(*name, "tables" | "databases" | "schemas" | "functions" | "columns" | "all") => Kind::Show((*name).to_owned()),
+        [name] if !matches!(*name, "tables" | "databases" | "schemas" | "functions" | "columns" | "all") => {
+            Kind::Show((*name).to_owned())
+        }
         // The host's: SHOW TABLES and the like.
         _ => Kind::Statement { tag: "SHOW", writes: false },
     }
@@ -122,7 +136,8 @@ fn set(rest: &[Token]) -> Result<Kind, Complaint> {
     match rest {
         [first, ..] if first.is("transaction") || first.is("characteristics") => Ok(Kind::SetTransaction),
         [time, zone, value @ ..] if time.is("time") && zone.is("zone") => {
-            let value = if value.first().is_some_and(|token| token.is("to") || token.is_sign('=')) { &value[1..] } else { value };
+            let value =
+                if value.first().is_some_and(|token| token.is("to") || token.is_sign('=')) { &value[1..] } else { value };
             Ok(Kind::Set { name: "timezone".to_owned(), value: joined(value) })
         }
         [names, value @ ..] if names.is("names") => Ok(Kind::Set { name: "client_encoding".to_owned(), value: joined(value) }),
@@ -133,15 +148,15 @@ fn set(rest: &[Token]) -> Result<Kind, Complaint> {
     }
 }
 
-/// A value as it was written, without quotes.
+/// A value as it was written, without quotes and with one space for a gap.
 fn joined(value: &[Token]) -> String {
-    let mut text = String::new();
+    let (mut text, mut end) = (String::new(), None);
     for token in value.iter().filter(|token| !token.is_sign(';')) {
-        match token.is_sign(',') || token.is_sign('-') || token.is_sign('+') || text.is_empty() || text.ends_with(['-', '+']) {
-            true => {}
-            false => text.push(' '),
+        if end.is_some_and(|end| token.start > end) {
+            text.push(' ');
         }
         text.push_str(&token.text());
+        end = Some(token.end);
     }
     text
 }

@@ -199,7 +199,13 @@ mod tests {
 
     #[test]
     fn malformed_decimals_are_refused() {
-        for bytes in [&b""[..], &[0, 1, 0, 0, 0, 0, 0, 0], &[0, 0, 0, 0, 0xc0, 0, 0, 0], &[0, 1, 0x7f, 0xff, 0, 0, 0, 0, 0, 1], &[0, 1, 0, 0, 0, 0, 0, 0, 0xff, 0xff]] {
+        for bytes in [
+            &b""[..],
+            &[0, 1, 0, 0, 0, 0, 0, 0],
+            &[0, 0, 0, 0, 0xc0, 0, 0, 0],
+            &[0, 1, 0x7f, 0xff, 0, 0, 0, 0, 0, 1],
+            &[0, 1, 0, 0, 0, 0, 0, 0, 0xff, 0xff],
+        ] {
             assert!(decimal_from_binary(bytes).is_err());
         }
     }

@@ -58,7 +58,7 @@ impl Talk {
         parameters: &Parameters,
     ) -> Result<Started, Halt> {
         match kind {
-            Kind::Statement { tag, writes } => self.start_at_host(sql, tag, *writes, prepared, parameters).await,
+            Kind::Statement { tag, writes } => self.start_at_host(sql, *tag, *writes, prepared, parameters).await,
             Kind::Commit => {
                 let (tag, notice) = self.transaction.commit()?;
                 self.portals.clear();
@@ -134,16 +134,13 @@ impl Talk {
                 self.reset(name.as_deref()).await?;
                 "RESET"
             }
-            Kind::Discard { all } => {
+            Kind::Discard { all: true } => {
                 self.portals.clear();
                 self.statements.clear();
-                if *all {
-                    self.reset(None).await?;
-                    "DISCARD ALL"
-                } else {
-                    "DISCARD"
-                }
+                self.reset(None).await?;
+                "DISCARD ALL"
             }
+            Kind::Discard { all: false } => "DISCARD",
             Kind::Deallocate(name) => {
                 match name {
                     Some(name) => drop(self.statements.remove(name)),
@@ -151,7 +148,7 @@ impl Talk {
                 }
                 "DEALLOCATE"
             }
-            Kind::Nothing(tag) => tag,
+            Kind::Nothing(tag) => *tag,
             _ => "",
         };
         Ok(Started::Done(tag.to_owned()))

@@ -67,13 +67,21 @@ impl ClientSettings {
             return Err(Complaint::error(WRONG_SETTING, format!("a value of {} bytes is too long for {name}", value.len())));
         }
         let default = value.eq_ignore_ascii_case("default");
-        let value = if default { self.first.lock().get(&name).cloned().or_else(|| setting(&name).map(|known| known.default.to_owned())) } else { Some(value.to_owned()) };
+        let value = if default {
+            self.first.lock().get(&name).cloned().or_else(|| setting(&name).map(|known| known.default.to_owned()))
+        } else {
+            Some(value.to_owned())
+        };
         let Some(value) = value else { return Err(unknown(&name)) };
         let effect = match name.as_str() {
             "timezone" => Effect::SessionAndTold("datafusion.execution.time_zone", zone(&value)?, "TimeZone"),
             "search_path" => Effect::Session("datafusion.catalog.default_schema", first_schema(&value)),
             "statement_timeout" => Effect::Session("pithead.statement_timeout", value.clone()),
-            "session_authorization" | "role" if value.eq_ignore_ascii_case(&self.user) || value.eq_ignore_ascii_case("none") => return Ok(Effect::None),
+            "session_authorization" | "role"
+                if value.eq_ignore_ascii_case(&self.user) || value.eq_ignore_ascii_case("none") =>
+            {
+                return Ok(Effect::None);
+            }
             "session_authorization" | "role" => {
                 return Err(Complaint::error("42501", format!("who connects as {} cannot become {value}", self.user)));
             }
@@ -94,12 +102,22 @@ impl ClientSettings {
     /// The names and values that are set otherwise than at the beginning.
     pub(crate) fn changed(&self) -> Vec<String> {
         let first = self.first.lock();
-        self.values.lock().iter().filter(|(name, value)| first.get(*name) != Some(value)).map(|(name, _)| name.clone()).collect()
+        self.values
+            .lock()
+            .iter()
+            .filter(|(name, value)| first.get(*name) != Some(value))
+            .map(|(name, _)| name.clone())
+            .collect()
     }
 
     /// What a client is told when it begins.
     pub(crate) fn told(&self) -> Vec<(&'static str, String)> {
-        let known = SETTINGS.iter().filter(|known| known.is_told || known.name == "server_version" || known.name == "server_encoding" || known.name == "standard_conforming_strings");
+        let known = SETTINGS.iter().filter(|known| {
+            known.is_told
+                || known.name == "server_version"
+                || known.name == "server_encoding"
+                || known.name == "standard_conforming_strings"
+        });
         let mut told: Vec<_> = known.map(|known| (known.name, self.show(known.name).unwrap_or_default())).collect();
         told.push(("TimeZone", self.show("timezone").unwrap_or_default()));
         told.push(("session_authorization", self.user.clone()));
@@ -152,7 +170,8 @@ fn zone(value: &str) -> Result<String, Complaint> {
 /// The first domain of a search path; PostgreSQL's usual names are no domains.
 fn first_schema(path: &str) -> String {
     let names = path.split(',').map(|name| name.trim().trim_matches('"').trim_matches('\''));
-    let mut names = names.filter(|name| !name.is_empty() && !["$user", "public", "pg_catalog", "information_schema"].contains(name));
+    let mut names =
+        names.filter(|name| !name.is_empty() && !["$user", "public", "pg_catalog", "information_schema"].contains(name));
     names.next().unwrap_or("main").to_owned()
 }
 

@@ -31,10 +31,9 @@ impl Talk {
         if statements.is_empty() {
             self.link.out.empty(b'I');
         }
-        let alone = statements.len() == 1;
         for statement in &statements {
             let done = self.one(statement).await;
-            if let (Err(Halt::Fault(fault)), false) = (&done, alone) {
+            if let Err(Halt::Fault(fault)) = &done {
                 // Places are told in the whole text.
                 return Err(Complaint::of(&moved(fault, sql, statement), sql).into());
             }

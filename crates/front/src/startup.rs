@@ -92,7 +92,8 @@ async fn session(
     let peer = Arc::clone(connection.peer());
     let mut link = Link::new(connection, Arc::clone(&front.large), Arc::clone(&front.metrics));
     if minor > 0 || parameters.iter().any(|(name, _)| name.starts_with("_pq_.")) {
-        let unknown: Vec<String> = parameters.iter().map(|(name, _)| name.clone()).filter(|name| name.starts_with("_pq_.")).collect();
+        let unknown: Vec<String> =
+            parameters.iter().map(|(name, _)| name.clone()).filter(|name| name.starts_with("_pq_.")).collect();
         link.out.negotiate(&unknown);
     }
     let known = known(entrance, &mut link, &peer, secured, &parameters).await;
@@ -124,7 +125,9 @@ async fn known(
     parameters: &[(String, String)],
 ) -> Result<Known, Option<Complaint>> {
     if entrance.tls.is_some() && !secured {
-        return Err(Some(Complaint::fatal(NOT_AUTHORIZED, "connections to this server are within TLS").hint("sslmode=require")));
+        return Err(Some(
+            Complaint::fatal(NOT_AUTHORIZED, "connections to this server are within TLS").hint("sslmode=require"),
+        ));
     }
     let user = parameters.iter().find(|(name, _)| name == "user").map(|(_, user)| user.clone()).filter(|user| !user.is_empty());
     let Some(user) = user else { return Err(Some(Complaint::fatal(NOT_AUTHORIZED, "no user name is given"))) };
@@ -148,7 +151,9 @@ async fn known(
 async fn refused(entrance: &Entrance, peer: &Peer, fault: &Fault, code: &'static str, user: &str) -> Complaint {
     entrance.doorman.punish(peer, fault).await;
     let (what, hint) = match code {
-        WRONG_PASSWORD => ("password", "the password is the token of the identity that the user is named after, as `pithead token` made it"),
+        WRONG_PASSWORD => {
+            ("password", "the password is the token of the identity that the user is named after, as `pithead token` made it")
+        }
         _ => ("certificate", "the user is to be named as the identity that the certificate belongs to"),
     };
     Complaint::fatal(code, format!("{what} authentication failed for user {user:?}")).hint(hint)

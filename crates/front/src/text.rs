@@ -2,7 +2,6 @@
 
 use std::io::Write;
 
-use arrow::array::Array;
 use arrow::array::timezone::Tz;
 use chrono::{DateTime, Offset, TimeZone, Utc};
 
@@ -147,7 +146,13 @@ fn interval(out: &mut Vec<u8>, months: i32, days: i32, micros: i64) {
         if out.len() > start {
             out.push(b' ');
         }
-        let sign = if micros < 0 { "-" } else if negative_before { "+" } else { "" };
+        let sign = if micros < 0 {
+            "-"
+        } else if negative_before {
+            "+"
+        } else {
+            ""
+        };
         out.extend_from_slice(sign.as_bytes());
         let micros = micros.unsigned_abs();
         let seconds = micros / 1_000_000;

@@ -67,7 +67,9 @@ impl Transaction {
                 NOT_SUPPORTED,
                 "a transaction here is one statement that writes, and this block has had one",
             )
-            .hint("COMMIT first, or run statements outside of a block (autocommit): each is visible as a whole, or not at all")),
+            .hint(
+                "COMMIT first, or run statements outside of a block (autocommit): each is visible as a whole, or not at all",
+            )),
             Transaction::Open { wrote: false } if writes => Ok(Some(
                 Complaint::warning("01000", "this statement is committed when it ends: ROLLBACK will not undo it")
                     .hint("a transaction here is one statement that writes"),

@@ -156,7 +156,11 @@ fn count(sql: &str) -> Result<usize, Fault> {
             let number = name.get(1..).and_then(|digits| digits.parse::<usize>().ok());
             match number {
                 Some(number @ 1..=PLACEHOLDERS_MAX) => most = most.max(number),
-                _ => return Err(Fault::invalid(format!("{name} is no placeholder of this protocol; expected $1, $2 and so on"))),
+                _ => {
+                    return Err(Fault::invalid(format!(
+                        "{name} is no placeholder of this protocol; expected $1, $2 and so on"
+                    )));
+                }
             }
         }
     }

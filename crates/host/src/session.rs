@@ -79,7 +79,12 @@ impl Host {
         config.catalog.default_schema.clone_from(&options.domain);
         config.catalog.information_schema = true;
         config.extensions.insert(Settings::default());
-        Session { host: self.clone(), state: Mutex::new(state), client: Mutex::default(), change: AtomicU64::new(rand::random()) }
+        Session {
+            host: self.clone(),
+            state: Mutex::new(state),
+            client: Mutex::default(),
+            change: AtomicU64::new(rand::random()),
+        }
     }
 }
 

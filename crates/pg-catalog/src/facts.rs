@@ -1,6 +1,6 @@
 //! [`Facts`]: what the catalogue's rows are made of.
 
-use std::collections::BTreeMap;
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -81,10 +81,10 @@ impl Numbered {
     fn new(mut domains: Vec<String>, mut tables: Vec<Listed>) -> Numbered {
         domains.sort();
         tables.sort_by(|one, other| (&one.domain, &one.name).cmp(&(&other.domain, &other.name)));
-        let mut taken = BTreeMap::new();
+        let mut taken = HashSet::new();
         let mut number = |parts: &[&str]| {
             let mut oid = FIRST_OID + hash(parts) % OIDS;
-            while taken.insert(oid, ()).is_some() {
+            while !taken.insert(oid) {
                 oid = FIRST_OID + (oid + 1 - FIRST_OID) % OIDS;
             }
             oid as i64

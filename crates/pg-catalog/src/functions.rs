@@ -8,11 +8,13 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Int64Type};
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
-use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility};
+use datafusion::logical_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
+};
 
 use crate::facts::Facts;
 use crate::tables::{CALLER, CATALOG_SCHEMA, OWNER};
-use crate::types::{TYPES, by_name, formatted, pg_type};
+use crate::types::{by_name, formatted, pg_type};
 use crate::{DATABASE, SERVER_VERSION};
 
 /// All of them, over these facts.
@@ -77,7 +79,10 @@ impl Call<'_> {
 }
 
 const FUNCTIONS: &[(&str, Body)] = &[
-    ("version", Body::Text(|_, _| Some(format!("PostgreSQL {SERVER_VERSION}, as Pithead {} speaks it", env!("CARGO_PKG_VERSION"))))),
+    (
+        "version",
+        Body::Text(|_, _| Some(format!("PostgreSQL {SERVER_VERSION}, as Pithead {} speaks it", env!("CARGO_PKG_VERSION")))),
+    ),
     ("current_database", Body::Text(|_, _| Some(DATABASE.to_owned()))),
     ("current_catalog", Body::Text(|_, _| Some(DATABASE.to_owned()))),
     ("current_schema", Body::Text(|call, _| Some(call.schema().to_owned()))),
@@ -95,16 +100,20 @@ const FUNCTIONS: &[(&str, Body)] = &[
     ("pg_backend_pid", Body::Int(|call, _| Some(call.facts.process))),
     ("pg_my_temp_schema", Body::Int(|_, _| Some(0))),
     ("pg_is_other_temp_schema", Body::Bool(|_, _| Some(false))),
-    ("pg_get_userbyid", Body::Text(|call, row| {
-        Some(match call.int(0, row)? {
-            OWNER => DATABASE.to_owned(),
-            CALLER => call.facts.user.clone(),
-            other => format!("unknown (OID={other})"),
-        })
-    })),
-    ("format_type", Body::Text(|call, row| {
-        Some(formatted(u32::try_from(call.int(0, row)?).ok()?, call.int(1, row).unwrap_or(-1)))
-    })),
+    (
+        "pg_get_userbyid",
+        Body::Text(|call, row| {
+            Some(match call.int(0, row)? {
+                OWNER => DATABASE.to_owned(),
+                CALLER => call.facts.user.clone(),
+                other => format!("unknown (OID={other})"),
+            })
+        }),
+    ),
+    (
+        "format_type",
+        Body::Text(|call, row| Some(formatted(u32::try_from(call.int(0, row)?).ok()?, call.int(1, row).unwrap_or(-1)))),
+    ),
     ("pg_typeof", Body::Text(|call, _| call.types.first().map(|field| formatted(pg_type(field), -1)))),
     ("pg_table_is_visible", Body::Bool(|call, row| Some(call.table(row)?.domain == call.schema()))),
     ("pg_type_is_visible", Body::Bool(|_, _| Some(true))),
@@ -146,36 +155,49 @@ const FUNCTIONS: &[(&str, Body)] = &[
     ("pg_table_size", SIZE),
     ("pg_total_relation_size", SIZE),
     ("pg_indexes_size", Body::Int(|_, _| Some(0))),
-    ("pg_database_size", Body::Int(|call, _| {
-        Some(call.facts.numbered().tables.iter().map(|(_, table)| table.bytes as i64).sum())
-    })),
+    (
+        "pg_database_size",
+        Body::Int(|call, _| Some(call.facts.numbered().tables.iter().map(|(_, table)| table.bytes as i64).sum())),
+    ),
     ("pg_size_pretty", Body::Text(|call, row| Some(pretty(call.int(0, row)?)))),
     ("quote_ident", Body::Text(|call, row| call.text(0, row).map(quoted))),
     ("to_regclass", TABLE_NUMBER),
     ("regclass_oid", TABLE_NUMBER),
-    ("regclass_name", Body::Text(|call, row| match call.table(row) {
-        Some(table) if table.domain == call.schema() => Some(quoted(&table.name)),
-        Some(table) => Some(format!("{}.{}", quoted(&table.domain), quoted(&table.name))),
-        None => call.text(0, row).map(str::to_owned),
-    })),
-    ("regtype_oid", Body::Int(|call, row| {
-        let name = call.text(0, row)?;
-        match name.trim().strip_suffix("[]") {
-            Some(item) => by_name(item).map(|known| i64::from(known.array)),
-            None => by_name(name).map(|known| i64::from(known.oid)),
-        }
-    })),
+    (
+        "regclass_name",
+        Body::Text(|call, row| match call.table(row) {
+            Some(table) if table.domain == call.schema() => Some(quoted(&table.name)),
+            Some(table) => Some(format!("{}.{}", quoted(&table.domain), quoted(&table.name))),
+            None => call.text(0, row).map(str::to_owned),
+        }),
+    ),
+    (
+        "regtype_oid",
+        Body::Int(|call, row| {
+            let name = call.text(0, row)?;
+            match name.trim().strip_suffix("[]") {
+                Some(item) => by_name(item).map(|known| i64::from(known.array)),
+                None => by_name(name).map(|known| i64::from(known.oid)),
+            }
+        }),
+    ),
     ("to_regtype", Body::Int(|call, row| by_name(call.text(0, row)?).map(|known| i64::from(known.oid)))),
     ("regtype_name", Body::Text(|call, row| Some(formatted(u32::try_from(call.int(0, row)?).ok()?, -1)))),
-    ("regnamespace_oid", Body::Int(|call, row| match call.text(0, row)? {
-        "pg_catalog" => Some(CATALOG_SCHEMA),
-        name => Some(call.facts.numbered().domain(name)).filter(|oid| *oid != 0),
-    })),
-    ("regnamespace_name", Body::Text(|call, row| {
-        let oid = call.int(0, row)?;
-        let found = call.facts.numbered().domains.iter().find(|(known, _)| *known == oid);
-        found.map(|(_, name)| name.clone()).or_else(|| (oid == CATALOG_SCHEMA).then(|| "pg_catalog".to_owned()))
-    })),
+    (
+        "regnamespace_oid",
+        Body::Int(|call, row| match call.text(0, row)? {
+            "pg_catalog" => Some(CATALOG_SCHEMA),
+            name => Some(call.facts.numbered().domain(name)).filter(|oid| *oid != 0),
+        }),
+    ),
+    (
+        "regnamespace_name",
+        Body::Text(|call, row| {
+            let oid = call.int(0, row)?;
+            let found = call.facts.numbered().domains.iter().find(|(known, _)| *known == oid);
+            found.map(|(_, name)| name.clone()).or_else(|| (oid == CATALOG_SCHEMA).then(|| "pg_catalog".to_owned()))
+        }),
+    ),
     ("regproc_name", Body::Text(|call, row| call.text(0, row).map(str::to_owned))),
 ];
 
@@ -296,6 +318,7 @@ impl ScalarUDFImpl for PgFunction {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::TYPES;
 
     #[test]
     fn names_are_quoted_where_they_have_to_be() {

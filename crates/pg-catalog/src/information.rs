@@ -77,7 +77,11 @@ pub(crate) const TABLES: &[Table] = &[
          unique_constraint_name:s match_option:s update_rule:s delete_rule:s",
         none,
     ),
-    Table("information_schema_routines", "specific_schema:s specific_name:s routine_schema:s routine_name:s routine_type:s", none),
+    Table(
+        "information_schema_routines",
+        "specific_schema:s specific_name:s routine_schema:s routine_name:s routine_type:s",
+        none,
+    ),
     Table("information_schema_sequences", "sequence_catalog:s sequence_schema:s sequence_name:s data_type:s", none),
     Table("information_schema_triggers", "trigger_catalog:s trigger_schema:s trigger_name:s event_object_table:s", none),
 ];
@@ -95,10 +99,23 @@ fn columns(facts: &Facts) -> Vec<Vec<Cell>> {
                 (None, None) => (formatted(oid, -1), String::new()),
             };
             let (precision, radix, scale) = numbers(field.data_type(), oid);
-            let moment = if [1082, 1083, 1114, 1184, 1186].contains(&oid) { Cell::Int(if oid == 1082 { 0 } else { 6 }) } else { NULL };
+            let moment =
+                if [1082, 1083, 1114, 1184, 1186].contains(&oid) { Cell::Int(if oid == 1082 { 0 } else { 6 }) } else { NULL };
             let nullable = if field.is_nullable() { "YES" } else { "NO" };
             let mut cells = row![
-                DATABASE, &table.domain, &table.name, field.name(), place, NULL, nullable, sql, NULL, NULL, precision, radix, scale,
+                DATABASE,
+                &table.domain,
+                &table.name,
+                field.name(),
+                place,
+                NULL,
+                nullable,
+                sql,
+                NULL,
+                NULL,
+                precision,
+                radix,
+                scale,
                 moment
             ];
             cells.extend(vec![NULL; 11]);

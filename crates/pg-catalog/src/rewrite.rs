@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
-    ObjectNamePart, Query, SelectItem, SetExpr, Value, visit_expressions_mut, visit_relations_mut,
+    BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
+    ObjectName, ObjectNamePart, Query, SelectItem, SetExpr, Value, visit_expressions_mut, visit_relations_mut,
 };
 
 use crate::{PG_CATALOG, information, tables};
@@ -32,7 +32,9 @@ fn relation(name: &mut ObjectName) {
         [.., schema, table] if *schema == "information_schema" && information::is_table(table) => {
             *name = qualified(&format!("{}{table}", information::PREFIX));
         }
-        [schema, function] if *schema == PG_CATALOG && !tables::is_table(function) && !function.starts_with(information::PREFIX) => {
+        [schema, function]
+            if *schema == PG_CATALOG && !tables::is_table(function) && !function.starts_with(information::PREFIX) =>
+        {
             // A function that gives rows.
             *name = ObjectName(vec![ObjectNamePart::Identifier(Ident::new(*function))]);
         }
@@ -132,7 +134,8 @@ fn of_subquery(function: &mut Function) -> Option<Expr> {
     let FunctionArguments::Subquery(query) = &function.args else { return None };
     let mut query: Query = (**query).clone();
     let SetExpr::Select(select) = query.body.as_mut() else { return None };
-    let [SelectItem::UnnamedExpr(item) | SelectItem::ExprWithAlias { expr: item, .. }] = select.projection.as_mut_slice() else {
+    let [SelectItem::UnnamedExpr(item) | SelectItem::ExprWithAlias { expr: item, .. }] = select.projection.as_mut_slice()
+    else {
         return None;
     };
     // The order is that of the items, in every query that asks so.
@@ -150,16 +153,24 @@ enum Cast {
 }
 
 fn cast(inner: &Expr, name: &str) -> Cast {
-    let by_name = literal(inner).is_some() || matches!(inner, Expr::Value(value) if matches!(value.value, Value::Placeholder(_)));
+    let by_name =
+        literal(inner).is_some() || matches!(inner, Expr::Value(value) if matches!(value.value, Value::Placeholder(_)));
     let either = |of_name, of_number| Cast::Call(if by_name { of_name } else { of_number });
     match name {
         "regclass" => either("regclass_oid", "regclass_name"),
         "regtype" => either("regtype_oid", "regtype_name"),
         "regnamespace" => either("regnamespace_oid", "regnamespace_name"),
         "regproc" | "regprocedure" | "regoper" | "regoperator" => Cast::Call("regproc_name"),
-        "text" | "name" | "char" | "bpchar" | "varchar" | "cstring" | "unknown" | "json" | "jsonb" | "information_schema.sql_identifier" => {
-            Cast::Type(DataType::Text)
-        }
+        "text"
+        | "name"
+        | "char"
+        | "bpchar"
+        | "varchar"
+        | "cstring"
+        | "unknown"
+        | "json"
+        | "jsonb"
+        | "information_schema.sql_identifier" => Cast::Type(DataType::Text),
         "oid" | "int8" | "xid" | "bigint" => Cast::Type(DataType::BigInt(None)),
         "int4" | "int" | "integer" => Cast::Type(DataType::Int(None)),
         "int2" | "smallint" => Cast::Type(DataType::SmallInt(None)),
@@ -244,9 +255,15 @@ mod tests {
                 "SELECT c.oid FROM pg_class c WHERE c.relname OPERATOR(pg_catalog.~) '^(t)$' COLLATE pg_catalog.default",
                 "SELECT c.oid FROM pg_catalog.pg_class AS c WHERE c.relname ~ '^(t)$'",
             ),
-            ("SELECT 't'::regclass, c.oid::pg_catalog.regclass FROM c", "SELECT regclass_oid('t'), regclass_name(c.oid) FROM c"),
+            (
+                "SELECT 't'::regclass, c.oid::pg_catalog.regclass FROM c",
+                "SELECT regclass_oid('t'), regclass_name(c.oid) FROM c",
+            ),
             ("SELECT pg_catalog.version(), current_user", "SELECT version(), current_user()"),
-            ("SELECT a::pg_catalog.text FROM information_schema.tables", "SELECT a::TEXT FROM pg_catalog.information_schema_tables"),
+            (
+                "SELECT a::pg_catalog.text FROM information_schema.tables",
+                "SELECT a::TEXT FROM pg_catalog.information_schema_tables",
+            ),
             ("SELECT a = ANY('{r,v}') FROM t", "SELECT a = ANY(make_array('r', 'v')) FROM t"),
             ("SELECT a::int, b::date FROM t", "SELECT a::INT, b::DATE FROM t"),
         ] {

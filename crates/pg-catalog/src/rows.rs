@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BooleanArray, Float64Array, Int16Array, Int32Array, Int64Array, Int64Builder, ListBuilder, RecordBatch, StringArray,
-    StringBuilder,
+    ArrayRef, BooleanArray, Float64Array, Int16Array, Int32Array, Int64Array, RecordBatch, StringArray, new_null_array,
 };
 use arrow::datatypes::{DataType, Field, Schema};
 
@@ -15,10 +14,10 @@ pub(crate) enum Cell {
     Bool(bool),
     Int(i64),
     Text(String),
-    Ints(Vec<i64>),
-    Texts(Vec<String>),
 }
 
+/// Where a row is shorter than the columns.
+static MISSING: Cell = Cell::Null;
 /// `NULL`, for columns about which there is nothing to say.
 pub(crate) const NULL: Cell = Cell::Null;
 
@@ -66,7 +65,7 @@ pub(crate) fn batch(columns: &str, rows: &[Vec<Cell>]) -> RecordBatch {
         .enumerate()
         .map(|(place, column)| {
             let (name, kind) = column.split_once(':').unwrap_or((column, "s"));
-            let array = array(kind, rows.iter().map(|row| row.get(place).unwrap_or(&NULL)));
+            let array = array(kind, rows.iter().map(|row| row.get(place).unwrap_or(&MISSING)));
             (Field::new(name, array.data_type().clone(), true), array)
         })
         .unzip();
@@ -80,31 +79,18 @@ fn array<'a>(kind: &str, cells: impl Iterator<Item = &'a Cell>) -> ArrayRef {
         _ => None,
     };
     match kind {
-        "b" => Arc::new(cells.map(|cell| if let Cell::Bool(value) = cell { Some(*value) } else { None }).collect::<BooleanArray>()),
+        "b" => {
+            Arc::new(cells.map(|cell| if let Cell::Bool(value) = cell { Some(*value) } else { None }).collect::<BooleanArray>())
+        }
         "h" => Arc::new(cells.map(|cell| int(cell).and_then(|value| i16::try_from(value).ok())).collect::<Int16Array>()),
         "i" => Arc::new(cells.map(|cell| int(cell).and_then(|value| i32::try_from(value).ok())).collect::<Int32Array>()),
         "o" => Arc::new(cells.map(int).collect::<Int64Array>()),
         "f" => Arc::new(cells.map(|cell| int(cell).map(|value| value as f64)).collect::<Float64Array>()),
-        "O" => {
-            let mut lists = ListBuilder::new(Int64Builder::new());
-            for cell in cells {
-                match cell {
-                    Cell::Ints(values) => lists.append_value(values.iter().map(|value| Some(*value))),
-                    _ => lists.append_null(),
-                }
-            }
-            Arc::new(lists.finish())
-        }
-        "S" => {
-            let mut lists = ListBuilder::new(StringBuilder::new());
-            for cell in cells {
-                match cell {
-                    Cell::Texts(values) => lists.append_value(values.iter().map(Some)),
-                    _ => lists.append_null(),
-                }
-            }
-            Arc::new(lists.finish())
-        }
-        _ => Arc::new(cells.map(|cell| if let Cell::Text(text) = cell { Some(text.as_str()) } else { None }).collect::<StringArray>()),
+        // There are no values of these.
+        "O" => new_null_array(&DataType::new_list(DataType::Int64, true), cells.count()),
+        "S" => new_null_array(&DataType::new_list(DataType::Utf8, true), cells.count()),
+        _ => Arc::new(
+            cells.map(|cell| if let Cell::Text(text) = cell { Some(text.as_str()) } else { None }).collect::<StringArray>(),
+        ),
     }
 }

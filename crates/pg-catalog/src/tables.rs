@@ -79,16 +79,28 @@ const TABLES: &[Table] = &[
          rolpassword:s rolvaliduntil:s rolbypassrls:b rolconfig:S oid:o",
         roles,
     ),
-    Table("pg_user", "usename:s usesysid:o usecreatedb:b usesuper:b userepl:b usebypassrls:b passwd:s valuntil:s useconfig:S", users),
+    Table(
+        "pg_user",
+        "usename:s usesysid:o usecreatedb:b usesuper:b userepl:b usebypassrls:b passwd:s valuntil:s useconfig:S",
+        users,
+    ),
     Table("pg_settings", "name:s setting:s unit:s category:s short_desc:s context:s vartype:s source:s", settings),
-    Table("pg_tables", "schemaname:s tablename:s tableowner:s tablespace:s hasindexes:b hasrules:b hastriggers:b rowsecurity:b", tables),
+    Table(
+        "pg_tables",
+        "schemaname:s tablename:s tableowner:s tablespace:s hasindexes:b hasrules:b hastriggers:b rowsecurity:b",
+        tables,
+    ),
     Table("pg_am", "oid:o amname:s amhandler:s amtype:s", |_| vec![row![HEAP, "heap", "heap_tableam_handler", "t"]]),
     Table("pg_tablespace", "oid:o spcname:s spcowner:o spcacl:S spcoptions:S", |_| vec![row![1663, "pg_default", OWNER]]),
     Table("pg_collation", "oid:o collname:s collnamespace:o collowner:o collprovider:s collcollate:s collctype:s", |_| {
         vec![row![100, "default", CATALOG_SCHEMA, OWNER, "d", NULL, NULL]]
     }),
     Table("pg_views", "schemaname:s viewname:s viewowner:s definition:s", none),
-    Table("pg_matviews", "schemaname:s matviewname:s matviewowner:s tablespace:s hasindexes:b ispopulated:b definition:s", none),
+    Table(
+        "pg_matviews",
+        "schemaname:s matviewname:s matviewowner:s tablespace:s hasindexes:b ispopulated:b definition:s",
+        none,
+    ),
     Table("pg_auth_members", "roleid:o member:o grantor:o admin_option:b", none),
     Table("pg_db_role_setting", "setdatabase:o setrole:o setconfig:S", none),
     Table("pg_attrdef", "oid:o adrelid:o adnum:h adbin:s", none),
@@ -136,14 +148,22 @@ const TABLES: &[Table] = &[
     ),
     Table("pg_publication_rel", "oid:o prpubid:o prrelid:o prqual:s prattrs:O", none),
     Table("pg_publication_namespace", "oid:o pnpubid:o pnnspid:o", none),
-    Table("pg_proc", "oid:o proname:s pronamespace:o proowner:o prolang:o prokind:s proretset:b pronargs:h prorettype:o proargtypes:O", none),
+    Table(
+        "pg_proc",
+        "oid:o proname:s pronamespace:o proowner:o prolang:o prokind:s proretset:b pronargs:h prorettype:o proargtypes:O",
+        none,
+    ),
     Table("pg_aggregate", "aggfnoid:o aggkind:s aggnumdirectargs:h", none),
     Table("pg_operator", "oid:o oprname:s oprnamespace:o oprowner:o oprkind:s oprleft:o oprright:o oprresult:o", none),
     Table("pg_opclass", "oid:o opcmethod:o opcname:s opcnamespace:o opcowner:o opcfamily:o opcintype:o opcdefault:b", none),
     Table("pg_enum", "oid:o enumtypid:o enumsortorder:f enumlabel:s", none),
     Table("pg_range", "rngtypid:o rngsubtype:o rngmultitypid:o rngcollation:o rngsubopc:o", none),
     Table("pg_language", "oid:o lanname:s lanowner:o lanispl:b lanpltrusted:b", none),
-    Table("pg_extension", "oid:o extname:s extowner:o extnamespace:o extrelocatable:b extversion:s extconfig:O extcondition:S", none),
+    Table(
+        "pg_extension",
+        "oid:o extname:s extowner:o extnamespace:o extrelocatable:b extversion:s extconfig:O extcondition:S",
+        none,
+    ),
     Table("pg_available_extensions", "name:s default_version:s installed_version:s comment:s", none),
     Table("pg_event_trigger", "oid:o evtname:s evtevent:s evtowner:o evtfoid:o evtenabled:s evttags:S", none),
     Table("pg_foreign_table", "ftrelid:o ftserver:o ftoptions:S", none),
@@ -176,8 +196,36 @@ fn classes(facts: &Facts) -> Vec<Vec<Cell>> {
         let (columns, pages) = (table.schema.fields().len() as i64, table.bytes.div_ceil(PAGE).min(i32::MAX as u64) as i64);
         let schema = numbered.domain(&table.domain);
         row![
-            *oid, &table.name, schema, 0, 0, OWNER, HEAP, 0, 0, pages, table.rows as i64, 0, 0, false, false, "p", "r", columns, 0,
-            false, false, false, false, false, true, "n", false, 0, 0, 0
+            *oid,
+            &table.name,
+            schema,
+            0,
+            0,
+            OWNER,
+            HEAP,
+            0,
+            0,
+            pages,
+            table.rows as i64,
+            0,
+            0,
+            false,
+            false,
+            "p",
+            "r",
+            columns,
+            0,
+            false,
+            false,
+            false,
+            false,
+            false,
+            true,
+            "n",
+            false,
+            0,
+            0,
+            0
         ]
     };
     numbered.tables.iter().map(class).collect()
@@ -192,8 +240,28 @@ fn attributes(facts: &Facts) -> Vec<Vec<Cell>> {
             let (length, dimensions) = known.map_or((-1, 1), |known| (i64::from(known.length), 0));
             let collation = if known.is_some_and(|known| known.category == 'S') { 100 } else { 0 };
             rows.push(row![
-                *oid, field.name(), i64::from(number_of_type), -1, length, number, dimensions, -1, modifier(field.data_type()),
-                (1..=8).contains(&length), "i", "p", "", !field.is_nullable(), false, false, "", "", false, true, 0, collation
+                *oid,
+                field.name(),
+                i64::from(number_of_type),
+                -1,
+                length,
+                number,
+                dimensions,
+                -1,
+                modifier(field.data_type()),
+                (1..=8).contains(&length),
+                "i",
+                "p",
+                "",
+                !field.is_nullable(),
+                false,
+                false,
+                "",
+                "",
+                false,
+                true,
+                0,
+                collation
             ]);
         }
     }
@@ -208,15 +276,67 @@ fn types(_: &Facts) -> Vec<Vec<Cell>> {
         let (input, output) = (format!("{}in", known.name), format!("{}out", known.name));
         let (receive, send) = (format!("{}recv", known.name), format!("{}send", known.name));
         rows.push(row![
-            oid, known.name, CATALOG_SCHEMA, OWNER, i64::from(known.length), (1..=8).contains(&known.length), "b",
-            known.category.to_string(), false, true, ",", 0, "-", 0, array, input, output, receive, send, "-", "-", "-", "i", "p",
-            false, 0, -1, 0, collation
+            oid,
+            known.name,
+            CATALOG_SCHEMA,
+            OWNER,
+            i64::from(known.length),
+            (1..=8).contains(&known.length),
+            "b",
+            known.category.to_string(),
+            false,
+            true,
+            ",",
+            0,
+            "-",
+            0,
+            array,
+            input,
+            output,
+            receive,
+            send,
+            "-",
+            "-",
+            "-",
+            "i",
+            "p",
+            false,
+            0,
+            -1,
+            0,
+            collation
         ]);
         if array > 0 {
             rows.push(row![
-                array, format!("_{}", known.name), CATALOG_SCHEMA, OWNER, -1, false, "b", "A", false, true, ",", 0,
-                "array_subscript_handler", oid, 0, "array_in", "array_out", "array_recv", "array_send", "-", "-",
-                "array_typanalyze", "i", "x", false, 0, -1, 0, collation
+                array,
+                format!("_{}", known.name),
+                CATALOG_SCHEMA,
+                OWNER,
+                -1,
+                false,
+                "b",
+                "A",
+                false,
+                true,
+                ",",
+                0,
+                "array_subscript_handler",
+                oid,
+                0,
+                "array_in",
+                "array_out",
+                "array_recv",
+                "array_send",
+                "-",
+                "-",
+                "array_typanalyze",
+                "i",
+                "x",
+                false,
+                0,
+                -1,
+                0,
+                collation
             ]);
         }
     }
@@ -230,9 +350,8 @@ fn databases(_: &Facts) -> Vec<Vec<Cell>> {
 }
 
 fn roles(facts: &Facts) -> Vec<Vec<Cell>> {
-    let role = |name: &str, owns: bool, oid: i64| {
-        row![name, owns, true, owns, owns, !owns, false, -1, NULL, NULL, owns, NULL, oid]
-    };
+    let role =
+        |name: &str, owns: bool, oid: i64| row![name, owns, true, owns, owns, !owns, false, -1, NULL, NULL, owns, NULL, oid];
     let mut roles = vec![role(DATABASE, true, OWNER)];
     if facts.user != DATABASE {
         roles.push(role(&facts.user, false, CALLER));
@@ -265,7 +384,8 @@ mod tests {
 
     #[test]
     fn every_table_has_as_many_columns_as_its_rows() {
-        let schema = Arc::new(Schema::new(vec![Field::new("a", DataType::Int32, false), Field::new("b", DataType::Utf8View, true)]));
+        let schema =
+            Arc::new(Schema::new(vec![Field::new("a", DataType::Int32, false), Field::new("b", DataType::Utf8View, true)]));
         let listed = Listed { domain: "main".into(), name: "t".into(), schema, rows: 3, bytes: 9000 };
         let facts = Facts::new("me".into(), 1, Arc::new(|_| None), move || (vec!["main".into()], vec![listed.clone()]));
         for Table(name, columns, rows) in TABLES.iter().chain(information::TABLES) {

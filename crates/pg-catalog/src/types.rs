@@ -24,7 +24,7 @@ const fn of(oid: u32, name: &'static str, sql: &'static str, length: i16, catego
 }
 
 /// Every type that is known by number.
-pub const TYPES: [PgType; 25] = [
+pub static TYPES: [PgType; 25] = [
     of(16, "bool", "boolean", 1, 'B', 1000),
     of(17, "bytea", "bytea", -1, 'U', 1001),
     of(18, "char", "\"char\"", 1, 'Z', 1002),

@@ -32,7 +32,8 @@ fn done(folder: &Path, arguments: &[&str]) {
 /// A folder with a table `t` of five rows on two drives in it.
 fn folder() -> TempDir {
     let folder = TempDir::new().unwrap();
-    std::fs::write(folder.path().join("t.csv"), "id,name,price\n1,one,1.5\n2,two,2.5\n3,,3.5\n4,four,4.5\n5,five,5.5\n").unwrap();
+    std::fs::write(folder.path().join("t.csv"), "id,name,price\n1,one,1.5\n2,two,2.5\n3,,3.5\n4,four,4.5\n5,five,5.5\n")
+        .unwrap();
     done(folder.path(), &["load", "t", "t.csv", "--data", "data"]);
     folder
 }
@@ -69,11 +70,15 @@ fn statements_are_answered_over_drives_of_both_kinds() {
         let replies = client.query("SELECT 1; SELECT nothing FROM t; SELECT 3");
         assert_eq!((rows(&replies).len(), code(&replies).as_deref()), (1, Some("42703")));
         let replies = client.query("SELECT 1;\nSELEC 2");
-        assert_eq!((code(&replies).as_deref(), replies.iter().find(|reply| reply.0 == 'E').unwrap().field(b'P').as_deref()), (Some("42601"), Some("11")));
+        assert_eq!(
+            (code(&replies).as_deref(), replies.iter().find(|reply| reply.0 == 'E').unwrap().field(b'P').as_deref()),
+            (Some("42601"), Some("11"))
+        );
         assert_eq!(code(&client.query("SELECT * FROM absent")).as_deref(), Some("42P01"));
         assert_eq!(code(&client.query("SELECT 1 / (id - id) FROM t")).as_deref(), Some("22012"));
         // Writes: seen by the next statement.
-        let replies = client.query("CREATE TABLE made AS SELECT id FROM t; INSERT INTO made VALUES (7); DELETE FROM made WHERE id = 1");
+        let replies =
+            client.query("CREATE TABLE made AS SELECT id FROM t; INSERT INTO made VALUES (7); DELETE FROM made WHERE id = 1");
         assert_eq!(tags(&replies), ["SELECT 5", "INSERT 0 1", "DELETE 1"]);
         assert_eq!(rows(&client.query("SELECT sum(id) FROM made")), [["21"]]);
         assert_eq!(tags(&client.query("DROP TABLE made")), ["DROP TABLE"]);
@@ -93,7 +98,10 @@ fn blocks_hold_one_statement_that_writes_and_say_so() {
     assert_eq!(code(&client.query("ROLLBACK")).as_deref(), Some("0A000"), "what was written stays, and nothing else is said");
     assert_eq!(rows(&client.query("SELECT a FROM w")), [["1"]]);
     let replies = client.query("BEGIN; SELECT 1; COMMIT");
-    assert_eq!((tags(&replies), replies.last().unwrap().1.as_slice()), (vec!["BEGIN".into(), "SELECT 1".into(), "COMMIT".into()], &b"I"[..]));
+    assert_eq!(
+        (tags(&replies), replies.last().unwrap().1.as_slice()),
+        (vec!["BEGIN".into(), "SELECT 1".into(), "COMMIT".into()], &b"I"[..])
+    );
     assert_eq!(code(&client.query("SAVEPOINT s")).as_deref(), Some("0A000"));
 }
 
@@ -162,14 +170,34 @@ fn answer_to(address: &str, bytes: &[u8]) -> Vec<u8> {
 fn what_is_no_message_harms_only_who_sends_it() {
     let folder = folder();
     let front = FrontProcess::start(folder.path(), &["--data", "data"]);
-    for bytes in [&b""[..], b"\0", b"GET / HTTP/1.1\r\n\r\n", b"\xff\xff\xff\xff\xff\xff\xff\xff", b"\0\0\0\x08\0\0\0\0", b"\0\0\0\x05\0", b"\x16\x03\x01\0\x05hello"] {
+    for bytes in [
+        &b""[..],
+        b"\0",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\xff\xff\xff\xff\xff\xff\xff\xff",
+        b"\0\0\0\x08\0\0\0\0",
+        b"\0\0\0\x05\0",
+        b"\x16\x03\x01\0\x05hello",
+    ] {
         answer_to(front.address(), bytes);
     }
-    for message in [&b"Q\xff\xff\xff\xff"[..], b"Q\x7f\xff\xff\xff", b"Q\0\0\0\x03", b"Q\0\0\0\x08\xff\xff\xff\0", b"?\0\0\0\x04", b"B\0\0\0\x0a\0\0\xff\xff\xff\xff", b"P\0\0\0\x06a\0"] {
+    for message in [
+        &b"Q\xff\xff\xff\xff"[..],
+        b"Q\x7f\xff\xff\xff",
+        b"Q\0\0\0\x03",
+        b"Q\0\0\0\x08\xff\xff\xff\0",
+        b"?\0\0\0\x04",
+        b"B\0\0\0\x0a\0\0\xff\xff\xff\xff",
+        b"P\0\0\0\x06a\0",
+    ] {
         let mut client = RawClient::connect(front.address());
         client.stream.write_all(message).unwrap();
         let error = client.reply().unwrap_or_else(|| panic!("{message:?} has no answer"));
-        assert_eq!((error.0, error.field(b'S').as_deref(), error.field(b'C').as_deref()), ('E', Some("FATAL"), Some("08P01")), "{message:?}");
+        assert_eq!(
+            (error.0, error.field(b'S').as_deref(), error.field(b'C').as_deref()),
+            ('E', Some("FATAL"), Some("08P01")),
+            "{message:?}"
+        );
         assert!(client.reply().is_none(), "the connection ends");
     }
     // Half a message, and the client goes.
@@ -230,7 +258,21 @@ fn strangers_stay_outside_and_rights_hold() {
     let token = std::fs::read_to_string(path.join("reader.token")).unwrap();
     let psql = |user: &str, password: &str, sql: &str| {
         let mut command = Command::new("psql");
-        command.args(["-h", "127.0.0.1", "-p", front.port(), "-U", user, "-d", "pithead", "-XAtq", "-v", "VERBOSITY=sqlstate", "-c", sql]);
+        command.args([
+            "-h",
+            "127.0.0.1",
+            "-p",
+            front.port(),
+            "-U",
+            user,
+            "-d",
+            "pithead",
+            "-XAtq",
+            "-v",
+            "VERBOSITY=sqlstate",
+            "-c",
+            sql,
+        ]);
         command.env("PGPASSWORD", password).env("PGCONNECT_TIMEOUT", "20").output()
     };
     let Ok(first) = psql("reader", token.trim(), "SELECT count(*) FROM t") else {
@@ -243,7 +285,13 @@ fn strangers_stay_outside_and_rights_hold() {
         assert!(!psql(user, password, "SELECT 1").unwrap().status.success(), "{user}");
     }
     assert!(start.elapsed() > Duration::from_millis(1000), "who guesses waits");
-    for sql in ["SELECT * FROM hidden.h", "INSERT INTO t VALUES (9, 'x', 1)", "DROP TABLE t", "CREATE TABLE hidden.n AS SELECT 1", "COPY t FROM STDIN"] {
+    for sql in [
+        "SELECT * FROM hidden.h",
+        "INSERT INTO t VALUES (9, 'x', 1)",
+        "DROP TABLE t",
+        "CREATE TABLE hidden.n AS SELECT 1",
+        "COPY t FROM STDIN",
+    ] {
         let said = psql("reader", token.trim(), sql).unwrap();
         assert!(String::from_utf8_lossy(&said.stderr).contains("42501"), "{sql}: {}", String::from_utf8_lossy(&said.stderr));
     }
@@ -254,6 +302,9 @@ fn strangers_stay_outside_and_rights_hold() {
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
-    assert!(text.contains("pithead_front_begun_total{outcome=\"refused\"} ") && text.contains("pithead_host_statements_total"), "{text}");
+    assert!(
+        text.contains("pithead_front_begun_total{outcome=\"refused\"} ") && text.contains("pithead_host_statements_total"),
+        "{text}"
+    );
     assert!(front.terminate());
 }

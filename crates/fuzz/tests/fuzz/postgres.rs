@@ -28,7 +28,9 @@ fn judged(accepted: bool) -> Outcome {
 /// The type's number, whether it is in binary, then the value.
 fn parameter(bytes: &[u8]) -> Outcome {
     match bytes.split_first_chunk::<5>() {
-        Some(([a, b, c, d, binary], value)) => judged(fuzz::parameter(u32::from_be_bytes([*a, *b, *c, *d]), binary % 2 == 1, value)),
+        Some(([a, b, c, d, binary], value)) => {
+            judged(fuzz::parameter(u32::from_be_bytes([*a, *b, *c, *d]), binary % 2 == 1, value))
+        }
         None => Outcome::Refused,
     }
 }
@@ -71,9 +73,8 @@ fn messages() -> Vec<Seed> {
 }
 
 fn parameters() -> Vec<Seed> {
-    let seed = |name: &str, oid: u32, binary: u8, value: &[u8]| {
-        Seed::valid(name, [&oid.to_be_bytes()[..], &[binary], value].concat())
-    };
+    let seed =
+        |name: &str, oid: u32, binary: u8, value: &[u8]| Seed::valid(name, [&oid.to_be_bytes()[..], &[binary], value].concat());
     vec![
         seed("int4", 23, 1, &[0, 0, 0, 7]),
         seed("numeric", 1700, 1, &[0, 3, 0, 1, 0, 0, 0, 2, 0, 1, 0x09, 0x29, 0x1a, 0x2c]),
