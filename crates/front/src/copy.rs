@@ -155,7 +155,9 @@ impl CopyOptions {
                     "utf8" => {}
                     other => return Err(Complaint::error(NOT_SUPPORTED, format!("COPY in {other}; UTF8 is supported"))),
                 },
-                "freeze" => drop(words.next_if(|token| token.is("true") || token.is("false"))),
+                "freeze" => {
+                    let _ = words.next_if(|token| token.is("true") || token.is("false"));
+                }
                 other => return Err(Complaint::error(NOT_SUPPORTED, format!("the option {other:?} of COPY"))),
             }
         }
@@ -173,7 +175,7 @@ impl CopyOptions {
 }
 
 fn value<'a>(words: &mut std::iter::Peekable<impl Iterator<Item = &'a Token>>, name: &str) -> Result<String, Complaint> {
-    drop(words.next_if(|token| token.is("as")));
+    let _ = words.next_if(|token| token.is("as"));
     let found = words.next().filter(|token| !matches!(token.kind, TokenKind::Sign(_)));
     found.map(Token::text).ok_or_else(|| wrong(&format!("{name} of COPY has no value")))
 }

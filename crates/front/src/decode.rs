@@ -91,7 +91,7 @@ fn fitted(value: ArrayRef, wanted: &DataType) -> ArrayRef {
     let there = cast_with_options(&value, wanted, &options);
     let back = there.as_ref().ok().and_then(|there| cast_with_options(there, value.data_type(), &options).ok());
     match (there, back) {
-        (Ok(there), Some(back)) if back == value => there,
+        (Ok(there), Some(back)) if *back == *value => there,
         _ => value,
     }
 }

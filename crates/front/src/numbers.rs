@@ -135,7 +135,7 @@ pub(crate) fn decimal_from_binary(bytes: &[u8]) -> Result<String, &'static str> 
     }
     if scale > 0 {
         text.push('.');
-        let groups = i32::from(scale).div_ceil(4);
+        let groups = i32::from(scale.div_ceil(4));
         let fraction: String = (1..=groups).map(|place| format!("{:04}", group(-place))).collect();
         text.push_str(&fraction[..usize::from(scale)]);
     }

@@ -180,8 +180,8 @@ mod tests {
         assert_eq!(of(|out| timestamp(out, -1, Some(&india))), "1970-01-01 05:29:59.999999+05:30");
         assert_eq!(of(|out| timestamp(out, 253_402_300_800_000_000, None)), "10000-01-01 00:00:00");
         assert_eq!(of(|out| timestamp(out, -62_135_596_800_000_001, None)), "0001-12-31 23:59:59.999999 BC");
-        assert_eq!(of(|out| drop(date(out, -1))), "1969-12-31");
-        assert_eq!(of(|out| drop(date(out, 11_016))), "2000-02-29");
+        assert_eq!(of(|out| assert!(date(out, -1).is_empty())), "1969-12-31");
+        assert_eq!(of(|out| assert!(date(out, 11_016).is_empty())), "2000-02-29");
         assert_eq!(of(|out| timestamp(out, i64::MAX, Some(&zone))).len(), "294247-01-10 04:00:54.775807+00".len());
     }
 

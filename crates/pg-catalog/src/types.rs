@@ -127,8 +127,6 @@ pub(crate) fn formatted(oid: u32, modifier: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     #[test]
@@ -137,7 +135,7 @@ mod tests {
         assert_eq!(oid(DataType::Utf8View), 25);
         assert_eq!(oid(DataType::new_list(DataType::Int32, true)), 1007);
         assert_eq!(oid(DataType::new_list(DataType::new_list(DataType::Int32, true), true)), 114);
-        assert_eq!(oid(DataType::Dictionary(Arc::new(DataType::Int8), Arc::new(DataType::Utf8))), 25);
+        assert_eq!(oid(DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8))), 25);
         assert_eq!(formatted(1700, modifier(&DataType::Decimal128(15, 2))), "numeric(15,2)");
         assert_eq!((formatted(1007, -1), formatted(1184, -1)), ("integer[]".into(), "timestamp with time zone".into()));
         assert_eq!(by_name("pg_catalog.int4"), by_name("INTEGER"));
