@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    array_serve, bench, cell, cert, check, device, drive_add, drive_drain, drive_serve, drop, error, inspect, kv, load, ls,
-    program, repair, repro, session, sql, status, token, whatif,
+    array_serve, bench, cell, cert, check, device, drive_add, drive_drain, drive_serve, drop, error, front_serve, inspect, kv,
+    load, ls, program, repair, repro, session, sql, status, token, whatif,
 };
 
 const LONG_ABOUT: &str = "\
@@ -42,6 +42,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Sql(sql::SqlArgs),
     Load(Box<load::LoadArgs>),
+    Serve(Box<front_serve::FrontServeArgs>),
     Ls(ls::LsArgs),
     Drop(drop::DropArgs),
     Status(status::StatusArgs),

@@ -18,6 +18,7 @@ mod drive_serve;
 mod drop;
 mod entry_args;
 mod error;
+mod front_serve;
 mod inspect;
 mod interrupt;
 mod kinetic_applets;

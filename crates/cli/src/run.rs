@@ -8,8 +8,8 @@ use tracing_subscriber::EnvFilter;
 use crate::args::{ArrayCommand, Command, DriveCommand};
 use crate::error::CliError;
 use crate::{
-    array_serve, bench, cell, cert, check, device, drive_add, drive_drain, drive_serve, drop, inspect, kv, load, ls, program,
-    repair, repro, session, sql, status, target, token, whatif,
+    array_serve, bench, cell, cert, check, device, drive_add, drive_drain, drive_serve, drop, front_serve, inspect, kv, load,
+    ls, program, repair, repro, session, sql, status, target, token, whatif,
 };
 
 /// What is logged unless `PITHEAD_LOG` says otherwise.
@@ -40,6 +40,7 @@ async fn dispatch(command: Command) -> Result<(), CliError> {
         Command::Repair(args) => repair::run(args).await,
         Command::Load(args) => load::run(*args).await,
         Command::Sql(args) => sql::run(args).await,
+        Command::Serve(args) => front_serve::run(*args).await,
         Command::Ls(args) => ls::run(args).await,
         Command::Status(args) => status::run(args).await,
         Command::Session(command) => session::run(command).await,
@@ -65,6 +66,7 @@ fn threads(command: &Command) -> usize {
         Command::Session(_) | Command::Cell(_) | Command::Kv(_) | Command::Cert(_) | Command::Token(_) => None,
         Command::Device(_) | Command::Repro(_) | Command::Whatif(_) => None,
         Command::Array(ArrayCommand::Serve(args)) => args.threads(),
+        Command::Serve(args) => args.threads(),
         Command::Drive(DriveCommand::Add(args)) => args.target.threads,
         Command::Drive(DriveCommand::Drain(args)) => args.target.threads,
         Command::Drive(DriveCommand::Remove(args)) => args.target.threads,

@@ -2,6 +2,7 @@
 //! sends the drives what they can do, and finishes what comes back.
 
 mod below;
+mod client;
 #[cfg(test)]
 mod copies_tests;
 mod copying;
@@ -30,6 +31,7 @@ mod watch;
 mod writing;
 
 pub use below::{DividedPart, Merged, ReadSubPlan, SubPlans};
+pub use client::Client;
 pub use frames::Frames;
 pub use host::{Host, HostOptions};
 pub use parameters::Parameters;
@@ -37,6 +39,7 @@ pub use session::{Answer, Session, Statement};
 pub use settings::{Settings, Switches};
 pub use spills::SpillFolder;
 
+pub use pithead_entry::{Identity, Right};
 pub use pithead_files::{CsvOptions, Format};
 pub use pithead_fleet::Fleet;
 pub use pithead_load::{LoadMode, LoadProgress, LoadReport, LoadSpec, PartitionBy};

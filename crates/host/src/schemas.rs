@@ -7,11 +7,13 @@ use async_trait::async_trait;
 use datafusion::catalog::CatalogProviderList;
 use datafusion::catalog::{CatalogProvider, MemoryCatalogProviderList, SchemaProvider, TableProvider};
 use datafusion::common::{DataFusionError, Result};
-use datafusion::datasource::source_as_provider;
+use datafusion::datasource::{MemTable, source_as_provider};
 use datafusion::logical_expr::TableScan;
 use parking_lot::Mutex;
+use pithead_entry::{Identity, Right};
 use pithead_fleet::{Drives, Snapshot, VersionedDataset};
 use pithead_model::{DatasetName, Fault};
+use pithead_pg_catalog::{Facts, PG_CATALOG};
 use pithead_plan::{Catalogue, DatasetFacts};
 
 use crate::Frames;
@@ -39,6 +41,15 @@ impl Tables {
     }
 }
 
+/// What a session's client sees.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientView {
+    /// Who it is.
+    pub(crate) caller: Arc<Identity>,
+    /// What PostgreSQL's catalogue is made of.
+    pub(crate) facts: Arc<Facts>,
+}
+
 /// What the names of one statement are looked up in.
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
@@ -50,6 +61,8 @@ pub(crate) struct Scope {
     pub(crate) frames: Frames,
     /// The session's domain.
     pub(crate) domain: String,
+    /// Whose statement it is; none: the process's own.
+    pub(crate) client: Option<ClientView>,
 }
 
 /// A list of catalogs with one.
@@ -64,11 +77,15 @@ struct Domains(Arc<Scope>);
 
 impl CatalogProvider for Domains {
     fn schema_names(&self) -> Vec<String> {
-        self.0.snapshot.domains().map(|(name, _)| name.to_owned()).collect()
+        let may_read = |name: &str| self.0.client.as_ref().is_none_or(|client| client.caller.may(Right::Read, name));
+        self.0.snapshot.domains().map(|(name, _)| name.to_owned()).filter(|name| may_read(name)).collect()
     }
 
     /// Any name is a domain, so that an unknown one is told apart when a dataset of it is asked for.
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
+        if let (Some(client), true) = (&self.0.client, name == PG_CATALOG) {
+            return Some(Arc::new(PostgresCatalog(Arc::clone(&client.facts))));
+        }
         let domain = Domain { scope: Arc::clone(&self.0), name: name.to_owned() };
         (name != "information_schema").then(|| Arc::new(domain) as Arc<dyn SchemaProvider>)
     }
@@ -105,6 +122,10 @@ impl SchemaProvider for Domain {
         if may_be_absent && self.scope.snapshot.dataset(&name).is_none() {
             return Ok(None);
         }
+        if let Some(client) = &self.scope.client {
+            let checked = client.caller.check(Right::Read, &name.domain);
+            checked.map_err(|fault| DataFusionError::External(Box::new(fault)))?;
+        }
         let found = self.scope.snapshot.readable(&name);
         let found = found.map_err(|fault: Fault| DataFusionError::External(Box::new(fault)))?;
         Ok(Some(self.scope.tables.table(&found)))
@@ -112,6 +133,26 @@ impl SchemaProvider for Domain {
 
     fn table_exist(&self, name: &str) -> bool {
         self.scope.snapshot.dataset(&self.dataset(name)).is_some()
+    }
+}
+
+/// The tables of PostgreSQL's catalogue, each made when it is asked for.
+#[derive(Debug)]
+struct PostgresCatalog(Arc<Facts>);
+
+#[async_trait]
+impl SchemaProvider for PostgresCatalog {
+    fn table_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let Some(rows) = pithead_pg_catalog::table(name, &self.0) else { return Ok(None) };
+        Ok(Some(Arc::new(MemTable::try_new(rows.schema(), vec![vec![rows]])?)))
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        pithead_pg_catalog::table(name, &self.0).is_some()
     }
 }
 

@@ -17,6 +17,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
+use pithead_entry::Right;
 use pithead_fleet::{Snapshot, VersionedDataset};
 use pithead_functions::{EngineOptions, check_clock, count_repeats, fault_from_datafusion, session_state};
 use pithead_model::{Blame, DatasetName, Fault, PAGE_ROWS};
@@ -27,18 +28,20 @@ use crate::pushdown::explain_pushdown;
 use crate::query::{Mode, Query};
 use crate::repeated::{self, Names};
 use crate::replan::REPLANS_MAX;
-use crate::schemas::{CATALOG, Scope, catalogs};
+use crate::schemas::{CATALOG, ClientView, Scope, catalogs};
 use crate::statement::{self, Named, Parsed};
 use crate::table::DatasetTable;
 use crate::timeout::Deadline;
 use crate::watch::{Slow, Watch};
-use crate::writing::{Layout, Writing, begins_again};
-use crate::{Host, Parameters, Settings, explain, pushdown, settings, summarize};
+use crate::writing::{self, Layout, Writing, begins_again};
+use crate::{Client, Host, Parameters, Settings, explain, pushdown, settings, summarize};
 
 /// A client's connection to a host: its settings, and the statements it runs.
 pub struct Session {
-    host: Host,
-    state: Mutex<SessionState>,
+    pub(crate) host: Host,
+    pub(crate) state: Mutex<SessionState>,
+    /// Whom it is for; none: for the host's own process, which may do everything.
+    pub(crate) client: Mutex<Option<Client>>,
     /// Another number after each change of settings, and other numbers in each session.
     change: AtomicU64,
 }
@@ -77,7 +80,12 @@ impl Host {
         config.catalog.default_schema.clone_from(&options.domain);
         config.catalog.information_schema = true;
         config.extensions.insert(Settings::default());
-        Session { host: self.clone(), state: Mutex::new(state), change: AtomicU64::new(rand::random()) }
+        Session {
+            host: self.clone(),
+            state: Mutex::new(state),
+            client: Mutex::default(),
+            change: AtomicU64::new(rand::random()),
+        }
     }
 }
 
@@ -98,7 +106,7 @@ impl Session {
     }
 
     async fn run_watched(&self, sql: &str, parameters: &Parameters) -> Result<Answer, Fault> {
-        let parsed = statement::parse(sql, parameters);
+        let parsed = self.parsed(sql, parameters);
         let mut watch = Watch::start(&self.host, parsed.as_ref().map_or("unknown", Parsed::kind));
         let result = match &parsed {
             Ok(parsed) => self.run_timed(Work { sql, parsed, parameters, planned: None }, &mut watch).await,
@@ -133,7 +141,7 @@ impl Session {
             Parsed::Set { name, value } => {
                 parameters.refuse("SET")?;
                 let mut state = self.state.lock();
-                self.change.fetch_add(1, Ordering::Relaxed);
+                self.changed();
                 settings::set(&mut state, name, value)?;
                 Ok(Answer::done())
             }
@@ -142,6 +150,7 @@ impl Session {
                 let fleet = self.host.fleet();
                 let domain = self.state.lock().config_options().catalog.default_schema.clone();
                 let name = name.resolve(&domain)?;
+                self.check(Right::Write, &name.domain)?;
                 let missing = *if_exists && fleet.snapshot().await?.dataset(&name).is_none();
                 if !missing {
                     fleet.drop_dataset(&name).await?;
@@ -219,6 +228,7 @@ impl Session {
         let CopyFile::From(path, format, csv) = file else { return Err(Fault::bug("COPY … FROM has no file to read")) };
         let domain = self.state.lock().config_options().catalog.default_schema.clone();
         let name = name.resolve(&domain)?;
+        self.check(Right::Write, &name.domain)?;
         let snapshot = self.host.fleet().snapshot().await?;
         let Some((_, dataset)) = snapshot.dataset(&name) else {
             let fault = Fault::new(Blame::User, format!("no dataset {name}"));
@@ -238,10 +248,16 @@ impl Session {
         let mut attempt = 1;
         let domain = self.state.lock().config_options().catalog.default_schema.clone();
         let made = statement::made(statement).map(|name| name?.resolve(&domain)).transpose()?;
+        if let Some(made) = &made {
+            self.check(Right::Write, &made.domain)?;
+        }
         loop {
             let snapshot = self.host.fleet().snapshot().await?;
             let (query, _) = self.query_over(snapshot, made.clone(), parameters);
             let plan = query.state.statement_to_plan(statement.clone()).await.map_err(fault_from_datafusion)?;
+            if let Some(domain) = writing::changed_domain(&plan)? {
+                self.check(Right::Write, &domain)?;
+            }
             let profile = Arc::clone(&query.profile);
             match (Writing { query, plan, layout: layout.clone(), parameters }).run().await {
                 Ok(rows) => return Ok(Answer { profile, changed: Some(rows), ..Answer::done() }),
@@ -292,15 +308,31 @@ impl Session {
         Ok((query, planned))
     }
 
+    /// The settings are others from now on, or what the client may see.
+    pub(crate) fn changed(&self) {
+        self.change.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// A query to come over the datasets of a snapshot, and the settings that it has, by [`Session::change`].
-    fn query_over(&self, snapshot: Arc<Snapshot>, made: Option<DatasetName>, parameters: &Parameters) -> (Query, u64) {
+    pub(crate) fn query_over(
+        &self,
+        snapshot: Arc<Snapshot>,
+        made: Option<DatasetName>,
+        parameters: &Parameters,
+    ) -> (Query, u64) {
         let (mut state, change) = {
             let state = self.state.lock();
             (state.clone(), self.change.load(Ordering::Relaxed))
         };
+        let client = self.client.lock().clone();
+        let client = client.map(|client| {
+            let facts = client.extend(&mut state, &snapshot);
+            ClientView { caller: client.caller, facts }
+        });
         let tables = Arc::clone(self.host.tables());
         let domain = state.config_options().catalog.default_schema.clone();
-        state.register_catalog_list(catalogs(Scope { snapshot, tables, made, frames: parameters.frames().clone(), domain }));
+        let frames = parameters.frames().clone();
+        state.register_catalog_list(catalogs(Scope { snapshot, tables, made, frames, domain, client }));
         state.mark_start_execution();
         let query = Query {
             host: self.host.clone(),
@@ -373,7 +405,7 @@ pub struct Statement {
 impl Statement {
     async fn new(session: &Session, sql: &str, parameters: &Parameters) -> Result<Self, Fault> {
         check_clock()?;
-        let parsed = statement::parse(sql, parameters)?;
+        let parsed = session.parsed(sql, parameters)?;
         let (schema, planned) = match &parsed {
             Parsed::Set { .. } | Parsed::Drop { .. } | Parsed::Write { .. } => (None, None),
             Parsed::CopyTo { .. } | Parsed::CopyFrom { .. } => (None, None),
@@ -417,7 +449,7 @@ fn found_by(scan: &TableScan) -> Option<Arc<VersionedDataset>> {
     provider.downcast_ref::<DatasetTable>().map(|table| Arc::clone(table.found()))
 }
 
-async fn logical_plan(state: &SessionState, statement: Syntax) -> Result<(LogicalPlan, Names), Fault> {
+pub(crate) async fn logical_plan(state: &SessionState, statement: Syntax) -> Result<(LogicalPlan, Names), Fault> {
     let (plan, names) = repeated::plan(state, statement).await.map_err(fault_from_datafusion)?;
     let plan = count_repeats(plan).map_err(fault_from_datafusion)?;
     match &plan {

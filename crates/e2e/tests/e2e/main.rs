@@ -9,6 +9,7 @@ mod copies;
 mod copying;
 mod faults;
 mod files;
+mod front;
 mod hogs;
 mod hosts;
 mod kills;

@@ -13,6 +13,7 @@ mod kinetic;
 mod link;
 mod matrices;
 mod medium;
+mod postgres;
 mod programs;
 #[path = "../../../program/src/tests/runner.rs"]
 mod runner;
@@ -49,6 +50,7 @@ fn groups() -> Vec<(&'static [&'static str], Make)> {
     vec![
         (&link::NAMES, Box::new(link::targets)),
         (&kinetic::NAMES, Box::new(kinetic::targets)),
+        (&postgres::NAMES, Box::new(postgres::targets)),
         (&programs::NAMES, Box::new(programs::targets)),
         (&matrices::NAMES, Box::new(matrices::targets)),
         (&slices::NAMES, Box::new(slices::targets)),
