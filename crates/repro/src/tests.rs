@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Tables so small that a test is quick. Polling then weighs more than it should: figures are looser.
+/// Tables so small that a test is quick.
 const SMALL: u64 = 2000;
 
 fn named(names: &[&str]) -> Result<Vec<&'static str>, ReproError> {

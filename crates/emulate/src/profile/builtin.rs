@@ -71,4 +71,19 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn the_reference_has_every_number_and_profile() {
+        let page = include_str!("../../../../docs/reference/devices.md");
+        for (section, quantities) in find("pm1725-biscuit").unwrap().parts.unwrap().sections() {
+            let (_, after) =
+                page.split_once(&format!("### `{section}`\n")).unwrap_or_else(|| panic!("{section} has no heading"));
+            let rows = after.split("\n##").next().unwrap();
+            for (name, ..) in &quantities {
+                assert!(rows.contains(&format!("\n| `{name}` |")), "{section}.{name}");
+            }
+            assert_eq!(rows.matches("\n| `").count(), quantities.len(), "{section} has a number too many");
+        }
+        assert!(builtin_names().iter().all(|name| page.contains(&format!("`{name}`"))));
+    }
 }
