@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     array_serve, bench, cell, cert, check, drive_add, drive_drain, drive_serve, drop, error, inspect, kv, load, ls, program,
-    repair, session, sql, status, token,
+    repair, service, session, sql, status, token,
 };
 
 const LONG_ABOUT: &str = "\
@@ -48,6 +48,9 @@ pub(crate) enum Command {
     /// See the sessions that are open at drives, and end them
     #[command(subcommand)]
     Session(session::SessionCommand),
+    /// See what drives do behind the scenes, and say how much of it
+    #[command(subcommand)]
+    Service(service::ServiceCommand),
     /// Load, run and remove programs for drives: SSDlets
     #[command(subcommand)]
     Program(program::ProgramCommand),

@@ -23,6 +23,7 @@ mod restarts;
 mod sampling;
 mod secure;
 mod sequences;
+mod services;
 mod shared;
 mod statements;
 mod suites;
