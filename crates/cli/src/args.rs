@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     array_serve, bench, cell, cert, check, device, drive_add, drive_drain, drive_serve, drop, error, front_serve, inspect, kv,
-    load, ls, program, repair, repro, session, sql, status, token, whatif,
+    load, ls, program, repair, repro, service, session, sql, status, token, whatif,
 };
 
 const LONG_ABOUT: &str = "\
@@ -49,6 +49,9 @@ pub(crate) enum Command {
     /// See the sessions that are open at drives, and end them
     #[command(subcommand)]
     Session(session::SessionCommand),
+    /// See what drives do behind the scenes, and say how much of it
+    #[command(subcommand)]
+    Service(service::ServiceCommand),
     /// Load, run and remove programs for drives: SSDlets
     #[command(subcommand)]
     Program(program::ProgramCommand),

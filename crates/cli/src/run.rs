@@ -9,7 +9,7 @@ use crate::args::{ArrayCommand, Command, DriveCommand};
 use crate::error::CliError;
 use crate::{
     array_serve, bench, cell, cert, check, device, drive_add, drive_drain, drive_serve, drop, front_serve, inspect, kv, load,
-    ls, program, repair, repro, session, sql, status, target, token, whatif,
+    ls, program, repair, repro, service, session, sql, status, target, token, whatif,
 };
 
 /// What is logged unless `PITHEAD_LOG` says otherwise.
@@ -44,6 +44,7 @@ async fn dispatch(command: Command) -> Result<(), CliError> {
         Command::Ls(args) => ls::run(args).await,
         Command::Status(args) => status::run(args).await,
         Command::Session(command) => session::run(command).await,
+        Command::Service(command) => service::run(command).await,
         Command::Program(command) => program::run(command).await,
         Command::Drop(args) => drop::run(args).await,
         Command::Check(args) => check::run(args).await,
@@ -71,6 +72,7 @@ fn threads(command: &Command) -> usize {
         Command::Drive(DriveCommand::Drain(args)) => args.target.threads,
         Command::Drive(DriveCommand::Remove(args)) => args.target.threads,
         Command::Repair(args) => args.target.threads,
+        Command::Service(command) => command.target().threads,
         Command::Program(command) => command.target().threads,
         Command::Load(args) => args.target.threads,
         Command::Sql(args) => args.target.threads,

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 use pithead_model::{Blame, Directory, Fault, HostState, Loaded, Manifest, SessionId, SessionProfile, SliceKey};
 
+use crate::background::{BackgroundOrder, BackgroundStatus};
 use crate::event::{Events, LinkGauge};
 use crate::greeting::{Hello, Welcome};
 use crate::load::{Claim, Discard, Kept, LoadRequest, MergeRuns};
@@ -110,6 +111,12 @@ pub trait Door: Send + Sync + Debug {
 
     /// Ends somebody's session, who is told so. Whether it was there.
     async fn kill(&self, session: SessionId) -> Result<bool, Fault>;
+
+    /// Tells the drive's background work something, and how it is then. A service that is not there is [`Blame::User`].
+    async fn background(&self, _order: BackgroundOrder) -> Result<BackgroundStatus, Fault> {
+        let fault = Fault::new(Blame::Unsupported, format!("{} has no background services", self.label()));
+        Err(fault.hint("drives that `pithead drive serve` runs have some; name those, by --drives HOST:PORT,…"))
+    }
 
     /// Checks, compiles and keeps a module, durably: all of it or nothing. A name that another module has is
     /// [`Blame::Conflict`], unless the request says that it may be replaced. Applications that run keep what they have.

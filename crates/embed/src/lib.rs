@@ -16,11 +16,12 @@ pub use connect::{Engine, connect, doors};
 pub use functions::functions;
 pub use options::{EmbedOptions, Target};
 pub use pithead_door::{
-    ApplicationEvent, ApplicationRun, Connection, DeclaredSsdlet, Door, DriveStatus, HostPort, LoadModule, OpenSession,
-    PartitionUse, PortAt, PortInput, PortInputs, Reads, ReadsAll, RunApplication, SsdletSpec, StoredModule,
+    ApplicationEvent, ApplicationRun, BackgroundOrder, BackgroundStatus, Connection, CoreStatus, DeclaredSsdlet, Door,
+    DriveStatus, HostPort, LoadModule, OpenSession, PartitionUse, PortAt, PortInput, PortInputs, Reads, ReadsAll,
+    RunApplication, ServiceStatus, SsdletSpec, StoredModule,
 };
 pub use pithead_entry::{Access, ClientTlsFiles, ConnectOptions, Token};
-pub use status::status;
+pub use status::{Answers, background, status};
 
 /// The programs of `examples/` that are written in Rust.
 #[cfg(doctest)]

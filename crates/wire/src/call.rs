@@ -2,7 +2,7 @@
 
 use arrow_flight::Action;
 use bytes::Bytes;
-use pithead_door::check_protocol;
+use pithead_door::{BackgroundOrder, check_protocol};
 use pithead_door::{CLAIMED_MAX, Claim, Discard, Hello, MERGED_MAX, MergeRuns, Welcome};
 use pithead_door::{check_columns, check_module_name};
 use pithead_model::{COPIES_MAX, Dataset, HostState, Manifest, PARTITIONS_MAX, PROTOCOL_VERSION, SessionId, SliceKey};
@@ -31,6 +31,7 @@ pub(crate) enum Call {
     Merge(MergeRuns),
     Modules,
     RemoveModule(String),
+    Background(BackgroundOrder),
 }
 
 /// Body of `tell`.
@@ -57,7 +58,7 @@ struct Versions {
 
 impl Call {
     /// The types of action that there are, each with what it is for.
-    pub(crate) const KINDS: [(&'static str, &'static str); 16] = [
+    pub(crate) const KINDS: [(&'static str, &'static str); 17] = [
         ("hello", "first contact: versions, extensions, encodings"),
         ("poll", "where a session stands"),
         ("close", "ends a session"),
@@ -74,6 +75,7 @@ impl Call {
         ("merge", "writes the rows of several runs as one run"),
         ("modules", "the modules of SSDlets that the drive keeps"),
         ("remove-module", "deletes a module"),
+        ("background", "how background services and cores are, and what they are told"),
     ];
 
     pub(crate) fn kind(&self) -> &'static str {
@@ -94,6 +96,7 @@ impl Call {
             Call::Merge(_) => "merge",
             Call::Modules => "modules",
             Call::RemoveModule(_) => "remove-module",
+            Call::Background(_) => "background",
         }
     }
 
@@ -110,6 +113,7 @@ impl Call {
             Call::Discard(discard) => json(discard)?,
             Call::Claim(claim) => json(claim)?,
             Call::Merge(request) => json(request)?,
+            Call::Background(order) => json(order)?,
         };
         Ok(Action::new(self.kind(), body))
     }
@@ -133,6 +137,7 @@ impl Call {
             "merge" => Call::Merge(parse_merge(body)?),
             "modules" => Call::Modules,
             "remove-module" => Call::RemoveModule(parse_module_name(body)?),
+            "background" => Call::Background(from_json("background order", body)?),
             other => return Err(WireError::malformed("action", format!("{other:?} is not one; see ListActions"))),
         })
     }

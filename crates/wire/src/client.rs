@@ -12,8 +12,9 @@ use futures::stream::{self, Stream, StreamExt};
 use http::header::AUTHORIZATION;
 use pithead_door::check_columns;
 use pithead_door::{
-    ApplicationRun, Batches, Claim, Discard, Door, DriveStatus, Event, Events, Granted, Hello, Kept, LoadModule, LoadRequest,
-    MergeRuns, OpenRequest, OpenSession, Opened, Pieces, PortInputs, Reads, RunApplication, StoredModule, Welcome,
+    ApplicationRun, BackgroundOrder, BackgroundStatus, Batches, Claim, Discard, Door, DriveStatus, Event, Events, Granted,
+    Hello, Kept, LoadModule, LoadRequest, MergeRuns, OpenRequest, OpenSession, Opened, Pieces, PortInputs, Reads,
+    RunApplication, StoredModule, Welcome,
 };
 use pithead_entry::ConnectOptions;
 use pithead_entry::Token;
@@ -306,6 +307,10 @@ impl Door for FlightDoor {
 
     async fn kill(&self, session: SessionId) -> Result<bool, Fault> {
         self.call(Call::Kill(session)).await
+    }
+
+    async fn background(&self, order: BackgroundOrder) -> Result<BackgroundStatus, Fault> {
+        self.call(Call::Background(order)).await
     }
 
     async fn load_module(&self, request: LoadModule) -> Result<StoredModule, Fault> {

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use pithead_door::{
-    ApplicationRun, Batches, Claim, Discard, Door, DriveStatus, Events, Hello, Kept, LinkGauge, LoadModule, LoadRequest,
-    MergeRuns, OpenRequest, OpenSession, Opened, Pieces, PlanBytes, PortInputs, Reads, RunApplication, StoredModule, Welcome,
+    ApplicationRun, BackgroundOrder, BackgroundStatus, Batches, Claim, Discard, Door, DriveStatus, Events, Hello, Kept,
+    LinkGauge, LoadModule, LoadRequest, MergeRuns, OpenRequest, OpenSession, Opened, Pieces, PlanBytes, PortInputs, Reads,
+    RunApplication, StoredModule, Welcome,
 };
 use pithead_entry::{Identity, ProgramRight, Right};
 use pithead_model::{
@@ -231,6 +232,22 @@ impl Door for CheckedDoor {
         // One that the caller may not see is to it as one that is not there.
         let is_seen = self.sessions().await?.iter().any(|open| open.session == session);
         if is_seen { self.door.kill(session).await } else { Ok(false) }
+    }
+
+    async fn background(&self, order: BackgroundOrder) -> Result<BackgroundStatus, Fault> {
+        // Services work for all domains.
+        let may_all = self.caller.may_all(Right::Administer);
+        if order != BackgroundOrder::Look && !may_all {
+            let message = format!("{:?} has no right to administer all domains, whose services those are", self.caller.name);
+            let hint = "in the drive's access file, add \"*\" to its list \"administer\"";
+            return Err(Fault::new(Blame::Access, message).hint(hint));
+        }
+        let mut status = self.door.background(order).await?;
+        if !may_all {
+            // Keys name datasets.
+            status.services.iter_mut().for_each(|service| service.damaged.clear());
+        }
+        Ok(status)
     }
 
     async fn load_module(&self, request: LoadModule) -> Result<StoredModule, Fault> {

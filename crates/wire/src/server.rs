@@ -147,6 +147,7 @@ impl DoorService {
             Call::Merge(request) => answer(&door.merge_runs(request).await?),
             Call::Modules => answer(&door.modules().await?),
             Call::RemoveModule(name) => answer(&door.remove_module(name).await?),
+            Call::Background(order) => answer(&door.background(order).await?),
         }
     }
 

@@ -5,8 +5,9 @@ use bytes::Bytes;
 use std::sync::Arc;
 
 use pithead_door::{
-    ApplicationRun, Batches, Claim, Discard, Door, DriveStatus, Events, Hello, Kept, LinkGauge, LoadModule, LoadRequest,
-    MergeRuns, OpenRequest, OpenSession, Opened, Pieces, PortInputs, Reads, RunApplication, StoredModule, Welcome,
+    ApplicationRun, BackgroundOrder, BackgroundStatus, Batches, Claim, Discard, Door, DriveStatus, Events, Hello, Kept,
+    LinkGauge, LoadModule, LoadRequest, MergeRuns, OpenRequest, OpenSession, Opened, Pieces, PortInputs, Reads, RunApplication,
+    StoredModule, Welcome,
 };
 use pithead_model::{Directory, Fault, HostState, Loaded, Manifest, Reply, SessionId, SessionProfile, SliceKey};
 
@@ -122,6 +123,10 @@ impl Door for Drive {
             session.stopped().await;
         }
         Ok(killed.is_some() || self.programs.kill(session).await)
+    }
+
+    async fn background(&self, order: BackgroundOrder) -> Result<BackgroundStatus, Fault> {
+        self.counted(self.background.order(order).await)
     }
 
     async fn load_module(&self, request: LoadModule) -> Result<StoredModule, Fault> {

@@ -1,5 +1,6 @@
 //! A drive in this process, from LOAD to CLOSE.
 
+mod background;
 mod copies;
 mod loads;
 mod manifests;

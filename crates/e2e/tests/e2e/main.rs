@@ -25,6 +25,7 @@ mod restarts;
 mod sampling;
 mod secure;
 mod sequences;
+mod services;
 mod shared;
 mod statements;
 mod suites;

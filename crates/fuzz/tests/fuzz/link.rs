@@ -355,6 +355,10 @@ fn call_seeds() -> Vec<Seed> {
         Seed::valid("discard", fuzz::action_bytes("discard", &body(&json!(discard)))),
         Seed::valid("hello", fuzz::action_bytes("hello", &body(&hello))),
         Seed::valid("merge", fuzz::action_bytes("merge", &body(&json!(merge)))),
+        Seed::valid(
+            "background",
+            fuzz::action_bytes("background", &body(&json!({"limit": {"service": "scrub", "bytes_per_second": 9}}))),
+        ),
     ];
     seeds.push(Seed::hostile("deep", fuzz::action_bytes("keep", &deep())));
     seeds
