@@ -12,6 +12,7 @@ mod cert;
 mod check;
 mod cpu;
 mod drive_add;
+mod drive_aside;
 mod drive_drain;
 mod drive_serve;
 mod drop;

@@ -355,6 +355,8 @@ fn call_seeds() -> Vec<Seed> {
         Seed::valid("discard", fuzz::action_bytes("discard", &body(&json!(discard)))),
         Seed::valid("hello", fuzz::action_bytes("hello", &body(&hello))),
         Seed::valid("merge", fuzz::action_bytes("merge", &body(&json!(merge)))),
+        Seed::valid("aside", fuzz::action_bytes("aside", &body(&json!({"domain": "lab", "version": 3})))),
+        Seed::valid("drop aside", fuzz::action_bytes("drop-aside", &body(&json!({"domain": "lab", "version": 3})))),
     ];
     seeds.push(Seed::hostile("deep", fuzz::action_bytes("keep", &deep())));
     seeds
