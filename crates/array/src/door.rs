@@ -97,6 +97,15 @@ impl Door for Array {
         self.inner.manifests(move |manifests| manifests.keep(&manifest)).await
     }
 
+    async fn set_aside(&self, domain: String, after: u64) -> Result<Option<Manifest>, Fault> {
+        self.inner.manifests(move |manifests| manifests.next_aside(&domain, after)).await
+    }
+
+    async fn drop_aside(&self, domain: String, version: u64) -> Result<bool, Fault> {
+        self.inner.check_running()?;
+        self.inner.manifests(move |manifests| manifests.drop_aside(&domain, version)).await
+    }
+
     async fn directory(&self, key: SliceKey) -> Result<Directory, Fault> {
         self.inner.directories.run(&key).await?.whole(&columns_key(self.inner.id())).map_err(|fault| fault.at(&key))
     }

@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    array_serve, bench, cell, cert, check, device, drive_add, drive_drain, drive_serve, drop, error, front_serve, inspect, kv,
-    load, ls, program, repair, repro, service, session, sql, status, token, whatif,
+    array_serve, bench, cell, cert, check, device, drive_add, drive_aside, drive_drain, drive_serve, drop, error, front_serve,
+    inspect, kv, load, ls, program, repair, repro, service, session, sql, status, token, whatif,
 };
 
 const LONG_ABOUT: &str = "\
@@ -90,6 +90,9 @@ pub(crate) enum DriveCommand {
     Drain(drive_drain::DrainArgs),
     #[command(name = "rm")]
     Remove(drive_drain::RemoveArgs),
+    /// See, take up or drop what a drive changed after it was declared lost
+    #[command(subcommand)]
+    Aside(drive_aside::AsideCommand),
 }
 
 /// What can be done with arrays.

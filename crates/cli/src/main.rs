@@ -13,6 +13,7 @@ mod check;
 mod cpu;
 mod device;
 mod drive_add;
+mod drive_aside;
 mod drive_drain;
 mod drive_serve;
 mod drop;

@@ -8,8 +8,8 @@ use tracing_subscriber::EnvFilter;
 use crate::args::{ArrayCommand, Command, DriveCommand};
 use crate::error::CliError;
 use crate::{
-    array_serve, bench, cell, cert, check, device, drive_add, drive_drain, drive_serve, drop, front_serve, inspect, kv, load,
-    ls, program, repair, repro, service, session, sql, status, target, token, whatif,
+    array_serve, bench, cell, cert, check, device, drive_add, drive_aside, drive_drain, drive_serve, drop, front_serve,
+    inspect, kv, load, ls, program, repair, repro, service, session, sql, status, target, token, whatif,
 };
 
 /// What is logged unless `PITHEAD_LOG` says otherwise.
@@ -36,6 +36,7 @@ async fn dispatch(command: Command) -> Result<(), CliError> {
         Command::Drive(DriveCommand::Add(args)) => drive_add::run(args).await,
         Command::Drive(DriveCommand::Drain(args)) => drive_drain::drain(args).await,
         Command::Drive(DriveCommand::Remove(args)) => drive_drain::remove(args).await,
+        Command::Drive(DriveCommand::Aside(command)) => drive_aside::run(command).await,
         Command::Array(ArrayCommand::Serve(args)) => array_serve::run(*args).await,
         Command::Repair(args) => repair::run(args).await,
         Command::Load(args) => load::run(*args).await,
@@ -71,6 +72,7 @@ fn threads(command: &Command) -> usize {
         Command::Drive(DriveCommand::Add(args)) => args.target.threads,
         Command::Drive(DriveCommand::Drain(args)) => args.target.threads,
         Command::Drive(DriveCommand::Remove(args)) => args.target.threads,
+        Command::Drive(DriveCommand::Aside(command)) => command.threads(),
         Command::Repair(args) => args.target.threads,
         Command::Service(command) => command.target().threads,
         Command::Program(command) => command.target().threads,

@@ -100,6 +100,17 @@ pub trait Door: Send + Sync + Debug {
     /// and what is there now, so that a home learns that another drive has taken its place.
     async fn keep_manifest(&self, manifest: Manifest) -> Result<Kept, Fault>;
 
+    /// The first manifest after version `after` that is set aside here: what this drive had changed as a domain's home when another
+    /// one took its place without knowing of it. Its runs stay as long as it is there.
+    async fn set_aside(&self, _domain: String, _after: u64) -> Result<Option<Manifest>, Fault> {
+        Ok(None)
+    }
+
+    /// Drops a manifest that is set aside, durably. Whether it was there.
+    async fn drop_aside(&self, _domain: String, _version: u64) -> Result<bool, Fault> {
+        Ok(false)
+    }
+
     /// The metadata slice of one load of a partition (`number` none).
     async fn directory(&self, key: SliceKey) -> Result<Directory, Fault>;
 

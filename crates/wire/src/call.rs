@@ -23,6 +23,8 @@ pub(crate) enum Call {
     Manifest(String),
     Commit(Commit),
     Keep(Manifest),
+    Aside(Aside),
+    DropAside(Aside),
     Directory(SliceKey),
     Discard(Discard),
     Claim(Claim),
@@ -48,6 +50,13 @@ pub(crate) struct Commit {
     pub(crate) manifest: Manifest,
 }
 
+/// Body of `aside`, which is answered with the first one after the version, and of `drop-aside`, with the very one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Aside {
+    pub(crate) domain: String,
+    pub(crate) version: u64,
+}
+
 /// What every release can read of another's hello.
 #[derive(Deserialize)]
 struct Versions {
@@ -58,7 +67,7 @@ struct Versions {
 
 impl Call {
     /// The types of action that there are, each with what it is for.
-    pub(crate) const KINDS: [(&'static str, &'static str); 17] = [
+    pub(crate) const KINDS: [(&'static str, &'static str); 19] = [
         ("hello", "first contact: versions, extensions, encodings"),
         ("poll", "where a session stands"),
         ("close", "ends a session"),
@@ -67,6 +76,8 @@ impl Call {
         ("manifest", "a domain's manifest"),
         ("commit", "replaces a domain's manifest"),
         ("keep", "keeps a copy of a domain's manifest"),
+        ("aside", "a manifest of a former home that is set aside"),
+        ("drop-aside", "drops a manifest that is set aside"),
         ("directory", "the metadata slice of a load"),
         ("discard", "deletes what loads left"),
         ("claim", "protects runs that a manifest is about to name"),
@@ -88,6 +99,8 @@ impl Call {
             Call::Manifest(_) => "manifest",
             Call::Commit(_) => "commit",
             Call::Keep(_) => "keep",
+            Call::Aside(_) => "aside",
+            Call::DropAside(_) => "drop-aside",
             Call::Directory(_) => "directory",
             Call::Discard(_) => "discard",
             Call::Claim(_) => "claim",
@@ -109,6 +122,7 @@ impl Call {
             Call::Manifest(name) | Call::RemoveModule(name) => json(name)?,
             Call::Commit(commit) => json(commit)?,
             Call::Keep(manifest) => json(manifest)?,
+            Call::Aside(aside) | Call::DropAside(aside) => json(aside)?,
             Call::Directory(key) => json(key)?,
             Call::Discard(discard) => json(discard)?,
             Call::Claim(claim) => json(claim)?,
@@ -129,6 +143,8 @@ impl Call {
             "manifest" => Call::Manifest(from_json("domain's name", body)?),
             "commit" => Call::Commit(parse_commit(body)?),
             "keep" => Call::Keep(parse_manifest(body)?),
+            "aside" => Call::Aside(from_json("manifest set aside", body)?),
+            "drop-aside" => Call::DropAside(from_json("manifest set aside", body)?),
             "directory" => Call::Directory(parse_key(body)?),
             "discard" => Call::Discard(parse_discard(body)?),
             "claim" => Call::Claim(parse_claim(body)?),

@@ -210,6 +210,16 @@ impl Door for CheckedDoor {
         self.door.keep_manifest(manifest).await
     }
 
+    async fn set_aside(&self, domain: String, after: u64) -> Result<Option<Manifest>, Fault> {
+        self.caller.check(Right::Read, &domain)?;
+        self.door.set_aside(domain, after).await
+    }
+
+    async fn drop_aside(&self, domain: String, version: u64) -> Result<bool, Fault> {
+        self.caller.check(Right::Administer, &domain)?;
+        self.door.drop_aside(domain, version).await
+    }
+
     async fn directory(&self, key: SliceKey) -> Result<Directory, Fault> {
         self.caller.check(Right::Read, &key.name.domain)?;
         self.door.directory(key).await

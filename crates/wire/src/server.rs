@@ -140,6 +140,8 @@ impl DoorService {
             Call::Commit(commit) => answer(&door.commit(commit.expected, commit.manifest).await?),
             Call::Directory(key) => answer(&door.directory(key).await?),
             Call::Keep(manifest) => answer(&door.keep_manifest(manifest).await?),
+            Call::Aside(aside) => answer(&door.set_aside(aside.domain, aside.version).await?),
+            Call::DropAside(aside) => answer(&door.drop_aside(aside.domain, aside.version).await?),
             Call::Discard(discard) => answer(&door.discard(discard).await?),
             Call::Claim(claim) => answer(&door.claim(claim).await?),
             Call::Sessions => answer(&door.sessions().await?),

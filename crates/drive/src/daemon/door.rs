@@ -102,6 +102,14 @@ impl Door for Drive {
         self.counted(self.storage.keep_copy(manifest).await)
     }
 
+    async fn set_aside(&self, domain: String, after: u64) -> Result<Option<Manifest>, Fault> {
+        self.counted(self.storage.read_aside(domain, after).await)
+    }
+
+    async fn drop_aside(&self, domain: String, version: u64) -> Result<bool, Fault> {
+        self.counted(self.storage.drop_aside(domain, version).await)
+    }
+
     async fn directory(&self, key: SliceKey) -> Result<Directory, Fault> {
         self.counted(self.storage.read_directory(key).await)
     }

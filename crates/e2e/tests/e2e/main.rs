@@ -4,6 +4,7 @@
 mod adaptive;
 mod appends;
 mod arrays;
+mod aside;
 mod checking;
 mod copies;
 mod copying;

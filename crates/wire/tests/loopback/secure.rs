@@ -188,6 +188,10 @@ async fn each_call_needs_its_right_to_its_domain() {
     access_fault(reader.write_run(key(), stream::iter([Ok(piece)]).boxed()).await, &["write"]);
     access_fault(reader.commit(0, manifest()).await, &["write"]);
     access_fault(reader.keep_manifest(manifest()).await, &["write"]);
+    access_fault(other.set_aside("main".into(), 0).await, &["read"]);
+    assert!(reader.set_aside("main".into(), 0).await.unwrap().is_none());
+    access_fault(writer.drop_aside("main".into(), 1).await, &["writer", "administer", "main"]);
+    assert!(!other.drop_aside("other".into(), 1).await.unwrap(), "there is none");
     assert!(served.door.loads.lock().unwrap().is_empty() && served.door.discards.lock().unwrap().is_empty());
     assert!(served.door.merges.lock().unwrap().is_empty());
     writer.merge_runs(merge()).await.unwrap();
