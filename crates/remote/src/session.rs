@@ -300,17 +300,26 @@ impl Session {
                 finisher.bind(&reading.door).await.map_err(at)?;
                 finisher.store(round, slice, total, &bytes).map_err(|error| Stop::from(at(fault_of(error))))?;
             }
+            Event::Hints { round, slice, pages, parts, link_bytes } => {
+                profile.update(*partition, |session| session.link_bytes += link_bytes);
+                finisher.bind(&reading.door).await.map_err(at)?;
+                finisher.hint(round, slice, pages, parts).map_err(at)?;
+            }
             Event::Closed { annotation, link_bytes } => {
-                if matches!(annotation.level, Level::Filtered | Level::Bytes) {
+                let is_handed_back = finisher.is_handed_back(annotation.level);
+                if is_handed_back {
                     // A round may come back without a row: its partition is to be finished all the same.
                     finisher.bind(&reading.door).await.map_err(at)?;
                 }
                 // What came back is looked at before it counts: a copy may do better.
                 let (slices, bytes) = match annotation.level {
-                    Level::Bytes => finisher.opened(&annotation).map_err(at)?,
+                    Level::Bytes | Level::Hints if is_handed_back => finisher.opened(&annotation).map_err(at)?,
                     _ => Default::default(),
                 };
                 let batches = admission.close(&annotation).map_err(at)?;
+                if is_handed_back && annotation.level < Level::Filtered && !batches.is_empty() {
+                    return Err(at(Fault::new(Blame::Device, "rows came of slices that were handed back as stored")).into());
+                }
                 let counts = |brake: &Arc<Brake>| brake.answered(*partition, admission.done());
                 if !self.target.brake.as_ref().is_none_or(counts) {
                     return Err(Stop::Braked);
@@ -321,7 +330,7 @@ impl Session {
                         finisher.finish(&annotation, slices, 0)?;
                         vec![]
                     }
-                    Level::Bytes | Level::Filtered => {
+                    _ if is_handed_back => {
                         finisher.finish(&annotation, slices, bytes)?;
                         vec![]
                     }
