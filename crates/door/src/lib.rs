@@ -21,7 +21,7 @@ pub use bounds::{check_open, check_spans, input_bytes};
 pub use columns::{check_columns, children, same_columns};
 pub use compact::{batch_bytes, compact, compact_views, needed_bytes};
 pub use door::{Batches, Door};
-pub use event::{Event, Events, LinkGauge, LinkReading};
+pub use event::{Event, Events, HINT_BYTES_MAX, LinkGauge, LinkReading, PARTS_MAX, PartsOutline};
 pub use greeting::{Hello, Welcome, check_hello, check_protocol};
 pub use load::{CLAIMED_MAX, Claim, Discard, Kept, LoadRequest, Loads, MERGED_MAX, MergeRuns};
 pub use open::{Granted, OpenRequest, Opened, PlanBytes, SessionOptions, ShippedInput, SlicePart};

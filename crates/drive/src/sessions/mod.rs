@@ -3,6 +3,7 @@
 mod admission;
 mod costs;
 mod getting;
+mod hinting;
 mod kept;
 mod meter;
 mod opening;

@@ -131,7 +131,7 @@ impl SessionServer {
             }
             for (number, entry) in (0..).zip(&directory.slices) {
                 let ordinal = slices.len() as u32;
-                slices.push(SliceRef { ordinal, key: run.slice(number), entry: Arc::clone(entry), filtered: None });
+                slices.push(SliceRef { ordinal, key: run.slice(number), entry: Arc::clone(entry), filtered: None, came: None });
             }
         }
         Ok(slices)

@@ -6,8 +6,8 @@ use arrow::array::{Array, ArrayRef, DictionaryArray, Int64Array, RecordBatch, St
 use arrow::datatypes::{DataType, Field, Int32Type, UnionFields};
 use bytes::Bytes;
 use pithead_door::{
-    Connection, Discard, Event, LoadRequest, Loads, MergeRuns, OpenRequest, PIECE_BYTES_MAX, PlanBytes, PortAt, PortInput,
-    RunApplication, RunPiece, SessionOptions, ShippedInput, SlicePart, SsdletSpec, value_pieces,
+    Connection, Discard, Event, LoadRequest, Loads, MergeRuns, OpenRequest, PIECE_BYTES_MAX, PartsOutline, PlanBytes, PortAt,
+    PortInput, RunApplication, RunPiece, SessionOptions, ShippedInput, SlicePart, SsdletSpec, value_pieces,
 };
 use pithead_fuzz::{Bound, Outcome, Parts, Run, Seed, Target};
 use pithead_model::{
@@ -214,6 +214,7 @@ pub fn annotation(round: u32, slices: SliceSpan, rows: u64) -> Annotation {
         slices_skipped: 0,
         pages_read: 1,
         pages_skipped: 2,
+        pages_sent: 0,
         rows_in: 20,
         rows_out: rows,
         medium_bytes: 4_096,
@@ -245,6 +246,10 @@ fn profile() -> SessionProfile {
     }
 }
 
+fn outline() -> PartsOutline {
+    PartsOutline { encoding: (2, 1), rows: 20_000, body_bytes: 4_000, parts: vec![(0, 100), (700, 50), (3_000, 1_000)] }
+}
+
 fn event_seeds() -> Vec<Seed> {
     let seeds = batches().into_iter().enumerate().map(|(number, batch)| {
         let rows = batch.num_rows() as u64;
@@ -254,6 +259,7 @@ fn event_seeds() -> Vec<Seed> {
             Event::Filtered { round: 2, batch: again.clone(), link_bytes: 0 },
             part(b"stored"),
             part(b"far"),
+            Event::Hints { round: 3, slice: 1, pages: Bytes::from_static(&[5]), parts: outline(), link_bytes: 0 },
             Event::Rows { round: 0, batch, link_bytes: 0 },
             Event::Rows { round: 1, batch: again, link_bytes: 0 },
             Event::Closed { annotation: annotation(0, SliceSpan { first: 0, count: 2 }, rows), link_bytes: 0 },
