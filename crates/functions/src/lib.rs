@@ -43,7 +43,7 @@ mod top_k;
 mod totals;
 
 pub use average::average;
-pub use bounded::rows_at_once;
+pub use bounded::{Holder, SessionMemory, rows_at_once};
 pub use checked::{check_decimals, name_overflow};
 pub use clock::check_clock;
 pub use extreme::{max_udaf, min_udaf};

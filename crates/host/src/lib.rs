@@ -6,6 +6,7 @@ mod below;
 mod copies_tests;
 mod explain;
 mod from_first;
+mod functions;
 mod host;
 mod metrics;
 mod parameters;

@@ -14,6 +14,7 @@ use pithead_fleet::{Drives, Snapshot, VersionedDataset};
 use pithead_model::{DatasetName, Fault};
 use pithead_plan::{Catalogue, DatasetFacts};
 
+use crate::functions::Functions;
 use crate::table::DatasetTable;
 
 /// The one catalog, whose schemas are the domains.
@@ -110,15 +111,21 @@ impl SchemaProvider for Domain {
 }
 
 /// Finds the datasets behind a plan's scans.
-#[derive(Debug)]
 pub(crate) struct Datasets {
     drives: Arc<Drives>,
+    functions: Arc<Functions>,
+}
+
+impl std::fmt::Debug for Datasets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Datasets").field("drives", &self.drives).finish_non_exhaustive()
+    }
 }
 
 impl Datasets {
     /// Datasets on these drives.
-    pub(crate) fn new(drives: Arc<Drives>) -> Self {
-        Self { drives }
+    pub(crate) fn new(drives: Arc<Drives>, functions: Arc<Functions>) -> Self {
+        Self { drives, functions }
     }
 }
 
@@ -132,8 +139,7 @@ impl Catalogue for Datasets {
         let mut ids = facts.dataset.partitions.iter().flat_map(|partition| &partition.copies);
         ids.find_map(|id| {
             let drive = self.drives.find(*id)?;
-            let has = drive.welcome.extensions.iter().any(|name| name == function);
-            (!has).then(|| drive.label().to_owned())
+            (!self.functions.runs(drive, function)).then(|| drive.label().to_owned())
         })
     }
 }

@@ -18,7 +18,7 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
 use pithead_fleet::{Snapshot, VersionedDataset};
-use pithead_functions::{EngineOptions, check_clock, count_repeats, fault_from_datafusion, session_state};
+use pithead_functions::{EngineOptions, Registry, check_clock, count_repeats, fault_from_datafusion, session_state};
 use pithead_model::{Blame, DatasetName, Fault, PAGE_ROWS};
 use pithead_remote::QueryProfile;
 
@@ -32,7 +32,7 @@ use crate::table::DatasetTable;
 use crate::timeout::Deadline;
 use crate::watch::{Slow, Watch};
 use crate::writing::{Layout, Writing, begins_again};
-use crate::{Host, Parameters, Settings, explain, pushdown, settings};
+use crate::{Host, Parameters, Settings, explain, functions, pushdown, settings};
 
 /// A client's connection to a host: its settings, and the statements it runs.
 pub struct Session {
@@ -40,6 +40,8 @@ pub struct Session {
     state: Mutex<SessionState>,
     /// Another number after each change of settings, and other numbers in each session.
     change: AtomicU64,
+    /// Whether statements may name files of this machine.
+    may_read_files: bool,
 }
 
 /// What a statement gives.
@@ -76,11 +78,18 @@ impl Host {
         config.catalog.default_schema.clone_from(&options.domain);
         config.catalog.information_schema = true;
         config.extensions.insert(Settings::default());
-        Session { host: self.clone(), state: Mutex::new(state), change: AtomicU64::new(rand::random()) }
+        Session { host: self.clone(), state: Mutex::new(state), change: AtomicU64::new(rand::random()), may_read_files: false }
     }
 }
 
 impl Session {
+    /// The same session, whose statements may name files of this machine, such as the module of a function: for sessions of those
+    /// whose files they are.
+    #[must_use]
+    pub fn with_files(self) -> Session {
+        Session { may_read_files: true, ..self }
+    }
+
     /// Runs one statement: a query, EXPLAIN [ANALYZE], SET, SHOW, DESCRIBE or DROP TABLE.
     pub async fn run(&self, sql: &str) -> Result<Answer, Fault> {
         self.run_with(sql, &Parameters::default()).await
@@ -147,6 +156,18 @@ impl Session {
                 }
                 Ok(Answer::done())
             }
+            Parsed::CreateFunction(definition) => {
+                parameters.refuse("CREATE FUNCTION")?;
+                let state = self.state.lock().clone();
+                functions::create(&self.host, &state, definition, self.may_read_files).await?;
+                Ok(Answer::done())
+            }
+            Parsed::DropFunction(dropped) => {
+                parameters.refuse("DROP FUNCTION")?;
+                let state = self.state.lock().clone();
+                functions::drop_function(&self.host, &state, dropped).await?;
+                Ok(Answer::done())
+            }
             Parsed::Write { statement, layout } => self.write(statement, layout, parameters).await,
             Parsed::Explain { query, analyze } => {
                 let (query, planned) = self.plan(query, parameters, planned).await?;
@@ -196,8 +217,9 @@ impl Session {
         let made = statement::made(statement).map(|name| name?.resolve(&domain)).transpose()?;
         loop {
             let snapshot = self.host.fleet().snapshot().await?;
-            let (query, _) = self.query_over(snapshot, made.clone());
+            let (query, _) = self.query_over(snapshot, made.clone())?;
             let plan = query.state.statement_to_plan(statement.clone()).await.map_err(fault_from_datafusion)?;
+            self.host.functions().ready(&query.state, &plan).await?;
             let profile = Arc::clone(&query.profile);
             match (Writing { query, plan, layout: layout.clone(), parameters }).run().await {
                 Ok(rows) => return Ok(Answer { profile, changed: Some(rows), ..Answer::done() }),
@@ -237,23 +259,27 @@ impl Session {
         parameters: &Parameters,
         planned: Option<&Planned>,
     ) -> Result<(Query, Planned), Fault> {
-        let (query, change) = self.query_over(Arc::clone(&snapshot), None);
-        let planned = match planned.filter(|planned| planned.holds(&snapshot, change)) {
+        let (query, change) = self.query_over(Arc::clone(&snapshot), None)?;
+        let functions = Registry::of(&query.state);
+        let planned = match planned.filter(|planned| planned.holds(&snapshot, change, &functions)) {
             Some(planned) => planned.clone(),
             None => {
                 let (plan, names) = logical_plan(&query.state, syntax.clone()).await?;
-                Planned::new(parameters.put_into(plan)?, names, change)?
+                let plan = parameters.put_into(plan)?;
+                self.host.functions().ready(&query.state, &plan).await?;
+                Planned::new(plan, names, change, functions)?
             }
         };
         Ok((query, planned))
     }
 
     /// A query to come over the datasets of a snapshot, and the settings that it has, by [`Session::change`].
-    fn query_over(&self, snapshot: Arc<Snapshot>, made: Option<DatasetName>) -> (Query, u64) {
+    fn query_over(&self, snapshot: Arc<Snapshot>, made: Option<DatasetName>) -> Result<(Query, u64), Fault> {
         let (mut state, change) = {
             let state = self.state.lock();
             (state.clone(), self.change.load(Ordering::Relaxed))
         };
+        self.host.functions().put_into(&mut state, &snapshot)?;
         state.register_catalog_list(catalogs(snapshot, self.host.tables(), made));
         state.mark_start_execution();
         let query = Query {
@@ -266,7 +292,7 @@ impl Session {
             pages: None,
             replans_left: REPLANS_MAX,
         };
-        (query, change)
+        Ok((query, change))
     }
 }
 
@@ -289,10 +315,12 @@ struct Planned {
     datasets: Option<Vec<Arc<VersionedDataset>>>,
     /// The session and its settings, by [`Session::change`].
     change: u64,
+    /// The functions that there were.
+    functions: Arc<Registry>,
 }
 
 impl Planned {
-    fn new(plan: LogicalPlan, names: Names, change: u64) -> Result<Self, Fault> {
+    fn new(plan: LogicalPlan, names: Names, change: u64, functions: Arc<Registry>) -> Result<Self, Fault> {
         let mut datasets = Some(Vec::new());
         plan.apply_with_subqueries(|node| {
             if let LogicalPlan::TableScan(scan) = node {
@@ -304,14 +332,16 @@ impl Planned {
             Ok(TreeNodeRecursion::Continue)
         })
         .map_err(fault_from_datafusion)?;
-        Ok(Self { plan, names, datasets, change })
+        Ok(Self { plan, names, datasets, change, functions })
     }
 
     /// Whether planning again would give the same.
-    fn holds(&self, snapshot: &Snapshot, change: u64) -> bool {
+    fn holds(&self, snapshot: &Snapshot, change: u64, functions: &Registry) -> bool {
         let is_same =
             |known: &Arc<VersionedDataset>| snapshot.readable(known.name()).is_ok_and(|found| Arc::ptr_eq(&found, known));
-        self.change == change && self.datasets.as_ref().is_some_and(|datasets| datasets.iter().all(is_same))
+        self.change == change
+            && *self.functions == *functions
+            && self.datasets.as_ref().is_some_and(|datasets| datasets.iter().all(is_same))
     }
 }
 
@@ -329,7 +359,11 @@ impl Statement {
         check_clock()?;
         let parsed = statement::parse(sql, parameters)?;
         let (schema, planned) = match &parsed {
-            Parsed::Set { .. } | Parsed::Drop { .. } | Parsed::Write { .. } => (None, None),
+            Parsed::Set { .. }
+            | Parsed::Drop { .. }
+            | Parsed::CreateFunction(_)
+            | Parsed::DropFunction(_)
+            | Parsed::Write { .. } => (None, None),
             Parsed::Explain { query, .. } => (Some(explain::schema()), Some(session.plan(query, parameters, None).await?.1)),
             Parsed::Pushdown { query } => (Some(pushdown::schema()?), Some(session.plan(query, parameters, None).await?.1)),
             Parsed::Query(syntax) => {

@@ -8,6 +8,7 @@ use datafusion::sql::sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Blame, DatasetName, Fault, OPERATORS_MAX, RESERVED};
 
+use crate::functions::{Definition, Dropped};
 use crate::writing::{Layout, sort_clauses};
 use crate::{Parameters, from_first, parameters, precedence, settings};
 
@@ -17,6 +18,10 @@ pub(crate) enum Parsed {
     Set { name: String, value: String },
     /// DROP TABLE.
     Drop { name: Named, if_exists: bool },
+    /// CREATE FUNCTION.
+    CreateFunction(Definition),
+    /// DROP FUNCTION.
+    DropFunction(Dropped),
     /// CREATE TABLE, INSERT, DELETE, UPDATE or TRUNCATE, and the layout of a new table.
     Write { statement: Syntax, layout: Layout },
     /// EXPLAIN [ANALYZE] of `query`.
@@ -32,8 +37,8 @@ impl Parsed {
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Parsed::Set { .. } => "set",
-            Parsed::Drop { .. } => "drop",
-            Parsed::Write { .. } => "write",
+            Parsed::Drop { .. } | Parsed::DropFunction(_) => "drop",
+            Parsed::Write { .. } | Parsed::CreateFunction(_) => "write",
             Parsed::Explain { .. } | Parsed::Pushdown { .. } => "explain",
             Parsed::Query(_) => "query",
         }
@@ -44,6 +49,11 @@ impl Parsed {
 pub(crate) struct Named(Vec<String>);
 
 impl Named {
+    /// From its parts.
+    pub(crate) fn new(parts: Vec<String>) -> Self {
+        Self(parts)
+    }
+
     /// The full name; a bare one is of `domain`.
     pub(crate) fn resolve(&self, domain: &str) -> Result<DatasetName, Fault> {
         match self.0.as_slice() {
@@ -126,6 +136,8 @@ fn told_apart(statement: Syntax) -> Result<Parsed, Fault> {
             Sql::Drop { object_type: ObjectType::Table, if_exists, names, .. } if names.len() == 1 => {
                 Ok(Parsed::Drop { name: Named(parts(&names[0])?), if_exists })
             }
+            Sql::CreateFunction(create) => Ok(Parsed::CreateFunction(Definition::of(create)?)),
+            Sql::DropFunction(drop) => Ok(Parsed::DropFunction(Dropped::of(drop)?)),
             mut statement if writes(&statement) => {
                 let layout = Layout::take(&mut statement)?;
                 Ok(Parsed::Write { statement: mended(Syntax::Statement(Box::new(statement))), layout })
@@ -169,7 +181,8 @@ fn first_word(text: &str) -> String {
 
 fn not_run(text: &str) -> Fault {
     Fault::new(Blame::Unsupported, format!("{} is not a statement that this release runs", first_word(text)))
-        .hint("queries, EXPLAIN, SET, SHOW, DESCRIBE, CREATE TABLE, INSERT, DELETE, UPDATE, TRUNCATE and DROP TABLE run here")
+        .hint("queries, EXPLAIN, SET, SHOW, DESCRIBE, CREATE TABLE, INSERT, DELETE, UPDATE, TRUNCATE, DROP TABLE, CREATE FUNCTION and DROP \
+               FUNCTION run here")
 }
 
 /// Names with this character are the planner's.
@@ -214,7 +227,7 @@ fn is_value(token: &Token) -> bool {
     is_text || matches!(token, Token::Number(..) | Token::Placeholder(_) | Token::RParen | Token::RBracket)
 }
 
-fn parts(name: &ObjectName) -> Result<Vec<String>, Fault> {
+pub(crate) fn parts(name: &ObjectName) -> Result<Vec<String>, Fault> {
     let part = |part: &ObjectNamePart| match part {
         ObjectNamePart::Identifier(ident) if ident.quote_style.is_some() => Ok(ident.value.clone()),
         ObjectNamePart::Identifier(ident) => Ok(ident.value.to_lowercase()),

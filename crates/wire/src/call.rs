@@ -3,9 +3,11 @@
 use arrow_flight::Action;
 use bytes::Bytes;
 use pithead_door::check_protocol;
-use pithead_door::{CLAIMED_MAX, Claim, Discard, Hello, MERGED_MAX, MergeRuns, Welcome};
+use pithead_door::{CLAIMED_MAX, Claim, Discard, FunctionAsk, Hello, MERGED_MAX, MergeRuns, Welcome};
 use pithead_door::{check_columns, check_module_name};
-use pithead_model::{COPIES_MAX, Dataset, HostState, Manifest, PARTITIONS_MAX, PROTOCOL_VERSION, SessionId, SliceKey};
+use pithead_model::{
+    COPIES_MAX, Dataset, FUNCTIONS_MAX, HostState, Manifest, PARTITIONS_MAX, PROTOCOL_VERSION, SessionId, SliceKey,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::error::WireError;
@@ -31,6 +33,7 @@ pub(crate) enum Call {
     Merge(MergeRuns),
     Modules,
     RemoveModule(String),
+    Function(FunctionAsk),
 }
 
 /// Body of `tell`.
@@ -57,7 +60,7 @@ struct Versions {
 
 impl Call {
     /// The types of action that there are, each with what it is for.
-    pub(crate) const KINDS: [(&'static str, &'static str); 16] = [
+    pub(crate) const KINDS: [(&'static str, &'static str); 17] = [
         ("hello", "first contact: versions, extensions, encodings"),
         ("poll", "where a session stands"),
         ("close", "ends a session"),
@@ -74,6 +77,7 @@ impl Call {
         ("merge", "writes the rows of several runs as one run"),
         ("modules", "the modules of SSDlets that the drive keeps"),
         ("remove-module", "deletes a module"),
+        ("function", "the module of a function of SQL"),
     ];
 
     pub(crate) fn kind(&self) -> &'static str {
@@ -94,6 +98,7 @@ impl Call {
             Call::Merge(_) => "merge",
             Call::Modules => "modules",
             Call::RemoveModule(_) => "remove-module",
+            Call::Function(_) => "function",
         }
     }
 
@@ -110,6 +115,7 @@ impl Call {
             Call::Discard(discard) => json(discard)?,
             Call::Claim(claim) => json(claim)?,
             Call::Merge(request) => json(request)?,
+            Call::Function(ask) => json(ask)?,
         };
         Ok(Action::new(self.kind(), body))
     }
@@ -133,6 +139,7 @@ impl Call {
             "merge" => Call::Merge(parse_merge(body)?),
             "modules" => Call::Modules,
             "remove-module" => Call::RemoveModule(parse_module_name(body)?),
+            "function" => Call::Function(from_json("request for a function", body)?),
             other => return Err(WireError::malformed("action", format!("{other:?} is not one; see ListActions"))),
         })
     }
@@ -224,7 +231,11 @@ pub(crate) fn check_manifest(manifest: &Manifest) -> Result<(), WireError> {
             return wrong(name, why);
         }
     }
-    Ok(())
+    if manifest.functions.len() > FUNCTIONS_MAX {
+        let why = format!("{} functions; at most {FUNCTIONS_MAX} are allowed", manifest.functions.len());
+        return Err(WireError::malformed("manifest", why));
+    }
+    Ok(manifest.functions.iter().try_for_each(|(name, function)| function.check(name))?)
 }
 
 /// What is wrong with where a dataset's partitions are.

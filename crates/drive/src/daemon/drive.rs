@@ -71,15 +71,15 @@ impl Drive {
             cache: options.cache_bytes(),
             threads: resources.workers.threads(),
         }));
-        let programs = Programs::new(
+        let programs = Arc::new(Programs::new(
             Arc::clone(&storage),
             Arc::clone(&resources),
             options.data.clone(),
             shutdown.clone(),
             options.sessions_max,
-        );
+        ));
         let drive = Arc::new(Drive {
-            programs: Arc::new(programs),
+            programs: Arc::clone(&programs),
             label: options.data.display().to_string(),
             started: device.clock().now(),
             serving: SessionServer {
@@ -93,6 +93,7 @@ impl Drive {
                 cores: cores(&options),
                 slow_session: options.slow_session,
                 functions: Arc::clone(&options.functions),
+                programs,
             },
             resources,
             storage,

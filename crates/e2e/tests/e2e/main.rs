@@ -8,6 +8,7 @@ mod checking;
 mod copies;
 mod faults;
 mod files;
+mod functions;
 mod hogs;
 mod hosts;
 mod kills;
