@@ -61,7 +61,7 @@ impl Connection {
     fn new(py: Python<'_>, options: Options) -> PyResult<Self> {
         let (target, embed) = (options.target(), options.embed()?);
         let engine = runtime::run(py, nothing, async move { pithead_embed::connect(&target, &embed).await })?;
-        let session = Arc::new(engine.host.session());
+        let session = Arc::new(engine.host.session().with_files());
         Ok(Self { open: Mutex::new(Some(Open { engine, session })), closing: watch::Sender::new(false) })
     }
 

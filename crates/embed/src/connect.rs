@@ -104,7 +104,6 @@ async fn connect_here(directory: &Path, options: &EmbedOptions) -> Result<Engine
         threads: options.threads(),
         memory: options.memory() / 2,
         functions: functions(),
-        files: options.files,
         ..HostOptions::default()
     };
     match Host::connect(here.doors(), host_options).await {
@@ -126,13 +125,8 @@ pub fn doors(addresses: &[String], options: &ConnectOptions) -> Result<Vec<Arc<d
 
 async fn connect_there(addresses: &[String], options: &EmbedOptions) -> Result<Engine, Fault> {
     let doors = doors(addresses, &options.connect)?;
-    let host_options = HostOptions {
-        threads: options.threads(),
-        memory: options.memory(),
-        functions: functions(),
-        files: options.files,
-        ..HostOptions::default()
-    };
+    let host_options =
+        HostOptions { threads: options.threads(), memory: options.memory(), functions: functions(), ..HostOptions::default() };
     let host = Host::connect(doors, host_options).await?;
     Ok(Engine {
         host,

@@ -28,9 +28,6 @@ pub struct EmbedOptions {
     /// A rate to pace links to. Only a drive that serves its link can pace it, so connecting refuses this; it is here
     /// so that a caller who asks is told, rather than shown numbers of another link.
     pub link_bits_per_second: Option<f64>,
-    /// Whether statements may read and write files of this process's machine, by COPY. Default: no, as is right where others than
-    /// the process's owner say what runs.
-    pub files: bool,
     /// TLS and credentials for drives on the network. Default: none, and so only drives of this machine.
     pub connect: ConnectOptions,
 }

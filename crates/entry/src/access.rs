@@ -19,7 +19,7 @@ pub enum Right {
     Read,
     /// Load, replace and drop datasets.
     Write,
-    /// Change which drives the domain and its partitions are on.
+    /// Change which drives the domain and its partitions are on, and its functions.
     Administer,
 }
 

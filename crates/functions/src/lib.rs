@@ -44,7 +44,7 @@ mod top_k;
 mod totals;
 
 pub use average::average;
-pub use bounded::rows_at_once;
+pub use bounded::{Holder, SessionMemory, rows_at_once};
 pub use checked::{check_decimals, name_overflow};
 pub use checked_avg::avg_udaf;
 pub use clock::check_clock;

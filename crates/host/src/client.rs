@@ -126,15 +126,19 @@ impl Session {
             | Parsed::Pushdown { query }
             | Parsed::Summarize { query }
             | Parsed::CopyTo { query, .. } => {
-                let (over, _) = self.query_over(self.host.fleet().snapshot().await?, None, &Parameters::default());
+                let (over, _) = self.query_over(self.host.fleet().snapshot().await?, None, &Parameters::default())?;
                 logical_plan(&over.state, query).await.map(|(plan, _)| plan)
             }
             Parsed::Write { statement, .. } => {
                 let made = statement::made(&statement).map(|name| name?.resolve(&self.domain())).transpose()?;
-                let (over, _) = self.query_over(self.host.fleet().snapshot().await?, made, &Parameters::default());
+                let (over, _) = self.query_over(self.host.fleet().snapshot().await?, made, &Parameters::default())?;
                 over.state.statement_to_plan(statement).await.map_err(fault_from_datafusion)
             }
-            Parsed::Set { .. } | Parsed::Drop { .. } | Parsed::CopyFrom { .. } => return Ok(types),
+            Parsed::Set { .. }
+            | Parsed::Drop { .. }
+            | Parsed::CreateFunction(_)
+            | Parsed::DropFunction(_)
+            | Parsed::CopyFrom { .. } => return Ok(types),
         };
         // What cannot be planned without values says no types.
         if let Ok(plan) = plan {

@@ -8,9 +8,10 @@ use pithead_door::{Batches, Door};
 use pithead_fleet::Fleet;
 use pithead_functions::Registry;
 use pithead_load::{LoadProgress, LoadReport, LoadSpec, Loader};
-use pithead_model::{Blame, DatasetName, Fault};
+use pithead_model::{DatasetName, Fault};
 use pithead_remote::RemoteContext;
 
+use crate::functions::Functions;
 use crate::metrics::Metrics;
 use crate::sampler::KeptSamples;
 use crate::schemas::Tables;
@@ -30,15 +31,13 @@ pub struct HostOptions {
     pub domain: String,
     /// What statements can call beyond DataFusion's own functions.
     pub functions: Arc<Registry>,
-    /// Whether statements may read and write files where the host runs: on its user's own machine, and not in a server.
-    pub files: bool,
 }
 
 impl Default for HostOptions {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
         let domain = DatasetName::DEFAULT_DOMAIN.to_owned();
-        Self { threads, memory: 2 << 30, domain, functions: Registry::own(), files: false }
+        Self { threads, memory: 2 << 30, domain, functions: Registry::own() }
     }
 }
 
@@ -54,29 +53,22 @@ struct Inner {
     loader: Loader,
     remote: Arc<RemoteContext>,
     tables: Arc<Tables>,
+    functions: Arc<Functions>,
     metrics: Metrics,
     spills: Arc<SpillFolder>,
     samples: KeptSamples,
 }
 
 impl Host {
-    /// An error unless statements may read and write files here.
-    pub(crate) fn check_files(&self) -> Result<(), Fault> {
-        if self.options().files {
-            return Ok(());
-        }
-        let fault = Fault::new(Blame::Access, "statements read and write no files of this host, which others use, too");
-        Err(fault.hint("run COPY with `pithead sql` or from Python, where the files are your own"))
-    }
-
     /// Connects to the drives: see [`Fleet::connect`].
     pub async fn connect(doors: Vec<Arc<dyn Door>>, options: HostOptions) -> Result<Host, Fault> {
         let fleet = Fleet::connect(doors, &options.domain, options.functions.announced()).await?;
         let summary_bytes = (options.memory / 16).min(SUMMARY_BYTES_MAX);
         let inner = Inner {
             loader: Loader::new(fleet.clone(), options.threads),
-            remote: RemoteContext::new(fleet.clone(), Arc::clone(&options.functions), options.threads, summary_bytes),
+            remote: RemoteContext::new(fleet.clone(), options.threads, summary_bytes),
             tables: Arc::default(),
+            functions: Arc::new(Functions::new(fleet.clone(), Arc::clone(&options.functions))),
             spills: Arc::default(),
             metrics: Metrics::new(),
             samples: KeptSamples::default(),
@@ -118,6 +110,11 @@ impl Host {
     /// What the remote scans of all its queries share.
     pub(crate) fn remote(&self) -> &Arc<RemoteContext> {
         &self.inner.remote
+    }
+
+    /// Functions of users.
+    pub(crate) fn functions(&self) -> &Arc<Functions> {
+        &self.inner.functions
     }
 
     /// The datasets that were planned with.

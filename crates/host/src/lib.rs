@@ -9,6 +9,7 @@ mod copying;
 mod explain;
 mod frames;
 mod from_first;
+mod functions;
 mod host;
 mod metrics;
 mod parameters;

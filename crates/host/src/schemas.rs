@@ -17,6 +17,7 @@ use pithead_pg_catalog::{Facts, PG_CATALOG};
 use pithead_plan::{Catalogue, DatasetFacts};
 
 use crate::Frames;
+use crate::functions::Functions;
 use crate::table::DatasetTable;
 
 /// The one catalog, whose schemas are the domains.
@@ -157,15 +158,21 @@ impl SchemaProvider for PostgresCatalog {
 }
 
 /// Finds the datasets behind a plan's scans.
-#[derive(Debug)]
 pub(crate) struct Datasets {
     drives: Arc<Drives>,
+    functions: Arc<Functions>,
+}
+
+impl std::fmt::Debug for Datasets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Datasets").field("drives", &self.drives).finish_non_exhaustive()
+    }
 }
 
 impl Datasets {
     /// Datasets on these drives.
-    pub(crate) fn new(drives: Arc<Drives>) -> Self {
-        Self { drives }
+    pub(crate) fn new(drives: Arc<Drives>, functions: Arc<Functions>) -> Self {
+        Self { drives, functions }
     }
 }
 
@@ -179,8 +186,7 @@ impl Catalogue for Datasets {
         let mut ids = facts.dataset.partitions.iter().flat_map(|partition| &partition.copies);
         ids.find_map(|id| {
             let drive = self.drives.find(*id)?;
-            let has = drive.welcome.extensions.iter().any(|name| name == function);
-            (!has).then(|| drive.label().to_owned())
+            (!self.functions.runs(drive, function)).then(|| drive.label().to_owned())
         })
     }
 }

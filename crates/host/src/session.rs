@@ -19,7 +19,7 @@ use futures::stream::BoxStream;
 use parking_lot::Mutex;
 use pithead_entry::Right;
 use pithead_fleet::{Snapshot, VersionedDataset};
-use pithead_functions::{EngineOptions, check_clock, count_repeats, fault_from_datafusion, session_state};
+use pithead_functions::{EngineOptions, Registry, check_clock, count_repeats, fault_from_datafusion, session_state};
 use pithead_model::{Blame, DatasetName, Fault, PAGE_ROWS};
 use pithead_remote::QueryProfile;
 
@@ -34,7 +34,7 @@ use crate::table::DatasetTable;
 use crate::timeout::Deadline;
 use crate::watch::{Slow, Watch};
 use crate::writing::{self, Layout, Writing, begins_again};
-use crate::{Client, Host, Parameters, Settings, explain, pushdown, settings, summarize};
+use crate::{Client, Host, Parameters, Settings, explain, functions, pushdown, settings, summarize};
 
 /// A client's connection to a host: its settings, and the statements it runs.
 pub struct Session {
@@ -44,6 +44,8 @@ pub struct Session {
     pub(crate) client: Mutex<Option<Client>>,
     /// Another number after each change of settings, and other numbers in each session.
     change: AtomicU64,
+    /// Whether statements may read and write files of this machine.
+    may_use_files: bool,
 }
 
 /// What a statement gives.
@@ -85,11 +87,28 @@ impl Host {
             state: Mutex::new(state),
             client: Mutex::default(),
             change: AtomicU64::new(rand::random()),
+            may_use_files: false,
         }
     }
 }
 
 impl Session {
+    /// The same session, whose statements may read and write files of this machine, by COPY and CREATE FUNCTION: for sessions of
+    /// those whose files they are.
+    #[must_use]
+    pub fn with_files(self) -> Session {
+        Session { may_use_files: true, ..self }
+    }
+
+    /// An error unless statements may use files here.
+    fn check_files(&self) -> Result<(), Fault> {
+        if self.may_use_files {
+            return Ok(());
+        }
+        let fault = Fault::new(Blame::Access, "statements read and write no files of this host, which others use, too");
+        Err(fault.hint("run COPY with `pithead sql` or from Python, where the files are your own"))
+    }
+
     /// Runs one statement: a query, EXPLAIN [ANALYZE], SET, SHOW, DESCRIBE, one that writes, COPY or DROP TABLE.
     pub async fn run(&self, sql: &str) -> Result<Answer, Fault> {
         self.run_with(sql, &Parameters::default()).await
@@ -157,6 +176,20 @@ impl Session {
                 }
                 Ok(Answer::done())
             }
+            Parsed::CreateFunction(definition) => {
+                parameters.refuse("CREATE FUNCTION")?;
+                let state = self.state.lock().clone();
+                self.check(Right::Administer, &definition.name.resolve(&self.domain())?.domain)?;
+                functions::create(&self.host, &state, definition, self.may_use_files).await?;
+                Ok(Answer::done())
+            }
+            Parsed::DropFunction(dropped) => {
+                parameters.refuse("DROP FUNCTION")?;
+                let state = self.state.lock().clone();
+                self.check(Right::Administer, &dropped.name.resolve(&self.domain())?.domain)?;
+                functions::drop_function(&self.host, &state, dropped).await?;
+                Ok(Answer::done())
+            }
             Parsed::Write { statement, layout } => self.write(statement, layout, parameters).await,
             Parsed::CopyTo { query, file } => self.copy_to(sql, query, file, parameters, watch).await,
             Parsed::CopyFrom { name, columns, file } => {
@@ -216,7 +249,7 @@ impl Session {
         parameters: &Parameters,
         watch: &mut Watch,
     ) -> Result<Answer, Fault> {
-        self.host.check_files()?;
+        self.check_files()?;
         let CopyFile::To(path, options) = file else { return Err(Fault::bug("COPY … TO has no file to write")) };
         let Answer { schema, rows, profile, .. } = self.query(sql, query, parameters, None, watch).await?;
         let rows = copying::write(path, options, &schema, rows).await?;
@@ -224,7 +257,7 @@ impl Session {
     }
 
     async fn copy_from(&self, name: &Named, columns: Option<&[String]>, file: &CopyFile) -> Result<Answer, Fault> {
-        self.host.check_files()?;
+        self.check_files()?;
         let CopyFile::From(path, format, csv) = file else { return Err(Fault::bug("COPY … FROM has no file to read")) };
         let domain = self.state.lock().config_options().catalog.default_schema.clone();
         let name = name.resolve(&domain)?;
@@ -253,11 +286,12 @@ impl Session {
         }
         loop {
             let snapshot = self.host.fleet().snapshot().await?;
-            let (query, _) = self.query_over(snapshot, made.clone(), parameters);
+            let (query, _) = self.query_over(snapshot, made.clone(), parameters)?;
             let plan = query.state.statement_to_plan(statement.clone()).await.map_err(fault_from_datafusion)?;
             if let Some(domain) = writing::changed_domain(&plan)? {
                 self.check(Right::Write, &domain)?;
             }
+            self.host.functions().ready(&query.state, &plan).await?;
             let profile = Arc::clone(&query.profile);
             match (Writing { query, plan, layout: layout.clone(), parameters }).run().await {
                 Ok(rows) => return Ok(Answer { profile, changed: Some(rows), ..Answer::done() }),
@@ -297,12 +331,15 @@ impl Session {
         parameters: &Parameters,
         planned: Option<&Planned>,
     ) -> Result<(Query, Planned), Fault> {
-        let (query, change) = self.query_over(Arc::clone(&snapshot), None, parameters);
-        let planned = match planned.filter(|planned| planned.holds(&snapshot, change)) {
+        let (query, change) = self.query_over(Arc::clone(&snapshot), None, parameters)?;
+        let functions = Registry::of(&query.state);
+        let planned = match planned.filter(|planned| planned.holds(&snapshot, change, &functions)) {
             Some(planned) => planned.clone(),
             None => {
                 let (plan, names) = logical_plan(&query.state, syntax.clone()).await?;
-                Planned::new(parameters.put_into(plan)?, names, change)?
+                let plan = parameters.put_into(plan)?;
+                self.host.functions().ready(&query.state, &plan).await?;
+                Planned::new(plan, names, change, functions)?
             }
         };
         Ok((query, planned))
@@ -319,7 +356,7 @@ impl Session {
         snapshot: Arc<Snapshot>,
         made: Option<DatasetName>,
         parameters: &Parameters,
-    ) -> (Query, u64) {
+    ) -> Result<(Query, u64), Fault> {
         let (mut state, change) = {
             let state = self.state.lock();
             (state.clone(), self.change.load(Ordering::Relaxed))
@@ -329,6 +366,7 @@ impl Session {
             let facts = client.extend(&mut state, &snapshot);
             ClientView { caller: client.caller, facts }
         });
+        self.host.functions().put_into(&mut state, &snapshot)?;
         let tables = Arc::clone(self.host.tables());
         let domain = state.config_options().catalog.default_schema.clone();
         let frames = parameters.frames().clone();
@@ -344,7 +382,7 @@ impl Session {
             pages: None,
             replans_left: REPLANS_MAX,
         };
-        (query, change)
+        Ok((query, change))
     }
 }
 
@@ -367,10 +405,12 @@ struct Planned {
     datasets: Option<Vec<Arc<VersionedDataset>>>,
     /// The session and its settings, by [`Session::change`].
     change: u64,
+    /// The functions that there were.
+    functions: Arc<Registry>,
 }
 
 impl Planned {
-    fn new(plan: LogicalPlan, names: Names, change: u64) -> Result<Self, Fault> {
+    fn new(plan: LogicalPlan, names: Names, change: u64, functions: Arc<Registry>) -> Result<Self, Fault> {
         let mut datasets = Some(Vec::new());
         plan.apply_with_subqueries(|node| {
             if let LogicalPlan::TableScan(scan) = node {
@@ -382,14 +422,16 @@ impl Planned {
             Ok(TreeNodeRecursion::Continue)
         })
         .map_err(fault_from_datafusion)?;
-        Ok(Self { plan, names, datasets, change })
+        Ok(Self { plan, names, datasets, change, functions })
     }
 
     /// Whether planning again would give the same.
-    fn holds(&self, snapshot: &Snapshot, change: u64) -> bool {
+    fn holds(&self, snapshot: &Snapshot, change: u64, functions: &Registry) -> bool {
         let is_same =
             |known: &Arc<VersionedDataset>| snapshot.readable(known.name()).is_ok_and(|found| Arc::ptr_eq(&found, known));
-        self.change == change && self.datasets.as_ref().is_some_and(|datasets| datasets.iter().all(is_same))
+        self.change == change
+            && *self.functions == *functions
+            && self.datasets.as_ref().is_some_and(|datasets| datasets.iter().all(is_same))
     }
 }
 
@@ -407,8 +449,13 @@ impl Statement {
         check_clock()?;
         let parsed = session.parsed(sql, parameters)?;
         let (schema, planned) = match &parsed {
-            Parsed::Set { .. } | Parsed::Drop { .. } | Parsed::Write { .. } => (None, None),
-            Parsed::CopyTo { .. } | Parsed::CopyFrom { .. } => (None, None),
+            Parsed::Set { .. }
+            | Parsed::Drop { .. }
+            | Parsed::CreateFunction(_)
+            | Parsed::DropFunction(_)
+            | Parsed::CopyTo { .. }
+            | Parsed::CopyFrom { .. }
+            | Parsed::Write { .. } => (None, None),
             Parsed::Explain { query, .. } => (Some(explain::schema()), Some(session.plan(query, parameters, None).await?.1)),
             Parsed::Pushdown { query } => (Some(pushdown::schema()?), Some(session.plan(query, parameters, None).await?.1)),
             Parsed::Summarize { query } => (Some(summarize::schema()), Some(session.plan(query, parameters, None).await?.1)),

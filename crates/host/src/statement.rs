@@ -10,6 +10,7 @@ use pithead_functions::fault_from_datafusion;
 use pithead_model::{Blame, DatasetName, Fault, OPERATORS_MAX, RESERVED};
 
 use crate::copying::{CopyFile, Copying};
+use crate::functions::{Definition, Dropped};
 use crate::writing::{Layout, sort_clauses};
 use crate::{Parameters, copying, from_first, parameters, precedence, settings};
 
@@ -19,6 +20,10 @@ pub(crate) enum Parsed {
     Set { name: String, value: String },
     /// DROP TABLE.
     Drop { name: Named, if_exists: bool },
+    /// CREATE FUNCTION.
+    CreateFunction(Definition),
+    /// DROP FUNCTION.
+    DropFunction(Dropped),
     /// CREATE TABLE, INSERT, DELETE, UPDATE or TRUNCATE, and the layout of a new table.
     Write { statement: Syntax, layout: Layout },
     /// COPY of a query's rows, or of a dataset's, into a file.
@@ -40,8 +45,8 @@ impl Parsed {
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Parsed::Set { .. } => "set",
-            Parsed::Drop { .. } => "drop",
-            Parsed::Write { .. } => "write",
+            Parsed::Drop { .. } | Parsed::DropFunction(_) => "drop",
+            Parsed::Write { .. } | Parsed::CreateFunction(_) => "write",
             Parsed::CopyTo { .. } | Parsed::CopyFrom { .. } => "copy",
             Parsed::Explain { .. } | Parsed::Pushdown { .. } => "explain",
             Parsed::Query(_) | Parsed::Summarize { .. } => "query",
@@ -53,6 +58,11 @@ impl Parsed {
 pub(crate) struct Named(Vec<String>);
 
 impl Named {
+    /// From its parts.
+    pub(crate) fn new(parts: Vec<String>) -> Self {
+        Self(parts)
+    }
+
     /// The full name; a bare one is of `domain`.
     pub(crate) fn resolve(&self, domain: &str) -> Result<DatasetName, Fault> {
         match self.0.as_slice() {
@@ -199,6 +209,8 @@ fn told_apart(statement: Syntax) -> Result<Parsed, Fault> {
             Sql::Drop { object_type: ObjectType::Table, if_exists, names, .. } if names.len() == 1 => {
                 Ok(Parsed::Drop { name: Named(parts(&names[0])?), if_exists })
             }
+            Sql::CreateFunction(create) => Ok(Parsed::CreateFunction(Definition::of(create)?)),
+            Sql::DropFunction(drop) => Ok(Parsed::DropFunction(Dropped::of(drop)?)),
             mut statement if writes(&statement) => {
                 let layout = Layout::take(&mut statement)?;
                 Ok(Parsed::Write { statement: mended(Syntax::Statement(Box::new(statement))), layout })
@@ -242,7 +254,8 @@ fn first_word(text: &str) -> String {
 
 fn not_run(text: &str) -> Fault {
     Fault::new(Blame::Unsupported, format!("{} is not a statement that this release runs", first_word(text))).hint(
-        "queries, EXPLAIN, SUMMARIZE, SET, SHOW, DESCRIBE, CREATE TABLE, INSERT, DELETE, UPDATE, TRUNCATE, COPY and DROP TABLE run here",
+        "queries, EXPLAIN, SUMMARIZE, SET, SHOW, DESCRIBE, CREATE TABLE, INSERT, DELETE, UPDATE, TRUNCATE, COPY, DROP TABLE, CREATE \
+         FUNCTION and DROP FUNCTION run here",
     )
 }
 
@@ -288,7 +301,7 @@ fn is_value(token: &Token) -> bool {
     is_text || matches!(token, Token::Number(..) | Token::Placeholder(_) | Token::RParen | Token::RBracket)
 }
 
-fn parts(name: &ObjectName) -> Result<Vec<String>, Fault> {
+pub(crate) fn parts(name: &ObjectName) -> Result<Vec<String>, Fault> {
     let part = |part: &ObjectNamePart| match part {
         ObjectNamePart::Identifier(ident) if ident.quote_style.is_some() => Ok(ident.value.clone()),
         ObjectNamePart::Identifier(ident) => Ok(ident.value.to_lowercase()),

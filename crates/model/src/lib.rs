@@ -7,6 +7,7 @@ mod annotation;
 mod directory;
 mod distinct;
 mod error;
+mod function;
 mod limits;
 mod manifest;
 mod name;
@@ -20,6 +21,10 @@ pub use adapt::{Adapt, ByLevel, Cores, Finished, HostState, LevelRule, SliceCost
 pub use annotation::{Annotation, Level, PushBackCause, Reply, ScanShare, SliceSpan};
 pub use directory::{ColumnSummary, Directory, SliceEntry, merge_columns};
 pub use error::{Blame, Fault};
+pub use function::{
+    CalledFunction, FUNCTION_ARGUMENTS_MAX, FUNCTION_MODULE_BYTES_MAX, FUNCTION_NAME_BYTES_MAX, FUNCTIONS_MAX, Function,
+    FunctionArgument, FunctionType, RUNS_USER_FUNCTIONS, Volatility,
+};
 pub use limits::*;
 pub use manifest::{Dataset, Loaded, LostHome, Manifest, Partition, Partitioning, Run, SortKey};
 pub use name::{DatasetId, DatasetName, DriveId, LoadId, RESERVED, SessionId, SliceKey, near_names};

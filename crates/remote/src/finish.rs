@@ -157,7 +157,7 @@ impl Finisher {
         self.driving.clone_from(&parts[0].slices);
         let source = Arc::clone(&self.source) as Arc<dyn SliceSource>;
         // All of what comes back, whatever the drive was to leave out, and to the end.
-        let (runtime, functions) = (Arc::clone(&self.target.runtime), Arc::clone(&self.target.context.functions));
+        let (runtime, functions) = (Arc::clone(&self.target.runtime), Arc::clone(&self.target.functions));
         let whole = BindRequest::of(request.clone(), parts, runtime, functions, source);
         let request = BindRequest { done: vec![], held: vec![], level_max: Level::Whole, ..whole };
         // Planning takes stack and time.

@@ -14,6 +14,7 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use futures::{Stream, TryStreamExt, stream};
 use pithead_door::{Door, Event, OpenRequest};
 use pithead_fleet::ConnectedDrive;
+use pithead_functions::Registry;
 use pithead_model::{Annotation, Blame, Fault, Finished, Level};
 use pithead_plan::RollUp;
 
@@ -34,6 +35,8 @@ const AGAIN_WAIT: Duration = Duration::from_millis(250);
 pub struct Target {
     /// What it shares with all others of its host.
     pub context: Arc<RemoteContext>,
+    /// What the sub-plan may call, where the host finishes it.
+    pub functions: Arc<Registry>,
     /// Memory and spill files of work that comes back.
     pub runtime: Arc<RuntimeEnv>,
     /// Bytes of slices that the host may hold for later queries.

@@ -11,6 +11,7 @@ mod copying;
 mod faults;
 mod files;
 mod front;
+mod functions;
 mod hogs;
 mod hosts;
 mod kills;

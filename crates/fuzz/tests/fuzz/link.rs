@@ -11,8 +11,9 @@ use pithead_door::{
 };
 use pithead_fuzz::{Bound, Outcome, Parts, Run, Seed, Target};
 use pithead_model::{
-    Annotation, ColumnSummary, Dataset, DatasetId, Directory, DriveId, Fault, Level, LoadId, Manifest, Partition, Partitioning,
-    SessionId, SessionProfile, SessionState, SliceEntry, SliceKey, SliceSpan, SortKey, Value,
+    Annotation, ColumnSummary, Dataset, DatasetId, Directory, DriveId, Fault, Function, FunctionArgument, FunctionType, Level,
+    LoadId, Manifest, Partition, Partitioning, SessionId, SessionProfile, SessionState, SliceEntry, SliceKey, SliceSpan,
+    SortKey, Value, Volatility,
 };
 use pithead_wire::fuzz;
 use serde_json::json;
@@ -324,6 +325,18 @@ pub fn manifest() -> Manifest {
         drives: vec![DriveId(1), DriveId(2)],
         lost_homes: vec![],
         datasets: datasets.into(),
+        functions: [("hash".to_owned(), function())].into(),
+    }
+}
+
+fn function() -> Function {
+    Function {
+        arguments: vec![FunctionArgument { name: Some("x".into()), of: FunctionType::Bigint }],
+        returns: FunctionType::Text,
+        volatility: Volatility::Immutable,
+        called_on_null: false,
+        module: "0f".repeat(32),
+        export: "hash".into(),
     }
 }
 

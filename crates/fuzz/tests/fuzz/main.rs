@@ -7,6 +7,8 @@
 #[path = "../../../slice/tests/conformance/data.rs"]
 mod data;
 mod files;
+#[path = "../../../program/src/tests/functions_guest.rs"]
+mod functions_guest;
 #[path = "../../../program/src/tests/guests.rs"]
 mod guests;
 mod kinetic;
