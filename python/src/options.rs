@@ -49,14 +49,7 @@ impl Options {
             let identity = self.cert.clone().zip(self.key.clone());
             let tls = self.ca.clone().map(|ca| ClientTlsFiles { ca, identity });
             let connect = ConnectOptions { tls, token, insecure: self.insecure };
-            Ok(EmbedOptions {
-                threads: self.threads,
-                memory,
-                drives: self.drives,
-                files: true,
-                connect,
-                ..EmbedOptions::default()
-            })
+            Ok(EmbedOptions { threads: self.threads, memory, drives: self.drives, connect, ..EmbedOptions::default() })
         };
         read().map_err(errors::to_python)
     }
