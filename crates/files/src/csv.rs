@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 
 use arrow::csv::ReaderBuilder;
 use arrow::csv::reader::Format;
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use pithead_model::Fault;
 
@@ -25,8 +25,18 @@ impl Csv {
         let format = format(path, options)?;
         let inferred = format.infer_schema(open_text(path, &Arc::default())?, Some(options.schema_rows));
         let (schema, _) = inferred.map_err(|error| damaged(path, plain(&error)))?;
+        let schema = if options.header { schema } else { called(schema, &options.names) };
         TextSource::new(path, schema, Csv(format))
     }
+}
+
+/// The columns under these names, if there are as many.
+fn called(schema: Schema, names: &[String]) -> Schema {
+    if names.len() != schema.fields().len() {
+        return schema;
+    }
+    let fields = schema.fields().iter().zip(names);
+    Schema::new(fields.map(|(field, name)| field.as_ref().clone().with_name(name)).collect::<Vec<_>>())
 }
 
 impl TextFormat for Csv {

@@ -33,6 +33,8 @@ pub struct CsvOptions {
     pub delimiter: Option<u8>,
     /// Whether the first line names the columns. Otherwise they are `column_1`, `column_2`, …
     pub header: bool,
+    /// What the columns are called where no line says so, if there are as many.
+    pub names: Vec<String>,
     /// What stands for NULL; none: the empty field.
     pub null: Option<String>,
     /// Rows of each file that types are inferred from; those of JSON lines, too.
@@ -41,6 +43,6 @@ pub struct CsvOptions {
 
 impl Default for CsvOptions {
     fn default() -> Self {
-        Self { delimiter: None, header: true, null: None, schema_rows: 10_000 }
+        Self { delimiter: None, header: true, names: Vec::new(), null: None, schema_rows: 10_000 }
     }
 }

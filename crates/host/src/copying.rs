@@ -266,9 +266,17 @@ fn one_byte(text: &str) -> Result<u8, Fault> {
     }
 }
 
-/// The load of a COPY … FROM.
-pub(crate) fn load_spec(name: DatasetName, path: &str, format: Option<Format>, csv: &CsvOptions) -> LoadSpec {
-    LoadSpec { mode: LoadMode::Append, format, csv: csv.clone(), ..LoadSpec::new(name, vec![path.to_owned()]) }
+/// The load of a COPY … FROM into a dataset with these columns.
+pub(crate) fn load_spec(
+    name: DatasetName,
+    schema: &SchemaRef,
+    path: &str,
+    format: Option<Format>,
+    csv: &CsvOptions,
+) -> LoadSpec {
+    let names = schema.fields().iter().map(|field| field.name().clone()).collect();
+    let csv = CsvOptions { names, ..csv.clone() };
+    LoadSpec { mode: LoadMode::Append, format, csv, ..LoadSpec::new(name, vec![path.to_owned()]) }
 }
 
 /// Writes rows to a file, on a thread that may block. How many there were. The file is there only if all were written.

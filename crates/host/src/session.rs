@@ -272,7 +272,7 @@ impl Session {
             return Err(Fault::new(Blame::Unsupported, format!("COPY into some columns of {name}, or in another order"))
                 .hint("leave the list of columns out; the file's columns are found by their names, or by their order"));
         }
-        let report = self.host.load(copying::load_spec(name, path, *format, csv), Arc::new(|_| ())).await?;
+        let report = self.host.load(copying::load_spec(name, &dataset.schema, path, *format, csv), Arc::new(|_| ())).await?;
         Ok(Answer { changed: Some(report.rows), ..Answer::done() })
     }
 

@@ -59,10 +59,10 @@ fn a_summary_has_a_row_for_each_column() {
             let of = |name: &str| {
                 columns.iter().find(|column| column[0] == name).unwrap_or_else(|| panic!("{name}: {summary}"))[2..].to_vec()
             };
-            assert_eq!(of("n")[..3], ["1", "9", "5"], "{summary}");
-            assert_eq!(of("n")[4..], ["10", "20"], "{summary}");
-            assert_eq!(of("l"), ["NULL", "NULL", "NULL", "NULL", "10", "0"], "{summary}");
-            assert_eq!(of("nothing"), ["NULL", "NULL", "NULL", "NULL", "10", "100"], "{summary}");
+            assert_eq!(of("n")[..3], ["1", "9", "5.0"], "{summary}");
+            assert_eq!(of("n")[4..], ["10", "20.0"], "{summary}");
+            assert_eq!(of("l"), ["NULL", "NULL", "NULL", "NULL", "10", "0.0"], "{summary}");
+            assert_eq!(of("nothing"), ["NULL", "NULL", "NULL", "NULL", "10", "100.0"], "{summary}");
             assert_eq!(of("at")[..2], ["2026-01-01", "2026-01-10"], "{summary}");
             assert_eq!(text(&session, "SUMMARIZE SELECT n FROM odd WHERE n > 100").await.split('\t').next_back(), Some("NULL"));
         }
