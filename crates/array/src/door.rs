@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use futures::future::join_all;
 use pithead_cse::Cause;
 use pithead_door::{
-    Batches, Claim, Discard, Door, DriveStatus, Events, Hello, Kept, LoadRequest, MergeRuns, OpenRequest, OpenSession, Opened,
-    Pieces, Welcome, check_hello,
+    Batches, Claim, Discard, Door, DriveStatus, Events, FunctionAsk, FunctionModule, Hello, Kept, LoadRequest, MergeRuns,
+    OpenRequest, OpenSession, Opened, Pieces, Welcome, check_hello,
 };
 use pithead_model::{Blame, Directory, Fault, HostState, Loaded, Manifest, SessionId, SessionProfile, SliceKey};
 
@@ -120,5 +121,13 @@ impl Door for Array {
 
     async fn kill(&self, session: SessionId) -> Result<bool, Fault> {
         Ok(self.inner.sessions.end(session, Cause::Killed).await)
+    }
+
+    async fn keep_function(&self, module: FunctionModule) -> Result<String, Fault> {
+        self.inner.keep_function(module).await
+    }
+
+    async fn function(&self, ask: FunctionAsk) -> Result<Option<Bytes>, Fault> {
+        self.inner.function(ask).await
     }
 }

@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    array_serve, bench, cell, cert, check, drive_add, drive_aside, drive_drain, drive_serve, drop, error, inspect, kv, load,
-    ls, program, repair, session, sql, status, token,
+    array_serve, bench, cell, cert, check, device, drive_add, drive_aside, drive_drain, drive_serve, drop, error, front_serve,
+    inspect, kv, load, ls, program, repair, repro, service, session, sql, status, token, whatif,
 };
 
 const LONG_ABOUT: &str = "\
@@ -42,12 +42,16 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Sql(sql::SqlArgs),
     Load(Box<load::LoadArgs>),
+    Serve(Box<front_serve::FrontServeArgs>),
     Ls(ls::LsArgs),
     Drop(drop::DropArgs),
     Status(status::StatusArgs),
     /// See the sessions that are open at drives, and end them
     #[command(subcommand)]
     Session(session::SessionCommand),
+    /// See what drives do behind the scenes, and say how much of it
+    #[command(subcommand)]
+    Service(service::ServiceCommand),
     /// Load, run and remove programs for drives: SSDlets
     #[command(subcommand)]
     Program(program::ProgramCommand),
@@ -71,6 +75,11 @@ pub(crate) enum Command {
     /// Show and measure what push-down is good for
     #[command(subcommand)]
     Bench(bench::BenchCommand),
+    /// Look at profiles of devices: what computational storage is made of, number by number
+    #[command(subcommand)]
+    Device(device::DeviceCommand),
+    Repro(repro::ReproArgs),
+    Whatif(Box<whatif::WhatifArgs>),
 }
 
 /// What can be done with drives.

@@ -2,10 +2,12 @@
 
 use arrow_flight::Action;
 use bytes::Bytes;
-use pithead_door::check_protocol;
-use pithead_door::{CLAIMED_MAX, Claim, Discard, Hello, MERGED_MAX, MergeRuns, Welcome};
+use pithead_door::{BackgroundOrder, check_protocol};
+use pithead_door::{CLAIMED_MAX, Claim, Discard, FunctionAsk, Hello, MERGED_MAX, MergeRuns, Welcome};
 use pithead_door::{check_columns, check_module_name};
-use pithead_model::{COPIES_MAX, Dataset, HostState, Manifest, PARTITIONS_MAX, PROTOCOL_VERSION, SessionId, SliceKey};
+use pithead_model::{
+    COPIES_MAX, Dataset, FUNCTIONS_MAX, HostState, Manifest, PARTITIONS_MAX, PROTOCOL_VERSION, SessionId, SliceKey,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::error::WireError;
@@ -33,6 +35,8 @@ pub(crate) enum Call {
     Merge(MergeRuns),
     Modules,
     RemoveModule(String),
+    Background(BackgroundOrder),
+    Function(FunctionAsk),
 }
 
 /// Body of `tell`.
@@ -66,7 +70,7 @@ struct Versions {
 
 impl Call {
     /// The types of action that there are, each with what it is for.
-    pub(crate) const KINDS: [(&'static str, &'static str); 18] = [
+    pub(crate) const KINDS: [(&'static str, &'static str); 20] = [
         ("hello", "first contact: versions, extensions, encodings"),
         ("poll", "where a session stands"),
         ("close", "ends a session"),
@@ -85,6 +89,8 @@ impl Call {
         ("merge", "writes the rows of several runs as one run"),
         ("modules", "the modules of SSDlets that the drive keeps"),
         ("remove-module", "deletes a module"),
+        ("background", "how background services and cores are, and what they are told"),
+        ("function", "the module of a function of SQL"),
     ];
 
     pub(crate) fn kind(&self) -> &'static str {
@@ -107,6 +113,8 @@ impl Call {
             Call::Merge(_) => "merge",
             Call::Modules => "modules",
             Call::RemoveModule(_) => "remove-module",
+            Call::Background(_) => "background",
+            Call::Function(_) => "function",
         }
     }
 
@@ -124,6 +132,8 @@ impl Call {
             Call::Discard(discard) => json(discard)?,
             Call::Claim(claim) => json(claim)?,
             Call::Merge(request) => json(request)?,
+            Call::Background(order) => json(order)?,
+            Call::Function(ask) => json(ask)?,
         };
         Ok(Action::new(self.kind(), body))
     }
@@ -149,6 +159,8 @@ impl Call {
             "merge" => Call::Merge(parse_merge(body)?),
             "modules" => Call::Modules,
             "remove-module" => Call::RemoveModule(parse_module_name(body)?),
+            "background" => Call::Background(from_json("background order", body)?),
+            "function" => Call::Function(from_json("request for a function", body)?),
             other => return Err(WireError::malformed("action", format!("{other:?} is not one; see ListActions"))),
         })
     }
@@ -240,7 +252,11 @@ pub(crate) fn check_manifest(manifest: &Manifest) -> Result<(), WireError> {
             return wrong(name, why);
         }
     }
-    Ok(())
+    if manifest.functions.len() > FUNCTIONS_MAX {
+        let why = format!("{} functions; at most {FUNCTIONS_MAX} are allowed", manifest.functions.len());
+        return Err(WireError::malformed("manifest", why));
+    }
+    Ok(manifest.functions.iter().try_for_each(|(name, function)| function.check(name))?)
 }
 
 /// What is wrong with where a dataset's partitions are.
