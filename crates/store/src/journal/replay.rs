@@ -80,6 +80,7 @@ impl Replayed {
 
     /// Adds what the account of keys knows better: changes that the account of records has lost.
     fn add_keys(&mut self, keys: Self) {
+        let needs_none = !self.gaps && self.commit >= keys.commit;
         // Then nothing is missing that is not named below.
         self.gaps &= keys.gaps || keys.commit < self.commit;
         let first = self.files.len();
@@ -88,6 +89,10 @@ impl Replayed {
         self.commit = self.commit.max(keys.commit);
         self.marked = self.marked.max(keys.marked);
         self.damage.extend(keys.damage);
+        if needs_none {
+            // A gap in the keys may hide that a change is void.
+            return;
+        }
         for (key, latest) in keys.latest {
             if self.latest.get(&key).is_some_and(|known| known.at >= latest.at) {
                 continue;
