@@ -62,7 +62,7 @@ pub enum YourSqlPart {
 }
 
 /// The rate of the link in the part about match hints.
-const PAGES_LINK: &str = "100mbit";
+const PAGES_LINK: &str = "1gbit";
 
 #[derive(Debug, Serialize)]
 struct Report {

@@ -55,7 +55,7 @@ pub struct Scenario {
     pub slow_factor: f64,
     /// The cost model's prediction of CPU time, over the true value.
     pub time_error: f64,
-    /// The cost model's prediction of the bytes of levels 3 and 2, over the true value.
+    /// The cost model's prediction of the bytes of levels 3 and 2, over the true value; those of levels 1 and 0 are known.
     pub size_error: f64,
     /// How old the session's knowledge of loads is, in nanoseconds.
     pub notice_ns: f64,

@@ -83,6 +83,7 @@ fn what_the_host_holds_is_taken_there_while_it_is_free() {
 fn pages_that_may_match_are_sent_where_drive_and_link_are_weak() {
     let mut ask = snapshot();
     ask.allowed.hints = true;
+    ask.costs.drive_ns.hints = ask.costs.drive_ns.bytes;
     // Nothing to leave out: as good as level 0, and the higher level of the two.
     assert_eq!(split(&ask).slices, ByLevel { whole: 6, filtered: 0, hints: 6, bytes: 0 });
     // A tenth of the bytes, at a drive that needs 600 ms for a slice.

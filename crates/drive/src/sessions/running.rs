@@ -211,7 +211,7 @@ impl Running {
             return self.hint(&slice, step).await;
         }
         let mut meter = Meter::start(&*self.device);
-        let mut round = self.begin_round(Level::Bytes);
+        let mut round = self.begin_round(if may_match { Level::Bytes } else { level });
         round.queue_ms = (step.queue_ms > 0).then_some(step.queue_ms);
         round.is_held = may_match && held;
         let (number, ordinal) = (round.number, slice.ordinal);

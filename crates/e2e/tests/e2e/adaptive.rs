@@ -114,7 +114,7 @@ fn pages_that_may_match_travel_alone_and_are_told_of() {
         let statements = [
             SUMS,
             "SELECT l_orderkey, l_comment FROM lineitem WHERE l_comment LIKE '%furiously%' AND l_quantity * 2 > 90",
-            "SELECT count(*) FROM lineitem WHERE l_shipmode = 'no such mode'",
+            "SELECT count(*) FROM lineitem WHERE l_shipmode = 'MAIM'",
             "SELECT l_partkey, max(l_shipdate) FROM lineitem WHERE l_orderkey < 200 GROUP BY l_partkey",
         ];
         for statement in statements {
@@ -128,8 +128,11 @@ fn pages_that_may_match_travel_alone_and_are_told_of() {
             }
             let [whole, stored, hinted] = &answers[..] else { panic!("three levels") };
             assert!(whole.0 == stored.0 && stored.0 == hinted.0, "{statement}");
-            assert!(hinted.1 * 2 < stored.1, "{statement}: {} bytes as pages, {} as stored", hinted.1, stored.1);
-            assert!(hinted.2.keys().all(|level| *level == Level::Hints), "{statement}: {:?}", hinted.2);
+            // Comments are about half of a row's bytes.
+            assert!(hinted.1 * 3 < stored.1 * 2, "{statement}: {} bytes as pages, {} as stored", hinted.1, stored.1);
+            // Tasks answer for slices that their bounds rule out.
+            assert!(hinted.2.keys().all(|level| matches!(level, Level::Hints | Level::Whole)), "{statement}: {:?}", hinted.2);
+            assert!(hinted.2.contains_key(&Level::Hints), "{statement}: {:?}", hinted.2);
         }
         let explained = collect(&session, &format!("EXPLAIN ANALYZE {SUMS}")).await.unwrap();
         let text: String = explained.rows.iter().map(|row| row[0].clone() + "\n").collect();

@@ -393,8 +393,8 @@ fn prior(scenario: &Scenario) -> SliceCosts {
         drive_ns: ByLevel::from_fn(|level| costs.drive_ns.get(level) * time),
         host_ns: ByLevel::from_fn(|level| costs.host_ns.get(level) * time),
         link_bytes: ByLevel::from_fn(|level| {
-            // The stored bytes are known exactly.
-            costs.link_bytes.get(level) * if level == Level::Bytes { 1.0 } else { size }
+            // The stored bytes are known exactly, and bounds are looked at before the first slice.
+            costs.link_bytes.get(level) * if matches!(level, Level::Bytes | Level::Hints) { 1.0 } else { size }
         }),
     }
 }
