@@ -58,9 +58,14 @@ impl Functions {
     }
 
     /// Gives a statement's state the functions of a snapshot. Bare names are those of the state's domain, unless the engine has a
-    /// function of that name.
-    pub(crate) fn put_into(&self, state: &mut SessionState, snapshot: &Snapshot) -> Result<(), Fault> {
-        let named = named(state, snapshot);
+    /// function of that name. What is in domains that the session may not read is not there.
+    pub(crate) fn put_into(
+        &self,
+        state: &mut SessionState,
+        snapshot: &Snapshot,
+        may_read: &dyn Fn(&str) -> bool,
+    ) -> Result<(), Fault> {
+        let named = named(state, snapshot, may_read);
         if named.is_empty() {
             return Ok(());
         }
@@ -213,14 +218,14 @@ impl Functions {
 }
 
 /// The functions of all domains that can be read, in order.
-fn named(state: &SessionState, snapshot: &Snapshot) -> Vec<Named> {
+fn named(state: &SessionState, snapshot: &Snapshot, may_read: &dyn Fn(&str) -> bool) -> Vec<Named> {
     let default = &state.config_options().catalog.default_schema;
     let engine_has = |name: &str| {
         state.scalar_functions().contains_key(name)
             || state.aggregate_functions().contains_key(name)
             || state.window_functions().contains_key(name)
     };
-    let manifests = snapshot.domains().filter_map(|(_, manifest)| manifest.ok());
+    let manifests = snapshot.domains().filter(|(domain, _)| may_read(domain)).filter_map(|(_, manifest)| manifest.ok());
     let functions =
         manifests.flat_map(|manifest| manifest.functions.iter().map(move |(name, of)| (&manifest.domain, name, of)));
     let named = functions.map(|(domain, name, function)| {

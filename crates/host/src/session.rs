@@ -366,7 +366,8 @@ impl Session {
             let facts = client.extend(&mut state, &snapshot);
             ClientView { caller: client.caller, facts }
         });
-        self.host.functions().put_into(&mut state, &snapshot)?;
+        let may_read = |domain: &str| self.check(Right::Read, domain).is_ok();
+        self.host.functions().put_into(&mut state, &snapshot, &may_read)?;
         let tables = Arc::clone(self.host.tables());
         let domain = state.config_options().catalog.default_schema.clone();
         let frames = parameters.frames().clone();
