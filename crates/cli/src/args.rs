@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    array_serve, bench, cell, cert, check, drive_add, drive_drain, drive_serve, drop, error, inspect, kv, load, ls, program,
-    repair, service, session, sql, status, token,
+    array_serve, bench, cell, cert, check, device, drive_add, drive_aside, drive_drain, drive_serve, drop, error, front_serve,
+    inspect, kv, load, ls, program, repair, repro, service, session, sql, status, token, whatif,
 };
 
 const LONG_ABOUT: &str = "\
@@ -42,6 +42,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Sql(sql::SqlArgs),
     Load(Box<load::LoadArgs>),
+    Serve(Box<front_serve::FrontServeArgs>),
     Ls(ls::LsArgs),
     Drop(drop::DropArgs),
     Status(status::StatusArgs),
@@ -74,6 +75,11 @@ pub(crate) enum Command {
     /// Show and measure what push-down is good for
     #[command(subcommand)]
     Bench(bench::BenchCommand),
+    /// Look at profiles of devices: what computational storage is made of, number by number
+    #[command(subcommand)]
+    Device(device::DeviceCommand),
+    Repro(repro::ReproArgs),
+    Whatif(Box<whatif::WhatifArgs>),
 }
 
 /// What can be done with drives.
@@ -84,6 +90,9 @@ pub(crate) enum DriveCommand {
     Drain(drive_drain::DrainArgs),
     #[command(name = "rm")]
     Remove(drive_drain::RemoveArgs),
+    /// See, take up or drop what a drive changed after it was declared lost
+    #[command(subcommand)]
+    Aside(drive_aside::AsideCommand),
 }
 
 /// What can be done with arrays.

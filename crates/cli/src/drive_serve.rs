@@ -152,7 +152,7 @@ pub(crate) async fn run(args: ServeArgs) -> Result<(), CliError> {
 }
 
 /// Takes the address for metrics before the drive is opened, so that a wrong one is told at once.
-async fn observe_listener(listen: Option<&str>) -> Result<Option<TcpListener>, CliError> {
+pub(crate) async fn observe_listener(listen: Option<&str>) -> Result<Option<TcpListener>, CliError> {
     let Some(listen) = listen else { return Ok(None) };
     match pithead_observe::bind(listen).await {
         Ok(listener) => Ok(Some(listener)),

@@ -8,8 +8,8 @@ use tracing_subscriber::EnvFilter;
 use crate::args::{ArrayCommand, Command, DriveCommand};
 use crate::error::CliError;
 use crate::{
-    array_serve, bench, cell, cert, check, drive_add, drive_drain, drive_serve, drop, inspect, kv, load, ls, program, repair,
-    service, session, sql, status, target, token,
+    array_serve, bench, cell, cert, check, device, drive_add, drive_aside, drive_drain, drive_serve, drop, front_serve,
+    inspect, kv, load, ls, program, repair, repro, service, session, sql, status, target, token, whatif,
 };
 
 /// What is logged unless `PITHEAD_LOG` says otherwise.
@@ -36,10 +36,12 @@ async fn dispatch(command: Command) -> Result<(), CliError> {
         Command::Drive(DriveCommand::Add(args)) => drive_add::run(args).await,
         Command::Drive(DriveCommand::Drain(args)) => drive_drain::drain(args).await,
         Command::Drive(DriveCommand::Remove(args)) => drive_drain::remove(args).await,
+        Command::Drive(DriveCommand::Aside(command)) => drive_aside::run(command).await,
         Command::Array(ArrayCommand::Serve(args)) => array_serve::run(*args).await,
         Command::Repair(args) => repair::run(args).await,
         Command::Load(args) => load::run(*args).await,
         Command::Sql(args) => sql::run(args).await,
+        Command::Serve(args) => front_serve::run(*args).await,
         Command::Ls(args) => ls::run(args).await,
         Command::Status(args) => status::run(args).await,
         Command::Session(command) => session::run(command).await,
@@ -53,6 +55,9 @@ async fn dispatch(command: Command) -> Result<(), CliError> {
         Command::Cert(command) => cert::run(command),
         Command::Token(args) => token::run(&args),
         Command::Bench(command) => bench::run(command).await,
+        Command::Device(command) => device::run(&command),
+        Command::Repro(args) => repro::run(args).await,
+        Command::Whatif(args) => whatif::run(*args).await,
     }
 }
 
@@ -61,10 +66,13 @@ fn threads(command: &Command) -> usize {
     let asked = match command {
         Command::Drive(DriveCommand::Serve(_)) | Command::Bench(_) | Command::Check(_) | Command::Inspect(_) => None,
         Command::Session(_) | Command::Cell(_) | Command::Kv(_) | Command::Cert(_) | Command::Token(_) => None,
+        Command::Device(_) | Command::Repro(_) | Command::Whatif(_) => None,
         Command::Array(ArrayCommand::Serve(args)) => args.threads(),
+        Command::Serve(args) => args.threads(),
         Command::Drive(DriveCommand::Add(args)) => args.target.threads,
         Command::Drive(DriveCommand::Drain(args)) => args.target.threads,
         Command::Drive(DriveCommand::Remove(args)) => args.target.threads,
+        Command::Drive(DriveCommand::Aside(command)) => command.threads(),
         Command::Repair(args) => args.target.threads,
         Command::Service(command) => command.target().threads,
         Command::Program(command) => command.target().threads,

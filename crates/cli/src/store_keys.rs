@@ -42,7 +42,7 @@ pub(crate) fn key_words(key: &str) -> Option<String> {
         let what = if what == "told" { "what it was told" } else { "how far it is" };
         return Some(format!("the background service {service}: {what}"));
     }
-    if let Some(domain) = key.strip_prefix("manifest-aside/") {
+    if let Some(domain) = key.strip_prefix("manifest-aside/").and_then(|rest| rest.split('/').next()) {
         return Some(format!("manifest of domain {domain} that another home did not know"));
     }
     slice_words(key)

@@ -37,4 +37,16 @@ mod examples {
 
     #[doc = concat!("```\n", include_str!("../../../examples/streaming_results.rs"), "\n```")]
     struct StreamingResults;
+
+    #[doc = concat!("```\n", include_str!("../../../examples/append_and_replace.rs"), "\n```")]
+    struct AppendAndReplace;
+
+    #[doc = concat!("```\n", include_str!("../../../examples/arrow_batches.rs"), "\n```")]
+    struct ArrowBatches;
+
+    #[doc = concat!("```\n", include_str!("../../../examples/errors_and_hints.rs"), "\n```")]
+    struct ErrorsAndHints;
+
+    #[doc = concat!("```\n", include_str!("../../../examples/see_what_travels.rs"), "\n```")]
+    struct SeeWhatTravels;
 }

@@ -73,19 +73,19 @@ impl Drive {
             cache: options.cache_bytes(),
             threads: resources.workers.threads(),
         }));
-        let programs = Programs::new(
+        let programs = Arc::new(Programs::new(
             Arc::clone(&storage),
             Arc::clone(&resources),
             options.data.clone(),
             shutdown.clone(),
             options.sessions_max,
-        );
+        ));
         let services =
             options.services.clone().unwrap_or_else(|| start_services(resources.workers.pool(), options.background_policy));
         let workers = resources.workers.clone();
         let background = Background::new(services, id, &storage.store, workers, options.scrub_period);
         let drive = Arc::new(Drive {
-            programs: Arc::new(programs),
+            programs: Arc::clone(&programs),
             label: options.data.display().to_string(),
             started: device.clock().now(),
             serving: SessionServer {
@@ -99,6 +99,7 @@ impl Drive {
                 cores: cores(&options),
                 slow_session: options.slow_session,
                 functions: Arc::clone(&options.functions),
+                programs,
             },
             resources,
             storage,

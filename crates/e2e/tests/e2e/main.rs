@@ -4,10 +4,14 @@
 mod adaptive;
 mod appends;
 mod arrays;
+mod aside;
 mod checking;
 mod copies;
+mod copying;
 mod faults;
 mod files;
+mod front;
+mod functions;
 mod hogs;
 mod hosts;
 mod kills;

@@ -1,0 +1,184 @@
+//! `pithead repro`: the papers' experiments, run again on emulated devices.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::Args;
+use pithead_model::{Blame, Fault};
+use pithead_repro::{Figure, Report, ReproError, Summary, about, chosen, svg};
+use serde::Serialize;
+
+use crate::error::CliError;
+use crate::interrupt::Interrupts;
+use crate::output::{Align, Grid, Sink};
+use crate::terminal;
+
+const EXAMPLES: &str = "\
+Experiments:
+  smart-ssd  Do et al. 2013: scans in a Smart SSD, time and energy beside SSD and HDD
+  biscuit    Gu et al. 2016: read latency, pointer chasing, and a filter over lineitem on the PM1725
+  yoursql    Jo et al. 2016: early filters in MySQL
+  skytether  Montana et al. 2023: Envoy, the processor of a Kinetic drive, beside its client
+  bts        Park et al. 2022: put latency beside background work on a drive's cores
+
+Examples:
+  pithead repro all
+  pithead repro smart-ssd --scale 1000 --svg smart-ssd.svg
+  pithead repro smart-ssd,biscuit --json figures.json";
+
+/// Run the experiments of the papers again, in virtual time on emulated devices.
+///
+/// Tables are made and really scanned, and their pages, rows and bytes are counted; a model turns the counts into time and
+/// joules. Each figure stands beside the paper's, and says whether it was predicted or the profile was calibrated on it.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ReproArgs {
+    /// Experiments, or `all`
+    #[arg(value_name = "LIST", value_delimiter = ',', required = true)]
+    names: Vec<String>,
+    /// Make tables of 1/N of the paper's rows
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    scale: u64,
+    /// Write everything to a file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the curves to a picture
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+/// What is written to a file.
+#[derive(Serialize)]
+struct Written<'a> {
+    reports: &'a [Report],
+    summary: Summary,
+    /// Seconds of virtual time in a second of real time, with the making and counting of tables.
+    virtual_seconds_per_second: f64,
+}
+
+/// Runs the command.
+pub(crate) async fn run(args: ReproArgs) -> Result<(), CliError> {
+    let interrupts = Interrupts::listen();
+    let work = tokio::task::spawn_blocking(move || reproduce(&args));
+    let lost = |lost| CliError::from(Fault::new(Blame::Bug, format!("the experiment ended early: {lost}")));
+    interrupts.cancels(async { work.await.unwrap_or_else(|error| Err(lost(error))) }).await
+}
+
+fn reproduce(args: &ReproArgs) -> Result<(), CliError> {
+    let names = chosen(&args.names).map_err(|error| refused(&error))?;
+    let began = Instant::now();
+    let mut sink = Sink::stdout();
+    let mut reports = Vec::new();
+    for name in names {
+        if terminal::lively() {
+            terminal::tell(format_args!("running {name} …"));
+        }
+        let report = pithead_repro::run(name, args.scale).map_err(|error| refused(&error))?;
+        show(&report, &mut sink)?;
+        reports.push(report);
+    }
+    let real_s = began.elapsed().as_secs_f64();
+    let virtual_s: f64 = reports.iter().map(|report| report.virtual_s).sum();
+    let summary = Summary::of(&reports);
+    if let Some(path) = &args.json {
+        let written = Written { reports: &reports, summary, virtual_seconds_per_second: virtual_s / real_s.max(1e-9) };
+        let text = serde_json::to_string_pretty(&written).map_err(|error| Fault::new(Blame::Bug, error.to_string()))?;
+        write_file(path, &format!("{text}\n"))?;
+    }
+    if let Some(path) = &args.svg {
+        let charts: Vec<_> = reports.iter().flat_map(|report| report.charts.iter().cloned()).collect();
+        write_file(path, &svg(&charts, "emulated, virtual time"))?;
+    }
+    writeln!(sink, "{}", serde_json::to_string_pretty(&summary).unwrap_or_default())?;
+    sink.finish()
+}
+
+fn write_file(path: &Path, text: &str) -> Result<(), CliError> {
+    std::fs::write(path, text).map_err(|error| CliError::file(path, error))
+}
+
+fn refused(error: &ReproError) -> CliError {
+    match error {
+        ReproError::Unknown { .. } => CliError::user(error.to_string()),
+        _ => Fault::new(Blame::Bug, error.to_string()).into(),
+    }
+}
+
+fn show(report: &Report, sink: &mut Sink) -> Result<(), CliError> {
+    writeln!(sink, "{}: {}", report.name, about(report.name))?;
+    if !report.figures.is_empty() {
+        let scale =
+            if report.scale > 1 { format!("; tables of 1/{} of the paper's rows", report.scale) } else { String::new() };
+        writeln!(sink, "{}{scale}\n", report.clock)?;
+        figures(&report.figures).write(sink)?;
+        writeln!(sink)?;
+    }
+    for claim in &report.claims {
+        let holds = if claim.holds { "holds" } else { "does not hold" };
+        writeln!(sink, "{holds}: {} ({}): {}", claim.what, claim.place, claim.ours)?;
+    }
+    for missing in &report.not_reproduced {
+        writeln!(sink, "not reproduced: {}: {}", missing.what, missing.reason)?;
+    }
+    writeln!(sink)?;
+    Ok(())
+}
+
+fn figures(figures: &[Figure]) -> Grid {
+    use Align::{Left, Right};
+    let mut grid = Grid::of(&[
+        ("figure", Left),
+        ("where", Left),
+        ("paper", Right),
+        ("ours", Right),
+        ("ratio", Right),
+        ("ours is", Left),
+        ("emulated profiles", Left),
+    ]);
+    for figure in figures {
+        let value = |value: f64| format!("{} {}", digits(value), figure.unit);
+        grid.push(vec![
+            figure.what.clone(),
+            figure.place.to_owned(),
+            value(figure.paper),
+            value(figure.ours),
+            format!("{:.2}", figure.ratio),
+            figure.kind.name().to_owned(),
+            figure.profiles.join(", "),
+        ]);
+    }
+    grid
+}
+
+/// About three digits.
+fn digits(value: f64) -> String {
+    match value {
+        value if value >= 1000.0 => format!("{value:.0}"),
+        value if value >= 10.0 => format!("{value:.1}"),
+        value => format!("{value:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_tells_of_every_experiment() {
+        for name in pithead_repro::NAMES {
+            assert!(EXAMPLES.contains(&format!("  {name:<10} {}\n", about(name))), "{name}");
+        }
+    }
+
+    #[test]
+    fn values_have_about_three_digits() {
+        assert_eq!([2.333, 15.53, 1560.4].map(digits), ["2.33", "15.5", "1560"]);
+    }
+
+    #[test]
+    fn an_experiment_that_is_none_is_the_users_fault() {
+        let error = chosen(&["ssd".to_owned()]).map_err(|error| refused(&error)).unwrap_err();
+        assert!(matches!(&error, CliError::Fault(fault) if fault.blame == Blame::User), "{error}");
+    }
+}

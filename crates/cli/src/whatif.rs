@@ -1,0 +1,335 @@
+//! `pithead whatif`: what a query would take on drives that one does not have.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use futures::StreamExt;
+use pithead_embed::Engine;
+use pithead_emulate::{Counts, DRIVES_MAX, Level, ModelError, Prediction, Profile, parse, predict, quantity_text};
+use pithead_host::{QueryProfile, Session, SubPlanProfile};
+use pithead_model::{Annotation, Blame, Bytes, Fault};
+use pithead_repro::{Chart, Line, svg};
+use serde_json::json;
+
+use crate::device;
+use crate::error::CliError;
+use crate::interrupt::Interrupts;
+use crate::output::{Align, Grid, Sink};
+use crate::target::{TargetArgs, connected};
+
+const EXAMPLES: &str = "\
+Examples:
+  pithead whatif --profile newport 'SELECT city, sum(fare) FROM trips GROUP BY city'
+  pithead whatif --profile mine.toml --drives 24 --times 1000 'SELECT count(*) FROM trips WHERE fare > 90'
+  pithead whatif --profile smart-ssd --svg curves.svg 'SELECT max(fare) FROM trips'";
+
+/// What is measured must be all of the work: nothing kept from before, and no other plan in the middle.
+const SETTINGS: [&str; 3] = ["SET pithead.summary_cache = off", "SET pithead.slice_cache = 0", "SET pithead.replan = off"];
+/// First the drives do everything, then nothing, so that stored bytes are counted too.
+const WHOLE: &str = "SET pithead.level = '3'";
+const STORED: &str = "SET pithead.level = '0'";
+/// The rates of the link in the curves, over the profile's.
+const LINKS: [f64; 9] = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0];
+const CLOCK: &str = "emulated, virtual time";
+
+/// Predict what a query would take on drives of a profile: time, bytes and joules, for each level of push-down.
+///
+/// The query runs twice, over the data of this directory: with everything pushed down, and with nothing. What its
+/// sub-plans counted (rows and bytes read, passed and handed on) is spread evenly over the drives of the profile, and a
+/// model of them gives the times. What the host does above the sub-plans is not in them.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct WhatifArgs {
+    /// A profile that comes with the program, or a file
+    #[arg(long, value_name = "PROFILE")]
+    profile: String,
+    /// Drives of this profile
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=DRIVES_MAX))]
+    drives: u64,
+    /// As if the data were so many times as large
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    times: u64,
+    /// One JSON object a sub-plan and level
+    #[arg(long)]
+    json: bool,
+    /// Write the times by the rate of the link to a picture
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Directory whose drives run inside this process [default: $PITHEAD_DATA, else ./pithead-data]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// The query
+    #[arg(value_name = "QUERY")]
+    query: String,
+}
+
+/// One sub-plan at one level.
+struct Row {
+    sub_plan: usize,
+    level: Level,
+    counts: Counts,
+    outcome: Result<Prediction, ModelError>,
+}
+
+/// Runs the command.
+pub(crate) async fn run(args: WhatifArgs) -> Result<(), CliError> {
+    let text = device::text_of(&args.profile)?;
+    let profile = parse(&text).map_err(|error| device::refused(&error).at(&args.profile))?;
+    if profile.parts.is_none() {
+        return Err(CliError::user(ModelError::Native(profile.name).to_string()));
+    }
+    let interrupts = Interrupts::listen();
+    let target = TargetArgs { data: args.data.clone(), ..TargetArgs::default() };
+    let counted = connected(&target, &interrupts, async |engine| interrupts.cancels(count(engine, &args.query)).await).await?;
+    let counted: Vec<Counts> = counted.iter().map(|counted| counted.of(args.times, args.drives)).collect();
+    let rows = rows(&profile, &counted, args.drives);
+    if let Some(path) = &args.svg {
+        std::fs::write(path, svg(&curves(&profile, &counted, args.drives), CLOCK))
+            .map_err(|error| CliError::file(path, error))?;
+    }
+    let mut sink = Sink::stdout();
+    if args.json {
+        for row in &rows {
+            writeln!(sink, "{}", object(&profile, args.drives, row))?;
+        }
+    } else {
+        let drives = if args.drives == 1 { "1 drive".to_owned() } else { format!("{} drives", args.drives) };
+        writeln!(sink, "{CLOCK}; profile {}, {drives}, {} times the data\n", profile.name, args.times)?;
+        grid(&rows).write(&mut sink)?;
+    }
+    sink.finish()
+}
+
+/// What a sub-plan counted here.
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    counts: Counts,
+    /// The partitions that it ran over.
+    partitions: u64,
+    /// Whether no group is on two drives.
+    groups_are_apart: bool,
+}
+
+/// Runs the query, and gives what each of its sub-plans counted.
+async fn count(engine: &Engine, query: &str) -> Result<Vec<Counted>, CliError> {
+    let session = engine.host.session();
+    for setting in SETTINGS {
+        drain(&session, setting).await?;
+    }
+    drain(&session, WHOLE).await?;
+    let whole = drain(&session, query).await?.sub_plans();
+    drain(&session, STORED).await?;
+    let stored = drain(&session, query).await?.sub_plans();
+    if whole.is_empty() {
+        let fault = Fault::new(Blame::User, "the query asks nothing of drives, so there is nothing to predict");
+        return Err(fault.hint("name a query that reads a dataset; `pithead sql -c 'EXPLAIN …'` shows its sub-plans").into());
+    }
+    if whole.len() != stored.len() {
+        let fault = Fault::new(Blame::Unsupported, "the query has other sub-plans when its work is done at the host");
+        return Err(fault.hint("EXPLAIN ANALYZE with SET pithead.level = 3 and = 0 shows both").into());
+    }
+    Ok(whole.iter().zip(&stored).map(|(whole, stored)| counted(whole, stored)).collect())
+}
+
+async fn drain(session: &Session, statement: &str) -> Result<Arc<QueryProfile>, CliError> {
+    let mut answer = session.run(statement).await?;
+    while let Some(batch) = answer.rows.next().await {
+        batch?;
+    }
+    Ok(answer.profile)
+}
+
+fn counted(whole: &SubPlanProfile, stored: &SubPlanProfile) -> Counted {
+    let sum = |profile: &SubPlanProfile| {
+        profile.sessions().iter().flat_map(|session| &session.annotations).fold(Counts::default(), add)
+    };
+    let counts = Counts { stored_bytes: sum(stored).stored_bytes, ..sum(whole) };
+    let partitions = whole.sessions().len().max(1) as u64;
+    Counted { counts, partitions, groups_are_apart: whole.sub_plan.whole_partition }
+}
+
+fn add(sums: Counts, annotation: &Annotation) -> Counts {
+    Counts {
+        rows: sums.rows.saturating_add(annotation.rows_in),
+        read_bytes: sums.read_bytes.saturating_add(annotation.medium_bytes),
+        stored_bytes: sums.stored_bytes.saturating_add(annotation.stored_bytes),
+        passed_rows: sums.passed_rows.saturating_add(annotation.scan.rows),
+        passed_bytes: sums.passed_bytes.saturating_add(annotation.scan.bytes),
+        out_rows: sums.out_rows.saturating_add(annotation.rows_out),
+        out_bytes: sums.out_bytes.saturating_add(annotation.batch_bytes),
+    }
+}
+
+impl Counted {
+    /// The same for so many times the data, on so many drives.
+    fn of(&self, times: u64, drives: u64) -> Counts {
+        let counts = self.counts;
+        let many = |count: u64| count.saturating_mul(times);
+        // An aggregate or a top-k does not grow with the data: each drive hands on what a partition does here.
+        let kept = |count: u64| match (counts.out_rows < counts.passed_rows, self.groups_are_apart) {
+            (false, _) => many(count),
+            (true, true) => count,
+            (true, false) => count.div_ceil(self.partitions).saturating_mul(drives),
+        };
+        Counts {
+            rows: many(counts.rows),
+            read_bytes: many(counts.read_bytes),
+            stored_bytes: many(counts.stored_bytes),
+            passed_rows: many(counts.passed_rows),
+            passed_bytes: many(counts.passed_bytes),
+            out_rows: kept(counts.out_rows),
+            out_bytes: kept(counts.out_bytes),
+        }
+    }
+}
+
+fn rows(profile: &Profile, counted: &[Counts], drives: u64) -> Vec<Row> {
+    let of = |(place, counts): (usize, &Counts)| {
+        let counts = *counts;
+        Level::ALL.map(|level| Row { sub_plan: place + 1, level, counts, outcome: predict(profile, &counts, level, drives) })
+    };
+    counted.iter().enumerate().flat_map(of).collect()
+}
+
+fn grid(rows: &[Row]) -> Grid {
+    use Align::{Left, Right};
+    let mut grid = Grid::of(&[
+        ("sub-plan", Right),
+        ("level", Right),
+        ("time", Right),
+        ("from media", Right),
+        ("over links", Right),
+        ("system", Right),
+        ("drives", Right),
+        ("MB/s a W", Right),
+        ("waits for", Left),
+    ]);
+    for row in rows {
+        let mut texts = vec![row.sub_plan.to_string(), row.level.number().to_string()];
+        match &row.outcome {
+            Ok(predicted) => texts.extend([
+                quantity_text("elapsed_s", predicted.elapsed_s),
+                Bytes(predicted.medium_bytes).to_string(),
+                Bytes(predicted.link_bytes).to_string(),
+                format!("{:.3} J", predicted.system_j),
+                format!("{:.3} J", predicted.drives_j),
+                format!("{:.3}", efficiency(row, predicted)),
+                predicted.bottleneck.name().to_owned(),
+            ]),
+            Err(error) => texts.extend([vec![String::new(); 6], vec![error.to_string()]].concat()),
+        }
+        grid.push(texts);
+    }
+    grid
+}
+
+/// Megabytes of the stored data that are gone through in a second, for each watt of the system.
+fn efficiency(row: &Row, predicted: &Prediction) -> f64 {
+    row.counts.stored_bytes as f64 / 1e6 / predicted.system_j.max(1e-12)
+}
+
+fn object(profile: &Profile, drives: u64, row: &Row) -> serde_json::Value {
+    let mut object = json!({
+        "clock": CLOCK,
+        "profile": profile.name,
+        "drives": drives,
+        "sub_plan": row.sub_plan,
+        "level": row.level.number(),
+        "rows": row.counts.rows,
+        "passed_rows": row.counts.passed_rows,
+        "out_rows": row.counts.out_rows,
+    });
+    match &row.outcome {
+        Ok(predicted) => {
+            object["elapsed_s"] = json!(predicted.elapsed_s);
+            object["medium_bytes"] = json!(predicted.medium_bytes);
+            object["link_bytes"] = json!(predicted.link_bytes);
+            object["system_joules"] = json!(predicted.system_j);
+            object["drives_joules"] = json!(predicted.drives_j);
+            object["megabytes_per_s_per_w"] = json!(efficiency(row, predicted));
+            object["bottleneck"] = json!(predicted.bottleneck.name());
+        }
+        Err(error) => object["error"] = json!(error.to_string()),
+    }
+    object
+}
+
+/// For each sub-plan, the time at each level by the rate of a drive's link.
+fn curves(profile: &Profile, counted: &[Counts], drives: u64) -> Vec<Chart> {
+    let linked = |times: f64| {
+        let mut profile = profile.clone();
+        if let Some(parts) = &mut profile.parts {
+            parts.link.bytes_per_s.value *= times;
+        }
+        profile
+    };
+    let profiles = LINKS.map(linked);
+    let rate = |profile: &Profile| profile.parts.as_ref().map_or(0.0, |parts| parts.link.bytes_per_s.value / 1e6);
+    let chart = |(place, counts): (usize, &Counts)| {
+        let lines = Level::ALL.map(|level| Line {
+            name: format!("level {}", level.number()),
+            points: profiles
+                .iter()
+                .filter_map(|profile| Some((rate(profile), predict(profile, counts, level, drives).ok()?.elapsed_s)))
+                .collect(),
+        });
+        let lines = lines.into_iter().filter(|line| !line.points.is_empty()).collect();
+        let title = format!("Sub-plan {}, {drives} drives of {}", place + 1, profile.name);
+        Chart { title, profiles: vec![], x: "link of a drive (MB/s)", y: "seconds", lines }
+    };
+    counted.iter().enumerate().map(chart).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pithead_emulate::find;
+
+    fn counts() -> Counts {
+        counted(false).counts
+    }
+
+    fn counted(groups_are_apart: bool) -> Counted {
+        let counts = Counts {
+            rows: 1_000_000,
+            read_bytes: 8_000_000,
+            stored_bytes: 40_000_000,
+            passed_rows: 1000,
+            passed_bytes: 8000,
+            out_rows: 10,
+            out_bytes: 160,
+        };
+        Counted { counts, partitions: 2, groups_are_apart }
+    }
+
+    #[test]
+    fn data_grows_and_groups_do_not() {
+        let many = counted(false).of(100, 8);
+        assert_eq!((many.rows, many.stored_bytes, many.passed_bytes), (100_000_000, 4_000_000_000, 800_000));
+        assert_eq!((many.out_rows, many.out_bytes), (5 * 8, 80 * 8));
+        assert_eq!(counted(true).of(100, 8).out_rows, 10);
+        let mut filter = counted(false);
+        filter.counts.out_rows = filter.counts.passed_rows;
+        assert_eq!(filter.of(100, 8).out_rows, 100_000);
+    }
+
+    #[test]
+    fn every_level_has_a_row_or_a_reason() {
+        let mut out = Vec::new();
+        grid(&rows(&find("pm1725").unwrap(), &[counts()], 2)).write(&mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text.matches("the device pm1725 has no cores for users' work").count(), 2, "{text}");
+        assert!(text.contains("40.0 MB"), "{text}");
+    }
+
+    #[test]
+    fn stored_bytes_gain_most_from_a_faster_link() {
+        let charts = curves(&find("newport").unwrap(), &[counted(false).of(100, 1)], 1);
+        let gain = |line: &Line| line.points[0].1 / line.points[LINKS.len() - 1].1;
+        let gains: Vec<f64> = charts[0].lines.iter().map(gain).collect();
+        assert!(gains[2] > 10.0 * gains[0], "{gains:?}");
+        assert!(gains[0] >= 1.0);
+    }
+}

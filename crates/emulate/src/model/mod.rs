@@ -1,0 +1,221 @@
+//! Time and energy of counted work on a profile: a simulation of discrete events. See `docs/internals/model.md`.
+
+mod device;
+mod energy;
+mod host;
+mod path;
+mod servers;
+
+use crate::profile::{Parts, Profile};
+use crate::work::Work;
+
+pub use energy::Energy;
+
+use path::Path;
+
+/// Where a query's work is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// At the device: a session with OPEN, GET and CLOSE; answers travel.
+    Device,
+    /// At the host: read commands; pages travel.
+    Host,
+}
+
+/// How work is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// Where.
+    pub place: Place,
+    /// Whether anything is computed. Otherwise pages are only read, as a benchmark of sequential reads does.
+    pub computes: bool,
+    /// Whether the device's pattern matchers throw pages away before they reach its memory.
+    pub matcher: bool,
+    /// The most pages under way at one time. 1: each read depends on the one before.
+    pub pages_in_flight: Option<u64>,
+}
+
+impl Load {
+    /// Computes at this place.
+    pub const fn at(place: Place) -> Self {
+        Self { place, computes: true, matcher: false, pages_in_flight: None }
+    }
+
+    /// Reads only, as far as this place.
+    pub const fn reading(place: Place) -> Self {
+        Self { computes: false, ..Self::at(place) }
+    }
+}
+
+/// Why the model refuses.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ModelError {
+    /// The profile is of the real hardware.
+    #[error("the profile {0} is the real hardware, which has no virtual time")]
+    Native(String),
+    /// Users' work cannot run there.
+    #[error("the device {0} has no cores for users' work")]
+    NoCpu(String),
+    /// It has none.
+    #[error("the device {0} has no pattern matchers")]
+    NoMatcher(String),
+    /// No page fits.
+    #[error("a page of {page_bytes} bytes does not fit into the {room} bytes that {name} has for pages")]
+    Page {
+        /// The profile.
+        name: String,
+        /// Bytes of a page.
+        page_bytes: u64,
+        /// Bytes for pages.
+        room: u64,
+    },
+}
+
+/// A part that can be what everything waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The medium's channels.
+    Channels,
+    /// The bus that they share.
+    Bus,
+    /// The device's cores.
+    DeviceCpu,
+    /// The link.
+    Link,
+    /// The host's cores.
+    HostCpu,
+    /// None of them: time goes by between them.
+    Latency,
+}
+
+impl Part {
+    /// Its name for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Part::Channels => "channels",
+            Part::Bus => "device bus",
+            Part::DeviceCpu => "device CPU",
+            Part::Link => "link",
+            Part::HostCpu => "host CPU",
+            Part::Latency => "latency",
+        }
+    }
+}
+
+/// How long each part was busy, in seconds, summed over its units.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Busy {
+    /// The medium's channels.
+    pub channels_s: f64,
+    /// The bus that they share.
+    pub bus_s: f64,
+    /// The device's cores.
+    pub device_cores_s: f64,
+    /// The device's cores, with an answer for which there is no room.
+    pub blocked_s: f64,
+    /// The link.
+    pub link_s: f64,
+    /// The host's cores, that work or wait busily.
+    pub host_cores_s: f64,
+}
+
+/// Bytes that passed each part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bytes {
+    /// From the medium.
+    pub medium: u64,
+    /// Over the device's bus, into its memory.
+    pub bus: u64,
+    /// Over the link, to the host.
+    pub link: u64,
+}
+
+/// What a run took.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// From the first command until all is done at the host.
+    pub elapsed_s: f64,
+    /// How long each part was busy.
+    pub busy: Busy,
+    /// Bytes that passed each part.
+    pub bytes: Bytes,
+    /// Pages that were read.
+    pub pages: u64,
+    /// Rows that the host took from the device; of pages that it read itself, their rows.
+    pub rows: u64,
+    /// Commands, GET among them.
+    pub commands: u64,
+    /// GETs.
+    pub polls: u64,
+    /// Joules of each part.
+    pub energy: Energy,
+    /// The part that was busy for the largest share of the time.
+    pub bottleneck: Part,
+}
+
+/// Runs `work` on a profile, in virtual time.
+pub fn run(profile: &Profile, work: &Work, load: Load) -> Result<Outcome, ModelError> {
+    let name = || profile.name.clone();
+    let parts = profile.parts.as_ref().ok_or_else(|| ModelError::Native(name()))?;
+    let room = parts.memory.page_buffer_bytes.whole();
+    if work.page_bytes == 0 || work.page_bytes > room {
+        return Err(ModelError::Page { name: name(), page_bytes: work.page_bytes, room });
+    }
+    if load.place == Place::Device && load.computes && parts.cpu.is_none() {
+        return Err(ModelError::NoCpu(name()));
+    }
+    if load.matcher && parts.matcher.is_none() {
+        return Err(ModelError::NoMatcher(name()));
+    }
+    let path = match load.place {
+        Place::Device => device::Session::new(parts, work, load).finish(),
+        Place::Host => host::Reads::new(parts, work, load).finish(),
+    };
+    Ok(outcome(parts, path))
+}
+
+fn outcome(parts: &Parts, path: Path) -> Outcome {
+    let elapsed_s = seconds(path.end_ps);
+    let waiting_s = if path.waits { parts.host.waiting_cores.value * elapsed_s } else { 0.0 };
+    let busy = Busy {
+        channels_s: seconds(path.channels.busy_ps),
+        bus_s: seconds(path.bus.busy_ps),
+        device_cores_s: seconds(path.cores_ps),
+        blocked_s: seconds(path.blocked_ps),
+        link_s: seconds(path.link.busy_ps),
+        host_cores_s: seconds(path.host.busy_ps) + waiting_s,
+    };
+    let energy = Energy::of(parts, elapsed_s, &busy, &path.bytes);
+    let bottleneck = bottleneck(parts, elapsed_s, &Busy { host_cores_s: busy.host_cores_s - waiting_s, ..busy });
+    let Path { bytes, pages, rows, commands, polls, .. } = path;
+    Outcome { elapsed_s, busy, bytes, pages, rows, commands, polls, energy, bottleneck }
+}
+
+/// Below this share of the time no part is what all wait for.
+const BUSY_SHARE_MIN: f64 = 0.5;
+
+fn bottleneck(parts: &Parts, elapsed_s: f64, busy: &Busy) -> Part {
+    let cores = parts.cpu.as_ref().map_or(1.0, |cpu| cpu.cores.value);
+    let shares = [
+        (Part::DeviceCpu, busy.device_cores_s / cores),
+        (Part::Bus, busy.bus_s),
+        (Part::Channels, busy.channels_s / parts.medium.channels.value),
+        (Part::Link, busy.link_s),
+        (Part::HostCpu, busy.host_cores_s / parts.host.threads.value),
+    ];
+    let (part, longest_s) =
+        shares.into_iter().fold((Part::Latency, 0.0), |most, share| if share.1 > most.1 { share } else { most });
+    if longest_s >= elapsed_s * BUSY_SHARE_MIN { part } else { Part::Latency }
+}
+
+/// Virtual time is counted in whole picoseconds, so that it is the same on any machine.
+fn picoseconds(seconds: f64) -> u64 {
+    (seconds * 1e12).round() as u64
+}
+
+fn seconds(picoseconds: u64) -> f64 {
+    picoseconds as f64 / 1e12
+}
+
+#[cfg(test)]
+mod tests;

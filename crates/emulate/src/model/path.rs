@@ -1,0 +1,122 @@
+//! The way of pages from the medium into the device's memory, which both places of work share.
+
+use super::servers::Servers;
+use super::{Bytes, Load, picoseconds};
+use crate::profile::Parts;
+use crate::work::{PageWork, Work};
+
+/// The parts that pages pass, and what was counted.
+pub(super) struct Path<'a> {
+    parts: &'a Parts,
+    pub(super) work: &'a Work,
+    pub(super) load: Load,
+    pub(super) channels: Servers,
+    pub(super) bus: Servers,
+    pub(super) link: Servers,
+    pub(super) host: Servers,
+    /// Free places for pages in the device's memory.
+    pub(super) places: u64,
+    pub(super) bytes: Bytes,
+    pub(super) pages: u64,
+    pub(super) rows: u64,
+    pub(super) commands: u64,
+    pub(super) polls: u64,
+    pub(super) cores_ps: u64,
+    pub(super) blocked_ps: u64,
+    /// Whether the host waits busily while the run lasts.
+    pub(super) waits: bool,
+    pub(super) end_ps: u64,
+    pub(super) latency_ps: u64,
+    pub(super) command_ps: u64,
+    read_latency_ps: u64,
+    channel_ps: u64,
+    bus_ps: u64,
+}
+
+impl<'a> Path<'a> {
+    pub(super) fn new(parts: &'a Parts, work: &'a Work, load: Load) -> Self {
+        let page = work.page_bytes as f64;
+        let channel_rate = match &parts.matcher {
+            Some(matcher) if load.matcher => matcher.bytes_per_s.value.min(parts.medium.channel_bytes_per_s.value),
+            _ => parts.medium.channel_bytes_per_s.value,
+        };
+        let places = (parts.memory.page_buffer_bytes.whole() / work.page_bytes).max(1);
+        Self {
+            parts,
+            work,
+            load,
+            channels: Servers::new(parts.medium.channels.whole()),
+            bus: Servers::new(1),
+            link: Servers::new(1),
+            host: Servers::new(parts.host.threads.whole()),
+            places: load.pages_in_flight.map_or(places, |most| places.min(most.max(1))),
+            bytes: Bytes::default(),
+            pages: 0,
+            rows: 0,
+            commands: 0,
+            polls: 0,
+            cores_ps: 0,
+            blocked_ps: 0,
+            waits: false,
+            end_ps: 0,
+            latency_ps: picoseconds(parts.link.latency_s.value),
+            command_ps: picoseconds(parts.link.command_s.value),
+            read_latency_ps: picoseconds(parts.medium.read_latency_s.value),
+            channel_ps: picoseconds(page / channel_rate),
+            bus_ps: picoseconds(page / parts.medium.bus_bytes_per_s.value),
+        }
+    }
+
+    /// Begins to read a page, which takes a place in memory. Says when its channel has it.
+    pub(super) fn read(&mut self, page: usize, now: u64) -> u64 {
+        self.places -= 1;
+        self.pages += 1;
+        self.bytes.medium += self.work.page_bytes;
+        self.channels.book_unit(page, now, self.channel_ps) + self.read_latency_ps
+    }
+
+    /// Brings a page from its channel into memory. Says when it is there.
+    pub(super) fn move_in(&mut self, now: u64) -> u64 {
+        self.bytes.bus += self.work.page_bytes;
+        self.bus.book(now, self.bus_ps)
+    }
+
+    /// Puts bytes onto the link. Says when all of them have left.
+    pub(super) fn send(&mut self, now: u64, bytes: u64) -> u64 {
+        self.bytes.link += bytes;
+        self.link.book(now, picoseconds(bytes as f64 / self.parts.link.bytes_per_s.value))
+    }
+
+    /// What the device's core takes for a page.
+    pub(super) fn core_ps(&self, page: &PageWork) -> u64 {
+        let Some(cpu) = self.parts.cpu.as_ref().filter(|_| self.load.computes) else { return 0 };
+        let cycles = cpu.page_cycles.value
+            + page.compares as f64 * cpu.compare_cycles.value
+            + page.accesses as f64 * cpu.access_cycles.value
+            + page.words as f64 * cpu.word_cycles.value
+            + page.matches as f64 * cpu.match_cycles.value
+            + page.sums as f64 * cpu.sum_cycles.value;
+        picoseconds(cycles / cpu.clock_hz.value)
+    }
+
+    /// Has the host work on rows that the device computed. Says when it is done.
+    pub(super) fn take_rows(&mut self, now: u64, rows: u64) -> u64 {
+        self.rows += rows;
+        let cycles = rows as f64 * self.parts.host.result_cycles.value;
+        self.host_works(now, cycles)
+    }
+
+    /// Has the host work on a page. Says when it is done.
+    pub(super) fn take_page(&mut self, now: u64, page: &PageWork) -> u64 {
+        self.rows += page.rows;
+        let host = &self.parts.host;
+        let cycles =
+            host.page_cycles.value + page.rows as f64 * host.row_cycles.value + page.out_rows as f64 * host.result_cycles.value;
+        self.host_works(now, cycles)
+    }
+
+    fn host_works(&mut self, now: u64, cycles: f64) -> u64 {
+        let cycles = if self.load.computes { cycles } else { 0.0 };
+        self.host.book(now, picoseconds(cycles / self.parts.host.clock_hz.value))
+    }
+}

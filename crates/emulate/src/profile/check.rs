@@ -1,0 +1,224 @@
+//! From a file's text to a profile that makes sense, or to the line that does not.
+
+use std::ops::Range;
+
+use super::{Bound, Parts, Profile, ProfileError, Quantity, RawProfile, quantity_text, section_names};
+
+/// The longest file that is read.
+const TEXT_BYTES_MAX: usize = 1 << 20;
+/// The longest name.
+const NAME_BYTES_MAX: usize = 64;
+
+pub(super) fn parse(text: &str) -> Result<Profile, ProfileError> {
+    if text.len() > TEXT_BYTES_MAX {
+        return Err(ProfileError::Line { line: 1, reason: format!("a profile has at most {TEXT_BYTES_MAX} bytes") });
+    }
+    let raw: RawProfile = toml::from_str(text).map_err(|error| malformed(text, &error))?;
+    let check = Check { text };
+    check.name(&raw)?;
+    let about = raw.about.get_ref().trim().to_owned();
+    let name = raw.name.get_ref().clone();
+    let parts = if raw.native { check.native(&raw).map(|()| None)? } else { Some(check.parts(raw)?) };
+    Ok(Profile { name, about, parts })
+}
+
+/// What TOML's reader says, without its picture of the line.
+fn malformed(text: &str, error: &toml::de::Error) -> ProfileError {
+    let line = error.span().map_or(1, |span| line_of(text, &span));
+    let reason = error.message().lines().collect::<Vec<_>>().join("; ");
+    ProfileError::Line { line, reason }
+}
+
+fn line_of(text: &str, span: &Range<usize>) -> usize {
+    let before = text.as_bytes().get(..span.start.min(text.len())).unwrap_or_default();
+    1 + before.iter().filter(|byte| **byte == b'\n').count()
+}
+
+struct Check<'a> {
+    text: &'a str,
+}
+
+impl Check<'_> {
+    fn refuse<T>(&self, span: &Range<usize>, reason: impl Into<String>) -> Result<T, ProfileError> {
+        Err(ProfileError::Line { line: line_of(self.text, span), reason: reason.into() })
+    }
+
+    fn name(&self, raw: &RawProfile) -> Result<(), ProfileError> {
+        let name = raw.name.get_ref();
+        let plain = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+        if name.is_empty() || name.len() > NAME_BYTES_MAX || !plain {
+            let reason = format!("name: expected up to {NAME_BYTES_MAX} lower-case letters, digits and dashes, found {name:?}");
+            return self.refuse(&raw.name.span(), reason);
+        }
+        if raw.about.get_ref().trim().is_empty() {
+            return self.refuse(&raw.about.span(), "about: expected a sentence that says what the device is");
+        }
+        Ok(())
+    }
+
+    fn native(&self, raw: &RawProfile) -> Result<(), ProfileError> {
+        let there = [
+            raw.medium.is_some(),
+            raw.memory.is_some(),
+            raw.cpu.is_some(),
+            raw.matcher.is_some(),
+            raw.link.is_some(),
+            raw.power.is_some(),
+            raw.host.is_some(),
+        ];
+        match section_names().iter().zip(there).find(|(_, there)| *there) {
+            Some((section, _)) => {
+                let start = self.text.find(&format!("[{section}]")).unwrap_or(0);
+                self.refuse(&(start..start), format!("[{section}]: the native device is the real hardware and has no sections"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn parts(&self, raw: RawProfile) -> Result<Parts, ProfileError> {
+        let RawProfile { medium, memory, cpu, matcher, link, power, host, .. } = raw;
+        let parts = Parts {
+            medium: self.needed(medium, "medium")?,
+            memory: self.needed(memory, "memory")?,
+            cpu,
+            matcher,
+            link: self.needed(link, "link")?,
+            power: self.needed(power, "power")?,
+            host: self.needed(host, "host")?,
+        };
+        for (section, quantities) in parts.sections() {
+            for (name, quantity, bound) in quantities {
+                self.quantity(section, name, quantity, bound)?;
+            }
+        }
+        self.together(&parts)?;
+        Ok(parts)
+    }
+
+    fn needed<T>(&self, section: Option<T>, name: &str) -> Result<T, ProfileError> {
+        let end = self.text.trim_end().len();
+        section.map_or_else(|| self.refuse(&(end..end), format!("the section [{name}] is missing")), Ok)
+    }
+
+    fn quantity(&self, section: &str, name: &str, quantity: &Quantity, bound: Bound) -> Result<(), ProfileError> {
+        let value = quantity.value;
+        // NaN is within no bounds.
+        if !(bound.least..=bound.most).contains(&value) || (bound.whole && value.fract() != 0.0) {
+            let kind = if bound.whole { "a whole number" } else { "a number" };
+            let (least, most) = (quantity_text(name, bound.least), quantity_text(name, bound.most));
+            let reason = format!("{section}.{name}: expected {kind} from {least} to {most}, found {value}");
+            return self.refuse(&quantity.span, reason);
+        }
+        if quantity.source.trim().is_empty() {
+            let reason = format!("{section}.{name}: expected a source, or \"assumed\", found an empty text");
+            return self.refuse(&quantity.span, reason);
+        }
+        Ok(())
+    }
+
+    /// What is absurd only beside something else.
+    fn together(&self, parts: &Parts) -> Result<(), ProfileError> {
+        let page = parts.medium.page_bytes.value;
+        let at_least = [
+            ("medium.block_bytes", &parts.medium.block_bytes),
+            ("memory.page_buffer_bytes", &parts.memory.page_buffer_bytes),
+            ("link.read_bytes", &parts.link.read_bytes),
+        ];
+        for (name, quantity) in at_least {
+            if quantity.value < page {
+                let reason = format!("{name}: {} bytes are less than one page of {page} bytes", quantity.value);
+                return self.refuse(&quantity.span, reason);
+            }
+        }
+        let buffers = parts.memory.page_buffer_bytes.value + parts.memory.output_buffer_bytes.value;
+        if buffers > parts.memory.dram_bytes.value + parts.memory.sram_bytes.value {
+            let reason = format!("memory: buffers of {buffers} bytes do not fit into the device's memory");
+            return self.refuse(&parts.memory.page_buffer_bytes.span, reason);
+        }
+        if parts.host.threads.value > parts.host.cores.value {
+            let reason = format!("host.threads: {} threads on {} cores", parts.host.threads.value, parts.host.cores.value);
+            return self.refuse(&parts.host.threads.span, reason);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::builtin;
+    use super::*;
+
+    fn smart() -> String {
+        builtin("smart-ssd").unwrap().to_owned()
+    }
+
+    /// The refusal of the built-in profile with one text in the place of another, after the number of the changed line.
+    fn refusal(from: &str, to: &str) -> (usize, ProfileError) {
+        let text = smart();
+        let at = text.find(from).unwrap_or_else(|| panic!("the profile has {from}"));
+        (line_of(&text, &(at..at)), parse(&text.replacen(from, to, 1)).unwrap_err())
+    }
+
+    #[test]
+    fn what_is_absurd_is_refused_with_its_line() {
+        let cases = [
+            ("cores = { value = 2,", "cores = { value = 0,", "cpu.cores: expected a whole number from 1 to"),
+            ("cores = { value = 2,", "cores = { value = 1.5,", "cpu.cores: expected a whole number"),
+            ("clock_hz = { value = 400e6,", "clock_hz = { value = nan,", "cpu.clock_hz: expected a number"),
+            ("clock_hz = { value = 400e6,", "clock_hz = { value = inf,", "cpu.clock_hz: expected a number"),
+            ("clock_hz = { value = 400e6,", "clock_hz = { value = -1,", "cpu.clock_hz: expected a number"),
+            ("poll_s = { value = 0.01,", "poll_s = { value = 1e9,", "link.poll_s: expected a number from 0 s to 60.0 s"),
+            (
+                "read_bytes = { value = 262_144,",
+                "read_bytes = { value = 4096,",
+                "link.read_bytes: 4096 bytes are less than one page",
+            ),
+            ("threads = { value = 8,", "threads = { value = 64,", "host.threads: 64 threads on 8 cores"),
+        ];
+        for (from, to, expected) in cases {
+            let (line, error) = refusal(from, to);
+            let ProfileError::Line { line: found, reason } = error else { panic!("{to}: {error}") };
+            assert!(reason.contains(expected), "{to}: {reason}");
+            assert_eq!(found, line, "{to}");
+        }
+    }
+
+    #[test]
+    fn what_is_malformed_is_refused_with_its_line() {
+        for (from, to, expected) in [
+            ("poll_s = {", "pol_s = {", "unknown field `pol_s`"),
+            ("clock_hz = { value = 400e6, source =", "clock_hz = { value = 400e6, sauce =", "unknown field `sauce`"),
+            ("clock_hz = { value = 400e6,", "clock_hz = { value = \"fast\",", "invalid type"),
+        ] {
+            let (line, error) = refusal(from, to);
+            let ProfileError::Line { line: found, reason } = error else { panic!("{to}: {error}") };
+            assert!(reason.contains(expected), "{to}: {reason}");
+            assert_eq!(found, line, "{to}");
+        }
+        let twice = smart().replacen("[memory]", "[medium]", 1);
+        assert!(parse(&twice).is_err());
+        assert!(parse("").is_err());
+        assert!(parse(&smart()[..900]).is_err());
+        let bare = smart().replacen("cores = { value = 2,", "cores = 2 # ", 1);
+        assert!(parse(&bare).is_err(), "a number without a source");
+    }
+
+    #[test]
+    fn a_source_is_needed_and_native_has_no_parts() {
+        let text = smart();
+        let unsourced = text.replacen("source = \"assumed\"", "source = \" \"", 1);
+        assert!(parse(&unsourced).unwrap_err().to_string().contains("expected a source"));
+        let native = format!("native = true\n{text}");
+        assert!(parse(&native).unwrap_err().to_string().contains("[medium]: the native device is the real hardware"));
+    }
+
+    #[test]
+    fn bytes_without_sense_do_not_panic() {
+        use proptest::prelude::*;
+        proptest!(ProptestConfig::with_cases(256), |(start in 0..6000_usize, junk in "[ -~\n]{0,40}")| {
+            let text = smart();
+            let at = (0..=start.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+            let _ = parse(&format!("{}{junk}{}", &text[..at], &text[at..]));
+        });
+    }
+}
