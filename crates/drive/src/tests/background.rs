@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pithead_door::{BackgroundOrder, ServiceStatus};
+use pithead_policy::background::BackgroundPolicy;
 use pithead_sched::{Progress, Service, Stepped};
+use pithead_store::{DiskStore, Durability, StoreOptions, Write};
 
 use super::*;
 
@@ -88,6 +90,33 @@ async fn a_scrub_reads_what_is_stored_and_its_position_is_kept() {
     rig.drive.stop(Duration::ZERO).await;
     let stored = rig.drive.shared().store.get(b"background/scrub/position").unwrap();
     assert!(stored.is_some_and(|(value, _)| value.starts_with(b"{\"began_s\":")));
+}
+
+/// The store's own thread compacts no more.
+#[tokio::test]
+async fn dead_room_is_given_back_in_steps() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = StoreOptions { segment_bytes: 4 << 20, compacts: false, ..StoreOptions::default() };
+    let store: Arc<dyn Store> = Arc::new(DiskStore::open(directory.path(), options).unwrap());
+    let options =
+        DriveOptions { threads: 2, background_policy: BackgroundPolicy::Shares(1.0), ..DriveOptions::new(directory.path()) };
+    let drive = Drive::over(Arc::clone(&store), DriveId(3), options).unwrap();
+    let value = |number: u8| vec![number; 1_000_000];
+    for number in 0..40 {
+        store.write(vec![Write::put(vec![b'k', number], value(number))], Durability::Through).unwrap();
+    }
+    let gone = (0..40).filter(|number| number % 5 > 0).map(|number| Write::delete(vec![b'k', number])).collect();
+    store.write(gone, Durability::Through).unwrap();
+    let since = std::time::Instant::now();
+    while store.usage().unwrap().dead_bytes > 5_000_000 {
+        assert!(since.elapsed() < LONG, "{:?} {:?}", store.usage(), drive.background(BackgroundOrder::Look).await);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let services = told(&drive, BackgroundOrder::Look).await;
+    assert!(services[1].bytes > 1_000_000, "{services:?}");
+    for number in (0..40).step_by(5) {
+        assert_eq!(store.get(&[b'k', number]).unwrap().unwrap().0, value(number));
+    }
 }
 
 /// One panics, one never ends its step: both are named, and the drive goes on.
