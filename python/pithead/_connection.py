@@ -15,6 +15,7 @@ from typing import Any
 from . import _arguments, _parameters, _pithead, _progress
 from ._errors import UserError
 from ._relation import Relation
+from ._scope import Frames, frame_of, with_variables
 from ._sources import Source, opened
 from ._target import target_of
 
@@ -98,6 +99,7 @@ class Connection:
 
     def __init__(self, native: _pithead.Connection, temporary: str | None = None) -> None:
         self._native = native
+        self._registered: Frames = {}
         self._finalizer = weakref.finalize(self, _close, native, temporary, os.getpid())
 
     def sql(self, query: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> Relation:
@@ -117,13 +119,45 @@ class Connection:
         ('PIT',)
         >>> conn.sql("SET pithead.pushdown = off").fetchall()
         []
+
+        A table that no dataset has the name of may be a variable of the caller that holds Arrow data: a frame of pandas or polars, a
+        table of pyarrow, a result. It is read as it is now.
+
+        >>> fares = pithead.connect().sql("SELECT 'Oslo' AS city, 7 AS fare")
+        >>> conn.sql("SELECT city FROM fares WHERE fare > 5").fetchall()
+        [('Oslo',)]
         """
         query = _arguments.text("query", query, "write the statement as a str")
         given = _parameters.given(params)
-        statement = self._native.prepare(query, given)
+
+        def prepare(frames: Frames) -> tuple[_pithead.Statement, Frames]:
+            return self._native.prepare(query, given, list(frames.items())), frames
+
+        statement, frames = with_variables(self._native, self._registered, prepare)
         if statement.columns is None:
             self._native.execute(statement).close()
-        return Relation(self, query, given, statement)
+        return Relation(self, query, given, frames, statement)
+
+    def register(self, name: str, source: Source) -> None:
+        """Gives a table in memory a name for the statements of this connection, in place of a dataset `main.name` if there is one.
+
+        Parameters
+        ----------
+        name
+            As statements write it in quotes: a name without quotes is in lower case.
+        source
+            An object that gives Arrow data, such as a frame of pandas or polars or a table of pyarrow. It is read now.
+
+        >>> conn = pithead.connect()
+        >>> conn.register("trips", pithead.examples.trips())
+        >>> conn.sql("SELECT count(*) FROM trips").fetchall()
+        [(5,)]
+        """
+        self._registered[_arguments.text("name", name)] = frame_of(self._native, source)
+
+    def unregister(self, name: str) -> None:
+        """Takes the name of a registered table back; one that is none is left as it is. Results that were made of it keep it."""
+        self._registered.pop(_arguments.text("name", name), None)
 
     def execute(self, query: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> Relation:
         """The same as `sql`, by the name that DB-API programs expect."""

@@ -85,9 +85,11 @@ class Relation:
         connection: Connection,
         query: str,
         given: dict[str, Any] | None,
+        frames: dict[str, _pithead.Frame],
         statement: _pithead.Statement,
     ) -> None:
         self._connection, self._query, self._given = connection, query, given
+        self._frames = list(frames.items())
         self._statement = statement
         columns = statement.columns
         self._is_query = columns is not None
@@ -204,7 +206,7 @@ class Relation:
             raise UserError("a statement without rows has no plan", "queries have")
         verb = "EXPLAIN ANALYZE" if analyze else "EXPLAIN"
         native = self._connection._native
-        stream = native.execute(native.prepare(f"{verb} {self._query}", self._given))
+        stream = native.execute(native.prepare(f"{verb} {self._query}", self._given, self._frames))
         return Explained([line for (line,) in guarded(stream, lambda: stream.fetch(None))], analyze)
 
     def profile(self) -> dict[str, float]:
@@ -271,7 +273,7 @@ class Relation:
         if self._connection._native.is_closed:
             return []
         try:
-            columns = self._connection._native.prepare(self._query, self._given).columns
+            columns = self._connection._native.prepare(self._query, self._given, self._frames).columns
         except UserError:
             return None
         except Error:

@@ -3,15 +3,19 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use futures::TryStreamExt;
 use parking_lot::Mutex;
 use pithead_embed::Engine;
-use pithead_host::{Host, Session};
+use pithead_host::{Frames, Host, Session};
 use pithead_model::{Blame, DatasetName, Fault};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tokio::sync::watch;
 
 use crate::errors;
+use crate::import::Source;
 use crate::load::{self, Spec};
 use crate::options::Options;
 use crate::parameters::Given;
@@ -39,6 +43,13 @@ impl Statement {
     }
 }
 
+/// A table in memory that statements can name.
+#[pyclass(frozen, module = "pithead._pithead")]
+pub(crate) struct Frame {
+    schema: SchemaRef,
+    batches: Vec<RecordBatch>,
+}
+
 struct Open {
     engine: Engine,
     session: Arc<Session>,
@@ -50,14 +61,25 @@ impl Connection {
     fn new(py: Python<'_>, options: Options) -> PyResult<Self> {
         let (target, embed) = (options.target(), options.embed()?);
         let engine = runtime::run(py, nothing, async move { pithead_embed::connect(&target, &embed).await })?;
-        let session = Arc::new(engine.host.session());
+        let session = Arc::new(engine.host.session().with_files());
         Ok(Self { open: Mutex::new(Some(Open { engine, session })), closing: watch::Sender::new(false) })
     }
 
-    /// Reads and plans a statement, which can be run after.
-    fn prepare(&self, py: Python<'_>, sql: String, given: Option<Given>) -> PyResult<Statement> {
+    /// Reads and plans a statement, which can be run after. `frames`: names, and the tables that they stand for.
+    fn prepare(
+        &self,
+        py: Python<'_>,
+        sql: String,
+        given: Option<Given>,
+        frames: Vec<(String, Py<Frame>)>,
+    ) -> PyResult<Statement> {
         let session = self.session()?;
-        let parameters = given.map(Given::parameters).transpose()?.unwrap_or_default();
+        let mut tables = Frames::default();
+        for (name, frame) in &frames {
+            let Frame { schema, batches } = frame.get();
+            tables.add(name, Arc::clone(schema), batches).map_err(errors::to_python)?;
+        }
+        let parameters = given.map(Given::parameters).transpose()?.unwrap_or_default().with_frames(tables);
         let statement = self.run(py, nothing, async move { session.prepare(&sql, &parameters).await })?;
         Ok(Statement(Arc::new(statement)))
     }
@@ -88,6 +110,15 @@ impl Connection {
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyDict>> {
         load::load(self, py, spec, stream, progress)
+    }
+
+    /// All rows that a C stream gives, for statements to name.
+    fn frame(&self, py: Python<'_>, stream: Bound<'_, PyAny>) -> PyResult<Frame> {
+        let source = Source::new(&stream)?;
+        drop(stream);
+        let schema = source.schema();
+        let rows = async move { source.start(Arc::default()).try_collect().await };
+        Ok(Frame { schema, batches: self.run(py, nothing, rows)? })
     }
 
     /// All datasets, as dicts.

@@ -28,6 +28,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn _pithead(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<connection::Connection>()?;
+    module.add_class::<connection::Frame>()?;
     module.add_class::<connection::Statement>()?;
     module.add_class::<stream::Stream>()?;
     module.add_function(wrap_pyfunction!(readers::end_readers, module)?)?;

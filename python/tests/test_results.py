@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import pithead
@@ -234,3 +235,67 @@ def test_statements_are_texts(conn: pithead.Connection) -> None:
 def test_every_library_takes_nothing(conn: pithead.Connection) -> None:
     relation = conn.sql("SET pithead.pushdown = on")
     assert pl.DataFrame(relation).shape == (0, 0) and pa.table(relation).num_columns == 0
+
+
+def test_copy_writes_and_reads_files_beside_the_client(tmp_path: Path) -> None:
+    """COPY is of the client's own files, at once, and tells errors as other statements do."""
+    conn = pithead.connect(drives=2)
+    conn.load("trips", pa.table({"id": [1, 2, 3], "city": ["Oslo", None, "Bergen"]}))
+    path = tmp_path / "trips.parquet"
+    conn.sql(f"COPY (SELECT * FROM trips WHERE id > $1) TO '{path}'", [1])
+    assert pq.read_table(path).sort_by("id").to_pydict() == {"id": [2, 3], "city": [None, "Bergen"]}
+    conn.sql(f"COPY trips FROM '{path}'")
+    assert conn.sql("SELECT count(*), sum(id) FROM trips").fetchall() == [(5, 11)]
+    with pytest.raises(pithead.UserError, match="no option sorted"):
+        conn.sql(f"COPY trips TO '{path}' (SORTED true)")
+
+
+def test_variables_that_hold_tables_are_tables(conn: pithead.Connection) -> None:
+    """Each statement reads the caller's variable as it is then; datasets come first, and results keep what they were made of."""
+    conn.load("orders", pa.table({"id": range(1000), "city": [f"c{n % 4}" for n in range(1000)]}))
+    cities = pd.DataFrame({"city": ["c1", "c2", None], "n": [1, 2, 3]})
+    query = "SELECT n, count(*) FROM orders JOIN cities USING (city) GROUP BY n ORDER BY n"
+    first = conn.sql(query)
+    assert first.fetchall() == [(1, 250), (2, 250)]
+    cities = pl.DataFrame({"city": ["c3", "c3"], "n": [7, 8]})
+    assert conn.sql(query).fetchall() == [(7, 250), (8, 250)]
+    assert first.fetchall() == [(1, 250), (2, 250)]
+    for setting in ("off", "on"):
+        conn.sql(f"SET pithead.pushdown = {setting}")
+        assert conn.sql("SELECT count(*) FROM orders WHERE city IN (SELECT city FROM cities)").fetchall() == [(250,)]
+        twice = "SELECT count(*) FROM cities a, cities b WHERE a.n < b.n"
+        assert conn.sql(twice).fetchall() == [(1,)]
+    assert any("orders" in node.text for node in first.explain().nodes())
+    # Written to, and of no use as a name: a path, a class, an array.
+    conn.sql("CREATE TABLE kept AS SELECT * FROM cities")
+    assert conn.sql("SELECT sum(n) FROM kept").fetchall() == [(15,)]
+    numbers, orders = pa.array([1]), pa.table({"id": [5]})
+    with pytest.raises(pithead.UserError, match="no dataset main.numbers"):
+        conn.sql("SELECT * FROM numbers")
+    assert conn.sql("SELECT count(*) FROM orders").fetchall() == [(1000,)]
+    assert len(numbers) == len(orders) == 1
+
+    def inner() -> int:
+        (count,) = conn.sql("SELECT count(*) FROM Cities").fetchall()[0]
+        return count
+
+    assert inner() == 2
+
+
+def test_registered_tables_come_before_datasets(conn: pithead.Connection) -> None:
+    conn.load("t", pa.table({"a": [1, 2, 3]}))
+    conn.register("t", pa.table({"a": [10]}))
+    kept = conn.sql("SELECT sum(a) FROM t")
+    assert kept.fetchall() == [(10,)]
+    assert conn.sql("SELECT sum(a) FROM main.t").fetchall() == [(10,)]
+    conn.register("t", pa.table({"a": pa.array([], pa.int64())}))
+    assert conn.sql("SELECT count(*), sum(a) FROM t").fetchall() == [(0, None)]
+    conn.unregister("t")
+    conn.unregister("t")
+    assert conn.sql("SELECT sum(a) FROM t").fetchall() == [(6,)]
+    assert kept.fetchall() == [(10,)]
+    with pytest.raises(pithead.UserError, match="two columns are named a"):
+        conn.register("twice", pa.table([[1], [2]], names=["a", "a"]))
+        conn.sql("SELECT * FROM twice")
+    with pytest.raises(pithead.UserError, match="load makes"):
+        conn.register("files", "rows.parquet")

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use futures::future::join_all;
 use pithead_cse::Cause;
 use pithead_door::{
-    Batches, Claim, Discard, Door, DriveStatus, Events, Hello, Kept, LoadRequest, MergeRuns, OpenRequest, OpenSession, Opened,
-    Pieces, Welcome, check_hello,
+    Batches, Claim, Discard, Door, DriveStatus, Events, FunctionAsk, FunctionModule, Hello, Kept, LoadRequest, MergeRuns,
+    OpenRequest, OpenSession, Opened, Pieces, Welcome, check_hello,
 };
 use pithead_model::{Blame, Directory, Fault, HostState, Loaded, Manifest, SessionId, SessionProfile, SliceKey};
 
@@ -97,6 +98,15 @@ impl Door for Array {
         self.inner.manifests(move |manifests| manifests.keep(&manifest)).await
     }
 
+    async fn set_aside(&self, domain: String, after: u64) -> Result<Option<Manifest>, Fault> {
+        self.inner.manifests(move |manifests| manifests.next_aside(&domain, after)).await
+    }
+
+    async fn drop_aside(&self, domain: String, version: u64) -> Result<bool, Fault> {
+        self.inner.check_running()?;
+        self.inner.manifests(move |manifests| manifests.drop_aside(&domain, version)).await
+    }
+
     async fn directory(&self, key: SliceKey) -> Result<Directory, Fault> {
         self.inner.directories.run(&key).await?.whole(&columns_key(self.inner.id())).map_err(|fault| fault.at(&key))
     }
@@ -111,5 +121,13 @@ impl Door for Array {
 
     async fn kill(&self, session: SessionId) -> Result<bool, Fault> {
         Ok(self.inner.sessions.end(session, Cause::Killed).await)
+    }
+
+    async fn keep_function(&self, module: FunctionModule) -> Result<String, Fault> {
+        self.inner.keep_function(module).await
+    }
+
+    async fn function(&self, ask: FunctionAsk) -> Result<Option<Bytes>, Fault> {
+        self.inner.function(ask).await
     }
 }

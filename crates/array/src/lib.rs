@@ -9,6 +9,7 @@ mod array;
 mod copying;
 mod directories;
 mod door;
+mod functions;
 mod load;
 mod lower;
 mod members;

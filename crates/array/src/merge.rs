@@ -58,13 +58,14 @@ impl Merge {
 fn annotation(partition: u32, slices: Vec<SliceSpan>, sent: Sent, started: Instant, profile: &QueryProfile) -> Annotation {
     let below = profile.snapshot();
     let mut scan = ScanShare::default();
-    let (mut pages_read, mut pages_skipped, mut rows_in, mut stored_bytes, mut summarised) =
-        (0_u64, 0_u64, 0_u64, 0_u64, 0_u32);
+    let (mut pages_read, mut pages_skipped, mut pages_sent) = (0_u64, 0_u64, 0_u64);
+    let (mut rows_in, mut stored_bytes, mut summarised) = (0_u64, 0_u64, 0_u32);
     for session in profile.sub_plans().iter().flat_map(|sub_plan| sub_plan.sessions()) {
         for round in &session.annotations {
             scan.add(round.scan);
             pages_read = pages_read.saturating_add(round.pages_read);
             pages_skipped = pages_skipped.saturating_add(round.pages_skipped);
+            pages_sent = pages_sent.saturating_add(round.pages_sent);
             rows_in = rows_in.saturating_add(round.rows_in);
             stored_bytes = stored_bytes.saturating_add(round.stored_bytes);
             summarised = summarised.saturating_add(round.summarised);
@@ -79,6 +80,7 @@ fn annotation(partition: u32, slices: Vec<SliceSpan>, sent: Sent, started: Insta
         slices_skipped: u32::try_from(below.slices_skipped).unwrap_or(u32::MAX).min(count),
         pages_read,
         pages_skipped,
+        pages_sent,
         rows_in,
         rows_out: sent.rows,
         medium_bytes: below.medium_bytes,

@@ -29,7 +29,7 @@ struct Divided {
 impl Inner {
     pub(crate) async fn open(self: &Arc<Self>, request: OpenRequest) -> Result<Reply<Granted>, Fault> {
         self.check_running()?;
-        check_open(&request, self.options.functions.announced())?;
+        check_open(&request, &self.announced())?;
         let Some(place) = self.sessions.admit(self.options.sessions_max, &request.parts) else {
             let why = format!("all {} sessions of the array are taken", self.options.sessions_max);
             return Ok(Reply::Busy { why, retry_after_ms: RETRY_AFTER_MS });

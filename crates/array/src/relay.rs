@@ -76,6 +76,11 @@ impl Relay {
                 let slice = above.ok_or_else(|| broken(&label, format!("it has no slice {slice}")))?;
                 Event::Stored { round: self.round(drive, round), slice, total, bytes, link_bytes: 0 }
             }
+            Event::Hints { round, slice, pages, parts, .. } => {
+                let above = self.ordinals.above(drive, slice);
+                let slice = above.ok_or_else(|| broken(&label, format!("it has no slice {slice}")))?;
+                Event::Hints { round: self.round(drive, round), slice, pages, parts, link_bytes: 0 }
+            }
             Event::Closed { annotation, .. } => {
                 Event::Closed { annotation: self.annotation(drive, &label, annotation)?, link_bytes: 0 }
             }

@@ -53,7 +53,7 @@ impl Inner {
             protocol: PROTOCOL_VERSION,
             release: RELEASE.to_owned(),
             drive: self.id(),
-            extensions: self.options.functions.announced().to_vec(),
+            extensions: self.announced(),
             encodings,
             threads: below.max(self.options.threads as u32),
             link_bits_per_second: None,

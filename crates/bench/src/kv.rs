@@ -3,7 +3,7 @@
 //! Drive and Redis are processes of their own, on the same medium, and are measured in turns by the same loop of clients here.
 
 mod bare;
-mod clients;
+pub(crate) mod clients;
 mod queries;
 mod redis;
 mod report;
@@ -115,7 +115,7 @@ fn all() -> impl Iterator<Item = (Operation, usize, usize)> {
 }
 
 /// A port that nobody has now.
-fn free_port() -> Result<u16, Fault> {
+pub(crate) fn free_port() -> Result<u16, Fault> {
     let bound = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     bound.map(|address| address.port()).map_err(|error| Fault::new(Blame::Device, error.to_string()))
 }

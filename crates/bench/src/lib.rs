@@ -6,7 +6,7 @@
 //! DuckDB over HTTP; [`adaptive`] measures decisions made while queries run beside those made beforehand; [`cell`] finds genes that differ
 //! between groups of cells, beside scanpy, TileDB-SOMA and DuckDB; [`yoursql`] plans queries whose predicates nothing tells of, beside
 //! every order of their joins, and takes early filters of TPC-H away one by one; [`program`] runs SSDlets beside the same code
-//! compiled natively.
+//! compiled natively; [`services`] puts and asks beside a drive's background services, under each policy that places them.
 
 mod adaptive;
 mod answers;
@@ -24,6 +24,7 @@ mod python;
 mod queries;
 mod report;
 mod scan;
+mod services;
 mod soak;
 mod store;
 mod tables;
@@ -42,6 +43,7 @@ pub use neardata::{NearDataHostOptions, NearDataOptions, near_data, near_data_ho
 pub use program::{ProgramOptions, program};
 pub use queries::{QUERIES, TpchQuery};
 pub use scan::{ScanOptions, scan};
+pub use services::{ServicesOptions, services};
 pub use soak::{SoakClientsOptions, SoakOptions, soak, soak_clients};
 pub use store::{StoreBenchOptions, StorePart, StoreWriterOptions, store, store_writer};
 pub use tables::{TABLES, TpchTable, generate};

@@ -2,6 +2,8 @@
 
 #[path = "program/kernels.rs"]
 mod kernels;
+#[path = "program/predicate.rs"]
+mod predicate;
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -17,6 +19,7 @@ use pithead_program::{
 use pithead_sched::{Pool, PoolOptions};
 use serde::Serialize;
 
+use self::predicate::{Predicate, predicate};
 use crate::machine::Machine;
 use crate::report::table;
 use crate::tables::io;
@@ -52,6 +55,7 @@ struct ProgramReport {
     shares: Vec<Share>,
     /// In nanoseconds, but for starts: microseconds.
     costs: Vec<Cost>,
+    predicate: Predicate,
     summary: Summary,
 }
 
@@ -83,6 +87,8 @@ struct Summary {
     port_hop_ns: f64,
     host_round_trip_ns: f64,
     instantiate_us: f64,
+    /// Time of a query with a predicate in WebAssembly over that of the same one in SQL.
+    wasm_predicate_vs_native: f64,
 }
 
 /// Measures, prints a table and writes the JSON.
@@ -100,6 +106,7 @@ pub async fn program(options: &ProgramOptions) -> Result<(), Fault> {
     costs.push(Cost { what: "port hop", unit: "ns", cost: bench.spread(async || bench.hop().await).await? });
     costs.push(Cost { what: "host round trip", unit: "ns", cost: bench.spread(async || bench.trip().await).await? });
     costs.push(Cost { what: "instantiate and end", unit: "us", cost: bench.spread(async || bench.start().await).await? });
+    let predicate = bench.predicate(options.megabytes << 20).await?;
     let share = |at: usize| shares.get(at).map_or(f64::NAN, |share| share.share);
     let cost = |at: usize| costs.get(at).map_or(f64::NAN, |cost| cost.cost.median);
     let summary = Summary {
@@ -112,8 +119,9 @@ pub async fn program(options: &ProgramOptions) -> Result<(), Fault> {
         port_hop_ns: cost(2),
         host_round_trip_ns: cost(3),
         instantiate_us: cost(4),
+        wasm_predicate_vs_native: predicate.ratio,
     };
-    let report = ProgramReport { machine, megabytes: options.megabytes, runs: options.runs, shares, costs, summary };
+    let report = ProgramReport { machine, megabytes: options.megabytes, runs: options.runs, shares, costs, predicate, summary };
     report.print();
     match &options.json {
         Some(path) => report.write(path),
@@ -143,7 +151,7 @@ impl Bench {
     async fn make(options: &ProgramOptions) -> Result<Self, Fault> {
         fs::create_dir_all(&options.directory).map_err(|error| io(&options.directory, &error))?;
         let folder = tempfile::tempdir_in(&options.directory).map_err(|error| io(&options.directory, &error))?;
-        let module = compiled(folder.path())?;
+        let module = compiled(folder.path(), "guest")?;
         let write = |name: &str, bytes: &[u8]| {
             let path = folder.path().join(name);
             fs::write(&path, bytes).map_err(|error| io(&path, &error))
@@ -160,6 +168,13 @@ impl Bench {
 
     fn application(&self) -> pithead_program::Application {
         self.runtime.application("bench", Arc::clone(&self.services), Limits::default())
+    }
+
+    /// A query with a function, over so many bytes of numbers.
+    async fn predicate(&self, bytes: usize) -> Result<Predicate, Fault> {
+        let folder = self.folder.path();
+        compiled(folder, "function")?;
+        predicate(folder, &folder.join("function.wasm"), bytes / 8, self.runs).await
     }
 
     /// Runs something several times.
@@ -270,22 +285,23 @@ fn fault(error: ProgramError) -> Fault {
     Fault::new(Blame::Bug, error.to_string())
 }
 
-/// The module, compiled by the `rustc` of this machine with the same optimisation as the native code.
-fn compiled(folder: &Path) -> Result<Vec<u8>, Fault> {
-    for (name, text) in [("guest.rs", GUEST), ("kernels.rs", KERNELS)] {
+/// A module, compiled by the `rustc` of this machine with the same optimisation as the native code.
+fn compiled(folder: &Path, name: &str) -> Result<Vec<u8>, Fault> {
+    for (name, text) in [("guest.rs", GUEST), ("kernels.rs", KERNELS), ("function.rs", predicate::SOURCE)] {
         fs::write(folder.join(name), text).map_err(|error| io(folder, &error))?;
     }
     let hint = "the module is compiled with rustc: `rustup target add wasm32-wasip1`";
     let flags = "--edition 2024 --crate-type cdylib --target wasm32-wasip1 -C opt-level=3 -C panic=abort \
-                 -C target-feature=+simd128 -C strip=symbols -o guest.wasm guest.rs";
-    let output = Command::new("rustc").args(flags.split_whitespace()).current_dir(folder).output();
+                 -C target-feature=+simd128 -C strip=symbols -o";
+    let (made, source) = (format!("{name}.wasm"), format!("{name}.rs"));
+    let output = Command::new("rustc").args(flags.split_whitespace()).args([&made, &source]).current_dir(folder).output();
     let output = output.map_err(|error| Fault::new(Blame::Unsupported, format!("rustc: {error}")).hint(hint))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(Fault::new(Blame::Unsupported, format!("rustc failed: {}", said.trim_end())).hint(hint));
     }
     let mut module = Vec::new();
-    let path = folder.join("guest.wasm");
+    let path = folder.join(made);
     File::open(&path).and_then(|mut file| file.read_to_end(&mut module)).map_err(|error| io(&path, &error))?;
     Ok(module)
 }
@@ -375,7 +391,8 @@ impl ProgramReport {
         println!("{} MB each, {} runs, medians\n", self.megabytes, self.runs);
         println!("{}\n", table(&["work", "SSDlet s", "native s", "share"], &shares.collect::<Vec<_>>()));
         let costs = self.costs.iter().map(|cost| vec![cost.what.to_owned(), format!("{:.1} {}", cost.cost.median, cost.unit)]);
-        println!("{}", table(&["cost", "median"], &costs.collect::<Vec<_>>()));
+        println!("{}\n", table(&["cost", "median"], &costs.collect::<Vec<_>>()));
+        self.predicate.print();
     }
 
     fn write(&self, path: &Path) -> Result<(), Fault> {

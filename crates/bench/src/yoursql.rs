@@ -1,8 +1,10 @@
 //! `pithead bench yoursql`: plans under uncertainty. Queries whose predicates bounds mislead about, with the sampler and without, beside
-//! the best order of their joins, found by trying all, and beside DuckDB; and what each step of early filtering gives TPC-H on a link.
+//! the best order of their joins, found by trying all, and beside DuckDB; what each step of early filtering gives TPC-H on a link; and
+//! what match hints give on a weak drive.
 
 mod ablation;
 mod films;
+mod pages;
 mod questions;
 
 use std::path::{Path, PathBuf};
@@ -21,6 +23,7 @@ use crate::tables::io;
 use crate::timing::{Spread, geometric_mean, run, unhelped};
 use ablation::{Ablation, AblationOptions, AblationSummary, ablation};
 use films::{TABLES, generate};
+use pages::{Pages, PagesOptions, PagesSummary, pages};
 use questions::{Question, questions};
 
 /// Threads of DuckDB and of Pithead in-process.
@@ -54,7 +57,12 @@ pub enum YourSqlPart {
     Plans,
     /// The ablation over TPC-H.
     Ablation,
+    /// Match hints on a weak drive.
+    Pages,
 }
+
+/// The rate of the link in the part about match hints.
+const PAGES_LINK: &str = "100mbit";
 
 #[derive(Debug, Serialize)]
 struct Report {
@@ -65,6 +73,7 @@ struct Report {
     duckdb: Option<String>,
     queries: Vec<QueryReport>,
     ablation: Option<Ablation>,
+    pages: Option<Pages>,
     summary: Summary,
 }
 
@@ -75,6 +84,8 @@ struct Summary {
     plans: Option<PlansSummary>,
     #[serde(flatten)]
     ablation: Option<AblationSummary>,
+    #[serde(flatten)]
+    pages: Option<PagesSummary>,
     answers_differ: usize,
 }
 
@@ -131,11 +142,20 @@ pub async fn yoursql(options: &YourSqlOptions) -> Result<(), Fault> {
         true => AblationParts::measure(options, runs).await?,
         false => AblationParts::default(),
     };
+    let hinted = match options.has(YourSqlPart::Pages) {
+        true => {
+            let directory = options.directory.clone();
+            Some(pages(&PagesOptions { runs, link: PAGES_LINK.to_owned(), directory }).await?)
+        }
+        false => None,
+    };
     let own = queries.iter().filter(|query| !query.answers_equal).count();
-    let answers_differ = own + measured.as_ref().map_or(0, Ablation::answers_differ);
+    let answers_differ =
+        own + measured.as_ref().map_or(0, Ablation::answers_differ) + hinted.as_ref().map_or(0, Pages::answers_differ);
     let plans = (!queries.is_empty()).then(|| plans_summary(&queries));
-    let summary = Summary { plans, ablation: summary, answers_differ };
-    let report = Report { machine, scale: options.scale, runs, threads: THREADS, duckdb, queries, ablation: measured, summary };
+    let summary = Summary { plans, ablation: summary, pages: hinted.as_ref().map(Pages::summary), answers_differ };
+    let (scale, ablation, pages) = (options.scale, measured, hinted);
+    let report = Report { machine, scale, runs, threads: THREADS, duckdb, queries, ablation, pages, summary };
     print(&report);
     if let Some(path) = &options.json {
         let text = serde_json::to_string_pretty(&report).unwrap_or_default();
@@ -308,6 +328,9 @@ fn print(report: &Report) {
     }
     if let Some(ablation) = &report.ablation {
         println!("{}", ablation.text());
+    }
+    if let Some(pages) = &report.pages {
+        println!("{}", pages.text());
     }
     println!("{}", serde_json::to_string_pretty(&report.summary).unwrap_or_default());
 }

@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    array_serve, bench, cell, cert, check, device, drive_add, drive_drain, drive_serve, drop, error, inspect, kv, load, ls,
-    program, repair, repro, session, sql, status, token, whatif,
+    array_serve, bench, cell, cert, check, device, drive_add, drive_aside, drive_drain, drive_serve, drop, error, front_serve,
+    inspect, kv, load, ls, program, repair, repro, service, session, sql, status, token, whatif,
 };
 
 const LONG_ABOUT: &str = "\
@@ -42,12 +42,16 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Sql(sql::SqlArgs),
     Load(Box<load::LoadArgs>),
+    Serve(Box<front_serve::FrontServeArgs>),
     Ls(ls::LsArgs),
     Drop(drop::DropArgs),
     Status(status::StatusArgs),
     /// See the sessions that are open at drives, and end them
     #[command(subcommand)]
     Session(session::SessionCommand),
+    /// See what drives do behind the scenes, and say how much of it
+    #[command(subcommand)]
+    Service(service::ServiceCommand),
     /// Load, run and remove programs for drives: SSDlets
     #[command(subcommand)]
     Program(program::ProgramCommand),
@@ -86,6 +90,9 @@ pub(crate) enum DriveCommand {
     Drain(drive_drain::DrainArgs),
     #[command(name = "rm")]
     Remove(drive_drain::RemoveArgs),
+    /// See, take up or drop what a drive changed after it was declared lost
+    #[command(subcommand)]
+    Aside(drive_aside::AsideCommand),
 }
 
 /// What can be done with arrays.

@@ -63,14 +63,14 @@ pub(crate) struct ArrayServeArgs {
     below: BelowArgs,
 }
 
-/// Flags of the links to the drives below; `--tls-cert` and the like are those of the array's own entry.
+/// Flags of the links to the drives below; `--tls-cert` and the like are those of the server's own entry.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The links to the drives")]
-struct BelowArgs {
+pub(crate) struct BelowArgs {
     /// Speak TLS to the drives, and trust those whose certificate this CA has signed [default: $PITHEAD_TLS_CA]
     #[arg(long, value_name = "FILE")]
     drives_tls_ca: Option<PathBuf>,
-    /// Certificate of this array, for drives that ask for one [default: $PITHEAD_TLS_CERT]
+    /// Certificate of this server, for drives that ask for one [default: $PITHEAD_TLS_CERT]
     #[arg(long, value_name = "FILE", requires = "drives_tls_key")]
     drives_tls_cert: Option<PathBuf>,
     /// Its key [default: $PITHEAD_TLS_KEY]
@@ -85,7 +85,8 @@ struct BelowArgs {
 }
 
 impl BelowArgs {
-    fn link(&self) -> LinkArgs {
+    /// How the drives below are connected to.
+    pub(crate) fn link(&self) -> LinkArgs {
         LinkArgs {
             tls_ca: self.drives_tls_ca.clone(),
             tls_cert: self.drives_tls_cert.clone(),

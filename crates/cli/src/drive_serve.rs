@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use futures::FutureExt;
 use pithead_device::Paced;
-use pithead_drive::{Drive, DriveOptions, address, bind, serve};
+use pithead_drive::{BackgroundPolicy, Drive, DriveOptions, address, bind, serve};
 use pithead_model::{Blame, Bytes, Fault, Rate, parse_bytes, parse_rate};
 use pithead_sched::parse_cores;
 use tokio::net::TcpListener;
@@ -26,6 +26,7 @@ Examples:
   pithead drive serve --data /disk1 --cores 0-3 --memory 8GiB
   pithead drive serve --data /tmp/d0 --listen 127.0.0.1:7433 --link 1gbit  # as on a slower network
   pithead drive serve --data /tmp/d0 --listen 127.0.0.1:7433 --cpu 1/15     # as a weaker engine
+  pithead drive serve --data /disk1 --tail-goal 1.5 --scrub-period 7d
   pithead drive serve --data /disk1 --kinetic           # and for Kinetic clients, on this machine
 
 Other machines reach the drive only with TLS, and only known callers: `pithead cert` makes
@@ -83,11 +84,24 @@ pub(crate) struct ServeArgs {
     /// Delete what no manifest has named for so long: what killed loads and moves left, and runs that were merged
     #[arg(long, value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u64).range(1..))]
     collect_after: u64,
+    /// How cores are chosen for background services: none, bts, shares:SHARE or tail:FACTOR; see `pithead service policy`
+    #[arg(long, value_name = "POLICY", default_value = "tail", value_parser = parse_policy)]
+    background_policy: BackgroundPolicy,
+    /// With the policy `tail`: how many times as long as without services foreground tasks may wait [default: 1.2]
+    #[arg(long, value_name = "FACTOR", value_parser = parse_goal)]
+    tail_goal: Option<f64>,
+    /// Read all that is stored within this time, again and again, to find damage: such as 14d, 12h or 30m; 0: not
+    #[arg(long, value_name = "PERIOD", default_value = "14d", value_parser = parse_period)]
+    scrub_period: Period,
     #[command(flatten)]
     kinetic: KineticArgs,
     #[command(flatten)]
     entry: EntryArgs,
 }
+
+/// A time; none: never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Period(Option<Duration>);
 
 /// Cores by number.
 #[derive(Clone, Debug)]
@@ -102,7 +116,7 @@ pub(crate) async fn run(args: ServeArgs) -> Result<(), CliError> {
     let kinetic = args.kinetic.listen().await?;
     let entry = args.entry.options();
     entry_args::check(&entry, address(&listener)?)?;
-    let options = options(&args);
+    let options = DriveOptions { background_policy: policy(&args)?, ..options(&args) };
     let facts = format!("{}, {}", facts(&options), entry_args::facts(&entry));
     let drive = Drive::open(options)?;
     drive.collect_orphans_after(Duration::from_secs(args.collect_after));
@@ -138,7 +152,7 @@ pub(crate) async fn run(args: ServeArgs) -> Result<(), CliError> {
 }
 
 /// Takes the address for metrics before the drive is opened, so that a wrong one is told at once.
-async fn observe_listener(listen: Option<&str>) -> Result<Option<TcpListener>, CliError> {
+pub(crate) async fn observe_listener(listen: Option<&str>) -> Result<Option<TcpListener>, CliError> {
     let Some(listen) = listen else { return Ok(None) };
     match pithead_observe::bind(listen).await {
         Ok(listener) => Ok(Some(listener)),
@@ -170,7 +184,20 @@ fn options(args: &ServeArgs) -> DriveOptions {
         session_limits: entry_args::session_limits(args.idle, args.session_limit),
         device: Arc::new(device),
         functions: pithead_embed::functions(),
+        scrub_period: args.scrub_period.0,
         ..DriveOptions::new(&args.data)
+    }
+}
+
+/// The policy, with its goal where that is given by itself.
+fn policy(args: &ServeArgs) -> Result<BackgroundPolicy, CliError> {
+    match (args.background_policy, args.tail_goal) {
+        (policy, None) => Ok(policy),
+        (BackgroundPolicy::Tail(_), Some(goal)) => Ok(BackgroundPolicy::Tail(goal)),
+        (policy, Some(_)) => {
+            let fault = Fault::new(Blame::User, format!("--tail-goal is of the policy tail, not of {policy}"));
+            Err(fault.hint("leave one of --background-policy and --tail-goal out").into())
+        }
     }
 }
 
@@ -203,6 +230,34 @@ fn parse_share(text: &str) -> Result<Share, String> {
         Some(share) if (1e-3..=1.0).contains(&share) => Ok(Share(share)),
         _ => Err("expected a share above 0.001 and at most 1, such as 1/15 or 0.25".to_owned()),
     }
+}
+
+fn parse_policy(text: &str) -> Result<BackgroundPolicy, String> {
+    text.parse()
+}
+
+fn parse_goal(text: &str) -> Result<f64, String> {
+    let goal = text.parse().ok().filter(|goal| (1.0..1e6).contains(goal));
+    goal.ok_or_else(|| "expected a factor of 1 or more, such as 1.2".to_owned())
+}
+
+/// Reads `14d`, `12h`, `30m`, `90s`, `500ms` and `0`.
+fn parse_period(text: &str) -> Result<Period, String> {
+    let expected = || "expected a time such as 14d, 12h, 30m or 90s, or 0".to_owned();
+    let split = text.find(|letter: char| letter.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let scale = match unit {
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3_600.0,
+        "d" => 86_400.0,
+        "" if number == "0" => 0.0,
+        _ => return Err(expected()),
+    };
+    let seconds = number.parse::<f64>().ok().map(|number| number * scale).filter(|seconds| (0.0..1e10).contains(seconds));
+    let seconds = seconds.ok_or_else(expected)?;
+    Ok(Period((seconds > 0.0).then(|| Duration::from_secs_f64(seconds))))
 }
 
 /// A directory of in-process drives is not itself a drive.
@@ -268,6 +323,20 @@ mod tests {
     }
 
     #[test]
+    fn background_work_has_a_policy_and_a_period() {
+        let of = |flags: &str| {
+            let args = parsed(format!("pithead drive serve --data d {flags}").trim_end()).unwrap();
+            (policy(&args).ok(), args.scrub_period.0)
+        };
+        let days = |days: u64| Some(Duration::from_secs(days * 86_400));
+        assert_eq!(of(""), (Some(BackgroundPolicy::Tail(1.2)), days(14)));
+        assert_eq!(of("--tail-goal 1.5 --scrub-period 7d"), (Some(BackgroundPolicy::Tail(1.5)), days(7)));
+        assert_eq!(of("--background-policy shares:0.3 --scrub-period 0"), (Some(BackgroundPolicy::Shares(0.3)), None));
+        assert_eq!(of("--background-policy bts --tail-goal 2"), (None, days(14)));
+        assert_eq!(parse_period("1.5m").unwrap().0, Some(Duration::from_secs(90)));
+    }
+
+    #[test]
     fn what_cannot_be_meant_is_refused() {
         for line in [
             "",
@@ -277,6 +346,10 @@ mod tests {
             "--data d --link fast",
             "--data d --cpu 2",
             "--data d --cpu 1/0",
+            "--data d --background-policy best",
+            "--data d --tail-goal 0.5",
+            "--data d --scrub-period soon",
+            "--data d --scrub-period -1d",
         ] {
             assert!(parsed(format!("pithead drive serve {line}").trim_end()).is_err(), "{line}");
         }

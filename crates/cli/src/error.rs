@@ -4,7 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use arrow::error::ArrowError;
-use parquet::errors::ParquetError;
+use pithead_files::WriteError;
 use pithead_model::{Blame, Fault};
 
 use crate::terminal;
@@ -78,21 +78,16 @@ impl From<ArrowError> for CliError {
     fn from(error: ArrowError) -> Self {
         match error {
             ArrowError::IoError(_, error) => error.into(),
-            // The CSV writer wraps what the file said into text.
-            ArrowError::CsvError(text) if text.contains("Broken pipe") => CliError::BrokenPipe,
             other => Fault::new(Blame::Unsupported, other.to_string()).into(),
         }
     }
 }
 
-impl From<ParquetError> for CliError {
-    fn from(error: ParquetError) -> Self {
+impl From<WriteError> for CliError {
+    fn from(error: WriteError) -> Self {
         match error {
-            ParquetError::External(source) => match source.downcast::<io::Error>() {
-                Ok(error) => (*error).into(),
-                Err(other) => Fault::new(Blame::Unsupported, other.to_string()).into(),
-            },
-            other => Fault::new(Blame::Unsupported, other.to_string()).into(),
+            WriteError::Io(error) => error.into(),
+            WriteError::Rows(what) => Fault::new(Blame::Unsupported, what).into(),
         }
     }
 }
@@ -170,6 +165,6 @@ mod tests {
         let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
         assert!(matches!(CliError::from(gone()), CliError::BrokenPipe));
         assert!(matches!(CliError::from(ArrowError::from(gone())), CliError::BrokenPipe));
-        assert!(matches!(CliError::from(ParquetError::External(Box::new(gone()))), CliError::BrokenPipe));
+        assert!(matches!(CliError::from(WriteError::Io(gone())), CliError::BrokenPipe));
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
+use pithead_embed::EmbedOptions;
 use pithead_host::{CsvOptions, Format, LoadMode, LoadProgress, LoadReport, LoadSpec, PartitionBy};
 use pithead_model::{Bytes, DatasetName};
 
@@ -114,7 +115,8 @@ enum FileFormat {
 /// Runs the command.
 pub(crate) async fn run(args: LoadArgs) -> Result<(), CliError> {
     let interrupts = Interrupts::listen();
-    connected_or_new(&args.target, args.drives_new.map(usize::from), &interrupts, async |engine| {
+    let options = EmbedOptions { drives: args.drives_new.map(usize::from), ..args.target.options()? };
+    connected_or_new(&args.target, options, &interrupts, async |engine| {
         let bar = progress_bar(args.quiet);
         let shown = bar.clone();
         let progress = Arc::new(move |progress: LoadProgress| show(&shown, &progress));

@@ -8,8 +8,8 @@ use tracing_subscriber::EnvFilter;
 use crate::args::{ArrayCommand, Command, DriveCommand};
 use crate::error::CliError;
 use crate::{
-    array_serve, bench, cell, cert, check, device, drive_add, drive_drain, drive_serve, drop, inspect, kv, load, ls, program,
-    repair, repro, session, sql, status, target, token, whatif,
+    array_serve, bench, cell, cert, check, device, drive_add, drive_aside, drive_drain, drive_serve, drop, front_serve,
+    inspect, kv, load, ls, program, repair, repro, service, session, sql, status, target, token, whatif,
 };
 
 /// What is logged unless `PITHEAD_LOG` says otherwise.
@@ -36,13 +36,16 @@ async fn dispatch(command: Command) -> Result<(), CliError> {
         Command::Drive(DriveCommand::Add(args)) => drive_add::run(args).await,
         Command::Drive(DriveCommand::Drain(args)) => drive_drain::drain(args).await,
         Command::Drive(DriveCommand::Remove(args)) => drive_drain::remove(args).await,
+        Command::Drive(DriveCommand::Aside(command)) => drive_aside::run(command).await,
         Command::Array(ArrayCommand::Serve(args)) => array_serve::run(*args).await,
         Command::Repair(args) => repair::run(args).await,
         Command::Load(args) => load::run(*args).await,
         Command::Sql(args) => sql::run(args).await,
+        Command::Serve(args) => front_serve::run(*args).await,
         Command::Ls(args) => ls::run(args).await,
         Command::Status(args) => status::run(args).await,
         Command::Session(command) => session::run(command).await,
+        Command::Service(command) => service::run(command).await,
         Command::Program(command) => program::run(command).await,
         Command::Drop(args) => drop::run(args).await,
         Command::Check(args) => check::run(args).await,
@@ -65,10 +68,13 @@ fn threads(command: &Command) -> usize {
         Command::Session(_) | Command::Cell(_) | Command::Kv(_) | Command::Cert(_) | Command::Token(_) => None,
         Command::Device(_) | Command::Repro(_) | Command::Whatif(_) => None,
         Command::Array(ArrayCommand::Serve(args)) => args.threads(),
+        Command::Serve(args) => args.threads(),
         Command::Drive(DriveCommand::Add(args)) => args.target.threads,
         Command::Drive(DriveCommand::Drain(args)) => args.target.threads,
         Command::Drive(DriveCommand::Remove(args)) => args.target.threads,
+        Command::Drive(DriveCommand::Aside(command)) => command.threads(),
         Command::Repair(args) => args.target.threads,
+        Command::Service(command) => command.target().threads,
         Command::Program(command) => command.target().threads,
         Command::Load(args) => args.target.threads,
         Command::Sql(args) => args.target.threads,

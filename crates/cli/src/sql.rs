@@ -102,12 +102,12 @@ pub(crate) async fn run(args: SqlArgs) -> Result<(), CliError> {
     if !args.create {
         must_exist(&args.target.target())?;
     }
-    connected_or_new(&args.target, None, &interrupts, async |engine| {
+    connected_or_new(&args.target, args.target.options()?, &interrupts, async |engine| {
         if let Some(listen) = &args.metrics {
             let address = engine.observe(listen).await?;
             terminal::tell(format_args!("metrics at http://{address}/metrics, health at http://{address}/health"));
         }
-        let mut runner = Runner::new(engine.host.session(), sink, showing(&args, format, &source, engine).await);
+        let mut runner = Runner::new(engine.host.session().with_files(), sink, showing(&args, format, &source, engine).await);
         // Before --set, which says it more plainly.
         let slow = slow_query_ms(&args)?.map(|ms| Setting { name: "pithead.slow_query_ms".to_owned(), value: ms.to_string() });
         let settings: Vec<Setting> = slow.into_iter().chain(args.settings.iter().cloned()).collect();

@@ -176,7 +176,7 @@ impl Runner {
 /// Whether the rows are about a plan, a dataset or settings: few, and of no use in part.
 fn describes(statement: &str) -> bool {
     let verb = statement.split_whitespace().next().unwrap_or("");
-    ["explain", "describe", "desc", "show"].iter().any(|known| verb.eq_ignore_ascii_case(known))
+    ["explain", "describe", "desc", "show", "summarize"].iter().any(|known| verb.eq_ignore_ascii_case(known))
 }
 
 /// Runs a statement that has no rows to show to its end.

@@ -10,6 +10,7 @@ use serde_json::{Value as Json, json};
 use crate::error::{CliError, say};
 use crate::interrupt::Interrupts;
 use crate::output::{Align, Grid, Sink};
+use crate::status_cores;
 use crate::status_partitions::partitions_grid;
 use crate::target::{TargetArgs, must_exist};
 use crate::terminal::grouped;
@@ -18,6 +19,7 @@ const EXAMPLES: &str = "\
 Examples:
   pithead status --drives server1:7433,server2:7433
   pithead status --costs --drives server1:7433
+  pithead status --cores --drives server1:7433
   pithead status --json | jq .free_bytes";
 
 /// Show how each drive is, and how much each partition on it holds and is used.
@@ -33,6 +35,9 @@ pub(crate) struct StatusArgs {
     /// Show what operators cost at each drive, as it has learned, and how far its predictions were off
     #[arg(long)]
     costs: bool,
+    /// Show how busy each core is, and what it gives to background services
+    #[arg(long, conflicts_with = "costs")]
+    cores: bool,
     #[command(flatten)]
     pub(crate) target: TargetArgs,
 }
@@ -42,6 +47,9 @@ pub(crate) type Answer = (String, Result<DriveStatus, Fault>);
 
 /// Runs the command.
 pub(crate) async fn run(args: StatusArgs) -> Result<(), CliError> {
+    if args.cores {
+        return status_cores::cores(&args.target, args.json).await;
+    }
     let interrupts = Interrupts::listen();
     let target = args.target.target();
     must_exist(&target)?;

@@ -38,7 +38,11 @@ pub(crate) fn key_words(key: &str) -> Option<String> {
     if key.starts_with("program/code/") {
         return Some("compiled code of a module of SSDlets".to_owned());
     }
-    if let Some(domain) = key.strip_prefix("manifest-aside/") {
+    if let Some((service, what)) = key.strip_prefix("background/").and_then(|rest| rest.split_once('/')) {
+        let what = if what == "told" { "what it was told" } else { "how far it is" };
+        return Some(format!("the background service {service}: {what}"));
+    }
+    if let Some(domain) = key.strip_prefix("manifest-aside/").and_then(|rest| rest.split('/').next()) {
         return Some(format!("manifest of domain {domain} that another home did not know"));
     }
     slice_words(key)

@@ -83,14 +83,14 @@ pub(crate) async fn connected<T>(
     within(&target, &args.options()?, interrupts, body).await
 }
 
-/// The same, but a directory that is not there is made, with `drives` drives.
+/// The same with options of the command's own, and a directory that is not there is made.
 pub(crate) async fn connected_or_new<T>(
     args: &TargetArgs,
-    drives: Option<usize>,
+    options: EmbedOptions,
     interrupts: &Interrupts,
     body: impl AsyncFnOnce(&Engine) -> Result<T, CliError>,
 ) -> Result<T, CliError> {
-    within(&args.target(), &EmbedOptions { drives, ..args.options()? }, interrupts, body).await
+    within(&args.target(), &options, interrupts, body).await
 }
 
 /// A directory that was mistyped must not become a new, empty one.

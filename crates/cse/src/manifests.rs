@@ -1,5 +1,7 @@
 //! [`Manifests`]: replaced by compare-and-set at their home, and kept as copies elsewhere.
 
+mod aside;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -10,8 +12,6 @@ use serde::Deserialize;
 
 /// Manifests, by domain.
 const MANIFEST_PREFIX: &str = "manifest/";
-/// Manifests of a home that another CSE took the place of, while it had changes that the other one did not know.
-const ASIDE_PREFIX: &str = "manifest-aside/";
 /// How often a copy is offered again when another change came first. Each time a newer one is there, so it ends sooner.
 const KEEP_TRIES: usize = 16;
 
@@ -41,12 +41,19 @@ impl Manifests {
         Ok(manifest(&*self.store, domain)?.map(|(manifest, _)| manifest))
     }
 
-    /// The manifest that was here as home when another CSE took this one's place, if changes in it are lost.
-    pub fn set_aside(&self, domain: &str) -> Result<Option<Manifest>, Fault> {
-        match self.store.get(&aside_key(domain))? {
-            Some((bytes, _)) => Ok(Some(parse(domain, &bytes)?)),
-            None => Ok(None),
-        }
+    /// The manifests that were here as home when other CSEs took this one's place, if changes in them are lost: the oldest first.
+    pub fn set_aside(&self, domain: &str) -> Result<Vec<Manifest>, Fault> {
+        aside::all(&*self.store, domain)
+    }
+
+    /// The first of them after a version.
+    pub fn next_aside(&self, domain: &str, after: u64) -> Result<Option<Manifest>, Fault> {
+        aside::next(&*self.store, domain, after)
+    }
+
+    /// Drops one of them, durably. Whether it was there.
+    pub fn drop_aside(&self, domain: &str, version: u64) -> Result<bool, Fault> {
+        aside::drop_one(&*self.store, domain, version)
     }
 
     /// Replaces a manifest whose home this is, by compare-and-set: see [`pithead_door::Door::commit`].
@@ -89,10 +96,6 @@ fn check_domain(domain: &str) -> Result<(), Fault> {
 
 fn manifest_key(domain: &str) -> Key {
     format!("{MANIFEST_PREFIX}{domain}").into()
-}
-
-fn aside_key(domain: &str) -> Key {
-    format!("{ASIDE_PREFIX}{domain}").into()
 }
 
 fn home(manifest: &Manifest) -> String {
@@ -188,15 +191,7 @@ fn put(store: &dyn Store, manifest: &Manifest, expected: Expected, aside: Option
     let bytes = |manifest: &Manifest| {
         serde_json::to_vec(manifest).map_err(|error| Fault::new(Blame::Bug, format!("a manifest that is no JSON: {error}")))
     };
-    let aside = aside.map(|aside| {
-        let (domain, version) = (&aside.domain, aside.version);
-        tracing::error!(
-            domain,
-            version,
-            "another drive became home, and does not know this drive's last changes; they are set aside"
-        );
-        Ok::<_, Fault>(Write::Put(Put::forced(aside_key(domain), bytes(aside)?)))
-    });
+    let aside = aside.map(|aside| Ok::<_, Fault>(aside::write(aside, bytes(aside)?)));
     let put = Put {
         key: manifest_key(&manifest.domain),
         value: Bytes::from(bytes(manifest)?),
@@ -303,7 +298,8 @@ mod tests {
             let next = after_loss(900, known);
             keep_newer(&store, DriveId(1), &next).unwrap();
             assert_eq!(there(&store), next);
-            assert_eq!(store.entry(&aside_key("lab")).unwrap().is_some(), is_split);
+            let aside = aside::all(&store, "lab").unwrap();
+            assert_eq!(aside, Vec::from_iter(is_split.then(|| manifest_of(4, 1))));
         }
     }
 

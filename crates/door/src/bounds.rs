@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use pithead_model::{Blame, Fault, PLAN_BYTES_MAX, SHIPPED_BYTES_MAX, SliceSpan};
+use pithead_model::{Blame, CalledFunction, Fault, PLAN_BYTES_MAX, RUNS_USER_FUNCTIONS, SHIPPED_BYTES_MAX, SliceSpan};
 
 use crate::columns::same_columns;
 use crate::compact::batch_bytes;
@@ -10,6 +10,8 @@ use crate::open::{OpenRequest, PlanBytes, ShippedInput, SlicePart};
 
 /// Rows of a batch at most; a poll covers one.
 const BATCH_ROWS_MAX: usize = 1 << 16;
+/// Functions that one sub-plan names at most.
+const EXTENSIONS_MAX: usize = 256;
 /// Parts of one sub-plan at most.
 const PARTS_MAX: usize = 64;
 
@@ -73,7 +75,13 @@ fn check_runs(part: &SlicePart) -> Result<(), Fault> {
 }
 
 fn check_extensions(wanted: &[String], there: &[String]) -> Result<(), Fault> {
-    let Some(missing) = wanted.iter().find(|wanted| !there.contains(wanted)) else { return Ok(()) };
+    if wanted.len() > EXTENSIONS_MAX {
+        let what = format!("a sub-plan names {} functions; at most {EXTENSIONS_MAX} are allowed", wanted.len());
+        return Err(Fault::new(Blame::Limit, what));
+    }
+    let runs_users = there.iter().any(|there| there == RUNS_USER_FUNCTIONS);
+    let is_there = |wanted: &String| there.contains(wanted) || (runs_users && CalledFunction::is(wanted));
+    let Some(missing) = wanted.iter().find(|wanted| !is_there(wanted)) else { return Ok(()) };
     let what = format!("the drive has no function {missing}; it has {}", there.join(", "));
     Err(Fault::new(Blame::Unsupported, what).hint("run the same release at host and drive"))
 }

@@ -5,10 +5,13 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
+use bytes::Bytes;
 use futures::stream::BoxStream;
 use pithead_model::{Blame, Directory, Fault, HostState, Loaded, Manifest, SessionId, SessionProfile, SliceKey};
 
+use crate::background::{BackgroundOrder, BackgroundStatus};
 use crate::event::{Events, LinkGauge};
+use crate::function::{FunctionAsk, FunctionModule};
 use crate::greeting::{Hello, Welcome};
 use crate::load::{Claim, Discard, Kept, LoadRequest, MergeRuns};
 use crate::open::{OpenRequest, Opened};
@@ -99,6 +102,17 @@ pub trait Door: Send + Sync + Debug {
     /// and what is there now, so that a home learns that another drive has taken its place.
     async fn keep_manifest(&self, manifest: Manifest) -> Result<Kept, Fault>;
 
+    /// The first manifest after version `after` that is set aside here: what this drive had changed as a domain's home when another
+    /// one took its place without knowing of it. Its runs stay as long as it is there.
+    async fn set_aside(&self, _domain: String, _after: u64) -> Result<Option<Manifest>, Fault> {
+        Ok(None)
+    }
+
+    /// Drops a manifest that is set aside, durably. Whether it was there.
+    async fn drop_aside(&self, _domain: String, _version: u64) -> Result<bool, Fault> {
+        Ok(false)
+    }
+
     /// The metadata slice of one load of a partition (`number` none).
     async fn directory(&self, key: SliceKey) -> Result<Directory, Fault>;
 
@@ -110,6 +124,12 @@ pub trait Door: Send + Sync + Debug {
 
     /// Ends somebody's session, who is told so. Whether it was there.
     async fn kill(&self, session: SessionId) -> Result<bool, Fault>;
+
+    /// Tells the drive's background work something, and how it is then. A service that is not there is [`Blame::User`].
+    async fn background(&self, _order: BackgroundOrder) -> Result<BackgroundStatus, Fault> {
+        let fault = Fault::new(Blame::Unsupported, format!("{} has no background services", self.label()));
+        Err(fault.hint("drives that `pithead drive serve` runs have some; name those, by --drives HOST:PORT,…"))
+    }
 
     /// Checks, compiles and keeps a module, durably: all of it or nothing. A name that another module has is
     /// [`Blame::Conflict`], unless the request says that it may be replaced. Applications that run keep what they have.
@@ -127,6 +147,17 @@ pub trait Door: Send + Sync + Debug {
         Err(no_programs(self.label()))
     }
 
+    /// Keeps the module of functions of a domain, durably, and returns the SHA-256 of its bytes, by which it is found. Some time
+    /// after the last manifest has stopped naming it, it goes.
+    async fn keep_function(&self, _module: FunctionModule) -> Result<String, Fault> {
+        Err(no_functions(self.label()))
+    }
+
+    /// The module of functions, if it is kept.
+    async fn function(&self, _ask: FunctionAsk) -> Result<Option<Bytes>, Fault> {
+        Err(no_functions(self.label()))
+    }
+
     /// Runs SSDlets of modules that are kept. `reads` says what they may read; a drive on the network decides that itself, by
     /// who calls.
     async fn run_application(
@@ -137,6 +168,11 @@ pub trait Door: Send + Sync + Debug {
     ) -> Result<ApplicationRun, Fault> {
         Err(no_programs(self.label()))
     }
+}
+
+/// The fault of a CSE that runs no functions of users.
+fn no_functions(label: &str) -> Fault {
+    Fault::new(Blame::Unsupported, format!("{label} keeps no functions of users"))
 }
 
 /// The fault of a CSE that runs no SSDlets.

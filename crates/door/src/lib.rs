@@ -3,11 +3,13 @@
 //! A drive and an array implement it, and a host is written against it; `wire` carries it over Arrow Flight. Nothing here executes
 //! anything, and nothing here knows a protocol.
 
+mod background;
 mod bounds;
 mod columns;
 mod compact;
 mod door;
 mod event;
+mod function;
 mod greeting;
 mod load;
 mod open;
@@ -15,11 +17,13 @@ mod pieces;
 mod program;
 mod status;
 
+pub use background::{BackgroundOrder, BackgroundStatus, CoreStatus, ServiceStatus};
 pub use bounds::{check_open, check_spans, input_bytes};
 pub use columns::{check_columns, children, same_columns};
 pub use compact::{batch_bytes, compact, compact_views, needed_bytes};
 pub use door::{Batches, Door};
-pub use event::{Event, Events, LinkGauge, LinkReading};
+pub use event::{Event, Events, HINT_BYTES_MAX, LinkGauge, LinkReading, PARTS_MAX, PartsOutline};
+pub use function::{FunctionAsk, FunctionModule, check_function};
 pub use greeting::{Hello, Welcome, check_hello, check_protocol};
 pub use load::{CLAIMED_MAX, Claim, Discard, Kept, LoadRequest, Loads, MERGED_MAX, MergeRuns};
 pub use open::{Granted, OpenRequest, Opened, PlanBytes, SessionOptions, ShippedInput, SlicePart};

@@ -4,6 +4,7 @@
 //! A session is one sub-plan from OPEN to CLOSE. Its slices run in rounds on the reactors of the pool; each round is
 //! closed by one annotation. Nothing here plans SQL.
 
+mod background;
 mod daemon;
 mod metrics;
 mod programs;
@@ -13,5 +14,7 @@ mod storage;
 #[cfg(test)]
 mod tests;
 
+pub use background::start_services;
 pub use daemon::{Drive, DriveOptions, RawSlices, Shared, address, bind, serve};
+pub use pithead_policy::background::BackgroundPolicy;
 pub use programs::FILE_PREFIX;

@@ -3,6 +3,8 @@
 //! Counters grow once a session, round or call, never once a row. What is known elsewhere, such as what the store holds, is asked
 //! for when somebody looks.
 
+mod background;
+
 use std::time::Duration;
 
 use pithead_model::{Blame, Fault};
@@ -11,6 +13,9 @@ use pithead_store::StoreUse;
 
 use crate::sessions::Scarce;
 use crate::sessions::Tally;
+
+use background::BackgroundMetrics;
+pub(crate) use background::BackgroundSample;
 
 /// How sessions end.
 const CAUSES: [&str; 5] = ["finished", "cancelled", "idle", "failed", "stopped"];
@@ -46,6 +51,7 @@ pub(crate) struct Metrics {
     pub(crate) copies: Labelled<Counter>,
     pub(crate) commits: Labelled<Counter>,
     errors: Labelled<Counter>,
+    background: BackgroundMetrics,
     sampled: Sampled,
 }
 
@@ -108,6 +114,7 @@ impl Metrics {
         let mut make = Maker(whole.sub_registry_with_prefix("pithead_drive"));
         limits.register(&mut make);
         let sampled = Sampled::new(&mut make);
+        let background = BackgroundMetrics::new(&mut make);
         let outcomes = ["ok", "failed"];
         Self {
             opened: make.count("sessions_opened", "Sessions that OPEN granted"),
@@ -155,6 +162,7 @@ impl Metrics {
                 &["ok", "conflict", "failed"],
             ),
             errors: make.counts("errors", "Calls and sessions that failed, by whose doing it was", "kind", &BLAMES),
+            background,
             sampled,
             registry: whole,
         }
@@ -316,6 +324,7 @@ pub(crate) struct Sample {
     pub(crate) uptime: Duration,
     /// Time that the reactors have spent on tasks.
     pub(crate) busy: Duration,
+    pub(crate) background: BackgroundSample,
 }
 
 impl Metrics {
@@ -342,6 +351,7 @@ impl Metrics {
             }
         }
         sampled.uptime.set(sample.uptime.as_secs_f64());
+        self.background.take(&sample.background);
         sampled.busy.inc_by((sample.busy.as_secs_f64() - sampled.busy.get()).max(0.0));
         pithead_observe::text(&self.registry)
     }

@@ -6,6 +6,7 @@
 mod compare;
 mod data;
 mod drives;
+mod front;
 mod mode;
 mod places;
 pub mod random;
@@ -17,6 +18,7 @@ pub mod tpch;
 pub use compare::{Column, Table, bag_difference, row_difference};
 pub use data::{TestDataset, datasets, load_all};
 pub use drives::DriveProcess;
+pub use front::{FrontProcess, RawClient, Reply};
 pub use mode::Mode;
 pub use places::{pithead, repository, target};
 pub use render::{cell, letter, table};

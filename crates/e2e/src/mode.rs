@@ -29,6 +29,7 @@ const FILTERS_ONLY: &[&str] = &[
 const PUSHDOWN_OFF: &[&str] = &["SET pithead.pushdown = off"];
 const FILTERED: &[&str] = &["SET pithead.level = 2", "SET pithead.summary_cache = off"];
 const STORED: &[&str] = &["SET pithead.level = 0", "SET pithead.summary_cache = off", "SET pithead.slice_cache = 0"];
+const HINTED: &[&str] = &["SET pithead.level = 1", "SET pithead.summary_cache = off", "SET pithead.slice_cache = 0"];
 const MIXED: &[&str] = &["SET pithead.level = 'random:11'", "SET pithead.slice_cache = 1000000"];
 const LYING_SAMPLES: &[&str] = &["SET pithead.sample = 'lying:5'", "SET pithead.summary_cache = off"];
 const REPLANNED: &[&str] = &[
@@ -69,6 +70,11 @@ impl Mode {
     pub const FILTERED: Mode = Mode { name: "slices filtered", settings: FILTERED, ..Mode::FOUR_PROCESSES };
     /// Drives hand slices back as they are stored.
     pub const STORED: Mode = Mode { name: "slices as stored", settings: STORED, ..Mode::FOUR_PROCESSES };
+    /// Drives send the pages that may match as they are stored.
+    pub const HINTED: Mode = Mode { name: "pages that may match", settings: HINTED, ..Mode::FOUR_PROCESSES };
+    /// The same from slices of the simple encoding, which drives search otherwise.
+    pub const HINTED_ARROW: Mode =
+        Mode { name: "pages that may match, encoding arrow", encoding: "arrow", settings: HINTED, ..Mode::FOUR_HERE };
     /// Each round to a level by chance, with small caches.
     pub const MIXED: Mode = Mode { name: "levels by chance", settings: MIXED, ..Mode::FOUR_PROCESSES };
     /// Drives that are weak enough to hand work back, and decide so themselves.

@@ -4,15 +4,19 @@ use std::sync::{Arc, LazyLock};
 
 use pithead_functions::Registry;
 use pithead_matrix_sql::matrix_functions;
+use pithead_model::RUNS_USER_FUNCTIONS;
 
 /// The functions that this release's hosts, arrays and drives are started with: every engine's, and those over expression matrices.
+/// All of them run functions of users, too.
 ///
 /// # Panics
 ///
 /// If two of the release's own functions have one name, which a test rules out.
 pub fn functions() -> Arc<Registry> {
-    static ALL: LazyLock<Arc<Registry>> =
-        LazyLock::new(|| Arc::new(Registry::new(matrix_functions()).expect("names of the release's own functions")));
+    static ALL: LazyLock<Arc<Registry>> = LazyLock::new(|| {
+        let own = Registry::new(matrix_functions()).expect("names of the release's own functions");
+        Arc::new(own.announcing(RUNS_USER_FUNCTIONS))
+    });
     Arc::clone(&ALL)
 }
 
@@ -23,7 +27,8 @@ mod tests {
     #[test]
     fn every_function_has_a_name_of_its_own() {
         let all = functions();
-        assert_eq!(all.announced().len(), 11);
+        assert_eq!(all.announced().len(), 12);
+        assert!(all.announced().iter().any(|announced| announced == RUNS_USER_FUNCTIONS));
         assert_eq!(all.merging("gram"), Some("combine"));
         assert_eq!(all.merging("accumulate"), None);
     }

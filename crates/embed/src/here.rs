@@ -7,9 +7,9 @@ use std::time::Duration;
 use futures::future::join_all;
 use pithead_cse::SessionLimits;
 use pithead_door::Door;
-use pithead_drive::{Drive, DriveOptions};
+use pithead_drive::{BackgroundPolicy, Drive, DriveOptions, start_services};
 use pithead_model::{Blame, Fault};
-use pithead_sched::{Pool, PoolOptions};
+use pithead_sched::{Pool, PoolOptions, Services};
 
 use crate::directory::{check_count, drive_directories, make_another};
 use crate::{EmbedOptions, functions};
@@ -36,6 +36,8 @@ pub(crate) struct DrivesHere {
 struct Shared {
     directory: PathBuf,
     pool: Arc<Pool>,
+    /// Background services of all drives.
+    services: Arc<Services>,
     /// Bytes for each drive.
     memory: u64,
 }
@@ -48,7 +50,8 @@ impl DrivesHere {
         check_count(directory, directories.len(), options.drives)?;
         let pool = Arc::new(pool(threads)?);
         let memory = options.memory() / 2 / directories.len() as u64;
-        let shared = Shared { directory: directory.to_owned(), pool, memory };
+        let services = start_services(&pool, BackgroundPolicy::default());
+        let shared = Shared { directory: directory.to_owned(), pool, services, memory };
         let opened = join_all(directories.into_iter().map(|data| shared.open(data))).await;
         match opened.into_iter().collect() {
             Ok(drives) => Ok(DrivesHere { drives: Mutex::new(drives), shared: Some(shared) }),
@@ -104,6 +107,7 @@ impl Shared {
             host_sessions_max: Some(usize::MAX),
             session_limits: SessionLimits { idle: IDLE_LIMIT, open: None },
             pool,
+            services: Some(Arc::clone(&self.services)),
             functions: functions(),
             ..DriveOptions::new(data)
         };

@@ -16,11 +16,12 @@ pub use connect::{Engine, connect, doors};
 pub use functions::functions;
 pub use options::{EmbedOptions, Target};
 pub use pithead_door::{
-    ApplicationEvent, ApplicationRun, Connection, DeclaredSsdlet, Door, DriveStatus, HostPort, LoadModule, OpenSession,
-    PartitionUse, PortAt, PortInput, PortInputs, Reads, ReadsAll, RunApplication, SsdletSpec, StoredModule,
+    ApplicationEvent, ApplicationRun, BackgroundOrder, BackgroundStatus, Connection, CoreStatus, DeclaredSsdlet, Door,
+    DriveStatus, HostPort, LoadModule, OpenSession, PartitionUse, PortAt, PortInput, PortInputs, Reads, ReadsAll,
+    RunApplication, ServiceStatus, SsdletSpec, StoredModule,
 };
 pub use pithead_entry::{Access, ClientTlsFiles, ConnectOptions, Token};
-pub use status::status;
+pub use status::{Answers, background, status};
 
 /// The programs of `examples/` that are written in Rust.
 #[cfg(doctest)]
@@ -36,4 +37,16 @@ mod examples {
 
     #[doc = concat!("```\n", include_str!("../../../examples/streaming_results.rs"), "\n```")]
     struct StreamingResults;
+
+    #[doc = concat!("```\n", include_str!("../../../examples/append_and_replace.rs"), "\n```")]
+    struct AppendAndReplace;
+
+    #[doc = concat!("```\n", include_str!("../../../examples/arrow_batches.rs"), "\n```")]
+    struct ArrowBatches;
+
+    #[doc = concat!("```\n", include_str!("../../../examples/errors_and_hints.rs"), "\n```")]
+    struct ErrorsAndHints;
+
+    #[doc = concat!("```\n", include_str!("../../../examples/see_what_travels.rs"), "\n```")]
+    struct SeeWhatTravels;
 }

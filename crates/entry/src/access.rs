@@ -19,7 +19,7 @@ pub enum Right {
     Read,
     /// Load, replace and drop datasets.
     Write,
-    /// Change which drives the domain and its partitions are on.
+    /// Change which drives the domain and its partitions are on, and its functions.
     Administer,
 }
 
@@ -110,7 +110,7 @@ impl Identity {
         }
         let message = format!("{:?} has no right to {right} the module {module:?}", self.name);
         let list = format!("{right}_programs");
-        Err(Fault::new(Blame::Access, message).hint(format!("in the drive's access file, add the module to its list {list:?}")))
+        Err(Fault::new(Blame::Access, message).hint(format!("in the access file, add the module to its list {list:?}")))
     }
 
     /// Refuses what it has no right to.
@@ -120,7 +120,7 @@ impl Identity {
         }
         let message = format!("{:?} has no right to {right} the domain {domain:?}", self.name);
         Err(Fault::new(Blame::Access, message)
-            .hint(format!("in the drive's access file, add the domain to its list {right:?}", right = right.to_string())))
+            .hint(format!("in the access file, add the domain to its list {right:?}", right = right.to_string())))
     }
 }
 

@@ -97,6 +97,23 @@ impl Connection {
         Ok(Connection { stream, greeting: protocol.greeting, overdue, peer })
     }
 
+    /// The same connection within TLS, for a protocol that begins in clear and agrees on TLS by a message of its own. The error says for
+    /// the log why it does not come that far.
+    pub async fn secure(self, config: Arc<ServerConfig>) -> Result<Connection, String> {
+        let Connection { stream: Stream::Plain(socket), peer, overdue, .. } = self else {
+            return Err("the connection is within TLS already".to_owned());
+        };
+        let stream = tokio::select! {
+            stream = handshake(socket, config) => stream?,
+            () = peer.place.end().ended() => return Err("closed for newer ones".to_owned()),
+            () = tokio::time::sleep(WAIT_MAX) => return Err(format!("no TLS within {} s", WAIT_MAX.as_secs())),
+        };
+        let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first()).map(names_of);
+        let socket = peer.socket.as_ref().and_then(|socket| socket.try_clone().ok());
+        let peer = Arc::new(Peer::new(Arc::clone(&peer.place), certificate, socket));
+        Ok(Connection { stream: Stream::Tls(Box::new(stream)), greeting: b"", overdue, peer })
+    }
+
     /// What calls over it know of it.
     pub fn peer(&self) -> &Arc<Peer> {
         &self.peer

@@ -62,6 +62,17 @@ impl Doorman {
         Ok(caller)
     }
 
+    /// Whether a caller has to send a token, since nothing else says who it is.
+    pub fn asks_for_token(&self, peer: &Peer) -> bool {
+        match &self.callers {
+            Callers::Anyone | Callers::Certified => false,
+            Callers::Named(access) => {
+                let known = |names: &Vec<String>| access.get().by_certificate(names).is_some();
+                !peer.certificate.as_ref().is_some_and(known)
+            }
+        }
+    }
+
     fn identify<'a>(
         &self,
         peer: &Peer,

@@ -24,6 +24,8 @@ pub struct SliceRef {
     pub entry: Arc<SliceEntry>,
     /// Rows that a CSE below filtered already, in place of the stored slice: the columns that the sub-plan needs, by name.
     pub filtered: Option<Arc<[RecordBatch]>>,
+    /// What a CSE below has sent of it, in place of the stored slice: pages that may have rows which pass the filters.
+    pub came: Option<Arc<dyn SliceReader>>,
 }
 
 /// The slices of one dataset's partition that a sub-plan is to see.

@@ -155,6 +155,18 @@ impl Bound {
         Some(Carried { slice, may_match, held })
     }
 
+    /// The slice that the carrier would take next, unless its bounds rule it out.
+    pub fn next_carried(&self) -> Option<SliceRef> {
+        let left = self.queue.left();
+        let slice = self.queue.slices().get(left.end.checked_sub(1).filter(|last| left.contains(last))?)?;
+        self.filtered.as_ref().is_some_and(|filtered| filtered.may_match(&slice.entry)).then(|| slice.clone())
+    }
+
+    /// The driving part, and how the sub-plan reads it.
+    pub(crate) fn driving(&self) -> Option<(&Arc<TablePart>, &Filtered)> {
+        Some((self.parts.first()?, self.filtered.as_ref()?))
+    }
+
     /// Whether the sub-plan can be taken to [`Level::Filtered`] by itself: there is more to it than filter and projection, and
     /// there are columns to send.
     pub fn can_filter(&self) -> bool {

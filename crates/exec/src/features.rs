@@ -31,6 +31,7 @@ pub(crate) fn features(
     let mut found = Features {
         rows,
         stored_bytes: waiting.bytes as f64 / slices,
+        hint_bytes: waiting.bytes as f64 / slices * share_of(&part.schema, &read),
         decoded_bytes: rows * read.iter().map(|column| width(part.schema.field(*column).data_type())).sum::<f64>(),
         predicates: filtered.conditions.iter().map(|condition| weight(&condition.expr.to_string())).sum(),
         pass,
@@ -59,6 +60,12 @@ pub(crate) fn features(
         expected.unwrap_or((rows * pass * slices, rows * pass * slices * found.out_bytes_per_row));
     (found.result_rows, found.result_bytes) = (answer_rows / slices, answer_bytes / slices);
     Ok(found)
+}
+
+/// The share of a slice's bytes that these of its columns have, by their widths alone. Which pages may match is not known yet.
+fn share_of(schema: &Schema, columns: &[usize]) -> f64 {
+    let bytes: f64 = columns.iter().map(|column| width(schema.field(*column).data_type())).sum();
+    (bytes / row_bytes(schema).max(1.0)).min(1.0)
 }
 
 /// Bytes of a row as Arrow, about.

@@ -231,7 +231,10 @@ impl Reading {
             self.open = Some(match slice.filtered.clone() {
                 Some(rows) => self.start_filtered(slice, rows)?,
                 None => {
-                    let reader = self.plan.part.source.open(&slice).await.map_err(external)?;
+                    let reader = match &slice.came {
+                        Some(reader) => Arc::clone(reader),
+                        None => self.plan.part.source.open(&slice).await.map_err(external)?,
+                    };
                     self.start(slice, &*reader)?
                 }
             });
@@ -372,7 +375,7 @@ fn cost_of(round: &Round, feed: Feed) -> &Cost {
 }
 
 /// All conditions as one expression over a batch of these columns. `some`: those that need others are left out.
-fn expression<'a>(
+pub(crate) fn expression<'a>(
     conditions: impl IntoIterator<Item = &'a Conjunct>,
     columns: &[usize],
     some: bool,

@@ -189,6 +189,12 @@ impl Cost {
         self.bytes_out.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// What the byte-pattern matcher did.
+    pub(crate) fn matcher(&self) -> ScanShare {
+        let (searched, matched) = (self.searched.load(Ordering::Relaxed), self.matched.load(Ordering::Relaxed));
+        ScanShare { searched, matched, ..ScanShare::default() }
+    }
+
     /// Moves what a reader has counted here. Returns the bytes.
     pub(crate) fn drain(&self, read: &ReadStats) -> u64 {
         let bytes = read.bytes.swap(0, Ordering::Relaxed);

@@ -154,6 +154,7 @@ fn annotation(round: u32, partition: u32, slice: u32, rows_out: u64) -> Annotati
         slices_skipped: 0,
         pages_read: 1,
         pages_skipped: 0,
+        pages_sent: 0,
         rows_in: rows_out,
         rows_out,
         medium_bytes: 0,

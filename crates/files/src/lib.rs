@@ -1,5 +1,5 @@
-//! Readers of Parquet, CSV, JSON lines and Arrow IPC files: each file is opened far enough to know its columns, and read in parts that several
-//! threads may take. Files come from strangers, so a damaged one is an error that names it, whatever its decoder does.
+//! Readers and writers of Parquet, CSV, JSON lines and Arrow IPC files. Each file that is read is opened far enough to know its
+//! columns, and read in parts that several threads may take; one that is written takes its name when it is whole. Files come from strangers, so a damaged one is an error that names it, whatever its decoder does.
 
 mod csv;
 mod ipc;
@@ -10,7 +10,9 @@ mod pages;
 mod parquet;
 mod source;
 mod text;
+mod write;
 
 pub use open::open_all;
 pub use options::{CsvOptions, Format};
 pub use source::{Chunk, Chunks, Source, damaged, guarded};
+pub use write::{Compression, NewFile, RowWriter, WriteError, WriteOptions, file_writer, stream_writer};

@@ -44,12 +44,8 @@ fn open(path: &Path, format: Option<Format>, csv: &CsvOptions) -> Result<Box<dyn
 
 /// By the name's ending, else by the first bytes.
 fn format_of(path: &Path) -> Result<Format, Fault> {
-    match ending(path).as_deref() {
-        Some("parquet" | "pq") => return Ok(Format::Parquet),
-        Some("csv" | "tsv") => return Ok(Format::Csv),
-        Some("jsonl" | "ndjson" | "json") => return Ok(Format::Json),
-        Some("arrow" | "arrows" | "ipc" | "feather") => return Ok(Format::ArrowIpc),
-        _ => {}
+    if let Some(format) = ending(path).and_then(|ending| Format::of_ending(&ending)) {
+        return Ok(format);
     }
     let mut magic = [0; 6];
     let read = open_file(path)?.read(&mut magic).map_err(|error| unreadable(path, &error))?;

@@ -13,6 +13,19 @@ pub enum Format {
     ArrowIpc,
 }
 
+impl Format {
+    /// By the ending of a file's name, in lower case.
+    pub fn of_ending(ending: &str) -> Option<Format> {
+        match ending {
+            "parquet" | "pq" => Some(Format::Parquet),
+            "csv" | "tsv" => Some(Format::Csv),
+            "jsonl" | "ndjson" | "json" => Some(Format::Json),
+            "arrow" | "arrows" | "ipc" | "feather" => Some(Format::ArrowIpc),
+            _ => None,
+        }
+    }
+}
+
 /// How CSV files are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CsvOptions {

@@ -105,9 +105,19 @@ pub(crate) fn plain(error: &ArrowError) -> String {
 
 /// What a name ends with, in lower case and without the ending that says how the file is compressed.
 pub(crate) fn ending(path: &Path) -> Option<String> {
-    let of = |path: &Path| path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
-    let last = of(path)?;
-    if COMPRESSED.contains(&last.as_str()) { of(Path::new(path.file_stem()?)) } else { Some(last) }
+    match compression(path) {
+        Some(_) => last_ending(Path::new(path.file_stem()?)),
+        None => last_ending(path),
+    }
+}
+
+/// The ending that says how a file is compressed, in lower case.
+pub(crate) fn compression(path: &Path) -> Option<String> {
+    last_ending(path).filter(|last| COMPRESSED.contains(&last.as_str()))
+}
+
+fn last_ending(path: &Path) -> Option<String> {
+    path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase())
 }
 
 /// The text of a file. Adds what is read of the file itself to `read`.

@@ -1,6 +1,7 @@
 //! [`Fleet`]: the drives of a host and what lies on them. Which drives are reached, which of them is home of each domain, what the
 //! manifests say, how a manifest is changed, where partitions lie and how they move. No engine is known here.
 
+mod aside;
 mod catalog;
 mod change;
 mod commit;
@@ -13,6 +14,7 @@ mod moving;
 mod placement;
 mod relay;
 
+pub use aside::{Aside, AsideDataset, TakeUp, Taken, There};
 pub use catalog::{Snapshot, VersionedDataset};
 pub use change::{Change, DatasetChange, already_there};
 pub use commit::{Committed, Edit, NotCommitted, claim_at};

@@ -18,9 +18,19 @@ const MEMORY_PAUSE: Duration = Duration::from_millis(200);
 
 /// Copies one run. It is flushed at `to` when this returns; on a fault nothing of it is there. Returns its bytes.
 pub async fn relay(run: &SliceKey, from: &ConnectedDrive, to: &ConnectedDrive) -> Result<u64, Fault> {
+    relay_as(run, run, from, to).await
+}
+
+/// The same, and the run gets another name at `to`.
+pub(crate) async fn relay_as(
+    run: &SliceKey,
+    name: &SliceKey,
+    from: &ConnectedDrive,
+    to: &ConnectedDrive,
+) -> Result<u64, Fault> {
     let started = Instant::now();
     loop {
-        match relay_once(run, from, to).await {
+        match relay_once(run, name, from, to).await {
             Err(fault) if fault.blame == Blame::Limit && started.elapsed() < MEMORY_WAIT => {
                 tracing::debug!("a copy waits: {}", fault.message);
                 tokio::time::sleep(MEMORY_PAUSE).await;
@@ -30,7 +40,7 @@ pub async fn relay(run: &SliceKey, from: &ConnectedDrive, to: &ConnectedDrive) -
     }
 }
 
-async fn relay_once(run: &SliceKey, from: &ConnectedDrive, to: &ConnectedDrive) -> Result<u64, Fault> {
+async fn relay_once(run: &SliceKey, name: &SliceKey, from: &ConnectedDrive, to: &ConnectedDrive) -> Result<u64, Fault> {
     let pieces = from.door.read_run(run.clone()).await.map_err(|fault| fault.at_drive(from.label()))?;
     let bytes = Arc::new(AtomicU64::new(0));
     let (counted, label) = (Arc::clone(&bytes), from.label().to_owned());
@@ -44,7 +54,7 @@ async fn relay_once(run: &SliceKey, from: &ConnectedDrive, to: &ConnectedDrive) 
         counted.fetch_add(piece.bytes.len() as u64, Ordering::Relaxed);
         Ok(piece)
     });
-    let written = to.door.write_run(run.clone(), told.boxed()).await;
+    let written = to.door.write_run(name.clone(), told.boxed()).await;
     // A fault of the drive that is read names it already.
     written.map_err(|fault| if fault.message.contains(from.label()) { fault } else { fault.at_drive(to.label()) })?;
     Ok(bytes.load(Ordering::Relaxed))

@@ -3,7 +3,9 @@
 use std::sync::{Arc, LazyLock};
 
 use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Float64Array};
-use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType, Decimal128Type, Float64Type, Int64Type};
+use arrow::datatypes::{
+    DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType, Decimal128Type, Float64Type, Int64Type, i256,
+};
 use datafusion::common::{Result, exec_err, plan_err};
 use datafusion::logical_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 
@@ -60,9 +62,13 @@ impl ScalarUDFImpl for Average {
             DataType::Decimal128(_, scale) => {
                 let sums = arrays[0].as_primitive::<Decimal128Type>();
                 let added = scale_of(*scale) - scale;
-                let values =
-                    sums.iter().zip(counts).map(|(sum, count)| divide(sum, count, added)).collect::<Result<Vec<_>>>()?;
-                let array: Decimal128Array = values.into_iter().collect();
+                let mean = |(sum, count): (Option<i128>, Option<i64>)| match (sum, count) {
+                    (Some(sum), Some(count)) if count != 0 => {
+                        divide(sum, count.into(), added, DECIMAL128_MAX_PRECISION).map(Some)
+                    }
+                    _ => Ok(None),
+                };
+                let array = sums.iter().zip(counts).map(mean).collect::<Result<Decimal128Array>>()?;
                 Arc::new(array.with_precision_and_scale(DECIMAL128_MAX_PRECISION, scale_of(*scale))?)
             }
             other => return exec_err!("pithead_average of {other}"),
@@ -75,11 +81,21 @@ fn scale_of(scale: i8) -> i8 {
     (scale + SCALE_ADDED).min(DECIMAL128_MAX_SCALE)
 }
 
-fn divide(sum: Option<i128>, count: Option<i64>, added: i8) -> Result<Option<i128>> {
-    let (Some(sum), Some(count)) = (sum, count.filter(|n| *n != 0)) else { return Ok(None) };
-    match sum.checked_mul(10_i128.pow(added as u32)) {
-        Some(scaled) => Ok(Some(scaled / i128::from(count))),
-        None => exec_err!("overflow in avg: a sum of {sum} cannot be held with {added} more digits"),
+/// `sum / count` with `added` more digits, cut and not rounded; an error if it has more than `digits` in all.
+pub(crate) fn divide(sum: i128, count: i128, added: i8, digits: u8) -> Result<i128> {
+    let mean = match 10_i128.checked_pow(added.max(0) as u32).and_then(|factor| sum.checked_mul(factor)) {
+        Some(scaled) => Some(scaled / count),
+        // 38 digits and four more fit into 256 bits.
+        None => i256::from_i128(sum)
+            .checked_mul(i256::from_i128(10_i128.pow(added.max(0) as u32)))
+            .and_then(|scaled| scaled.checked_div(i256::from_i128(count)))
+            .and_then(i256::to_i128),
+    };
+    match mean.filter(|mean| mean.unsigned_abs() < 10_u128.pow(digits.into())) {
+        Some(mean) => Ok(mean),
+        None => {
+            exec_err!("overflow in avg: the mean does not fit in {digits} digits, {added} of them after those of its values")
+        }
     }
 }
 
@@ -88,10 +104,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn decimals_are_cut_and_empty_groups_are_null() {
-        assert_eq!(divide(Some(200), Some(3), 4).unwrap(), Some(666_666));
-        assert_eq!(divide(Some(-200), Some(3), 4).unwrap(), Some(-666_666));
-        assert_eq!(divide(None, Some(0), 4).unwrap(), None);
-        assert!(divide(Some(i128::MAX / 2), Some(1), 4).is_err());
+    fn decimals_are_cut() {
+        assert_eq!(divide(200, 3, 4, 38).unwrap(), 666_666);
+        assert_eq!(divide(-200, 3, 4, 38).unwrap(), -666_666);
+        assert_eq!(divide(i128::MAX / 2, 1 << 20, 4, 38).unwrap(), i128::MAX / 2 / (1 << 20) * 10_000 + 9_999);
+        assert!(divide(i128::MAX / 2, 1, 4, 38).is_err());
+        assert!(divide(10_i128.pow(9), 1, 0, 9).is_err());
     }
 }

@@ -14,5 +14,5 @@ mod held;
 mod pieces;
 
 pub(crate) use function::{Bounded, bounded, may_fold, plain};
-pub(crate) use held::SessionMemory;
+pub use held::{Holder, SessionMemory};
 pub use pieces::rows_at_once;

@@ -8,6 +8,7 @@ mod any_order;
 mod average;
 mod bounded;
 mod checked;
+mod checked_avg;
 mod clock;
 mod constants_right;
 mod empty_join;
@@ -43,8 +44,9 @@ mod top_k;
 mod totals;
 
 pub use average::average;
-pub use bounded::rows_at_once;
+pub use bounded::{Holder, SessionMemory, rows_at_once};
 pub use checked::{check_decimals, name_overflow};
+pub use checked_avg::avg_udaf;
 pub use clock::check_clock;
 pub use extreme::{max_udaf, min_udaf};
 pub use fault::fault_from_datafusion;

@@ -66,35 +66,52 @@ impl Extension {
 #[derive(Clone, Debug)]
 pub struct Registry {
     functions: BTreeMap<String, Extension>,
+    /// What else the engine can do.
+    abilities: Vec<String>,
     announced: Vec<String>,
 }
 
 impl Registry {
     /// What every engine has, and these functions. Two of one name are refused.
     pub fn new(extensions: impl IntoIterator<Item = Extension>) -> Result<Registry, Fault> {
-        let mut functions = BTreeMap::new();
-        for extension in own().into_iter().chain(extensions) {
+        Registry { functions: BTreeMap::new(), abilities: vec![], announced: vec![] }.with(own().into_iter().chain(extensions))
+    }
+
+    /// The same with these functions, too. Two of one name are refused.
+    pub fn with(&self, extensions: impl IntoIterator<Item = Extension>) -> Result<Registry, Fault> {
+        let mut functions = self.functions.clone();
+        for extension in extensions {
             let name = extension.name().to_owned();
             if functions.contains_key(&name) {
                 return Err(Fault::new(Blame::User, format!("two functions are named {name}")).hint("give one another name"));
             }
             functions.insert(name, extension);
         }
-        let announced = functions.values().map(Extension::announced).collect();
-        Ok(Registry { functions, announced })
+        Ok(Registry::of_all(functions, self.abilities.clone()))
+    }
+
+    /// The same, which also announces something that is no function by itself.
+    #[must_use]
+    pub fn announcing(self, ability: impl Into<String>) -> Registry {
+        let abilities = self.abilities.into_iter().chain([ability.into()]).collect();
+        Registry::of_all(self.functions, abilities)
+    }
+
+    fn of_all(functions: BTreeMap<String, Extension>, abilities: Vec<String>) -> Registry {
+        let announced = functions.values().map(Extension::announced).chain(abilities.iter().cloned()).collect();
+        Registry { functions, abilities, announced }
     }
 
     /// What every engine has.
     pub fn own() -> Arc<Registry> {
         static OWN: LazyLock<Arc<Registry>> = LazyLock::new(|| {
             let functions: BTreeMap<_, _> = own().into_iter().map(|own| (own.name().to_owned(), own)).collect();
-            let announced = functions.values().map(Extension::announced).collect();
-            Arc::new(Registry { functions, announced })
+            Arc::new(Registry::of_all(functions, vec![]))
         });
         Arc::clone(&OWN)
     }
 
-    /// The functions as `name/version`, by name.
+    /// The functions as `name/version`, by name, and what else was to be announced.
     pub fn announced(&self) -> &[String] {
         &self.announced
     }

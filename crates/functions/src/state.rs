@@ -41,7 +41,7 @@ use crate::subqueries::{NamedSetComparisons, ThreeValuedIn};
 use crate::told_apart::ToldApart;
 use crate::top_k::TopKByGroup;
 use crate::totals::FiltersAboveTotals;
-use crate::{Registry, max_udaf, min_udaf, sum_udaf};
+use crate::{Registry, avg_udaf, max_udaf, min_udaf, sum_udaf};
 
 /// The most bytes of a join's build keys that reach the other side's scan as a list of values.
 const IN_LIST_BYTES_MAX: usize = 1 << 20;
@@ -95,7 +95,7 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
         .with_file_formats(Vec::new())
         .build();
     let context = SessionContext::new_with_state(state);
-    for aggregate in [sum_udaf(), min_udaf(), max_udaf()] {
+    for aggregate in [sum_udaf(), avg_udaf(), min_udaf(), max_udaf()] {
         context.register_udaf(aggregate.as_ref().clone());
     }
     options.functions.register(&context);

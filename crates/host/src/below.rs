@@ -23,7 +23,7 @@ use futures::stream::BoxStream;
 use parking_lot::Mutex;
 use pithead_door::{OpenRequest, SlicePart};
 use pithead_fleet::VersionedDataset;
-use pithead_functions::{EngineOptions, fault_from_datafusion, session_state};
+use pithead_functions::{EngineOptions, Registry, fault_from_datafusion, session_state};
 use pithead_model::{Blame, Dataset, DatasetName, Fault, PageSample, Partition, Partitioning, SLICE_ROWS_DEFAULT, SliceSpan};
 use pithead_plan::{INPUT_SCHEMA, Shape, consume, shape};
 
@@ -117,7 +117,8 @@ impl SubPlans {
         let driving =
             parts.first().ok_or_else(|| Fault::invalid("expected a sub-plan over at least one dataset"))?.part.name.clone();
         let settings = Settings::for_sub_plan(&request.options);
-        let state = self.state(request, parts, &settings)?;
+        let functions = self.host.functions().of_extensions(&request.options.extensions).await?;
+        let state = self.state(request, parts, &settings, functions)?;
         let plan = consume(bytes, &state).await.map_err(|error| Fault::from(error).at("the sub-plan"))?;
         let plan = plan.transform_down_with_subqueries(filters_above).map_err(fault_from_datafusion)?.data;
         let driving_scans = scans(&plan, &driving)?;
@@ -136,13 +137,19 @@ impl SubPlans {
     }
 
     /// The state that a sub-plan is planned with: as at a host, with the tables that OPEN brings in place of a catalogue.
-    fn state(&self, request: &OpenRequest, parts: &[DividedPart], settings: &Settings) -> Result<SessionState, Fault> {
+    fn state(
+        &self,
+        request: &OpenRequest,
+        parts: &[DividedPart],
+        settings: &Settings,
+        functions: Arc<Registry>,
+    ) -> Result<SessionState, Fault> {
         let engine = EngineOptions {
             batch_rows: request.options.batch_rows,
             target_partitions: self.host.options().threads.max(1),
             time_zone: request.options.time_zone.clone(),
             runtime: Arc::clone(&self.runtime),
-            functions: Arc::clone(&self.host.options().functions),
+            functions,
         };
         let mut state = session_state(&engine);
         let config = state.config_mut().options_mut();

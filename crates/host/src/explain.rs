@@ -272,14 +272,17 @@ fn session_text(session: &PartitionProfile) -> String {
 fn adapted(session: &PartitionProfile) -> Vec<String> {
     let mut lines = Vec::new();
     let at = |level: Level| -> Vec<&Annotation> { session.annotations.iter().filter(|a| a.level == level).collect() };
-    let (filtered, stored) = (at(Level::Filtered), at(Level::Bytes));
-    if !(filtered.is_empty() && stored.is_empty()) {
+    let (filtered, hinted, stored) = (at(Level::Filtered), handed_pages(session), at(Level::Bytes));
+    if !(filtered.is_empty() && hinted.is_empty() && stored.is_empty()) {
         let mut parts = Vec::new();
         let whole = at(Level::Whole);
         if !whole.is_empty() {
             parts.push(format!("slices {} at the drive", spans(&whole)));
         }
-        for (annotations, what) in [(filtered, "filtered at the drive, finished by the host"), (stored, "pushed back")] {
+        let pages = pages_sent(&hinted);
+        for (annotations, what) in
+            [(filtered, "filtered at the drive, finished by the host"), (hinted, pages.as_str()), (stored, "pushed back")]
+        {
             if let Some(last) = annotations.last() {
                 parts.push(format!("{} {what}{}", spans(&annotations), cause(last)));
             }
@@ -298,6 +301,18 @@ fn adapted(session: &PartitionProfile) -> Vec<String> {
     lines.extend(searched(session));
     lines.extend(predicted(session));
     lines
+}
+
+/// The rounds to level 1 that sent stored pages, or would have. With push-down off, rows travel at that level.
+fn handed_pages(session: &PartitionProfile) -> Vec<&Annotation> {
+    let hinted = session.annotations.iter().filter(|a| a.level == Level::Hints);
+    hinted.filter(|a| a.pages_sent > 0 || a.rows_in == 0 && a.pages_skipped > 0).collect()
+}
+
+fn pages_sent(hinted: &[&Annotation]) -> String {
+    let sum = |of: fn(&Annotation) -> u64| -> u64 { hinted.iter().map(|annotation| of(annotation)).sum() };
+    let (sent, ruled_out, bytes) = (sum(|a| a.pages_sent), sum(|a| a.pages_skipped), sum(|a| a.stored_bytes));
+    format!("as pages that may match, {sent} of {}, {}, finished by the host", sent + ruled_out, Bytes(bytes))
 }
 
 /// What each step of a scan let through, where texts were searched as they are stored.

@@ -11,6 +11,7 @@ use pithead_load::{LoadProgress, LoadReport, LoadSpec, Loader};
 use pithead_model::{DatasetName, Fault};
 use pithead_remote::RemoteContext;
 
+use crate::functions::Functions;
 use crate::metrics::Metrics;
 use crate::sampler::KeptSamples;
 use crate::schemas::Tables;
@@ -35,7 +36,8 @@ pub struct HostOptions {
 impl Default for HostOptions {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
-        Self { threads, memory: 2 << 30, domain: DatasetName::DEFAULT_DOMAIN.to_owned(), functions: Registry::own() }
+        let domain = DatasetName::DEFAULT_DOMAIN.to_owned();
+        Self { threads, memory: 2 << 30, domain, functions: Registry::own() }
     }
 }
 
@@ -51,6 +53,7 @@ struct Inner {
     loader: Loader,
     remote: Arc<RemoteContext>,
     tables: Arc<Tables>,
+    functions: Arc<Functions>,
     metrics: Metrics,
     spills: Arc<SpillFolder>,
     samples: KeptSamples,
@@ -63,8 +66,9 @@ impl Host {
         let summary_bytes = (options.memory / 16).min(SUMMARY_BYTES_MAX);
         let inner = Inner {
             loader: Loader::new(fleet.clone(), options.threads),
-            remote: RemoteContext::new(fleet.clone(), Arc::clone(&options.functions), options.threads, summary_bytes),
+            remote: RemoteContext::new(fleet.clone(), options.threads, summary_bytes),
             tables: Arc::default(),
+            functions: Arc::new(Functions::new(fleet.clone(), Arc::clone(&options.functions))),
             spills: Arc::default(),
             metrics: Metrics::new(),
             samples: KeptSamples::default(),
@@ -106,6 +110,11 @@ impl Host {
     /// What the remote scans of all its queries share.
     pub(crate) fn remote(&self) -> &Arc<RemoteContext> {
         &self.inner.remote
+    }
+
+    /// Functions of users.
+    pub(crate) fn functions(&self) -> &Arc<Functions> {
+        &self.inner.functions
     }
 
     /// The datasets that were planned with.

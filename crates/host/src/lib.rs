@@ -2,10 +2,14 @@
 //! sends the drives what they can do, and finishes what comes back.
 
 mod below;
+mod client;
 #[cfg(test)]
 mod copies_tests;
+mod copying;
 mod explain;
+mod frames;
 mod from_first;
+mod functions;
 mod host;
 mod metrics;
 mod parameters;
@@ -21,18 +25,22 @@ mod session;
 mod settings;
 mod spills;
 mod statement;
+mod summarize;
 mod table;
 mod timeout;
 mod watch;
 mod writing;
 
 pub use below::{DividedPart, Merged, ReadSubPlan, SubPlans};
+pub use client::Client;
+pub use frames::Frames;
 pub use host::{Host, HostOptions};
 pub use parameters::Parameters;
 pub use session::{Answer, Session, Statement};
 pub use settings::{Settings, Switches};
 pub use spills::SpillFolder;
 
+pub use pithead_entry::{Identity, Right};
 pub use pithead_files::{CsvOptions, Format};
 pub use pithead_fleet::Fleet;
 pub use pithead_load::{LoadMode, LoadProgress, LoadReport, LoadSpec, PartitionBy};

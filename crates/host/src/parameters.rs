@@ -13,12 +13,17 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Blame, Fault};
 
+use crate::Frames;
 use crate::statement::{is_gap, token_at};
 
 /// Values for the placeholders of a statement: `$1`, `$2` or `?` by place, `$name` by name. They take the place of literals of their
-/// types before anything is planned, so what they stand in is pushed down as with literals.
+/// types before anything is planned, so what they stand in is pushed down as with literals. And tables in memory, which the statement
+/// finds by their names.
 #[derive(Clone, Debug, Default)]
-pub struct Parameters(Values);
+pub struct Parameters {
+    values: Values,
+    frames: Frames,
+}
 
 #[derive(Clone, Debug, Default)]
 enum Values {
@@ -31,18 +36,29 @@ enum Values {
 impl Parameters {
     /// By place: the columns of a batch of one row, the first for `$1`.
     pub fn by_place(row: &RecordBatch) -> Result<Self, Fault> {
-        Ok(Self(Values::ByPlace(values(row)?)))
+        Ok(Self { values: Values::ByPlace(values(row)?), frames: Frames::default() })
     }
 
     /// By name: the columns of a batch of one row, under their names.
     pub fn by_name(row: &RecordBatch) -> Result<Self, Fault> {
         let names = row.schema().fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
-        Ok(Self(Values::ByName(names.into_iter().zip(values(row)?).collect())))
+        let values = Values::ByName(names.into_iter().zip(values(row)?).collect());
+        Ok(Self { values, frames: Frames::default() })
     }
 
-    /// Whether there are none.
+    /// The same with tables in memory. In the session's domain each comes before a dataset of its name.
+    pub fn with_frames(self, frames: Frames) -> Self {
+        Self { frames, ..self }
+    }
+
+    /// The tables in memory.
+    pub(crate) fn frames(&self) -> &Frames {
+        &self.frames
+    }
+
+    /// Whether there are no values.
     pub fn is_empty(&self) -> bool {
-        match &self.0 {
+        match &self.values {
             Values::None => true,
             Values::ByPlace(values) => values.is_empty(),
             Values::ByName(values) => values.is_empty(),
@@ -63,7 +79,7 @@ impl Parameters {
     /// moments cannot be added to moments.
     pub(crate) fn tell_intervals(&self, tokens: &mut Vec<TokenWithSpan>) {
         let is_interval = |value: &ScalarAndMetadata| matches!(value.value.data_type(), DataType::Interval(_));
-        let intervals: BTreeSet<String> = match &self.0 {
+        let intervals: BTreeSet<String> = match &self.values {
             Values::None => return,
             Values::ByPlace(values) => {
                 (1..).zip(values).filter(|(_, value)| is_interval(value)).map(|(place, _)| format!("${place}")).collect()
@@ -98,7 +114,7 @@ impl Parameters {
         }
         // The sign before the name is `$` or `:`.
         let wanted: BTreeSet<&str> = names.iter().filter_map(|name| name.get(1..)).collect();
-        let values = match &self.0 {
+        let values = match &self.values {
             Values::None => return Err(missing(&wanted, "no values")),
             Values::ByPlace(values) => {
                 check_places(&wanted, values.len())?;
@@ -238,13 +254,13 @@ mod tests {
             parameters.tell_intervals(&mut tokens);
             written(&tokens)
         };
-        let by_place = Parameters(Values::ByPlace(vec![interval.clone(), number]));
+        let by_place = Parameters { values: Values::ByPlace(vec![interval.clone(), number]), frames: Frames::default() };
         let cast = "arrow_cast($1, 'Interval(MonthDayNano)')";
         assert_eq!(
             told(&by_place, "SELECT a + $1, $1+a, a - $1, k + $2, '+ $1'"),
             plain(&format!("SELECT a + {cast}, {cast}+a, a - $1, k + $2, '+ $1'"))
         );
-        let by_name = Parameters(Values::ByName(vec![("v".to_owned(), interval)]));
+        let by_name = Parameters { values: Values::ByName(vec![("v".to_owned(), interval)]), frames: Frames::default() };
         assert_eq!(told(&by_name, "SELECT a +\n$v"), plain("SELECT a + arrow_cast($v, 'Interval(MonthDayNano)')"));
         assert_eq!(told(&by_name, "SELECT a + $w"), plain("SELECT a + $w"));
     }

@@ -15,6 +15,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 use pithead_door::{OpenRequest, PlanBytes, SessionOptions, ShippedInput, SlicePart};
 use pithead_fleet::{ConnectedDrive, Drives};
+use pithead_functions::Registry;
 use pithead_load::Partitioner;
 use pithead_model::{Adapt, DatasetName, DriveId, Fault, Level, Partitioning, SliceSpan};
 use pithead_plan::{Input, RemoteScan, ReplanPoint, RollUp, Shape, SubPlan, Travelling, shape};
@@ -91,6 +92,8 @@ pub(crate) struct RemotePlanner {
     batch_rows: usize,
     now_ns: i64,
     runtime: Arc<RuntimeEnv>,
+    /// What sub-plans may call.
+    functions: Arc<Registry>,
     from_above: Option<FromAbove>,
     pages: Option<SampledPages>,
     sub_plans: Vec<(Arc<SubPlanProfile>, Vec<Shipment>)>,
@@ -116,6 +119,7 @@ impl RemotePlanner {
             time_zone: config.execution.time_zone.clone(),
             batch_rows: config.execution.batch_size.get(),
             runtime: Arc::clone(query.state.runtime_env()),
+            functions: Registry::of(&query.state),
             from_above: query.from_above.clone(),
             pages: query.pages,
             now_ns: now.and_then(|now| now.timestamp_nanos_opt()).unwrap_or_default(),
@@ -201,7 +205,8 @@ impl RemotePlanner {
             let (context, runtime) = (Arc::clone(self.host.remote()), Arc::clone(&self.runtime));
             let slice_cache = self.settings.slice_cache as u64;
             let (roll_up, brake) = (roll_up.clone(), self.anew.as_ref().and_then(|anew| anew.brake_of(sub_plan.number)));
-            targets.push(Target { context, copies, request, runtime, slice_cache, summaries, roll_up, brake });
+            let functions = Arc::clone(&self.functions);
+            targets.push(Target { context, functions, copies, request, runtime, slice_cache, summaries, roll_up, brake });
         }
         let schema = Arc::new(scan.schema.as_arrow().clone());
         let busy_wait = Duration::from_secs(self.settings.busy_wait_s as u64);

@@ -165,7 +165,7 @@ impl Query {
 
     /// The datasets behind scans, on the drives that are there.
     pub(crate) fn datasets(&self) -> Datasets {
-        Datasets::new(self.host.fleet().connected())
+        Datasets::new(self.host.fleet().connected(), Arc::clone(self.host.functions()))
     }
 
     /// A part's rows, for the host and to ship; none if they are too large.

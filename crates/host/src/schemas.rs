@@ -7,13 +7,17 @@ use async_trait::async_trait;
 use datafusion::catalog::CatalogProviderList;
 use datafusion::catalog::{CatalogProvider, MemoryCatalogProviderList, SchemaProvider, TableProvider};
 use datafusion::common::{DataFusionError, Result};
-use datafusion::datasource::source_as_provider;
+use datafusion::datasource::{MemTable, source_as_provider};
 use datafusion::logical_expr::TableScan;
 use parking_lot::Mutex;
+use pithead_entry::{Identity, Right};
 use pithead_fleet::{Drives, Snapshot, VersionedDataset};
 use pithead_model::{DatasetName, Fault};
+use pithead_pg_catalog::{Facts, PG_CATALOG};
 use pithead_plan::{Catalogue, DatasetFacts};
 
+use crate::Frames;
+use crate::functions::Functions;
 use crate::table::DatasetTable;
 
 /// The one catalog, whose schemas are the domains.
@@ -38,33 +42,52 @@ impl Tables {
     }
 }
 
-/// A list of catalogs with one, over `snapshot`. `made`: the dataset that a statement makes, which need not be there yet.
-pub(crate) fn catalogs(
-    snapshot: Arc<Snapshot>,
-    tables: &Arc<Tables>,
-    made: Option<DatasetName>,
-) -> Arc<dyn CatalogProviderList> {
+/// What a session's client sees.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientView {
+    /// Who it is.
+    pub(crate) caller: Arc<Identity>,
+    /// What PostgreSQL's catalogue is made of.
+    pub(crate) facts: Arc<Facts>,
+}
+
+/// What the names of one statement are looked up in.
+#[derive(Clone, Debug)]
+pub(crate) struct Scope {
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) tables: Arc<Tables>,
+    /// The dataset that the statement makes, which need not be there yet.
+    pub(crate) made: Option<DatasetName>,
+    /// Tables that come with the statement, in the session's domain.
+    pub(crate) frames: Frames,
+    /// The session's domain.
+    pub(crate) domain: String,
+    /// Whose statement it is; none: the process's own.
+    pub(crate) client: Option<ClientView>,
+}
+
+/// A list of catalogs with one.
+pub(crate) fn catalogs(scope: Scope) -> Arc<dyn CatalogProviderList> {
     let list = MemoryCatalogProviderList::new();
-    list.register_catalog(CATALOG.to_owned(), Arc::new(Domains { snapshot, tables: Arc::clone(tables), made }));
+    list.register_catalog(CATALOG.to_owned(), Arc::new(Domains(Arc::new(scope))));
     Arc::new(list)
 }
 
 #[derive(Debug)]
-struct Domains {
-    snapshot: Arc<Snapshot>,
-    tables: Arc<Tables>,
-    made: Option<DatasetName>,
-}
+struct Domains(Arc<Scope>);
 
 impl CatalogProvider for Domains {
     fn schema_names(&self) -> Vec<String> {
-        self.snapshot.domains().map(|(name, _)| name.to_owned()).collect()
+        let may_read = |name: &str| self.0.client.as_ref().is_none_or(|client| client.caller.may(Right::Read, name));
+        self.0.snapshot.domains().map(|(name, _)| name.to_owned()).filter(|name| may_read(name)).collect()
     }
 
     /// Any name is a domain, so that an unknown one is told apart when a dataset of it is asked for.
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
-        let (snapshot, tables, made) = (Arc::clone(&self.snapshot), Arc::clone(&self.tables), self.made.clone());
-        let domain = Domain { snapshot, tables, name: name.to_owned(), made };
+        if let (Some(client), true) = (&self.0.client, name == PG_CATALOG) {
+            return Some(Arc::new(PostgresCatalog(Arc::clone(&client.facts))));
+        }
+        let domain = Domain { scope: Arc::clone(&self.0), name: name.to_owned() };
         (name != "information_schema").then(|| Arc::new(domain) as Arc<dyn SchemaProvider>)
     }
 }
@@ -74,10 +97,8 @@ const TABLE_FUNCTIONS: [&str; 2] = ["generate_series", "range"];
 
 #[derive(Debug)]
 struct Domain {
-    snapshot: Arc<Snapshot>,
-    tables: Arc<Tables>,
+    scope: Arc<Scope>,
     name: String,
-    made: Option<DatasetName>,
 }
 
 impl Domain {
@@ -89,36 +110,69 @@ impl Domain {
 #[async_trait]
 impl SchemaProvider for Domain {
     fn table_names(&self) -> Vec<String> {
-        let names = self.snapshot.datasets().map(|found| found.name());
+        let names = self.scope.snapshot.datasets().map(|found| found.name());
         names.filter(|name| name.domain == self.name).map(|name| name.dataset.clone()).collect()
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        if let Some(frame) = self.scope.frames.find(name).filter(|_| self.name == self.scope.domain) {
+            return Ok(Some(frame));
+        }
         let name = self.dataset(name);
-        let may_be_absent = self.made.as_ref() == Some(&name) || TABLE_FUNCTIONS.contains(&name.dataset.as_str());
-        if may_be_absent && self.snapshot.dataset(&name).is_none() {
+        let may_be_absent = self.scope.made.as_ref() == Some(&name) || TABLE_FUNCTIONS.contains(&name.dataset.as_str());
+        if may_be_absent && self.scope.snapshot.dataset(&name).is_none() {
             return Ok(None);
         }
-        let found = self.snapshot.readable(&name);
+        if let Some(client) = &self.scope.client {
+            let checked = client.caller.check(Right::Read, &name.domain);
+            checked.map_err(|fault| DataFusionError::External(Box::new(fault)))?;
+        }
+        let found = self.scope.snapshot.readable(&name);
         let found = found.map_err(|fault: Fault| DataFusionError::External(Box::new(fault)))?;
-        Ok(Some(self.tables.table(&found)))
+        Ok(Some(self.scope.tables.table(&found)))
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        self.snapshot.dataset(&self.dataset(name)).is_some()
+        self.scope.snapshot.dataset(&self.dataset(name)).is_some()
+    }
+}
+
+/// The tables of PostgreSQL's catalogue, each made when it is asked for.
+#[derive(Debug)]
+struct PostgresCatalog(Arc<Facts>);
+
+#[async_trait]
+impl SchemaProvider for PostgresCatalog {
+    fn table_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let Some(rows) = pithead_pg_catalog::table(name, &self.0) else { return Ok(None) };
+        Ok(Some(Arc::new(MemTable::try_new(rows.schema(), vec![vec![rows]])?)))
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        pithead_pg_catalog::table(name, &self.0).is_some()
     }
 }
 
 /// Finds the datasets behind a plan's scans.
-#[derive(Debug)]
 pub(crate) struct Datasets {
     drives: Arc<Drives>,
+    functions: Arc<Functions>,
+}
+
+impl std::fmt::Debug for Datasets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Datasets").field("drives", &self.drives).finish_non_exhaustive()
+    }
 }
 
 impl Datasets {
     /// Datasets on these drives.
-    pub(crate) fn new(drives: Arc<Drives>) -> Self {
-        Self { drives }
+    pub(crate) fn new(drives: Arc<Drives>, functions: Arc<Functions>) -> Self {
+        Self { drives, functions }
     }
 }
 
@@ -132,8 +186,7 @@ impl Catalogue for Datasets {
         let mut ids = facts.dataset.partitions.iter().flat_map(|partition| &partition.copies);
         ids.find_map(|id| {
             let drive = self.drives.find(*id)?;
-            let has = drive.welcome.extensions.iter().any(|name| name == function);
-            (!has).then(|| drive.label().to_owned())
+            (!self.functions.runs(drive, function)).then(|| drive.label().to_owned())
         })
     }
 }

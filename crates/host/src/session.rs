@@ -17,29 +17,35 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
+use pithead_entry::Right;
 use pithead_fleet::{Snapshot, VersionedDataset};
-use pithead_functions::{EngineOptions, check_clock, count_repeats, fault_from_datafusion, session_state};
+use pithead_functions::{EngineOptions, Registry, check_clock, count_repeats, fault_from_datafusion, session_state};
 use pithead_model::{Blame, DatasetName, Fault, PAGE_ROWS};
 use pithead_remote::QueryProfile;
 
+use crate::copying::{self, CopyFile};
 use crate::pushdown::explain_pushdown;
 use crate::query::{Mode, Query};
 use crate::repeated::{self, Names};
 use crate::replan::REPLANS_MAX;
-use crate::schemas::{CATALOG, catalogs};
-use crate::statement::{self, Parsed};
+use crate::schemas::{CATALOG, ClientView, Scope, catalogs};
+use crate::statement::{self, Named, Parsed};
 use crate::table::DatasetTable;
 use crate::timeout::Deadline;
 use crate::watch::{Slow, Watch};
-use crate::writing::{Layout, Writing, begins_again};
-use crate::{Host, Parameters, Settings, explain, pushdown, settings};
+use crate::writing::{self, Layout, Writing, begins_again};
+use crate::{Client, Host, Parameters, Settings, explain, functions, pushdown, settings, summarize};
 
 /// A client's connection to a host: its settings, and the statements it runs.
 pub struct Session {
-    host: Host,
-    state: Mutex<SessionState>,
+    pub(crate) host: Host,
+    pub(crate) state: Mutex<SessionState>,
+    /// Whom it is for; none: for the host's own process, which may do everything.
+    pub(crate) client: Mutex<Option<Client>>,
     /// Another number after each change of settings, and other numbers in each session.
     change: AtomicU64,
+    /// Whether statements may read and write files of this machine.
+    may_use_files: bool,
 }
 
 /// What a statement gives.
@@ -76,12 +82,34 @@ impl Host {
         config.catalog.default_schema.clone_from(&options.domain);
         config.catalog.information_schema = true;
         config.extensions.insert(Settings::default());
-        Session { host: self.clone(), state: Mutex::new(state), change: AtomicU64::new(rand::random()) }
+        Session {
+            host: self.clone(),
+            state: Mutex::new(state),
+            client: Mutex::default(),
+            change: AtomicU64::new(rand::random()),
+            may_use_files: false,
+        }
     }
 }
 
 impl Session {
-    /// Runs one statement: a query, EXPLAIN [ANALYZE], SET, SHOW, DESCRIBE or DROP TABLE.
+    /// The same session, whose statements may read and write files of this machine, by COPY and CREATE FUNCTION: for sessions of
+    /// those whose files they are.
+    #[must_use]
+    pub fn with_files(self) -> Session {
+        Session { may_use_files: true, ..self }
+    }
+
+    /// An error unless statements may use files here.
+    fn check_files(&self) -> Result<(), Fault> {
+        if self.may_use_files {
+            return Ok(());
+        }
+        let fault = Fault::new(Blame::Access, "statements read and write no files of this host, which others use, too");
+        Err(fault.hint("run COPY with `pithead sql` or from Python, where the files are your own"))
+    }
+
+    /// Runs one statement: a query, EXPLAIN [ANALYZE], SET, SHOW, DESCRIBE, one that writes, COPY or DROP TABLE.
     pub async fn run(&self, sql: &str) -> Result<Answer, Fault> {
         self.run_with(sql, &Parameters::default()).await
     }
@@ -97,7 +125,7 @@ impl Session {
     }
 
     async fn run_watched(&self, sql: &str, parameters: &Parameters) -> Result<Answer, Fault> {
-        let parsed = statement::parse(sql, parameters);
+        let parsed = self.parsed(sql, parameters);
         let mut watch = Watch::start(&self.host, parsed.as_ref().map_or("unknown", Parsed::kind));
         let result = match &parsed {
             Ok(parsed) => self.run_timed(Work { sql, parsed, parameters, planned: None }, &mut watch).await,
@@ -132,7 +160,7 @@ impl Session {
             Parsed::Set { name, value } => {
                 parameters.refuse("SET")?;
                 let mut state = self.state.lock();
-                self.change.fetch_add(1, Ordering::Relaxed);
+                self.changed();
                 settings::set(&mut state, name, value)?;
                 Ok(Answer::done())
             }
@@ -141,13 +169,33 @@ impl Session {
                 let fleet = self.host.fleet();
                 let domain = self.state.lock().config_options().catalog.default_schema.clone();
                 let name = name.resolve(&domain)?;
+                self.check(Right::Write, &name.domain)?;
                 let missing = *if_exists && fleet.snapshot().await?.dataset(&name).is_none();
                 if !missing {
                     fleet.drop_dataset(&name).await?;
                 }
                 Ok(Answer::done())
             }
+            Parsed::CreateFunction(definition) => {
+                parameters.refuse("CREATE FUNCTION")?;
+                let state = self.state.lock().clone();
+                self.check(Right::Administer, &definition.name.resolve(&self.domain())?.domain)?;
+                functions::create(&self.host, &state, definition, self.may_use_files).await?;
+                Ok(Answer::done())
+            }
+            Parsed::DropFunction(dropped) => {
+                parameters.refuse("DROP FUNCTION")?;
+                let state = self.state.lock().clone();
+                self.check(Right::Administer, &dropped.name.resolve(&self.domain())?.domain)?;
+                functions::drop_function(&self.host, &state, dropped).await?;
+                Ok(Answer::done())
+            }
             Parsed::Write { statement, layout } => self.write(statement, layout, parameters).await,
+            Parsed::CopyTo { query, file } => self.copy_to(sql, query, file, parameters, watch).await,
+            Parsed::CopyFrom { name, columns, file } => {
+                parameters.refuse("COPY … FROM")?;
+                self.copy_from(name, columns.as_deref(), file).await
+            }
             Parsed::Explain { query, analyze } => {
                 let (query, planned) = self.plan(query, parameters, planned).await?;
                 explain::explain(&query, planned.plan, *analyze).await
@@ -155,6 +203,10 @@ impl Session {
             Parsed::Pushdown { query } => {
                 let (query, planned) = self.plan(query, parameters, planned).await?;
                 explain_pushdown(&query, planned.plan).await
+            }
+            Parsed::Summarize { query } => {
+                let (query, planned) = self.plan(query, parameters, planned).await?;
+                summarize::summarize(&query, planned.plan).await
             }
             Parsed::Query(query) => self.query(sql, query, parameters, planned, watch).await,
         }
@@ -189,15 +241,57 @@ impl Session {
         Ok(Answer { schema, rows, profile, is_query: true, changed: None })
     }
 
+    async fn copy_to(
+        &self,
+        sql: &str,
+        query: &Syntax,
+        file: &CopyFile,
+        parameters: &Parameters,
+        watch: &mut Watch,
+    ) -> Result<Answer, Fault> {
+        self.check_files()?;
+        let CopyFile::To(path, options) = file else { return Err(Fault::bug("COPY … TO has no file to write")) };
+        let Answer { schema, rows, profile, .. } = self.query(sql, query, parameters, None, watch).await?;
+        let rows = copying::write(path, options, &schema, rows).await?;
+        Ok(Answer { profile, changed: Some(rows), ..Answer::done() })
+    }
+
+    async fn copy_from(&self, name: &Named, columns: Option<&[String]>, file: &CopyFile) -> Result<Answer, Fault> {
+        self.check_files()?;
+        let CopyFile::From(path, format, csv) = file else { return Err(Fault::bug("COPY … FROM has no file to read")) };
+        let domain = self.state.lock().config_options().catalog.default_schema.clone();
+        let name = name.resolve(&domain)?;
+        self.check(Right::Write, &name.domain)?;
+        let snapshot = self.host.fleet().snapshot().await?;
+        let Some((_, dataset)) = snapshot.dataset(&name) else {
+            let fault = Fault::new(Blame::User, format!("no dataset {name}"));
+            return Err(fault.hint("make it with CREATE TABLE, or let `pithead load` make it"));
+        };
+        let own = dataset.schema.fields().iter().map(|field| field.name());
+        if columns.is_some_and(|columns| !own.eq(columns)) {
+            return Err(Fault::new(Blame::Unsupported, format!("COPY into some columns of {name}, or in another order"))
+                .hint("leave the list of columns out; the file's columns are found by their names, or by their order"));
+        }
+        let report = self.host.load(copying::load_spec(name, path, *format, csv), Arc::new(|_| ())).await?;
+        Ok(Answer { changed: Some(report.rows), ..Answer::done() })
+    }
+
     /// Runs a statement that writes, again where others came before it.
     async fn write(&self, statement: &Syntax, layout: &Layout, parameters: &Parameters) -> Result<Answer, Fault> {
         let mut attempt = 1;
         let domain = self.state.lock().config_options().catalog.default_schema.clone();
         let made = statement::made(statement).map(|name| name?.resolve(&domain)).transpose()?;
+        if let Some(made) = &made {
+            self.check(Right::Write, &made.domain)?;
+        }
         loop {
             let snapshot = self.host.fleet().snapshot().await?;
-            let (query, _) = self.query_over(snapshot, made.clone());
+            let (query, _) = self.query_over(snapshot, made.clone(), parameters)?;
             let plan = query.state.statement_to_plan(statement.clone()).await.map_err(fault_from_datafusion)?;
+            if let Some(domain) = writing::changed_domain(&plan)? {
+                self.check(Right::Write, &domain)?;
+            }
+            self.host.functions().ready(&query.state, &plan).await?;
             let profile = Arc::clone(&query.profile);
             match (Writing { query, plan, layout: layout.clone(), parameters }).run().await {
                 Ok(rows) => return Ok(Answer { profile, changed: Some(rows), ..Answer::done() }),
@@ -237,24 +331,46 @@ impl Session {
         parameters: &Parameters,
         planned: Option<&Planned>,
     ) -> Result<(Query, Planned), Fault> {
-        let (query, change) = self.query_over(Arc::clone(&snapshot), None);
-        let planned = match planned.filter(|planned| planned.holds(&snapshot, change)) {
+        let (query, change) = self.query_over(Arc::clone(&snapshot), None, parameters)?;
+        let functions = Registry::of(&query.state);
+        let planned = match planned.filter(|planned| planned.holds(&snapshot, change, &functions)) {
             Some(planned) => planned.clone(),
             None => {
                 let (plan, names) = logical_plan(&query.state, syntax.clone()).await?;
-                Planned::new(parameters.put_into(plan)?, names, change)?
+                let plan = parameters.put_into(plan)?;
+                self.host.functions().ready(&query.state, &plan).await?;
+                Planned::new(plan, names, change, functions)?
             }
         };
         Ok((query, planned))
     }
 
+    /// The settings are others from now on, or what the client may see.
+    pub(crate) fn changed(&self) {
+        self.change.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// A query to come over the datasets of a snapshot, and the settings that it has, by [`Session::change`].
-    fn query_over(&self, snapshot: Arc<Snapshot>, made: Option<DatasetName>) -> (Query, u64) {
+    pub(crate) fn query_over(
+        &self,
+        snapshot: Arc<Snapshot>,
+        made: Option<DatasetName>,
+        parameters: &Parameters,
+    ) -> Result<(Query, u64), Fault> {
         let (mut state, change) = {
             let state = self.state.lock();
             (state.clone(), self.change.load(Ordering::Relaxed))
         };
-        state.register_catalog_list(catalogs(snapshot, self.host.tables(), made));
+        let client = self.client.lock().clone();
+        let client = client.map(|client| {
+            let facts = client.extend(&mut state, &snapshot);
+            ClientView { caller: client.caller, facts }
+        });
+        self.host.functions().put_into(&mut state, &snapshot)?;
+        let tables = Arc::clone(self.host.tables());
+        let domain = state.config_options().catalog.default_schema.clone();
+        let frames = parameters.frames().clone();
+        state.register_catalog_list(catalogs(Scope { snapshot, tables, made, frames, domain, client }));
         state.mark_start_execution();
         let query = Query {
             host: self.host.clone(),
@@ -266,7 +382,7 @@ impl Session {
             pages: None,
             replans_left: REPLANS_MAX,
         };
-        (query, change)
+        Ok((query, change))
     }
 }
 
@@ -289,10 +405,12 @@ struct Planned {
     datasets: Option<Vec<Arc<VersionedDataset>>>,
     /// The session and its settings, by [`Session::change`].
     change: u64,
+    /// The functions that there were.
+    functions: Arc<Registry>,
 }
 
 impl Planned {
-    fn new(plan: LogicalPlan, names: Names, change: u64) -> Result<Self, Fault> {
+    fn new(plan: LogicalPlan, names: Names, change: u64, functions: Arc<Registry>) -> Result<Self, Fault> {
         let mut datasets = Some(Vec::new());
         plan.apply_with_subqueries(|node| {
             if let LogicalPlan::TableScan(scan) = node {
@@ -304,14 +422,16 @@ impl Planned {
             Ok(TreeNodeRecursion::Continue)
         })
         .map_err(fault_from_datafusion)?;
-        Ok(Self { plan, names, datasets, change })
+        Ok(Self { plan, names, datasets, change, functions })
     }
 
     /// Whether planning again would give the same.
-    fn holds(&self, snapshot: &Snapshot, change: u64) -> bool {
+    fn holds(&self, snapshot: &Snapshot, change: u64, functions: &Registry) -> bool {
         let is_same =
             |known: &Arc<VersionedDataset>| snapshot.readable(known.name()).is_ok_and(|found| Arc::ptr_eq(&found, known));
-        self.change == change && self.datasets.as_ref().is_some_and(|datasets| datasets.iter().all(is_same))
+        self.change == change
+            && *self.functions == *functions
+            && self.datasets.as_ref().is_some_and(|datasets| datasets.iter().all(is_same))
     }
 }
 
@@ -327,11 +447,18 @@ pub struct Statement {
 impl Statement {
     async fn new(session: &Session, sql: &str, parameters: &Parameters) -> Result<Self, Fault> {
         check_clock()?;
-        let parsed = statement::parse(sql, parameters)?;
+        let parsed = session.parsed(sql, parameters)?;
         let (schema, planned) = match &parsed {
-            Parsed::Set { .. } | Parsed::Drop { .. } | Parsed::Write { .. } => (None, None),
+            Parsed::Set { .. }
+            | Parsed::Drop { .. }
+            | Parsed::CreateFunction(_)
+            | Parsed::DropFunction(_)
+            | Parsed::CopyTo { .. }
+            | Parsed::CopyFrom { .. }
+            | Parsed::Write { .. } => (None, None),
             Parsed::Explain { query, .. } => (Some(explain::schema()), Some(session.plan(query, parameters, None).await?.1)),
             Parsed::Pushdown { query } => (Some(pushdown::schema()?), Some(session.plan(query, parameters, None).await?.1)),
+            Parsed::Summarize { query } => (Some(summarize::schema()), Some(session.plan(query, parameters, None).await?.1)),
             Parsed::Query(syntax) => {
                 let (query, planned) = session.plan(syntax, parameters, None).await?;
                 // Types of some columns are known only once literals are folded.
@@ -369,7 +496,7 @@ fn found_by(scan: &TableScan) -> Option<Arc<VersionedDataset>> {
     provider.downcast_ref::<DatasetTable>().map(|table| Arc::clone(table.found()))
 }
 
-async fn logical_plan(state: &SessionState, statement: Syntax) -> Result<(LogicalPlan, Names), Fault> {
+pub(crate) async fn logical_plan(state: &SessionState, statement: Syntax) -> Result<(LogicalPlan, Names), Fault> {
     let (plan, names) = repeated::plan(state, statement).await.map_err(fault_from_datafusion)?;
     let plan = count_repeats(plan).map_err(fault_from_datafusion)?;
     match &plan {

@@ -60,7 +60,8 @@ extensions_options! {
         /// Bounds of slices and pages rule out what need not be read.
         pub zone_maps: bool, default = true
         /// How far drives take slices. auto: each drive decides, by what is measured. 3: the whole slice-wise part; 2: filter and
-        /// projection; 0: nothing, the stored bytes come; random:SEED: any of them.
+        /// projection; 1: the pages that may match come as they are stored; 0: nothing, the stored bytes come; random:SEED:
+        /// any of them.
         pub level: String, default = "auto".to_owned()
         /// Bytes of slices as stored that the host keeps for later queries; 0: none.
         pub slice_cache: usize, default = 256 << 20
@@ -134,7 +135,8 @@ impl Settings {
         let level = match options.adapt.level {
             LevelRule::Auto => "auto".to_owned(),
             LevelRule::Only(Level::Whole) => "3".to_owned(),
-            LevelRule::Only(Level::Filtered | Level::Hints) => "2".to_owned(),
+            LevelRule::Only(Level::Filtered) => "2".to_owned(),
+            LevelRule::Only(Level::Hints) => "1".to_owned(),
             LevelRule::Only(Level::Bytes) => "0".to_owned(),
             LevelRule::Random(seed) => format!("random:{seed}"),
         };
@@ -195,13 +197,14 @@ impl Settings {
 
 fn parse_level(text: &str) -> Result<LevelRule, Fault> {
     let wrong = || {
-        let what = format!("expected auto, 3, 2, 0 or random:SEED as a level, got {text:?}");
+        let what = format!("expected auto, 3, 2, 1, 0 or random:SEED as a level, got {text:?}");
         Fault::new(Blame::User, what).hint("SET pithead.level = auto")
     };
     match text.trim().to_ascii_lowercase().as_str() {
         "auto" => Ok(LevelRule::Auto),
         "3" => Ok(LevelRule::Only(Level::Whole)),
         "2" => Ok(LevelRule::Only(Level::Filtered)),
+        "1" => Ok(LevelRule::Only(Level::Hints)),
         "0" => Ok(LevelRule::Only(Level::Bytes)),
         other => {
             let seed = other.strip_prefix("random:").and_then(|seed| seed.trim().parse().ok());

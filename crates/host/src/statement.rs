@@ -3,13 +3,16 @@
 use datafusion::sql::parser::{DFParserBuilder, Statement as Syntax};
 use datafusion::sql::sqlparser::ast::{ObjectName, ObjectNamePart, ObjectType, Statement as Sql};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::ParserError;
-use datafusion::sql::sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer, Whitespace, Word};
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Blame, DatasetName, Fault, OPERATORS_MAX, RESERVED};
 
+use crate::copying::{CopyFile, Copying};
+use crate::functions::{Definition, Dropped};
 use crate::writing::{Layout, sort_clauses};
-use crate::{Parameters, from_first, parameters, precedence, settings};
+use crate::{Parameters, copying, from_first, parameters, precedence, settings};
 
 /// A statement, as far as the session must know it.
 pub(crate) enum Parsed {
@@ -17,10 +20,20 @@ pub(crate) enum Parsed {
     Set { name: String, value: String },
     /// DROP TABLE.
     Drop { name: Named, if_exists: bool },
+    /// CREATE FUNCTION.
+    CreateFunction(Definition),
+    /// DROP FUNCTION.
+    DropFunction(Dropped),
     /// CREATE TABLE, INSERT, DELETE, UPDATE or TRUNCATE, and the layout of a new table.
     Write { statement: Syntax, layout: Layout },
+    /// COPY of a query's rows, or of a dataset's, into a file.
+    CopyTo { query: Syntax, file: CopyFile },
+    /// COPY of files into a dataset, whose columns may be named.
+    CopyFrom { name: Named, columns: Option<Vec<String>>, file: CopyFile },
     /// EXPLAIN [ANALYZE] of `query`.
     Explain { query: Syntax, analyze: bool },
+    /// SUMMARIZE of `query`.
+    Summarize { query: Syntax },
     /// EXPLAIN PUSHDOWN of `query`.
     Pushdown { query: Syntax },
     /// Everything that the engine plans.
@@ -32,10 +45,11 @@ impl Parsed {
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Parsed::Set { .. } => "set",
-            Parsed::Drop { .. } => "drop",
-            Parsed::Write { .. } => "write",
+            Parsed::Drop { .. } | Parsed::DropFunction(_) => "drop",
+            Parsed::Write { .. } | Parsed::CreateFunction(_) => "write",
+            Parsed::CopyTo { .. } | Parsed::CopyFrom { .. } => "copy",
             Parsed::Explain { .. } | Parsed::Pushdown { .. } => "explain",
-            Parsed::Query(_) => "query",
+            Parsed::Query(_) | Parsed::Summarize { .. } => "query",
         }
     }
 }
@@ -44,6 +58,11 @@ impl Parsed {
 pub(crate) struct Named(Vec<String>);
 
 impl Named {
+    /// From its parts.
+    pub(crate) fn new(parts: Vec<String>) -> Self {
+        Self(parts)
+    }
+
     /// The full name; a bare one is of `domain`.
     pub(crate) fn resolve(&self, domain: &str) -> Result<DatasetName, Fault> {
         match self.0.as_slice() {
@@ -61,6 +80,70 @@ pub(crate) fn parse(sql: &str, parameters: &Parameters) -> Result<Parsed, Fault>
     }
     refuse_reserved(sql)?;
     let mut tokens = tokens(sql)?;
+    if let Some(copying) = copying::read(&tokens)? {
+        return copied(copying, parameters);
+    }
+    if !take_summarize(&mut tokens) {
+        return parse_tokens(tokens, parameters);
+    }
+    match parse_tokens(tokens, parameters)? {
+        Parsed::Query(query) => Ok(Parsed::Summarize { query }),
+        _ => Err(Fault::invalid("expected SUMMARIZE dataset, or SUMMARIZE query")),
+    }
+}
+
+/// Takes the word SUMMARIZE away, and makes a query of a dataset's name that follows it. Whether it was there.
+fn take_summarize(tokens: &mut Vec<TokenWithSpan>) -> bool {
+    let words: Vec<usize> = (0..tokens.len()).filter(|place| !is_gap(&tokens[*place])).collect();
+    let is_there = words.first().is_some_and(|place| is_word(&tokens[*place], "SUMMARIZE"));
+    if let (true, Some(next)) = (is_there, words.get(1)) {
+        const QUERIES: [&str; 5] = ["SELECT", "WITH", "FROM", "VALUES", "TABLE"];
+        let is_name =
+            matches!(tokens[*next].token, Token::Word(_)) && !QUERIES.iter().any(|word| is_word(&tokens[*next], word));
+        let from = Word { value: "FROM".to_owned(), quote_style: None, keyword: Keyword::FROM };
+        let span = tokens[*next].span;
+        let put = is_name.then(|| token_at(Token::Word(from), span));
+        tokens.splice(..*next, put.into_iter().flat_map(|from| [from, token_at(Token::Whitespace(Whitespace::Space), span)]));
+    }
+    is_there
+}
+
+fn copied(copying: Copying<'_>, parameters: &Parameters) -> Result<Parsed, Fault> {
+    let Copying { source, columns, is_query, file } = copying;
+    let name = Named(source.iter().filter_map(word).collect());
+    let columns = columns.map(|columns| columns.iter().filter_map(word).collect::<Vec<_>>());
+    if matches!(file, CopyFile::From(..)) {
+        return Ok(Parsed::CopyFrom { name, columns, file });
+    }
+    let query = match is_query {
+        true => source.to_vec(),
+        false => {
+            let columns = columns
+                .map_or("*".to_owned(), |columns| columns.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", "));
+            let name = name.0.iter().map(|part| quoted(part)).collect::<Vec<_>>().join(".");
+            tokens(&format!("SELECT {columns} FROM {name}"))?
+        }
+    };
+    match parse_tokens(query, parameters)? {
+        Parsed::Query(query) => Ok(Parsed::CopyTo { query, file }),
+        _ => Err(Fault::invalid("expected a query in the parentheses of COPY")),
+    }
+}
+
+/// A name, in lower case unless it is in quotes.
+fn word(token: &TokenWithSpan) -> Option<String> {
+    match &token.token {
+        Token::Word(word) if word.quote_style.is_some() => Some(word.value.clone()),
+        Token::Word(word) => Some(word.value.to_lowercase()),
+        _ => None,
+    }
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+fn parse_tokens(mut tokens: Vec<TokenWithSpan>, parameters: &Parameters) -> Result<Parsed, Fault> {
     from_first::add_select(&mut tokens);
     sort_clauses(&mut tokens);
     parameters::number(&mut tokens)?;
@@ -126,6 +209,8 @@ fn told_apart(statement: Syntax) -> Result<Parsed, Fault> {
             Sql::Drop { object_type: ObjectType::Table, if_exists, names, .. } if names.len() == 1 => {
                 Ok(Parsed::Drop { name: Named(parts(&names[0])?), if_exists })
             }
+            Sql::CreateFunction(create) => Ok(Parsed::CreateFunction(Definition::of(create)?)),
+            Sql::DropFunction(drop) => Ok(Parsed::DropFunction(Dropped::of(drop)?)),
             mut statement if writes(&statement) => {
                 let layout = Layout::take(&mut statement)?;
                 Ok(Parsed::Write { statement: mended(Syntax::Statement(Box::new(statement))), layout })
@@ -168,8 +253,10 @@ fn first_word(text: &str) -> String {
 }
 
 fn not_run(text: &str) -> Fault {
-    Fault::new(Blame::Unsupported, format!("{} is not a statement that this release runs", first_word(text)))
-        .hint("queries, EXPLAIN, SET, SHOW, DESCRIBE, CREATE TABLE, INSERT, DELETE, UPDATE, TRUNCATE and DROP TABLE run here")
+    Fault::new(Blame::Unsupported, format!("{} is not a statement that this release runs", first_word(text))).hint(
+        "queries, EXPLAIN, SUMMARIZE, SET, SHOW, DESCRIBE, CREATE TABLE, INSERT, DELETE, UPDATE, TRUNCATE, COPY, DROP TABLE, CREATE \
+         FUNCTION and DROP FUNCTION run here",
+    )
 }
 
 /// Names with this character are the planner's.
@@ -214,7 +301,7 @@ fn is_value(token: &Token) -> bool {
     is_text || matches!(token, Token::Number(..) | Token::Placeholder(_) | Token::RParen | Token::RBracket)
 }
 
-fn parts(name: &ObjectName) -> Result<Vec<String>, Fault> {
+pub(crate) fn parts(name: &ObjectName) -> Result<Vec<String>, Fault> {
     let part = |part: &ObjectNamePart| match part {
         ObjectNamePart::Identifier(ident) if ident.quote_style.is_some() => Ok(ident.value.clone()),
         ObjectNamePart::Identifier(ident) => Ok(ident.value.to_lowercase()),
@@ -329,6 +416,12 @@ mod tests {
         assert!(matches!(read("explain analyze select 1").unwrap(), Parsed::Explain { analyze: true, .. }));
         assert!(matches!(read("drop table if exists lab.t").unwrap(), Parsed::Drop { if_exists: true, .. }));
         assert!(matches!(read("select 1").unwrap(), Parsed::Query(_)));
+        for summarized in
+            ["summarize lab.t", "SUMMARIZE\n t ;", "summarize select 1", "summarize from t", "summarize (select 1)"]
+        {
+            assert!(matches!(read(summarized).unwrap(), Parsed::Summarize { .. }), "{summarized}");
+        }
+        assert!(read("summarize").is_err() && read("summarize drop table t").is_err());
         assert!(read("selec 1").is_err());
         assert!(read("select 1; select 2").is_err());
         assert!(read("select 'except all' union all select 'x' except select 'y'").is_ok());

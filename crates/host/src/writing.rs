@@ -51,6 +51,14 @@ pub(crate) fn begins_again(fault: &Fault, attempt: usize) -> bool {
     fault.blame == Blame::Conflict && attempt < ATTEMPTS
 }
 
+/// The domain of the dataset that a plan changes; none: it makes one.
+pub(crate) fn changed_domain(plan: &LogicalPlan) -> Result<Option<String>, Fault> {
+    match plan {
+        LogicalPlan::Dml(DmlStatement { target, .. }) => Ok(Some(Changed::of(target)?.name.domain)),
+        _ => Ok(None),
+    }
+}
+
 impl Writing<'_> {
     /// Runs it. The number of rows that were inserted, deleted or changed.
     pub(crate) async fn run(self) -> Result<u64, Fault> {

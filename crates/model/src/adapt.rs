@@ -12,19 +12,22 @@ pub struct ByLevel<T> {
     pub whole: T,
     /// Of [`Level::Filtered`]: filter and projection at the drive, the rest at the host.
     pub filtered: T,
+    /// Of [`Level::Hints`]: the drive finds the pages that may match, their stored bytes travel, and the host does the rest.
+    pub hints: T,
     /// Of [`Level::Bytes`]: the stored bytes travel, and the host does everything.
     pub bytes: T,
 }
 
 impl<T> ByLevel<T> {
     /// The levels in the order of the fields, the highest first.
-    pub const LEVELS: [Level; 3] = [Level::Whole, Level::Filtered, Level::Bytes];
+    pub const LEVELS: [Level; 4] = [Level::Whole, Level::Filtered, Level::Hints, Level::Bytes];
 
-    /// The value of a level. [`Level::Hints`] counts as level 2: the drive reads the slice, and rows travel.
+    /// The value of a level.
     pub fn get(&self, level: Level) -> &T {
         match level {
             Level::Whole => &self.whole,
-            Level::Filtered | Level::Hints => &self.filtered,
+            Level::Filtered => &self.filtered,
+            Level::Hints => &self.hints,
             Level::Bytes => &self.bytes,
         }
     }
@@ -33,19 +36,25 @@ impl<T> ByLevel<T> {
     pub fn get_mut(&mut self, level: Level) -> &mut T {
         match level {
             Level::Whole => &mut self.whole,
-            Level::Filtered | Level::Hints => &mut self.filtered,
+            Level::Filtered => &mut self.filtered,
+            Level::Hints => &mut self.hints,
             Level::Bytes => &mut self.bytes,
         }
     }
 
     /// Calls a function for the value of each level.
     pub fn from_fn(mut value: impl FnMut(Level) -> T) -> ByLevel<T> {
-        ByLevel { whole: value(Level::Whole), filtered: value(Level::Filtered), bytes: value(Level::Bytes) }
+        ByLevel {
+            whole: value(Level::Whole),
+            filtered: value(Level::Filtered),
+            hints: value(Level::Hints),
+            bytes: value(Level::Bytes),
+        }
     }
 
     /// The values, that of the highest level first.
-    pub fn to_array(self) -> [T; 3] {
-        [self.whole, self.filtered, self.bytes]
+    pub fn to_array(self) -> [T; 4] {
+        [self.whole, self.filtered, self.hints, self.bytes]
     }
 }
 

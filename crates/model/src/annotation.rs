@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 pub enum Level {
     /// Nothing: the drive sends the slice's bytes as they are stored.
     Bytes = 0,
-    /// No operator: the drive only skips slices and pages by their bounds, and sends all rows of the other pages. Scans
-    /// run at this level when `pithead.pushdown` is off; no drive chooses it.
+    /// Match hints: the drive finds the pages that may have rows that pass, by bounds and by what of the filter is cheap, and
+    /// sends what is stored of these pages, in the columns that the sub-plan reads. When `pithead.pushdown` is off, scans
+    /// run at this level, too: then bounds alone rule pages out, and the rows of the others travel.
     Hints = 1,
     /// The filter and the projection: the drive sends the rows that pass.
     Filtered = 2,
@@ -124,6 +125,9 @@ pub struct Annotation {
     pub pages_read: u64,
     /// See `pages_read`.
     pub pages_skipped: u64,
+    /// Pages whose stored bytes were sent. Of a round at level 1, `rows_in` counts the rows of these pages.
+    #[serde(default)]
+    pub pages_sent: u64,
     /// Rows in the slices that were read.
     pub rows_in: u64,
     /// Rows in the round's batches.

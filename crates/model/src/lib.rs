@@ -7,9 +7,11 @@ mod annotation;
 mod directory;
 mod distinct;
 mod error;
+mod function;
 mod limits;
 mod manifest;
 mod name;
+mod pages;
 mod profile;
 mod sample;
 mod units;
@@ -19,9 +21,14 @@ pub use adapt::{Adapt, ByLevel, Cores, Finished, HostState, LevelRule, SliceCost
 pub use annotation::{Annotation, Level, PushBackCause, Reply, ScanShare, SliceSpan};
 pub use directory::{ColumnSummary, Directory, SliceEntry, merge_columns};
 pub use error::{Blame, Fault};
+pub use function::{
+    CalledFunction, FUNCTION_ARGUMENTS_MAX, FUNCTION_MODULE_BYTES_MAX, FUNCTION_NAME_BYTES_MAX, FUNCTIONS_MAX, Function,
+    FunctionArgument, FunctionType, RUNS_USER_FUNCTIONS, Volatility,
+};
 pub use limits::*;
 pub use manifest::{Dataset, Loaded, LostHome, Manifest, Partition, Partitioning, Run, SortKey};
 pub use name::{DatasetId, DatasetName, DriveId, LoadId, RESERVED, SessionId, SliceKey, near_names};
+pub use pages::PageSet;
 pub use profile::{SessionProfile, SessionState};
 pub use sample::PageSample;
 pub use units::{Bytes, Rate, parse_bytes, parse_rate, total};

@@ -8,7 +8,7 @@ use arrow_schema::SchemaRef;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::distinct::distinct_of_samples;
-use crate::{ColumnSummary, DatasetId, DatasetName, DriveId, LoadId, Value, merge_columns, total};
+use crate::{ColumnSummary, DatasetId, DatasetName, DriveId, Function, LoadId, Value, merge_columns, total};
 
 /// A snapshot of one domain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,6 +25,9 @@ pub struct Manifest {
     pub lost_homes: Vec<LostHome>,
     /// Datasets by name.
     pub datasets: BTreeMap<String, Dataset>,
+    /// Functions of users by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub functions: BTreeMap<String, Function>,
 }
 
 /// A home that was declared lost, and how many of its changes the next home knew.
@@ -217,7 +220,14 @@ impl Manifest {
 
     /// The manifest of an empty domain.
     pub fn empty(domain: impl Into<String>, drives: Vec<DriveId>) -> Self {
-        Self { domain: domain.into(), version: 0, drives, lost_homes: vec![], datasets: BTreeMap::new() }
+        Self {
+            domain: domain.into(),
+            version: 0,
+            drives,
+            lost_homes: vec![],
+            datasets: BTreeMap::new(),
+            functions: BTreeMap::new(),
+        }
     }
 
     /// The full name of one of the domain's datasets.

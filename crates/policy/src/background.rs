@@ -1,4 +1,4 @@
-//! What each core of a drive may give to background work: the core selection module of Park et al. 2020 (BTS; see
+//! What each core of a drive may give to background work: the core selection module of Park et al. 2022 (BTS; see
 //! `docs/bibliography.md`), and others beside it.
 //!
 //! [`Selection`] is asked once in each interval. [`sim`] runs it over virtual cores.
@@ -140,6 +140,15 @@ impl Selection {
     }
 }
 
+/// How much longer than without background work a foreground task's wait may be, unless somebody says otherwise.
+const TAIL_GOAL: f64 = 1.2;
+
+impl Default for BackgroundPolicy {
+    fn default() -> Self {
+        BackgroundPolicy::Tail(TAIL_GOAL)
+    }
+}
+
 impl FromStr for BackgroundPolicy {
     type Err = String;
 
@@ -154,7 +163,7 @@ impl FromStr for BackgroundPolicy {
                 Ok(BackgroundPolicy::Shares(share.unwrap_or(0.2)))
             }
             ("tail", goal) if goal.is_none_or(|goal| (1.0..1e6).contains(&goal)) => {
-                Ok(BackgroundPolicy::Tail(goal.unwrap_or(1.2)))
+                Ok(BackgroundPolicy::Tail(goal.unwrap_or(TAIL_GOAL)))
             }
             _ => Err(expected()),
         }

@@ -30,6 +30,8 @@ pub struct Features {
     pub rows: f64,
     /// Bytes that level 0 would send.
     pub stored_bytes: f64,
+    /// Bytes that level 1 would send, as far as is known.
+    pub hint_bytes: f64,
     /// Bytes of the columns read, as Arrow.
     pub decoded_bytes: f64,
     /// Simple comparisons for each row. A LIKE or a regular expression counts as ten to twenty.
@@ -80,6 +82,8 @@ pub struct Prediction {
     pub scan_ns: f64,
     /// CPU time that level 3 needs in addition.
     pub rest_ns: f64,
+    /// CPU time to find the pages that may match by their bounds, and to hand over what is stored of them.
+    pub hint_ns: f64,
     /// CPU time to hand over the stored bytes.
     pub carry_ns: f64,
     /// Bytes on the link.
@@ -92,10 +96,16 @@ impl Prediction {
         let ratio = if host_over_drive.is_finite() && host_over_drive > 0.0 { host_over_drive } else { 1.0 };
         let take = |bytes: f64| bytes * RECEIVE_NS * ratio;
         SliceCosts {
-            drive_ns: ByLevel { whole: self.scan_ns + self.rest_ns, filtered: self.scan_ns, bytes: self.carry_ns },
+            drive_ns: ByLevel {
+                whole: self.scan_ns + self.rest_ns,
+                filtered: self.scan_ns,
+                hints: self.hint_ns,
+                bytes: self.carry_ns,
+            },
             host_ns: ByLevel {
                 whole: take(self.link_bytes.whole),
                 filtered: self.rest_ns * ratio + take(self.link_bytes.filtered),
+                hints: (self.scan_ns + self.rest_ns) * ratio + take(self.link_bytes.hints),
                 bytes: (self.scan_ns + self.rest_ns) * ratio + take(self.link_bytes.bytes),
             },
             link_bytes: self.link_bytes,
@@ -149,13 +159,16 @@ impl CostModel {
         };
         let passing = sane(features.rows) * sane(features.pass).min(1.0);
         let stored = sane(features.stored_bytes);
+        let hinted = sane(features.hint_bytes);
         Prediction {
             scan_ns: sum(true) + SLICE_NS * self.scale(),
             rest_ns: sum(false),
+            hint_ns: (2.0 * SLICE_NS + hinted * SEND_NS) * self.scale(),
             carry_ns: (SLICE_NS + stored * SEND_NS) * self.scale(),
             link_bytes: ByLevel {
                 whole: sane(features.result_bytes),
                 filtered: passing * sane(features.out_bytes_per_row),
+                hints: hinted,
                 bytes: stored,
             },
         }

@@ -4,7 +4,10 @@
 use crate::snapshot::{ByLevel, Resource, Snapshot};
 
 /// Slices by level, highest first.
-pub type Counts = [u32; 3];
+pub type Counts = [u32; 4];
+
+/// From this place in [`Counts`] on, levels are the carrier's: the host gets what is stored. A division uses one of them.
+pub const CARRIED: usize = 2;
 
 /// The longest estimate: 30 years. The sum of a billion such slices is still finite.
 const NS_MAX: f64 = 1e18;
@@ -90,7 +93,7 @@ struct Stages {
 pub struct Fluid {
     left: u32,
     resident: u32,
-    stages: [Stages; 3],
+    stages: [Stages; 4],
     drive: Cpu,
     host: Cpu,
     link_ahead: f64,
@@ -140,7 +143,7 @@ impl Fluid {
     /// times its estimate at the host.
     pub fn path(&self, level: usize, drive: f64, host: f64) -> f64 {
         let Some(at) = self.stages.get(level) else { return f64::INFINITY };
-        let held = level == self.stages.len() - 1 && self.resident > 0;
+        let held = level >= CARRIED && self.resident > 0;
         let link = if held || at.link_ns == 0.0 { 0.0 } else { self.link_ahead + at.link_ns };
         let setup = at.setup_link + at.setup_host / self.host.cores;
         let before =
@@ -152,12 +155,14 @@ impl Fluid {
     /// the link has enough to send for now, and the drive has time for all its slices later. The host then gets its
     /// share first, and does not have to wait for it at the end.
     pub fn can_wait(&self, counts: Counts, finish_ns: f64) -> bool {
-        let [whole, filtered, bytes] = &self.stages;
+        let [whole, filtered, ..] = &self.stages;
+        let carried = carried(counts);
+        let sent = self.stages[carried].link_ns;
         let heavy = if counts[0] > 0 { whole.link_ns } else { filtered.link_ns };
         let drive = f64::from(counts[0]) * whole.drive_ns + f64::from(counts[1]) * filtered.drive_ns;
         let link = f64::from(counts[0]) * whole.link_ns + f64::from(counts[1]) * filtered.link_ns;
         let later = self.drive.ahead + drive / self.drive.cores + link;
-        counts[2] > 0 && heavy > bytes.link_ns && self.link_ahead > 0.0 && later < WAIT_MAX * finish_ns
+        counts[carried] > 0 && heavy > sent && self.link_ahead > 0.0 && later < WAIT_MAX * finish_ns
     }
 
     pub fn left(&self) -> u32 {
@@ -168,16 +173,15 @@ impl Fluid {
     pub fn finish(&self, counts: Counts) -> (f64, Resource) {
         let mut need = Need::default();
         let mut path = 0.0f64;
-        let last = counts.len() - 1;
         for (level, (count, at)) in counts.into_iter().zip(&self.stages).enumerate().filter(|(_, (count, _))| *count > 0) {
-            let sent = if level == last { count - count.min(self.resident) } else { count };
+            let sent = if level >= CARRIED { count - count.min(self.resident) } else { count };
             let d = at.drive_ns / self.drive.speed;
             let l = if sent == 0 { 0.0 } else { at.link_ns };
             let h = at.host_ns / self.host.speed;
             need.drive += f64::from(count) * at.drive_ns + at.setup_drive;
             need.link += if sent == 0 { 0.0 } else { f64::from(sent) * l } + at.setup_link;
             need.host += f64::from(count) * at.host_ns + at.setup_host;
-            if level < last {
+            if level < CARRIED {
                 need.after_drive = need.after_drive.min(l + h);
             }
             if l > 0.0 {
@@ -195,13 +199,17 @@ impl Fluid {
     fn longest(&self, counts: Counts, need: &Need, path: f64) -> (f64, Resource) {
         let (drive, host) = (&self.drive, &self.host);
         let scheduled = drive.schedule([counts[0], counts[1]], [self.stages[0].drive_ns, self.stages[1].drive_ns]);
+        // One carrier looks for the pages of one slice after the other.
+        let hinting = f64::from(counts[2] - counts[2].min(self.resident)) * self.stages[2].drive_ns / drive.speed;
+        let scheduled = scheduled.max(hinting);
         let drive_ns = (drive.ahead + need.drive / drive.cores).max(scheduled) + gap(need.after_drive);
         let link_ns = if need.link > 0.0 {
             self.link_ahead.max(gap(need.before_link)) + need.link + gap(need.after_link)
         } else {
             self.link_ahead
         };
-        let scheduled = host.schedule([counts[2], counts[1]], [self.stages[2].host_ns, self.stages[1].host_ns]);
+        let carried = carried(counts);
+        let scheduled = host.schedule([counts[carried], counts[1]], [self.stages[carried].host_ns, self.stages[1].host_ns]);
         let host_ns = if need.host > 0.0 {
             host.ahead.max(gap(need.before_host)) + (need.host / host.cores).max(scheduled)
         } else {
@@ -216,6 +224,11 @@ impl Fluid {
         };
         (drive_ns.max(link_ns).max(host_ns).max(path), resource)
     }
+}
+
+/// The carrier's level in a division.
+fn carried(counts: Counts) -> usize {
+    if counts[CARRIED] > 0 { CARRIED } else { CARRIED + 1 }
 }
 
 /// The work of each resource, and the shortest times to reach the resource and to finish after it.

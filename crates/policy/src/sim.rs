@@ -1,7 +1,7 @@
 //! The policy in virtual time: one session at one drive, as a simulation of discrete events that has the same outcome
 //! for the same seed.
 //!
-//! Workers execute slices at level 3 or 2, and a carrier sends slices at level 0. Their output goes over a link, first
+//! Workers execute slices at level 3 or 2, and a carrier sends slices at level 1 or 0. Their output goes over a link, first
 //! come, first served, and then to the host's cores. A worker waits while more than [`BUFFER_BYTES`] of earlier output
 //! are still on their way.
 
@@ -124,14 +124,12 @@ pub fn median_regret(scenario: &Scenario, runs: u64) -> Regret {
         outcomes.sort_by(|a, b| a.finish_ns.total_cmp(&b.finish_ns));
         outcomes.swap_remove(outcomes.len() / 2)
     };
-    let fixed_ns = ByLevel::from_fn(|level| {
-        let allowed = match level {
-            Level::Whole => scenario.allowed.whole,
-            Level::Filtered | Level::Hints => scenario.allowed.filtered,
-            Level::Bytes => scenario.allowed.bytes,
-        };
-        if allowed { median(Policy::Fixed(level)).finish_ns } else { f64::INFINITY }
-    });
+    let fixed_ns =
+        ByLevel::from_fn(
+            |level| {
+                if scenario.allowed.get(level) { median(Policy::Fixed(level)).finish_ns } else { f64::INFINITY }
+            },
+        );
     let adaptive = median(Policy::Adaptive);
     let mut best_fixed = Level::Whole;
     for level in ByLevel::<f64>::LEVELS {

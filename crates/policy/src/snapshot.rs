@@ -50,23 +50,39 @@ pub struct Allowed {
     pub whole: bool,
     /// Level 2.
     pub filtered: bool,
+    /// Level 1.
+    pub hints: bool,
     /// Level 0.
     pub bytes: bool,
 }
 
 impl Allowed {
     /// Every level.
-    pub const ALL: Allowed = Allowed { whole: true, filtered: true, bytes: true };
+    pub const ALL: Allowed = Allowed { whole: true, filtered: true, hints: true, bytes: true };
+
+    /// Whether a level may be chosen.
+    pub fn get(&self, level: Level) -> bool {
+        match level {
+            Level::Whole => self.whole,
+            Level::Filtered => self.filtered,
+            Level::Hints => self.hints,
+            Level::Bytes => self.bytes,
+        }
+    }
+
+    /// Whether slices may be sent as they are stored, at least in part.
+    pub fn carried(&self) -> bool {
+        self.hints || self.bytes
+    }
 
     /// Only `level`.
     pub fn only(level: Level) -> Allowed {
-        let mut allowed = Allowed { whole: false, filtered: false, bytes: false };
-        match level {
-            Level::Whole => allowed.whole = true,
-            Level::Filtered | Level::Hints => allowed.filtered = true,
-            Level::Bytes => allowed.bytes = true,
+        Allowed {
+            whole: level == Level::Whole,
+            filtered: level == Level::Filtered,
+            hints: level == Level::Hints,
+            bytes: level == Level::Bytes,
         }
-        allowed
     }
 }
 
@@ -76,7 +92,7 @@ impl Allowed {
 pub struct Snapshot {
     /// Slices that no task has taken.
     pub left: u32,
-    /// The number of these whose bytes the host has in its cache: at level 0 they cost no link time. The session gives
+    /// The number of these whose bytes the host has in its cache: at levels 1 and 0 they cost no link time. The session gives
     /// these to the carrier first, and to workers last.
     pub resident: u32,
     /// The cost of a slice. [`Steering::decide`](crate::Steering::decide) uses its own estimates instead.

@@ -2,7 +2,8 @@
 //!
 //! A division that uses some of the levels and not the others lies on a face of the triangle of all divisions. The
 //! faces are searched one by one, since one-off costs make a step between them, and since [`Steering`](crate::Steering)
-//! compares them.
+//! compares them. Levels 1 and 0 are both the carrier's, so a division uses one of them: there are two triangles, with
+//! the side of levels 3 and 2 in common.
 
 use crate::fluid::{Counts, Fluid};
 use crate::snapshot::{Allowed, ByLevel, Resource, Snapshot, Split};
@@ -18,8 +19,11 @@ const EQUAL: f64 = 1e-9;
 pub type Face = u8;
 pub const WHOLE: Face = 1;
 pub const FILTERED: Face = 2;
-pub const BYTES: Face = 4;
-pub const ALL: Face = WHOLE | FILTERED | BYTES;
+pub const HINTS: Face = 4;
+pub const BYTES: Face = 8;
+pub const ALL: Face = WHOLE | FILTERED | HINTS | BYTES;
+/// All faces.
+const FACES: usize = 16;
 
 /// A division and its finish.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,14 +53,14 @@ impl Candidate {
 /// The best division on each face.
 #[derive(Clone, Debug)]
 pub struct Faces {
-    best: [Option<Candidate>; 8],
+    best: [Option<Candidate>; FACES],
     fixed_ns: ByLevel<f64>,
 }
 
 impl Faces {
     pub fn of(snapshot: &Snapshot, fluid: &Fluid) -> Faces {
         let allowed = levels(snapshot.allowed);
-        let mut search = Search { fluid, allowed, all_or_none: snapshot.whole_is_all_or_none, best: [None; 8] };
+        let mut search = Search { fluid, allowed, all_or_none: snapshot.whole_is_all_or_none, best: [None; FACES] };
         let left = fluid.left();
         if left <= EXACT_MAX {
             search.everything();
@@ -66,9 +70,10 @@ impl Faces {
         }
         let fixed = |bit: Face, counts: Counts| if allowed & bit == 0 { f64::INFINITY } else { fluid.finish(counts).0 };
         let fixed_ns = ByLevel {
-            whole: fixed(WHOLE, [left, 0, 0]),
-            filtered: fixed(FILTERED, [0, left, 0]),
-            bytes: fixed(BYTES, [0, 0, left]),
+            whole: fixed(WHOLE, [left, 0, 0, 0]),
+            filtered: fixed(FILTERED, [0, left, 0, 0]),
+            hints: fixed(HINTS, [0, 0, left, 0]),
+            bytes: fixed(BYTES, [0, 0, 0, left]),
         };
         Faces { best: search.best, fixed_ns }
     }
@@ -80,9 +85,9 @@ impl Faces {
     }
 
     pub fn split(&self, chosen: &Candidate) -> Split {
-        let [whole, filtered, bytes] = chosen.counts;
+        let [whole, filtered, hints, bytes] = chosen.counts;
         Split {
-            slices: ByLevel { whole, filtered, bytes },
+            slices: ByLevel { whole, filtered, hints, bytes },
             finish_ns: chosen.finish_ns,
             bottleneck: chosen.bottleneck,
             fixed_ns: self.fixed_ns,
@@ -96,7 +101,7 @@ pub fn face_of(counts: Counts) -> Face {
 }
 
 fn levels(allowed: Allowed) -> Face {
-    let bits = [(allowed.whole, WHOLE), (allowed.filtered, FILTERED), (allowed.bytes, BYTES)];
+    let bits = [(allowed.whole, WHOLE), (allowed.filtered, FILTERED), (allowed.hints, HINTS), (allowed.bytes, BYTES)];
     let mask = bits.into_iter().filter(|(allowed, _)| *allowed).map(|(_, bit)| bit).sum();
     if mask == 0 { WHOLE } else { mask }
 }
@@ -105,7 +110,7 @@ struct Search<'a> {
     fluid: &'a Fluid,
     allowed: Face,
     all_or_none: bool,
-    best: [Option<Candidate>; 8],
+    best: [Option<Candidate>; FACES],
 }
 
 impl Search<'_> {
@@ -122,20 +127,29 @@ impl Search<'_> {
         }
     }
 
+    /// The same with the carrier's slices at each of its levels that may be chosen.
+    fn look_carried(&mut self, whole: u32, filtered: u32, carried: u32) {
+        self.look([whole, filtered, 0, carried]);
+        if carried > 0 {
+            self.look([whole, filtered, carried, 0]);
+        }
+    }
+
     fn everything(&mut self) {
         let left = self.fluid.left();
         for whole in 0..=left {
             for filtered in 0..=left - whole {
-                self.look([whole, filtered, left - whole - filtered]);
+                self.look_carried(whole, filtered, left - whole - filtered);
             }
         }
     }
 
-    /// The corners of the triangle, and its sides: first in large steps, then in ever smaller ones around the best
+    /// The corners of the triangles, and their sides: first in large steps, then in ever smaller ones around the best
     /// division.
     fn lines(&mut self) {
         let left = self.fluid.left();
-        let sides: [fn(u32, u32) -> Counts; 3] = [|a, b| [a, b, 0], |a, b| [a, 0, b], |a, b| [0, a, b]];
+        let sides: [fn(u32, u32) -> Counts; 5] =
+            [|a, b| [a, b, 0, 0], |a, b| [a, 0, b, 0], |a, b| [a, 0, 0, b], |a, b| [0, a, b, 0], |a, b| [0, a, 0, b]];
         for side in sides {
             let face = usize::from(face_of(side(1, 1)));
             let mut step = (left / EXACT_MAX).max(1);
@@ -152,22 +166,32 @@ impl Search<'_> {
         }
     }
 
-    /// Divisions that use all three levels.
+    /// Divisions that use three levels.
     fn inside(&mut self) {
+        let sides: [(Face, fn(u32, u32, u32) -> Counts); 2] =
+            [(HINTS, |a, b, c| [a, b, c, 0]), (BYTES, |a, b, c| [a, b, 0, c])];
+        for (level, counts) in sides {
+            if self.allowed & level != 0 {
+                self.inside_of(usize::from(WHOLE | FILTERED | level), counts);
+            }
+        }
+    }
+
+    fn inside_of(&mut self, face: usize, counts: fn(u32, u32, u32) -> Counts) {
         let left = self.fluid.left();
         let mut step = (left / COARSE).max(1);
         for whole in (step..left).step_by(step as usize) {
             for filtered in (step..left - whole).step_by(step as usize) {
-                self.look([whole, filtered, left - whole - filtered]);
+                self.look(counts(whole, filtered, left - whole - filtered));
             }
         }
         while step > 1 {
             let fine = (step / 2).max(1);
-            let Some(best) = self.best.last().copied().flatten() else { return };
+            let Some(best) = self.best.get(face).copied().flatten() else { return };
             let around = |n: u32| (n.saturating_sub(step).max(1)..=n.saturating_add(step)).step_by(fine as usize);
             for whole in around(best.counts[0]).filter(|whole| *whole < left) {
                 for filtered in around(best.counts[1]).filter(|filtered| *filtered < left - whole) {
-                    self.look([whole, filtered, left - whole - filtered]);
+                    self.look(counts(whole, filtered, left - whole - filtered));
                 }
             }
             step = fine;
@@ -187,7 +211,7 @@ pub fn split(snapshot: &Snapshot) -> Split {
     match faces.within(ALL) {
         Some(best) => faces.split(&best),
         // Only if nothing is left.
-        None => faces.split(&Candidate::at(&fluid, [0; 3])),
+        None => faces.split(&Candidate::at(&fluid, [0; 4])),
     }
 }
 
@@ -202,12 +226,8 @@ mod tests {
     fn random(rng: &mut StdRng, left: u32) -> Snapshot {
         // The costs are spread over orders of magnitude, so that every resource is the bottleneck now and then.
         let mut up_to = |max: f64| if rng.random_bool(0.1) { 0.0 } else { max * 10f64.powf(-3.0 * rng.random::<f64>()) };
-        let three = |up_to: &mut dyn FnMut(f64) -> f64, max: f64| ByLevel {
-            whole: up_to(max),
-            filtered: up_to(max),
-            bytes: up_to(max),
-        };
-        let (drive_ns, host_ns, link_bytes) = (three(&mut up_to, 1e8), three(&mut up_to, 1e8), three(&mut up_to, 1e7));
+        let each = |up_to: &mut dyn FnMut(f64) -> f64, max: f64| ByLevel::from_fn(|_| up_to(max));
+        let (drive_ns, host_ns, link_bytes) = (each(&mut up_to, 1e8), each(&mut up_to, 1e8), each(&mut up_to, 1e7));
         let setup = ByLevel::from_fn(|_| Setup { link_bytes: up_to(1e7), host_ns: up_to(1e8), drive_ns: up_to(1e8) });
         Snapshot {
             left,
@@ -217,7 +237,12 @@ mod tests {
             drive: DriveState { cores: up_to(8.0), busy_ns: up_to(1e9) },
             link: LinkState { bytes_per_s: up_to(1e9), backlog_bytes: up_to(1e8) },
             host: HostState { cores: up_to(16.0), backlog_ns: up_to(1e9) },
-            allowed: Allowed { whole: rng.random_bool(0.9), filtered: rng.random_bool(0.8), bytes: rng.random_bool(0.9) },
+            allowed: Allowed {
+                whole: rng.random_bool(0.9),
+                filtered: rng.random_bool(0.8),
+                hints: rng.random_bool(0.6),
+                bytes: rng.random_bool(0.9),
+            },
             whole_is_all_or_none: rng.random_bool(0.1),
         }
     }
@@ -227,9 +252,11 @@ mod tests {
         let mut best = f64::INFINITY;
         for whole in 0..=left {
             for filtered in 0..=left - whole {
-                let counts = [whole, filtered, left - whole - filtered];
-                let legal = face_of(counts) & !mask == 0 && !(ask.whole_is_all_or_none && whole > 0 && whole < left);
-                best = if legal { best.min(fluid.finish(counts).0) } else { best };
+                let carried = left - whole - filtered;
+                for counts in [[whole, filtered, carried, 0], [whole, filtered, 0, carried]] {
+                    let legal = face_of(counts) & !mask == 0 && !(ask.whole_is_all_or_none && whole > 0 && whole < left);
+                    best = if legal { best.min(fluid.finish(counts).0) } else { best };
+                }
             }
         }
         best

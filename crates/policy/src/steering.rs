@@ -4,9 +4,9 @@ use pithead_model::Level;
 use serde::{Deserialize, Serialize};
 
 use crate::estimate::Estimate;
-use crate::fluid::{Fluid, sane};
+use crate::fluid::{CARRIED, Counts, Fluid, sane};
 use crate::snapshot::{ByLevel, Resource, SliceCosts, Snapshot, Split};
-use crate::split::{ALL, BYTES, Candidate, FILTERED, Face, Faces, WHOLE, face_of};
+use crate::split::{ALL, BYTES, Candidate, FILTERED, Face, Faces, HINTS, WHOLE, face_of};
 
 /// A session leaves a mode at once for a finish that is sooner by this share.
 const GAIN_AT_ONCE: f64 = 0.10;
@@ -59,8 +59,8 @@ pub struct Sample {
 pub struct Decision {
     /// The level at which a free worker executes its next slice. `None`: the rest is for the carrier.
     pub worker: Option<Level>,
-    /// Whether the carrier takes another slice.
-    pub carry: bool,
+    /// The level at which the carrier takes another slice. `None`: it takes none.
+    pub carry: Option<Level>,
     /// The division of all remaining slices of which this is the next step.
     pub split: Split,
 }
@@ -78,6 +78,7 @@ pub struct Steering {
     host_over_drive: f64,
     scan_ns: Estimate,
     rest_ns: Estimate,
+    hint_ns: Estimate,
     carry_ns: Estimate,
     host_ns: ByLevel<Estimate>,
     link_bytes: ByLevel<Estimate>,
@@ -101,6 +102,7 @@ impl Steering {
             host_over_drive: if ratio.is_finite() && ratio > 0.0 { ratio } else { 1.0 },
             scan_ns: ns(scan),
             rest_ns: ns(whole - scan),
+            hint_ns: ns(drive.hints),
             carry_ns: ns(drive.bytes),
             host_ns: ByLevel::from_fn(|level| ns(*host.get(level))),
             link_bytes: ByLevel::from_fn(|level| Estimate::new(*link.get(level), weight, BYTES_FLOOR)),
@@ -146,9 +148,13 @@ impl Steering {
                 self.link_bytes.whole.push(each(sample.link_bytes), slices);
                 self.link_bytes.filtered.push(each(sample.scan_bytes), slices);
             }
-            Level::Filtered | Level::Hints => {
+            Level::Filtered => {
                 self.scan_ns.push(each(sample.drive_ns), slices);
                 self.link_bytes.filtered.push(each(sample.link_bytes), slices);
+            }
+            Level::Hints => {
+                self.hint_ns.push(each(sample.drive_ns), slices);
+                self.link_bytes.hints.push(each(sample.link_bytes), slices);
             }
             Level::Bytes => self.carry_ns.push(each(sample.drive_ns), slices),
         }
@@ -164,6 +170,12 @@ impl Steering {
         }
     }
 
+    /// Expects so many bytes of a slice at level 1, until slices were sent at it: what the bounds of one slice's pages say.
+    pub fn expect_hints(&mut self, link_bytes: f64) {
+        self.link_bytes.hints.set_prior(link_bytes);
+        self.refresh();
+    }
+
     /// The present estimates.
     pub fn costs(&self) -> &SliceCosts {
         &self.costs
@@ -172,7 +184,7 @@ impl Steering {
     /// Whether enough was measured for the sub-plan to be confidently sized the next time.
     pub fn is_settled(&self) -> bool {
         let known = |estimate: &Estimate| estimate.seen() >= SETTLED && estimate.spread() < SPREAD_SETTLED;
-        known(&self.scan_ns) || known(&self.host_ns.bytes)
+        known(&self.scan_ns) || known(&self.host_ns.bytes) || known(&self.host_ns.hints)
     }
 
     /// Decides what a free worker and the carrier do next. It ignores the costs in `snapshot`, and uses
@@ -182,9 +194,9 @@ impl Steering {
         let fluid = Fluid::new(&now).with_workers(self.workers);
         let faces = Faces::of(&now, &fluid);
         let Some(best) = faces.within(ALL) else {
-            let (finish_ns, bottleneck) = fluid.finish([0; 3]);
-            let nothing = Candidate { counts: [0; 3], finish_ns, bottleneck };
-            return Decision { worker: None, carry: false, split: faces.split(&nothing) };
+            let (finish_ns, bottleneck) = fluid.finish([0; 4]);
+            let nothing = Candidate { counts: [0; 4], finish_ns, bottleneck };
+            return Decision { worker: None, carry: None, split: faces.split(&nothing) };
         };
         let mode = self.choose(&faces, &best);
         let chosen = plain(&faces, mode).unwrap_or(best);
@@ -192,11 +204,8 @@ impl Steering {
         self.note(chosen.counts);
         let waits = fluid.can_wait(chosen.counts, chosen.finish_ns);
         let worker = self.worker(&now, chosen.counts).filter(|_| !waits);
-        Decision {
-            worker,
-            carry: chosen.counts[2] > 0 || self.explores(&now, &fluid, chosen.finish_ns),
-            split: faces.split(&chosen),
-        }
+        let carry = carried(chosen.counts).or_else(|| self.explores(&now, &fluid, chosen.finish_ns));
+        Decision { worker, carry, split: faces.split(&chosen) }
     }
 
     /// The levels to use from now on.
@@ -224,21 +233,27 @@ impl Steering {
     /// than all the others take without that level. While estimates are uncertain, this rules out a drive that may be
     /// slow and a link that may be slow.
     fn careful(&self, fluid: &Fluid, faces: &Faces, mode: Face, chosen: Candidate) -> Candidate {
-        let host = self.host_ns.bytes.range(WORST);
+        let host = [self.host_ns.hints.range(WORST), self.host_ns.bytes.range(WORST)];
+        let far_host = |level: usize| if level == CARRIED { host[0] } else { host[1] };
         let (scan, whole) = (self.scan_ns.range(self.worst()), self.whole_range());
         // Both levels of the drive err alike, so they are compared by their expected costs.
-        let (near, far) = (faces.within(WHOLE | FILTERED), faces.within(BYTES));
+        let (near, far) = (faces.within(WHOLE | FILTERED), faces.within(HINTS | BYTES));
         let near_soon =
             near.map(|near| near.finish_ns * if near.bottleneck == Resource::Drive { scan.0.min(whole.0) } else { SURE });
-        let far_soon = far.map(|far| far.finish_ns * if far.bottleneck == Resource::Host { host.0 } else { SURE });
-        let worst = |level: usize| fluid.path(level, if level == 0 { whole.1 } else { scan.1 }, host.1);
+        let far_soon = far.map(|far| {
+            let host = if far.counts[CARRIED] > 0 { host[0] } else { host[1] };
+            far.finish_ns * if far.bottleneck == Resource::Host { host.0 } else { SURE }
+        });
+        let hint = self.hint_ns.range(self.worst());
+        let at_drive = [whole.1, scan.1, hint.1, scan.1];
+        let worst = |level: usize| fluid.path(level, at_drive.get(level).copied().unwrap_or(1.0), far_host(level).1);
         let late_by = |level: usize| {
             let others = faces.within(ALL & !(1 << level))?;
             let late = fluid.path(level, 1.0, 1.0) - others.finish_ns;
-            let soon = if 1 << level == BYTES { near_soon } else { far_soon };
+            let soon = if level >= CARRIED { near_soon } else { far_soon };
             Some(soon.map_or(late, |soon| late.max(worst(level) - soon)))
         };
-        let safe: Face = (0..3).filter(|level| late_by(*level).is_none_or(|by| by <= 0.0)).map(|level| 1 << level).sum();
+        let safe: Face = (0..4).filter(|level| late_by(*level).is_none_or(|by| by <= 0.0)).map(|level| 1 << level).sum();
         if let Some(kept) = plain(faces, mode & safe).or_else(|| plain(faces, safe)) {
             return kept;
         }
@@ -247,17 +262,23 @@ impl Steering {
             let all = faces.within(1 << level)?;
             Some((all.finish_ns + worst(level) - fluid.path(level, 1.0, 1.0), all))
         };
-        let least = (0..3).filter_map(all).min_by(|a, b| a.0.total_cmp(&b.0));
+        let least = (0..4).filter_map(all).min_by(|a, b| a.0.total_cmp(&b.0));
         least.map_or(chosen, |(_, all)| all)
     }
 
-    /// Whether a slice may be sent only because the link would be idle: nothing of the drive was measured yet, and the
-    /// slice costs little.
-    fn explores(&self, now: &Snapshot, fluid: &Fluid, finish_ns: f64) -> bool {
+    /// The level at which a slice may be sent only because the link would be idle: nothing of the drive was measured yet,
+    /// and the slice costs little.
+    fn explores(&self, now: &Snapshot, fluid: &Fluid, finish_ns: f64) -> Option<Level> {
         let sent = &now.costs.link_bytes;
-        let light = sent.bytes < EXPLORING_BYTES * sent.whole.min(sent.filtered);
-        let may = light && now.allowed.bytes && !now.whole_is_all_or_none && self.scan_ns.seen() == 0;
-        may && fluid.path(2, 1.0, WORST) < EXPLORING * finish_ns
+        let may = |level: Level, place: usize| {
+            let light = *sent.get(level) < EXPLORING_BYTES * sent.whole.min(sent.filtered);
+            let may = light && now.allowed.get(level) && !now.whole_is_all_or_none && self.scan_ns.seen() == 0;
+            may && fluid.path(place, 1.0, WORST) < EXPLORING * finish_ns
+        };
+        [(Level::Hints, CARRIED), (Level::Bytes, CARRIED + 1)]
+            .into_iter()
+            .find(|(level, place)| may(*level, *place))
+            .map(|it| it.0)
     }
 
     /// The first slices are slow, above all at weak engines (Montana et al. 2023, Skytether, section 6.3), and a weak
@@ -281,24 +302,28 @@ impl Steering {
     }
 
     /// In a division that uses levels 3 and 2, level 2 keeps the link fed and level 3 does the rest.
-    fn worker(&self, now: &Snapshot, counts: [u32; 3]) -> Option<Level> {
+    fn worker(&self, now: &Snapshot, counts: Counts) -> Option<Level> {
         match counts {
-            [0, 0, _] => None,
-            [0, _, _] => Some(Level::Filtered),
-            [_, 0, _] => Some(Level::Whole),
+            [0, 0, ..] => None,
+            [0, ..] => Some(Level::Filtered),
+            [_, 0, ..] => Some(Level::Whole),
             _ if sane(now.link.backlog_bytes) < 2.0 * self.costs.link_bytes.filtered => Some(Level::Filtered),
             _ => Some(Level::Whole),
         }
     }
 
     /// The samples of an engine that is not used fade.
-    fn note(&mut self, counts: [u32; 3]) {
-        let [whole, filtered, bytes] = counts;
+    fn note(&mut self, counts: Counts) {
+        let [whole, filtered, hints, bytes] = counts;
         if whole == 0 && filtered == 0 {
             self.scan_ns.fade();
         }
         if whole == 0 {
             self.rest_ns.fade();
+        }
+        if hints == 0 {
+            self.hint_ns.fade();
+            self.host_ns.hints.fade();
         }
         if bytes == 0 {
             self.host_ns.bytes.fade();
@@ -310,12 +335,12 @@ impl Steering {
     fn refresh(&mut self) {
         if self.scan_ns.seen() > 0 {
             self.follow_drive();
-        } else if self.host_ns.bytes.seen() > 1 {
+        } else if self.host_ns.bytes.seen() > 1 || self.host_ns.hints.seen() > 1 {
             self.follow_host();
         }
         let (scan, rest) = (self.scan_ns.value(), self.rest_ns.value());
         self.costs = SliceCosts {
-            drive_ns: ByLevel { whole: scan + rest, filtered: scan, bytes: self.carry_ns.value() },
+            drive_ns: ByLevel { whole: scan + rest, filtered: scan, hints: self.hint_ns.value(), bytes: self.carry_ns.value() },
             host_ns: ByLevel::from_fn(|level| self.host_ns.get(level).value()),
             link_bytes: ByLevel::from_fn(|level| self.link_bytes.get(level).value()),
         };
@@ -324,6 +349,8 @@ impl Steering {
     fn follow_drive(&mut self) {
         let (scan, rest) = (self.scan_ns.value(), self.rest_ns.value());
         self.host_ns.bytes.set_prior((scan + rest) * self.host_over_drive);
+        // Bounds rule out the same pages of a slice that comes as a whole.
+        self.host_ns.hints.set_prior((scan + rest) * self.host_over_drive);
         // Receiving rows costs the host something even where no work is left to do.
         let seed = &self.seed.host_ns;
         self.host_ns.filtered.set_prior(rest * self.host_over_drive + sane(seed.whole));
@@ -332,7 +359,8 @@ impl Steering {
     fn follow_host(&mut self) {
         let seed = &self.seed.drive_ns;
         let (whole, scan) = (sane(seed.whole), sane(seed.filtered));
-        let factor = self.host_ns.bytes.value() / (whole * self.host_over_drive);
+        let measured = if self.host_ns.bytes.seen() > 1 { &self.host_ns.bytes } else { &self.host_ns.hints };
+        let factor = measured.value() / (whole * self.host_over_drive);
         if factor.is_finite() && factor > 0.0 {
             self.scan_ns.set_prior(scan * factor);
             self.rest_ns.set_prior((whole - scan) * factor);
@@ -347,7 +375,7 @@ fn plain(faces: &Faces, mode: Face) -> Option<Candidate> {
     let near = |level: &Face| {
         faces.within(mode & level).filter(|it| mode & level != 0 && it.finish_ns <= best.finish_ns * (1.0 + NEAR))
     };
-    [WHOLE, FILTERED, BYTES].iter().find_map(near).or(Some(best))
+    [WHOLE, FILTERED, HINTS, BYTES].iter().find_map(near).or(Some(best))
 }
 
 /// Of the modes that are nearly as good as the best, the one with the fewest levels, and of these the one with the
@@ -359,6 +387,17 @@ fn simplest(faces: &Faces, best: &Candidate) -> Face {
                 || (it.finish_ns.is_infinite() && best.finish_ns.is_infinite())
         })
     };
-    let modes = [WHOLE, FILTERED, BYTES, WHOLE | BYTES, FILTERED | BYTES, WHOLE | FILTERED];
-    modes.into_iter().find(near).unwrap_or(face_of(best.counts))
+    let single = [WHOLE, FILTERED, HINTS, BYTES];
+    let double = [WHOLE | HINTS, WHOLE | BYTES, FILTERED | HINTS, FILTERED | BYTES, WHOLE | FILTERED];
+    let mut modes = single.into_iter().chain(double);
+    modes.find(near).unwrap_or(face_of(best.counts))
+}
+
+/// The carrier's level in a division; none: it has no slice.
+fn carried(counts: Counts) -> Option<Level> {
+    match counts {
+        [_, _, 0, 0] => None,
+        [_, _, 0, _] => Some(Level::Bytes),
+        _ => Some(Level::Hints),
+    }
 }

@@ -44,7 +44,10 @@ fn work_completes_beside_one_who_is_always_busy() {
     scenario.drive_load = Load::steady(0.999);
     let drive = complete(&scenario);
     let host = simulate(&scenario, Policy::Fixed(Level::Bytes));
-    assert!(drive.slices.bytes == 64 && drive.finish_ns <= host.finish_ns * 1.05, "the host does it: {drive:?} {host:?}");
+    assert!(
+        drive.slices.hints + drive.slices.bytes == 64 && drive.finish_ns <= host.finish_ns * 1.05,
+        "the host does it: {drive:?} {host:?}"
+    );
     scenario.link_load = Load::steady(0.999);
     scenario.host_load = Load::steady(0.999);
     complete(&scenario);
@@ -78,7 +81,7 @@ fn lies_neither_panic_nor_stall() {
 
 #[test]
 fn a_lie_alone_moves_little() {
-    let three = |whole, filtered, bytes| ByLevel { whole, filtered, bytes };
+    let three = |whole, filtered, bytes| ByLevel { whole, filtered, hints: bytes, bytes };
     let seed =
         SliceCosts { drive_ns: three(10e6, 8e6, 0.1e6), host_ns: three(0.0, 2e6, 10e6), link_bytes: three(1e3, 1e6, 2e6) };
     let mut steering = Steering::new(seed, false);
@@ -106,13 +109,56 @@ fn a_lie_alone_moves_little() {
 
 #[test]
 fn what_the_host_measures_replaces_the_speed_ratio() {
-    let three = |whole, filtered, bytes| ByLevel { whole, filtered, bytes };
+    let three = |whole, filtered, bytes| ByLevel { whole, filtered, hints: bytes, bytes };
     let seed = SliceCosts { drive_ns: three(40e6, 30e6, 0.1e6), ..SliceCosts::default() };
     let mut steering = Steering::new(seed, true);
     steering.set_speed(4.0, 1.0);
     assert!((steering.costs().host_ns.bytes - 10e6).abs() < 1e3, "{:?}", steering.costs());
     (0..12).for_each(|_| steering.measure_host(Level::Bytes, 2, 2.0 * 16e6));
     assert!((steering.costs().host_ns.bytes - 16e6).abs() < 1e3, "{:?}", steering.costs());
+}
+
+#[test]
+fn a_weak_drive_sends_the_pages_that_may_match() {
+    let clustered = grid().into_iter().enumerate().filter(|(seed, _)| seed % 3 == 0).map(|(_, scenario)| scenario);
+    let weak = |it: &Scenario| it.name.contains("CPU 1/15, link 100M, busy: none") && it.costs.link_bytes.hints < 1e5;
+    let mut seen = 0;
+    for scenario in clustered.filter(weak) {
+        let outcome = complete(&scenario);
+        let others =
+            [Level::Whole, Level::Filtered, Level::Bytes].map(|level| simulate(&scenario, Policy::Fixed(level)).finish_ns);
+        let best = others.into_iter().fold(f64::INFINITY, f64::min);
+        assert!(outcome.slices.hints > 48 && outcome.finish_ns < best, "{}: {outcome:?} beside {others:?}", scenario.name);
+        seen += 1;
+    }
+    assert!(seen > 0);
+}
+
+#[test]
+fn a_level_that_was_expected_to_send_much_is_corrected_by_what_it_sends() {
+    let four = |whole, filtered, hints, bytes| ByLevel { whole, filtered, hints, bytes };
+    let seed = SliceCosts {
+        drive_ns: four(600e6, 450e6, 0.2e6, 0.1e6),
+        host_ns: four(0.0, 2e6, 10e6, 10e6),
+        link_bytes: four(1e3, 1e6, 2.5e6, 2.5e6),
+    };
+    let mut steering = Steering::new(seed, false);
+    steering.expect_hints(0.2e6);
+    assert!((steering.costs().link_bytes.hints - 0.2e6).abs() < 1.0);
+    let sample = |link_bytes: f64| Sample {
+        level: Level::Hints,
+        slices: 1,
+        drive_ns: 5e6,
+        scan_ns: f64::NAN,
+        link_bytes,
+        scan_bytes: f64::NAN,
+        stored_bytes: f64::NAN,
+    };
+    (0..9).for_each(|_| steering.measure(&sample(0.05e6)));
+    let costs = steering.costs();
+    assert!((costs.link_bytes.hints - 0.05e6).abs() < 1.0 && (costs.drive_ns.hints - 5e6).abs() < 1e3, "{costs:?}");
+    // It says nothing of other levels.
+    assert!((costs.link_bytes.bytes, costs.drive_ns.filtered) == (2.5e6, 450e6), "{costs:?}");
 }
 
 #[test]
@@ -138,7 +184,7 @@ fn a_whole_partition_stays_whole_or_is_sent() {
 fn resident_slices_are_taken_at_the_host_unless_it_is_busy() {
     let mut scenario = Scenario { resident: 64, ..named("aggregate, 0.5 pass, CPU 1/4, link 100M, busy: none") };
     let free = complete(&scenario);
-    assert!(free.slices.bytes > 32, "{free:?}");
+    assert!(free.slices.hints + free.slices.bytes > 32, "{free:?}");
     scenario.host_load = Load::steady(0.98);
     let busy = complete(&scenario);
     assert!(busy.slices.whole + busy.slices.filtered > 32, "{busy:?}");

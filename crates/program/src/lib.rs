@@ -4,7 +4,8 @@
 //! [`Module`] declares SSDlets. A host program makes an [`Application`] of them: it gives arguments, connects ports, starts,
 //! exchanges data, waits. Each SSDlet is a cooperative fibre with an address space of its own on the reactors of
 //! [`pithead_sched`]. Nothing here trusts a guest, opens a socket or knows plans; what a guest may read comes from
-//! [`Services`]. docs/reference/program-abi.md describes what a module imports and exports.
+//! [`Services`]. A [`FunctionModule`] holds functions of SQL, which reach nothing at all. docs/reference/program-abi.md describes
+//! what modules import and export.
 
 mod application;
 mod arrow_port;
@@ -16,6 +17,7 @@ mod declared;
 mod engine;
 mod error;
 mod folder;
+mod function;
 mod graph;
 mod guest;
 mod host_port;
@@ -36,6 +38,7 @@ pub use cache::{CodeStore, Secret};
 pub use declared::{ArgumentType, Declared};
 pub use error::ProgramError;
 pub use folder::FolderServices;
+pub use function::{FUNCTION_ABI_VERSION, FunctionCall, FunctionEngine, FunctionModule, GuestMemory};
 pub use host_port::{HostReader, HostWriter};
 pub use limits::{ABI_VERSION, BATCH_BYTES, BATCH_BYTES_MAX, Limits, MODULE_BYTES_MAX, RuntimeOptions};
 pub use module::Module;

@@ -1,6 +1,8 @@
 //! Applications of guests that are written as text, honest and hostile ones.
 
 mod bytes;
+mod functions;
+mod functions_guest;
 mod graphs;
 mod guests;
 mod hostile;

@@ -9,7 +9,7 @@ use crate::Level;
 use crate::budget::fault;
 use crate::guest::{Guest, GuestRange, bytes, parts};
 
-const MODULE: &str = "wasi_snapshot_preview1";
+pub(crate) const MODULE: &str = "wasi_snapshot_preview1";
 
 // Error numbers of wasi_snapshot_preview1.
 const SUCCESS: i32 = 0;
@@ -54,8 +54,8 @@ const REFUSED: &[(&str, &str, i32)] = &[
     ("sock_shutdown", "ii", NOT_OFFERED),
 ];
 
-/// Defines all calls of the preview.
-pub(crate) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
+/// Defines the calls that are refused, for whatever state a guest has.
+pub(crate) fn link_refused<T: 'static>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
     for (name, parameters, error) in REFUSED {
         let parameters = parameters.bytes().map(|kind| if kind == b'I' { ValType::I64 } else { ValType::I32 });
         let of = FuncType::new(linker.engine(), parameters, [ValType::I32]);
@@ -64,6 +64,12 @@ pub(crate) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
             Ok(())
         })?;
     }
+    Ok(())
+}
+
+/// Defines all calls of the preview.
+pub(crate) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
+    link_refused(linker)?;
     link_start(linker)?;
     link_streams(linker)?;
     link_time(linker)

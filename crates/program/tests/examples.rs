@@ -2,6 +2,7 @@
 //! same without a drive.
 
 mod build;
+mod functions;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -153,6 +153,7 @@ mod tests {
             slices_skipped: 0,
             pages_read: 0,
             pages_skipped: 0,
+            pages_sent: 0,
             rows_in: 0,
             rows_out,
             medium_bytes: 0,

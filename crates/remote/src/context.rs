@@ -5,7 +5,6 @@ use std::sync::Arc;
 use pithead_door::OpenRequest;
 use pithead_exec::Summaries;
 use pithead_fleet::Fleet;
-use pithead_functions::Registry;
 use pithead_model::SliceCosts;
 
 use crate::finishing::Finishing;
@@ -18,8 +17,6 @@ use crate::sizes::Sizes;
 #[derive(Debug)]
 pub struct RemoteContext {
     pub(crate) fleet: Fleet,
-    /// What sub-plans may call, where the host finishes them.
-    pub(crate) functions: Arc<Registry>,
     /// The host's cores.
     pub(crate) finishing: Arc<Finishing>,
     /// Slices that came back.
@@ -37,10 +34,9 @@ pub struct RemoteContext {
 
 impl RemoteContext {
     /// For a host that finishes slices on so many threads, and keeps so many bytes of partial results at most.
-    pub fn new(fleet: Fleet, functions: Arc<Registry>, threads: usize, summary_bytes: u64) -> Arc<Self> {
+    pub fn new(fleet: Fleet, threads: usize, summary_bytes: u64) -> Arc<Self> {
         Arc::new(Self {
             fleet,
-            functions,
             finishing: Finishing::new(threads),
             held: HeldSlices::default(),
             summaries: Summaries::new(summary_bytes),

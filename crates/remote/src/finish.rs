@@ -14,7 +14,7 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use pithead_device::{Device, Native};
-use pithead_door::{Door, SlicePart, run_values};
+use pithead_door::{Door, PartsOutline, SlicePart, run_values};
 use pithead_exec::{BindRequest, Bound, PartData, SliceRef, SliceSource};
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Annotation, Blame, Fault, Finished, HostState, Level, SLICE_BYTES_MAX, SessionId, SliceKey, SliceSpan};
@@ -22,6 +22,7 @@ use pithead_slice::{SliceReader, open_slice};
 use tokio::task::JoinSet;
 
 use crate::finishing::Sharing;
+use crate::hinted::{Hint, Hints, open_hinted};
 use crate::session::Target;
 
 /// How often a drive is told how the host is, at most.
@@ -51,6 +52,8 @@ pub(crate) struct Finisher {
 #[derive(Default)]
 struct Coming {
     slices: BTreeMap<u32, (u64, BytesMut)>,
+    /// Those of which only some pages come.
+    hints: Hints,
     held: Vec<u32>,
 }
 
@@ -154,7 +157,7 @@ impl Finisher {
         self.driving.clone_from(&parts[0].slices);
         let source = Arc::clone(&self.source) as Arc<dyn SliceSource>;
         // All of what comes back, whatever the drive was to leave out, and to the end.
-        let (runtime, functions) = (Arc::clone(&self.target.runtime), Arc::clone(&self.target.context.functions));
+        let (runtime, functions) = (Arc::clone(&self.target.runtime), Arc::clone(&self.target.functions));
         let whole = BindRequest::of(request.clone(), parts, runtime, functions, source);
         let request = BindRequest { done: vec![], held: vec![], level_max: Level::Whole, ..whole };
         // Planning takes stack and time.
@@ -199,13 +202,39 @@ impl Finisher {
         Ok(())
     }
 
+    /// Whether slices of a closed round are to be finished here. With push-down off, rows travel at level 1, and are all that is
+    /// asked for.
+    pub(crate) fn is_handed_back(&self, level: Level) -> bool {
+        match level {
+            Level::Bytes | Level::Filtered => true,
+            Level::Hints => self.target.request.options.level_max == Level::Whole,
+            Level::Whole => false,
+        }
+    }
+
+    /// Which pages of a slice come.
+    pub(crate) fn hint(&mut self, round: u32, slice: u32, pages: Bytes, parts: PartsOutline) -> Result<(), Fault> {
+        self.slice(slice)?;
+        let hint = Hint::new(pages, parts)?;
+        let coming = self.coming.entry(round).or_default();
+        let is_new = !coming.slices.contains_key(&slice) && !coming.held.contains(&slice);
+        match is_new && coming.hints.insert(slice, hint).is_none() {
+            true => Ok(()),
+            false => Err(protocol(format!("match hints of slice {slice} came late, or twice"))),
+        }
+    }
+
     /// The next bytes of a slice.
     pub(crate) fn store(&mut self, round: u32, slice: u32, total: u64, bytes: &Bytes) -> Result<()> {
         let broken = |what: String| Err(external(protocol(what)));
         let coming = self.coming.entry(round).or_default();
-        if total == 0 {
+        let hinted = coming.hints.get(&slice).map(Hint::bytes);
+        if total == 0 && hinted.is_none() {
             coming.held.push(slice);
             return Ok(());
+        }
+        if hinted.is_some_and(|hinted| hinted != total) {
+            return broken(format!("{total} bytes of slice {slice} were to come, and its match hints name others"));
         }
         if total > SLICE_BYTES_MAX as u64 {
             return broken(format!("slice {slice} of {total} bytes is over the bound of {SLICE_BYTES_MAX}"));
@@ -231,17 +260,31 @@ impl Finisher {
         let coming = self.coming.remove(&annotation.round).unwrap_or_default();
         let part = self.target.request.parts.first().ok_or_else(|| Fault::bug("a sub-plan without a dataset"))?;
         let mut found = Vec::new();
+        let mut hinted = Vec::new();
         let mut size = 0;
-        for (ordinal, (total, value)) in coming.slices {
+        let Coming { slices, mut hints, held } = coming;
+        for (ordinal, (total, value)) in slices {
             let slice = self.slice(ordinal)?;
             if value.len() as u64 != total {
                 return Err(protocol(format!("{} of {total} bytes of slice {ordinal} came", value.len())));
             }
             size += value.len();
-            self.take_in(part, slice.key.clone(), value.freeze())?;
-            found.push(slice);
+            match (hints.remove(&ordinal), annotation.level) {
+                (Some(hint), Level::Hints) => hinted.push((slice, hint, value.freeze())),
+                (None, Level::Bytes) => {
+                    self.take_in(part, slice.key.clone(), value.freeze())?;
+                    found.push(slice);
+                }
+                (_, level) => return Err(protocol(format!("slice {ordinal} came otherwise than at level {}", level as u8))),
+            }
         }
-        for ordinal in coming.held {
+        if let Some(ordinal) = hints.keys().next() {
+            return Err(protocol(format!("match hints of slice {ordinal} came without its pages")));
+        }
+        if annotation.level == Level::Hints {
+            found.extend(open_hinted(part, annotation, hinted)?);
+        }
+        for ordinal in held {
             let slice = self.slice(ordinal)?;
             if !self.source.open.lock().contains_key(&slice.key) {
                 return Err(protocol(format!("slice {ordinal} was not sent, and is not at the host")));
@@ -386,7 +429,7 @@ async fn slices_of(door: &Arc<dyn Door>, part: &SlicePart) -> Result<Vec<SliceRe
         }
         for (number, entry) in (0..).zip(directory.slices) {
             let ordinal = slices.len() as u32;
-            slices.push(SliceRef { ordinal, key: run.slice(number), entry: Arc::new(entry), filtered: None });
+            slices.push(SliceRef { ordinal, key: run.slice(number), entry: Arc::new(entry), filtered: None, came: None });
         }
     }
     Ok(slices)

@@ -75,8 +75,8 @@ impl Slots {
 
 #[cfg(test)]
 mod tests {
-    use pithead_model::{DatasetId, LoadId};
-    use pithead_slice::{Scan, ScanRequest, SliceError};
+    use pithead_model::{DatasetId, LoadId, PageSet};
+    use pithead_slice::{Predicate, Scan, ScanRequest, Search, SliceError, SliceParts};
 
     use super::*;
 
@@ -88,6 +88,18 @@ mod tests {
             0
         }
         fn scan(&self, _request: ScanRequest) -> Result<Scan, SliceError> {
+            Err(SliceError::Corrupt("nothing".into()))
+        }
+        fn may_match(&self, _predicates: &[Predicate]) -> Result<PageSet, SliceError> {
+            Ok(PageSet::none(0))
+        }
+        fn rows_of(&self, _pages: &PageSet) -> u64 {
+            0
+        }
+        fn search(&self, _request: ScanRequest) -> Result<Search, SliceError> {
+            Err(SliceError::Corrupt("nothing".into()))
+        }
+        fn parts(&self, _columns: &[usize], _pages: &PageSet) -> Result<SliceParts, SliceError> {
             Err(SliceError::Corrupt("nothing".into()))
         }
     }

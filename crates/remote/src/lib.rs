@@ -10,6 +10,7 @@ mod context;
 mod finish;
 mod finishing;
 mod held;
+mod hinted;
 mod idle;
 mod profile;
 mod recall;

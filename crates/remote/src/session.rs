@@ -14,7 +14,8 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use futures::{Stream, TryStreamExt, stream};
 use pithead_door::{Door, Event, OpenRequest};
 use pithead_fleet::ConnectedDrive;
-use pithead_model::{Blame, Fault, Finished, Level};
+use pithead_functions::Registry;
+use pithead_model::{Annotation, Blame, Fault, Finished, Level};
 use pithead_plan::RollUp;
 
 use crate::admission::Admission;
@@ -34,6 +35,8 @@ const AGAIN_WAIT: Duration = Duration::from_millis(250);
 pub struct Target {
     /// What it shares with all others of its host.
     pub context: Arc<RemoteContext>,
+    /// What the sub-plan may call, where the host finishes it.
+    pub functions: Arc<Registry>,
     /// Memory and spill files of work that comes back.
     pub runtime: Arc<RuntimeEnv>,
     /// Bytes of slices that the host may hold for later queries.
@@ -300,42 +303,12 @@ impl Session {
                 finisher.bind(&reading.door).await.map_err(at)?;
                 finisher.store(round, slice, total, &bytes).map_err(|error| Stop::from(at(fault_of(error))))?;
             }
-            Event::Closed { annotation, link_bytes } => {
-                if matches!(annotation.level, Level::Filtered | Level::Bytes) {
-                    // A round may come back without a row: its partition is to be finished all the same.
-                    finisher.bind(&reading.door).await.map_err(at)?;
-                }
-                // What came back is looked at before it counts: a copy may do better.
-                let (slices, bytes) = match annotation.level {
-                    Level::Bytes => finisher.opened(&annotation).map_err(at)?,
-                    _ => Default::default(),
-                };
-                let batches = admission.close(&annotation).map_err(at)?;
-                let counts = |brake: &Arc<Brake>| brake.answered(*partition, admission.done());
-                if !self.target.brake.as_ref().is_none_or(counts) {
-                    return Err(Stop::Braked);
-                }
-                let rows = match annotation.level {
-                    Level::Filtered if !batches.is_empty() => {
-                        let slices = finisher.filtered(&annotation, batches).map_err(at)?;
-                        finisher.finish(&annotation, slices, 0)?;
-                        vec![]
-                    }
-                    Level::Bytes | Level::Filtered => {
-                        finisher.finish(&annotation, slices, bytes)?;
-                        vec![]
-                    }
-                    _ => {
-                        self.passing += annotation.slices.iter().map(|span| u64::from(span.count)).sum::<u64>();
-                        batches
-                    }
-                };
-                profile.update(*partition, |session| {
-                    session.link_bytes += link_bytes;
-                    session.annotations.push(annotation);
-                });
-                return Ok(Some(rows));
+            Event::Hints { round, slice, pages, parts, link_bytes } => {
+                profile.update(*partition, |session| session.link_bytes += link_bytes);
+                finisher.bind(&reading.door).await.map_err(at)?;
+                finisher.hint(round, slice, pages, parts).map_err(at)?;
             }
+            Event::Closed { annotation, link_bytes } => return self.closed(annotation, link_bytes, reading).await,
             Event::Finished { profile: report, link_bytes } => {
                 admission.finish().map_err(at)?;
                 finisher.all_came()?;
@@ -353,6 +326,55 @@ impl Session {
             }
         }
         Ok(Some(vec![]))
+    }
+
+    /// A round is closed. The rows that count by it; slices that came back are finished here.
+    async fn closed(
+        &mut self,
+        annotation: Annotation,
+        link_bytes: u64,
+        reading: &Reading,
+    ) -> Result<Option<Vec<RecordBatch>>, Stop> {
+        let at = |fault: Fault| fault.at_drive(&reading.label);
+        let Self { profile, partition, admission, finisher, .. } = self;
+        let is_handed_back = finisher.is_handed_back(annotation.level);
+        if is_handed_back {
+            // A round may come back without a row: its partition is to be finished all the same.
+            finisher.bind(&reading.door).await.map_err(at)?;
+        }
+        // What came back is looked at before it counts: a copy may do better.
+        let (slices, bytes) = match annotation.level {
+            Level::Bytes | Level::Hints if is_handed_back => finisher.opened(&annotation).map_err(at)?,
+            _ => Default::default(),
+        };
+        let batches = admission.close(&annotation).map_err(at)?;
+        if is_handed_back && annotation.level < Level::Filtered && !batches.is_empty() {
+            return Err(at(Fault::new(Blame::Device, "rows came of slices that were handed back as stored")).into());
+        }
+        let counts = |brake: &Arc<Brake>| brake.answered(*partition, admission.done());
+        if !self.target.brake.as_ref().is_none_or(counts) {
+            return Err(Stop::Braked);
+        }
+        let rows = match annotation.level {
+            Level::Filtered if !batches.is_empty() => {
+                let slices = finisher.filtered(&annotation, batches).map_err(at)?;
+                finisher.finish(&annotation, slices, 0)?;
+                vec![]
+            }
+            _ if is_handed_back => {
+                finisher.finish(&annotation, slices, bytes)?;
+                vec![]
+            }
+            _ => {
+                self.passing += annotation.slices.iter().map(|span| u64::from(span.count)).sum::<u64>();
+                batches
+            }
+        };
+        profile.update(*partition, |session| {
+            session.link_bytes += link_bytes;
+            session.annotations.push(annotation);
+        });
+        Ok(Some(rows))
     }
 
     /// After a session has ended early: another one may answer for what is left. Whether anything is.

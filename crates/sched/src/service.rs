@@ -1,6 +1,6 @@
 //! [`Service`]: background work, cut in steps. The next step, and not a thread with its data, moves between cores.
 //!
-//! After Park et al. 2020 (BTS; see `docs/bibliography.md`).
+//! After Park et al. 2022 (BTS; see `docs/bibliography.md`).
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -94,6 +94,8 @@ pub struct ServiceState {
     pub limit: Option<u64>,
     /// Steps since it was added.
     pub steps: u64,
+    /// Bytes of these steps.
+    pub bytes: u64,
     /// Time of its steps, on all cores.
     pub busy: Duration,
     /// Where it is.
@@ -121,9 +123,16 @@ pub(crate) struct Entry {
     wake: Notify,
     service: Mutex<Box<dyn Service>>,
     steps: AtomicU64,
+    bytes: AtomicU64,
     busy_ns: AtomicU64,
     kept: Mutex<Kept>,
 }
+
+/// In the place of a service that was ended.
+struct Ended;
+
+/// How long the end of a service waits for a step that runs.
+const END_WAIT: Duration = Duration::from_secs(10);
 
 struct Kept {
     activity: Activity,
@@ -170,6 +179,7 @@ impl Entry {
             wake: Notify::new(),
             service,
             steps: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
             busy_ns: AtomicU64::new(0),
             kept: Mutex::new(kept),
         }
@@ -217,6 +227,9 @@ impl Entry {
             }
         };
         (kept.progress, kept.position) = (progress, position);
+        if let Stepped::Did { bytes } = stepped {
+            self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
         let next = kept.after(stepped, &self.name);
         kept.is_placed = !matches!(next, Next::Rests);
         (next, took)
@@ -263,11 +276,20 @@ impl Entry {
         }
     }
 
-    /// Another service takes its place.
+    /// It is never started again.
     pub(crate) fn stop_for_good(&self) {
         let mut kept = self.kept.lock();
-        (kept.activity, kept.restarts) = (Activity::Broken("another service took its place".into()), false);
+        (kept.activity, kept.restarts) = (Activity::Broken("it was ended".into()), false);
         self.wake.notify_one();
+    }
+
+    /// It runs no more, and what it holds is let go once a step that runs now has ended.
+    pub(crate) fn end(&self) {
+        self.stop_for_good();
+        match self.service.try_lock_for(END_WAIT) {
+            Some(mut service) => *service = Box::new(Ended),
+            None => tracing::error!(service = &*self.name, "a step of a background service does not end"),
+        }
     }
 
     pub(crate) fn limit(&self, bytes_per_second: Option<u64>) {
@@ -285,6 +307,7 @@ impl Entry {
             bytes_per_second: kept.rate(),
             limit: kept.limit,
             steps: self.steps.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
             busy: Duration::from_nanos(self.busy_ns.load(Ordering::Relaxed)),
             position: kept.position.clone(),
         }
@@ -349,4 +372,24 @@ impl Kept {
             self.done.pop_front();
         }
     }
+}
+
+impl Service for Ended {
+    fn step(&mut self) -> Stepped {
+        Stepped::Idle { pause: Duration::from_secs(3_600) }
+    }
+
+    fn blocks(&self) -> bool {
+        false
+    }
+
+    fn progress(&self) -> Progress {
+        Progress::default()
+    }
+
+    fn position(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn restart(&mut self) {}
 }

@@ -1,7 +1,9 @@
 //! [`Services`]: which reactor runs the next step of which service, and how often.
 //!
-//! The monitoring and the core selection module of Park et al. 2020 (BTS; see `docs/bibliography.md`). What a core may give to
+//! The monitoring and the core selection module of Park et al. 2022 (BTS; see `docs/bibliography.md`). What a core may give to
 //! background work is a [`Governor`]'s decision; this module measures, asks it, and keeps to what it says.
+
+mod monitor;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,8 +15,9 @@ use tokio::sync::Notify;
 
 use crate::load::{CoreCounts, Load};
 use crate::service::{Entry, Next};
-use crate::usage::Usage;
+use crate::usage::thread_cpu;
 use crate::{AbortOnDrop, Class, Pool, Service, ServiceState};
+use monitor::monitor;
 
 /// What a reactor's core did in one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -48,7 +51,7 @@ pub trait Governor: Send {
 }
 
 /// A core as others see it.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct CoreState {
     /// What it did in the last interval.
     pub load: CoreLoad,
@@ -60,6 +63,8 @@ pub struct CoreState {
     pub steps: u64,
     /// See `steps`.
     pub moves: u64,
+    /// The last task that held it for too long, if there was one: its name, and for how long it had when it was seen.
+    pub stalled: Option<(String, Duration)>,
 }
 
 /// The background services of a pool. They end when this is dropped.
@@ -93,6 +98,7 @@ struct Core {
     wake: Notify,
     steps: AtomicU64,
     moves: AtomicU64,
+    stalled: Mutex<Option<(String, Duration)>>,
 }
 
 /// How long a step waits for the core of the one before it, which has what it needs in its caches, until any core takes it.
@@ -140,6 +146,17 @@ impl Services {
         self.shared.place(&entry);
     }
 
+    /// Ends a service and lets go of what it holds, after the step that runs now, for which this waits. False: there is none of that
+    /// name.
+    pub fn remove(&self, name: &str) -> bool {
+        let mut entries = self.shared.entries.lock();
+        let Some(index) = entries.iter().position(|entry| &*entry.name == name) else { return false };
+        let entry = entries.remove(index);
+        drop(entries);
+        entry.end();
+        true
+    }
+
     /// All services, in the order in which they were added.
     pub fn list(&self) -> Vec<ServiceState> {
         self.shared.entries.lock().iter().map(|entry| entry.state()).collect()
@@ -179,6 +196,7 @@ impl Services {
             counts: self.shared.pool.counts(index),
             steps: core.steps.load(Ordering::Relaxed),
             moves: core.moves.load(Ordering::Relaxed),
+            stalled: core.stalled.lock().clone(),
         };
         self.shared.cores.iter().enumerate().map(state).collect()
     }
@@ -306,7 +324,13 @@ async fn step(pool: &Pool, load: &Load, entry: &Arc<Entry>) -> (Next, Duration) 
         return entry.step();
     }
     let blocking = Arc::clone(entry);
-    match pool.spawn_blocking(move || blocking.step()).await {
+    // While it waits for the medium, it takes no core.
+    let timed = move || {
+        let before = thread_cpu();
+        let (next, _) = blocking.step();
+        (next, thread_cpu().saturating_sub(before))
+    };
+    match pool.spawn_blocking(timed).await {
         Ok((next, took)) => {
             load.spent_elsewhere(took);
             (next, took)
@@ -330,53 +354,6 @@ fn follow(shared: &Arc<Shared>, entry: Arc<Entry>, next: Next) {
                 }
             });
         }
-    }
-}
-
-/// Measures the cores, and asks the governor.
-async fn monitor(shared: Arc<Shared>) {
-    let mut usage = Usage::new(shared.pool.cores());
-    let mut last: Vec<CoreCounts> = (0..shared.cores.len()).map(|index| shared.pool.counts(index)).collect();
-    let mut at = Instant::now();
-    loop {
-        let loads = {
-            let took = at.elapsed().as_secs_f64().max(1e-9);
-            at = Instant::now();
-            let busy = usage.shares(shared.cores.len());
-            let measure = |(index, last): (usize, &mut CoreCounts)| {
-                let now = shared.pool.counts(index);
-                let load = load_between(std::mem::replace(last, now), now, took, busy.get(index).copied());
-                *shared.cores[index].load.lock() = load;
-                tell_stall(shared.pool.load(index), index);
-                load
-            };
-            last.iter_mut().enumerate().map(measure).collect::<Vec<_>>()
-        };
-        let grants = shared.governor.lock().decide(&loads, shared.interval);
-        for (core, grant) in shared.cores.iter().zip(grants) {
-            core.set(grant);
-        }
-        tokio::time::sleep(shared.interval).await;
-    }
-}
-
-/// What a core did between two counts; `busy` is its share of whoever used it.
-fn load_between(last: CoreCounts, now: CoreCounts, seconds: f64, busy: Option<f64>) -> CoreLoad {
-    let share = |last: u64, now: u64| (now.saturating_sub(last) as f64 / 1e9 / seconds).min(1.0);
-    let arrivals = now.polls.saturating_sub(last.polls);
-    let background = share(last.background_ns, now.background_ns);
-    let others = busy.map_or(0.0, |busy| (busy - background).max(0.0));
-    CoreLoad {
-        foreground: share(last.foreground_ns, now.foreground_ns).max(others),
-        background,
-        queue_delay: Duration::from_nanos(now.delay_ns.saturating_sub(last.delay_ns) / arrivals.max(1)),
-        arrivals,
-    }
-}
-
-fn tell_stall(load: &Load, core: usize) {
-    if let Some((task, held)) = load.newly_stalled() {
-        tracing::warn!(core, task, ?held, "a task holds a reactor");
     }
 }
 

@@ -1,6 +1,7 @@
-//! How busy the machine's cores are, whoever uses them, from `/proc/stat`.
+//! How busy the machine's cores are, whoever uses them, from `/proc/stat`; and what a thread has taken of them.
 
 use std::fs;
+use std::time::Duration;
 
 /// Busy and all time of a core since the machine started, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +49,17 @@ impl Usage {
             }
         }
         &self.shares
+    }
+}
+
+/// CPU time of this thread since it started.
+pub(crate) fn thread_cpu() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes to `time` alone, which outlives it.
+    let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    match status {
+        0 => Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32),
+        _ => Duration::ZERO,
     }
 }
 

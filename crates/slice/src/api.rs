@@ -9,12 +9,16 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use futures::stream::BoxStream;
-use pithead_model::{Blame, Fault, PageSample, Value};
+use pithead_model::{Blame, Fault, PageSample, PageSet, Value};
 
 use crate::KeySet;
+use crate::stored::SliceParts;
 
 /// Batches of a slice, in row order.
 pub type SliceStream = BoxStream<'static, Result<RecordBatch, SliceError>>;
+
+/// What each of the ranges of rows of a [`Search`] gave: none where no row is wanted.
+pub type SearchStream = BoxStream<'static, Result<Option<RecordBatch>, SliceError>>;
 
 /// One way to encode a slice. Every encoding passes the same conformance suite (`tests/conformance`).
 pub trait Encoding: Send + Sync + Debug {
@@ -32,6 +36,10 @@ pub trait Encoding: Send + Sync + Debug {
 
     /// Opens a body. Nothing is decoded yet. `schema` is the dataset's, and the body must have the same.
     fn open(&self, schema: &SchemaRef, body: Bytes) -> Result<Arc<dyn SliceReader>, SliceError>;
+
+    /// Opens parts of a body, as [`SliceReader::parts`] cut them. Rows of pages that are not in the bitmap `pages` are as
+    /// if they were not there. What was not sent is an error where it is asked for.
+    fn open_parts(&self, schema: &SchemaRef, parts: SliceParts, pages: &[u8]) -> Result<Arc<dyn SliceReader>, SliceError>;
 }
 
 /// An open slice.
@@ -42,6 +50,20 @@ pub trait SliceReader: Send + Sync + Debug {
     /// Reads columns, and skips what it can. The output has all rows that satisfy all predicates. It may have other
     /// rows, too, except that every row satisfies the predicates in the returned [`Scan::applied`].
     fn scan(&self, request: ScanRequest) -> Result<Scan, SliceError>;
+
+    /// The pages that may have a row that satisfies all predicates, by their bounds. Decodes nothing. Of a slice that was
+    /// opened from parts, pages that were sent.
+    fn may_match(&self, predicates: &[Predicate]) -> Result<PageSet, SliceError>;
+
+    /// The rows in these pages.
+    fn rows_of(&self, pages: &PageSet) -> u64;
+
+    /// Reads as [`SliceReader::scan`] does, and tells of each range of rows what it gave.
+    fn search(&self, request: ScanRequest) -> Result<Search, SliceError>;
+
+    /// What of the slice somebody needs who is to read these columns in these pages. The parts may hold more than that,
+    /// as far as an encoding stores it together. Copies nothing.
+    fn parts(&self, columns: &[usize], pages: &PageSet) -> Result<SliceParts, SliceError>;
 }
 
 /// What to read from a slice.
@@ -69,6 +91,16 @@ pub struct Scan {
     /// The rows, with exactly the requested columns.
     pub stream: SliceStream,
     /// Indices into [`ScanRequest::predicates`] of those that every row of the output satisfies.
+    pub applied: Vec<usize>,
+}
+
+/// A scan of a slice, range by range.
+pub struct Search {
+    /// The ranges of rows that are read, each within one page, in order.
+    pub windows: Pages,
+    /// One item for each of them.
+    pub stream: SearchStream,
+    /// As in [`Scan::applied`].
     pub applied: Vec<usize>,
 }
 

@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use arrow::array::{Array, ArrayData, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
-use arrow::buffer::Buffer;
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
+use arrow::buffer::{Buffer, MutableBuffer};
 use arrow::compute::BatchCoalescer;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use arrow::error::ArrowError;
@@ -16,12 +16,14 @@ use arrow::ipc::writer::FileWriter;
 use arrow::ipc::{Block, MetadataVersion, root_as_footer, root_as_message};
 use bytes::Bytes;
 use futures::stream::{self, StreamExt};
-use pithead_model::PAGE_ROWS;
+use pithead_model::{PAGE_ROWS, PageSet};
 
+use crate::arrow_parts::{buffer_bytes, buffers_by_column, bytes_of};
 use crate::guard::{check_columns, guarded};
 use crate::nested::rebuild;
 use crate::pages::{self, PageIndex};
-use crate::{Encoding, ReadStats, Scan, ScanRequest, SliceError, SliceReader};
+use crate::stored::{SliceParts, Stored};
+use crate::{Encoding, Predicate, ReadStats, Scan, ScanRequest, Search, SliceError, SliceReader};
 
 const NAME: &str = "arrow";
 /// The bytes at the end of an IPC file that have the length of its footer.
@@ -52,8 +54,13 @@ impl Encoding for ArrowEncoding {
     }
 
     fn open(&self, schema: &SchemaRef, body: Bytes) -> Result<Arc<dyn SliceReader>, SliceError> {
-        let (file, index) = PageIndex::split(body, schema.fields().len())?;
-        let slice = guarded(|| ArrowSlice::open(schema.clone(), file, index))?;
+        let slice = guarded(|| ArrowSlice::open(schema.clone(), Stored::whole(body), None))?;
+        Ok(Arc::new(slice))
+    }
+
+    fn open_parts(&self, schema: &SchemaRef, parts: SliceParts, pages: &[u8]) -> Result<Arc<dyn SliceReader>, SliceError> {
+        let body = Stored::some(parts.body_bytes, parts.parts)?;
+        let slice = guarded(|| ArrowSlice::open(schema.clone(), body, Some(pages)))?;
         Ok(Arc::new(slice))
     }
 }
@@ -91,16 +98,31 @@ fn compact(page: &RecordBatch) -> Result<RecordBatch, ArrowError> {
 #[derive(Clone, Debug)]
 struct ArrowSlice {
     schema: SchemaRef,
-    file: Buffer,
+    /// The file, and the index of pages behind it.
+    body: Stored,
     index: PageIndex,
+    /// The pages that are at hand; none: all.
+    sent: Option<PageSet>,
     version: MetadataVersion,
     dictionaries: Vec<Block>,
     /// One for each page.
     blocks: Vec<Block>,
+    /// Where the file's footer starts.
+    footer_start: u64,
+}
+
+/// Where a batch lies in the file: its message and, behind it, its buffers.
+#[derive(Clone, Copy)]
+struct Place {
+    start: u64,
+    body: u64,
+    end: u64,
 }
 
 impl ArrowSlice {
-    fn open(schema: SchemaRef, file: Bytes, index: PageIndex) -> Result<Self, SliceError> {
+    fn open(schema: SchemaRef, body: Stored, pages: Option<&[u8]>) -> Result<Self, SliceError> {
+        let end = body.end();
+        let (file, index) = PageIndex::split(end.clone(), schema.fields().len())?;
         let tail = file.last_chunk::<TAIL_BYTES>().ok_or_else(|| damaged("it is too short for an Arrow file"))?;
         let footer_end = file.len() - TAIL_BYTES;
         let footer_bytes = read_footer_length(*tail).map_err(damaged)?;
@@ -114,29 +136,86 @@ impl ArrowSlice {
         }
         let dictionaries = footer.dictionaries().iter().flatten().copied().collect();
         let version = footer.version();
-        Ok(Self { schema, index, version, dictionaries, blocks, file: Buffer::from(file) })
+        let footer_start = body.bytes() - end.len() as u64 + footer_start as u64;
+        let sent = pages.map(|pages| index.sent(pages)).transpose()?;
+        let slice = Self { schema, body, index, sent, version, dictionaries, blocks, footer_start };
+        slice.check_places()?;
+        Ok(slice)
+    }
+
+    /// Checks that batches do not share bytes. Where parts were sent, each of them is copied.
+    fn check_places(&self) -> Result<(), SliceError> {
+        let mut bytes = 0_u64;
+        for block in &self.blocks {
+            let place = self.place(block)?;
+            bytes = bytes.saturating_add(place.end - place.start);
+        }
+        if bytes <= self.footer_start { Ok(()) } else { Err(damaged("its batches overlap")) }
     }
 
     /// A decoder of these columns, each of them named once, and in ascending order.
     fn decoder(&self, columns: Vec<usize>) -> Result<FileDecoder, SliceError> {
         let mut decoder = FileDecoder::new(self.schema.clone(), self.version).with_projection(columns);
         for block in &self.dictionaries {
-            decoder.read_dictionary(block, &self.block(block)?).map_err(damaged)?;
+            decoder.read_dictionary(block, &self.block(block, None)?).map_err(damaged)?;
         }
         Ok(decoder)
     }
 
-    fn block(&self, block: &Block) -> Result<Buffer, SliceError> {
-        let range = || {
-            let start = usize::try_from(block.offset()).ok()?;
-            let metadata = usize::try_from(block.metaDataLength()).ok()?;
-            let length = metadata.checked_add(usize::try_from(block.bodyLength()).ok()?)?;
-            (start.checked_add(length)? <= self.file.len()).then_some((start, metadata, length))
+    fn place(&self, block: &Block) -> Result<Place, SliceError> {
+        let place = || {
+            let start = u64::try_from(block.offset()).ok()?;
+            let body = start.checked_add(u64::try_from(block.metaDataLength()).ok()?)?;
+            let end = body.checked_add(u64::try_from(block.bodyLength()).ok()?)?;
+            (end <= self.footer_start).then_some(Place { start, body, end })
         };
-        let (start, metadata, length) = range().ok_or_else(|| damaged("a batch lies outside"))?;
-        let bytes = self.file.slice_with_length(start, length);
-        check_message(bytes.get(..metadata).unwrap_or_default(), length - metadata)?;
-        Ok(bytes)
+        place().ok_or_else(|| damaged("a batch lies outside"))
+    }
+
+    /// Where the message of a batch and the buffers of these columns lie.
+    fn ranges(&self, place: Place, columns: &[usize]) -> Result<Vec<Range<u64>>, SliceError> {
+        let metadata = self.body.get(place.start..place.body)?;
+        let batch = message(&metadata, place.end - place.body)?;
+        let whole = || Ok(vec![place.start..place.end]);
+        let Some(by_column) = buffers_by_column(&self.schema, &batch) else { return whole() };
+        let mut ranges = vec![place.start..place.body];
+        for column in columns {
+            let Some(bytes) = by_column.get(*column).and_then(|buffers| bytes_of(&batch, buffers)) else { return whole() };
+            let (start, end) = (place.body.saturating_add(bytes.start), place.body.saturating_add(bytes.end));
+            ranges.push(start..end.min(place.end));
+        }
+        Ok(ranges)
+    }
+
+    /// A batch as the decoder takes it. Where the file was not sent as a whole, only buffers of `columns` have their bytes
+    /// in it; none: all have.
+    fn block(&self, block: &Block, columns: Option<&[usize]>) -> Result<Buffer, SliceError> {
+        let place = self.place(block)?;
+        let Some(columns) = columns.filter(|_| self.sent.is_some()) else {
+            let bytes = self.body.get(place.start..place.end)?;
+            message(&bytes[..(place.body - place.start) as usize], place.end - place.body)?;
+            return Ok(Buffer::from(bytes));
+        };
+        let mut buffer = MutableBuffer::from_len_zeroed((place.end - place.start) as usize);
+        for range in self.ranges(place, columns)?.into_iter().filter(|range| !range.is_empty()) {
+            let bytes = self.body.get(range.clone())?;
+            let at = (range.start - place.start) as usize;
+            buffer.as_slice_mut()[at..at + bytes.len()].copy_from_slice(&bytes);
+        }
+        Ok(buffer.into())
+    }
+
+    fn cut(&self, columns: &[usize], pages: &PageSet) -> Result<Vec<(u64, Bytes)>, SliceError> {
+        let mut ranges = vec![self.footer_start..self.body.bytes()];
+        for block in &self.dictionaries {
+            let place = self.place(block)?;
+            ranges.push(place.start..place.end);
+        }
+        let pages = pages.iter().filter(|_| !columns.is_empty());
+        for block in pages.filter_map(|page| self.blocks.get(page as usize)) {
+            ranges.extend(self.ranges(self.place(block)?, columns)?);
+        }
+        self.body.cut(ranges)
     }
 }
 
@@ -147,14 +226,31 @@ impl SliceReader for ArrowSlice {
 
     fn scan(&self, request: ScanRequest) -> Result<Scan, SliceError> {
         check_columns(&self.schema, &request)?;
-        let wanted = if request.zone_maps { request.predicates.as_slice() } else { &[] };
-        let pages = self.index.matching(wanted)?;
-        request.stats.pages_skipped.fetch_add(self.index.pages() - pages.len() as u64, Ordering::Relaxed);
-        let pages = request.sample.map_or(pages.clone(), |sample| sample.choose(pages));
-        let windows = self.index.windows(&pages, request.batch_rows);
+        let windows = self.index.wanted(&request, self.sent.as_ref())?;
         let scan = guarded(|| PageScan::new(self, &request.columns, request.stats.clone()))?;
         let stream = stream::iter(windows).map(move |window| guarded(|| scan.read(window)));
         Ok(Scan { stream: stream.boxed(), applied: Vec::new() })
+    }
+
+    fn may_match(&self, predicates: &[Predicate]) -> Result<PageSet, SliceError> {
+        self.index.may_match(predicates, self.sent.as_ref())
+    }
+
+    fn rows_of(&self, pages: &PageSet) -> u64 {
+        self.index.rows_of(pages).map(|rows| rows.end - rows.start).sum()
+    }
+
+    fn search(&self, request: ScanRequest) -> Result<Search, SliceError> {
+        check_columns(&self.schema, &request)?;
+        let windows = self.index.wanted(&request, self.sent.as_ref())?;
+        let scan = guarded(|| PageScan::new(self, &request.columns, request.stats.clone()))?;
+        let stream = stream::iter(windows.clone()).map(move |window| guarded(|| scan.read(window)).map(Some)).boxed();
+        Ok(Search { windows, stream, applied: Vec::new() })
+    }
+
+    fn parts(&self, columns: &[usize], pages: &PageSet) -> Result<SliceParts, SliceError> {
+        let parts = guarded(|| self.cut(columns, pages))?;
+        Ok(SliceParts { encoding: ArrowEncoding.id(), rows: self.index.rows, body_bytes: self.body.bytes(), parts })
     }
 }
 
@@ -162,6 +258,8 @@ impl SliceReader for ArrowSlice {
 struct PageScan {
     slice: ArrowSlice,
     decoder: FileDecoder,
+    /// The columns that are decoded, ascending.
+    decoded: Vec<usize>,
     /// For each column of the output, its position among the decoded columns.
     places: Vec<usize>,
     output: SchemaRef,
@@ -175,8 +273,8 @@ impl PageScan {
         decoded.dedup();
         let places = columns.iter().map(|column| decoded.partition_point(|other| other < column)).collect();
         let output = Arc::new(slice.schema.project(columns).map_err(damaged)?);
-        let decoder = slice.decoder(decoded)?;
-        Ok(Self { slice: slice.clone(), decoder, places, output, stats })
+        let decoder = slice.decoder(decoded.clone())?;
+        Ok(Self { slice: slice.clone(), decoder, decoded, places, output, stats })
     }
 
     /// Rows of one page.
@@ -192,7 +290,7 @@ impl PageScan {
             return RecordBatch::try_new_with_options(self.output.clone(), Vec::new(), &options).map_err(damaged);
         }
         let block = &self.slice.blocks[page as usize];
-        let batch = self.decoder.read_record_batch(block, &self.slice.block(block)?).map_err(damaged)?;
+        let batch = self.decoder.read_record_batch(block, &self.slice.block(block, Some(&self.decoded))?).map_err(damaged)?;
         let batch = batch.filter(|batch| batch.num_rows() as u64 == rows.end - rows.start);
         let batch = batch.ok_or_else(|| damaged("a batch does not have its page's rows"))?;
         if started > 0 {
@@ -205,16 +303,9 @@ impl PageScan {
     }
 }
 
-/// The number of bytes of the buffers that an array was read from.
-fn buffer_bytes(data: &ArrayData) -> usize {
-    let own: usize = data.buffers().iter().map(Buffer::len).sum();
-    let nulls = data.nulls().map_or(0, |nulls| nulls.buffer().len());
-    own + nulls + data.child_data().iter().map(buffer_bytes).sum::<usize>()
-}
-
-/// Checks that a body is as long as its buffers together, and not compressed. Otherwise the reader would allocate
-/// whatever sizes the body names.
-fn check_message(metadata: &[u8], body: usize) -> Result<(), SliceError> {
+/// The message of a batch, once it is known that its body is as long as its buffers together, and not compressed.
+/// Otherwise the reader would allocate whatever sizes the body names.
+fn message(metadata: &[u8], body: u64) -> Result<arrow::ipc::RecordBatch<'_>, SliceError> {
     // The message is behind a mark and its length.
     let message = metadata.get(8..).ok_or_else(|| damaged("a batch has no header"))?;
     let message = root_as_message(message).map_err(damaged)?;
@@ -225,11 +316,12 @@ fn check_message(metadata: &[u8], body: usize) -> Result<(), SliceError> {
     }
     // The reader copies buffers that are not aligned. If buffers could overlap, that would multiply the size of a
     // slice.
-    let bytes =
-        batch.buffers().into_iter().flatten().try_fold(0_usize, |sum, buffer| {
-            sum.checked_add(usize::try_from(buffer.length()).ok()?).filter(|sum| *sum <= body)
-        });
-    bytes.map(drop).ok_or_else(|| damaged("the buffers of a batch overlap"))
+    let bytes = batch
+        .buffers()
+        .into_iter()
+        .flatten()
+        .try_fold(0_u64, |sum, buffer| sum.checked_add(u64::try_from(buffer.length()).ok()?).filter(|sum| *sum <= body));
+    bytes.map(|_| batch).ok_or_else(|| damaged("the buffers of a batch overlap"))
 }
 
 fn check_same(expected: &Schema, stored: &Schema) -> Result<(), SliceError> {

@@ -12,6 +12,7 @@ use pithead_model::{PAGE_ROWS, SLICE_BYTES_MAX, SliceEntry};
 
 use crate::arrow_ipc::ArrowEncoding;
 use crate::pages::PageIndex;
+use crate::stored::SliceParts;
 use crate::summary::with_distinct;
 use crate::vortex::VortexEncoding;
 use crate::{ColumnSketches, Encoding, Header, ReadStats, ScanRequest, SliceError, SliceReader, seal, unseal, verify};
@@ -85,6 +86,17 @@ pub fn open_verified(schema: &SchemaRef, header: &Header, body: Bytes) -> Result
     match reader.rows() == header.rows {
         true => Ok(reader),
         false => Err(SliceError::Corrupt(format!("the header names {} rows, the body has {}", header.rows, reader.rows()))),
+    }
+}
+
+/// Opens what was sent of a slice, where pages outside the bitmap `pages` count as not there. No checksum covers a part
+/// by itself: whoever cut it has checked the whole.
+pub fn open_parts(schema: &SchemaRef, parts: SliceParts, pages: &[u8]) -> Result<Arc<dyn SliceReader>, SliceError> {
+    let rows = parts.rows;
+    let reader = encoding_by_id(parts.encoding)?.open_parts(schema, parts, pages)?;
+    match reader.rows() == rows {
+        true => Ok(reader),
+        false => Err(SliceError::Corrupt(format!("it was said to have {rows} rows, and has {}", reader.rows()))),
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod api;
 mod arrow_ipc;
+mod arrow_parts;
 mod bounds;
 mod describe;
 mod encodings;
@@ -19,16 +20,23 @@ mod normalise;
 mod pages;
 mod prune;
 mod sketch;
+mod stored;
 mod summary;
 mod vortex;
 
-pub use api::{Compare, Encoding, Pages, Predicate, ReadStats, Scan, ScanRequest, SliceError, SliceReader, SliceStream};
+pub use api::{
+    Compare, Encoding, Pages, Predicate, ReadStats, Scan, ScanRequest, Search, SearchStream, SliceError, SliceReader,
+    SliceStream,
+};
 pub use bounds::value_at;
 pub use describe::{SliceFacts, describe};
-pub use encodings::{EncodedSlice, encode_slice, encoding, encoding_by_id, encoding_names, open_slice, open_verified};
+pub use encodings::{
+    EncodedSlice, encode_slice, encoding, encoding_by_id, encoding_names, open_parts, open_slice, open_verified,
+};
 pub use header::{HEADER_BYTES, Header, seal, unseal, verify};
 pub use keys::KeySet;
 pub use normalise::{normalise, normalise_batch};
 pub use prune::may_match;
 pub use sketch::{ColumnSketches, Sketch};
+pub use stored::SliceParts;
 pub use summary::summarise;

@@ -18,14 +18,15 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 
 use arrow::array::RecordBatch;
 use bytes::Bytes;
-use pithead_model::{ColumnSummary, PAGE_ROWS, Value, merge_columns};
+use pithead_model::{ColumnSummary, PAGE_ROWS, PageSet, Value, merge_columns};
 
 use crate::bounds::bounds;
 use crate::prune::{columns_of, may_satisfy};
-use crate::{Predicate, SliceError};
+use crate::{Predicate, ScanRequest, SliceError};
 
 const MAGIC: [u8; 8] = *b"PAGEINDX";
 const TRAILER_BYTES: usize = 32;
@@ -203,6 +204,41 @@ impl PageIndex {
             predicates.iter().all(|predicate| may_satisfy(predicate, &summary, rows.end - rows.start))
         };
         Ok((0..self.pages()).filter(may_match).collect())
+    }
+
+    /// The same as a set, of those that are at hand.
+    pub(crate) fn may_match(&self, predicates: &[Predicate], sent: Option<&PageSet>) -> Result<PageSet, SliceError> {
+        let mut set = PageSet::none(self.count()?);
+        let pages = self.matching(predicates)?.into_iter().map(|page| page as u32);
+        pages.filter(|page| sent.is_none_or(|sent| sent.contains(*page))).for_each(|page| set.insert(page));
+        Ok(set)
+    }
+
+    /// The number of pages, as their sets count them.
+    pub(crate) fn count(&self) -> Result<u32, SliceError> {
+        u32::try_from(self.pages()).map_err(|_| damaged("it has too many pages"))
+    }
+
+    /// Reads a bitmap that came with parts of the slice.
+    pub(crate) fn sent(&self, bits: &[u8]) -> Result<PageSet, SliceError> {
+        PageSet::from_bytes(self.count()?, bits).map_err(|fault| SliceError::Corrupt(fault.message))
+    }
+
+    /// The rows of the pages of a set.
+    pub(crate) fn rows_of<'a>(&'a self, pages: &'a PageSet) -> impl Iterator<Item = Range<u64>> + 'a {
+        pages.iter().filter(|page| u64::from(*page) < self.pages()).map(|page| self.page(page.into()))
+    }
+
+    /// What a request is to read: the pages that may match, among those that are at hand.
+    pub(crate) fn wanted(&self, request: &ScanRequest, sent: Option<&PageSet>) -> Result<Vec<Range<u64>>, SliceError> {
+        let predicates = if request.zone_maps { request.predicates.as_slice() } else { &[] };
+        let mut pages = self.matching(predicates)?;
+        request.stats.pages_skipped.fetch_add(self.pages() - pages.len() as u64, Ordering::Relaxed);
+        if let Some(sent) = sent {
+            pages.retain(|page| sent.contains(*page as u32));
+        }
+        let pages = request.sample.map_or(pages.clone(), |sample| sample.choose(pages));
+        Ok(self.windows(&pages, request.batch_rows))
     }
 
     /// The rows of `pages` as ranges of at most `rows_max` rows, each within one page.

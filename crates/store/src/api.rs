@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use pithead_model::{Blame, Fault};
 
-use crate::{CacheUse, Compacted};
+use crate::{CacheUse, Checking, Compacted};
 
 /// A key: any bytes, at most [`crate::KEY_BYTES_MAX`]. The empty one is legal. Keys are ordered as bytes.
 pub type Key = Bytes;
@@ -130,6 +130,13 @@ pub trait Store: Send + Sync + Debug {
         self.get(key).map(drop)
     }
 
+    /// Checks at most so many bytes more of a value where it is stored; how many it was, and whether that was the last part. A key
+    /// that is not there is no error.
+    fn check_part(&self, key: &[u8], _checking: &mut Checking, _bytes_max: u64) -> Result<(u64, bool), StoreError> {
+        let bytes = self.entry(key)?.map_or(0, |entry| entry.bytes);
+        self.check(key).map(|()| (bytes, true))
+    }
+
     /// A key's entry, without reading the value.
     fn entry(&self, key: &[u8]) -> Result<Option<Entry>, StoreError>;
 
@@ -164,6 +171,12 @@ pub trait Store: Send + Sync + Debug {
     /// Gives back all dead room that is worth it, before it returns. A store that has no dead room does nothing.
     fn compact(&self) -> Result<Compacted, StoreError> {
         Ok(Compacted::default())
+    }
+
+    /// The next small step of giving back dead room, over at most so many bytes of values; how many it was. None: there is nothing
+    /// to do.
+    fn compact_step(&self, _bytes_max: u64) -> Result<Option<u64>, StoreError> {
+        Ok(None)
     }
 
     /// The entry of the smallest key above `key`.

@@ -19,9 +19,9 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    pub fn start(core: Arc<Core>) -> std::io::Result<Self> {
+    pub fn start(core: Arc<Core>, compacts: bool) -> std::io::Result<Self> {
         let shared = core.clone();
-        let thread = thread::Builder::new().name("pithead-store".to_string()).spawn(move || work(&shared))?;
+        let thread = thread::Builder::new().name("pithead-store".to_string()).spawn(move || work(&shared, compacts))?;
         Ok(Self { core, thread: Some(thread) })
     }
 }
@@ -38,11 +38,11 @@ impl Drop for Background {
     }
 }
 
-fn work(core: &Core) {
+fn work(core: &Core, compacts: bool) {
     // After an error the thread waits longer, so that it does not call a broken medium all the time.
     let mut pause = FLUSH_AFTER;
     while !wait(core, pause) {
-        let done = core.flush().and_then(|()| core.compact(&|| pace(core)));
+        let done = core.flush().and_then(|()| core.compact(&|| compacts && pace(core)));
         core.keep_journal();
         match done {
             Ok(_) => pause = FLUSH_AFTER,

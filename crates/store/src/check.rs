@@ -187,7 +187,7 @@ pub fn check_on(
         let knows_all = replayed.as_ref().is_some_and(|replayed| replayed.is_whole(shown));
         let sources = Sources { old: Some(index), replayed: replayed.as_ref(), keep: damages(&report) };
         let (new, restored) = repair::rebuild(&medium, sources, drive)?;
-        repair::tell(&mut report, restored, knows_all);
+        repair::tell(&mut report, &restored, knows_all);
         index = new;
     }
     if options.repair

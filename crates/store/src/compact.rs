@@ -5,18 +5,18 @@
 //! values are copied to the open segment, one commit names their new places, and the file is unlinked. All locks are
 //! released between two steps, and each commit moves a value only if its key still names the old place.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
-
-use xxhash_rust::xxh3::Xxh3;
 
 use crate::core::Core;
 use crate::index::{Action, Change, SegmentRow};
 use crate::record::ValueLocation;
-use crate::segments::{Extent, Pinned, Sealed};
+use crate::segments::{Extent, Pinned, Sealed, Writing};
+use crate::sum::Sum;
 use crate::{Durability, Expected, Key, StoreError};
 
-/// Bytes copied in one step.
+/// Bytes copied in one step where nobody else waits for the core.
 const STEP_BYTES: u64 = 1 << 20;
 /// The bytes that are copied before a commit names them.
 const MOVED_BYTES_MAX: u64 = 32 << 20;
@@ -47,19 +47,71 @@ enum Job {
     Empty(Sealed),
 }
 
+/// Compaction of one store: the job in hand, which whoever has time for a step takes further. Nothing of it outlives the process: what
+/// was not committed is dead room, and the next job is chosen by what is dead.
+#[derive(Debug, Default)]
+pub(crate) struct Compaction {
+    running: Option<Running>,
+    done: Compacted,
+}
+
+#[derive(Debug)]
+enum Running {
+    Punch(Punching),
+    Empty(Emptying),
+}
+
+/// Dead parts of a segment are given back in place.
+#[derive(Debug)]
+struct Punching {
+    one: Sealed,
+    /// Up to where gaps were looked for.
+    at: u64,
+    gaps: VecDeque<Range<u64>>,
+    dead_bytes: u64,
+}
+
+/// What is alive in a segment goes elsewhere.
+#[derive(Debug)]
+struct Emptying {
+    one: Sealed,
+    /// Up to where places were looked for.
+    at: u64,
+    places: VecDeque<(ValueLocation, Key)>,
+    copying: Option<Copying>,
+    moves: Moves,
+}
+
+/// A value of which a part was copied.
+#[derive(Debug)]
+struct Copying {
+    key: Key,
+    from: ValueLocation,
+    checksum: u64,
+    writing: Writing,
+    sum: Sum,
+    done: u64,
+}
+
+/// What a step of a job did.
+enum Stepped {
+    /// A part of it, over so many bytes.
+    Did(u64),
+    /// The last part.
+    Ended,
+}
+
 impl Core {
     /// Cleans until nothing is worth it any more. `go_on` is asked between steps.
     pub fn compact(&self, go_on: &dyn Fn() -> bool) -> Result<Compacted, StoreError> {
-        let _one = self.work.compacting.lock();
-        let mut done = Compacted::default();
-        while go_on()
-            && let Some(job) = self.next_job()
-        {
-            if !self.run(job, go_on, &mut done)? {
-                break;
-            }
-        }
-        Ok(done)
+        let before = self.work.compaction.lock().done;
+        while go_on() && self.compact_step(STEP_BYTES)?.is_some() {}
+        Ok(self.work.compaction.lock().done.since(before))
+    }
+
+    /// The next step of compaction, which copies at most so many bytes; how many it copied or gave back. None: there is nothing to do.
+    pub fn compact_step(&self, bytes_max: u64) -> Result<Option<u64>, StoreError> {
+        self.work.compaction.lock().step(self, bytes_max)
     }
 
     /// Gives back dead room until `needed` bytes came back. False if there is no more dead room.
@@ -69,13 +121,13 @@ impl Core {
             return false;
         }
         // Another thread that compacts for so long gives back room as well.
-        let Some(_one) = self.work.compacting.try_lock_for(RECLAIM_WAIT) else { return true };
+        let Some(mut compaction) = self.work.compaction.try_lock_for(RECLAIM_WAIT) else { return true };
         self.segments.seal(None);
         let tried = self.flush().and_then(|()| {
-            let mut done = Compacted::default();
             for _ in 0..RECLAIMED_MAX {
-                let Some(job) = self.next_job() else { break };
-                self.run(job, &|| true, &mut done)?;
+                if !compaction.end_job(self)? {
+                    break;
+                }
                 let (left, _) = self.segments.spare();
                 if dead.saturating_sub(left) > needed {
                     break;
@@ -113,126 +165,179 @@ impl Core {
         }
         sealed.into_iter().min_by_key(|one| one.row.live).map(Job::Empty)
     }
+}
 
-    /// False if it was told to stop.
-    fn run(&self, job: Job, go_on: &dyn Fn() -> bool, done: &mut Compacted) -> Result<bool, StoreError> {
-        match job {
-            Job::Punch(one) => self.punch(one, go_on, done),
-            Job::Empty(one) => self.empty(one, go_on, done),
-        }
-    }
-
-    fn punch(&self, one: Sealed, go_on: &dyn Fn() -> bool, done: &mut Compacted) -> Result<bool, StoreError> {
-        let mut at = 0;
-        let mut dead_bytes = 0;
-        while at < one.row.written {
-            let places = self.index.places(one.file, at, PLACES_MAX)?;
-            let end = if places.len() < PLACES_MAX { Some(one.row.written) } else { None };
-            let (gaps, next) = gaps(at, end, &places);
-            // A crash must not bring back values that are dead here.
-            self.flush()?;
-            for gap in gaps {
-                dead_bytes += gap.end - gap.start;
-                if !self.segments.punch(one.file, gap)? {
-                    self.work.state.lock().no_punch = true;
-                    return Ok(true);
-                }
-                if !go_on() {
-                    return Ok(false);
-                }
-            }
-            at = next;
-        }
-        done.punched_bytes += dead_bytes.saturating_sub(one.row.punched);
-        self.segments.set_punched(one.file, dead_bytes);
-        self.index.set_punched(one.file, dead_bytes)?;
-        Ok(true)
-    }
-
-    fn empty(&self, one: Sealed, go_on: &dyn Fn() -> bool, done: &mut Compacted) -> Result<bool, StoreError> {
-        let mut at = 0;
-        loop {
-            let places = self.index.places(one.file, at, PLACES_MAX)?;
-            let Some((last, _)) = places.last() else { break };
-            at = last.end();
-            let mut moves = Moves::new(self);
-            for (place, key) in places {
-                match self.copy(place, &key, go_on)? {
-                    Copied::Stopped => return Ok(false),
-                    Copied::Gone => {}
-                    Copied::Damaged => {
-                        // The value stays where it is, and whoever reads it gets an error that names it.
-                        self.work.state.lock().stuck.insert(one.file);
-                    }
-                    Copied::To(extent) => moves.add(key, place, extent),
-                }
-                if moves.bytes >= MOVED_BYTES_MAX {
-                    done.moved_bytes += moves.commit()?;
-                    moves = Moves::new(self);
-                }
-            }
-            done.moved_bytes += moves.commit()?;
-        }
-        let left = self.index.places(one.file, 0, 1)?;
-        if left.is_empty() {
-            done.segments += 1;
-        } else {
-            self.work.state.lock().stuck.insert(one.file);
-        }
-        Ok(true)
-    }
-
-    /// Copies a value to the open segment, step by step.
-    fn copy(&self, from: ValueLocation, key: &Key, go_on: &dyn Fn() -> bool) -> Result<Copied, StoreError> {
-        let checksum = match self.index.place(key) {
-            Ok(Some((place, checksum))) if place == from => checksum,
-            Ok(_) => return Ok(Copied::Gone),
-            Err(StoreError::Corrupt { .. }) => return Ok(Copied::Damaged),
-            Err(error) => return Err(error),
+impl Compaction {
+    fn step(&mut self, core: &Core, bytes_max: u64) -> Result<Option<u64>, StoreError> {
+        let mut running = match self.running.take() {
+            Some(running) => running,
+            None => match core.next_job() {
+                Some(job) => Running::new(job, core),
+                None => return Ok(None),
+            },
         };
-        let mut writing = self.segments.begin(from.bytes, 0)?;
-        let mut sum = Xxh3::new();
-        for done in (0..from.bytes).step_by(STEP_BYTES as usize) {
-            let upto = (done + STEP_BYTES).min(from.bytes);
-            let part = match self.segments.read_part(from.file, from.offset + done..from.offset + upto) {
-                Err(StoreError::Io { source, .. }) => {
-                    tracing::warn!(error = %source, key = crate::api::show_key(key), "a value cannot be read to be moved");
-                    return Ok(Copied::Damaged);
-                }
-                read => read?,
-            };
-            sum.update(&part);
-            writing.append(&part)?;
-            if !go_on() {
-                return Ok(Copied::Stopped);
+        let stepped = match &mut running {
+            Running::Punch(punching) => punching.step(core, &mut self.done)?,
+            Running::Empty(emptying) => emptying.step(core, bytes_max, &mut self.done)?,
+        };
+        match stepped {
+            Stepped::Did(bytes) => {
+                self.running = Some(running);
+                Ok(Some(bytes))
+            }
+            Stepped::Ended => Ok(Some(0)),
+        }
+    }
+
+    /// Takes the job in hand, or the next one, to its end. False: there is none.
+    fn end_job(&mut self, core: &Core) -> Result<bool, StoreError> {
+        let mut has_job = false;
+        while self.step(core, STEP_BYTES)?.is_some() {
+            has_job = true;
+            if self.running.is_none() {
+                break;
             }
         }
-        if sum.digest() != checksum {
-            return Ok(Copied::Damaged);
-        }
-        Ok(Copied::To(writing.finish(checksum)))
+        Ok(has_job)
     }
 }
 
-enum Copied {
-    To(Extent),
-    /// The key names another place by now.
-    Gone,
-    Damaged,
-    Stopped,
+impl Running {
+    fn new(job: Job, core: &Core) -> Running {
+        match job {
+            Job::Punch(one) => Running::Punch(Punching { one, at: 0, gaps: VecDeque::new(), dead_bytes: 0 }),
+            Job::Empty(one) => {
+                let (places, moves) = (VecDeque::new(), Moves::new(core));
+                Running::Empty(Emptying { one, at: 0, places, copying: None, moves })
+            }
+        }
+    }
+}
+
+impl Punching {
+    fn step(&mut self, core: &Core, done: &mut Compacted) -> Result<Stepped, StoreError> {
+        let Punching { one, .. } = *self;
+        if let Some(gap) = self.gaps.pop_front() {
+            let bytes = gap.end - gap.start;
+            self.dead_bytes += bytes;
+            if !core.segments.punch(one.file, gap)? {
+                core.work.state.lock().no_punch = true;
+                return Ok(Stepped::Ended);
+            }
+            return Ok(Stepped::Did(bytes));
+        }
+        if self.at < one.row.written {
+            let places = core.index.places(one.file, self.at, PLACES_MAX)?;
+            let end = if places.len() < PLACES_MAX { Some(one.row.written) } else { None };
+            let (gaps, next) = gaps(self.at, end, &places);
+            // A crash must not bring back values that are dead here.
+            core.flush()?;
+            (self.gaps, self.at) = (gaps.into(), next);
+            return Ok(Stepped::Did(0));
+        }
+        done.punched_bytes += self.dead_bytes.saturating_sub(one.row.punched);
+        core.segments.set_punched(one.file, self.dead_bytes);
+        core.index.set_punched(one.file, self.dead_bytes)?;
+        Ok(Stepped::Ended)
+    }
+}
+
+impl Emptying {
+    fn step(&mut self, core: &Core, bytes_max: u64, done: &mut Compacted) -> Result<Stepped, StoreError> {
+        if let Some(copying) = self.copying.take() {
+            return self.copy(copying, core, bytes_max, done);
+        }
+        if let Some((from, key)) = self.places.pop_front() {
+            match core.index.place(&key) {
+                Ok(Some((place, checksum))) if place == from => {
+                    let writing = core.segments.begin(from.bytes, 0)?;
+                    self.copying = Some(Copying { key, from, checksum, writing, sum: Sum::new(), done: 0 });
+                }
+                // The key names another place by now.
+                Ok(_) => {}
+                Err(StoreError::Corrupt { .. }) => self.is_stuck(core),
+                Err(error) => return Err(error),
+            }
+            return Ok(Stepped::Did(0));
+        }
+        self.commit(core, done)?;
+        self.places = core.index.places(self.one.file, self.at, PLACES_MAX)?.into();
+        if let Some((last, _)) = self.places.back() {
+            self.at = last.end();
+            return Ok(Stepped::Did(0));
+        }
+        if core.index.places(self.one.file, 0, 1)?.is_empty() {
+            done.segments += 1;
+        } else {
+            self.is_stuck(core);
+        }
+        Ok(Stepped::Ended)
+    }
+
+    /// Copies the next part of a value to the open segment.
+    fn copy(&mut self, mut copying: Copying, core: &Core, bytes_max: u64, done: &mut Compacted) -> Result<Stepped, StoreError> {
+        let from = copying.from;
+        let upto = (copying.done + bytes_max).min(from.bytes);
+        let part = match core.segments.read_part(from.file, from.offset + copying.done..from.offset + upto) {
+            Err(StoreError::Io { source, .. }) => {
+                // Where the key names another place by now, the segment may be gone, and nothing is wrong.
+                if core.index.place(&copying.key)?.is_some_and(|(now, _)| now == from) {
+                    let key = crate::api::show_key(&copying.key);
+                    tracing::warn!(error = %source, key, "a value cannot be read to be moved");
+                    self.is_stuck(core);
+                }
+                return Ok(Stepped::Did(0));
+            }
+            read => read?,
+        };
+        copying.sum.add(&part);
+        copying.writing.append(&part)?;
+        copying.done = upto;
+        if upto < from.bytes {
+            self.copying = Some(copying);
+        } else if copying.sum.digest() == copying.checksum {
+            self.moves.add(copying.key, from, copying.writing.finish(copying.checksum));
+            if self.moves.bytes >= MOVED_BYTES_MAX {
+                self.commit(core, done)?;
+            }
+        } else {
+            self.is_stuck(core);
+        }
+        Ok(Stepped::Did(part.len() as u64))
+    }
+
+    fn commit(&mut self, core: &Core, done: &mut Compacted) -> Result<(), StoreError> {
+        done.moved_bytes += std::mem::replace(&mut self.moves, Moves::new(core)).commit(core)?;
+        Ok(())
+    }
+
+    /// A value cannot be moved. It stays where it is, and whoever reads it gets an error that names it.
+    fn is_stuck(&self, core: &Core) {
+        core.work.state.lock().stuck.insert(self.one.file);
+    }
+}
+
+impl Compacted {
+    fn since(self, before: Compacted) -> Compacted {
+        Compacted {
+            moved_bytes: self.moved_bytes - before.moved_bytes,
+            punched_bytes: self.punched_bytes - before.punched_bytes,
+            segments: self.segments - before.segments,
+        }
+    }
 }
 
 /// Copies that wait for the commit that names them.
-struct Moves<'a> {
-    core: &'a Core,
+#[derive(Debug)]
+struct Moves {
     changes: Vec<Change>,
     pinned: Pinned,
     bytes: u64,
 }
 
-impl<'a> Moves<'a> {
-    fn new(core: &'a Core) -> Self {
-        Self { core, changes: Vec::new(), pinned: Pinned::new(core.segments.clone()), bytes: 0 }
+impl Moves {
+    fn new(core: &Core) -> Self {
+        Self { changes: Vec::new(), pinned: Pinned::new(core.segments.clone()), bytes: 0 }
     }
 
     fn add(&mut self, key: Key, from: ValueLocation, extent: Extent) {
@@ -242,12 +347,12 @@ impl<'a> Moves<'a> {
     }
 
     /// Returns the bytes that were moved.
-    fn commit(self) -> Result<u64, StoreError> {
+    fn commit(self, core: &Core) -> Result<u64, StoreError> {
         if self.changes.is_empty() {
             return Ok(0);
         }
-        self.core.segments.flush(self.pinned.extents())?;
-        self.core.submit(self.changes, self.pinned, Durability::Through)?;
+        core.segments.flush(self.pinned.extents())?;
+        core.submit(self.changes, self.pinned, Durability::Through)?;
         Ok(self.bytes)
     }
 }

@@ -8,6 +8,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::bounds::{SEGMENT_BYTES_MIN, check_batch, check_key};
 use crate::cache::ValueCache;
 use crate::commit::{Queue, Request};
+use crate::compact::Compaction;
 use crate::format::io_error;
 use crate::index::{Action, Batch, Change, Found, Index, NewValue, corrupt};
 use crate::medium::Medium;
@@ -39,8 +40,8 @@ pub(crate) struct Core {
 pub(crate) struct Work {
     pub state: Mutex<WorkState>,
     pub changed: Condvar,
-    /// The thread that compacts holds this lock.
-    pub compacting: Mutex<()>,
+    /// Held for one step at a time.
+    pub compaction: Mutex<Compaction>,
 }
 
 #[derive(Debug, Default)]

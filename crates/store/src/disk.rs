@@ -19,7 +19,9 @@ use crate::journal::Journal;
 use crate::medium::Medium;
 use crate::segments::{FOLDER, Segments};
 use crate::upgrade;
-use crate::{Durability, Entry, FolderMedium, Key, KeyRange, Staged, Store, StoreError, StoreOptions, StoreUse, Value, Write};
+use crate::{
+    Checking, Durability, Entry, FolderMedium, Key, KeyRange, Staged, Store, StoreError, StoreOptions, StoreUse, Value, Write,
+};
 
 /// The least room that puts leave free, whatever the medium's size.
 const RESERVE_BYTES_MIN: u64 = 4 << 20;
@@ -63,7 +65,7 @@ impl DiskStore {
         }
         let mut store = Self { drive_id, core, background: None };
         if options.background && !store.core.medium.is_read_only() {
-            let started = Background::start(store.core.clone());
+            let started = Background::start(store.core.clone(), options.compacts);
             store.background = Some(started.map_err(|error| io_error(store.core.medium.path(), 0, error))?);
         }
         Ok(store)
@@ -109,6 +111,14 @@ impl Store for DiskStore {
 
     fn check(&self, key: &[u8]) -> Result<(), StoreError> {
         self.core.check(key)
+    }
+
+    fn check_part(&self, key: &[u8], checking: &mut Checking, bytes_max: u64) -> Result<(u64, bool), StoreError> {
+        self.core.check_part(key, checking, bytes_max)
+    }
+
+    fn compact_step(&self, bytes_max: u64) -> Result<Option<u64>, StoreError> {
+        self.core.compact_step(bytes_max)
     }
 
     fn entry(&self, key: &[u8]) -> Result<Option<Entry>, StoreError> {

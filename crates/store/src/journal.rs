@@ -5,6 +5,11 @@
 //! journal/<number>.log    the changes of each commit since, in order
 //! ```
 //!
+//! Beside each of these files there is one with `-keys` at the end of its name. It has the same changes under the same
+//! commits, without the inline values. So the journal has two accounts of which keys there are, in which order they
+//! changed and where large values lie, and no block that both are in. Where one of them is damaged, the other one says
+//! what was deleted or replaced there.
+//!
 //! Numbers are 16 hexadecimal digits. A complete journal is a base and the logs that follow it without a gap; before
 //! the first base it is the logs from number 1 on. After a fault, the next log skips a number, and so stays apart until
 //! a base replaces everything before it.

@@ -27,7 +27,9 @@ pub mod medium;
 mod memory;
 mod options;
 mod record;
+mod scrub;
 mod segments;
+mod sum;
 mod upgrade;
 
 pub use api::{
@@ -43,3 +45,4 @@ pub use listing::{each_entry, each_readable_entry};
 pub use medium::{FolderMedium, Medium, MediumFile};
 pub use memory::MemoryStore;
 pub use options::StoreOptions;
+pub use scrub::{Checking, Scrub};

@@ -15,6 +15,8 @@ pub struct StoreOptions {
     /// Whether a thread of the store flushes written-back data after a second, and gives back dead room. Without it,
     /// that happens only when it is asked for or necessary.
     pub background: bool,
+    /// Whether that thread gives back dead room. Where it does not, whoever has the store takes [`crate::Store::compact_step`]s.
+    pub compacts: bool,
 }
 
 impl Default for StoreOptions {
@@ -25,6 +27,7 @@ impl Default for StoreOptions {
             segment_bytes: 256 << 20,
             reserve_bytes: 64 << 20,
             background: true,
+            compacts: true,
         }
     }
 }

@@ -140,6 +140,22 @@ impl<'a> Record<'a> {
     }
 }
 
+/// The record without its value, if that is inline. Its checksum holds for these bytes as well.
+pub(crate) fn without_value(record: &[u8]) -> &[u8] {
+    let head = || {
+        let (_, rest) = take_u64(record.get(9..)?)?;
+        let (_, rest) = take_short(rest)?;
+        let (_, rest) = take_short(rest.get(4..)?)?;
+        record.get(..record.len() - rest.len())
+    };
+    if lacks_value(record) { head().unwrap_or(record) } else { record }
+}
+
+/// Whether a record whose value is left out says no more than that there is one.
+pub(crate) fn lacks_value(record: &[u8]) -> bool {
+    record.first() == Some(&INLINE)
+}
+
 /// Makes a record's checksum correct, if it is long enough to have one.
 pub(crate) fn reseal(key: &[u8], bytes: &mut [u8]) {
     let Some((&mut kind, after)) = bytes.split_first_mut() else { return };

@@ -92,7 +92,7 @@ pub(crate) struct Sealed {
 impl Segments {
     /// Writes a value. It is not durable, and its room stays pinned: the caller adds it to a [`Pinned`]. `what` names
     /// the value in errors; `kept` bytes stay free on the medium.
-    pub fn write(&self, what: &str, value: &[u8], kept: u64) -> Result<Extent, StoreError> {
+    pub fn write(self: &Arc<Self>, what: &str, value: &[u8], kept: u64) -> Result<Extent, StoreError> {
         check_value(what, value.len())?;
         let mut writing = self.begin(value.len() as u64, kept)?;
         writing.append(value)?;
@@ -100,10 +100,10 @@ impl Segments {
     }
 
     /// Room for a value that is written in parts.
-    pub fn begin(&self, bytes: u64, kept: u64) -> Result<Writing<'_>, StoreError> {
+    pub fn begin(self: &Arc<Self>, bytes: u64, kept: u64) -> Result<Writing, StoreError> {
         let (segment, offset) = self.allocate(bytes, kept)?;
         let place = ValueLocation { file: segment.file, offset, bytes };
-        Ok(Writing { segments: self, segment: Some(segment), place, done: 0 })
+        Ok(Writing { segments: Arc::clone(self), segment: Some(segment), place, done: 0 })
     }
 
     /// Makes extents durable.

@@ -2,10 +2,12 @@
 
 use arrow_flight::Action;
 use bytes::Bytes;
-use pithead_door::check_protocol;
-use pithead_door::{CLAIMED_MAX, Claim, Discard, Hello, MERGED_MAX, MergeRuns, Welcome};
+use pithead_door::{BackgroundOrder, check_protocol};
+use pithead_door::{CLAIMED_MAX, Claim, Discard, FunctionAsk, Hello, MERGED_MAX, MergeRuns, Welcome};
 use pithead_door::{check_columns, check_module_name};
-use pithead_model::{COPIES_MAX, Dataset, HostState, Manifest, PARTITIONS_MAX, PROTOCOL_VERSION, SessionId, SliceKey};
+use pithead_model::{
+    COPIES_MAX, Dataset, FUNCTIONS_MAX, HostState, Manifest, PARTITIONS_MAX, PROTOCOL_VERSION, SessionId, SliceKey,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::error::WireError;
@@ -23,6 +25,8 @@ pub(crate) enum Call {
     Manifest(String),
     Commit(Commit),
     Keep(Manifest),
+    Aside(Aside),
+    DropAside(Aside),
     Directory(SliceKey),
     Discard(Discard),
     Claim(Claim),
@@ -31,6 +35,8 @@ pub(crate) enum Call {
     Merge(MergeRuns),
     Modules,
     RemoveModule(String),
+    Background(BackgroundOrder),
+    Function(FunctionAsk),
 }
 
 /// Body of `tell`.
@@ -47,6 +53,13 @@ pub(crate) struct Commit {
     pub(crate) manifest: Manifest,
 }
 
+/// Body of `aside`, which is answered with the first one after the version, and of `drop-aside`, with the very one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Aside {
+    pub(crate) domain: String,
+    pub(crate) version: u64,
+}
+
 /// What every release can read of another's hello.
 #[derive(Deserialize)]
 struct Versions {
@@ -57,7 +70,7 @@ struct Versions {
 
 impl Call {
     /// The types of action that there are, each with what it is for.
-    pub(crate) const KINDS: [(&'static str, &'static str); 16] = [
+    pub(crate) const KINDS: [(&'static str, &'static str); 20] = [
         ("hello", "first contact: versions, extensions, encodings"),
         ("poll", "where a session stands"),
         ("close", "ends a session"),
@@ -66,6 +79,8 @@ impl Call {
         ("manifest", "a domain's manifest"),
         ("commit", "replaces a domain's manifest"),
         ("keep", "keeps a copy of a domain's manifest"),
+        ("aside", "a manifest of a former home that is set aside"),
+        ("drop-aside", "drops a manifest that is set aside"),
         ("directory", "the metadata slice of a load"),
         ("discard", "deletes what loads left"),
         ("claim", "protects runs that a manifest is about to name"),
@@ -74,6 +89,8 @@ impl Call {
         ("merge", "writes the rows of several runs as one run"),
         ("modules", "the modules of SSDlets that the drive keeps"),
         ("remove-module", "deletes a module"),
+        ("background", "how background services and cores are, and what they are told"),
+        ("function", "the module of a function of SQL"),
     ];
 
     pub(crate) fn kind(&self) -> &'static str {
@@ -86,6 +103,8 @@ impl Call {
             Call::Manifest(_) => "manifest",
             Call::Commit(_) => "commit",
             Call::Keep(_) => "keep",
+            Call::Aside(_) => "aside",
+            Call::DropAside(_) => "drop-aside",
             Call::Directory(_) => "directory",
             Call::Discard(_) => "discard",
             Call::Claim(_) => "claim",
@@ -94,6 +113,8 @@ impl Call {
             Call::Merge(_) => "merge",
             Call::Modules => "modules",
             Call::RemoveModule(_) => "remove-module",
+            Call::Background(_) => "background",
+            Call::Function(_) => "function",
         }
     }
 
@@ -106,10 +127,13 @@ impl Call {
             Call::Manifest(name) | Call::RemoveModule(name) => json(name)?,
             Call::Commit(commit) => json(commit)?,
             Call::Keep(manifest) => json(manifest)?,
+            Call::Aside(aside) | Call::DropAside(aside) => json(aside)?,
             Call::Directory(key) => json(key)?,
             Call::Discard(discard) => json(discard)?,
             Call::Claim(claim) => json(claim)?,
             Call::Merge(request) => json(request)?,
+            Call::Background(order) => json(order)?,
+            Call::Function(ask) => json(ask)?,
         };
         Ok(Action::new(self.kind(), body))
     }
@@ -125,6 +149,8 @@ impl Call {
             "manifest" => Call::Manifest(from_json("domain's name", body)?),
             "commit" => Call::Commit(parse_commit(body)?),
             "keep" => Call::Keep(parse_manifest(body)?),
+            "aside" => Call::Aside(from_json("manifest set aside", body)?),
+            "drop-aside" => Call::DropAside(from_json("manifest set aside", body)?),
             "directory" => Call::Directory(parse_key(body)?),
             "discard" => Call::Discard(parse_discard(body)?),
             "claim" => Call::Claim(parse_claim(body)?),
@@ -133,6 +159,8 @@ impl Call {
             "merge" => Call::Merge(parse_merge(body)?),
             "modules" => Call::Modules,
             "remove-module" => Call::RemoveModule(parse_module_name(body)?),
+            "background" => Call::Background(from_json("background order", body)?),
+            "function" => Call::Function(from_json("request for a function", body)?),
             other => return Err(WireError::malformed("action", format!("{other:?} is not one; see ListActions"))),
         })
     }
@@ -224,7 +252,11 @@ pub(crate) fn check_manifest(manifest: &Manifest) -> Result<(), WireError> {
             return wrong(name, why);
         }
     }
-    Ok(())
+    if manifest.functions.len() > FUNCTIONS_MAX {
+        let why = format!("{} functions; at most {FUNCTIONS_MAX} are allowed", manifest.functions.len());
+        return Err(WireError::malformed("manifest", why));
+    }
+    Ok(manifest.functions.iter().try_for_each(|(name, function)| function.check(name))?)
 }
 
 /// What is wrong with where a dataset's partitions are.

@@ -12,8 +12,9 @@ use futures::stream::{self, Stream, StreamExt};
 use http::header::AUTHORIZATION;
 use pithead_door::check_columns;
 use pithead_door::{
-    ApplicationRun, Batches, Claim, Discard, Door, DriveStatus, Event, Events, Granted, Hello, Kept, LoadModule, LoadRequest,
-    MergeRuns, OpenRequest, OpenSession, Opened, Pieces, PortInputs, Reads, RunApplication, StoredModule, Welcome,
+    ApplicationRun, BackgroundOrder, BackgroundStatus, Batches, Claim, Discard, Door, DriveStatus, Event, Events, FunctionAsk,
+    FunctionModule, Granted, Hello, Kept, LoadModule, LoadRequest, MergeRuns, OpenRequest, OpenSession, Opened, Pieces,
+    PortInputs, Reads, RunApplication, StoredModule, Welcome,
 };
 use pithead_entry::ConnectOptions;
 use pithead_entry::Token;
@@ -28,14 +29,14 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::application::{application_run, parse_started, run_messages};
-use crate::call::{Call, Commit, Tell, check_manifest, parse_welcome};
+use crate::call::{Aside, Call, Commit, Tell, check_manifest, parse_welcome};
 use crate::dial::{Dial, Trouble};
 use crate::encode::link_bytes;
 use crate::error::{WireError, from_status};
 use crate::event::EventReader;
 use crate::json::from_json;
 use crate::link::{self, Address};
-use crate::put::{encode_module, encode_open};
+use crate::put::{encode_function, encode_module, encode_open, parse_function_answer};
 use crate::run::{Wanted, check_run, run_pieces};
 use crate::sending::{Failed, load_messages, run_put_messages};
 
@@ -290,6 +291,16 @@ impl Door for FlightDoor {
         self.call(Call::Keep(manifest)).await
     }
 
+    async fn set_aside(&self, domain: String, after: u64) -> Result<Option<Manifest>, Fault> {
+        let manifest: Option<Manifest> = self.call(Call::Aside(Aside { domain, version: after })).await?;
+        manifest.iter().try_for_each(check_manifest).map_err(|error| self.foreign(error))?;
+        Ok(manifest)
+    }
+
+    async fn drop_aside(&self, domain: String, version: u64) -> Result<bool, Fault> {
+        self.call(Call::DropAside(Aside { domain, version })).await
+    }
+
     async fn directory(&self, key: SliceKey) -> Result<Directory, Fault> {
         let directory: Directory = self.call(Call::Directory(key)).await?;
         check_columns(&directory.schema).map_err(|fault| self.foreign(fault.into()))?;
@@ -308,6 +319,10 @@ impl Door for FlightDoor {
         self.call(Call::Kill(session)).await
     }
 
+    async fn background(&self, order: BackgroundOrder) -> Result<BackgroundStatus, Fault> {
+        self.call(Call::Background(order)).await
+    }
+
     async fn load_module(&self, request: LoadModule) -> Result<StoredModule, Fault> {
         let message = encode_module(request)?;
         self.put("answer to a module", stream::iter([message]), Failed::default()).await
@@ -319,6 +334,16 @@ impl Door for FlightDoor {
 
     async fn remove_module(&self, name: String) -> Result<bool, Fault> {
         self.call(Call::RemoveModule(name)).await
+    }
+
+    async fn keep_function(&self, module: FunctionModule) -> Result<String, Fault> {
+        let message = encode_function(module)?;
+        self.put("answer to a module", stream::iter([message]), Failed::default()).await
+    }
+
+    async fn function(&self, ask: FunctionAsk) -> Result<Option<Bytes>, Fault> {
+        let answer = self.call_bytes(&Call::Function(ask)).await?;
+        parse_function_answer(answer).map_err(|error| self.foreign(error))
     }
 
     async fn run_application(

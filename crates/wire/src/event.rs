@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use arrow_flight::FlightData;
 use futures::stream::{self, BoxStream, StreamExt};
-use pithead_door::{Event, Events, PIECE_BYTES_MAX};
+use pithead_door::{Event, Events, HINT_BYTES_MAX, PIECE_BYTES_MAX, PartsOutline};
 use pithead_model::{Annotation, Fault, SessionProfile};
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +23,8 @@ pub(crate) enum Mark {
     Filtered(u32),
     /// Part of a slice as it is stored, in the message's body.
     Stored { round: u32, slice: u32, total: u64 },
+    /// The pages of a slice that may match, as a bitmap in the message's body. Its parts follow.
+    Hints { round: u32, slice: u32, parts: PartsOutline },
     /// A round is closed.
     Closed(Annotation),
     /// All is done.
@@ -43,6 +45,9 @@ impl EventWriter {
             Event::Rows { round, .. } => json(&Mark::Round(*round))?,
             Event::Filtered { round, .. } => json(&Mark::Filtered(*round))?,
             Event::Stored { round, slice, total, .. } => json(&Mark::Stored { round: *round, slice: *slice, total: *total })?,
+            Event::Hints { round, slice, parts, .. } => {
+                json(&Mark::Hints { round: *round, slice: *slice, parts: parts.clone() })?
+            }
             Event::Closed { annotation, .. } => json(&Mark::Closed(annotation.clone()))?,
             Event::Finished { profile, .. } => json(&Mark::Finished(profile.clone()))?,
         };
@@ -51,6 +56,11 @@ impl EventWriter {
             Event::Stored { bytes, .. } => {
                 check_bound("a piece of a slice", bytes.len(), PIECE_BYTES_MAX)?;
                 out.push_back(FlightData::new().with_app_metadata(mark).with_data_body(bytes));
+                Ok(())
+            }
+            Event::Hints { pages, .. } => {
+                check_bound("a bitmap of pages", pages.len(), HINT_BYTES_MAX)?;
+                out.push_back(FlightData::new().with_app_metadata(mark).with_data_body(pages));
                 Ok(())
             }
             Event::Closed { .. } | Event::Finished { .. } => {
@@ -102,6 +112,12 @@ impl EventReader {
                 check_bound("a piece of a slice", data.data_body.len(), PIECE_BYTES_MAX)?;
                 let bytes = data.data_body.clone();
                 Event::Stored { round, slice, total, bytes, link_bytes: self.link_bytes }
+            }
+            (Decoded::Nothing, Some(Mark::Hints { round, slice, parts })) => {
+                check_bound("a bitmap of pages", data.data_body.len(), HINT_BYTES_MAX)?;
+                parts.check().map_err(|fault| WireError::malformed("GET", fault.message))?;
+                let pages = data.data_body.clone();
+                Event::Hints { round, slice, pages, parts, link_bytes: self.link_bytes }
             }
             (Decoded::Nothing, Some(Mark::Closed(annotation))) => Event::Closed { annotation, link_bytes: self.link_bytes },
             (Decoded::Nothing, Some(Mark::Finished(profile))) => Event::Finished { profile, link_bytes: self.link_bytes },

@@ -7,7 +7,7 @@ use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use arrow_flight::{FlightData, FlightDescriptor};
 use bytes::Bytes;
-use pithead_door::{LoadModule, check_columns, check_module, check_module_name};
+use pithead_door::{FunctionModule, LoadModule, check_columns, check_function, check_module, check_module_name};
 use pithead_door::{LoadRequest, OpenRequest, PlanBytes, SessionOptions, ShippedInput, SlicePart};
 use pithead_model::{COLUMNS_MAX, DatasetName, PLAN_BYTES_MAX, SHIPPED_BYTES_MAX, SliceKey, SliceSpan};
 use serde::{Deserialize, Serialize};
@@ -33,6 +33,8 @@ pub(crate) enum PutCommand {
     Run(SliceKey),
     /// A module of SSDlets; its bytes are the message's body, and no message follows.
     Module(ModuleHeader),
+    /// A module of functions; its bytes are the message's body, and no message follows.
+    Function(FunctionHeader),
 }
 
 /// OPEN without bytes of plan and rows.
@@ -69,6 +71,39 @@ pub(crate) fn encode_module(module: LoadModule) -> Result<FlightData, WireError>
     check_module(&module)?;
     let LoadModule { name, replace, bytes } = module;
     put_command(&PutCommand::Module(ModuleHeader { name, replace }), bytes)
+}
+
+/// A module of functions without its bytes.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct FunctionHeader {
+    domain: String,
+}
+
+impl FunctionHeader {
+    /// The module whose bytes the first message brought.
+    pub(crate) fn module(self, first: FlightData) -> FunctionModule {
+        FunctionModule { domain: self.domain, bytes: first.data_body }
+    }
+}
+
+/// The message that puts a module of functions.
+pub(crate) fn encode_function(module: FunctionModule) -> Result<FlightData, WireError> {
+    check_function(&module)?;
+    put_command(&PutCommand::Function(FunctionHeader { domain: module.domain }), module.bytes)
+}
+
+/// The answer to who asks for the module of a function: nothing where it is not there, else a 1 before its bytes.
+pub(crate) fn function_answer(module: Option<Bytes>) -> Bytes {
+    module.map_or_else(Bytes::new, |module| [&[1], module.as_ref()].concat().into())
+}
+
+/// Reads that answer.
+pub(crate) fn parse_function_answer(answer: Bytes) -> Result<Option<Bytes>, WireError> {
+    match answer.first() {
+        None => Ok(None),
+        Some(1) => Ok(Some(answer.slice(1..))),
+        Some(other) => Err(WireError::malformed("module of a function", format!("it begins with {other}"))),
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -125,6 +160,8 @@ pub(crate) fn parse_put(first: &FlightData) -> Result<PutCommand, WireError> {
         PutCommand::Open(header) => check_open(header)?,
         PutCommand::Run(run) => check_run(run)?,
         PutCommand::Module(header) => check_module_name(&header.name)?,
+        // Whoever may keep a module is decided by the domain, whatever its name is.
+        PutCommand::Function(_) => {}
     }
     Ok(command)
 }

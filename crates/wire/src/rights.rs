@@ -4,9 +4,11 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use pithead_door::{
-    ApplicationRun, Batches, Claim, Discard, Door, DriveStatus, Events, Hello, Kept, LinkGauge, LoadModule, LoadRequest,
-    MergeRuns, OpenRequest, OpenSession, Opened, Pieces, PlanBytes, PortInputs, Reads, RunApplication, StoredModule, Welcome,
+    ApplicationRun, BackgroundOrder, BackgroundStatus, Batches, Claim, Discard, Door, DriveStatus, Events, FunctionAsk,
+    FunctionModule, Hello, Kept, LinkGauge, LoadModule, LoadRequest, MergeRuns, OpenRequest, OpenSession, Opened, Pieces,
+    PlanBytes, PortInputs, Reads, RunApplication, StoredModule, Welcome,
 };
 use pithead_entry::{Identity, ProgramRight, Right};
 use pithead_model::{
@@ -80,7 +82,8 @@ impl CheckedDoor {
             || (!session.programs.is_empty() && session.programs.iter().all(loads))
     }
 
-    /// A manifest that moves data to other drives, or names other drives as the domain's, needs more than the right to write.
+    /// A manifest that moves data to other drives, names other drives as the domain's, or changes its functions, needs more than the
+    /// right to write.
     async fn check_commit(&self, manifest: &Manifest) -> Result<(), Fault> {
         let domain = &manifest.domain;
         self.caller.check(Right::Write, domain)?;
@@ -90,12 +93,13 @@ impl CheckedDoor {
         // Another manifest may be committed before this one. Then its version is not the one expected, and it is refused.
         match self.door.manifest(domain.clone()).await? {
             Some(current) if moves(&current, manifest) => self.caller.check(Right::Administer, domain),
+            None if !manifest.functions.is_empty() => self.caller.check(Right::Administer, domain),
             _ => Ok(()),
         }
     }
 }
 
-/// Whether another manifest names other drives for the domain or for a dataset that stays.
+/// Whether another manifest names other drives for the domain or for a dataset that stays, or has other functions.
 fn moves(current: &Manifest, next: &Manifest) -> bool {
     let moved = next.datasets.iter().any(|(name, dataset)| {
         let before = current.datasets.get(name).filter(|before| before.id == dataset.id);
@@ -106,7 +110,7 @@ fn moves(current: &Manifest, next: &Manifest) -> bool {
             copies(before) != copies(dataset)
         })
     });
-    moved || current.drives != next.drives
+    moved || current.drives != next.drives || current.functions != next.functions
 }
 
 #[async_trait]
@@ -209,6 +213,16 @@ impl Door for CheckedDoor {
         self.door.keep_manifest(manifest).await
     }
 
+    async fn set_aside(&self, domain: String, after: u64) -> Result<Option<Manifest>, Fault> {
+        self.caller.check(Right::Read, &domain)?;
+        self.door.set_aside(domain, after).await
+    }
+
+    async fn drop_aside(&self, domain: String, version: u64) -> Result<bool, Fault> {
+        self.caller.check(Right::Administer, &domain)?;
+        self.door.drop_aside(domain, version).await
+    }
+
     async fn directory(&self, key: SliceKey) -> Result<Directory, Fault> {
         self.caller.check(Right::Read, &key.name.domain)?;
         self.door.directory(key).await
@@ -233,6 +247,22 @@ impl Door for CheckedDoor {
         if is_seen { self.door.kill(session).await } else { Ok(false) }
     }
 
+    async fn background(&self, order: BackgroundOrder) -> Result<BackgroundStatus, Fault> {
+        // Services work for all domains.
+        let may_all = self.caller.may_all(Right::Administer);
+        if order != BackgroundOrder::Look && !may_all {
+            let message = format!("{:?} has no right to administer all domains, whose services those are", self.caller.name);
+            let hint = "in the drive's access file, add \"*\" to its list \"administer\"";
+            return Err(Fault::new(Blame::Access, message).hint(hint));
+        }
+        let mut status = self.door.background(order).await?;
+        if !may_all {
+            // Keys name datasets.
+            status.services.iter_mut().for_each(|service| service.damaged.clear());
+        }
+        Ok(status)
+    }
+
     async fn load_module(&self, request: LoadModule) -> Result<StoredModule, Fault> {
         self.caller.check_program(ProgramRight::Load, &request.name)?;
         self.door.load_module(request).await
@@ -246,6 +276,16 @@ impl Door for CheckedDoor {
     async fn remove_module(&self, name: String) -> Result<bool, Fault> {
         self.caller.check_program(ProgramRight::Load, &name)?;
         self.door.remove_module(name).await
+    }
+
+    async fn keep_function(&self, module: FunctionModule) -> Result<String, Fault> {
+        self.caller.check(Right::Administer, &module.domain)?;
+        self.door.keep_function(module).await
+    }
+
+    async fn function(&self, ask: FunctionAsk) -> Result<Option<Bytes>, Fault> {
+        self.caller.check(Right::Read, &ask.domain)?;
+        self.door.function(ask).await
     }
 
     /// What the application may read is what its caller may, whatever `_reads` says.

@@ -33,7 +33,7 @@ use crate::gauge::SocketGauge;
 use crate::guard::Guard;
 use crate::json::json;
 use crate::link;
-use crate::put::{OpenHeader, OpenReader, PutCommand, parse_put};
+use crate::put::{OpenHeader, OpenReader, PutCommand, function_answer, parse_put};
 use crate::receiving::{next_message, pieces, rows};
 use crate::rights::{CheckedDoor, Owners};
 use crate::run::{Wanted, run_messages};
@@ -140,6 +140,8 @@ impl DoorService {
             Call::Commit(commit) => answer(&door.commit(commit.expected, commit.manifest).await?),
             Call::Directory(key) => answer(&door.directory(key).await?),
             Call::Keep(manifest) => answer(&door.keep_manifest(manifest).await?),
+            Call::Aside(aside) => answer(&door.set_aside(aside.domain, aside.version).await?),
+            Call::DropAside(aside) => answer(&door.drop_aside(aside.domain, aside.version).await?),
             Call::Discard(discard) => answer(&door.discard(discard).await?),
             Call::Claim(claim) => answer(&door.claim(claim).await?),
             Call::Sessions => answer(&door.sessions().await?),
@@ -147,6 +149,8 @@ impl DoorService {
             Call::Merge(request) => answer(&door.merge_runs(request).await?),
             Call::Modules => answer(&door.modules().await?),
             Call::RemoveModule(name) => answer(&door.remove_module(name).await?),
+            Call::Background(order) => answer(&door.background(order).await?),
+            Call::Function(ask) => Ok(arrow_flight::Result::new(function_answer(door.function(ask).await?))),
         }
     }
 
@@ -159,6 +163,7 @@ impl DoorService {
             PutCommand::Load(request) => json(&door.load(request.clone(), rows(request, messages)).await?)?,
             PutCommand::Run(run) => json(&door.write_run(run, pieces(messages)).await?)?,
             PutCommand::Module(header) => json(&door.load_module(header.module(first)).await?)?,
+            PutCommand::Function(header) => json(&door.keep_function(header.module(first)).await?)?,
         };
         Ok(PutResult { app_metadata: body })
     }

@@ -10,8 +10,8 @@ use crate::tidy::{Findings, Tree};
 const FLOORS: &[&[&str]] = &[
     &["model", "matrix"],
     &["slice", "functions", "door", "entry", "device", "sched", "observe", "policy", "emulate"],
-    &["matrix-sql", "plan", "store", "wire", "program", "fleet", "files", "fakes", "repro"],
-    &["exec", "cse", "load", "capi"],
+    &["matrix-sql", "pg-catalog", "plan", "store", "wire", "program", "fleet", "files", "fakes", "repro"],
+    &["exec", "cse", "load", "capi", "wasm-sql"],
     &["drive", "remote", "kinetic"],
     &["host"],
     &["embed", "array", "cell", "front"],
@@ -26,7 +26,7 @@ const FORBIDDEN: &[(&str, &str)] = &[("host", "drive"), ("host", "store"), ("sch
 
 /// Libraries (by prefix of the name) and the only crates that may use them.
 const USERS: &[(&str, &[&str])] = &[
-    ("datafusion", &["functions", "matrix-sql", "plan", "exec", "drive", "remote", "host"]),
+    ("datafusion", &["functions", "matrix-sql", "wasm-sql", "pg-catalog", "plan", "exec", "drive", "remote", "host"]),
     ("vortex", &["slice"]),
     ("redb", &["store"]),
     ("substrait", &["plan"]),

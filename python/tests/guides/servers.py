@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-_SERVE = re.compile(r"\bpithead (drive|array) serve\b")
+_SERVE = re.compile(r"\bpithead (?:drive |array )?serve\b")
 _ADDRESS = re.compile(r"listening on (\S+)")
 # Of prctl: the signal that a process gets when its parent dies.
 _PDEATHSIG = 1

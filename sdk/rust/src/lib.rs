@@ -2,13 +2,18 @@
 //!
 //! An SSDlet is a type with the trait [`Ssdlet`], which [`register!`] makes known under a name. It takes values from typed input
 //! ports and puts values into typed output ports; what it may read of the drive is in [`File`], [`value`] and [`Dataset`].
-//! docs/reference/program-abi.md describes the calls underneath.
+//! Functions of SQL are listed in [`functions!`]. docs/reference/program-abi.md describes the calls underneath.
 
 mod abi;
 mod files;
+mod function;
 mod ports;
 mod rows;
 mod task;
+
+#[doc(hidden)]
+pub use function::allocate as __allocate;
+pub use function::{Column as FunctionColumn, Frame, FunctionArgument, FunctionResult, Results};
 
 pub use files::{Dataset, File, FileReader, Hit, value};
 pub use ports::{Input, Output};

@@ -13,8 +13,13 @@ const CPUS: [&str; 3] = ["1", "1/4", "1/15"];
 const LINKS: [&str; 2] = ["100mbit", "1gbit"];
 
 /// How a query is run: at one level, or as the drive decides.
-pub(super) const WAYS: [LevelRule; 4] =
-    [LevelRule::Only(Level::Whole), LevelRule::Only(Level::Filtered), LevelRule::Only(Level::Bytes), LevelRule::Auto];
+pub(super) const WAYS: [LevelRule; 5] = [
+    LevelRule::Only(Level::Whole),
+    LevelRule::Only(Level::Filtered),
+    LevelRule::Only(Level::Hints),
+    LevelRule::Only(Level::Bytes),
+    LevelRule::Auto,
+];
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -127,6 +132,6 @@ mod tests {
 
     #[test]
     fn levels_are_named_as_the_setting_takes_them() {
-        assert_eq!(WAYS.map(setting), ["3", "2", "0", "auto"]);
+        assert_eq!(WAYS.map(setting), ["3", "2", "1", "0", "auto"]);
     }
 }

@@ -26,6 +26,7 @@ pub(super) struct Measured {
     pub(super) rows: usize,
     pub(super) level_3_s: Spread,
     pub(super) level_2_s: Spread,
+    pub(super) level_1_s: Spread,
     pub(super) level_0_s: Spread,
     pub(super) auto_s: Spread,
     /// The first adaptive run, before anything was measured.
@@ -47,6 +48,7 @@ pub(super) struct Measured {
 pub(super) struct ByWay {
     level_3: Vec<f64>,
     level_2: Vec<f64>,
+    level_1: Vec<f64>,
     level_0: Vec<f64>,
     auto: Vec<f64>,
 }
@@ -114,9 +116,9 @@ impl Measured {
     fn new(cell: Cell, rows: usize, seconds: ByWay, first: f64, auto_slices: ByLevel<f64>) -> Measured {
         let spread = |seconds: &[f64]| Spread::of(seconds.to_vec());
         let (whole, filtered) = (spread(&seconds.level_3), spread(&seconds.level_2));
-        let (bytes, auto) = (spread(&seconds.level_0), spread(&seconds.auto));
+        let (hints, bytes, auto) = (spread(&seconds.level_1), spread(&seconds.level_0), spread(&seconds.auto));
         let mut best = ("3", whole.median);
-        for (level, spread) in [("2", filtered), ("0", bytes)] {
+        for (level, spread) in [("2", filtered), ("1", hints), ("0", bytes)] {
             if spread.median < best.1 {
                 best = (level, spread.median);
             }
@@ -127,6 +129,7 @@ impl Measured {
             rows,
             level_3_s: whole,
             level_2_s: filtered,
+            level_1_s: hints,
             level_0_s: bytes,
             auto_s: auto,
             auto_first_s: first,
@@ -140,12 +143,13 @@ impl Measured {
 
     /// While it runs.
     fn line(&self) -> String {
-        let ByLevel { whole, filtered, bytes } = self.auto_slices;
+        let ByLevel { whole, filtered, hints, bytes } = self.auto_slices;
         format!(
-            "{}: levels 3, 2, 0 take {:.0}, {:.0}, {:.0} ms; auto {:.0} ({:.0} at first) with {whole:.0}, {filtered:.0}, {bytes:.0} slices: {:.2}",
+            "{}: levels 3, 2, 1, 0 take {:.0}, {:.0}, {:.0}, {:.0} ms; auto {:.0} ({:.0} at first) with {whole:.0}, {filtered:.0}, {hints:.0}, {bytes:.0} slices: {:.2}",
             self.name,
             self.level_3_s.median * 1e3,
             self.level_2_s.median * 1e3,
+            self.level_1_s.median * 1e3,
             self.level_0_s.median * 1e3,
             self.auto_s.median * 1e3,
             self.auto_first_s * 1e3,
@@ -158,7 +162,8 @@ impl ByWay {
     fn of(&mut self, way: LevelRule) -> &mut Vec<f64> {
         match way {
             LevelRule::Only(Level::Whole) => &mut self.level_3,
-            LevelRule::Only(Level::Filtered | Level::Hints) => &mut self.level_2,
+            LevelRule::Only(Level::Filtered) => &mut self.level_2,
+            LevelRule::Only(Level::Hints) => &mut self.level_1,
             LevelRule::Only(Level::Bytes) => &mut self.level_0,
             LevelRule::Auto | LevelRule::Random(_) => &mut self.auto,
         }

@@ -68,8 +68,18 @@ impl AdaptiveReport {
         let mut parts = Vec::new();
         parts.extend(self.simulated.as_ref().map(Simulated::text));
         if !self.cells.is_empty() {
-            let header =
-                ["cell", "level 3 ms", "level 2 ms", "level 0 ms", "auto ms", "first", "slices 3/2/0", "auto/best", "spread"];
+            let header = [
+                "cell",
+                "level 3 ms",
+                "level 2 ms",
+                "level 1 ms",
+                "level 0 ms",
+                "auto ms",
+                "first",
+                "slices 3/2/1/0",
+                "auto/best",
+                "spread",
+            ];
             parts.push(table(&header, &self.cells.iter().map(row).collect::<Vec<_>>()));
             parts.push(format!("medians of {} runs; spread: the slowest adaptive run over the fastest", self.runs));
         }
@@ -132,10 +142,11 @@ fn row(cell: &Measured) -> Vec<String> {
         cell.name.clone(),
         ms(&cell.level_3_s),
         ms(&cell.level_2_s),
+        ms(&cell.level_1_s),
         ms(&cell.level_0_s),
         ms(&cell.auto_s),
         format!("{:.0}", cell.auto_first_s * 1e3),
-        format!("{:.0}/{:.0}/{:.0}", slices.whole, slices.filtered, slices.bytes),
+        format!("{:.0}/{:.0}/{:.0}/{:.0}", slices.whole, slices.filtered, slices.hints, slices.bytes),
         format!("{:.2}", cell.regret),
         format!("{:.2}", cell.auto_s.max / cell.auto_s.min),
     ]

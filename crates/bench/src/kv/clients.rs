@@ -15,7 +15,7 @@ use super::{KEYS, Measured, Operation};
 
 /// Who is measured.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Server {
+pub(crate) enum Server {
     /// A drive.
     Kinetic { port: u16, process: u32 },
     /// Redis.
@@ -46,7 +46,7 @@ impl Server {
 }
 
 /// A connection to either.
-enum Caller {
+pub(crate) enum Caller {
     Kinetic(Box<Client>),
     Redis(Connection),
 }
@@ -85,7 +85,7 @@ pub(super) async fn measure(server: Server, work: Work) -> Result<Measured, Faul
 }
 
 impl Caller {
-    async fn connect(server: Server) -> Result<Caller, Fault> {
+    pub(crate) async fn connect(server: Server) -> Result<Caller, Fault> {
         match server {
             Server::Redis { port, .. } => Ok(Caller::Redis(Connection::open(port).await?)),
             Server::Kinetic { port, .. } => {
@@ -137,7 +137,7 @@ impl Caller {
         Ok(latencies)
     }
 
-    async fn put(&mut self, key: &str, value: &Bytes, through: bool) -> Result<(), Fault> {
+    pub(crate) async fn put(&mut self, key: &str, value: &Bytes, through: bool) -> Result<(), Fault> {
         match self {
             Caller::Redis(connection) => connection.set(key, value).await,
             Caller::Kinetic(client) => {
@@ -178,7 +178,7 @@ fn key_of(connection: usize, index: u64, value_bytes: usize) -> String {
 }
 
 /// Bytes that no compression makes fewer.
-fn value_of(bytes: usize) -> Bytes {
+pub(crate) fn value_of(bytes: usize) -> Bytes {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let next = || {
         state ^= state << 13;

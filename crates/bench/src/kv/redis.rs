@@ -69,7 +69,7 @@ impl Drop for Redis {
 
 /// A connection to Redis.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(crate) struct Connection {
     stream: BufReader<TcpStream>,
     /// What was received last.
     value: Vec<u8>,

@@ -7,6 +7,7 @@ mod load;
 mod neardata;
 mod program;
 mod scan;
+mod services;
 mod soak;
 mod store;
 mod tpch;
@@ -24,6 +25,7 @@ use load::LoadArgs;
 use neardata::{NeardataArgs, NeardataHostArgs};
 use program::ProgramBenchArgs;
 use scan::ScanArgs;
+use services::ServicesBenchArgs;
 use soak::{SoakArgs, SoakClientsArgs};
 use store::{StoreArgs, StoreWriterArgs};
 use tpch::{DemoArgs, TpchArgs};
@@ -62,6 +64,8 @@ pub(crate) enum BenchCommand {
     Yoursql(YoursqlArgs),
     /// SSDlets in their sandbox, beside the same code compiled natively; host calls, ports and starts
     Program(ProgramBenchArgs),
+    /// Puts and queries beside a drive's background services, under each policy that places them, and simulated
+    Services(ServicesBenchArgs),
     /// The process that `store` kills
     #[command(hide = true)]
     StoreWriter(StoreWriterArgs),
@@ -80,6 +84,7 @@ pub(crate) async fn run(command: BenchCommand) -> Result<(), CliError> {
         BenchCommand::Scan(args) => pithead_bench::scan(&scan::options(args)).await?,
         BenchCommand::Yoursql(args) => pithead_bench::yoursql(&yoursql::options(args)).await?,
         BenchCommand::Program(args) => pithead_bench::program(&program::options(args)).await?,
+        BenchCommand::Services(args) => pithead_bench::services(&services::options(args)).await?,
         BenchCommand::Kv(args) => pithead_bench::kv(&kv::options(args)).await?,
         BenchCommand::Adaptive(args) => pithead_bench::adaptive(&adaptive::options(args)).await?,
         BenchCommand::Cell(args) => {

@@ -40,6 +40,8 @@ enum OnlyPart {
     Plans,
     /// TPC-H on a paced link, with early filters and without
     Ablation,
+    /// Match hints: selective queries over wide rows on a weak drive, at each level
+    Pages,
 }
 
 /// What to measure.
@@ -48,6 +50,7 @@ pub(super) fn options(args: YoursqlArgs) -> YourSqlOptions {
     let part = |part| match part {
         OnlyPart::Plans => YourSqlPart::Plans,
         OnlyPart::Ablation => YourSqlPart::Ablation,
+        OnlyPart::Pages => YourSqlPart::Pages,
     };
     let only = only.into_iter().map(part).collect();
     YourSqlOptions { scale, runs: usize::from(runs), directory, tpch_scale, link, only, json }

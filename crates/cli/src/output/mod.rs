@@ -1,14 +1,12 @@
 //! The rows of an answer as a person or a program reads them.
 
-mod binary;
 mod grid;
 mod sink;
 mod table;
-mod text;
 
-use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use clap::ValueEnum;
+use pithead_files::{RowWriter, WriteOptions, file_writer, stream_writer};
 
 pub(crate) use grid::{Align, Grid};
 pub(crate) use sink::Sink;
@@ -50,28 +48,19 @@ impl Format {
     }
 }
 
-/// Writes batches of one answer as they come.
-pub(crate) trait RowWriter {
-    /// The next rows.
-    fn write(&mut self, batch: &RecordBatch) -> Result<(), CliError>;
-
-    /// After the last rows. The sink still has to be flushed.
-    fn finish(self: Box<Self>) -> Result<(), CliError>;
-}
-
 /// The writer of a streamed format. [`Format::Table`] is not one: it looks at all rows before it writes the first.
 pub(crate) fn row_writer<'a>(
     format: Format,
     schema: &SchemaRef,
     sink: &'a mut Sink,
-) -> Result<Box<dyn RowWriter + 'a>, CliError> {
-    let to_file = sink.is_file();
-    match format {
+) -> Result<Box<dyn RowWriter + Send + 'a>, CliError> {
+    let written = match format {
         Format::Table => unreachable!("tables are not streamed"),
-        Format::Csv => Ok(Box::new(text::CsvRows::new(schema, sink)?)),
-        Format::Json => Ok(Box::new(text::JsonRows::new(sink))),
-        Format::Arrow if to_file => Ok(Box::new(binary::ArrowFileRows::new(schema, sink)?)),
-        Format::Arrow => Ok(Box::new(binary::ArrowStreamRows::new(schema, sink)?)),
-        Format::Parquet => Ok(Box::new(binary::ParquetRows::new(schema, sink)?)),
-    }
+        Format::Csv => pithead_files::Format::Csv,
+        Format::Json => pithead_files::Format::Json,
+        Format::Arrow if !sink.is_file() => return Ok(stream_writer(schema, sink)?),
+        Format::Arrow => pithead_files::Format::ArrowIpc,
+        Format::Parquet => pithead_files::Format::Parquet,
+    };
+    Ok(file_writer(&WriteOptions::new(written), schema, sink)?)
 }

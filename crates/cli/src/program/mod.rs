@@ -143,7 +143,7 @@ impl Drives<'_> {
     /// The same, but a directory that is not there is made.
     async fn reach_or_make(&self, body: impl AsyncFnOnce(Vec<Arc<dyn Door>>) -> Result<(), CliError>) -> Result<(), CliError> {
         if let Target::Data(_) = self.args.target() {
-            connected_or_new(self.args, None, self.interrupts, async |_| Ok(())).await?;
+            connected_or_new(self.args, self.args.options()?, self.interrupts, async |_| Ok(())).await?;
         }
         self.reach(body).await
     }

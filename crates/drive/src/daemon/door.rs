@@ -5,8 +5,9 @@ use bytes::Bytes;
 use std::sync::Arc;
 
 use pithead_door::{
-    ApplicationRun, Batches, Claim, Discard, Door, DriveStatus, Events, Hello, Kept, LinkGauge, LoadModule, LoadRequest,
-    MergeRuns, OpenRequest, OpenSession, Opened, Pieces, PortInputs, Reads, RunApplication, StoredModule, Welcome,
+    ApplicationRun, BackgroundOrder, BackgroundStatus, Batches, Claim, Discard, Door, DriveStatus, Events, FunctionAsk,
+    FunctionModule, Hello, Kept, LinkGauge, LoadModule, LoadRequest, MergeRuns, OpenRequest, OpenSession, Opened, Pieces,
+    PortInputs, Reads, RunApplication, StoredModule, Welcome,
 };
 use pithead_model::{Directory, Fault, HostState, Loaded, Manifest, Reply, SessionId, SessionProfile, SliceKey};
 
@@ -101,6 +102,14 @@ impl Door for Drive {
         self.counted(self.storage.keep_copy(manifest).await)
     }
 
+    async fn set_aside(&self, domain: String, after: u64) -> Result<Option<Manifest>, Fault> {
+        self.counted(self.storage.read_aside(domain, after).await)
+    }
+
+    async fn drop_aside(&self, domain: String, version: u64) -> Result<bool, Fault> {
+        self.counted(self.storage.drop_aside(domain, version).await)
+    }
+
     async fn directory(&self, key: SliceKey) -> Result<Directory, Fault> {
         self.counted(self.storage.read_directory(key).await)
     }
@@ -124,6 +133,10 @@ impl Door for Drive {
         Ok(killed.is_some() || self.programs.kill(session).await)
     }
 
+    async fn background(&self, order: BackgroundOrder) -> Result<BackgroundStatus, Fault> {
+        self.counted(self.background.order(order).await)
+    }
+
     async fn load_module(&self, request: LoadModule) -> Result<StoredModule, Fault> {
         self.counted(self.programs.load_module(request).await)
     }
@@ -134,6 +147,14 @@ impl Door for Drive {
 
     async fn remove_module(&self, name: String) -> Result<bool, Fault> {
         self.counted(self.programs.remove_module(name).await)
+    }
+
+    async fn keep_function(&self, module: FunctionModule) -> Result<String, Fault> {
+        self.counted(self.programs.keep_function(module).await)
+    }
+
+    async fn function(&self, ask: FunctionAsk) -> Result<Option<Bytes>, Fault> {
+        self.counted(self.programs.function(ask).await)
     }
 
     async fn run_application(

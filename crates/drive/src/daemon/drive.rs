@@ -10,6 +10,7 @@ use pithead_model::{Blame, Cores, DriveId, Fault};
 use pithead_sched::{Pool, PoolOptions};
 use pithead_store::{DiskStore, Store, StoreOptions};
 
+use crate::background::{Background, KEEP_STEP, start_services};
 use crate::daemon::DriveOptions;
 use crate::daemon::health::Writing;
 use crate::metrics::{Limits, Metrics};
@@ -35,6 +36,7 @@ pub struct Drive {
     pub(crate) serving: SessionServer,
     pub(crate) programs: Arc<Programs>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) background: Arc<Background>,
     pub(crate) writing: Writing,
 }
 
@@ -45,7 +47,7 @@ impl Drive {
     /// A directory that another process has open is [`Blame::User`].
     pub fn open(options: DriveOptions) -> Result<Arc<Drive>, Fault> {
         let cache_bytes = options.cache_bytes() - reader_bytes(&options);
-        let disk = DiskStore::open(&options.data, StoreOptions { cache_bytes, ..StoreOptions::default() })?;
+        let disk = DiskStore::open(&options.data, StoreOptions { cache_bytes, compacts: false, ..StoreOptions::default() })?;
         let id = disk.drive_id();
         Self::over(Arc::new(disk), id, options)
     }
@@ -71,15 +73,19 @@ impl Drive {
             cache: options.cache_bytes(),
             threads: resources.workers.threads(),
         }));
-        let programs = Programs::new(
+        let programs = Arc::new(Programs::new(
             Arc::clone(&storage),
             Arc::clone(&resources),
             options.data.clone(),
             shutdown.clone(),
             options.sessions_max,
-        );
+        ));
+        let services =
+            options.services.clone().unwrap_or_else(|| start_services(resources.workers.pool(), options.background_policy));
+        let workers = resources.workers.clone();
+        let background = Background::new(services, id, &storage.store, workers, options.scrub_period);
         let drive = Arc::new(Drive {
-            programs: Arc::new(programs),
+            programs: Arc::clone(&programs),
             label: options.data.display().to_string(),
             started: device.clock().now(),
             serving: SessionServer {
@@ -93,10 +99,12 @@ impl Drive {
                 cores: cores(&options),
                 slow_session: options.slow_session,
                 functions: Arc::clone(&options.functions),
+                programs,
             },
             resources,
             storage,
             metrics,
+            background: Arc::new(background),
             writing: Writing::default(),
         });
         drive.start_background(options.session_limits);
@@ -126,7 +134,9 @@ impl Drive {
         }
         let (store, costs, share) =
             (Arc::clone(&self.storage.store), Arc::clone(&self.serving.costs), self.resources.device.cpu_share());
+        let background = Arc::clone(&self.background);
         let flush = move || {
+            background.end();
             costs.keep(share);
             store.flush()
         };
@@ -141,8 +151,8 @@ impl Drive {
         &self.serving.sessions
     }
 
-    /// The reaper, and the collector of runs that were waiting for their last reader. Both end with the drive, and keep
-    /// nothing of it open meanwhile.
+    /// The reaper, the collector of runs that were waiting for their last reader, and what writes down how far background services
+    /// are. All end with the drive, and keep nothing of it open meanwhile.
     fn start_background(&self, limits: SessionLimits) {
         let (sessions, programs) = (Arc::downgrade(self.sessions()), Arc::downgrade(&self.programs));
         let device = Arc::clone(&self.resources.device);
@@ -165,6 +175,19 @@ impl Drive {
             }
         };
         self.resources.workers.spawn_control(collector);
+        let (background, workers) = (Arc::downgrade(&self.background), self.resources.workers.clone());
+        let device = Arc::clone(&self.resources.device);
+        let keeper = async move {
+            loop {
+                device.clock().sleep(KEEP_STEP).await;
+                let Some(background) = background.upgrade() else { return };
+                let kept = workers.blocking(move || background.keep_positions()).await;
+                if let Err(fault) = kept.flatten() {
+                    tracing::warn!(%fault, "how far background services are was not written down");
+                }
+            }
+        };
+        self.resources.workers.spawn_control(keeper);
     }
 
     /// Deletes, from now on and until the drive is dropped, runs that no manifest has named for as long as `kept`.

@@ -7,7 +7,7 @@ use pithead_sched::Class;
 use pithead_store::StoreUse;
 
 use crate::daemon::Drive;
-use crate::metrics::Sample;
+use crate::metrics::{BackgroundSample, Sample};
 
 impl Drive {
     /// All metrics as OpenMetrics text. Figures of the store are those of the last time that it answered.
@@ -23,6 +23,7 @@ impl Drive {
             tasks: [Class::Foreground, Class::Background].map(|class| workers.live(class)),
             uptime: now.since(self.started),
             busy: Duration::from_nanos(workers.busy_ns()),
+            background: BackgroundSample { status: self.background.status(), reactors: workers.counts() },
         };
         self.metrics.text(&sample)
     }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use pithead_cse::SessionLimits;
 use pithead_device::{Device, Native};
 use pithead_functions::Registry;
-use pithead_sched::Pool;
+use pithead_policy::background::BackgroundPolicy;
+use pithead_sched::{Pool, Services};
 
 /// How a drive runs.
 #[derive(Clone, Debug)]
@@ -38,6 +39,12 @@ pub struct DriveOptions {
     pub functions: Arc<Registry>,
     /// The reactors to run on, where drives in one process share them. None: reactors of its own.
     pub pool: Option<Arc<Pool>>,
+    /// What runs the background services of all drives on `pool`, from [`crate::start_services`]. None: the drive's own.
+    pub services: Option<Arc<Services>>,
+    /// How cores are chosen for background services. Unused with `services`.
+    pub background_policy: BackgroundPolicy,
+    /// The time in which the scrub reads all that is stored. None: it runs only if it was told to.
+    pub scrub_period: Option<Duration>,
 }
 
 impl DriveOptions {
@@ -56,6 +63,9 @@ impl DriveOptions {
             device: Arc::new(Native::new()),
             functions: Registry::own(),
             pool: None,
+            services: None,
+            background_policy: BackgroundPolicy::default(),
+            scrub_period: None,
         }
     }
 

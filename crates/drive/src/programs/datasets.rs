@@ -62,6 +62,7 @@ impl StoredDataset {
                 key: run.slice(number),
                 entry: Arc::clone(entry),
                 filtered: None,
+                came: None,
             }));
         }
         let batches = rows(Arc::clone(storage), slices, columns);

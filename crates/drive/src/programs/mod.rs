@@ -3,6 +3,7 @@
 mod code;
 mod datasets;
 mod faults;
+mod functions;
 mod modules;
 mod running;
 mod services;
@@ -13,9 +14,11 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use lru::LruCache;
 use parking_lot::Mutex;
 use pithead_cse::{Cause, SessionLimits, SessionTable, Shutdown};
 use pithead_door::OpenSession;
+use pithead_functions::Registry;
 use pithead_model::{Fault, SessionId};
 use pithead_program::{Module, Runtime, RuntimeOptions};
 use tokio::sync::OnceCell;
@@ -24,6 +27,7 @@ use crate::resources::Resources;
 use crate::storage::Storage;
 use code::{StoredCode, secret};
 use faults::program_fault;
+use functions::REGISTRIES_MAX;
 use session::Application;
 
 pub use services::FILE_PREFIX;
@@ -42,6 +46,8 @@ pub(crate) struct Programs {
     changing: tokio::sync::Mutex<()>,
     applications: Arc<SessionTable<Application>>,
     applications_max: usize,
+    /// Of functions of users, by what OPEN says of them.
+    registries: Mutex<LruCache<Vec<String>, Arc<Registry>>>,
 }
 
 impl Programs {
@@ -62,6 +68,7 @@ impl Programs {
             changing: tokio::sync::Mutex::default(),
             applications: Arc::new(SessionTable::new(shutdown)),
             applications_max,
+            registries: Mutex::new(LruCache::new(REGISTRIES_MAX)),
         }
     }
 

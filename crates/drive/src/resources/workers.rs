@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pithead_model::{Blame, Fault};
-use pithead_sched::{Class, Pool, TaskLost};
+use pithead_sched::{Class, CoreCounts, Pool, TaskLost};
 
 /// The pool that a drive's work runs on, which in one process may be that of several drives.
 #[derive(Clone, Debug)]
@@ -34,6 +34,11 @@ impl Workers {
     /// Time that the reactors have spent on tasks, nanoseconds.
     pub(crate) fn busy_ns(&self) -> u64 {
         (0..self.pool.reactors()).map(|index| self.pool.busy_ns(index)).sum()
+    }
+
+    /// What each reactor has done since it was started.
+    pub(crate) fn counts(&self) -> Vec<CoreCounts> {
+        (0..self.pool.reactors()).map(|index| self.pool.counts(index)).collect()
     }
 
     /// Lets a future run on a reactor.

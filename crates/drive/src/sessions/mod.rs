@@ -3,6 +3,7 @@
 mod admission;
 mod costs;
 mod getting;
+mod hinting;
 mod kept;
 mod meter;
 mod opening;
@@ -26,6 +27,7 @@ use pithead_functions::Registry;
 use pithead_model::Cores;
 
 use crate::metrics::Metrics;
+use crate::programs::Programs;
 use crate::resources::Resources;
 use crate::storage::Storage;
 
@@ -50,6 +52,8 @@ pub(crate) struct SessionServer {
     pub(crate) summaries: Arc<Summaries>,
     /// What sub-plans can call.
     pub(crate) functions: Arc<Registry>,
+    /// Whose functions of users sessions call.
+    pub(crate) programs: Arc<Programs>,
     /// The cores that it runs on.
     pub(crate) cores: Cores,
     /// Sessions that take longer are logged.

@@ -56,7 +56,8 @@ impl SessionServer {
         let threads = fair_threads(request.options.threads as usize, self.resources.workers.threads(), self.sessions.count());
         let facts = Facts::of(&request, &parts, self.encoding_of(&request.parts).await);
         let source = Arc::clone(&self.storage.slices) as Arc<dyn SliceSource>;
-        let bound = self.bind(BindRequest::of(request, parts, runtime, Arc::clone(&self.functions), source)).await?;
+        let functions = self.programs.registry(&request.options.extensions, &self.functions).await?;
+        let bound = self.bind(BindRequest::of(request, parts, runtime, functions, source)).await?;
         let policy = RoundPolicy::new(&facts.session(&bound, threads));
         let steer = Steer::new(
             &SteerFacts {
@@ -131,7 +132,7 @@ impl SessionServer {
             }
             for (number, entry) in (0..).zip(&directory.slices) {
                 let ordinal = slices.len() as u32;
-                slices.push(SliceRef { ordinal, key: run.slice(number), entry: Arc::clone(entry), filtered: None });
+                slices.push(SliceRef { ordinal, key: run.slice(number), entry: Arc::clone(entry), filtered: None, came: None });
             }
         }
         Ok(slices)

@@ -76,6 +76,15 @@ pub(crate) struct OpenRound {
 }
 
 impl OpenRound {
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// The same, with so many bytes sent.
+    pub(crate) fn of_bytes(self, bytes: u64) -> OpenRound {
+        OpenRound { bytes, ..self }
+    }
+
     /// The same, where so much waited at the drive.
     pub(crate) fn after(self, queue_ms: Option<u64>) -> OpenRound {
         OpenRound { queue_ms, ..self }
@@ -146,14 +155,15 @@ impl Running {
         self.task_over().await
     }
 
-    /// Hands slices back as they are stored, while that is sooner.
+    /// Hands slices back as they are stored, or their pages that may match, while that is sooner.
     pub(crate) async fn carrier(self: Arc<Self>) -> Result<(), Fault> {
+        self.look_at_bounds().await;
         let is_one_round = self.is_one_round();
         while !is_one_round && self.wants_round() {
             let step = self.step();
             match step.carry {
-                true => self.carry(&step).await?,
-                false => self.work.steer.wait_for_change().await,
+                Some(level) => self.carry(level, &step).await?,
+                None => self.work.steer.wait_for_change().await,
             }
         }
         self.task_over().await
@@ -193,9 +203,13 @@ impl Running {
         }
     }
 
-    /// One slice as it is stored; only its name where the host holds it, or where its bounds rule it out.
-    async fn carry(&self, step: &Step) -> Result<(), Fault> {
+    /// One slice as it is stored, or its pages that may match; only its name where the host holds it, or where its bounds rule
+    /// it out.
+    async fn carry(&self, level: Level, step: &Step) -> Result<(), Fault> {
         let Some(Carried { slice, may_match, held }) = self.work.bound.carry() else { return Ok(()) };
+        if level == Level::Hints && may_match && !held {
+            return self.hint(&slice, step).await;
+        }
         let mut meter = Meter::start(&*self.device);
         let mut round = self.begin_round(Level::Bytes);
         round.queue_ms = (step.queue_ms > 0).then_some(step.queue_ms);
@@ -366,6 +380,7 @@ impl Running {
             slices_skipped: tally.slices_skipped,
             pages_read: tally.pages_read,
             pages_skipped: tally.pages_skipped,
+            pages_sent: tally.pages_sent,
             rows_in: tally.rows_in,
             rows_out: round.rows,
             medium_bytes: tally.medium_bytes,
@@ -383,7 +398,7 @@ impl Running {
 
     /// Waits while the queue is full: the host sets the pace. A host that is gone drops the other end, one that sleeps
     /// is found by the reaper. `bytes` of rows are in the event.
-    async fn send(&self, event: Event, bytes: u64) -> Result<(), Fault> {
+    pub(crate) async fn send(&self, event: Event, bytes: u64) -> Result<(), Fault> {
         if self.events.has_room(bytes) {
             return self.events.send(event, bytes).await;
         }
@@ -393,6 +408,13 @@ impl Running {
         self.session.waits.for_host(wait);
         self.watch.metrics.waited_for_host(wait);
         Ok(())
+    }
+
+    /// Waits as long as the device says that reading so many bytes takes.
+    pub(crate) async fn reads(&self, bytes: u64) {
+        if let Some(wait) = self.device.read(bytes) {
+            wait.await;
+        }
     }
 
     /// A meter of this session's device.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use pithead_device::{Device, unit_ns};
 use pithead_door::LinkGauge;
-use pithead_exec::{Bound, RoundStats, RoundWatch, Waiting};
+use pithead_exec::{Bound, Hinted, RoundStats, RoundWatch, Waiting};
 use pithead_model::{Adapt, ByLevel, Cores, Finished, HostState, Level, LevelRule, PushBackCause, SliceCosts};
 use pithead_policy::{Allowed, DriveState, Features, LinkState, Prediction, Sample, Setup, Snapshot, Steering};
 use rand::rngs::StdRng;
@@ -16,6 +16,7 @@ use rand::{Rng, SeedableRng};
 use tokio::sync::Notify;
 
 use crate::sessions::costs::Costs;
+use crate::sessions::hinting::Searching;
 use crate::sessions::meter::Spent;
 use crate::sessions::rounds::RoundPolicy;
 
@@ -31,6 +32,8 @@ const CHANGE_WAIT: Duration = Duration::from_millis(10);
 pub(crate) struct Steer {
     rule: LevelRule,
     allowed: Allowed,
+    /// Whether the host has sent what slices cost before.
+    is_sized: bool,
     all_or_none: bool,
     device: Arc<dyn Device>,
     costs: Arc<Costs>,
@@ -56,6 +59,8 @@ struct SteerState {
     live: Vec<Live>,
     /// Whether the drive has taken a slice itself.
     is_measured: bool,
+    /// Whether looking into pages pays at level 1.
+    searching: Searching,
 }
 
 /// A round that runs, and what of it was told to the policy.
@@ -73,8 +78,8 @@ struct Live {
 pub(crate) struct Step {
     /// By a free task; none: it has nothing to do for now.
     pub(crate) task: Option<Level>,
-    /// Whether the carrier takes a slice.
-    pub(crate) carry: bool,
+    /// By the carrier; none: it takes no slice for now.
+    pub(crate) carry: Option<Level>,
     /// Slices that a round to level 3 should take at most.
     pub(crate) whole_max: usize,
     /// The same to level 2.
@@ -86,7 +91,7 @@ pub(crate) struct Step {
 impl Step {
     /// Everything whole.
     pub(crate) const WHOLE: Step =
-        Step { task: Some(Level::Whole), carry: false, whole_max: usize::MAX, filtered_max: usize::MAX, queue_ms: 0 };
+        Step { task: Some(Level::Whole), carry: None, whole_max: usize::MAX, filtered_max: usize::MAX, queue_ms: 0 };
 }
 
 /// What a session brings to be steered.
@@ -143,12 +148,20 @@ impl Steer {
         Steer {
             rule,
             allowed,
+            is_sized: adapt.costs.is_some(),
             all_or_none: facts.whole_partition,
             device: Arc::clone(device),
             costs: Arc::clone(costs),
             expected,
             predicted,
-            state: Mutex::new(SteerState { steering, random, is_whole: None, live: vec![], is_measured: false }),
+            state: Mutex::new(SteerState {
+                steering,
+                random,
+                is_whole: None,
+                live: vec![],
+                is_measured: false,
+                searching: Searching::new(rule != LevelRule::Auto),
+            }),
             host: Mutex::new(adapt.host.clone()),
             link: OnceLock::new(),
             others_bytes: facts.others_bytes as f64,
@@ -164,7 +177,7 @@ impl Steer {
 
     /// Whether anything may be handed back, so that a carrier is of use.
     pub(crate) fn may_carry(&self) -> bool {
-        self.allowed.bytes && !self.is_plain()
+        self.allowed.carried() && !self.is_plain()
     }
 
     /// Over what its answer travels.
@@ -178,7 +191,7 @@ impl Steer {
             let mut state = self.state.lock();
             for finished in &host.finished {
                 state.steering.measure_host(finished.level, finished.slices, finished.cpu_ns as f64);
-                if finished.level == Level::Bytes && !state.is_measured {
+                if matches!(finished.level, Level::Bytes | Level::Hints) && !state.is_measured {
                     self.infer(&mut state, &host, finished);
                 }
             }
@@ -220,10 +233,11 @@ impl Steer {
             _ if waiting.slices == 0 => true,
             LevelRule::Only(level) => match level {
                 Level::Whole => true,
-                Level::Filtered | Level::Hints => !self.allowed.filtered,
-                Level::Bytes => !self.allowed.bytes,
+                level => !self.allowed.get(level),
             },
-            LevelRule::Random(_) => !(self.allowed.filtered || self.allowed.bytes) || self.state.lock().random.random_bool(0.4),
+            LevelRule::Random(_) => {
+                !(self.allowed.filtered || self.allowed.carried()) || self.state.lock().random.random_bool(0.4)
+            }
             LevelRule::Auto => self.decide(waiting, busy).task == Some(Level::Whole),
         };
         *self.state.lock().is_whole.get_or_insert(is_whole)
@@ -241,14 +255,14 @@ impl Steer {
             return match self.all_or_none {
                 false => whole,
                 // What is left of a whole partition that is handed back.
-                true => Step { task: self.allowed.filtered.then_some(Level::Filtered), carry: true, ..whole },
+                true => Step { task: self.allowed.filtered.then_some(Level::Filtered), carry: Some(Level::Bytes), ..whole },
             };
         }
         match self.rule {
-            LevelRule::Only(Level::Filtered | Level::Hints) if self.allowed.filtered => {
-                Step { task: Some(Level::Filtered), ..whole }
+            LevelRule::Only(Level::Filtered) if self.allowed.filtered => Step { task: Some(Level::Filtered), ..whole },
+            LevelRule::Only(level @ (Level::Hints | Level::Bytes)) if self.allowed.get(level) => {
+                Step { task: None, carry: Some(level), ..whole }
             }
-            LevelRule::Only(Level::Bytes) if self.allowed.bytes => Step { task: None, carry: true, ..whole },
             LevelRule::Only(_) => whole,
             LevelRule::Random(_) => self.random(),
             LevelRule::Auto => self.decide(waiting, busy),
@@ -262,7 +276,9 @@ impl Steer {
         levels.extend(may_be_whole.then_some(Level::Whole));
         levels.extend(self.allowed.filtered.then_some(Level::Filtered));
         let task = if levels.is_empty() { None } else { Some(levels[random.random_range(0..levels.len())]) };
-        let carry = self.allowed.bytes && (task.is_none() || random.random_bool(0.5));
+        let carried: Vec<Level> = [Level::Hints, Level::Bytes].into_iter().filter(|level| self.allowed.get(*level)).collect();
+        let carries = !carried.is_empty() && (task.is_none() || random.random_bool(0.5));
+        let carry = carries.then(|| carried[random.random_range(0..carried.len())]);
         Step { task, carry, whole_max: random.random_range(1..4), filtered_max: random.random_range(1..4), queue_ms: 0 }
     }
 
@@ -312,7 +328,7 @@ impl Steer {
             return ByLevel::default();
         }
         let others = Setup { link_bytes: self.others_bytes, host_ns: self.others_bytes * TAKE_IN_NS, drive_ns: 0.0 };
-        ByLevel { whole: Setup::default(), filtered: others, bytes: others }
+        ByLevel { whole: Setup::default(), filtered: others, hints: others, bytes: others }
     }
 
     /// The rate of the link to the host, bytes a second; none within a process, and before it has shown one.
@@ -380,6 +396,42 @@ impl Steer {
             stored_bytes: bytes,
         };
         self.state.lock().steering.measure(&sample);
+    }
+
+    /// Whether one slice's bounds should be looked at to know what level 1 would send.
+    pub(crate) fn wants_to_know_hints(&self) -> bool {
+        self.rule == LevelRule::Auto && self.allowed.hints && !self.is_sized
+    }
+
+    /// So many bytes of a slice are in columns and pages that may be needed, by their bounds.
+    pub(crate) fn expect_hints(&self, bytes: u64) {
+        self.state.lock().steering.expect_hints(bytes as f64);
+        self.changed.notify_waiters();
+    }
+
+    /// Whether pages of the next slice at level 1 are looked into.
+    pub(crate) fn searches(&self) -> bool {
+        self.state.lock().searching.pays()
+    }
+
+    /// A slice was taken to level 1.
+    pub(crate) fn hinted(&self, hinted: &Hinted, sent: u64, cpu_ns: u64) {
+        self.handed_back.store(true, Ordering::Relaxed);
+        let drive_ns = cpu_ns as f64 / self.device.cpu_share();
+        let ns_per_byte = self.link_rate().map_or(0.0, |rate| 1e9 / rate.max(1.0));
+        let mut state = self.state.lock();
+        state.searching.took(hinted, drive_ns, ns_per_byte);
+        state.steering.measure(&Sample {
+            level: Level::Hints,
+            slices: 1,
+            drive_ns,
+            scan_ns: f64::NAN,
+            link_bytes: sent as f64,
+            scan_bytes: f64::NAN,
+            stored_bytes: f64::NAN,
+        });
+        drop(state);
+        self.changed.notify_waiters();
     }
 
     /// What the drive learns of its operators from a round.
@@ -485,8 +537,11 @@ fn rule(facts: &Facts<'_>, cpu_share: f64) -> LevelRule {
 
 fn allowed(rule: LevelRule, bound: &Bound) -> Allowed {
     match rule {
-        LevelRule::Only(Level::Whole) => Allowed { whole: true, filtered: false, bytes: false },
-        _ => Allowed { whole: true, filtered: bound.can_filter(), bytes: bound.can_carry() },
+        LevelRule::Only(Level::Whole) => Allowed::only(Level::Whole),
+        _ => {
+            let carried = bound.can_carry();
+            Allowed { whole: true, filtered: bound.can_filter(), hints: carried, bytes: carried }
+        }
     }
 }
 

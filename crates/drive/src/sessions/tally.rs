@@ -10,6 +10,8 @@ pub(crate) struct Tally {
     pub(crate) slices_skipped: u32,
     pub(crate) pages_read: u64,
     pub(crate) pages_skipped: u64,
+    /// Pages whose stored bytes were sent.
+    pub(crate) pages_sent: u64,
     pub(crate) rows_in: u64,
     pub(crate) medium_bytes: u64,
     pub(crate) scan: ScanShare,
@@ -28,6 +30,7 @@ impl Tally {
             slices_skipped: stats.slices_skipped,
             pages_read: stats.pages_read,
             pages_skipped: stats.pages_skipped,
+            pages_sent: 0,
             rows_in: stats.rows_in,
             medium_bytes: stats.medium_bytes,
             scan: stats.scan,
@@ -44,6 +47,7 @@ impl Tally {
         self.slices_skipped += other.slices_skipped;
         self.pages_read += other.pages_read;
         self.pages_skipped += other.pages_skipped;
+        self.pages_sent += other.pages_sent;
         self.rows_in += other.rows_in;
         self.medium_bytes += other.medium_bytes;
         self.scan.add(other.scan);

@@ -10,6 +10,7 @@ use pithead_store::{Durability, Key, Store, Write, each_entry};
 use crate::storage::Storage;
 use crate::storage::claims::claimed;
 use crate::storage::keys::{CONDEMNED_PREFIX, SLICE_PREFIX, claim_key, condemned_key, parse_slice_key};
+use crate::storage::orphans::names;
 
 impl Storage {
     /// Deletes the runs that are meant. Returns the number of slices that went.
@@ -22,7 +23,7 @@ impl Storage {
         let meant = |run: &SliceKey| means(run.load) && partition.is_none_or(|number| number == run.partition);
         let meant: Vec<(SliceKey, u64)> = runs.into_iter().filter(|(run, _)| meant(run)).collect();
         let order = self.leases.in_order().await;
-        let going = self.unfenced(meant, seen).await?;
+        let going = self.not_aside(self.unfenced(meant, seen).await?).await?;
         let (now, later): (Vec<_>, Vec<_>) = going.into_iter().partition(|(run, _)| self.leases.doom(run));
         let store = Arc::clone(&self.store);
         let later: Vec<SliceKey> = later.into_iter().map(|(run, _)| run).collect();
@@ -48,6 +49,15 @@ impl Storage {
             Ok(going)
         };
         self.resources.workers.blocking(sort).await?
+    }
+
+    /// Those of the runs that no manifest which is set aside names here.
+    async fn not_aside(&self, runs: Vec<(SliceKey, u64)>) -> Result<Vec<(SliceKey, u64)>, Fault> {
+        let Some(domain) = runs.first().map(|(run, _)| run.name.domain.clone()) else { return Ok(runs) };
+        let manifests = self.manifests.clone();
+        let aside = self.resources.workers.blocking(move || manifests.set_aside(&domain)).await??;
+        let is_named = |run: &SliceKey| aside.iter().any(|manifest| names(manifest, run, self.id));
+        Ok(runs.into_iter().filter(|(run, _)| !is_named(run)).collect())
     }
 
     /// Deletes runs whose last lease has ended.

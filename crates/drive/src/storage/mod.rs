@@ -91,6 +91,19 @@ impl Storage {
         self.resources.workers.blocking(move || manifests.keep(&manifest)).await?
     }
 
+    /// The first manifest after a version that is set aside here.
+    pub(crate) async fn read_aside(&self, domain: String, after: u64) -> Result<Option<Manifest>, Fault> {
+        let manifests = self.manifests.clone();
+        self.resources.workers.blocking(move || manifests.next_aside(&domain, after)).await?
+    }
+
+    /// Drops a manifest that is set aside. What nothing else names is collected like what a killed load left.
+    pub(crate) async fn drop_aside(&self, domain: String, version: u64) -> Result<bool, Fault> {
+        self.shutdown.check()?;
+        let manifests = self.manifests.clone();
+        self.resources.workers.blocking(move || manifests.drop_aside(&domain, version)).await?
+    }
+
     pub(crate) async fn read_directory(&self, key: SliceKey) -> Result<Directory, Fault> {
         check_name(&key.name)?;
         self.directories.read(&SliceKey { number: None, ..key }).await

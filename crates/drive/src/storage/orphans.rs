@@ -90,7 +90,7 @@ fn parse_run(key: &[u8]) -> Option<SliceKey> {
 }
 
 /// Whether a manifest names a run on a drive.
-fn names(manifest: &Manifest, run: &SliceKey, id: DriveId) -> bool {
+pub(crate) fn names(manifest: &Manifest, run: &SliceKey, id: DriveId) -> bool {
     let dataset = manifest.datasets.get(&run.name.dataset).filter(|dataset| dataset.id == run.dataset);
     let partition = dataset.and_then(|dataset| dataset.partitions.get(run.partition as usize));
     partition

@@ -288,6 +288,7 @@ mod tests {
             key: run.slice(number),
             entry: Arc::new(SliceEntry { rows: 1, bytes: 100, columns: vec![] }),
             filtered: None,
+            came: None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! A drive in this process, from LOAD to CLOSE.
 
+mod background;
 mod copies;
 mod loads;
 mod manifests;
@@ -193,7 +194,9 @@ async fn collect(mut events: Events) -> Result<Answer, Fault> {
                 values.extend(rows);
                 annotations.push(annotation);
             }
-            Event::Filtered { .. } | Event::Stored { .. } => panic!("nothing was to come back unfinished"),
+            Event::Filtered { .. } | Event::Stored { .. } | Event::Hints { .. } => {
+                panic!("nothing was to come back unfinished")
+            }
             Event::Finished { profile, .. } => {
                 assert!(pending.is_empty(), "rounds were left open");
                 assert!(events.next().await.is_none(), "Finished is the last event");

@@ -28,7 +28,7 @@ pub(crate) struct Voice {
 }
 
 /// The first one is what the others are compared with.
-pub(crate) static VOICES: [Voice; 14] = [
+pub(crate) static VOICES: [Voice; 15] = [
     Voice { name: "push-down off", place: RunSite::Four, settings: Mode::PUSHDOWN_OFF.settings },
     Voice { name: "four drives", place: RunSite::Four, settings: &[] },
     Voice { name: "one drive", place: RunSite::One, settings: &[] },
@@ -41,6 +41,7 @@ pub(crate) static VOICES: [Voice; 14] = [
         settings: &["SET pithead.level = 'random:11'", UNHELPED, "SET pithead.slice_cache = 0"],
     },
     Voice { name: "slices as stored", place: RunSite::Four, settings: Mode::STORED.settings },
+    Voice { name: "pages that may match", place: RunSite::Four, settings: Mode::HINTED.settings },
     Voice { name: "slices filtered", place: RunSite::Four, settings: Mode::FILTERED.settings },
     Voice {
         name: "joins as written",

@@ -16,13 +16,14 @@ const LIMIT: Duration = Duration::from_secs(90);
 const SUMS: &str = "SELECT count(*), sum(l_orderkey), sum(l_quantity) FROM lineitem";
 const ROWS: &str = "SELECT l_orderkey, l_comment, l_extendedprice FROM lineitem WHERE l_quantity < 49";
 /// Who decides how far slices are taken, and where.
-const LEVELS: [&[&str]; 6] = [
+const LEVELS: [&[&str]; 7] = [
     &[UNHELPED],
     &[UNHELPED, "SET pithead.level = 3"],
     &[UNHELPED, "SET pithead.level = 2"],
     &[UNHELPED, "SET pithead.level = 0"],
     &[UNHELPED, "SET pithead.level = 'random:11'"],
     &[UNHELPED, "SET pithead.pushdown = off"],
+    &[UNHELPED, "SET pithead.level = 1"],
 ];
 /// So that each level is run, not answered from what another gave.
 const UNHELPED: &str = "SET pithead.summary_cache = off";
@@ -54,7 +55,7 @@ fn tpch_through_an_array() {
 
 #[test]
 fn tpch_through_an_array_of_arrays() {
-    block_on(tpch_at_all_levels(Mode::ARRAYS_OF_ARRAYS, &[LEVELS[0], LEVELS[3], LEVELS[4], LEVELS[5]]));
+    block_on(tpch_at_all_levels(Mode::ARRAYS_OF_ARRAYS, &[LEVELS[0], LEVELS[3], LEVELS[4], LEVELS[5], LEVELS[6]]));
 }
 
 async fn suites_at_all_levels(mode: Mode, levels: &[&'static [&'static str]]) {

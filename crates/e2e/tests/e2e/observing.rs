@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use pithead_e2e::tpch::spec;
-use pithead_e2e::{DriveProcess, block_on, collect, load, pithead, repository};
+use pithead_e2e::{DriveProcess, FrontProcess, block_on, collect, load, pithead, repository};
 use pithead_embed::{EmbedOptions, Engine, Target, connect};
 use tempfile::TempDir;
 
@@ -68,7 +68,9 @@ fn the_reference_names_all_metrics_and_no_others() {
         let process = DriveProcess::start(directory.path(), &["--metrics", &address]);
         let engine = engine_of(&process).await;
         let observed = engine.observe("127.0.0.1:0").await.unwrap().to_string();
-        let scrape = tokio::task::spawn_blocking(move || [get(&address, "/metrics").1, get(&observed, "/metrics").1]);
+        let front = FrontProcess::start(directory.path(), &["--drives", process.address(), "--metrics", "127.0.0.1:0"]);
+        let addresses = [address, observed, front.metrics().to_owned()];
+        let scrape = tokio::task::spawn_blocking(move || addresses.map(|address| get(&address, "/metrics").1));
         let served: BTreeSet<String> = scrape.await.unwrap().iter().flat_map(|text| table_rows(text)).collect();
         let page = std::fs::read_to_string(repository().join("docs/reference/metrics.md")).unwrap();
         let written: BTreeSet<String> = page.lines().filter(|line| line.starts_with("| `p")).map(str::to_owned).collect();

@@ -145,6 +145,23 @@ fn each_identity_does_what_it_may_and_no_more() {
 }
 
 #[test]
+fn services_are_told_what_to_do_by_those_who_administer_everything() {
+    let site = Site::new();
+    let (_drive, address) = site.secure_drive("drive-0");
+    let run = |name: &str, arguments: &[&str]| site.as_identity(name, &address, arguments);
+    for name in ["reports", "loader", "other"] {
+        assert!(succeeded(&run(name, &["service", "ls"]), &["ls"]).contains("compaction"));
+        for refused in
+            [&["service", "pause", "scrub"][..], &["service", "policy", "none"], &["service", "limit", "scrub", "1MB"]]
+        {
+            not_allowed(&run(name, refused), &[name, "administer all domains"]);
+        }
+    }
+    succeeded(&run("ops", &["service", "pause", "scrub"]), &["pause"]);
+    assert!(succeeded(&run("reports", &["service", "ls"]), &["ls"]).contains("paused"));
+}
+
+#[test]
 fn who_is_not_known_or_not_trusted_is_told_so() {
     let site = Site::new();
     let (_drive, address) = site.secure_drive("drive-0");

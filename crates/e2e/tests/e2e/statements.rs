@@ -38,6 +38,39 @@ fn datasets_are_shown_described_and_dropped() {
 }
 
 #[test]
+fn a_summary_has_a_row_for_each_column() {
+    block_on(async {
+        let setup = Setup::new(Mode { drives: 2, ..Mode::FOUR_HERE }).await;
+        load(&setup.engine, spec("nation", "vortex")).await.unwrap();
+        let session = setup.session().await;
+        let create = "CREATE TABLE odd AS SELECT CAST(value AS DECIMAL(9, 2)) / 4 AS d, \
+                      CASE WHEN value % 5 > 0 THEN value END AS n, [value] AS l, value % 2 = 0 AS b, NULL AS nothing, \
+                      DATE '2026-01-01' + CAST(value AS INT) AS at FROM range(10)";
+        session.run(create).await.unwrap();
+        for setting in ["on", "off"] {
+            collect(&session, &format!("SET pithead.pushdown = {setting}")).await.unwrap();
+            let summary = text(&session, "SUMMARIZE nation").await;
+            let lines: Vec<&str> = summary.lines().collect();
+            assert_eq!(lines.len(), 4, "{summary}");
+            assert!(lines[0].starts_with("n_nationkey\t") && lines[0].contains("\t0\t24\t12"), "{summary}");
+            assert!(lines[1].contains("\tALGERIA\tVIETNAM\tNULL\tNULL\t25\t0"), "{summary}");
+            let summary = text(&session, "SUMMARIZE odd").await;
+            let columns: Vec<Vec<&str>> = summary.lines().map(|line| line.split('\t').collect()).collect();
+            let of = |name: &str| {
+                columns.iter().find(|column| column[0] == name).unwrap_or_else(|| panic!("{name}: {summary}"))[2..].to_vec()
+            };
+            assert_eq!(of("n")[..3], ["1", "9", "5"], "{summary}");
+            assert_eq!(of("n")[4..], ["10", "20"], "{summary}");
+            assert_eq!(of("l"), ["NULL", "NULL", "NULL", "NULL", "10", "0"], "{summary}");
+            assert_eq!(of("nothing"), ["NULL", "NULL", "NULL", "NULL", "10", "100"], "{summary}");
+            assert_eq!(of("at")[..2], ["2026-01-01", "2026-01-10"], "{summary}");
+            assert_eq!(text(&session, "SUMMARIZE SELECT n FROM odd WHERE n > 100").await.split('\t').next_back(), Some("NULL"));
+        }
+        setup.shutdown().await;
+    });
+}
+
+#[test]
 fn settings_belong_to_their_session() {
     block_on(async {
         let setup = Setup::new(Mode::ONE_HERE).await;

@@ -74,6 +74,16 @@ fn slices_as_stored() {
 }
 
 #[test]
+fn pages_that_may_match() {
+    run(Mode::HINTED);
+}
+
+#[test]
+fn pages_that_may_match_in_arrow() {
+    run(Mode::HINTED_ARROW);
+}
+
+#[test]
 fn levels_by_chance() {
     run(Mode::MIXED);
 }

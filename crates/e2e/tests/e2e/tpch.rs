@@ -85,6 +85,11 @@ fn slices_as_stored() {
 }
 
 #[test]
+fn pages_that_may_match() {
+    run(Mode::HINTED);
+}
+
+#[test]
 fn levels_by_chance() {
     run(Mode::MIXED);
 }

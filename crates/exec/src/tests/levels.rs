@@ -111,3 +111,65 @@ async fn filtered_rows_of_other_types_are_refused() {
         assert!(round.stream.next().await.unwrap().is_err(), "{name}");
     }
 }
+
+/// A host's view of a slice at level 1: the parts that were sent.
+fn came(lab: &Lab, slice: &SliceRef, hinted: &crate::Hinted) -> SliceRef {
+    let parts = pithead_slice::SliceParts { parts: hinted.parts.parts.clone(), ..hinted.parts.clone() };
+    let reader = pithead_slice::open_parts(&lab.parts[0].schema, parts, hinted.pages.as_bytes()).unwrap();
+    assert_eq!(reader.rows_of(&hinted.pages), hinted.rows);
+    SliceRef { came: Some(reader), ..slice.clone() }
+}
+
+#[tokio::test]
+async fn pages_that_may_match_make_the_same_answer_elsewhere() {
+    for encoding in ["vortex", "arrow"] {
+        let lab = two_of_three(encoding);
+        for sql in QUERIES {
+            for search in [false, true] {
+                let (plan, schema) = lab.sub_plan(sql).await;
+                let below = Bound::bind(lab.request(plan.clone(), Arc::clone(&schema), How::default())).await.unwrap();
+                let above = Bound::bind(lab.request(plan, schema, How::default())).await.unwrap();
+                let mut rows = Vec::new();
+                while let Some(carried) = below.carry() {
+                    let hinted = below.hint(&carried.slice, search).await.unwrap();
+                    assert!(hinted.bounded_bytes >= hinted.parts.bytes());
+                    if carried.may_match && !hinted.pages.is_empty() {
+                        let slice = came(&lab, &carried.slice, &hinted);
+                        rows.extend(drain(above.round_over(vec![slice]).await.unwrap()).await.0);
+                    }
+                }
+                let answer: Vec<RecordBatch> = below.combine(rows).await.unwrap().try_collect().await.unwrap();
+                assert_eq!(bag(&answer), bag(&lab.judge(sql).await), "{encoding} {sql}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn bounds_rule_pages_out_and_a_search_rules_out_more() {
+    let word = |n: i64| if (9_000..9_005).contains(&n) { "quartz" } else { "granite" };
+    let texts: ArrayRef =
+        Arc::new(StringViewArray::from_iter_values((0..20_000).map(|n| format!("{} {}", word(n), n * 7 % 999))));
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..20_000));
+    let batch = RecordBatch::try_from_iter([("n", numbers), ("t", texts)]).unwrap();
+    for encoding in ENCODINGS {
+        let lab = Arc::new(Lab::new(encoding).dataset("t", &batch.schema(), vec![batch.clone()]));
+        let pages_of = |sql: &'static str, search: bool| {
+            let lab = Arc::clone(&lab);
+            async move {
+                let (plan, schema) = lab.sub_plan(sql).await;
+                let bound = Bound::bind(lab.request(plan, schema, How::default())).await.unwrap();
+                let hinted = bound.hint(&lab.parts[0].slices[0], search).await.unwrap();
+                (hinted.pages.iter().collect::<Vec<_>>(), hinted.pages_searched)
+            }
+        };
+        assert_eq!(pages_of("SELECT count(*), max(t) FROM main.t WHERE n >= 17000", false).await, (vec![2], 0));
+        let rare = "SELECT count(*), sum(n) FROM main.t WHERE t LIKE '%quartz%'";
+        assert_eq!(pages_of(rare, false).await, (vec![0, 1, 2], 0), "{encoding}");
+        assert_eq!(pages_of(rare, true).await, (vec![1], 3), "{encoding}");
+        let both = "SELECT sum(n) FROM main.t WHERE t LIKE '%quartz%' AND n < 5000 AND n % 7 = 1";
+        assert_eq!(pages_of(both, true).await, (vec![], 1), "{encoding}");
+        // What slices do not understand is left to the host.
+        assert_eq!(pages_of("SELECT count(*) FROM main.t WHERE n % 1000 = 7", true).await, (vec![0, 1, 2], 0));
+    }
+}

@@ -15,15 +15,17 @@ const ALONE_BYTES: usize = 64 << 20;
 
 /// The memory of a session, where functions can find it.
 #[derive(Clone, Debug)]
-pub(crate) struct SessionMemory(pub(crate) Arc<dyn MemoryPool>);
+pub struct SessionMemory(pub(crate) Arc<dyn MemoryPool>);
 
 impl SessionMemory {
-    pub(super) fn of(options: &ConfigOptions) -> SessionMemory {
+    /// The one that a session's settings carry. Outside of any session it is a small one of its own.
+    pub fn of(options: &ConfigOptions) -> SessionMemory {
         let known = options.extensions.get::<SessionMemory>().cloned();
         known.unwrap_or_else(|| SessionMemory(Arc::new(GreedyMemoryPool::new(ALONE_BYTES))))
     }
 
-    pub(super) fn holder(&self, function: &str) -> Holder {
+    /// Takes from it for the result of a function.
+    pub fn holder(&self, function: &str) -> Holder {
         Holder(MemoryConsumer::new(format!("the result of {function}")).register(&self.0))
     }
 }
@@ -56,7 +58,8 @@ impl ExtensionOptions for SessionMemory {
 }
 
 /// The memory that is reserved for a result.
-pub(super) struct Holder(MemoryReservation);
+#[derive(Debug)]
+pub struct Holder(MemoryReservation);
 
 /// A buffer, and the reservation for the array that it belongs to.
 struct Reserved {
@@ -71,7 +74,8 @@ impl AsRef<[u8]> for Reserved {
 }
 
 impl Holder {
-    pub(super) fn grow(&mut self, bytes: u64) -> Result<()> {
+    /// Takes so many bytes more.
+    pub fn grow(&mut self, bytes: u64) -> Result<()> {
         self.0.try_grow(usize::try_from(bytes).unwrap_or(usize::MAX))
     }
 
@@ -81,7 +85,7 @@ impl Holder {
 
     /// The same array, which holds its reservation until its last buffer is freed. Some of the array may belong to its
     /// arguments, whose memory is counted elsewhere.
-    pub(super) fn hold(self, array: &ArrayRef) -> ArrayRef {
+    pub fn hold(self, array: &ArrayRef) -> ArrayRef {
         self.0.shrink(self.0.size().saturating_sub(array.get_array_memory_size()));
         make_array(reserved(array.to_data(), &Arc::new(self.0)))
     }

@@ -6,13 +6,14 @@ use arrow::array::{Array, ArrayRef, DictionaryArray, Int64Array, RecordBatch, St
 use arrow::datatypes::{DataType, Field, Int32Type, UnionFields};
 use bytes::Bytes;
 use pithead_door::{
-    Connection, Discard, Event, LoadRequest, Loads, MergeRuns, OpenRequest, PIECE_BYTES_MAX, PlanBytes, PortAt, PortInput,
-    RunApplication, RunPiece, SessionOptions, ShippedInput, SlicePart, SsdletSpec, value_pieces,
+    Connection, Discard, Event, LoadRequest, Loads, MergeRuns, OpenRequest, PIECE_BYTES_MAX, PartsOutline, PlanBytes, PortAt,
+    PortInput, RunApplication, RunPiece, SessionOptions, ShippedInput, SlicePart, SsdletSpec, value_pieces,
 };
 use pithead_fuzz::{Bound, Outcome, Parts, Run, Seed, Target};
 use pithead_model::{
-    Annotation, ColumnSummary, Dataset, DatasetId, Directory, DriveId, Fault, Level, LoadId, Manifest, Partition, Partitioning,
-    SessionId, SessionProfile, SessionState, SliceEntry, SliceKey, SliceSpan, SortKey, Value,
+    Annotation, ColumnSummary, Dataset, DatasetId, Directory, DriveId, Fault, Function, FunctionArgument, FunctionType, Level,
+    LoadId, Manifest, Partition, Partitioning, SessionId, SessionProfile, SessionState, SliceEntry, SliceKey, SliceSpan,
+    SortKey, Value, Volatility,
 };
 use pithead_wire::fuzz;
 use serde_json::json;
@@ -214,6 +215,7 @@ pub fn annotation(round: u32, slices: SliceSpan, rows: u64) -> Annotation {
         slices_skipped: 0,
         pages_read: 1,
         pages_skipped: 2,
+        pages_sent: 0,
         rows_in: 20,
         rows_out: rows,
         medium_bytes: 4_096,
@@ -245,6 +247,10 @@ fn profile() -> SessionProfile {
     }
 }
 
+fn outline() -> PartsOutline {
+    PartsOutline { encoding: (2, 1), rows: 20_000, body_bytes: 4_000, parts: vec![(0, 100), (700, 50), (3_000, 1_000)] }
+}
+
 fn event_seeds() -> Vec<Seed> {
     let seeds = batches().into_iter().enumerate().map(|(number, batch)| {
         let rows = batch.num_rows() as u64;
@@ -254,6 +260,7 @@ fn event_seeds() -> Vec<Seed> {
             Event::Filtered { round: 2, batch: again.clone(), link_bytes: 0 },
             part(b"stored"),
             part(b"far"),
+            Event::Hints { round: 3, slice: 1, pages: Bytes::from_static(&[5]), parts: outline(), link_bytes: 0 },
             Event::Rows { round: 0, batch, link_bytes: 0 },
             Event::Rows { round: 1, batch: again, link_bytes: 0 },
             Event::Closed { annotation: annotation(0, SliceSpan { first: 0, count: 2 }, rows), link_bytes: 0 },
@@ -318,6 +325,18 @@ pub fn manifest() -> Manifest {
         drives: vec![DriveId(1), DriveId(2)],
         lost_homes: vec![],
         datasets: datasets.into(),
+        functions: [("hash".to_owned(), function())].into(),
+    }
+}
+
+fn function() -> Function {
+    Function {
+        arguments: vec![FunctionArgument { name: Some("x".into()), of: FunctionType::Bigint }],
+        returns: FunctionType::Text,
+        volatility: Volatility::Immutable,
+        called_on_null: false,
+        module: "0f".repeat(32),
+        export: "hash".into(),
     }
 }
 
@@ -355,6 +374,12 @@ fn call_seeds() -> Vec<Seed> {
         Seed::valid("discard", fuzz::action_bytes("discard", &body(&json!(discard)))),
         Seed::valid("hello", fuzz::action_bytes("hello", &body(&hello))),
         Seed::valid("merge", fuzz::action_bytes("merge", &body(&json!(merge)))),
+        Seed::valid(
+            "background",
+            fuzz::action_bytes("background", &body(&json!({"limit": {"service": "scrub", "bytes_per_second": 9}}))),
+        ),
+        Seed::valid("aside", fuzz::action_bytes("aside", &body(&json!({"domain": "lab", "version": 3})))),
+        Seed::valid("drop aside", fuzz::action_bytes("drop-aside", &body(&json!({"domain": "lab", "version": 3})))),
     ];
     seeds.push(Seed::hostile("deep", fuzz::action_bytes("keep", &deep())));
     seeds

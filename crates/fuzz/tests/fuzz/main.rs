@@ -7,12 +7,15 @@
 #[path = "../../../slice/tests/conformance/data.rs"]
 mod data;
 mod files;
+#[path = "../../../program/src/tests/functions_guest.rs"]
+mod functions_guest;
 #[path = "../../../program/src/tests/guests.rs"]
 mod guests;
 mod kinetic;
 mod link;
 mod matrices;
 mod medium;
+mod postgres;
 mod programs;
 #[path = "../../../program/src/tests/runner.rs"]
 mod runner;
@@ -49,6 +52,7 @@ fn groups() -> Vec<(&'static [&'static str], Make)> {
     vec![
         (&link::NAMES, Box::new(link::targets)),
         (&kinetic::NAMES, Box::new(kinetic::targets)),
+        (&postgres::NAMES, Box::new(postgres::targets)),
         (&programs::NAMES, Box::new(programs::targets)),
         (&matrices::NAMES, Box::new(matrices::targets)),
         (&slices::NAMES, Box::new(slices::targets)),

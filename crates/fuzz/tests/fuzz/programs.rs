@@ -3,16 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrow::array::{Array, ArrayRef, Int64Array, StringViewArray};
+use arrow::datatypes::DataType;
 use pithead_fuzz::{Bound, Outcome, Parts, Seed, Target};
-use pithead_program::{Argument, FolderServices, Limits, Module, ProgramError, Runtime, RuntimeOptions, Services, Value};
+use pithead_program::{
+    Argument, FolderServices, FunctionCall, FunctionEngine, GuestMemory, Limits, Module, ProgramError, Runtime, RuntimeOptions,
+    Services, Value,
+};
 use pithead_sched::{Pool, PoolOptions};
 use tempfile::TempDir;
 use tokio::runtime::Builder;
 
+use crate::functions_guest;
 use crate::guests::{PASS, guest};
 use crate::runner::{CALLS, STEP_BYTES, runner};
 
-pub const NAMES: [&str; 2] = ["program_module", "program_calls"];
+pub const NAMES: [&str; 3] = ["program_module", "program_calls", "program_function"];
 
 /// Compiling takes some hundred times the code, and an SSDlet may have 128 MiB while it declares itself.
 const BOUND: Bound = Bound { bytes: 160 << 20, factor: 1 << 14 };
@@ -67,6 +73,13 @@ pub fn targets() -> Vec<Target> {
             bound: BOUND,
             run: Box::new(move |bytes| judged(block_on(play(&caller, &module, bytes)))),
         },
+        Target {
+            name: "program_function",
+            seeds: function_seeds(),
+            parts: Parts { split: |bytes| Some(sections(bytes)), join: |parts| parts.concat(), piece: 1 },
+            bound: BOUND,
+            run: Box::new(|bytes| judged(call_all(bytes))),
+        },
     ]
 }
 
@@ -93,6 +106,44 @@ async fn play(rig: &Rig, module: &Arc<Module>, script: &[u8]) -> Result<(), Prog
     drop(writer);
     while let Ok(Some(_)) = reader.get().await {}
     application.wait().await
+}
+
+/// The memory of a function that is called.
+struct Room(usize);
+
+impl GuestMemory for Room {
+    fn grow(&mut self, bytes: usize) -> Result<(), String> {
+        self.0 = self.0.checked_sub(bytes).ok_or("no more")?;
+        Ok(())
+    }
+}
+
+/// Calls all functions of a module on a few rows. What they do there is their doing, as long as it is said.
+fn call_all(bytes: &[u8]) -> Result<(), ProgramError> {
+    let module = FunctionEngine::shared()?.compile(bytes)?;
+    let numbers: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None, Some(-7), Some(1 << 40), Some(0)]));
+    let texts: ArrayRef =
+        Arc::new(StringViewArray::from(vec![Some("a"), Some("a text that is long"), None, Some(""), Some("é")]));
+    let memory = || Box::new(Room(64 << 20)) as Box<dyn GuestMemory>;
+    for export in module.functions().iter().take(4) {
+        for (argument, returns) in [(&numbers, &DataType::Int64), (&texts, &DataType::Utf8View)] {
+            let call = FunctionCall { module: &module, export, returns, called_on_null: true };
+            if let Ok(result) = call.rows(&[Arc::clone(argument)], 5, &memory) {
+                result.to_data().validate_full().map_err(|error| ProgramError::Engine(error.to_string().into()))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn function_seeds() -> Vec<Seed> {
+    let all = functions_guest::module();
+    vec![
+        Seed::valid("functions", parsed(&all)),
+        Seed::hostile("no-functions", parsed("(module)")),
+        Seed::hostile("no-memory", parsed(&all.replace("(export \"memory\")", ""))),
+        Seed::hostile("another-version", parsed(&all.replace("abi_1", "abi_2"))),
+    ]
 }
 
 fn parsed(text: &str) -> Vec<u8> {

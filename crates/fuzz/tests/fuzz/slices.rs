@@ -13,8 +13,8 @@ use futures::StreamExt;
 use pithead_fuzz::{Bound, Outcome, Parts, Run, Seed, Target};
 use pithead_model::{Fault, PAGE_ROWS, Value};
 use pithead_slice::{
-    Compare, HEADER_BYTES, Predicate, ReadStats, ScanRequest, SliceError, describe, encode_slice, encoding, open_slice, seal,
-    unseal,
+    Compare, HEADER_BYTES, Predicate, ReadStats, ScanRequest, SliceError, SliceParts, SliceReader, describe, encode_slice,
+    encoding, open_parts, open_slice, seal, unseal,
 };
 
 use crate::link::{lying_lengths, unsound};
@@ -147,15 +147,33 @@ fn body(name: &str, bytes: &[u8]) -> Outcome {
     let encoding = encoding(name).unwrap();
     let slice = Bytes::from(seal(encoding.id(), rows, schema.fields().len() as u32, body));
     // The drive opens a slice as it comes from the store: the header first, then the body.
+    let parts = read_parts(&schema, encoding.id(), rows, body);
     match unseal(slice.clone()).and_then(|_| read(&schema, slice)) {
+        Ok(None) if parts.is_some() => Outcome::Wrong(parts.unwrap_or_default()),
         Ok(None) => Outcome::Accepted,
         Ok(Some(wrong)) => Outcome::Wrong(wrong),
         Err(error) => refused(&Fault::from(error)),
     }
 }
 
+/// The same body as a host gets it at level 1, with a hole whose place the bytes say, and with half of its pages. What is wrong.
+fn read_parts(schema: &SchemaRef, encoding: (u16, u16), rows: u64, body: &[u8]) -> Option<String> {
+    let places = body.iter().take(64).fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(*byte)));
+    let (from, end) = (places % body.len().max(1), body.len().saturating_sub(places / 7 % 900));
+    let parts = [(0, &body[..from.min(end)]), (end, &body[end..])];
+    let parts = parts.iter().filter(|(_, bytes)| !bytes.is_empty());
+    let parts = parts.map(|(start, bytes)| (*start as u64, Bytes::copy_from_slice(bytes))).collect();
+    let parts = SliceParts { encoding, rows, body_bytes: body.len() as u64, parts };
+    let pages = vec![0x55; (rows.div_ceil(PAGE_ROWS as u64).div_ceil(8)).min(1 << 10) as usize];
+    let pages = if rows.div_ceil(PAGE_ROWS as u64) == 1 { vec![1] } else { pages };
+    open_parts(schema, parts, &pages).and_then(|reader| read_all(schema, &*reader)).unwrap_or_default()
+}
+
 fn read(schema: &SchemaRef, slice: Bytes) -> Result<Option<String>, SliceError> {
-    let reader = open_slice(schema, slice)?;
+    read_all(schema, &*open_slice(schema, slice)?)
+}
+
+fn read_all(schema: &SchemaRef, reader: &dyn SliceReader) -> Result<Option<String>, SliceError> {
     let all: Vec<usize> = (0..schema.fields().len()).collect();
     let mut wrong = None;
     // Each predicate by itself, so that none hides another.

@@ -136,6 +136,7 @@ fn options() -> StoreOptions {
         segment_bytes: 1 << 20,
         reserve_bytes: 0,
         background: false,
+        compacts: false,
     }
 }
 

@@ -83,7 +83,7 @@ pub fn simulate(scenario: &Scenario, policy: BackgroundPolicy) -> Outcome {
     run::Run::new(scenario, policy).finish()
 }
 
-/// The experiment of Park et al. 2020: puts of 16 KiB from so many host threads to a drive of four cores, with offline deduplication
+/// The experiment of Park et al. 2022: puts of 16 KiB from so many host threads to a drive of four cores, with offline deduplication
 /// derived from them. `heavy` hashes chunks of 0.5 KiB, else of 1 KiB. Times are those that make two threads keep two cores busy, as
 /// the paper reports; they are not measured.
 pub fn paper(threads: usize, heavy: bool) -> Scenario {

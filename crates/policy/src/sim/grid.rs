@@ -62,7 +62,14 @@ pub fn grid() -> Vec<Scenario> {
 }
 
 fn scenario(name: String, seed: u64, query: Query, pass: f64, slower: f64, rate: f64, background: Background) -> Scenario {
-    let mut costs = CostModel::new(CostModel::REFERENCE_NS_PER_UNIT).predict(&features(query, pass)).costs(1.0);
+    // In a third of the scenarios rows that pass lie together, in a third they are spread over all pages but few columns are
+    // needed, and in a third nothing of a slice can be left out.
+    let hinted = match seed % 3 {
+        0 => (pass * 2.0).min(1.0),
+        1 => 0.4,
+        _ => 1.0,
+    };
+    let mut costs = CostModel::new(CostModel::REFERENCE_NS_PER_UNIT).predict(&features(query, pass, hinted)).costs(1.0);
     costs.drive_ns = ByLevel::from_fn(|level| costs.drive_ns.get(level) * slower);
     let weak = slower > 1.0;
     let errors = [0.5, 0.7, 1.0, 1.4, 2.0];
@@ -102,11 +109,13 @@ fn scenario(name: String, seed: u64, query: Query, pass: f64, slower: f64, rate:
     scenario
 }
 
-fn features(query: Query, pass: f64) -> Features {
+/// `hinted`: the share of a slice's bytes that its columns and pages need which may match.
+fn features(query: Query, pass: f64, hinted: f64) -> Features {
     let common = Features {
         encoding: "vortex".to_owned(),
         rows: ROWS,
         stored_bytes: ROWS * 5.0,
+        hint_bytes: ROWS * 5.0 * hinted,
         decoded_bytes: ROWS * 16.0,
         predicates: 1.0,
         pass,
@@ -127,7 +136,7 @@ fn setup(query: Query) -> ByLevel<Setup> {
     match query {
         Query::Join => {
             let host = Setup { link_bytes: 500_000.0, host_ns: 2e6, drive_ns: 0.0 };
-            ByLevel { whole: Setup::default(), filtered: host, bytes: host }
+            ByLevel { whole: Setup::default(), filtered: host, hints: host, bytes: host }
         }
         Query::Scan | Query::Aggregate => ByLevel::default(),
     }

@@ -22,7 +22,7 @@ enum Event {
     /// The carrier may take a slice.
     CarrierFree,
     /// The carrier has read its slice.
-    Carried { slice: usize, resident: bool },
+    Carried { slice: usize, level: Level, resident: bool, drive_ns: f64 },
     /// The host has received all of a slice.
     Arrived { slice: usize, level: Level },
     /// The host has finished a slice.
@@ -89,7 +89,7 @@ pub struct Run<'a> {
     at_host: ByLevel<u32>,
     outcome: Outcome,
     worker_was: Option<Level>,
-    carried: Option<bool>,
+    carried: Option<Option<Level>>,
 }
 
 impl<'a> Run<'a> {
@@ -156,11 +156,14 @@ impl<'a> Run<'a> {
             Event::WorkerFree => self.workers_idle += 1,
             Event::CarrierFree => self.carrier_idle = true,
             Event::Worked { slice, level, drive_ns } => self.worked(slice, level, drive_ns),
-            Event::Carried { slice, resident: true } => self.arrived(slice, Level::Bytes),
-            Event::Carried { slice, resident: false } => {
-                let bytes = self.bytes(slice, Level::Bytes);
+            Event::Carried { slice, level, resident: true, .. } => self.arrived(slice, level),
+            Event::Carried { slice, level, resident: false, drive_ns } => {
+                let bytes = self.bytes(slice, level);
+                if level == Level::Hints {
+                    self.hinted(drive_ns, bytes);
+                }
                 let begins = self.now_ns.max(self.link_free_ns);
-                self.send(slice, Level::Bytes, bytes);
+                self.send(slice, level, bytes);
                 self.at(begins, Event::CarrierFree);
             }
             Event::Arrived { slice, level } => self.arrived(slice, level),
@@ -180,26 +183,26 @@ impl<'a> Run<'a> {
                 && let Some(level) = worker
             {
                 self.work(level);
-            } else if self.carrier_idle && carry {
-                self.carry();
+            } else if let (true, Some(level)) = (self.carrier_idle, carry) {
+                self.carry(level);
             } else {
                 return;
             }
         }
     }
 
-    fn decide(&mut self) -> (Option<Level>, bool) {
+    fn decide(&mut self) -> (Option<Level>, Option<Level>) {
         let (worker, carry) = match self.policy {
-            Policy::Fixed(Level::Bytes) => (None, true),
-            Policy::Fixed(level) => (Some(level), false),
+            Policy::Fixed(level @ (Level::Bytes | Level::Hints)) => (None, Some(level)),
+            Policy::Fixed(level) => (Some(level), None),
             Policy::Adaptive => {
                 let decision = self.steering.decide(&self.snapshot(self.steering.costs().clone()));
                 (decision.worker, decision.carry)
             }
             Policy::Oracle => {
                 let slices = split(&self.snapshot(self.scenario.costs.clone())).slices;
-                let filtered = (slices.filtered > 0).then_some(Level::Filtered);
-                (if slices.whole > 0 { Some(Level::Whole) } else { filtered }, slices.bytes > 0)
+                let first = |levels: [Level; 2]| levels.into_iter().find(|level| *slices.get(*level) > 0);
+                (first([Level::Whole, Level::Filtered]), first([Level::Hints, Level::Bytes]))
             }
         };
         self.outcome.decisions += 1;
@@ -227,7 +230,8 @@ impl<'a> Run<'a> {
         let unsent = self.sending.iter().filter(|(done, _)| *done > self.now_ns).map(|(_, bytes)| bytes).sum();
         let mut allowed = self.scenario.allowed;
         // A whole partition of which a slice was handed back cannot be executed whole any more.
-        allowed.whole &= !self.scenario.whole_is_all_or_none || self.outcome.slices.filtered + self.outcome.slices.bytes == 0;
+        let slices = &self.outcome.slices;
+        allowed.whole &= !self.scenario.whole_is_all_or_none || slices.filtered + slices.hints + slices.bytes == 0;
         Snapshot {
             left: self.left(),
             resident: self.resident,
@@ -256,7 +260,8 @@ impl<'a> Run<'a> {
         let slice = self.taken;
         self.taken += 1;
         // Workers take the slices that the host has in its cache last.
-        self.resident = if level == Level::Bytes { self.resident.saturating_sub(1) } else { self.resident.min(self.left()) };
+        let is_carried = matches!(level, Level::Hints | Level::Bytes);
+        self.resident = if is_carried { self.resident.saturating_sub(1) } else { self.resident.min(self.left()) };
         *self.outcome.slices.get_mut(level) += 1;
         slice
     }
@@ -305,6 +310,15 @@ impl<'a> Run<'a> {
         self.at(free, Event::WorkerFree);
     }
 
+    /// What the drive reports of a slice of which it has sent the pages that may match.
+    fn hinted(&mut self, drive_ns: f64, link_bytes: f64) {
+        let lie = self.scenario.lies.get(self.taken % self.scenario.lies.len().max(1)).copied();
+        let (scan_ns, scan_bytes, stored_bytes) = (f64::NAN, f64::NAN, f64::NAN);
+        let drive_ns = lie.unwrap_or(drive_ns);
+        let level = Level::Hints;
+        self.steering.measure(&Sample { level, slices: 1, drive_ns, scan_ns, link_bytes, scan_bytes, stored_bytes });
+    }
+
     /// When no more than the buffer's bytes will wait for the link.
     fn room_at(&self) -> f64 {
         let mut waiting: f64 = self.sending.iter().map(|(_, bytes)| bytes).sum();
@@ -318,13 +332,15 @@ impl<'a> Run<'a> {
         at.max(self.now_ns)
     }
 
-    fn carry(&mut self) {
+    /// Of what the host holds, only the name travels.
+    fn carry(&mut self, level: Level) {
         self.carrier_idle = false;
         let resident = self.resident > 0;
-        let slice = self.take(Level::Bytes);
-        let drive_ns = self.scenario.costs.drive_ns.bytes * self.noise(slice).cpu + self.pay(Level::Bytes);
+        let slice = self.take(level);
+        let costs = &self.scenario.costs.drive_ns;
+        let drive_ns = if resident { costs.bytes } else { *costs.get(level) } * self.noise(slice).cpu + self.pay(level);
         let read = self.scenario.drive_load.done_at(self.now_ns, drive_ns);
-        self.at(read, Event::Carried { slice, resident });
+        self.at(read, Event::Carried { slice, level, resident, drive_ns });
         if resident {
             self.at(read, Event::CarrierFree);
         }

@@ -132,6 +132,30 @@ impl Column {
         Ok(())
     }
 
+    /// Adds the numbers of the segments that hold these rows, which ascend. Parses nothing.
+    pub(super) fn segments(&self, rows: &[Range<u64>], found: &mut Vec<usize>) {
+        if rows.is_empty() {
+            return;
+        }
+        match &self.kind {
+            ColumnLayout::Flat { layout, .. } => found.push(*layout.segment_id() as usize),
+            ColumnLayout::Chunks { starts, chunks } => {
+                for (chunk, start) in chunks.iter().zip(starts) {
+                    let within = |rows: &Range<u64>| {
+                        let part = rows.start.max(*start)..rows.end.min(start + chunk.rows);
+                        (!part.is_empty()).then(|| part.start - start..part.end - start)
+                    };
+                    chunk.segments(&rows.iter().filter_map(within).collect::<Vec<_>>(), found);
+                }
+            }
+            ColumnLayout::Dictionary { codes, values, .. } => {
+                codes.segments(rows, found);
+                let all = 0..values.rows;
+                values.segments(std::slice::from_ref(&all), found);
+            }
+        }
+    }
+
     /// The rows of the part, not decoded yet.
     pub(super) fn rows(
         &self,

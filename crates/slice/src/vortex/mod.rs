@@ -21,7 +21,8 @@ use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 
 use crate::guard::guarded;
-use crate::pages::{self, PageIndex};
+use crate::pages;
+use crate::stored::{SliceParts, Stored};
 use crate::{Encoding, SliceError, SliceReader};
 
 const NAME: &str = "vortex";
@@ -57,8 +58,14 @@ impl Encoding for VortexEncoding {
 
     fn open(&self, schema: &SchemaRef, body: Bytes) -> Result<Arc<dyn SliceReader>, SliceError> {
         self.supports(schema)?;
-        let (file, index) = PageIndex::split(body, schema.fields().len())?;
-        let slice = guarded(|| read::VortexSlice::open(schema.clone(), file, index))?;
+        let slice = guarded(|| read::VortexSlice::open(schema.clone(), Stored::whole(body), None))?;
+        Ok(Arc::new(slice))
+    }
+
+    fn open_parts(&self, schema: &SchemaRef, parts: SliceParts, pages: &[u8]) -> Result<Arc<dyn SliceReader>, SliceError> {
+        self.supports(schema)?;
+        let body = Stored::some(parts.body_bytes, parts.parts)?;
+        let slice = guarded(|| read::VortexSlice::open(schema.clone(), body, Some(pages)))?;
         Ok(Arc::new(slice))
     }
 }

@@ -26,16 +26,18 @@ use arrow::datatypes::{Field, FieldRef, SchemaRef};
 use arrow::error::ArrowError;
 use bytes::Bytes;
 use futures::stream::{self, StreamExt};
+use pithead_model::PageSet;
 
 use super::column::{Column, select};
 use super::members::in_set;
 use super::predicate::{Conjunct, FEW_NUMBERS, conjuncts};
 use super::sound::{Sound, check_values};
 use super::types::{retype, row_type, stored_name, stored_schema, stored_type};
-use super::{SESSION, damaged};
+use super::{SESSION, VortexEncoding, damaged};
 use crate::guard::{check_columns, guarded};
 use crate::pages::PageIndex;
-use crate::{KeySet, ReadStats, Scan, ScanRequest, SliceError, SliceReader, SliceStream};
+use crate::stored::{SliceParts, Stored};
+use crate::{Encoding, KeySet, Predicate, ReadStats, Scan, ScanRequest, Search, SliceError, SliceReader, SliceStream};
 
 /// From this share of a window's rows on, numbers are decoded before rows are selected.
 const LATE_SHARE_MIN: f64 = 0.03;
@@ -46,21 +48,29 @@ const TRIAL_ROWS: usize = 4 * 8_192;
 pub(super) struct VortexSlice {
     schema: SchemaRef,
     footer: Footer,
-    file: ByteBuffer,
+    /// The file, and the index of pages behind it.
+    body: Stored,
+    file_bytes: u64,
     index: PageIndex,
+    /// The pages that are at hand; none: all.
+    sent: Option<PageSet>,
     sound: Arc<Sound>,
 }
 
 impl std::fmt::Debug for VortexSlice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("VortexSlice").field("rows", &self.index.rows).field("bytes", &self.file.len()).finish_non_exhaustive()
+        f.debug_struct("VortexSlice").field("rows", &self.index.rows).field("bytes", &self.file_bytes).finish_non_exhaustive()
     }
 }
 
 impl VortexSlice {
-    pub(super) fn open(schema: SchemaRef, file: Bytes, index: PageIndex) -> Result<Self, SliceError> {
-        let file = ByteBuffer::from(file);
-        let footer = read_footer(&file).map_err(damaged)?;
+    /// Opens a body, or what was sent of it together with the bitmap of the pages that count.
+    pub(super) fn open(schema: SchemaRef, body: Stored, pages: Option<&[u8]>) -> Result<Self, SliceError> {
+        let end = body.end();
+        let (file_end, index) = PageIndex::split(end.clone(), schema.fields().len())?;
+        let file_bytes = body.bytes() - (end.len() - file_end.len()) as u64;
+        let footer = read_footer(&ByteBuffer::from(file_end), file_bytes).map_err(damaged)?;
+        let sent = pages.map(|pages| index.sent(pages)).transpose()?;
         if footer.row_count() != index.rows {
             return Err(SliceError::Corrupt(format!("its file has {} rows, its pages {}", footer.row_count(), index.rows)));
         }
@@ -69,12 +79,39 @@ impl VortexSlice {
             return Err(SliceError::Corrupt(format!("its columns are {}, and the dataset's {expected}", footer.dtype())));
         }
         let sound = Arc::new(Sound::new(schema.fields().len(), index.pages(), index.page_rows));
-        Ok(Self { schema, footer, file, index, sound })
+        Ok(Self { schema, footer, body, file_bytes, index, sent, sound })
+    }
+
+    /// Where all of the file is that belongs to no segment: its footer, and the index of pages.
+    fn around(&self) -> Range<u64> {
+        let end = |segment: &SegmentSpec| segment.offset.saturating_add(segment.length.into());
+        self.footer.segment_map().iter().map(end).max().unwrap_or(0).min(self.file_bytes)..self.body.bytes()
+    }
+
+    /// The segments that hold a column's rows, by number.
+    fn segments_of(&self, column: usize, rows: &[Range<u64>], found: &mut Vec<usize>) -> VortexResult<()> {
+        let child = self.footer.layout().slot(column + 1)?.ok_or_else(|| vortex_err!("column {column} is not there"))?;
+        Column::new(&child)?.segments(rows, found);
+        Ok(())
+    }
+
+    fn cut(&self, columns: &[usize], pages: &PageSet) -> Result<Vec<(u64, Bytes)>, SliceError> {
+        let rows: Vec<Range<u64>> = self.index.rows_of(pages).collect();
+        let mut found = Vec::new();
+        columns.iter().try_for_each(|column| self.segments_of(*column, &rows, &mut found)).map_err(damaged)?;
+        let segments = self.footer.segment_map();
+        let range = |segment: usize| {
+            let segment = segments.get(segment)?;
+            Some(segment.offset..segment.offset.checked_add(segment.length.into())?)
+        };
+        let ranges = found.into_iter().map(range).chain([Some(self.around())]).collect::<Option<Vec<_>>>();
+        self.body.cut(ranges.ok_or_else(|| SliceError::Corrupt("it has no such segment".to_owned()))?)
     }
 }
 
-fn read_footer(file: &ByteBuffer) -> VortexResult<Footer> {
-    let mut deserializer = Footer::deserializer(file.clone(), SESSION.clone()).with_size(file.len() as u64);
+/// Reads the footer from the last bytes of a file of so many.
+fn read_footer(end: &ByteBuffer, file_bytes: u64) -> VortexResult<Footer> {
+    let mut deserializer = Footer::deserializer(end.clone(), SESSION.clone()).with_size(file_bytes);
     match deserializer.deserialize()? {
         DeserializeStep::Done(footer) => Ok(footer),
         _ => Err(vortex_err!("the footer lies outside the file")),
@@ -88,13 +125,31 @@ impl SliceReader for VortexSlice {
 
     fn scan(&self, request: ScanRequest) -> Result<Scan, SliceError> {
         check_columns(&self.schema, &request)?;
-        let wanted = if request.zone_maps { request.predicates.as_slice() } else { &[] };
-        let pages = self.index.matching(wanted)?;
-        request.stats.pages_skipped.fetch_add(self.index.pages() - pages.len() as u64, Ordering::Relaxed);
-        let pages = request.sample.map_or(pages.clone(), |sample| sample.choose(pages));
-        let windows = self.index.windows(&pages, request.batch_rows);
+        let windows = self.index.wanted(&request, self.sent.as_ref())?;
         let (scan, applied) = guarded(|| WindowScan::new(self, request).map_err(damaged))?;
         Ok(Scan { stream: run(scan, windows), applied })
+    }
+
+    fn may_match(&self, predicates: &[Predicate]) -> Result<PageSet, SliceError> {
+        self.index.may_match(predicates, self.sent.as_ref())
+    }
+
+    fn rows_of(&self, pages: &PageSet) -> u64 {
+        self.index.rows_of(pages).map(|rows| rows.end - rows.start).sum()
+    }
+
+    fn search(&self, request: ScanRequest) -> Result<Search, SliceError> {
+        check_columns(&self.schema, &request)?;
+        let windows = self.index.wanted(&request, self.sent.as_ref())?;
+        let (scan, applied) = guarded(|| WindowScan::new(self, request).map_err(damaged))?;
+        let stream = stream::iter(windows.clone()).map(move |window| guarded(|| scan.read(window))).boxed();
+        Ok(Search { windows, stream, applied })
+    }
+
+    fn parts(&self, columns: &[usize], pages: &PageSet) -> Result<SliceParts, SliceError> {
+        let parts = guarded(|| self.cut(columns, pages))?;
+        let encoding = VortexEncoding.id();
+        Ok(SliceParts { encoding, rows: self.index.rows, body_bytes: self.body.bytes(), parts })
     }
 }
 
@@ -325,7 +380,8 @@ impl Chosen {
 
 /// The segments of the file in memory. Each is counted when a scan first reads it.
 pub(super) struct CountedSegments {
-    file: ByteBuffer,
+    body: Stored,
+    file_bytes: u64,
     segments: Arc<[SegmentSpec]>,
     seen: Vec<AtomicBool>,
     pub(super) stats: Arc<ReadStats>,
@@ -335,22 +391,19 @@ impl CountedSegments {
     fn new(slice: &VortexSlice, stats: Arc<ReadStats>) -> Self {
         let segments = slice.footer.segment_map().clone();
         let seen = segments.iter().map(|_| AtomicBool::new(false)).collect();
-        Self { file: slice.file.clone(), segments, seen, stats }
+        Self { body: slice.body.clone(), file_bytes: slice.file_bytes, segments, seen, stats }
     }
 
     /// The bytes of a segment, with the alignment that it needs.
     pub(super) fn segment(&self, id: SegmentId) -> VortexResult<BufferHandle> {
         let index = *id as usize;
         let segment = self.segments.get(index).ok_or_else(|| vortex_err!("there is no segment {id}"))?;
-        let length = segment.length as usize;
-        let range = usize::try_from(segment.offset)
-            .ok()
-            .and_then(|start| Some(start..start.checked_add(length)?))
-            .filter(|range| range.end <= self.file.len())
-            .ok_or_else(|| vortex_err!("segment {id} lies outside the file"))?;
+        let end = segment.offset.checked_add(segment.length.into()).filter(|end| *end <= self.file_bytes);
+        let end = end.ok_or_else(|| vortex_err!("segment {id} lies outside the file"))?;
+        let bytes = self.body.get(segment.offset..end).map_err(|error| vortex_err!("segment {id}: {error}"))?;
         if !self.seen[index].swap(true, Ordering::Relaxed) {
-            self.stats.bytes.fetch_add(length as u64, Ordering::Relaxed);
+            self.stats.bytes.fetch_add(segment.length.into(), Ordering::Relaxed);
         }
-        Ok(BufferHandle::new_host(self.file.slice(range).aligned(segment.alignment)))
+        Ok(BufferHandle::new_host(ByteBuffer::from(bytes).aligned(segment.alignment)))
     }
 }

@@ -4,6 +4,7 @@
 
 mod data;
 mod judge;
+mod parts;
 
 use std::ops::Range;
 use std::sync::Arc;

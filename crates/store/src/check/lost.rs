@@ -76,7 +76,8 @@ impl Lost<'_> {
         let (index, restored) = repair::rebuild(self.medium, sources, drive)?;
         finding.repaired = true;
         report.findings.push(finding);
-        if !replayed.is_whole(None) {
+        repair::tell_outdated(report, &restored);
+        if replayed.gaps {
             let what = "parts of the journal are missing, too: keys in them are lost, and others may be older than they were";
             let file = Some(crate::journal::FOLDER.to_string());
             report.findings.push(Finding {
@@ -87,7 +88,7 @@ impl Lost<'_> {
                 repaired: false,
             });
         }
-        report.restored_keys = restored;
+        report.restored_keys = restored.keys;
         Ok(Some(index))
     }
 }

@@ -7,7 +7,8 @@ use pithead_model::DriveId;
 
 use super::records::all_places;
 use super::sweep::{Hole, sweep};
-use super::{CACHE_BYTES, CheckReport, DRIVE, FindingKind};
+use super::{CACHE_BYTES, CheckReport, DRIVE, Finding, FindingKind};
+use crate::api::show_key;
 use crate::format::{FORMAT, Found, find_marker, io_error, write_marker};
 use crate::index::{COMMIT, INDEX, Index, LAST_FILE, SegmentRow, VALUE_BYTES};
 use crate::journal::{Journal, Replayed};
@@ -31,9 +32,18 @@ pub(super) struct Sources<'a> {
     pub keep: bool,
 }
 
+/// What a new index has from the journal.
+#[derive(Debug, Default)]
+pub(super) struct Restored {
+    /// How many keys.
+    pub keys: u64,
+    /// Keys that it lacks, since only older values are left.
+    outdated: Vec<Key>,
+}
+
 /// Makes the new index beside the old one and puts it in the old one's place. A crash leaves one or the other. Returns
-/// the new index, and how many keys come from the journal.
-pub(super) fn rebuild(medium: &Arc<dyn Medium>, sources: Sources<'_>, drive: DriveId) -> Result<(Index, u64), StoreError> {
+/// the new index, and what it has from the journal.
+pub(super) fn rebuild(medium: &Arc<dyn Medium>, sources: Sources<'_>, drive: DriveId) -> Result<(Index, Restored), StoreError> {
     let failed = |error| io_error(medium.path(), 0, error);
     if medium.list("").map_err(failed)?.iter().any(|name| name == BUILDING) {
         medium.remove(BUILDING).map_err(failed)?;
@@ -48,7 +58,7 @@ pub(super) fn rebuild(medium: &Arc<dyn Medium>, sources: Sources<'_>, drive: Dri
     };
     let restored = match replayed {
         Some(replayed) => copy.take_journal(replayed, &holes).map_err(failed)??,
-        None => 0,
+        None => Restored::default(),
     };
     copy.put()?;
     let (value_bytes, segments) = (copy.value_bytes, copy.segments);
@@ -72,9 +82,23 @@ pub(super) fn rebuild(medium: &Arc<dyn Medium>, sources: Sources<'_>, drive: Dri
     Ok((Index::open(medium.clone(), INDEX, false, CACHE_BYTES)?, restored))
 }
 
+/// Names the keys that are lost although older values are left.
+pub(super) fn tell_outdated(report: &mut CheckReport, restored: &Restored) {
+    for key in &restored.outdated {
+        let what = "its last value was where the index and the journal are damaged; an older one is not put in its place";
+        report.findings.push(Finding {
+            kind: FindingKind::LostKey,
+            key: Some(show_key(key)),
+            file: Some(crate::journal::FOLDER.to_string()),
+            what: what.to_string(),
+            repaired: false,
+        });
+    }
+}
+
 /// Notes in each finding what a repair has done. Keys were lost unless the journal has everything that the index had.
-pub(super) fn tell(report: &mut CheckReport, restored: u64, knows_all: bool) {
-    report.restored_keys += restored;
+pub(super) fn tell(report: &mut CheckReport, restored: &Restored, knows_all: bool) {
+    report.restored_keys += restored.keys;
     for finding in &mut report.findings {
         match finding.kind {
             FindingKind::Index | FindingKind::Account => finding.repaired = true,
@@ -85,6 +109,7 @@ pub(super) fn tell(report: &mut CheckReport, restored: u64, knows_all: bool) {
             _ => {}
         }
     }
+    tell_outdated(report, restored);
 }
 
 /// The last step of a repair: a complete journal, and the marker.
@@ -139,11 +164,13 @@ impl Copy<'_> {
         })
     }
 
-    /// Adds those keys of the journal that the old index cannot show. Returns how many.
-    fn take_journal(&mut self, replayed: &Replayed, holes: &[Hole]) -> std::io::Result<Result<u64, StoreError>> {
-        let mut restored = 0;
+    /// Adds those keys of the journal that the old index cannot show.
+    fn take_journal(&mut self, replayed: &Replayed, holes: &[Hole]) -> std::io::Result<Result<Restored, StoreError>> {
+        let is_hidden = |seen: &HashSet<Key>, key: &Key| !seen.contains(key) && holes.iter().any(|hole| hole.holds(key));
+        let outdated = replayed.outdated.iter().filter(|key| is_hidden(&self.seen, key)).cloned().collect();
+        let mut restored = Restored { keys: 0, outdated };
         for key in replayed.keys() {
-            if self.seen.contains(key) || !holes.iter().any(|hole| hole.holds(key)) {
+            if !is_hidden(&self.seen, key) {
                 continue;
             }
             let Some(record) = replayed.record(key)? else { continue };
@@ -151,7 +178,7 @@ impl Copy<'_> {
                 if let Err(error) = self.add(key, &record) {
                     return Ok(Err(error));
                 }
-                restored += 1;
+                restored.keys += 1;
             }
         }
         Ok(Ok(restored))

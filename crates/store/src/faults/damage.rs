@@ -193,30 +193,71 @@ fn the_journal_alone_makes_the_store() {
     assert_eq!(report.drive, Some(store.drive_id()));
 }
 
-/// Two faults at once: a repair does not hide what it cannot know. A deleted key may come back here if the only record
-/// of its deletion was lost; this counts how many do.
+/// Two faults at once: the whole index, and a block of the journal. No deleted key and no older value comes back, no key goes that
+/// the damage does not concern, and each that does is named. Large values are all there, for both accounts of the journal say where
+/// they lie.
 #[test]
-fn a_damaged_journal_without_an_index_costs_its_own_keys() {
+fn a_damaged_journal_without_an_index_costs_its_own_keys_and_brings_none_back() {
     let (medium, expected) = filled();
     medium.remove("index.redb").unwrap();
-    let (mut blocks, mut lost, mut old) = (0, 0, 0);
+    let (mut cases, mut costless, mut lost) = (0, 0, 0);
     for name in medium.list("journal").unwrap().into_iter().map(|name| format!("journal/{name}")) {
         for at in medium.written(&name) {
-            let damaged = medium.fork();
-            apply(&damaged, &name, at, Damage::Zero);
-            let report = check(&damaged, true).unwrap();
-            let store = open(&damaged).unwrap();
-            let missing = expected.values.iter().filter(|(key, _)| store.entry(key).unwrap().is_none()).count();
-            // The room of deleted values that come back may have been given back already; reading them is an error.
-            let is_right = |key: &Key| {
-                store.get(key).is_ok_and(|found| found.map(|(value, _)| value) == expected.values.get(key).cloned())
-            };
-            let wrong = store.list(b"").unwrap().iter().filter(|entry| !is_right(&entry.key)).count();
-            let told = report.findings.iter().any(|finding| !finding.repaired && finding.kind == FindingKind::LostKey);
-            assert!(told || missing + wrong == 0, "{name} at {at}: {report:?}");
-            assert!(missing <= 40, "{missing} keys lost by one block");
-            (blocks, lost, old) = (blocks + 1, lost + missing, old + wrong);
+            for damage in [Damage::Flip, Damage::Zero, Damage::Cut] {
+                let damaged = medium.fork();
+                apply(&damaged, &name, at, damage);
+                let report = check(&damaged, true).unwrap();
+                let store = open(&damaged).unwrap();
+                let what = format!("{damage:?} at {at} of {name}");
+                let entries = store.list(b"").unwrap();
+                let is_right = |key: &Key| store.get(key).unwrap().map(|(value, _)| value) == expected.values.get(key).cloned();
+                let wrong: Vec<&Key> = entries.iter().map(|entry| &entry.key).filter(|key| !is_right(key)).collect();
+                assert!(wrong.is_empty(), "{what}: {wrong:?} came back");
+                let missing: Vec<&Key> =
+                    expected.values.keys().filter(|key| entries.iter().all(|entry| entry.key != **key)).collect();
+                for key in &missing {
+                    assert!(!expected.places.contains_key(*key), "{what}: a large value is lost");
+                    let named = Some(crate::show_key(key));
+                    let is_named = |finding: &crate::Finding| finding.kind == FindingKind::LostKey && finding.key == named;
+                    assert!(report.findings.iter().any(is_named), "{what}: {named:?} is lost without a word");
+                }
+                assert!(missing.len() <= 40 || matches!(damage, Damage::Cut), "{what}: {} keys", missing.len());
+                (cases, lost) = (cases + 1, lost + missing.len());
+                costless += usize::from(missing.is_empty());
+            }
         }
     }
-    println!("{blocks} blocks of the journal, each lost with the whole index: {lost} keys lost, {old} older ones back");
+    println!(
+        "{cases} times a block of the journal, each with the whole index: {costless} cost no key, {lost} keys lost in all"
+    );
+}
+
+/// Two faults at once: each block of the index with each block of the journal, or with a file of it.
+#[test]
+fn a_damaged_index_beside_a_damaged_journal_brings_nothing_back() {
+    let (medium, expected) = filled();
+    let journal: Vec<String> = medium.list("journal").unwrap().into_iter().map(|name| format!("journal/{name}")).collect();
+    let (mut cases, mut costless, mut lost) = (0, 0, 0);
+    for (number, at) in medium.written("index.redb").into_iter().enumerate() {
+        let name = &journal[number % journal.len()];
+        let blocks = medium.written(name);
+        let block = blocks[number / journal.len() % blocks.len()];
+        let damaged = medium.fork();
+        apply(&damaged, "index.redb", at, Damage::Zero);
+        apply(&damaged, name, block, if number % 2 == 0 { Damage::Zero } else { Damage::Cut });
+        let what = format!("block {at} of the index and {block} of {name}");
+        let report = check(&damaged, true).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let store = open(&damaged).unwrap_or_else(|error| panic!("{what}: {error} after {report:?}"));
+        let entries = store.list(b"").unwrap();
+        for entry in &entries {
+            let (value, _) = store.get(&entry.key).unwrap().unwrap();
+            assert!(expected.values.get(&entry.key) == Some(&value), "{what}: {} came back", crate::show_key(&entry.key));
+        }
+        let missing: Vec<&Key> = expected.values.keys().filter(|key| entries.iter().all(|entry| entry.key != **key)).collect();
+        let is_told = report.findings.iter().any(|finding| finding.kind == FindingKind::LostKey && !finding.repaired);
+        assert!(missing.is_empty() || is_told, "{what}: {missing:?} are lost without a word");
+        (cases, lost) = (cases + 1, lost + missing.len());
+        costless += usize::from(missing.is_empty());
+    }
+    println!("{cases} pairs of a block of the index and one of the journal: {costless} cost no key, {lost} keys lost in all");
 }

@@ -47,6 +47,7 @@ pub fn options() -> StoreOptions {
         segment_bytes: 1 << 20,
         reserve_bytes: 4 << 20,
         background: false,
+        compacts: false,
     }
 }
 
@@ -82,7 +83,8 @@ impl Run {
                 58..68 => self.adopt(),
                 68..70 => self.unstage(),
                 70..78 => self.flush(),
-                78..84 => self.compact(),
+                78..81 => self.compact(),
+                81..84 => self.compact_a_little(),
                 84..92 => self.look(),
                 92..97 if self.faults.crashes => self.crash(),
                 _ => self.reopen(),
@@ -192,6 +194,18 @@ impl Run {
         // Nothing that is visible may change. The durable part may only grow.
         match self.store().compact_now() {
             Ok(_) => self.look(),
+            Err(error) => self.settle(Err(error), Some(visible), Durability::Back),
+        }
+    }
+
+    /// Steps of a job that may be left in the middle, for later ones to end it.
+    fn compact_a_little(&mut self) {
+        let steps = self.rng.random_range(1..40);
+        self.tell(&format!("compact, {steps} steps"));
+        let visible = self.visible().clone();
+        let stepped = (0..steps).try_for_each(|_| self.store().compact_step(64 << 10).map(drop));
+        match stepped {
+            Ok(()) => self.look(),
             Err(error) => self.settle(Err(error), Some(visible), Durability::Back),
         }
     }

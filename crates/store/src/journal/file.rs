@@ -8,12 +8,13 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::frame::{FRAME_BYTES_MAX, FRAME_HEADER, Frame, STEP, bytes_of, decode};
 use crate::medium::{Medium, MediumFile};
-use crate::record::take_u64;
+use crate::record::{take_u64, without_value};
 
 /// Folder of the journal.
 pub(crate) const FOLDER: &str = "journal";
-/// The name of a base until it is complete.
+/// The name of a base until it is complete, and of its file of keys.
 pub(super) const NEW: &str = "journal/new";
+pub(super) const NEW_KEYS: &str = "journal/new-keys";
 const MAGIC: [u8; 8] = *b"phjournl";
 /// The header is there twice, each copy in a block of its own, so that one damaged block does not destroy both.
 const HEADER_BLOCK: u64 = 4_096;
@@ -21,11 +22,39 @@ const HEADER_BLOCK: u64 = 4_096;
 pub(super) const FRAMES_AT: u64 = 2 * HEADER_BLOCK;
 const WINDOW_BYTES: usize = 1 << 20;
 
-/// The two kinds of files of the journal.
+/// The kinds of files of the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FileKind {
     Base,
     Log,
+    BaseKeys,
+    LogKeys,
+}
+
+/// The two accounts that a journal keeps of the same changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Account {
+    /// With all records.
+    Records,
+    /// With records that lack their inline values.
+    Keys,
+}
+
+impl Account {
+    pub const BOTH: [Self; 2] = [Self::Records, Self::Keys];
+
+    pub fn base(self) -> FileKind {
+        if self == Self::Records { FileKind::Base } else { FileKind::BaseKeys }
+    }
+
+    pub fn log(self) -> FileKind {
+        if self == Self::Records { FileKind::Log } else { FileKind::LogKeys }
+    }
+
+    /// What it has of a record.
+    pub fn part(self, record: &[u8]) -> &[u8] {
+        if self == Self::Records { record } else { without_value(record) }
+    }
 }
 
 /// The header of a file.
@@ -91,7 +120,12 @@ impl Header {
 
 /// The name of a file, relative to the store.
 pub(super) fn file_name(number: u64, kind: FileKind) -> String {
-    let ending = if kind == FileKind::Base { "base" } else { "log" };
+    let ending = match kind {
+        FileKind::Base => "base",
+        FileKind::Log => "log",
+        FileKind::BaseKeys => "base-keys",
+        FileKind::LogKeys => "log-keys",
+    };
     format!("{FOLDER}/{number:016x}.{ending}")
 }
 
@@ -102,6 +136,8 @@ pub(crate) fn names(medium: &dyn Medium) -> io::Result<Vec<(u64, FileKind)>> {
         let kind = match ending {
             "base" => FileKind::Base,
             "log" => FileKind::Log,
+            "base-keys" => FileKind::BaseKeys,
+            "log-keys" => FileKind::LogKeys,
             _ => return None,
         };
         let digits = stem.len() == 16 && stem.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -110,6 +146,13 @@ pub(crate) fn names(medium: &dyn Medium) -> io::Result<Vec<(u64, FileKind)>> {
     let mut names: Vec<(u64, FileKind)> = medium.list(FOLDER)?.iter().filter_map(parse).collect();
     names.sort_unstable();
     Ok(names)
+}
+
+/// The newest base of an account, 0 if there is none, and the logs after it.
+pub(super) fn parts(files: &[(u64, FileKind)], account: Account) -> (u64, Vec<u64>) {
+    let base = files.iter().rev().find(|(_, kind)| *kind == account.base()).map_or(0, |(number, _)| *number);
+    let logs = files.iter().filter(|(number, kind)| *kind == account.log() && *number > base).map(|file| file.0).collect();
+    (base, logs)
 }
 
 /// Reads the frames of a file, and skips bytes that are not a frame.

@@ -17,6 +17,7 @@
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::Row;
+use super::file::Account;
 use crate::Key;
 use crate::bounds::KEY_BYTES_MAX;
 use crate::record::take_u64;
@@ -50,13 +51,14 @@ pub(super) struct Frame<'a> {
     pub bytes: u64,
 }
 
-/// The frames of one commit, to be written at `at`.
-pub(super) fn encode_commit(salt: u64, at: u64, number: u64, rows: &[Row]) -> Vec<u8> {
+/// The frames of one commit, to be written at `at` of a file of this account.
+pub(super) fn encode_commit(salt: u64, at: u64, number: u64, rows: &[Row], account: Account) -> Vec<u8> {
     let mut out = Vec::new();
     for (row, (key, record)) in rows.iter().enumerate() {
         let kind = if record.is_some() { FrameKind::Put } else { FrameKind::Deleted };
         let counts = (row as u32, rows.len() as u32);
-        encode(&mut out, salt, at, (kind, number, counts), key, record.as_deref().unwrap_or_default());
+        let record = record.as_deref().map(|record| account.part(record));
+        encode(&mut out, salt, at, (kind, number, counts), key, record.unwrap_or_default());
     }
     out
 }

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use super::file::{FileKind, Header, Scan, file_name, names};
+use super::file::{Account, FileKind, Header, Scan, file_name, names, parts};
 use super::frame::{Frame, FrameKind};
 use crate::Key;
 use crate::medium::{Medium, MediumFile};
+use crate::record::lacks_value;
 
 /// The content of a journal.
 #[derive(Debug, Default)]
@@ -25,11 +26,16 @@ pub(crate) struct Replayed {
     pub damage: Vec<(String, String)>,
     /// Whether commits or files may be missing.
     pub gaps: bool,
+    /// Keys of which only older values are left: the newest one is known by its record alone, which lacks it.
+    pub outdated: Vec<Key>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Latest {
-    number: u64,
+    /// The commit's number, and which of its rows.
+    at: (u64, u32),
+    /// Whether its record lacks the value.
+    bare: bool,
     /// The place of its record: file, offset, bytes. None if the key is deleted.
     record: Option<(usize, u64, usize)>,
 }
@@ -49,7 +55,7 @@ impl Replayed {
 
     /// Whether nothing can be missing from it, if `commit` is the last commit of the index.
     pub fn is_whole(&self, commit: Option<u64>) -> bool {
-        !self.gaps && self.damage.is_empty() && commit.is_none_or(|commit| commit <= self.commit)
+        !self.gaps && self.outdated.is_empty() && commit.is_none_or(|commit| commit <= self.commit)
     }
 
     /// The record of a key that exists.
@@ -60,14 +66,44 @@ impl Replayed {
         Ok(Some(record))
     }
 
-    fn apply(&mut self, file: usize, at: u64, frame: &Frame<'_>) {
+    fn apply(&mut self, file: usize, at: u64, frame: &Frame<'_>, account: Account) {
         let record_at = at + super::frame::FRAME_HEADER as u64 + frame.key.len() as u64;
         let record = (frame.kind == FrameKind::Put).then_some((file, record_at, frame.record.len()));
-        let latest = Latest { number: frame.number, record };
+        let bare = account == Account::Keys && record.is_some() && lacks_value(frame.record);
+        let latest = Latest { at: (frame.number, frame.row), bare, record };
         match self.latest.get_mut(frame.key) {
-            Some(before) if before.number > frame.number => {}
+            Some(before) if before.at > latest.at => {}
             Some(before) => *before = latest,
             None => drop(self.latest.insert(Key::copy_from_slice(frame.key), latest)),
+        }
+    }
+
+    /// Adds what the account of keys knows better: changes that the account of records has lost.
+    fn add_keys(&mut self, keys: Self) {
+        // Then nothing is missing that is not named below.
+        self.gaps &= keys.gaps || keys.commit < self.commit;
+        let first = self.files.len();
+        self.files.extend(keys.files);
+        self.header = self.header.or(keys.header);
+        self.commit = self.commit.max(keys.commit);
+        self.marked = self.marked.max(keys.marked);
+        self.damage.extend(keys.damage);
+        for (key, latest) in keys.latest {
+            if self.latest.get(&key).is_some_and(|known| known.at >= latest.at) {
+                continue;
+            }
+            if latest.bare {
+                // What was never flushed may not have been committed at all.
+                if latest.at.0 > self.marked {
+                    self.gaps = true;
+                } else {
+                    self.latest.remove(&key);
+                    self.outdated.push(key);
+                }
+                continue;
+            }
+            let record = latest.record.map(|(file, at, bytes)| (first + file, at, bytes));
+            self.latest.insert(key, Latest { record, ..latest });
         }
     }
 
@@ -84,41 +120,50 @@ pub(crate) fn replay(medium: &dyn Medium) -> io::Result<Option<Replayed>> {
     if files.is_empty() {
         return Ok(None);
     }
-    let base = files.iter().rev().find(|(_, kind)| *kind == FileKind::Base).map_or(0, |(number, _)| *number);
-    let logs: Vec<u64> =
-        files.iter().filter(|(number, kind)| *kind == FileKind::Log && *number > base).map(|file| file.0).collect();
-    let mut replayed = Replayed::default();
-    let base_whole = base == 0 || read_base(medium, base, &mut replayed)?;
-    let base_commit = if base > 0 && base_whole { replayed.commit } else { 0 };
-    let contiguous = logs.iter().copied().eq(base + 1..=logs.last().copied().unwrap_or(base));
-    replayed.gaps |= !contiguous || !base_whole;
-    let (steps, keep) = survey(medium, &logs, &mut replayed)?;
-    let limits = limits(&steps);
-    let mut at_step = 0;
-    for log in &logs {
-        let Some((file, mut scan)) = open(medium, &file_name(*log, FileKind::Log), &mut replayed, false)? else { continue };
-        while let Some((at, frame)) = scan.next()? {
-            let void = frame.number >= limits[at_step] || frame.number <= base_commit || Some(frame.number) == keep;
-            at_step += 1;
-            if frame.kind != FrameKind::Mark && !void {
-                replayed.apply(file, at, &frame);
-                replayed.commit = replayed.commit.max(frame.number);
-            }
-        }
+    let mut replayed = read_account(medium, &files, Account::Records)?;
+    // Earlier releases wrote none.
+    if files.iter().any(|(_, kind)| matches!(kind, FileKind::BaseKeys | FileKind::LogKeys)) {
+        replayed.add_keys(read_account(medium, &files, Account::Keys)?);
     }
     Ok(Some(replayed))
 }
 
+/// Reads one account of the journal.
+fn read_account(medium: &dyn Medium, files: &[(u64, FileKind)], account: Account) -> io::Result<Replayed> {
+    let (base, logs) = parts(files, account);
+    let mut replayed = Replayed::default();
+    let base_whole = base == 0 || read_base(medium, (base, account), &mut replayed)?;
+    let base_commit = if base > 0 && base_whole { replayed.commit } else { 0 };
+    let contiguous = logs.iter().copied().eq(base + 1..=logs.last().copied().unwrap_or(base));
+    replayed.gaps |= !contiguous || !base_whole;
+    let (steps, keep) = survey(medium, (&logs, account), &mut replayed)?;
+    let limits = limits(&steps);
+    let mut at_step = 0;
+    for log in &logs {
+        let name = file_name(*log, account.log());
+        let Some((file, mut scan)) = open(medium, &name, &mut replayed, false)? else { continue };
+        while let Some((at, frame)) = scan.next()? {
+            let void = frame.number >= limits[at_step] || frame.number <= base_commit || Some(frame.number) == keep;
+            at_step += 1;
+            if frame.kind != FrameKind::Mark && !void {
+                replayed.apply(file, at, &frame, account);
+                replayed.commit = replayed.commit.max(frame.number);
+            }
+        }
+    }
+    Ok(replayed)
+}
+
 /// Whether all of the base is good.
-fn read_base(medium: &dyn Medium, number: u64, replayed: &mut Replayed) -> io::Result<bool> {
-    let name = file_name(number, FileKind::Base);
+fn read_base(medium: &dyn Medium, (number, account): (u64, Account), replayed: &mut Replayed) -> io::Result<bool> {
+    let name = file_name(number, account.base());
     let Some((file, mut scan)) = open(medium, &name, replayed, true)? else { return Ok(false) };
     let mut ended = false;
     while let Some((at, frame)) = scan.next()? {
         replayed.commit = replayed.commit.max(frame.number);
         match frame.kind {
             FrameKind::Mark => ended = true,
-            FrameKind::Put | FrameKind::Deleted => replayed.apply(file, at, &frame),
+            FrameKind::Put | FrameKind::Deleted => replayed.apply(file, at, &frame, account),
         }
     }
     let gaps = std::mem::take(&mut scan.gaps);
@@ -132,11 +177,15 @@ fn read_base(medium: &dyn Medium, number: u64, replayed: &mut Replayed) -> io::R
 
 /// Reads all frames of the logs: the numbers of their commits, and the last commit if it lacks rows that were never
 /// flushed, so that none of it counts.
-fn survey(medium: &dyn Medium, logs: &[u64], replayed: &mut Replayed) -> io::Result<(Vec<Step>, Option<u64>)> {
+fn survey(
+    medium: &dyn Medium,
+    (logs, account): (&[u64], Account),
+    replayed: &mut Replayed,
+) -> io::Result<(Vec<Step>, Option<u64>)> {
     let mut steps: Vec<Step> = Vec::new();
     let (mut before, mut row_before, mut missing, mut torn) = (replayed.commit, 0, 0, None);
     for log in logs {
-        let name = file_name(*log, FileKind::Log);
+        let name = file_name(*log, account.log());
         let Some((_, mut scan)) = open(medium, &name, replayed, true)? else { continue };
         let (mut marked_at, mut last) = (0, replayed.marked);
         while let Some((at, frame)) = scan.next()? {

@@ -9,7 +9,7 @@ use pithead_model::DriveId;
 use redb::ReadableTable as _;
 
 use super::Row;
-use super::file::{FOLDER, FRAMES_AT, FileKind, Header, NEW, Scan, file_name, last_mark, names};
+use super::file::{Account, FOLDER, FRAMES_AT, FileKind, Header, NEW, NEW_KEYS, Scan, file_name, last_mark, names, parts};
 use super::frame::{FrameKind, encode_commit, encode_mark, encode_row};
 use crate::StoreError;
 use crate::format::{FORMAT, io_error, random_u64};
@@ -47,18 +47,29 @@ struct JournalState {
     failed_at: Option<Instant>,
 }
 
+/// A log with its file of keys.
 #[derive(Debug)]
 struct Log {
-    file: Arc<dyn MediumFile>,
     number: u64,
-    salt: u64,
-    at: u64,
+    records: Writer,
+    keys: Writer,
 }
 
-/// The end of the newest log.
+/// A file of one account, at its end.
+#[derive(Debug)]
+struct Writer {
+    account: Account,
+    file: Arc<dyn MediumFile>,
+    salt: u64,
+    at: u64,
+    /// Bytes to be written at `at`.
+    bytes: Vec<u8>,
+}
+
+/// The end of the newest log of one account.
 #[derive(Debug, Default)]
 struct Tail {
-    log: Option<Log>,
+    writer: Option<Writer>,
     /// The last commit in it.
     number: Option<u64>,
     /// The last commit that it marks as durable.
@@ -96,11 +107,9 @@ impl Journal {
     pub fn append(&self, number: u64, rows: &[Row]) {
         let mut state = self.state.lock();
         let Some(log) = &mut state.log else { return };
-        let bytes = encode_commit(log.salt, log.at, number, rows);
-        match log.file.write(log.at, &bytes) {
-            Ok(()) => {
-                log.at += bytes.len() as u64;
-                state.log_bytes += bytes.len() as u64;
+        match log.append(number, rows) {
+            Ok(bytes) => {
+                state.log_bytes += bytes;
                 state.dirty = true;
             }
             Err(error) => state.fail("written", &error),
@@ -114,22 +123,23 @@ impl Journal {
             return;
         }
         let Some(log) = &mut state.log else { return };
-        let bytes = encode_mark(log.salt, log.at, number);
-        let done = log.file.flush().and_then(|()| log.file.write(log.at, &bytes));
-        match done {
-            Ok(()) => {
-                log.at += bytes.len() as u64;
-                (state.marked, state.dirty) = (number, false);
-            }
+        match log.mark(number) {
+            Ok(()) => (state.marked, state.dirty) = (number, false),
             Err(error) => state.fail("flushed", &error),
         }
+    }
+
+    /// Flushes the records alone, as a commit would have to that is durable by the journal.
+    #[cfg(test)]
+    pub fn flush_records(&self) -> io::Result<()> {
+        self.state.lock().log.as_ref().map_or(Ok(()), |log| log.records.file.flush())
     }
 
     /// Flushes the journal for the last time, because the store is being closed.
     pub fn close(&self, number: u64) {
         self.mark(number);
         let mut state = self.state.lock();
-        let flushed = state.log.as_ref().map_or(Ok(()), |log| log.file.flush());
+        let flushed = state.log.as_ref().map_or(Ok(()), Log::flush);
         if let Err(error) = flushed {
             state.fail("flushed", &error);
         }
@@ -166,16 +176,18 @@ impl Journal {
             return Err(failed(io::Error::other("no log can be written")));
         };
         let bytes = self.copy(&snapshot).map_err(|failure| failure.on(self.medium.path()))?;
+        // The account of keys comes first, since the base replaces logs of both.
+        self.medium.rename(NEW_KEYS, &file_name(upto, FileKind::BaseKeys)).map_err(failed)?;
         self.medium.rename(NEW, &file_name(upto, FileKind::Base)).map_err(failed)?;
         self.medium.flush_names(FOLDER).map_err(failed)?;
         {
             let mut state = self.state.lock();
             state.awaits_base = false;
             state.base_bytes = bytes;
-            state.log_bytes = state.log.as_ref().map_or(0, |log| log.at);
+            state.log_bytes = state.log.as_ref().map_or(0, |log| log.records.at);
         }
         for (number, kind) in names(&*self.medium).map_err(failed)? {
-            if number < upto || (number == upto && kind == FileKind::Log) {
+            if number < upto || (number == upto && matches!(kind, FileKind::Log | FileKind::LogKeys)) {
                 self.medium.remove(&file_name(number, kind)).map_err(failed)?;
             }
         }
@@ -184,26 +196,23 @@ impl Journal {
 
     fn copy(&self, snapshot: &Snapshot) -> Result<u64, Failure> {
         let failed = |error| Failure::Store(io_error(&self.medium.path().join(NEW), STEP_BYTES as u64, error));
-        let header = Header { format: FORMAT, drive: self.drive, salt: random_u64()? };
-        let file = self.medium.open(NEW, true).map_err(failed)?;
-        file.set_len(0).and_then(|()| header.write(&*file)).map_err(failed)?;
-        let (mut at, mut bytes) = (FRAMES_AT, Vec::new());
+        let begun = [(Account::Records, NEW), (Account::Keys, NEW_KEYS)]
+            .map(|(account, name)| Writer::begin(&*self.medium, name, self.drive, account).map_err(failed));
+        let [records, keys] = begun;
+        let mut files = [records?, keys?];
         caught(|| {
             for row in snapshot.read.open_table(ENTRIES)?.iter()? {
                 let (key, record) = row?;
-                encode_row(&mut bytes, header.salt, at, snapshot.commit, key.value(), record.value());
-                if bytes.len() >= STEP_BYTES {
-                    file.write(at, &bytes).map_err(failed)?;
-                    at += bytes.len() as u64;
-                    bytes.clear();
+                for file in &mut files {
+                    file.put(snapshot.commit, key.value(), record.value()).map_err(failed)?;
                 }
             }
             Ok(())
         })?;
-        file.write(at, &bytes).map_err(failed)?;
-        at += bytes.len() as u64;
-        file.write(at, &encode_mark(header.salt, at, snapshot.commit)).and_then(|()| file.flush()).map_err(failed)?;
-        Ok(at)
+        for file in &mut files {
+            file.write().and_then(|()| file.mark(snapshot.commit)).and_then(|()| file.file.flush()).map_err(failed)?;
+        }
+        Ok(files[0].at)
     }
 
     /// Begins a new log, for which a base is to be written, unless the open log waits for its base already.
@@ -219,14 +228,15 @@ impl Journal {
         let fresh = state.next == 1;
         let number = if state.log.is_some() || fresh { state.next } else { state.next.saturating_add(1) };
         let make = || {
-            let salt = random_u64().map_err(io::Error::other)?;
-            let file = self.medium.open(&file_name(number, FileKind::Log), true)?;
-            file.set_len(0)?;
-            Header { format: FORMAT, drive: self.drive, salt }.write(&*file)?;
-            file.flush()?;
+            let begin = |account: Account| {
+                let writer = Writer::begin(&*self.medium, &file_name(number, account.log()), self.drive, account)?;
+                writer.file.flush()?;
+                Ok::<_, io::Error>(writer)
+            };
+            let log = Log { number, records: begin(Account::Records)?, keys: begin(Account::Keys)? };
             self.medium.flush_names(FOLDER)?;
             self.medium.flush_names("")?;
-            Ok::<_, io::Error>(Log { file, number, salt, at: FRAMES_AT })
+            Ok::<_, io::Error>(log)
         };
         match make() {
             Ok(log) => {
@@ -246,20 +256,28 @@ impl JournalState {
         let Some((last, _)) = files.last().copied() else {
             return Ok(Ok(Self { next: if commit == 0 { 1 } else { 2 }, ..Self::default() }));
         };
-        let base = files.iter().rev().find(|(_, kind)| *kind == FileKind::Base).map_or(0, |(number, _)| *number);
-        let logs: Vec<u64> =
-            files.iter().filter(|(number, kind)| *kind == FileKind::Log && *number > base).map(|file| file.0).collect();
+        let (base, logs) = parts(&files, Account::Records);
         let mut state = Self { next: last.saturating_add(1), ..Self::default() };
-        let Some(newest) = logs.last() else { return Ok(Ok(state)) };
-        let tail = Tail::read(medium, *newest, drive, commit)?;
-        if tail.marked > commit {
-            return Ok(Err(tail.marked));
+        let newest_keys = parts(&files, Account::Keys).1.last().copied();
+        let Some(newest) = logs.last().copied().max(newest_keys) else { return Ok(Ok(state)) };
+        let [records, keys] = Account::BOTH.map(|account| Tail::read(medium, &files, (newest, account), drive, commit));
+        let (records, keys) = (records?, keys?);
+        let marked = records.marked.max(keys.marked);
+        if marked > commit {
+            return Ok(Err(marked));
         }
-        if let Some(log) = tail.log.filter(|_| tail.whole && tail.number.unwrap_or(0) == commit) {
-            state.log_bytes = log.at;
-            state.log = Some(log);
-            state.marked = tail.marked;
-            state.awaits_base = !logs.iter().copied().eq(base + 1..=*newest);
+        let ends = |tail: &Tail| tail.whole && tail.number.unwrap_or(0) == commit;
+        if ends(&records)
+            && ends(&keys)
+            && let (Some(records), Some(keys)) = (records.writer, keys.writer)
+        {
+            let is_there = |number: u64, kind: FileKind| files.contains(&(number, kind));
+            state.log_bytes = records.at;
+            state.log = Some(Log { number: newest, records, keys });
+            state.marked = marked;
+            let follow = logs.iter().copied().eq(base + 1..=newest);
+            let named = logs.iter().all(|log| is_there(*log, FileKind::LogKeys));
+            state.awaits_base = !(follow && named && (base == 0 || is_there(base, FileKind::BaseKeys)));
             if base > 0 {
                 state.base_bytes = medium.open(&file_name(base, FileKind::Base), false)?.len()?;
             }
@@ -273,13 +291,73 @@ impl JournalState {
     }
 }
 
+impl Log {
+    /// Adds the changes of a commit. Returns how many bytes the records take.
+    fn append(&mut self, number: u64, rows: &[Row]) -> io::Result<u64> {
+        let before = self.records.at;
+        for writer in [&mut self.records, &mut self.keys] {
+            writer.bytes = encode_commit(writer.salt, writer.at, number, rows, writer.account);
+            writer.write()?;
+        }
+        Ok(self.records.at - before)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.records.file.flush().and_then(|()| self.keys.file.flush())
+    }
+
+    fn mark(&mut self, number: u64) -> io::Result<()> {
+        self.flush()?;
+        self.records.mark(number)?;
+        self.keys.mark(number)
+    }
+}
+
+impl Writer {
+    /// Makes a file, or empties one.
+    fn begin(medium: &dyn Medium, name: &str, drive: DriveId, account: Account) -> io::Result<Self> {
+        let salt = random_u64().map_err(io::Error::other)?;
+        let file = medium.open(name, true)?;
+        file.set_len(0)?;
+        Header { format: FORMAT, drive, salt }.write(&*file)?;
+        Ok(Self { account, file, salt, at: FRAMES_AT, bytes: Vec::new() })
+    }
+
+    /// Adds a row of a base, which is written with others.
+    fn put(&mut self, number: u64, key: &[u8], record: &[u8]) -> io::Result<()> {
+        encode_row(&mut self.bytes, self.salt, self.at, number, key, self.account.part(record));
+        if self.bytes.len() >= STEP_BYTES { self.write() } else { Ok(()) }
+    }
+
+    fn mark(&mut self, number: u64) -> io::Result<()> {
+        self.bytes = encode_mark(self.salt, self.at, number);
+        self.write()
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        let bytes = std::mem::take(&mut self.bytes);
+        self.file.write(self.at, &bytes)?;
+        self.at += bytes.len() as u64;
+        Ok(())
+    }
+}
+
 impl Tail {
-    fn read(medium: &dyn Medium, number: u64, drive: DriveId, commit: u64) -> io::Result<Self> {
-        let file = medium.open(&file_name(number, FileKind::Log), false)?;
+    fn read(
+        medium: &dyn Medium,
+        files: &[(u64, FileKind)],
+        (number, account): (u64, Account),
+        drive: DriveId,
+        commit: u64,
+    ) -> io::Result<Self> {
+        if !files.contains(&(number, account.log())) {
+            return Ok(Self::default());
+        }
+        let file = medium.open(&file_name(number, account.log()), false)?;
         let Some(header) = Header::read(&*file)?.filter(|header| header.drive == drive) else { return Ok(Self::default()) };
-        let log = |at| Some(Log { file: file.clone(), number, salt: header.salt, at });
+        let writer = |at| Some(Writer { account, file: file.clone(), salt: header.salt, at, bytes: Vec::new() });
         if last_mark(&*file, header.salt)? == Some(commit) {
-            return Ok(Self { log: log(file.len()?), number: Some(commit), marked: commit, whole: true });
+            return Ok(Self { writer: writer(file.len()?), number: Some(commit), marked: commit, whole: true });
         }
         let mut tail = Self::default();
         let mut scan = Scan::new(file.clone(), header.salt)?;
@@ -293,7 +371,7 @@ impl Tail {
         }
         // A commit that lacks rows at the end does not count.
         tail.whole = scan.gaps.is_empty() && rows == 0;
-        tail.log = log(scan.end());
+        tail.writer = writer(scan.end());
         Ok(tail)
     }
 }

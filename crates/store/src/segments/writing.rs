@@ -17,14 +17,14 @@ pub(crate) struct Pinned {
 
 /// A value that is being written. If it is dropped before [`Writing::finish`], its room is dead.
 #[derive(Debug)]
-pub(crate) struct Writing<'a> {
-    pub(super) segments: &'a Segments,
+pub(crate) struct Writing {
+    pub(super) segments: Arc<Segments>,
     pub(super) segment: Option<Arc<Segment>>,
     pub place: ValueLocation,
     pub(super) done: u64,
 }
 
-impl Writing<'_> {
+impl Writing {
     /// Writes the next part. Its length is a multiple of the alignment, except for the last part.
     pub fn append(&mut self, part: &[u8]) -> Result<(), StoreError> {
         let Some(segment) = &self.segment else { return Ok(()) };
@@ -46,7 +46,7 @@ impl Writing<'_> {
     }
 }
 
-impl Drop for Writing<'_> {
+impl Drop for Writing {
     fn drop(&mut self) {
         if self.segment.take().is_some() {
             self.segments.state.lock().unpin(self.place);

@@ -176,6 +176,7 @@ async fn each_call_needs_its_right_to_its_domain() {
         drives: vec![DriveId(7)],
         lost_homes: vec![],
         datasets: Default::default(),
+        functions: Default::default(),
     };
     let discard =
         || Discard { name: "t".parse().unwrap(), dataset: DatasetId(3), loads: Loads::All, partition: None, seen: None };
@@ -188,6 +189,10 @@ async fn each_call_needs_its_right_to_its_domain() {
     access_fault(reader.write_run(key(), stream::iter([Ok(piece)]).boxed()).await, &["write"]);
     access_fault(reader.commit(0, manifest()).await, &["write"]);
     access_fault(reader.keep_manifest(manifest()).await, &["write"]);
+    access_fault(other.set_aside("main".into(), 0).await, &["read"]);
+    assert!(reader.set_aside("main".into(), 0).await.unwrap().is_none());
+    access_fault(writer.drop_aside("main".into(), 1).await, &["writer", "administer", "main"]);
+    assert!(!other.drop_aside("other".into(), 1).await.unwrap(), "there is none");
     assert!(served.door.loads.lock().unwrap().is_empty() && served.door.discards.lock().unwrap().is_empty());
     assert!(served.door.merges.lock().unwrap().is_empty());
     writer.merge_runs(merge()).await.unwrap();
@@ -215,6 +220,7 @@ async fn data_moves_to_other_drives_only_for_who_may_administer() {
         drives: drives.iter().copied().map(DriveId).collect(),
         lost_homes: vec![],
         datasets: Default::default(),
+        functions: Default::default(),
     };
     served.client.commit(0, manifest(1, &[7, 8])).await.unwrap();
     served.client.commit(1, manifest(2, &[7, 8])).await.unwrap();
@@ -222,6 +228,44 @@ async fn data_moves_to_other_drives_only_for_who_may_administer() {
     admin.commit(2, manifest(3, &[7])).await.unwrap();
     let conflict = served.client.commit(2, manifest(3, &[7])).await.unwrap_err();
     assert_eq!(conflict.blame, Blame::Conflict, "{conflict}");
+}
+
+#[tokio::test]
+async fn functions_are_changed_only_by_who_may_administer() {
+    let mut file = AccessFile::new();
+    let writer = file.token("writer", "write = [\"*\"]");
+    let other = file.token("other", "administer = [\"other\"]");
+    let admin = file.token("admin", "administer = [\"main\"]");
+    let served = served_with(MemoryDoor::default(), file.options(), &with_token(&writer)).await;
+    let [other, admin] = [other, admin].map(|token| FlightDoor::connect_with(&served.address, &with_token(&token)).unwrap());
+    let function = || Function {
+        arguments: vec![],
+        returns: FunctionType::Bigint,
+        volatility: Volatility::Immutable,
+        called_on_null: false,
+        module: "0f".repeat(32),
+        export: "one".into(),
+    };
+    let manifest = |version, names: &[&str]| Manifest {
+        version,
+        functions: names.iter().map(|name| ((*name).to_owned(), function())).collect(),
+        ..Manifest::empty("main", vec![DriveId(7)])
+    };
+    access_fault(served.client.commit(0, manifest(1, &["f"])).await, &["writer", "administer"]);
+    admin.commit(0, manifest(1, &["f"])).await.unwrap();
+    access_fault(served.client.commit(1, manifest(2, &[])).await, &["writer", "administer"]);
+    served.client.commit(1, manifest(2, &["f"])).await.unwrap();
+    let module = || FunctionModule { domain: "main".into(), bytes: vec![0; 9].into() };
+    access_fault(served.client.keep_function(module()).await, &["writer", "administer", "main"]);
+    access_fault(other.keep_function(module()).await, &["other", "administer", "main"]);
+    let unsupported = admin.keep_function(module()).await.unwrap_err();
+    assert_eq!(unsupported.blame, Blame::Unsupported, "the door itself is asked: {unsupported}");
+    let ask = || FunctionAsk { domain: "main".into(), module: "0f".repeat(32), bytes: true };
+    access_fault(other.function(ask()).await, &["other", "read", "main"]);
+    assert_eq!(served.client.function(ask()).await.unwrap_err().blame, Blame::Unsupported);
+    let wrong = Function { module: "short".into(), ..function() };
+    let broken = Manifest { functions: [("f".to_owned(), wrong)].into(), ..manifest(3, &[]) };
+    assert_eq!(admin.commit(2, broken).await.unwrap_err().blame, Blame::User);
 }
 
 #[tokio::test]

@@ -20,6 +20,7 @@ fn annotation(round: u32) -> Annotation {
         slices_skipped: 1,
         pages_read: 2,
         pages_skipped: 3,
+        pages_sent: 0,
         rows_in: u64::MAX,
         rows_out: 5,
         medium_bytes: 6,
@@ -48,6 +49,7 @@ fn link_bytes(event: &Event) -> u64 {
         Event::Rows { link_bytes, .. }
         | Event::Filtered { link_bytes, .. }
         | Event::Stored { link_bytes, .. }
+        | Event::Hints { link_bytes, .. }
         | Event::Closed { link_bytes, .. }
         | Event::Finished { link_bytes, .. } => *link_bytes,
     }
@@ -58,6 +60,7 @@ fn uncounted(mut event: Event) -> Event {
         Event::Rows { link_bytes, .. }
         | Event::Filtered { link_bytes, .. }
         | Event::Stored { link_bytes, .. }
+        | Event::Hints { link_bytes, .. }
         | Event::Closed { link_bytes, .. }
         | Event::Finished { link_bytes, .. } => *link_bytes = 0,
     }

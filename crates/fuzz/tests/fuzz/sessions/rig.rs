@@ -121,7 +121,7 @@ impl Rig {
                         return Outcome::Wrong(wrong);
                     }
                 }
-                Some(Ok(Event::Closed { .. } | Event::Stored { .. })) => {}
+                Some(Ok(Event::Closed { .. } | Event::Stored { .. } | Event::Hints { .. })) => {}
             }
         }
         Outcome::Accepted

@@ -1,0 +1,343 @@
+//! `pithead service`: what drives do behind the scenes, and how much of it.
+
+use std::io::Write;
+
+use clap::{Args, Subcommand};
+use pithead_embed::{Answers, BackgroundOrder, BackgroundStatus, ServiceStatus, Target};
+use pithead_model::{Blame, Bytes, Fault, parse_bytes};
+use serde_json::{Value as Json, json};
+
+use crate::error::{CliError, say};
+use crate::interrupt::Interrupts;
+use crate::output::{Align, Grid, Sink};
+use crate::store_keys::key_words;
+use crate::target::{TargetArgs, must_exist};
+use crate::terminal;
+
+const LS_EXAMPLES: &str = "\
+Examples:
+  pithead service ls --drives server1:7433,server2:7433
+  pithead service ls --json | jq -r '.services[] | select(.found > 0) | .damaged[]'";
+
+const START_EXAMPLES: &str = "\
+Examples:
+  pithead service start scrub --drives server1:7433   # and again: without a pause until all is read";
+
+const LIMIT_EXAMPLES: &str = "\
+Examples:
+  pithead service limit scrub 20MB --drives server1:7433
+  pithead service limit scrub none --drives server1:7433";
+
+const POLICY_EXAMPLES: &str = "\
+Examples:
+  pithead service policy tail:1.5 --drives server1:7433
+  pithead service policy none --drives server1:7433   # services run where the foreground does";
+
+/// What can be done with background services.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ServiceCommand {
+    Ls(ServiceLsArgs),
+    Start(StartArgs),
+    Pause(PauseArgs),
+    Stop(StopArgs),
+    Limit(LimitArgs),
+    Policy(PolicyArgs),
+}
+
+/// Show the background services of drives: what they are at, how fast, and what they have found.
+///
+/// `scrub` reads every stored value and names damaged ones; `compaction` gives dead room back. The rate is that of the last five
+/// seconds, and the time left is that of the round at this rate. Damaged values are named where you may administer all domains.
+#[derive(Debug, Args)]
+#[command(after_help = LS_EXAMPLES)]
+pub(crate) struct ServiceLsArgs {
+    /// One JSON object a drive
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    target: TargetArgs,
+}
+
+/// Let a service go on where it is, or begin anew if it was stopped.
+///
+/// A scrub that runs already goes on without a pause until it has read everything. What a service is told holds after a restart of
+/// the drive, too.
+#[derive(Debug, Args)]
+#[command(after_help = START_EXAMPLES)]
+pub(crate) struct StartArgs {
+    /// The service, as `pithead service ls` shows it
+    #[arg(value_name = "SERVICE")]
+    service: String,
+    #[command(flatten)]
+    target: TargetArgs,
+}
+
+/// Let a service rest where it is.
+#[derive(Debug, Args)]
+pub(crate) struct PauseArgs {
+    /// The service, as `pithead service ls` shows it
+    #[arg(value_name = "SERVICE")]
+    service: String,
+    #[command(flatten)]
+    target: TargetArgs,
+}
+
+/// Let a service rest, and forget where it is and what it has found.
+#[derive(Debug, Args)]
+pub(crate) struct StopArgs {
+    /// The service, as `pithead service ls` shows it
+    #[arg(value_name = "SERVICE")]
+    service: String,
+    #[command(flatten)]
+    target: TargetArgs,
+}
+
+/// Set how many bytes a second a service may take at most.
+#[derive(Debug, Args)]
+#[command(after_help = LIMIT_EXAMPLES)]
+pub(crate) struct LimitArgs {
+    /// The service, as `pithead service ls` shows it
+    #[arg(value_name = "SERVICE")]
+    service: String,
+    /// Bytes a second, such as 20MB, or `none`
+    #[arg(value_name = "BYTES", value_parser = parse_limit)]
+    bytes_per_second: Limit,
+    #[command(flatten)]
+    target: TargetArgs,
+}
+
+/// Choose cores for the services of running drives by another policy, until they are started again.
+///
+/// `none`: where the foreground is handled, as its equal. `bts`: on idle cores. `shares:SHARE`: this share of each core. `tail:FACTOR`:
+/// on idle cores, and on others as much as keeps the waits of the foreground within this factor of what they are without.
+#[derive(Debug, Args)]
+#[command(after_help = POLICY_EXAMPLES)]
+pub(crate) struct PolicyArgs {
+    /// none, bts, shares, shares:SHARE, tail or tail:FACTOR
+    #[arg(value_name = "POLICY")]
+    policy: String,
+    #[command(flatten)]
+    target: TargetArgs,
+}
+
+/// Bytes a second; none: no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Limit(Option<u64>);
+
+fn parse_limit(text: &str) -> Result<Limit, String> {
+    match (text, parse_bytes(text)) {
+        ("none", _) => Ok(Limit(None)),
+        (_, Ok(bytes @ 1..)) => Ok(Limit(Some(bytes))),
+        _ => Err("expected bytes a second such as 20MB, or none".to_owned()),
+    }
+}
+
+impl ServiceCommand {
+    pub(crate) fn target(&self) -> &TargetArgs {
+        match self {
+            ServiceCommand::Ls(args) => &args.target,
+            ServiceCommand::Start(args) => &args.target,
+            ServiceCommand::Pause(args) => &args.target,
+            ServiceCommand::Stop(args) => &args.target,
+            ServiceCommand::Limit(args) => &args.target,
+            ServiceCommand::Policy(args) => &args.target,
+        }
+    }
+
+    fn order(&self) -> BackgroundOrder {
+        match self {
+            ServiceCommand::Ls(_) => BackgroundOrder::Look,
+            ServiceCommand::Start(args) => BackgroundOrder::Start(args.service.clone()),
+            ServiceCommand::Pause(args) => BackgroundOrder::Pause(args.service.clone()),
+            ServiceCommand::Stop(args) => BackgroundOrder::Stop(args.service.clone()),
+            ServiceCommand::Limit(args) => {
+                BackgroundOrder::Limit { service: args.service.clone(), bytes_per_second: args.bytes_per_second.0 }
+            }
+            ServiceCommand::Policy(args) => BackgroundOrder::Policy(args.policy.clone()),
+        }
+    }
+
+    /// What was done, of a drive.
+    fn done(&self) -> String {
+        match self {
+            ServiceCommand::Ls(_) => String::new(),
+            ServiceCommand::Start(args) => format!("started {}", args.service),
+            ServiceCommand::Pause(args) => format!("paused {}", args.service),
+            ServiceCommand::Stop(args) => format!("stopped {}", args.service),
+            ServiceCommand::Limit(args) => match args.bytes_per_second.0 {
+                Some(limit) => format!("limited {} to {}/s", args.service, Bytes(limit)),
+                None => format!("{} has no limit", args.service),
+            },
+            ServiceCommand::Policy(args) => format!("cores are chosen by {}", args.policy),
+        }
+    }
+}
+
+/// Runs the command.
+pub(crate) async fn run(command: ServiceCommand) -> Result<(), CliError> {
+    let answers = ask(command.target(), &command.order()).await?;
+    let ServiceCommand::Ls(args) = &command else {
+        for (label, answer) in &answers {
+            if answer.is_ok() {
+                terminal::tell(format_args!("{} at {label}", command.done()));
+            }
+        }
+        return report(&answers, false);
+    };
+    let mut sink = Sink::stdout();
+    if args.json {
+        for answer in &answers {
+            writeln!(sink, "{}", background_json(answer))?;
+        }
+    } else {
+        grid(&answers).write(&mut sink)?;
+        if let Some(damaged) = damaged_grid(&answers) {
+            writeln!(sink)?;
+            damaged.write(&mut sink)?;
+        }
+    }
+    sink.finish()?;
+    if !args.json
+        && answers.iter().any(|(_, answer)| answer.iter().flat_map(|status| &status.services).any(|one| one.found > 0))
+    {
+        terminal::tell("hint: `pithead repair` writes damaged slices that have another copy anew");
+    }
+    report(&answers, args.json)
+}
+
+/// Tells the drives of a target, and how their services are then.
+pub(crate) async fn ask(target: &TargetArgs, order: &BackgroundOrder) -> Result<Answers<BackgroundStatus>, CliError> {
+    let interrupts = Interrupts::listen();
+    let at = target.target();
+    must_exist(&at)?;
+    if let (Target::Data(_), BackgroundOrder::Policy(_)) = (&at, order) {
+        let fault = Fault::new(Blame::User, "expected drives that run: a policy holds for as long as they do");
+        return Err(fault.hint("name them: --drives HOST:PORT,…").into());
+    }
+    let options = target.options()?;
+    interrupts.cancels(async { Ok(pithead_embed::background(&at, &options, order).await?) }).await
+}
+
+/// What did not answer makes the exit code.
+pub(crate) fn report(answers: &Answers<BackgroundStatus>, said: bool) -> Result<(), CliError> {
+    let faults: Vec<(&String, &Fault)> =
+        answers.iter().filter_map(|(label, answer)| Some((label, answer.as_ref().err()?))).collect();
+    if !said {
+        for (label, fault) in &faults {
+            let fault = (*fault).clone();
+            say(&if fault.message.contains(label.as_str()) { fault } else { fault.at(label) });
+        }
+    }
+    match faults.first() {
+        Some((_, fault)) => Err(CliError::Said(fault.blame)),
+        None => Ok(()),
+    }
+}
+
+pub(crate) fn background_json((label, answer): &(String, Result<BackgroundStatus, Fault>)) -> Json {
+    match answer {
+        Ok(status) => {
+            let mut object = json!(status);
+            object["label"] = json!(label);
+            object["up"] = json!(true);
+            object
+        }
+        Err(fault) => json!({ "label": label, "up": false, "error": fault.message }),
+    }
+}
+
+fn grid(answers: &Answers<BackgroundStatus>) -> Grid {
+    use Align::{Left, Right};
+    let mut grid = Grid::of(&[
+        ("drive", Left),
+        ("service", Left),
+        ("state", Left),
+        ("done", Right),
+        ("of", Right),
+        ("rate", Right),
+        ("left", Right),
+        ("limit", Right),
+        ("found", Right),
+    ]);
+    for (label, answer) in answers {
+        for service in answer.iter().flat_map(|status| &status.services) {
+            grid.push(row(label, service));
+        }
+    }
+    grid
+}
+
+fn row(label: &str, service: &ServiceStatus) -> Vec<String> {
+    let unless_zero = |bytes: u64| if bytes == 0 { String::new() } else { Bytes(bytes).to_string() };
+    vec![
+        label.to_owned(),
+        service.name.clone(),
+        service.why.as_ref().map_or_else(|| service.activity.clone(), |why| format!("{}: {why}", service.activity)),
+        Bytes(service.done_bytes).to_string(),
+        unless_zero(service.total_bytes),
+        format!("{}/s", Bytes(service.bytes_per_second as u64)),
+        service.left_s.map_or_else(String::new, crate::status::uptime),
+        service.limit.map_or_else(|| "none".to_owned(), |limit| format!("{}/s", Bytes(limit))),
+        service.found.to_string(),
+    ]
+}
+
+/// Damaged values, a line each; none: none is known of.
+fn damaged_grid(answers: &Answers<BackgroundStatus>) -> Option<Grid> {
+    use Align::Left;
+    let mut grid = Grid::of(&[("drive", Left), ("damaged value", Left), ("what", Left)]);
+    let mut is_empty = true;
+    for (label, answer) in answers {
+        for key in answer.iter().flat_map(|status| &status.services).flat_map(|service| &service.damaged) {
+            grid.push(vec![label.clone(), key.clone(), key_words(key).unwrap_or_default()]);
+            is_empty = false;
+        }
+    }
+    (!is_empty).then_some(grid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_bytes_or_none() {
+        assert_eq!((parse_limit("20MB"), parse_limit("none")), (Ok(Limit(Some(20_000_000))), Ok(Limit(None))));
+        assert!(["", "0", "much", "-1"].iter().all(|text| parse_limit(text).is_err()));
+    }
+
+    #[test]
+    fn a_service_has_a_row_and_damaged_values_are_named() {
+        let service = ServiceStatus {
+            name: "scrub".into(),
+            activity: "running".into(),
+            done_bytes: 5_000_000,
+            total_bytes: 20_000_000,
+            found: 1,
+            damaged: vec!["manifest/lab".into()],
+            bytes_per_second: 1e6,
+            left_s: Some(15),
+            limit: Some(2_000_000),
+            ..ServiceStatus::default()
+        };
+        let idle = ServiceStatus {
+            name: "compaction".into(),
+            activity: "failed".into(),
+            why: Some("no".into()),
+            ..Default::default()
+        };
+        let status = BackgroundStatus { services: vec![service, idle], ..BackgroundStatus::default() };
+        let answers = vec![("a:1".to_owned(), Ok(status))];
+        let text = |grid: Grid| {
+            let mut out = Vec::new();
+            grid.write(&mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let table = text(grid(&answers));
+        assert!(table.contains("running    | 5.0 MB | 20.0 MB | 1.0 MB/s | 15 s | 2.0 MB/s |     1"), "{table}");
+        assert!(table.contains("failed: no |    0 B |"), "{table}");
+        let damaged = text(damaged_grid(&answers).unwrap());
+        assert!(damaged.contains("manifest/lab  | manifest of domain lab"), "{damaged}");
+        assert!(damaged_grid(&answers[..0].to_vec()).is_none());
+    }
+}

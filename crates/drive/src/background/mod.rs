@@ -1,0 +1,265 @@
+//! What a drive does behind the scenes: services whose steps run on its reactors, what they are told, and what of that is kept.
+//!
+//! The services of drives that share reactors are told apart by the identity of their drive.
+
+mod compaction;
+mod governor;
+mod kept;
+mod scrub;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use pithead_door::{BackgroundOrder, BackgroundStatus, CoreStatus, ServiceStatus};
+use pithead_model::{Blame, DriveId, Fault};
+use pithead_policy::background::BackgroundPolicy;
+use pithead_sched::{Activity, CoreState, Pool, Service, ServiceState, Services};
+use pithead_store::{Store, show_key};
+
+use crate::resources::Workers;
+use compaction::Compaction;
+use governor::PolicyGovernor;
+use kept::{Kept, Told, Wish};
+use scrub::{Found, ScrubService};
+
+/// Reads every stored value.
+pub(crate) const SCRUB: &str = "scrub";
+/// Gives dead room of the store back.
+pub(crate) const COMPACTION: &str = "compaction";
+/// All services of a drive.
+pub(crate) const SERVICES: [&str; 2] = [SCRUB, COMPACTION];
+
+/// How often cores are measured, and their grants decided anew.
+const INTERVAL: Duration = Duration::from_millis(20);
+/// How often it is written down how far services are.
+pub(crate) const KEEP_STEP: Duration = Duration::from_secs(5);
+/// How long a scrub takes that somebody starts where the drive was told of no period.
+const PERIOD: Duration = Duration::from_secs(14 * 24 * 3_600);
+/// Damaged values that a status names.
+const DAMAGED_MAX: usize = 100;
+
+/// Starts what runs the services of all drives that share these reactors.
+pub fn start_services(pool: &Arc<Pool>, policy: BackgroundPolicy) -> Arc<Services> {
+    Arc::new(Services::start(pool, Box::new(PolicyGovernor::new(policy)), INTERVAL))
+}
+
+/// The services of one drive.
+#[derive(Debug)]
+pub(crate) struct Background {
+    services: Arc<Services>,
+    drive: DriveId,
+    kept: Kept,
+    workers: Workers,
+    /// What the scrub has found.
+    found: Arc<Mutex<Found>>,
+    /// Whether the scrub goes on without a pause.
+    hurries: Arc<AtomicBool>,
+    /// One order after the other, so that what is kept is what was told last.
+    order: tokio::sync::Mutex<()>,
+}
+
+impl Background {
+    /// Adds a drive's services, each as it was told before the drive was opened. A scrub takes `scrub_period` for all that is stored;
+    /// none: it runs only if it was told to. Blocks for two look-ups.
+    pub(crate) fn new(
+        services: Arc<Services>,
+        drive: DriveId,
+        store: &Arc<dyn Store>,
+        workers: Workers,
+        scrub_period: Option<Duration>,
+    ) -> Background {
+        let kept = Kept::new(Arc::clone(store));
+        let (found, hurries) = (Arc::<Mutex<Found>>::default(), Arc::<AtomicBool>::default());
+        let scrub = ScrubService::new(
+            Arc::clone(store),
+            scrub_period.unwrap_or(PERIOD),
+            &kept.position(SCRUB),
+            Arc::clone(&found),
+            Arc::clone(&hurries),
+        );
+        let background = Background { services, drive, kept, workers, found, hurries, order: tokio::sync::Mutex::default() };
+        background.add(SCRUB, Box::new(scrub), scrub_period.is_some());
+        background.add(COMPACTION, Box::new(Compaction::new(Arc::clone(store))), true);
+        background
+    }
+
+    fn add(&self, service: &str, runs: Box<dyn Service>, by_default: bool) {
+        let told = self.kept.told(service);
+        let wish = told.wish.unwrap_or(if by_default { Wish::Run } else { Wish::Stop });
+        let name = self.name(service);
+        self.services.add(&name, runs, wish != Wish::Run);
+        self.services.limit(&name, told.limit);
+        if wish == Wish::Stop {
+            self.services.stop(&name);
+        }
+    }
+
+    /// What a service is called beside those of other drives.
+    fn name(&self, service: &str) -> String {
+        format!("{service} of drive {}", self.drive)
+    }
+
+    /// Does what it is told, durably where it is to outlast the process, and says how all is then.
+    pub(crate) async fn order(&self, order: BackgroundOrder) -> Result<BackgroundStatus, Fault> {
+        let _turn = self.order.lock().await;
+        match order {
+            BackgroundOrder::Look => {}
+            BackgroundOrder::Start(service) => self.start(&service).await?,
+            BackgroundOrder::Pause(service) => {
+                self.wish(&service, Wish::Pause).await?;
+                self.services.pause(&self.name(&service));
+            }
+            BackgroundOrder::Stop(service) => {
+                self.wish(&service, Wish::Stop).await?;
+                self.services.stop(&self.name(&service));
+                if service == SCRUB {
+                    self.hurries.store(false, Ordering::Relaxed);
+                    self.found.lock().forget();
+                }
+            }
+            BackgroundOrder::Limit { service, bytes_per_second } => {
+                let limit = bytes_per_second.map(|limit| limit.max(1));
+                self.keep(&service, move |told| told.limit = limit).await?;
+                self.services.limit(&self.name(&service), limit);
+            }
+            BackgroundOrder::Policy(policy) => {
+                let policy: BackgroundPolicy = policy.parse().map_err(|why| Fault::new(Blame::User, why))?;
+                self.services.govern(Box::new(PolicyGovernor::new(policy)));
+            }
+        }
+        Ok(self.status())
+    }
+
+    async fn start(&self, service: &str) -> Result<(), Fault> {
+        let name = self.name(check(service)?);
+        let state = self.services.list().into_iter().find(|state| state.name == name);
+        if let Some(Activity::Broken(why)) = state.as_ref().map(|state| &state.activity) {
+            let fault = Fault::new(Blame::Bug, format!("the service {service} is broken: a step of it panicked: {why}"));
+            return Err(fault.hint("it runs again after the drive is started again"));
+        }
+        self.wish(service, Wish::Run).await?;
+        let ran = state.is_some_and(|state| !matches!(state.activity, Activity::Paused | Activity::Stopped));
+        if service == SCRUB && ran {
+            self.hurries.store(true, Ordering::Relaxed);
+        }
+        self.services.resume(&name);
+        Ok(())
+    }
+
+    async fn wish(&self, service: &str, wish: Wish) -> Result<(), Fault> {
+        self.keep(service, move |told| told.wish = Some(wish)).await
+    }
+
+    async fn keep(&self, service: &str, change: impl FnOnce(&mut Told) + Send + 'static) -> Result<(), Fault> {
+        let (kept, service) = (self.kept.clone(), check(service)?);
+        self.workers.blocking(move || kept.tell(service, change)).await?
+    }
+
+    /// Writes down how far services are, where that has changed. Blocks.
+    pub(crate) fn keep_positions(&self) -> Result<(), Fault> {
+        for service in SERVICES {
+            if let Some(state) = self.state(service) {
+                self.kept.reached(service, state.position)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes down how far services are, and ends them: they hold the store no longer. Blocks for a step at most.
+    pub(crate) fn end(&self) {
+        if let Err(fault) = self.keep_positions() {
+            tracing::warn!(%fault, "how far background services are was not written down");
+        }
+        for service in SERVICES {
+            self.services.remove(&self.name(service));
+        }
+    }
+
+    fn state(&self, service: &str) -> Option<ServiceState> {
+        let name = self.name(service);
+        self.services.list().into_iter().find(|state| state.name == name)
+    }
+
+    /// What runs them.
+    #[cfg(test)]
+    pub(crate) fn services(&self) -> &Arc<Services> {
+        &self.services
+    }
+
+    /// How all is.
+    pub(crate) fn status(&self) -> BackgroundStatus {
+        let all = self.services.list();
+        let mine = SERVICES.iter().filter_map(|service| {
+            let name = self.name(service);
+            all.iter().find(|state| state.name == name).map(|state| self.service_status(service, state))
+        });
+        BackgroundStatus {
+            policy: self.services.governor(),
+            cores: self.services.cores().into_iter().map(core_status).collect(),
+            services: mine.collect(),
+        }
+    }
+
+    fn service_status(&self, service: &str, state: &ServiceState) -> ServiceStatus {
+        let (activity, why) = match &state.activity {
+            Activity::Running => ("running", None),
+            Activity::Idle => ("idle", None),
+            Activity::Paused => ("paused", None),
+            Activity::Stopped => ("stopped", None),
+            Activity::Failed(why) => ("failed", Some(why.clone())),
+            Activity::Broken(why) => ("broken", Some(why.clone())),
+        };
+        let damaged = match service {
+            SCRUB => self.found.lock().keys().take(DAMAGED_MAX).map(|key| show_key(key)).collect(),
+            _ => Vec::new(),
+        };
+        ServiceStatus {
+            name: service.to_owned(),
+            activity: activity.to_owned(),
+            why,
+            done_bytes: state.progress.done_bytes,
+            total_bytes: state.progress.total_bytes,
+            found: if service == SCRUB { self.found.lock().count() } else { state.progress.found },
+            damaged,
+            bytes_per_second: state.bytes_per_second,
+            limit: state.limit,
+            left_s: state.left().map(|left| left.as_secs()),
+            steps: state.steps,
+            bytes: state.bytes,
+            busy_ns: state.busy.as_nanos() as u64,
+        }
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        for service in SERVICES {
+            self.services.remove(&self.name(service));
+        }
+    }
+}
+
+fn core_status(core: CoreState) -> CoreStatus {
+    CoreStatus {
+        foreground: core.load.foreground,
+        background: core.load.background,
+        queue_delay_us: core.load.queue_delay.as_secs_f64() * 1e6,
+        share: core.grant.share,
+        strict: core.grant.strict,
+        stalls: core.counts.stalls,
+        stalled: core.stalled.map(|(task, held)| format!("{task} ({held:.1?})")),
+        steps: core.steps,
+        moves: core.moves,
+    }
+}
+
+/// The service of this name.
+fn check(service: &str) -> Result<&'static str, Fault> {
+    SERVICES.into_iter().find(|known| *known == service).ok_or_else(|| {
+        let named: String = service.chars().take(40).collect();
+        Fault::new(Blame::User, format!("no service {named:?}; the services are {}", SERVICES.join(" and ")))
+            .hint("`pithead service ls` shows them")
+    })
+}

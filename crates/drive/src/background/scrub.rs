@@ -1,0 +1,348 @@
+//! [`ScrubService`]: every stored value is read within a period, and damaged ones are named.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use pithead_sched::{Progress, Service, Stepped};
+use pithead_store::{Key, Scrub, Store};
+use serde::{Deserialize, Serialize};
+
+/// Bytes of a step.
+const STEP_BYTES: u64 = 64 << 10;
+/// The longest pause: pace and period are looked at again then.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// How long to wait where nothing is stored.
+const EMPTY: Duration = Duration::from_secs(1);
+/// How long to wait after a part of the index could not be read.
+const FAILED: Duration = Duration::from_secs(60);
+/// How often the store is asked how much there is.
+const LOOK: Duration = Duration::from_secs(30);
+/// Damaged values that outlast the process by name.
+const KEPT_MAX: usize = 100;
+
+/// The damaged values that are known of: those that this round has found, and those of the last one that it has not come to yet.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Found {
+    /// Of this round, before the drive was opened.
+    earlier: Vec<Key>,
+    round: Vec<Key>,
+    /// All of this round since then, also those that are not listed.
+    round_count: u64,
+    before: Vec<Key>,
+}
+
+impl Found {
+    /// What was known when a round had come to `after`.
+    fn kept(damaged: Vec<Key>, after: Option<&Key>) -> Found {
+        let (earlier, before) = damaged.into_iter().partition(|key| after.is_some_and(|after| key <= after));
+        Found { earlier, before, ..Found::default() }
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> u64 {
+        self.round_count + (self.earlier.len() + self.before.len()) as u64
+    }
+
+    /// The first of them.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.earlier.iter().chain(&self.round).chain(&self.before)
+    }
+
+    pub(super) fn forget(&mut self) {
+        *self = Found::default();
+    }
+
+    /// The round has come to `after`, and has found so many, these among them.
+    fn reached(&mut self, after: Option<&Key>, (count, keys): (u64, &[Key])) {
+        if let Some(after) = after {
+            self.before.retain(|key| key > after);
+        }
+        if count != self.round_count {
+            (self.round_count, self.round) = (count, keys.to_vec());
+        }
+    }
+
+    /// The round is over: what it has found is what is known.
+    fn end_round(&mut self) {
+        let mut known = std::mem::take(&mut self.earlier);
+        known.append(&mut self.round);
+        *self = Found { before: known, ..Found::default() };
+    }
+}
+
+/// Where a round is, as it is kept.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Position {
+    /// When the round began, or the last one did, in seconds of Unix time.
+    began_s: f64,
+    /// The last key that was checked, in hexadecimal digits; none: the round is over, or has not come to one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    after: Option<String>,
+    /// Bytes that were checked before.
+    #[serde(default)]
+    done_bytes: u64,
+    /// Damaged values that are known of, in hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    damaged: Vec<String>,
+}
+
+/// Rounds over all values, each within a period: so far into the period, so far through the bytes.
+pub(super) struct ScrubService {
+    store: Arc<dyn Store>,
+    scrub: Scrub,
+    period: Duration,
+    /// When this round began, or the last one did; 0: none has.
+    began_s: f64,
+    is_in_round: bool,
+    total_bytes: u64,
+    looked: Option<Instant>,
+    found: Arc<Mutex<Found>>,
+    hurries: Arc<AtomicBool>,
+}
+
+impl ScrubService {
+    /// Goes on at a position. While `hurries` is set, the round goes on without a pause, or the next one begins.
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        period: Duration,
+        position: &[u8],
+        found: Arc<Mutex<Found>>,
+        hurries: Arc<AtomicBool>,
+    ) -> ScrubService {
+        let mut scrub = Scrub::new(Arc::clone(&store));
+        let position = read_position(position);
+        let after = position.after.as_deref().and_then(from_hex);
+        let is_in_round = after.is_some();
+        *found.lock() = Found::kept(position.damaged.iter().filter_map(|key| from_hex(key)).collect(), after.as_ref());
+        if let Some(after) = after {
+            scrub.go_on_after(after, position.done_bytes);
+        }
+        let total_bytes = store.usage().map_or(0, |used| used.value_bytes);
+        ScrubService { store, scrub, period, began_s: position.began_s, is_in_round, total_bytes, looked: None, found, hurries }
+    }
+
+    /// How long the next step has to wait, so that a round takes its period.
+    fn pause(&mut self, now_s: f64) -> Option<Duration> {
+        // A clock that was set back.
+        self.began_s = self.began_s.min(now_s);
+        let (elapsed, period) = (now_s - self.began_s, self.period.as_secs_f64());
+        if self.hurries.load(Ordering::Relaxed) {
+            return None;
+        }
+        let due = match self.is_in_round {
+            // The bytes that are done would be done by then.
+            true => self.scrub.done_bytes() as f64 / self.total_bytes.max(1) as f64 * period,
+            false if self.began_s == 0.0 => 0.0,
+            false => period,
+        };
+        let left = due.min(period) - elapsed;
+        (left > 0.0).then(|| Duration::try_from_secs_f64(left).unwrap_or(PAUSE_MAX).min(PAUSE_MAX))
+    }
+
+    fn look(&mut self) {
+        if self.looked.is_none_or(|looked| looked.elapsed() > LOOK) {
+            self.total_bytes = self.store.usage().map_or(self.total_bytes, |used| used.value_bytes);
+            self.looked = Some(Instant::now());
+        }
+    }
+
+    fn end_round(&mut self) {
+        self.is_in_round = false;
+        self.hurries.store(false, Ordering::Relaxed);
+        let mut found = self.found.lock();
+        found.end_round();
+        match found.count() {
+            0 => tracing::info!(bytes = self.total_bytes, "all stored values were read, and none is damaged"),
+            damaged => tracing::error!(damaged, "all stored values were read; `pithead repair` mends those that have a copy"),
+        }
+    }
+}
+
+impl Service for ScrubService {
+    fn step(&mut self) -> Stepped {
+        let now_s = unix_seconds();
+        if let Some(pause) = self.pause(now_s) {
+            return Stepped::Idle { pause };
+        }
+        self.look();
+        if self.total_bytes == 0 {
+            self.looked = None;
+            return Stepped::Idle { pause: EMPTY };
+        }
+        if !self.is_in_round {
+            (self.is_in_round, self.began_s) = (true, now_s);
+        }
+        match self.scrub.step(STEP_BYTES) {
+            Ok(Some(bytes)) => {
+                self.found.lock().reached(self.scrub.after(), self.scrub.damaged());
+                Stepped::Did { bytes }
+            }
+            Ok(None) => {
+                self.end_round();
+                Stepped::Did { bytes: 0 }
+            }
+            Err(error) => Stepped::Failed { why: error.to_string(), pause: FAILED },
+        }
+    }
+
+    fn blocks(&self) -> bool {
+        true
+    }
+
+    fn progress(&self) -> Progress {
+        let done_bytes = if self.is_in_round { self.scrub.done_bytes() } else { 0 };
+        Progress { done_bytes, total_bytes: self.total_bytes.max(done_bytes), found: self.found.lock().count() }
+    }
+
+    fn position(&self) -> Vec<u8> {
+        if self.began_s == 0.0 {
+            return Vec::new();
+        }
+        let after = self.scrub.after().filter(|_| self.is_in_round).map(|key| to_hex(key));
+        let done_bytes = if after.is_some() { self.scrub.done_bytes() } else { 0 };
+        let damaged = self.found.lock().keys().take(KEPT_MAX).map(|key| to_hex(key)).collect();
+        serde_json::to_vec(&Position { began_s: self.began_s, after, done_bytes, damaged }).unwrap_or_default()
+    }
+
+    fn restart(&mut self) {
+        self.scrub = Scrub::new(Arc::clone(&self.store));
+        (self.is_in_round, self.began_s) = (false, 0.0);
+        self.found.lock().forget();
+    }
+}
+
+fn read_position(position: &[u8]) -> Position {
+    if position.is_empty() {
+        return Position::default();
+    }
+    let read = serde_json::from_slice::<Position>(position).ok().filter(|position| position.began_s.is_finite());
+    read.unwrap_or_else(|| {
+        tracing::warn!("damaged note of how far the scrub is: it begins anew");
+        Position::default()
+    })
+}
+
+fn unix_seconds() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}
+
+fn to_hex(key: &[u8]) -> String {
+    key.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn from_hex(text: &str) -> Option<Key> {
+    let digits = text.as_bytes();
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let byte = |pair: &[u8]| match pair {
+        [high, low] => u8::try_from(digit(*high)? * 16 + digit(*low)?).ok(),
+        _ => None,
+    };
+    digits.chunks(2).map(byte).collect::<Option<Vec<u8>>>().map(Key::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use pithead_store::{Durability, MemoryStore, Write};
+
+    use super::*;
+
+    const VALUE: usize = 100_000;
+
+    fn filled() -> Arc<dyn Store> {
+        let store = MemoryStore::new();
+        let writes = (0..10_u8).map(|number| Write::put(vec![number], vec![number; VALUE])).collect();
+        store.write(writes, Durability::Through).unwrap();
+        Arc::new(store)
+    }
+
+    fn service(
+        store: &Arc<dyn Store>,
+        period: Duration,
+        position: &[u8],
+    ) -> (ScrubService, Arc<Mutex<Found>>, Arc<AtomicBool>) {
+        let (found, hurries) = (Arc::default(), Arc::default());
+        let service = ScrubService::new(Arc::clone(store), period, position, Arc::clone(&found), Arc::clone(&hurries));
+        (service, found, hurries)
+    }
+
+    /// Bytes until it is not due.
+    fn run(service: &mut ScrubService) -> u64 {
+        let mut done = 0;
+        while let Stepped::Did { bytes } = service.step() {
+            done += bytes;
+        }
+        done
+    }
+
+    #[test]
+    fn a_round_keeps_to_its_period_and_hurries_when_it_is_told_to() {
+        let store = filled();
+        let (mut service, _, hurries) = service(&store, Duration::from_secs(1_000_000), &[]);
+        let done = run(&mut service);
+        assert!(done > 0 && done < 3 * VALUE as u64, "{done}");
+        assert!(matches!(service.step(), Stepped::Idle { pause } if pause == PAUSE_MAX));
+        assert_eq!(service.progress(), Progress { done_bytes: done, total_bytes: 10 * VALUE as u64, found: 0 });
+        hurries.store(true, Ordering::Relaxed);
+        assert_eq!(done + run(&mut service), 10 * VALUE as u64);
+        assert!(!hurries.load(Ordering::Relaxed), "for one round");
+        assert!(matches!(service.step(), Stepped::Idle { .. }), "the next round begins when the period is over");
+        assert_eq!(service.progress().done_bytes, 0);
+    }
+
+    #[test]
+    fn rounds_follow_each_other_when_their_period_is_over() {
+        let (mut service, ..) = service(&filled(), Duration::from_millis(1), &[]);
+        let mut done = 0;
+        while done < 25 * VALUE as u64 {
+            if let Stepped::Did { bytes } = service.step() {
+                done += bytes;
+            }
+        }
+    }
+
+    #[test]
+    fn a_position_is_gone_on_from() {
+        let store = filled();
+        let (mut first, ..) = service(&store, Duration::from_secs(1_000_000), &[]);
+        assert_eq!(first.position(), b"", "nowhere");
+        first.hurries.store(true, Ordering::Relaxed);
+        (0..12).for_each(|_| drop(first.step()));
+        let (mut second, _, hurries) = service(&store, Duration::from_secs(1_000_000), &first.position());
+        let before = second.progress().done_bytes;
+        assert!(before > 0 && before <= first.progress().done_bytes, "{before}");
+        hurries.store(true, Ordering::Relaxed);
+        assert!(run(&mut second) <= 10 * VALUE as u64 - before + VALUE as u64);
+        second.restart();
+        assert_eq!(second.position(), b"");
+        for bad in [&b"{"[..], b"{}", b"\xff", b"{\"began_s\":1e999}", b"{\"began_s\":1,\"after\":\"0\"}"] {
+            let (mut service, _, hurries) = service(&store, Duration::from_secs(9), bad);
+            hurries.store(true, Ordering::Relaxed);
+            assert_eq!(run(&mut service), 10 * VALUE as u64, "{}", bad.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn damaged_values_are_known_until_a_round_finds_them_whole() {
+        let key = |key: &'static str| Key::from_static(key.as_bytes());
+        let mut found = Found::kept(vec![key("a"), key("c"), key("e")], Some(&key("b")));
+        let named = |found: &Found| found.keys().map(|key| key.escape_ascii().to_string()).collect::<Vec<_>>().join("");
+        assert_eq!((found.count(), named(&found)), (3, "ace".into()));
+        found.reached(Some(&key("d")), (1, &[key("d")]));
+        assert_eq!((found.count(), named(&found)), (3, "ade".into()));
+        found.reached(Some(&key("f")), (1, &[key("d")]));
+        found.end_round();
+        assert_eq!((found.count(), named(&found)), (2, "ad".into()));
+        found.reached(Some(&key("b")), (0, &[]));
+        assert_eq!((found.count(), named(&found)), (1, "d".into()));
+    }
+
+    #[test]
+    fn keys_are_written_as_digits() {
+        for key in [&b""[..], b"a", b"\x00\xff/"] {
+            assert_eq!(from_hex(&to_hex(key)).unwrap(), key);
+        }
+        assert!(["0", "zz", "+1"].iter().all(|text| from_hex(text).is_none()));
+    }
+}

@@ -1,0 +1,162 @@
+//! Functions of users: their modules as key-values of the store, by the hash of their bytes, and the functions themselves for the
+//! sessions that call them.
+
+use std::collections::HashSet;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use pithead_cse::Manifests;
+use pithead_door::{FunctionAsk, FunctionModule, check_function};
+use pithead_functions::Registry;
+use pithead_model::{Blame, CalledFunction, Fault};
+use pithead_store::{Durability, Key, Store, Write};
+use pithead_wasm_sql::{Code, compiled, extension, hash_of};
+
+use super::Programs;
+
+/// When a module was kept last, in seconds since 1970 as 8 bytes, and its bytes; by their SHA-256.
+const FUNCTION_PREFIX: &str = "program/function/";
+const KEPT_BYTES: usize = 8;
+/// A module that no manifest names stays for so long after it was kept: the manifest that is to name it may be on its way.
+const UNNAMED_WAIT: Duration = Duration::from_secs(24 * 3600);
+/// Sets of functions whose registries are kept at most.
+pub(super) const REGISTRIES_MAX: NonZeroUsize = NonZeroUsize::new(64).expect("it is not 0");
+
+impl Programs {
+    /// Checks, compiles and keeps a module: see [`pithead_door::Door::keep_function`].
+    pub(crate) async fn keep_function(&self, module: FunctionModule) -> Result<String, Fault> {
+        self.applications.shutdown().check()?;
+        check_function(&module)?;
+        let _turn = self.changing.lock().await;
+        let (store, manifests) = (Arc::clone(&self.storage.store), self.storage.manifests.clone());
+        let keep = move || {
+            compiled(&module.bytes)?;
+            let hash = hash_of(&module.bytes);
+            let value = [&now_s().to_le_bytes(), module.bytes.as_ref()].concat();
+            store.write(vec![Write::put(function_key(&hash), value)], Durability::Through)?;
+            if let Err(fault) = sweep(&*store, &manifests, &hash) {
+                tracing::warn!(%fault, "modules of functions that are gone stay for now");
+            }
+            Ok::<_, Fault>(hash)
+        };
+        let hash = self.resources.workers.blocking(keep).await??;
+        tracing::info!(module = hash, "a module of functions was kept");
+        Ok(hash)
+    }
+
+    /// A module's bytes: see [`pithead_door::Door::function`].
+    pub(crate) async fn function(&self, ask: FunctionAsk) -> Result<Option<Bytes>, Fault> {
+        let kept = self.kept(ask.module).await?;
+        Ok(kept.map(|bytes| if ask.bytes { bytes } else { Bytes::new() }))
+    }
+
+    async fn kept(&self, hash: String) -> Result<Option<Bytes>, Fault> {
+        let store = Arc::clone(&self.storage.store);
+        let read = move || Ok::<_, Fault>(store.get(&function_key(&hash))?.map(|(value, _)| value));
+        let value = self.resources.workers.blocking(read).await??;
+        Ok(value.filter(|value| value.len() > KEPT_BYTES).map(|value| value.slice(KEPT_BYTES..)))
+    }
+
+    /// What a session may call: what the drive was started with, and the functions of users that its OPEN names.
+    pub(crate) async fn registry(&self, wanted: &[String], own: &Arc<Registry>) -> Result<Arc<Registry>, Fault> {
+        let wanted: Vec<&String> = wanted.iter().filter(|extension| CalledFunction::is(extension)).collect();
+        if wanted.is_empty() {
+            return Ok(Arc::clone(own));
+        }
+        let key: Vec<String> = wanted.iter().map(ToString::to_string).collect();
+        if let Some(known) = self.registries.lock().get(&key) {
+            return Ok(Arc::clone(known));
+        }
+        let mut extensions = Vec::with_capacity(wanted.len());
+        for one in wanted.into_iter().filter_map(|extension| CalledFunction::parse(extension)) {
+            let called = one?;
+            extensions.push(extension(&called, &self.code(&called).await?));
+        }
+        let registry = Arc::new(own.with(extensions)?);
+        self.registries.lock().put(key, Arc::clone(&registry));
+        Ok(registry)
+    }
+
+    async fn code(&self, called: &CalledFunction) -> Result<Code, Fault> {
+        let missing = || {
+            let what = format!("the drive lacks the module of the function {}", called.name());
+            Fault::new(Blame::Unsupported, what).hint("run the query again, and the host brings it")
+        };
+        let bytes = self.kept(called.function.module.clone()).await?.ok_or_else(missing)?;
+        let module = self.resources.workers.blocking(move || compiled(&bytes)).await??;
+        let code = Code::default();
+        code.set(module);
+        Ok(code)
+    }
+}
+
+fn function_key(hash: &str) -> Key {
+    format!("{FUNCTION_PREFIX}{hash}").into()
+}
+
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// Deletes modules that no manifest of this drive names, and that were kept long ago. It blocks.
+fn sweep(store: &dyn Store, manifests: &Manifests, kept: &str) -> Result<(), Fault> {
+    let mut named = HashSet::from([function_key(kept)]);
+    for domain in manifests.domains()? {
+        // One that cannot be read may name any of them.
+        let manifest = manifests.read(&domain.name)?;
+        named.extend(manifest.iter().flat_map(|it| it.functions.values()).map(|function| function_key(&function.module)));
+    }
+    let mut deletes = Vec::new();
+    for entry in store.list(FUNCTION_PREFIX.as_bytes())?.into_iter().filter(|entry| !named.contains(&entry.key)) {
+        let Some((value, _)) = store.get(&entry.key)? else { continue };
+        let kept_s = value.get(..KEPT_BYTES).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes);
+        if now_s().saturating_sub(kept_s) > UNNAMED_WAIT.as_secs() {
+            deletes.push(Write::delete(entry.key));
+        }
+    }
+    if !deletes.is_empty() {
+        store.write(deletes, Durability::Back)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use pithead_model::{DriveId, Function, FunctionType, Manifest, Volatility};
+    use pithead_store::MemoryStore;
+
+    use super::*;
+
+    #[test]
+    fn modules_go_once_no_manifest_names_them_and_they_are_old() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let manifests = Manifests::new(Arc::clone(&store), DriveId(1));
+        let hash = |digit: &str| digit.repeat(64);
+        let put = |digit: &str, kept_s: u64| {
+            let value = [&kept_s.to_le_bytes()[..], b"module"].concat();
+            store.write(vec![Write::put(function_key(&hash(digit)), value)], Durability::Through).unwrap();
+        };
+        put("a", 0);
+        put("b", 0);
+        put("c", now_s());
+        put("d", 0);
+        let function = Function {
+            arguments: vec![],
+            returns: FunctionType::Bigint,
+            volatility: Volatility::Immutable,
+            called_on_null: false,
+            module: hash("a"),
+            export: "one".into(),
+        };
+        let functions = BTreeMap::from([("one".to_owned(), function)]);
+        let manifest = Manifest { version: 1, functions, ..Manifest::empty("lab", vec![DriveId(1)]) };
+        manifests.replace(0, &manifest).unwrap();
+        sweep(&*store, &manifests, &hash("d")).unwrap();
+        let there = ["a", "b", "c", "d"].map(|digit| store.get(&function_key(&hash(digit))).unwrap().is_some());
+        assert_eq!(there, [true, false, true, true], "named, neither, new, just kept");
+    }
+}

@@ -1,0 +1,123 @@
+//! Services of a drive: what they are told outlasts the drive, and one that goes wrong harms itself only.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pithead_door::{BackgroundOrder, ServiceStatus};
+use pithead_sched::{Progress, Service, Stepped};
+
+use super::*;
+
+/// A service that does in each step what it is told.
+struct Acting<F>(F);
+
+impl<F: FnMut() -> Stepped + Send> Service for Acting<F> {
+    fn step(&mut self) -> Stepped {
+        (self.0)()
+    }
+
+    fn blocks(&self) -> bool {
+        false
+    }
+
+    fn progress(&self) -> Progress {
+        Progress::default()
+    }
+
+    fn position(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn restart(&mut self) {}
+}
+
+async fn told(drive: &Drive, order: BackgroundOrder) -> Vec<ServiceStatus> {
+    drive.background(order).await.unwrap().services
+}
+
+fn scrub(services: &[ServiceStatus]) -> &ServiceStatus {
+    services.iter().find(|service| service.name == "scrub").unwrap()
+}
+
+#[tokio::test]
+async fn what_services_are_told_outlasts_the_drive() {
+    let rig = rig();
+    let services = told(&rig.drive, BackgroundOrder::Look).await;
+    assert_eq!(services.iter().map(|service| service.name.as_str()).collect::<Vec<_>>(), ["scrub", "compaction"]);
+    assert_eq!(scrub(&services).activity, "stopped", "nobody gave it a period");
+    let limit = BackgroundOrder::Limit { service: "scrub".into(), bytes_per_second: Some(5_000) };
+    assert_eq!(scrub(&told(&rig.drive, limit).await).limit, Some(5_000));
+    told(&rig.drive, BackgroundOrder::Start("scrub".into())).await;
+    told(&rig.drive, BackgroundOrder::Pause("compaction".into())).await;
+    rig.drive.stop(Duration::ZERO).await;
+    let Rig { drive, directory } = rig;
+    drop(drive);
+    let drive = open_drive(&directory, |_| {});
+    let services = told(&drive, BackgroundOrder::Look).await;
+    assert!(matches!(scrub(&services).activity.as_str(), "running" | "idle"), "{services:?}");
+    assert_eq!((scrub(&services).limit, services[1].activity.as_str()), (Some(5_000), "paused"));
+}
+
+#[tokio::test]
+async fn what_cannot_be_meant_is_refused() {
+    let rig = rig();
+    for order in [
+        BackgroundOrder::Start("scrubs".into()),
+        BackgroundOrder::Pause(String::new()),
+        BackgroundOrder::Stop("x".repeat(1_000)),
+        BackgroundOrder::Limit { service: "no".into(), bytes_per_second: None },
+        BackgroundOrder::Policy("best".into()),
+    ] {
+        assert_eq!(rig.drive.background(order.clone()).await.unwrap_err().blame, Blame::User, "{order:?}");
+    }
+    let status = rig.drive.background(BackgroundOrder::Policy("shares:0.5".into())).await.unwrap();
+    assert_eq!(status.policy, "shares:0.5");
+    assert_eq!(status.cores.len(), 2);
+}
+
+#[tokio::test]
+async fn a_scrub_reads_what_is_stored_and_its_position_is_kept() {
+    let rig = rig_with(|options| options.scrub_period = Some(Duration::from_secs(1_000_000)));
+    load(&rig.drive, 1, 500).await;
+    until("the first step", async || scrub(&told(&rig.drive, BackgroundOrder::Look).await).steps > 0).await;
+    until("a whole round", async || {
+        let before = scrub(&told(&rig.drive, BackgroundOrder::Look).await).bytes;
+        let after = told(&rig.drive, BackgroundOrder::Start("scrub".into())).await;
+        before > 1_000 && scrub(&after).found == 0
+    })
+    .await;
+    rig.drive.stop(Duration::ZERO).await;
+    let stored = rig.drive.shared().store.get(b"background/scrub/position").unwrap();
+    assert!(stored.is_some_and(|(value, _)| value.starts_with(b"{\"began_s\":")));
+}
+
+/// One panics, one never ends its step: both are named, and the drive goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_poisoned_service_is_named_and_harms_itself_only() {
+    let rig = rig();
+    let stored = load(&rig.drive, 1, 100).await;
+    let services = Arc::clone(rig.drive.background.services());
+    services.add("panics", Box::new(Acting(|| panic!("a bad day"))), false);
+    let release = Arc::new(AtomicBool::new(false));
+    let released = Arc::clone(&release);
+    let spins = move || {
+        while !released.load(Ordering::Relaxed) {
+            std::hint::spin_loop();
+        }
+        Stepped::Idle { pause: LONG }
+    };
+    services.add("spins", Box::new(Acting(spins)), false);
+    until("both are named", async || {
+        let is_broken = services.list().iter().any(|service| format!("{:?}", service.activity) == "Broken(\"a bad day\")");
+        let status = rig.drive.background(BackgroundOrder::Look).await.unwrap();
+        let named = |core: &pithead_door::CoreStatus| core.stalled.as_ref().is_some_and(|task| task.contains("for spins"));
+        is_broken && status.cores.iter().filter(|core| named(core)).count() == 1
+    })
+    .await;
+    // New work goes to the other reactor, and so do the other services.
+    for _ in 0..3 {
+        assert_eq!(run(&*rig.drive, scan(&[&stored])).await.values.len(), 100);
+    }
+    told(&rig.drive, BackgroundOrder::Start("scrub".into())).await;
+    until("the scrub goes on", async || scrub(&told(&rig.drive, BackgroundOrder::Look).await).steps > 0).await;
+    release.store(true, Ordering::Relaxed);
+}

@@ -1,0 +1,310 @@
+//! `pithead serve` before PostgreSQL's clients: statements by both protocols, cancellation, rights, and clients that lie. What real
+//! drivers make of it is in `python/tests/test_postgres.py`.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use pithead_e2e::{DriveProcess, FrontProcess, RawClient, Reply, pithead};
+use tempfile::TempDir;
+
+/// A statement that runs until it is ended, with rows from the first moment on where `rows`.
+const ENDLESS: &str = "SELECT count(*) FROM range(100000000) a, range(100000000) b WHERE a.value + b.value < 0";
+/// Rows that nobody takes all of.
+const MANY: &str = "SELECT value, repeat('x', 1000) FROM range(20000000)";
+
+fn run(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(pithead());
+    command.current_dir(folder).args(arguments).stdin(Stdio::null()).env("NO_COLOR", "1");
+    for variable in ["PITHEAD_DATA", "PITHEAD_DRIVES"] {
+        command.env_remove(variable);
+    }
+    command.output().unwrap()
+}
+
+fn done(folder: &Path, arguments: &[&str]) {
+    let output = run(folder, arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A folder with a table `t` of five rows on two drives in it.
+fn folder() -> TempDir {
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join("t.csv"), "id,name,price\n1,one,1.5\n2,two,2.5\n3,,3.5\n4,four,4.5\n5,five,5.5\n")
+        .unwrap();
+    done(folder.path(), &["load", "t", "t.csv", "--data", "data"]);
+    folder
+}
+
+fn rows(replies: &[Reply]) -> Vec<Vec<String>> {
+    let text = |value: Option<String>| value.unwrap_or_else(|| "NULL".to_owned());
+    replies.iter().filter(|reply| reply.0 == 'D').map(|reply| reply.row().into_iter().map(text).collect()).collect()
+}
+
+fn code(replies: &[Reply]) -> Option<String> {
+    replies.iter().find(|reply| reply.0 == 'E').and_then(|reply| reply.field(b'C'))
+}
+
+fn tags(replies: &[Reply]) -> Vec<String> {
+    let text = |reply: &Reply| String::from_utf8_lossy(reply.1.strip_suffix(b"\0").unwrap()).into_owned();
+    replies.iter().filter(|reply| reply.0 == 'C').map(text).collect()
+}
+
+#[test]
+fn statements_are_answered_over_drives_of_both_kinds() {
+    let folder = folder();
+    let here = FrontProcess::start(folder.path(), &["--data", "data"]);
+    let drives = DriveProcess::start_many(folder.path(), 2, &[]);
+    let addresses: Vec<&str> = drives.iter().map(DriveProcess::address).collect();
+    done(folder.path(), &["load", "t", "t.csv", "--drives", &addresses.join(",")]);
+    let there = FrontProcess::start(folder.path(), &["--drives", &addresses.join(",")]);
+    for front in [&here, &there] {
+        let mut client = RawClient::connect(front.address());
+        let replies = client.query("SELECT id, name FROM t WHERE id > 3 ORDER BY id; SELECT sum(price) FROM t;");
+        assert_eq!(rows(&replies), [vec!["4", "four"], vec!["5", "five"], vec!["17.5"]]);
+        assert_eq!(tags(&replies), ["SELECT 2", "SELECT 1"]);
+        assert_eq!(client.query(" ; -- nothing")[0].0, 'I');
+        // The second of three fails, and the third does not run.
+        let replies = client.query("SELECT 1; SELECT nothing FROM t; SELECT 3");
+        assert_eq!((rows(&replies).len(), code(&replies).as_deref()), (1, Some("42703")));
+        let replies = client.query("SELECT 1;\nSELEC 2");
+        assert_eq!(
+            (code(&replies).as_deref(), replies.iter().find(|reply| reply.0 == 'E').unwrap().field(b'P').as_deref()),
+            (Some("42601"), Some("11"))
+        );
+        assert_eq!(code(&client.query("SELECT * FROM absent")).as_deref(), Some("42P01"));
+        assert_eq!(code(&client.query("SELECT 1 / (id - id) FROM t")).as_deref(), Some("22012"));
+        // Writes: seen by the next statement.
+        let replies =
+            client.query("CREATE TABLE made AS SELECT id FROM t; INSERT INTO made VALUES (7); DELETE FROM made WHERE id = 1");
+        assert_eq!(tags(&replies), ["SELECT 5", "INSERT 0 1", "DELETE 1"]);
+        assert_eq!(rows(&client.query("SELECT sum(id) FROM made")), [["21"]]);
+        assert_eq!(tags(&client.query("DROP TABLE made")), ["DROP TABLE"]);
+    }
+}
+
+#[test]
+fn blocks_hold_one_statement_that_writes_and_say_so() {
+    let folder = folder();
+    let front = FrontProcess::start(folder.path(), &["--data", "data"]);
+    let mut client = RawClient::connect(front.address());
+    assert_eq!(client.query("BEGIN").last().unwrap().1, b"T");
+    let replies = client.query("CREATE TABLE w AS SELECT 1 AS a");
+    assert_eq!(replies.iter().find(|reply| reply.0 == 'N').and_then(|reply| reply.field(b'C')).as_deref(), Some("01000"));
+    assert_eq!(code(&client.query("INSERT INTO w VALUES (2)")).as_deref(), Some("0A000"));
+    assert_eq!(code(&client.query("SELECT 1")).as_deref(), Some("25P02"));
+    assert_eq!(code(&client.query("ROLLBACK")).as_deref(), Some("0A000"), "what was written stays, and nothing else is said");
+    assert_eq!(rows(&client.query("SELECT a FROM w")), [["1"]]);
+    let replies = client.query("BEGIN; SELECT 1; COMMIT");
+    assert_eq!(
+        (tags(&replies), replies.last().unwrap().1.as_slice()),
+        (vec!["BEGIN".into(), "SELECT 1".into(), "COMMIT".into()], &b"I"[..])
+    );
+    assert_eq!(code(&client.query("SAVEPOINT s")).as_deref(), Some("0A000"));
+}
+
+#[test]
+fn only_its_own_statement_is_cancelled_and_within_a_second() {
+    let folder = folder();
+    let front = FrontProcess::start(folder.path(), &["--data", "data"]);
+    let (mut first, mut second) = (RawClient::connect(front.address()), RawClient::connect(front.address()));
+    first.send('Q', &[ENDLESS.as_bytes(), b"\0"].concat());
+    std::thread::sleep(Duration::from_millis(300));
+    RawClient::cancel(front.address(), (first.key.0, first.key.1.wrapping_add(1)));
+    RawClient::cancel(front.address(), second.key);
+    assert_eq!(rows(&second.query("SELECT count(*) FROM t")), [["5"]], "what came while nothing ran cancels nothing");
+    first.stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    assert!(first.stream.peek(&mut [0]).is_err(), "it runs still");
+    first.stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let start = Instant::now();
+    RawClient::cancel(front.address(), first.key);
+    assert_eq!(code(&first.until('Z')).as_deref(), Some("57014"));
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    assert_eq!(rows(&first.query("SELECT count(*) FROM t")), [["5"]]);
+    let replies = first.query(&format!("SET statement_timeout = '200ms'; {ENDLESS}"));
+    assert_eq!(code(&replies).as_deref(), Some("57014"));
+}
+
+#[test]
+fn a_client_that_reads_nothing_costs_no_memory_and_can_be_cancelled() {
+    let folder = folder();
+    let front = FrontProcess::start(folder.path(), &["--data", "data"]);
+    let mut lazy = RawClient::connect(front.address());
+    lazy.query("SELECT 1");
+    lazy.send('Q', &[MANY.as_bytes(), b"\0"].concat());
+    std::thread::sleep(Duration::from_secs(1));
+    let before = front.resident();
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(front.resident() < before + (64 << 20), "{} after {before}", front.resident());
+    let mut other = RawClient::connect(front.address());
+    assert_eq!(rows(&other.query("SELECT count(*) FROM t")), [["5"]]);
+    RawClient::cancel(front.address(), lazy.key);
+    // What is in the sockets comes still; then the error.
+    let mut last = None;
+    while let Some(reply) = lazy.reply() {
+        let is_ready = reply.0 == 'Z';
+        if reply.0 == 'E' {
+            last = reply.field(b'C');
+        }
+        if is_ready {
+            break;
+        }
+    }
+    assert_eq!(last.as_deref(), Some("57014"));
+}
+
+/// The answer to bytes that no client would send, or nothing where the connection is only closed.
+fn answer_to(address: &str, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let _ = stream.write_all(bytes);
+    let _ = stream.shutdown(std::net::Shutdown::Write);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    answer
+}
+
+#[test]
+fn what_is_no_message_harms_only_who_sends_it() {
+    let folder = folder();
+    let front = FrontProcess::start(folder.path(), &["--data", "data"]);
+    for bytes in [
+        &b""[..],
+        b"\0",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\xff\xff\xff\xff\xff\xff\xff\xff",
+        b"\0\0\0\x08\0\0\0\0",
+        b"\0\0\0\x05\0",
+        b"\x16\x03\x01\0\x05hello",
+    ] {
+        answer_to(front.address(), bytes);
+    }
+    for message in [
+        &b"Q\xff\xff\xff\xff"[..],
+        b"Q\x7f\xff\xff\xff",
+        b"Q\0\0\0\x03",
+        b"Q\0\0\0\x08\xff\xff\xff\0",
+        b"?\0\0\0\x04",
+        b"B\0\0\0\x0a\0\0\xff\xff\xff\xff",
+        b"P\0\0\0\x06a\0",
+    ] {
+        let mut client = RawClient::connect(front.address());
+        client.stream.write_all(message).unwrap();
+        let error = client.reply().unwrap_or_else(|| panic!("{message:?} has no answer"));
+        assert_eq!(
+            (error.0, error.field(b'S').as_deref(), error.field(b'C').as_deref()),
+            ('E', Some("FATAL"), Some("08P01")),
+            "{message:?}"
+        );
+        assert!(client.reply().is_none(), "the connection ends");
+    }
+    // Half a message, and the client goes.
+    let mut client = RawClient::connect(front.address());
+    client.stream.write_all(b"Q\0\0\xff\0SELECT").unwrap();
+    drop(client);
+    // A statement of 100 MB is read away, and the connection goes on.
+    let mut client = RawClient::connect(front.address());
+    let before = front.resident();
+    let sql = format!("SELECT '{}'", "x".repeat(100_000_000));
+    assert_eq!(code(&client.query(&sql)).as_deref(), Some("54000"));
+    assert!(front.resident() < before + (64 << 20));
+    assert_eq!(rows(&client.query("SELECT count(*) FROM t")), [["5"]]);
+    // Parameters that lie.
+    client.send('P', b"\0SELECT id FROM t WHERE id = $1\0\0\0");
+    client.send('B', b"\0\0\0\x01\0\x01\0\x01\0\0\0\x03\0\0\x01\0\0");
+    client.send('E', b"\0\0\0\0\0");
+    client.send('S', b"");
+    let replies = client.until('Z');
+    assert_eq!((code(&replies).as_deref(), replies.iter().filter(|reply| reply.0 == 'E').count()), (Some("22P03"), 1));
+}
+
+#[test]
+fn portals_give_rows_in_parts() {
+    let folder = folder();
+    let front = FrontProcess::start(folder.path(), &["--data", "data"]);
+    let mut client = RawClient::connect(front.address());
+    client.query("BEGIN");
+    client.send('P', b"s\0SELECT id FROM t WHERE id >= $1 ORDER BY id\0\0\0");
+    client.send('D', b"Ss\0");
+    client.send('B', b"p\0s\0\0\0\0\x01\0\0\0\x012\0\0");
+    client.send('E', b"p\0\0\0\0\x03");
+    client.send('S', b"");
+    let replies = client.until('Z');
+    let kinds: String = replies.iter().map(|reply| reply.0).collect();
+    assert_eq!(kinds, "1tT2DDDsZ");
+    assert_eq!(replies[1].1, b"\0\x01\0\0\0\x14", "id is a bigint");
+    client.send('E', b"p\0\0\0\0\x03");
+    client.send('C', b"Pp\0");
+    client.send('S', b"");
+    let replies = client.until('Z');
+    assert_eq!(replies.iter().map(|reply| reply.0).collect::<String>(), "DC3Z");
+    assert_eq!(rows(&replies), [["5"]]);
+    client.send('E', b"p\0\0\0\0\0");
+    client.send('S', b"");
+    assert_eq!(code(&client.until('Z')).as_deref(), Some("34000"));
+}
+
+#[test]
+fn strangers_stay_outside_and_rights_hold() {
+    let folder = folder();
+    let path = folder.path();
+    done(path, &["sql", "--data", "data", "-c", "CREATE TABLE hidden.h AS SELECT 1 AS a"]);
+    done(path, &["token", "reader", "--read", "main"]);
+    let refused = run(path, &["serve", "--data", "data", "--listen", "0.0.0.0:0"]);
+    assert_eq!(refused.status.code(), Some(3), "beyond loopback it serves known callers within TLS only");
+    let mut front = FrontProcess::start(path, &["--data", "data", "--access", "access.toml", "--metrics", "127.0.0.1:0"]);
+    let token = std::fs::read_to_string(path.join("reader.token")).unwrap();
+    let psql = |user: &str, password: &str, sql: &str| {
+        let mut command = Command::new("psql");
+        command.args([
+            "-h",
+            "127.0.0.1",
+            "-p",
+            front.port(),
+            "-U",
+            user,
+            "-d",
+            "pithead",
+            "-XAtq",
+            "-v",
+            "VERBOSITY=sqlstate",
+            "-c",
+            sql,
+        ]);
+        command.env("PGPASSWORD", password).env("PGCONNECT_TIMEOUT", "20").output()
+    };
+    let Ok(first) = psql("reader", token.trim(), "SELECT count(*) FROM t") else {
+        eprintln!("skipped: psql is not there");
+        return;
+    };
+    assert_eq!(String::from_utf8_lossy(&first.stdout).trim(), "5", "{}", String::from_utf8_lossy(&first.stderr));
+    let start = Instant::now();
+    for (user, password) in [("reader", "wrong"), ("somebody", token.trim()), ("reader", "")] {
+        assert!(!psql(user, password, "SELECT 1").unwrap().status.success(), "{user}");
+    }
+    assert!(start.elapsed() > Duration::from_millis(1000), "who guesses waits");
+    for sql in [
+        "SELECT * FROM hidden.h",
+        "INSERT INTO t VALUES (9, 'x', 1)",
+        "DROP TABLE t",
+        "CREATE TABLE hidden.n AS SELECT 1",
+        "COPY t FROM STDIN",
+    ] {
+        let said = psql("reader", token.trim(), sql).unwrap();
+        assert!(String::from_utf8_lossy(&said.stderr).contains("42501"), "{sql}: {}", String::from_utf8_lossy(&said.stderr));
+    }
+    let listed = psql("reader", token.trim(), "SELECT table_schema FROM information_schema.tables").unwrap();
+    assert_eq!(String::from_utf8_lossy(&listed.stdout).trim(), "main");
+    // Somebody who is not known any more is sent away at the next statement.
+    let mut stream = TcpStream::connect(front.metrics()).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert!(
+        text.contains("pithead_front_begun_total{outcome=\"refused\"} ") && text.contains("pithead_host_statements_total"),
+        "{text}"
+    );
+    assert!(front.terminate());
+}

@@ -1,0 +1,197 @@
+//! CSV, and one JSON object a line, plain or compressed.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, StringArray};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::error::ArrowError;
+use arrow::json::writer::{LineDelimited, Writer as JsonWriter, WriterBuilder as JsonWriterBuilder};
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use flate2::write::GzEncoder;
+
+use super::{Compression, RowWriter, WriteError, WriteOptions};
+
+/// Text on its way to be compressed.
+pub(super) enum Packed<W: Write> {
+    Plain(W),
+    Gzip(GzEncoder<W>),
+    Zstd(zstd::Encoder<'static, W>),
+}
+
+impl<W: Write> Packed<W> {
+    pub(super) fn new(compression: Option<Compression>, out: W) -> Result<Self, WriteError> {
+        match compression {
+            None | Some(Compression::None) => Ok(Self::Plain(out)),
+            Some(Compression::Gzip) => Ok(Self::Gzip(GzEncoder::new(out, flate2::Compression::default()))),
+            Some(Compression::Zstd) => Ok(Self::Zstd(zstd::Encoder::new(out, 0)?)),
+            Some(Compression::Snappy | Compression::Lz4) => {
+                Err(WriteError::Rows("text is compressed with gzip or zstd, and not with snappy or lz4".to_owned()))
+            }
+        }
+    }
+
+    fn finish(self) -> io::Result<()> {
+        match self {
+            Self::Plain(mut out) => out.flush(),
+            Self::Gzip(encoder) => encoder.finish()?.flush(),
+            Self::Zstd(encoder) => encoder.finish()?.flush(),
+        }
+    }
+}
+
+impl<W: Write> Write for Packed<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(out) => out.write(bytes),
+            Self::Gzip(encoder) => encoder.write(bytes),
+            Self::Zstd(encoder) => encoder.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(out) => out.flush(),
+            Self::Gzip(encoder) => encoder.flush(),
+            Self::Zstd(encoder) => encoder.flush(),
+        }
+    }
+}
+
+/// CSV. Lists and structs are written as text.
+pub(super) struct CsvRows<W: Write> {
+    writer: arrow::csv::Writer<Packed<W>>,
+}
+
+impl<W: Write> CsvRows<W> {
+    /// Writes the header at once, so that an answer without rows has one too.
+    pub(super) fn new(options: &WriteOptions, schema: &SchemaRef, out: Packed<W>) -> Result<Self, WriteError> {
+        let builder = arrow::csv::WriterBuilder::new()
+            .with_header(options.header)
+            .with_delimiter(options.delimiter)
+            .with_null(options.null.clone());
+        let mut rows = Self { writer: builder.build(out) };
+        rows.write(&RecordBatch::new_empty(Arc::clone(schema)))?;
+        Ok(rows)
+    }
+}
+
+impl<W: Write> RowWriter for CsvRows<W> {
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), WriteError> {
+        Ok(self.writer.write(&flat(batch)?)?)
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), WriteError> {
+        Ok(self.writer.into_inner().finish()?)
+    }
+}
+
+/// The same rows with nested columns as text.
+fn flat(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    if !batch.columns().iter().any(|column| column.data_type().is_nested()) {
+        return Ok(batch.clone());
+    }
+    let schema = batch.schema();
+    let columns = schema.fields().iter().zip(batch.columns()).map(|(field, column)| match column.data_type().is_nested() {
+        true => Ok((Arc::new(Field::new(field.name(), DataType::Utf8, true)), as_text(column)?)),
+        false => Ok((Arc::clone(field), Arc::clone(column))),
+    });
+    let (fields, columns): (Vec<_>, Vec<_>) = columns.collect::<Result<Vec<_>, ArrowError>>()?.into_iter().unzip();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
+}
+
+fn as_text(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    let options = FormatOptions::new().with_null("NULL");
+    let formatter = ArrayFormatter::try_new(column, &options)?;
+    let texts = (0..column.len()).map(|row| match column.is_null(row) {
+        true => Ok(None),
+        false => formatter.value(row).try_to_string().map(Some),
+    });
+    Ok(Arc::new(texts.collect::<Result<StringArray, _>>()?))
+}
+
+/// One JSON object a line, nulls written out.
+pub(super) struct JsonRows<W: Write> {
+    writer: JsonWriter<Packed<W>, LineDelimited>,
+}
+
+impl<W: Write> JsonRows<W> {
+    pub(super) fn new(out: Packed<W>) -> Self {
+        Self { writer: JsonWriterBuilder::new().with_explicit_nulls(true).build(out) }
+    }
+}
+
+impl<W: Write> RowWriter for JsonRows<W> {
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), WriteError> {
+        Ok(self.writer.write(batch)?)
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<(), WriteError> {
+        self.writer.finish()?;
+        Ok(self.writer.into_inner().finish()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use arrow::array::{Array, Int32Array, ListArray};
+    use arrow::datatypes::Int32Type;
+
+    use super::*;
+    use crate::{CsvOptions, Format, file_writer, open_all};
+
+    fn written(options: &WriteOptions, batch: &RecordBatch) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut writer = file_writer(options, &batch.schema(), &mut out).unwrap();
+        writer.write(batch).unwrap();
+        writer.finish().unwrap();
+        out
+    }
+
+    fn text(options: &WriteOptions, batch: &RecordBatch) -> String {
+        String::from_utf8(written(options, batch)).unwrap()
+    }
+
+    fn batch() -> RecordBatch {
+        let lists = ListArray::from_iter_primitive::<Int32Type, _, _>([Some(vec![Some(1), None]), None]);
+        RecordBatch::try_from_iter_with_nullable([
+            ("n", Arc::new(Int32Array::from(vec![None, Some(2)])) as Arc<dyn Array>, true),
+            ("name", Arc::new(StringArray::from(vec!["a,\"b\"", "é"])), true),
+            ("list", Arc::new(lists), true),
+        ])
+        .unwrap()
+    }
+
+    #[test]
+    fn csv_quotes_what_it_must_and_leaves_null_empty() {
+        let csv = WriteOptions::new(Format::Csv);
+        assert_eq!(text(&csv, &batch()), "n,name,list\n,\"a,\"\"b\"\"\",\"[1, NULL]\"\n2,é,\n");
+        assert_eq!(text(&csv, &batch().slice(0, 0)), "n,name,list\n");
+        let other = WriteOptions { delimiter: b';', header: false, null: "-".to_owned(), ..csv };
+        assert_eq!(text(&other, &batch()), "-;\"a,\"\"b\"\"\";[1, NULL]\n2;é;-\n");
+    }
+
+    #[test]
+    fn json_is_one_object_a_line_with_nulls() {
+        let expected = "{\"n\":null,\"name\":\"a,\\\"b\\\"\",\"list\":[1,null]}\n{\"n\":2,\"name\":\"é\",\"list\":null}\n";
+        assert_eq!(text(&WriteOptions::new(Format::Json), &batch()), expected);
+    }
+
+    #[test]
+    fn compressed_text_is_what_readers_take() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, compression) in [("rows.csv.gz", Compression::Gzip), ("rows.json.zst", Compression::Zstd)] {
+            let path = folder.path().join(name);
+            let options = WriteOptions::of_file(Path::new(name)).unwrap();
+            assert_eq!(options.compression, Some(compression));
+            std::fs::write(&path, written(&options, &batch().project(&[0, 1]).unwrap())).unwrap();
+            let sources = open_all(&[path.display().to_string()], None, &CsvOptions::default()).unwrap();
+            let rows: usize = sources[0].read(0, 100, None).unwrap().map(|chunk| chunk.unwrap().batch.num_rows()).sum();
+            assert_eq!(rows, 2, "{name}");
+        }
+        let snappy = WriteOptions { compression: Some(Compression::Snappy), ..WriteOptions::new(Format::Csv) };
+        assert!(file_writer(&snappy, &batch().schema(), Vec::new()).is_err());
+    }
+}

@@ -1,0 +1,368 @@
+//! [`Talk`]: a connection's messages, one after the other, until one of both has enough.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use pithead_entry::{Peer, TurnedAway};
+use pithead_host::{Client, Session};
+use pithead_model::{Blame, Fault};
+use tokio::sync::watch;
+
+use crate::cancel::{Cancel, Place};
+use crate::error::{Complaint, NOT_AUTHORIZED, NOT_SUPPORTED, PROTOCOL_VIOLATION, SHUTDOWN, TOO_LARGE, WRONG_SETTING};
+use crate::link::{Link, MESSAGE_BYTES_MAX, Read};
+use crate::message::{Malformed, Message};
+use crate::portal::{Portal, Prepared};
+use crate::serve::{Entrance, Front};
+use crate::settings::{ClientSettings, Effect};
+use crate::startup::Begun;
+use crate::transaction::Transaction;
+
+/// Why something ended before it was done.
+#[derive(Debug)]
+pub(crate) enum Halt {
+    /// The client is told, and the connection goes on.
+    Said(Complaint),
+    /// The host or a drive says it of a statement.
+    Fault(Fault),
+    /// The client is told, and the connection ends.
+    Last(Complaint),
+    /// The client has gone.
+    Gone,
+}
+
+impl From<Complaint> for Halt {
+    fn from(complaint: Complaint) -> Halt {
+        Halt::Said(complaint)
+    }
+}
+
+impl From<Fault> for Halt {
+    fn from(fault: Fault) -> Halt {
+        Halt::Fault(fault)
+    }
+}
+
+impl From<io::Error> for Halt {
+    fn from(_: io::Error) -> Halt {
+        Halt::Gone
+    }
+}
+
+/// What a connection has and does.
+pub(crate) struct Talk {
+    pub(crate) front: Arc<Front>,
+    entrance: Arc<Entrance>,
+    pub(crate) link: Link,
+    peer: Arc<Peer>,
+    token: Option<Vec<u8>>,
+    pub(crate) place: Place,
+    pub(crate) session: Arc<Session>,
+    pub(crate) settings: Arc<ClientSettings>,
+    pub(crate) transaction: Transaction,
+    pub(crate) statements: HashMap<String, Arc<Prepared>>,
+    pub(crate) portals: HashMap<String, Portal>,
+    /// A message of a run has failed: the others of it are not looked at.
+    pub(crate) skipping: bool,
+    parameters: Vec<(String, String)>,
+}
+
+impl Talk {
+    pub(crate) fn new(front: Arc<Front>, entrance: Arc<Entrance>, begun: Begun) -> Talk {
+        let Begun { link, peer, caller, token, user, parameters } = begun;
+        let (place, settings) = (front.running.enter(), ClientSettings::new(&user));
+        let client = Client { caller, user, process: i64::from(place.process), shown: settings.shown() };
+        let session = Arc::new(front.host.session_for(client));
+        Talk {
+            front,
+            entrance,
+            link,
+            peer,
+            token,
+            place,
+            session,
+            settings,
+            transaction: Transaction::None,
+            statements: HashMap::new(),
+            portals: HashMap::new(),
+            skipping: false,
+            parameters,
+        }
+    }
+
+    /// Talks to the client. What runs for it ends with this.
+    pub(crate) async fn run(mut self, stop: watch::Receiver<bool>) {
+        let ended = match self.welcome().await {
+            Ok(()) => self.messages(stop).await,
+            Err(halt) => halt,
+        };
+        match ended {
+            Halt::Last(complaint) => {
+                self.front.metrics.errors.inc();
+                self.link.out.error(&complaint);
+                self.link.close().await;
+            }
+            Halt::Said(_) | Halt::Fault(_) | Halt::Gone => self.link.close().await,
+        }
+    }
+
+    /// Takes the settings that the connection began with, and says that statements are taken.
+    async fn welcome(&mut self) -> Result<(), Halt> {
+        for (name, value) in std::mem::take(&mut self.parameters) {
+            match name.as_str() {
+                "user" | "database" | "replication" => {}
+                "options" => {
+                    for (name, value) in options(&value) {
+                        self.begin_with(&name, &value).await?;
+                    }
+                }
+                name if name.starts_with("_pq_.") => {}
+                name => self.begin_with(name, &value).await?,
+            }
+        }
+        self.settings.begun();
+        self.link.out.authentication(0);
+        for (name, value) in self.settings.told() {
+            self.link.out.parameter(name, &value);
+        }
+        self.link.out.key(self.place.process, self.place.secret);
+        self.link.out.ready(b'I');
+        Ok(self.link.flush().await?)
+    }
+
+    async fn begin_with(&mut self, name: &str, value: &str) -> Result<(), Halt> {
+        self.set(name, value).await.map_err(|halt| match halt {
+            Halt::Said(complaint) => Halt::Last(Complaint { severity: "FATAL", ..complaint }),
+            Halt::Fault(fault) => Halt::Last(Complaint::fatal(WRONG_SETTING, fault.message)),
+            other => other,
+        })
+    }
+
+    /// Sets a setting, here or at the host's session, and tells the client where that is usual.
+    pub(crate) async fn set(&mut self, name: &str, value: &str) -> Result<(), Halt> {
+        if name.contains('.') {
+            return self.set_at_session(name, value).await;
+        }
+        // What the host refuses is not kept here.
+        let (before, effect) = (self.settings.show(name), self.settings.set(name, value)?);
+        let done = match &effect {
+            Effect::Session(at, value) | Effect::SessionAndTold(at, value, _) => self.set_at_session(at, value).await,
+            Effect::None | Effect::Told(_) => Ok(()),
+        };
+        if done.is_err()
+            && let Some(before) = before
+        {
+            let _ = self.settings.set(name, &before);
+        }
+        done?;
+        if let Effect::Told(told) | Effect::SessionAndTold(_, _, told) = effect {
+            let value = self.settings.show(told).unwrap_or_default();
+            self.link.out.parameter(told, &value);
+        }
+        Ok(())
+    }
+
+    async fn set_at_session(&mut self, name: &str, value: &str) -> Result<(), Halt> {
+        const ENGINE: [&str; 2] = ["datafusion.execution.time_zone", "datafusion.catalog.default_schema"];
+        if !name.starts_with("pithead.") && !ENGINE.contains(&name) {
+            let message = format!("{name} is no setting that clients may change");
+            return Err(Complaint::error("42501", message).hint("those of Pithead begin with pithead.").into());
+        }
+        let quoted = value.replace('\'', "''");
+        self.session.run(&format!("SET {name} = '{quoted}'")).await?;
+        Ok(())
+    }
+
+    async fn messages(&mut self, mut stop: watch::Receiver<bool>) -> Halt {
+        loop {
+            let read = tokio::select! {
+                read = self.link.next() => read,
+                _ = stop.wait_for(|stop| *stop) => {
+                    return Halt::Last(Complaint::fatal(SHUTDOWN, "terminating connection: the server stops"));
+                }
+            };
+            let answered = match read {
+                Read::Message(tag, body) => match Message::read(tag, body) {
+                    Ok(message) => self.answer(message).await,
+                    Err(Malformed(what)) => Err(Halt::Last(Complaint::fatal(PROTOCOL_VIOLATION, what))),
+                },
+                Read::TooLarge { tag, bytes, busy } => self.too_large(tag, bytes, busy).await,
+                Read::Malformed(what) => Err(Halt::Last(Complaint::fatal(PROTOCOL_VIOLATION, what))),
+                Read::Gone => Err(Halt::Gone),
+            };
+            if let Err(halt) = answered {
+                return halt;
+            }
+        }
+    }
+
+    async fn answer(&mut self, message: Message) -> Result<(), Halt> {
+        if self.skipping && !matches!(message, Message::Sync | Message::Terminate) {
+            return Ok(());
+        }
+        match message {
+            Message::Terminate => Err(Halt::Gone),
+            Message::Query(sql) => self.simple(sql).await,
+            Message::Sync => {
+                self.skipping = false;
+                if self.transaction == Transaction::None {
+                    self.portals.clear();
+                }
+                self.ready().await
+            }
+            Message::Flush => Ok(self.link.flush().await?),
+            // COPY FROM has ended already, and the client does not know it yet.
+            Message::CopyData(_) | Message::CopyDone | Message::CopyFail(_) => Ok(()),
+            Message::Password(_) => Err(Halt::Last(Complaint::fatal(PROTOCOL_VIOLATION, "nobody asked for a password"))),
+            Message::FunctionCall => {
+                let what = "functions are not called by number here";
+                self.complain(&Complaint::error(NOT_SUPPORTED, what).hint("call them in a statement"));
+                self.ready().await
+            }
+            extended => {
+                self.place.cancel.begin();
+                let done = self.extended(extended).await;
+                self.place.cancel.end();
+                self.failed_run(done)
+            }
+        }
+    }
+
+    /// What fails of the extended protocol is told, and the run's other messages are skipped.
+    fn failed_run(&mut self, done: Result<(), Halt>) -> Result<(), Halt> {
+        match done {
+            Err(Halt::Said(complaint)) => {
+                self.fail(&complaint);
+                self.skipping = true;
+                Ok(())
+            }
+            Err(Halt::Fault(fault)) => {
+                self.fail(&Complaint::of(&fault, ""));
+                self.skipping = true;
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    async fn too_large(&mut self, tag: u8, bytes: usize, busy: bool) -> Result<(), Halt> {
+        let complaint = match busy {
+            true => Complaint::error("53200", "too many large messages of clients are in memory").hint("try again later"),
+            false => {
+                Complaint::error(TOO_LARGE, format!("a message of {bytes} bytes; at most {MESSAGE_BYTES_MAX} are allowed"))
+                    .hint("load rows by COPY … FROM STDIN or `pithead load`")
+            }
+        };
+        match tag {
+            b'Q' => {
+                self.fail(&complaint);
+                self.ready().await
+            }
+            b'd' | b'c' | b'f' => Ok(()),
+            _ => self.failed_run(Err(complaint.into())),
+        }
+    }
+
+    /// Says that the next statement is taken.
+    pub(crate) async fn ready(&mut self) -> Result<(), Halt> {
+        self.link.out.ready(self.transaction.status());
+        Ok(self.link.flush().await?)
+    }
+
+    /// A statement has failed, and the client is told.
+    pub(crate) fn fail(&mut self, complaint: &Complaint) {
+        self.transaction.fail();
+        self.complain(complaint);
+    }
+
+    fn complain(&mut self, complaint: &Complaint) {
+        self.front.metrics.errors.inc();
+        self.link.out.error(complaint);
+    }
+
+    /// Tells what a person should know, unless the client does not want it.
+    pub(crate) fn notice(&mut self, notice: Option<Complaint>) {
+        let quiet = self
+            .settings
+            .show("client_min_messages")
+            .is_some_and(|level| matches!(level.as_str(), "error" | "fatal" | "panic"));
+        if let Some(notice) = notice.filter(|_| !quiet) {
+            self.link.out.notice(&notice);
+        }
+    }
+
+    /// Who calls, and what it may: the access file may be another one by now.
+    pub(crate) fn admit(&self) -> Result<(), Halt> {
+        match self.entrance.doorman.admit(&self.peer, || Ok(self.token.as_deref())) {
+            Ok(caller) => {
+                self.session.set_caller(caller);
+                Ok(())
+            }
+            Err(TurnedAway::Unknown(_)) => {
+                let what = "the credentials that this connection began with are not known any more";
+                Err(Halt::Last(Complaint::fatal(NOT_AUTHORIZED, what)))
+            }
+            Err(TurnedAway::TooMany(fault)) => Err(Halt::Last(Complaint::fatal("53300", fault.message))),
+        }
+    }
+}
+
+/// Does work for a statement, until it is cancelled or the client has gone.
+pub(crate) async fn during<T>(link: &mut Link, cancel: &Cancel, work: impl Future<Output = T>) -> Result<T, Halt> {
+    tokio::select! {
+        biased;
+        () = cancel.asked() => Err(cancelled()),
+        done = work => Ok(done),
+        () = link.gone() => Err(Halt::Gone),
+    }
+}
+
+/// Sends what waits, until that is cancelled. What was not sent waits on.
+pub(crate) async fn flush(link: &mut Link, cancel: &Cancel) -> Result<(), Halt> {
+    tokio::select! {
+        biased;
+        () = cancel.asked() => Err(cancelled()),
+        sent = link.flush() => Ok(sent?),
+    }
+}
+
+fn cancelled() -> Halt {
+    Halt::Fault(Fault::new(Blame::Cancelled, "canceling statement due to user request"))
+}
+
+/// `-c name=value --name=value`, as PostgreSQL's options are written; a backslash stands before a space that belongs to a value.
+fn options(text: &str) -> Vec<(String, String)> {
+    let (mut words, mut word, mut escaped) = (Vec::new(), String::new(), false);
+    for character in text.chars() {
+        match character {
+            '\\' if !escaped => escaped = true,
+            character if character.is_whitespace() && !escaped => words.push(std::mem::take(&mut word)),
+            other => {
+                word.push(other);
+                escaped = false;
+            }
+        }
+    }
+    words.push(word);
+    let words = words.into_iter().filter(|word| !word.is_empty() && word != "-c");
+    let pair = |word: String| {
+        let word = word.strip_prefix("--").or_else(|| word.strip_prefix("-c")).unwrap_or(&word).to_owned();
+        word.split_once('=').map(|(name, value)| (name.replace('-', "_"), value.to_owned()))
+    };
+    words.filter_map(pair).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_pairs() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(
+            options("-c geqo=off --statement-timeout=5s -csearch_path=a\\ b"),
+            [pair("geqo", "off"), pair("statement_timeout", "5s"), pair("search_path", "a b")]
+        );
+    }
+}

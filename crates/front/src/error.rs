@@ -1,0 +1,175 @@
+//! [`Complaint`]: an error or a notice as the protocol carries it.
+
+use pithead_model::{Blame, Fault};
+
+use crate::reply::text;
+
+/// A code of the SQL standard, or of PostgreSQL, that drivers know.
+pub(crate) type SqlState = &'static str;
+
+pub(crate) const PROTOCOL_VIOLATION: SqlState = "08P01";
+pub(crate) const TOO_LARGE: SqlState = "54000";
+pub(crate) const NOT_SUPPORTED: SqlState = "0A000";
+pub(crate) const WRONG_PASSWORD: SqlState = "28P01";
+pub(crate) const NOT_AUTHORIZED: SqlState = "28000";
+pub(crate) const TOO_MANY: SqlState = "53300";
+pub(crate) const SHUTDOWN: SqlState = "57P01";
+pub(crate) const FAILED_TRANSACTION: SqlState = "25P02";
+pub(crate) const UNKNOWN_SETTING: SqlState = "42704";
+pub(crate) const WRONG_SETTING: SqlState = "22023";
+pub(crate) const FIXED_SETTING: SqlState = "55P02";
+pub(crate) const UNKNOWN_STATEMENT: SqlState = "26000";
+pub(crate) const UNKNOWN_PORTAL: SqlState = "34000";
+pub(crate) const KNOWN_STATEMENT: SqlState = "42P05";
+pub(crate) const WRONG_TEXT: SqlState = "22P02";
+pub(crate) const WRONG_BINARY: SqlState = "22P03";
+pub(crate) const WRONG_COPY: SqlState = "22P04";
+pub(crate) const SYNTAX: SqlState = "42601";
+
+/// What is said to a client.
+#[derive(Clone, Debug)]
+pub(crate) struct Complaint {
+    pub(crate) severity: &'static str,
+    pub(crate) code: SqlState,
+    pub(crate) message: String,
+    pub(crate) hint: Option<String>,
+    /// Where in the statement, in characters from 1.
+    pub(crate) position: Option<usize>,
+}
+
+impl Complaint {
+    /// An error of a statement.
+    pub(crate) fn error(code: SqlState, message: impl Into<String>) -> Complaint {
+        Complaint { severity: "ERROR", code, message: message.into(), hint: None, position: None }
+    }
+
+    /// One after which the connection ends.
+    pub(crate) fn fatal(code: SqlState, message: impl Into<String>) -> Complaint {
+        Complaint { severity: "FATAL", ..Complaint::error(code, message) }
+    }
+
+    /// Something that is no error, and that a person should know.
+    pub(crate) fn warning(code: SqlState, message: impl Into<String>) -> Complaint {
+        Complaint { severity: "WARNING", ..Complaint::error(code, message) }
+    }
+
+    pub(crate) fn hint(self, hint: impl Into<String>) -> Complaint {
+        Complaint { hint: Some(hint.into()), ..self }
+    }
+
+    /// The complaint of a fault of a statement.
+    pub(crate) fn of(fault: &Fault, sql: &str) -> Complaint {
+        let (message, place) = located(&fault.message, sql);
+        let code = sql_state(fault, place.is_some());
+        Complaint { severity: "ERROR", code, message, hint: fault.hint.clone(), position: place }
+    }
+
+    /// Its fields, as they are sent.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        let position = self.position.map(|position| position.to_string());
+        let fields = [
+            (b'S', Some(self.severity)),
+            (b'V', Some(self.severity)),
+            (b'C', Some(self.code)),
+            (b'M', Some(self.message.as_str())),
+            (b'H', self.hint.as_deref()),
+            (b'P', position.as_deref()),
+        ];
+        for (kind, value) in fields {
+            if let Some(value) = value {
+                out.push(kind);
+                text(out, value);
+            }
+        }
+        out.push(0);
+    }
+}
+
+/// A message without `at Line: 1, Column: 8`, and that place in characters.
+fn located(message: &str, sql: &str) -> (String, Option<usize>) {
+    const LINE: &str = "at Line: ";
+    let Some(start) = message.rfind(LINE) else { return (message.to_owned(), None) };
+    let numbers = &message[start + LINE.len()..];
+    let Some((line, rest)) = numbers.split_once(", Column: ") else { return (message.to_owned(), None) };
+    let digits = rest.find(|character: char| !character.is_ascii_digit()).unwrap_or(rest.len());
+    let place = line.parse::<usize>().ok().zip(rest[..digits].parse::<usize>().ok());
+    let Some((line, column)) = place.filter(|(line, column)| *line > 0 && *column > 0) else {
+        return (message.to_owned(), None);
+    };
+    let before: usize = sql.split_inclusive('\n').take(line - 1).map(|line| line.chars().count()).sum();
+    let text = format!("{}{}", message[..start].trim_end(), &rest[digits..]);
+    (text, Some(before + column))
+}
+
+/// The code of a fault. Who is to blame says the class; of what users do wrong, the message says which it is.
+fn sql_state(fault: &Fault, located: bool) -> SqlState {
+    let message = fault.message.as_str();
+    match fault.blame {
+        Blame::User if located => SYNTAX,
+        Blame::User => of_request(message),
+        Blame::Unsupported => NOT_SUPPORTED,
+        Blame::Limit if message.contains("statement_timeout") => "57014",
+        Blame::Limit if message.contains("memory") || message.contains("Resources exhausted") => "53200",
+        Blame::Limit => TOO_LARGE,
+        Blame::Device => "58030",
+        Blame::Conflict => "40001",
+        Blame::Access => "42501",
+        Blame::Cancelled => "57014",
+        Blame::Corrupt => "XX001",
+        Blame::Bug => "XX000",
+    }
+}
+
+fn of_request(message: &str) -> SqlState {
+    const KNOWN: [(&str, SqlState); 26] = [
+        ("there is no dataset", "42P01"),
+        ("there is no table", "42P01"),
+        ("table '", "42P01"),
+        ("No field named", "42703"),
+        ("no column", "42703"),
+        ("Invalid function", "42883"),
+        ("No function matches", "42883"),
+        ("does not support zero arguments", "42883"),
+        ("Divide by zero", "22012"),
+        ("division by zero", "22012"),
+        ("Overflow", "22003"),
+        ("overflow", "22003"),
+        ("out of range", "22003"),
+        ("too large to store", "22003"),
+        ("Cannot cast", WRONG_TEXT),
+        ("Cast error", WRONG_TEXT),
+        ("Error parsing", WRONG_TEXT),
+        ("Parser error", WRONG_TEXT),
+        ("is NOT NULL", "23502"),
+        ("exists already", "42P07"),
+        ("Ambiguous", "42702"),
+        ("ambiguous", "42702"),
+        ("must appear in the GROUP BY", "42803"),
+        ("GROUP BY", "42803"),
+        ("is not a name", "42602"),
+        ("sql parser error", SYNTAX),
+    ];
+    KNOWN.iter().find(|(text, _)| message.contains(text)).map_or("42000", |(_, code)| *code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_counted_in_characters() {
+        let fault = Fault::invalid("sql parser error: Expected: an expression, found: FROM at Line: 2, Column: 8");
+        let complaint = Complaint::of(&fault, "-- é\nSELECT FROM t");
+        assert_eq!((complaint.position, complaint.code), (Some(13), SYNTAX));
+        assert_eq!(complaint.message, "sql parser error: Expected: an expression, found: FROM");
+    }
+
+    #[test]
+    fn codes_are_those_that_drivers_know() {
+        let code = |blame, message: &str| Complaint::of(&Fault::new(blame, message), "").code;
+        assert_eq!(code(Blame::User, "there is no dataset main.t"), "42P01");
+        assert_eq!(code(Blame::Limit, "the statement took longer than statement_timeout allows"), "57014");
+        assert_eq!(code(Blame::Access, "no"), "42501");
+        assert_eq!(code(Blame::User, "Arrow error: Divide by zero error"), "22012");
+    }
+}

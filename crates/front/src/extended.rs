@@ -1,0 +1,260 @@
+//! The extended protocol: Parse, Bind, Describe, Execute and Close.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
+use arrow::datatypes::{DataType, Field, Schema};
+use pithead_host::{Parameters, Session};
+use pithead_model::Fault;
+use pithead_pg_catalog::pg_type;
+
+use crate::connection::{Halt, Talk, during};
+use crate::decode::{arrow_type, parameter};
+use crate::error::{
+    Complaint, KNOWN_STATEMENT, NOT_SUPPORTED, PROTOCOL_VIOLATION, SYNTAX, TOO_LARGE, UNKNOWN_PORTAL, UNKNOWN_STATEMENT,
+};
+use crate::kind::{Kind, kind};
+use crate::message::{Message, Target};
+use crate::portal::{Portal, PortalState, Prepared, Started, shown_schema};
+use crate::rows::{DataRows, described, formats};
+use crate::simple::completed;
+
+/// Most statements that a connection may have prepared.
+const STATEMENTS_MAX: usize = 4_096;
+/// Most bytes of their texts.
+const STATEMENT_BYTES_MAX: usize = 64 << 20;
+/// Most portals that a connection may have open.
+const PORTALS_MAX: usize = 256;
+/// The type of a parameter about which nothing is known.
+const TEXT: u32 = 25;
+
+impl Talk {
+    pub(crate) async fn extended(&mut self, message: Message) -> Result<(), Halt> {
+        match message {
+            Message::Parse { name, sql, types } => self.parse(name, sql, types).await,
+            Message::Bind { portal, statement, formats, values, results } => {
+                self.bind(portal, &statement, &formats, &values, &results)
+            }
+            Message::Describe(Target::Statement(name)) => self.describe_statement(&name),
+            Message::Describe(Target::Portal(name)) => self.describe_portal(&name),
+            Message::Execute { portal, rows } => self.execute(&portal, rows).await,
+            Message::Close(target) => {
+                match target {
+                    Target::Statement(name) => drop(self.statements.remove(&name)),
+                    Target::Portal(name) => drop(self.portals.remove(&name)),
+                }
+                self.link.out.empty(b'3');
+                Ok(())
+            }
+            _ => Err(Complaint::error(PROTOCOL_VIOLATION, "a message that is none of the extended protocol's").into()),
+        }
+    }
+
+    async fn parse(&mut self, name: String, sql: String, types: Vec<u32>) -> Result<(), Halt> {
+        if !name.is_empty() && self.statements.contains_key(&name) {
+            return Err(Complaint::error(KNOWN_STATEMENT, format!("prepared statement {name:?} already exists")).into());
+        }
+        let others = self.statements.iter().filter(|(known, _)| **known != name);
+        let bytes: usize = others.map(|(_, prepared)| prepared.sql.len()).sum();
+        if self.statements.len() >= STATEMENTS_MAX || bytes + sql.len() > STATEMENT_BYTES_MAX {
+            let message =
+                format!("a connection has {STATEMENTS_MAX} statements or {STATEMENT_BYTES_MAX} bytes of them prepared");
+            return Err(Complaint::error(TOO_LARGE, message).hint("DEALLOCATE those that are not needed").into());
+        }
+        let prepared = self.prepared(sql, types).await?;
+        self.statements.insert(name, Arc::new(prepared));
+        self.link.out.empty(b'1');
+        Ok(())
+    }
+
+    async fn prepared(&mut self, sql: String, given: Vec<u32>) -> Result<Prepared, Halt> {
+        let sql = match Session::split(&sql)?.as_slice() {
+            [] => String::new(),
+            [one] => one.clone(),
+            _ => return Err(Complaint::error(SYNTAX, "cannot insert multiple commands into a prepared statement").into()),
+        };
+        let kind = kind(&sql)?;
+        let mut prepared = Prepared { sql, kind, types: Vec::new(), inferred: Vec::new(), schema: None, statement: None };
+        match &prepared.kind {
+            Kind::Statement { .. } => {
+                self.transaction.check(false)?;
+                self.admit()?;
+                let session = Arc::clone(&self.session);
+                let work = plan(&session, &mut prepared, &given);
+                let planned = during(&mut self.link, &self.place.cancel, work).await?;
+                planned.map_err(|halt| match halt {
+                    Halt::Fault(fault) => Halt::Said(Complaint::of(&fault, &prepared.sql)),
+                    other => other,
+                })?;
+            }
+            Kind::Show(name) => prepared.schema = Some(shown_schema(name)),
+            _ => {}
+        }
+        Ok(prepared)
+    }
+
+    fn bind(
+        &mut self,
+        name: String,
+        statement: &str,
+        codes: &[i16],
+        values: &[Option<Vec<u8>>],
+        results: &[i16],
+    ) -> Result<(), Halt> {
+        let prepared = self.prepared_as(statement)?;
+        let wrong = |what: String| Halt::Said(Complaint::error(PROTOCOL_VIOLATION, what));
+        if values.len() != prepared.types.len() {
+            return Err(wrong(format!(
+                "{} parameters are given, and the statement has {}",
+                values.len(),
+                prepared.types.len()
+            )));
+        }
+        let codes =
+            formats(codes, values.len()).ok_or_else(|| wrong("the formats of the parameters do not fit them".to_owned()))?;
+        let zone = self.settings.zone().0;
+        let mut row = Vec::with_capacity(values.len());
+        for (place, (value, binary)) in values.iter().zip(codes).enumerate() {
+            let value = parameter(prepared.types[place], prepared.inferred[place].as_ref(), binary, value.as_deref(), &zone);
+            row.push(value.map_err(|complaint| Complaint {
+                message: format!("parameter ${}: {}", place + 1, complaint.message),
+                ..complaint
+            })?);
+        }
+        let columns = prepared.schema.as_ref().map_or(0, |schema| schema.fields().len());
+        let results = if columns == 0 { &[] } else { results };
+        let binary =
+            formats(results, columns).ok_or_else(|| wrong("the formats of the results do not fit the columns".to_owned()))?;
+        if !name.is_empty() && self.portals.contains_key(&name) {
+            return Err(Complaint::error("42P03", format!("portal {name:?} already exists")).into());
+        }
+        if self.portals.len() >= PORTALS_MAX {
+            return Err(
+                Complaint::error(TOO_LARGE, format!("a connection has {PORTALS_MAX} portals, which is its limit")).into()
+            );
+        }
+        let parameters = parameters(row)?;
+        self.portals.insert(name, Portal { prepared, parameters, binary, state: PortalState::New });
+        self.link.out.empty(b'2');
+        Ok(())
+    }
+
+    fn prepared_as(&self, name: &str) -> Result<Arc<Prepared>, Halt> {
+        let found = self.statements.get(name).cloned();
+        found.ok_or_else(|| Complaint::error(UNKNOWN_STATEMENT, format!("prepared statement {name:?} does not exist")).into())
+    }
+
+    fn describe_statement(&mut self, name: &str) -> Result<(), Halt> {
+        let prepared = self.prepared_as(name)?;
+        self.link.out.parameters(&prepared.types);
+        match &prepared.schema {
+            Some(schema) => self.link.out.columns(&described(schema, &vec![false; schema.fields().len()])),
+            None => self.link.out.empty(b'n'),
+        }
+        Ok(())
+    }
+
+    fn describe_portal(&mut self, name: &str) -> Result<(), Halt> {
+        let portal = self.portals.get(name).ok_or_else(|| unknown_portal(name))?;
+        match &portal.prepared.schema {
+            Some(schema) => self.link.out.columns(&described(schema, &portal.binary)),
+            None => self.link.out.empty(b'n'),
+        }
+        Ok(())
+    }
+
+    /// Runs a portal, or goes on with it. While it runs it is not among the others: where it fails it is gone.
+    async fn execute(&mut self, name: &str, rows: u32) -> Result<(), Halt> {
+        let mut portal = self.portals.remove(name).ok_or_else(|| unknown_portal(name))?;
+        let prepared = Arc::clone(&portal.prepared);
+        match &prepared.kind {
+            Kind::Empty => {
+                self.link.out.empty(b'I');
+                return Ok(());
+            }
+            Kind::CopyOut(copy) => return self.copy_out(copy).await,
+            Kind::CopyIn(copy) => return self.copy_in(copy).await,
+            _ => {}
+        }
+        let done = self.run_portal(&mut portal, rows).await;
+        if let Err(Halt::Fault(fault)) = done {
+            return Err(Complaint::of(&fault, &prepared.sql).into());
+        }
+        done?;
+        if !matches!(prepared.kind, Kind::Commit | Kind::Rollback) {
+            self.portals.insert(name.to_owned(), portal);
+        }
+        Ok(())
+    }
+
+    async fn run_portal(&mut self, portal: &mut Portal, rows: u32) -> Result<(), Halt> {
+        if matches!(portal.state, PortalState::New) {
+            let prepared = Arc::clone(&portal.prepared);
+            portal.state = match self.start(&prepared.sql, &prepared.kind, Some(&*prepared), &portal.parameters).await? {
+                Started::Rows(rows, _, tag) => PortalState::Running(rows, tag),
+                Started::Done(tag) => PortalState::Done(tag),
+            };
+        }
+        match &mut portal.state {
+            PortalState::Running(running, tag) => {
+                let limit = if rows == 0 { u64::MAX } else { u64::from(rows) };
+                let mut writer = DataRows { binary: portal.binary.clone(), zone: self.settings.zone().1 };
+                let before = running.sent;
+                match running.send(&mut self.link, &self.place.cancel, limit, &mut writer).await? {
+                    false => self.link.out.empty(b's'),
+                    true => {
+                        self.link.out.complete(&completed(tag, running.sent - before));
+                        portal.state = PortalState::Done(completed(tag, 0));
+                    }
+                }
+            }
+            PortalState::Done(tag) => self.link.out.complete(tag),
+            PortalState::New => return Err(Fault::bug("a portal has not begun").into()),
+        }
+        Ok(())
+    }
+}
+
+fn unknown_portal(name: &str) -> Halt {
+    Complaint::error(UNKNOWN_PORTAL, format!("portal {name:?} does not exist")).into()
+}
+
+/// Finds out the types of a statement's parameters, and its columns.
+async fn plan(session: &Session, prepared: &mut Prepared, given: &[u32]) -> Result<(), Halt> {
+    prepared.inferred = session.placeholders(&prepared.sql).await?;
+    let known = |place: usize, inferred: &Option<DataType>| match given.get(place) {
+        Some(oid) if *oid != 0 && *oid != 705 => *oid,
+        _ => inferred.as_ref().map_or(TEXT, |data_type| pg_type(&Field::new("", data_type.clone(), true))),
+    };
+    prepared.types = prepared.inferred.iter().enumerate().map(|(place, inferred)| known(place, inferred)).collect();
+    if let Some(oid) = prepared.types.iter().find(|oid| arrow_type(**oid).is_none()) {
+        return Err(
+            Complaint::error(NOT_SUPPORTED, format!("parameters of the type with the number {oid} are not supported")).into()
+        );
+    }
+    // Columns hang on the types of the values, and not on the values.
+    let null = |(oid, inferred): (&u32, &Option<DataType>)| {
+        let own = arrow_type(*oid).unwrap_or(DataType::Utf8);
+        let same = inferred.as_ref().filter(|data_type| pg_type(&Field::new("", (*data_type).clone(), true)) == *oid);
+        new_null_array(same.unwrap_or(&own), 1)
+    };
+    let row = prepared.types.iter().zip(&prepared.inferred).map(null).collect();
+    let statement = session.prepare(&prepared.sql, &parameters(row)?).await?;
+    prepared.schema = statement.schema().cloned();
+    prepared.statement = prepared.types.is_empty().then_some(statement);
+    Ok(())
+}
+
+/// One row of values, the first for `$1`.
+fn parameters(row: Vec<ArrayRef>) -> Result<Parameters, Fault> {
+    if row.is_empty() {
+        return Ok(Parameters::default());
+    }
+    let fields: Vec<Field> = (1..)
+        .zip(&row)
+        .map(|(place, value): (usize, _)| Field::new(place.to_string(), value.data_type().clone(), true))
+        .collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(1));
+    let batch = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), row, &options).map_err(Fault::bug)?;
+    Parameters::by_place(&batch)
+}

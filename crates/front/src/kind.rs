@@ -1,0 +1,193 @@
+//! What a statement is: what the server does itself, and what goes to the host.
+
+use crate::copy::Copy;
+use crate::error::{Complaint, SYNTAX};
+use crate::lexer::{Token, tokens};
+
+/// A statement, told apart by its first words.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Nothing but spaces and comments.
+    Empty,
+    /// BEGIN and START TRANSACTION; `repeatable`: with an isolation that is not given here.
+    Begin {
+        repeatable: bool,
+    },
+    Commit,
+    Rollback,
+    /// SAVEPOINT, RELEASE and ROLLBACK TO.
+    Savepoint,
+    /// SET name = value; the name is in small letters.
+    Set {
+        name: String,
+        value: String,
+    },
+    /// SET TRANSACTION and SET SESSION CHARACTERISTICS.
+    SetTransaction,
+    /// SHOW name; the name is in small letters.
+    Show(String),
+    /// RESET name, or of all.
+    Reset(Option<String>),
+    /// DISCARD ALL and the like; `all`: everything.
+    Discard {
+        all: bool,
+    },
+    /// DEALLOCATE of a statement, or of all.
+    Deallocate(Option<String>),
+    /// LISTEN, UNLISTEN and what else there is nothing to do for.
+    Nothing(&'static str),
+    CopyOut(Box<Copy>),
+    CopyIn(Box<Copy>),
+    /// What goes to the host. Its tag, where it does not give rows.
+    Statement {
+        tag: &'static str,
+        writes: bool,
+    },
+}
+
+/// Tells a statement apart.
+pub(crate) fn kind(sql: &str) -> Result<Kind, Complaint> {
+    let mut stream = tokens(sql);
+    let Some(first) = stream.next() else { return Ok(Kind::Empty) };
+    let rest = || tokens(&sql[first.end..]).collect::<Vec<Token>>();
+    let verb = first.text();
+    Ok(match verb.as_str() {
+        "begin" | "start" => {
+            Kind::Begin { repeatable: rest().iter().any(|token| token.is("repeatable") || token.is("serializable")) }
+        }
+        "commit" | "end" => Kind::Commit,
+        "abort" => Kind::Rollback,
+        "rollback" if rest().iter().any(|token| token.is("to")) => Kind::Savepoint,
+        "rollback" => Kind::Rollback,
+        "savepoint" | "release" => Kind::Savepoint,
+        "set" => set(&rest())?,
+        "show" => show(&rest()),
+        "reset" => {
+            let name = rest().iter().map(Token::text).collect::<Vec<_>>().join("");
+            Kind::Reset((name != "all").then_some(name))
+        }
+        "discard" => Kind::Discard { all: rest().iter().any(|token| token.is("all")) },
+        "deallocate" => {
+            let names = rest();
+            let name = names.iter().find(|token| !token.is("prepare")).map(|token| (token.is("all"), token.text()));
+            Kind::Deallocate(name.filter(|(all, _)| !all).map(|(_, name)| name))
+        }
+        "listen" | "unlisten" | "notify" | "checkpoint" | "vacuum" | "analyze" => nothing(&verb),
+        "copy" => copy(sql)?,
+        _ => statement(&verb, &rest),
+    })
+}
+
+fn nothing(verb: &str) -> Kind {
+    match verb {
+        "unlisten" => Kind::Nothing("UNLISTEN"),
+        "analyze" => Kind::Nothing("ANALYZE"),
+        "vacuum" => Kind::Nothing("VACUUM"),
+        "checkpoint" => Kind::Nothing("CHECKPOINT"),
+        _ => Kind::Statement { tag: "", writes: false },
+    }
+}
+
+fn copy(sql: &str) -> Result<Kind, Complaint> {
+    let copy = Box::new(Copy::read(sql)?);
+    Ok(if copy.is_in { Kind::CopyIn(copy) } else { Kind::CopyOut(copy) })
+}
+
+fn statement(verb: &str, rest: &impl Fn() -> Vec<Token>) -> Kind {
+    let (tag, writes) = match verb {
+        "insert" => ("INSERT", true),
+        "update" => ("UPDATE", true),
+        "delete" => ("DELETE", true),
+        "truncate" => ("TRUNCATE TABLE", true),
+        "create" => ("CREATE TABLE", true),
+        "drop" => ("DROP TABLE", true),
+        "explain" => ("EXPLAIN", false),
+        _ => ("SELECT", false),
+    };
+    // CREATE TABLE … AS has rows to count, as with PostgreSQL.
+    let tag = match verb {
+        "create" if rest().iter().any(|token| token.is("as")) => "SELECT",
+        _ => tag,
+    };
+    Kind::Statement { tag, writes }
+}
+
+fn show(rest: &[Token]) -> Kind {
+    let words: Vec<String> = rest.iter().map(Token::text).filter(|word| word != ";").collect();
+    match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["time", "zone"] => Kind::Show("timezone".to_owned()),
+        ["transaction", "isolation", "level"] => Kind::Show("transaction_isolation".to_owned()),
+        ["session", "authorization"] => Kind::Show("session_authorization".to_owned()),
+        [name] if !matches!(*name, "tables" | "databases" | "schemas" | "functions" | "columns" | "all") => {
+            Kind::Show((*name).to_owned())
+        }
+        // The host's: SHOW TABLES and the like.
+        _ => Kind::Statement { tag: "SHOW", writes: false },
+    }
+}
+
+fn set(rest: &[Token]) -> Result<Kind, Complaint> {
+    let mut rest = rest;
+    if let [first, others @ ..] = rest
+        && (first.is("session") || first.is("local"))
+    {
+        rest = others;
+    }
+    match rest {
+        [first, ..] if first.is("transaction") || first.is("characteristics") => Ok(Kind::SetTransaction),
+        [time, zone, value @ ..] if time.is("time") && zone.is("zone") => {
+            let value =
+                if value.first().is_some_and(|token| token.is("to") || token.is_sign('=')) { &value[1..] } else { value };
+            Ok(Kind::Set { name: "timezone".to_owned(), value: joined(value) })
+        }
+        [names, value @ ..] if names.is("names") => Ok(Kind::Set { name: "client_encoding".to_owned(), value: joined(value) }),
+        [name, sign, value @ ..] if (sign.is("to") || sign.is_sign('=')) && !value.is_empty() => {
+            Ok(Kind::Set { name: name.text().to_lowercase(), value: joined(value) })
+        }
+        _ => Err(Complaint::error(SYNTAX, "expected SET name = value").hint("SHOW ALL lists the names")),
+    }
+}
+
+/// A value as it was written, without quotes and with one space for a gap.
+fn joined(value: &[Token]) -> String {
+    let (mut text, mut end) = (String::new(), None);
+    for token in value.iter().filter(|token| !token.is_sign(';')) {
+        if end.is_some_and(|end| token.start > end) {
+            text.push(' ');
+        }
+        text.push_str(&token.text());
+        end = Some(token.end);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_are_told_apart() {
+        let set = |name: &str, value: &str| Kind::Set { name: name.into(), value: value.into() };
+        for (sql, expected) in [
+            (" -- nothing\n ;", Kind::Statement { tag: "SELECT", writes: false }),
+            ("/* x */", Kind::Empty),
+            ("BEGIN", Kind::Begin { repeatable: false }),
+            ("start transaction isolation level repeatable read", Kind::Begin { repeatable: true }),
+            ("SET search_path TO lab, \"Public\"", set("search_path", "lab, Public")),
+            ("SET SESSION extra_float_digits = 3", set("extra_float_digits", "3")),
+            ("set time zone 'Europe/Berlin'", set("timezone", "Europe/Berlin")),
+            ("SET TimeZone = '+02:00'", set("timezone", "+02:00")),
+            ("SET x = -1", set("x", "-1")),
+            ("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY", Kind::SetTransaction),
+            ("show transaction isolation level", Kind::Show("transaction_isolation".into())),
+            ("SHOW TABLES", Kind::Statement { tag: "SHOW", writes: false }),
+            ("DEALLOCATE PREPARE s", Kind::Deallocate(Some("s".into()))),
+            ("deallocate all", Kind::Deallocate(None)),
+            ("INSERT INTO t VALUES (1)", Kind::Statement { tag: "INSERT", writes: true }),
+            ("create table t as select 1", Kind::Statement { tag: "SELECT", writes: true }),
+        ] {
+            assert_eq!(kind(sql).unwrap(), expected, "{sql}");
+        }
+        assert!(kind("SET x").is_err());
+    }
+}

@@ -1,0 +1,34 @@
+//! What stands before a host for clients that people have: PostgreSQL's protocol, version 3.0.
+//!
+//! A connection is taken by the entry (`pithead-entry`) as a drive's are. Its statements go through a host's session, so that they are
+//! cut, pushed down and finished as any other. Front door: [`serve`]; a connection's life is in `connection.rs`.
+
+mod arrays;
+mod binary;
+mod cancel;
+mod columns;
+mod connection;
+mod copy;
+mod copy_in;
+mod copy_out;
+mod decode;
+mod error;
+mod extended;
+pub mod fuzz;
+mod kind;
+mod lexer;
+mod link;
+mod message;
+mod metrics;
+mod numbers;
+mod portal;
+mod reply;
+mod rows;
+mod serve;
+mod settings;
+mod simple;
+mod startup;
+mod text;
+mod transaction;
+
+pub use serve::{Front, serve};

@@ -1,0 +1,149 @@
+//! Rows on their way to a client: one batch in memory, and as many bytes as are sent at once.
+
+use std::sync::Arc;
+
+use arrow::array::timezone::Tz;
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::compute::cast;
+use arrow::datatypes::{Schema, SchemaRef};
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use pithead_model::Fault;
+use pithead_pg_catalog::pg_type;
+
+use crate::cancel::Cancel;
+use crate::columns::{Column, length_of};
+use crate::connection::{Halt, during, flush};
+use crate::link::Link;
+use crate::reply::{Described, Replies, end_length};
+use crate::{binary, text};
+
+/// The rows of an answer, as far as they are not sent yet.
+pub(crate) struct Rows {
+    schema: SchemaRef,
+    stream: BoxStream<'static, Result<RecordBatch, Fault>>,
+    batch: Option<Batch>,
+    /// Rows that were sent.
+    pub(crate) sent: u64,
+}
+
+/// A batch, of which some rows were sent.
+struct Batch {
+    columns: Vec<Column>,
+    rows: usize,
+    next: usize,
+}
+
+/// Writes one row as a message.
+pub(crate) trait WriteRow {
+    fn write(&mut self, out: &mut Replies, columns: &[Column], row: usize);
+}
+
+impl Rows {
+    /// Rows whose columns were told as `schema` has them.
+    pub(crate) fn new(schema: SchemaRef, stream: BoxStream<'static, Result<RecordBatch, Fault>>) -> Rows {
+        Rows { schema, stream, batch: None, sent: 0 }
+    }
+
+    /// Sends at most `limit` rows. Whether all have been sent.
+    pub(crate) async fn send(
+        &mut self,
+        link: &mut Link,
+        cancel: &Cancel,
+        limit: u64,
+        writer: &mut impl WriteRow,
+    ) -> Result<bool, Halt> {
+        let mut left = limit;
+        loop {
+            let Some(batch) = &mut self.batch else {
+                match during(link, cancel, self.stream.next()).await? {
+                    None => return Ok(true),
+                    Some(batch) => self.batch = Some(Batch::of(&self.schema, &batch?)?),
+                }
+                continue;
+            };
+            while batch.next < batch.rows && left > 0 {
+                writer.write(&mut link.out, &batch.columns, batch.next);
+                batch.next += 1;
+                self.sent += 1;
+                left -= 1;
+                if link.is_full() {
+                    flush(link, cancel).await?;
+                }
+            }
+            if batch.next == batch.rows {
+                self.batch = None;
+            }
+            if left == 0 {
+                return Ok(false);
+            }
+        }
+    }
+}
+
+impl Batch {
+    fn of(schema: &Schema, batch: &RecordBatch) -> Result<Batch, Fault> {
+        let column = |(field, array): (&Arc<arrow::datatypes::Field>, &ArrayRef)| {
+            // The client was told a type before the values of parameters were known.
+            let array = match array.data_type() == field.data_type() {
+                true => Arc::clone(array),
+                false => cast(array, field.data_type()).map_err(Fault::bug)?,
+            };
+            Column::of(field, &array)
+        };
+        if schema.fields().len() != batch.num_columns() {
+            return Err(Fault::bug("a batch has other columns than its statement"));
+        }
+        let columns = schema.fields().iter().zip(batch.columns()).map(column).collect::<Result<_, _>>()?;
+        Ok(Batch { columns, rows: batch.num_rows(), next: 0 })
+    }
+}
+
+/// Rows as DataRow messages.
+pub(crate) struct DataRows {
+    pub(crate) binary: Vec<bool>,
+    pub(crate) zone: Tz,
+}
+
+impl WriteRow for DataRows {
+    fn write(&mut self, out: &mut Replies, columns: &[Column], row: usize) {
+        out.message(b'D', |out| {
+            out.extend_from_slice(&(columns.len() as u16).to_be_bytes());
+            for (column, binary) in columns.iter().zip(&self.binary) {
+                if column.is_null(row) {
+                    out.extend_from_slice(&(-1_i32).to_be_bytes());
+                    continue;
+                }
+                let start = out.len();
+                out.extend_from_slice(&[0; 4]);
+                match binary {
+                    true => binary::write(out, column, row),
+                    false => text::write(out, column, row, &self.zone),
+                }
+                end_length(out, start, false);
+            }
+        });
+    }
+}
+
+/// The columns of a schema as clients are told of them.
+pub(crate) fn described(schema: &Schema, binary: &[bool]) -> Vec<Described> {
+    let one = |(field, binary): (&Arc<arrow::datatypes::Field>, &bool)| {
+        let oid = pg_type(field);
+        Described { name: field.name().clone(), oid, length: length_of(oid), binary: *binary }
+    };
+    schema.fields().iter().zip(binary).map(one).collect()
+}
+
+/// The formats of so many columns, from codes as Bind gives them: none is text for all, one is for all.
+pub(crate) fn formats(codes: &[i16], columns: usize) -> Option<Vec<bool>> {
+    if codes.iter().any(|code| !(0..=1).contains(code)) {
+        return None;
+    }
+    match codes {
+        [] => Some(vec![false; columns]),
+        [code] => Some(vec![*code == 1; columns]),
+        codes if codes.len() == columns => Some(codes.iter().map(|code| *code == 1).collect()),
+        _ => None,
+    }
+}

@@ -1,0 +1,104 @@
+//! The simple protocol: a text of one or several statements, each run to its end, with all values as text.
+
+use pithead_host::{Parameters, Session};
+use pithead_model::Fault;
+
+use crate::connection::{Halt, Talk};
+use crate::error::Complaint;
+use crate::kind::{Kind, kind};
+use crate::portal::Started;
+use crate::rows::{DataRows, described};
+
+impl Talk {
+    /// Runs the statements of a text, until one fails.
+    pub(crate) async fn simple(&mut self, sql: String) -> Result<(), Halt> {
+        // Portals of a run that was not ended are over.
+        self.portals.remove("");
+        self.place.cancel.begin();
+        let done = self.each(&sql).await;
+        self.place.cancel.end();
+        match done {
+            Ok(()) => {}
+            Err(Halt::Said(complaint)) => self.fail(&complaint),
+            Err(Halt::Fault(fault)) => self.fail(&Complaint::of(&fault, &sql)),
+            Err(other) => return Err(other),
+        }
+        self.ready().await
+    }
+
+    async fn each(&mut self, sql: &str) -> Result<(), Halt> {
+        let statements = Session::split(sql)?;
+        if statements.is_empty() {
+            self.link.out.empty(b'I');
+        }
+        for statement in &statements {
+            let done = self.one(statement).await;
+            if let Err(Halt::Fault(fault)) = &done {
+                // Places are told in the whole text.
+                return Err(Complaint::of(&moved(fault, sql, statement), sql).into());
+            }
+            done?;
+        }
+        Ok(())
+    }
+
+    async fn one(&mut self, sql: &str) -> Result<(), Halt> {
+        let kind = kind(sql)?;
+        match &kind {
+            Kind::Empty => {
+                self.link.out.empty(b'I');
+                Ok(())
+            }
+            Kind::CopyOut(copy) => self.copy_out(copy).await,
+            Kind::CopyIn(copy) => self.copy_in(copy).await,
+            _ => match self.start(sql, &kind, None, &Parameters::default()).await? {
+                Started::Done(tag) => {
+                    self.link.out.complete(&tag);
+                    Ok(())
+                }
+                Started::Rows(mut rows, schema, tag) => {
+                    let binary = vec![false; schema.fields().len()];
+                    self.link.out.columns(&described(&schema, &binary));
+                    let mut writer = DataRows { binary, zone: self.settings.zone().1 };
+                    rows.send(&mut self.link, &self.place.cancel, u64::MAX, &mut writer).await?;
+                    self.link.out.complete(&completed(tag, rows.sent));
+                    Ok(())
+                }
+            },
+        }
+    }
+}
+
+/// What CommandComplete says of rows that were sent.
+pub(crate) fn completed(tag: &str, rows: u64) -> String {
+    if tag == "SELECT" { format!("SELECT {rows}") } else { tag.to_owned() }
+}
+
+/// A fault whose place is counted from the beginning of the whole text: the lines before its statement are added.
+fn moved(fault: &Fault, whole: &str, statement: &str) -> Fault {
+    const LINE: &str = "at Line: ";
+    let before = whole.find(statement).map_or("", |at| &whole[..at]);
+    let lines = before.matches('\n').count();
+    let columns = before.rsplit('\n').next().unwrap_or("").chars().count();
+    let place = fault.message.rfind(LINE).map(|at| at + LINE.len());
+    let numbers = place.and_then(|place| fault.message[place..].split_once(", Column: "));
+    let (Some(place), Some((line, rest))) = (place, numbers) else { return fault.clone() };
+    let digits = rest.find(|character: char| !character.is_ascii_digit()).unwrap_or(rest.len());
+    let (Ok(line), Ok(column)) = (line.parse::<usize>(), rest[..digits].parse::<usize>()) else { return fault.clone() };
+    let column = if line == 1 { column + columns } else { column };
+    let message = format!("{}{}, Column: {column}{}", &fault.message[..place], line + lines, &rest[digits..]);
+    Fault { message, ..fault.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_those_in_the_whole_text() {
+        let fault = Fault::invalid("sql parser error: no at Line: 1, Column: 8");
+        let whole = "SELECT 1;\n  SELECT FROM";
+        assert_eq!(moved(&fault, whole, "SELECT FROM").message, "sql parser error: no at Line: 2, Column: 10");
+        assert_eq!(Complaint::of(&moved(&fault, whole, "SELECT FROM"), whole).position, Some(20));
+    }
+}

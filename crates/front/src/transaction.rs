@@ -1,0 +1,129 @@
+//! [`Transaction`]: a block from BEGIN to COMMIT or ROLLBACK.
+//!
+//! A statement that writes is a transaction of its own: it is visible as a whole, or not at all, once it has ended. A block may hold one
+//! of them, and cannot take it back.
+
+use crate::error::{Complaint, FAILED_TRANSACTION, NOT_SUPPORTED};
+
+/// Where a connection is with regard to blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Transaction {
+    /// In none.
+    #[default]
+    None,
+    /// In one; `wrote`: a statement of it has written.
+    Open { wrote: bool },
+    /// In one of which a statement failed.
+    Failed { wrote: bool },
+}
+
+impl Transaction {
+    /// As ReadyForQuery tells it.
+    pub(crate) fn status(self) -> u8 {
+        match self {
+            Transaction::None => b'I',
+            Transaction::Open { .. } => b'T',
+            Transaction::Failed { .. } => b'E',
+        }
+    }
+
+    /// BEGIN. What a person should know.
+    pub(crate) fn begin(&mut self, repeatable: bool) -> Result<Option<Complaint>, Complaint> {
+        match self {
+            Transaction::None => {
+                *self = Transaction::Open { wrote: false };
+                let notice = "each statement of this transaction sees the newest data: the isolation is read committed";
+                Ok(repeatable.then(|| Complaint::warning(NOT_SUPPORTED, notice)))
+            }
+            Transaction::Open { .. } => Ok(Some(Complaint::warning("25001", "there is already a transaction in progress"))),
+            Transaction::Failed { .. } => Err(failed()),
+        }
+    }
+
+    /// COMMIT. The tag that it is answered with, and what a person should know.
+    pub(crate) fn commit(&mut self) -> Result<(&'static str, Option<Complaint>), Complaint> {
+        match std::mem::take(self) {
+            Transaction::None => Ok(("COMMIT", Some(none()))),
+            Transaction::Open { .. } => Ok(("COMMIT", None)),
+            Transaction::Failed { wrote: false } => Ok(("ROLLBACK", None)),
+            Transaction::Failed { wrote: true } => Err(kept()),
+        }
+    }
+
+    /// ROLLBACK. What was written stays, and that is said.
+    pub(crate) fn rollback(&mut self) -> Result<Option<Complaint>, Complaint> {
+        match std::mem::take(self) {
+            Transaction::None => Ok(Some(none())),
+            Transaction::Open { wrote: false } | Transaction::Failed { wrote: false } => Ok(None),
+            Transaction::Open { wrote: true } | Transaction::Failed { wrote: true } => Err(kept()),
+        }
+    }
+
+    /// Whether a statement may run now. What a person should know of one that writes.
+    pub(crate) fn check(&self, writes: bool) -> Result<Option<Complaint>, Complaint> {
+        match self {
+            Transaction::Failed { .. } => Err(failed()),
+            Transaction::Open { wrote: true } if writes => Err(Complaint::error(
+                NOT_SUPPORTED,
+                "a transaction here is one statement that writes, and this block has had one",
+            )
+            .hint(
+                "COMMIT first, or run statements outside of a block (autocommit): each is visible as a whole, or not at all",
+            )),
+            Transaction::Open { wrote: false } if writes => Ok(Some(
+                Complaint::warning("01000", "this statement is committed when it ends: ROLLBACK will not undo it")
+                    .hint("a transaction here is one statement that writes"),
+            )),
+            _ => Ok(None),
+        }
+    }
+
+    /// A statement that writes has done so.
+    pub(crate) fn wrote(&mut self) {
+        if let Transaction::Open { wrote } = self {
+            *wrote = true;
+        }
+    }
+
+    /// A statement has failed.
+    pub(crate) fn fail(&mut self) {
+        if let Transaction::Open { wrote } = *self {
+            *self = Transaction::Failed { wrote };
+        }
+    }
+}
+
+fn failed() -> Complaint {
+    let message = "current transaction is aborted, commands ignored until end of transaction block";
+    Complaint::error(FAILED_TRANSACTION, message).hint("ROLLBACK ends it")
+}
+
+fn none() -> Complaint {
+    Complaint::warning("25P01", "there is no transaction in progress")
+}
+
+fn kept() -> Complaint {
+    Complaint::error(NOT_SUPPORTED, "what was written in this block cannot be rolled back: it was committed by its statement")
+        .hint("the block has ended; a transaction here is one statement that writes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_holds_one_statement_that_writes() {
+        let mut block = Transaction::default();
+        assert!(block.begin(false).unwrap().is_none() && block.status() == b'T');
+        assert!(block.check(true).unwrap().is_some());
+        block.wrote();
+        assert!(block.check(false).unwrap().is_none());
+        assert_eq!(block.check(true).unwrap_err().code, NOT_SUPPORTED);
+        assert!(block.rollback().is_err() && block == Transaction::None);
+        block.begin(false).unwrap();
+        block.fail();
+        assert_eq!(block.check(false).unwrap_err().code, FAILED_TRANSACTION);
+        assert_eq!(block.commit().unwrap().0, "ROLLBACK");
+        assert!(block.commit().unwrap().1.is_some());
+    }
+}

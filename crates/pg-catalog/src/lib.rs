@@ -1,0 +1,27 @@
+//! What PostgreSQL's clients ask a server about itself: the tables of `pg_catalog` and `information_schema` as ordinary rows over the
+//! datasets that there are, the functions that such queries call, and the forms of SQL that only PostgreSQL has ([`rewrite`]).
+//!
+//! Domains are schemas, datasets are tables. There is one database, [`DATABASE`].
+
+mod facts;
+mod functions;
+mod information;
+mod rewrite;
+mod rows;
+mod settings;
+mod tables;
+mod types;
+
+pub use facts::{Facts, Listed, Shown};
+pub use functions::functions;
+pub use rewrite::rewrite;
+pub use settings::{SETTINGS, Setting, setting};
+pub use tables::table;
+pub use types::{PgType, TYPES, pg_type};
+
+/// The one database.
+pub const DATABASE: &str = "pithead";
+/// The schema of PostgreSQL's own tables.
+pub const PG_CATALOG: &str = "pg_catalog";
+/// The version of PostgreSQL whose catalogue and protocol are served.
+pub const SERVER_VERSION: &str = "15.0";

@@ -1,0 +1,400 @@
+//! The tables of `pg_catalog`, and those of `information_schema`, as rows.
+
+use arrow::array::RecordBatch;
+
+use crate::facts::Facts;
+use crate::rows::{Cell, NULL, batch, row};
+use crate::types::{TYPES, modifier, pg_type};
+use crate::{DATABASE, SETTINGS, information};
+
+/// The role that owns everything.
+pub(crate) const OWNER: i64 = 10;
+/// The role of whoever asks.
+pub(crate) const CALLER: i64 = 16_383;
+/// The number of the schema `pg_catalog`.
+pub(crate) const CATALOG_SCHEMA: i64 = 11;
+/// The number of the schema `information_schema`.
+const INFORMATION_SCHEMA: i64 = 13_000;
+/// The number of the one database.
+pub(crate) const DATABASE_OID: i64 = 5;
+/// The access method of tables.
+const HEAP: i64 = 2;
+
+/// What makes the rows of a table.
+type Rows = fn(&Facts) -> Vec<Vec<Cell>>;
+
+/// A table: its name, its columns, its rows.
+pub(crate) struct Table(pub(crate) &'static str, pub(crate) &'static str, pub(crate) Rows);
+
+/// The rows of a table of `pg_catalog`; none: there is no such table. Those of `information_schema` are there under names that begin
+/// with [`information::PREFIX`].
+pub fn table(name: &str, facts: &Facts) -> Option<RecordBatch> {
+    let Table(_, columns, rows) = TABLES.iter().chain(information::TABLES).find(|known| known.0 == name)?;
+    Some(batch(columns, &rows(facts)))
+}
+
+/// Whether there is a table of this name.
+pub(crate) fn is_table(name: &str) -> bool {
+    TABLES.iter().any(|known| known.0 == name)
+}
+
+fn none(_: &Facts) -> Vec<Vec<Cell>> {
+    Vec::new()
+}
+
+const TABLES: &[Table] = &[
+    Table("pg_namespace", "oid:o nspname:s nspowner:o nspacl:S", namespaces),
+    Table(
+        "pg_class",
+        "oid:o relname:s relnamespace:o reltype:o reloftype:o relowner:o relam:o relfilenode:o reltablespace:o relpages:i \
+         reltuples:f relallvisible:i reltoastrelid:o relhasindex:b relisshared:b relpersistence:s relkind:s relnatts:h relchecks:h \
+         relhasrules:b relhastriggers:b relhassubclass:b relrowsecurity:b relforcerowsecurity:b relispopulated:b relreplident:s \
+         relispartition:b relrewrite:o relfrozenxid:o relminmxid:o relacl:S reloptions:S relpartbound:s",
+        classes,
+    ),
+    Table(
+        "pg_attribute",
+        "attrelid:o attname:s atttypid:o attstattarget:i attlen:h attnum:h attndims:i attcacheoff:i atttypmod:i attbyval:b \
+         attalign:s attstorage:s attcompression:s attnotnull:b atthasdef:b atthasmissing:b attidentity:s attgenerated:s \
+         attisdropped:b attislocal:b attinhcount:i attcollation:o attacl:S attoptions:S attfdwoptions:S attmissingval:s",
+        attributes,
+    ),
+    Table(
+        "pg_type",
+        "oid:o typname:s typnamespace:o typowner:o typlen:h typbyval:b typtype:s typcategory:s typispreferred:b typisdefined:b \
+         typdelim:s typrelid:o typsubscript:s typelem:o typarray:o typinput:s typoutput:s typreceive:s typsend:s typmodin:s \
+         typmodout:s typanalyze:s typalign:s typstorage:s typnotnull:b typbasetype:o typtypmod:i typndims:i typcollation:o \
+         typdefaultbin:s typdefault:s typacl:S",
+        types,
+    ),
+    Table(
+        "pg_database",
+        "oid:o datname:s datdba:o encoding:i datlocprovider:s datistemplate:b datallowconn:b datconnlimit:i datfrozenxid:o \
+         datminmxid:o dattablespace:o datcollate:s datctype:s daticulocale:s datcollversion:s datacl:S",
+        databases,
+    ),
+    Table(
+        "pg_roles",
+        "rolname:s rolsuper:b rolinherit:b rolcreaterole:b rolcreatedb:b rolcanlogin:b rolreplication:b rolconnlimit:i \
+         rolpassword:s rolvaliduntil:s rolbypassrls:b rolconfig:S oid:o",
+        roles,
+    ),
+    Table(
+        "pg_user",
+        "usename:s usesysid:o usecreatedb:b usesuper:b userepl:b usebypassrls:b passwd:s valuntil:s useconfig:S",
+        users,
+    ),
+    Table("pg_settings", "name:s setting:s unit:s category:s short_desc:s context:s vartype:s source:s", settings),
+    Table(
+        "pg_tables",
+        "schemaname:s tablename:s tableowner:s tablespace:s hasindexes:b hasrules:b hastriggers:b rowsecurity:b",
+        tables,
+    ),
+    Table("pg_am", "oid:o amname:s amhandler:s amtype:s", |_| vec![row![HEAP, "heap", "heap_tableam_handler", "t"]]),
+    Table("pg_tablespace", "oid:o spcname:s spcowner:o spcacl:S spcoptions:S", |_| vec![row![1663, "pg_default", OWNER]]),
+    Table("pg_collation", "oid:o collname:s collnamespace:o collowner:o collprovider:s collcollate:s collctype:s", |_| {
+        vec![row![100, "default", CATALOG_SCHEMA, OWNER, "d", NULL, NULL]]
+    }),
+    Table("pg_views", "schemaname:s viewname:s viewowner:s definition:s", none),
+    Table(
+        "pg_matviews",
+        "schemaname:s matviewname:s matviewowner:s tablespace:s hasindexes:b ispopulated:b definition:s",
+        none,
+    ),
+    Table("pg_auth_members", "roleid:o member:o grantor:o admin_option:b", none),
+    Table("pg_db_role_setting", "setdatabase:o setrole:o setconfig:S", none),
+    Table("pg_attrdef", "oid:o adrelid:o adnum:h adbin:s", none),
+    Table("pg_description", "objoid:o classoid:o objsubid:i description:s", none),
+    Table("pg_shdescription", "objoid:o classoid:o description:s", none),
+    Table("pg_depend", "classid:o objid:o objsubid:i refclassid:o refobjid:o refobjsubid:i deptype:s", none),
+    Table("pg_shdepend", "dbid:o classid:o objid:o objsubid:i refclassid:o refobjid:o deptype:s", none),
+    Table(
+        "pg_index",
+        "indexrelid:o indrelid:o indnatts:h indnkeyatts:h indisunique:b indnullsnotdistinct:b indisprimary:b indisexclusion:b \
+         indimmediate:b indisclustered:b indisvalid:b indcheckxmin:b indisready:b indislive:b indisreplident:b indkey:O \
+         indcollation:O indclass:O indoption:O indexprs:s indpred:s",
+        none,
+    ),
+    Table("pg_indexes", "schemaname:s tablename:s indexname:s tablespace:s indexdef:s", none),
+    Table(
+        "pg_constraint",
+        "oid:o conname:s connamespace:o contype:s condeferrable:b condeferred:b convalidated:b conrelid:o contypid:o conindid:o \
+         conparentid:o confrelid:o confupdtype:s confdeltype:s confmatchtype:s conislocal:b coninhcount:i connoinherit:b conkey:O \
+         confkey:O conpfeqop:O conppeqop:O conffeqop:O confdelsetcols:O conexclop:O conbin:s",
+        none,
+    ),
+    Table("pg_inherits", "inhrelid:o inhparent:o inhseqno:i inhdetachpending:b", none),
+    Table("pg_partitioned_table", "partrelid:o partstrat:s partnatts:h partdefid:o partattrs:O partclass:O", none),
+    Table("pg_sequence", "seqrelid:o seqtypid:o seqstart:o seqincrement:o seqmax:o seqmin:o seqcache:o seqcycle:b", none),
+    Table("pg_sequences", "schemaname:s sequencename:s sequenceowner:s data_type:s start_value:o last_value:o", none),
+    Table(
+        "pg_trigger",
+        "oid:o tgrelid:o tgparentid:o tgname:s tgfoid:o tgtype:h tgenabled:s tgisinternal:b tgconstrrelid:o tgconstrindid:o \
+         tgconstraint:o tgdeferrable:b tginitdeferred:b tgnargs:h tgattr:O tgargs:s tgqual:s tgoldtable:s tgnewtable:s",
+        none,
+    ),
+    Table("pg_rewrite", "oid:o rulename:s ev_class:o ev_type:s ev_enabled:s is_instead:b ev_qual:s ev_action:s", none),
+    Table("pg_rules", "schemaname:s tablename:s rulename:s definition:s", none),
+    Table("pg_policy", "oid:o polname:s polrelid:o polcmd:s polpermissive:b polroles:O polqual:s polwithcheck:s", none),
+    Table(
+        "pg_statistic_ext",
+        "oid:o stxrelid:o stxname:s stxnamespace:o stxowner:o stxstattarget:i stxkeys:O stxkind:S stxexprs:s",
+        none,
+    ),
+    Table(
+        "pg_publication",
+        "oid:o pubname:s pubowner:o puballtables:b pubinsert:b pubupdate:b pubdelete:b pubtruncate:b pubviaroot:b",
+        none,
+    ),
+    Table("pg_publication_rel", "oid:o prpubid:o prrelid:o prqual:s prattrs:O", none),
+    Table("pg_publication_namespace", "oid:o pnpubid:o pnnspid:o", none),
+    Table(
+        "pg_proc",
+        "oid:o proname:s pronamespace:o proowner:o prolang:o prokind:s proretset:b pronargs:h prorettype:o proargtypes:O",
+        none,
+    ),
+    Table("pg_aggregate", "aggfnoid:o aggkind:s aggnumdirectargs:h", none),
+    Table("pg_operator", "oid:o oprname:s oprnamespace:o oprowner:o oprkind:s oprleft:o oprright:o oprresult:o", none),
+    Table("pg_opclass", "oid:o opcmethod:o opcname:s opcnamespace:o opcowner:o opcfamily:o opcintype:o opcdefault:b", none),
+    Table("pg_enum", "oid:o enumtypid:o enumsortorder:f enumlabel:s", none),
+    Table("pg_range", "rngtypid:o rngsubtype:o rngmultitypid:o rngcollation:o rngsubopc:o", none),
+    Table("pg_language", "oid:o lanname:s lanowner:o lanispl:b lanpltrusted:b", none),
+    Table(
+        "pg_extension",
+        "oid:o extname:s extowner:o extnamespace:o extrelocatable:b extversion:s extconfig:O extcondition:S",
+        none,
+    ),
+    Table("pg_available_extensions", "name:s default_version:s installed_version:s comment:s", none),
+    Table("pg_event_trigger", "oid:o evtname:s evtevent:s evtowner:o evtfoid:o evtenabled:s evttags:S", none),
+    Table("pg_foreign_table", "ftrelid:o ftserver:o ftoptions:S", none),
+    Table("pg_foreign_server", "oid:o srvname:s srvowner:o srvfdw:o srvtype:s srvversion:s srvacl:S srvoptions:S", none),
+    Table("pg_foreign_data_wrapper", "oid:o fdwname:s fdwowner:o fdwhandler:o fdwvalidator:o fdwacl:S fdwoptions:S", none),
+    Table("pg_cast", "oid:o castsource:o casttarget:o castfunc:o castcontext:s castmethod:s", none),
+    Table("pg_conversion", "oid:o conname:s connamespace:o conowner:o conforencoding:i contoencoding:i", none),
+    Table("pg_default_acl", "oid:o defaclrole:o defaclnamespace:o defaclobjtype:s defaclacl:S", none),
+    Table("pg_seclabel", "objoid:o classoid:o objsubid:i provider:s label:s", none),
+    Table("pg_largeobject_metadata", "oid:o lomowner:o lomacl:S", none),
+    Table("pg_locks", "locktype:s database:o relation:o pid:i mode:s granted:b", none),
+    Table("pg_prepared_xacts", "transaction:o gid:s prepared:s owner:s database:s", none),
+    Table("pg_stat_user_tables", "relid:o schemaname:s relname:s seq_scan:o n_live_tup:o n_dead_tup:o", |facts| {
+        let of = |(oid, table): &(i64, crate::Listed)| row![*oid, &table.domain, &table.name, NULL, table.rows as i64, 0];
+        facts.numbered().tables.iter().map(of).collect()
+    }),
+];
+
+fn namespaces(facts: &Facts) -> Vec<Vec<Cell>> {
+    let own = [row![CATALOG_SCHEMA, "pg_catalog", OWNER], row![INFORMATION_SCHEMA, "information_schema", OWNER]];
+    let domains = facts.numbered().domains.iter().map(|(oid, name)| row![*oid, name, OWNER]);
+    own.into_iter().chain(domains).collect()
+}
+
+fn classes(facts: &Facts) -> Vec<Vec<Cell>> {
+    /// Bytes of PostgreSQL's pages, which sizes are told in.
+    const PAGE: u64 = 8192;
+    let numbered = facts.numbered();
+    let class = |(oid, table): &(i64, crate::Listed)| {
+        let (columns, pages) = (table.schema.fields().len() as i64, table.bytes.div_ceil(PAGE).min(i32::MAX as u64) as i64);
+        let schema = numbered.domain(&table.domain);
+        row![
+            *oid,
+            &table.name,
+            schema,
+            0,
+            0,
+            OWNER,
+            HEAP,
+            0,
+            0,
+            pages,
+            table.rows as i64,
+            0,
+            0,
+            false,
+            false,
+            "p",
+            "r",
+            columns,
+            0,
+            false,
+            false,
+            false,
+            false,
+            false,
+            true,
+            "n",
+            false,
+            0,
+            0,
+            0
+        ]
+    };
+    numbered.tables.iter().map(class).collect()
+}
+
+fn attributes(facts: &Facts) -> Vec<Vec<Cell>> {
+    let mut rows = Vec::new();
+    for (oid, table) in &facts.numbered().tables {
+        for (number, field) in (1_i64..).zip(table.schema.fields()) {
+            let number_of_type = pg_type(field);
+            let known = TYPES.iter().find(|known| known.oid == number_of_type);
+            let (length, dimensions) = known.map_or((-1, 1), |known| (i64::from(known.length), 0));
+            let collation = if known.is_some_and(|known| known.category == 'S') { 100 } else { 0 };
+            rows.push(row![
+                *oid,
+                field.name(),
+                i64::from(number_of_type),
+                -1,
+                length,
+                number,
+                dimensions,
+                -1,
+                modifier(field.data_type()),
+                (1..=8).contains(&length),
+                "i",
+                "p",
+                "",
+                !field.is_nullable(),
+                false,
+                false,
+                "",
+                "",
+                false,
+                true,
+                0,
+                collation
+            ]);
+        }
+    }
+    rows
+}
+
+fn types(_: &Facts) -> Vec<Vec<Cell>> {
+    let mut rows = Vec::new();
+    for known in &TYPES {
+        let (oid, array) = (i64::from(known.oid), i64::from(known.array));
+        let collation = if known.category == 'S' { 100 } else { 0 };
+        let (input, output) = (format!("{}in", known.name), format!("{}out", known.name));
+        let (receive, send) = (format!("{}recv", known.name), format!("{}send", known.name));
+        rows.push(row![
+            oid,
+            known.name,
+            CATALOG_SCHEMA,
+            OWNER,
+            i64::from(known.length),
+            (1..=8).contains(&known.length),
+            "b",
+            known.category.to_string(),
+            false,
+            true,
+            ",",
+            0,
+            "-",
+            0,
+            array,
+            input,
+            output,
+            receive,
+            send,
+            "-",
+            "-",
+            "-",
+            "i",
+            "p",
+            false,
+            0,
+            -1,
+            0,
+            collation
+        ]);
+        if array > 0 {
+            rows.push(row![
+                array,
+                format!("_{}", known.name),
+                CATALOG_SCHEMA,
+                OWNER,
+                -1,
+                false,
+                "b",
+                "A",
+                false,
+                true,
+                ",",
+                0,
+                "array_subscript_handler",
+                oid,
+                0,
+                "array_in",
+                "array_out",
+                "array_recv",
+                "array_send",
+                "-",
+                "-",
+                "array_typanalyze",
+                "i",
+                "x",
+                false,
+                0,
+                -1,
+                0,
+                collation
+            ]);
+        }
+    }
+    rows
+}
+
+fn databases(_: &Facts) -> Vec<Vec<Cell>> {
+    /// UTF8, by PostgreSQL's number for it.
+    const UTF8: i64 = 6;
+    vec![row![DATABASE_OID, DATABASE, OWNER, UTF8, "c", false, true, -1, 0, 0, 1663, "C.UTF-8", "C.UTF-8"]]
+}
+
+fn roles(facts: &Facts) -> Vec<Vec<Cell>> {
+    let role =
+        |name: &str, owns: bool, oid: i64| row![name, owns, true, owns, owns, !owns, false, -1, NULL, NULL, owns, NULL, oid];
+    let mut roles = vec![role(DATABASE, true, OWNER)];
+    if facts.user != DATABASE {
+        roles.push(role(&facts.user, false, CALLER));
+    }
+    roles
+}
+
+fn users(facts: &Facts) -> Vec<Vec<Cell>> {
+    vec![row![&facts.user, CALLER, false, false, false, false, "********"]]
+}
+
+fn settings(_: &Facts) -> Vec<Vec<Cell>> {
+    let one = |known: &crate::Setting| row![known.name, known.default, NULL, NULL, NULL, "user", "string", "default"];
+    SETTINGS.iter().map(one).collect()
+}
+
+fn tables(facts: &Facts) -> Vec<Vec<Cell>> {
+    let one = |(_, table): &(i64, crate::Listed)| row![&table.domain, &table.name, DATABASE, NULL, false, false, false, false];
+    facts.numbered().tables.iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::datatypes::{DataType, Field, Schema};
+
+    use super::*;
+    use crate::Listed;
+
+    #[test]
+    fn every_table_has_as_many_columns_as_its_rows() {
+        let schema =
+            Arc::new(Schema::new(vec![Field::new("a", DataType::Int32, false), Field::new("b", DataType::Utf8View, true)]));
+        let listed = Listed { domain: "main".into(), name: "t".into(), schema, rows: 3, bytes: 9000 };
+        let facts = Facts::new("me".into(), 1, Arc::new(|_| None), move || (vec!["main".into()], vec![listed.clone()]));
+        for Table(name, columns, rows) in TABLES.iter().chain(information::TABLES) {
+            let (wide, rows) = (columns.split_whitespace().count(), rows(&facts));
+            assert!(rows.iter().all(|row| row.len() <= wide), "{name}");
+            let batch = table(name, &facts).unwrap();
+            assert_eq!((batch.num_rows(), batch.num_columns()), (rows.len(), wide), "{name}");
+        }
+        assert_eq!(table("pg_attribute", &facts).unwrap().num_rows(), 2);
+        assert!(table("pg_nothing", &facts).is_none());
+    }
+}

@@ -1,0 +1,66 @@
+//! [`FunctionCall`]: a function over the rows of a batch.
+
+use std::time::Duration;
+
+use arrow::array::{Array, ArrayRef, new_empty_array};
+use arrow::compute::concat;
+use arrow::datatypes::DataType;
+
+use super::frame::{Frame, text_bytes};
+use super::module::FunctionModule;
+use super::run::{GuestMemory, run};
+use super::{CALL_ROWS_MAX, CALL_TEXT_BYTES_MAX, CALL_TIME, ROW_TIME};
+
+/// A function of a module, as SQL calls it.
+#[derive(Clone, Copy, Debug)]
+pub struct FunctionCall<'a> {
+    /// The module.
+    pub module: &'a FunctionModule,
+    /// The function's name there.
+    pub export: &'a str,
+    /// What it gives: Boolean, Int32, Int64, Float64 or Utf8View, as its arguments are.
+    pub returns: &'a DataType,
+    /// Whether it is called where an argument is NULL. Otherwise NULL is its result there.
+    pub called_on_null: bool,
+}
+
+/// Makes what counts the memory of one instance.
+pub type MemoryOf<'a> = &'a dyn Fn() -> Box<dyn GuestMemory>;
+
+impl FunctionCall<'_> {
+    /// The results for so many rows of arguments. The error is a sentence without the function's name.
+    pub fn rows(&self, arguments: &[ArrayRef], rows: usize, memory: MemoryOf<'_>) -> Result<ArrayRef, String> {
+        if rows == 0 {
+            return Ok(new_empty_array(self.returns));
+        }
+        let texts: usize = arguments.iter().map(text_bytes).sum();
+        let at_once = if texts > CALL_TEXT_BYTES_MAX { (rows / 2).clamp(1, CALL_ROWS_MAX) } else { CALL_ROWS_MAX };
+        if rows <= at_once {
+            return self.call(arguments, rows, memory);
+        }
+        let mut parts = Vec::with_capacity(rows.div_ceil(at_once));
+        for first in (0..rows).step_by(at_once) {
+            let count = at_once.min(rows - first);
+            let slice: Vec<ArrayRef> = arguments.iter().map(|array| array.slice(first, count)).collect();
+            parts.push(self.rows(&slice, count, memory)?);
+        }
+        let parts: Vec<&dyn Array> = parts.iter().map(|part| part.as_ref()).collect();
+        concat(&parts).map_err(|error| error.to_string())
+    }
+
+    /// Calls it with no row, so that a function that takes other types can say so.
+    pub fn check(&self, arguments: &[DataType], memory: MemoryOf<'_>) -> Result<(), String> {
+        let arguments: Vec<ArrayRef> = arguments.iter().map(new_empty_array).collect();
+        self.call(&arguments, 0, memory).map(drop)
+    }
+
+    fn call(&self, arguments: &[ArrayRef], rows: usize, memory: MemoryOf<'_>) -> Result<ArrayRef, String> {
+        let functions = self.module.functions();
+        if !functions.iter().any(|function| function == self.export) {
+            return Err(format!("its module has no function {}; it has {}", self.export, functions.join(", ")));
+        }
+        let frame = Frame::new(arguments, rows, self.returns, !self.called_on_null)?;
+        let time_max: Duration = CALL_TIME + ROW_TIME * rows as u32;
+        run(self.module, self.export, &frame, memory(), time_max, |memory, place| place.read(memory))
+    }
+}

@@ -1,0 +1,73 @@
+//! [`FunctionEngine`]: the sandbox of all functions of a process.
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, LazyLock};
+
+use lru::LruCache;
+use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
+use wasmtime::{Engine, Linker};
+
+use super::imports;
+use super::module::FunctionModule;
+use super::run::Called;
+use super::{INSTANCE_MEMORY_BYTES_MAX, INSTANCES_MAX};
+use crate::engine::{Ticker, Ticking, engine};
+use crate::{ProgramError, RuntimeOptions};
+
+/// The most modules whose code is kept.
+const MODULES_MAX: NonZeroUsize = NonZeroUsize::new(64).expect("it is not 0");
+
+/// Compiles modules of functions and runs them.
+pub struct FunctionEngine {
+    linker: Linker<Called>,
+    ticker: Ticker,
+    known: Mutex<LruCache<[u8; 32], Arc<FunctionModule>>>,
+    /// One module is compiled at a time, so that the same module is compiled once.
+    compiling: Mutex<()>,
+}
+
+impl FunctionEngine {
+    /// The one of this process: it reserves address space, so it is made for the first function.
+    pub fn shared() -> Result<Arc<FunctionEngine>, ProgramError> {
+        static SHARED: LazyLock<Result<Arc<FunctionEngine>, ProgramError>> =
+            LazyLock::new(|| FunctionEngine::new().map(Arc::new));
+        SHARED.clone()
+    }
+
+    fn new() -> Result<Self, ProgramError> {
+        let options = RuntimeOptions {
+            instances_max: INSTANCES_MAX,
+            instance_memory_bytes_max: INSTANCE_MEMORY_BYTES_MAX,
+            ..RuntimeOptions::default()
+        };
+        let engine: Engine = engine(&options)?;
+        let mut linker = Linker::new(&engine);
+        imports::link(&mut linker).map_err(ProgramError::engine)?;
+        let ticker = Ticker::start(engine)?;
+        Ok(Self { linker, ticker, known: Mutex::new(LruCache::new(MODULES_MAX)), compiling: Mutex::default() })
+    }
+
+    /// Checks and compiles a module. The same bytes are compiled once while they are known. It blocks.
+    pub fn compile(self: &Arc<Self>, bytes: &[u8]) -> Result<Arc<FunctionModule>, ProgramError> {
+        let key: [u8; 32] = Sha256::digest(bytes).into();
+        let _turn = self.compiling.lock();
+        if let Some(known) = self.known.lock().get(&key) {
+            return Ok(Arc::clone(known));
+        }
+        let compiled = FunctionModule::compile(self, &self.linker, bytes);
+        let module = Arc::new(compiled.map_err(|cause| ProgramError::Usage(format!("the module of a function: {cause}")))?);
+        self.known.lock().put(key, Arc::clone(&module));
+        Ok(module)
+    }
+
+    pub(super) fn ticking(&self) -> Ticking {
+        self.ticker.enter()
+    }
+}
+
+impl std::fmt::Debug for FunctionEngine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FunctionEngine").field("known", &self.known.lock().len()).finish_non_exhaustive()
+    }
+}

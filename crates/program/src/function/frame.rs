@@ -1,0 +1,268 @@
+//! [`Frame`]: a batch of arguments as it lies in a guest's memory, with room for the result.
+//!
+//! All numbers are little-endian, all addresses are the guest's. A frame begins with a header, which is followed by descriptions of
+//! the columns, and by their buffers in Arrow's layout, each at a multiple of 8.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int32Array, Int64Array, StringArray, StringViewArray,
+};
+use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow::datatypes::{DataType, Float64Type, Int32Type, Int64Type};
+
+/// The bytes of a header: rows, arguments, where their descriptions are, where the result's is, and which rows are wanted.
+const HEADER_BYTES: usize = 32;
+/// The bytes of a description: the type's number, and where validity, values and texts are.
+const COLUMN_BYTES: usize = 24;
+
+/// The types that functions know, by their numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Boolean = 1,
+    Int32 = 2,
+    Int64 = 3,
+    Float64 = 4,
+    Text = 5,
+}
+
+impl Kind {
+    fn of(data_type: &DataType) -> Result<Kind, String> {
+        Ok(match data_type {
+            DataType::Boolean => Kind::Boolean,
+            DataType::Int32 => Kind::Int32,
+            DataType::Int64 => Kind::Int64,
+            DataType::Float64 => Kind::Float64,
+            DataType::Utf8View => Kind::Text,
+            other => return Err(format!("functions know no {other}")),
+        })
+    }
+
+    /// The bytes of the values, offsets for texts.
+    fn values_bytes(self, rows: usize) -> usize {
+        match self {
+            Kind::Boolean => bits(rows),
+            Kind::Int32 => rows * 4,
+            Kind::Int64 | Kind::Float64 => rows * 8,
+            Kind::Text => (rows + 1) * 4,
+        }
+    }
+}
+
+/// The bytes of a bit for each row.
+fn bits(rows: usize) -> usize {
+    rows.div_ceil(8)
+}
+
+/// An argument, and where in the frame its buffers are.
+struct Column<'a> {
+    kind: Kind,
+    array: &'a ArrayRef,
+    nulls: Option<NullBuffer>,
+    validity: usize,
+    values: usize,
+    text: usize,
+    text_bytes: usize,
+}
+
+/// A batch that is about to be written.
+pub(super) struct Frame<'a> {
+    rows: usize,
+    columns: Vec<Column<'a>>,
+    returns: Kind,
+    /// Rows whose result is wanted; none: all.
+    wanted: Option<NullBuffer>,
+    wanted_at: usize,
+    result: usize,
+    result_validity: usize,
+    result_values: usize,
+    bytes: usize,
+}
+
+/// Where the result is in the guest's memory, and what it is.
+pub(super) struct Place {
+    rows: usize,
+    returns: Kind,
+    wanted: Option<NullBuffer>,
+    description: usize,
+    validity: usize,
+    values: usize,
+}
+
+/// Hands out places in a frame.
+struct Room(usize);
+
+impl Room {
+    fn take(&mut self, bytes: usize) -> usize {
+        let at = self.0;
+        self.0 += bytes.next_multiple_of(8);
+        at
+    }
+}
+
+/// The bytes of a column's texts.
+pub(super) fn text_bytes(array: &ArrayRef) -> usize {
+    let Some(texts) = array.as_string_view_opt() else { return 0 };
+    let length = |row: usize| if texts.is_valid(row) { texts.views()[row] as u32 as usize } else { 0 };
+    (0..texts.len()).map(length).sum()
+}
+
+impl<'a> Frame<'a> {
+    /// `strict`: rows with a NULL are not wanted.
+    pub fn new(columns: &'a [ArrayRef], rows: usize, returns: &DataType, strict: bool) -> Result<Self, String> {
+        let mut room = Room(HEADER_BYTES);
+        room.take(columns.len() * COLUMN_BYTES);
+        let result = room.take(COLUMN_BYTES);
+        let mut wanted = None;
+        let mut placed = Vec::with_capacity(columns.len());
+        for array in columns {
+            let kind = Kind::of(array.data_type())?;
+            let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
+            if strict {
+                wanted = NullBuffer::union(wanted.as_ref(), nulls.as_ref());
+            }
+            let validity = if nulls.is_some() { room.take(bits(rows)) } else { 0 };
+            let values = room.take(kind.values_bytes(rows));
+            let text_bytes = text_bytes(array);
+            let text = room.take(text_bytes);
+            placed.push(Column { kind, array, nulls, validity, values, text, text_bytes });
+        }
+        let wanted_at = if wanted.is_some() { room.take(bits(rows)) } else { 0 };
+        let returns = Kind::of(returns)?;
+        let (result_validity, result_values) = (room.take(bits(rows)), room.take(returns.values_bytes(rows)));
+        Ok(Self { rows, columns: placed, returns, wanted, wanted_at, result, result_validity, result_values, bytes: room.0 })
+    }
+
+    /// The bytes that it takes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Writes it to a region of its size, which the guest has at the address `at`.
+    pub fn write(&self, region: &mut [u8], at: u32) -> Place {
+        let address = |place: usize| if place == 0 { 0 } else { at + place as u32 };
+        let (rows, count) = (self.rows as u32, self.columns.len() as u32);
+        let arguments = at + HEADER_BYTES as u32;
+        put(region, 0, &[rows, count, arguments, address(self.result), address(self.wanted_at), 0, 0, 0]);
+        for (index, column) in self.columns.iter().enumerate() {
+            let text = if column.kind == Kind::Text { address(column.text) } else { 0 };
+            let numbers =
+                [column.kind as u32, address(column.validity), address(column.values), text, column.text_bytes as u32, 0];
+            put(region, HEADER_BYTES + index * COLUMN_BYTES, &numbers);
+            column.write(region, self.rows);
+        }
+        if let Some(wanted) = &self.wanted {
+            put_bits(region, self.wanted_at, wanted.inner(), self.rows);
+        }
+        let result = [self.returns as u32, address(self.result_validity), address(self.result_values), 0, 0, 0];
+        put(region, self.result, &result);
+        region[self.result_validity..][..bits(self.rows)].fill(0xff);
+        region[self.result_values..][..self.returns.values_bytes(self.rows)].fill(0);
+        Place {
+            rows: self.rows,
+            returns: self.returns,
+            wanted: self.wanted.clone(),
+            description: at as usize + self.result,
+            validity: at as usize + self.result_validity,
+            values: at as usize + self.result_values,
+        }
+    }
+}
+
+fn put(region: &mut [u8], at: usize, numbers: &[u32]) {
+    for (place, number) in region[at..].chunks_exact_mut(4).zip(numbers) {
+        place.copy_from_slice(&number.to_le_bytes());
+    }
+}
+
+fn put_bits(region: &mut [u8], at: usize, values: &BooleanBuffer, rows: usize) {
+    region[at..][..bits(rows)].copy_from_slice(&values.sliced().as_slice()[..bits(rows)]);
+}
+
+impl Column<'_> {
+    /// What stands under a NULL is nobody's value: it is written as 0, so that no result can hang on it.
+    fn write(&self, region: &mut [u8], rows: usize) {
+        if let Some(nulls) = &self.nulls {
+            put_bits(region, self.validity, nulls.inner(), rows);
+        }
+        match self.kind {
+            Kind::Boolean => {
+                let values = self.array.as_boolean().values();
+                match &self.nulls {
+                    Some(nulls) => put_bits(region, self.values, &(values & nulls.inner()), rows),
+                    None => put_bits(region, self.values, values, rows),
+                }
+            }
+            Kind::Int32 => self.numbers(region, self.array.as_primitive::<Int32Type>().values().inner(), 4),
+            Kind::Int64 => self.numbers(region, self.array.as_primitive::<Int64Type>().values().inner(), 8),
+            Kind::Float64 => self.numbers(region, self.array.as_primitive::<Float64Type>().values().inner(), 8),
+            Kind::Text => self.texts(region),
+        }
+    }
+
+    fn numbers(&self, region: &mut [u8], values: &Buffer, width: usize) {
+        let into = &mut region[self.values..][..values.len()];
+        into.copy_from_slice(values.as_slice());
+        if let Some(nulls) = &self.nulls {
+            let unknown = into.chunks_exact_mut(width).zip(nulls.iter()).filter(|(_, is_valid)| !is_valid);
+            unknown.for_each(|(place, _)| place.fill(0));
+        }
+    }
+
+    fn texts(&self, region: &mut [u8]) {
+        let texts = self.array.as_string_view();
+        let mut end = 0;
+        put(region, self.values, &[0]);
+        for (row, text) in texts.iter().enumerate() {
+            let text = text.unwrap_or_default().as_bytes();
+            region[self.text + end..][..text.len()].copy_from_slice(text);
+            end += text.len();
+            put(region, self.values + (row + 1) * 4, &[end as u32]);
+        }
+    }
+}
+
+impl Place {
+    /// The result, out of the guest's memory. Whatever is there was written by the guest.
+    pub fn read(&self, memory: &[u8]) -> Result<ArrayRef, String> {
+        let rows = self.rows;
+        let valid = BooleanBuffer::new(Buffer::from(part(memory, self.validity, bits(rows))?), 0, rows);
+        let nulls = NullBuffer::union(Some(&NullBuffer::new(valid)), self.wanted.as_ref());
+        let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
+        let values = Buffer::from(part(memory, self.values, self.returns.values_bytes(rows))?);
+        Ok(match self.returns {
+            Kind::Boolean => Arc::new(BooleanArray::new(BooleanBuffer::new(values, 0, rows), nulls)),
+            Kind::Int32 => Arc::new(Int32Array::new(ScalarBuffer::new(values, 0, rows), nulls)),
+            Kind::Int64 => Arc::new(Int64Array::new(ScalarBuffer::new(values, 0, rows), nulls)),
+            Kind::Float64 => Arc::new(Float64Array::new(ScalarBuffer::new(values, 0, rows), nulls)),
+            Kind::Text => {
+                Arc::new(StringViewArray::from(&self.texts(memory, ScalarBuffer::new(values, 0, rows + 1), nulls)?))
+            }
+        })
+    }
+
+    /// The guest says where the texts are, and the offsets are its own.
+    fn texts(&self, memory: &[u8], offsets: ScalarBuffer<i32>, nulls: Option<NullBuffer>) -> Result<StringArray, String> {
+        let told = part(memory, self.description, COLUMN_BYTES)?;
+        let number = |at: usize| u32::from_le_bytes([told[at], told[at + 1], told[at + 2], told[at + 3]]) as usize;
+        let (at, bytes) = (number(12), number(16));
+        let texts = part(memory, at, bytes).map_err(|_| {
+            format!("it says that its texts are {bytes} bytes at {at:#x}, beyond its memory of {} bytes", memory.len())
+        })?;
+        let is_rising = offsets.windows(2).all(|pair| pair[0] <= pair[1]);
+        let (first, last) = (offsets[0], offsets[self.rows]);
+        if first < 0 || !is_rising || last as usize > bytes {
+            return Err(format!(
+                "the offsets of its texts go from {first} to {last} and have to rise within the {bytes} bytes that it wrote"
+            ));
+        }
+        let values = Buffer::from(&texts[..last as usize]);
+        StringArray::try_new(OffsetBuffer::new(offsets), values, nulls)
+            .map_err(|error| format!("its texts are not UTF-8: {error}"))
+    }
+}
+
+fn part(memory: &[u8], at: usize, bytes: usize) -> Result<&[u8], String> {
+    let end = at.checked_add(bytes).filter(|end| *end <= memory.len());
+    end.map(|end| &memory[at..end]).ok_or_else(|| format!("it left {bytes} bytes of its result beyond its memory"))
+}

@@ -1,0 +1,243 @@
+//! [`Scrub`]: every value is read where it is stored, in small steps.
+
+use std::collections::VecDeque;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use crate::api::show_key;
+use crate::core::Core;
+use crate::format::io_error;
+use crate::index::{Found, corrupt};
+use crate::record::ValueLocation;
+use crate::sum::Sum;
+use crate::{Entry, Key, KeyRange, Store, StoreError};
+
+/// Keys that are listed at once.
+const KEYS: usize = 64;
+/// Damaged keys that are remembered.
+const DAMAGED_MAX: usize = 1_000;
+
+/// A value that is being checked in parts; new for each value.
+#[derive(Debug, Default)]
+pub struct Checking(Option<Checked>);
+
+#[derive(Debug)]
+struct Checked {
+    place: ValueLocation,
+    sum: Sum,
+    done: u64,
+}
+
+/// A round over all values of a store.
+#[derive(Debug)]
+pub struct Scrub {
+    store: Arc<dyn Store>,
+    /// The last key that was checked.
+    after: Option<Key>,
+    listed: VecDeque<Entry>,
+    checking: Checking,
+    done_bytes: u64,
+    damaged: Vec<Key>,
+    damaged_more: u64,
+}
+
+impl Scrub {
+    /// A round that begins at the first key.
+    pub fn new(store: Arc<dyn Store>) -> Scrub {
+        let checking = Checking::default();
+        Scrub { store, after: None, listed: VecDeque::new(), checking, done_bytes: 0, damaged: vec![], damaged_more: 0 }
+    }
+
+    /// Goes on after a key, in a round in which so many bytes were checked before.
+    pub fn go_on_after(&mut self, key: Key, done_bytes: u64) {
+        *self = Scrub { after: Some(key), done_bytes, ..Scrub::new(Arc::clone(&self.store)) };
+    }
+
+    /// The last key that was checked, if the round has begun.
+    pub fn after(&self) -> Option<&Key> {
+        self.after.as_ref()
+    }
+
+    /// Bytes of values that this round has checked.
+    pub fn done_bytes(&self) -> u64 {
+        self.done_bytes
+    }
+
+    /// Damaged keys that this round has found: their number, and the first of them.
+    pub fn damaged(&self) -> (u64, &[Key]) {
+        (self.damaged.len() as u64 + self.damaged_more, &self.damaged)
+    }
+
+    /// Checks at most so many bytes; how many it was. None: the round is over, and the next step begins another one.
+    pub fn step(&mut self, bytes_max: u64) -> Result<Option<u64>, StoreError> {
+        let Some(entry) = self.listed.front() else {
+            if !self.list()? {
+                *self = Scrub::new(Arc::clone(&self.store));
+                return Ok(None);
+            }
+            return Ok(Some(0));
+        };
+        let (bytes, is_over) = match self.store.check_part(&entry.key, &mut self.checking, bytes_max) {
+            Ok(checked) => checked,
+            Err(error @ (StoreError::Corrupt { .. } | StoreError::Io { .. })) => {
+                tracing::error!(%error, key = show_key(&entry.key), "a stored value is damaged");
+                match self.damaged.len() < DAMAGED_MAX {
+                    true => self.damaged.push(entry.key.clone()),
+                    false => self.damaged_more += 1,
+                }
+                (0, true)
+            }
+            Err(error) => return Err(error),
+        };
+        self.done_bytes += bytes;
+        if is_over {
+            self.checking = Checking::default();
+            self.after = self.listed.pop_front().map(|entry| entry.key);
+        }
+        Ok(Some(bytes))
+    }
+
+    fn list(&mut self) -> Result<bool, StoreError> {
+        let start = self.after.clone().map_or(Bound::Unbounded, Bound::Excluded);
+        self.listed = self.store.range(&KeyRange { start, limit: KEYS, ..KeyRange::all() })?.into();
+        Ok(!self.listed.is_empty())
+    }
+}
+
+impl Core {
+    /// See [`Store::check_part`].
+    pub fn check_part(&self, key: &[u8], checking: &mut Checking, bytes_max: u64) -> Result<(u64, bool), StoreError> {
+        let (place, checksum) = match self.index.get(key)? {
+            None => return Ok((0, true)),
+            Some((Found::Inline(value), _)) => return Ok((value.len() as u64, true)),
+            Some((Found::Segment { place, checksum }, _)) => (place, checksum),
+        };
+        // A value that was moved or replaced meanwhile is checked where it is now.
+        if checking.0.as_ref().is_none_or(|checked| checked.place != place) {
+            checking.0 = Some(Checked { place, sum: Sum::new(), done: 0 });
+        }
+        let Some(checked) = &mut checking.0 else { return Ok((0, true)) };
+        let upto = (checked.done + bytes_max.max(1)).min(place.bytes);
+        let read = self.segments.read_part(place.file, place.offset + checked.done..place.offset + upto);
+        let is_still_there = || Ok::<_, StoreError>(self.index.place(key)?.is_some_and(|(now, _)| now == place));
+        let part = match read {
+            Ok(part) => part,
+            Err(_) if !is_still_there()? => return Ok((0, false)),
+            Err(StoreError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                let path = self.segments.path(place.file);
+                return Err(corrupt(key, &format!("its value is missing ({} at byte {})", path.display(), place.offset)));
+            }
+            Err(StoreError::Io { source, .. }) => return Err(io_error(&self.segments.path(place.file), 0, source)),
+            Err(error) => return Err(error),
+        };
+        checked.sum.add(&part);
+        checked.done = upto;
+        let is_over = upto == place.bytes;
+        if is_over && checked.sum.digest() != checksum && is_still_there()? {
+            let path = self.segments.path(place.file);
+            let what = format!("the checksum of its value does not hold ({} at byte {})", path.display(), place.offset);
+            return Err(corrupt(key, &what));
+        }
+        Ok((part.len() as u64, is_over))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::OpenOptions;
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+    use crate::{DiskStore, MemoryStore, StoreOptions, Write};
+
+    const LARGE: usize = 300_000;
+
+    fn options() -> StoreOptions {
+        StoreOptions {
+            cache_bytes: 8 << 20,
+            index_cache_bytes: 4 << 20,
+            segment_bytes: 4 << 20,
+            background: false,
+            ..Default::default()
+        }
+    }
+
+    fn value(number: u8) -> Vec<u8> {
+        (0..LARGE).map(|at| (at as u8).wrapping_mul(31).wrapping_add(number)).collect()
+    }
+
+    fn filled(store: &dyn Store) {
+        let large = (0..20_u8).map(|number| Write::put(vec![b'l', number], value(number)));
+        let small = (0..200_u8).map(|number| Write::put(vec![b's', number], vec![number; 100]));
+        store.write(large.chain(small).collect(), crate::Durability::Through).unwrap();
+    }
+
+    /// A whole round: the bytes that were checked, and the damaged keys.
+    fn round(scrub: &mut Scrub) -> (u64, Vec<Key>) {
+        let mut bytes = 0;
+        let mut damaged = Vec::new();
+        while let Some(step) = scrub.step(64 << 10).unwrap() {
+            assert!(step <= 64 << 10);
+            bytes += step;
+            damaged = scrub.damaged().1.to_vec();
+        }
+        (bytes, damaged)
+    }
+
+    #[test]
+    fn every_value_is_read_once_in_small_steps() {
+        let memory: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let folder = tempfile::tempdir().unwrap();
+        let disk: Arc<dyn Store> = Arc::new(DiskStore::open(folder.path(), options()).unwrap());
+        for store in [&disk, &memory] {
+            filled(&**store);
+        }
+        let mut scrub = Scrub::new(disk);
+        for _ in 0..2 {
+            assert_eq!(round(&mut scrub), (20 * LARGE as u64 + 200 * 100, vec![]));
+        }
+        let mut scrub = Scrub::new(memory);
+        let mut bytes = 0;
+        while let Some(step) = scrub.step(64 << 10).unwrap() {
+            bytes += step;
+        }
+        assert_eq!(bytes, 20 * LARGE as u64 + 200 * 100);
+    }
+
+    #[test]
+    fn a_damaged_value_is_found_and_the_others_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Arc::new(DiskStore::open(folder.path(), options()).unwrap());
+        filled(&*store);
+        let (place, _) = store.core().index.place(b"l\x07").unwrap().unwrap();
+        let file = OpenOptions::new().write(true).open(store.core().segments.path(place.file)).unwrap();
+        file.write_all_at(&[0xff; 3], place.offset + 200_001).unwrap();
+        let mut scrub = Scrub::new(store);
+        let (bytes, damaged) = round(&mut scrub);
+        assert_eq!(damaged, [Key::from_static(b"l\x07")]);
+        assert!(bytes >= 19 * LARGE as u64, "{bytes}");
+    }
+
+    #[test]
+    fn a_round_goes_on_after_a_key_and_follows_values_that_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Arc::new(DiskStore::open(folder.path(), options()).unwrap());
+        filled(&*store);
+        let mut scrub = Scrub::new(Arc::clone(&store) as Arc<dyn Store>);
+        scrub.go_on_after(Key::from_static(b"l\x11"), 7);
+        // In the middle of a value, it is replaced, and another one is deleted.
+        for _ in 0..3 {
+            scrub.step(64 << 10).unwrap();
+        }
+        store
+            .write(vec![Write::put(b"l\x12".to_vec(), value(99)), Write::delete(b"l\x13".to_vec())], crate::Durability::Through)
+            .unwrap();
+        store.compact_now().unwrap();
+        let mut done = 0;
+        while scrub.step(64 << 10).unwrap().is_some() {
+            assert_eq!(scrub.damaged().0, 0);
+            done = done.max(scrub.done_bytes());
+        }
+        assert!(done >= 7 + LARGE as u64 + 200 * 100, "{done}");
+    }
+}

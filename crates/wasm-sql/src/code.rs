@@ -1,0 +1,94 @@
+//! [`Code`]: the compiled module of a function, which is there before the function runs.
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use arrow::datatypes::DataType;
+use pithead_model::{Blame, Fault, Function, FunctionType};
+use pithead_program::{FunctionCall, FunctionEngine, FunctionModule, GuestMemory};
+use sha2::{Digest, Sha256};
+
+/// The memory of a function that is called to see whether its types are right.
+const CHECKED_BYTES_MAX: usize = 64 << 20;
+
+/// A place for a function's module. Plans are made before it is filled, and run after.
+#[derive(Clone, Debug, Default)]
+pub struct Code(Arc<OnceLock<Arc<FunctionModule>>>);
+
+/// A place that goes with its last function.
+#[derive(Clone, Debug, Default)]
+pub struct WeakCode(Weak<OnceLock<Arc<FunctionModule>>>);
+
+impl WeakCode {
+    /// The place; none: no function has it any more.
+    pub fn upgrade(&self) -> Option<Code> {
+        self.0.upgrade().map(Code)
+    }
+}
+
+impl Code {
+    /// The same place, as long as a function has it.
+    pub fn downgrade(&self) -> WeakCode {
+        WeakCode(Arc::downgrade(&self.0))
+    }
+
+    /// The module; none: it was not loaded yet.
+    pub fn get(&self) -> Option<&Arc<FunctionModule>> {
+        self.0.get()
+    }
+
+    /// Puts the module there. The first one stays.
+    pub fn set(&self, module: Arc<FunctionModule>) {
+        let _ = self.0.set(module);
+    }
+}
+
+/// The name of a module: the SHA-256 of its bytes.
+pub fn hash_of(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A module from its bytes, compiled unless it was before. It blocks.
+pub fn compiled(bytes: &[u8]) -> Result<Arc<FunctionModule>, Fault> {
+    let engine = FunctionEngine::shared().map_err(|error| Fault::new(Blame::Device, error.to_string()))?;
+    engine.compile(bytes).map_err(|error| Fault::new(Blame::User, error.to_string()))
+}
+
+/// Refuses a definition that its module does not bear out: the module lacks the function, or takes other types. It blocks.
+pub fn check(name: &str, function: &Function, module: &FunctionModule) -> Result<(), Fault> {
+    let returns = data_type(function.returns);
+    let arguments: Vec<DataType> = function.arguments.iter().map(|argument| data_type(argument.of)).collect();
+    let call = FunctionCall { module, export: &function.export, returns: &returns, called_on_null: function.called_on_null };
+    let memory = || Box::new(AtMost(CHECKED_BYTES_MAX)) as Box<dyn GuestMemory>;
+    call.check(&arguments, &memory).map_err(|cause| failed(name, &cause))
+}
+
+/// The fault of a function that ended its query.
+pub(crate) fn failed(name: &str, cause: &str) -> Fault {
+    Fault::new(Blame::User, format!("function {name}: {cause}"))
+}
+
+/// A type as the engine has it.
+pub(crate) fn data_type(of: FunctionType) -> DataType {
+    match of {
+        FunctionType::Boolean => DataType::Boolean,
+        FunctionType::Integer => DataType::Int32,
+        FunctionType::Bigint => DataType::Int64,
+        FunctionType::Double => DataType::Float64,
+        FunctionType::Text => DataType::Utf8View,
+    }
+}
+
+/// So many bytes, which are nobody's.
+struct AtMost(usize);
+
+impl GuestMemory for AtMost {
+    fn grow(&mut self, bytes: usize) -> Result<(), String> {
+        match self.0.checked_sub(bytes) {
+            Some(left) => {
+                self.0 = left;
+                Ok(())
+            }
+            None => Err(format!("{CHECKED_BYTES_MAX} bytes are there for a call without rows")),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! [`scalar`]: a user's function as the engine calls it.
+
+use std::hash::{Hash, Hasher};
+use std::time::{Duration, Instant};
+
+use arrow::array::{Array, ArrayRef};
+use arrow::compute::cast;
+use arrow::datatypes::DataType;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::{DataFusionError, Result, ScalarValue};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility as EngineVolatility,
+};
+use parking_lot::Mutex;
+use pithead_functions::{Extension, Holder, SessionMemory, fault_from_datafusion};
+use pithead_model::{CalledFunction, Fault, Function, Volatility};
+use pithead_program::{FunctionCall, GuestMemory};
+use sha2::{Digest, Sha256};
+
+use crate::code::{Code, data_type, failed};
+
+/// Digits of the hash in the name by which plans call a function: 128 bits.
+const HASH_DIGITS: usize = 32;
+/// A failure for constants that took so long is the answer for some time when they come again.
+const SLOW: Duration = Duration::from_millis(100);
+const FAILED_WAIT: Duration = Duration::from_secs(10);
+
+/// How plans call a domain's function.
+pub fn called(domain: &str, name: &str, function: &Function) -> CalledFunction {
+    // JSON of one form: its fields are in the order of their declaration.
+    let definition = serde_json::to_vec(function).unwrap_or_default();
+    let digits: String = Sha256::digest(definition).iter().map(|byte| format!("{byte:02x}")).collect();
+    CalledFunction { called: format!("{domain}.{name}@{}", &digits[..HASH_DIGITS]), function: function.clone() }
+}
+
+/// The function among those that an engine may lack. OPEN names it by all that its result hangs on.
+pub fn extension(called: &CalledFunction, code: &Code) -> Extension {
+    let extension = called.extension();
+    let version = extension.strip_prefix(called.called.as_str()).and_then(|rest| rest.strip_prefix('/')).unwrap_or_default();
+    Extension::scalar(scalar(called, code, vec![]), version)
+}
+
+/// The function. `aliases`: other names by which statements call it.
+pub fn scalar(called: &CalledFunction, code: &Code, aliases: Vec<String>) -> ScalarUDF {
+    let function = &called.function;
+    let volatility = match function.volatility {
+        Volatility::Immutable => EngineVolatility::Immutable,
+        Volatility::Stable => EngineVolatility::Stable,
+        Volatility::Volatile => EngineVolatility::Volatile,
+    };
+    let takes: Vec<DataType> = function.arguments.iter().map(|argument| data_type(argument.of)).collect();
+    let signature = match takes.is_empty() {
+        true => Signature::nullary(volatility),
+        false => Signature::exact(takes.clone(), volatility),
+    };
+    let returns = data_type(function.returns);
+    ScalarUDF::new_from_impl(WasmFunction {
+        called: called.clone(),
+        code: code.clone(),
+        aliases,
+        signature,
+        takes,
+        returns,
+        failed: Mutex::default(),
+    })
+}
+
+#[derive(Debug)]
+struct WasmFunction {
+    called: CalledFunction,
+    code: Code,
+    aliases: Vec<String>,
+    signature: Signature,
+    takes: Vec<DataType>,
+    returns: DataType,
+    /// Constants that it failed for last after a long time, and when. The optimiser asks for constants again and again, and waits for each answer.
+    failed: Mutex<Option<(Vec<ScalarValue>, Instant, Fault)>>,
+}
+
+/// The name that plans call it by says all that it is.
+impl PartialEq for WasmFunction {
+    fn eq(&self, other: &Self) -> bool {
+        self.called == other.called
+    }
+}
+
+impl Eq for WasmFunction {}
+
+impl Hash for WasmFunction {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.called.hash(state);
+    }
+}
+
+impl ScalarUDFImpl for WasmFunction {
+    fn name(&self) -> &str {
+        &self.called.called
+    }
+
+    fn aliases(&self) -> &[String] {
+        &self.aliases
+    }
+
+    /// A statement sees one version of each function, so names of columns need no hash.
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        let args: Vec<String> = args.iter().map(|arg| arg.schema_name().to_string()).collect();
+        Ok(format!("{}({})", self.called.name(), args.join(",")))
+    }
+
+    fn display_name(&self, args: &[Expr]) -> Result<String> {
+        let args: Vec<String> = args.iter().map(ToString::to_string).collect();
+        Ok(format!("{}({})", self.called.name(), args.join(", ")))
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(self.returns.clone())
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        match self.constants(&args.args) {
+            Some(constants) => self.of_constants(&args, constants).map(ColumnarValue::Scalar),
+            None => self.rows(&args.args, args.number_rows, &args.config_options).map(ColumnarValue::Array),
+        }
+    }
+}
+
+impl WasmFunction {
+    /// The arguments, where one result is that of all rows.
+    fn constants(&self, args: &[ColumnarValue]) -> Option<Vec<ScalarValue>> {
+        let constant = |arg: &ColumnarValue| match arg {
+            ColumnarValue::Scalar(value) => Some(value.clone()),
+            ColumnarValue::Array(_) => None,
+        };
+        let is_volatile = self.called.function.volatility == Volatility::Volatile;
+        args.iter().map(constant).collect::<Option<Vec<_>>>().filter(|_| !is_volatile)
+    }
+
+    fn of_constants(&self, args: &ScalarFunctionArgs, constants: Vec<ScalarValue>) -> Result<ScalarValue> {
+        if let Some((known, when, fault)) = &*self.failed.lock()
+            && *known == constants
+            && when.elapsed() < FAILED_WAIT
+        {
+            return Err(external(fault.clone()));
+        }
+        let began = Instant::now();
+        match self.rows(&args.args, 1, &args.config_options) {
+            Ok(result) => ScalarValue::try_from_array(&result, 0),
+            Err(error) => {
+                let fault = fault_from_datafusion(error);
+                if began.elapsed() > SLOW {
+                    *self.failed.lock() = Some((constants, Instant::now(), fault.clone()));
+                }
+                Err(external(fault))
+            }
+        }
+    }
+
+    fn rows(&self, args: &[ColumnarValue], rows: usize, options: &ConfigOptions) -> Result<ArrayRef> {
+        let name = self.called.name();
+        let lost = || Fault::bug(format!("the module of the function {name} was not loaded before it ran"));
+        let module = self.code.get().ok_or_else(|| external(lost()))?;
+        if args.len() != self.takes.len() {
+            return Err(external(failed(name, &format!("it takes {} arguments, not {}", self.takes.len(), args.len()))));
+        }
+        let array = |(arg, takes): (&ColumnarValue, &DataType)| {
+            let array = arg.to_array(rows)?;
+            Ok(if array.data_type() == takes { array } else { cast(&array, takes)? })
+        };
+        let arrays: Vec<ArrayRef> = args.iter().zip(&self.takes).map(array).collect::<Result<_>>()?;
+        let memory = SessionMemory::of(options);
+        let counted = || Box::new(Counted(memory.holder(name))) as Box<dyn GuestMemory>;
+        let function = &self.called.function;
+        let call =
+            FunctionCall { module, export: &function.export, returns: &self.returns, called_on_null: function.called_on_null };
+        let result = call.rows(&arrays, rows, &counted).map_err(|cause| external(failed(name, &cause)))?;
+        held(result, memory.holder(name))
+    }
+}
+
+/// Counts the result's memory for as long as it is there. Numbers take no more than what they were computed from.
+fn held(result: ArrayRef, mut holder: Holder) -> Result<ArrayRef> {
+    if *result.data_type() != DataType::Utf8View {
+        return Ok(result);
+    }
+    holder.grow(result.get_array_memory_size() as u64)?;
+    Ok(holder.hold(&result))
+}
+
+/// The memory of an instance, out of its session's.
+struct Counted(Holder);
+
+impl GuestMemory for Counted {
+    fn grow(&mut self, bytes: usize) -> std::result::Result<(), String> {
+        self.0.grow(bytes as u64).map_err(|error| fault_from_datafusion(error).message)
+    }
+}
+
+fn external(fault: Fault) -> DataFusionError {
+    DataFusionError::External(Box::new(fault))
+}

@@ -1,0 +1,13 @@
+//! Functions of users as functions of the engine: their definitions are in manifests ([`pithead_model::Function`]), and their modules
+//! run in the sandbox of [`pithead_program`].
+//!
+//! A plan calls such a function by a name with a hash of its definition and its module, so plans that call two versions are two
+//! plans, wherever plans are compared, kept or sent. What people see is the name without the hash.
+
+mod code;
+mod function;
+#[cfg(test)]
+mod tests;
+
+pub use code::{Code, WeakCode, check, compiled, hash_of};
+pub use function::{called, extension, scalar};

@@ -1,0 +1,95 @@
+//! Functions of users in an engine.
+
+use std::sync::Arc;
+
+use datafusion::execution::FunctionRegistry;
+use datafusion::execution::context::SessionContext;
+use pithead_functions::{EngineOptions, Registry, fault_from_datafusion, session_state};
+use pithead_model::{CalledFunction, Function, FunctionArgument, FunctionType, Volatility};
+
+use crate::{Code, called, check, compiled, extension, hash_of, scalar};
+
+#[path = "../../program/src/tests/functions_guest.rs"]
+mod functions_guest;
+
+fn function(export: &str, takes: FunctionType, returns: FunctionType) -> Function {
+    Function {
+        arguments: vec![FunctionArgument { name: None, of: takes }],
+        returns,
+        volatility: Volatility::Immutable,
+        called_on_null: false,
+        module: "a".repeat(64),
+        export: export.to_owned(),
+    }
+}
+
+fn code() -> Code {
+    let code = Code::default();
+    code.set(compiled(&wat::parse_str(functions_guest::module()).unwrap()).unwrap());
+    code
+}
+
+fn context(function: &Function) -> SessionContext {
+    let mut state = session_state(&EngineOptions::default());
+    let called = called("main", "f", function);
+    state.register_udf(Arc::new(scalar(&called, &code(), vec!["f".into(), "main.f".into()]))).unwrap();
+    SessionContext::new_with_state(state)
+}
+
+async fn value(context: &SessionContext, sql: &str) -> Result<String, String> {
+    let rows = async { context.sql(sql).await?.collect().await };
+    let batches = rows.await.map_err(|error| fault_from_datafusion(error).message)?;
+    let value = datafusion::common::ScalarValue::try_from_array(batches[0].column(0), 0).unwrap();
+    Ok(format!("{}: {value}", batches[0].schema().field(0).name()))
+}
+
+#[tokio::test]
+async fn statements_call_functions_by_each_of_their_names() {
+    let context = context(&function("mix", FunctionType::Bigint, FunctionType::Bigint));
+    for name in ["f", "main.f", "F"] {
+        assert_eq!(value(&context, &format!("SELECT {name}(2)")).await.unwrap(), "main.f(Int64(2)): 69", "{name}");
+    }
+    // Whole numbers of other types are made to fit.
+    assert_eq!(value(&context, "SELECT f(2::smallint) AS x").await.unwrap(), "x: 69");
+    assert_eq!(value(&context, "SELECT f(NULL) AS x").await.unwrap(), "x: NULL");
+    let fault = value(&context, "SELECT f('a', 1)").await.unwrap_err();
+    assert!(fault.contains('f'), "{fault}");
+}
+
+#[tokio::test]
+async fn a_hostile_constant_ends_its_query_with_its_name() {
+    for (export, cause) in
+        [("traps", "it gave up"), ("loops", "it ran for longer than the 500.1ms"), ("grows", "it asked for more memory")]
+    {
+        let context = context(&function(export, FunctionType::Bigint, FunctionType::Bigint));
+        let start = std::time::Instant::now();
+        let fault = value(&context, "SELECT f(1)").await.unwrap_err();
+        assert!(fault.starts_with("function main.f: ") && fault.contains(cause), "{fault}");
+        assert!(start.elapsed() < std::time::Duration::from_secs(30), "{export}: {:?}", start.elapsed());
+    }
+}
+
+#[test]
+fn another_definition_is_another_function() {
+    let one = function("mix", FunctionType::Bigint, FunctionType::Bigint);
+    let other = Function { module: "b".repeat(64), ..one.clone() };
+    let [one, other] = [one, other].map(|it| called("main", "f", &it));
+    assert_eq!((one.name(), other.name()), ("main.f", "main.f"));
+    assert_ne!(one.called, other.called);
+    let registry = Registry::own().with([extension(&one, &code()), extension(&other, &code())]).unwrap();
+    assert!(registry.announced().contains(&one.extension()) && registry.announced().contains(&other.extension()));
+    assert_eq!(CalledFunction::parse(&one.extension()).unwrap().unwrap(), one);
+    assert_eq!(scalar(&one, &code(), vec![]), scalar(&one, &Code::default(), vec!["g".into()]));
+    assert_ne!(scalar(&one, &code(), vec![]), scalar(&other, &code(), vec![]));
+}
+
+#[test]
+fn a_definition_is_checked_against_its_module() {
+    let bytes = wat::parse_str(functions_guest::module()).unwrap();
+    assert_eq!(hash_of(b""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    let module = compiled(&bytes).unwrap();
+    check("mix", &function("mix", FunctionType::Bigint, FunctionType::Bigint), &module).unwrap();
+    let fault = check("f", &function("nothing", FunctionType::Bigint, FunctionType::Bigint), &module).unwrap_err();
+    assert!(fault.message.starts_with("function f: its module has no function nothing; it has mix, "), "{fault}");
+    assert!(compiled(b"text").unwrap_err().message.contains("it is no WebAssembly module"));
+}
