@@ -206,10 +206,21 @@ impl<'a> Session<'a> {
         self.answer_if_due(now);
     }
 
+    /// Sends GET, after those that would find nothing.
     fn get(&mut self, now: u64) {
-        self.path.commands += 1;
-        self.path.polls += 1;
-        self.events.push(now + self.path.latency_ps + self.path.command_ps, Event::Asked(now));
+        let there_ps = self.path.latency_ps + self.path.command_ps;
+        let period = self.poll_ps.max(there_ps + self.path.latency_ps);
+        // Nothing happens at the device until the next event, however often it is asked.
+        let empty = match self.events.next_at() {
+            Some(next) if !self.initiated && self.waiting_bytes == 0 && !self.is_complete() => {
+                next.saturating_sub(now + there_ps).div_ceil(period.max(1))
+            }
+            _ => 0,
+        };
+        self.path.commands += empty + 1;
+        self.path.polls += empty + 1;
+        let asked_at = now + empty * period;
+        self.events.push(asked_at + there_ps, Event::Asked(asked_at));
     }
 
     fn asked(&mut self, asked_at: u64, now: u64) {

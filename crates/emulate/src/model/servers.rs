@@ -76,6 +76,11 @@ impl<E> Events<E> {
         self.made += 1;
     }
 
+    /// When the next one is.
+    pub(super) fn next_at(&self) -> Option<u64> {
+        self.heap.peek().map(|Reverse(entry)| entry.at)
+    }
+
     pub(super) fn pop(&mut self) -> Option<(u64, E)> {
         self.heap.pop().map(|Reverse(entry)| (entry.at, entry.event))
     }

@@ -116,6 +116,22 @@ fn a_polling_host_learns_of_the_end_at_its_next_get() {
 }
 
 #[test]
+fn empty_answers_are_counted_and_cost_no_time() {
+    let mut profile = round();
+    set(&mut parts(&mut profile).link.poll_s, 1e-3);
+    // Done after 2.63 ms. GETs leave at 0.04, 1.04, 2.04 and 3.04 ms.
+    let outcome = run(&profile, &pages(1, PAGE / 2), Load::at(Place::Device)).unwrap();
+    assert_eq!((outcome.polls, outcome.commands), (4, 6));
+    assert_eq!((outcome.elapsed_s * 1e9).round() / 1e6, 3.62);
+    // A core that takes a quarter of an hour, and a host that asks without end.
+    set(&mut parts(&mut profile).link.poll_s, 1e-12);
+    set(&mut parts(&mut profile).cpu.as_mut().unwrap().clock_hz, 1e6);
+    set(&mut parts(&mut profile).cpu.as_mut().unwrap().page_cycles, 1e9);
+    let outcome = run(&profile, &pages(1, 8), Load::at(Place::Device)).unwrap();
+    assert!(outcome.polls > 20_000_000 && (1000.0..1000.1).contains(&outcome.elapsed_s), "{outcome:?}");
+}
+
+#[test]
 fn a_full_output_buffer_holds_cores_back() {
     let mut profile = round();
     set(&mut parts(&mut profile).link.poll_s, 0.01);
