@@ -143,9 +143,9 @@ impl<'a> Session<'a> {
         while self.idle_cores > 0 {
             let Some(page) = self.ready.pop_front() else { return };
             let takes = self.path.core_ps(&self.path.work.pages[page]);
-            self.path.cores_ps += takes;
+            self.path.cores_ps = self.path.cores_ps.saturating_add(takes);
             self.idle_cores -= 1;
-            self.events.push(now + takes, Event::Worked(page));
+            self.events.push(now.saturating_add(takes), Event::Worked(page));
         }
     }
 
@@ -187,7 +187,7 @@ impl<'a> Session<'a> {
                 return;
             }
             self.blocked.pop_front();
-            self.path.blocked_ps += now - since;
+            self.path.blocked_ps = self.path.blocked_ps.saturating_add(now - since);
             self.hand_over(page, now);
         }
     }
@@ -213,14 +213,14 @@ impl<'a> Session<'a> {
         // Nothing happens at the device until the next event, however often it is asked.
         let empty = match self.events.next_at() {
             Some(next) if !self.initiated && self.waiting_bytes == 0 && !self.is_complete() => {
-                next.saturating_sub(now + there_ps).div_ceil(period.max(1))
+                next.saturating_sub(now.saturating_add(there_ps)).div_ceil(period.max(1))
             }
             _ => 0,
         };
-        self.path.commands += empty + 1;
-        self.path.polls += empty + 1;
-        let asked_at = now + empty * period;
-        self.events.push(asked_at + there_ps, Event::Asked(asked_at));
+        self.path.commands = self.path.commands.saturating_add(empty).saturating_add(1);
+        self.path.polls = self.path.polls.saturating_add(empty).saturating_add(1);
+        let asked_at = now.saturating_add(empty.saturating_mul(period));
+        self.events.push(asked_at.saturating_add(there_ps), Event::Asked(asked_at));
     }
 
     fn asked(&mut self, asked_at: u64, now: u64) {
@@ -250,7 +250,7 @@ impl<'a> Session<'a> {
         if bytes > 0 {
             self.events.push(sent, Event::Sent(bytes));
         }
-        self.events.push(sent + self.path.latency_ps, Event::Answered(answer));
+        self.events.push(sent.saturating_add(self.path.latency_ps), Event::Answered(answer));
     }
 
     fn answered(&mut self, answer: &Answer, now: u64) {
@@ -258,10 +258,10 @@ impl<'a> Session<'a> {
         self.path.end_ps = self.path.end_ps.max(taken);
         if answer.last {
             self.path.commands += 1;
-            let closed = now + 2 * self.path.latency_ps + self.path.command_ps;
+            let closed = now.saturating_add(2 * self.path.latency_ps + self.path.command_ps);
             self.path.end_ps = self.path.end_ps.max(closed);
         } else {
-            self.get(now.max(answer.asked_at + self.poll_ps));
+            self.get(now.max(answer.asked_at.saturating_add(self.poll_ps)));
         }
     }
 }

@@ -25,9 +25,9 @@ impl Servers {
     /// Books one unit.
     pub(super) fn book_unit(&mut self, unit: usize, now: u64, service: u64) -> u64 {
         let unit = unit % self.free_at.len();
-        let done = self.free_at[unit].max(now) + service;
+        let done = self.free_at[unit].max(now).saturating_add(service);
         self.free_at[unit] = done;
-        self.busy_ps += service;
+        self.busy_ps = self.busy_ps.saturating_add(service);
         done
     }
 }

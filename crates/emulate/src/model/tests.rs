@@ -162,6 +162,9 @@ fn what_cannot_be_modelled_is_refused() {
     assert_eq!(refused("sas-hdd", Load::at(Place::Device)), ModelError::NoCpu("sas-hdd".into()));
     let matching = Load { matcher: true, ..Load::at(Place::Device) };
     assert_eq!(refused("smart-ssd", matching), ModelError::NoMatcher("smart-ssd".into()));
+    let mut slow = round();
+    set(&mut parts(&mut slow).cpu.as_mut().unwrap().page_cycles, 1e30);
+    assert_eq!(run(&slow, &pages(9, 9), Load::at(Place::Device)).unwrap_err(), ModelError::Endless("smart-ssd".into()));
     let huge = Work { page_bytes: 1 << 40, ..work.clone() };
     assert!(matches!(run(&find("smart-ssd").unwrap(), &huge, Load::at(Place::Host)), Err(ModelError::Page { .. })));
 }
