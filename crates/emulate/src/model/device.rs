@@ -3,7 +3,8 @@
 //! Pages are loaded over all channels at one time, as many as there are places for in the device's memory. A page stays
 //! pinned there until a core is done with it. Cores take pages in the order in which they come, and are not preempted: a
 //! core whose answer finds no room in the output buffer waits with it. GET takes what the buffer holds. Where the host
-//! polls, it asks in an interval; otherwise the device answers an earlier GET when half of the buffer is full.
+//! polls, it asks in an interval; otherwise the device answers an earlier GET when there is as much as a read command brings,
+//! or half of the buffer is full.
 
 use std::collections::VecDeque;
 
@@ -48,6 +49,8 @@ pub(super) struct Session<'a> {
     /// Pages whose answers found no room, and since when.
     blocked: VecDeque<(usize, u64)>,
     room: u64,
+    /// Bytes for which the device answers by itself.
+    due_bytes: u64,
     /// Bytes in the output buffer, those on their way among them.
     held: u64,
     /// Bytes and rows that no GET has taken.
@@ -71,6 +74,7 @@ impl<'a> Session<'a> {
             idle_cores: parts.cpu.as_ref().map_or(u64::MAX, |cpu| cpu.cores.whole()),
             blocked: VecDeque::new(),
             room: parts.memory.output_buffer_bytes.whole(),
+            due_bytes: (parts.memory.output_buffer_bytes.whole() / 2).min(parts.link.read_bytes.whole()),
             held: 0,
             waiting_bytes: 0,
             waiting_rows: 0,
@@ -234,9 +238,9 @@ impl<'a> Session<'a> {
 
     /// Answers a GET that waits, where there is a reason to.
     fn answer_if_due(&mut self, now: u64) {
-        let half = self.waiting_bytes * 2 >= self.room && self.waiting_bytes > 0;
+        let enough = self.waiting_bytes >= self.due_bytes;
         let stuck = !self.blocked.is_empty() && self.waiting_bytes > 0;
-        if (half || stuck || self.is_complete())
+        if (enough || stuck || self.is_complete())
             && let Some(asked_at) = self.open_get.take()
         {
             self.answer(asked_at, now);
