@@ -229,7 +229,8 @@ mod tests {
         assert!((1.9..=2.05).contains(&(time(1) / time(2))), "{} {}", time(1), time(2));
         let stored = |drives| predict(&profile, &counts(), Level::Bytes, Fleet::even(drives)).unwrap();
         assert_eq!(stored(1000).bottleneck, Part::HostCpu);
-        assert!(stored(1000).elapsed_s > stored(1).elapsed_s / 20.0, "the host does not become faster");
+        let times = stored(2000).elapsed_s / stored(1000).elapsed_s;
+        assert!((0.8..1.3).contains(&times), "the host does not become faster: {times}");
     }
 
     #[test]
@@ -267,7 +268,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
+        #![proptest_config(ProptestConfig::with_cases(16))]
 
         #[test]
         fn any_counts_have_a_prediction(rows in 0..10_u64.pow(12), bytes in 0..10_u64.pow(13), drives in 1..=DRIVES_MAX, skew in 0.0..=1.0_f64) {
