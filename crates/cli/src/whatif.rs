@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 use futures::StreamExt;
 use pithead_embed::Engine;
-use pithead_emulate::{Counts, DRIVES_MAX, Level, ModelError, Prediction, Profile, parse, predict, quantity_text};
+use pithead_emulate::{Counts, DRIVES_MAX, Fleet, Level, ModelError, Prediction, Profile, parse, predict, quantity_text};
 use pithead_host::{QueryProfile, Session, SubPlanProfile};
 use pithead_model::{Annotation, Blame, Bytes, Fault};
 use pithead_repro::{Chart, Line, svg};
@@ -37,7 +37,7 @@ const CLOCK: &str = "emulated, virtual time";
 /// Predict what a query would take on drives of a profile: time, bytes and joules, for each level of push-down.
 ///
 /// The query runs twice, over the data of this directory: with everything pushed down, and with nothing. What its
-/// sub-plans counted (rows and bytes read, passed and handed on) is spread evenly over the drives of the profile, and a
+/// sub-plans counted (rows and bytes read, passed and handed on) is spread over the drives of the profile, and a
 /// model of them gives the times. What the host does above the sub-plans is not in them.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -48,6 +48,9 @@ pub(crate) struct WhatifArgs {
     /// Drives of this profile
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=DRIVES_MAX))]
     drives: u64,
+    /// How many times an even share of the data the fullest drive has
+    #[arg(long, value_name = "F", default_value_t = 1.0)]
+    skew: f64,
     /// As if the data were so many times as large
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     times: u64,
@@ -80,23 +83,24 @@ pub(crate) async fn run(args: WhatifArgs) -> Result<(), CliError> {
     if profile.parts.is_none() {
         return Err(CliError::user(ModelError::Native(profile.name).to_string()));
     }
+    let fleet = fleet(&args)?;
     let interrupts = Interrupts::listen();
     let target = TargetArgs { data: args.data.clone(), ..TargetArgs::default() };
     let counted = connected(&target, &interrupts, async |engine| interrupts.cancels(count(engine, &args.query)).await).await?;
     let counted: Vec<Counts> = counted.iter().map(|counted| counted.of(args.times, args.drives)).collect();
-    let rows = rows(&profile, &counted, args.drives);
+    let rows = rows(&profile, &counted, fleet);
     if let Some(path) = &args.svg {
-        std::fs::write(path, svg(&curves(&profile, &counted, args.drives), CLOCK))
-            .map_err(|error| CliError::file(path, error))?;
+        std::fs::write(path, svg(&curves(&profile, &counted, fleet), CLOCK)).map_err(|error| CliError::file(path, error))?;
     }
     let mut sink = Sink::stdout();
     if args.json {
         for row in &rows {
-            writeln!(sink, "{}", object(&profile, args.drives, row))?;
+            writeln!(sink, "{}", object(&profile, fleet, row))?;
         }
     } else {
         let drives = if args.drives == 1 { "1 drive".to_owned() } else { format!("{} drives", args.drives) };
-        writeln!(sink, "{CLOCK}; profile {}, {drives}, {} times the data\n", profile.name, args.times)?;
+        let skew = if args.skew > 1.0 { format!(", skew {}", args.skew) } else { String::new() };
+        writeln!(sink, "{CLOCK}; profile {}, {drives}{skew}, {} times the data\n", profile.name, args.times)?;
         grid(&rows).write(&mut sink)?;
     }
     sink.finish()
@@ -110,6 +114,14 @@ struct Counted {
     partitions: u64,
     /// Whether no group is on two drives.
     groups_are_apart: bool,
+}
+
+fn fleet(args: &WhatifArgs) -> Result<Fleet, CliError> {
+    if !(1.0..=args.drives as f64).contains(&args.skew) {
+        let what = format!("--skew: expected a number from 1 to the number of drives, {}, found {}", args.drives, args.skew);
+        return Err(CliError::user(what));
+    }
+    Ok(Fleet { drives: args.drives, skew: args.skew })
 }
 
 /// Runs the query, and gives what each of its sub-plans counted.
@@ -185,10 +197,10 @@ impl Counted {
     }
 }
 
-fn rows(profile: &Profile, counted: &[Counts], drives: u64) -> Vec<Row> {
+fn rows(profile: &Profile, counted: &[Counts], fleet: Fleet) -> Vec<Row> {
     let of = |(place, counts): (usize, &Counts)| {
         let counts = *counts;
-        Level::ALL.map(|level| Row { sub_plan: place + 1, level, counts, outcome: predict(profile, &counts, level, drives) })
+        Level::ALL.map(|level| Row { sub_plan: place + 1, level, counts, outcome: predict(profile, &counts, level, fleet) })
     };
     counted.iter().enumerate().flat_map(of).collect()
 }
@@ -230,11 +242,12 @@ fn efficiency(row: &Row, predicted: &Prediction) -> f64 {
     row.counts.stored_bytes as f64 / 1e6 / predicted.system_j.max(1e-12)
 }
 
-fn object(profile: &Profile, drives: u64, row: &Row) -> serde_json::Value {
+fn object(profile: &Profile, fleet: Fleet, row: &Row) -> serde_json::Value {
     let mut object = json!({
         "clock": CLOCK,
         "profile": profile.name,
-        "drives": drives,
+        "drives": fleet.drives,
+        "skew": fleet.skew,
         "sub_plan": row.sub_plan,
         "level": row.level.number(),
         "rows": row.counts.rows,
@@ -257,7 +270,7 @@ fn object(profile: &Profile, drives: u64, row: &Row) -> serde_json::Value {
 }
 
 /// For each sub-plan, the time at each level by the rate of a drive's link.
-fn curves(profile: &Profile, counted: &[Counts], drives: u64) -> Vec<Chart> {
+fn curves(profile: &Profile, counted: &[Counts], fleet: Fleet) -> Vec<Chart> {
     let linked = |times: f64| {
         let mut profile = profile.clone();
         if let Some(parts) = &mut profile.parts {
@@ -272,11 +285,11 @@ fn curves(profile: &Profile, counted: &[Counts], drives: u64) -> Vec<Chart> {
             name: format!("level {}", level.number()),
             points: profiles
                 .iter()
-                .filter_map(|profile| Some((rate(profile), predict(profile, counts, level, drives).ok()?.elapsed_s)))
+                .filter_map(|profile| Some((rate(profile), predict(profile, counts, level, fleet).ok()?.elapsed_s)))
                 .collect(),
         });
         let lines = lines.into_iter().filter(|line| !line.points.is_empty()).collect();
-        let title = format!("Sub-plan {}, {drives} drives of {}", place + 1, profile.name);
+        let title = format!("Sub-plan {}, {} drives of {}", place + 1, fleet.drives, profile.name);
         Chart { title, profiles: vec![], x: "link of a drive (MB/s)", y: "seconds", lines }
     };
     counted.iter().enumerate().map(chart).collect()
@@ -318,7 +331,7 @@ mod tests {
     #[test]
     fn every_level_has_a_row_or_a_reason() {
         let mut out = Vec::new();
-        grid(&rows(&find("pm1725").unwrap(), &[counts()], 2)).write(&mut out).unwrap();
+        grid(&rows(&find("pm1725").unwrap(), &[counts()], Fleet::even(2))).write(&mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text.matches("the device pm1725 has no cores for users' work").count(), 2, "{text}");
         assert!(text.contains("40.0 MB"), "{text}");
@@ -326,7 +339,7 @@ mod tests {
 
     #[test]
     fn stored_bytes_gain_most_from_a_faster_link() {
-        let charts = curves(&find("newport").unwrap(), &[counted(false).of(100, 1)], 1);
+        let charts = curves(&find("newport").unwrap(), &[counted(false).of(100, 1)], Fleet::even(1));
         let gain = |line: &Line| line.points[0].1 / line.points[LINKS.len() - 1].1;
         let gains: Vec<f64> = charts[0].lines.iter().map(gain).collect();
         assert!(gains[2] > 10.0 * gains[0], "{gains:?}");

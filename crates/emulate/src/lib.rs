@@ -15,7 +15,7 @@ mod model;
 mod profile;
 mod work;
 
-pub use fleet::{Counts, DRIVES_MAX, Level, Prediction, predict};
+pub use fleet::{Counts, DRIVES_MAX, Fleet, Level, Prediction, predict};
 pub use layout::{Answer, Layout, PAGE_BYTES, Page, PageError, Question, Scan};
 pub use model::{Busy, Bytes, Energy, Load, ModelError, Outcome, Part, Place, run};
 pub use profile::{

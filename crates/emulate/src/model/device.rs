@@ -3,7 +3,8 @@
 //! Pages are loaded over all channels at one time, as many as there are places for in the device's memory. A page stays
 //! pinned there until a core is done with it. Cores take pages in the order in which they come, and are not preempted: a
 //! core whose answer finds no room in the output buffer waits with it. GET takes what the buffer holds. Where the host
-//! polls, it asks in an interval; otherwise the device answers an earlier GET when half of the buffer is full.
+//! polls, it asks in an interval; otherwise the device answers an earlier GET when there is as much as a read command brings,
+//! or half of the buffer is full.
 
 use std::collections::VecDeque;
 
@@ -48,6 +49,8 @@ pub(super) struct Session<'a> {
     /// Pages whose answers found no room, and since when.
     blocked: VecDeque<(usize, u64)>,
     room: u64,
+    /// Bytes for which the device answers by itself.
+    due_bytes: u64,
     /// Bytes in the output buffer, those on their way among them.
     held: u64,
     /// Bytes and rows that no GET has taken.
@@ -71,6 +74,7 @@ impl<'a> Session<'a> {
             idle_cores: parts.cpu.as_ref().map_or(u64::MAX, |cpu| cpu.cores.whole()),
             blocked: VecDeque::new(),
             room: parts.memory.output_buffer_bytes.whole(),
+            due_bytes: (parts.memory.output_buffer_bytes.whole() / 2).min(parts.link.read_bytes.whole()),
             held: 0,
             waiting_bytes: 0,
             waiting_rows: 0,
@@ -143,9 +147,9 @@ impl<'a> Session<'a> {
         while self.idle_cores > 0 {
             let Some(page) = self.ready.pop_front() else { return };
             let takes = self.path.core_ps(&self.path.work.pages[page]);
-            self.path.cores_ps += takes;
+            self.path.cores_ps = self.path.cores_ps.saturating_add(takes);
             self.idle_cores -= 1;
-            self.events.push(now + takes, Event::Worked(page));
+            self.events.push(now.saturating_add(takes), Event::Worked(page));
         }
     }
 
@@ -187,7 +191,7 @@ impl<'a> Session<'a> {
                 return;
             }
             self.blocked.pop_front();
-            self.path.blocked_ps += now - since;
+            self.path.blocked_ps = self.path.blocked_ps.saturating_add(now - since);
             self.hand_over(page, now);
         }
     }
@@ -206,10 +210,21 @@ impl<'a> Session<'a> {
         self.answer_if_due(now);
     }
 
+    /// Sends GET, after those that would find nothing.
     fn get(&mut self, now: u64) {
-        self.path.commands += 1;
-        self.path.polls += 1;
-        self.events.push(now + self.path.latency_ps + self.path.command_ps, Event::Asked(now));
+        let there_ps = self.path.latency_ps + self.path.command_ps;
+        let period = self.poll_ps.max(there_ps + self.path.latency_ps);
+        // Nothing happens at the device until the next event, however often it is asked.
+        let empty = match self.events.next_at() {
+            Some(next) if !self.initiated && self.waiting_bytes == 0 && !self.is_complete() => {
+                next.saturating_sub(now.saturating_add(there_ps)).div_ceil(period.max(1))
+            }
+            _ => 0,
+        };
+        self.path.commands = self.path.commands.saturating_add(empty).saturating_add(1);
+        self.path.polls = self.path.polls.saturating_add(empty).saturating_add(1);
+        let asked_at = now.saturating_add(empty.saturating_mul(period));
+        self.events.push(asked_at.saturating_add(there_ps), Event::Asked(asked_at));
     }
 
     fn asked(&mut self, asked_at: u64, now: u64) {
@@ -223,9 +238,9 @@ impl<'a> Session<'a> {
 
     /// Answers a GET that waits, where there is a reason to.
     fn answer_if_due(&mut self, now: u64) {
-        let half = self.waiting_bytes * 2 >= self.room && self.waiting_bytes > 0;
+        let enough = self.waiting_bytes >= self.due_bytes;
         let stuck = !self.blocked.is_empty() && self.waiting_bytes > 0;
-        if (half || stuck || self.is_complete())
+        if (enough || stuck || self.is_complete())
             && let Some(asked_at) = self.open_get.take()
         {
             self.answer(asked_at, now);
@@ -239,7 +254,7 @@ impl<'a> Session<'a> {
         if bytes > 0 {
             self.events.push(sent, Event::Sent(bytes));
         }
-        self.events.push(sent + self.path.latency_ps, Event::Answered(answer));
+        self.events.push(sent.saturating_add(self.path.latency_ps), Event::Answered(answer));
     }
 
     fn answered(&mut self, answer: &Answer, now: u64) {
@@ -247,10 +262,10 @@ impl<'a> Session<'a> {
         self.path.end_ps = self.path.end_ps.max(taken);
         if answer.last {
             self.path.commands += 1;
-            let closed = now + 2 * self.path.latency_ps + self.path.command_ps;
+            let closed = now.saturating_add(2 * self.path.latency_ps + self.path.command_ps);
             self.path.end_ps = self.path.end_ps.max(closed);
         } else {
-            self.get(now.max(answer.asked_at + self.poll_ps));
+            self.get(now.max(answer.asked_at.saturating_add(self.poll_ps)));
         }
     }
 }

@@ -80,7 +80,7 @@ impl<'a> Reads<'a> {
     fn command(&mut self, now: u64) {
         if self.next < self.commands {
             self.path.commands += 1;
-            self.events.push(now + self.path.latency_ps, Event::Commanded(self.next));
+            self.events.push(now.saturating_add(self.path.latency_ps), Event::Commanded(self.next));
             self.next += 1;
         }
     }
@@ -102,7 +102,7 @@ impl<'a> Reads<'a> {
             Event::Loaded(page) => {
                 let sent = self.path.send(now, self.path.work.page_bytes);
                 self.events.push(sent, Event::Sent);
-                self.events.push(sent + self.path.latency_ps, Event::Arrived(page));
+                self.events.push(sent.saturating_add(self.path.latency_ps), Event::Arrived(page));
             }
             Event::Sent => {
                 self.path.places += 1;

@@ -69,6 +69,9 @@ pub enum ModelError {
         /// Bytes for pages.
         room: u64,
     },
+    /// Virtual time has an end.
+    #[error("on the device {0} the work would take more than 200 days")]
+    Endless(String),
 }
 
 /// A part that can be what everything waits for.
@@ -171,6 +174,9 @@ pub fn run(profile: &Profile, work: &Work, load: Load) -> Result<Outcome, ModelE
         Place::Device => device::Session::new(parts, work, load).finish(),
         Place::Host => host::Reads::new(parts, work, load).finish(),
     };
+    if path.end_ps == u64::MAX {
+        return Err(ModelError::Endless(name()));
+    }
     Ok(outcome(parts, path))
 }
 

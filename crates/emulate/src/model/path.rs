@@ -72,7 +72,7 @@ impl<'a> Path<'a> {
         self.places -= 1;
         self.pages += 1;
         self.bytes.medium += self.work.page_bytes;
-        self.channels.book_unit(page, now, self.channel_ps) + self.read_latency_ps
+        self.channels.book_unit(page, now, self.channel_ps).saturating_add(self.read_latency_ps)
     }
 
     /// Brings a page from its channel into memory. Says when it is there.

@@ -25,9 +25,9 @@ impl Servers {
     /// Books one unit.
     pub(super) fn book_unit(&mut self, unit: usize, now: u64, service: u64) -> u64 {
         let unit = unit % self.free_at.len();
-        let done = self.free_at[unit].max(now) + service;
+        let done = self.free_at[unit].max(now).saturating_add(service);
         self.free_at[unit] = done;
-        self.busy_ps += service;
+        self.busy_ps = self.busy_ps.saturating_add(service);
         done
     }
 }
@@ -74,6 +74,11 @@ impl<E> Events<E> {
     pub(super) fn push(&mut self, at: u64, event: E) {
         self.heap.push(Reverse(Entry { at, number: self.made, event }));
         self.made += 1;
+    }
+
+    /// When the next one is.
+    pub(super) fn next_at(&self) -> Option<u64> {
+        self.heap.peek().map(|Reverse(entry)| entry.at)
     }
 
     pub(super) fn pop(&mut self) -> Option<(u64, E)> {

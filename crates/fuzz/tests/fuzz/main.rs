@@ -6,6 +6,7 @@
 
 #[path = "../../../slice/tests/conformance/data.rs"]
 mod data;
+mod devices;
 mod files;
 #[path = "../../../program/src/tests/functions_guest.rs"]
 mod functions_guest;
@@ -55,6 +56,7 @@ fn groups() -> Vec<(&'static [&'static str], Make)> {
         (&postgres::NAMES, Box::new(postgres::targets)),
         (&programs::NAMES, Box::new(programs::targets)),
         (&matrices::NAMES, Box::new(matrices::targets)),
+        (&devices::NAMES, Box::new(devices::targets)),
         (&slices::NAMES, Box::new(slices::targets)),
         (&stores::NAMES, Box::new(stores::targets)),
         (&sessions::NAMES, Box::new(move || sessions::targets(&rig))),

@@ -121,6 +121,7 @@ mod tests {
             assert!(host.rows > 80 && host.rows < 130 || host.rows == counted.host.pages.last().unwrap().rows, "{}", host.rows);
         }
         assert!(counted.rows_found > 10);
-        assert!(counted.pages_found * 10 < counted.host.pages.len() as u64);
+        // One of three dates in a row of a hundred: the day, 1 of some 2500.
+        assert!(counted.pages_found * 5 < counted.host.pages.len() as u64);
     }
 }
