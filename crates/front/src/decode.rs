@@ -242,6 +242,24 @@ fn from_binary(oid: u32, bytes: &[u8]) -> Result<ArrayRef, Complaint> {
             [1, json @ ..] => text(json)?,
             _ => return Err(wrong("expected version 1")),
         },
+        1082 | 1083 | 1114 | 1184 | 1186 => moment(oid, bytes, wrong)?,
+        1700 => {
+            let decimal = decimal_from_binary(bytes).map_err(wrong)?;
+            from_text(&own_scale(&DataType::Decimal128(38, 0), &decimal), &[Some(&decimal)], "UTC")?
+        }
+        2950 => {
+            let uuid: &[u8; 16] = bytes.try_into().map_err(|_| length(16))?;
+            Arc::new(FixedSizeBinaryArray::try_from_iter(std::iter::once(uuid)).map_err(|error| wrong(&error.to_string()))?)
+        }
+        oid if arrow_type(oid) == Some(DataType::Utf8) => text(bytes)?,
+        _ => array(oid, bytes)?,
+    })
+}
+
+/// A day, a time of day, a moment or an interval in binary.
+fn moment(oid: u32, bytes: &[u8], wrong: impl Fn(&str) -> Complaint) -> Result<ArrayRef, Complaint> {
+    let length = |expected: usize| wrong(&format!("expected {expected} bytes, got {}", bytes.len()));
+    Ok(match oid {
         1082 => {
             let days = i32::from_be_bytes(bytes.try_into().map_err(|_| length(4))?);
             let days =
@@ -270,16 +288,7 @@ fn from_binary(oid: u32, bytes: &[u8]) -> Result<ArrayRef, Complaint> {
             let value = IntervalMonthDayNano::new(i32::from_be_bytes(months), i32::from_be_bytes(*days), nanos);
             Arc::new(IntervalMonthDayNanoArray::from(vec![value]))
         }
-        1700 => {
-            let decimal = decimal_from_binary(bytes).map_err(wrong)?;
-            from_text(&own_scale(&DataType::Decimal128(38, 0), &decimal), &[Some(&decimal)], "UTC")?
-        }
-        2950 => {
-            let uuid: &[u8; 16] = bytes.try_into().map_err(|_| length(16))?;
-            Arc::new(FixedSizeBinaryArray::try_from_iter(std::iter::once(uuid)).map_err(|error| wrong(&error.to_string()))?)
-        }
-        oid if arrow_type(oid) == Some(DataType::Utf8) => text(bytes)?,
-        _ => array(oid, bytes)?,
+        _ => return Err(wrong("it is no moment")),
     })
 }
 
