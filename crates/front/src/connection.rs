@@ -109,6 +109,8 @@ impl Talk {
 
     /// Takes the settings that the connection began with, and says that statements are taken.
     async fn welcome(&mut self) -> Result<(), Halt> {
+        // First of all: clients expect nothing before it but questions who they are.
+        self.link.out.authentication(0);
         for (name, value) in std::mem::take(&mut self.parameters) {
             match name.as_str() {
                 "user" | "database" | "replication" => {}
@@ -122,7 +124,6 @@ impl Talk {
             }
         }
         self.settings.begun();
-        self.link.out.authentication(0);
         for (name, value) in self.settings.told() {
             self.link.out.parameter(name, &value);
         }
