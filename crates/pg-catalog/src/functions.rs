@@ -21,12 +21,33 @@ use crate::{DATABASE, SERVER_VERSION};
 
 /// All of them, over these facts.
 pub fn functions(facts: &Arc<Facts>) -> Vec<ScalarUDF> {
-    let signature = Signature::one_of(vec![TypeSignature::Nullary, TypeSignature::VariadicAny], Volatility::Stable);
+    // Only those without arguments are constants of a statement. The others are called volatile, so that they stay at the host: drives
+    // do not have them.
     let make = |&(name, body): &(&'static str, Body)| {
-        ScalarUDF::new_from_impl(PgFunction { name, body, facts: Arc::clone(facts), signature: signature.clone() })
+        let signature = match NULLARY.contains(&name) {
+            true => Signature::nullary(Volatility::Stable),
+            false => Signature::one_of(vec![TypeSignature::Nullary, TypeSignature::VariadicAny], Volatility::Volatile),
+        };
+        ScalarUDF::new_from_impl(PgFunction { name, body, facts: Arc::clone(facts), signature })
     };
     FUNCTIONS.iter().map(make).collect()
 }
+
+/// Functions that take no arguments, and are the same throughout a statement.
+const NULLARY: [&str; 12] = [
+    "version",
+    "current_database",
+    "current_catalog",
+    "current_schema",
+    "current_user",
+    "session_user",
+    "current_role",
+    "user",
+    "getdatabaseencoding",
+    "pg_client_encoding",
+    "pg_is_in_recovery",
+    "pg_backend_pid",
+];
 
 /// What a function does with a row's arguments.
 #[derive(Clone, Copy)]

@@ -134,7 +134,7 @@ const TABLES: &[Table] = &[
     ),
     Table("pg_rewrite", "oid:o rulename:s ev_class:o ev_type:s ev_enabled:s is_instead:b ev_qual:s ev_action:s", None),
     Table("pg_rules", "schemaname:s tablename:s rulename:s definition:s", None),
-    Table("pg_policy", "oid:o polname:s polrelid:o polcmd:s polpermissive:b polroles:O polqual:s polwithcheck:s", None),
+    Table("pg_policy", "oid:o polname:s polrelid:o polcmd:s polpermissive:b polroles:s polqual:s polwithcheck:s", None),
     Table(
         "pg_statistic_ext",
         "oid:o stxrelid:o stxname:s stxnamespace:o stxowner:o stxstattarget:i stxkeys:O stxkind:S stxexprs:s",
