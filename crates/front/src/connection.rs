@@ -109,6 +109,8 @@ impl Talk {
 
     /// Takes the settings that the connection began with, and says that statements are taken.
     async fn welcome(&mut self) -> Result<(), Halt> {
+        // First of all: clients expect nothing before it but questions who they are.
+        self.link.out.authentication(0);
         for (name, value) in std::mem::take(&mut self.parameters) {
             match name.as_str() {
                 "user" | "database" | "replication" => {}
@@ -122,7 +124,6 @@ impl Talk {
             }
         }
         self.settings.begun();
-        self.link.out.authentication(0);
         for (name, value) in self.settings.told() {
             self.link.out.parameter(name, &value);
         }
@@ -224,26 +225,22 @@ impl Talk {
                 self.place.cancel.begin();
                 let done = self.extended(extended).await;
                 self.place.cancel.end();
-                self.failed_run(done)
+                self.failed_run(done).await
             }
         }
     }
 
     /// What fails of the extended protocol is told, and the run's other messages are skipped.
-    fn failed_run(&mut self, done: Result<(), Halt>) -> Result<(), Halt> {
-        match done {
-            Err(Halt::Said(complaint)) => {
-                self.fail(&complaint);
-                self.skipping = true;
-                Ok(())
-            }
-            Err(Halt::Fault(fault)) => {
-                self.fail(&Complaint::of(&fault, ""));
-                self.skipping = true;
-                Ok(())
-            }
-            other => other,
-        }
+    async fn failed_run(&mut self, done: Result<(), Halt>) -> Result<(), Halt> {
+        let complaint = match done {
+            Err(Halt::Said(complaint)) => complaint,
+            Err(Halt::Fault(fault)) => Complaint::of(&fault, ""),
+            other => return other,
+        };
+        self.fail(&complaint);
+        self.skipping = true;
+        // At once: a client may wait for it before it ends the run.
+        Ok(self.link.flush().await?)
     }
 
     async fn too_large(&mut self, tag: u8, bytes: usize, busy: bool) -> Result<(), Halt> {
@@ -260,7 +257,7 @@ impl Talk {
                 self.ready().await
             }
             b'd' | b'c' | b'f' => Ok(()),
-            _ => self.failed_run(Err(complaint.into())),
+            _ => self.failed_run(Err(complaint.into())).await,
         }
     }
 

@@ -33,10 +33,8 @@ impl Talk {
             answer.map_err(|fault| Halt::Said(Complaint { position: None, ..Complaint::of(&fault, &sql) }))?;
         let is_binary = copy.options.format == CopyFormat::Binary;
         self.link.out.copy(b'H', is_binary, schema.fields().len());
-        if is_binary {
-            self.link.out.message(b'd', |out| out.extend_from_slice(SIGNATURE));
-        }
-        let mut writer = CopyRows { options: copy.options.clone(), zone: self.settings.zone().1, value: Vec::new() };
+        let mut writer =
+            CopyRows { options: copy.options.clone(), zone: self.settings.zone().1, value: Vec::new(), begun: !is_binary };
         if copy.options.header && !is_binary {
             let names: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
             writer.header(&mut self.link.out, &names);
@@ -44,7 +42,10 @@ impl Talk {
         let mut rows = Rows::new(schema, rows);
         rows.send(&mut self.link, &self.place.cancel, u64::MAX, &mut writer).await?;
         if is_binary {
-            self.link.out.message(b'd', |out| out.extend_from_slice(&(-1_i16).to_be_bytes()));
+            self.link.out.message(b'd', |out| {
+                writer.begin(out);
+                out.extend_from_slice(&(-1_i16).to_be_bytes());
+            });
         }
         self.link.out.empty(b'c');
         self.link.out.complete(&format!("COPY {}", rows.sent));
@@ -58,9 +59,18 @@ struct CopyRows {
     zone: Tz,
     /// A value, before what is special in it is marked.
     value: Vec<u8>,
+    /// What stands before the first row was written.
+    begun: bool,
 }
 
 impl CopyRows {
+    /// Writes what stands before the first row of the binary form, into the same message, as PostgreSQL does.
+    fn begin(&mut self, out: &mut Vec<u8>) {
+        if !std::mem::replace(&mut self.begun, true) {
+            out.extend_from_slice(SIGNATURE);
+        }
+    }
+
     fn header(&self, out: &mut Replies, names: &[String]) {
         out.message(b'd', |out| {
             for (place, name) in names.iter().enumerate() {
@@ -93,7 +103,10 @@ impl CopyRows {
 impl WriteRow for CopyRows {
     fn write(&mut self, out: &mut Replies, columns: &[Column], row: usize) {
         out.message(b'd', |out| match self.options.format {
-            CopyFormat::Binary => write_binary(out, columns, row),
+            CopyFormat::Binary => {
+                self.begin(out);
+                write_binary(out, columns, row);
+            }
             CopyFormat::Text | CopyFormat::Csv => self.write_line(out, columns, row),
         });
     }

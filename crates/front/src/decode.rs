@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Date32Array, FixedSizeBinaryArray, Float32Array, Float64Array,
-    Int16Array, Int32Array, Int64Array, IntervalMonthDayNanoArray, ListArray, StringArray, Time64MicrosecondArray,
-    TimestampMicrosecondArray, new_null_array,
+    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Date32Array, Float32Array, Float64Array, Int16Array, Int32Array,
+    Int64Array, IntervalMonthDayNanoArray, ListArray, StringArray, Time64MicrosecondArray, TimestampMicrosecondArray,
+    new_null_array,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{CastOptions, cast_with_options, concat};
@@ -16,6 +16,7 @@ use crate::arrays;
 use crate::binary::{EPOCH_DAYS, EPOCH_MICROS};
 use crate::error::{Complaint, NOT_SUPPORTED, WRONG_BINARY, WRONG_TEXT};
 use crate::numbers::decimal_from_binary;
+use crate::text;
 
 const DAY_MICROS: i64 = 86_400_000_000;
 
@@ -64,6 +65,11 @@ pub(crate) fn parameter(
         }
     };
     Ok(match inferred {
+        // Identifiers are texts, unless bytes are wanted.
+        Some(inferred @ DataType::FixedSizeBinary(_)) if value.data_type() == &DataType::Utf8 => {
+            let texts: Vec<Option<&str>> = value.as_string::<i32>().iter().collect();
+            from_text(inferred, &texts, zone)?
+        }
         Some(inferred) => fitted(value, inferred),
         None => value,
     })
@@ -217,7 +223,7 @@ fn from_binary(oid: u32, bytes: &[u8]) -> Result<ArrayRef, Complaint> {
             Arc::new(<$array>::from(vec![<$native>::from_be_bytes(bytes)])) as ArrayRef
         }};
     }
-    let text = |bytes: &[u8]| {
+    let of_text = |bytes: &[u8]| {
         let text = std::str::from_utf8(bytes)
             .map_err(|error| Complaint::error("22021", format!("a parameter is not UTF-8: {error}")))?;
         Ok::<ArrayRef, Complaint>(Arc::new(StringArray::from(vec![text])))
@@ -239,9 +245,29 @@ fn from_binary(oid: u32, bytes: &[u8]) -> Result<ArrayRef, Complaint> {
         701 => number!(Float64Array, f64),
         3802 => match bytes {
             // The version of the form comes first.
-            [1, json @ ..] => text(json)?,
+            [1, json @ ..] => of_text(json)?,
             _ => return Err(wrong("expected version 1")),
         },
+        1082 | 1083 | 1114 | 1184 | 1186 => moment(oid, bytes, wrong)?,
+        1700 => {
+            let decimal = decimal_from_binary(bytes).map_err(wrong)?;
+            from_text(&own_scale(&DataType::Decimal128(38, 0), &decimal), &[Some(&decimal)], "UTC")?
+        }
+        2950 => {
+            let uuid: &[u8; 16] = bytes.try_into().map_err(|_| length(16))?;
+            let mut written = Vec::with_capacity(36);
+            text::uuid(&mut written, uuid);
+            Arc::new(StringArray::from_iter_values(std::str::from_utf8(&written)))
+        }
+        oid if arrow_type(oid) == Some(DataType::Utf8) => of_text(bytes)?,
+        _ => array(oid, bytes)?,
+    })
+}
+
+/// A day, a time of day, a moment or an interval in binary.
+fn moment(oid: u32, bytes: &[u8], wrong: impl Fn(&str) -> Complaint) -> Result<ArrayRef, Complaint> {
+    let length = |expected: usize| wrong(&format!("expected {expected} bytes, got {}", bytes.len()));
+    Ok(match oid {
         1082 => {
             let days = i32::from_be_bytes(bytes.try_into().map_err(|_| length(4))?);
             let days =
@@ -270,16 +296,7 @@ fn from_binary(oid: u32, bytes: &[u8]) -> Result<ArrayRef, Complaint> {
             let value = IntervalMonthDayNano::new(i32::from_be_bytes(months), i32::from_be_bytes(*days), nanos);
             Arc::new(IntervalMonthDayNanoArray::from(vec![value]))
         }
-        1700 => {
-            let decimal = decimal_from_binary(bytes).map_err(wrong)?;
-            from_text(&own_scale(&DataType::Decimal128(38, 0), &decimal), &[Some(&decimal)], "UTC")?
-        }
-        2950 => {
-            let uuid: &[u8; 16] = bytes.try_into().map_err(|_| length(16))?;
-            Arc::new(FixedSizeBinaryArray::try_from_iter(std::iter::once(uuid)).map_err(|error| wrong(&error.to_string()))?)
-        }
-        oid if arrow_type(oid) == Some(DataType::Utf8) => text(bytes)?,
-        _ => array(oid, bytes)?,
+        _ => return Err(wrong("it is no moment")),
     })
 }
 

@@ -122,7 +122,7 @@ fn sql_state(fault: &Fault, located: bool) -> SqlState {
 
 fn of_request(message: &str) -> SqlState {
     const KNOWN: [(&str, SqlState); 26] = [
-        ("there is no dataset", "42P01"),
+        ("no dataset", "42P01"),
         ("there is no table", "42P01"),
         ("table '", "42P01"),
         ("No field named", "42703"),

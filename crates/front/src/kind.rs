@@ -15,8 +15,10 @@ pub(crate) enum Kind {
     },
     Commit,
     Rollback,
-    /// SAVEPOINT, RELEASE and ROLLBACK TO.
-    Savepoint,
+    /// SAVEPOINT and RELEASE, by their tags.
+    Savepoint(&'static str),
+    /// ROLLBACK TO a savepoint.
+    RollbackTo,
     /// SET name = value; the name is in small letters.
     Set {
         name: String,
@@ -57,9 +59,10 @@ pub(crate) fn kind(sql: &str) -> Result<Kind, Complaint> {
         }
         "commit" | "end" => Kind::Commit,
         "abort" => Kind::Rollback,
-        "rollback" if rest().iter().any(|token| token.is("to")) => Kind::Savepoint,
+        "rollback" if rest().iter().any(|token| token.is("to")) => Kind::RollbackTo,
         "rollback" => Kind::Rollback,
-        "savepoint" | "release" => Kind::Savepoint,
+        "savepoint" => Kind::Savepoint("SAVEPOINT"),
+        "release" => Kind::Savepoint("RELEASE"),
         "set" => set(&rest())?,
         "show" => show(&rest()),
         "reset" => {

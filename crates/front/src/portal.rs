@@ -7,7 +7,7 @@ use futures::StreamExt;
 use pithead_host::{Answer, Parameters, Statement};
 
 use crate::connection::{Halt, Talk, during};
-use crate::error::{Complaint, NOT_SUPPORTED};
+use crate::error::Complaint;
 use crate::kind::Kind;
 use crate::rows::Rows;
 
@@ -71,6 +71,10 @@ impl Talk {
                 self.notice(notice);
                 Ok(Started::Done("ROLLBACK".to_owned()))
             }
+            Kind::RollbackTo => {
+                self.transaction.rollback_to()?;
+                Ok(Started::Done("ROLLBACK".to_owned()))
+            }
             _ => {
                 self.transaction.check(false)?;
                 self.control(kind).await
@@ -120,9 +124,9 @@ impl Talk {
                 self.notice(notice);
                 "BEGIN"
             }
-            Kind::Savepoint => {
-                let what = "savepoints are not supported: a transaction here is one statement that writes";
-                return Err(Complaint::error(NOT_SUPPORTED, what).into());
+            Kind::Savepoint(tag) => {
+                self.transaction.savepoint(tag)?;
+                *tag
             }
             Kind::Set { name, value } => {
                 self.set(name, value).await?;

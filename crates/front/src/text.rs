@@ -63,7 +63,8 @@ fn hexadecimal(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend(bytes.iter().flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]));
 }
 
-fn uuid(out: &mut Vec<u8>, bytes: &[u8]) {
+/// Writes an identifier.
+pub(crate) fn uuid(out: &mut Vec<u8>, bytes: &[u8]) {
     for (place, byte) in bytes.iter().enumerate() {
         if [4, 6, 8, 10].contains(&place) {
             out.push(b'-');

@@ -59,6 +59,27 @@ impl Transaction {
         }
     }
 
+    /// SAVEPOINT and RELEASE, which mean something within a block only.
+    pub(crate) fn savepoint(self, tag: &str) -> Result<(), Complaint> {
+        match self {
+            Transaction::None => Err(Complaint::error("25P01", format!("{tag} can only be used in transaction blocks"))),
+            Transaction::Open { .. } => Ok(()),
+            Transaction::Failed { .. } => Err(failed()),
+        }
+    }
+
+    /// ROLLBACK TO a savepoint: the block goes on, unless something was written in it.
+    pub(crate) fn rollback_to(&mut self) -> Result<(), Complaint> {
+        match self {
+            Transaction::None => Err(Complaint::error("25P01", "ROLLBACK TO can only be used in transaction blocks")),
+            Transaction::Open { wrote: true } | Transaction::Failed { wrote: true } => Err(kept()),
+            Transaction::Open { wrote: false } | Transaction::Failed { wrote: false } => {
+                *self = Transaction::Open { wrote: false };
+                Ok(())
+            }
+        }
+    }
+
     /// Whether a statement may run now. What a person should know of one that writes.
     pub(crate) fn check(&self, writes: bool) -> Result<Option<Complaint>, Complaint> {
         match self {
@@ -104,7 +125,7 @@ fn none() -> Complaint {
 
 fn kept() -> Complaint {
     Complaint::error(NOT_SUPPORTED, "what was written in this block cannot be rolled back: it was committed by its statement")
-        .hint("the block has ended; a transaction here is one statement that writes")
+        .hint("a transaction here is one statement that writes")
 }
 
 #[cfg(test)]
@@ -125,5 +146,10 @@ mod tests {
         assert_eq!(block.check(false).unwrap_err().code, FAILED_TRANSACTION);
         assert_eq!(block.commit().unwrap().0, "ROLLBACK");
         assert!(block.commit().unwrap().1.is_some());
+        assert!(block.savepoint("SAVEPOINT").is_err());
+        block.begin(false).unwrap();
+        block.fail();
+        block.rollback_to().unwrap();
+        assert_eq!(block.status(), b'T');
     }
 }

@@ -3,11 +3,13 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, ListBuilder, StringArray, StringBuilder};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Int64Array, ListBuilder, StringArray, StringBuilder, new_empty_array,
+};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Int64Type};
-use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
+use datafusion::common::{Result, not_impl_err};
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
 };
@@ -19,12 +21,33 @@ use crate::{DATABASE, SERVER_VERSION};
 
 /// All of them, over these facts.
 pub fn functions(facts: &Arc<Facts>) -> Vec<ScalarUDF> {
-    let signature = Signature::one_of(vec![TypeSignature::Nullary, TypeSignature::VariadicAny], Volatility::Stable);
+    // Only those without arguments are constants of a statement. The others are called volatile, so that they stay at the host: drives
+    // do not have them.
     let make = |&(name, body): &(&'static str, Body)| {
-        ScalarUDF::new_from_impl(PgFunction { name, body, facts: Arc::clone(facts), signature: signature.clone() })
+        let signature = match NULLARY.contains(&name) {
+            true => Signature::nullary(Volatility::Stable),
+            false => Signature::one_of(vec![TypeSignature::Nullary, TypeSignature::VariadicAny], Volatility::Volatile),
+        };
+        ScalarUDF::new_from_impl(PgFunction { name, body, facts: Arc::clone(facts), signature })
     };
     FUNCTIONS.iter().map(make).collect()
 }
+
+/// Functions that take no arguments, and are the same throughout a statement.
+const NULLARY: [&str; 12] = [
+    "version",
+    "current_database",
+    "current_catalog",
+    "current_schema",
+    "current_user",
+    "session_user",
+    "current_role",
+    "user",
+    "getdatabaseencoding",
+    "pg_client_encoding",
+    "pg_is_in_recovery",
+    "pg_backend_pid",
+];
 
 /// What a function does with a row's arguments.
 #[derive(Clone, Copy)]
@@ -33,6 +56,8 @@ enum Body {
     Int(fn(&Call, usize) -> Option<i64>),
     Bool(fn(&Call, usize) -> Option<bool>),
     Texts(fn(&Call) -> Vec<String>),
+    /// Of rows that there never are: calling it is an error.
+    Never(fn() -> DataType),
 }
 
 impl Body {
@@ -42,6 +67,7 @@ impl Body {
             Body::Int(_) => DataType::Int64,
             Body::Bool(_) => DataType::Boolean,
             Body::Texts(_) => DataType::new_list(DataType::Utf8, true),
+            Body::Never(data_type) => data_type(),
         }
     }
 }
@@ -161,6 +187,13 @@ const FUNCTIONS: &[(&str, Body)] = &[
     ),
     ("pg_size_pretty", Body::Text(|call, row| Some(pretty(call.int(0, row)?)))),
     ("quote_ident", Body::Text(|call, row| call.text(0, row).map(quoted))),
+    ("generate_subscripts", Body::Never(|| DataType::Int64)),
+    ("array_upper", Body::Never(|| DataType::Int64)),
+    ("array_lower", Body::Never(|| DataType::Int64)),
+    ("json_build_object", Body::Never(|| DataType::Utf8)),
+    ("pg_get_index_column", Body::Never(|| DataType::Utf8)),
+    ("pg_index_column_has_property", Body::Never(|| DataType::Boolean)),
+    ("pg_options_to_table", Body::Never(|| DataType::Utf8)),
     ("to_regclass", TABLE_NUMBER),
     ("regclass_oid", TABLE_NUMBER),
     (
@@ -307,6 +340,8 @@ impl ScalarUDFImpl for PgFunction {
                 (0..wanted).for_each(|_| lists.append_value(texts.iter().map(Some)));
                 Arc::new(lists.finish())
             }
+            Body::Never(_) if wanted > 0 => return not_impl_err!("the function {} over rows", self.name),
+            Body::Never(data_type) => new_empty_array(&data_type()),
         };
         match all_scalars {
             true => Ok(ColumnarValue::Scalar(datafusion::common::ScalarValue::try_from_array(&made, 0)?)),

@@ -14,32 +14,28 @@ pub(crate) fn is_table(name: &str) -> bool {
     TABLES.iter().any(|known| known.0.strip_prefix(PREFIX) == Some(name))
 }
 
-fn none(_: &Facts) -> Vec<Vec<Cell>> {
-    Vec::new()
-}
-
 pub(crate) const TABLES: &[Table] = &[
     Table(
         "information_schema_schemata",
         "catalog_name:s schema_name:s schema_owner:s default_character_set_catalog:s default_character_set_schema:s \
          default_character_set_name:s sql_path:s",
-        |facts| {
+        Some(|facts| {
             let own = ["pg_catalog".to_owned(), "information_schema".to_owned()];
             let all = own.into_iter().chain(facts.numbered().domains.iter().map(|(_, name)| name.clone()));
             all.map(|name| row![DATABASE, name, DATABASE]).collect()
-        },
+        }),
     ),
     Table(
         "information_schema_tables",
         "table_catalog:s table_schema:s table_name:s table_type:s self_referencing_column_name:s reference_generation:s \
          user_defined_type_catalog:s user_defined_type_schema:s user_defined_type_name:s is_insertable_into:s is_typed:s \
          commit_action:s",
-        |facts| {
+        Some(|facts| {
             let one = |(_, table): &(i64, crate::Listed)| {
                 row![DATABASE, &table.domain, &table.name, "BASE TABLE", NULL, NULL, NULL, NULL, NULL, "YES", "NO"]
             };
             facts.numbered().tables.iter().map(one).collect()
-        },
+        }),
     ),
     Table(
         "information_schema_columns",
@@ -51,39 +47,39 @@ pub(crate) const TABLES: &[Table] = &[
          maximum_cardinality:i dtd_identifier:s is_self_referencing:s is_identity:s identity_generation:s identity_start:s \
          identity_increment:s identity_maximum:s identity_minimum:s identity_cycle:s is_generated:s generation_expression:s \
          is_updatable:s",
-        columns,
+        Some(columns),
     ),
-    Table("information_schema_views", "table_catalog:s table_schema:s table_name:s view_definition:s", none),
+    Table("information_schema_views", "table_catalog:s table_schema:s table_name:s view_definition:s", None),
     Table(
         "information_schema_table_constraints",
         "constraint_catalog:s constraint_schema:s constraint_name:s table_catalog:s table_schema:s table_name:s constraint_type:s \
          is_deferrable:s initially_deferred:s enforced:s",
-        none,
+        None,
     ),
     Table(
         "information_schema_key_column_usage",
         "constraint_catalog:s constraint_schema:s constraint_name:s table_catalog:s table_schema:s table_name:s column_name:s \
          ordinal_position:i position_in_unique_constraint:i",
-        none,
+        None,
     ),
     Table(
         "information_schema_constraint_column_usage",
         "table_catalog:s table_schema:s table_name:s column_name:s constraint_catalog:s constraint_schema:s constraint_name:s",
-        none,
+        None,
     ),
     Table(
         "information_schema_referential_constraints",
         "constraint_catalog:s constraint_schema:s constraint_name:s unique_constraint_catalog:s unique_constraint_schema:s \
          unique_constraint_name:s match_option:s update_rule:s delete_rule:s",
-        none,
+        None,
     ),
     Table(
         "information_schema_routines",
         "specific_schema:s specific_name:s routine_schema:s routine_name:s routine_type:s",
-        none,
+        None,
     ),
-    Table("information_schema_sequences", "sequence_catalog:s sequence_schema:s sequence_name:s data_type:s", none),
-    Table("information_schema_triggers", "trigger_catalog:s trigger_schema:s trigger_name:s event_object_table:s", none),
+    Table("information_schema_sequences", "sequence_catalog:s sequence_schema:s sequence_name:s data_type:s", None),
+    Table("information_schema_triggers", "trigger_catalog:s trigger_schema:s trigger_name:s event_object_table:s", None),
 ];
 
 fn columns(facts: &Facts) -> Vec<Vec<Cell>> {

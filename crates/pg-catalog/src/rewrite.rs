@@ -4,8 +4,9 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-    ObjectName, ObjectNamePart, Query, SelectItem, SetExpr, Value, visit_expressions_mut, visit_relations_mut,
+    self, BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
+    Ident, JoinOperator, ObjectName, ObjectNamePart, Query, SelectItem, SetExpr, TableFactor, TableWithJoins, Value,
+    visit_expressions_mut, visit_relations_mut,
 };
 
 use crate::{PG_CATALOG, information, tables};
@@ -66,6 +67,7 @@ fn expression(expr: &mut Expr) {
                 *expr = subquery;
             }
         }
+        Expr::Subquery(query) if gives_nothing(query) => *expr = Expr::Value(Value::Null.into()),
         Expr::Cast { expr: inner, data_type, .. } => {
             if let Some(name) = type_name(data_type) {
                 match cast(inner, &name) {
@@ -132,6 +134,13 @@ fn of_subquery(function: &mut Function) -> Option<Expr> {
         return None;
     }
     let FunctionArguments::Subquery(query) = &function.args else { return None };
+    if is_of_no_row(&query.to_string()) {
+        // Never seen, so that only its type matters.
+        return Some(called("make_array", vec![Expr::Value(Value::SingleQuotedString(String::new()).into())]));
+    }
+    if gives_nothing(query) {
+        return Some(called("make_array", Vec::new()));
+    }
     let mut query: Query = (**query).clone();
     let SetExpr::Select(select) = query.body.as_mut() else { return None };
     let [SelectItem::UnnamedExpr(item) | SelectItem::ExprWithAlias { expr: item, .. }] = select.projection.as_mut_slice()
@@ -143,6 +152,39 @@ fn of_subquery(function: &mut Function) -> Option<Expr> {
     *item = called("array_agg", vec![item.clone()]);
     let subquery = Expr::Subquery(Box::new(query));
     Some(called("coalesce", vec![subquery, called("make_array", Vec::new())]))
+}
+
+/// Whether a subquery has no rows for certain, since it reads a table of the catalogue that never has any, or is for the rows of one. The
+/// engine cannot run all of these, correlated as they are.
+fn gives_nothing(query: &Query) -> bool {
+    let SetExpr::Select(select) = query.body.as_ref() else { return false };
+    let text = query.to_string();
+    if text.to_lowercase().contains("count(") {
+        return false;
+    }
+    is_of_no_row(&text) || select.from.iter().any(joins_nothing)
+}
+
+/// Whether psql asks so for columns of tables that never have rows, or that are always NULL.
+fn is_of_no_row(query: &str) -> bool {
+    let of_policy = query.contains("polroles") && query.contains("pg_catalog.pg_roles");
+    let of_publication = query.contains("prattrs") && query.contains("pg_catalog.pg_attribute");
+    of_policy || of_publication || query.contains("unnest(tc.reloptions)")
+}
+
+fn joins_nothing(from: &TableWithJoins) -> bool {
+    use JoinOperator::{CrossJoin, Inner, Join, Left, LeftOuter};
+    let known = |join: &ast::Join| matches!(join.join_operator, Join(_) | Inner(_) | CrossJoin(_) | Left(_) | LeftOuter(_));
+    let keeps_none =
+        |join: &ast::Join| matches!(join.join_operator, Join(_) | Inner(_) | CrossJoin(_)) && is_empty(&join.relation);
+    from.joins.iter().all(known) && (is_empty(&from.relation) || from.joins.iter().any(keeps_none))
+}
+
+/// Whether it is a table of the catalogue that never has rows; names were qualified before.
+fn is_empty(factor: &TableFactor) -> bool {
+    let TableFactor::Table { name, args: None, .. } = factor else { return false };
+    let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(folded).collect();
+    matches!(parts.as_slice(), [schema, table] if schema == PG_CATALOG && tables::is_empty(table))
 }
 
 /// What becomes of a cast.
@@ -268,6 +310,21 @@ mod tests {
             ("SELECT a::int, b::date FROM t", "SELECT a::INT, b::DATE FROM t"),
         ] {
             assert_eq!(rewritten(sql), expected);
+        }
+    }
+
+    #[test]
+    fn subqueries_over_tables_without_rows_are_not_run() {
+        let sql = "SELECT (SELECT d.adbin FROM pg_attrdef d WHERE d.adrelid = a.attrelid AND a.atthasdef) FROM a";
+        assert_eq!(rewritten(sql), "SELECT NULL FROM a");
+        let sql = "SELECT ARRAY(SELECT b.rolname FROM pg_auth_members m JOIN pg_roles b ON m.roleid = b.oid WHERE m.member = r.oid) FROM r";
+        assert_eq!(rewritten(sql), "SELECT make_array() FROM r");
+        for kept in [
+            "SELECT (SELECT count(*) FROM pg_catalog.pg_attrdef) FROM a",
+            "SELECT (SELECT a.x FROM a LEFT JOIN pg_catalog.pg_attrdef AS d ON a.x = d.oid) FROM b",
+            "SELECT (SELECT lab.x FROM lab.pg_attrdef AS lab) FROM a",
+        ] {
+            assert_eq!(rewritten(kept), kept);
         }
     }
 

@@ -23,14 +23,19 @@ const HEAP: i64 = 2;
 /// What makes the rows of a table.
 type Rows = fn(&Facts) -> Vec<Vec<Cell>>;
 
-/// A table: its name, its columns, its rows.
-pub(crate) struct Table(pub(crate) &'static str, pub(crate) &'static str, pub(crate) Rows);
+/// A table: its name, its columns, its rows; none: it never has any.
+pub(crate) struct Table(pub(crate) &'static str, pub(crate) &'static str, pub(crate) Option<Rows>);
 
 /// The rows of a table of `pg_catalog`; none: there is no such table. Those of `information_schema` are there under names that begin
 /// with [`information::PREFIX`].
 pub fn table(name: &str, facts: &Facts) -> Option<RecordBatch> {
     let Table(_, columns, rows) = TABLES.iter().chain(information::TABLES).find(|known| known.0 == name)?;
-    Some(batch(columns, &rows(facts)))
+    Some(batch(columns, &rows.map(|rows| rows(facts)).unwrap_or_default()))
+}
+
+/// Whether a table never has rows, since there are no such things here.
+pub(crate) fn is_empty(name: &str) -> bool {
+    TABLES.iter().any(|known| known.0 == name && known.2.is_none())
 }
 
 /// Whether there is a table of this name.
@@ -38,26 +43,22 @@ pub(crate) fn is_table(name: &str) -> bool {
     TABLES.iter().any(|known| known.0 == name)
 }
 
-fn none(_: &Facts) -> Vec<Vec<Cell>> {
-    Vec::new()
-}
-
 const TABLES: &[Table] = &[
-    Table("pg_namespace", "oid:o nspname:s nspowner:o nspacl:S", namespaces),
+    Table("pg_namespace", "oid:o nspname:s nspowner:o nspacl:S", Some(namespaces)),
     Table(
         "pg_class",
         "oid:o relname:s relnamespace:o reltype:o reloftype:o relowner:o relam:o relfilenode:o reltablespace:o relpages:i \
          reltuples:f relallvisible:i reltoastrelid:o relhasindex:b relisshared:b relpersistence:s relkind:s relnatts:h relchecks:h \
          relhasrules:b relhastriggers:b relhassubclass:b relrowsecurity:b relforcerowsecurity:b relispopulated:b relreplident:s \
          relispartition:b relrewrite:o relfrozenxid:o relminmxid:o relacl:S reloptions:S relpartbound:s",
-        classes,
+        Some(classes),
     ),
     Table(
         "pg_attribute",
         "attrelid:o attname:s atttypid:o attstattarget:i attlen:h attnum:h attndims:i attcacheoff:i atttypmod:i attbyval:b \
          attalign:s attstorage:s attcompression:s attnotnull:b atthasdef:b atthasmissing:b attidentity:s attgenerated:s \
          attisdropped:b attislocal:b attinhcount:i attcollation:o attacl:S attoptions:S attfdwoptions:S attmissingval:s",
-        attributes,
+        Some(attributes),
     ),
     Table(
         "pg_type",
@@ -65,122 +66,122 @@ const TABLES: &[Table] = &[
          typdelim:s typrelid:o typsubscript:s typelem:o typarray:o typinput:s typoutput:s typreceive:s typsend:s typmodin:s \
          typmodout:s typanalyze:s typalign:s typstorage:s typnotnull:b typbasetype:o typtypmod:i typndims:i typcollation:o \
          typdefaultbin:s typdefault:s typacl:S",
-        types,
+        Some(types),
     ),
     Table(
         "pg_database",
         "oid:o datname:s datdba:o encoding:i datlocprovider:s datistemplate:b datallowconn:b datconnlimit:i datfrozenxid:o \
          datminmxid:o dattablespace:o datcollate:s datctype:s daticulocale:s datcollversion:s datacl:S",
-        databases,
+        Some(databases),
     ),
     Table(
         "pg_roles",
         "rolname:s rolsuper:b rolinherit:b rolcreaterole:b rolcreatedb:b rolcanlogin:b rolreplication:b rolconnlimit:i \
          rolpassword:s rolvaliduntil:s rolbypassrls:b rolconfig:S oid:o",
-        roles,
+        Some(roles),
     ),
     Table(
         "pg_user",
         "usename:s usesysid:o usecreatedb:b usesuper:b userepl:b usebypassrls:b passwd:s valuntil:s useconfig:S",
-        users,
+        Some(users),
     ),
-    Table("pg_settings", "name:s setting:s unit:s category:s short_desc:s context:s vartype:s source:s", settings),
+    Table("pg_settings", "name:s setting:s unit:s category:s short_desc:s context:s vartype:s source:s", Some(settings)),
     Table(
         "pg_tables",
         "schemaname:s tablename:s tableowner:s tablespace:s hasindexes:b hasrules:b hastriggers:b rowsecurity:b",
-        tables,
+        Some(tables),
     ),
-    Table("pg_am", "oid:o amname:s amhandler:s amtype:s", |_| vec![row![HEAP, "heap", "heap_tableam_handler", "t"]]),
-    Table("pg_tablespace", "oid:o spcname:s spcowner:o spcacl:S spcoptions:S", |_| vec![row![1663, "pg_default", OWNER]]),
-    Table("pg_collation", "oid:o collname:s collnamespace:o collowner:o collprovider:s collcollate:s collctype:s", |_| {
-        vec![row![100, "default", CATALOG_SCHEMA, OWNER, "d", NULL, NULL]]
-    }),
-    Table("pg_views", "schemaname:s viewname:s viewowner:s definition:s", none),
+    Table("pg_am", "oid:o amname:s amhandler:s amtype:s", Some(|_| vec![row![HEAP, "heap", "heap_tableam_handler", "t"]])),
+    Table("pg_tablespace", "oid:o spcname:s spcowner:o spcacl:S spcoptions:S", Some(|_| vec![row![1663, "pg_default", OWNER]])),
+    Table("pg_collation", "oid:o collname:s collnamespace:o collowner:o collprovider:s collcollate:s collctype:s", None),
+    Table("pg_views", "schemaname:s viewname:s viewowner:s definition:s", None),
     Table(
         "pg_matviews",
         "schemaname:s matviewname:s matviewowner:s tablespace:s hasindexes:b ispopulated:b definition:s",
-        none,
+        None,
     ),
-    Table("pg_auth_members", "roleid:o member:o grantor:o admin_option:b", none),
-    Table("pg_db_role_setting", "setdatabase:o setrole:o setconfig:S", none),
-    Table("pg_attrdef", "oid:o adrelid:o adnum:h adbin:s", none),
-    Table("pg_description", "objoid:o classoid:o objsubid:i description:s", none),
-    Table("pg_shdescription", "objoid:o classoid:o description:s", none),
-    Table("pg_depend", "classid:o objid:o objsubid:i refclassid:o refobjid:o refobjsubid:i deptype:s", none),
-    Table("pg_shdepend", "dbid:o classid:o objid:o objsubid:i refclassid:o refobjid:o deptype:s", none),
+    Table("pg_auth_members", "roleid:o member:o grantor:o admin_option:b", None),
+    Table("pg_db_role_setting", "setdatabase:o setrole:o setconfig:S", None),
+    Table("pg_attrdef", "oid:o adrelid:o adnum:h adbin:s", None),
+    Table("pg_description", "objoid:o classoid:o objsubid:i description:s", None),
+    Table("pg_shdescription", "objoid:o classoid:o description:s", None),
+    Table("pg_depend", "classid:o objid:o objsubid:i refclassid:o refobjid:o refobjsubid:i deptype:s", None),
+    Table("pg_shdepend", "dbid:o classid:o objid:o objsubid:i refclassid:o refobjid:o deptype:s", None),
     Table(
         "pg_index",
         "indexrelid:o indrelid:o indnatts:h indnkeyatts:h indisunique:b indnullsnotdistinct:b indisprimary:b indisexclusion:b \
          indimmediate:b indisclustered:b indisvalid:b indcheckxmin:b indisready:b indislive:b indisreplident:b indkey:O \
          indcollation:O indclass:O indoption:O indexprs:s indpred:s",
-        none,
+        None,
     ),
-    Table("pg_indexes", "schemaname:s tablename:s indexname:s tablespace:s indexdef:s", none),
+    Table("pg_indexes", "schemaname:s tablename:s indexname:s tablespace:s indexdef:s", None),
     Table(
         "pg_constraint",
         "oid:o conname:s connamespace:o contype:s condeferrable:b condeferred:b convalidated:b conrelid:o contypid:o conindid:o \
          conparentid:o confrelid:o confupdtype:s confdeltype:s confmatchtype:s conislocal:b coninhcount:i connoinherit:b conkey:O \
          confkey:O conpfeqop:O conppeqop:O conffeqop:O confdelsetcols:O conexclop:O conbin:s",
-        none,
+        None,
     ),
-    Table("pg_inherits", "inhrelid:o inhparent:o inhseqno:i inhdetachpending:b", none),
-    Table("pg_partitioned_table", "partrelid:o partstrat:s partnatts:h partdefid:o partattrs:O partclass:O", none),
-    Table("pg_sequence", "seqrelid:o seqtypid:o seqstart:o seqincrement:o seqmax:o seqmin:o seqcache:o seqcycle:b", none),
-    Table("pg_sequences", "schemaname:s sequencename:s sequenceowner:s data_type:s start_value:o last_value:o", none),
+    Table("pg_inherits", "inhrelid:o inhparent:o inhseqno:i inhdetachpending:b", None),
+    Table("pg_partitioned_table", "partrelid:o partstrat:s partnatts:h partdefid:o partattrs:O partclass:O", None),
+    Table("pg_sequence", "seqrelid:o seqtypid:o seqstart:o seqincrement:o seqmax:o seqmin:o seqcache:o seqcycle:b", None),
+    Table("pg_sequences", "schemaname:s sequencename:s sequenceowner:s data_type:s start_value:o last_value:o", None),
     Table(
         "pg_trigger",
         "oid:o tgrelid:o tgparentid:o tgname:s tgfoid:o tgtype:h tgenabled:s tgisinternal:b tgconstrrelid:o tgconstrindid:o \
          tgconstraint:o tgdeferrable:b tginitdeferred:b tgnargs:h tgattr:O tgargs:s tgqual:s tgoldtable:s tgnewtable:s",
-        none,
+        None,
     ),
-    Table("pg_rewrite", "oid:o rulename:s ev_class:o ev_type:s ev_enabled:s is_instead:b ev_qual:s ev_action:s", none),
-    Table("pg_rules", "schemaname:s tablename:s rulename:s definition:s", none),
-    Table("pg_policy", "oid:o polname:s polrelid:o polcmd:s polpermissive:b polroles:O polqual:s polwithcheck:s", none),
+    Table("pg_rewrite", "oid:o rulename:s ev_class:o ev_type:s ev_enabled:s is_instead:b ev_qual:s ev_action:s", None),
+    Table("pg_rules", "schemaname:s tablename:s rulename:s definition:s", None),
+    Table("pg_policy", "oid:o polname:s polrelid:o polcmd:s polpermissive:b polroles:s polqual:s polwithcheck:s", None),
     Table(
         "pg_statistic_ext",
         "oid:o stxrelid:o stxname:s stxnamespace:o stxowner:o stxstattarget:i stxkeys:O stxkind:S stxexprs:s",
-        none,
+        None,
     ),
     Table(
         "pg_publication",
         "oid:o pubname:s pubowner:o puballtables:b pubinsert:b pubupdate:b pubdelete:b pubtruncate:b pubviaroot:b",
-        none,
+        None,
     ),
-    Table("pg_publication_rel", "oid:o prpubid:o prrelid:o prqual:s prattrs:O", none),
-    Table("pg_publication_namespace", "oid:o pnpubid:o pnnspid:o", none),
+    Table("pg_publication_rel", "oid:o prpubid:o prrelid:o prqual:s prattrs:O", None),
+    Table("pg_publication_namespace", "oid:o pnpubid:o pnnspid:o", None),
     Table(
         "pg_proc",
         "oid:o proname:s pronamespace:o proowner:o prolang:o prokind:s proretset:b pronargs:h prorettype:o proargtypes:O",
-        none,
+        None,
     ),
-    Table("pg_aggregate", "aggfnoid:o aggkind:s aggnumdirectargs:h", none),
-    Table("pg_operator", "oid:o oprname:s oprnamespace:o oprowner:o oprkind:s oprleft:o oprright:o oprresult:o", none),
-    Table("pg_opclass", "oid:o opcmethod:o opcname:s opcnamespace:o opcowner:o opcfamily:o opcintype:o opcdefault:b", none),
-    Table("pg_enum", "oid:o enumtypid:o enumsortorder:f enumlabel:s", none),
-    Table("pg_range", "rngtypid:o rngsubtype:o rngmultitypid:o rngcollation:o rngsubopc:o", none),
-    Table("pg_language", "oid:o lanname:s lanowner:o lanispl:b lanpltrusted:b", none),
+    Table("pg_aggregate", "aggfnoid:o aggkind:s aggnumdirectargs:h", None),
+    Table("pg_operator", "oid:o oprname:s oprnamespace:o oprowner:o oprkind:s oprleft:o oprright:o oprresult:o", None),
+    Table("pg_opclass", "oid:o opcmethod:o opcname:s opcnamespace:o opcowner:o opcfamily:o opcintype:o opcdefault:b", None),
+    Table("pg_enum", "oid:o enumtypid:o enumsortorder:f enumlabel:s", None),
+    Table("pg_range", "rngtypid:o rngsubtype:o rngmultitypid:o rngcollation:o rngsubopc:o", None),
+    Table("pg_language", "oid:o lanname:s lanowner:o lanispl:b lanpltrusted:b", None),
     Table(
         "pg_extension",
         "oid:o extname:s extowner:o extnamespace:o extrelocatable:b extversion:s extconfig:O extcondition:S",
-        none,
+        None,
     ),
-    Table("pg_available_extensions", "name:s default_version:s installed_version:s comment:s", none),
-    Table("pg_event_trigger", "oid:o evtname:s evtevent:s evtowner:o evtfoid:o evtenabled:s evttags:S", none),
-    Table("pg_foreign_table", "ftrelid:o ftserver:o ftoptions:S", none),
-    Table("pg_foreign_server", "oid:o srvname:s srvowner:o srvfdw:o srvtype:s srvversion:s srvacl:S srvoptions:S", none),
-    Table("pg_foreign_data_wrapper", "oid:o fdwname:s fdwowner:o fdwhandler:o fdwvalidator:o fdwacl:S fdwoptions:S", none),
-    Table("pg_cast", "oid:o castsource:o casttarget:o castfunc:o castcontext:s castmethod:s", none),
-    Table("pg_conversion", "oid:o conname:s connamespace:o conowner:o conforencoding:i contoencoding:i", none),
-    Table("pg_default_acl", "oid:o defaclrole:o defaclnamespace:o defaclobjtype:s defaclacl:S", none),
-    Table("pg_seclabel", "objoid:o classoid:o objsubid:i provider:s label:s", none),
-    Table("pg_largeobject_metadata", "oid:o lomowner:o lomacl:S", none),
-    Table("pg_locks", "locktype:s database:o relation:o pid:i mode:s granted:b", none),
-    Table("pg_prepared_xacts", "transaction:o gid:s prepared:s owner:s database:s", none),
-    Table("pg_stat_user_tables", "relid:o schemaname:s relname:s seq_scan:o n_live_tup:o n_dead_tup:o", |facts| {
-        let of = |(oid, table): &(i64, crate::Listed)| row![*oid, &table.domain, &table.name, NULL, table.rows as i64, 0];
-        facts.numbered().tables.iter().map(of).collect()
-    }),
+    Table("pg_available_extensions", "name:s default_version:s installed_version:s comment:s", None),
+    Table("pg_event_trigger", "oid:o evtname:s evtevent:s evtowner:o evtfoid:o evtenabled:s evttags:S", None),
+    Table("pg_foreign_table", "ftrelid:o ftserver:o ftoptions:S", None),
+    Table("pg_foreign_server", "oid:o srvname:s srvowner:o srvfdw:o srvtype:s srvversion:s srvacl:S srvoptions:S", None),
+    Table("pg_foreign_data_wrapper", "oid:o fdwname:s fdwowner:o fdwhandler:o fdwvalidator:o fdwacl:S fdwoptions:S", None),
+    Table("pg_cast", "oid:o castsource:o casttarget:o castfunc:o castcontext:s castmethod:s", None),
+    Table("pg_conversion", "oid:o conname:s connamespace:o conowner:o conforencoding:i contoencoding:i", None),
+    Table("pg_default_acl", "oid:o defaclrole:o defaclnamespace:o defaclobjtype:s defaclacl:S", None),
+    Table("pg_seclabel", "objoid:o classoid:o objsubid:i provider:s label:s", None),
+    Table("pg_largeobject_metadata", "oid:o lomowner:o lomacl:S", None),
+    Table("pg_locks", "locktype:s database:o relation:o pid:i mode:s granted:b", None),
+    Table("pg_prepared_xacts", "transaction:o gid:s prepared:s owner:s database:s", None),
+    Table("pg_stat_user_tables", "relid:o schemaname:s relname:s seq_scan:o n_live_tup:o n_dead_tup:o", Some(statistics)),
 ];
+
+fn statistics(facts: &Facts) -> Vec<Vec<Cell>> {
+    let of = |(oid, table): &(i64, crate::Listed)| row![*oid, &table.domain, &table.name, NULL, table.rows as i64, 0];
+    facts.numbered().tables.iter().map(of).collect()
+}
 
 fn namespaces(facts: &Facts) -> Vec<Vec<Cell>> {
     let own = [row![CATALOG_SCHEMA, "pg_catalog", OWNER], row![INFORMATION_SCHEMA, "information_schema", OWNER]];
@@ -389,7 +390,7 @@ mod tests {
         let listed = Listed { domain: "main".into(), name: "t".into(), schema, rows: 3, bytes: 9000 };
         let facts = Facts::new("me".into(), 1, Arc::new(|_| None), move || (vec!["main".into()], vec![listed.clone()]));
         for Table(name, columns, rows) in TABLES.iter().chain(information::TABLES) {
-            let (wide, rows) = (columns.split_whitespace().count(), rows(&facts));
+            let (wide, rows) = (columns.split_whitespace().count(), rows.map(|rows| rows(&facts)).unwrap_or_default());
             assert!(rows.iter().all(|row| row.len() <= wide), "{name}");
             let batch = table(name, &facts).unwrap();
             assert_eq!((batch.num_rows(), batch.num_columns()), (rows.len(), wide), "{name}");

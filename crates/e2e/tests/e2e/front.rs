@@ -102,7 +102,10 @@ fn blocks_hold_one_statement_that_writes_and_say_so() {
         (tags(&replies), replies.last().unwrap().1.as_slice()),
         (vec!["BEGIN".into(), "SELECT 1".into(), "COMMIT".into()], &b"I"[..])
     );
-    assert_eq!(code(&client.query("SAVEPOINT s")).as_deref(), Some("0A000"));
+    assert_eq!(code(&client.query("SAVEPOINT s")).as_deref(), Some("25P01"));
+    let replies = client.query("BEGIN; SAVEPOINT s; SELECT nothing");
+    assert_eq!((code(&replies).as_deref(), replies.last().unwrap().1.as_slice()), (Some("42703"), &b"E"[..]));
+    assert_eq!(client.query("ROLLBACK TO s").last().unwrap().1, b"T");
 }
 
 #[test]
