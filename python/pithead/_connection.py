@@ -131,11 +131,13 @@ class Connection:
         given = _parameters.given(params)
 
         def prepare(frames: Frames) -> tuple[_pithead.Statement, Frames]:
-            return self._native.prepare(query, given, list(frames.items())), frames
+            statement = self._native.prepare(query, given, list(frames.items()))
+            if statement.columns is None:
+                # One that lacks a dataset says so before it changes anything.
+                self._native.execute(statement).close()
+            return statement, frames
 
         statement, frames = with_variables(self._native, self._registered, prepare)
-        if statement.columns is None:
-            self._native.execute(statement).close()
         return Relation(self, query, given, frames, statement)
 
     def register(self, name: str, source: Source) -> None:

@@ -61,7 +61,7 @@ def start(folder: Path, *arguments: str) -> Server:
 
 
 def loaded(folder: Path) -> None:
-    with pithead.connect(str(folder / "data"), drives=2, create=True) as connection:
+    with pithead.connect(str(folder / "data"), drives=2) as connection:
         connection.sql("CREATE TABLE lab.notes AS SELECT 1 AS id, 'a' AS note")
         connection.sql("CREATE TABLE items AS SELECT value AS id, value % 10 AS kind FROM range(20000)")
         connection.sql(TYPES)
@@ -301,7 +301,8 @@ def test_tls_tokens_and_certificates(tmp_path: Path) -> None:
     loaded(tmp_path)
     for command in (["cert", "ca"], ["cert", "drive", "127.0.0.1", "localhost"], ["cert", "client", "ops"], ["token", "me", "--read", "main"]):
         subprocess.run([program(), *command], cwd=tmp_path, check=True, capture_output=True)
-    (tmp_path / "access.toml").open("a").write('\n[[identity]]\nname = "ops"\ncertificate = "ops"\nadminister = ["*"]\n')
+    access = tmp_path / "access.toml"
+    access.write_text(access.read_text() + '\n[[identity]]\nname = "ops"\ncertificate = "ops"\nadminister = ["*"]\n')
     token = (tmp_path / "me.token").read_text().strip()
     files = ["--tls-cert", "certs/127.0.0.1.pem", "--tls-key", "certs/127.0.0.1.key", "--access", "access.toml"]
     server = start(tmp_path, *files)

@@ -139,7 +139,7 @@ fn known(name: &str, value: &str) -> Result<Effect, Complaint> {
     if known.is_fixed && !known.default.eq_ignore_ascii_case(value) {
         return Err(Complaint::error(FIXED_SETTING, format!("{} cannot be changed; it is {}", known.name, known.default)));
     }
-    if !known.values.is_empty() && !known.values.contains(&value.trim().to_lowercase().as_str()) {
+    if !known.values.is_empty() && !known.values.contains(&value.trim().trim_matches('\'').to_lowercase().as_str()) {
         let message = format!("invalid value for {}: {value:?}; what is supported is {}", known.name, known.default);
         return Err(Complaint::error(WRONG_SETTING, message));
     }
@@ -184,6 +184,8 @@ mod tests {
         let settings = ClientSettings::new("me");
         assert_eq!(settings.set("DateStyle", "ISO, DMY").unwrap(), Effect::Told("DateStyle"));
         assert_eq!(settings.set("datestyle", "German").unwrap_err().code, WRONG_SETTING);
+        // As asyncpg writes it.
+        assert!(settings.set("client_encoding", "'utf-8'").is_ok());
         assert_eq!(settings.set("client_encoding", "latin1").unwrap_err().code, WRONG_SETTING);
         assert_eq!(settings.set("nothing", "1").unwrap_err().code, UNKNOWN_SETTING);
         assert_eq!(settings.set("server_version", "9").unwrap_err().code, FIXED_SETTING);

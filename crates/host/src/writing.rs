@@ -63,7 +63,9 @@ impl Writing<'_> {
     /// Runs it. The number of rows that were inserted, deleted or changed.
     pub(crate) async fn run(self) -> Result<u64, Fault> {
         let Self { query, plan, layout, parameters } = self;
-        let writer = Writer { query, parameters };
+        // All at once: the parts that follow need not have all placeholders.
+        let plan = parameters.put_into(plan)?;
+        let writer = Writer { query };
         match plan {
             LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) => writer.create(create, layout).await,
             LogicalPlan::Dml(DmlStatement { target, op, input, .. }) => {
@@ -82,12 +84,11 @@ impl Writing<'_> {
     }
 }
 
-struct Writer<'a> {
+struct Writer {
     query: Query,
-    parameters: &'a Parameters,
 }
 
-impl Writer<'_> {
+impl Writer {
     async fn create(&self, create: CreateMemoryTable, layout: Layout) -> Result<u64, Fault> {
         if create.temporary {
             return Err(unsupported("CREATE TEMPORARY TABLE"));
@@ -190,7 +191,7 @@ impl Writer<'_> {
     /// The rows of a query, as `schema` has them.
     async fn rows(&self, plan: LogicalPlan, schema: &SchemaRef) -> Result<Batches, Fault> {
         let plan = count_repeats(plan).map_err(fault_from_datafusion)?;
-        let prepared = self.query.prepare(self.parameters.put_into(plan)?, Mode::Run).await?;
+        let prepared = self.query.prepare(plan, Mode::Run).await?;
         let rows = self.query.execute(&prepared).await?;
         let schema = Arc::clone(schema);
         Ok(rows.map(move |batch| batch.map_err(fault_from_datafusion).and_then(|batch| conform(&batch, &schema))).boxed())

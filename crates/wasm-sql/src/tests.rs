@@ -47,7 +47,8 @@ async fn value(context: &SessionContext, sql: &str) -> Result<String, String> {
 async fn statements_call_functions_by_each_of_their_names() {
     let context = context(&function("mix", FunctionType::Bigint, FunctionType::Bigint));
     for name in ["f", "main.f", "F"] {
-        assert_eq!(value(&context, &format!("SELECT {name}(2)")).await.unwrap(), "main.f(Int64(2)): 69", "{name}");
+        let found = value(&context, &format!("SELECT {name}(2)")).await.unwrap();
+        assert!(found.ends_with("f(Int64(2)): 69"), "{name}: {found}");
     }
     // Whole numbers of other types are made to fit.
     assert_eq!(value(&context, "SELECT f(2::smallint) AS x").await.unwrap(), "x: 69");
