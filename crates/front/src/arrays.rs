@@ -118,8 +118,11 @@ fn unquoted(text: &str) -> Option<(Option<String>, &str)> {
     None
 }
 
-/// The type of the values of an array in binary, and the values, still in binary.
-pub(crate) fn read_binary(bytes: &[u8]) -> Result<(u32, Vec<Option<Vec<u8>>>), String> {
+/// A value of an array, still in binary; none: NULL.
+type Item = Option<Vec<u8>>;
+
+/// The type of the values of an array in binary, and the values.
+pub(crate) fn read_binary(bytes: &[u8]) -> Result<(u32, Vec<Item>), String> {
     let mut fields = Fields { rest: bytes };
     let mut int = || fields.int().map_err(|error| error.to_string());
     let (dimensions, _nulls, item_type) = (int()?, int()?, int()? as u32);

@@ -58,7 +58,7 @@ impl Talk {
         parameters: &Parameters,
     ) -> Result<Started, Halt> {
         match kind {
-            Kind::Statement { tag, writes } => self.start_at_host(sql, *tag, *writes, prepared, parameters).await,
+            Kind::Statement { tag, writes } => self.start_at_host(sql, tag, *writes, prepared, parameters).await,
             Kind::Commit => {
                 let (tag, notice) = self.transaction.commit()?;
                 self.portals.clear();

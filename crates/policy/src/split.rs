@@ -168,8 +168,8 @@ impl Search<'_> {
 
     /// Divisions that use three levels.
     fn inside(&mut self) {
-        let sides: [(Face, fn(u32, u32, u32) -> Counts); 2] =
-            [(HINTS, |a, b, c| [a, b, c, 0]), (BYTES, |a, b, c| [a, b, 0, c])];
+        type Side = (Face, fn(u32, u32, u32) -> Counts);
+        let sides: [Side; 2] = [(HINTS, |a, b, c| [a, b, c, 0]), (BYTES, |a, b, c| [a, b, 0, c])];
         for (level, counts) in sides {
             if self.allowed & level != 0 {
                 self.inside_of(usize::from(WHOLE | FILTERED | level), counts);

@@ -1,6 +1,7 @@
 //! The simple encoding: an uncompressed Arrow IPC file with one batch for each page, which is read without a copy. It
 //! can hold every type.
 
+use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -176,9 +177,9 @@ impl ArrowSlice {
     fn ranges(&self, place: Place, columns: &[usize]) -> Result<Vec<Range<u64>>, SliceError> {
         let metadata = self.body.get(place.start..place.body)?;
         let batch = message(&metadata, place.end - place.body)?;
-        let whole = || Ok(vec![place.start..place.end]);
+        let whole = || Ok(iter::once(place.start..place.end).collect());
         let Some(by_column) = buffers_by_column(&self.schema, &batch) else { return whole() };
-        let mut ranges = vec![place.start..place.body];
+        let mut ranges: Vec<_> = iter::once(place.start..place.body).collect();
         for column in columns {
             let Some(bytes) = by_column.get(*column).and_then(|buffers| bytes_of(&batch, buffers)) else { return whole() };
             let (start, end) = (place.body.saturating_add(bytes.start), place.body.saturating_add(bytes.end));
@@ -206,7 +207,7 @@ impl ArrowSlice {
     }
 
     fn cut(&self, columns: &[usize], pages: &PageSet) -> Result<Vec<(u64, Bytes)>, SliceError> {
-        let mut ranges = vec![self.footer_start..self.body.bytes()];
+        let mut ranges: Vec<_> = iter::once(self.footer_start..self.body.bytes()).collect();
         for block in &self.dictionaries {
             let place = self.place(block)?;
             ranges.push(place.start..place.end);

@@ -213,9 +213,12 @@ pub fn section_names() -> [&'static str; 7] {
     ["medium", "memory", "cpu", "matcher", "link", "power", "host"]
 }
 
+/// A section's quantities, each with its name and bounds.
+pub type Quantities<'a> = Vec<(&'static str, &'a Quantity, Bound)>;
+
 impl Parts {
     /// Every section that there is, with its quantities.
-    pub fn sections(&self) -> Vec<(&'static str, Vec<(&'static str, &Quantity, Bound)>)> {
+    pub fn sections(&self) -> Vec<(&'static str, Quantities<'_>)> {
         let mut sections = vec![("medium", self.medium.quantities()), ("memory", self.memory.quantities())];
         sections.extend(self.cpu.iter().map(|cpu| ("cpu", cpu.quantities())));
         sections.extend(self.matcher.iter().map(|matcher| ("matcher", matcher.quantities())));

@@ -201,7 +201,7 @@ impl Run {
     /// Steps of a job that may be left in the middle, for later ones to end it.
     fn compact_a_little(&mut self) {
         let steps = self.rng.random_range(1..40);
-        self.tell(&format!("compact, {steps} steps"));
+        self.tell(format!("compact, {steps} steps"));
         let visible = self.visible().clone();
         let stepped = (0..steps).try_for_each(|_| self.store().compact_step(64 << 10).map(drop));
         match stepped {
