@@ -42,10 +42,21 @@ class Server:
     port: int
     process: subprocess.Popen[str]
     folder: Path
+    log: threading.Thread
 
     @property
     def url(self) -> str:
         return f"host=127.0.0.1 port={self.port} user=me dbname=pithead"
+
+
+def end(server: Server) -> int:
+    """Tells the server to end; its exit code."""
+    server.process.terminate()
+    code = server.process.wait(30)
+    server.log.join(30)
+    assert server.process.stderr
+    server.process.stderr.close()
+    return code
 
 
 def start(folder: Path, *arguments: str) -> Server:
@@ -55,8 +66,9 @@ def start(folder: Path, *arguments: str) -> Server:
     assert process.stderr
     for line in process.stderr:
         if found := re.search(r"listening on [^ ]*:(\d+)", line):
-            threading.Thread(target=process.stderr.read, daemon=True).start()
-            return Server(int(found[1]), process, folder)
+            log = threading.Thread(target=process.stderr.read, daemon=True)
+            log.start()
+            return Server(int(found[1]), process, folder, log)
     raise AssertionError("the server ended before it listened")
 
 
@@ -73,8 +85,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     loaded(folder)
     found = start(folder)
     yield found
-    found.process.terminate()
-    assert found.process.wait(30) == 0
+    assert end(found) == 0
 
 
 def first(value: object) -> list[object]:
@@ -315,18 +326,19 @@ def test_tls_tokens_and_certificates(tmp_path: Path) -> None:
 
     async def ask() -> object:
         connection = await asyncpg.connect(host="127.0.0.1", port=server.port, user="me", password=token, database="x", ssl=context)
-        return await connection.fetchval("SELECT count(*) FROM items")
+        try:
+            return await connection.fetchval("SELECT count(*) FROM items")
+        finally:
+            await connection.close()
 
     assert asyncio.run(ask()) == 20000
-    server.process.terminate()
-    assert server.process.wait(30) == 0
+    assert end(server) == 0
     server = start(tmp_path, *files, "--client-ca", "certs/ca.pem")
     own = ca | {"PGSSLCERT": str(tmp_path / "certs/ops.pem"), "PGSSLKEY": str(tmp_path / "certs/ops.key")}
     said = psql(server, "-At", "-c", "SELECT current_user", user="ops", **own)
     assert said.stdout.strip() == "ops", said.stderr
     assert psql(server, "-c", "SELECT 1", user="me", **own).returncode != 0
-    server.process.kill()
-    server.process.wait()
+    assert end(server) == 0
 
 
 def test_uuids_of_arrow(server: Server) -> None:
