@@ -154,6 +154,8 @@ mod tests {
 
     /// What a drive says of a slice: the outline, the bitmap, the bytes, and the counts of its annotation.
     type Told = (PartsOutline, Vec<u8>, Vec<u8>, (u64, u64));
+    /// What is made of it, and the name of that.
+    type Lie = (&'static str, fn(&mut Told));
 
     #[test]
     fn pages_that_came_are_there_and_hints_that_lie_are_refused() {
@@ -164,7 +166,7 @@ mod tests {
             let (outline, pages, value, said) = honest();
             let slices = sent.open(outline, &pages, value, said).unwrap();
             assert_eq!(slices[0].came.as_ref().map(|reader| reader.rows()), Some(20_000), "{name}");
-            let lies: [(&str, fn(&mut Told)); 12] = [
+            let lies: [Lie; 12] = [
                 ("a bitmap that is too long", |it| it.1.push(0)),
                 ("a bitmap that is too short", |it| it.1.clear()),
                 ("a page past the last", |it| it.1[0] |= 1 << 3),
