@@ -151,9 +151,9 @@ class Connection:
             An object that gives Arrow data, such as a frame of pandas or polars or a table of pyarrow. It is read now.
 
         >>> conn = pithead.connect()
-        >>> conn.register("trips", pithead.examples.trips())
-        >>> conn.sql("SELECT count(*) FROM trips").fetchall()
-        [(5,)]
+        >>> conn.register("one", conn.sql("SELECT 1 AS a"))
+        >>> conn.sql("SELECT a FROM one").fetchall()
+        [(1,)]
         """
         self._registered[_arguments.text("name", name)] = frame_of(self._native, source)
 

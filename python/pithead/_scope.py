@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -13,6 +14,9 @@ from ._errors import UserError
 from ._sources import opened
 
 T = TypeVar("T")
+
+# Where this package's own code is, whose variables are nobody's.
+_HERE = os.path.dirname(__file__)
 
 _MISSING = re.compile(r"no dataset main\.([^;\n]+)")
 
@@ -47,7 +51,7 @@ def _variable(name: str) -> Any | None:
     """The innermost variable of this name outside of this package that holds a table. SQL folds names that are not quoted."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if frame.f_globals.get("__name__", "").partition(".")[0] != "pithead":
+        if not frame.f_code.co_filename.startswith(_HERE):
             for scope in (frame.f_locals, frame.f_globals):
                 table = scope.get(name)
                 if table is None and (known := [other for other in scope if other.lower() == name]):

@@ -128,7 +128,7 @@ pub trait Door: Send + Sync + Debug {
     /// Tells the drive's background work something, and how it is then. A service that is not there is [`Blame::User`].
     async fn background(&self, _order: BackgroundOrder) -> Result<BackgroundStatus, Fault> {
         let fault = Fault::new(Blame::Unsupported, format!("{} has no background services", self.label()));
-        Err(fault.hint("drives that `pithead drive serve` runs have some; name those, by --drives HOST:PORT,…"))
+        Err(fault.hint("connect to drives that `pithead drive serve` runs: they have some"))
     }
 
     /// Checks, compiles and keeps a module, durably: all of it or nothing. A name that another module has is

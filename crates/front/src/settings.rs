@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(settings.set("server_version", "9").unwrap_err().code, FIXED_SETTING);
         assert_eq!(settings.set("application_name", "x").unwrap(), Effect::Told("application_name"));
         assert_eq!(settings.show("Application_Name").as_deref(), Some("x"));
-        assert_eq!(settings.changed(), ["application_name", "datestyle"]);
+        assert_eq!(settings.changed(), ["application_name", "client_encoding", "datestyle"]);
         assert_eq!(
             settings.set("search_path", "\"$user\", lab, public").unwrap(),
             Effect::Session("datafusion.catalog.default_schema", "lab".into())

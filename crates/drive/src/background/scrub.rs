@@ -308,7 +308,8 @@ mod tests {
         let (mut first, ..) = service(&store, Duration::from_secs(1_000_000), &[]);
         assert_eq!(first.position(), b"", "nowhere");
         first.hurries.store(true, Ordering::Relaxed);
-        (0..12).for_each(|_| drop(first.step()));
+        // One lists the keys, the others read a value each.
+        (0..6).for_each(|_| drop(first.step()));
         let (mut second, _, hurries) = service(&store, Duration::from_secs(1_000_000), &first.position());
         let before = second.progress().done_bytes;
         assert!(before > 0 && before <= first.progress().done_bytes, "{before}");
