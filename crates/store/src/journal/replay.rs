@@ -202,6 +202,8 @@ fn survey(
                 before = frame.number;
             } else {
                 replayed.gaps |= begins && (missing > 0 || frame.number > before + 1 || frame.row > 0);
+                // A row in the middle of a commit is lost.
+                replayed.gaps |= !begins && frame.row > row_before + 1;
                 missing = frame.rows.saturating_sub(frame.row + 1);
                 torn = (missing > 0).then_some(frame.number);
                 row_before = frame.row;
