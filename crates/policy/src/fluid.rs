@@ -199,9 +199,10 @@ impl Fluid {
     fn longest(&self, counts: Counts, need: &Need, path: f64) -> (f64, Resource) {
         let (drive, host) = (&self.drive, &self.host);
         let scheduled = drive.schedule([counts[0], counts[1]], [self.stages[0].drive_ns, self.stages[1].drive_ns]);
-        // One carrier looks for the pages of one slice after the other.
-        let hinting = f64::from(counts[2] - counts[2].min(self.resident)) * self.stages[2].drive_ns / drive.speed;
-        let scheduled = scheduled.max(hinting);
+        // One carrier takes one slice after the other.
+        let new = |level: usize| f64::from(counts[level] - counts[level].min(self.resident)) * self.stages[level].drive_ns;
+        let carrying = (new(CARRIED) + new(CARRIED + 1)) / drive.speed;
+        let scheduled = scheduled.max(carrying);
         let drive_ns = (drive.ahead + need.drive / drive.cores).max(scheduled) + gap(need.after_drive);
         let link_ns = if need.link > 0.0 {
             self.link_ahead.max(gap(need.before_link)) + need.link + gap(need.after_link)

@@ -1,5 +1,7 @@
 //! What one session remembers: its estimates and its decisions.
 
+use std::cmp::Ordering;
+
 use pithead_model::Level;
 use serde::{Deserialize, Serialize};
 
@@ -204,7 +206,8 @@ impl Steering {
         self.note(chosen.counts);
         let waits = fluid.can_wait(chosen.counts, chosen.finish_ns);
         let worker = self.worker(&now, chosen.counts).filter(|_| !waits);
-        let carry = carried(chosen.counts).or_else(|| self.explores(&now, &fluid, chosen.finish_ns));
+        let carry = carried(chosen.counts).filter(|_| !self.is_guess(&now, chosen.counts));
+        let carry = carry.or_else(|| self.explores(&now, &fluid, chosen.finish_ns));
         Decision { worker, carry, split: faces.split(&chosen) }
     }
 
@@ -237,15 +240,22 @@ impl Steering {
         let far_host = |level: usize| if level == CARRIED { host[0] } else { host[1] };
         let (scan, whole) = (self.scan_ns.range(self.worst()), self.whole_range());
         // Both levels of the drive err alike, so they are compared by their expected costs.
-        let (near, far) = (faces.within(WHOLE | FILTERED), faces.within(HINTS | BYTES));
-        let near_soon =
-            near.map(|near| near.finish_ns * if near.bottleneck == Resource::Drive { scan.0.min(whole.0) } else { SURE });
-        let far_soon = far.map(|far| {
-            let host = if far.counts[CARRIED] > 0 { host[0] } else { host[1] };
-            far.finish_ns * if far.bottleneck == Resource::Host { host.0 } else { SURE }
+        let soon =
+            |near: Candidate| near.finish_ns * if near.bottleneck == Resource::Drive { scan.0.min(whole.0) } else { SURE };
+        // Where both are used, a link that is just as long hides how uncertain the drive is.
+        let near = [WHOLE, FILTERED, WHOLE | FILTERED].into_iter().filter_map(|mask| faces.within(mask));
+        let near_soon = near.map(soon).min_by(f64::total_cmp);
+        let (hint, carry) = (self.hint_ns.range(self.worst()), self.carry_ns.range(self.worst()));
+        let far_soon = faces.within(HINTS | BYTES).map(|far| {
+            let (host, drive) = if far.counts[CARRIED] > 0 { (host[0], hint) } else { (host[1], carry) };
+            let least = match far.bottleneck {
+                Resource::Host => host.0,
+                Resource::Drive => drive.0,
+                Resource::Link => SURE,
+            };
+            far.finish_ns * least
         });
-        let hint = self.hint_ns.range(self.worst());
-        let at_drive = [whole.1, scan.1, hint.1, scan.1];
+        let at_drive = [whole.1, scan.1, hint.1, carry.1];
         let worst = |level: usize| fluid.path(level, at_drive.get(level).copied().unwrap_or(1.0), far_host(level).1);
         let late_by = |level: usize| {
             let others = faces.within(ALL & !(1 << level))?;
@@ -264,6 +274,12 @@ impl Steering {
         };
         let least = (0..4).filter_map(all).min_by(|a, b| a.0.total_cmp(&b.0));
         least.map_or(chosen, |(_, all)| all)
+    }
+
+    /// Whether the carrier waits until the link is free: nothing of the drive, which does a part of the slices, was measured
+    /// yet, so that what is sent beyond the first slice rests on a guess.
+    fn is_guess(&self, now: &Snapshot, counts: Counts) -> bool {
+        counts[0] + counts[1] > 0 && self.scan_ns.seen() == 0 && now.link.backlog_bytes > 0.0
     }
 
     /// The level at which a slice may be sent only because the link would be idle: nothing of the drive was measured yet,
@@ -338,12 +354,24 @@ impl Steering {
         } else if self.host_ns.bytes.seen() > 1 || self.host_ns.hints.seen() > 1 {
             self.follow_host();
         }
+        self.follow_carrier();
         let (scan, rest) = (self.scan_ns.value(), self.rest_ns.value());
         self.costs = SliceCosts {
             drive_ns: ByLevel { whole: scan + rest, filtered: scan, hints: self.hint_ns.value(), bytes: self.carry_ns.value() },
             host_ns: ByLevel::from_fn(|level| self.host_ns.get(level).value()),
             link_bytes: ByLevel::from_fn(|level| self.link_bytes.get(level).value()),
         };
+    }
+
+    /// The carrier's level of which less was measured is as far off its prediction as the other.
+    fn follow_carrier(&mut self) {
+        let (hints, bytes) = (sane(self.seed.drive_ns.hints), sane(self.seed.drive_ns.bytes));
+        let factor = |measured: &Estimate, seed: f64| (measured.value() + NS_FLOOR) / (seed + NS_FLOOR);
+        match self.hint_ns.seen().cmp(&self.carry_ns.seen()) {
+            Ordering::Greater => self.carry_ns.set_prior(bytes * factor(&self.hint_ns, hints)),
+            Ordering::Less => self.hint_ns.set_prior(hints * factor(&self.carry_ns, bytes)),
+            Ordering::Equal => {}
+        }
     }
 
     fn follow_drive(&mut self) {

@@ -89,7 +89,7 @@ pub struct Run<'a> {
     at_host: ByLevel<u32>,
     outcome: Outcome,
     worker_was: Option<Level>,
-    carried: Option<Option<Level>>,
+    carrier_was: Option<Option<Level>>,
 }
 
 impl<'a> Run<'a> {
@@ -121,7 +121,7 @@ impl<'a> Run<'a> {
             at_host: ByLevel::default(),
             outcome: Outcome { finish_ns: 0.0, slices: ByLevel::default(), decisions: 0, changes: 0 },
             worker_was: None,
-            carried: None,
+            carrier_was: None,
         }
     }
 
@@ -159,9 +159,7 @@ impl<'a> Run<'a> {
             Event::Carried { slice, level, resident: true, .. } => self.arrived(slice, level),
             Event::Carried { slice, level, resident: false, drive_ns } => {
                 let bytes = self.bytes(slice, level);
-                if level == Level::Hints {
-                    self.hinted(drive_ns, bytes);
-                }
+                self.carried(level, drive_ns, bytes);
                 let begins = self.now_ns.max(self.link_free_ns);
                 self.send(slice, level, bytes);
                 self.at(begins, Event::CarrierFree);
@@ -209,11 +207,11 @@ impl<'a> Run<'a> {
         if worker.is_some() && self.worker_was.is_some() && worker != self.worker_was {
             self.outcome.changes += 1;
         }
-        if self.carried.is_some_and(|carried| carried != carry) {
+        if self.carrier_was.is_some_and(|was| was != carry) {
             self.outcome.changes += 1;
         }
         self.worker_was = worker.or(self.worker_was);
-        self.carried = Some(carry);
+        self.carrier_was = Some(carry);
         (worker, carry)
     }
 
@@ -310,12 +308,12 @@ impl<'a> Run<'a> {
         self.at(free, Event::WorkerFree);
     }
 
-    /// What the drive reports of a slice of which it has sent the pages that may match.
-    fn hinted(&mut self, drive_ns: f64, link_bytes: f64) {
+    /// What the drive reports of a slice that the carrier has sent.
+    fn carried(&mut self, level: Level, drive_ns: f64, link_bytes: f64) {
         let lie = self.scenario.lies.get(self.taken % self.scenario.lies.len().max(1)).copied();
-        let (scan_ns, scan_bytes, stored_bytes) = (f64::NAN, f64::NAN, f64::NAN);
         let drive_ns = lie.unwrap_or(drive_ns);
-        let level = Level::Hints;
+        let (scan_ns, scan_bytes) = (f64::NAN, f64::NAN);
+        let stored_bytes = if level == Level::Bytes { link_bytes } else { f64::NAN };
         self.steering.measure(&Sample { level, slices: 1, drive_ns, scan_ns, link_bytes, scan_bytes, stored_bytes });
     }
 
