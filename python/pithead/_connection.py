@@ -14,6 +14,7 @@ from typing import Any
 
 from . import _arguments, _parameters, _pithead, _progress
 from ._errors import UserError
+from ._names import quoted
 from ._relation import Relation
 from ._scope import Frames, frame_of, with_variables
 from ._sources import Source, opened
@@ -345,11 +346,6 @@ def split_name(name: str) -> tuple[str, str]:
     """Domain and dataset of a name: the first dot splits."""
     domain, dot, dataset = name.partition(".")
     return (domain, dataset) if dot else ("main", name)
-
-
-def quoted(name: str) -> str:
-    """A name as SQL takes it."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _close(native: _pithead.Connection, temporary: str | None, process: int) -> None:

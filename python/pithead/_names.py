@@ -1,4 +1,4 @@
-"""Names of columns for libraries that want each name once."""
+"""Names: of columns for libraries that want each name once, and as SQL writes them."""
 
 from __future__ import annotations
 
@@ -21,3 +21,8 @@ def unique(names: Iterable[str]) -> list[str]:
             found[name] = number
         found[free] = 0
     return list(found)
+
+
+def quoted(name: str) -> str:
+    """A name as SQL takes it."""
+    return '"' + name.replace('"', '""') + '"'

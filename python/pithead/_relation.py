@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, overload
 
 from . import _arguments, _pithead, _progress, _shown
 from ._cursor import Cursor, guarded
@@ -143,10 +143,27 @@ class Relation:
 
         return frame(self.arrow())
 
-    def pl(self) -> pl.DataFrame:
+    @overload
+    def pl(self, lazy: Literal[False] = False) -> pl.DataFrame: ...
+    @overload
+    def pl(self, lazy: Literal[True]) -> pl.LazyFrame: ...
+    def pl(self, lazy: bool = False) -> pl.DataFrame | pl.LazyFrame:
         """All rows as a polars frame. Texts are not copied: polars keeps them as the engine does. Of columns with one name, the second is
         called `name_1`.
+
+        With `lazy`, a lazy frame: the statement runs when it is collected, and gives only the columns and rows that Polars needs. What
+        can be said in SQL of its filters runs where the data is. Its rows are those of the moment at which it is collected.
+
+        >>> conn = pithead.connect()
+        >>> _ = conn.load("trips", pithead.examples.trips())
+        >>> import polars as pl
+        >>> conn.table("trips").pl(lazy=True).filter(pl.col("fare") > 8).select("city").collect().height
+        3
         """
+        if lazy:
+            from ._lazy import lazy as lazy_frame
+
+            return lazy_frame(self)
         import polars as pl
 
         names = unique(self.columns)
