@@ -1,13 +1,15 @@
-//! `pithead serve`: a host for clients that speak PostgreSQL's protocol.
+//! `pithead serve`: a host for clients that speak PostgreSQL's protocol, or Flight SQL.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
+use futures::future::{BoxFuture, FutureExt, OptionFuture};
 use pithead_drive::{address, bind};
-use pithead_front::{Front, serve};
+use pithead_flight_sql::FlightSql;
+use pithead_front::Front;
 use pithead_model::{Bytes, parse_bytes};
-use pithead_observe::Observed;
+use pithead_observe::{Health, Observed};
 
 use crate::array_serve::BelowArgs;
 use crate::drive_serve::{observe_listener, stop_signal};
@@ -22,11 +24,12 @@ Examples:
   pithead serve --drives server1:7433,server2:7433 --drives-tls-ca ca.pem --drives-token-file host.token \\
       --listen 0.0.0.0:5432 --tls-cert host.pem --tls-key host.key --access access.toml
   psql -h 127.0.0.1 -p 5432 -U me pithead -c 'SELECT count(*) FROM trips'
+  pithead serve --data ./pithead-data --flight 127.0.0.1:8815      # Flight SQL for ADBC and JDBC, too
 
 A client's user is an identity of the access file, and its password that identity's token. Several
 servers may stand before the same drives.";
 
-/// Serve datasets to PostgreSQL's clients (psql, JDBC, psycopg, R and others), until SIGTERM or Ctrl-C.
+/// Serve datasets to clients of PostgreSQL (psql, psycopg and others) and of Flight SQL (ADBC, JDBC), until SIGTERM or Ctrl-C.
 ///
 /// Their statements are cut, pushed down and finished as those of `pithead sql`. When it is ready, it says so in one line on stderr.
 #[derive(Debug, Args)]
@@ -41,6 +44,9 @@ pub(crate) struct FrontServeArgs {
     /// Where to listen; port 0 takes any that is free
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:5432")]
     listen: String,
+    /// Serve Flight SQL there, too, as 127.0.0.1:8815; port 0 takes any that is free
+    #[arg(long, value_name = "HOST:PORT")]
+    flight: Option<String>,
     /// Threads of this process for queries [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -75,15 +81,24 @@ impl FrontServeArgs {
 
 /// Runs the command.
 pub(crate) async fn run(args: FrontServeArgs) -> Result<(), CliError> {
-    let stop = stop_signal()?;
+    let stop = stop_signal()?.shared();
     let wanted = args.target();
     must_exist(&wanted.target())?;
     let listener = bind(&args.listen).await?;
+    let flight_listener = match &args.flight {
+        Some(listen) => Some(bind(listen).await?),
+        None => None,
+    };
     let metrics = observe_listener(args.metrics.as_deref()).await?;
     let entry = args.entry.options();
-    entry_args::check(&entry, address(&listener)?)?;
+    for listener in [Some(&listener), flight_listener.as_ref()].into_iter().flatten() {
+        entry_args::check(&entry, address(listener)?)?;
+    }
     let engine = pithead_embed::connect(&wanted.target(), &wanted.options()?).await?;
-    let front = Front::new(engine.host.clone());
+    let servers = Arc::new(Servers {
+        front: Front::new(engine.host.clone()),
+        flight: flight_listener.as_ref().map(|_| FlightSql::new(engine.host.clone())),
+    });
     let options = engine.host.options();
     let facts = format!(
         "{}, {}, {} memory, {}",
@@ -92,23 +107,58 @@ pub(crate) async fn run(args: FrontServeArgs) -> Result<(), CliError> {
         Bytes(options.memory),
         entry_args::facts(&entry)
     );
+    if let Some(listener) = &flight_listener {
+        terminal::tell(format_args!("Flight SQL at {}", address(listener)?));
+    }
     terminal::tell(format_args!("host listening on {} for PostgreSQL clients ({facts})", address(&listener)?));
     let observing = match metrics {
         Some(listener) => {
             let told = listener.local_addr()?;
             terminal::tell(format_args!("metrics at http://{told}/metrics, health at http://{told}/health"));
-            Some(tokio::spawn(pithead_observe::serve(listener, Arc::clone(&front) as Arc<dyn Observed>)))
+            Some(tokio::spawn(pithead_observe::serve(listener, Arc::clone(&servers) as Arc<dyn Observed>)))
         }
         None => None,
     };
-    let served = serve(front, listener, entry, stop).await;
+    let flying = servers
+        .flight
+        .clone()
+        .zip(flight_listener)
+        .map(|(flight, listener)| pithead_flight_sql::serve(flight, listener, entry.clone(), stop.clone()));
+    let front = pithead_front::serve(Arc::clone(&servers.front), listener, entry.clone(), stop);
+    // Where one of both fails, the other ends with it.
+    let served = tokio::try_join!(front, async { OptionFuture::from(flying).await.unwrap_or(Ok(())) });
     if let Some(observing) = observing {
         observing.abort();
         // It holds the host, too.
         let _ = observing.await;
     }
+    drop(servers);
     engine.shutdown().await;
-    Ok(served?)
+    served?;
+    Ok(())
+}
+
+/// What stands before the host, as it is observed.
+struct Servers {
+    front: Arc<Front>,
+    flight: Option<Arc<FlightSql>>,
+}
+
+impl Observed for Servers {
+    fn metrics(&self) -> BoxFuture<'_, String> {
+        Box::pin(async {
+            let front = Observed::metrics(&*self.front).await;
+            match &self.flight {
+                // Only the last may say that it ends.
+                Some(flight) => format!("{}{}", front.strip_suffix("# EOF\n").unwrap_or(&front), flight.metrics_text()),
+                None => front,
+            }
+        })
+    }
+
+    fn health(&self) -> BoxFuture<'_, Health> {
+        Observed::health(&*self.front)
+    }
 }
 
 #[cfg(test)]

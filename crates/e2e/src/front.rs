@@ -13,6 +13,7 @@ pub struct FrontProcess {
     child: Child,
     address: String,
     metrics: Option<String>,
+    flight: Option<String>,
 }
 
 impl FrontProcess {
@@ -31,10 +32,11 @@ impl FrontProcess {
             let after = &line[line.find(before).unwrap() + before.len()..];
             after.split([' ', '/', ',']).next().unwrap().to_owned()
         };
+        let flight = arguments.contains(&"--flight").then(|| word("Flight SQL at "));
         let address = word("listening on ");
         let metrics = arguments.contains(&"--metrics").then(|| word("metrics at http://"));
         std::thread::spawn(move || lines.for_each(drop));
-        FrontProcess { child, address, metrics }
+        FrontProcess { child, address, metrics, flight }
     }
 
     /// Where it listens.
@@ -50,6 +52,11 @@ impl FrontProcess {
     /// Where its metrics are.
     pub fn metrics(&self) -> &str {
         self.metrics.as_deref().expect("it was started with --metrics")
+    }
+
+    /// Where it serves Flight SQL.
+    pub fn flight(&self) -> &str {
+        self.flight.as_deref().expect("it was started with --flight")
     }
 
     /// Bytes of memory that it has.

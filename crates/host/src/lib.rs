@@ -11,6 +11,7 @@ mod frames;
 mod from_first;
 mod functions;
 mod host;
+mod many;
 mod metrics;
 mod parameters;
 mod planner;

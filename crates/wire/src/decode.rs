@@ -13,13 +13,14 @@ use arrow::error::ArrowError;
 use arrow::ipc::reader::{RecordBatchDecoder, read_dictionary};
 use arrow::ipc::{self, MessageHeader, MetadataVersion};
 use arrow_flight::FlightData;
+use pithead_model::Fault;
 
 use crate::check::{check_arrays, check_dictionary, check_header, check_rows};
 use crate::error::WireError;
 
 /// What one message held.
 #[derive(Debug)]
-pub(crate) enum Decoded {
+pub enum Decoded {
     /// Metadata only.
     Nothing,
     /// A schema or a dictionary, kept for the batches that follow.
@@ -30,12 +31,22 @@ pub(crate) enum Decoded {
 
 /// Decodes the batches of one stream.
 #[derive(Debug, Default)]
-pub(crate) struct BatchDecoder {
+pub struct BatchDecoder {
     schema: Option<SchemaRef>,
     dictionaries: HashMap<i64, ArrayRef>,
 }
 
 impl BatchDecoder {
+    /// Takes the next message of a stream that is no drive's.
+    pub fn read(&mut self, data: &FlightData) -> Result<Decoded, Fault> {
+        Ok(self.decode(data)?)
+    }
+
+    /// The schema of the batches, once it has come.
+    pub fn schema_ref(&self) -> Option<&SchemaRef> {
+        self.schema.as_ref()
+    }
+
     /// Takes the next message.
     pub(crate) fn decode(&mut self, data: &FlightData) -> Result<Decoded, WireError> {
         if data.data_header.is_empty() {

@@ -27,5 +27,8 @@ mod sending;
 mod server;
 
 pub use client::FlightDoor;
+pub use connection::{HTTP_2, HttpConnection};
+pub use decode::{BatchDecoder, Decoded};
 pub use link::PORT_DEFAULT;
+pub use receipt::{CountedBody, Received};
 pub use server::{Pace, serve};

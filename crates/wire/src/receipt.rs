@@ -19,12 +19,12 @@ use crate::error::to_status;
 /// Bytes before each gRPC message: a flag, and the message's length.
 const PREFIX_BYTES: usize = 5;
 
-/// Bytes that all calls of a drive hold.
+/// Bytes that all calls of a server hold.
 #[derive(Debug, Default)]
-pub(crate) struct Received(AtomicU64);
+pub struct Received(AtomicU64);
 
 /// A call's body whose bytes are counted for as long as the message that they belong to is not whole.
-pub(crate) struct CountedBody {
+pub struct CountedBody {
     body: Body,
     held: Held,
     message: MessageEnds,
@@ -51,7 +51,8 @@ struct MessageEnds {
 }
 
 impl CountedBody {
-    pub(crate) fn new(body: Body, pause_max: Duration, received: Arc<Received>, peer: Arc<Peer>) -> Self {
+    /// Counts a body. The caller may pause for `pause_max` at a time.
+    pub fn new(body: Body, pause_max: Duration, received: Arc<Received>, peer: Arc<Peer>) -> Self {
         let held = Held { bytes: 0, received, peer };
         Self { body, held, message: MessageEnds::default(), pause_max, paused: None }
     }
@@ -100,7 +101,7 @@ impl Held {
         let total = self.received.0.fetch_add(bytes, Ordering::AcqRel) + bytes;
         let here = self.peer.receiving.fetch_add(bytes, Ordering::AcqRel) + bytes;
         let over = |what: &str, max: u64| {
-            let message = format!("{what} sends more than {max} bytes of messages at a time, which is the drive's limit");
+            let message = format!("{what} sends more than {max} bytes of messages at a time, which is the server's limit");
             Err(Fault::new(Blame::Limit, message).hint("try again with fewer loads at a time"))
         };
         if here > RECEIVING_BYTES_PER_CONNECTION_MAX {

@@ -10,6 +10,7 @@ mod copies;
 mod copying;
 mod faults;
 mod files;
+mod flight_sql;
 mod front;
 mod functions;
 mod hogs;

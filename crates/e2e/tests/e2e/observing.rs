@@ -68,7 +68,8 @@ fn the_reference_names_all_metrics_and_no_others() {
         let process = DriveProcess::start(directory.path(), &["--metrics", &address]);
         let engine = engine_of(&process).await;
         let observed = engine.observe("127.0.0.1:0").await.unwrap().to_string();
-        let front = FrontProcess::start(directory.path(), &["--drives", process.address(), "--metrics", "127.0.0.1:0"]);
+        let arguments = ["--drives", process.address(), "--metrics", "127.0.0.1:0", "--flight", "127.0.0.1:0"];
+        let front = FrontProcess::start(directory.path(), &arguments);
         let addresses = [address, observed, front.metrics().to_owned()];
         let scrape = tokio::task::spawn_blocking(move || addresses.map(|address| get(&address, "/metrics").1));
         let served: BTreeSet<String> = scrape.await.unwrap().iter().flat_map(|text| table_rows(text)).collect();

@@ -1,0 +1,113 @@
+//! [`Refused`]: why a call is not answered, as gRPC says it.
+//!
+//! A status carries no details: clients of gRPC read those as protobuf messages, and fail on any others.
+
+use pithead_model::{Blame, Fault};
+use tonic::{Code, Status};
+
+/// Most bytes of a text. It travels in a header, percent-encoded, and JDBC's client takes 8 KiB of headers.
+const TEXT_BYTES_MAX: usize = 2 << 10;
+/// Ends a text that was cut.
+const CUT: &str = "…";
+
+/// A call that is not answered.
+#[derive(Debug)]
+pub(crate) struct Refused(Box<Status>);
+
+impl Refused {
+    /// The request is not one that can be right.
+    pub(crate) fn invalid(message: impl Into<String>) -> Refused {
+        Status::invalid_argument(message).into()
+    }
+
+    /// What is asked for is not there.
+    pub(crate) fn not_found(message: impl Into<String>) -> Refused {
+        Status::not_found(message).into()
+    }
+
+    /// This release does not do it.
+    pub(crate) fn unimplemented(message: impl Into<String>) -> Refused {
+        Status::unimplemented(message).into()
+    }
+}
+
+impl From<Fault> for Refused {
+    fn from(fault: Fault) -> Refused {
+        to_status(&fault).into()
+    }
+}
+
+impl From<Status> for Refused {
+    fn from(status: Status) -> Refused {
+        Refused(Box::new(status))
+    }
+}
+
+impl From<Refused> for Status {
+    fn from(refused: Refused) -> Status {
+        *refused.0
+    }
+}
+
+/// A fault as a status. Texts over [`TEXT_BYTES_MAX`] are cut at their end.
+pub(crate) fn to_status(fault: &Fault) -> Status {
+    let mut text = fault.to_string();
+    if text.len() > TEXT_BYTES_MAX {
+        text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX - CUT.len()));
+        text.push_str(CUT);
+    }
+    Status::new(code(fault), text)
+}
+
+/// The code of a fault. Who is to blame says the class; of what users do wrong, the message says which it is.
+fn code(fault: &Fault) -> Code {
+    const ABSENT: [&str; 3] = ["no dataset", "there is no table", "table '"];
+    let message = fault.message.as_str();
+    match fault.blame {
+        Blame::User if ABSENT.iter().any(|text| message.contains(text)) => Code::NotFound,
+        Blame::User if message.contains("exists already") => Code::AlreadyExists,
+        Blame::User => Code::InvalidArgument,
+        Blame::Unsupported => Code::Unimplemented,
+        Blame::Limit if message.contains("statement_timeout") => Code::DeadlineExceeded,
+        Blame::Limit => Code::ResourceExhausted,
+        Blame::Device => Code::Unavailable,
+        Blame::Conflict => Code::Aborted,
+        Blame::Access => Code::PermissionDenied,
+        Blame::Cancelled => Code::Cancelled,
+        Blame::Corrupt => Code::DataLoss,
+        Blame::Bug => Code::Internal,
+    }
+}
+
+/// What a call's own stream failed with, as a fault.
+pub(crate) fn broken(status: &Status) -> Fault {
+    let blame = match status.code() {
+        Code::ResourceExhausted | Code::OutOfRange => Blame::Limit,
+        Code::InvalidArgument | Code::Internal => Blame::User,
+        _ => Blame::Cancelled,
+    };
+    Fault::new(blame, format!("the client's stream failed: {}", status.message()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_those_that_drivers_know() {
+        let code = |blame, message: &str| to_status(&Fault::new(blame, message)).code();
+        assert_eq!(code(Blame::User, "there is no dataset main.t"), Code::NotFound);
+        assert_eq!(code(Blame::User, "table main.t exists already"), Code::AlreadyExists);
+        assert_eq!(code(Blame::User, "sql parser error"), Code::InvalidArgument);
+        assert_eq!(code(Blame::Limit, "longer than statement_timeout allows"), Code::DeadlineExceeded);
+        assert_eq!(code(Blame::Access, "no"), Code::PermissionDenied);
+    }
+
+    #[test]
+    fn texts_fit_into_headers_and_hints_are_told() {
+        let status = to_status(&Fault::invalid("é".repeat(5_000)));
+        assert!(status.message().len() <= TEXT_BYTES_MAX && status.message().ends_with(CUT));
+        assert!(status.details().is_empty());
+        assert_eq!(to_status(&Fault::invalid("no").hint("do this")).message(), "no\nhint: do this");
+    }
+}

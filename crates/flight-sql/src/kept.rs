@@ -1,0 +1,155 @@
+//! [`Kept`]: what the server keeps for callers between their calls, under handles that nobody can guess.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use pithead_model::{Blame, Fault};
+
+use crate::error::Refused;
+
+/// 256 random bits.
+type Handle = [u8; 32];
+
+/// Whose something is: the number of an identity; none where callers are not told apart.
+pub(crate) type Owner = Option<u64>;
+
+/// How much is kept, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Most entries of an owner.
+    pub(crate) each: usize,
+    /// Most bytes of an owner.
+    pub(crate) bytes_each: usize,
+    /// Most entries.
+    pub(crate) all: usize,
+    /// Most bytes.
+    pub(crate) bytes_all: usize,
+    /// How long an entry stays that nobody asks for.
+    pub(crate) idle: Duration,
+}
+
+/// Entries by handle, each of one owner. To all others it is as if it were not there.
+#[derive(Debug)]
+pub(crate) struct Kept<T> {
+    what: &'static str,
+    limits: Limits,
+    entries: Mutex<HashMap<Handle, Entry<T>>>,
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    owner: Owner,
+    bytes: usize,
+    used: Instant,
+    value: T,
+}
+
+impl<T> Kept<T> {
+    /// Nothing yet. `what` names an entry in errors.
+    pub(crate) fn new(what: &'static str, limits: Limits) -> Self {
+        Self { what, limits, entries: Mutex::default() }
+    }
+
+    /// Keeps something of so many bytes. Its handle.
+    pub(crate) fn keep(&self, owner: Owner, bytes: usize, value: T) -> Result<Bytes, Fault> {
+        let mut entries = self.entries.lock();
+        let now = Instant::now();
+        entries.retain(|_, entry| now.duration_since(entry.used) < self.limits.idle);
+        let (mut count, mut sum, mut sum_all) = (0, 0_usize, 0_usize);
+        for entry in entries.values() {
+            sum_all = sum_all.saturating_add(entry.bytes);
+            if entry.owner == owner {
+                count += 1;
+                sum = sum.saturating_add(entry.bytes);
+            }
+        }
+        let Limits { each, bytes_each, all, bytes_all, idle } = self.limits;
+        if count >= each || sum.saturating_add(bytes) > bytes_each {
+            return Err(self.full(&format!("{each} of them, or {bytes_each} bytes, are kept for one identity"), idle));
+        }
+        if entries.len() >= all || sum_all.saturating_add(bytes) > bytes_all {
+            return Err(self.full(&format!("{all} of them, or {bytes_all} bytes, are kept for all clients together"), idle));
+        }
+        let handle: Handle = rand::random();
+        entries.insert(handle, Entry { owner, bytes, used: now, value });
+        Ok(Bytes::copy_from_slice(&handle))
+    }
+
+    fn full(&self, most: &str, idle: Duration) -> Fault {
+        let message = format!("too many {}s wait: at most {most}", self.what);
+        let hint = format!("fetch or close those that are not needed; the server drops them after {} s", idle.as_secs());
+        Fault::new(Blame::Limit, message).hint(hint)
+    }
+
+    /// Takes something away from what is kept.
+    pub(crate) fn take(&self, owner: Owner, handle: &[u8]) -> Result<T, Refused> {
+        let mut entries = self.entries.lock();
+        let key = Handle::try_from(handle).ok();
+        let is_there = key.is_some_and(|key| self.find(&entries, owner, &key).is_some());
+        let taken = key.filter(|_| is_there).and_then(|key| entries.remove(&key));
+        taken.map(|entry| entry.value).ok_or_else(|| self.absent())
+    }
+
+    fn find<'a>(&self, entries: &'a HashMap<Handle, Entry<T>>, owner: Owner, key: &Handle) -> Option<&'a Entry<T>> {
+        entries.get(key).filter(|entry| entry.owner == owner && entry.used.elapsed() < self.limits.idle)
+    }
+
+    fn absent(&self) -> Refused {
+        let idle = self.limits.idle.as_secs();
+        Refused::not_found(format!(
+            "there is no such {}: it was used up or closed, is another identity's, or was dropped after {idle} s",
+            self.what
+        ))
+    }
+}
+
+impl<T: Clone> Kept<T> {
+    /// What is kept under a handle; from now on it stays for as long again.
+    pub(crate) fn get(&self, owner: Owner, handle: &[u8]) -> Result<T, Refused> {
+        let mut entries = self.entries.lock();
+        let key = Handle::try_from(handle).map_err(|_| self.absent())?;
+        let value = self.find(&entries, owner, &key).map(|entry| entry.value.clone()).ok_or_else(|| self.absent())?;
+        if let Some(entry) = entries.get_mut(&key) {
+            entry.used = Instant::now();
+        }
+        Ok(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits { each: 2, bytes_each: 100, all: 3, bytes_all: 1_000, idle: Duration::from_secs(60) };
+
+    #[test]
+    fn only_the_owner_finds_what_is_kept() {
+        let kept = Kept::new("ticket", LIMITS);
+        let handle = kept.keep(Some(1), 1, "mine").unwrap();
+        assert!(kept.get(Some(2), &handle).is_err() && kept.get(None, &handle).is_err() && kept.take(None, &handle).is_err());
+        assert_eq!(kept.get(Some(1), &handle).unwrap(), "mine");
+        assert_eq!(kept.take(Some(1), &handle).unwrap(), "mine");
+        assert!(kept.take(Some(1), &handle).is_err());
+        for wrong in [&b""[..], &[0; 31], &[0; 32], &[0; 33]] {
+            assert!(kept.get(Some(1), wrong).is_err());
+        }
+    }
+
+    #[test]
+    fn numbers_and_bytes_are_bounded_and_time_frees_them() {
+        let kept = Kept::new("ticket", LIMITS);
+        kept.keep(Some(1), 60, 0).unwrap();
+        assert_eq!(kept.keep(Some(1), 60, 0).unwrap_err().blame, Blame::Limit, "bytes of one");
+        kept.keep(Some(1), 40, 0).unwrap();
+        assert_eq!(kept.keep(Some(1), 0, 0).unwrap_err().blame, Blame::Limit, "entries of one");
+        kept.keep(Some(2), 0, 0).unwrap();
+        assert!(kept.keep(Some(3), 0, 0).unwrap_err().message.contains("all clients"));
+        let short = Kept::new("ticket", Limits { each: 1, idle: Duration::from_millis(5), ..LIMITS });
+        let handle = short.keep(None, 0, 0).unwrap();
+        std::thread::sleep(Duration::from_millis(10));
+        assert!(short.get(None, &handle).is_err());
+        short.keep(None, 0, 0).unwrap();
+    }
+}

@@ -1,0 +1,28 @@
+//! What stands before a host for clients that want Arrow: Flight SQL, as ADBC, JDBC and others speak it.
+//!
+//! Calls pass the same doorman as a drive's do. Their statements go through a host's sessions, so that they are cut, pushed down and
+//! finished as any other. Front door: [`serve`]; the methods are in `service.rs`, and what they do with each command is in `answer.rs`,
+//! `putting.rs` and `action.rs`.
+
+mod action;
+mod answer;
+mod caller;
+mod cancel;
+mod catalog;
+mod error;
+mod guard;
+mod info;
+mod ingest;
+mod kept;
+mod metrics;
+mod plain;
+mod prepared;
+mod put;
+mod putting;
+mod serve;
+mod service;
+mod statement;
+mod values;
+
+pub use serve::{FlightSql, serve};
+pub use service::command;

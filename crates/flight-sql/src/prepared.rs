@@ -1,0 +1,87 @@
+//! [`Prepared`]: statements that clients prepare, and bind values to.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use parking_lot::Mutex;
+use pithead_host::{Session, Statement};
+use pithead_model::Fault;
+
+use crate::caller::refuse_set;
+use crate::error::Refused;
+use crate::plain::answer_schema;
+use crate::statement::{self, Ready};
+use crate::values::{Values, nulls, parameter_schema};
+
+/// A statement that was prepared.
+pub(crate) struct Prepared {
+    sql: String,
+    session: Arc<Session>,
+    /// The columns of its rows, as they are sent; none: it has no rows.
+    pub(crate) schema: Option<SchemaRef>,
+    /// Its placeholders.
+    pub(crate) parameters: SchemaRef,
+    /// Its plan, where it has no placeholders.
+    planned: Option<Arc<Statement>>,
+    /// What was bound last.
+    bound: Mutex<Values>,
+}
+
+impl Prepared {
+    /// Reads and plans a statement. Nothing is run.
+    pub(crate) async fn new(session: Arc<Session>, sql: &str) -> Result<Prepared, Refused> {
+        let sql = match Session::split(sql)?.as_slice() {
+            [one] => one.clone(),
+            _ => return Err(Refused::invalid("expected exactly one SQL statement")),
+        };
+        refuse_set(&sql)?;
+        let types = session.placeholders(&sql).await?;
+        let statement = session.prepare(&sql, &nulls(&types)?).await?;
+        let schema = statement.schema().map(|schema| answer_schema(schema));
+        let planned = types.is_empty().then(|| Arc::new(statement));
+        Ok(Prepared { sql, session, schema, parameters: parameter_schema(&types), planned, bound: Mutex::default() })
+    }
+
+    /// Bytes that it keeps, about.
+    pub(crate) fn bytes(&self) -> usize {
+        self.sql.len()
+    }
+
+    /// Binds rows of values for the runs to come.
+    pub(crate) fn bind(&self, values: Values) -> Result<(), Refused> {
+        self.check(&values)?;
+        *self.bound.lock() = values;
+        Ok(())
+    }
+
+    /// Makes it ready to be answered, with the values that are bound.
+    pub(crate) async fn ready(&self) -> Result<Ready, Refused> {
+        let values = self.bound.lock().clone();
+        let wanted = self.parameters.fields().len();
+        if values.rows() == 0 && wanted > 0 {
+            return Err(Refused::invalid(format!("the statement has {wanted} parameters, and no values are bound to them")));
+        }
+        statement::ready(Arc::clone(&self.session), &self.sql, &values, self.planned.clone()).await
+    }
+
+    /// Runs it for each row of values; without any, with those that are bound.
+    pub(crate) async fn update(&self, values: Values) -> Result<u64, Refused> {
+        self.check(&values)?;
+        let values = if values.rows() == 0 { self.bound.lock().clone() } else { values };
+        match values.rows() == 0 && !self.parameters.fields().is_empty() {
+            // No rows were to be inserted.
+            true => Ok(0),
+            false => statement::update(&self.session, &self.sql, &values).await,
+        }
+    }
+
+    fn check(&self, values: &Values) -> Result<(), Fault> {
+        let wanted = self.parameters.fields().len();
+        match values.columns() {
+            Some(given) if given != wanted => {
+                Err(Fault::invalid(format!("the statement has {wanted} parameters, and rows of {given} values are bound")))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! [`Service`]: the methods of Flight, of which each reads a command and has it done.
+
+use std::sync::Arc;
+
+use arrow_flight::flight_service_server::FlightService;
+use arrow_flight::sql::{Any, Command};
+use arrow_flight::{
+    Action, ActionType, Criteria, Empty, FlightData, FlightDescriptor, FlightInfo, HandshakeRequest, HandshakeResponse,
+    PollInfo, PutResult, SchemaResult, Ticket,
+};
+use async_trait::async_trait;
+use futures::stream::{self, BoxStream, StreamExt};
+use prost::Message;
+use tokio::sync::watch;
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::action;
+use crate::answer::Messages;
+use crate::caller::Caller;
+use crate::error::{Refused, broken};
+use crate::guard::Credentials;
+use crate::serve::FlightSql;
+
+/// What calls of all connections meet.
+pub(crate) struct Service {
+    pub(crate) flight: Arc<FlightSql>,
+    pub(crate) stopped: watch::Receiver<bool>,
+}
+
+type Answers<T> = BoxStream<'static, Result<T, Status>>;
+
+/// Reads a command, or a ticket that is one.
+pub fn command(bytes: &[u8]) -> Result<Command, Status> {
+    let malformed = |why: String| Status::invalid_argument(format!("the bytes are no command of Flight SQL: {why}"));
+    let any = Any::decode(bytes).map_err(|error| malformed(error.to_string()))?;
+    Command::try_from(any).map_err(|error| malformed(error.to_string()))
+}
+
+impl Service {
+    /// Counts a call, and who makes it.
+    fn caller<T>(&self, method: &str, request: &Request<T>) -> Result<Caller, Status> {
+        self.flight.metrics.called(method);
+        Caller::of(request).map_err(|fault| self.told(fault.into()))
+    }
+
+    /// An error that the client is told of.
+    fn told(&self, refused: Refused) -> Status {
+        self.flight.metrics.errors.inc();
+        refused.into()
+    }
+
+    fn answered<T>(&self, answer: Result<T, Refused>) -> Result<Response<T>, Status> {
+        answer.map(Response::new).map_err(|refused| self.told(refused))
+    }
+
+    async fn info(&self, request: Request<FlightDescriptor>) -> Result<FlightInfo, Status> {
+        let caller = self.caller("info", &request)?;
+        let descriptor = request.into_inner();
+        let command = command(&descriptor.cmd)?;
+        self.flight.info(&caller, command, descriptor).await.map_err(|refused| self.told(refused))
+    }
+
+    /// Ends once the server stops.
+    fn stop(&self) -> impl Future<Output = Status> + Send + 'static + use<> {
+        let mut stopped = self.stopped.clone();
+        async move {
+            // An error says that the server is gone.
+            let _ = stopped.wait_for(|stopped| *stopped).await;
+            Status::unavailable("the server stops")
+        }
+    }
+}
+
+fn not_served<T>(what: &str) -> Result<T, Status> {
+    Err(Status::unimplemented(format!("{what} is not part of Flight SQL; statements are asked for by GetFlightInfo and DoGet")))
+}
+
+#[async_trait]
+impl FlightService for Service {
+    type HandshakeStream = Answers<HandshakeResponse>;
+    type ListFlightsStream = Answers<FlightInfo>;
+    type DoGetStream = Messages;
+    type DoPutStream = Answers<PutResult>;
+    type DoExchangeStream = Messages;
+    type DoActionStream = Answers<arrow_flight::Result>;
+    type ListActionsStream = Answers<ActionType>;
+
+    /// The guard has looked at the credentials. From now on the token alone suffices.
+    async fn handshake(
+        &self,
+        request: Request<Streaming<HandshakeRequest>>,
+    ) -> Result<Response<Self::HandshakeStream>, Status> {
+        self.caller("other", &request)?;
+        let credentials = request.extensions().get::<Credentials>().cloned().unwrap_or_default();
+        let token = credentials.token.unwrap_or_default();
+        let answer = HandshakeResponse { protocol_version: 0, payload: token.clone().into() };
+        let mut response = Response::new(stream::iter([Ok(answer)]).boxed());
+        let bearer = String::from_utf8(token).ok().filter(|token| !token.is_empty());
+        if let Some(bearer) = bearer.and_then(|token| format!("Bearer {token}").parse().ok()) {
+            response.metadata_mut().insert("authorization", bearer);
+        }
+        Ok(response)
+    }
+
+    async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<FlightInfo>, Status> {
+        self.info(request).await.map(Response::new)
+    }
+
+    async fn poll_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<PollInfo>, Status> {
+        let info = Some(self.info(request).await?);
+        Ok(Response::new(PollInfo { info, flight_descriptor: None, progress: Some(1.0), expiration_time: None }))
+    }
+
+    async fn get_schema(&self, request: Request<FlightDescriptor>) -> Result<Response<SchemaResult>, Status> {
+        let caller = self.caller("schema", &request)?;
+        let command = command(&request.get_ref().cmd)?;
+        self.answered(self.flight.columns(&caller, command).await)
+    }
+
+    async fn do_get(&self, request: Request<Ticket>) -> Result<Response<Self::DoGetStream>, Status> {
+        let caller = self.caller("get", &request)?;
+        let command = command(&request.get_ref().ticket)?;
+        let answering = self.flight.get(&caller, command).await.map_err(|refused| self.told(refused))?;
+        Ok(Response::new(answering.until(self.stop()).boxed()))
+    }
+
+    async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoPutStream>, Status> {
+        let caller = self.caller("put", &request)?;
+        let mut messages = request.into_inner();
+        let first = messages.message().await.map_err(|status| self.told(broken(&status).into()))?;
+        let descriptor = first.as_ref().and_then(|first| first.flight_descriptor.clone());
+        let Some((descriptor, first)) = descriptor.zip(first) else {
+            return Err(self.told(Refused::invalid("expected a command in the descriptor of the first message")));
+        };
+        let command = command(&descriptor.cmd)?;
+        let result = self.flight.put(&caller, command, first, messages).await;
+        self.answered(result.map(|result| stream::iter([Ok(result)]).boxed()))
+    }
+
+    async fn do_action(&self, request: Request<Action>) -> Result<Response<Self::DoActionStream>, Status> {
+        let caller = self.caller("action", &request)?;
+        let answer = self.flight.action(&caller, request.get_ref()).await;
+        self.answered(answer.map(|body| stream::iter(body.map(|body| Ok(arrow_flight::Result { body }))).boxed()))
+    }
+
+    async fn list_actions(&self, request: Request<Empty>) -> Result<Response<Self::ListActionsStream>, Status> {
+        self.caller("other", &request)?;
+        Ok(Response::new(stream::iter(action::kinds().map(Ok)).boxed()))
+    }
+
+    async fn list_flights(&self, _request: Request<Criteria>) -> Result<Response<Self::ListFlightsStream>, Status> {
+        not_served("ListFlights")
+    }
+
+    async fn do_exchange(&self, _request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoExchangeStream>, Status> {
+        not_served("DoExchange")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_flight::sql::{CommandStatementQuery, ProstMessageExt, TicketStatementQuery};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn whatever_bytes_come_they_are_a_command_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            let _ = command(&bytes);
+        }
+
+        #[test]
+        fn damaged_commands_are_read_or_refused(query in ".{0,40}", place in any::<prop::sample::Index>(), byte in any::<u8>()) {
+            let mut bytes = CommandStatementQuery { query, transaction_id: None }.as_any().encode_to_vec();
+            let place = place.index(bytes.len());
+            bytes[place] = byte;
+            let _ = command(&bytes);
+            bytes.truncate(place);
+            let _ = command(&bytes);
+        }
+    }
+
+    #[test]
+    fn tickets_are_read_as_they_were_made() {
+        let ticket = TicketStatementQuery { statement_handle: vec![7; 32].into() };
+        let read = command(&ticket.as_any().encode_to_vec()).unwrap();
+        assert_eq!(read, Command::TicketStatementQuery(ticket));
+        assert_eq!(command(&[]).unwrap(), Command::Unknown(Any::default()));
+    }
+}

@@ -1,0 +1,115 @@
+//! Statements: what a ticket stands for, how it is run, and statements that change something.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Schema, SchemaRef};
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
+use pithead_host::{Answer, Parameters, Session, Statement};
+use pithead_model::Fault;
+
+use crate::caller::{Caller, refuse_set};
+use crate::error::Refused;
+use crate::plain::{answer_schema, conform};
+use crate::values::{Values, column_names};
+
+/// What bound rows are called as a table; no dataset's name has a blank.
+const BOUND: &str = "bound rows";
+
+/// Rows as they come.
+pub(crate) type Rows = BoxStream<'static, Result<RecordBatch, Fault>>;
+
+/// What a ticket stands for.
+pub(crate) struct Asked {
+    session: Arc<Session>,
+    /// None: it was a statement without rows, and is done.
+    query: Option<Query>,
+    /// The columns of its rows, as they are sent.
+    pub(crate) schema: SchemaRef,
+}
+
+struct Query {
+    first: Arc<Statement>,
+    sql: String,
+    /// Values for further runs, whose rows follow.
+    more: Vec<Parameters>,
+}
+
+/// A statement that is ready to be answered.
+pub(crate) struct Ready {
+    pub(crate) asked: Asked,
+    /// Rows that it inserted, deleted or changed, where it did.
+    pub(crate) changed: Option<u64>,
+    /// Bytes that it keeps, about.
+    pub(crate) bytes: usize,
+}
+
+/// Makes a statement ready. A query is planned; any other statement is run at once, since clients may never fetch what has no rows.
+/// `planned`: its plan, where it has no placeholders and was planned before.
+pub(crate) async fn ready(
+    session: Arc<Session>,
+    sql: &str,
+    values: &Values,
+    planned: Option<Arc<Statement>>,
+) -> Result<Ready, Refused> {
+    refuse_set(sql)?;
+    let mut runs = values.each().collect::<Result<Vec<_>, _>>()?.into_iter();
+    let first = match (planned, runs.next()) {
+        (Some(planned), None) => planned,
+        (_, values) => Arc::new(session.prepare(sql, &values.unwrap_or_default()).await?),
+    };
+    let bytes = sql.len() + values.bytes();
+    let Some(schema) = first.schema() else {
+        let changed = Some(update(&session, sql, values).await?);
+        let asked = Asked { session, query: None, schema: Arc::new(Schema::empty()) };
+        return Ok(Ready { asked, changed, bytes });
+    };
+    let schema = answer_schema(schema);
+    let query = Some(Query { first, sql: sql.to_owned(), more: runs.collect() });
+    Ok(Ready { asked: Asked { session, query, schema }, changed: None, bytes })
+}
+
+impl Asked {
+    /// Runs it for its caller, whose rights may be others by now.
+    pub(crate) async fn rows(self, caller: &Caller) -> Result<Rows, Fault> {
+        let Asked { session, query, schema } = self;
+        session.set_caller(Arc::clone(&caller.identity));
+        let Some(Query { first, sql, more }) = query else { return Ok(stream::empty().boxed()) };
+        let Answer { rows, .. } = first.run(&session).await?;
+        let further = stream::iter(more).then(move |values| {
+            let (session, sql) = (Arc::clone(&session), sql.clone());
+            async move { session.run_with(&sql, &values).await.map(|answer| answer.rows) }
+        });
+        let rows = rows.chain(further.try_flatten());
+        Ok(rows.map(move |batch| conform(&batch?, &schema)).boxed())
+    }
+}
+
+/// Runs a statement that changes something, for each row of values. How many rows it inserted, deleted or changed. Many rows of an INSERT
+/// become visible together; other statements are run one after the other.
+pub(crate) async fn update(session: &Session, sql: &str, values: &Values) -> Result<u64, Refused> {
+    refuse_set(sql)?;
+    if values.rows() > 1
+        && let Some(columns) = values.columns()
+        && let Some(insert) = Session::insert_from(sql, BOUND, &column_names(columns))?
+        && let Some(table) = values.as_table(BOUND)?
+    {
+        return changed(session.run_with(&insert, &table).await?);
+    }
+    if values.rows() == 0 {
+        return changed(session.run(sql).await?);
+    }
+    let mut sum = 0;
+    for row in values.each() {
+        sum += changed(session.run_with(sql, &row?).await?)?;
+    }
+    Ok(sum)
+}
+
+fn changed(answer: Answer) -> Result<u64, Refused> {
+    match answer.is_query {
+        false => Ok(answer.changed.unwrap_or(0)),
+        true => Err(Refused::invalid("the statement has rows as its answer; expected one that changes something")),
+    }
+}
