@@ -148,6 +148,7 @@ fn spec(args: &LoadArgs) -> LoadSpec {
             FileFormat::Arrow => Format::ArrowIpc,
         }),
         over: None,
+        shape: None,
         mode: match (args.append, args.replace) {
             (true, _) => LoadMode::Append,
             (_, true) => LoadMode::Replace,

@@ -136,6 +136,7 @@ impl Session {
             }
             Parsed::Set { .. }
             | Parsed::Drop { .. }
+            | Parsed::Alter(_)
             | Parsed::CreateFunction(_)
             | Parsed::DropFunction(_)
             | Parsed::CopyFrom { .. } => return Ok(types),

@@ -24,6 +24,7 @@ mod sampler;
 mod schemas;
 mod session;
 mod settings;
+mod showing;
 mod spills;
 mod statement;
 mod summarize;

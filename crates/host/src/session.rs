@@ -33,7 +33,7 @@ use crate::statement::{self, Named, Parsed};
 use crate::table::DatasetTable;
 use crate::timeout::Deadline;
 use crate::watch::{Slow, Watch};
-use crate::writing::{self, Layout, Writing, begins_again};
+use crate::writing::{self, Altering, Layout, Writing, begins_again};
 use crate::{Client, Host, Parameters, Settings, explain, functions, pushdown, settings, summarize};
 
 /// A client's connection to a host: its settings, and the statements it runs.
@@ -191,6 +191,10 @@ impl Session {
                 Ok(Answer::done())
             }
             Parsed::Write { statement, layout } => self.write(statement, layout, parameters).await,
+            Parsed::Alter(altering) => {
+                parameters.refuse("ALTER TABLE")?;
+                self.alter(altering).await
+            }
             Parsed::CopyTo { query, file } => self.copy_to(sql, query, file, parameters, watch).await,
             Parsed::CopyFrom { name, columns, file } => {
                 parameters.refuse("COPY … FROM")?;
@@ -295,6 +299,29 @@ impl Session {
             let profile = Arc::clone(&query.profile);
             match (Writing { query, plan, layout: layout.clone(), parameters }).run().await {
                 Ok(rows) => return Ok(Answer { profile, changed: Some(rows), ..Answer::done() }),
+                Err(fault) if begins_again(&fault, attempt) => attempt += 1,
+                Err(fault) => return Err(fault),
+            }
+        }
+    }
+
+    /// Changes a table's columns, again where others came before it.
+    async fn alter(&self, altering: &Altering) -> Result<Answer, Fault> {
+        let domain = self.state.lock().config_options().catalog.default_schema.clone();
+        let name = altering.name.resolve(&domain)?;
+        self.check(Right::Write, &name.domain)?;
+        let mut attempt = 1;
+        loop {
+            let snapshot = self.host.fleet().snapshot().await?;
+            let dataset = match snapshot.find(&name) {
+                Ok((_, dataset)) => Arc::new(dataset.clone()),
+                Err(fault) if altering.if_exists && fault.blame == Blame::User => return Ok(Answer::done()),
+                Err(fault) => return Err(fault),
+            };
+            let (query, _) = self.query_over(snapshot, None, &Parameters::default())?;
+            let profile = Arc::clone(&query.profile);
+            match altering.run(query, name.clone(), dataset).await {
+                Ok(()) => return Ok(Answer { profile, ..Answer::done() }),
                 Err(fault) if begins_again(&fault, attempt) => attempt += 1,
                 Err(fault) => return Err(fault),
             }
@@ -452,6 +479,7 @@ impl Statement {
         let (schema, planned) = match &parsed {
             Parsed::Set { .. }
             | Parsed::Drop { .. }
+            | Parsed::Alter(_)
             | Parsed::CreateFunction(_)
             | Parsed::DropFunction(_)
             | Parsed::CopyTo { .. }

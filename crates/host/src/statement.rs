@@ -2,7 +2,7 @@
 
 use datafusion::sql::parser::{DFParserBuilder, Statement as Syntax};
 use datafusion::sql::sqlparser::ast::{ObjectName, ObjectNamePart, ObjectType, Statement as Sql};
-use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, PostgreSqlDialect};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer, Whitespace, Word};
@@ -11,8 +11,8 @@ use pithead_model::{Blame, DatasetName, Fault, OPERATORS_MAX, RESERVED};
 
 use crate::copying::{CopyFile, Copying};
 use crate::functions::{Definition, Dropped};
-use crate::writing::{Layout, sort_clauses};
-use crate::{Parameters, copying, from_first, parameters, precedence, settings};
+use crate::writing::{Altering, Layout, sort_clauses};
+use crate::{Parameters, copying, from_first, parameters, precedence, settings, showing};
 
 /// A statement, as far as the session must know it.
 pub(crate) enum Parsed {
@@ -24,8 +24,10 @@ pub(crate) enum Parsed {
     CreateFunction(Definition),
     /// DROP FUNCTION.
     DropFunction(Dropped),
-    /// CREATE TABLE, INSERT, DELETE, UPDATE or TRUNCATE, and the layout of a new table.
+    /// CREATE TABLE, INSERT, DELETE, UPDATE, MERGE or TRUNCATE, and the layout of a new table.
     Write { statement: Syntax, layout: Layout },
+    /// ALTER TABLE.
+    Alter(Box<Altering>),
     /// COPY of a query's rows, or of a dataset's, into a file.
     CopyTo { query: Syntax, file: CopyFile },
     /// COPY of files into a dataset, whose columns may be named.
@@ -46,7 +48,7 @@ impl Parsed {
         match self {
             Parsed::Set { .. } => "set",
             Parsed::Drop { .. } | Parsed::DropFunction(_) => "drop",
-            Parsed::Write { .. } | Parsed::CreateFunction(_) => "write",
+            Parsed::Write { .. } | Parsed::Alter(_) | Parsed::CreateFunction(_) => "write",
             Parsed::CopyTo { .. } | Parsed::CopyFrom { .. } => "copy",
             Parsed::Explain { .. } | Parsed::Pushdown { .. } => "explain",
             Parsed::Query(_) | Parsed::Summarize { .. } => "query",
@@ -139,7 +141,7 @@ fn word(token: &TokenWithSpan) -> Option<String> {
     }
 }
 
-fn quoted(name: &str) -> String {
+pub(crate) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
@@ -150,8 +152,12 @@ fn parse_tokens(mut tokens: Vec<TokenWithSpan>, parameters: &Parameters) -> Resu
     parameters.tell_intervals(&mut tokens);
     let is_pushdown = take_pushdown(&mut tokens);
     refuse_what_is_too_deep(&tokens)?;
-    let mut statements =
-        DFParserBuilder::new(tokens).build().and_then(|mut parser| parser.parse_statements()).map_err(fault_from_datafusion)?;
+    let first = tokens.iter().find(|token| !is_gap(token));
+    // Only there `ALTER COLUMN … TYPE … USING` is known.
+    let dialect: &dyn Dialect =
+        if first.is_some_and(|word| is_word(word, "ALTER")) { &PostgreSqlDialect {} } else { &GenericDialect {} };
+    let parser = DFParserBuilder::new(tokens).with_dialect(dialect).build();
+    let mut statements = parser.and_then(|mut parser| parser.parse_statements()).map_err(fault_from_datafusion)?;
     let (Some(statement), true) = (statements.pop_front(), statements.is_empty()) else {
         return Err(Fault::invalid("expected exactly one SQL statement"));
     };
@@ -209,13 +215,18 @@ fn told_apart(statement: Syntax) -> Result<Parsed, Fault> {
             Sql::Drop { object_type: ObjectType::Table, if_exists, names, .. } if names.len() == 1 => {
                 Ok(Parsed::Drop { name: Named(parts(&names[0])?), if_exists })
             }
+            Sql::AlterTable(alter) => Ok(Parsed::Alter(Box::new(Altering::of(alter)?))),
             Sql::CreateFunction(create) => Ok(Parsed::CreateFunction(Definition::of(create)?)),
             Sql::DropFunction(drop) => Ok(Parsed::DropFunction(Dropped::of(drop)?)),
             mut statement if writes(&statement) => {
                 let layout = Layout::take(&mut statement)?;
                 Ok(Parsed::Write { statement: mended(Syntax::Statement(Box::new(statement))), layout })
             }
-            statement if reads(&statement) => Ok(Parsed::Query(mended(Syntax::Statement(Box::new(statement))))),
+            statement if reads(&statement) => {
+                let mut statement = Syntax::Statement(Box::new(statement));
+                showing::show_tables(&mut statement)?;
+                Ok(Parsed::Query(mended(statement)))
+            }
             statement => Err(not_run(&statement.to_string())),
         },
         other => Err(not_run(&other.to_string())),
@@ -245,7 +256,8 @@ pub(crate) fn made(statement: &Syntax) -> Option<Result<Named, Fault>> {
 
 /// Statements whose rows are written.
 fn writes(statement: &Sql) -> bool {
-    matches!(statement, Sql::CreateTable(_) | Sql::Insert(_) | Sql::Delete(_) | Sql::Update(_) | Sql::Truncate(_))
+    use Sql::{CreateTable, Delete, Insert, Merge, Truncate, Update};
+    matches!(statement, CreateTable(_) | Insert(_) | Delete(_) | Update(_) | Merge(_) | Truncate(_))
 }
 
 fn first_word(text: &str) -> String {
@@ -254,8 +266,8 @@ fn first_word(text: &str) -> String {
 
 fn not_run(text: &str) -> Fault {
     Fault::new(Blame::Unsupported, format!("{} is not a statement that this release runs", first_word(text))).hint(
-        "queries, EXPLAIN, SUMMARIZE, SET, SHOW, DESCRIBE, CREATE TABLE, INSERT, DELETE, UPDATE, TRUNCATE, COPY, DROP TABLE, CREATE \
-         FUNCTION and DROP FUNCTION run here",
+        "queries, EXPLAIN, SUMMARIZE, SET, SHOW, DESCRIBE, CREATE TABLE, ALTER TABLE, INSERT, DELETE, UPDATE, MERGE, TRUNCATE, COPY, DROP TABLE, \
+         CREATE FUNCTION and DROP FUNCTION run here",
     )
 }
 

@@ -1,10 +1,12 @@
-//! Statements that write: CREATE TABLE, INSERT, DELETE, UPDATE and TRUNCATE.
+//! Statements that write: CREATE TABLE, ALTER TABLE, INSERT, DELETE, UPDATE, MERGE and TRUNCATE.
 //!
 //! Their rows are those of a query, which is cut and run as any query is, and they go to the drives as a load does: visible together at
-//! the end, or not at all. DELETE and UPDATE write the rows of a table anew, in the layout that it has, and take its place only if
+//! the end, or not at all. DELETE, UPDATE and MERGE write the rows of a table anew, in the layout that it has, and take its place only if
 //! nobody has changed it meanwhile; else they begin again.
 
+mod altering;
 mod layout;
+mod merging;
 
 use std::sync::Arc;
 
@@ -27,7 +29,9 @@ use pithead_model::{Blame, Dataset, DatasetName, Fault};
 use crate::Parameters;
 use crate::query::{Mode, Query};
 use crate::table::DatasetTable;
+pub(crate) use altering::Altering;
 pub(crate) use layout::{Layout, sort_clauses};
+use merging::{Merge, Tally, matched_twice};
 
 /// How often a statement begins again that others came before.
 const ATTEMPTS: usize = 5;
@@ -68,7 +72,7 @@ impl Writing<'_> {
         let writer = Writer { query };
         match plan {
             LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) => writer.create(create, layout).await,
-            LogicalPlan::Dml(DmlStatement { target, op, input, .. }) => {
+            LogicalPlan::Dml(DmlStatement { table_name, target, op, input, .. }) => {
                 let changed = Changed::of(&target)?;
                 let input = LogicalPlan::clone(&input);
                 match op {
@@ -76,6 +80,7 @@ impl Writing<'_> {
                     WriteOp::Delete => writer.delete(changed, input).await,
                     WriteOp::Update => writer.update(changed, input).await,
                     WriteOp::Truncate => writer.truncate(changed).await,
+                    WriteOp::MergeInto(op) => writer.merge(changed, Merge::new(&table_name, target, input, *op)?).await,
                     other => Err(unsupported(other.name())),
                 }
             }
@@ -155,6 +160,31 @@ impl Writer {
         Ok(updated)
     }
 
+    /// The rows that were changed, deleted or added.
+    async fn merge(&self, changed: Changed, merge: Merge) -> Result<u64, Fault> {
+        let counts = self.counts(merge.tally()?).await?;
+        let [joined, updated, deleted] = counts[..] else { return Err(Fault::bug("a MERGE was not counted")) };
+        let tally = Tally { joined, updated, deleted };
+        if tally.joined > changed.dataset.rows() {
+            return Err(matched_twice(&changed.name));
+        }
+        let changes = tally.updated + tally.deleted;
+        let inserts = merge.inserts();
+        if changes == 0 && (!inserts || self.count(merge.added()?).await? == 0) {
+            return Ok(0);
+        }
+        let schema = Arc::clone(&changed.dataset.schema);
+        let staying = self.rows(merge.staying()?, &schema).await?;
+        let added = match inserts {
+            true => self.rows(merge.added()?, &schema).await?,
+            false => futures::stream::empty().boxed(),
+        };
+        let left = changed.dataset.rows() - tally.deleted;
+        // Rows that are only added take the place of all, too: another host may have added one of them meanwhile.
+        let written = self.rewrite(changed, staying.chain(added).boxed()).await?;
+        Ok(changes + written.saturating_sub(left))
+    }
+
     async fn truncate(&self, changed: Changed) -> Result<u64, Fault> {
         let deleted = changed.dataset.rows();
         self.rewrite(changed, futures::stream::empty().boxed()).await?;
@@ -179,13 +209,18 @@ impl Writer {
         let counted = count(Expr::Literal(COUNT_STAR_EXPANSION, None));
         let plan =
             LogicalPlanBuilder::from(input).aggregate(Vec::<Expr>::new(), vec![counted]).and_then(LogicalPlanBuilder::build);
-        let plan = plan.map_err(fault_from_datafusion)?;
+        let counts = self.counts(plan.map_err(fault_from_datafusion)?).await?;
+        Ok(counts.into_iter().sum())
+    }
+
+    /// The one row of a query whose columns are counts.
+    async fn counts(&self, plan: LogicalPlan) -> Result<Vec<u64>, Fault> {
         let schema: SchemaRef = Arc::clone(plan.schema().inner());
         let batches: Vec<RecordBatch> = self.rows(plan, &schema).await?.try_collect().await?;
-        let counts = batches.iter().filter(|batch| batch.num_rows() == 1);
-        let count =
-            counts.filter_map(|batch| batch.column(0).as_any().downcast_ref::<Int64Array>()).map(|column| column.value(0));
-        Ok(count.sum::<i64>().max(0) as u64)
+        let row = batches.iter().find(|batch| batch.num_rows() == 1);
+        let columns = row.map_or(&[][..], |row| row.columns()).iter();
+        let counts = columns.filter_map(|column| column.as_any().downcast_ref::<Int64Array>());
+        Ok(counts.map(|column| column.value(0).max(0) as u64).collect())
     }
 
     /// The rows of a query, as `schema` has them.
@@ -238,7 +273,7 @@ fn filtered(input: &LogicalPlan) -> Result<(LogicalPlan, Option<Expr>), Fault> {
             Ok((LogicalPlan::clone(&filter.input), Some(filter.predicate.clone())))
         }
         _ => Err(unsupported("UPDATE … FROM, and DELETE or UPDATE with LIMIT or ORDER BY,")
-            .hint("name the rows by a condition: WHERE id IN (SELECT …)")),
+            .hint("name the rows by a condition, WHERE id IN (SELECT …), or take values from other rows by MERGE INTO")),
     }
 }
 

@@ -20,6 +20,8 @@ pub struct LoadSpec {
     /// With [`LoadMode::Replace`], the dataset as it was read: the new rows are laid out as its rows are, and take their place only if
     /// nobody has changed it meanwhile.
     pub over: Option<Arc<Dataset>>,
+    /// Beside `over`: the dataset that the new rows are laid out as instead, under other names of columns.
+    pub shape: Option<Arc<Dataset>>,
     /// How rows find their partition; none: as the dataset that is appended to, or by hash of the first column where that is of
     /// integers or texts and a sample has no frequent value (512 rows or more), else round-robin.
     pub partitioning: Option<PartitionBy>,
@@ -51,6 +53,7 @@ impl LoadSpec {
             format: None,
             mode: LoadMode::Create,
             over: None,
+            shape: None,
             partitioning: None,
             sort: Vec::new(),
             encoding: None,

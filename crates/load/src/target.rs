@@ -133,7 +133,10 @@ impl Target {
         let over = spec.over.clone().filter(|_| spec.mode == LoadMode::Replace);
         let (dataset, note) = match (ground.present, &over) {
             (Some(present), _) => (present, None),
-            (None, Some(over)) => (emptied(over), None),
+            (None, Some(over)) => match &spec.shape {
+                Some(shape) => (reshaped(shape, schema)?, None),
+                None => (emptied(over), None),
+            },
             (None, None) => new_dataset(spec, &ground.drives, schema, sample)?,
         };
         Ok(Self { name: spec.name.clone(), dataset, load, note, mode: spec.mode, over, metadata: spec.metadata.clone() })
@@ -184,6 +187,20 @@ fn emptied(dataset: &Dataset) -> Dataset {
     let mut emptied = Dataset { id: DatasetId(rand::random()), ..dataset.clone() };
     emptied.partitions.iter_mut().for_each(|partition| partition.runs.clear());
     emptied
+}
+
+/// The same with other columns, which the encoding and the layout have to fit.
+fn reshaped(shape: &Dataset, schema: &SchemaRef) -> Result<Dataset, Fault> {
+    choose_encoding(Some(&shape.encoding), schema)?;
+    shape.sort.iter().try_for_each(|key| sort_column(&key.column, schema).map(drop))?;
+    match &shape.partitioning {
+        Partitioning::RoundRobin => {}
+        Partitioning::Hash { columns } => {
+            columns.iter().try_for_each(|column| key_column(column, schema).map(drop))?;
+        }
+        Partitioning::Range { column, .. } => drop(key_column(column, schema)?),
+    }
+    Ok(Dataset { schema: Arc::clone(schema), ..emptied(shape) })
 }
 
 fn new_dataset(

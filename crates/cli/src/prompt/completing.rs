@@ -13,7 +13,9 @@ const SUGGESTIONS_MAX: usize = 200;
 
 /// Words that statements are made of.
 const WORDS: &[&str] = &[
+    "ADD COLUMN",
     "ALL",
+    "ALTER TABLE",
     "ANALYZE",
     "AND",
     "AS",
@@ -57,7 +59,9 @@ const WORDS: &[&str] = &[
     "LEFT",
     "LIKE",
     "LIMIT",
+    "MATCHED",
     "MAX(",
+    "MERGE INTO",
     "MIN(",
     "NOT",
     "NULL",

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use pithead_e2e::{Mode, Setup, block_on, collect, refusal};
-use pithead_host::Session;
+use pithead_host::{Parameters, Session};
 use pithead_model::Blame;
 
 const ROWS: u64 = 5_000;
@@ -94,12 +95,88 @@ fn a_statement_that_fails_leaves_nothing() {
             "DELETE FROM information_schema.tables",
             "INSERT INTO nothing VALUES (1)",
             "UPDATE t SET v = u.v FROM t AS u WHERE u.id = t.id",
+            "MERGE INTO t USING t AS u ON u.id / 2 = t.id WHEN MATCHED THEN UPDATE SET v = 7",
+            "MERGE INTO t USING t AS u ON u.id = t.id WHEN MATCHED THEN UPDATE SET v = 9223372036854770000 + u.id * 2",
+            "MERGE INTO t USING (SELECT id, random() AS r FROM t) AS u ON u.id = t.id WHEN MATCHED AND r > 0.5 THEN DELETE",
+            "MERGE INTO t USING t AS u ON u.id = t.id WHEN MATCHED THEN INSERT VALUES (1, 2, 3)",
+            "MERGE INTO t USING t AS u ON u.id = t.id WHEN NOT MATCHED BY SOURCE THEN UPDATE SET v = u.v",
         ] {
             let fault = refusal(&session, sql).await;
             assert!(fault.blame != Blame::Bug, "{sql}: {fault}");
         }
         assert_eq!(number(&session, "SELECT sum(id + v) FROM t").await, before);
         assert_eq!(number(&session, "SELECT count(*) FROM information_schema.tables WHERE table_name IN ('u', 'v')").await, 0);
+        setup.shutdown().await;
+    });
+}
+
+#[test]
+fn rows_that_two_hosts_merge_are_there_once() {
+    block_on(async {
+        let setup = made(Mode::FOUR_PROCESSES).await;
+        let other = setup.connect_again().await;
+        let (one, two, three) = (setup.session().await, other.host.session(), other.host.session());
+        // Either adds the rows from 5,000 on that are not there yet, or counts those that are.
+        let merge = "MERGE INTO t USING (SELECT id + 4000 AS id FROM t WHERE id < 2000) AS n ON t.id = n.id \
+                     WHEN MATCHED THEN UPDATE SET v = t.v + 1 WHEN NOT MATCHED THEN INSERT VALUES (n.id, 1, 3)";
+        let only_new = "MERGE INTO t USING (SELECT id + 4000 AS id FROM t WHERE id < 2000) AS n ON t.id = n.id \
+                        WHEN NOT MATCHED THEN INSERT VALUES (n.id, 0, 3)";
+        let (first, second, new) = tokio::join!(again(&one, merge), again(&two, merge), again(&three, only_new));
+        assert!(first + second + new > 0, "{first}, {second}, {new}");
+        assert_eq!(number(&one, "SELECT count(*) FROM t").await, 6_000);
+        assert_eq!(number(&one, "SELECT count(DISTINCT id) FROM t").await, 6_000);
+        assert_eq!(number(&one, "SELECT min(v) FROM t WHERE id BETWEEN 4000 AND 4999").await, first + second);
+        let spread = number(&one, "SELECT count(DISTINCT v) FROM t WHERE w = 3").await;
+        assert_eq!(spread, 1, "rows of one MERGE are changed by all that follow");
+        other.shutdown().await;
+        setup.shutdown().await;
+    });
+}
+
+#[test]
+fn a_merge_takes_parameters_and_counts_its_rows() {
+    block_on(async {
+        let setup = made(Mode::FOUR_HERE).await;
+        let session = setup.session().await;
+        let sql = "MERGE INTO t USING (SELECT id + $1 AS id FROM t WHERE id < $2) AS n ON t.id = n.id \
+                   WHEN MATCHED AND n.id % 2 = $3 THEN DELETE WHEN MATCHED THEN UPDATE SET v = $4 \
+                   WHEN NOT MATCHED THEN INSERT (id, v) VALUES (n.id, $4)";
+        let columns = [("1", 4_990), ("2", 16), ("3", 0), ("4", 77)]
+            .map(|(name, value)| (name, Arc::new(Int64Array::from(vec![value])) as ArrayRef));
+        let parameters = Parameters::by_place(&RecordBatch::try_from_iter(columns).expect("a row")).expect("parameters");
+        let answer = session.run_with(sql, &parameters).await.unwrap_or_else(|fault| panic!("{fault}"));
+        assert_eq!(answer.changed, Some(16));
+        assert_eq!(number(&session, "SELECT count(*) FROM t WHERE v = 77").await, 11);
+        assert_eq!(number(&session, "SELECT count(*) FROM t").await, 5_001);
+        assert_eq!(run(&session, "MERGE INTO t USING t AS n ON t.id = n.id WHEN MATCHED AND t.id = 7 THEN DELETE").await, 1);
+        assert_eq!(
+            run(&session, "MERGE INTO t USING t AS n ON t.id = n.id WHEN NOT MATCHED THEN INSERT VALUES (1, 1, 1)").await,
+            0
+        );
+        setup.shutdown().await;
+    });
+}
+
+#[test]
+fn tables_are_shown_by_domain_and_pattern() {
+    block_on(async {
+        let setup = made(Mode::FOUR_HERE).await;
+        let session = setup.session().await;
+        for sql in ["CREATE TABLE lab.readings (a INT)", "CREATE TABLE \"Trips\" (a INT)", "CREATE TABLE tr_1 (a INT)"] {
+            run(&session, sql).await;
+        }
+        for (show, expected) in [
+            ("SHOW TABLES LIKE 'tr%'", vec!["tr_1"]),
+            ("SHOW TABLES ILIKE 'tr%'", vec!["Trips", "tr_1"]),
+            ("SHOW TABLES FROM lab", vec!["readings"]),
+            ("SHOW TABLES IN lab LIKE 't%'", vec![]),
+            ("SHOW TABLES FROM main WHERE table_name = 't' OR table_name = 'nothing'", vec!["t"]),
+            ("SHOW TABLES LIKE 'it''s'", vec![]),
+        ] {
+            let table = collect(&session, show).await.unwrap_or_else(|fault| panic!("{show}: {fault}"));
+            let names: Vec<&str> = table.rows.iter().map(|row| row[2].as_str()).collect();
+            assert_eq!(names, expected, "{show}");
+        }
         setup.shutdown().await;
     });
 }
@@ -121,6 +198,48 @@ fn layouts_are_as_told_and_stay() {
         let (_, dataset) = snapshot.dataset(&"t".parse().expect("a name")).expect("the table");
         assert_eq!((dataset.copies, dataset.slice_rows, dataset.sort.len(), dataset.rows()), (2, 100, 1, 500));
         assert!(matches!(&dataset.partitioning, pithead_model::Partitioning::Hash { columns } if columns == &["k"]));
+        setup.shutdown().await;
+    });
+}
+
+#[test]
+fn columns_change_and_the_layout_stays() {
+    block_on(async {
+        let setup = Setup::new(Mode::FOUR_PROCESSES).await;
+        let session = setup.session().await;
+        let create = "CREATE TABLE t PARTITION BY hash(k) ORDER BY day WITH (copies = 2, slice_rows = 100) AS \
+                      SELECT unnest(range(1000)) AS k, DATE '2024-01-01' AS day, 1 AS v";
+        run(&session, create).await;
+        run(&session, "CREATE TABLE u PARTITION BY hash(k) AS SELECT unnest(range(1000)) AS k").await;
+        let alter = async |sql: &str| session.run(sql).await.map(drop);
+        let many = "ALTER TABLE t RENAME COLUMN k TO key, RENAME COLUMN day TO since, ADD COLUMN w DOUBLE DEFAULT 0.5, \
+                    ALTER COLUMN v TYPE VARCHAR USING 'v' || (v + key), DROP COLUMN IF EXISTS nothing";
+        // `key` is the name of the table's own column only after the statement.
+        assert!(alter(many).await.is_err());
+        alter(&many.replace("v + key", "v + k")).await.expect("the columns change");
+        let snapshot = setup.engine.host.fleet().snapshot().await.expect("a snapshot");
+        let (_, dataset) = snapshot.dataset(&"t".parse().expect("a name")).expect("the table");
+        assert_eq!((dataset.copies, dataset.slice_rows, dataset.rows()), (2, 100, 1000));
+        assert_eq!(dataset.sort.iter().map(|key| key.column.as_str()).collect::<Vec<_>>(), ["since"]);
+        assert!(matches!(&dataset.partitioning, pithead_model::Partitioning::Hash { columns } if columns == &["key"]));
+        let joined = "SELECT count(*) FROM t JOIN u ON t.key = u.k WHERE t.v = 'v' || (u.k + 1) AND w = 0.5";
+        assert_eq!(number(&session, joined).await, 1000);
+        for sql in
+            ["ALTER TABLE t DROP COLUMN key", "ALTER TABLE t ALTER COLUMN since TYPE VARCHAR", "ALTER TABLE t RENAME TO x"]
+        {
+            let fault = refusal(&session, sql).await;
+            assert!(matches!(fault.blame, Blame::User | Blame::Unsupported) && fault.hint.is_some(), "{sql}: {fault}");
+        }
+        // Two hosts at once: each change is there, once.
+        let other = setup.connect_again().await;
+        let elsewhere = other.host.session();
+        let (one, two) = tokio::join!(
+            session.run("ALTER TABLE t ADD COLUMN one BIGINT DEFAULT 1"),
+            elsewhere.run("ALTER TABLE t ADD COLUMN two BIGINT DEFAULT 2"),
+        );
+        assert!(one.is_ok() && two.is_ok());
+        assert_eq!(number(&session, "SELECT sum(one + two) FROM t").await, 3000);
+        other.shutdown().await;
         setup.shutdown().await;
     });
 }

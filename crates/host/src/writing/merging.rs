@@ -1,0 +1,236 @@
+//! MERGE INTO: what becomes of each row of a table, and which rows of the source are new, as two queries.
+//!
+//! The rows that a table has afterwards are those of its outer join with the source, each changed by the first clause that is about it,
+//! and then those of the source that match none. A row of the table that several rows of the source would change is an error, as in
+//! PostgreSQL: which of them came last would hang on where they lie.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::common::{Column, TableReference};
+use datafusion::functions_aggregate::count::count;
+use datafusion::logical_expr::dml::{MergeIntoAction, MergeIntoClause, MergeIntoClauseKind, MergeIntoOp};
+use datafusion::logical_expr::{
+    Case, Expr, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, TableSource, binary_expr, cast, lit,
+};
+use datafusion::scalar::ScalarValue;
+use pithead_functions::fault_from_datafusion;
+use pithead_model::{Blame, Fault, RESERVED};
+
+/// A MERGE, planned: the table, the source, and the clauses.
+pub(super) struct Merge {
+    target: LogicalPlan,
+    source: LogicalPlan,
+    schema: SchemaRef,
+    op: MergeIntoOp,
+}
+
+/// What a MERGE did to how many rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Tally {
+    /// Pairs that the outer join has. More than the table has rows: several rows of the source are about one of them.
+    pub(super) joined: u64,
+    pub(super) updated: u64,
+    pub(super) deleted: u64,
+}
+
+impl Merge {
+    /// `table` and `name` are the target's, `source` is what USING names.
+    pub(super) fn new(
+        name: &TableReference,
+        table: Arc<dyn TableSource>,
+        source: LogicalPlan,
+        op: MergeIntoOp,
+    ) -> Result<Self, Fault> {
+        let schema = table.schema();
+        let target = LogicalPlanBuilder::scan(name.clone(), table, None).and_then(LogicalPlanBuilder::build);
+        let target = target.map_err(fault_from_datafusion)?;
+        let merge = Self { target, source, schema, op };
+        merge.check(name)?;
+        Ok(merge)
+    }
+
+    /// Whether rows of the source may be added.
+    pub(super) fn inserts(&self) -> bool {
+        self.clauses(|kind| kind.is_not_matched_by_target()).next().is_some()
+    }
+
+    /// One row with the figures of a [`Tally`], in its order.
+    pub(super) fn tally(&self) -> Result<LogicalPlan, Fault> {
+        let of = |is_it: fn(&MergeIntoAction) -> bool| {
+            let chosen = self.choose(|clause| Ok(lit(is_it(&clause.action))), lit(false))?;
+            Ok::<_, Fault>(count(case(vec![(chosen, lit(1_i64))], lit(ScalarValue::Int64(None)))))
+        };
+        let updated = of(|action| matches!(action, MergeIntoAction::Update(_)))?;
+        let deleted = of(|action| matches!(action, MergeIntoAction::Delete))?;
+        let counts = [count(lit(1_i64)).alias("joined"), updated.alias("updated"), deleted.alias("deleted")];
+        built(self.joined()?.aggregate(Vec::<Expr>::new(), counts))
+    }
+
+    /// The rows that stay, changed or not.
+    pub(super) fn staying(&self) -> Result<LogicalPlan, Fault> {
+        let is_deleted = self.choose(|clause| Ok(lit(clause.action == MergeIntoAction::Delete)), lit(false))?;
+        let mut columns = Vec::with_capacity(self.schema.fields().len());
+        for field in self.schema.fields() {
+            let own = self.own_column(field.name());
+            let value = |clause: &MergeIntoClause| match &clause.action {
+                MergeIntoAction::Update(assignments) => {
+                    let assigned = assignments.iter().find(|(name, _)| name == field.name());
+                    Ok(assigned.map_or_else(|| own.clone(), |(_, value)| cast(value.clone(), field.data_type().clone())))
+                }
+                _ => Ok(own.clone()),
+            };
+            columns.push(self.choose(value, own.clone())?.alias(field.name()));
+        }
+        let joined = self.joined()?.filter(Expr::IsNotTrue(Box::new(is_deleted)));
+        built(joined.and_then(|joined| joined.project(columns)))
+    }
+
+    /// The rows of the source that are added.
+    pub(super) fn added(&self) -> Result<LogicalPlan, Fault> {
+        let clauses: Vec<&MergeIntoClause> = self.clauses(|kind| kind.is_not_matched_by_target()).collect();
+        let any = any_of(&clauses);
+        let mut columns = Vec::with_capacity(self.schema.fields().len());
+        for (place, field) in self.schema.fields().iter().enumerate() {
+            let value = |clause: &MergeIntoClause| {
+                let MergeIntoAction::Insert { columns, values } = &clause.action else { return None };
+                let place = if columns.is_empty() { Some(place) } else { columns.iter().position(|it| it == field.name()) };
+                values.get(place?).cloned()
+            };
+            let null = || lit(ScalarValue::Null);
+            let whens = clauses.iter().map(|clause| {
+                let value = value(clause).unwrap_or_else(null);
+                (holds(clause.predicate.clone()), cast(value, field.data_type().clone()))
+            });
+            columns.push(case(whens.collect(), cast(null(), field.data_type().clone())).alias(field.name()));
+        }
+        let new = LogicalPlanBuilder::from(self.source.clone()).join_on(
+            self.target.clone(),
+            JoinType::LeftAnti,
+            [self.op.on.clone()],
+        );
+        built(new.and_then(|new| new.filter(any)).and_then(|new| new.project(columns)))
+    }
+
+    /// The table's rows, each beside the row of the source that is about it, or beside NULL.
+    fn joined(&self) -> Result<LogicalPlanBuilder, Fault> {
+        let mut marked: Vec<Expr> = self.source.schema().columns().into_iter().map(Expr::Column).collect();
+        marked.push(lit(true).alias(mark_name()));
+        let source = built(LogicalPlanBuilder::from(self.source.clone()).project(marked))?;
+        let matched: Vec<&MergeIntoClause> = self.clauses(|kind| kind == MergeIntoClauseKind::Matched).collect();
+        // Pairs that no clause is about change nothing, unless a clause is about rows that are in no pair.
+        let is_about_unmatched = self.clauses(|kind| kind == MergeIntoClauseKind::NotMatchedBySource).next().is_some();
+        let on = match is_about_unmatched {
+            true => self.op.on.clone(),
+            false => binary_expr(self.op.on.clone(), Operator::And, any_of(&matched)),
+        };
+        let joined = LogicalPlanBuilder::from(self.target.clone()).join_on(source, JoinType::Left, [on]);
+        joined.map_err(fault_from_datafusion)
+    }
+
+    /// What the first clause that is about a row of the outer join says, or else `otherwise`.
+    fn choose(&self, says: impl Fn(&MergeIntoClause) -> Result<Expr, Fault>, otherwise: Expr) -> Result<Expr, Fault> {
+        let mark = Expr::Column(Column::new_unqualified(mark_name()));
+        let mut whens = Vec::new();
+        for clause in self.clauses(|kind| !kind.is_not_matched_by_target()) {
+            let is_pair = match clause.kind {
+                MergeIntoClauseKind::Matched => Expr::IsNotNull(Box::new(mark.clone())),
+                _ => Expr::IsNull(Box::new(mark.clone())),
+            };
+            whens.push((binary_expr(is_pair, Operator::And, holds(clause.predicate.clone())), says(clause)?));
+        }
+        Ok(case(whens, otherwise))
+    }
+
+    fn clauses(&self, is_asked: impl Fn(MergeIntoClauseKind) -> bool) -> impl Iterator<Item = &MergeIntoClause> {
+        self.op.clauses.iter().filter(move |clause| is_asked(clause.kind))
+    }
+
+    fn own_column(&self, name: &str) -> Expr {
+        let qualifier = self.target.schema().qualified_field(0).0.cloned();
+        Expr::Column(Column::new(qualifier, name))
+    }
+
+    /// Refuses what has no meaning, or another one each time that it is computed.
+    fn check(&self, target: &TableReference) -> Result<(), Fault> {
+        for clause in &self.op.clauses {
+            let is_new = clause.kind.is_not_matched_by_target();
+            if is_new != matches!(clause.action, MergeIntoAction::Insert { .. }) {
+                return Err(Fault::invalid("a row that is not matched can be inserted, and only such a row")
+                    .hint("WHEN MATCHED THEN UPDATE SET … or DELETE; WHEN NOT MATCHED THEN INSERT (…) VALUES (…)"));
+            }
+            let (has, lacks) = if is_new { ("the source", "the table") } else { ("the table", "the source") };
+            let is_foreign = |column: &Column| match clause.kind {
+                MergeIntoClauseKind::Matched => false,
+                MergeIntoClauseKind::NotMatchedBySource => column.relation.as_ref() != Some(target),
+                _ => column.relation.as_ref() == Some(target),
+            };
+            if let Some(column) = exprs(clause).flat_map(|expr| expr.column_refs()).find(|column| is_foreign(column)) {
+                let message = format!("a row that only {has} has is to be changed by {column}, a column of {lacks}");
+                return Err(Fault::invalid(message).hint(format!("use columns of {has}, or constants")));
+            }
+        }
+        let asked = std::iter::once(&self.op.on).chain(self.op.clauses.iter().filter_map(|it| it.predicate.as_ref()));
+        if asked.clone().any(Expr::is_volatile) || is_volatile(&self.source)? {
+            return Err(Fault::new(Blame::Unsupported, "a MERGE whose source or conditions have random values")
+                .hint("write the source's rows into a table first: CREATE TABLE … AS SELECT …"));
+        }
+        Ok(())
+    }
+}
+
+/// What to say of a table that has rows which several rows of the source are about.
+pub(super) fn matched_twice(name: &impl std::fmt::Display) -> Fault {
+    Fault::new(Blame::User, format!("several rows of the source of MERGE match the same row of {name}"))
+        .hint("make the source's keys distinct, or the condition after ON narrower")
+}
+
+fn exprs(clause: &MergeIntoClause) -> impl Iterator<Item = &Expr> {
+    let values: Vec<&Expr> = match &clause.action {
+        MergeIntoAction::Update(assignments) => assignments.iter().map(|(_, value)| value).collect(),
+        MergeIntoAction::Insert { values, .. } => values.iter().collect(),
+        MergeIntoAction::Delete => vec![],
+    };
+    clause.predicate.iter().chain(values)
+}
+
+fn is_volatile(plan: &LogicalPlan) -> Result<bool, Fault> {
+    use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+    let mut found = false;
+    let looked = plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            found |= expr.exists(|part| Ok(part.is_volatile_node()))?;
+            Ok(TreeNodeRecursion::Continue)
+        })
+    });
+    looked.map_err(fault_from_datafusion)?;
+    Ok(found)
+}
+
+/// Whether any of the clauses is about a row. There is none: none is.
+fn any_of(clauses: &[&MergeIntoClause]) -> Expr {
+    let each = clauses.iter().map(|clause| holds(clause.predicate.clone()));
+    each.reduce(|a, b| binary_expr(a, Operator::Or, b)).unwrap_or_else(|| lit(false))
+}
+
+/// A condition that is NULL does not hold.
+fn holds(predicate: Option<Expr>) -> Expr {
+    predicate.map_or_else(|| lit(true), |predicate| Expr::IsTrue(Box::new(predicate)))
+}
+
+fn case(whens: Vec<(Expr, Expr)>, otherwise: Expr) -> Expr {
+    if whens.is_empty() {
+        return otherwise;
+    }
+    let whens = whens.into_iter().map(|(when, then)| (Box::new(when), Box::new(then))).collect();
+    Expr::Case(Case::new(None, whens, Some(Box::new(otherwise))))
+}
+
+fn built(builder: datafusion::error::Result<LogicalPlanBuilder>) -> Result<LogicalPlan, Fault> {
+    builder.and_then(LogicalPlanBuilder::build).map_err(fault_from_datafusion)
+}
+
+/// The column that is true for each row of the source. No column of a query can have its name.
+fn mark_name() -> String {
+    format!("{RESERVED}matched")
+}
