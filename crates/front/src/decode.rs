@@ -9,16 +9,14 @@ use arrow::array::{
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{CastOptions, cast_with_options, concat};
-use arrow::datatypes::{DataType, Field, IntervalMonthDayNano, IntervalUnit, TimeUnit};
+use arrow::datatypes::{DataType, Field, IntervalUnit, TimeUnit};
 use pithead_pg_catalog::{TYPES, pg_type};
 
-use crate::arrays;
-use crate::binary::{EPOCH_DAYS, EPOCH_MICROS};
 use crate::error::{Complaint, NOT_SUPPORTED, WRONG_BINARY, WRONG_TEXT};
+use crate::moments::{Wrong, day, interval, micros, time_of_day};
 use crate::numbers::decimal_from_binary;
 use crate::text;
-
-const DAY_MICROS: i64 = 86_400_000_000;
+use crate::{arrays, dates};
 
 /// The type whose values are taken for those of a type of PostgreSQL; none: it has no values here.
 pub(crate) fn arrow_type(oid: u32) -> Option<DataType> {
@@ -125,8 +123,15 @@ pub(crate) fn from_text(data_type: &DataType, texts: &[Option<&str>], zone: &str
         DataType::Struct(_) | DataType::Map(..) | DataType::Union(..) => {
             Err(Complaint::error(NOT_SUPPORTED, format!("values of the type {data_type} cannot be given as text")))
         }
+        // As PostgreSQL reads them: a day's time is left out, and so is the zone of what has none.
+        DataType::Date32 | DataType::Date64 => converted(&each(texts, dates::day_of), data_type, data_type),
+        DataType::Timestamp(_, None) => converted(&each(texts, dates::without_zone), data_type, data_type),
         other => converted(texts, other, other),
     }
+}
+
+fn each<'a>(texts: &[Option<&'a str>], part: fn(&'a str) -> &'a str) -> Vec<Option<&'a str>> {
+    texts.iter().map(|text| text.map(part)).collect()
 }
 
 fn converted(texts: &[Option<&str>], data_type: &DataType, named: &DataType) -> Result<ArrayRef, Complaint> {
@@ -140,7 +145,7 @@ fn converted(texts: &[Option<&str>], data_type: &DataType, named: &DataType) -> 
     cast_with_options(&trimmed, data_type, &options).map_err(|error| wrong_text(named, shortened(&error.to_string())))
 }
 
-fn casted(array: &ArrayRef, data_type: &DataType) -> Result<ArrayRef, Complaint> {
+pub(crate) fn casted(array: &ArrayRef, data_type: &DataType) -> Result<ArrayRef, Complaint> {
     let options = CastOptions { safe: false, ..CastOptions::default() };
     cast_with_options(array, data_type, &options).map_err(|error| wrong_text(data_type, shortened(&error.to_string())))
 }
@@ -212,11 +217,9 @@ fn lists(data_type: &DataType, item: &Arc<Field>, texts: &[Option<&str>], zone: 
 
 /// A value in binary, as an array of one.
 fn from_binary(oid: u32, bytes: &[u8]) -> Result<ArrayRef, Complaint> {
-    let wrong = |what: &str| {
-        let name = TYPES.iter().find(|known| known.oid == oid).map_or("array", |known| known.sql);
-        Complaint::error(WRONG_BINARY, format!("a parameter of type {name} is malformed: {what}"))
-    };
-    let length = |expected: usize| wrong(&format!("expected {expected} bytes, got {}", bytes.len()));
+    let of = Wrong(oid);
+    let wrong = |what: &str| of.because(what);
+    let length = |expected: usize| of.length(expected, bytes);
     macro_rules! number {
         ($array:ty, $native:ty) => {{
             let bytes = bytes.try_into().map_err(|_| length(size_of::<$native>()))?;
@@ -248,7 +251,11 @@ fn from_binary(oid: u32, bytes: &[u8]) -> Result<ArrayRef, Complaint> {
             [1, json @ ..] => of_text(json)?,
             _ => return Err(wrong("expected version 1")),
         },
-        1082 | 1083 | 1114 | 1184 | 1186 => moment(oid, bytes, wrong)?,
+        1082 => Arc::new(Date32Array::from(vec![day(bytes, of)?])),
+        1083 => Arc::new(Time64MicrosecondArray::from(vec![time_of_day(bytes, of)?])),
+        1114 => Arc::new(TimestampMicrosecondArray::from(vec![micros(bytes, of)?])),
+        1184 => Arc::new(TimestampMicrosecondArray::from(vec![micros(bytes, of)?]).with_timezone("UTC")),
+        1186 => Arc::new(IntervalMonthDayNanoArray::from(vec![interval(bytes, of)?])),
         1700 => {
             let decimal = decimal_from_binary(bytes).map_err(wrong)?;
             from_text(&own_scale(&DataType::Decimal128(38, 0), &decimal), &[Some(&decimal)], "UTC")?
@@ -264,44 +271,8 @@ fn from_binary(oid: u32, bytes: &[u8]) -> Result<ArrayRef, Complaint> {
     })
 }
 
-/// A day, a time of day, a moment or an interval in binary.
-fn moment(oid: u32, bytes: &[u8], wrong: impl Fn(&str) -> Complaint) -> Result<ArrayRef, Complaint> {
-    let length = |expected: usize| wrong(&format!("expected {expected} bytes, got {}", bytes.len()));
-    Ok(match oid {
-        1082 => {
-            let days = i32::from_be_bytes(bytes.try_into().map_err(|_| length(4))?);
-            let days =
-                days.checked_add(EPOCH_DAYS).filter(|_| days != i32::MIN).ok_or_else(|| wrong("the day is out of range"))?;
-            Arc::new(Date32Array::from(vec![days]))
-        }
-        1083 => {
-            let micros = i64::from_be_bytes(bytes.try_into().map_err(|_| length(8))?);
-            if !(0..DAY_MICROS).contains(&micros) {
-                return Err(wrong("the time of day is out of range"));
-            }
-            Arc::new(Time64MicrosecondArray::from(vec![micros]))
-        }
-        1114 | 1184 => {
-            let micros = i64::from_be_bytes(bytes.try_into().map_err(|_| length(8))?);
-            let micros =
-                micros.checked_add(EPOCH_MICROS).filter(|_| micros != i64::MIN).ok_or_else(|| wrong("out of range"))?;
-            let array = TimestampMicrosecondArray::from(vec![micros]);
-            Arc::new(if oid == 1184 { array.with_timezone("UTC") } else { array })
-        }
-        1186 => {
-            let (micros, rest) = bytes.split_first_chunk::<8>().ok_or_else(|| length(16))?;
-            let (days, months) = rest.split_first_chunk::<4>().ok_or_else(|| length(16))?;
-            let months: [u8; 4] = months.try_into().map_err(|_| length(16))?;
-            let nanos = i64::from_be_bytes(*micros).checked_mul(1000).ok_or_else(|| wrong("out of range"))?;
-            let value = IntervalMonthDayNano::new(i32::from_be_bytes(months), i32::from_be_bytes(*days), nanos);
-            Arc::new(IntervalMonthDayNanoArray::from(vec![value]))
-        }
-        _ => return Err(wrong("it is no moment")),
-    })
-}
-
-fn array(oid: u32, bytes: &[u8]) -> Result<ArrayRef, Complaint> {
-    let wrong = |what: String| Complaint::error(WRONG_BINARY, format!("an array among the parameters is malformed: {what}"));
+pub(crate) fn array(oid: u32, bytes: &[u8]) -> Result<ArrayRef, Complaint> {
+    let wrong = |what: String| Complaint::error(WRONG_BINARY, format!("an array is malformed: {what}"));
     let known = TYPES.iter().find(|known| known.array == oid).ok_or_else(|| wrong(format!("{oid} is no type of arrays")))?;
     let (item_type, items) = arrays::read_binary(bytes).map_err(wrong)?;
     let is_text = |oid: u32| arrow_type(oid) == Some(DataType::Utf8);

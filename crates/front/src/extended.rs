@@ -3,19 +3,22 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use pithead_host::{Parameters, Session};
 use pithead_model::Fault;
 use pithead_pg_catalog::pg_type;
 
 use crate::connection::{Halt, Talk, during};
+use crate::cursor::not_a_query;
 use crate::decode::{arrow_type, parameter};
 use crate::error::{
     Complaint, KNOWN_STATEMENT, NOT_SUPPORTED, PROTOCOL_VIOLATION, SYNTAX, TOO_LARGE, UNKNOWN_PORTAL, UNKNOWN_STATEMENT,
 };
 use crate::kind::{Kind, kind};
+use crate::lexer::{Token, tokens};
 use crate::message::{Message, Target};
-use crate::portal::{Portal, PortalState, Prepared, Started, shown_schema};
+use crate::names::quoted;
+use crate::portal::{Hold, Portal, PortalState, Prepared, Started, shown_schema};
 use crate::rows::{DataRows, described, formats};
 use crate::simple::completed;
 
@@ -70,27 +73,38 @@ impl Talk {
     async fn prepared(&mut self, sql: String, given: Vec<u32>) -> Result<Prepared, Halt> {
         let sql = match Session::split(&sql)?.as_slice() {
             [] => String::new(),
-            [one] => one.clone(),
+            [one] => quoted(one).into_owned(),
             _ => return Err(Complaint::error(SYNTAX, "cannot insert multiple commands into a prepared statement").into()),
         };
-        let kind = kind(&sql)?;
-        let mut prepared = Prepared { sql, kind, types: Vec::new(), inferred: Vec::new(), schema: None, statement: None };
+        let told = kind(&sql)?;
+        let mut prepared = Prepared::of(sql, told);
         match &prepared.kind {
-            Kind::Statement { .. } => {
-                self.transaction.check(false)?;
-                self.admit()?;
-                let session = Arc::clone(&self.session);
-                let work = plan(&session, &mut prepared, &given);
-                let planned = during(&mut self.link, &self.place.cancel, work).await?;
-                planned.map_err(|halt| match halt {
-                    Halt::Fault(fault) => Halt::Said(Complaint::of(&fault, &prepared.sql)),
-                    other => other,
-                })?;
+            Kind::Declare(declare) => {
+                let inner = kind(&declare.query)?;
+                if !matches!(inner, Kind::Statement { .. }) {
+                    return Err(not_a_query().into());
+                }
+                let mut query = Prepared::of(declare.query.clone(), inner);
+                self.plan(&mut query, &given).await?;
+                (prepared.types, prepared.inferred) = (query.types.clone(), query.inferred.clone());
+                prepared.query = Some(Arc::new(query));
             }
+            Kind::Statement { .. } => self.plan(&mut prepared, &given).await?,
             Kind::Show(name) => prepared.schema = Some(shown_schema(name)),
             _ => {}
         }
         Ok(prepared)
+    }
+
+    async fn plan(&mut self, prepared: &mut Prepared, given: &[u32]) -> Result<(), Halt> {
+        self.transaction.check(false, false)?;
+        self.admit()?;
+        let session = Arc::clone(&self.session);
+        let planned = during(&mut self.link, &self.place.cancel, plan(&session, prepared, given)).await?;
+        planned.map_err(|halt| match halt {
+            Halt::Fault(fault) => Halt::Said(Complaint::of(&fault, &prepared.sql)),
+            other => other,
+        })
     }
 
     fn bind(
@@ -121,22 +135,36 @@ impl Talk {
                 ..complaint
             })?);
         }
-        let columns = prepared.schema.as_ref().map_or(0, |schema| schema.fields().len());
+        let columns = self.schema_of(&prepared).map_or(0, |schema| schema.fields().len());
         let results = if columns == 0 { &[] } else { results };
         let binary =
             formats(results, columns).ok_or_else(|| wrong("the formats of the results do not fit the columns".to_owned()))?;
         if !name.is_empty() && self.portals.contains_key(&name) {
             return Err(Complaint::error("42P03", format!("portal {name:?} already exists")).into());
         }
-        if self.portals.len() >= PORTALS_MAX {
-            return Err(
-                Complaint::error(TOO_LARGE, format!("a connection has {PORTALS_MAX} portals, which is its limit")).into()
-            );
-        }
+        self.check_portals()?;
         let parameters = parameters(row)?;
-        self.portals.insert(name, Portal { prepared, parameters, binary, state: PortalState::New });
+        self.portals.insert(name, Portal { prepared, parameters, binary, state: PortalState::New, hold: Hold::No });
         self.link.out.empty(b'2');
         Ok(())
+    }
+
+    /// An error where a connection has as many portals as it may have.
+    pub(crate) fn check_portals(&self) -> Result<(), Complaint> {
+        match self.portals.len() < PORTALS_MAX {
+            true => Ok(()),
+            false => Err(Complaint::error(TOO_LARGE, format!("a connection has {PORTALS_MAX} portals, which is its limit"))
+                .hint("CLOSE those that are not needed")),
+        }
+    }
+
+    /// The columns of a statement; those of FETCH are its cursor's.
+    fn schema_of(&self, prepared: &Prepared) -> Option<SchemaRef> {
+        match &prepared.kind {
+            Kind::Fetch(fetch) if fetch.is_move => None,
+            Kind::Fetch(fetch) => self.cursor(&fetch.name).ok().and_then(|portal| portal.prepared.schema.clone()),
+            _ => prepared.schema.clone(),
+        }
     }
 
     fn prepared_as(&self, name: &str) -> Result<Arc<Prepared>, Halt> {
@@ -147,8 +175,8 @@ impl Talk {
     fn describe_statement(&mut self, name: &str) -> Result<(), Halt> {
         let prepared = self.prepared_as(name)?;
         self.link.out.parameters(&prepared.types);
-        match &prepared.schema {
-            Some(schema) => self.link.out.columns(&described(schema, &vec![false; schema.fields().len()])),
+        match self.schema_of(&prepared) {
+            Some(schema) => self.link.out.columns(&described(&schema, &vec![false; schema.fields().len()])),
             None => self.link.out.empty(b'n'),
         }
         Ok(())
@@ -156,8 +184,11 @@ impl Talk {
 
     fn describe_portal(&mut self, name: &str) -> Result<(), Halt> {
         let portal = self.portals.get(name).ok_or_else(|| unknown_portal(name))?;
-        match &portal.prepared.schema {
-            Some(schema) => self.link.out.columns(&described(schema, &portal.binary)),
+        match self.schema_of(&portal.prepared) {
+            Some(schema) => {
+                let columns = described(&schema, &portal.binary);
+                self.link.out.columns(&columns);
+            }
             None => self.link.out.empty(b'n'),
         }
         Ok(())
@@ -188,9 +219,12 @@ impl Talk {
     }
 
     async fn run_portal(&mut self, portal: &mut Portal, rows: u32) -> Result<(), Halt> {
+        if let (Kind::Fetch(fetch), PortalState::New) = (&portal.prepared.kind, &portal.state) {
+            portal.state = PortalState::Fetching(fetch.rows, 0);
+        }
         if matches!(portal.state, PortalState::New) {
             let prepared = Arc::clone(&portal.prepared);
-            portal.state = match self.start(&prepared.sql, &prepared.kind, Some(&*prepared), &portal.parameters).await? {
+            portal.state = match self.start(&prepared.sql, &prepared.kind, Some(&prepared), &portal.parameters).await? {
                 Started::Rows(rows, _, tag) => PortalState::Running(rows, tag),
                 Started::Done(tag) => PortalState::Done(tag),
             };
@@ -208,6 +242,20 @@ impl Talk {
                     }
                 }
             }
+            PortalState::Fetching(wanted, sent) => {
+                let Kind::Fetch(fetch) = &portal.prepared.kind else { return Err(Fault::bug("no FETCH fetches").into()) };
+                let limit = if rows == 0 || fetch.is_move { *wanted } else { u64::from(rows).min(*wanted) };
+                let found = self.fetch(fetch, limit, portal.binary.clone()).await?;
+                (*wanted, *sent) = (*wanted - found, *sent + found);
+                match found == limit && *wanted > 0 {
+                    true => self.link.out.empty(b's'),
+                    false => {
+                        let tag = fetch.tag(*sent);
+                        self.link.out.complete(&tag);
+                        portal.state = PortalState::Done(tag);
+                    }
+                }
+            }
             PortalState::Done(tag) => self.link.out.complete(tag),
             PortalState::New => return Err(Fault::bug("a portal has not begun").into()),
         }
@@ -219,6 +267,22 @@ fn unknown_portal(name: &str) -> Halt {
     Complaint::error(UNKNOWN_PORTAL, format!("portal {name:?} does not exist")).into()
 }
 
+/// PostgreSQL's types of object numbers, and of arrays of them, and those that such parameters have here or where nothing is known.
+const OID_AS: [(u32, u32); 4] = [(26, 20), (26, TEXT), (1028, 1016), (1028, TEXT)];
+
+/// The parameters that are written with these types, by place: `$1::oid`.
+fn written_oids(sql: &str) -> Vec<(usize, u32)> {
+    let all: Vec<Token> = tokens(sql).collect();
+    let mut found = Vec::new();
+    for (at, token) in all.iter().enumerate().filter(|(at, token)| *at >= 3 && token.is("oid")) {
+        let is_cast = all[at - 1].is_sign(':') && all[at - 2].is_sign(':');
+        let place = all[at - 3].text().strip_prefix('$').and_then(|number| number.parse::<usize>().ok()).filter(|_| is_cast);
+        let is_array = all.get(at + 1).is_some_and(|next| next.is_sign('[') && next.start == token.end);
+        found.extend(place.and_then(|place| place.checked_sub(1)).map(|place| (place, if is_array { 1028 } else { 26 })));
+    }
+    found
+}
+
 /// Finds out the types of a statement's parameters, and its columns.
 async fn plan(session: &Session, prepared: &mut Prepared, given: &[u32]) -> Result<(), Halt> {
     prepared.inferred = session.placeholders(&prepared.sql).await?;
@@ -227,6 +291,11 @@ async fn plan(session: &Session, prepared: &mut Prepared, given: &[u32]) -> Resu
         _ => inferred.as_ref().map_or(TEXT, |data_type| pg_type(&Field::new("", data_type.clone(), true))),
     };
     prepared.types = prepared.inferred.iter().enumerate().map(|(place, inferred)| known(place, inferred)).collect();
+    for (place, oid) in written_oids(&prepared.sql) {
+        if let Some(told) = prepared.types.get_mut(place).filter(|told| OID_AS.contains(&(oid, **told))) {
+            *told = oid;
+        }
+    }
     if let Some(oid) = prepared.types.iter().find(|oid| arrow_type(**oid).is_none()) {
         return Err(
             Complaint::error(NOT_SUPPORTED, format!("parameters of the type with the number {oid} are not supported")).into()
@@ -257,4 +326,15 @@ fn parameters(row: Vec<ArrayRef>) -> Result<Parameters, Fault> {
     let options = RecordBatchOptions::new().with_row_count(Some(1));
     let batch = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), row, &options).map_err(Fault::bug)?;
     Parameters::by_place(&batch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_objects_are_told_as_they_are_written() {
+        let sql = "SELECT '$1::oid' FROM t WHERE a = any($1::oid[]) AND b = $3::oid AND c::oid = $2";
+        assert_eq!(written_oids(sql), [(0, 1028), (2, 26)]);
+    }
 }

@@ -1,7 +1,9 @@
 //! What the fuzzer calls: everything here that reads bytes of clients. An answer only says whether they were accepted.
 
-use crate::copy::Copy;
-use crate::copy_in::RowReader;
+use crate::copy::{Copy, CopyFormat};
+use crate::copy_binary::BinaryReader;
+use crate::copy_in::ReadRows;
+use crate::copy_text::RowReader;
 use crate::decode;
 use crate::message::{Message, Startup};
 
@@ -36,7 +38,13 @@ pub fn statement(sql: &str) -> bool {
 /// Reads rows of so many fields, as the options of a COPY statement say.
 pub fn copy(statement: &str, fields: usize, bytes: &[u8]) -> bool {
     let Ok(read) = Copy::read(statement) else { return false };
-    let mut reader = RowReader::new(read.options, fields);
+    match read.options.format {
+        CopyFormat::Binary => rows(BinaryReader::new(fields), bytes),
+        CopyFormat::Text | CopyFormat::Csv => rows(RowReader::new(read.options, fields), bytes),
+    }
+}
+
+fn rows(mut reader: impl ReadRows, bytes: &[u8]) -> bool {
     for part in bytes.chunks(7) {
         if reader.push(part).is_err() || !all(&mut reader, false) {
             return false;
@@ -45,7 +53,7 @@ pub fn copy(statement: &str, fields: usize, bytes: &[u8]) -> bool {
     all(&mut reader, true)
 }
 
-fn all(reader: &mut RowReader, last: bool) -> bool {
+fn all(reader: &mut impl ReadRows, last: bool) -> bool {
     loop {
         match reader.next(last) {
             Ok(Some(_)) => {}

@@ -1,8 +1,12 @@
 //! What a statement is: what the server does itself, and what goes to the host.
 
 use crate::copy::Copy;
+use crate::cursor::{Declare, Fetch, closed};
 use crate::error::{Complaint, SYNTAX};
 use crate::lexer::{Token, tokens};
+
+/// What CREATE INDEX is answered with. Indexes change no answer, so there is nothing to do, and a warning says so.
+pub(crate) const CREATE_INDEX: &str = "CREATE INDEX";
 
 /// A statement, told apart by its first words.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,6 +44,10 @@ pub(crate) enum Kind {
     Nothing(&'static str),
     CopyOut(Box<Copy>),
     CopyIn(Box<Copy>),
+    Declare(Box<Declare>),
+    Fetch(Fetch),
+    /// CLOSE of a cursor, or of all.
+    Close(Option<String>),
     /// What goes to the host. Its tag, where it does not give rows.
     Statement {
         tag: &'static str,
@@ -76,7 +84,11 @@ pub(crate) fn kind(sql: &str) -> Result<Kind, Complaint> {
             Kind::Deallocate(name.filter(|(all, _)| !all).map(|(_, name)| name))
         }
         "listen" | "unlisten" | "notify" | "checkpoint" | "vacuum" | "analyze" => nothing(&verb),
+        "create" if rest().first().is_some_and(|token| token.is("index")) => Kind::Nothing(CREATE_INDEX),
         "copy" => copy(sql)?,
+        "declare" => Kind::Declare(Box::new(Declare::read(&sql[first.end..], &rest())?)),
+        "fetch" | "move" => Kind::Fetch(Fetch::read(&rest(), verb == "move")?),
+        "close" => Kind::Close(closed(&rest().into_iter().filter(|token| !token.is_sign(';')).collect::<Vec<_>>())?),
         _ => statement(&verb, &rest),
     })
 }
@@ -101,6 +113,8 @@ fn statement(verb: &str, rest: &impl Fn() -> Vec<Token>) -> Kind {
         "insert" => ("INSERT", true),
         "update" => ("UPDATE", true),
         "delete" => ("DELETE", true),
+        "merge" => ("MERGE", true),
+        "alter" => ("ALTER TABLE", true),
         "truncate" => ("TRUNCATE TABLE", true),
         "create" => ("CREATE TABLE", true),
         "drop" => ("DROP TABLE", true),
@@ -186,6 +200,8 @@ mod tests {
             ("SHOW TABLES", Kind::Statement { tag: "SHOW", writes: false }),
             ("DEALLOCATE PREPARE s", Kind::Deallocate(Some("s".into()))),
             ("deallocate all", Kind::Deallocate(None)),
+            ("CREATE INDEX i ON t (a)", Kind::Nothing(CREATE_INDEX)),
+            ("CREATE UNIQUE INDEX i ON t (a)", Kind::Statement { tag: "CREATE TABLE", writes: true }),
             ("INSERT INTO t VALUES (1)", Kind::Statement { tag: "INSERT", writes: true }),
             ("create table t as select 1", Kind::Statement { tag: "SELECT", writes: true }),
         ] {

@@ -8,8 +8,9 @@ use pithead_host::{Answer, Parameters, Statement};
 
 use crate::connection::{Halt, Talk, during};
 use crate::error::Complaint;
-use crate::kind::Kind;
+use crate::kind::{CREATE_INDEX, Kind};
 use crate::rows::Rows;
+use crate::settings::is_of_host;
 
 /// A statement that was prepared.
 pub(crate) struct Prepared {
@@ -23,6 +24,15 @@ pub(crate) struct Prepared {
     pub(crate) schema: Option<SchemaRef>,
     /// Its plan, where it has no parameters.
     pub(crate) statement: Option<Statement>,
+    /// The query of DECLARE.
+    pub(crate) query: Option<Arc<Prepared>>,
+}
+
+impl Prepared {
+    /// A statement of which nothing more is known.
+    pub(crate) fn of(sql: String, kind: Kind) -> Prepared {
+        Prepared { sql, kind, types: Vec::new(), inferred: Vec::new(), schema: None, statement: None, query: None }
+    }
 }
 
 /// A statement with values.
@@ -31,11 +41,23 @@ pub(crate) struct Portal {
     pub(crate) parameters: Parameters,
     pub(crate) binary: Vec<bool>,
     pub(crate) state: PortalState,
+    pub(crate) hold: Hold,
+}
+
+/// Whether a portal outlives its transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    No,
+    /// A cursor WITH HOLD, once its transaction was committed.
+    AtCommit,
+    Kept,
 }
 
 pub(crate) enum PortalState {
     New,
     Running(Rows, &'static str),
+    /// FETCH, and how many rows it still wants, and has sent.
+    Fetching(u64, u64),
     /// What Execute answers when it is asked again.
     Done(String),
 }
@@ -54,19 +76,27 @@ impl Talk {
         &mut self,
         sql: &str,
         kind: &Kind,
-        prepared: Option<&Prepared>,
+        prepared: Option<&Arc<Prepared>>,
         parameters: &Parameters,
     ) -> Result<Started, Halt> {
         match kind {
-            Kind::Statement { tag, writes } => self.start_at_host(sql, tag, *writes, prepared, parameters).await,
+            Kind::Statement { tag, writes } => {
+                self.start_at_host(sql, tag, *writes, prepared.map(AsRef::as_ref), parameters).await
+            }
+            Kind::Declare(declare) => {
+                self.transaction.check(false, false)?;
+                let query = prepared.and_then(|prepared| prepared.query.as_ref());
+                self.declare(declare, query, parameters).await
+            }
             Kind::Commit => {
-                let (tag, notice) = self.transaction.commit()?;
-                self.portals.clear();
+                let ended = self.transaction.commit();
+                self.end_portals(matches!(ended, Ok(("COMMIT", _))));
+                let (tag, notice) = ended?;
                 self.notice(notice);
                 Ok(Started::Done(tag.to_owned()))
             }
             Kind::Rollback => {
-                self.portals.clear();
+                self.end_portals(false);
                 let notice = self.transaction.rollback()?;
                 self.notice(notice);
                 Ok(Started::Done("ROLLBACK".to_owned()))
@@ -76,13 +106,13 @@ impl Talk {
                 Ok(Started::Done("ROLLBACK".to_owned()))
             }
             _ => {
-                self.transaction.check(false)?;
+                self.transaction.check(false, false)?;
                 self.control(kind).await
             }
         }
     }
 
-    async fn start_at_host(
+    pub(crate) async fn start_at_host(
         &mut self,
         sql: &str,
         tag: &'static str,
@@ -90,7 +120,7 @@ impl Talk {
         prepared: Option<&Prepared>,
         parameters: &Parameters,
     ) -> Result<Started, Halt> {
-        let notice = self.transaction.check(writes)?;
+        let notice = self.transaction.check(writes, self.settings.many_writes())?;
         self.notice(notice);
         self.admit()?;
         let session = Arc::clone(&self.session);
@@ -111,7 +141,7 @@ impl Talk {
         }
         Ok(Started::Done(match (tag, changed) {
             ("INSERT", changed) => format!("INSERT 0 {}", changed.unwrap_or(0)),
-            ("UPDATE" | "DELETE" | "SELECT", Some(changed)) => format!("{tag} {changed}"),
+            ("UPDATE" | "DELETE" | "MERGE" | "SELECT", Some(changed)) => format!("{tag} {changed}"),
             (tag, _) => tag.to_owned(),
         }))
     }
@@ -119,6 +149,7 @@ impl Talk {
     /// What the server does itself.
     async fn control(&mut self, kind: &Kind) -> Result<Started, Halt> {
         let tag = match kind {
+            Kind::Close(name) => return self.close_cursor(name.as_deref()),
             Kind::Begin { repeatable } => {
                 let notice = self.transaction.begin(*repeatable)?;
                 self.notice(notice);
@@ -152,7 +183,11 @@ impl Talk {
                 }
                 "DEALLOCATE"
             }
-            Kind::Nothing(tag) => *tag,
+            Kind::Nothing(tag) => {
+                let indexed = *tag == CREATE_INDEX;
+                self.notice(indexed.then(|| Complaint::warning("01000", "there are no indexes here, so that none was made")));
+                tag
+            }
             _ => "",
         };
         Ok(Started::Done(tag.to_owned()))
@@ -172,7 +207,7 @@ impl Talk {
 
     async fn show(&mut self, name: &str) -> Result<Started, Halt> {
         let schema = shown_schema(name);
-        let value = if name.contains('.') { self.shown_by_host(name).await? } else { self.settings.show(name) };
+        let value = if is_of_host(name) { self.shown_by_host(name).await? } else { self.settings.show(name) };
         let Some(value) = value else {
             let message = format!("unrecognized configuration parameter {name:?}");
             return Err(Complaint::error(crate::error::UNKNOWN_SETTING, message).into());

@@ -14,6 +14,7 @@ pub(crate) struct Described {
     pub(crate) name: String,
     pub(crate) oid: u32,
     pub(crate) length: i16,
+    pub(crate) modifier: i32,
     pub(crate) binary: bool,
 }
 
@@ -90,7 +91,7 @@ impl Replies {
                 out.extend_from_slice(&[0; 6]);
                 out.extend_from_slice(&column.oid.to_be_bytes());
                 out.extend_from_slice(&column.length.to_be_bytes());
-                out.extend_from_slice(&(-1_i32).to_be_bytes());
+                out.extend_from_slice(&column.modifier.to_be_bytes());
                 out.extend_from_slice(&i16::from(column.binary).to_be_bytes());
             }
         });

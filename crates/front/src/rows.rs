@@ -9,7 +9,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use pithead_model::Fault;
-use pithead_pg_catalog::pg_type;
+use pithead_pg_catalog::{modifier, pg_type};
 
 use crate::cancel::Cancel;
 use crate::columns::{Column, length_of};
@@ -126,11 +126,19 @@ impl WriteRow for DataRows {
     }
 }
 
+/// Rows that nobody wants.
+pub(crate) struct NoRows;
+
+impl WriteRow for NoRows {
+    fn write(&mut self, _: &mut Replies, _: &[Column], _: usize) {}
+}
+
 /// The columns of a schema as clients are told of them.
 pub(crate) fn described(schema: &Schema, binary: &[bool]) -> Vec<Described> {
     let one = |(field, binary): (&Arc<arrow::datatypes::Field>, &bool)| {
         let oid = pg_type(field);
-        Described { name: field.name().clone(), oid, length: length_of(oid), binary: *binary }
+        let modifier = modifier(field.data_type());
+        Described { name: field.name().clone(), oid, length: length_of(oid), modifier, binary: *binary }
     };
     schema.fields().iter().zip(binary).map(one).collect()
 }

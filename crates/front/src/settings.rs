@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::timezone::Tz;
 use parking_lot::Mutex;
-use pithead_pg_catalog::{SETTINGS, Shown, setting};
+use pithead_pg_catalog::{BLOCK_WRITES, SETTINGS, Shown, setting};
 
 use crate::error::{Complaint, FIXED_SETTING, UNKNOWN_SETTING, WRONG_SETTING};
 
@@ -34,6 +34,11 @@ pub(crate) enum Effect {
     SessionAndTold(&'static str, String, &'static str),
 }
 
+/// Whether a setting is the host's: its name has a point, and it is none of those that are kept here.
+pub(crate) fn is_of_host(name: &str) -> bool {
+    name.contains('.') && setting(name).is_none()
+}
+
 impl ClientSettings {
     pub(crate) fn new(user: &str) -> Arc<ClientSettings> {
         let first = BTreeMap::from([
@@ -60,7 +65,12 @@ impl ClientSettings {
         Arc::new(move |name| settings.show(name))
     }
 
-    /// Sets one. The names of the host's own settings have a point, and do not come here.
+    /// Whether a block may have several statements that write, each committed when it ends.
+    pub(crate) fn many_writes(&self) -> bool {
+        self.show(BLOCK_WRITES).is_some_and(|value| value.eq_ignore_ascii_case("many"))
+    }
+
+    /// Sets one; those of the host do not come here.
     pub(crate) fn set(&self, name: &str, value: &str) -> Result<Effect, Complaint> {
         let name = name.to_lowercase();
         if value.len() > VALUE_BYTES_MAX {
@@ -199,5 +209,16 @@ mod tests {
         assert!(settings.set("timezone", "Nowhere").is_err());
         settings.set("timezone", "2").unwrap();
         assert_eq!(settings.zone().0, "+02:00");
+    }
+
+    #[test]
+    fn blocks_have_one_write_unless_the_client_asks_for_many() {
+        let settings = ClientSettings::new("me");
+        assert!(!settings.many_writes() && is_of_host("pithead.statement_timeout") && !is_of_host(BLOCK_WRITES));
+        assert_eq!(settings.set(BLOCK_WRITES, "two").unwrap_err().code, WRONG_SETTING);
+        settings.set(BLOCK_WRITES, "many").unwrap();
+        assert!(settings.many_writes());
+        settings.set(BLOCK_WRITES, "default").unwrap();
+        assert!(!settings.many_writes());
     }
 }

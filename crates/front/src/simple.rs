@@ -6,6 +6,7 @@ use pithead_model::Fault;
 use crate::connection::{Halt, Talk};
 use crate::error::Complaint;
 use crate::kind::{Kind, kind};
+use crate::names::quoted;
 use crate::portal::Started;
 use crate::rows::{DataRows, described};
 
@@ -44,6 +45,8 @@ impl Talk {
 
     async fn one(&mut self, sql: &str) -> Result<(), Halt> {
         let kind = kind(sql)?;
+        let sql = quoted(sql);
+        let sql = sql.as_ref();
         match &kind {
             Kind::Empty => {
                 self.link.out.empty(b'I');
@@ -51,6 +54,17 @@ impl Talk {
             }
             Kind::CopyOut(copy) => self.copy_out(copy).await,
             Kind::CopyIn(copy) => self.copy_in(copy).await,
+            Kind::Fetch(fetch) => {
+                if !fetch.is_move {
+                    let cursor = self.cursor(&fetch.name)?;
+                    let columns = cursor.prepared.schema.as_ref().map(|schema| described(schema, &cursor.binary));
+                    self.link.out.columns(&columns.unwrap_or_default());
+                }
+                let binary = self.cursor(&fetch.name)?.binary.clone();
+                let rows = self.fetch(fetch, fetch.rows, binary).await?;
+                self.link.out.complete(&fetch.tag(rows));
+                Ok(())
+            }
             _ => match self.start(sql, &kind, None, &Parameters::default()).await? {
                 Started::Done(tag) => {
                     self.link.out.complete(&tag);

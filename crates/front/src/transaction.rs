@@ -80,16 +80,18 @@ impl Transaction {
         }
     }
 
-    /// Whether a statement may run now. What a person should know of one that writes.
-    pub(crate) fn check(&self, writes: bool) -> Result<Option<Complaint>, Complaint> {
+    /// Whether a statement may run now. What a person should know of one that writes. `many`: the client has asked that a block may have
+    /// several of these.
+    pub(crate) fn check(&self, writes: bool, many: bool) -> Result<Option<Complaint>, Complaint> {
         match self {
             Transaction::Failed { .. } => Err(failed()),
-            Transaction::Open { wrote: true } if writes => Err(Complaint::error(
+            Transaction::Open { wrote: true } if writes && !many => Err(Complaint::error(
                 NOT_SUPPORTED,
                 "a transaction here is one statement that writes, and this block has had one",
             )
             .hint(
-                "COMMIT first, or run statements outside of a block (autocommit): each is visible as a whole, or not at all",
+                "COMMIT first, run statements outside of a block (autocommit), or SET pithead.block_writes = 'many', so that each \
+                 of a block is committed when it ends",
             )),
             Transaction::Open { wrote: false } if writes => Ok(Some(
                 Complaint::warning("01000", "this statement is committed when it ends: ROLLBACK will not undo it")
@@ -136,14 +138,15 @@ mod tests {
     fn a_block_holds_one_statement_that_writes() {
         let mut block = Transaction::default();
         assert!(block.begin(false).unwrap().is_none() && block.status() == b'T');
-        assert!(block.check(true).unwrap().is_some());
+        assert!(block.check(true, false).unwrap().is_some());
         block.wrote();
-        assert!(block.check(false).unwrap().is_none());
-        assert_eq!(block.check(true).unwrap_err().code, NOT_SUPPORTED);
+        assert!(block.check(false, false).unwrap().is_none());
+        assert_eq!(block.check(true, false).unwrap_err().code, NOT_SUPPORTED);
+        assert!(block.check(true, true).unwrap().is_none());
         assert!(block.rollback().is_err() && block == Transaction::None);
         block.begin(false).unwrap();
         block.fail();
-        assert_eq!(block.check(false).unwrap_err().code, FAILED_TRANSACTION);
+        assert_eq!(block.check(false, false).unwrap_err().code, FAILED_TRANSACTION);
         assert_eq!(block.commit().unwrap().0, "ROLLBACK");
         assert!(block.commit().unwrap().1.is_some());
         assert!(block.savepoint("SAVEPOINT").is_err());

@@ -121,6 +121,7 @@ fn parts(name: &str) -> Vec<String> {
             '"' => quoted = !quoted,
             '.' if !quoted => parts.push(String::new()),
             other if quoted => parts[last].push(other),
+            other if other.is_whitespace() => {}
             other => parts[last].extend(other.to_lowercase()),
         }
     }
@@ -164,6 +165,7 @@ mod tests {
     #[test]
     fn names_are_read_as_sql_writes_them() {
         assert_eq!(parts("Lab.\"My.Table\""), ["lab", "My.Table"]);
+        assert_eq!(parts("\"main\" . \"My T\""), ["main", "My T"]);
         assert_eq!(parts("t"), ["t"]);
     }
 }

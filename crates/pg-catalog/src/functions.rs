@@ -55,7 +55,7 @@ enum Body {
     Text(fn(&Call, usize) -> Option<String>),
     Int(fn(&Call, usize) -> Option<i64>),
     Bool(fn(&Call, usize) -> Option<bool>),
-    Texts(fn(&Call) -> Vec<String>),
+    Texts(fn(&Call, usize) -> Vec<String>),
     /// Of rows that there never are: calling it is an error.
     Never(fn() -> DataType),
 }
@@ -77,6 +77,7 @@ struct Call<'a> {
     facts: &'a Facts,
     config: &'a ConfigOptions,
     types: Vec<&'a Field>,
+    arrays: &'a [ArrayRef],
     texts: Vec<Option<ArrayRef>>,
     ints: Vec<Option<ArrayRef>>,
 }
@@ -90,6 +91,18 @@ impl Call<'_> {
     fn int(&self, argument: usize, row: usize) -> Option<i64> {
         let array = self.ints.get(argument)?.as_ref()?.as_primitive::<Int64Type>();
         array.is_valid(row).then(|| array.value(row))
+    }
+
+    /// The items of an array, or of a text that is one: `{a,b}`.
+    fn items(&self, argument: usize, row: usize) -> Vec<String> {
+        let Some(list) = self.arrays.get(argument).and_then(|array| array.as_list_opt::<i32>()) else {
+            let text = self.text(argument, row).and_then(|text| text.trim().strip_prefix('{')?.strip_suffix('}'));
+            let items = text.unwrap_or_default().split(',').filter(|item| !item.is_empty());
+            return items.map(|item| item.trim().trim_matches('"').to_owned()).collect();
+        };
+        let texts = list.is_valid(row).then(|| cast(&list.value(row), &DataType::Utf8).ok()).flatten();
+        let texts = texts.unwrap_or_else(|| new_empty_array(&DataType::Utf8));
+        texts.as_string::<i32>().iter().flatten().map(str::to_owned).collect()
     }
 
     fn schema(&self) -> &str {
@@ -112,12 +125,20 @@ const FUNCTIONS: &[(&str, Body)] = &[
     ("current_database", Body::Text(|_, _| Some(DATABASE.to_owned()))),
     ("current_catalog", Body::Text(|_, _| Some(DATABASE.to_owned()))),
     ("current_schema", Body::Text(|call, _| Some(call.schema().to_owned()))),
-    ("current_schemas", Body::Texts(|call| vec!["pg_catalog".to_owned(), call.schema().to_owned()])),
+    (
+        "current_schemas",
+        Body::Texts(|call, row| match call.int(0, row) {
+            Some(0) => vec![call.schema().to_owned()],
+            _ => vec!["pg_catalog".to_owned(), call.schema().to_owned()],
+        }),
+    ),
     ("current_user", Body::Text(|call, _| Some(call.facts.user.clone()))),
     ("session_user", Body::Text(|call, _| Some(call.facts.user.clone()))),
     ("current_role", Body::Text(|call, _| Some(call.facts.user.clone()))),
     ("user", Body::Text(|call, _| Some(call.facts.user.clone()))),
     ("current_setting", Body::Text(|call, row| (call.facts.shown)(call.text(0, row)?))),
+    // The value in force: SET changes settings, functions do not.
+    ("set_config", Body::Text(|call, row| (call.facts.shown)(call.text(0, row)?))),
     ("getdatabaseencoding", Body::Text(|_, _| Some("UTF8".to_owned()))),
     ("pg_encoding_to_char", Body::Text(|_, _| Some("UTF8".to_owned()))),
     ("pg_client_encoding", Body::Text(|_, _| Some("UTF8".to_owned()))),
@@ -146,6 +167,11 @@ const FUNCTIONS: &[(&str, Body)] = &[
     ("pg_function_is_visible", Body::Bool(|_, _| Some(true))),
     ("pg_operator_is_visible", Body::Bool(|_, _| Some(true))),
     ("pg_collation_is_visible", Body::Bool(|_, _| Some(true))),
+    ("pg_conversion_is_visible", Body::Bool(|_, _| Some(true))),
+    ("pg_ts_config_is_visible", Body::Bool(|_, _| Some(true))),
+    ("pg_ts_dict_is_visible", Body::Bool(|_, _| Some(true))),
+    ("pg_ts_parser_is_visible", Body::Bool(|_, _| Some(true))),
+    ("pg_ts_template_is_visible", Body::Bool(|_, _| Some(true))),
     ("pg_opclass_is_visible", Body::Bool(|_, _| Some(true))),
     ("pg_statistics_obj_is_visible", Body::Bool(|_, _| Some(true))),
     ("pg_relation_is_publishable", Body::Bool(|_, _| Some(false))),
@@ -170,6 +196,7 @@ const FUNCTIONS: &[(&str, Body)] = &[
     ("pg_get_statisticsobjdef_columns", NOTHING),
     ("pg_get_serial_sequence", NOTHING),
     ("pg_get_functiondef", NOTHING),
+    ("pg_get_function_sqlbody", NOTHING),
     ("pg_get_function_arguments", NOTHING),
     ("pg_get_function_identity_arguments", NOTHING),
     ("pg_get_function_result", NOTHING),
@@ -180,6 +207,7 @@ const FUNCTIONS: &[(&str, Body)] = &[
     ("pg_relation_size", SIZE),
     ("pg_table_size", SIZE),
     ("pg_total_relation_size", SIZE),
+    ("pg_tablespace_size", Body::Int(|_, _| None)),
     ("pg_indexes_size", Body::Int(|_, _| Some(0))),
     (
         "pg_database_size",
@@ -191,6 +219,13 @@ const FUNCTIONS: &[(&str, Body)] = &[
     ("array_upper", Body::Never(|| DataType::Int64)),
     ("array_lower", Body::Never(|| DataType::Int64)),
     ("json_build_object", Body::Never(|| DataType::Utf8)),
+    (
+        "_pg_expandarray",
+        Body::Never(|| {
+            let fields = ["x", "n"].map(|name| Field::new(name, DataType::Int64, true));
+            DataType::Struct(fields.to_vec().into())
+        }),
+    ),
     ("pg_get_index_column", Body::Never(|| DataType::Utf8)),
     ("pg_index_column_has_property", Body::Never(|| DataType::Boolean)),
     ("pg_options_to_table", Body::Never(|| DataType::Utf8)),
@@ -231,7 +266,9 @@ const FUNCTIONS: &[(&str, Body)] = &[
             found.map(|(_, name)| name.clone()).or_else(|| (oid == CATALOG_SCHEMA).then(|| "pg_catalog".to_owned()))
         }),
     ),
-    ("regproc_name", Body::Text(|call, row| call.text(0, row).map(str::to_owned))),
+    ("regproc_name", Body::Text(|call, row| call.text(0, row).map(|name| name.trim_start_matches("pg_catalog.").to_owned()))),
+    ("text_array", Body::Texts(|call, row| call.items(0, row))),
+    ("like_escape", Body::Text(|call, row| crate::forms::escaped(call.text(0, row)?, call.text(1, row)?))),
 ];
 
 const NOTHING: Body = Body::Text(|_, _| None);
@@ -327,6 +364,7 @@ impl ScalarUDFImpl for PgFunction {
             facts: &self.facts,
             config: &args.config_options,
             types: args.arg_fields.iter().map(AsRef::as_ref).collect(),
+            arrays: &arrays,
             texts: arrays.iter().map(|array| cast(array, &DataType::Utf8).ok()).collect(),
             ints: arrays.iter().map(|array| cast(array, &DataType::Int64).ok()).collect(),
         };
@@ -335,9 +373,8 @@ impl ScalarUDFImpl for PgFunction {
             Body::Int(of) => Arc::new((0..wanted).map(|row| of(&call, row)).collect::<Int64Array>()),
             Body::Bool(of) => Arc::new((0..wanted).map(|row| of(&call, row)).collect::<BooleanArray>()),
             Body::Texts(of) => {
-                let texts = of(&call);
                 let mut lists = ListBuilder::new(StringBuilder::new());
-                (0..wanted).for_each(|_| lists.append_value(texts.iter().map(Some)));
+                (0..wanted).for_each(|row| lists.append_value(of(&call, row).iter().map(Some)));
                 Arc::new(lists.finish())
             }
             Body::Never(_) if wanted > 0 => return not_impl_err!("the function {} over rows", self.name),

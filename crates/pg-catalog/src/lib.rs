@@ -3,21 +3,24 @@
 //!
 //! Domains are schemas, datasets are tables. There is one database, [`DATABASE`].
 
+mod absent;
 mod facts;
+mod forms;
 mod functions;
 mod information;
 mod rewrite;
 mod rows;
 mod settings;
+mod subqueries;
 mod tables;
 mod types;
 
 pub use facts::{Facts, Listed, Shown};
 pub use functions::functions;
 pub use rewrite::rewrite;
-pub use settings::{SETTINGS, Setting, setting};
+pub use settings::{BLOCK_WRITES, SETTINGS, Setting, setting};
 pub use tables::table;
-pub use types::{PgType, TYPES, pg_type};
+pub use types::{PgType, TYPES, modifier, pg_type};
 
 /// The one database.
 pub const DATABASE: &str = "pithead";

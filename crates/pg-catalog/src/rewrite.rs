@@ -4,31 +4,56 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    self, BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
-    Ident, JoinOperator, ObjectName, ObjectNamePart, Query, SelectItem, SetExpr, TableFactor, TableWithJoins, Value,
-    visit_expressions_mut, visit_relations_mut,
+    ArrayElemTypeDef, BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+    FunctionArguments, Ident, ObjectName, ObjectNamePart, TableFactor, Value, VisitMut, VisitorMut, visit_expressions_mut,
+    visit_relations_mut,
 };
 
-use crate::{PG_CATALOG, information, tables};
+use crate::subqueries::{alone, of_subquery, without_rows};
+use crate::{PG_CATALOG, forms, information, tables};
 
 /// Rewrites a statement in place.
 pub fn rewrite(statement: &mut Statement) {
     let Statement::Statement(statement) = statement else { return };
+    let mut of_catalog = false;
     let _ = visit_relations_mut(statement, |name| {
         relation(name);
+        of_catalog |= parts(name).first().is_some_and(|schema| schema == PG_CATALOG);
         ControlFlow::<()>::Continue(())
     });
+    let _ = VisitMut::visit(statement, &mut Factors);
     let _ = visit_expressions_mut(statement, |expr| {
-        expression(expr);
+        expression(expr, of_catalog);
         ControlFlow::<()>::Continue(())
     });
+}
+
+/// Functions of PostgreSQL's that give rows, and are tables here.
+struct Factors;
+
+impl VisitorMut for Factors {
+    type Break = ();
+
+    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Table { name, args, .. } = factor
+            && args.as_ref().is_some_and(|arguments| arguments.args.is_empty())
+            && matches!(parts(name).as_slice(), [schema, table] if schema == PG_CATALOG && tables::is_table(table))
+        {
+            *args = None;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// The parts of a name, in small letters where they are not quoted.
+pub(crate) fn parts(name: &ObjectName) -> Vec<String> {
+    name.0.iter().filter_map(|part| part.as_ident()).map(folded).collect()
 }
 
 /// Tables of the catalogue are found without their schema, as PostgreSQL finds them, and those of `information_schema` lie in the
 /// same place.
 fn relation(name: &mut ObjectName) {
-    let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(folded).collect();
-    match parts.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+    match parts(name).iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         [table] if table.starts_with("pg_") && tables::is_table(table) => *name = qualified(table),
         [.., schema, table] if *schema == "information_schema" && information::is_table(table) => {
             *name = qualified(&format!("{}{table}", information::PREFIX));
@@ -47,27 +72,66 @@ fn qualified(table: &str) -> ObjectName {
     ObjectName([PG_CATALOG, table].map(|part| ObjectNamePart::Identifier(Ident::new(part))).into())
 }
 
-fn folded(ident: &Ident) -> String {
+pub(crate) fn folded(ident: &Ident) -> String {
     if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
 }
 
-fn expression(expr: &mut Expr) {
+/// `of_catalog`: the statement asks the catalogue.
+fn expression(expr: &mut Expr, of_catalog: bool) {
     match expr {
         Expr::Collate { expr: inner, collation } if is_plain(collation) => *expr = taken(inner),
-        Expr::BinaryOp { op, .. } => operator(op),
-        Expr::AnyOp { compare_op, right, .. } => {
+        Expr::BinaryOp { left, op, right } => {
+            operator(op);
+            if of_catalog {
+                forms::function_number(left, op, right);
+            }
+            let kind = of_catalog.then(|| forms::kind_of_type(left, op, right)).flatten();
+            if let Some(known) = kind.map(forms::boolean).or_else(|| forms::place_compared(left, op, right)) {
+                *expr = known;
+            }
+        }
+        Expr::Between { expr: inner, negated, low, high } => {
+            if let Some(known) = forms::place_between(inner, *negated, low, high) {
+                *expr = known;
+            }
+        }
+        Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } => {
+            forms::like(pattern, escape_char);
+        }
+        Expr::CompoundFieldAccess { root, access_chain } => {
+            if let Some(field) = forms::field(root, access_chain) {
+                *expr = field;
+            }
+        }
+        Expr::AnyOp { compare_op, right, .. } | Expr::AllOp { compare_op, right, .. } => {
             operator(compare_op);
             if let Some(list) = literal(right).as_deref().and_then(array) {
                 **right = list;
+            } else if of_catalog && is_placeholder(right) {
+                // Its type is not told, and a client may give it as text.
+                **right = called("text_array", vec![(**right).clone()]);
             }
         }
         Expr::Function(function) => {
             call(function);
-            if let Some(subquery) = of_subquery(function) {
-                *expr = subquery;
+            if let Some(other) = of_subquery(function).or_else(|| forms::schemas_counted(function)) {
+                *expr = other;
             }
         }
-        Expr::Subquery(query) if gives_nothing(query) => *expr = Expr::Value(Value::Null.into()),
+        Expr::Subquery(query) => match without_rows(query) {
+            Some(nothing) => *expr = nothing,
+            None => alone(query),
+        },
+        Expr::Case { operand: None, conditions, else_result, .. } if of_catalog => {
+            if let Some(left) = forms::otherwise(conditions, else_result.as_deref()) {
+                *expr = left;
+            }
+        }
+        Expr::Cast { data_type: DataType::Array(ArrayElemTypeDef::SquareBracket(item, _)), .. } => {
+            if let Some(Cast::Type(known)) = type_name(item).map(|name| cast(&Expr::Value(Value::Null.into()), &name)) {
+                **item = known;
+            }
+        }
         Expr::Cast { expr: inner, data_type, .. } => {
             if let Some(name) = type_name(data_type) {
                 match cast(inner, &name) {
@@ -118,9 +182,11 @@ fn operator(op: &mut BinaryOperator) {
     };
 }
 
-/// Functions are found without `pg_catalog`, and those that are written without parentheses have none of arguments.
+/// Functions are found without their schema, and those that are written without parentheses have none of arguments.
 fn call(function: &mut Function) {
-    if function.name.0.len() == 2 && function.name.0[0].as_ident().is_some_and(|schema| folded(schema) == PG_CATALOG) {
+    if let [schema, _] = parts(&function.name).as_slice()
+        && (schema == PG_CATALOG || schema == "information_schema")
+    {
         function.name.0.remove(0);
     }
     if matches!(function.args, FunctionArguments::None) {
@@ -128,63 +194,12 @@ fn call(function: &mut Function) {
     }
 }
 
-/// `ARRAY(SELECT a FROM …)` as an aggregate over the same rows; none of them is an empty array.
-fn of_subquery(function: &mut Function) -> Option<Expr> {
-    if !function.name.to_string().eq_ignore_ascii_case("array") {
-        return None;
+pub(crate) fn is_placeholder(expr: &Expr) -> bool {
+    match expr {
+        Expr::Value(value) => matches!(value.value, Value::Placeholder(_)),
+        Expr::Nested(inner) => is_placeholder(inner),
+        _ => false,
     }
-    let FunctionArguments::Subquery(query) = &function.args else { return None };
-    if is_of_no_row(&query.to_string()) {
-        // Never seen, so that only its type matters.
-        return Some(called("make_array", vec![Expr::Value(Value::SingleQuotedString(String::new()).into())]));
-    }
-    if gives_nothing(query) {
-        return Some(called("make_array", Vec::new()));
-    }
-    let mut query: Query = (**query).clone();
-    let SetExpr::Select(select) = query.body.as_mut() else { return None };
-    let [SelectItem::UnnamedExpr(item) | SelectItem::ExprWithAlias { expr: item, .. }] = select.projection.as_mut_slice()
-    else {
-        return None;
-    };
-    // The order is that of the items, in every query that asks so.
-    query.order_by = None;
-    *item = called("array_agg", vec![item.clone()]);
-    let subquery = Expr::Subquery(Box::new(query));
-    Some(called("coalesce", vec![subquery, called("make_array", Vec::new())]))
-}
-
-/// Whether a subquery has no rows for certain, since it reads a table of the catalogue that never has any, or is for the rows of one. The
-/// engine cannot run all of these, correlated as they are.
-fn gives_nothing(query: &Query) -> bool {
-    let SetExpr::Select(select) = query.body.as_ref() else { return false };
-    let text = query.to_string();
-    if text.to_lowercase().contains("count(") {
-        return false;
-    }
-    is_of_no_row(&text) || select.from.iter().any(joins_nothing)
-}
-
-/// Whether psql asks so for columns of tables that never have rows, or that are always NULL.
-fn is_of_no_row(query: &str) -> bool {
-    let of_policy = query.contains("polroles") && query.contains("pg_catalog.pg_roles");
-    let of_publication = query.contains("prattrs") && query.contains("pg_catalog.pg_attribute");
-    of_policy || of_publication || query.contains("unnest(tc.reloptions)")
-}
-
-fn joins_nothing(from: &TableWithJoins) -> bool {
-    use JoinOperator::{CrossJoin, Inner, Join, Left, LeftOuter};
-    let known = |join: &ast::Join| matches!(join.join_operator, Join(_) | Inner(_) | CrossJoin(_) | Left(_) | LeftOuter(_));
-    let keeps_none =
-        |join: &ast::Join| matches!(join.join_operator, Join(_) | Inner(_) | CrossJoin(_)) && is_empty(&join.relation);
-    from.joins.iter().all(known) && (is_empty(&from.relation) || from.joins.iter().any(keeps_none))
-}
-
-/// Whether it is a table of the catalogue that never has rows; names were qualified before.
-fn is_empty(factor: &TableFactor) -> bool {
-    let TableFactor::Table { name, args: None, .. } = factor else { return false };
-    let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(folded).collect();
-    matches!(parts.as_slice(), [schema, table] if schema == PG_CATALOG && tables::is_empty(table))
 }
 
 /// What becomes of a cast.
@@ -195,8 +210,7 @@ enum Cast {
 }
 
 fn cast(inner: &Expr, name: &str) -> Cast {
-    let by_name =
-        literal(inner).is_some() || matches!(inner, Expr::Value(value) if matches!(value.value, Value::Placeholder(_)));
+    let by_name = literal(inner).is_some() || is_placeholder(inner);
     let either = |of_name, of_number| Cast::Call(if by_name { of_name } else { of_number });
     match name {
         "regclass" => either("regclass_oid", "regclass_name"),
@@ -226,10 +240,7 @@ fn cast(inner: &Expr, name: &str) -> Cast {
 /// The name of a type that only PostgreSQL has, or that is written with its schema.
 fn type_name(data_type: &DataType) -> Option<String> {
     match data_type {
-        DataType::Custom(name, _) => {
-            let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(folded).collect();
-            Some(parts.join(".").trim_start_matches("pg_catalog.").to_owned())
-        }
+        DataType::Custom(name, _) => Some(parts(name).join(".").trim_start_matches("pg_catalog.").to_owned()),
         DataType::Regclass => Some("regclass".to_owned()),
         DataType::JSON | DataType::JSONB => Some("json".to_owned()),
         _ => None,
@@ -237,7 +248,7 @@ fn type_name(data_type: &DataType) -> Option<String> {
 }
 
 /// A text that is written out.
-fn literal(expr: &Expr) -> Option<String> {
+pub(crate) fn literal(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Value(value) => match &value.value {
             Value::SingleQuotedString(text) => Some(text.clone()),
@@ -260,7 +271,7 @@ fn taken(expr: &mut Expr) -> Expr {
     std::mem::replace(expr, Expr::Value(Value::Null.into()))
 }
 
-fn called(name: &str, arguments: Vec<Expr>) -> Expr {
+pub(crate) fn called(name: &str, arguments: Vec<Expr>) -> Expr {
     Expr::Function(Function {
         name: ObjectName(vec![ObjectNamePart::Identifier(Ident::new(name))]),
         uses_odbc_syntax: false,
@@ -307,31 +318,17 @@ mod tests {
                 "SELECT a::TEXT FROM pg_catalog.information_schema_tables",
             ),
             ("SELECT a = ANY('{r,v}') FROM t", "SELECT a = ANY(make_array('r', 'v')) FROM t"),
+            ("SELECT a = ANY($1::oid[]) FROM t", "SELECT a = ANY($1::BIGINT[]) FROM t"),
+            ("SELECT a <> ALL ('{r}') FROM t", "SELECT a <> ALL(make_array('r')) FROM t"),
+            (
+                "SELECT oid FROM pg_class WHERE relkind = ANY($1)",
+                "SELECT oid FROM pg_catalog.pg_class WHERE relkind = ANY(text_array($1))",
+            ),
+            ("SELECT a FROM t WHERE a = ANY($1)", "SELECT a FROM t WHERE a = ANY($1)"),
+            ("SELECT word FROM pg_catalog.pg_get_keywords()", "SELECT word FROM pg_catalog.pg_get_keywords"),
             ("SELECT a::int, b::date FROM t", "SELECT a::INT, b::DATE FROM t"),
         ] {
             assert_eq!(rewritten(sql), expected);
         }
-    }
-
-    #[test]
-    fn subqueries_over_tables_without_rows_are_not_run() {
-        let sql = "SELECT (SELECT d.adbin FROM pg_attrdef d WHERE d.adrelid = a.attrelid AND a.atthasdef) FROM a";
-        assert_eq!(rewritten(sql), "SELECT NULL FROM a");
-        let sql = "SELECT ARRAY(SELECT b.rolname FROM pg_auth_members m JOIN pg_roles b ON m.roleid = b.oid WHERE m.member = r.oid) FROM r";
-        assert_eq!(rewritten(sql), "SELECT make_array() FROM r");
-        for kept in [
-            "SELECT (SELECT count(*) FROM pg_catalog.pg_attrdef) FROM a",
-            "SELECT (SELECT a.x FROM a LEFT JOIN pg_catalog.pg_attrdef AS d ON a.x = d.oid) FROM b",
-            "SELECT (SELECT lab.x FROM lab.pg_attrdef AS lab) FROM a",
-        ] {
-            assert_eq!(rewritten(kept), kept);
-        }
-    }
-
-    #[test]
-    fn arrays_of_subqueries_become_aggregates() {
-        let sql = "SELECT ARRAY(SELECT b.rolname FROM pg_roles b WHERE b.oid = r.oid ORDER BY 1) FROM r";
-        let expected = "SELECT coalesce((SELECT array_agg(b.rolname) FROM pg_catalog.pg_roles b WHERE b.oid = r.oid), make_array()) FROM r";
-        assert_eq!(rewritten(sql), expected);
     }
 }

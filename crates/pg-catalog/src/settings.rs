@@ -31,6 +31,9 @@ const fn told(setting: Setting) -> Setting {
     Setting { is_told: true, ..setting }
 }
 
+/// How many statements of a block may write: `one`, or `many`, each of which is committed when it ends.
+pub const BLOCK_WRITES: &str = "pithead.block_writes";
+
 /// All of them. What has other values in PostgreSQL and only one here is refused where another one is asked for, so that nobody takes
 /// one for the other.
 pub const SETTINGS: &[Setting] = &[
@@ -68,6 +71,7 @@ pub const SETTINGS: &[Setting] = &[
     fixed("max_connections", "1024"),
     fixed("max_identifier_length", "255"),
     fixed("max_index_keys", "32"),
+    only(BLOCK_WRITES, "one", &["one", "many"]),
     any("quote_all_identifiers", "off"),
     any("row_security", "on"),
     fixed("server_encoding", "UTF8"),

@@ -1,11 +1,14 @@
 //! The tables of `pg_catalog`, and those of `information_schema`, as rows.
 
 use arrow::array::RecordBatch;
+use datafusion::sql::sqlparser::keywords::{
+    ALL_KEYWORDS, ALL_KEYWORDS_INDEX, Keyword, RESERVED_FOR_IDENTIFIER, RESERVED_FOR_TABLE_ALIAS,
+};
 
 use crate::facts::Facts;
 use crate::rows::{Cell, NULL, batch, row};
 use crate::types::{TYPES, modifier, pg_type};
-use crate::{DATABASE, SETTINGS, information};
+use crate::{DATABASE, SETTINGS, absent, information};
 
 /// The role that owns everything.
 pub(crate) const OWNER: i64 = 10;
@@ -29,18 +32,22 @@ pub(crate) struct Table(pub(crate) &'static str, pub(crate) &'static str, pub(cr
 /// The rows of a table of `pg_catalog`; none: there is no such table. Those of `information_schema` are there under names that begin
 /// with [`information::PREFIX`].
 pub fn table(name: &str, facts: &Facts) -> Option<RecordBatch> {
-    let Table(_, columns, rows) = TABLES.iter().chain(information::TABLES).find(|known| known.0 == name)?;
+    let Table(_, columns, rows) = all().find(|known| known.0 == name)?;
     Some(batch(columns, &rows.map(|rows| rows(facts)).unwrap_or_default()))
+}
+
+fn all() -> impl Iterator<Item = &'static Table> {
+    TABLES.iter().chain(absent::TABLES).chain(information::TABLES)
 }
 
 /// Whether a table never has rows, since there are no such things here.
 pub(crate) fn is_empty(name: &str) -> bool {
-    TABLES.iter().any(|known| known.0 == name && known.2.is_none())
+    all().any(|known| known.0 == name && known.2.is_none())
 }
 
 /// Whether there is a table of this name.
 pub(crate) fn is_table(name: &str) -> bool {
-    TABLES.iter().any(|known| known.0 == name)
+    TABLES.iter().chain(absent::TABLES).any(|known| known.0 == name)
 }
 
 const TABLES: &[Table] = &[
@@ -85,7 +92,18 @@ const TABLES: &[Table] = &[
         "usename:s usesysid:o usecreatedb:b usesuper:b userepl:b usebypassrls:b passwd:s valuntil:s useconfig:S",
         Some(users),
     ),
-    Table("pg_settings", "name:s setting:s unit:s category:s short_desc:s context:s vartype:s source:s", Some(settings)),
+    Table(
+        "pg_settings",
+        "name:s setting:s unit:s category:s short_desc:s extra_desc:s context:s vartype:s source:s min_val:s max_val:s \
+         enumvals:S boot_val:s reset_val:s sourcefile:s sourceline:i pending_restart:b",
+        Some(settings),
+    ),
+    Table("pg_get_keywords", "word:s catcode:s barelabel:b catdesc:s baredesc:s", Some(keywords)),
+    Table(
+        "pg_stat_activity",
+        "datid:o datname:s pid:i usesysid:o usename:s application_name:s state:s backend_type:s",
+        Some(activity),
+    ),
     Table(
         "pg_tables",
         "schemaname:s tablename:s tableowner:s tablespace:s hasindexes:b hasrules:b hastriggers:b rowsecurity:b",
@@ -93,88 +111,6 @@ const TABLES: &[Table] = &[
     ),
     Table("pg_am", "oid:o amname:s amhandler:s amtype:s", Some(|_| vec![row![HEAP, "heap", "heap_tableam_handler", "t"]])),
     Table("pg_tablespace", "oid:o spcname:s spcowner:o spcacl:S spcoptions:S", Some(|_| vec![row![1663, "pg_default", OWNER]])),
-    Table("pg_collation", "oid:o collname:s collnamespace:o collowner:o collprovider:s collcollate:s collctype:s", None),
-    Table("pg_views", "schemaname:s viewname:s viewowner:s definition:s", None),
-    Table(
-        "pg_matviews",
-        "schemaname:s matviewname:s matviewowner:s tablespace:s hasindexes:b ispopulated:b definition:s",
-        None,
-    ),
-    Table("pg_auth_members", "roleid:o member:o grantor:o admin_option:b", None),
-    Table("pg_db_role_setting", "setdatabase:o setrole:o setconfig:S", None),
-    Table("pg_attrdef", "oid:o adrelid:o adnum:h adbin:s", None),
-    Table("pg_description", "objoid:o classoid:o objsubid:i description:s", None),
-    Table("pg_shdescription", "objoid:o classoid:o description:s", None),
-    Table("pg_depend", "classid:o objid:o objsubid:i refclassid:o refobjid:o refobjsubid:i deptype:s", None),
-    Table("pg_shdepend", "dbid:o classid:o objid:o objsubid:i refclassid:o refobjid:o deptype:s", None),
-    Table(
-        "pg_index",
-        "indexrelid:o indrelid:o indnatts:h indnkeyatts:h indisunique:b indnullsnotdistinct:b indisprimary:b indisexclusion:b \
-         indimmediate:b indisclustered:b indisvalid:b indcheckxmin:b indisready:b indislive:b indisreplident:b indkey:O \
-         indcollation:O indclass:O indoption:O indexprs:s indpred:s",
-        None,
-    ),
-    Table("pg_indexes", "schemaname:s tablename:s indexname:s tablespace:s indexdef:s", None),
-    Table(
-        "pg_constraint",
-        "oid:o conname:s connamespace:o contype:s condeferrable:b condeferred:b convalidated:b conrelid:o contypid:o conindid:o \
-         conparentid:o confrelid:o confupdtype:s confdeltype:s confmatchtype:s conislocal:b coninhcount:i connoinherit:b conkey:O \
-         confkey:O conpfeqop:O conppeqop:O conffeqop:O confdelsetcols:O conexclop:O conbin:s",
-        None,
-    ),
-    Table("pg_inherits", "inhrelid:o inhparent:o inhseqno:i inhdetachpending:b", None),
-    Table("pg_partitioned_table", "partrelid:o partstrat:s partnatts:h partdefid:o partattrs:O partclass:O", None),
-    Table("pg_sequence", "seqrelid:o seqtypid:o seqstart:o seqincrement:o seqmax:o seqmin:o seqcache:o seqcycle:b", None),
-    Table("pg_sequences", "schemaname:s sequencename:s sequenceowner:s data_type:s start_value:o last_value:o", None),
-    Table(
-        "pg_trigger",
-        "oid:o tgrelid:o tgparentid:o tgname:s tgfoid:o tgtype:h tgenabled:s tgisinternal:b tgconstrrelid:o tgconstrindid:o \
-         tgconstraint:o tgdeferrable:b tginitdeferred:b tgnargs:h tgattr:O tgargs:s tgqual:s tgoldtable:s tgnewtable:s",
-        None,
-    ),
-    Table("pg_rewrite", "oid:o rulename:s ev_class:o ev_type:s ev_enabled:s is_instead:b ev_qual:s ev_action:s", None),
-    Table("pg_rules", "schemaname:s tablename:s rulename:s definition:s", None),
-    Table("pg_policy", "oid:o polname:s polrelid:o polcmd:s polpermissive:b polroles:s polqual:s polwithcheck:s", None),
-    Table(
-        "pg_statistic_ext",
-        "oid:o stxrelid:o stxname:s stxnamespace:o stxowner:o stxstattarget:i stxkeys:O stxkind:S stxexprs:s",
-        None,
-    ),
-    Table(
-        "pg_publication",
-        "oid:o pubname:s pubowner:o puballtables:b pubinsert:b pubupdate:b pubdelete:b pubtruncate:b pubviaroot:b",
-        None,
-    ),
-    Table("pg_publication_rel", "oid:o prpubid:o prrelid:o prqual:s prattrs:O", None),
-    Table("pg_publication_namespace", "oid:o pnpubid:o pnnspid:o", None),
-    Table(
-        "pg_proc",
-        "oid:o proname:s pronamespace:o proowner:o prolang:o prokind:s proretset:b pronargs:h prorettype:o proargtypes:O",
-        None,
-    ),
-    Table("pg_aggregate", "aggfnoid:o aggkind:s aggnumdirectargs:h", None),
-    Table("pg_operator", "oid:o oprname:s oprnamespace:o oprowner:o oprkind:s oprleft:o oprright:o oprresult:o", None),
-    Table("pg_opclass", "oid:o opcmethod:o opcname:s opcnamespace:o opcowner:o opcfamily:o opcintype:o opcdefault:b", None),
-    Table("pg_enum", "oid:o enumtypid:o enumsortorder:f enumlabel:s", None),
-    Table("pg_range", "rngtypid:o rngsubtype:o rngmultitypid:o rngcollation:o rngsubopc:o", None),
-    Table("pg_language", "oid:o lanname:s lanowner:o lanispl:b lanpltrusted:b", None),
-    Table(
-        "pg_extension",
-        "oid:o extname:s extowner:o extnamespace:o extrelocatable:b extversion:s extconfig:O extcondition:S",
-        None,
-    ),
-    Table("pg_available_extensions", "name:s default_version:s installed_version:s comment:s", None),
-    Table("pg_event_trigger", "oid:o evtname:s evtevent:s evtowner:o evtfoid:o evtenabled:s evttags:S", None),
-    Table("pg_foreign_table", "ftrelid:o ftserver:o ftoptions:S", None),
-    Table("pg_foreign_server", "oid:o srvname:s srvowner:o srvfdw:o srvtype:s srvversion:s srvacl:S srvoptions:S", None),
-    Table("pg_foreign_data_wrapper", "oid:o fdwname:s fdwowner:o fdwhandler:o fdwvalidator:o fdwacl:S fdwoptions:S", None),
-    Table("pg_cast", "oid:o castsource:o casttarget:o castfunc:o castcontext:s castmethod:s", None),
-    Table("pg_conversion", "oid:o conname:s connamespace:o conowner:o conforencoding:i contoencoding:i", None),
-    Table("pg_default_acl", "oid:o defaclrole:o defaclnamespace:o defaclobjtype:s defaclacl:S", None),
-    Table("pg_seclabel", "objoid:o classoid:o objsubid:i provider:s label:s", None),
-    Table("pg_largeobject_metadata", "oid:o lomowner:o lomacl:S", None),
-    Table("pg_locks", "locktype:s database:o relation:o pid:i mode:s granted:b", None),
-    Table("pg_prepared_xacts", "transaction:o gid:s prepared:s owner:s database:s", None),
     Table("pg_stat_user_tables", "relid:o schemaname:s relname:s seq_scan:o n_live_tup:o n_dead_tup:o", Some(statistics)),
 ];
 
@@ -249,7 +185,7 @@ fn attributes(facts: &Facts) -> Vec<Vec<Cell>> {
                 number,
                 dimensions,
                 -1,
-                modifier(field.data_type()),
+                i64::from(modifier(field.data_type())),
                 (1..=8).contains(&length),
                 "i",
                 "p",
@@ -269,13 +205,19 @@ fn attributes(facts: &Facts) -> Vec<Vec<Cell>> {
     rows
 }
 
+/// The name of the function that reads or writes a type's values: by it some clients know a type.
+fn function(name: &str, what: &str) -> String {
+    const APART: [&str; 9] = ["date", "time", "timestamp", "timestamptz", "interval", "numeric", "uuid", "json", "jsonb"];
+    let between = if APART.contains(&name) { "_" } else { "" };
+    format!("{name}{between}{what}")
+}
+
 fn types(_: &Facts) -> Vec<Vec<Cell>> {
     let mut rows = Vec::new();
     for known in &TYPES {
         let (oid, array) = (i64::from(known.oid), i64::from(known.array));
         let collation = if known.category == 'S' { 100 } else { 0 };
-        let (input, output) = (format!("{}in", known.name), format!("{}out", known.name));
-        let (receive, send) = (format!("{}recv", known.name), format!("{}send", known.name));
+        let [input, output, receive, send] = ["in", "out", "recv", "send"].map(|what| function(known.name, what));
         rows.push(row![
             oid,
             known.name,
@@ -364,9 +306,32 @@ fn users(facts: &Facts) -> Vec<Vec<Cell>> {
     vec![row![&facts.user, CALLER, false, false, false, false, "********"]]
 }
 
-fn settings(_: &Facts) -> Vec<Vec<Cell>> {
-    let one = |known: &crate::Setting| row![known.name, known.default, NULL, NULL, NULL, "user", "string", "default"];
+fn settings(facts: &Facts) -> Vec<Vec<Cell>> {
+    let one = |known: &crate::Setting| {
+        let now = (facts.shown)(known.name).unwrap_or_else(|| known.default.to_owned());
+        let mut cells = row![known.name, now, NULL, "PostgreSQL", "", NULL, "user", "string", "default", NULL, NULL, NULL];
+        cells.extend(row![known.default, known.default, NULL, NULL, false]);
+        cells
+    };
     SETTINGS.iter().map(one).collect()
+}
+
+/// The words that SQL has here, and which of them are no names unless they are quoted.
+fn keywords(_: &Facts) -> Vec<Vec<Cell>> {
+    let one = |(word, keyword): (&&str, &Keyword)| {
+        let (code, said) = match RESERVED_FOR_IDENTIFIER.contains(keyword) || RESERVED_FOR_TABLE_ALIAS.contains(keyword) {
+            true => ("R", "reserved"),
+            false => ("U", "unreserved"),
+        };
+        row![word.to_lowercase(), code, code == "U", said, NULL]
+    };
+    ALL_KEYWORDS.iter().zip(ALL_KEYWORDS_INDEX).map(one).collect()
+}
+
+/// The connection that asks. Others are not told of.
+fn activity(facts: &Facts) -> Vec<Vec<Cell>> {
+    let application = (facts.shown)("application_name").unwrap_or_default();
+    vec![row![DATABASE_OID, DATABASE, facts.process, CALLER, &facts.user, application, "active", "client backend"]]
 }
 
 fn tables(facts: &Facts) -> Vec<Vec<Cell>> {
@@ -389,7 +354,7 @@ mod tests {
             Arc::new(Schema::new(vec![Field::new("a", DataType::Int32, false), Field::new("b", DataType::Utf8View, true)]));
         let listed = Listed { domain: "main".into(), name: "t".into(), schema, rows: 3, bytes: 9000 };
         let facts = Facts::new("me".into(), 1, Arc::new(|_| None), move || (vec!["main".into()], vec![listed.clone()]));
-        for Table(name, columns, rows) in TABLES.iter().chain(information::TABLES) {
+        for Table(name, columns, rows) in all() {
             let (wide, rows) = (columns.split_whitespace().count(), rows.map(|rows| rows(&facts)).unwrap_or_default());
             assert!(rows.iter().all(|row| row.len() <= wide), "{name}");
             let batch = table(name, &facts).unwrap();

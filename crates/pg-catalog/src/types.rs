@@ -100,10 +100,10 @@ fn of_type(data_type: &DataType) -> u32 {
 }
 
 /// `atttypmod`: precision and scale of a decimal; -1: there is nothing to say.
-pub(crate) fn modifier(data_type: &DataType) -> i64 {
+pub fn modifier(data_type: &DataType) -> i32 {
     match data_type {
         DataType::Decimal32(p, s) | DataType::Decimal64(p, s) | DataType::Decimal128(p, s) | DataType::Decimal256(p, s) => {
-            ((i64::from(*p) << 16) | (i64::from(*s) & 0x7ff)) + 4
+            ((i32::from(*p) << 16) | (i32::from(*s) & 0x7ff)) + 4
         }
         _ => -1,
     }
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(oid(DataType::new_list(DataType::Int32, true)), 1007);
         assert_eq!(oid(DataType::new_list(DataType::new_list(DataType::Int32, true), true)), 114);
         assert_eq!(oid(DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8))), 25);
-        assert_eq!(formatted(1700, modifier(&DataType::Decimal128(15, 2))), "numeric(15,2)");
+        assert_eq!(formatted(1700, i64::from(modifier(&DataType::Decimal128(15, 2)))), "numeric(15,2)");
         assert_eq!((formatted(1007, -1), formatted(1184, -1)), ("integer[]".into(), "timestamp with time zone".into()));
         assert_eq!(by_name("pg_catalog.int4"), by_name("INTEGER"));
     }

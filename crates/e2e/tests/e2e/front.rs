@@ -250,6 +250,44 @@ fn portals_give_rows_in_parts() {
 }
 
 #[test]
+fn cursors_are_portals_with_names() {
+    let folder = folder();
+    let front = FrontProcess::start(folder.path(), &["--data", "data"]);
+    let mut client = RawClient::connect(front.address());
+    let replies = client.query("BEGIN; DECLARE c CURSOR FOR SELECT id FROM t ORDER BY id; FETCH 1 FROM c");
+    assert_eq!(
+        (tags(&replies), rows(&replies)),
+        (vec!["BEGIN".into(), "DECLARE CURSOR".into(), "FETCH 1".into()], vec![vec!["1".into()]])
+    );
+    // FETCH itself is given in parts.
+    client.send('P', b"\0FETCH 3 FROM c\0\0\0");
+    client.send('B', b"f\0\0\0\0\0\0\0\0");
+    client.send('D', b"Pf\0");
+    client.send('E', b"f\0\0\0\0\x02");
+    client.send('S', b"");
+    let replies = client.until('Z');
+    assert_eq!(replies.iter().map(|reply| reply.0).collect::<String>(), "12TDDsZ");
+    client.send('E', b"f\0\0\0\0\0");
+    client.send('S', b"");
+    let replies = client.until('Z');
+    assert_eq!((rows(&replies), tags(&replies)), (vec![vec!["4".to_owned()]], vec!["FETCH 3".into()]));
+    let replies = client.query("MOVE ALL FROM c; FETCH c; CLOSE c");
+    assert_eq!(tags(&replies), ["MOVE 1", "FETCH 0", "CLOSE CURSOR"]);
+    assert_eq!(code(&client.query("FETCH c")).as_deref(), Some("34000"));
+    assert_eq!(client.query("ROLLBACK").last().unwrap().1, b"I");
+    // Several statements that write, where a client asks for it.
+    let replies = client
+        .query("SET pithead.block_writes = 'many'; BEGIN; CREATE TABLE b AS SELECT 1 AS a; INSERT INTO b VALUES (2); COMMIT");
+    assert_eq!(tags(&replies), ["SET", "BEGIN", "SELECT 1", "INSERT 0 1", "COMMIT"]);
+    assert_eq!(rows(&client.query("SHOW pithead.block_writes")), [["many"]]);
+    assert_eq!(
+        code(&client.query("BEGIN; DROP TABLE b; ROLLBACK")).as_deref(),
+        Some("0A000"),
+        "what was dropped stays dropped"
+    );
+}
+
+#[test]
 fn strangers_stay_outside_and_rights_hold() {
     let folder = folder();
     let path = folder.path();

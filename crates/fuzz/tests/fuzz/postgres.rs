@@ -38,11 +38,12 @@ fn parameter(bytes: &[u8]) -> Outcome {
 /// The number of fields, and the format, then the rows.
 fn copy(bytes: &[u8]) -> Outcome {
     let [fields, format, rows @ ..] = bytes else { return Outcome::Refused };
-    let statement = match format % 4 {
+    let statement = match format % 5 {
         0 => "COPY t FROM STDIN",
         1 => "COPY t FROM STDIN CSV HEADER",
         2 => "COPY t FROM STDIN (FORMAT csv, QUOTE '''', ESCAPE '#', DELIMITER '|', NULL 'x')",
-        _ => "COPY t FROM STDIN (DELIMITER ',', NULL '')",
+        3 => "COPY t FROM STDIN (DELIMITER ',', NULL '')",
+        _ => "COPY t FROM STDIN (FORMAT binary)",
     };
     judged(fuzz::copy(statement, usize::from(*fields), rows))
 }
@@ -97,6 +98,9 @@ fn statements() -> Vec<Seed> {
         "SET search_path TO \"$user\", lab",
         "/* a /* b */ */ -- c\nBEGIN ISOLATION LEVEL REPEATABLE READ",
         "SHOW transaction isolation level",
+        "DECLARE \"c\" BINARY NO SCROLL CURSOR WITH HOLD FOR SELECT 1",
+        "FETCH FORWARD 10 FROM \"c\"",
+        "CREATE TABLE t (index bigint, a decimal(1, 2))",
         "SELECT E'\\'', 'it''s', \"a\"\"b\"",
     ]
     .iter()
@@ -111,5 +115,7 @@ fn copies() -> Vec<Seed> {
         Seed::valid("csv", b"\x02\x01a,b\n1,\"x,\"\"y\"\"\n\"\n".to_vec()),
         Seed::valid("quotes", b"\x02\x021|'a#'b'\nx|2\n".to_vec()),
         Seed::valid("commas", b"\x02\x031,\n2,\\x41\n".to_vec()),
+        Seed::valid("binary", b"\x02\x04PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0\0\x02\0\0\0\x01a\xff\xff\xff\xff\xff\xff".to_vec()),
+        Seed::hostile("binary-flags", b"\x02\x04PGCOPY\n\xff\r\n\0\0\x01\0\0\0\0\0\0".to_vec()),
     ]
 }

@@ -1,0 +1,119 @@
+//! Tables of `pg_catalog` that never have rows, since there are no such things here.
+
+use crate::tables::Table;
+
+pub(crate) const TABLES: &[Table] = &[
+    Table(
+        "pg_collation",
+        "oid:o collname:s collnamespace:o collowner:o collprovider:s collisdeterministic:b collencoding:i collcollate:s \
+         collctype:s colliculocale:s collversion:s",
+        None,
+    ),
+    Table("pg_views", "schemaname:s viewname:s viewowner:s definition:s", None),
+    Table(
+        "pg_matviews",
+        "schemaname:s matviewname:s matviewowner:s tablespace:s hasindexes:b ispopulated:b definition:s",
+        None,
+    ),
+    Table("pg_auth_members", "roleid:o member:o grantor:o admin_option:b", None),
+    Table("pg_db_role_setting", "setdatabase:o setrole:o setconfig:S", None),
+    Table("pg_attrdef", "oid:o adrelid:o adnum:h adbin:s", None),
+    Table("pg_description", "objoid:o classoid:o objsubid:i description:s", None),
+    Table("pg_shdescription", "objoid:o classoid:o description:s", None),
+    Table("pg_depend", "classid:o objid:o objsubid:i refclassid:o refobjid:o refobjsubid:i deptype:s", None),
+    Table("pg_shdepend", "dbid:o classid:o objid:o objsubid:i refclassid:o refobjid:o deptype:s", None),
+    Table(
+        "pg_index",
+        "indexrelid:o indrelid:o indnatts:h indnkeyatts:h indisunique:b indnullsnotdistinct:b indisprimary:b indisexclusion:b \
+         indimmediate:b indisclustered:b indisvalid:b indcheckxmin:b indisready:b indislive:b indisreplident:b indkey:O \
+         indcollation:O indclass:O indoption:O indexprs:s indpred:s",
+        None,
+    ),
+    Table("pg_indexes", "schemaname:s tablename:s indexname:s tablespace:s indexdef:s", None),
+    Table(
+        "pg_constraint",
+        "oid:o conname:s connamespace:o contype:s condeferrable:b condeferred:b convalidated:b conrelid:o contypid:o conindid:o \
+         conparentid:o confrelid:o confupdtype:s confdeltype:s confmatchtype:s conislocal:b coninhcount:i connoinherit:b conkey:O \
+         confkey:O conpfeqop:O conppeqop:O conffeqop:O confdelsetcols:O conexclop:O conbin:s",
+        None,
+    ),
+    Table("pg_inherits", "inhrelid:o inhparent:o inhseqno:i inhdetachpending:b", None),
+    Table("pg_partitioned_table", "partrelid:o partstrat:s partnatts:h partdefid:o partattrs:O partclass:O", None),
+    Table("pg_sequence", "seqrelid:o seqtypid:o seqstart:o seqincrement:o seqmax:o seqmin:o seqcache:o seqcycle:b", None),
+    Table("pg_sequences", "schemaname:s sequencename:s sequenceowner:s data_type:s start_value:o last_value:o", None),
+    Table(
+        "pg_trigger",
+        "oid:o tgrelid:o tgparentid:o tgname:s tgfoid:o tgtype:h tgenabled:s tgisinternal:b tgconstrrelid:o tgconstrindid:o \
+         tgconstraint:o tgdeferrable:b tginitdeferred:b tgnargs:h tgattr:O tgargs:s tgqual:s tgoldtable:s tgnewtable:s",
+        None,
+    ),
+    Table("pg_rewrite", "oid:o rulename:s ev_class:o ev_type:s ev_enabled:s is_instead:b ev_qual:s ev_action:s", None),
+    Table("pg_rules", "schemaname:s tablename:s rulename:s definition:s", None),
+    Table("pg_policy", "oid:o polname:s polrelid:o polcmd:s polpermissive:b polroles:s polqual:s polwithcheck:s", None),
+    Table(
+        "pg_statistic_ext",
+        "oid:o stxrelid:o stxname:s stxnamespace:o stxowner:o stxstattarget:i stxkeys:O stxkind:S stxexprs:s",
+        None,
+    ),
+    Table(
+        "pg_publication",
+        "oid:o pubname:s pubowner:o puballtables:b pubinsert:b pubupdate:b pubdelete:b pubtruncate:b pubviaroot:b",
+        None,
+    ),
+    Table("pg_publication_rel", "oid:o prpubid:o prrelid:o prqual:s prattrs:O", None),
+    Table("pg_publication_namespace", "oid:o pnpubid:o pnnspid:o", None),
+    Table(
+        "pg_proc",
+        "oid:o proname:s pronamespace:o proowner:o prolang:o procost:f prorows:f provariadic:o prosupport:s prokind:s \
+         prosecdef:b proleakproof:b proisstrict:b proretset:b provolatile:s proparallel:s pronargs:h pronargdefaults:h \
+         prorettype:o proargtypes:O proallargtypes:O proargmodes:S proargnames:S proargdefaults:s protrftypes:O prosrc:s \
+         probin:s prosqlbody:s proconfig:S proacl:S",
+        None,
+    ),
+    Table("pg_aggregate", "aggfnoid:o aggkind:s aggnumdirectargs:h", None),
+    Table(
+        "pg_operator",
+        "oid:o oprname:s oprnamespace:o oprowner:o oprkind:s oprcanmerge:b oprcanhash:b oprleft:o oprright:o oprresult:o \
+         oprcom:o oprnegate:o oprcode:s oprrest:s oprjoin:s",
+        None,
+    ),
+    Table(
+        "pg_opclass",
+        "oid:o opcmethod:o opcname:s opcnamespace:o opcowner:o opcfamily:o opcintype:o opcdefault:b opckeytype:o",
+        None,
+    ),
+    Table("pg_enum", "oid:o enumtypid:o enumsortorder:f enumlabel:s", None),
+    Table("pg_range", "rngtypid:o rngsubtype:o rngmultitypid:o rngcollation:o rngsubopc:o", None),
+    Table(
+        "pg_language",
+        "oid:o tableoid:o lanname:s lanowner:o lanispl:b lanpltrusted:b lanplcallfoid:o laninline:o lanvalidator:o lanacl:S",
+        None,
+    ),
+    Table("pg_subscription", "oid:o subdbid:o subname:s subowner:o subenabled:b subconninfo:s subpublications:S", None),
+    Table("pg_ts_config", "oid:o cfgname:s cfgnamespace:o cfgowner:o cfgparser:o", None),
+    Table("pg_ts_dict", "oid:o dictname:s dictnamespace:o dictowner:o dicttemplate:o dictinitoption:s", None),
+    Table("pg_ts_parser", "oid:o prsname:s prsnamespace:o prsstart:s prstoken:s prsend:s prsheadline:s prslextype:s", None),
+    Table("pg_ts_template", "oid:o tmplname:s tmplnamespace:o tmplinit:s tmpllexize:s", None),
+    Table("pg_stat_wal_receiver", "pid:i status:s", None),
+    Table(
+        "pg_extension",
+        "oid:o extname:s extowner:o extnamespace:o extrelocatable:b extversion:s extconfig:O extcondition:S",
+        None,
+    ),
+    Table("pg_available_extensions", "name:s default_version:s installed_version:s comment:s", None),
+    Table("pg_event_trigger", "oid:o evtname:s evtevent:s evtowner:o evtfoid:o evtenabled:s evttags:S", None),
+    Table("pg_foreign_table", "ftrelid:o ftserver:o ftoptions:S", None),
+    Table("pg_foreign_server", "oid:o srvname:s srvowner:o srvfdw:o srvtype:s srvversion:s srvacl:S srvoptions:S", None),
+    Table("pg_foreign_data_wrapper", "oid:o fdwname:s fdwowner:o fdwhandler:o fdwvalidator:o fdwacl:S fdwoptions:S", None),
+    Table("pg_cast", "oid:o castsource:o casttarget:o castfunc:o castcontext:s castmethod:s", None),
+    Table(
+        "pg_conversion",
+        "oid:o conname:s connamespace:o conowner:o conforencoding:i contoencoding:i conproc:s condefault:b",
+        None,
+    ),
+    Table("pg_default_acl", "oid:o defaclrole:o defaclnamespace:o defaclobjtype:s defaclacl:S", None),
+    Table("pg_seclabel", "objoid:o classoid:o objsubid:i provider:s label:s", None),
+    Table("pg_largeobject_metadata", "oid:o lomowner:o lomacl:S", None),
+    Table("pg_locks", "locktype:s database:o relation:o pid:i mode:s granted:b", None),
+    Table("pg_prepared_xacts", "transaction:o gid:s prepared:s owner:s database:s", None),
+];

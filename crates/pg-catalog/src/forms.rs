@@ -1,0 +1,208 @@
+//! Forms of single expressions that only PostgreSQL has.
+
+use datafusion::sql::sqlparser::ast::{
+    AccessExpr, BinaryOperator, CaseWhen, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Value,
+    ValueWithSpan,
+};
+
+use crate::rewrite::{called, folded, literal, parts};
+
+/// Columns of the catalogue that hold functions. PostgreSQL has their numbers there and shows their names; here they are names, and a
+/// dash where PostgreSQL has 0 and shows a dash.
+const FUNCTION_COLUMNS: [&str; 9] =
+    ["typinput", "typoutput", "typreceive", "typsend", "typmodin", "typmodout", "typanalyze", "typsubscript", "amhandler"];
+
+fn text(value: impl Into<String>) -> Expr {
+    Expr::Value(Value::SingleQuotedString(value.into()).into())
+}
+
+pub(crate) fn boolean(value: bool) -> Expr {
+    Expr::Value(Value::Boolean(value).into())
+}
+
+/// The last part of a column's name.
+fn column(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Identifier(ident) => Some(folded(ident)),
+        Expr::CompoundIdentifier(idents) => idents.last().map(folded),
+        Expr::Nested(inner) => column(inner),
+        _ => None,
+    }
+}
+
+/// `typreceive <> 0`, with the dash that stands for 0.
+pub(crate) fn function_number(left: &mut Expr, op: &BinaryOperator, right: &mut Expr) {
+    let is_zero =
+        |expr: &Expr| matches!(expr, Expr::Value(value) if matches!(&value.value, Value::Number(number, _) if number == "0"));
+    let is_function = |expr: &Expr| column(expr).is_some_and(|name| FUNCTION_COLUMNS.contains(&name.as_str()));
+    if !matches!(op, BinaryOperator::Eq | BinaryOperator::NotEq) {
+        return;
+    }
+    if is_function(left) && is_zero(right) {
+        *right = text("-");
+    } else if is_function(right) && is_zero(left) {
+        *left = text("-");
+    }
+}
+
+/// `typtype = 'd'`: all types that there are, are base types, so this is known, and so is what hangs on it.
+pub(crate) fn kind_of_type(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<bool> {
+    const BASE: &str = "b";
+    let wanted = literal(right).filter(|_| column(left).is_some_and(|name| name == "typtype"))?;
+    match op {
+        BinaryOperator::Eq => Some(wanted == BASE),
+        BinaryOperator::NotEq => Some(wanted != BASE),
+        _ => None,
+    }
+}
+
+/// A CASE of which only the ELSE is left, since its conditions are known to be false: the engine would plan what never runs.
+pub(crate) fn otherwise(conditions: &[CaseWhen], else_result: Option<&Expr>) -> Option<Expr> {
+    let is_false = |case: &CaseWhen| matches!(&case.condition, Expr::Value(value) if value.value == Value::Boolean(false));
+    // Clients give values for placeholders, so these have to stay.
+    let kept = conditions.iter().any(|case| case.result.to_string().contains('$'));
+    let never = conditions.iter().all(is_false) && !kept;
+    never.then(|| else_result.cloned().unwrap_or_else(|| Expr::Value(Value::Null.into())))
+}
+
+/// Where every row lies, for clients that read a table by ranges of its pages: rows have no places here, so all of them are in the range
+/// that has the first page's first row.
+const PLACE: (u64, u64) = (0, 1);
+
+/// `'(page,row)'::tid`.
+fn place(expr: &Expr) -> Option<(u64, u64)> {
+    let Expr::Cast { expr, data_type: DataType::Custom(name, _), .. } = expr else { return None };
+    if parts(name).last()? != "tid" {
+        return None;
+    }
+    let text = literal(expr)?;
+    let (page, row) = text.trim().strip_prefix('(')?.strip_suffix(')')?.split_once(',')?;
+    Some((page.trim().parse().ok()?, row.trim().parse().ok()?))
+}
+
+fn is_place(expr: &Expr) -> bool {
+    column(expr).is_some_and(|name| name == "ctid")
+}
+
+/// `ctid BETWEEN … AND …`, which is known without looking.
+pub(crate) fn place_between(inner: &Expr, negated: bool, low: &Expr, high: &Expr) -> Option<Expr> {
+    let (low, high) = (place(low)?, place(high)?);
+    is_place(inner).then(|| boolean((low..=high).contains(&PLACE) != negated))
+}
+
+/// `ctid >= …` and the like. Two rows with one place would not be told apart by `=`, so that stays an error.
+pub(crate) fn place_compared(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {
+    let (ours, bound, turned) = match is_place(left) {
+        true => (left, place(right)?, false),
+        false => (right, place(left)?, true),
+    };
+    let holds = match (op, turned) {
+        (BinaryOperator::Lt, false) | (BinaryOperator::Gt, true) => PLACE < bound,
+        (BinaryOperator::LtEq, false) | (BinaryOperator::GtEq, true) => PLACE <= bound,
+        (BinaryOperator::Gt, false) | (BinaryOperator::Lt, true) => PLACE > bound,
+        (BinaryOperator::GtEq, false) | (BinaryOperator::LtEq, true) => PLACE >= bound,
+        _ => return None,
+    };
+    is_place(ours).then(|| boolean(holds))
+}
+
+/// `LIKE pattern ESCAPE sign` as `LIKE` of a pattern whose sign is the backslash, as PostgreSQL itself makes it.
+pub(crate) fn like(pattern: &mut Expr, escape_char: &mut Option<ValueWithSpan>) {
+    let Some(Value::SingleQuotedString(sign)) = escape_char.as_ref().map(|value| &value.value) else { return };
+    if sign == "\\" {
+        return;
+    }
+    *pattern = match literal(pattern).map(|text| escaped(&text, sign)) {
+        Some(Some(known)) => text(known),
+        _ => called("like_escape", vec![pattern.clone(), text(sign)]),
+    };
+    *escape_char = None;
+}
+
+/// A pattern whose sign is the backslash; none: the sign is more than one character.
+pub(crate) fn escaped(pattern: &str, sign: &str) -> Option<String> {
+    let mut signs = sign.chars();
+    let (sign, None) = (signs.next(), signs.next()) else { return None };
+    let (mut out, mut rest) = (String::with_capacity(pattern.len() + 4), pattern.chars());
+    while let Some(character) = rest.next() {
+        match character {
+            character if Some(character) == sign => {
+                out.push('\\');
+                out.extend(rest.next());
+            }
+            '\\' => out.push_str("\\\\"),
+            other => out.push(other),
+        }
+    }
+    Some(out)
+}
+
+/// `(row).field`.
+pub(crate) fn field(root: &Expr, access_chain: &[AccessExpr]) -> Option<Expr> {
+    let (Expr::Nested(inner), [AccessExpr::Dot(Expr::Identifier(name))]) = (root, access_chain) else { return None };
+    Some(called("get_field", vec![(**inner).clone(), text(folded(name))]))
+}
+
+/// `array_upper(current_schemas(…), 1)`: how many schemas there are in a search path is known, and where it bounds a function that gives
+/// rows it has to be.
+pub(crate) fn schemas_counted(function: &Function) -> Option<Expr> {
+    fn argument(function: &Function) -> Option<&Expr> {
+        let FunctionArguments::List(list) = &function.args else { return None };
+        match list.args.first()? {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
+            _ => None,
+        }
+    }
+    let name = |function: &Function, wanted: &str| parts(&function.name).last().is_some_and(|name| name == wanted);
+    let Expr::Function(inner) = argument(function)? else { return None };
+    if !name(function, "array_upper") || !name(inner, "current_schemas") {
+        return None;
+    }
+    let Expr::Value(ValueWithSpan { value: Value::Boolean(implicit), .. }) = argument(inner)? else { return None };
+    let count = if *implicit { "2" } else { "1" };
+    Some(Expr::Value(Value::Number(count.parse().ok()?, false).into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::sql::parser::DFParser;
+
+    use super::*;
+
+    fn rewritten(sql: &str) -> String {
+        let mut statement = DFParser::parse_sql(sql).unwrap().pop_front().unwrap();
+        crate::rewrite(&mut statement);
+        statement.to_string()
+    }
+
+    #[test]
+    fn forms_become_ours() {
+        for (sql, expected) in [
+            ("SELECT a LIKE 'x/_y\\%' ESCAPE '/' FROM t", "SELECT a LIKE 'x\\_y\\\\%' FROM t"),
+            ("SELECT a LIKE $1 || '%' ESCAPE '/' FROM t", "SELECT a LIKE like_escape($1 || '%', '/') FROM t"),
+            ("SELECT a FROM t WHERE ctid BETWEEN '(0,0)'::tid AND '(4294967295,0)'::tid", "SELECT a FROM t WHERE true"),
+            ("SELECT a FROM t WHERE t.ctid BETWEEN '(1000,0)'::tid AND '(2000,0)'::tid", "SELECT a FROM t WHERE false"),
+            ("SELECT a FROM t WHERE ctid >= '(0,1)'::tid AND ctid < '(1,0)'::tid", "SELECT a FROM t WHERE true AND true"),
+            (
+                "SELECT oid FROM pg_catalog.pg_type WHERE typsend <> 0",
+                "SELECT oid FROM pg_catalog.pg_type WHERE typsend <> '-'",
+            ),
+            ("SELECT a FROM t WHERE typreceive <> 0", "SELECT a FROM t WHERE typreceive <> 0"),
+            ("SELECT (k.keys).x FROM k", "SELECT get_field(k.keys, 'x') FROM k"),
+            ("SELECT array_upper(current_schemas(false), 1)", "SELECT 1"),
+            (
+                "SELECT CASE WHEN t.typtype = 'd' THEN (SELECT 1) ELSE NULL END FROM pg_catalog.pg_type AS t WHERE t.typtype <> 'r'",
+                "SELECT NULL FROM pg_catalog.pg_type AS t WHERE true",
+            ),
+        ] {
+            assert_eq!(rewritten(sql), expected);
+        }
+    }
+
+    #[test]
+    fn signs_of_patterns_become_backslashes() {
+        let of = |pattern: &str, sign: &str| escaped(pattern, sign);
+        assert_eq!(of("a//b/%\\", "/").as_deref(), Some("a\\/b\\%\\\\"));
+        assert_eq!((of("a\\%", "").as_deref(), of("a", "xy")), (Some("a\\\\%"), None));
+    }
+}

@@ -1,0 +1,208 @@
+//! Subqueries of the catalogue's queries, as the engine runs them.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
+use datafusion::sql::sqlparser::ast::{
+    self, BinaryOperator, CaseWhen, Expr, Function, FunctionArguments, GroupByExpr, JoinOperator, Query, SelectItem, SetExpr,
+    TableFactor, TableWithJoins, Value, visit_expressions,
+};
+
+use crate::rewrite::{called, is_placeholder, parts};
+use crate::{PG_CATALOG, tables};
+
+/// `ARRAY(SELECT a FROM …)` as an aggregate over the same rows; none of them is an empty array.
+pub(crate) fn of_subquery(function: &mut Function) -> Option<Expr> {
+    if !function.name.to_string().eq_ignore_ascii_case("array") {
+        return None;
+    }
+    let FunctionArguments::Subquery(query) = &function.args else { return None };
+    if is_of_no_row(&query.to_string()) {
+        // Never seen, so that only its type matters.
+        return Some(called("make_array", vec![Expr::Value(Value::SingleQuotedString(String::new()).into())]));
+    }
+    if gives_nothing(query) && placeholders(query).is_empty() {
+        return Some(called("make_array", Vec::new()));
+    }
+    let mut query: Query = (**query).clone();
+    let SetExpr::Select(select) = query.body.as_mut() else { return None };
+    let [SelectItem::UnnamedExpr(item) | SelectItem::ExprWithAlias { expr: item, .. }] = select.projection.as_mut_slice()
+    else {
+        return None;
+    };
+    // The order is that of the items, in every query that asks so.
+    query.order_by = None;
+    *item = called("array_agg", vec![item.clone()]);
+    let subquery = Expr::Subquery(Box::new(query));
+    Some(called("coalesce", vec![subquery, called("make_array", Vec::new())]))
+}
+
+/// NULL for a subquery that has no rows for certain. Its placeholders stay in the statement, since clients give values for them.
+pub(crate) fn without_rows(query: &Query) -> Option<Expr> {
+    if !gives_nothing(query) {
+        return None;
+    }
+    let null = || Expr::Value(Value::Null.into());
+    let kept = placeholders(query);
+    if kept.is_empty() {
+        return Some(null());
+    }
+    let never = kept.into_iter().fold(Expr::Value(Value::Boolean(false).into()), |left, placeholder| Expr::BinaryOp {
+        left: Box::new(left),
+        op: BinaryOperator::And,
+        right: Box::new(Expr::IsNull(Box::new(placeholder))),
+    });
+    let conditions = vec![CaseWhen { condition: never, result: null() }];
+    let (case_token, end_token) = (AttachedToken::empty(), AttachedToken::empty());
+    Some(Expr::Case { case_token, end_token, operand: None, conditions, else_result: None })
+}
+
+/// The placeholders of a query, with the types that they are cast to.
+fn placeholders(query: &Query) -> Vec<Expr> {
+    let (mut found, mut bare) = (Vec::new(), Vec::new());
+    let _ = visit_expressions(query, |expr| {
+        match expr {
+            Expr::Cast { expr: inner, .. } if is_placeholder(inner) => found.push(expr.clone()),
+            expr if is_placeholder(expr) => bare.push(expr.clone()),
+            _ => {}
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    let typed: Vec<String> = found.iter().map(inner_name).collect();
+    found.extend(bare.into_iter().filter(|expr| !typed.contains(&expr.to_string())));
+    found
+}
+
+fn inner_name(expr: &Expr) -> String {
+    match expr {
+        Expr::Cast { expr, .. } => expr.to_string(),
+        other => other.to_string(),
+    }
+}
+
+/// A subquery for one value over tables of the catalogue as one that the engine sees to have at most one row: it looks something up by a
+/// number, and there it has only one.
+pub(crate) fn alone(query: &mut Query) {
+    let is_plain = query.with.is_none() && query.limit_clause.is_none() && query.fetch.is_none();
+    let SetExpr::Select(select) = query.body.as_mut() else { return };
+    let is_grouped = !matches!(&select.group_by, GroupByExpr::Expressions(by, _) if by.is_empty()) || select.having.is_some();
+    let of_catalog = |factor: &TableFactor| match factor {
+        TableFactor::Table { name, args: None, .. } => parts(name).first().is_some_and(|schema| schema == PG_CATALOG),
+        _ => false,
+    };
+    let all_of_catalog = !select.from.is_empty()
+        && select
+            .from
+            .iter()
+            .all(|from| of_catalog(&from.relation) && from.joins.iter().all(|join| of_catalog(&join.relation)));
+    if !is_plain || is_grouped || select.distinct.is_some() || !all_of_catalog {
+        return;
+    }
+    let [SelectItem::UnnamedExpr(item) | SelectItem::ExprWithAlias { expr: item, .. }] = select.projection.as_mut_slice()
+    else {
+        return;
+    };
+    if !aggregates(item) {
+        query.order_by = None;
+        *item = called("max", vec![item.clone()]);
+    }
+}
+
+/// Whether an expression is made of several rows.
+fn aggregates(item: &Expr) -> bool {
+    const NAMES: [&str; 8] = ["count", "sum", "avg", "min", "max", "array_agg", "string_agg", "bool_or"];
+    let found = visit_expressions(item, |expr| match expr {
+        Expr::Function(function) if function.over.is_some() => ControlFlow::Break(()),
+        Expr::Function(function) if parts(&function.name).last().is_some_and(|name| NAMES.contains(&name.as_str())) => {
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
+}
+
+/// Whether a subquery has no rows for certain, since it reads a table of the catalogue that never has any, or is for the rows of one. The
+/// engine cannot run all of these, correlated as they are.
+fn gives_nothing(query: &Query) -> bool {
+    let SetExpr::Select(select) = query.body.as_ref() else { return false };
+    let text = query.to_string();
+    if text.to_lowercase().contains("count(") {
+        return false;
+    }
+    is_of_no_row(&text) || select.from.iter().any(joins_nothing)
+}
+
+/// Whether psql asks so for columns of tables that never have rows, or that are always NULL.
+fn is_of_no_row(query: &str) -> bool {
+    let of_policy = query.contains("polroles") && query.contains("pg_catalog.pg_roles");
+    let of_publication = query.contains("prattrs") && query.contains("pg_catalog.pg_attribute");
+    of_policy || of_publication || query.contains("unnest(tc.reloptions)")
+}
+
+fn joins_nothing(from: &TableWithJoins) -> bool {
+    use JoinOperator::{CrossJoin, Inner, Join, Left, LeftOuter};
+    let known = |join: &ast::Join| matches!(join.join_operator, Join(_) | Inner(_) | CrossJoin(_) | Left(_) | LeftOuter(_));
+    let keeps_none =
+        |join: &ast::Join| matches!(join.join_operator, Join(_) | Inner(_) | CrossJoin(_)) && is_empty(&join.relation);
+    from.joins.iter().all(known) && (is_empty(&from.relation) || from.joins.iter().any(keeps_none))
+}
+
+/// Whether it is a table of the catalogue that never has rows; names were qualified before.
+fn is_empty(factor: &TableFactor) -> bool {
+    let TableFactor::Table { name, args: None, .. } = factor else { return false };
+    matches!(parts(name).as_slice(), [schema, table] if schema == PG_CATALOG && tables::is_empty(table))
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::sql::parser::DFParser;
+
+    fn rewritten(sql: &str) -> String {
+        let mut statement = DFParser::parse_sql(sql).unwrap().pop_front().unwrap();
+        crate::rewrite(&mut statement);
+        statement.to_string()
+    }
+
+    #[test]
+    fn subqueries_over_tables_without_rows_are_not_run() {
+        let sql = "SELECT (SELECT d.adbin FROM pg_attrdef d WHERE d.adrelid = a.attrelid AND a.atthasdef) FROM a";
+        assert_eq!(rewritten(sql), "SELECT NULL FROM a");
+        let sql = "SELECT ARRAY(SELECT b.rolname FROM pg_auth_members m JOIN pg_roles b ON m.roleid = b.oid WHERE m.member = r.oid) FROM r";
+        assert_eq!(rewritten(sql), "SELECT make_array() FROM r");
+        for kept in [
+            "SELECT (SELECT count(*) FROM pg_catalog.pg_attrdef) FROM a",
+            "SELECT (SELECT a.x FROM a LEFT JOIN pg_catalog.pg_attrdef AS d ON a.x = d.oid) FROM b",
+            "SELECT (SELECT lab.x FROM lab.pg_attrdef AS lab) FROM a",
+        ] {
+            assert_eq!(rewritten(kept), kept);
+        }
+    }
+
+    #[test]
+    fn arrays_of_subqueries_become_aggregates() {
+        let sql = "SELECT ARRAY(SELECT b.rolname FROM pg_roles b WHERE b.oid = r.oid ORDER BY 1) FROM r";
+        let expected = "SELECT coalesce((SELECT array_agg(b.rolname) FROM pg_catalog.pg_roles b WHERE b.oid = r.oid), make_array()) FROM r";
+        assert_eq!(rewritten(sql), expected);
+    }
+
+    #[test]
+    fn placeholders_of_subqueries_that_are_not_run_stay() {
+        let sql = "SELECT (SELECT d.adbin FROM pg_attrdef d WHERE d.adnum = $2 AND d.adbin = $1::VARCHAR) FROM a";
+        let expected = "SELECT CASE WHEN false AND $1::VARCHAR IS NULL AND $2 IS NULL THEN NULL END FROM a";
+        assert_eq!(rewritten(sql), expected);
+    }
+
+    #[test]
+    fn what_is_looked_up_is_seen_to_be_one_row() {
+        let sql = "SELECT (SELECT c.relkind = 'c' FROM pg_class c WHERE c.oid = t.typrelid) FROM pg_type t";
+        let expected = "SELECT (SELECT max(c.relkind = 'c') FROM pg_catalog.pg_class c WHERE c.oid = t.typrelid) FROM pg_catalog.pg_type t";
+        assert_eq!(rewritten(sql), expected);
+        for kept in [
+            "SELECT (SELECT count(*) FROM pg_catalog.pg_class c WHERE c.oid = t.a) FROM t",
+            "SELECT (SELECT u.a FROM u WHERE u.a = t.a) FROM t",
+            "SELECT (SELECT c.oid FROM pg_catalog.pg_class c LIMIT 1) FROM t",
+        ] {
+            assert_eq!(rewritten(kept), kept);
+        }
+    }
+}
