@@ -143,6 +143,8 @@ const FUNCTIONS: &[(&str, Body)] = &[
     ("pg_encoding_to_char", Body::Text(|_, _| Some("UTF8".to_owned()))),
     ("pg_client_encoding", Body::Text(|_, _| Some("UTF8".to_owned()))),
     ("pg_char_to_encoding", Body::Int(|_, _| Some(6))),
+    // None: each statement sees the newest data. DuckDB's extension then takes none to its other connections.
+    ("pg_export_snapshot", NOTHING),
     ("pg_is_in_recovery", Body::Bool(|_, _| Some(false))),
     ("pg_backend_pid", Body::Int(|call, _| Some(call.facts.process))),
     ("pg_my_temp_schema", Body::Int(|_, _| Some(0))),
