@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use arrow_flight::encode::{FlightDataEncoder, FlightDataEncoderBuilder};
 use arrow_flight::error::FlightError;
 use arrow_flight::sql::{Any, Command, ProstMessageExt, TicketStatementQuery};
 use arrow_flight::{FlightData, FlightDescriptor, FlightEndpoint, FlightInfo, SchemaResult, Ticket};
+use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt, select};
 use futures::stream::{self, BoxStream, Stream, StreamExt};
 use pithead_model::{Blame, Fault};
@@ -22,12 +23,17 @@ use crate::catalog;
 use crate::error::{Refused, to_status};
 use crate::metrics::Metrics;
 use crate::plain::{answer_schema, schema_bytes};
+use crate::prepared::planned;
 use crate::serve::FlightSql;
 use crate::statement::{self, Asked, Ready, Rows};
-use crate::values::{Values, nulls};
+use crate::values::Values;
 
 /// What a message is aimed at. Clients take 4 MiB and more without being told.
 const MESSAGE_BYTES: usize = 1 << 20;
+
+/// The handle of a ticket for the rows of a statement that has none. Nothing is kept for it, so that a statement which is done is never
+/// refused for want of a place.
+const NOTHING: Bytes = Bytes::new();
 
 /// Messages of an answer.
 pub(crate) type Messages = BoxStream<'static, Result<FlightData, Status>>;
@@ -54,10 +60,13 @@ impl FlightSql {
                 return flight_info(&schema, other.clone().into_any(), descriptor, -1);
             }
         };
-        let Ready { asked, changed, bytes } = ready;
-        let schema = Arc::clone(&asked.schema);
-        let statement_handle = self.tickets.keep(caller.owner(), bytes, asked)?;
-        let records = changed.map_or(-1, |changed| i64::try_from(changed).unwrap_or(i64::MAX));
+        let (schema, statement_handle, records) = match ready {
+            Ready::Rows(asked) => {
+                let schema = Arc::clone(&asked.schema);
+                (schema, self.tickets.keep(caller.owner(), asked.bytes, asked)?, -1)
+            }
+            Ready::Done(changed) => (Arc::new(Schema::empty()), NOTHING, i64::try_from(changed).unwrap_or(i64::MAX)),
+        };
         flight_info(&schema, TicketStatementQuery { statement_handle }.as_any(), descriptor, records)
     }
 
@@ -68,8 +77,7 @@ impl FlightSql {
             Command::CommandStatementQuery(query) => {
                 refuse_set(&query.query)?;
                 let session = self.session(caller).await?;
-                let types = session.placeholders(&query.query).await?;
-                let statement = session.prepare(&query.query, &nulls(&types)?).await?;
+                let (_, statement) = planned(&session, &query.query).await?;
                 statement.schema().map(|schema| answer_schema(schema)).ok_or_else(none)?
             }
             Command::CommandPreparedStatementQuery(query) => {
@@ -84,6 +92,7 @@ impl FlightSql {
     /// The answer to a ticket.
     pub(crate) async fn get(&self, caller: &Caller, command: Command) -> Result<Answering, Refused> {
         match command {
+            Command::TicketStatementQuery(ticket) if ticket.statement_handle == NOTHING => Ok(self.nothing()),
             Command::TicketStatementQuery(ticket) => {
                 let asked = self.tickets.take(caller.owner(), &ticket.statement_handle)?;
                 let place = self.running.begin(caller.owner(), ticket.statement_handle);
@@ -91,8 +100,10 @@ impl FlightSql {
             }
             Command::CommandPreparedStatementQuery(query) => {
                 let prepared = self.statements.get(caller.owner(), &query.prepared_statement_handle)?;
-                let asked = prepared.ready().await?.asked;
-                self.answer(caller, asked, None).await
+                match prepared.ready().await? {
+                    Ready::Rows(asked) => self.answer(caller, asked, None).await,
+                    Ready::Done(_) => Ok(self.nothing()),
+                }
             }
             other => {
                 catalog::schema(&other)?.ok_or_else(|| unknown(&other))?;
@@ -101,6 +112,11 @@ impl FlightSql {
                 Ok(Answering::new(stream::iter([Ok(batch)]).boxed(), schema, None, &self.metrics))
             }
         }
+    }
+
+    /// The answer of a statement that is done.
+    fn nothing(&self) -> Answering {
+        Answering::new(stream::empty().boxed(), Arc::new(Schema::empty()), None, &self.metrics)
     }
 
     async fn answer(&self, caller: &Caller, asked: Asked, place: Option<Place>) -> Result<Answering, Refused> {

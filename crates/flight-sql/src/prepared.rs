@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef};
 use parking_lot::Mutex;
 use pithead_host::{Session, Statement};
 use pithead_model::Fault;
@@ -12,6 +12,20 @@ use crate::error::Refused;
 use crate::plain::answer_schema;
 use crate::statement::{self, Ready};
 use crate::values::{Values, nulls, parameter_schema};
+
+/// Plans a statement before values are bound to it: the types of its placeholders, and its plan with values of these types. What is known
+/// of none is taken for a text, or for a number where a text cannot stand, as after LIMIT.
+pub(crate) async fn planned(session: &Session, sql: &str) -> Result<(Vec<Option<DataType>>, Statement), Fault> {
+    let types = session.placeholders(sql).await?;
+    let as_texts = session.prepare(sql, &nulls(&types)?).await;
+    if let (Err(_), true) = (&as_texts, types.contains(&None)) {
+        let types: Vec<_> = types.iter().cloned().map(|known| known.or(Some(DataType::Int64))).collect();
+        if let Ok(statement) = session.prepare(sql, &nulls(&types)?).await {
+            return Ok((types, statement));
+        }
+    }
+    Ok((types, as_texts?))
+}
 
 /// A statement that was prepared.
 pub(crate) struct Prepared {
@@ -35,8 +49,7 @@ impl Prepared {
             _ => return Err(Refused::invalid("expected exactly one SQL statement")),
         };
         refuse_set(&sql)?;
-        let types = session.placeholders(&sql).await?;
-        let statement = session.prepare(&sql, &nulls(&types)?).await?;
+        let (types, statement) = planned(&session, &sql).await?;
         let schema = statement.schema().map(|schema| answer_schema(schema));
         let planned = types.is_empty().then(|| Arc::new(statement));
         Ok(Prepared { sql, session, schema, parameters: parameter_schema(&types), planned, bound: Mutex::default() })

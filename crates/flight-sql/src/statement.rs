@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 use pithead_host::{Answer, Parameters, Session, Statement};
@@ -20,29 +20,25 @@ const BOUND: &str = "bound rows";
 /// Rows as they come.
 pub(crate) type Rows = BoxStream<'static, Result<RecordBatch, Fault>>;
 
-/// What a ticket stands for.
+/// A query that is planned: what a ticket stands for.
 pub(crate) struct Asked {
     session: Arc<Session>,
-    /// None: it was a statement without rows, and is done.
-    query: Option<Query>,
-    /// The columns of its rows, as they are sent.
-    pub(crate) schema: SchemaRef,
-}
-
-struct Query {
     first: Arc<Statement>,
     sql: String,
     /// Values for further runs, whose rows follow.
     more: Vec<Parameters>,
+    /// The columns of its rows, as they are sent.
+    pub(crate) schema: SchemaRef,
+    /// Bytes that it keeps, about.
+    pub(crate) bytes: usize,
 }
 
 /// A statement that is ready to be answered.
-pub(crate) struct Ready {
-    pub(crate) asked: Asked,
-    /// Rows that it inserted, deleted or changed, where it did.
-    pub(crate) changed: Option<u64>,
-    /// Bytes that it keeps, about.
-    pub(crate) bytes: usize,
+pub(crate) enum Ready {
+    /// Its rows can be fetched.
+    Rows(Asked),
+    /// It has none, and is done: so many rows it inserted, deleted or changed.
+    Done(u64),
 }
 
 /// Makes a statement ready. A query is planned; any other statement is run at once, since clients may never fetch what has no rows.
@@ -59,23 +55,16 @@ pub(crate) async fn ready(
         (Some(planned), None) => planned,
         (_, values) => Arc::new(session.prepare(sql, &values.unwrap_or_default()).await?),
     };
-    let bytes = sql.len() + values.bytes();
-    let Some(schema) = first.schema() else {
-        let changed = Some(update(&session, sql, values).await?);
-        let asked = Asked { session, query: None, schema: Arc::new(Schema::empty()) };
-        return Ok(Ready { asked, changed, bytes });
-    };
-    let schema = answer_schema(schema);
-    let query = Some(Query { first, sql: sql.to_owned(), more: runs.collect() });
-    Ok(Ready { asked: Asked { session, query, schema }, changed: None, bytes })
+    let Some(schema) = first.schema() else { return Ok(Ready::Done(update(&session, sql, values).await?)) };
+    let (schema, bytes) = (answer_schema(schema), sql.len() + values.bytes());
+    Ok(Ready::Rows(Asked { session, first, sql: sql.to_owned(), more: runs.collect(), schema, bytes }))
 }
 
 impl Asked {
     /// Runs it for its caller, whose rights may be others by now.
     pub(crate) async fn rows(self, caller: &Caller) -> Result<Rows, Fault> {
-        let Asked { session, query, schema } = self;
+        let Asked { session, first, sql, more, schema, .. } = self;
         session.set_caller(Arc::clone(&caller.identity));
-        let Some(Query { first, sql, more }) = query else { return Ok(stream::empty().boxed()) };
         let Answer { rows, .. } = first.run(&session).await?;
         let further = stream::iter(more).then(move |values| {
             let (session, sql) = (Arc::clone(&session), sql.clone());

@@ -104,8 +104,37 @@ fn answers_end_when_they_are_cancelled_or_nobody_takes_them() {
             }
         }
         assert_eq!(last, Some(Code::ResourceExhausted));
+        let done = client.execute("CREATE TABLE made AS SELECT 1 AS a".to_owned(), None).await.unwrap();
+        assert_eq!(
+            (done.total_records, fetched(&mut client, done).await.unwrap().num_rows()),
+            (1, 0),
+            "what is done needs no place"
+        );
     });
     assert!(front.terminate());
+}
+
+#[test]
+fn a_server_that_stops_says_so() {
+    let folder = folder();
+    let mut front = serve(folder.path(), &["--data", "data"]);
+    block_on(async {
+        let mut client = client(&front).await;
+        let info = client.execute(MANY.to_owned(), None).await.unwrap();
+        let mut rows = client.do_get(info.endpoint[0].ticket.clone().unwrap()).await.unwrap();
+        assert!(rows.try_next().await.unwrap().is_some());
+        let stopping = std::thread::spawn(move || (Instant::now(), front.terminate()));
+        let last = loop {
+            match rows.try_next().await {
+                Ok(Some(_)) => {}
+                Ok(None) => panic!("it is cut short"),
+                Err(error) => break status(error),
+            }
+        };
+        assert_eq!(last.code(), Code::Unavailable, "{last:?}");
+        let (since, well) = stopping.join().unwrap();
+        assert!(well && since.elapsed() < Duration::from_secs(10));
+    });
 }
 
 #[test]
@@ -236,10 +265,10 @@ fn adbc_from_python_finds_all_of_it() {
     }
     let folder = folder();
     let path = folder.path();
-    done(path, &["token", "me", "--administer", "*"]);
+    done(path, &["token", "adbc", "--administer", "*"]);
     let front = serve(path, &["--data", "data", "--access", "access.toml"]);
     let script = repository().join("crates/e2e/tests/e2e/flight_sql/client.py");
-    let token = std::fs::read_to_string(path.join("me.token")).unwrap();
+    let token = std::fs::read_to_string(path.join("adbc.token")).unwrap();
     let environment = HashMap::from([("FLIGHT", front.flight()), ("TOKEN", token.trim())]);
     let output = Command::new(&python).arg(script).current_dir(path).envs(environment).output().unwrap();
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

@@ -33,7 +33,7 @@ def refused(work: Any, text: str) -> None:
 
 
 def strangers() -> None:
-    for options in ({}, {"username": "me", "password": "wrong"}, {flightsql.DatabaseOptions.AUTHORIZATION_HEADER.value: "Bearer x"}):
+    for options in ({}, {"username": "adbc", "password": "wrong"}, {flightsql.DatabaseOptions.AUTHORIZATION_HEADER.value: "Bearer x"}):
 
         def call(options: dict[str, str] = options) -> None:
             with dbapi.connect(URI, db_kwargs=options, autocommit=True) as connection, connection.cursor() as cursor:
@@ -59,6 +59,8 @@ def statements(cursor: Any) -> None:
     assert cursor.rowcount == 2, cursor.rowcount
     cursor.execute("SELECT name FROM t WHERE id = ? OR name = ?", (1, "two"))
     assert sorted(cursor.fetchall()) == [("one",), ("two",)]
+    cursor.execute("SELECT id FROM t ORDER BY id LIMIT ? OFFSET ?", (2, 1))
+    assert cursor.fetchall() == [(2,), (3,)]
     cursor.executemany("INSERT INTO w VALUES (?, ?)", [(n, f"n{n}") for n in range(1_000)])
     assert cursor.rowcount == 1_000, cursor.rowcount
     cursor.execute("SELECT count(*), max(b) FROM w")
@@ -146,10 +148,10 @@ def frames(connection: Any) -> None:
 
 
 strangers()
-by_name = {"username": "me", "password": TOKEN}
+by_name = {"username": "adbc", "password": TOKEN}
 with dbapi.connect(URI, db_kwargs=by_name, autocommit=True) as named, contextlib.closing(named.cursor()) as first:
     first.execute("SELECT current_user")
-    assert first.fetchall() == [("me",)]
+    assert first.fetchall() == [("adbc",)]
 with dbapi.connect(URI, db_kwargs=BEARER, autocommit=True) as connected:
     with connected.cursor() as cursor:
         statements(cursor)
