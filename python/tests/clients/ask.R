@@ -1,0 +1,25 @@
+# What a program in R does to Pithead, by RPostgreSQL and dbplyr. It ends with an error where something is other than expected.
+suppressPackageStartupMessages({library(DBI); library(dplyr)})
+same <- function(found, expected) if (!isTRUE(all.equal(found, expected))) stop(deparse(substitute(found)), ": ", toString(found))
+
+con <- dbConnect(RPostgreSQL::PostgreSQL(), host = "127.0.0.1", port = as.integer(commandArgs(TRUE)[1]), user = "me", dbname = "pithead")
+same(all(c("items", "types", "notes") %in% dbListTables(con)), TRUE)
+same(dbListFields(con, "items"), c("id", "kind"))
+same(c(dbExistsTable(con, "types"), dbExistsTable(con, "nothing")), c(TRUE, FALSE))
+row <- dbGetQuery(con, "SELECT small, big, amount, name, flag, day FROM types WHERE big = $1", c(2))
+same(row, data.frame(small = 2L, big = 2, amount = 2.5, name = "text 2", flag = TRUE, day = as.Date("2024-03-01")))
+parts <- dbSendQuery(con, "SELECT id FROM items")
+same(nrow(dbFetch(parts, 10)), 10L)
+dbClearResult(parts)
+frame <- data.frame(a = 1:3, s = c("x", "y", NA), d = as.Date("2024-01-01") + 0:2, f = c(1.5, 2.5, NA))
+dbWriteTable(con, "from_r", frame, row.names = FALSE)
+dbWriteTable(con, "from_r", frame, row.names = FALSE, append = TRUE)
+same(dbGetQuery(con, "SELECT count(*) AS n, count(s) AS s, sum(f) AS f FROM from_r"), data.frame(n = 6, s = 4, f = 8))
+dbRemoveTable(con, "from_r")
+found <- tbl(con, "items") %>% filter(id < 100) %>% group_by(kind) %>% summarise(n = n(), s = sum(id, na.rm = TRUE)) %>%
+    arrange(kind) %>% collect()
+same(found$s, seq(450, 540, 10))
+# RPostgreSQL says what is wrong, and gives NULL.
+same(is.null(suppressWarnings(dbGetQuery(con, "SELECT nothing FROM items"))), TRUE)
+invisible(dbDisconnect(con))
+cat("done\n")
