@@ -49,7 +49,7 @@ def end(server: Server) -> int:
 
 def start(folder: Path, *arguments: str) -> Server:
     """`pithead serve` over the drives of a folder."""
-    command = [program(), "serve", "--listen", "127.0.0.1:0", "--data", "data", *arguments]
+    command: list[str | Path] = [program(), "serve", "--listen", "127.0.0.1:0", "--data", "data", *arguments]
     process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
     assert process.stderr
     for line in process.stderr:
