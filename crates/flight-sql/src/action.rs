@@ -26,6 +26,9 @@ const ACTIONS: [(&str, &str); 4] = [
     ("CancelQuery", "cancels a statement: ActionCancelQueryRequest"),
 ];
 
+/// CloseSessionResult whose status is CLOSED.
+const CLOSED: [u8; 2] = [8, 1];
+
 /// All of them, with what each is for.
 pub(crate) fn kinds() -> impl Iterator<Item = ActionType> {
     ACTIONS.into_iter().map(|(kind, what)| ActionType { r#type: kind.to_owned(), description: what.to_owned() })
@@ -59,7 +62,9 @@ impl FlightSql {
             "BeginTransaction" | "EndTransaction" | "BeginSavepoint" | "EndSavepoint" => Err(Refused::unimplemented(
                 "there are no transactions over several statements: each statement that writes is visible as a whole when it ends",
             )),
-            "SetSessionOptions" | "GetSessionOptions" | "CloseSession" => Err(Refused::unimplemented(
+            // Drivers close whatever they have when a connection ends. There is nothing that could be open.
+            "CloseSession" => Ok(Some(Bytes::from_static(&CLOSED))),
+            "SetSessionOptions" | "GetSessionOptions" => Err(Refused::unimplemented(
                 "there are no sessions; settings are headers of the calls, such as `pithead.pushdown: off`",
             )),
             other => {

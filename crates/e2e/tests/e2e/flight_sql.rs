@@ -206,6 +206,9 @@ fn statements_that_write_are_counted_and_seen() {
             assert_eq!(refused(&mut client, sql).await, code, "{sql}");
         }
         assert_eq!(status(client.begin_transaction().await.unwrap_err()).code(), Code::Unimplemented);
+        let closing = tonic::Request::new(arrow_flight::Action::new("CloseSession", ""));
+        let mut closed = client.do_action(closing).await.unwrap();
+        assert_eq!(&closed.message().await.unwrap().unwrap().body[..], &[8, 1][..], "as drivers do at their end");
         let told = status(query(&mut client, "SELECT nam FROM t").await.unwrap_err());
         assert!(told.message().contains("nam") && told.details().is_empty(), "{told:?}");
     });
