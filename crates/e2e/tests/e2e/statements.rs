@@ -98,11 +98,11 @@ fn what_cannot_be_done_is_refused() {
         let session = setup.session().await;
         let mut told = String::new();
         let cases = [
-            (
-                "MERGE INTO nation USING nation AS s ON nation.n_nationkey = s.n_nationkey WHEN MATCHED THEN DELETE",
-                Blame::Unsupported,
-            ),
-            ("ALTER TABLE nation ADD COLUMN a INT", Blame::Unsupported),
+            ("CREATE VIEW v AS SELECT * FROM nation", Blame::Unsupported),
+            ("ALTER TABLE nation RENAME TO lands", Blame::Unsupported),
+            ("ALTER TABLE nation DROP COLUMN n_natoinkey", Blame::User),
+            ("ALTER TABLE nation ADD COLUMN n_name INT", Blame::User),
+            ("MERGE INTO nation USING nation AS s ON nation.n_regionkey = s.n_regionkey WHEN MATCHED THEN DELETE", Blame::User),
             ("CREATE INDEX i ON nation (n_name)", Blame::Unsupported),
             ("CREATE TABLE nation (a INT)", Blame::User),
             ("INSERT INTO nation SELECT n_name FROM nation", Blame::User),
