@@ -110,8 +110,9 @@ fn discard(loads: Loads) -> Discard {
     Discard { name: name(), dataset: DatasetId(7), loads, partition: None, seen: None }
 }
 
+/// Waits for what does not hang on time, however busy the machine is.
 async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    for _ in 0..1_000 {
+    for _ in 0..12_000 {
         if holds().await {
             return;
         }
