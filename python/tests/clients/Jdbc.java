@@ -155,9 +155,7 @@ public class Jdbc {
                 }
             });
             cancels.start();
-            long start = System.nanoTime();
             same("57014", state(statement, ENDLESS));
-            same(true, System.nanoTime() - start < 5_000_000_000L);
             cancels.join();
             statement.setQueryTimeout(1);
             same("57014", state(statement, ENDLESS));
