@@ -151,14 +151,8 @@ class _Translation:
         if not math.isfinite(low) or not math.isfinite(high):
             return None
         column = quoted(name)
-        match op:
-            case "Lt" | "LtEq":
-                return f"{column} <= {high!r}"
-            case "Gt" | "GtEq":
-                return f"({column} >= {low!r} OR isnan({column}))"
-            case "Eq":
-                return f"({column} >= {low!r} AND {column} <= {high!r})"
-        return f"{column} IS NOT NULL"
+        # NaN is larger than all numbers.
+        return _around(column, op, repr(low), repr(high), f" OR isnan({column})")
 
     def _moment(self, name: str, op: str, value: Any) -> str | None:
         """Comparisons of moments, a little wider: units may differ between a column and a value."""
@@ -170,15 +164,19 @@ class _Translation:
             low, high = ((value + by).isoformat(sep=" ", timespec="microseconds") for by in (-around, around))
         except OverflowError:
             return None
-        column = quoted(name)
-        match op:
-            case "Lt" | "LtEq":
-                return f"{column} <= TIMESTAMP '{high}'"
-            case "Gt" | "GtEq":
-                return f"{column} >= TIMESTAMP '{low}'"
-            case "Eq":
-                return f"({column} >= TIMESTAMP '{low}' AND {column} <= TIMESTAMP '{high}')"
-        return f"{column} IS NOT NULL"
+        return _around(quoted(name), op, f"TIMESTAMP '{low}'", f"TIMESTAMP '{high}'")
+
+
+def _around(column: str, op: str, low: str, high: str, or_above: str = "") -> str:
+    """A comparison with bounds a little below and above its value; `or_above` is what else is above every bound."""
+    match op:
+        case "Lt" | "LtEq":
+            return f"{column} <= {high}"
+        case "Gt" | "GtEq":
+            return f"({column} >= {low}{or_above})"
+        case "Eq":
+            return f"({column} >= {low} AND {column} <= {high})"
+    return f"{column} IS NOT NULL"
 
 
 def _decimal(value: decimal.Decimal) -> str | None:
