@@ -230,6 +230,13 @@ fn columns_change_and_the_layout_stays() {
             let fault = refusal(&session, sql).await;
             assert!(matches!(fault.blame, Blame::User | Blame::Unsupported) && fault.hint.is_some(), "{sql}: {fault}");
         }
+        // What changes nothing leaves the rows where they are.
+        alter("ALTER TABLE t ADD COLUMN IF NOT EXISTS w INT, DROP COLUMN IF EXISTS nothing, ALTER COLUMN w DROP NOT NULL")
+            .await
+            .expect("nothing changes");
+        let after = setup.engine.host.fleet().snapshot().await.expect("a snapshot");
+        let (_, unchanged) = after.dataset(&"t".parse().expect("a name")).expect("the table");
+        assert_eq!(unchanged.id, dataset.id);
         // Two hosts at once: each change is there, once.
         let other = setup.connect_again().await;
         let elsewhere = other.host.session();

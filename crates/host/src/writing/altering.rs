@@ -63,8 +63,12 @@ impl Altering {
 
     /// Makes the changes to a dataset as it was read.
     pub(crate) async fn run(&self, query: Query, name: DatasetName, dataset: Arc<Dataset>) -> Result<(), Fault> {
-        let fields = dataset.schema.fields().iter().map(Column::of).collect();
+        let fields: Vec<Column> = dataset.schema.fields().iter().map(Column::of).collect();
         let columns = self.changes.iter().try_fold(fields, |columns, change| change.apply(columns, &name, &dataset))?;
+        // A column that may be there, or may be gone, and is.
+        if columns.len() == dataset.schema.fields().len() && columns.iter().all(Column::is_as_it_was) {
+            return Ok(());
+        }
         let plan = query.state.statement_to_plan(select(&name, &columns)?).await.map_err(fault_from_datafusion)?;
         query.host.functions().ready(&query.state, &plan).await?;
         let schema = schema(&columns, plan.schema().inner());
@@ -181,6 +185,11 @@ impl Column {
             own: Some(field.name().clone()),
             is_nullable: field.is_nullable(),
         }
+    }
+
+    fn is_as_it_was(&self) -> bool {
+        let kept = self.kept.as_ref();
+        kept.is_some_and(|field| *field.name() == self.name && field.is_nullable() == self.is_nullable)
     }
 }
 

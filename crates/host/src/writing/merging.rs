@@ -58,29 +58,29 @@ impl Merge {
     /// One row with the figures of a [`Tally`], in its order.
     pub(super) fn tally(&self) -> Result<LogicalPlan, Fault> {
         let of = |is_it: fn(&MergeIntoAction) -> bool| {
-            let chosen = self.choose(|clause| Ok(lit(is_it(&clause.action))), lit(false))?;
-            Ok::<_, Fault>(count(case(vec![(chosen, lit(1_i64))], lit(ScalarValue::Int64(None)))))
+            let chosen = self.choose(|clause| lit(is_it(&clause.action)), lit(false));
+            count(case(vec![(chosen, lit(1_i64))], lit(ScalarValue::Int64(None))))
         };
-        let updated = of(|action| matches!(action, MergeIntoAction::Update(_)))?;
-        let deleted = of(|action| matches!(action, MergeIntoAction::Delete))?;
+        let updated = of(|action| matches!(action, MergeIntoAction::Update(_)));
+        let deleted = of(|action| matches!(action, MergeIntoAction::Delete));
         let counts = [count(lit(1_i64)).alias("joined"), updated.alias("updated"), deleted.alias("deleted")];
         built(self.joined()?.aggregate(Vec::<Expr>::new(), counts))
     }
 
     /// The rows that stay, changed or not.
     pub(super) fn staying(&self) -> Result<LogicalPlan, Fault> {
-        let is_deleted = self.choose(|clause| Ok(lit(clause.action == MergeIntoAction::Delete)), lit(false))?;
+        let is_deleted = self.choose(|clause| lit(clause.action == MergeIntoAction::Delete), lit(false));
         let mut columns = Vec::with_capacity(self.schema.fields().len());
         for field in self.schema.fields() {
             let own = self.own_column(field.name());
             let value = |clause: &MergeIntoClause| match &clause.action {
                 MergeIntoAction::Update(assignments) => {
                     let assigned = assignments.iter().find(|(name, _)| name == field.name());
-                    Ok(assigned.map_or_else(|| own.clone(), |(_, value)| cast(value.clone(), field.data_type().clone())))
+                    assigned.map_or_else(|| own.clone(), |(_, value)| cast(value.clone(), field.data_type().clone()))
                 }
-                _ => Ok(own.clone()),
+                _ => own.clone(),
             };
-            columns.push(self.choose(value, own.clone())?.alias(field.name()));
+            columns.push(self.choose(value, own.clone()).alias(field.name()));
         }
         let joined = self.joined()?.filter(Expr::IsNotTrue(Box::new(is_deleted)));
         built(joined.and_then(|joined| joined.project(columns)))
@@ -129,7 +129,7 @@ impl Merge {
     }
 
     /// What the first clause that is about a row of the outer join says, or else `otherwise`.
-    fn choose(&self, says: impl Fn(&MergeIntoClause) -> Result<Expr, Fault>, otherwise: Expr) -> Result<Expr, Fault> {
+    fn choose(&self, says: impl Fn(&MergeIntoClause) -> Expr, otherwise: Expr) -> Expr {
         let mark = Expr::Column(Column::new_unqualified(mark_name()));
         let mut whens = Vec::new();
         for clause in self.clauses(|kind| !kind.is_not_matched_by_target()) {
@@ -137,9 +137,9 @@ impl Merge {
                 MergeIntoClauseKind::Matched => Expr::IsNotNull(Box::new(mark.clone())),
                 _ => Expr::IsNull(Box::new(mark.clone())),
             };
-            whens.push((binary_expr(is_pair, Operator::And, holds(clause.predicate.clone())), says(clause)?));
+            whens.push((binary_expr(is_pair, Operator::And, holds(clause.predicate.clone())), says(clause)));
         }
-        Ok(case(whens, otherwise))
+        case(whens, otherwise)
     }
 
     fn clauses(&self, is_asked: impl Fn(MergeIntoClauseKind) -> bool) -> impl Iterator<Item = &MergeIntoClause> {
