@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -122,9 +122,6 @@ pub(crate) struct Entry {
     /// Ends its pause.
     wake: Notify,
     service: Mutex<Box<dyn Service>>,
-    steps: AtomicU64,
-    bytes: AtomicU64,
-    busy_ns: AtomicU64,
     kept: Mutex<Kept>,
 }
 
@@ -145,6 +142,11 @@ struct Kept {
     filled: Instant,
     progress: Progress,
     position: Vec<u8>,
+    /// Steps since it was added, their bytes and their time. They are counted together, so that whoever asks between two steps sees
+    /// the bytes of exactly these steps.
+    steps: u64,
+    bytes: u64,
+    busy: Duration,
     /// When bytes were done, for the rate.
     done: VecDeque<(Instant, u64)>,
 }
@@ -170,6 +172,9 @@ impl Entry {
             filled: Instant::now(),
             progress: service.progress(),
             position: service.position(),
+            steps: 0,
+            bytes: 0,
+            busy: Duration::ZERO,
             done: VecDeque::new(),
         };
         let service = Mutex::new(service);
@@ -178,9 +183,6 @@ impl Entry {
             home: AtomicUsize::new(usize::MAX),
             wake: Notify::new(),
             service,
-            steps: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-            busy_ns: AtomicU64::new(0),
             kept: Mutex::new(kept),
         }
     }
@@ -212,9 +214,9 @@ impl Entry {
         }));
         drop(service);
         let took = start.elapsed();
-        self.steps.fetch_add(1, Ordering::Relaxed);
-        self.busy_ns.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
         let mut kept = self.kept.lock();
+        kept.steps += 1;
+        kept.busy += took;
         let (stepped, progress, position) = match stepped {
             Ok(stepped) => stepped,
             Err(panic) => {
@@ -228,7 +230,7 @@ impl Entry {
         };
         (kept.progress, kept.position) = (progress, position);
         if let Stepped::Did { bytes } = stepped {
-            self.bytes.fetch_add(bytes, Ordering::Relaxed);
+            kept.bytes += bytes;
         }
         let next = kept.after(stepped, &self.name);
         kept.is_placed = !matches!(next, Next::Rests);
@@ -306,9 +308,9 @@ impl Entry {
             progress: kept.progress,
             bytes_per_second: kept.rate(),
             limit: kept.limit,
-            steps: self.steps.load(Ordering::Relaxed),
-            bytes: self.bytes.load(Ordering::Relaxed),
-            busy: Duration::from_nanos(self.busy_ns.load(Ordering::Relaxed)),
+            steps: kept.steps,
+            bytes: kept.bytes,
+            busy: kept.busy,
             position: kept.position.clone(),
         }
     }
