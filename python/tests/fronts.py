@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import subprocess
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,3 +67,12 @@ def loaded(folder: Path) -> None:
         connection.sql("CREATE TABLE lab.notes AS SELECT 1 AS id, 'a' AS note")
         connection.sql("CREATE TABLE items AS SELECT value AS id, value % 10 AS kind FROM range(20000)")
         connection.sql(TYPES)
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[Server]:
+    """A server over what `loaded` loads, which has to end well."""
+    loaded(folder)
+    server = start(folder)
+    yield server
+    assert end(server) == 0

@@ -19,7 +19,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 import sqlalchemy as sa
-from fronts import Server, end, loaded, start
+from fronts import Server, served
 
 D = decimal.Decimal
 CLIENTS = Path(__file__).resolve().parents[2] / ".tools" / "clients"
@@ -28,11 +28,8 @@ ENDLESS = "SELECT count(*) FROM range(100000000) a, range(100000000) b WHERE a.v
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("clients")
-    loaded(folder)
-    found = start(folder)
-    yield found
-    assert end(found) == 0
+    with served(tmp_path_factory.mktemp("clients")) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from pathlib import Path
 import asyncpg
 import psycopg
 import pytest
-from fronts import Server, end, loaded, start
+from fronts import Server, end, loaded, served, start
 from programs import program
 
 D = decimal.Decimal
@@ -26,11 +26,8 @@ D = decimal.Decimal
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("front")
-    loaded(folder)
-    found = start(folder)
-    yield found
-    assert end(found) == 0
+    with served(tmp_path_factory.mktemp("front")) as found:
+        yield found
 
 
 def first(value: object) -> list[object]:

@@ -6,6 +6,7 @@ use futures::future::{join_all, try_join_all};
 use pithead_door::{Granted, OpenRequest, PlanBytes, SlicePart, check_open, check_spans};
 use pithead_host::DividedPart;
 use pithead_model::{Adapt, Blame, Fault, HostState, Level, Partition, Reply, SessionId, SliceSpan};
+use pithead_plan::take_annotation;
 
 use crate::array::Inner;
 use crate::lower::LowerSession;
@@ -27,8 +28,9 @@ struct Divided {
 }
 
 impl Inner {
-    pub(crate) async fn open(self: &Arc<Self>, request: OpenRequest) -> Result<Reply<Granted>, Fault> {
+    pub(crate) async fn open(self: &Arc<Self>, mut request: OpenRequest) -> Result<Reply<Granted>, Fault> {
         self.check_running()?;
+        take_annotation(&mut request)?;
         check_open(&request, &self.announced())?;
         let Some(place) = self.sessions.admit(self.options.sessions_max, &request.parts) else {
             let why = format!("all {} sessions of the array are taken", self.options.sessions_max);

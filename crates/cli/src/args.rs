@@ -57,7 +57,7 @@ pub(crate) enum Command {
     Program(program::ProgramCommand),
     Repair(repair::RepairArgs),
     Check(check::CheckArgs),
-    /// Look at what lies on a drive's medium
+    /// Look at what lies on a drive's medium, or in a sub-plan
     #[command(subcommand)]
     Inspect(inspect::InspectCommand),
     /// Be a drive, or change which drives there are

@@ -32,6 +32,7 @@ mod ls;
 mod move_args;
 mod output;
 mod piped;
+mod plans;
 mod program;
 mod prompt;
 mod repair;

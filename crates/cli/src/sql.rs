@@ -10,6 +10,7 @@ use pithead_embed::Engine;
 use crate::error::CliError;
 use crate::interrupt::Interrupts;
 use crate::output::{Format, Sink};
+use crate::plans::PlanFolder;
 use crate::statements::{Runner, Showing};
 use crate::target::{TargetArgs, connected_or_new, must_exist};
 use crate::terminal;
@@ -61,6 +62,9 @@ pub(crate) struct SqlArgs {
     /// Rows of a table at most, 0 for all [default: 40 at the prompt, else 10000]
     #[arg(long, value_name = "N")]
     rows: Option<usize>,
+    /// Write the sub-plans that drives ran as Substrait into a new folder, each with what was executed of it
+    #[arg(long, value_name = "DIR")]
+    plans: Option<PathBuf>,
     /// Show each row of a table as lines of names and values
     #[arg(short = 'x', long)]
     expanded: bool,
@@ -95,6 +99,7 @@ pub(crate) async fn run(args: SqlArgs) -> Result<(), CliError> {
     // Only now: a read of a file is best ended by the signal itself.
     let interrupts = Interrupts::listen();
     let format = args.format.or_else(|| Format::of_file(args.output.as_deref()?)).unwrap_or(Format::Table);
+    let plans = args.plans.as_deref().map(PlanFolder::make).transpose()?;
     let sink = args.output.as_deref().map_or_else(|| Ok(Sink::stdout()), Sink::file)?;
     if format.is_binary() && sink.is_terminal() {
         return Err(CliError::user("this format is not for a terminal: give a file with -o, or redirect stdout"));
@@ -112,6 +117,7 @@ pub(crate) async fn run(args: SqlArgs) -> Result<(), CliError> {
         let slow = slow_query_ms(&args)?.map(|ms| Setting { name: "pithead.slow_query_ms".to_owned(), value: ms.to_string() });
         let settings: Vec<Setting> = slow.into_iter().chain(args.settings.iter().cloned()).collect();
         interrupts.cancels(set(&mut runner, &settings)).await?;
+        runner.write_plans_to(plans);
         match &source {
             Source::Prompt => prompt::run(&mut runner, &engine.host, &interrupts).await?,
             Source::Piped => interrupts.cancels(piped::run(&mut runner)).await?,

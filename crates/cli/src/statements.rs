@@ -10,6 +10,7 @@ use pithead_host::{Answer, Session};
 use crate::apart::{Rows, apart};
 use crate::error::CliError;
 use crate::output::{Format, Sink, TableRows, row_writer};
+use crate::plans::PlanFolder;
 use crate::terminal;
 
 /// When a person starts to wonder.
@@ -37,6 +38,7 @@ pub(crate) struct Runner {
     sink: Sink,
     showing: Showing,
     answers: usize,
+    plans: Option<PlanFolder>,
 }
 
 /// What was written of an answer.
@@ -47,7 +49,7 @@ struct Shown {
 
 impl Runner {
     pub(crate) fn new(session: Session, sink: Sink, showing: Showing) -> Self {
-        Self { session: Arc::new(session), sink, showing, answers: 0 }
+        Self { session: Arc::new(session), sink, showing, answers: 0, plans: None }
     }
 
     /// How answers are shown, to change it.
@@ -58,6 +60,11 @@ impl Runner {
     /// Where answers go.
     pub(crate) fn sink(&mut self) -> &mut Sink {
         &mut self.sink
+    }
+
+    /// The sub-plans of statements go there from now on.
+    pub(crate) fn write_plans_to(&mut self, plans: Option<PlanFolder>) {
+        self.plans = plans;
     }
 
     /// Answers go there from now on; where they went before has all of them.
@@ -95,7 +102,12 @@ impl Runner {
         let profile = Arc::clone(&answer.profile);
         let (is_query, changed) = (answer.is_query, answer.changed);
         let rows_max = if describes(statement) { usize::MAX } else { self.showing.rows_max };
-        let shown = self.show(answer, rows_max, waiting).await?;
+        let shown = self.show(answer, rows_max, waiting).await;
+        // Also of a statement that has failed: they say how far it came.
+        if let Some(plans) = &mut self.plans {
+            plans.write(&profile)?;
+        }
+        let shown = shown?;
         if self.showing.timing {
             let link_bytes = profile.snapshot().link_bytes;
             terminal::tell(self.summary(is_query, changed, &shown, start.elapsed(), link_bytes));

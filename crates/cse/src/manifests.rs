@@ -1,6 +1,7 @@
 //! [`Manifests`]: replaced by compare-and-set at their home, and kept as copies elsewhere.
 
 mod aside;
+mod versions;
 
 use std::sync::Arc;
 
@@ -9,6 +10,8 @@ use pithead_door::{DomainAt, Kept};
 use pithead_model::{Blame, DatasetName, DriveId, Fault, Manifest};
 use pithead_store::{Durability, Expected, Key, Put, Store, StoreError, Tag, Version, Write, each_readable_entry};
 use serde::Deserialize;
+
+use versions::Versions;
 
 /// Manifests, by domain.
 const MANIFEST_PREFIX: &str = "manifest/";
@@ -27,18 +30,29 @@ struct ManifestHead {
 pub struct Manifests {
     store: Arc<dyn Store>,
     id: DriveId,
+    versions: Arc<Versions>,
 }
 
 impl Manifests {
     /// Those in a store of the CSE `id`.
     pub fn new(store: Arc<dyn Store>, id: DriveId) -> Self {
-        Self { store, id }
+        Self { store, id, versions: Arc::default() }
     }
 
     /// A domain's manifest as it is here, be this the home or not; none: it is not kept here.
     pub fn read(&self, domain: &str) -> Result<Option<Manifest>, Fault> {
         check_domain(domain)?;
-        Ok(manifest(&*self.store, domain)?.map(|(manifest, _)| manifest))
+        let since = self.versions.since();
+        let manifest = manifest(&*self.store, domain)?.map(|(manifest, _)| manifest);
+        if let Some(manifest) = &manifest {
+            self.versions.note_read(domain, manifest.version, since);
+        }
+        Ok(manifest)
+    }
+
+    /// The version of a domain's manifest, if that is known without reading it. Does not block.
+    pub fn version(&self, domain: &str) -> Option<u64> {
+        self.versions.get(domain)
     }
 
     /// The manifests that were here as home when other CSEs took this one's place, if changes in them are lost: the oldest first.
@@ -67,7 +81,7 @@ impl Manifests {
             let what = format!("a manifest that replaces version {expected} cannot have version {}", next.version);
             return Err(Fault::new(Blame::User, what));
         }
-        replace_manifest(&*self.store, expected, next)?;
+        self.noting(&next.domain, next.version, replace_manifest(&*self.store, expected, next))?;
         tracing::info!(domain = next.domain, version = next.version, "manifest replaced");
         Ok(())
     }
@@ -79,9 +93,20 @@ impl Manifests {
             let what = format!("the manifest of {} names {} as home, so this is no copy", copy.domain, home(copy));
             return Err(Fault::new(Blame::User, what).hint("commit it, which compares it with what is here"));
         }
-        let kept = keep_newer(&*self.store, self.id, copy)?;
+        let kept = keep_newer(&*self.store, self.id, copy);
+        let version = kept.as_ref().map_or(0, |kept| kept.version);
+        let kept = self.noting(&copy.domain, version, kept)?;
         tracing::debug!(domain = copy.domain, version = kept.version, before = kept.before, "copy of a manifest");
         Ok(kept)
+    }
+
+    /// Notes the version that a change has left here. Where it failed, nobody knows whether that was before or after it was made.
+    fn noting<T>(&self, domain: &str, version: u64, changed: Result<T, Fault>) -> Result<T, Fault> {
+        match &changed {
+            Ok(_) => self.versions.note(domain, version),
+            Err(_) => self.versions.forget(domain),
+        }
+        changed
     }
 
     /// The domains whose manifests are here. One that is damaged is left out, so that status still says the rest.
@@ -258,6 +283,25 @@ mod tests {
         assert_eq!(replace_manifest(&store, 7, &manifest_of(8, 7)).unwrap_err().blame, Blame::Conflict);
         assert_eq!(there(&store).version, 2);
         assert!(manifest(&store, "other").unwrap().is_none());
+    }
+
+    #[test]
+    fn the_version_is_known_after_reads_and_changes_alone() {
+        let store = Arc::new(MemoryStore::new());
+        let manifests = Manifests::new(Arc::clone(&store) as Arc<dyn Store>, DriveId(7));
+        assert_eq!(manifests.version("lab"), None);
+        manifests.replace(0, &manifest_of(1, 7)).unwrap();
+        assert_eq!(manifests.version("lab"), Some(1));
+        manifests.keep(&manifest_of(2, 8)).unwrap();
+        assert_eq!(manifests.version("lab"), Some(2));
+        // An older copy changes nothing, here as in the store.
+        manifests.keep(&manifest_of(1, 8)).unwrap();
+        assert_eq!(manifests.version("lab"), Some(2));
+        // After an error it is not known what is there.
+        manifests.replace(7, &manifest_of(8, 7)).unwrap_err();
+        assert_eq!(manifests.version("lab"), None);
+        assert_eq!(manifests.read("lab").unwrap().unwrap().version, 2);
+        assert_eq!(manifests.version("lab"), Some(2));
     }
 
     #[test]

@@ -94,6 +94,12 @@ pub trait Door: Send + Sync + Debug {
     /// A domain's manifest as this drive has it, be it home or not; none: not kept here.
     async fn manifest(&self, domain: String) -> Result<Option<Manifest>, Fault>;
 
+    /// Whether a domain's manifest has this version here. A host asks so before each statement, where it has read that version from
+    /// this drive before.
+    async fn has_manifest(&self, domain: String, version: u64) -> Result<bool, Fault> {
+        Ok(self.manifest(domain).await?.is_some_and(|manifest| manifest.version == version))
+    }
+
     /// Replaces a domain's manifest if its version here is still `expected` (0: there is none), durably. The new one has
     /// version `expected + 1` and names this drive as home. Otherwise [`pithead_model::Blame::Conflict`] and nothing has changed.
     async fn commit(&self, expected: u64, manifest: Manifest) -> Result<(), Fault>;

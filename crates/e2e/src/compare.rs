@@ -4,8 +4,6 @@ use std::collections::HashMap;
 
 use arrow::datatypes::DataType;
 
-use crate::render::letter;
-
 const ROWS_SHOWN_MAX: usize = 5;
 
 /// How a column compares.
@@ -31,6 +29,28 @@ impl Column {
     /// Of a column of which only the letter is known.
     pub fn lettered(letter: char) -> Self {
         Self { letter, scale: None }
+    }
+}
+
+/// The type letter of a column.
+pub fn letter(data_type: &DataType) -> char {
+    match data_type {
+        DataType::Dictionary(_, values) => letter(values),
+        DataType::Boolean => 'B',
+        other if other.is_integer() => 'I',
+        DataType::Decimal32(_, scale)
+        | DataType::Decimal64(_, scale)
+        | DataType::Decimal128(_, scale)
+        | DataType::Decimal256(_, scale) => {
+            if *scale == 0 {
+                'I'
+            } else {
+                'D'
+            }
+        }
+        other if other.is_floating() => 'R',
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => 'T',
+        _ => '?',
     }
 }
 

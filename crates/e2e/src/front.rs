@@ -3,10 +3,41 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
+use tempfile::TempDir;
+
 use crate::places::pithead;
+
+/// A statement that runs until it is ended, and needs no table.
+pub const ENDLESS: &str = "SELECT count(*) FROM range(100000000) a, range(100000000) b WHERE a.value + b.value < 0";
+
+/// What the program says to these arguments in this folder.
+pub fn run(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(pithead());
+    command.current_dir(folder).args(arguments).stdin(Stdio::null()).env("NO_COLOR", "1");
+    for variable in ["PITHEAD_DATA", "PITHEAD_DRIVES"] {
+        command.env_remove(variable);
+    }
+    command.output().unwrap()
+}
+
+/// What it prints where it succeeds, as it has to.
+pub fn done(folder: &Path, arguments: &[&str]) -> Vec<u8> {
+    let output = run(folder, arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+/// A folder with a table `t` of five rows on two drives in it.
+pub fn five_rows() -> TempDir {
+    let folder = TempDir::new().unwrap();
+    let csv = "id,name,price\n1,one,1.5\n2,two,2.5\n3,,3.5\n4,four,4.5\n5,five,5.5\n";
+    std::fs::write(folder.path().join("t.csv"), csv).unwrap();
+    done(folder.path(), &["load", "t", "t.csv", "--data", "data"]);
+    folder
+}
 
 /// A `pithead serve`. Dropping it kills it.
 pub struct FrontProcess {

@@ -6,7 +6,7 @@
 mod compare;
 mod data;
 mod drives;
-mod front;
+pub mod front;
 mod mode;
 mod places;
 pub mod random;
@@ -15,12 +15,12 @@ mod setup;
 mod suite;
 pub mod tpch;
 
-pub use compare::{Column, Table, bag_difference, row_difference};
+pub use compare::{Column, Table, bag_difference, letter, row_difference};
 pub use data::{TestDataset, datasets, load_all};
 pub use drives::DriveProcess;
 pub use front::{FrontProcess, RawClient, Reply};
 pub use mode::Mode;
 pub use places::{pithead, repository, target};
-pub use render::{cell, letter, table};
+pub use render::{cell, table};
 pub use setup::{Setup, block_on, collect, link_bytes, load, refusal};
 pub use suite::run_suites;

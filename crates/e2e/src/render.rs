@@ -21,28 +21,6 @@ pub fn table(schema: &SchemaRef, batches: &[RecordBatch]) -> Table {
     Table { columns, rows: rows.collect() }
 }
 
-/// The type letter of a column.
-pub fn letter(data_type: &DataType) -> char {
-    match data_type {
-        DataType::Dictionary(_, values) => letter(values),
-        DataType::Boolean => 'B',
-        other if other.is_integer() => 'I',
-        DataType::Decimal32(_, scale)
-        | DataType::Decimal64(_, scale)
-        | DataType::Decimal128(_, scale)
-        | DataType::Decimal256(_, scale) => {
-            if *scale == 0 {
-                'I'
-            } else {
-                'D'
-            }
-        }
-        other if other.is_floating() => 'R',
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => 'T',
-        _ => '?',
-    }
-}
-
 /// One value.
 pub fn cell(array: &ArrayRef, row: usize) -> String {
     if array.is_null(row) || matches!(array.data_type(), DataType::Null) {

@@ -135,12 +135,12 @@ pub struct Access {
 #[serde(deny_unknown_fields)]
 struct File {
     #[serde(default)]
-    identity: Vec<Entry>,
+    identity: Vec<IdentityEntry>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct IdentityEntry {
     name: String,
     token: Option<String>,
     certificate: Option<String>,
@@ -234,8 +234,8 @@ impl Identity {
     }
 }
 
-fn identity(entry: Entry) -> Result<Identity, Fault> {
-    let Entry { name, token, certificate, read, write, administer, run_programs, load_programs } = entry;
+fn identity(entry: IdentityEntry) -> Result<Identity, Fault> {
+    let IdentityEntry { name, token, certificate, read, write, administer, run_programs, load_programs } = entry;
     let plain = |text: &str| (1..=NAME_BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control);
     if !plain(&name) {
         return Err(wrong(format!("{name:?} is not a name: expected 1 to {NAME_BYTES_MAX} bytes without control characters")));

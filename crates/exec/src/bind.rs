@@ -100,6 +100,11 @@ impl Bound {
         }))
     }
 
+    /// Whether [`Bound::bind`] is done in much less than a millisecond: the sub-plan was read and optimised before.
+    pub fn is_quick(request: &BindRequest) -> bool {
+        Template::is_kept(request)
+    }
+
     /// How the outputs of several rounds go together.
     pub fn shape(&self) -> Shape {
         self.template.shape

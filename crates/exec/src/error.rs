@@ -1,6 +1,6 @@
 //! What can go wrong with a sub-plan, apart from what its slices, its expressions and the engine report.
 
-use pithead_model::{Blame, DatasetName, Fault};
+use pithead_model::{Blame, DatasetName, Fault, FaultKind};
 
 /// A sub-plan that cannot be bound or run.
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +72,10 @@ impl From<ExecError> for Fault {
             ExecError::DrivenTwice(..) | ExecError::NoRound => Blame::Bug,
             _ => Blame::User,
         };
-        Fault::new(blame, error.to_string())
+        let kind = match &error {
+            ExecError::UnknownColumn { .. } => FaultKind::NoColumn,
+            _ => FaultKind::Other,
+        };
+        Fault::new(blame, error.to_string()).of_kind(kind)
     }
 }

@@ -107,6 +107,11 @@ impl Template {
         Ok(made)
     }
 
+    /// Whether the request's sub-plan was read and optimised before, so that binding it takes no time to speak of.
+    pub(crate) fn is_kept(request: &BindRequest) -> bool {
+        KEPT.lock().contains(&Key::of(request))
+    }
+
     async fn make(request: &BindRequest, options: &EngineOptions) -> Result<Self, Fault> {
         let state = planning_state(options);
         register(&state, request)?;

@@ -9,7 +9,7 @@ use pithead_model::{Blame, Dataset, DatasetName, DriveId, Fault, Manifest, near_
 
 use crate::drives::{ConnectedDrive, Drives};
 use crate::fault::unknown_dataset;
-use crate::homes::{Found, HomeState, Use, find_homes, find_manifest};
+use crate::homes::{Found, HomeState, Use, find_homes, find_manifest, is_unchanged};
 
 /// Knows the home of each domain, and keeps the last manifest of each, parsed.
 #[derive(Debug)]
@@ -32,6 +32,8 @@ struct Homes {
 #[derive(Debug)]
 struct Domain {
     manifest: Manifest,
+    /// Whether it came from its home, and is no copy of another drive's.
+    told_by_home: bool,
     datasets: BTreeMap<String, Arc<VersionedDataset>>,
 }
 
@@ -145,14 +147,24 @@ impl Catalog {
     }
 
     async fn read_domain(&self, name: &str, drives: &Drives, home: DriveId) -> Result<Arc<Domain>, Fault> {
-        let manifest = self.find(name, home, drives, Use::Read).await?.manifest;
-        let same =
-            |domain: &&Arc<Domain>| domain.manifest.version == manifest.version && domain.manifest.drives == manifest.drives;
+        let of_home = |domain: &&Arc<Domain>| domain.told_by_home && domain.manifest.home() == Some(home);
+        let known = self.parsed.lock().get(name).filter(of_home).cloned();
+        if let Some(domain) = known
+            && is_unchanged(name, home, domain.manifest.version, drives).await
+        {
+            return Ok(domain);
+        }
+        let found = self.find(name, home, drives, Use::Read).await?;
+        let (manifest, told_by_home) = (found.manifest, matches!(found.home, HomeState::Here));
+        let same = |domain: &&Arc<Domain>| {
+            let told = &domain.manifest;
+            told.version == manifest.version && told.drives == manifest.drives && domain.told_by_home == told_by_home
+        };
         let known = self.parsed.lock().get(name).filter(same).cloned();
         if let Some(domain) = known {
             return Ok(domain);
         }
-        let domain = Arc::new(Domain::parse(manifest));
+        let domain = Arc::new(Domain::parse(manifest, told_by_home));
         self.parsed.lock().insert(name.to_owned(), Arc::clone(&domain));
         Ok(domain)
     }
@@ -179,13 +191,13 @@ fn cannot_change(name: &str, home: DriveId, drives: &Drives, fault: &Fault) -> F
 }
 
 impl Domain {
-    fn parse(manifest: Manifest) -> Self {
+    fn parse(manifest: Manifest, told_by_home: bool) -> Self {
         let versioned = |(name, dataset): (&String, &Dataset)| {
             let found = VersionedDataset::new(manifest.name(name), Arc::new(dataset.clone()), manifest.version);
             (name.clone(), Arc::new(found))
         };
         let datasets = manifest.datasets.iter().map(versioned).collect();
-        Self { manifest, datasets }
+        Self { manifest, told_by_home, datasets }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pithead_model::{Blame, Dataset, DatasetId, DatasetName, DriveId, Fault, LoadId, Loaded, Manifest, SliceKey};
+use pithead_model::{Blame, Dataset, DatasetId, DatasetName, DriveId, Fault, FaultKind, LoadId, Loaded, Manifest, SliceKey};
 
 use crate::commit::Edit;
 use crate::fault::unknown_dataset;
@@ -160,7 +160,9 @@ fn moved(present: &Dataset, runs: &[Option<Loaded>], placed: &[Vec<DriveId>]) ->
 
 /// A dataset that is there already, where a new one was asked for.
 pub fn already_there(name: &DatasetName) -> Fault {
-    Fault::invalid(format!("dataset {name} exists already")).hint("load with --append to add to it, or --replace to start anew")
+    Fault::invalid(format!("dataset {name} exists already"))
+        .of_kind(FaultKind::Exists)
+        .hint("load with --append to add to it, or --replace to start anew")
 }
 
 fn unknown(name: &DatasetName, manifest: &Manifest) -> Fault {

@@ -1,6 +1,6 @@
 //! Faults that several parts raise in the same words.
 
-use pithead_model::{DatasetName, Fault, near_names};
+use pithead_model::{DatasetName, Fault, FaultKind, near_names};
 
 /// A dataset that no domain has, with the near ones among `names`.
 pub fn unknown_dataset<'a>(wanted: &DatasetName, names: impl IntoIterator<Item = &'a str>) -> Fault {
@@ -10,7 +10,7 @@ pub fn unknown_dataset<'a>(wanted: &DatasetName, names: impl IntoIterator<Item =
         true => format!("no dataset {wanted}"),
         false => format!("no dataset {wanted}; near: {}", near.join(", ")),
     };
-    Fault::invalid(message).hint("pithead ls")
+    Fault::invalid(message).of_kind(FaultKind::NoTable).hint("pithead ls")
 }
 
 /// A fault of several drives at once: the worst thing is the first one's, the others are named after it.

@@ -101,6 +101,16 @@ async fn refuse_two_homes(
     Ok(())
 }
 
+/// Whether home has the manifest that it told before, and says so at once.
+pub(crate) async fn is_unchanged(name: &str, home: DriveId, version: u64, drives: &Drives) -> bool {
+    let Ok(home) = drives.get(home) else { return false };
+    if drives.suspects().has(home.id()) {
+        return false;
+    }
+    let told = tokio::time::timeout(HEDGE_WAIT, home.door.has_manifest(name.to_owned(), version)).await;
+    matches!(told, Ok(Ok(true)))
+}
+
 /// What a manifest is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {

@@ -10,13 +10,12 @@ use arrow_flight::{Action, ActionType, CancelFlightInfoRequest, CancelFlightInfo
 use bytes::Bytes;
 use prost::Message;
 
-use crate::answer::no_transaction;
+use crate::answer::{command, no_transaction};
 use crate::caller::Caller;
 use crate::error::Refused;
+use crate::flight::FlightSql;
 use crate::plain::schema_bytes;
 use crate::prepared::Prepared;
-use crate::serve::FlightSql;
-use crate::service::command;
 
 /// The actions that are taken.
 const ACTIONS: [(&str, &str); 4] = [

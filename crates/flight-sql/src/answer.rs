@@ -18,13 +18,13 @@ use prost::Message;
 use tonic::Status;
 
 use crate::caller::{Caller, refuse_set};
-use crate::cancel::Place;
+use crate::cancel::RunningAnswer;
 use crate::catalog;
 use crate::error::{Refused, to_status};
+use crate::flight::FlightSql;
 use crate::metrics::Metrics;
 use crate::plain::{answer_schema, schema_bytes};
 use crate::prepared::planned;
-use crate::serve::FlightSql;
 use crate::statement::{self, Asked, Ready, Rows};
 use crate::values::Values;
 
@@ -34,6 +34,13 @@ const MESSAGE_BYTES: usize = 1 << 20;
 /// The handle of a ticket for the rows of a statement that has none. Nothing is kept for it, so that a statement which is done is never
 /// refused for want of a place.
 const NOTHING: Bytes = Bytes::new();
+
+/// Reads a command, or a ticket that is one.
+pub fn command(bytes: &[u8]) -> Result<Command, Status> {
+    let malformed = |why: String| Status::invalid_argument(format!("the bytes are no command of Flight SQL: {why}"));
+    let any = Any::decode(bytes).map_err(|error| malformed(error.to_string()))?;
+    Command::try_from(any).map_err(|error| malformed(error.to_string()))
+}
 
 /// Messages of an answer.
 pub(crate) type Messages = BoxStream<'static, Result<FlightData, Status>>;
@@ -119,9 +126,9 @@ impl FlightSql {
         Answering::new(stream::empty().boxed(), Arc::new(Schema::empty()), None, &self.metrics)
     }
 
-    async fn answer(&self, caller: &Caller, asked: Asked, place: Option<Place>) -> Result<Answering, Refused> {
+    async fn answer(&self, caller: &Caller, asked: Asked, place: Option<RunningAnswer>) -> Result<Answering, Refused> {
         let schema = Arc::clone(&asked.schema);
-        let cancelled = place.as_ref().map(Place::asked);
+        let cancelled = place.as_ref().map(RunningAnswer::asked);
         let rows = match cancelled {
             None => asked.rows(caller).await?,
             Some(cancelled) => tokio::select! {
@@ -174,12 +181,12 @@ pub(crate) struct Answering {
     messages: Option<FlightDataEncoder>,
     /// Ends with the reason why the answer is to end.
     ended: BoxFuture<'static, Status>,
-    _place: Option<Place>,
+    _place: Option<RunningAnswer>,
     metrics: Arc<Metrics>,
 }
 
 impl Answering {
-    fn new(rows: Rows, schema: SchemaRef, place: Option<Place>, metrics: &Arc<Metrics>) -> Answering {
+    fn new(rows: Rows, schema: SchemaRef, place: Option<RunningAnswer>, metrics: &Arc<Metrics>) -> Answering {
         metrics.running.inc();
         let sent = metrics.sent_rows.clone();
         let counted = move |batch: Result<RecordBatch, Fault>| match batch {
@@ -243,5 +250,38 @@ impl Stream for Answering {
 impl Drop for Answering {
     fn drop(&mut self) {
         self.metrics.running.dec();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_flight::sql::{CommandStatementQuery, ProstMessageExt, TicketStatementQuery};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn whatever_bytes_come_they_are_a_command_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            let _ = command(&bytes);
+        }
+
+        #[test]
+        fn damaged_commands_are_read_or_refused(query in ".{0,40}", place in any::<prop::sample::Index>(), byte in any::<u8>()) {
+            let mut bytes = CommandStatementQuery { query, transaction_id: None }.as_any().encode_to_vec();
+            let place = place.index(bytes.len());
+            bytes[place] = byte;
+            let _ = command(&bytes);
+            bytes.truncate(place);
+            let _ = command(&bytes);
+        }
+    }
+
+    #[test]
+    fn tickets_are_read_as_they_were_made() {
+        let ticket = TicketStatementQuery { statement_handle: vec![7; 32].into() };
+        let read = command(&ticket.as_any().encode_to_vec()).unwrap();
+        assert_eq!(read, Command::TicketStatementQuery(ticket));
+        assert_eq!(command(&[]).unwrap(), Command::Unknown(Any::default()));
     }
 }

@@ -14,8 +14,8 @@ use pithead_model::{Blame, Fault};
 use tonic::Request;
 use tonic::metadata::{KeyAndValueRef, MetadataMap};
 
-use crate::guard::Credentials;
 use crate::kept::Owner;
+use crate::reception::Credentials;
 
 /// What the names of headers begin with that are settings.
 const SETTING: &str = "pithead.";

@@ -15,7 +15,7 @@ pub(crate) struct Running(Mutex<HashMap<(Owner, Bytes), watch::Sender<bool>>>);
 
 /// One of them. It is on its way until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct RunningAnswer {
     running: Arc<Running>,
     key: (Owner, Bytes),
     asked: watch::Receiver<bool>,
@@ -23,11 +23,11 @@ pub(crate) struct Place {
 
 impl Running {
     /// An answer to a ticket begins.
-    pub(crate) fn begin(self: &Arc<Running>, owner: Owner, handle: Bytes) -> Place {
+    pub(crate) fn begin(self: &Arc<Running>, owner: Owner, handle: Bytes) -> RunningAnswer {
         let (ask, asked) = watch::channel(false);
         let key = (owner, handle);
         self.0.lock().insert(key.clone(), ask);
-        Place { running: Arc::clone(self), key, asked }
+        RunningAnswer { running: Arc::clone(self), key, asked }
     }
 
     /// Ends the answer to a ticket. Whether it was on its way.
@@ -37,7 +37,7 @@ impl Running {
     }
 }
 
-impl Place {
+impl RunningAnswer {
     /// Ends once the answer is to be cancelled.
     pub(crate) fn asked(&self) -> impl Future<Output = ()> + Send + 'static + use<> {
         let mut asked = self.asked.clone();
@@ -50,7 +50,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for RunningAnswer {
     fn drop(&mut self) {
         self.running.0.lock().remove(&self.key);
     }

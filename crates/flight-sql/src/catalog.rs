@@ -11,9 +11,9 @@ use pithead_model::Fault;
 
 use crate::caller::Caller;
 use crate::error::Refused;
+use crate::flight::CATALOG;
 use crate::info;
 use crate::plain::plain_schema;
-use crate::serve::CATALOG;
 
 /// The type of all tables: datasets.
 const TABLE: &str = "TABLE";

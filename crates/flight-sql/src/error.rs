@@ -2,7 +2,7 @@
 //!
 //! A status carries no details: clients of gRPC read those as protobuf messages, and fail on any others.
 
-use pithead_model::{Blame, Fault};
+use pithead_model::{Blame, Fault, FaultKind};
 use tonic::{Code, Status};
 
 /// Most bytes of a text. It travels in a header, percent-encoded, and JDBC's client takes 8 KiB of headers.
@@ -59,23 +59,21 @@ pub(crate) fn to_status(fault: &Fault) -> Status {
     Status::new(code(fault), text)
 }
 
-/// The code of a fault. Who is to blame says the class; of what users do wrong, the message says which it is.
+/// The code of a fault. Who is to blame says the class; of what users do wrong and of limits, the kind says which it is.
 fn code(fault: &Fault) -> Code {
-    const ABSENT: [&str; 3] = ["no dataset", "there is no table", "table '"];
-    let message = fault.message.as_str();
-    match fault.blame {
-        Blame::User if ABSENT.iter().any(|text| message.contains(text)) => Code::NotFound,
-        Blame::User if message.contains("exists already") => Code::AlreadyExists,
-        Blame::User => Code::InvalidArgument,
-        Blame::Unsupported => Code::Unimplemented,
-        Blame::Limit if message.contains("statement_timeout") => Code::DeadlineExceeded,
-        Blame::Limit => Code::ResourceExhausted,
-        Blame::Device => Code::Unavailable,
-        Blame::Conflict => Code::Aborted,
-        Blame::Access => Code::PermissionDenied,
-        Blame::Cancelled => Code::Cancelled,
-        Blame::Corrupt => Code::DataLoss,
-        Blame::Bug => Code::Internal,
+    match (fault.blame, fault.kind) {
+        (Blame::User, FaultKind::NoTable) => Code::NotFound,
+        (Blame::User, FaultKind::Exists) => Code::AlreadyExists,
+        (Blame::User, _) => Code::InvalidArgument,
+        (Blame::Unsupported, _) => Code::Unimplemented,
+        (Blame::Limit, FaultKind::Timeout) => Code::DeadlineExceeded,
+        (Blame::Limit, _) => Code::ResourceExhausted,
+        (Blame::Device, _) => Code::Unavailable,
+        (Blame::Conflict, _) => Code::Aborted,
+        (Blame::Access, _) => Code::PermissionDenied,
+        (Blame::Cancelled, _) => Code::Cancelled,
+        (Blame::Corrupt, _) => Code::DataLoss,
+        (Blame::Bug, _) => Code::Internal,
     }
 }
 
@@ -95,12 +93,12 @@ mod tests {
 
     #[test]
     fn codes_are_those_that_drivers_know() {
-        let code = |blame, message: &str| to_status(&Fault::new(blame, message)).code();
-        assert_eq!(code(Blame::User, "there is no dataset main.t"), Code::NotFound);
-        assert_eq!(code(Blame::User, "table main.t exists already"), Code::AlreadyExists);
-        assert_eq!(code(Blame::User, "sql parser error"), Code::InvalidArgument);
-        assert_eq!(code(Blame::Limit, "longer than statement_timeout allows"), Code::DeadlineExceeded);
-        assert_eq!(code(Blame::Access, "no"), Code::PermissionDenied);
+        let code = |blame, kind| to_status(&Fault::new(blame, "it is so").of_kind(kind)).code();
+        assert_eq!(code(Blame::User, FaultKind::NoTable), Code::NotFound);
+        assert_eq!(code(Blame::User, FaultKind::Exists), Code::AlreadyExists);
+        assert_eq!(code(Blame::User, FaultKind::Syntax), Code::InvalidArgument);
+        assert_eq!(code(Blame::Limit, FaultKind::Timeout), Code::DeadlineExceeded);
+        assert_eq!(code(Blame::Access, FaultKind::Other), Code::PermissionDenied);
     }
 
     #[test]

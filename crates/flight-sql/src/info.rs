@@ -10,7 +10,7 @@ use arrow_flight::sql::{
 };
 use pithead_model::{COLUMNS_MAX, Fault, NAME_BYTES_MAX};
 
-use crate::serve::IDLE;
+use crate::flight::IDLE;
 
 static SQL_INFO: LazyLock<Result<SqlInfoData, Fault>> = LazyLock::new(|| all_info().build().map_err(Fault::bug));
 static TYPES: LazyLock<Result<XdbcTypeInfoData, Fault>> = LazyLock::new(|| all_types().build().map_err(Fault::bug));

@@ -8,11 +8,11 @@ use arrow::datatypes::{Schema, SchemaRef};
 use arrow_flight::sql::{CommandStatementIngest, TableExistsOption, TableNotExistOption};
 use futures::StreamExt;
 use pithead_host::{Host, LoadMode, LoadSpec, Right, Session};
-use pithead_model::{Blame, DatasetName, Fault};
+use pithead_model::{DatasetName, Fault, FaultKind};
 
 use crate::error::Refused;
+use crate::flight::CATALOG;
 use crate::put::Put;
-use crate::serve::CATALOG;
 
 /// Loads the rows of a put. How many there were.
 pub(crate) async fn ingest(
@@ -30,7 +30,7 @@ pub(crate) async fn ingest(
     let spec = LoadSpec { mode, ..LoadSpec::new(name, vec![]) };
     let report = match present.filter(|_| mode == LoadMode::Append) {
         Some(present) => {
-            let places = Places::new(&schema, &present)?;
+            let places = ColumnPlaces::new(&schema, &present)?;
             let rows = put.rows().map(move |batch| places.conform(&batch?)).boxed();
             host.load_batches(spec, present, rows).await?
         }
@@ -60,38 +60,41 @@ fn mode(command: &CommandStatementIngest, name: &DatasetName, is_there: bool) ->
         (true, TableExistsOption::Append, _) => Ok(LoadMode::Append),
         (true, TableExistsOption::Replace, _) => Ok(LoadMode::Replace),
         (true, TableExistsOption::Fail | TableExistsOption::Unspecified, _) => {
-            let fault = Fault::new(Blame::User, format!("dataset {name} exists already"));
+            let fault = Fault::invalid(format!("dataset {name} exists already")).of_kind(FaultKind::Exists);
             Err(fault.hint("append to it, or replace it").into())
         }
         (false, _, TableNotExistOption::Create) => Ok(LoadMode::Create),
         (false, _, TableNotExistOption::Fail | TableNotExistOption::Unspecified) => {
-            Err(Fault::new(Blame::User, format!("there is no dataset {name}")).hint("create it with this load").into())
+            let fault = Fault::invalid(format!("there is no dataset {name}")).of_kind(FaultKind::NoTable);
+            Err(fault.hint("create it with this load").into())
         }
     }
 }
 
 /// Where the columns of a dataset are among those of the rows.
-struct Places {
+struct ColumnPlaces {
     schema: SchemaRef,
     /// None: the rows do not have it, and it is NULL.
     places: Vec<Option<usize>>,
 }
 
-impl Places {
-    fn new(rows: &Schema, dataset: &SchemaRef) -> Result<Places, Fault> {
+impl ColumnPlaces {
+    fn new(rows: &Schema, dataset: &SchemaRef) -> Result<ColumnPlaces, Fault> {
         let names = || dataset.fields().iter().map(|field| field.name().as_str()).collect::<Vec<_>>().join(", ");
         if let Some(extra) = rows.fields().iter().find(|field| dataset.index_of(field.name()).is_err()) {
-            return Err(Fault::invalid(format!("no column {}; the columns are {}", extra.name(), names())));
+            let fault = Fault::invalid(format!("no column {}; the columns are {}", extra.name(), names()));
+            return Err(fault.of_kind(FaultKind::NoColumn));
         }
         let mut places = Vec::with_capacity(dataset.fields().len());
         for field in dataset.fields() {
             let place = rows.index_of(field.name()).ok();
             if place.is_none() && !field.is_nullable() {
-                return Err(Fault::invalid(format!("column {} is NOT NULL, and the rows do not have it", field.name())));
+                let fault = Fault::invalid(format!("column {} is NOT NULL, and the rows do not have it", field.name()));
+                return Err(fault.of_kind(FaultKind::NotNull));
             }
             places.push(place);
         }
-        Ok(Places { schema: Arc::clone(dataset), places })
+        Ok(ColumnPlaces { schema: Arc::clone(dataset), places })
     }
 
     fn conform(&self, batch: &RecordBatch) -> Result<RecordBatch, Fault> {
@@ -104,7 +107,8 @@ impl Places {
                 continue;
             };
             if column.logical_null_count() > 0 && !field.is_nullable() {
-                return Err(Fault::invalid(format!("column {} is NOT NULL, and a row has NULL there", field.name())));
+                let fault = Fault::invalid(format!("column {} is NOT NULL, and a row has NULL there", field.name()));
+                return Err(fault.of_kind(FaultKind::NotNull));
             }
             columns.push(match column.data_type() == field.data_type() {
                 true => Arc::clone(column),
@@ -137,12 +141,12 @@ mod tests {
             let texts: ArrayRef = Arc::new(StringArray::from(vec!["x"; a.len()]));
             RecordBatch::try_from_iter([("b", texts), ("a", Arc::new(Int64Array::from(a)) as ArrayRef)]).unwrap()
         };
-        let places = Places::new(&of(vec![]).schema(), &dataset).unwrap();
+        let places = ColumnPlaces::new(&of(vec![]).schema(), &dataset).unwrap();
         let batch = places.conform(&of(vec![1, 2])).unwrap();
         assert_eq!(batch.column(0).as_primitive::<Int32Type>().values(), &[1, 2]);
         assert!(batch.column(1).as_string_view().value(1) == "x" && batch.column(2).null_count() == 2);
         assert!(places.conform(&of(vec![1 << 40])).unwrap_err().message.contains("column a"));
-        assert!(Places::new(&Schema::new(vec![nullable("d", DataType::Int32)]), &dataset).is_err());
+        assert!(ColumnPlaces::new(&Schema::new(vec![nullable("d", DataType::Int32)]), &dataset).is_err());
     }
 
     #[test]

@@ -35,11 +35,11 @@ pub(crate) struct Limits {
 pub(crate) struct Kept<T> {
     what: &'static str,
     limits: Limits,
-    entries: Mutex<HashMap<Handle, Entry<T>>>,
+    entries: Mutex<HashMap<Handle, KeptValue<T>>>,
 }
 
 #[derive(Debug)]
-struct Entry<T> {
+struct KeptValue<T> {
     owner: Owner,
     bytes: usize,
     used: Instant,
@@ -73,7 +73,7 @@ impl<T> Kept<T> {
             return Err(self.full(&format!("{all} of them, or {bytes_all} bytes, are kept for all clients together"), idle));
         }
         let handle: Handle = rand::random();
-        entries.insert(handle, Entry { owner, bytes, used: now, value });
+        entries.insert(handle, KeptValue { owner, bytes, used: now, value });
         Ok(Bytes::copy_from_slice(&handle))
     }
 
@@ -92,7 +92,7 @@ impl<T> Kept<T> {
         taken.map(|entry| entry.value).ok_or_else(|| self.absent())
     }
 
-    fn find<'a>(&self, entries: &'a HashMap<Handle, Entry<T>>, owner: Owner, key: &Handle) -> Option<&'a Entry<T>> {
+    fn find<'a>(&self, entries: &'a HashMap<Handle, KeptValue<T>>, owner: Owner, key: &Handle) -> Option<&'a KeptValue<T>> {
         entries.get(key).filter(|entry| entry.owner == owner && entry.used.elapsed() < self.limits.idle)
     }
 

@@ -8,9 +8,9 @@ use tonic::Streaming;
 use crate::answer::{no_transaction, unknown};
 use crate::caller::Caller;
 use crate::error::Refused;
+use crate::flight::FlightSql;
 use crate::ingest::ingest;
 use crate::put::Put;
-use crate::serve::FlightSql;
 use crate::statement;
 use crate::values::Values;
 

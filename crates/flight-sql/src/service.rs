@@ -3,23 +3,21 @@
 use std::sync::Arc;
 
 use arrow_flight::flight_service_server::FlightService;
-use arrow_flight::sql::{Any, Command};
 use arrow_flight::{
     Action, ActionType, Criteria, Empty, FlightData, FlightDescriptor, FlightInfo, HandshakeRequest, HandshakeResponse,
     PollInfo, PutResult, SchemaResult, Ticket,
 };
 use async_trait::async_trait;
 use futures::stream::{self, BoxStream, StreamExt};
-use prost::Message;
 use tokio::sync::watch;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::action;
-use crate::answer::Messages;
+use crate::answer::{Messages, command};
 use crate::caller::Caller;
 use crate::error::{Refused, broken};
-use crate::guard::Credentials;
-use crate::serve::FlightSql;
+use crate::flight::FlightSql;
+use crate::reception::Credentials;
 
 /// What calls of all connections meet.
 pub(crate) struct Service {
@@ -28,13 +26,6 @@ pub(crate) struct Service {
 }
 
 type Answers<T> = BoxStream<'static, Result<T, Status>>;
-
-/// Reads a command, or a ticket that is one.
-pub fn command(bytes: &[u8]) -> Result<Command, Status> {
-    let malformed = |why: String| Status::invalid_argument(format!("the bytes are no command of Flight SQL: {why}"));
-    let any = Any::decode(bytes).map_err(|error| malformed(error.to_string()))?;
-    Command::try_from(any).map_err(|error| malformed(error.to_string()))
-}
 
 impl Service {
     /// Counts a call, and who makes it.
@@ -154,38 +145,5 @@ impl FlightService for Service {
 
     async fn do_exchange(&self, _request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoExchangeStream>, Status> {
         not_served("DoExchange")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use arrow_flight::sql::{CommandStatementQuery, ProstMessageExt, TicketStatementQuery};
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn whatever_bytes_come_they_are_a_command_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-            let _ = command(&bytes);
-        }
-
-        #[test]
-        fn damaged_commands_are_read_or_refused(query in ".{0,40}", place in any::<prop::sample::Index>(), byte in any::<u8>()) {
-            let mut bytes = CommandStatementQuery { query, transaction_id: None }.as_any().encode_to_vec();
-            let place = place.index(bytes.len());
-            bytes[place] = byte;
-            let _ = command(&bytes);
-            bytes.truncate(place);
-            let _ = command(&bytes);
-        }
-    }
-
-    #[test]
-    fn tickets_are_read_as_they_were_made() {
-        let ticket = TicketStatementQuery { statement_handle: vec![7; 32].into() };
-        let read = command(&ticket.as_any().encode_to_vec()).unwrap();
-        assert_eq!(read, Command::TicketStatementQuery(ticket));
-        assert_eq!(command(&[]).unwrap(), Command::Unknown(Any::default()));
     }
 }

@@ -53,7 +53,7 @@ impl From<io::Error> for Halt {
 /// What a connection has and does.
 pub(crate) struct Talk {
     pub(crate) front: Arc<Front>,
-    entrance: Arc<Entrance>,
+    pub(crate) entrance: Arc<Entrance>,
     pub(crate) link: Link,
     peer: Arc<Peer>,
     token: Option<Vec<u8>>,

@@ -3,7 +3,7 @@
 use arrow::array::ArrayRef;
 use arrow::datatypes::Field;
 
-use crate::copy_in::{ROW_BYTES_MAX, ReadRows, Row, Value};
+use crate::copy_rows::{ROW_BYTES_MAX, ReadRows, Row, Value};
 use crate::decode_columns::column;
 use crate::error::{Complaint, WRONG_COPY};
 

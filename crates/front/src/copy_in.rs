@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, new_null_array};
-use arrow::datatypes::{Field, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use futures::StreamExt;
 use pithead_door::Batches;
 use pithead_host::{LoadMode, LoadSpec, Right};
@@ -13,44 +13,20 @@ use tokio::sync::mpsc;
 use crate::connection::{Halt, Talk, flush};
 use crate::copy::{Copy, CopyFormat, Source};
 use crate::copy_binary::BinaryReader;
+use crate::copy_rows::{ReadRows, Row, Value};
 use crate::copy_text::RowReader;
 use crate::error::Complaint;
 use crate::lexer::{TokenKind, tokens};
 use crate::link::Read;
 use crate::message::Message;
 
-/// Longest row.
-pub(crate) const ROW_BYTES_MAX: usize = 16 << 20;
 /// Bytes of fields after which a batch ends, however few rows it has.
 const BATCH_BYTES: usize = 8 << 20;
 /// Batches that wait to be sent to the drives.
 const BATCHES_MAX: usize = 2;
 
-/// The fields of a row; none: NULL.
-pub(crate) type Row<V> = Vec<Option<V>>;
-
-/// A field of a row as it came.
-pub(crate) trait Value: Send + Sync + Sized {
-    /// How many bytes it has.
-    fn length(&self) -> usize;
-
-    /// The values of a column from its fields.
-    fn column(field: &Field, values: &[Option<&Self>], zone: &str) -> Result<ArrayRef, Complaint>;
-}
-
-/// Cuts bytes into rows and fields.
-pub(crate) trait ReadRows: Send {
-    type Field: Value;
-
-    /// Takes more bytes.
-    fn push(&mut self, bytes: &[u8]) -> Result<(), Complaint>;
-
-    /// The next row; none: more bytes are needed, or with `last`, there are no more.
-    fn next(&mut self, last: bool) -> Result<Option<Row<Self::Field>>, Complaint>;
-}
-
 /// A dataset, its columns, and which of them a row's fields are for.
-type Target = (DatasetName, SchemaRef, Vec<usize>);
+type CopyTarget = (DatasetName, SchemaRef, Vec<usize>);
 
 impl Talk {
     pub(crate) async fn copy_in(&mut self, copy: &Copy) -> Result<(), Halt> {
@@ -65,7 +41,7 @@ impl Talk {
         }
     }
 
-    async fn load<R: ReadRows>(&mut self, target: Target, is_binary: bool, mut reader: R) -> Result<(), Halt> {
+    async fn load<R: ReadRows>(&mut self, target: CopyTarget, is_binary: bool, mut reader: R) -> Result<(), Halt> {
         let (name, schema, places) = target;
         self.link.out.copy(b'G', is_binary, places.len());
         flush(&mut self.link, &self.place.cancel).await?;
@@ -105,7 +81,7 @@ impl Talk {
     }
 
     /// The dataset, its columns, and which of them a row's fields are for.
-    async fn target(&mut self, copy: &Copy) -> Result<Target, Halt> {
+    async fn target(&mut self, copy: &Copy) -> Result<CopyTarget, Halt> {
         let Source::Table { name, columns } = &copy.source else { return Err(Fault::bug("COPY reads into no table").into()) };
         let name = dataset_name(name, &self.session.domain())?;
         self.session.check(Right::Write, &name.domain)?;

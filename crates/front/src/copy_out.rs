@@ -12,6 +12,7 @@ use crate::error::{Complaint, SYNTAX};
 use crate::kind::{Kind, kind};
 use crate::reply::{Replies, end_length};
 use crate::rows::{Rows, WriteRow};
+use crate::work::{in_own_task, rows_in_own_task};
 use crate::{binary, text};
 
 /// What the binary form begins with: a signature, and no flags and no further header.
@@ -25,9 +26,9 @@ impl Talk {
         if !matches!(kind(&sql)?, Kind::Statement { writes: false, .. }) {
             return Err(Complaint::error(SYNTAX, "COPY (…) TO STDOUT runs a query").into());
         }
-        let session = Arc::clone(&self.session);
-        let parameters = Parameters::default();
-        let answer = during(&mut self.link, &self.place.cancel, session.run_with(&sql, &parameters)).await?;
+        let (session, asked) = (Arc::clone(&self.session), sql.clone());
+        let work = in_own_task(&self.entrance.work, async move { session.run_with(&asked, &Parameters::default()).await });
+        let answer = during(&mut self.link, &self.place.cancel, work).await?;
         // Places in the query are not those in the statement.
         let Answer { schema, rows, .. } =
             answer.map_err(|fault| Halt::Said(Complaint { position: None, ..Complaint::of(&fault, &sql) }))?;
@@ -39,7 +40,7 @@ impl Talk {
             let names: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
             writer.header(&mut self.link.out, &names);
         }
-        let mut rows = Rows::new(schema, rows);
+        let mut rows = Rows::new(schema, rows_in_own_task(&self.entrance.work, rows));
         rows.send(&mut self.link, &self.place.cancel, u64::MAX, &mut writer).await?;
         if is_binary {
             self.link.out.message(b'd', |out| {

@@ -4,7 +4,7 @@ use arrow::array::ArrayRef;
 use arrow::datatypes::Field;
 
 use crate::copy::{CopyFormat, CopyOptions};
-use crate::copy_in::{ROW_BYTES_MAX, ReadRows, Row, Value};
+use crate::copy_rows::{ROW_BYTES_MAX, ReadRows, Row, Value};
 use crate::decode::from_text;
 use crate::error::{Complaint, WRONG_COPY};
 

@@ -126,8 +126,7 @@ impl Talk {
         self.check_portals()?;
         let query = kind(&declare.query)?;
         let Kind::Statement { tag, writes: false } = query else { return Err(not_a_query().into()) };
-        let plan = prepared.map(AsRef::as_ref);
-        let started = self.start_at_host(&declare.query, tag, false, plan, parameters).await;
+        let started = self.start_at_host(&declare.query, tag, false, prepared, parameters).await;
         let started = started.map_err(|halt| match halt {
             // Places in the query are not those in the statement.
             Halt::Fault(fault) => Halt::Said(Complaint { position: None, ..Complaint::of(&fault, &declare.query) }),

@@ -1,6 +1,6 @@
 //! [`Complaint`]: an error or a notice as the protocol carries it.
 
-use pithead_model::{Blame, Fault};
+use pithead_model::{Blame, Fault, FaultKind};
 
 use crate::reply::text;
 
@@ -101,16 +101,18 @@ fn located(message: &str, sql: &str) -> (String, Option<usize>) {
     (text, Some(before + column))
 }
 
-/// The code of a fault. Who is to blame says the class; of what users do wrong, the message says which it is.
+/// The code of a fault. Who is to blame says the class; of what users do wrong and of limits, the kind says which it is.
 fn sql_state(fault: &Fault, located: bool) -> SqlState {
-    let message = fault.message.as_str();
     match fault.blame {
         Blame::User if located => SYNTAX,
-        Blame::User => of_request(message),
+        Blame::User => of_request(fault.kind),
         Blame::Unsupported => NOT_SUPPORTED,
-        Blame::Limit if message.contains("statement_timeout") => "57014",
-        Blame::Limit if message.contains("memory") || message.contains("Resources exhausted") => "53200",
-        Blame::Limit => TOO_LARGE,
+        Blame::Limit => match fault.kind {
+            FaultKind::Timeout => "57014",
+            FaultKind::Memory => "53200",
+            FaultKind::Busy => "53000",
+            _ => TOO_LARGE,
+        },
         Blame::Device => "58030",
         Blame::Conflict => "40001",
         Blame::Access => "42501",
@@ -120,36 +122,22 @@ fn sql_state(fault: &Fault, located: bool) -> SqlState {
     }
 }
 
-fn of_request(message: &str) -> SqlState {
-    const KNOWN: [(&str, SqlState); 26] = [
-        ("no dataset", "42P01"),
-        ("there is no table", "42P01"),
-        ("table '", "42P01"),
-        ("No field named", "42703"),
-        ("no column", "42703"),
-        ("Invalid function", "42883"),
-        ("No function matches", "42883"),
-        ("does not support zero arguments", "42883"),
-        ("Divide by zero", "22012"),
-        ("division by zero", "22012"),
-        ("Overflow", "22003"),
-        ("overflow", "22003"),
-        ("out of range", "22003"),
-        ("too large to store", "22003"),
-        ("Cannot cast", WRONG_TEXT),
-        ("Cast error", WRONG_TEXT),
-        ("Error parsing", WRONG_TEXT),
-        ("Parser error", WRONG_TEXT),
-        ("is NOT NULL", "23502"),
-        ("exists already", "42P07"),
-        ("Ambiguous", "42702"),
-        ("ambiguous", "42702"),
-        ("must appear in the GROUP BY", "42803"),
-        ("GROUP BY", "42803"),
-        ("is not a name", "42602"),
-        ("sql parser error", SYNTAX),
-    ];
-    KNOWN.iter().find(|(text, _)| message.contains(text)).map_or("42000", |(_, code)| *code)
+fn of_request(kind: FaultKind) -> SqlState {
+    match kind {
+        FaultKind::Syntax => SYNTAX,
+        FaultKind::NoTable => "42P01",
+        FaultKind::NoColumn => "42703",
+        FaultKind::NoFunction => "42883",
+        FaultKind::AmbiguousColumn => "42702",
+        FaultKind::NotGrouped => "42803",
+        FaultKind::Exists => "42P07",
+        FaultKind::WrongName => "42602",
+        FaultKind::WrongValue => WRONG_TEXT,
+        FaultKind::OutOfRange => "22003",
+        FaultKind::DivideByZero => "22012",
+        FaultKind::NotNull => "23502",
+        FaultKind::Timeout | FaultKind::Memory | FaultKind::Busy | FaultKind::Other => "42000",
+    }
 }
 
 #[cfg(test)]
@@ -166,10 +154,12 @@ mod tests {
 
     #[test]
     fn codes_are_those_that_drivers_know() {
-        let code = |blame, message: &str| Complaint::of(&Fault::new(blame, message), "").code;
-        assert_eq!(code(Blame::User, "there is no dataset main.t"), "42P01");
-        assert_eq!(code(Blame::Limit, "the statement took longer than statement_timeout allows"), "57014");
-        assert_eq!(code(Blame::Access, "no"), "42501");
-        assert_eq!(code(Blame::User, "Arrow error: Divide by zero error"), "22012");
+        let code = |blame, kind| Complaint::of(&Fault::new(blame, "it is so").of_kind(kind), "").code;
+        assert_eq!(code(Blame::User, FaultKind::NoTable), "42P01");
+        assert_eq!(code(Blame::User, FaultKind::DivideByZero), "22012");
+        assert_eq!(code(Blame::User, FaultKind::Other), "42000");
+        assert_eq!(code(Blame::Limit, FaultKind::Timeout), "57014");
+        assert_eq!(code(Blame::Limit, FaultKind::Other), TOO_LARGE);
+        assert_eq!(code(Blame::Access, FaultKind::NoTable), "42501");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::copy::{Copy, CopyFormat};
 use crate::copy_binary::BinaryReader;
-use crate::copy_in::ReadRows;
+use crate::copy_rows::ReadRows;
 use crate::copy_text::RowReader;
 use crate::decode;
 use crate::message::{Message, Startup};

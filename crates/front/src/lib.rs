@@ -12,6 +12,7 @@ mod copy;
 mod copy_binary;
 mod copy_in;
 mod copy_out;
+mod copy_rows;
 mod copy_text;
 mod cursor;
 mod dates;
@@ -37,5 +38,6 @@ mod simple;
 mod startup;
 mod text;
 mod transaction;
+mod work;
 
 pub use serve::{Front, serve};

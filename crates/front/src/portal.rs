@@ -11,6 +11,7 @@ use crate::error::Complaint;
 use crate::kind::{CREATE_INDEX, Kind};
 use crate::rows::Rows;
 use crate::settings::is_of_host;
+use crate::work::{in_own_task, rows_in_own_task};
 
 /// A statement that was prepared.
 pub(crate) struct Prepared {
@@ -80,9 +81,7 @@ impl Talk {
         parameters: &Parameters,
     ) -> Result<Started, Halt> {
         match kind {
-            Kind::Statement { tag, writes } => {
-                self.start_at_host(sql, tag, *writes, prepared.map(AsRef::as_ref), parameters).await
-            }
+            Kind::Statement { tag, writes } => self.start_at_host(sql, tag, *writes, prepared, parameters).await,
             Kind::Declare(declare) => {
                 self.transaction.check(false, false)?;
                 let query = prepared.and_then(|prepared| prepared.query.as_ref());
@@ -117,27 +116,27 @@ impl Talk {
         sql: &str,
         tag: &'static str,
         writes: bool,
-        prepared: Option<&Prepared>,
+        prepared: Option<&Arc<Prepared>>,
         parameters: &Parameters,
     ) -> Result<Started, Halt> {
         let notice = self.transaction.check(writes, self.settings.many_writes())?;
         self.notice(notice);
         self.admit()?;
-        let session = Arc::clone(&self.session);
-        let plan = prepared.and_then(|prepared| prepared.statement.as_ref());
-        let work = async {
-            match plan {
+        let (session, planned) = (Arc::clone(&self.session), prepared.cloned());
+        let (sql, parameters) = (sql.to_owned(), parameters.clone());
+        let work = in_own_task(&self.entrance.work, async move {
+            match planned.as_ref().and_then(|prepared| prepared.statement.as_ref()) {
                 Some(statement) => statement.run(&session).await,
-                None => session.run_with(sql, parameters).await,
+                None => session.run_with(&sql, &parameters).await,
             }
-        };
+        });
         let Answer { schema, rows, is_query, changed, .. } = during(&mut self.link, &self.place.cancel, work).await??;
         if writes {
             self.transaction.wrote();
         }
         if is_query {
             let told = prepared.and_then(|prepared| prepared.schema.clone()).unwrap_or(schema);
-            return Ok(Started::Rows(Rows::new(Arc::clone(&told), rows), told, tag));
+            return Ok(Started::Rows(Rows::new(Arc::clone(&told), rows_in_own_task(&self.entrance.work, rows)), told, tag));
         }
         Ok(Started::Done(match (tag, changed) {
             ("INSERT", changed) => format!("INSERT 0 {}", changed.unwrap_or(0)),

@@ -1,15 +1,17 @@
 //! [`serve`]: takes connections of clients until it is told to stop.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use pithead_entry::{Connection, Doorman, Protocol, ServeOptions, ServerTls, accept};
 use pithead_host::Host;
-use pithead_model::Fault;
+use pithead_model::{Blame, Fault, PLANNING_STACK_BYTES};
 use pithead_observe::{Health, Observed};
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::cancel::Running;
@@ -22,6 +24,8 @@ use crate::startup::begin;
 const PROTOCOL: Protocol = Protocol { name: "PostgreSQL", alpn: b"postgresql", greeting: b"" };
 /// How long statements that run may go on once the server is told to stop.
 const STOP_GRACE: Duration = Duration::from_secs(5);
+/// Threads for connections.
+const CONNECTION_THREADS: usize = 2;
 
 /// A host, and the clients that it is served to.
 pub struct Front {
@@ -35,12 +39,41 @@ pub struct Front {
 pub(crate) struct Entrance {
     pub(crate) tls: Option<Arc<ServerTls>>,
     pub(crate) doorman: Doorman,
+    /// Where statements run.
+    pub(crate) work: Handle,
 }
+
+/// Threads for connections alone, so that no statement can keep them: operators of the engine may work for seconds within one poll, on
+/// as many threads as there are for statements.
+struct Threads(Option<Runtime>);
 
 impl Front {
     /// A server of this host, that nobody has connected to.
     pub fn new(host: Host) -> Arc<Front> {
         Arc::new(Front { host, metrics: Arc::new(Metrics::new()), running: Arc::default(), large: Arc::default() })
+    }
+}
+
+impl Threads {
+    fn start() -> Result<Threads, Fault> {
+        let mut runtime = Builder::new_multi_thread();
+        runtime.worker_threads(CONNECTION_THREADS).thread_name("pithead-front").thread_stack_size(PLANNING_STACK_BYTES);
+        let cannot = |error| Fault::new(Blame::Device, format!("no threads for connections: {error}"));
+        Ok(Threads(Some(runtime.enable_all().build().map_err(cannot)?)))
+    }
+
+    /// Runs a future there to its end.
+    async fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Result<T, Fault> {
+        let runtime = self.0.as_ref().ok_or_else(|| Fault::bug("threads that have ended"))?;
+        runtime.spawn(work).await.map_err(Fault::bug)
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 
@@ -53,29 +86,55 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Fault> {
     let entry = options.entry(PROTOCOL)?;
-    let entrance = Arc::new(Entrance { tls: entry.tls, doorman: entry.doorman });
-    let (mut connections, accepting) = accept(listener, PROTOCOL, None, entry.gate);
-    let accepting = tokio::spawn(accepting);
+    let entrance = Arc::new(Entrance { tls: entry.tls, doorman: entry.doorman, work: Handle::current() });
+    let lost = |error| Fault::new(Blame::Device, format!("cannot listen any more: {error}"));
+    let listener = listener.into_std().map_err(lost)?;
+    let listening = move || TcpListener::from_std(listener).map_err(lost);
     let (stop, stopped) = watch::channel(false);
+    let threads = Threads::start()?;
+    let serving = threads.run(async move {
+        let (connections, accepting) = accept(listening()?, PROTOCOL, None, entry.gate);
+        let accepting = tokio::spawn(accepting);
+        take(&front, &entrance, connections, stopped).await;
+        accepting.abort();
+        Ok(())
+    });
+    tokio::pin!(serving);
+    tokio::select! {
+        ended = &mut serving => ended?,
+        () = shutdown => {
+            stop.send_replace(true);
+            serving.await?
+        }
+    }
+}
+
+/// Takes connections until the server is to stop, and waits for the statements that run.
+async fn take(
+    front: &Arc<Front>,
+    entrance: &Arc<Entrance>,
+    mut connections: mpsc::Receiver<io::Result<Connection>>,
+    stopped: watch::Receiver<bool>,
+) {
     let mut talks = JoinSet::new();
-    tokio::pin!(shutdown);
+    let mut stop = stopped.clone();
     loop {
         let taken = tokio::select! {
             taken = connections.recv() => taken,
             Some(_) = talks.join_next() => continue,
-            () = &mut shutdown => break,
+            // An error says that the server is gone.
+            _ = stop.wait_for(|stop| *stop) => break,
         };
         let Some(Ok(connection)) = taken else { break };
-        talks.spawn(talk(Arc::clone(&front), Arc::clone(&entrance), connection, stopped.clone()));
+        talks.spawn(talk(Arc::clone(front), Arc::clone(entrance), connection, stopped.clone()));
     }
-    stop.send_replace(true);
-    accepting.abort();
+    // Nothing more is taken.
+    drop(connections);
     let ended = async { while talks.join_next().await.is_some() {} };
     if tokio::time::timeout(STOP_GRACE, ended).await.is_err() {
         tracing::warn!("statements of clients were cut short: the server stops");
     }
     talks.shutdown().await;
-    Ok(())
 }
 
 async fn talk(front: Arc<Front>, entrance: Arc<Entrance>, connection: Connection, stop: watch::Receiver<bool>) {

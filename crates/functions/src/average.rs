@@ -9,6 +9,8 @@ use arrow::datatypes::{
 use datafusion::common::{Result, exec_err, plan_err};
 use datafusion::logical_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 
+use crate::fault;
+
 /// Digits that `avg` adds to a decimal's scale.
 const SCALE_ADDED: i8 = 4;
 
@@ -93,9 +95,9 @@ pub(crate) fn divide(sum: i128, count: i128, added: i8, digits: u8) -> Result<i1
     };
     match mean.filter(|mean| mean.unsigned_abs() < 10_u128.pow(digits.into())) {
         Some(mean) => Ok(mean),
-        None => {
-            exec_err!("overflow in avg: the mean does not fit in {digits} digits, {added} of them after those of its values")
-        }
+        None => Err(fault::overflow(format!(
+            "overflow in avg: the mean does not fit in {digits} digits, {added} of them after those of its values"
+        ))),
     }
 }
 

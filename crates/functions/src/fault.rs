@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
-use pithead_model::{Blame, Fault};
+use pithead_model::{Blame, Fault, FaultKind};
+
+use crate::fault_kind::kind;
 
 /// Errors that are wrapped deeper than this are reported by their text.
 const DEPTH_MAX: usize = 64;
@@ -20,11 +22,17 @@ pub fn fault_from_datafusion(error: DataFusionError) -> Fault {
     if is_of_regex(&error, &message) {
         return regex_fault(&message);
     }
-    let fault = Fault::new(blame(root), message);
+    let kind = kind(root, &message);
+    let fault = Fault::new(blame(root), message).of_kind(kind);
     match root {
         DataFusionError::ResourcesExhausted(_) => fault.hint("give the session more memory, or let fewer run at a time"),
         _ => fault,
     }
+}
+
+/// An overflow that our own code finds, as an error of the engine.
+pub(crate) fn overflow(message: String) -> DataFusionError {
+    DataFusionError::External(Box::new(Fault::invalid(message).of_kind(FaultKind::OutOfRange)))
 }
 
 /// Whether a regular expression cannot be read or is too large. The engine reports this in texts, around errors of

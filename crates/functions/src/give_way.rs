@@ -3,9 +3,9 @@
 //! DataFusion's operators yield when a leaf has handed on many batches. But a join may go over billions of pairs
 //! between two batches of a leaf. Meanwhile its thread does nothing else: no other query runs there, and nothing can
 //! cancel this one. So joins hand on their rows through a [`GiveWayExec`], which yields by time, and receive the rows
-//! of their probe side through another one, which cuts batches into pieces by how long the join took for the last
-//! piece. Operators whose expressions make much data of each row receive their rows in small pieces, too
-//! ([`rows_at_once`]).
+//! of their probe side through another one, which cuts batches into pieces: the first one by the rows of the build side,
+//! which a third one counts, and the others by how long the join took for the last piece. Operators whose expressions
+//! make much data of each row receive their rows in small pieces, too ([`rows_at_once`]).
 
 use std::sync::Arc;
 
@@ -89,7 +89,8 @@ fn with_probe_in_pieces(join: Arc<dyn ExecutionPlan>, rows: (usize, usize)) -> R
     }
     let times = Times::of(&join);
     let pieces = GiveWayExec::below(Arc::clone(probe), Arc::clone(&times), rows);
-    let children: Vec<Arc<dyn ExecutionPlan>> = vec![Arc::clone(build), Arc::new(pieces)];
+    let build = GiveWayExec::build(Arc::clone(build), Arc::clone(&times));
+    let children: Vec<Arc<dyn ExecutionPlan>> = vec![Arc::new(build), Arc::new(pieces)];
     let join = replace_children_if_necessary(join, children)?;
     Ok(Arc::new(GiveWayExec::above(join, times)))
 }

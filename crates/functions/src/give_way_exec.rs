@@ -3,7 +3,7 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -18,14 +18,10 @@ use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties};
 use futures::{Stream, StreamExt};
 
+use crate::pieces::Pieces;
+
 /// The longest time that a task goes on before others have their turn.
 const TURN: Duration = Duration::from_millis(10);
-/// If a join takes less time than this for a piece, the next piece is larger.
-const PIECE_MIN: Duration = Duration::from_millis(20);
-/// If a join takes more time than this for a piece, the next piece is smaller.
-const PIECE_MAX: Duration = Duration::from_millis(100);
-/// The most by which a piece is larger than the one before.
-const GROWTH: usize = 4;
 /// A poll that takes at least this long is logged.
 const LONG_POLL: Duration = Duration::from_secs(1);
 
@@ -37,6 +33,8 @@ pub(crate) struct Times {
     /// The name of the operator that works.
     name: String,
     told: AtomicU64,
+    /// The rows of a join's build side.
+    build_rows: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -52,7 +50,8 @@ struct Partition {
 impl Times {
     pub(crate) fn of(plan: &Arc<dyn ExecutionPlan>) -> Arc<Times> {
         let partitions = (0..plan.output_partitioning().partition_count()).map(|_| Partition::default()).collect();
-        Arc::new(Times { start: Instant::now(), partitions, name: plan.name().to_owned(), told: AtomicU64::new(0) })
+        let (told, build_rows) = (AtomicU64::new(0), AtomicUsize::new(0));
+        Arc::new(Times { start: Instant::now(), partitions, name: plan.name().to_owned(), told, build_rows })
     }
 
     fn now(&self) -> u64 {
@@ -99,6 +98,8 @@ enum Position {
     /// Between a join and its probe side, whose rows it hands on in pieces: the rows of the first piece, and the most
     /// rows of any piece.
     Below(usize, usize),
+    /// Between a join and its build side, whose rows it counts.
+    Build,
 }
 
 /// Hands on its input's rows in their order, and lets other tasks run in between.
@@ -120,6 +121,11 @@ impl GiveWayExec {
     pub(crate) fn below(input: Arc<dyn ExecutionPlan>, times: Arc<Times>, (rows, rows_max): (usize, usize)) -> Self {
         Self { input, place: Position::Below(rows, rows_max), times }
     }
+
+    /// A [`GiveWayExec`] below a join, as its build side.
+    pub(crate) fn build(input: Arc<dyn ExecutionPlan>, times: Arc<Times>) -> Self {
+        Self { input, place: Position::Build, times }
+    }
 }
 
 impl DisplayAs for GiveWayExec {
@@ -127,6 +133,7 @@ impl DisplayAs for GiveWayExec {
         f.write_str(match self.place {
             Position::Above => "GiveWayExec",
             Position::Below(..) => "GiveWayExec: in pieces",
+            Position::Build => "GiveWayExec: counted",
         })
     }
 }
@@ -174,9 +181,10 @@ impl ExecutionPlan for GiveWayExec {
         Ok(match self.place {
             Position::Above => Box::pin(Above { input, times, partition, turn }),
             Position::Below(rows, rows_max) => {
-                let pieces = Pieces { rest: None, rows, rows_max, given: None };
-                Box::pin(Below { input, times, partition, turn, pieces })
+                let pieces = Pieces::new(rows, rows_max);
+                Box::pin(Below { input, times, partition, turn, pieces, has_begun: false })
             }
+            Position::Build => Box::pin(Build { input, times, turn, rows: 0 }),
         })
     }
 
@@ -262,6 +270,7 @@ struct Below {
     partition: usize,
     turn: Turn,
     pieces: Pieces,
+    has_begun: bool,
 }
 
 impl Stream for Below {
@@ -269,12 +278,16 @@ impl Stream for Below {
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
+        if !std::mem::replace(&mut this.has_begun, true) {
+            // A join has all rows of its build side before it asks for one of the other.
+            this.pieces.begin(this.times.build_rows.load(Ordering::Relaxed));
+        }
         this.pieces.measure(|| this.times.worked(this.partition));
         ready!(this.turn.poll(context));
-        if this.pieces.rest.is_none() {
+        if this.pieces.is_empty() {
             let polled = this.times.poll_below(this.partition, || this.input.poll_next_unpin(context));
             match polled {
-                Poll::Ready(Some(Ok(batch))) => this.pieces.rest = Some(batch),
+                Poll::Ready(Some(Ok(batch))) => this.pieces.take(batch),
                 Poll::Pending => {
                     this.turn.waited();
                     return Poll::Pending;
@@ -293,75 +306,36 @@ impl RecordBatchStream for Below {
     }
 }
 
-/// A batch that is handed on in pieces: few rows at first, then as many as the join's time for earlier pieces allows.
-struct Pieces {
-    rest: Option<RecordBatch>,
-    /// The rows of the next piece.
+/// The rows of a build side, counted.
+struct Build {
+    input: SendableRecordBatchStream,
+    times: Arc<Times>,
+    turn: Turn,
     rows: usize,
-    rows_max: usize,
-    /// The rows of the last piece, and how long the join had worked when it received that piece.
-    given: Option<(usize, Duration)>,
 }
 
-impl Pieces {
-    /// Adapts the size of the next piece to the join's time for the last one.
-    fn measure(&mut self, worked: impl FnOnce() -> Duration) {
-        let Some((rows, before)) = self.given.take() else { return };
-        let took = worked().saturating_sub(before);
-        if took > PIECE_MAX {
-            let shrink = took.as_nanos().div_ceil(PIECE_MAX.as_nanos()).min(usize::MAX as u128) as usize;
-            self.rows = (rows / shrink.saturating_mul(2)).max(1);
-        } else if took < PIECE_MIN && rows >= self.rows {
-            self.rows = self.rows.saturating_mul(GROWTH).min(self.rows_max);
-        }
-    }
+impl Stream for Build {
+    type Item = Result<RecordBatch>;
 
-    fn next(&mut self, worked: Duration) -> Option<RecordBatch> {
-        let batch = self.rest.take()?;
-        let rows = self.rows.min(batch.num_rows());
-        self.given = Some((rows, worked));
-        if rows == batch.num_rows() {
-            return Some(batch);
-        }
-        self.rest = Some(batch.slice(rows, batch.num_rows() - rows));
-        Some(batch.slice(0, rows))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use arrow::array::{ArrayRef, Int64Array};
-
-    fn batch(rows: i64) -> RecordBatch {
-        let values: ArrayRef = Arc::new(Int64Array::from_iter_values(0..rows));
-        RecordBatch::try_from_iter([("v", values)]).unwrap()
-    }
-
-    #[test]
-    fn pieces_grow_while_the_join_is_quick_and_shrink_when_it_is_slow() {
-        let mut pieces = Pieces { rest: Some(batch(100)), rows: 1, rows_max: 32, given: None };
-        let mut clock = Duration::ZERO;
-        let mut sizes = Vec::new();
-        for took_ms in [1, 1, 1, 1, 300, 50, 0] {
-            if let Some(piece) = pieces.next(clock) {
-                sizes.push(piece.num_rows());
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        ready!(this.turn.poll(context));
+        let polled = this.input.poll_next_unpin(context);
+        match &polled {
+            Poll::Ready(Some(Ok(batch))) => {
+                this.rows += batch.num_rows();
+                // The side may be read again, by a join that has no memory for all of it.
+                this.times.build_rows.fetch_max(this.rows, Ordering::Relaxed);
             }
-            clock += Duration::from_millis(took_ms);
-            pieces.measure(|| clock);
+            Poll::Pending => this.turn.waited(),
+            _ => {}
         }
-        assert_eq!(sizes, [1, 4, 16, 32, 32, 5, 5]);
-        assert_eq!(pieces.rest.map(|rest| rest.num_rows()), Some(100 - 95));
+        polled
     }
+}
 
-    #[test]
-    fn no_row_is_lost_or_doubled() {
-        let mut pieces = Pieces { rest: Some(batch(1_000)), rows: 1, rows_max: usize::MAX, given: None };
-        let mut rows = Vec::new();
-        while let Some(piece) = pieces.next(Duration::ZERO) {
-            rows.extend_from_slice(piece.column(0).as_any().downcast_ref::<Int64Array>().unwrap().values());
-            pieces.measure(|| Duration::ZERO);
-        }
-        assert_eq!(rows, (0..1_000).collect::<Vec<i64>>());
+impl RecordBatchStream for Build {
+    fn schema(&self) -> SchemaRef {
+        self.input.schema()
     }
 }

@@ -7,8 +7,10 @@ use arrow::array::{Array, ArrayRef, ArrowNativeTypeOp, AsArray, ListArray, Primi
 use arrow::datatypes::{
     ArrowNativeType, ArrowPrimitiveType, DataType, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, i256,
 };
-use datafusion::common::{Result, ScalarValue, exec_err, internal_err};
+use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::logical_expr::Accumulator;
+
+use crate::fault;
 
 /// Groups that are few: all sums of a batch by them fit into the first cache.
 pub(crate) const FEW: usize = 16;
@@ -125,7 +127,7 @@ fn total_u64(values: &[u64]) -> (u64, i64) {
 
 /// The message of every overflow that Pithead reports.
 pub(crate) fn overflow<T>(data_type: &DataType) -> Result<T> {
-    exec_err!("overflow in sum: the total does not fit in {data_type}")
+    Err(fault::overflow(format!("overflow in sum: the total does not fit in {data_type}")))
 }
 
 /// An error if a decimal has more digits than its type.

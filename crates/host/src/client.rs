@@ -15,6 +15,7 @@ use pithead_pg_catalog::{Facts, Listed, Shown};
 
 use crate::session::{Session, logical_plan};
 use crate::statement::{self, Parsed};
+use crate::tokens::tokens;
 use crate::{Host, Parameters, parameters};
 
 /// Most placeholders of a statement; PostgreSQL's protocol counts them in 16 bits.
@@ -102,6 +103,7 @@ impl Session {
             && let Parsed::Query(query)
             | Parsed::Explain { query, .. }
             | Parsed::Pushdown { query }
+            | Parsed::Substrait { query, .. }
             | Parsed::Summarize { query } = &mut parsed
         {
             pithead_pg_catalog::rewrite(query);
@@ -124,6 +126,7 @@ impl Session {
             Parsed::Query(query)
             | Parsed::Explain { query, .. }
             | Parsed::Pushdown { query }
+            | Parsed::Substrait { query, .. }
             | Parsed::Summarize { query }
             | Parsed::CopyTo { query, .. } => {
                 let (over, _) = self.query_over(self.host.fleet().snapshot().await?, None, &Parameters::default())?;
@@ -160,7 +163,7 @@ fn fill(types: &mut [Option<DataType>], plan: &LogicalPlan) {
 
 /// How many placeholders there are, by the highest number.
 fn count(sql: &str) -> Result<usize, Fault> {
-    let mut tokens = statement::tokens(sql)?;
+    let mut tokens = tokens(sql)?;
     parameters::number(&mut tokens)?;
     let mut most = 0;
     for token in &tokens {

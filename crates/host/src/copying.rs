@@ -11,7 +11,7 @@ use pithead_files::{Compression, CsvOptions, Format, NewFile, WriteError, WriteO
 use pithead_load::{LoadMode, LoadSpec};
 use pithead_model::{Blame, DatasetName, Fault};
 
-use crate::statement::{is_gap, is_word};
+use crate::tokens::{is_gap, is_word};
 
 /// Batches that wait for the file at most.
 const WAITING_MAX: usize = 4;
@@ -318,7 +318,7 @@ pub(crate) async fn write(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::statement::{tokens, written};
+    use crate::tokens::{tokens, written};
 
     fn parts(sql: &str) -> Result<(String, Option<String>, CopyFile), Fault> {
         let tokens = tokens(sql).unwrap();

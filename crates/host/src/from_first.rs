@@ -3,7 +3,7 @@
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 
-use crate::statement::{is_gap, is_word, token_at};
+use crate::tokens::{is_gap, is_word, token_at};
 
 /// Puts `SELECT *` before each FROM that begins a query without SELECT: by itself, in parentheses, after a CTE, and as a side of
 /// UNION, INTERSECT or EXCEPT. The parser knows only the bare `FROM t`, which it gives no columns, and no WHERE after it.
@@ -99,7 +99,7 @@ fn is_one_of(token: &TokenWithSpan, words: &[&str]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::statement::{tokens, written};
+    use crate::tokens::{tokens, written};
 
     fn with_select(sql: &str) -> String {
         let mut tokens = tokens(sql).unwrap();

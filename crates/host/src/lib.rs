@@ -7,6 +7,7 @@ mod client;
 mod copies_tests;
 mod copying;
 mod explain;
+mod explain_options;
 mod frames;
 mod from_first;
 mod functions;
@@ -30,8 +31,10 @@ mod statement;
 mod summarize;
 mod table;
 mod timeout;
+mod tokens;
 mod watch;
 mod writing;
+mod written;
 
 pub use below::{DividedPart, Merged, ReadSubPlan, SubPlans};
 pub use client::Client;
@@ -41,6 +44,7 @@ pub use parameters::Parameters;
 pub use session::{Answer, Session, Statement};
 pub use settings::{Settings, Switches};
 pub use spills::SpillFolder;
+pub use written::WrittenPlan;
 
 pub use pithead_entry::{Identity, Right};
 pub use pithead_files::{CsvOptions, Format};

@@ -3,7 +3,7 @@
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use pithead_model::Fault;
 
-use crate::statement::{is_gap, is_word, tokens};
+use crate::tokens::{is_gap, is_word, tokens};
 use crate::{Session, parameters};
 
 impl Session {

@@ -14,7 +14,7 @@ use pithead_functions::fault_from_datafusion;
 use pithead_model::{Blame, Fault};
 
 use crate::Frames;
-use crate::statement::{is_gap, token_at};
+use crate::tokens::{is_gap, token_at};
 
 /// Values for the placeholders of a statement: `$1`, `$2` or `?` by place, `$name` by name. They take the place of literals of their
 /// types before anything is planned, so what they stand in is pushed down as with literals. And tables in memory, which the statement
@@ -224,7 +224,7 @@ fn listed(names: &BTreeSet<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::statement::{tokens, written};
+    use crate::tokens::{tokens, written};
 
     fn plain(sql: &str) -> String {
         written(&tokens(sql).unwrap())

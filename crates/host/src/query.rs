@@ -253,7 +253,8 @@ impl Query {
     }
 
     fn prepared(&self, decomposition: Decomposition, mut tables: Vec<Arc<PreparedInput>>) -> Prepared {
-        let profiles = decomposition.sub_plans.iter().map(|sub_plan| self.profile.add(sub_plan)).collect();
+        let add = if self.pages.is_some() { QueryProfile::add_sample } else { QueryProfile::add };
+        let profiles = decomposition.sub_plans.iter().map(|sub_plan| add(&self.profile, sub_plan)).collect();
         let is_shipped = |plan: &LogicalPlan| {
             decomposition.sub_plans.iter().flat_map(|sub_plan| &sub_plan.inputs).any(|input| input.plan == *plan)
         };

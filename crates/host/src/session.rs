@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use pithead_entry::Right;
 use pithead_fleet::{Snapshot, VersionedDataset};
 use pithead_functions::{EngineOptions, Registry, check_clock, count_repeats, fault_from_datafusion, session_state};
-use pithead_model::{Blame, DatasetName, Fault, PAGE_ROWS};
+use pithead_model::{Blame, DatasetName, Fault, FaultKind, PAGE_ROWS};
 use pithead_remote::QueryProfile;
 
 use crate::copying::{self, CopyFile};
@@ -34,7 +34,8 @@ use crate::table::DatasetTable;
 use crate::timeout::Deadline;
 use crate::watch::{Slow, Watch};
 use crate::writing::{self, Altering, Layout, Writing, begins_again};
-use crate::{Client, Host, Parameters, Settings, explain, functions, pushdown, settings, summarize};
+use crate::written::explain_substrait;
+use crate::{Client, Host, Parameters, Settings, explain, functions, pushdown, settings, summarize, written};
 
 /// A client's connection to a host: its settings, and the statements it runs.
 pub struct Session {
@@ -204,6 +205,10 @@ impl Session {
                 let (query, planned) = self.plan(query, parameters, planned).await?;
                 explain::explain(&query, planned.plan, *analyze).await
             }
+            Parsed::Substrait { query, analyze } => {
+                let (query, planned) = self.plan(query, parameters, planned).await?;
+                explain_substrait(&query, planned.plan, *analyze).await
+            }
             Parsed::Pushdown { query } => {
                 let (query, planned) = self.plan(query, parameters, planned).await?;
                 explain_pushdown(&query, planned.plan).await
@@ -268,7 +273,7 @@ impl Session {
         self.check(Right::Write, &name.domain)?;
         let snapshot = self.host.fleet().snapshot().await?;
         let Some((_, dataset)) = snapshot.dataset(&name) else {
-            let fault = Fault::new(Blame::User, format!("no dataset {name}"));
+            let fault = Fault::invalid(format!("no dataset {name}")).of_kind(FaultKind::NoTable);
             return Err(fault.hint("make it with CREATE TABLE, or let `pithead load` make it"));
         };
         let own = dataset.schema.fields().iter().map(|field| field.name());
@@ -486,6 +491,7 @@ impl Statement {
             | Parsed::CopyFrom { .. }
             | Parsed::Write { .. } => (None, None),
             Parsed::Explain { query, .. } => (Some(explain::schema()), Some(session.plan(query, parameters, None).await?.1)),
+            Parsed::Substrait { query, .. } => (Some(written::schema()?), Some(session.plan(query, parameters, None).await?.1)),
             Parsed::Pushdown { query } => (Some(pushdown::schema()?), Some(session.plan(query, parameters, None).await?.1)),
             Parsed::Summarize { query } => (Some(summarize::schema()), Some(session.plan(query, parameters, None).await?.1)),
             Parsed::Query(syntax) => {

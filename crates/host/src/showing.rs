@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 use pithead_functions::fault_from_datafusion;
 use pithead_model::Fault;
 
-use crate::statement::parts;
+use crate::tokens::parts;
 
 /// What SHOW TABLES without a word more is.
 const TABLES: &str = "SELECT * FROM information_schema.tables ORDER BY table_schema, table_name";

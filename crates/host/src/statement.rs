@@ -1,18 +1,18 @@
 //! Reading a statement: its tokens once, its syntax tree once, and what kind of statement it is. And scripts into statements.
 
 use datafusion::sql::parser::{DFParserBuilder, Statement as Syntax};
-use datafusion::sql::sqlparser::ast::{ObjectName, ObjectNamePart, ObjectType, Statement as Sql};
+use datafusion::sql::sqlparser::ast::{ObjectType, Statement as Sql};
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, PostgreSqlDialect};
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::parser::ParserError;
-use datafusion::sql::sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer, Whitespace, Word};
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Whitespace, Word};
 use pithead_functions::fault_from_datafusion;
-use pithead_model::{Blame, DatasetName, Fault, OPERATORS_MAX, RESERVED};
+use pithead_model::{Blame, DatasetName, Fault, FaultKind, OPERATORS_MAX, RESERVED};
 
 use crate::copying::{CopyFile, Copying};
 use crate::functions::{Definition, Dropped};
+use crate::tokens::{is_gap, is_word, parts, token_at, tokens};
 use crate::writing::{Altering, Layout, sort_clauses};
-use crate::{Parameters, copying, from_first, parameters, precedence, settings, showing};
+use crate::{Parameters, copying, explain_options, from_first, parameters, precedence, settings, showing};
 
 /// A statement, as far as the session must know it.
 pub(crate) enum Parsed {
@@ -34,6 +34,8 @@ pub(crate) enum Parsed {
     CopyFrom { name: Named, columns: Option<Vec<String>>, file: CopyFile },
     /// EXPLAIN [ANALYZE] of `query`.
     Explain { query: Syntax, analyze: bool },
+    /// EXPLAIN [ANALYZE] FORMAT SUBSTRAIT of `query`.
+    Substrait { query: Syntax, analyze: bool },
     /// SUMMARIZE of `query`.
     Summarize { query: Syntax },
     /// EXPLAIN PUSHDOWN of `query`.
@@ -50,7 +52,7 @@ impl Parsed {
             Parsed::Drop { .. } | Parsed::DropFunction(_) => "drop",
             Parsed::Write { .. } | Parsed::Alter(_) | Parsed::CreateFunction(_) => "write",
             Parsed::CopyTo { .. } | Parsed::CopyFrom { .. } => "copy",
-            Parsed::Explain { .. } | Parsed::Pushdown { .. } => "explain",
+            Parsed::Explain { .. } | Parsed::Pushdown { .. } | Parsed::Substrait { .. } => "explain",
             Parsed::Query(_) | Parsed::Summarize { .. } => "query",
         }
     }
@@ -146,6 +148,7 @@ pub(crate) fn quoted(name: &str) -> String {
 }
 
 fn parse_tokens(mut tokens: Vec<TokenWithSpan>, parameters: &Parameters) -> Result<Parsed, Fault> {
+    let is_substrait = explain_options::take_substrait(&mut tokens);
     from_first::add_select(&mut tokens);
     sort_clauses(&mut tokens);
     parameters::number(&mut tokens)?;
@@ -164,35 +167,9 @@ fn parse_tokens(mut tokens: Vec<TokenWithSpan>, parameters: &Parameters) -> Resu
     match (told_apart(statement), is_pushdown) {
         (Ok(Parsed::Query(query)), true) => Ok(Parsed::Pushdown { query }),
         (_, true) => Err(Fault::invalid("EXPLAIN PUSHDOWN runs a query; expected one after it")),
+        (Ok(Parsed::Explain { query, analyze }), false) if is_substrait => Ok(Parsed::Substrait { query, analyze }),
         (parsed, false) => parsed,
     }
-}
-
-/// The tokens of a text, with the gaps between them: spaces and comments.
-pub(crate) fn tokens(sql: &str) -> Result<Vec<TokenWithSpan>, Fault> {
-    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location();
-    tokens.map_err(|error| fault_from_datafusion(ParserError::from(error).into()))
-}
-
-/// Whether a token is a space or a comment.
-pub(crate) fn is_gap(token: &TokenWithSpan) -> bool {
-    matches!(token.token, Token::Whitespace(_))
-}
-
-/// Tokens as text, gaps aside.
-#[cfg(test)]
-pub(crate) fn written(tokens: &[TokenWithSpan]) -> String {
-    tokens.iter().filter(|token| !is_gap(token)).map(|token| token.token.to_string()).collect::<Vec<_>>().join(" ")
-}
-
-/// A token that stands for one that was written there.
-pub(crate) fn token_at(token: Token, span: Span) -> TokenWithSpan {
-    TokenWithSpan { token, span }
-}
-
-/// Whether a token is this word, and no name in quotes.
-pub(crate) fn is_word(token: &TokenWithSpan, word: &str) -> bool {
-    matches!(&token.token, Token::Word(found) if found.quote_style.is_none() && found.value.eq_ignore_ascii_case(word))
 }
 
 /// Takes both words out of `EXPLAIN PUSHDOWN query`. Whether they were there.
@@ -313,15 +290,6 @@ fn is_value(token: &Token) -> bool {
     is_text || matches!(token, Token::Number(..) | Token::Placeholder(_) | Token::RParen | Token::RBracket)
 }
 
-pub(crate) fn parts(name: &ObjectName) -> Result<Vec<String>, Fault> {
-    let part = |part: &ObjectNamePart| match part {
-        ObjectNamePart::Identifier(ident) if ident.quote_style.is_some() => Ok(ident.value.clone()),
-        ObjectNamePart::Identifier(ident) => Ok(ident.value.to_lowercase()),
-        other => Err(Fault::new(Blame::User, format!("expected [domain.]dataset, got {other}"))),
-    };
-    name.0.iter().map(part).collect()
-}
-
 /// `SET name = value` and `SET name TO value`: names have dots and values may be bare words, so it is read by tokens.
 fn parse_set(sql: &str) -> Result<Option<Parsed>, Fault> {
     let text = sql.trim().trim_end_matches(';').trim();
@@ -360,7 +328,7 @@ fn unquoted(value: &str) -> String {
 pub(crate) fn split(sql: &str) -> Result<Vec<String>, Fault> {
     let tokens = Tokenizer::new(&GenericDialect {}, sql)
         .tokenize_with_location()
-        .map_err(|error| Fault::new(Blame::User, format!("SQL cannot be read: {error}")))?;
+        .map_err(|error| Fault::invalid(format!("SQL cannot be read: {error}")).of_kind(FaultKind::Syntax))?;
     let starts = line_starts(sql);
     let mut statements = Vec::new();
     let mut from = 0;

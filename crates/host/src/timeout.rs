@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
-use pithead_model::{Blame, Fault};
+use pithead_model::{Blame, Fault, FaultKind};
 use tokio::time::Instant;
 
 use crate::Answer;
@@ -54,6 +54,7 @@ impl Deadline {
     fn fault(self) -> Fault {
         let what = format!("the statement took longer than statement_timeout allows, {:?}, and was cancelled", self.timeout);
         Fault::new(Blame::Limit, what)
+            .of_kind(FaultKind::Timeout)
             .hint("SET statement_timeout = '10min' allows more, and SET statement_timeout = 0 any time")
     }
 }

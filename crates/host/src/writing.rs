@@ -24,7 +24,7 @@ use futures::{StreamExt, TryStreamExt};
 use pithead_door::Batches;
 use pithead_functions::{count_repeats, fault_from_datafusion};
 use pithead_load::{LoadMode, LoadSpec};
-use pithead_model::{Blame, Dataset, DatasetName, Fault};
+use pithead_model::{Blame, Dataset, DatasetName, Fault, FaultKind};
 
 use crate::Parameters;
 use crate::query::{Mode, Query};
@@ -112,6 +112,7 @@ impl Writer {
             return match create.if_not_exists {
                 true => Ok(0),
                 false => Err(Fault::new(Blame::User, format!("table {name} exists already"))
+                    .of_kind(FaultKind::Exists)
                     .hint("CREATE OR REPLACE TABLE, CREATE TABLE IF NOT EXISTS, or INSERT INTO it")),
             };
         }
@@ -288,7 +289,8 @@ fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Fault
     let mut columns = Vec::with_capacity(batch.num_columns());
     for (column, field) in batch.columns().iter().zip(schema.fields()) {
         if column.null_count() > 0 && !field.is_nullable() {
-            return Err(Fault::new(Blame::User, format!("column {} is NOT NULL, and a row has NULL there", field.name())));
+            let fault = Fault::invalid(format!("column {} is NOT NULL, and a row has NULL there", field.name()));
+            return Err(fault.of_kind(FaultKind::NotNull));
         }
         columns.push(match column.data_type() == field.data_type() {
             true => Arc::clone(column),

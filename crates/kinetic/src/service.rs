@@ -25,6 +25,8 @@ use crate::turns::Turns;
 
 /// Requests that the store does at one time, a reactor. Requests of queries have the pool's other threads.
 const TURNS_PER_REACTOR: usize = 3;
+/// The power level at which everything is done.
+pub(crate) const OPERATIONAL: i32 = 1;
 /// Events that GETLOG can tell of.
 const EVENTS_MAX: usize = 64;
 
@@ -85,7 +87,7 @@ impl Service {
             states,
             metrics: Metrics::new(),
             upkeep: Mutex::default(),
-            power: AtomicI32::new(crate::setup::OPERATIONAL),
+            power: AtomicI32::new(OPERATIONAL),
             batch_bytes: AtomicU64::new(0),
             ports: OnceLock::new(),
             // Numbers that no connection had before a restart.

@@ -9,10 +9,8 @@ use crate::execute::{Answer, Call};
 use crate::identity::Permission;
 use crate::keys::CLIENT_PREFIX;
 use crate::pins::check_pin;
-use crate::service::Service;
+use crate::service::{OPERATIONAL, Service};
 
-/// Everything is done.
-pub(crate) const OPERATIONAL: i32 = 1;
 /// Only the power level can be changed.
 const HIBERNATE: i32 = 2;
 /// As HIBERNATE, but clients are told that the drive is shut down.

@@ -9,7 +9,7 @@ use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::take_record_batch;
 use arrow::datatypes::{DataType, Schema};
 use parking_lot::Mutex;
-use pithead_model::{Fault, PAGE_ROWS, Partitioning, near_names};
+use pithead_model::{Fault, FaultKind, PAGE_ROWS, Partitioning, near_names};
 
 pub(crate) use range::Bounds;
 pub(crate) use sample::Sample;
@@ -93,7 +93,7 @@ pub(crate) fn unknown_column(wanted: &str, schema: &Schema) -> Fault {
         (true, count) if count <= SHOWN_MAX => format!("the columns are {}", names.join(", ")),
         (true, count) => format!("there are {count}, the first {SHOWN_MAX} of them {}", names[..SHOWN_MAX].join(", ")),
     };
-    Fault::invalid(format!("no column {wanted}; {rest}"))
+    Fault::invalid(format!("no column {wanted}; {rest}")).of_kind(FaultKind::NoColumn)
 }
 
 /// The index of a column that can be a partitioning key.

@@ -9,6 +9,7 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::bytes::{Malformed, Reader, Result, floats, put_f64, put_varint, unzip, zip};
+use crate::row::CELLS_MAX;
 use crate::transform::Transform;
 
 const TAG: u8 = 0xE3;
@@ -19,8 +20,6 @@ const CENTERED: u8 = 8;
 const UNIT_VARIANCE: u8 = 16;
 const BASED: u8 = 32;
 
-/// The most cells of a matrix. The description of each takes some 40 bytes of memory at a drive.
-pub const CELLS_MAX: usize = 1 << 22;
 /// The most groups.
 pub const GROUPS_MAX: usize = 60_000;
 /// The most columns of a basis.

@@ -9,8 +9,8 @@
 
 use crate::blob::{array, put_head};
 use crate::bytes::{Malformed, Reader, Result, put_f64, put_varint};
-use crate::cells::{BASIS_MAX, CELLS_MAX, COLUMNS_MAX, Cells};
-use crate::row::{Codec, Row, RowBuffer, Values};
+use crate::cells::{BASIS_MAX, COLUMNS_MAX, Cells};
+use crate::row::{CELLS_MAX, Codec, Row, RowBuffer, Values};
 
 pub(crate) const TAG: u8 = 0xE6;
 const PART_TAG: u8 = 0xE7;

@@ -9,8 +9,9 @@
 //! of its own.
 
 use crate::bytes::{Malformed, Reader, Result, floats, put_varint, unzip, zip};
-use crate::cells::CELLS_MAX;
 
+/// The most cells of a matrix. The description of each takes some 40 bytes of memory at a drive.
+pub const CELLS_MAX: usize = 1 << 22;
 const TAG: u8 = 0xE1;
 const FLOATS: u8 = 1;
 const ZSTD: u8 = 2;

@@ -2,8 +2,7 @@
 
 use crate::blob::{array, put_head};
 use crate::bytes::{Malformed, Reader, Result};
-use crate::cells::CELLS_MAX;
-use crate::row::{RowBuffer, Values};
+use crate::row::{CELLS_MAX, RowBuffer, Values};
 
 pub(crate) const TAG: u8 = 0xE5;
 

@@ -20,7 +20,7 @@ mod value;
 pub use adapt::{Adapt, ByLevel, Cores, Finished, HostState, LevelRule, SliceCosts};
 pub use annotation::{Annotation, Level, PushBackCause, Reply, ScanShare, SliceSpan};
 pub use directory::{ColumnSummary, Directory, SliceEntry, merge_columns};
-pub use error::{Blame, Fault};
+pub use error::{Blame, Fault, FaultKind};
 pub use function::{
     CalledFunction, FUNCTION_ARGUMENTS_MAX, FUNCTION_MODULE_BYTES_MAX, FUNCTION_NAME_BYTES_MAX, FUNCTIONS_MAX, Function,
     FunctionArgument, FunctionType, RUNS_USER_FUNCTIONS, Volatility,

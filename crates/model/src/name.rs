@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Blame, Fault, NAME_BYTES_MAX};
+use crate::{Blame, Fault, FaultKind, NAME_BYTES_MAX};
 
 /// The first character of the names of columns and tables that plans make up. Hosts refuse it in SQL text and in the
 /// columns of datasets, so that no name of a user can be one of these.
@@ -119,7 +119,8 @@ fn check_name(part: &str) -> Result<(), Fault> {
         return Err(Fault::new(
             Blame::User,
             format!("{part:?} is not a name: expected 1 to {NAME_BYTES_MAX} bytes without '/' and control characters"),
-        ));
+        )
+        .of_kind(FaultKind::WrongName));
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use datafusion::sql::sqlparser::ast::{
     ValueWithSpan,
 };
 
-use crate::rewrite::{called, folded, literal, parts};
+use crate::syntax::{called, folded, literal, parts};
 
 /// Columns of the catalogue that hold functions. PostgreSQL has their numbers there and shows their names; here they are names, and a
 /// dash where PostgreSQL has 0 and shows a dash.
@@ -165,15 +165,8 @@ pub(crate) fn schemas_counted(function: &Function) -> Option<Expr> {
 
 #[cfg(test)]
 mod tests {
-    use datafusion::sql::parser::DFParser;
-
     use super::*;
-
-    fn rewritten(sql: &str) -> String {
-        let mut statement = DFParser::parse_sql(sql).unwrap().pop_front().unwrap();
-        crate::rewrite(&mut statement);
-        statement.to_string()
-    }
+    use crate::rewrite::rewritten;
 
     #[test]
     fn forms_become_ours() {

@@ -12,6 +12,7 @@ mod rewrite;
 mod rows;
 mod settings;
 mod subqueries;
+mod syntax;
 mod tables;
 mod types;
 

@@ -4,12 +4,12 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    ArrayElemTypeDef, BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-    FunctionArguments, Ident, ObjectName, ObjectNamePart, TableFactor, Value, VisitMut, VisitorMut, visit_expressions_mut,
-    visit_relations_mut,
+    ArrayElemTypeDef, BinaryOperator, DataType, Expr, Function, FunctionArguments, Ident, ObjectName, ObjectNamePart,
+    TableFactor, Value, VisitMut, VisitorMut, visit_expressions_mut, visit_relations_mut,
 };
 
 use crate::subqueries::{alone, of_subquery, without_rows};
+use crate::syntax::{called, is_placeholder, listed, literal, parts};
 use crate::{PG_CATALOG, forms, information, tables};
 
 /// Rewrites a statement in place.
@@ -45,11 +45,6 @@ impl VisitorMut for Factors {
     }
 }
 
-/// The parts of a name, in small letters where they are not quoted.
-pub(crate) fn parts(name: &ObjectName) -> Vec<String> {
-    name.0.iter().filter_map(|part| part.as_ident()).map(folded).collect()
-}
-
 /// Tables of the catalogue are found without their schema, as PostgreSQL finds them, and those of `information_schema` lie in the
 /// same place.
 fn relation(name: &mut ObjectName) {
@@ -70,10 +65,6 @@ fn relation(name: &mut ObjectName) {
 
 fn qualified(table: &str) -> ObjectName {
     ObjectName([PG_CATALOG, table].map(|part| ObjectNamePart::Identifier(Ident::new(part))).into())
-}
-
-pub(crate) fn folded(ident: &Ident) -> String {
-    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
 }
 
 /// `of_catalog`: the statement asks the catalogue.
@@ -194,14 +185,6 @@ fn call(function: &mut Function) {
     }
 }
 
-pub(crate) fn is_placeholder(expr: &Expr) -> bool {
-    match expr {
-        Expr::Value(value) => matches!(value.value, Value::Placeholder(_)),
-        Expr::Nested(inner) => is_placeholder(inner),
-        _ => false,
-    }
-}
-
 /// What becomes of a cast.
 enum Cast {
     Type(DataType),
@@ -247,18 +230,6 @@ fn type_name(data_type: &DataType) -> Option<String> {
     }
 }
 
-/// A text that is written out.
-pub(crate) fn literal(expr: &Expr) -> Option<String> {
-    match expr {
-        Expr::Value(value) => match &value.value {
-            Value::SingleQuotedString(text) => Some(text.clone()),
-            _ => None,
-        },
-        Expr::Nested(inner) => literal(inner),
-        _ => None,
-    }
-}
-
 /// `'{a,b}'` as an array of texts.
 fn array(text: &str) -> Option<Expr> {
     let inner = text.trim().strip_prefix('{')?.strip_suffix('}')?;
@@ -271,35 +242,17 @@ fn taken(expr: &mut Expr) -> Expr {
     std::mem::replace(expr, Expr::Value(Value::Null.into()))
 }
 
-pub(crate) fn called(name: &str, arguments: Vec<Expr>) -> Expr {
-    Expr::Function(Function {
-        name: ObjectName(vec![ObjectNamePart::Identifier(Ident::new(name))]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: listed(arguments),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
-}
-
-fn listed(arguments: Vec<Expr>) -> FunctionArguments {
-    let args = arguments.into_iter().map(|argument| FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))).collect();
-    FunctionArguments::List(FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() })
+/// What becomes of a statement.
+#[cfg(test)]
+pub(crate) fn rewritten(sql: &str) -> String {
+    let mut statement = datafusion::sql::parser::DFParser::parse_sql(sql).unwrap().pop_front().unwrap();
+    rewrite(&mut statement);
+    statement.to_string()
 }
 
 #[cfg(test)]
 mod tests {
-    use datafusion::sql::parser::DFParser;
-
     use super::*;
-
-    fn rewritten(sql: &str) -> String {
-        let mut statement = DFParser::parse_sql(sql).unwrap().pop_front().unwrap();
-        rewrite(&mut statement);
-        statement.to_string()
-    }
 
     #[test]
     fn forms_of_postgresql_become_ours() {

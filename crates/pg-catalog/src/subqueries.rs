@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{
     TableFactor, TableWithJoins, Value, visit_expressions,
 };
 
-use crate::rewrite::{called, is_placeholder, parts};
+use crate::syntax::{called, is_placeholder, parts};
 use crate::{PG_CATALOG, tables};
 
 /// `ARRAY(SELECT a FROM …)` as an aggregate over the same rows; none of them is an empty array.
@@ -155,13 +155,7 @@ fn is_empty(factor: &TableFactor) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use datafusion::sql::parser::DFParser;
-
-    fn rewritten(sql: &str) -> String {
-        let mut statement = DFParser::parse_sql(sql).unwrap().pop_front().unwrap();
-        crate::rewrite(&mut statement);
-        statement.to_string()
-    }
+    use crate::rewrite::rewritten;
 
     #[test]
     fn subqueries_over_tables_without_rows_are_not_run() {

@@ -9,6 +9,17 @@ pub enum PlanError {
     /// A sub-plan from outside that cannot be read as one.
     #[error("not a sub-plan: {0}")]
     Malformed(String),
+    /// A sub-plan from outside whose annotation cannot be true.
+    #[error("the sub-plan's annotation {0}")]
+    Annotation(String),
+    /// A sub-plan with an extension that changes its meaning.
+    #[error("the sub-plan has the enhancement {name:?}, which must not be ignored; this release knows {known}")]
+    Enhanced {
+        /// The extension.
+        name: String,
+        /// The one that is known.
+        known: &'static str,
+    },
     /// A sub-plan that exceeds a bound.
     #[error("{what} is over the bound of {max}")]
     TooLarge {
@@ -33,8 +44,8 @@ pub enum PlanError {
 impl From<PlanError> for Fault {
     fn from(error: PlanError) -> Fault {
         match error {
-            PlanError::Malformed(_) => Fault::new(Blame::User, error.to_string()),
-            PlanError::Lacking { .. } => Fault::new(Blame::Unsupported, error.to_string()),
+            PlanError::Malformed(_) | PlanError::Annotation(_) => Fault::new(Blame::User, error.to_string()),
+            PlanError::Lacking { .. } | PlanError::Enhanced { .. } => Fault::new(Blame::Unsupported, error.to_string()),
             PlanError::TooLarge { .. } => Fault::new(Blame::Limit, error.to_string()),
             PlanError::Engine(inner) => pithead_functions::fault_from_datafusion(inner),
         }

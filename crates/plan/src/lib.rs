@@ -6,6 +6,7 @@
 //! socket or a file.
 
 mod aggregate;
+mod annotated;
 mod canonical;
 mod combine;
 mod cutter;
@@ -31,6 +32,7 @@ mod sampling;
 mod subquery;
 mod travel;
 
+pub use annotated::{Executed, Progress, Round, Rounds, RunOfSlices, Span, annotate, annotation_of, take_annotation};
 pub use combine::{Shape, combine, shape};
 pub use decompose::{Decomposer, Decomposition, HostCost};
 pub use error::PlanError;

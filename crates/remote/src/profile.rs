@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use pithead_model::{Annotation, Finished, Level, SessionProfile, total};
+use pithead_model::{Annotation, Finished, Level, SessionProfile, SliceSpan, total};
 use pithead_plan::SubPlan;
 
 /// Everything that a query's sub-plans reported. Complete once the query's rows have ended.
@@ -20,6 +20,8 @@ pub struct QueryProfile {
 pub struct SubPlanProfile {
     /// The sub-plan.
     pub sub_plan: Arc<SubPlan>,
+    /// Whether it reads only some pages, for the sampler.
+    pub is_sample: bool,
     sessions: Mutex<BTreeMap<usize, PartitionProfile>>,
 }
 
@@ -44,6 +46,8 @@ pub struct PartitionProfile {
     pub busy_us: u64,
     /// Slices that partial results answered for which the host had kept.
     pub recalled: u64,
+    /// Which slices these are.
+    pub recalled_slices: Vec<SliceSpan>,
     /// What the host finished of slices that came back.
     pub finished: Vec<Finished>,
     /// Each time that a drive failed, and at which other one the work went on.
@@ -89,7 +93,16 @@ impl QueryProfile {
 
     /// One more sub-plan is opened.
     pub fn add(&self, sub_plan: &Arc<SubPlan>) -> Arc<SubPlanProfile> {
-        let profile = Arc::new(SubPlanProfile { sub_plan: Arc::clone(sub_plan), sessions: Mutex::default() });
+        self.add_one(sub_plan, false)
+    }
+
+    /// One more sub-plan is opened, that reads only some pages.
+    pub fn add_sample(&self, sub_plan: &Arc<SubPlan>) -> Arc<SubPlanProfile> {
+        self.add_one(sub_plan, true)
+    }
+
+    fn add_one(&self, sub_plan: &Arc<SubPlan>, is_sample: bool) -> Arc<SubPlanProfile> {
+        let profile = Arc::new(SubPlanProfile { sub_plan: Arc::clone(sub_plan), is_sample, sessions: Mutex::default() });
         self.sub_plans.lock().push(Arc::clone(&profile));
         profile
     }

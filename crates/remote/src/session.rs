@@ -15,7 +15,7 @@ use futures::{Stream, TryStreamExt, stream};
 use pithead_door::{Door, Event, OpenRequest};
 use pithead_fleet::ConnectedDrive;
 use pithead_functions::Registry;
-use pithead_model::{Annotation, Blame, Fault, Finished, Level};
+use pithead_model::{Annotation, Blame, Fault, Finished, Level, SliceSpan};
 use pithead_plan::RollUp;
 
 use crate::admission::Admission;
@@ -195,7 +195,10 @@ impl Session {
             recall.pass(&rows);
         }
         let count = slices.len() as u64;
-        self.profile.update(self.partition, |session| session.recalled += count);
+        self.profile.update(self.partition, |session| {
+            session.recalled += count;
+            session.recalled_slices = SliceSpan::cover(slices.clone());
+        });
         self.admission.recall(slices);
         self.is_over = self.admission.is_complete();
         Some(rows)

@@ -178,13 +178,7 @@ impl Entry {
             done: VecDeque::new(),
         };
         let service = Mutex::new(service);
-        Entry {
-            name: name.into(),
-            home: AtomicUsize::new(usize::MAX),
-            wake: Notify::new(),
-            service,
-            kept: Mutex::new(kept),
-        }
+        Entry { name: name.into(), home: AtomicUsize::new(usize::MAX), wake: Notify::new(), service, kept: Mutex::new(kept) }
     }
 
     /// Whether the next step must not hold a reactor.

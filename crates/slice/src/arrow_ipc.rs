@@ -114,7 +114,7 @@ struct ArrowSlice {
 
 /// Where a batch lies in the file: its message and, behind it, its buffers.
 #[derive(Clone, Copy)]
-struct Place {
+struct BatchPlace {
     start: u64,
     body: u64,
     end: u64,
@@ -163,18 +163,18 @@ impl ArrowSlice {
         Ok(decoder)
     }
 
-    fn place(&self, block: &Block) -> Result<Place, SliceError> {
+    fn place(&self, block: &Block) -> Result<BatchPlace, SliceError> {
         let place = || {
             let start = u64::try_from(block.offset()).ok()?;
             let body = start.checked_add(u64::try_from(block.metaDataLength()).ok()?)?;
             let end = body.checked_add(u64::try_from(block.bodyLength()).ok()?)?;
-            (end <= self.footer_start).then_some(Place { start, body, end })
+            (end <= self.footer_start).then_some(BatchPlace { start, body, end })
         };
         place().ok_or_else(|| damaged("a batch lies outside"))
     }
 
     /// Where the message of a batch and the buffers of these columns lie.
-    fn ranges(&self, place: Place, columns: &[usize]) -> Result<Vec<Range<u64>>, SliceError> {
+    fn ranges(&self, place: BatchPlace, columns: &[usize]) -> Result<Vec<Range<u64>>, SliceError> {
         let metadata = self.body.get(place.start..place.body)?;
         let batch = message(&metadata, place.end - place.body)?;
         let whole = || Ok(iter::once(place.start..place.end).collect());

@@ -23,10 +23,11 @@ pub(crate) enum Call {
     Tell(Tell),
     Status,
     Manifest(String),
+    HasManifest(DomainVersion),
     Commit(Commit),
     Keep(Manifest),
-    Aside(Aside),
-    DropAside(Aside),
+    Aside(DomainVersion),
+    DropAside(DomainVersion),
     Directory(SliceKey),
     Discard(Discard),
     Claim(Claim),
@@ -53,9 +54,9 @@ pub(crate) struct Commit {
     pub(crate) manifest: Manifest,
 }
 
-/// Body of `aside`, which is answered with the first one after the version, and of `drop-aside`, with the very one.
+/// Body of `has-manifest`; of `aside`, which is answered with the first manifest after the version, and of `drop-aside`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Aside {
+pub(crate) struct DomainVersion {
     pub(crate) domain: String,
     pub(crate) version: u64,
 }
@@ -101,6 +102,7 @@ impl Call {
             Call::Tell(_) => "tell",
             Call::Status => "status",
             Call::Manifest(_) => "manifest",
+            Call::HasManifest(_) => "has-manifest",
             Call::Commit(_) => "commit",
             Call::Keep(_) => "keep",
             Call::Aside(_) => "aside",
@@ -127,7 +129,7 @@ impl Call {
             Call::Manifest(name) | Call::RemoveModule(name) => json(name)?,
             Call::Commit(commit) => json(commit)?,
             Call::Keep(manifest) => json(manifest)?,
-            Call::Aside(aside) | Call::DropAside(aside) => json(aside)?,
+            Call::HasManifest(at) | Call::Aside(at) | Call::DropAside(at) => json(at)?,
             Call::Directory(key) => json(key)?,
             Call::Discard(discard) => json(discard)?,
             Call::Claim(claim) => json(claim)?,
@@ -147,6 +149,7 @@ impl Call {
             "tell" => Call::Tell(from_json("state of a host", body)?),
             "status" => Call::Status,
             "manifest" => Call::Manifest(from_json("domain's name", body)?),
+            "has-manifest" => Call::HasManifest(from_json("version of a manifest", body)?),
             "commit" => Call::Commit(parse_commit(body)?),
             "keep" => Call::Keep(parse_manifest(body)?),
             "aside" => Call::Aside(from_json("manifest set aside", body)?),

@@ -29,7 +29,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::application::{application_run, parse_started, run_messages};
-use crate::call::{Aside, Call, Commit, Tell, check_manifest, parse_welcome};
+use crate::call::{Call, Commit, DomainVersion, Tell, check_manifest, parse_welcome};
 use crate::dial::{Dial, Trouble};
 use crate::encode::link_bytes;
 use crate::error::{WireError, from_status};
@@ -283,6 +283,10 @@ impl Door for FlightDoor {
         Ok(manifest)
     }
 
+    async fn has_manifest(&self, domain: String, version: u64) -> Result<bool, Fault> {
+        self.call(Call::HasManifest(DomainVersion { domain, version })).await
+    }
+
     async fn commit(&self, expected: u64, manifest: Manifest) -> Result<(), Fault> {
         self.call(Call::Commit(Commit { expected, manifest })).await
     }
@@ -292,13 +296,13 @@ impl Door for FlightDoor {
     }
 
     async fn set_aside(&self, domain: String, after: u64) -> Result<Option<Manifest>, Fault> {
-        let manifest: Option<Manifest> = self.call(Call::Aside(Aside { domain, version: after })).await?;
+        let manifest: Option<Manifest> = self.call(Call::Aside(DomainVersion { domain, version: after })).await?;
         manifest.iter().try_for_each(check_manifest).map_err(|error| self.foreign(error))?;
         Ok(manifest)
     }
 
     async fn drop_aside(&self, domain: String, version: u64) -> Result<bool, Fault> {
-        self.call(Call::DropAside(Aside { domain, version })).await
+        self.call(Call::DropAside(DomainVersion { domain, version })).await
     }
 
     async fn directory(&self, key: SliceKey) -> Result<Directory, Fault> {

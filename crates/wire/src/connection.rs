@@ -10,10 +10,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tonic::transport::server::Connected;
 
 /// HTTP/2, which begins with its preface (RFC 9113, 3.4).
-pub const HTTP_2: Protocol = Protocol { name: "HTTP/2", alpn: b"h2", greeting: b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" };
+pub(crate) const HTTP_2: Protocol = Protocol { name: "HTTP/2", alpn: b"h2", greeting: b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" };
 
 /// Tells the server whose connection a call came over.
-pub struct HttpConnection(pub Connection);
+pub(crate) struct HttpConnection(pub(crate) Connection);
 
 impl Connected for HttpConnection {
     type ConnectInfo = Arc<Peer>;

@@ -1,6 +1,5 @@
 //! How a host reaches a drive: TCP, and TLS where it is asked for.
 
-use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,6 +19,7 @@ use tokio_rustls::rustls::{AlertDescription, CertificateError, ClientConfig, Err
 use tower_service::Service;
 
 use crate::connection::HTTP_2;
+use crate::error::Refused;
 use crate::link::Address;
 
 /// Makes connections to one drive.
@@ -46,18 +46,6 @@ impl Trouble {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault);
     }
 }
-
-/// A connection that was refused with a fault of its own. It comes back from under HTTP/2 as a source of its error.
-#[derive(Debug)]
-pub(crate) struct Refused(pub(crate) Fault);
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.message)
-    }
-}
-
-impl std::error::Error for Refused {}
 
 impl Dial {
     /// Refuses a link in clear beyond loopback, unless it is asked for. Reads the files of TLS.

@@ -4,12 +4,11 @@
 //! without such details comes from something that is not a drive, or from the link itself.
 
 use std::error::Error;
+use std::fmt;
 
 use bytes::Bytes;
 use pithead_model::{Blame, Fault};
 use tonic::{Code, ConnectError, Status};
-
-use crate::dial::Refused;
 
 /// Most bytes of a fault's JSON: statuses travel in headers, as base64, and peers bound their headers.
 pub(crate) const FAULT_BYTES_MAX: usize = 6 << 10;
@@ -17,6 +16,18 @@ pub(crate) const FAULT_BYTES_MAX: usize = 6 << 10;
 const STATUS_TEXT_BYTES_MAX: usize = 1 << 10;
 /// Ends a text that was cut.
 const CUT: &str = "…";
+
+/// A connection that was refused with a fault of its own. It comes back from under HTTP/2 as a source of its error.
+#[derive(Debug)]
+pub(crate) struct Refused(pub(crate) Fault);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl Error for Refused {}
 
 /// What can go wrong on the wire.
 #[derive(Debug, thiserror::Error)]
@@ -216,11 +227,14 @@ fn root_cause(error: &(dyn Error + 'static)) -> String {
 
 #[cfg(test)]
 mod tests {
+    use pithead_model::FaultKind;
+
     use super::*;
 
     #[test]
     fn a_fault_survives_a_status() {
-        let fault = Fault::new(Blame::Conflict, "dataset \"t\" – changed\nmeanwhile").hint("try again");
+        let fault =
+            Fault::new(Blame::Conflict, "dataset \"t\" – changed\nmeanwhile").of_kind(FaultKind::Exists).hint("try again");
         assert_eq!(from_status(&to_status(&fault), "somewhere"), fault);
     }
 

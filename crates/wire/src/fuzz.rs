@@ -174,6 +174,7 @@ pub fn decode_answer(kind: &str, body: &[u8]) -> Result<(), Fault> {
         "poll" => from_json::<SessionProfile>("answer", body).map(|_| ())?,
         "status" => from_json::<DriveStatus>("answer", body).map(|_| ())?,
         "manifest" => from_json::<Option<Manifest>>("answer", body)?.iter().try_for_each(check_manifest)?,
+        "has-manifest" => from_json::<bool>("answer", body).map(|_| ())?,
         "directory" => check_columns(&from_json::<Directory>("answer", body)?.schema)?,
         other => return Err(WireError::malformed("answer", format!("{other:?} is no call")).into()),
     }

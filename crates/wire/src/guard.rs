@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, Request, Response};
-use pithead_entry::{Doorman, Peer, TurnedAway, not_known};
-use pithead_model::{Blame, Fault};
+use http::{Extensions, HeaderMap, Request, Response};
+use pithead_entry::{Doorman, Identity, Peer, TurnedAway, not_known};
+use pithead_model::Fault;
+use tonic::Status;
 use tonic::body::Body;
 use tonic::server::NamedService;
 use tower_service::Service;
@@ -22,34 +23,105 @@ use crate::receiving::PUT_IDLE_MAX;
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// The method whose messages come as they are made.
 const PUT: &str = "/DoPut";
-/// What stands before a service: its doorman, and what all of its callers have sent that is not read yet.
-#[derive(Clone)]
-struct Before {
-    doorman: Arc<Doorman>,
-    received: Arc<Received>,
-}
 
-/// A service behind a [`Doorman`].
-#[derive(Clone)]
-pub(crate) struct Guard<S> {
-    inner: S,
-    before: Before,
-}
+/// How a service hears who calls, and how it says no.
+pub trait Reception: Clone + Send + Sync + 'static {
+    /// What a call says of its caller.
+    type Credentials: Default + Send;
 
-impl<S> Guard<S> {
-    pub(crate) fn new(inner: S, doorman: Arc<Doorman>) -> Self {
-        Self { inner, before: Before { doorman, received: Arc::default() } }
+    /// Reads them.
+    fn credentials(&self, headers: &HeaderMap) -> Result<Self::Credentials, Fault>;
+
+    /// The secret among them.
+    fn token<'a>(&self, credentials: &'a Self::Credentials) -> Option<&'a [u8]>;
+
+    /// Puts the caller where the service finds it, or refuses credentials that are not those of this caller.
+    fn introduce(
+        &self,
+        caller: Arc<Identity>,
+        _credentials: Self::Credentials,
+        extensions: &mut Extensions,
+    ) -> Result<(), Fault> {
+        extensions.insert(caller);
+        Ok(())
+    }
+
+    /// A fault as the service's clients read it.
+    fn status(&self, fault: &Fault) -> Status;
+
+    /// The fault of a caller whom nobody knows.
+    fn not_known(&self, fault: &Fault) -> Status;
+
+    /// The body of a call that was let in.
+    fn body(&self, body: Body) -> Body {
+        body
     }
 }
 
-impl<S: NamedService> NamedService for Guard<S> {
+/// The reception of a drive: `Bearer TOKEN`. A body that is broken off needs no care: a put says by a message of its own that
+/// it is whole ([`crate::put::PutMark::End`], and the last piece of a run), or is one message; one that ends sooner keeps nothing.
+#[derive(Clone, Copy)]
+pub(crate) struct DoorReception;
+
+impl Reception for DoorReception {
+    type Credentials = Option<Vec<u8>>;
+
+    fn credentials(&self, headers: &HeaderMap) -> Result<Option<Vec<u8>>, Fault> {
+        let Some(header) = headers.get(AUTHORIZATION) else { return Ok(None) };
+        let token = header.as_bytes().strip_prefix(b"Bearer ").ok_or_else(|| not_known("expected `Bearer` and a token"))?;
+        Ok(Some(token.to_vec()))
+    }
+
+    fn token<'a>(&self, credentials: &'a Option<Vec<u8>>) -> Option<&'a [u8]> {
+        credentials.as_deref()
+    }
+
+    fn status(&self, fault: &Fault) -> Status {
+        to_status(fault)
+    }
+
+    fn not_known(&self, fault: &Fault) -> Status {
+        not_known_status(fault)
+    }
+}
+
+/// A service behind a [`Doorman`], who is asked the way its reception says.
+#[derive(Clone)]
+pub(crate) struct Guard<S, R> {
+    inner: S,
+    reception: R,
+    doorman: Arc<Doorman>,
+    /// What all callers have sent that is not read yet.
+    received: Arc<Received>,
+}
+
+impl<S, R: Reception> Guard<S, R> {
+    pub(crate) fn new(inner: S, reception: R, doorman: Doorman) -> Self {
+        Self { inner, reception, doorman: Arc::new(doorman), received: Arc::default() }
+    }
+
+    /// Whose the call is.
+    fn admit(&self, peer: &Peer, request: &mut Request<Body>) -> Result<(), TurnedAway> {
+        let read = self.reception.credentials(request.headers());
+        let caller = self.doorman.admit(peer, || match &read {
+            Ok(credentials) => Ok(self.reception.token(credentials)),
+            Err(fault) => Err(fault.clone()),
+        })?;
+        // Where nobody has to say who it is, what cannot be read is nothing.
+        let credentials = read.unwrap_or_default();
+        self.reception.introduce(caller, credentials, request.extensions_mut()).map_err(TurnedAway::Unknown)
+    }
+}
+
+impl<S: NamedService, R> NamedService for Guard<S, R> {
     const NAME: &'static str = S::NAME;
 }
 
-impl<S> Service<Request<Body>> for Guard<S>
+impl<S, R> Service<Request<Body>> for Guard<S, R>
 where
     S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
     S::Future: Send + 'static,
+    R: Reception,
 {
     type Response = Response<Body>;
     type Error = Infallible;
@@ -61,34 +133,30 @@ where
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let Some(peer) = request.extensions().get::<Arc<Peer>>().cloned() else {
-            let fault = Fault::new(Blame::Bug, "a call came without its connection");
-            return Box::pin(std::future::ready(Ok(to_status(&fault).into_http())));
+            return answered(self.reception.status(&Fault::bug("a call came without its connection")));
         };
-        let admitted = self.before.doorman.admit(&peer, || token(request.headers()));
-        match admitted {
-            Ok(caller) => {
-                request.extensions_mut().insert(caller);
-                let received = Arc::clone(&self.before.received);
+        match self.admit(&peer, &mut request) {
+            Ok(()) => {
+                let received = Arc::clone(&self.received);
                 let pause_max = if request.uri().path().ends_with(PUT) { PUT_IDLE_MAX } else { PAUSE_MAX };
-                let request = request.map(|body| Body::new(CountedBody::new(body, pause_max, received, peer)));
+                let whole = |body| CountedBody::new(self.reception.body(body), pause_max, received, peer);
+                let request = request.map(|body| Body::new(whole(body)));
                 Box::pin(self.inner.call(request))
             }
-            Err(TurnedAway::TooMany(fault)) => Box::pin(std::future::ready(Ok(to_status(&fault).into_http()))),
+            Err(TurnedAway::TooMany(fault)) => answered(self.reception.status(&fault)),
             Err(TurnedAway::Unknown(fault)) => {
                 // Frees what of the body has come, before the wait.
                 drop(request);
-                let doorman = Arc::clone(&self.before.doorman);
+                let (doorman, status) = (Arc::clone(&self.doorman), self.reception.not_known(&fault));
                 Box::pin(async move {
                     doorman.punish(&peer, &fault).await;
-                    Ok(not_known_status(&fault).into_http())
+                    Ok(status.into_http())
                 })
             }
         }
     }
 }
 
-/// The token in a call's headers.
-fn token(headers: &HeaderMap) -> Result<Option<&[u8]>, Fault> {
-    let Some(header) = headers.get(AUTHORIZATION) else { return Ok(None) };
-    header.as_bytes().strip_prefix(b"Bearer ").map(Some).ok_or_else(|| not_known("expected `Bearer` and a token"))
+fn answered(status: Status) -> BoxFuture<'static, Result<Response<Body>, Infallible>> {
+    Box::pin(std::future::ready(Ok(status.into_http())))
 }

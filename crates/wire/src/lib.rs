@@ -25,10 +25,11 @@ mod rights;
 mod run;
 mod sending;
 mod server;
+mod serving;
 
 pub use client::FlightDoor;
-pub use connection::{HTTP_2, HttpConnection};
 pub use decode::{BatchDecoder, Decoded};
+pub use guard::Reception;
 pub use link::PORT_DEFAULT;
-pub use receipt::{CountedBody, Received};
 pub use server::{Pace, serve};
+pub use serving::{ServeLimits, serve_calls};

@@ -21,10 +21,10 @@ const PREFIX_BYTES: usize = 5;
 
 /// Bytes that all calls of a server hold.
 #[derive(Debug, Default)]
-pub struct Received(AtomicU64);
+pub(crate) struct Received(AtomicU64);
 
 /// A call's body whose bytes are counted for as long as the message that they belong to is not whole.
-pub struct CountedBody {
+pub(crate) struct CountedBody {
     body: Body,
     held: Held,
     message: MessageEnds,
@@ -52,7 +52,7 @@ struct MessageEnds {
 
 impl CountedBody {
     /// Counts a body. The caller may pause for `pause_max` at a time.
-    pub fn new(body: Body, pause_max: Duration, received: Arc<Received>, peer: Arc<Peer>) -> Self {
+    pub(crate) fn new(body: Body, pause_max: Duration, received: Arc<Received>, peer: Arc<Peer>) -> Self {
         let held = Held { bytes: 0, received, peer };
         Self { body, held, message: MessageEnds::default(), pause_max, paused: None }
     }

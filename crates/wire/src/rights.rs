@@ -203,6 +203,11 @@ impl Door for CheckedDoor {
         self.door.manifest(domain).await
     }
 
+    async fn has_manifest(&self, domain: String, version: u64) -> Result<bool, Fault> {
+        self.caller.check(Right::Read, &domain)?;
+        self.door.has_manifest(domain, version).await
+    }
+
     async fn commit(&self, expected: u64, manifest: Manifest) -> Result<(), Fault> {
         self.check_commit(&manifest).await?;
         self.door.commit(expected, manifest).await

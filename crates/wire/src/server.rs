@@ -12,34 +12,40 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt};
 use pithead_door::{Door, OpenRequest, ReadsNothing, check_protocol};
-use pithead_entry::{Entry, Identity, Peer, ServeOptions, accept};
+use pithead_entry::{Identity, Peer, ServeOptions};
 use pithead_model::{Blame, Fault, MESSAGE_BYTES_MAX};
 use prost::Message;
 use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::Server;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::application::{self, port_inputs};
 use crate::call::Call;
-use crate::connection::{HTTP_2, HttpConnection};
 use crate::encode::link_bytes;
 use crate::error::{WireError, to_status};
 use crate::event::event_messages;
 use crate::exchange::{ExchangeCommand, open_and_get, parse_exchange};
 use crate::gauge::SocketGauge;
-use crate::guard::Guard;
+use crate::guard::DoorReception;
 use crate::json::json;
 use crate::link;
 use crate::put::{OpenHeader, OpenReader, PutCommand, function_answer, parse_put};
 use crate::receiving::{next_message, pieces, rows};
 use crate::rights::{CheckedDoor, Owners};
 use crate::run::{Wanted, run_messages};
+use crate::serving::{ServeLimits, serve_calls, until_stopped};
 
-/// How long calls may go on once the server is told to stop.
-const STOP_GRACE: Duration = Duration::from_secs(10);
+const LIMITS: ServeLimits = ServeLimits {
+    stream_window_bytes: link::STREAM_WINDOW_BYTES,
+    connection_window_bytes: link::SERVER_WINDOW_BYTES,
+    frame_bytes: Some(link::FRAME_BYTES),
+    calls: link::CALLS_MAX,
+    header_bytes: link::HEADER_BYTES_MAX,
+    ping_interval: link::PING_INTERVAL,
+    ping_timeout: link::PING_TIMEOUT,
+    stop_grace: Duration::from_secs(10),
+};
 
 /// Asked before bytes go onto the link. What paces sends, if anything does, is above this crate.
 pub trait Pace: Send + Sync {
@@ -61,46 +67,12 @@ pub async fn serve(
 ) -> Result<(), Fault> {
     let address = listener.local_addr().map_err(|error| WireError::Serve(error.to_string()))?;
     options.check(address.ip())?;
-    let Entry { tls, doorman, gate } = options.entry(HTTP_2)?;
     let (stop, stopped) = watch::channel(false);
-    let service = DoorService { door, pace, owners: Arc::default(), stopped: stopped.clone() };
+    let service = DoorService { door, pace, owners: Arc::default(), stopped };
     let service = FlightServiceServer::new(service)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
-    let told = async {
-        shutdown.await;
-        stop.send_replace(true);
-    };
-    let (connections, accepting) = accept(listener, HTTP_2, tls, gate);
-    let connections = ReceiverStream::new(connections).map(|connection| connection.map(HttpConnection));
-    let accepting = tokio::spawn(accepting);
-    let serving = Server::builder()
-        .initial_stream_window_size(link::STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(link::SERVER_WINDOW_BYTES)
-        .max_frame_size(link::FRAME_BYTES)
-        .max_concurrent_streams(link::CALLS_MAX)
-        .http2_max_header_list_size(link::HEADER_BYTES_MAX)
-        .http2_keepalive_interval(Some(link::PING_INTERVAL))
-        .http2_keepalive_timeout(Some(link::PING_TIMEOUT))
-        .add_service(Guard::new(service, Arc::new(doorman)))
-        .serve_with_incoming_shutdown(connections, told);
-    let overdue = async {
-        until_stopped(stopped).await;
-        tokio::time::sleep(STOP_GRACE).await;
-    };
-    let result = tokio::select! {
-        result = serving => result.map_err(|error| WireError::Serve(error.to_string()).into()),
-        () = overdue => Ok(()),
-    };
-    // The listener is closed when this returns, so that another server can have its address.
-    accepting.abort();
-    let _ = accepting.await;
-    result
-}
-
-async fn until_stopped(mut stopped: watch::Receiver<bool>) {
-    // An error says that the server is gone, which stops its calls as well.
-    let _ = stopped.wait_for(|stopped| *stopped).await;
+    serve_calls((service, DoorReception), listener, options, LIMITS, (stop, shutdown)).await
 }
 
 struct DoorService {
@@ -137,6 +109,7 @@ impl DoorService {
             Call::Tell(tell) => answer(&door.tell(tell.session, tell.state).await?),
             Call::Status => answer(&door.status().await?),
             Call::Manifest(domain) => answer(&door.manifest(domain).await?),
+            Call::HasManifest(at) => answer(&door.has_manifest(at.domain, at.version).await?),
             Call::Commit(commit) => answer(&door.commit(commit.expected, commit.manifest).await?),
             Call::Directory(key) => answer(&door.directory(key).await?),
             Call::Keep(manifest) => answer(&door.keep_manifest(manifest).await?),

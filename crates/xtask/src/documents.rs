@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use crate::tidy::{Findings, Tree};
+use crate::findings::{Findings, Tree};
 
 /// First parts of paths that only a build, a run or a set-up makes.
 const MADE: &[&str] = &["target", ".tools", "demo-data"];

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::tidy::{Findings, Tree};
+use crate::findings::{Findings, Tree};
 
 const SINGLE: &[&str] = &[
     "arrow",

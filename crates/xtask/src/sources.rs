@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::tidy::{Findings, Tree};
+use crate::findings::{Findings, Tree};
 
 const FILE_LINES_MAX: usize = 800;
 const FILE_LINES_GOOD: usize = 400;

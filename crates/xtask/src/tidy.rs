@@ -3,51 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::{documents, edges, lock, sources};
+use crate::findings::{Findings, Tree};
+use crate::{circles, documents, edges, lock, sources};
 
 const ROOT_ENTRIES_MAX: usize = 16;
-
-/// What the checks found. Errors fail the run; warnings ask for a second look.
-#[derive(Default)]
-pub struct Findings {
-    errors: Vec<String>,
-    warnings: Vec<String>,
-}
-
-impl Findings {
-    /// Adds an error.
-    pub fn error(&mut self, place: impl std::fmt::Display, what: impl std::fmt::Display) {
-        self.errors.push(format!("{place}: {what}"));
-    }
-
-    /// Adds a warning.
-    pub fn warn(&mut self, place: impl std::fmt::Display, what: impl std::fmt::Display) {
-        self.warnings.push(format!("{place}: {what}"));
-    }
-}
-
-/// The repository as files, without what is ignored.
-pub struct Tree {
-    /// The repository's root.
-    pub root: PathBuf,
-    /// Every file, relative to the root.
-    pub files: Vec<PathBuf>,
-}
-
-impl Tree {
-    /// Files with one of these endings.
-    pub fn with_endings<'a>(&'a self, endings: &'a [&str]) -> impl Iterator<Item = &'a PathBuf> {
-        self.files.iter().filter(|file| file.extension().is_some_and(|e| endings.iter().any(|ending| e == *ending)))
-    }
-
-    /// A file's text; a file that is not UTF-8 is a finding.
-    pub fn text(&self, file: &Path, findings: &mut Findings) -> String {
-        std::fs::read_to_string(self.root.join(file)).unwrap_or_else(|error| {
-            findings.error(file.display(), error);
-            String::new()
-        })
-    }
-}
 
 /// Checks everything.
 pub fn run() -> ExitCode {
@@ -64,6 +23,7 @@ pub fn run() -> ExitCode {
     lock::check(&tree, &mut findings);
     documents::check(&tree, &mut findings);
     sources::check(&tree, &mut findings);
+    circles::check(&tree, &mut findings);
     for warning in &findings.warnings {
         eprintln!("warning: {warning}");
     }

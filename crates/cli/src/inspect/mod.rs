@@ -1,8 +1,10 @@
-//! `pithead inspect`: what lies on a drive's medium.
+//! `pithead inspect`: what lies on a drive's medium, and what a sub-plan says of itself.
 //!
-//! Everything shown comes from a store's own files. What is damaged is an error that names it; `pithead check` finds all of it.
+//! What is shown of a store comes from its own files. What is damaged is an error that names it; `pithead check` finds all of it.
+//! A sub-plan is a file by itself.
 
 mod manifest;
+mod plan;
 mod segment;
 mod slice;
 mod store;
@@ -20,6 +22,7 @@ pub(crate) enum InspectCommand {
     Segment(segment::SegmentArgs),
     Slice(slice::SliceArgs),
     Manifest(manifest::ManifestArgs),
+    Plan(plan::PlanArgs),
 }
 
 /// Runs the command.
@@ -30,6 +33,7 @@ pub(crate) async fn run(command: InspectCommand) -> Result<(), CliError> {
         InspectCommand::Segment(args) => segment::run(&args),
         InspectCommand::Slice(args) => slice::run(&args),
         InspectCommand::Manifest(args) => manifest::run(&args),
+        InspectCommand::Plan(args) => plan::run(&args),
     });
     let lost = |lost| CliError::from(Fault::new(Blame::Bug, format!("the look ended early: {lost}")));
     interrupts.cancels(async { work.await.unwrap_or_else(|error| Err(lost(error))) }).await

@@ -19,14 +19,14 @@ pub(super) struct Graph {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    ssdlet: Vec<Entry>,
+    ssdlet: Vec<SsdletEntry>,
     #[serde(default)]
     connect: Vec<Link>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct SsdletEntry {
     /// How connections name it.
     name: String,
     /// MODULE or MODULE:SSDLET.

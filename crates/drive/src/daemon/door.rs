@@ -10,6 +10,7 @@ use pithead_door::{
     PortInputs, Reads, RunApplication, StoredModule, Welcome,
 };
 use pithead_model::{Directory, Fault, HostState, Loaded, Manifest, Reply, SessionId, SessionProfile, SliceKey};
+use pithead_plan::take_annotation;
 
 use crate::daemon::Drive;
 
@@ -27,8 +28,9 @@ impl Door for Drive {
         self.counted(self.welcome(&hello))
     }
 
-    async fn open(&self, request: OpenRequest) -> Result<Opened, Fault> {
+    async fn open(&self, mut request: OpenRequest) -> Result<Opened, Fault> {
         let start = self.resources.device.clock().now();
+        self.counted(take_annotation(&mut request))?;
         let reply = self.counted(self.serving.open_session(request).await)?;
         if let Reply::Granted(_) = &reply {
             self.metrics.opened.inc();
@@ -92,6 +94,10 @@ impl Door for Drive {
 
     async fn manifest(&self, domain: String) -> Result<Option<Manifest>, Fault> {
         self.counted(self.storage.read_manifest(domain).await)
+    }
+
+    async fn has_manifest(&self, domain: String, version: u64) -> Result<bool, Fault> {
+        self.counted(self.storage.has_manifest(domain, version).await)
     }
 
     async fn commit(&self, expected: u64, manifest: Manifest) -> Result<(), Fault> {

@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use pithead_door::batch_bytes;
 use pithead_exec::{SliceRef, SliceSource};
-use pithead_model::{Blame, DatasetName, Fault, PAGE_ROWS, SliceKey};
+use pithead_model::{Blame, DatasetName, Fault, FaultKind, PAGE_ROWS, SliceKey};
 use pithead_program::{ServiceError, to_ipc};
 use pithead_slice::{ReadStats, ScanRequest};
 
@@ -44,7 +44,7 @@ impl StoredDataset {
         name: DatasetName,
         columns: &[&str],
     ) -> Result<Self, Fault> {
-        let missing = || Fault::new(Blame::User, format!("there is no dataset {name} on this drive"));
+        let missing = || Fault::invalid(format!("there is no dataset {name} on this drive")).of_kind(FaultKind::NoTable);
         let manifest = storage.read_manifest(name.domain.clone()).await?.ok_or_else(missing)?;
         let dataset = manifest.datasets.get(&name.dataset).ok_or_else(missing)?;
         let columns = chosen(&name, &dataset.schema, columns)?;
@@ -113,7 +113,7 @@ fn chosen(name: &DatasetName, schema: &Schema, columns: &[&str]) -> Result<Vec<u
         schema.index_of(column).map_err(|_| {
             let there: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
             let what = format!("the dataset {name} has no column {column}; the columns are {}", there.join(", "));
-            Fault::new(Blame::User, what)
+            Fault::invalid(what).of_kind(FaultKind::NoColumn)
         })
     };
     columns.iter().map(place).collect()

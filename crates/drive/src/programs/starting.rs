@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use pithead_door::{ApplicationRun, HostPort, PortAt, PortInputs, Reads, RunApplication, SsdletSpec, check_application};
-use pithead_model::{Blame, Fault, SessionId};
+use pithead_model::{Blame, Fault, FaultKind, SessionId};
 use pithead_program::{Argument, ArgumentType, HostReader, HostWriter, Limits, Module, ProgramError, Ssdlet, Value};
 
 use super::Programs;
@@ -68,7 +68,7 @@ impl Programs {
         }
         let grant = self.resources.budget.reserve(request.memory, 0).ok_or_else(|| {
             let what = format!("of its memory of {} bytes the drive has too little free", self.resources.budget.total());
-            Fault::new(Blame::Limit, what).hint("try again later")
+            Fault::new(Blame::Limit, what).of_kind(FaultKind::Memory).hint("try again later")
         })?;
         let standard = Limits::default();
         let run_time_max =

@@ -1,14 +1,16 @@
 //! OPEN: checks a request, takes a place, memory and leases for it, and binds its sub-plan.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use pithead_door::{Granted, OpenRequest, SlicePart, check_open, check_spans, input_bytes, same_columns};
 use pithead_exec::{BindRequest, Bound, PartData, SliceRef, SliceSource};
 use pithead_functions::check_clock;
-use pithead_model::{Adapt, Blame, Bytes, Fault, Level, LevelRule, Reply, SessionId, total};
+use pithead_model::{Adapt, Blame, Bytes, Fault, FaultKind, Level, LevelRule, Reply, SessionId, total};
 
-use crate::resources::Usage;
+use crate::resources::{Usage, panic_fault};
 use crate::sessions::SessionServer;
 use crate::sessions::rounds::{RoundPolicy, SessionFacts};
 use crate::sessions::session::{Session, Work};
@@ -139,6 +141,11 @@ impl SessionServer {
     }
 
     async fn bind(&self, request: BindRequest) -> Result<Arc<Bound>, Fault> {
+        if Bound::is_quick(&request) {
+            // The way to another thread and back would take longer.
+            let bound = AssertUnwindSafe(Bound::bind(request)).catch_unwind().await;
+            return bound.unwrap_or_else(|panic| Err(panic_fault(&*panic)));
+        }
         let bound = self.resources.workers.control(async { tokio::time::timeout(BIND_WAIT, Bound::bind(request)).await });
         let late = |_| Fault::new(Blame::Limit, format!("the sub-plan took longer than {BIND_WAIT:?} to plan"));
         bound.await?.map_err(late)?
@@ -191,5 +198,6 @@ fn too_little_memory(total: u64, shipped: u64) -> Fault {
     let (total, shipped) = (Bytes(total), Bytes(shipped));
     let what = format!("the drive has {total} of memory, too little for one session beside the {shipped} that are sent along");
     Fault::new(Blame::Limit, what)
+        .of_kind(FaultKind::Memory)
         .hint("give the drive more memory, or ask for less: `SET pithead.drive_memory` and `SET pithead.ship_bytes_max`")
 }

@@ -16,8 +16,7 @@ use pithead_model::{Blame, Fault, SliceKey};
 use pithead_store::{Durability, Key, Put, Store, Write};
 
 use crate::storage::Storage;
-use crate::storage::discards::check_name;
-use crate::storage::keys::{claim_key, condemned_key, slice_key};
+use crate::storage::keys::{check_name, claim_key, condemned_key, slice_key};
 
 impl Storage {
     /// Notes claims, durably. Returns the runs that are not here, or about to go.

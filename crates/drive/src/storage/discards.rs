@@ -9,7 +9,7 @@ use pithead_store::{Durability, Key, Store, Write, each_entry};
 
 use crate::storage::Storage;
 use crate::storage::claims::claimed;
-use crate::storage::keys::{CONDEMNED_PREFIX, SLICE_PREFIX, claim_key, condemned_key, parse_slice_key};
+use crate::storage::keys::{CONDEMNED_PREFIX, SLICE_PREFIX, check_name, claim_key, condemned_key, parse_slice_key};
 use crate::storage::orphans::names;
 
 impl Storage {
@@ -96,11 +96,6 @@ impl Storage {
         }
         deleted?
     }
-}
-
-/// Refuses names that could reach outside their part of a key.
-pub(crate) fn check_name(name: &DatasetName) -> Result<(), Fault> {
-    DatasetName::new(name.domain.clone(), name.dataset.clone()).map(drop)
 }
 
 /// Whether a load is among those that are meant.

@@ -1,6 +1,6 @@
 //! Keys of a drive's store: how they are made and read.
 
-use pithead_model::{DatasetId, LoadId, SliceKey};
+use pithead_model::{DatasetId, DatasetName, Fault, LoadId, SliceKey};
 use pithead_store::Key;
 
 /// Slices and metadata slices, as [`SliceKey`] shows them.
@@ -20,6 +20,11 @@ pub(crate) struct StoredSlice<'a> {
     pub(crate) partition: u32,
     /// Not the metadata slice.
     pub(crate) is_slice: bool,
+}
+
+/// Refuses names that could reach outside their part of a key.
+pub(crate) fn check_name(name: &DatasetName) -> Result<(), Fault> {
+    DatasetName::new(name.domain.clone(), name.dataset.clone()).map(drop)
 }
 
 pub(crate) fn slice_key(key: &SliceKey) -> Key {

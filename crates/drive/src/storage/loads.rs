@@ -8,7 +8,8 @@ use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt, TryStreamExt};
 use pithead_door::{Batches, LoadRequest, compact, same_columns};
 use pithead_model::{
-    Blame, COLUMNS_MAX, ColumnSummary, Directory, Fault, Loaded, PARTITIONS_MAX, Run, SliceEntry, SliceKey, merge_columns,
+    Blame, COLUMNS_MAX, ColumnSummary, Directory, Fault, FaultKind, Loaded, PARTITIONS_MAX, Run, SliceEntry, SliceKey,
+    merge_columns,
 };
 use pithead_slice::{ColumnSketches, Encoding, SliceError, encode_slice, encoding, encoding_names};
 use pithead_store::{Expected, Put, Store, Write};
@@ -18,8 +19,7 @@ use crate::resources::Workers;
 use crate::storage::Storage;
 use crate::storage::claims::unclaimed;
 use crate::storage::cut::{Cutter, Piece, halve};
-use crate::storage::discards::check_name;
-use crate::storage::keys::slice_key;
+use crate::storage::keys::{check_name, slice_key};
 use crate::storage::sorting::sorted;
 use crate::storage::staging::StagedValue;
 
@@ -77,7 +77,8 @@ impl Storage {
             }
             if tokio::time::Instant::now() >= end {
                 let what = format!("the drive had no memory free for a load or a copy in {GRANT_WAIT:?}");
-                return Err(Fault::new(Blame::Limit, what).hint("try again later, or give the drive more memory"));
+                let fault = Fault::new(Blame::Limit, what).of_kind(FaultKind::Memory);
+                return Err(fault.hint("try again later, or give the drive more memory"));
             }
             tokio::time::sleep(GRANT_RETRY).await;
         }

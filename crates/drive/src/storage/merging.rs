@@ -7,15 +7,14 @@ use arrow::datatypes::SchemaRef;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use pithead_device::Device;
 use pithead_door::{Batches, MERGED_MAX, MergeRuns, same_columns};
-use pithead_model::{Blame, Fault, Loaded, PAGE_ROWS, SliceKey};
+use pithead_model::{Blame, Fault, FaultKind, Loaded, PAGE_ROWS, SliceKey};
 use pithead_slice::{ReadStats, ScanRequest, SliceStream, open_slice};
 use pithead_store::Store;
 
 use crate::resources::Workers;
 use crate::storage::Storage;
 use crate::storage::directories::gone;
-use crate::storage::discards::check_name;
-use crate::storage::keys::slice_key;
+use crate::storage::keys::{check_name, slice_key};
 
 impl Storage {
     /// Writes the rows of runs that are here as one more run. The runs stay; they are leased meanwhile.
@@ -28,7 +27,7 @@ impl Storage {
         }
         // Unlike a load, a merge does not wait for memory: it can be asked for again later.
         let Some(grant) = self.resources.budget.reserve_for_load(!into.sort.is_empty()) else {
-            return Err(Fault::new(Blame::Limit, "the drive has no memory free to merge runs"));
+            return Err(Fault::new(Blame::Limit, "the drive has no memory free to merge runs").of_kind(FaultKind::Memory));
         };
         let (dataset, partition) = (into.dataset, into.partition);
         let key = |load| SliceKey { name: into.name.clone(), dataset, load, partition, number: None };

@@ -22,7 +22,7 @@ use pithead_store::Store;
 
 use crate::resources::Resources;
 use directories::Directories;
-use discards::check_name;
+use keys::check_name;
 use leases::Leases;
 use orphans::Orphans;
 
@@ -77,6 +77,13 @@ impl Storage {
     pub(crate) async fn read_manifest(&self, domain: String) -> Result<Option<Manifest>, Fault> {
         let manifests = self.manifests.clone();
         self.resources.workers.blocking(move || manifests.read(&domain)).await?
+    }
+
+    pub(crate) async fn has_manifest(&self, domain: String, version: u64) -> Result<bool, Fault> {
+        if let Some(known) = self.manifests.version(&domain) {
+            return Ok(known == version);
+        }
+        Ok(self.read_manifest(domain).await?.is_some_and(|manifest| manifest.version == version))
     }
 
     pub(crate) async fn write_manifest(&self, expected: u64, next: Manifest) -> Result<(), Fault> {

@@ -26,7 +26,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::{StreamExt, TryStreamExt, stream};
 use pithead_door::{Batches, batch_bytes};
 use pithead_functions::fault_from_datafusion;
-use pithead_model::{Blame, Fault, PAGE_ROWS, SortKey};
+use pithead_model::{Blame, Fault, FaultKind, PAGE_ROWS, SortKey};
 
 /// Sorting holds the rows that were gathered, the same in one piece, and the same in order.
 const COPIES: u64 = 3;
@@ -163,8 +163,8 @@ fn pages(batch: &RecordBatch) -> impl Iterator<Item = RecordBatch> + '_ {
 fn ordering(schema: &SchemaRef, keys: &[SortKey]) -> Result<LexOrdering, Fault> {
     let mut expressions = Vec::with_capacity(keys.len());
     for key in keys {
-        let expression =
-            col(&key.column, schema).map_err(|_| Fault::new(Blame::User, format!("no column {:?} to sort by", key.column)))?;
+        let lacking = || Fault::invalid(format!("no column {:?} to sort by", key.column)).of_kind(FaultKind::NoColumn);
+        let expression = col(&key.column, schema).map_err(|_| lacking())?;
         expressions.push(PhysicalSortExpr { expr: expression, options: options(key) });
     }
     LexOrdering::new(expressions).ok_or_else(|| Fault::new(Blame::User, "expected at least one column to sort by"))

@@ -6,7 +6,6 @@ mod bounds;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,16 +23,14 @@ use arrow_flight::sql::{
 };
 use arrow_flight::{FlightDescriptor, FlightInfo, IpcMessage};
 use futures::TryStreamExt;
-use pithead_e2e::{DriveProcess, FrontProcess, pithead};
+use pithead_e2e::front::{ENDLESS, done, five_rows};
+use pithead_e2e::{DriveProcess, FrontProcess};
 use prost::Message;
-use tempfile::TempDir;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
 type Client = FlightSqlServiceClient<Channel>;
 
-/// A statement that runs until it is ended.
-const ENDLESS: &str = "SELECT count(*) FROM range(100000000) a, range(100000000) b WHERE a.value + b.value < 0";
 /// Rows that nobody takes all of.
 const MANY: &str = "SELECT value, repeat('x', 1000) AS x FROM range(20000000)";
 const TYPES: &str = "SELECT arrow_cast(id, 'Int16') AS small, arrow_cast(id, 'UInt64') AS unsigned, \
@@ -41,30 +38,6 @@ const TYPES: &str = "SELECT arrow_cast(id, 'Int16') AS small, arrow_cast(id, 'UI
      arrow_cast('bytes', 'BinaryView') AS raw, id > 1 AS flag, DATE '2024-02-29' AS day, TIMESTAMP '2024-02-29 01:02:03.5' AS moment, \
      make_array(id, NULL, 7) AS list, named_struct('a', id, 'b', name) AS pair, INTERVAL '1 month' AS span, NULL AS nothing, \
      arrow_cast(name, 'Dictionary(Int32, Utf8)') AS word FROM t ORDER BY id";
-
-fn run(folder: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(pithead());
-    command.current_dir(folder).args(arguments).stdin(Stdio::null()).env("NO_COLOR", "1");
-    for variable in ["PITHEAD_DATA", "PITHEAD_DRIVES"] {
-        command.env_remove(variable);
-    }
-    command.output().unwrap()
-}
-
-fn done(folder: &Path, arguments: &[&str]) -> Vec<u8> {
-    let output = run(folder, arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    output.stdout
-}
-
-/// A folder with a table `t` of five rows on two drives in it.
-fn folder() -> TempDir {
-    let folder = TempDir::new().unwrap();
-    let csv = "id,name,price\n1,one,1.5\n2,two,2.5\n3,,3.5\n4,four,4.5\n5,five,5.5\n";
-    std::fs::write(folder.path().join("t.csv"), csv).unwrap();
-    done(folder.path(), &["load", "t", "t.csv", "--data", "data"]);
-    folder
-}
 
 fn serve(folder: &Path, arguments: &[&str]) -> FrontProcess {
     FrontProcess::start(folder, &[&["--flight", "127.0.0.1:0"], arguments].concat())
@@ -142,7 +115,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 
 #[test]
 fn answers_are_those_of_the_command_line() {
-    let folder = folder();
+    let folder = five_rows();
     let drives = DriveProcess::start_many(folder.path(), 2, &[]);
     let addresses = drives.iter().map(DriveProcess::address).collect::<Vec<_>>().join(",");
     done(folder.path(), &["load", "t", "t.csv", "--drives", &addresses]);
@@ -175,7 +148,7 @@ fn answers_are_those_of_the_command_line() {
 
 #[test]
 fn statements_that_write_are_counted_and_seen() {
-    let folder = folder();
+    let folder = five_rows();
     let front = serve(folder.path(), &["--data", "data"]);
     block_on(async {
         let mut client = client(&front).await;
@@ -216,7 +189,7 @@ fn statements_that_write_are_counted_and_seen() {
 
 #[test]
 fn settings_are_headers_of_the_calls() {
-    let folder = folder();
+    let folder = five_rows();
     let front = serve(folder.path(), &["--data", "data"]);
     block_on(async {
         let mut client = client(&front).await;
@@ -242,7 +215,7 @@ fn ids(ids: Vec<i64>) -> RecordBatch {
 
 #[test]
 fn prepared_statements_take_values() {
-    let folder = folder();
+    let folder = five_rows();
     let front = serve(folder.path(), &["--data", "data"]);
     block_on(async {
         let mut client = client(&front).await;
@@ -295,7 +268,7 @@ fn prepared_statements_take_values() {
 
 #[test]
 fn what_there_is_has_the_schemas_of_the_specification() {
-    let folder = folder();
+    let folder = five_rows();
     let front = serve(folder.path(), &["--data", "data"]);
     block_on(async {
         let mut client = client(&front).await;

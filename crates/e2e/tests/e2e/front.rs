@@ -3,40 +3,14 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use pithead_e2e::{DriveProcess, FrontProcess, RawClient, Reply, pithead};
-use tempfile::TempDir;
+use pithead_e2e::front::{ENDLESS, done, five_rows, run};
+use pithead_e2e::{DriveProcess, FrontProcess, RawClient, Reply};
 
-/// A statement that runs until it is ended, with rows from the first moment on where `rows`.
-const ENDLESS: &str = "SELECT count(*) FROM range(100000000) a, range(100000000) b WHERE a.value + b.value < 0";
 /// Rows that nobody takes all of.
 const MANY: &str = "SELECT value, repeat('x', 1000) FROM range(20000000)";
-
-fn run(folder: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(pithead());
-    command.current_dir(folder).args(arguments).stdin(Stdio::null()).env("NO_COLOR", "1");
-    for variable in ["PITHEAD_DATA", "PITHEAD_DRIVES"] {
-        command.env_remove(variable);
-    }
-    command.output().unwrap()
-}
-
-fn done(folder: &Path, arguments: &[&str]) {
-    let output = run(folder, arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// A folder with a table `t` of five rows on two drives in it.
-fn folder() -> TempDir {
-    let folder = TempDir::new().unwrap();
-    std::fs::write(folder.path().join("t.csv"), "id,name,price\n1,one,1.5\n2,two,2.5\n3,,3.5\n4,four,4.5\n5,five,5.5\n")
-        .unwrap();
-    done(folder.path(), &["load", "t", "t.csv", "--data", "data"]);
-    folder
-}
 
 fn rows(replies: &[Reply]) -> Vec<Vec<String>> {
     let text = |value: Option<String>| value.unwrap_or_else(|| "NULL".to_owned());
@@ -54,7 +28,7 @@ fn tags(replies: &[Reply]) -> Vec<String> {
 
 #[test]
 fn statements_are_answered_over_drives_of_both_kinds() {
-    let folder = folder();
+    let folder = five_rows();
     let here = FrontProcess::start(folder.path(), &["--data", "data"]);
     let drives = DriveProcess::start_many(folder.path(), 2, &[]);
     let addresses: Vec<&str> = drives.iter().map(DriveProcess::address).collect();
@@ -87,7 +61,7 @@ fn statements_are_answered_over_drives_of_both_kinds() {
 
 #[test]
 fn blocks_hold_one_statement_that_writes_and_say_so() {
-    let folder = folder();
+    let folder = five_rows();
     let front = FrontProcess::start(folder.path(), &["--data", "data"]);
     let mut client = RawClient::connect(front.address());
     assert_eq!(client.query("BEGIN").last().unwrap().1, b"T");
@@ -110,7 +84,7 @@ fn blocks_hold_one_statement_that_writes_and_say_so() {
 
 #[test]
 fn only_its_own_statement_is_cancelled_and_within_a_second() {
-    let folder = folder();
+    let folder = five_rows();
     let front = FrontProcess::start(folder.path(), &["--data", "data"]);
     let (mut first, mut second) = (RawClient::connect(front.address()), RawClient::connect(front.address()));
     first.send('Q', &[ENDLESS.as_bytes(), b"\0"].concat());
@@ -132,7 +106,7 @@ fn only_its_own_statement_is_cancelled_and_within_a_second() {
 
 #[test]
 fn a_client_that_reads_nothing_costs_no_memory_and_can_be_cancelled() {
-    let folder = folder();
+    let folder = five_rows();
     let front = FrontProcess::start(folder.path(), &["--data", "data"]);
     let mut lazy = RawClient::connect(front.address());
     lazy.query("SELECT 1");
@@ -171,7 +145,7 @@ fn answer_to(address: &str, bytes: &[u8]) -> Vec<u8> {
 
 #[test]
 fn what_is_no_message_harms_only_who_sends_it() {
-    let folder = folder();
+    let folder = five_rows();
     let front = FrontProcess::start(folder.path(), &["--data", "data"]);
     for bytes in [
         &b""[..],
@@ -225,7 +199,7 @@ fn what_is_no_message_harms_only_who_sends_it() {
 
 #[test]
 fn portals_give_rows_in_parts() {
-    let folder = folder();
+    let folder = five_rows();
     let front = FrontProcess::start(folder.path(), &["--data", "data"]);
     let mut client = RawClient::connect(front.address());
     client.query("BEGIN");
@@ -251,7 +225,7 @@ fn portals_give_rows_in_parts() {
 
 #[test]
 fn cursors_are_portals_with_names() {
-    let folder = folder();
+    let folder = five_rows();
     let front = FrontProcess::start(folder.path(), &["--data", "data"]);
     let mut client = RawClient::connect(front.address());
     let replies = client.query("BEGIN; DECLARE c CURSOR FOR SELECT id FROM t ORDER BY id; FETCH 1 FROM c");
@@ -289,7 +263,7 @@ fn cursors_are_portals_with_names() {
 
 #[test]
 fn strangers_stay_outside_and_rights_hold() {
-    let folder = folder();
+    let folder = five_rows();
     let path = folder.path();
     done(path, &["sql", "--data", "data", "-c", "CREATE TABLE hidden.h AS SELECT 1 AS a"]);
     done(path, &["token", "reader", "--read", "main"]);

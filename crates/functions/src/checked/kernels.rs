@@ -12,12 +12,13 @@ use arrow::datatypes::{
     UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow::error::ArrowError;
-use datafusion::common::{Result, ScalarValue, exec_err, internal_err};
+use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::ColumnarValue;
 use datafusion::physical_expr_common::datum::apply;
 
 use super::{decimals, shifts};
+use crate::fault;
 
 /// The operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -110,7 +111,7 @@ pub fn check_decimals(operation: &str, values: &dyn Array) -> Result<()> {
     };
     match fits {
         Ok(()) => Ok(()),
-        Err(_) => exec_err!("overflow in {operation}: a result does not fit in {}", values.data_type()),
+        Err(_) => Err(fault::overflow(format!("overflow in {operation}: a result does not fit in {}", values.data_type()))),
     }
 }
 
@@ -125,7 +126,7 @@ pub fn name_overflow(operation: &str, data_type: &DataType, error: DataFusionErr
     let DataFusionError::ArrowError(arrow, _) = &error else { return error };
     let ArrowError::ArithmeticOverflow(message) = arrow.as_ref() else { return error };
     let what = message.strip_prefix("Overflow happened on: ").unwrap_or(message);
-    DataFusionError::Execution(format!("overflow in {operation}: the result of {what} does not fit in {data_type}"))
+    fault::overflow(format!("overflow in {operation}: the result of {what} does not fit in {data_type}"))
 }
 
 /// The result over whole numbers if nothing wrapped; none for other types, for two constants, and for NULL as a

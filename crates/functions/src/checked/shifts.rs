@@ -10,8 +10,9 @@ use arrow::datatypes::{
 };
 use arrow::error::ArrowError;
 use datafusion::common::{Result, internal_err};
-use datafusion::error::DataFusionError;
 use datafusion::logical_expr::ColumnarValue;
+
+use crate::fault;
 
 /// The values, shifted to the left; an error if significant bits are lost or the sign would change.
 pub(super) fn left(values: &ColumnarValue, places: &ColumnarValue) -> Result<ColumnarValue> {
@@ -62,10 +63,9 @@ fn shifted(
         other => return internal_err!("{other} has no bits to shift"),
     };
     let result = result.map_err(|error| match error {
-        ArrowError::ArithmeticOverflow(what) => DataFusionError::Execution(format!(
-            "overflow in left shift: the result of {what} does not fit in {}",
-            values.data_type()
-        )),
+        ArrowError::ArithmeticOverflow(what) => {
+            fault::overflow(format!("overflow in left shift: the result of {what} does not fit in {}", values.data_type()))
+        }
         error => error.into(),
     })?;
     match is_one {

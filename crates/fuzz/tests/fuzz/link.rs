@@ -379,6 +379,7 @@ fn call_seeds() -> Vec<Seed> {
             fuzz::action_bytes("background", &body(&json!({"limit": {"service": "scrub", "bytes_per_second": 9}}))),
         ),
         Seed::valid("aside", fuzz::action_bytes("aside", &body(&json!({"domain": "lab", "version": 3})))),
+        Seed::valid("has manifest", fuzz::action_bytes("has-manifest", &body(&json!({"domain": "lab", "version": 3})))),
         Seed::valid("drop aside", fuzz::action_bytes("drop-aside", &body(&json!({"domain": "lab", "version": 3})))),
     ];
     seeds.push(Seed::hostile("deep", fuzz::action_bytes("keep", &deep())));

@@ -4,6 +4,7 @@
 //! `fuzz shrink NAME FILE` makes one smaller that ends the process. `PITHEAD_FUZZ_S` are seconds for each target,
 //! `PITHEAD_FUZZ_SEED` is the seed, `PITHEAD_FUZZ_CASES` a bound on mutants.
 
+mod annotations;
 #[path = "../../../slice/tests/conformance/data.rs"]
 mod data;
 mod devices;
@@ -57,6 +58,7 @@ fn groups() -> Vec<(&'static [&'static str], Make)> {
         (&programs::NAMES, Box::new(programs::targets)),
         (&matrices::NAMES, Box::new(matrices::targets)),
         (&devices::NAMES, Box::new(devices::targets)),
+        (&annotations::NAMES, Box::new(annotations::targets)),
         (&slices::NAMES, Box::new(slices::targets)),
         (&stores::NAMES, Box::new(stores::targets)),
         (&sessions::NAMES, Box::new(move || sessions::targets(&rig))),

@@ -12,6 +12,7 @@ use pithead_model::{DatasetId, Fault, LoadId, Manifest, SliceKey};
 use pithead_slice::{HEADER_BYTES, seal};
 use pithead_wire::fuzz;
 
+use crate::annotations::half_done;
 use crate::link::manifest as some_manifest;
 use crate::{outcome, refused};
 use rig::DRIVE_MEMORY;
@@ -57,7 +58,11 @@ pub fn targets(rig: &Arc<LazyLock<Arc<Rig>>>) -> Vec<Target> {
         PlanBytes::Substrait(plan) => Some(Seed::valid(format!("{number}"), [&[number as u8], &plan[..]].concat())),
         PlanBytes::Scan { .. } => None,
     });
-    let plans = plans.chain(deep_plans(&opens)).collect();
+    let half_done = opens.iter().enumerate().filter_map(|(number, open)| {
+        let plan = half_done(open)?;
+        Some(Seed::valid(format!("{number}, half done"), [&[number as u8], &plan[..]].concat()))
+    });
+    let plans = plans.chain(half_done).chain(deep_plans(&opens)).collect();
     let planned = (Arc::clone(rig), opens.clone());
     let open_with: Run = Box::new(move |bytes| open_with(&planned.0, &planned.1, bytes));
     vec![

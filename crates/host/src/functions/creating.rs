@@ -5,7 +5,9 @@ use datafusion::execution::SessionState;
 use futures::future::join_all;
 use pithead_door::FunctionModule;
 use pithead_fleet::Edit;
-use pithead_model::{Blame, FUNCTION_MODULE_BYTES_MAX, FUNCTIONS_MAX, Fault, Function, Manifest, RUNS_USER_FUNCTIONS};
+use pithead_model::{
+    Blame, FUNCTION_MODULE_BYTES_MAX, FUNCTIONS_MAX, Fault, FaultKind, Function, Manifest, RUNS_USER_FUNCTIONS,
+};
 use pithead_wasm_sql::{check, compiled, hash_of};
 
 use super::{Definition, Dropped, known};
@@ -126,6 +128,7 @@ fn from_digits(digits: &str) -> Option<Vec<u8>> {
 
 fn already_there(name: &str) -> Fault {
     Fault::new(Blame::User, format!("function {name} exists already"))
+        .of_kind(FaultKind::Exists)
         .hint("CREATE OR REPLACE FUNCTION puts this one in its place")
 }
 

@@ -6,7 +6,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 use pithead_model::{Blame, Fault, FunctionArgument, FunctionType, Volatility};
 
-use crate::statement::{Named, parts};
+use crate::statement::Named;
+use crate::tokens::parts;
 
 /// How the statement is written, for whoever wrote it otherwise.
 const FORM: &str = "CREATE [OR REPLACE] FUNCTION name([argument] type, …) RETURNS type LANGUAGE wasm \

@@ -15,11 +15,12 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use pithead_functions::fault_from_datafusion;
 use pithead_load::{LoadMode, LoadSpec};
-use pithead_model::{Blame, Dataset, DatasetName, Fault, Partitioning, near_names};
+use pithead_model::{Blame, Dataset, DatasetName, Fault, FaultKind, Partitioning, near_names};
 
 use super::{Writer, unsupported};
 use crate::query::Query;
-use crate::statement::{Named, parts, quoted};
+use crate::statement::{Named, quoted};
+use crate::tokens::parts;
 
 const CHANGES: &str = "ADD COLUMN, DROP COLUMN, RENAME COLUMN … TO, ALTER COLUMN … TYPE, and … SET or DROP NOT NULL run here";
 
@@ -265,7 +266,7 @@ fn find(columns: &[Column], name: &str) -> Option<usize> {
 fn unknown(columns: &[Column], name: &str, table: &DatasetName) -> Fault {
     let near = near_names(name, columns.iter().map(|column| column.name.as_str()));
     let near = if near.is_empty() { String::new() } else { format!("; near: {}", near.join(", ")) };
-    Fault::new(Blame::User, format!("{table} has no column {name}{near}"))
+    Fault::invalid(format!("{table} has no column {name}{near}")).of_kind(FaultKind::NoColumn)
 }
 
 fn named(name: &Ident) -> String {

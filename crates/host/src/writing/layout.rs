@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 use pithead_load::{LoadSpec, PartitionBy};
 use pithead_model::{Blame, Fault, SortKey};
 
-use crate::statement::{is_gap, is_word};
+use crate::tokens::{is_gap, is_word};
 
 const EXAMPLE: &str = "CREATE TABLE t PARTITION BY hash(k) ORDER BY day WITH (copies = 2) AS SELECT …";
 const OPTIONS: &str = "copies, partitions, encoding, slice_rows";
@@ -191,7 +191,7 @@ mod tests {
     use datafusion::sql::sqlparser::parser::Parser;
 
     use super::*;
-    use crate::statement::tokens;
+    use crate::tokens::tokens;
 
     fn layout(sql: &str) -> Result<Layout, Fault> {
         let mut tokens = tokens(sql).unwrap();

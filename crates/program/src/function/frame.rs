@@ -18,7 +18,7 @@ const COLUMN_BYTES: usize = 24;
 
 /// The types that functions know, by their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum FrameType {
     Boolean = 1,
     Int32 = 2,
     Int64 = 3,
@@ -26,14 +26,14 @@ enum Kind {
     Text = 5,
 }
 
-impl Kind {
-    fn of(data_type: &DataType) -> Result<Kind, String> {
+impl FrameType {
+    fn of(data_type: &DataType) -> Result<FrameType, String> {
         Ok(match data_type {
-            DataType::Boolean => Kind::Boolean,
-            DataType::Int32 => Kind::Int32,
-            DataType::Int64 => Kind::Int64,
-            DataType::Float64 => Kind::Float64,
-            DataType::Utf8View => Kind::Text,
+            DataType::Boolean => FrameType::Boolean,
+            DataType::Int32 => FrameType::Int32,
+            DataType::Int64 => FrameType::Int64,
+            DataType::Float64 => FrameType::Float64,
+            DataType::Utf8View => FrameType::Text,
             other => return Err(format!("functions know no {other}")),
         })
     }
@@ -41,10 +41,10 @@ impl Kind {
     /// The bytes of the values, offsets for texts.
     fn values_bytes(self, rows: usize) -> usize {
         match self {
-            Kind::Boolean => bits(rows),
-            Kind::Int32 => rows * 4,
-            Kind::Int64 | Kind::Float64 => rows * 8,
-            Kind::Text => (rows + 1) * 4,
+            FrameType::Boolean => bits(rows),
+            FrameType::Int32 => rows * 4,
+            FrameType::Int64 | FrameType::Float64 => rows * 8,
+            FrameType::Text => (rows + 1) * 4,
         }
     }
 }
@@ -56,7 +56,7 @@ fn bits(rows: usize) -> usize {
 
 /// An argument, and where in the frame its buffers are.
 struct Column<'a> {
-    kind: Kind,
+    kind: FrameType,
     array: &'a ArrayRef,
     nulls: Option<NullBuffer>,
     validity: usize,
@@ -69,7 +69,7 @@ struct Column<'a> {
 pub(super) struct Frame<'a> {
     rows: usize,
     columns: Vec<Column<'a>>,
-    returns: Kind,
+    returns: FrameType,
     /// Rows whose result is wanted; none: all.
     wanted: Option<NullBuffer>,
     wanted_at: usize,
@@ -80,9 +80,9 @@ pub(super) struct Frame<'a> {
 }
 
 /// Where the result is in the guest's memory, and what it is.
-pub(super) struct Place {
+pub(super) struct ResultPlace {
     rows: usize,
-    returns: Kind,
+    returns: FrameType,
     wanted: Option<NullBuffer>,
     description: usize,
     validity: usize,
@@ -116,7 +116,7 @@ impl<'a> Frame<'a> {
         let mut wanted = None;
         let mut placed = Vec::with_capacity(columns.len());
         for array in columns {
-            let kind = Kind::of(array.data_type())?;
+            let kind = FrameType::of(array.data_type())?;
             let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
             if strict {
                 wanted = NullBuffer::union(wanted.as_ref(), nulls.as_ref());
@@ -128,7 +128,7 @@ impl<'a> Frame<'a> {
             placed.push(Column { kind, array, nulls, validity, values, text, text_bytes });
         }
         let wanted_at = if wanted.is_some() { room.take(bits(rows)) } else { 0 };
-        let returns = Kind::of(returns)?;
+        let returns = FrameType::of(returns)?;
         let (result_validity, result_values) = (room.take(bits(rows)), room.take(returns.values_bytes(rows)));
         Ok(Self { rows, columns: placed, returns, wanted, wanted_at, result, result_validity, result_values, bytes: room.0 })
     }
@@ -139,13 +139,13 @@ impl<'a> Frame<'a> {
     }
 
     /// Writes it to a region of its size, which the guest has at the address `at`.
-    pub fn write(&self, region: &mut [u8], at: u32) -> Place {
+    pub fn write(&self, region: &mut [u8], at: u32) -> ResultPlace {
         let address = |place: usize| if place == 0 { 0 } else { at + place as u32 };
         let (rows, count) = (self.rows as u32, self.columns.len() as u32);
         let arguments = at + HEADER_BYTES as u32;
         put(region, 0, &[rows, count, arguments, address(self.result), address(self.wanted_at), 0, 0, 0]);
         for (index, column) in self.columns.iter().enumerate() {
-            let text = if column.kind == Kind::Text { address(column.text) } else { 0 };
+            let text = if column.kind == FrameType::Text { address(column.text) } else { 0 };
             let numbers =
                 [column.kind as u32, address(column.validity), address(column.values), text, column.text_bytes as u32, 0];
             put(region, HEADER_BYTES + index * COLUMN_BYTES, &numbers);
@@ -158,7 +158,7 @@ impl<'a> Frame<'a> {
         put(region, self.result, &result);
         region[self.result_validity..][..bits(self.rows)].fill(0xff);
         region[self.result_values..][..self.returns.values_bytes(self.rows)].fill(0);
-        Place {
+        ResultPlace {
             rows: self.rows,
             returns: self.returns,
             wanted: self.wanted.clone(),
@@ -186,17 +186,17 @@ impl Column<'_> {
             put_bits(region, self.validity, nulls.inner(), rows);
         }
         match self.kind {
-            Kind::Boolean => {
+            FrameType::Boolean => {
                 let values = self.array.as_boolean().values();
                 match &self.nulls {
                     Some(nulls) => put_bits(region, self.values, &(values & nulls.inner()), rows),
                     None => put_bits(region, self.values, values, rows),
                 }
             }
-            Kind::Int32 => self.numbers(region, self.array.as_primitive::<Int32Type>().values().inner(), 4),
-            Kind::Int64 => self.numbers(region, self.array.as_primitive::<Int64Type>().values().inner(), 8),
-            Kind::Float64 => self.numbers(region, self.array.as_primitive::<Float64Type>().values().inner(), 8),
-            Kind::Text => self.texts(region),
+            FrameType::Int32 => self.numbers(region, self.array.as_primitive::<Int32Type>().values().inner(), 4),
+            FrameType::Int64 => self.numbers(region, self.array.as_primitive::<Int64Type>().values().inner(), 8),
+            FrameType::Float64 => self.numbers(region, self.array.as_primitive::<Float64Type>().values().inner(), 8),
+            FrameType::Text => self.texts(region),
         }
     }
 
@@ -222,7 +222,7 @@ impl Column<'_> {
     }
 }
 
-impl Place {
+impl ResultPlace {
     /// The result, out of the guest's memory. Whatever is there was written by the guest.
     pub fn read(&self, memory: &[u8]) -> Result<ArrayRef, String> {
         let rows = self.rows;
@@ -231,11 +231,11 @@ impl Place {
         let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
         let values = Buffer::from(part(memory, self.values, self.returns.values_bytes(rows))?);
         Ok(match self.returns {
-            Kind::Boolean => Arc::new(BooleanArray::new(BooleanBuffer::new(values, 0, rows), nulls)),
-            Kind::Int32 => Arc::new(Int32Array::new(ScalarBuffer::new(values, 0, rows), nulls)),
-            Kind::Int64 => Arc::new(Int64Array::new(ScalarBuffer::new(values, 0, rows), nulls)),
-            Kind::Float64 => Arc::new(Float64Array::new(ScalarBuffer::new(values, 0, rows), nulls)),
-            Kind::Text => {
+            FrameType::Boolean => Arc::new(BooleanArray::new(BooleanBuffer::new(values, 0, rows), nulls)),
+            FrameType::Int32 => Arc::new(Int32Array::new(ScalarBuffer::new(values, 0, rows), nulls)),
+            FrameType::Int64 => Arc::new(Int64Array::new(ScalarBuffer::new(values, 0, rows), nulls)),
+            FrameType::Float64 => Arc::new(Float64Array::new(ScalarBuffer::new(values, 0, rows), nulls)),
+            FrameType::Text => {
                 Arc::new(StringViewArray::from(&self.texts(memory, ScalarBuffer::new(values, 0, rows + 1), nulls)?))
             }
         })

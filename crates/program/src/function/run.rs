@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use wasmtime::{Instance, Memory, ResourceLimiter, Store, Trap, UpdateDeadline};
 
-use super::frame::{Frame, Place};
+use super::frame::{Frame, ResultPlace};
 use super::module::FunctionModule;
 use super::{EXPORT_PREFIX, INSTANCE_MEMORY_BYTES_MAX};
 use crate::budget::{Fault, fault, size};
@@ -74,7 +74,7 @@ pub(super) fn run<T>(
     frame: &Frame<'_>,
     memory_bytes: Box<dyn GuestMemory>,
     time_max: Duration,
-    read: impl FnOnce(&[u8], &Place) -> Result<T, String>,
+    read: impl FnOnce(&[u8], &ResultPlace) -> Result<T, String>,
 ) -> Result<T, String> {
     let _ticking = module.engine.ticking();
     let called = Called { memory: None, words: Vec::new(), memory_bytes, began: Instant::now(), time_max };
@@ -109,7 +109,7 @@ fn new_store(module: &FunctionModule, called: Called) -> Store<Called> {
 }
 
 impl Running {
-    fn call_on(&mut self, export: &str, frame: &Frame<'_>) -> wasmtime::Result<Place> {
+    fn call_on(&mut self, export: &str, frame: &Frame<'_>) -> wasmtime::Result<ResultPlace> {
         if self.instance.get_func(&mut self.store, "_initialize").is_some() {
             self.call::<(), ()>("_initialize", ())?;
         }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use pithead_door::OpenRequest;
 use pithead_fleet::{ConnectedDrive, no_answer};
-use pithead_model::{Blame, Fault, LevelRule, Reply};
+use pithead_model::{Blame, Fault, FaultKind, LevelRule, Reply};
 
 use super::{Reading, Session, Stop};
 use crate::choice::Choice;
@@ -64,7 +64,7 @@ impl Session {
         if started.elapsed() > self.busy_wait {
             let message = format!("drive {label}: busy for {} s: {why}", self.busy_wait.as_secs());
             let hint = "try again later, or SET pithead.busy_wait_s to wait longer";
-            return Err(Fault::new(Blame::Limit, message).hint(hint));
+            return Err(Fault::new(Blame::Limit, message).of_kind(FaultKind::Busy).hint(hint));
         }
         if let Some(drive) = choice.drive() {
             self.target.context.idle_sessions.make_room(drive.id());

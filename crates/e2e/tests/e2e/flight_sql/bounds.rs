@@ -1,10 +1,12 @@
 //! What is loaded, what is cancelled, who may do what, and clients that lie; and all of it by ADBC's driver from Python.
 
 use std::collections::HashMap;
+use std::process::Command;
 
 use arrow_flight::sql::{CommandStatementIngest, TableDefinitionOptions, TableExistsOption, TableNotExistOption};
 use arrow_flight::{Action, CancelFlightInfoRequest, FlightData, Ticket};
 use futures::{StreamExt, stream};
+use pithead_e2e::front::run;
 use pithead_e2e::repository;
 use rand::{Rng, SeedableRng};
 
@@ -18,7 +20,7 @@ fn ingestion(table: &str, if_not_exist: TableNotExistOption, if_exists: TableExi
 #[test]
 fn rows_are_ingested_together_or_not_at_all() {
     use {TableExistsOption as Exists, TableNotExistOption as Absent};
-    let folder = folder();
+    let folder = five_rows();
     let front = serve(folder.path(), &["--data", "data", "--metrics", "127.0.0.1:0"]);
     block_on(async {
         let mut client = client(&front).await;
@@ -60,7 +62,7 @@ fn rows_are_ingested_together_or_not_at_all() {
 
 #[test]
 fn answers_end_when_they_are_cancelled_or_nobody_takes_them() {
-    let folder = folder();
+    let folder = five_rows();
     let mut front = serve(folder.path(), &["--data", "data", "--metrics", "127.0.0.1:0"]);
     block_on(async {
         let mut client = client(&front).await;
@@ -116,7 +118,7 @@ fn answers_end_when_they_are_cancelled_or_nobody_takes_them() {
 
 #[test]
 fn a_server_that_stops_says_so() {
-    let folder = folder();
+    let folder = five_rows();
     let mut front = serve(folder.path(), &["--data", "data"]);
     block_on(async {
         let mut client = client(&front).await;
@@ -139,7 +141,7 @@ fn a_server_that_stops_says_so() {
 
 #[test]
 fn strangers_stay_outside_and_rights_hold() {
-    let folder = folder();
+    let folder = five_rows();
     let path = folder.path();
     done(path, &["sql", "--data", "data", "-c", "CREATE TABLE hidden.h AS SELECT 1 AS a"]);
     done(path, &["token", "reader", "--read", "main"]);
@@ -191,7 +193,7 @@ fn strangers_stay_outside_and_rights_hold() {
 
 #[test]
 fn what_is_no_command_harms_only_who_sends_it() {
-    let folder = folder();
+    let folder = five_rows();
     let front = serve(folder.path(), &["--data", "data"]);
     let mut random = rand::rngs::StdRng::seed_from_u64(7);
     block_on(async {
@@ -263,7 +265,7 @@ fn adbc_from_python_finds_all_of_it() {
         eprintln!("skipped: adbc-driver-flightsql is not in .tools; run tools/setup.sh");
         return;
     }
-    let folder = folder();
+    let folder = five_rows();
     let path = folder.path();
     done(path, &["token", "adbc", "--administer", "*"]);
     let front = serve(path, &["--data", "data", "--access", "access.toml"]);

@@ -1,35 +1,24 @@
-//! [`Guard`]: looks at every call before its body is read: whose it is, and whether its connection is one too many.
+//! [`SqlReception`]: how a call says whose it is, and how it is told no.
 
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use bytes::Bytes;
-use futures::future::BoxFuture;
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, Request, Response};
+use http::{Extensions, HeaderMap};
 use http_body::{Body as HttpBody, Frame, SizeHint};
-use pithead_entry::{Doorman, Peer, TurnedAway, not_known};
+use pithead_entry::{Identity, not_known};
 use pithead_model::Fault;
-use pithead_wire::{CountedBody, Received};
+use pithead_wire::Reception;
 use tonic::body::Body;
-use tonic::server::NamedService;
 use tonic::{Code, Status};
-use tower_service::Service;
 
 use crate::error::to_status;
 
-/// How long a caller may pause within a call that is one message.
-const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// The method whose messages come as they are made.
-const PUT: &str = "/DoPut";
-/// How long a caller may pause within it.
-const PUT_PAUSE_MAX: Duration = Duration::from_secs(300);
 /// What is said to those whom nobody knows.
 const HOW: &str = "hint: give the token of an identity of the access file, as `Authorization: Bearer TOKEN`, or as the password of a \
                    user that is named as the identity";
@@ -67,81 +56,47 @@ impl Credentials {
     }
 }
 
-/// A service behind a [`Doorman`].
-#[derive(Clone)]
-pub(crate) struct Guard<S> {
-    inner: S,
-    doorman: Arc<Doorman>,
-    received: Arc<Received>,
-}
+/// The reception of this server.
+#[derive(Clone, Copy)]
+pub(crate) struct SqlReception;
 
-impl<S> Guard<S> {
-    pub(crate) fn new(inner: S, doorman: Arc<Doorman>) -> Self {
-        Self { inner, doorman, received: Arc::default() }
-    }
-}
+impl Reception for SqlReception {
+    type Credentials = Credentials;
 
-impl<S: NamedService> NamedService for Guard<S> {
-    const NAME: &'static str = S::NAME;
-}
-
-impl<S> Service<Request<Body>> for Guard<S>
-where
-    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
-    S::Future: Send + 'static,
-{
-    type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        self.inner.poll_ready(context)
+    fn credentials(&self, headers: &HeaderMap) -> Result<Credentials, Fault> {
+        Credentials::read(headers)
     }
 
-    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
-        let Some(peer) = request.extensions().get::<Arc<Peer>>().cloned() else {
-            return answered(to_status(&Fault::bug("a call came without its connection")));
-        };
-        let read = Credentials::read(request.headers());
-        let admitted = self.doorman.admit(&peer, || match &read {
-            Ok(credentials) => Ok(credentials.token.as_deref()),
-            Err(fault) => Err(fault.clone()),
-        });
-        let credentials = read.unwrap_or_default();
+    fn token<'a>(&self, credentials: &'a Credentials) -> Option<&'a [u8]> {
+        credentials.token.as_deref()
+    }
+
+    fn introduce(&self, caller: Arc<Identity>, credentials: Credentials, extensions: &mut Extensions) -> Result<(), Fault> {
         let is_other = |name: &str| credentials.user.as_ref().is_some_and(|user| user != name);
-        let fault = match admitted {
-            Ok(caller) if caller.number().is_some() && is_other(&caller.name) => {
-                not_known("the user is not the one that the credentials belong to")
-            }
-            Ok(caller) => {
-                request.extensions_mut().insert(caller);
-                request.extensions_mut().insert(credentials);
-                let received = Arc::clone(&self.received);
-                let pause_max = if request.uri().path().ends_with(PUT) { PUT_PAUSE_MAX } else { PAUSE_MAX };
-                let request =
-                    request.map(|body| Body::new(CountedBody::new(Body::new(Whole(body)), pause_max, received, peer)));
-                return Box::pin(self.inner.call(request));
-            }
-            Err(TurnedAway::TooMany(fault)) => return answered(to_status(&fault)),
-            Err(TurnedAway::Unknown(fault)) => fault,
-        };
-        // Frees what of the body has come, before the wait.
-        drop(request);
-        let doorman = Arc::clone(&self.doorman);
-        Box::pin(async move {
-            doorman.punish(&peer, &fault).await;
-            let what = fault.message.replace("this drive", "this server").replace("the drive", "the server");
-            Ok(Status::unauthenticated(format!("{what}\n{HOW}")).into_http())
-        })
+        if caller.number().is_some() && is_other(&caller.name) {
+            return Err(not_known("the user is not the one that the credentials belong to"));
+        }
+        extensions.insert(caller);
+        extensions.insert(credentials);
+        Ok(())
+    }
+
+    fn status(&self, fault: &Fault) -> Status {
+        to_status(fault)
+    }
+
+    fn not_known(&self, fault: &Fault) -> Status {
+        let what = fault.message.replace("this drive", "this server").replace("the drive", "the server");
+        Status::unauthenticated(format!("{what}\n{HOW}"))
+    }
+
+    fn body(&self, body: Body) -> Body {
+        Body::new(Whole(body))
     }
 }
 
-fn answered(status: Status) -> BoxFuture<'static, Result<Response<Body>, Infallible>> {
-    Box::pin(std::future::ready(Ok(status.into_http())))
-}
-
-/// A body that was broken off fails. Tonic takes a caller that cancels for one that has sent all, and rows that are being loaded would
-/// become visible in part.
+/// A body that was broken off fails. Tonic takes a caller that cancels for one that has sent all, and a put of Flight SQL has no
+/// message that says so: rows that are being loaded would become visible in part.
 struct Whole(Body);
 
 impl HttpBody for Whole {

@@ -1,0 +1,70 @@
+//! [`FlightSql`]: a host, and what is kept for clients between their calls.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use pithead_host::{Host, Session};
+use pithead_model::Fault;
+use pithead_observe::{Health, Observed};
+
+use crate::caller::{Caller, Sessions};
+use crate::cancel::Running;
+use crate::kept::{Kept, Limits};
+use crate::metrics::Metrics;
+use crate::prepared::Prepared;
+use crate::statement::Asked;
+
+/// The one catalog, whose schemas are the domains.
+pub(crate) const CATALOG: &str = "pithead";
+/// How long a prepared statement stays that nobody uses.
+pub(crate) const IDLE: Duration = Duration::from_secs(3_600);
+
+/// Answers that wait to be fetched.
+const TICKETS: Limits =
+    Limits { each: 1_024, bytes_each: 128 << 20, all: 16_384, bytes_all: 512 << 20, idle: Duration::from_secs(600) };
+const STATEMENTS: Limits = Limits { each: 4_096, bytes_each: 64 << 20, all: 65_536, bytes_all: 512 << 20, idle: IDLE };
+
+/// A host, and what is kept for clients between their calls.
+pub struct FlightSql {
+    pub(crate) host: Host,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) running: Arc<Running>,
+    pub(crate) tickets: Kept<Asked>,
+    pub(crate) statements: Kept<Arc<Prepared>>,
+    sessions: Sessions,
+}
+
+impl FlightSql {
+    /// A server of this host, that nobody has called.
+    pub fn new(host: Host) -> Arc<FlightSql> {
+        Arc::new(FlightSql {
+            host,
+            metrics: Arc::new(Metrics::new()),
+            running: Arc::default(),
+            tickets: Kept::new("ticket", TICKETS),
+            statements: Kept::new("prepared statement", STATEMENTS),
+            sessions: Sessions::default(),
+        })
+    }
+
+    /// The host's session for a caller.
+    pub(crate) async fn session(&self, caller: &Caller) -> Result<Arc<Session>, Fault> {
+        self.sessions.session(&self.host, caller).await
+    }
+
+    /// What is counted, as text.
+    pub fn metrics_text(&self) -> String {
+        self.metrics.text()
+    }
+}
+
+impl Observed for FlightSql {
+    fn metrics(&self) -> BoxFuture<'_, String> {
+        Box::pin(async { self.metrics_text() })
+    }
+
+    fn health(&self) -> BoxFuture<'_, Health> {
+        Observed::health(&self.host)
+    }
+}
