@@ -1,5 +1,8 @@
 //! Sub-plans that were read before, over the tables of another session.
 
+use arrow::array::StructArray;
+use arrow::datatypes::{DataType, Field};
+
 use super::*;
 
 fn keys(from: i64, count: i64) -> RecordBatch {
@@ -47,6 +50,34 @@ async fn plans_that_differ_in_a_constant_a_name_or_a_zone_are_not_the_same() {
         seen.push(bound.map(|bound| bound.plan_text()).map_err(|fault| fault.message));
     }
     assert_eq!(seen[0], seen[3]);
+}
+
+/// A regression: a drive refused sub-plans whose outputs were fields that the host's optimiser had extracted.
+#[tokio::test]
+async fn an_output_may_have_the_name_of_what_the_optimiser_extracts() {
+    let keys = keys(0, 10);
+    let fields = StructArray::from(vec![(Arc::new(Field::new("a", DataType::Int64, true)), Arc::clone(keys.column(0)))]);
+    let columns = [("k", Arc::clone(keys.column(0))), ("s", Arc::new(fields) as ArrayRef)];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let schema = batch.schema();
+    let lab = Arc::new(Lab::new("arrow").dataset("t", &schema, vec![batch.clone(), batch]));
+    let sql = |names: [&str; 2]| {
+        format!(
+            "SELECT a.k, a.s['a'] AS \"{}\", b.s['a'] AS \"{}\" FROM main.t a FULL JOIN main.t b ON a.k = b.k + 3",
+            names[0], names[1]
+        )
+    };
+    let expected = bag(&lab.judge(&sql(["x", "y"])).await);
+    let (one, two) = ("__datafusion_extracted_1", "__datafusion_extracted_2");
+    for names in [[one, "y"], ["x", one], [two, one]] {
+        let (plan, schema) = sent_as_it_is(&lab, &sql(names)).await;
+        let how = How { whole_partition: true, ..How::default() };
+        let bound = Bound::bind(lab.request(plan, schema, how)).await.unwrap();
+        let mut round = bound.round(usize::MAX).await.unwrap();
+        let rows: Vec<RecordBatch> = (&mut round.stream).try_collect().await.unwrap();
+        assert_eq!(rows.first().map(|rows| rows.schema().field(1).name().clone()).as_deref(), Some(names[0]));
+        assert_eq!(bag(&rows), expected, "{names:?}");
+    }
 }
 
 /// What gives another value another time is read anew each time.
