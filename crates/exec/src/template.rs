@@ -24,7 +24,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use lru::LruCache;
 use parking_lot::Mutex;
 use pithead_door::PlanBytes;
-use pithead_functions::{EngineOptions, Registry, fault_from_datafusion, planning_state, ready_to_run};
+use pithead_functions::{EXTRACTED_PREFIX, EngineOptions, Registry, fault_from_datafusion, planning_state, ready_to_run};
 use pithead_model::{DatasetName, Fault, RESERVED, near_names};
 use pithead_plan::{INPUT_SCHEMA, Shape, consume, shape};
 
@@ -94,15 +94,12 @@ impl Key {
     }
 }
 
-/// What the names of columns start with that DataFusion 55.2 extracts.
-const EXTRACTED: &str = "__datafusion_extracted_";
-
 /// The same plan, none of whose outputs is named like a column that the optimiser extracts. It would take that name for its own,
 /// compute the column early under it, and find it twice. Outputs are told apart by their position.
 fn not_extracted(plan: LogicalPlan) -> Result<LogicalPlan> {
     let LogicalPlan::Projection(Projection { expr, input, .. }) = plan else { return Ok(plan) };
     let named = |expr: Expr| match expr {
-        Expr::Alias(Alias { expr, name, .. }) if name.starts_with(EXTRACTED) => expr.alias(format!("{RESERVED}{name}")),
+        Expr::Alias(Alias { expr, name, .. }) if name.starts_with(EXTRACTED_PREFIX) => expr.alias(format!("{RESERVED}{name}")),
         other => other,
     };
     Projection::try_new(expr.into_iter().map(named).collect(), input).map(LogicalPlan::Projection)

@@ -9,8 +9,8 @@ use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
-/// What the names start with.
-const PREFIX: &str = "__datafusion_extracted_";
+/// What the names of columns start with that DataFusion 55.2 extracts.
+pub const EXTRACTED_PREFIX: &str = "__datafusion_extracted_";
 
 /// The rule.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl OptimizerRule for ExtractedNames {
 
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         plan.apply_with_subqueries(|node| {
-            let names = node.schema().fields().iter().filter_map(|field| field.name().strip_prefix(PREFIX));
+            let names = node.schema().fields().iter().filter_map(|field| field.name().strip_prefix(EXTRACTED_PREFIX));
             names.filter_map(|number| number.parse().ok()).for_each(|number| config.alias_generator().update_min_id(number));
             Ok(TreeNodeRecursion::Continue)
         })?;

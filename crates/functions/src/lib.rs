@@ -50,6 +50,7 @@ pub use bounded::{Holder, SessionMemory, rows_at_once};
 pub use checked::{check_decimals, name_overflow};
 pub use checked_avg::avg_udaf;
 pub use clock::check_clock;
+pub use extracted_names::EXTRACTED_PREFIX;
 pub use extreme::{max_udaf, min_udaf};
 pub use fault::fault_from_datafusion;
 pub use floats::before_one_float;
