@@ -13,7 +13,7 @@ use crate::interrupt::Interrupts;
 use crate::output::{Align, Grid, Sink};
 use crate::target::{TargetArgs, connected};
 use crate::terminal::grouped;
-use crate::value_text::value_text;
+use crate::value_text::{nulls_text, value_text};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -209,7 +209,7 @@ fn columns_grid(dataset: &Dataset) -> Grid {
         grid.push(vec![
             field.name().clone(),
             format!("{}{}", field.data_type(), if field.is_nullable() { "" } else { " not null" }),
-            grouped(summary.nulls),
+            nulls_text(summary),
             bound(&summary.min).unwrap_or_default(),
             bound(&summary.max).unwrap_or_default(),
             if summary.distinct == 0 { String::new() } else { format!("~{}", grouped(summary.distinct)) },
@@ -266,7 +266,7 @@ fn columns_json(dataset: &Dataset) -> Json {
             "name": field.name(),
             "type": field.data_type().to_string(),
             "nullable": field.is_nullable(),
-            "nulls": summary.nulls,
+            "nulls": (!summary.nulls_unknown).then_some(summary.nulls),
             "min": bound(&summary.min),
             "max": bound(&summary.max),
             "bounds_exact": summary.exact,
@@ -287,7 +287,7 @@ mod tests {
 
     fn dataset() -> Dataset {
         let summary =
-            ColumnSummary { min: Some(Value::Int(0)), max: Some(Value::Int(364)), exact: true, nulls: 3, distinct: 365 };
+            ColumnSummary { min: Some(Value::Int(0)), max: Some(Value::Int(364)), exact: true, nulls: 3, nulls_unknown: false, distinct: 365 };
         let run = Run { load: LoadId(1), slices: 2, rows: 1_000, bytes: 64_000 };
         Dataset {
             id: DatasetId(1),

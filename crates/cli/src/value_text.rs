@@ -6,9 +6,10 @@ use arrow::array::{ArrayRef, Decimal128Array, Int32Array, Int64Array};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use arrow::util::display::ArrayFormatter;
-use pithead_model::Value;
+use pithead_model::{ColumnSummary, Value};
 
 use crate::output::cell_options;
+use crate::terminal::grouped;
 
 /// Longest text of a bound that is shown whole.
 const TEXT_CHARS_MAX: usize = 32;
@@ -21,6 +22,11 @@ pub(crate) fn value_text(value: &Value, data_type: &DataType) -> String {
         Value::Text(text) => short(text),
         Value::Bytes(bytes) => short(&bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()),
     }
+}
+
+/// The number of nulls, as far as it is known.
+pub(crate) fn nulls_text(summary: &ColumnSummary) -> String {
+    if summary.nulls_unknown { "?".to_owned() } else { grouped(summary.nulls) }
 }
 
 /// Dates, times, decimals and so on travel as integers; Arrow knows how to show them.

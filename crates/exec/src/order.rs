@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use arrow::compute::SortOptions;
 use arrow::datatypes::{DataType, Schema};
-use pithead_model::{SortKey, Value};
+use pithead_model::{ColumnSummary, SortKey, Value};
 
 use crate::SliceRef;
 
@@ -20,7 +20,7 @@ pub(crate) fn order_of(schema: &Schema, sort: &[SortKey], slices: &[SliceRef]) -
     }
     let mut bounds: Vec<(&Value, &Value)> = Vec::with_capacity(slices.len());
     for slice in slices {
-        let summary = slice.entry.columns.get(column).filter(|summary| summary.exact && summary.nulls == 0)?;
+        let summary = slice.entry.columns.get(column).filter(|summary| summary.exact && has_no_nulls(summary))?;
         bounds.push((summary.min.as_ref()?, summary.max.as_ref()?));
     }
     let follows = |pair: &[(&Value, &Value)]| match (pair, key.descending) {
@@ -31,6 +31,10 @@ pub(crate) fn order_of(schema: &Schema, sort: &[SortKey], slices: &[SliceRef]) -
     // NULL is the largest value; there is none here.
     let options = SortOptions { descending: key.descending, nulls_first: key.descending };
     bounds.windows(2).all(follows).then_some((column, options))
+}
+
+fn has_no_nulls(summary: &ColumnSummary) -> bool {
+    summary.nulls == 0 && !summary.nulls_unknown
 }
 
 fn has_one_order(data_type: &DataType) -> bool {

@@ -100,7 +100,11 @@ impl PartFacts {
     }
 
     fn nulls(&self, column: usize) -> f64 {
-        self.column(column).map_or(0.0, |summary| summary.nulls as f64 / self.rows.max(1) as f64)
+        match self.column(column) {
+            Some(summary) if summary.nulls_unknown => UNKNOWN,
+            Some(summary) => summary.nulls as f64 / self.rows.max(1) as f64,
+            None => 0.0,
+        }
     }
 
     fn one_value(&self, column: usize) -> f64 {
@@ -131,9 +135,13 @@ fn column_statistics(summary: &ColumnSummary, schema: &Schema, index: usize, who
         Some(bound) => Precision::Inexact(bound),
         None => Precision::Absent,
     };
-    let nulls = scaled(summary.nulls, share);
+    let nulls = match scaled(summary.nulls, share) {
+        _ if summary.nulls_unknown => Precision::Absent,
+        nulls if whole => Precision::Exact(nulls),
+        nulls => Precision::Inexact(nulls),
+    };
     ColumnStatistics {
-        null_count: if whole { Precision::Exact(nulls) } else { Precision::Inexact(nulls) },
+        null_count: nulls,
         min_value: bound(&summary.min),
         max_value: bound(&summary.max),
         distinct_count: if summary.distinct > 0 { Precision::Inexact(summary.distinct as usize) } else { Precision::Absent },

@@ -102,7 +102,7 @@ fn column_statistics(summary: &ColumnSummary, data_type: &DataType) -> ColumnSta
         None => Precision::Absent,
     };
     ColumnStatistics {
-        null_count: Precision::Exact(count(summary.nulls)),
+        null_count: if summary.nulls_unknown { Precision::Absent } else { Precision::Exact(count(summary.nulls)) },
         min_value: bound(&summary.min),
         max_value: bound(&summary.max),
         distinct_count: if summary.distinct == 0 { Precision::Absent } else { Precision::Inexact(count(summary.distinct)) },
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn statistics_come_from_the_summaries() {
-        let summary = ColumnSummary { min: Some(Value::Int(-3)), max: Some(Value::Int(9)), exact: true, nulls: 2, distinct: 5 };
+        let summary = ColumnSummary { min: Some(Value::Int(-3)), max: Some(Value::Int(9)), exact: true, nulls: 2, nulls_unknown: false, distinct: 5 };
         let run = Run { load: LoadId(1), slices: 1, rows: 7, bytes: 70 };
         let statistics = table(vec![Loaded { run, columns: vec![summary] }]).statistics().unwrap();
         assert_eq!(statistics.num_rows, Precision::Exact(7));

@@ -20,8 +20,11 @@ pub struct ColumnSummary {
     /// Whether both bounds are values that occur in the column. They are not where long texts were cut.
     #[serde(default)]
     pub exact: bool,
-    /// Nulls among the rows.
+    /// Nulls among the rows; where `nulls_unknown`, the least that there may be.
     pub nulls: u64,
+    /// Whether the number of nulls is not known, as for nested columns of files that lie outside of the store.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub nulls_unknown: bool,
     /// An estimate of the number of distinct non-null values; 0 where it is not known.
     #[serde(default)]
     pub distinct: u64,
@@ -85,6 +88,7 @@ impl ColumnSummary {
 
     fn absorb(&mut self, other: &ColumnSummary) {
         self.nulls = self.nulls.saturating_add(other.nulls);
+        self.nulls_unknown |= other.nulls_unknown;
         self.distinct = self.distinct.max(other.distinct);
         if other.all_null() {
             return;
@@ -112,7 +116,8 @@ mod tests {
     use super::*;
 
     fn ints(min: i128, max: i128, nulls: u64) -> ColumnSummary {
-        ColumnSummary { min: Some(Value::Int(min)), max: Some(Value::Int(max)), exact: true, nulls, distinct: 2 }
+        let (min, max) = (Some(Value::Int(min)), Some(Value::Int(max)));
+        ColumnSummary { min, max, exact: true, nulls, distinct: 2, ..Default::default() }
     }
 
     #[test]
@@ -127,5 +132,16 @@ mod tests {
         let unknown = ColumnSummary { max: None, exact: false, ..ints(0, 0, 0) };
         let merged = merge_columns([[ints(3, 9, 0)].as_slice(), &[unknown]]);
         assert_eq!((merged[0].max.clone(), merged[0].min.clone()), (None, Some(Value::Int(0))));
+    }
+
+    #[test]
+    fn a_number_of_nulls_that_is_not_known_stays_unknown() {
+        let unknown = ColumnSummary { nulls_unknown: true, ..Default::default() };
+        let merged = merge_columns([[ints(3, 9, 2)].as_slice(), std::slice::from_ref(&unknown), &[ints(3, 9, 1)]]);
+        assert_eq!((merged[0].nulls, merged[0].nulls_unknown), (3, true));
+        let text = serde_json::to_string(&ints(3, 9, 2)).unwrap();
+        assert!(!text.contains("unknown"), "{text}");
+        assert_eq!(serde_json::from_str::<ColumnSummary>(&text).unwrap(), ints(3, 9, 2));
+        assert_eq!(serde_json::from_str::<ColumnSummary>(&serde_json::to_string(&unknown).unwrap()).unwrap(), unknown);
     }
 }

@@ -51,7 +51,7 @@ mod tests {
     fn estimate(parts: usize, rows: u64, distinct: u64, max: Option<i128>) -> u64 {
         let bound = |value: i128| max.map(|_| Value::Int(value));
         let (min, max) = (bound(0), bound(max.unwrap_or(0)));
-        let summary = ColumnSummary { min, max, exact: true, nulls: 0, distinct };
+        let summary = ColumnSummary { min, max, exact: true, distinct, ..ColumnSummary::default() };
         distinct_of_samples(&vec![(rows, &summary); parts], rows * parts as u64, &summary)
     }
 

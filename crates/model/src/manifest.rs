@@ -8,7 +8,7 @@ use arrow_schema::SchemaRef;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::distinct::distinct_of_samples;
-use crate::{ColumnSummary, DatasetId, DatasetName, DriveId, Function, LoadId, Value, merge_columns, total};
+use crate::{ColumnSummary, DatasetId, DatasetName, DriveId, Function, LoadId, Value, View, merge_columns, total};
 
 /// A snapshot of one domain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,6 +28,9 @@ pub struct Manifest {
     /// Functions of users by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub functions: BTreeMap<String, Function>,
+    /// Views by name. No dataset has the name of one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub views: BTreeMap<String, View>,
 }
 
 /// A home that was declared lost, and how many of its changes the next home knew.
@@ -227,6 +230,7 @@ impl Manifest {
             lost_homes: vec![],
             datasets: BTreeMap::new(),
             functions: BTreeMap::new(),
+            views: BTreeMap::new(),
         }
     }
 
@@ -323,7 +327,7 @@ mod tests {
     use super::*;
 
     fn summary(min: i128, max: i128, nulls: u64, distinct: u64) -> ColumnSummary {
-        ColumnSummary { min: Some(Value::Int(min)), max: Some(Value::Int(max)), exact: true, nulls, distinct }
+        ColumnSummary { min: Some(Value::Int(min)), max: Some(Value::Int(max)), exact: true, nulls, nulls_unknown: false, distinct }
     }
 
     fn loaded(load: u64, rows: u64, column: ColumnSummary) -> Loaded {

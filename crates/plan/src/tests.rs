@@ -44,8 +44,8 @@ fn dataset(name: &str, key: &str, rows: u64, columns: &[(&str, DataType, u64)]) 
             min: bound(first),
             max: bound(first + i128::from(*distinct)),
             exact: true,
-            nulls: 0,
             distinct: *distinct,
+            ..ColumnSummary::default()
         }
     };
     let columns: Vec<ColumnSummary> = columns.iter().map(summary).collect();

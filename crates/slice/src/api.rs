@@ -226,6 +226,12 @@ pub enum SliceError {
     /// The rows that were read back differ from those that were written.
     #[error("read-back verification failed: {0}")]
     ReadBack(String),
+    /// What was read lies outside of the store, and changed meanwhile.
+    #[error("{0}")]
+    Gone(String),
+    /// The medium failed.
+    #[error("{0}")]
+    Medium(String),
     /// The encoder failed.
     #[error("{encoding} failed: {what}")]
     Codec {
@@ -243,6 +249,8 @@ impl From<SliceError> for Fault {
             SliceError::Corrupt(_) | SliceError::Version { .. } => Blame::Corrupt,
             SliceError::Unsupported { .. } => Blame::Unsupported,
             SliceError::TooLarge { .. } => Blame::Limit,
+            SliceError::Gone(_) => Blame::Conflict,
+            SliceError::Medium(_) => Blame::Device,
             SliceError::ReadBack(_) | SliceError::Codec { .. } => Blame::Bug,
         };
         Fault::new(blame, error.to_string())

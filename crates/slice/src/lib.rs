@@ -18,6 +18,7 @@ mod nans;
 mod nested;
 mod normalise;
 mod pages;
+mod parquet;
 mod prune;
 mod sketch;
 mod stored;
@@ -36,7 +37,8 @@ pub use encodings::{
 pub use header::{HEADER_BYTES, Header, seal, unseal, verify};
 pub use keys::KeySet;
 pub use normalise::{normalise, normalise_batch};
+pub use parquet::{AttachedSlice, Origin, ParquetFile};
 pub use prune::may_match;
 pub use sketch::{ColumnSketches, Sketch};
-pub use stored::SliceParts;
+pub use stored::{ReadAt, SliceParts};
 pub use summary::summarise;

@@ -13,8 +13,8 @@
 //! ```
 //!
 //! (The index is the two parts before `rows`.) The bounds of one page are a byte of flags (1: a minimum follows, 2: a
-//! maximum follows, 4: both are exact), the number of nulls as a base-128 number, and then the bounds, each as a byte
-//! of kind, a byte of length, and that many bytes.
+//! maximum follows, 4: both are exact, 8: there may be more nulls), the number of nulls as a base-128 number, and then
+//! the bounds, each as a byte of kind, a byte of length, and that many bytes.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -35,6 +35,7 @@ const PAGE_ROWS_MAX: u64 = 1 << 16;
 const HAS_MIN: u8 = 1;
 const HAS_MAX: u8 = 2;
 const EXACT: u8 = 4;
+const NULLS_UNKNOWN: u8 = 8;
 
 /// The bounds of each page of the rows in `batches`, page by page, with one summary for each column.
 pub(crate) fn page_bounds(batches: &[RecordBatch]) -> Vec<Vec<ColumnSummary>> {
@@ -87,7 +88,8 @@ pub(crate) fn append(body: &mut Vec<u8>, rows: u64, pages: &[Vec<ColumnSummary>]
 
 fn write_summary(out: &mut Vec<u8>, summary: &ColumnSummary) {
     let flag = |there: bool, flag: u8| if there { flag } else { 0 };
-    out.push(flag(summary.min.is_some(), HAS_MIN) | flag(summary.max.is_some(), HAS_MAX) | flag(summary.exact, EXACT));
+    let bounds = flag(summary.min.is_some(), HAS_MIN) | flag(summary.max.is_some(), HAS_MAX) | flag(summary.exact, EXACT);
+    out.push(bounds | flag(summary.nulls_unknown, NULLS_UNKNOWN));
     let mut nulls = summary.nulls;
     while nulls >= 0x80 {
         out.push(nulls as u8 | 0x80);
@@ -299,7 +301,7 @@ impl Reader<'_> {
         }
         let min = (flags & HAS_MIN != 0).then(|| self.value()).transpose()?;
         let max = (flags & HAS_MAX != 0).then(|| self.value()).transpose()?;
-        Ok(ColumnSummary { min, max, exact: flags & EXACT != 0, nulls, distinct: 0 })
+        Ok(ColumnSummary { min, max, exact: flags & EXACT != 0, nulls, nulls_unknown: flags & NULLS_UNKNOWN != 0, distinct: 0 })
     }
 
     fn value(&mut self) -> Result<Value, SliceError> {

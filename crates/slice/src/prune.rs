@@ -17,15 +17,15 @@ pub(crate) fn may_satisfy<'a>(predicate: &Predicate, summary: &dyn Fn(usize) -> 
     match predicate {
         Predicate::Any(parts) => parts.iter().any(|part| may_satisfy(part, summary, rows)),
         Predicate::All(parts) => parts.iter().all(|part| may_satisfy(part, summary, rows)),
-        Predicate::IsNull(column) => summary(*column).is_none_or(|summary| summary.nulls > 0),
-        Predicate::IsNotNull(column) => summary(*column).is_none_or(|summary| summary.nulls < rows),
+        Predicate::IsNull(column) => summary(*column).is_none_or(|summary| summary.nulls_unknown || summary.nulls > 0),
+        Predicate::IsNotNull(column) => summary(*column).is_none_or(|summary| has_value(summary, rows)),
         Predicate::Compare { column, op, value } => {
-            summary(*column).is_none_or(|summary| summary.nulls < rows && may_compare(summary, *op, value))
+            summary(*column).is_none_or(|summary| has_value(summary, rows) && may_compare(summary, *op, value))
         }
         Predicate::In { column, values } => summary(*column)
-            .is_none_or(|summary| summary.nulls < rows && values.iter().any(|value| may_compare(summary, Compare::Eq, value))),
+            .is_none_or(|summary| has_value(summary, rows) && values.iter().any(|value| may_compare(summary, Compare::Eq, value))),
         Predicate::Like { column, pattern, negated } => {
-            summary(*column).is_none_or(|summary| summary.nulls < rows && (*negated || may_be_like(summary, pattern)))
+            summary(*column).is_none_or(|summary| has_value(summary, rows) && (*negated || may_be_like(summary, pattern)))
         }
     }
 }
@@ -37,6 +37,11 @@ pub(crate) fn columns_of(predicate: &Predicate, into: &mut Vec<usize>) {
         Predicate::IsNull(column) | Predicate::IsNotNull(column) => into.push(*column),
         Predicate::Compare { column, .. } | Predicate::In { column, .. } | Predicate::Like { column, .. } => into.push(*column),
     }
+}
+
+/// Whether a row may have a value.
+fn has_value(summary: &ColumnSummary, rows: u64) -> bool {
+    summary.nulls_unknown || summary.nulls < rows
 }
 
 fn may_compare(summary: &ColumnSummary, op: Compare, value: &Value) -> bool {
@@ -84,7 +89,7 @@ mod tests {
     use super::*;
 
     fn ints(min: i128, max: i128, nulls: u64) -> ColumnSummary {
-        ColumnSummary { min: Some(Value::Int(min)), max: Some(Value::Int(max)), exact: true, nulls, distinct: 0 }
+        ColumnSummary { min: Some(Value::Int(min)), max: Some(Value::Int(max)), exact: true, nulls, ..Default::default() }
     }
 
     fn texts(min: &str, max: &str) -> ColumnSummary {

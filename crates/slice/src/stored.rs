@@ -1,6 +1,7 @@
 //! [`Stored`]: the bytes of a slice's body that are at hand: all of them, or some parts. A reader that needs a byte of
 //! another part gets an error, and never a zero in its place.
 
+use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -13,6 +14,16 @@ use crate::SliceError;
 const GAP_BYTES: u64 = 128;
 /// The most parts of a slice that a reader accepts.
 pub(crate) const PARTS_MAX: usize = 1 << 16;
+
+/// Bytes of a file outside of the store, which are read as they are needed.
+pub trait ReadAt: Send + Sync + Debug {
+    /// Bytes of the file.
+    fn bytes(&self) -> u64;
+
+    /// Exactly these bytes of it, or an error: [`SliceError::Gone`] where the file is no longer what it was,
+    /// [`SliceError::Medium`] where it cannot be read. Blocks.
+    fn read_at(&self, range: Range<u64>) -> Result<Bytes, SliceError>;
+}
 
 /// What of a slice's body a reader of some columns in some pages needs.
 #[derive(Clone, Debug, PartialEq, Eq)]

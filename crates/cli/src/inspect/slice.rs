@@ -14,7 +14,7 @@ use crate::error::CliError;
 use crate::output::{Align, Grid, Sink};
 use crate::store_keys::{key_bytes, key_words, open, store_folders};
 use crate::terminal::{counted, grouped};
-use crate::value_text::value_text;
+use crate::value_text::{nulls_text, value_text};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -117,7 +117,7 @@ fn columns_grid(found: &Found) -> Grid {
         let shown = bounds_text(&total, data_type);
         let kind = if total.exact { "exact" } else { "cut or none" };
         let type_text = data_type.map(ToString::to_string).unwrap_or_default();
-        grid.push(vec![name, type_text, grouped(total.nulls), shown.0, shown.1, kind.to_owned()]);
+        grid.push(vec![name, type_text, nulls_text(&total), shown.0, shown.1, kind.to_owned()]);
     }
     grid
 }
@@ -131,7 +131,7 @@ fn pages_grid(found: &Found) -> Grid {
         for (page, summary) in (0u64..).zip(pages) {
             let (min, max) = bounds_text(summary, data_type);
             let first = page.saturating_mul(found.facts.page_rows);
-            grid.push(vec![name.clone(), page.to_string(), grouped(first), grouped(summary.nulls), min, max]);
+            grid.push(vec![name.clone(), page.to_string(), grouped(first), nulls_text(summary), min, max]);
         }
     }
     grid
@@ -191,7 +191,7 @@ fn found_json(key: &str, found: &Found, pages: bool) -> Json {
 fn summary_json(summary: &ColumnSummary, data_type: Option<&DataType>) -> Json {
     let (min, max) = bounds_text(summary, data_type);
     json!({
-        "nulls": summary.nulls,
+        "nulls": (!summary.nulls_unknown).then_some(summary.nulls),
         "min": summary.min.is_some().then_some(min),
         "max": summary.max.is_some().then_some(max),
         "bounds_exact": summary.exact,

@@ -298,7 +298,7 @@ fn ticket_seeds() -> Vec<Seed> {
 pub fn manifest() -> Manifest {
     let rows = &batches()[0];
     let summary =
-        ColumnSummary { min: Some(Value::Int(1)), max: Some(Value::Text("z".into())), exact: true, nulls: 2, distinct: 9 };
+        ColumnSummary { min: Some(Value::Int(1)), max: Some(Value::Text("z".into())), exact: true, nulls: 2, nulls_unknown: true, distinct: 9 };
     let run = pithead_model::Run { load: LoadId(1), slices: 2, rows: 100, bytes: 4_096 };
     let partition = Partition { copies: vec![DriveId(1), DriveId(2)], runs: vec![run; 2], columns: vec![summary; 4] };
     let dataset = |partitioning| Dataset {

@@ -164,7 +164,7 @@ async fn lost_answers_are_settled_by_looking() {
 
 fn loaded(load: u64) -> Loaded {
     let value = Some(Value::Int(i128::from(load)));
-    let column = ColumnSummary { min: value.clone(), max: value, exact: true, nulls: 0, distinct: 1 };
+    let column = ColumnSummary { min: value.clone(), max: value, exact: true, distinct: 1, ..ColumnSummary::default() };
     Loaded { run: Run { load: LoadId(load), slices: 1, rows: 1, bytes: 1 }, columns: vec![column] }
 }
 

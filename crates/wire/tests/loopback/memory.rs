@@ -85,6 +85,7 @@ pub fn welcome() -> Welcome {
         link_bits_per_second: Some(1e9),
         cpu_share: 1.0,
         merges: true,
+        attaches: true,
     }
 }
 
@@ -125,6 +126,7 @@ pub fn loaded() -> Loaded {
         max: Some(Value::Float(f64::INFINITY)),
         exact: true,
         nulls: 3,
+        nulls_unknown: true,
         distinct: 9,
     };
     let run = Run { load: LoadId(1), slices: 2, rows: 3, bytes: 4 };
