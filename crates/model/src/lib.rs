@@ -16,6 +16,7 @@ mod profile;
 mod sample;
 mod units;
 mod value;
+mod view;
 
 pub use adapt::{Adapt, ByLevel, Cores, Finished, HostState, LevelRule, SliceCosts};
 pub use annotation::{Annotation, Level, PushBackCause, Reply, ScanShare, SliceSpan};
@@ -33,3 +34,4 @@ pub use profile::{SessionProfile, SessionState};
 pub use sample::PageSample;
 pub use units::{Bytes, Rate, parse_bytes, parse_rate, total};
 pub use value::Value;
+pub use view::{VIEW_BYTES_MAX, VIEWS_MAX, View};

@@ -6,7 +6,7 @@ use pithead_door::{BackgroundOrder, check_protocol};
 use pithead_door::{CLAIMED_MAX, Claim, Discard, FunctionAsk, Hello, MERGED_MAX, MergeRuns, Welcome};
 use pithead_door::{check_columns, check_module_name};
 use pithead_model::{
-    COPIES_MAX, Dataset, FUNCTIONS_MAX, HostState, Manifest, PARTITIONS_MAX, PROTOCOL_VERSION, SessionId, SliceKey,
+    COPIES_MAX, Dataset, FUNCTIONS_MAX, HostState, Manifest, PARTITIONS_MAX, PROTOCOL_VERSION, SessionId, SliceKey, VIEWS_MAX,
 };
 use serde::{Deserialize, Serialize};
 
@@ -264,6 +264,14 @@ pub(crate) fn check_manifest(manifest: &Manifest) -> Result<(), WireError> {
 
 /// What is wrong with where a dataset's partitions are.
 fn wrong_copies(dataset: &Dataset) -> Option<String> {
+    if manifest.views.len() > VIEWS_MAX {
+        let why = format!("{} views; at most {VIEWS_MAX} are allowed", manifest.views.len());
+        return Err(WireError::malformed("manifest", why));
+    }
+    for (name, view) in &manifest.views {
+        view.check(name)?;
+        check_columns(&view.schema)?;
+    }
     dataset.partitions.iter().enumerate().find_map(|(number, partition)| {
         let copies = &partition.copies;
         if !(1..=COPIES_MAX).contains(&copies.len()) {
