@@ -40,8 +40,33 @@ pub(crate) fn check_stream(bytes: &[u8]) -> Result<SchemaRef, String> {
     }
 }
 
+/// What stands before the messages of an Arrow IPC file, with zeros behind it up to whatever alignment its writer likes.
+const FILE_MARK: &[u8] = b"ARROW1";
+
+/// The batches of an Arrow IPC file, which is checked. It is read from its front, like a stream: what its footer says is not needed.
+pub(crate) fn from_file(bytes: &[u8]) -> Result<Vec<RecordBatch>, String> {
+    let wrong = || "it is no Arrow IPC file: it does not begin with ARROW1".to_owned();
+    let behind = bytes.strip_prefix(FILE_MARK).ok_or_else(wrong)?;
+    let padding = behind.iter().take_while(|byte| **byte == 0).count();
+    let stream = &behind[padding..];
+    let stream = &stream[..messages_end(stream)?];
+    let read = || StreamReader::try_new(Cursor::new(stream), None)?.collect::<Result<Vec<_>, ArrowError>>();
+    match catch_unwind(AssertUnwindSafe(read)) {
+        Ok(read) => read.map_err(|error| format!("it is no Arrow IPC file: {error}")),
+        Err(_) => Err("it is no Arrow IPC file: its buffers contradict its schema".to_owned()),
+    }
+}
+
 /// Walks the messages, and refuses those whose lengths lie or whose bodies are compressed.
 fn check_messages(bytes: &[u8]) -> Result<(), String> {
+    match messages_end(bytes)? == bytes.len() {
+        true => Ok(()),
+        false => Err("bytes follow the end of its Arrow IPC stream".to_owned()),
+    }
+}
+
+/// Where the messages end: behind the mark of the end, or with the bytes.
+fn messages_end(bytes: &[u8]) -> Result<usize, String> {
     const CONTINUES: [u8; 4] = [0xff; 4];
     let mut rest = bytes;
     let cut = || "it is no Arrow IPC stream: a message is cut off".to_owned();
@@ -53,7 +78,7 @@ fn check_messages(bytes: &[u8]) -> Result<(), String> {
         let (length, behind) = behind.split_first_chunk::<4>().ok_or_else(cut)?;
         let length = u32::from_le_bytes(*length) as usize;
         if length == 0 {
-            return if behind.is_empty() { Ok(()) } else { Err("bytes follow the end of its Arrow IPC stream".to_owned()) };
+            return Ok(bytes.len() - behind.len());
         }
         let (header, behind) = behind.split_at_checked(length).ok_or_else(cut)?;
         let message = root_as_message(header).map_err(|error| format!("it is no Arrow IPC stream: {error}"))?;
@@ -71,5 +96,5 @@ fn check_messages(bytes: &[u8]) -> Result<(), String> {
         let body = usize::try_from(message.bodyLength()).map_err(|_| cut())?;
         rest = behind.split_at_checked(body).ok_or_else(cut)?.1;
     }
-    Ok(())
+    Ok(bytes.len())
 }

@@ -38,7 +38,10 @@ pub use cache::{CodeStore, Secret};
 pub use declared::{ArgumentType, Declared};
 pub use error::ProgramError;
 pub use folder::FolderServices;
-pub use function::{FUNCTION_ABI_VERSION, FunctionCall, FunctionEngine, FunctionModule, GuestMemory};
+pub use function::{
+    AggregateCall, FUNCTION_ABI_VERSION, FunctionCall, FunctionEngine, FunctionModule, GroupStates, GuestMemory,
+    STATE_BYTES_MAX,
+};
 pub use host_port::{HostReader, HostWriter};
 pub use limits::{ABI_VERSION, BATCH_BYTES, BATCH_BYTES_MAX, Limits, MODULE_BYTES_MAX, RuntimeOptions};
 pub use module::Module;

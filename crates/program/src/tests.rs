@@ -1,5 +1,7 @@
 //! Applications of guests that are written as text, honest and hostile ones.
 
+mod aggregates;
+mod aggregates_guest;
 mod bytes;
 mod functions;
 mod functions_guest;
@@ -9,6 +11,7 @@ mod hostile;
 mod runner;
 mod scripts;
 mod services;
+mod udfs;
 
 use std::sync::Arc;
 use std::time::Duration;

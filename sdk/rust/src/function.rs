@@ -13,7 +13,9 @@ pub struct Frame {
     arguments: *const Column,
     result: *mut Column,
     wanted: *const u8,
-    reserved: [u32; 3],
+    group_of: *const u32,
+    groups: u32,
+    states: *const Column,
 }
 
 /// Buffers of Arrow.
@@ -27,8 +29,11 @@ pub struct Column {
     reserved: u32,
 }
 
-/// The SQL types, by their numbers in a frame.
-const KINDS: [&str; 6] = ["", "boolean", "integer", "bigint", "double precision", "text"];
+/// The SQL types, by their numbers in a frame, and the states of aggregates.
+const KINDS: [&str; 7] = ["", "boolean", "integer", "bigint", "double precision", "text", "a state"];
+
+/// The number of states.
+const STATE_KIND: u32 = 6;
 
 /// What a function takes.
 pub trait FunctionArgument<'a>: Sized {
@@ -66,12 +71,14 @@ impl Frame {
         let wanted = unsafe { (*self.result).kind };
         if given != takes || wanted != gives {
             let text = |kinds: &[u32]| kinds.iter().map(|kind| named(*kind)).collect::<Vec<_>>().join(", ");
-            let (takes, given) = (text(takes), text(&given));
-            crate::fail(&format!(
-                "{name} takes ({takes}) and gives {}; it was created with ({given}) and {}",
-                named(gives),
-                named(wanted)
-            ));
+            let (are_states, takes, given) = (takes == [STATE_KIND], text(takes), text(&given));
+            let (gives, wanted) = (named(gives), named(wanted));
+            // Of an aggregate, `accumulate` knows what it takes, and `finish` what it gives.
+            crate::fail(&match (gives == named(STATE_KIND), are_states) {
+                (true, _) => format!("{name} takes ({takes}); it was created with ({given})"),
+                (false, true) => format!("{name} gives {gives}; it was created with {wanted}"),
+                _ => format!("{name} takes ({takes}) and gives {gives}; it was created with ({given}) and {wanted}"),
+            });
         }
     }
 
@@ -95,8 +102,24 @@ impl Frame {
     /// Where the results go.
     pub fn results(&self) -> Results {
         // SAFETY: a frame has a result.
-        let is_text = unsafe { (*self.result).kind } == 5;
-        Results { column: self.result, text: is_text.then(Vec::new) }
+        let has_bytes = unsafe { (*self.result).kind } >= 5;
+        Results { column: self.result, text: has_bytes.then(Vec::new) }
+    }
+
+    /// For each row, the number of its group; of an aggregate.
+    pub(crate) fn group_of(&self) -> &[u32] {
+        match self.group_of.is_null() {
+            true => &[],
+            // SAFETY: there is one for each row.
+            false => unsafe { std::slice::from_raw_parts(self.group_of, self.rows()) },
+        }
+    }
+
+    /// For each group, its state as bytes; of an aggregate. None: the group has had no row.
+    pub(crate) fn states(&self) -> impl Iterator<Item = Option<&[u8]>> {
+        let groups = if self.states.is_null() { 0 } else { self.groups as usize };
+        // SAFETY: a frame has as many states as groups.
+        (0..groups).map(|group| unsafe { <Option<&[u8]> as FunctionArgument>::at(&*self.states, group) })
     }
 }
 
@@ -118,13 +141,13 @@ impl Results {
         // SAFETY: there is a bit for each row.
         unsafe { *(*self.column).validity.add(row / 8) &= !(1 << (row % 8)) };
         if self.text.is_some() {
-            self.put_text("", row);
+            self.put_bytes(&[], row);
         }
     }
 
-    fn put_text(&mut self, text: &str, row: usize) {
+    fn put_bytes(&mut self, bytes: &[u8], row: usize) {
         let Some(texts) = &mut self.text else { return };
-        texts.extend_from_slice(text.as_bytes());
+        texts.extend_from_slice(bytes);
         let end = texts.len() as i32;
         // SAFETY: there is an offset more than there are rows.
         unsafe { (*self.column).values.cast::<i32>().add(row + 1).write(end) };
@@ -198,17 +221,32 @@ impl<'a> FunctionArgument<'a> for &'a str {
     }
 }
 
+impl<'a> FunctionArgument<'a> for &'a [u8] {
+    const KIND: u32 = STATE_KIND;
+    unsafe fn at(column: &'a Column, row: usize) -> Self {
+        // SAFETY: bytes lie as texts do.
+        unsafe { <&str as FunctionArgument>::at(column, row).as_bytes() }
+    }
+}
+
+impl FunctionResult for Vec<u8> {
+    const KIND: u32 = STATE_KIND;
+    fn put(self, results: &mut Results, row: usize) {
+        results.put_bytes(&self, row);
+    }
+}
+
 impl FunctionResult for String {
     const KIND: u32 = 5;
     fn put(self, results: &mut Results, row: usize) {
-        results.put_text(&self, row);
+        results.put_bytes(self.as_bytes(), row);
     }
 }
 
 impl FunctionResult for &str {
     const KIND: u32 = 5;
     fn put(self, results: &mut Results, row: usize) {
-        results.put_text(self, row);
+        results.put_bytes(self.as_bytes(), row);
     }
 }
 
@@ -247,56 +285,4 @@ impl<T: FunctionResult, E: Display> FunctionResult for Result<T, E> {
 pub fn allocate(bytes: usize) -> *mut u8 {
     let words: Vec<u128> = Vec::with_capacity(bytes.div_ceil(16).max(1));
     std::mem::ManuallyDrop::new(words).as_mut_ptr().cast()
-}
-
-/// Makes functions known to SQL under their names. They take and give `bool`, `i32`, `i64`, `f64` and texts (`&str`, and `String` as a
-/// result), and `Option`s of these; a result may also be a `Result`, whose error ends the query. A module has one such list.
-///
-/// ```ignore
-/// pithead_ssdlet::functions! {
-///     fn initial(name: &str) -> Option<String> {
-///         name.chars().next().map(String::from)
-///     }
-/// }
-/// ```
-#[macro_export]
-macro_rules! functions {
-    ($($(#[$about:meta])* fn $name:ident($($argument:ident: $of:ty),* $(,)?) -> $gives:ty $body:block)+) => {
-        #[unsafe(no_mangle)]
-        extern "C" fn pithead_function_abi_1() {}
-
-        #[unsafe(no_mangle)]
-        extern "C" fn pithead_allocate(bytes: usize) -> *mut u8 {
-            $crate::__allocate(bytes)
-        }
-
-        $(
-            $(#[$about])*
-            fn $name($($argument: $of),*) -> $gives $body
-
-            const _: () = {
-                #[unsafe(export_name = concat!("pithead_function_", stringify!($name)))]
-                extern "C" fn call(frame: &$crate::Frame) -> i32 {
-                    use $crate::{FunctionArgument, FunctionResult};
-                    let takes: &[u32] = &[$(<$of as FunctionArgument>::KIND),*];
-                    frame.check(stringify!($name), takes, <$gives as FunctionResult>::KIND);
-                    let mut columns = frame.arguments().iter();
-                    $(let $argument = columns.next().expect("checked");)*
-                    let _ = columns;
-                    let mut results = frame.results();
-                    for row in 0..frame.rows() {
-                        if frame.is_wanted(row) {
-                            // SAFETY: the frame has the row, and types were checked.
-                            $(let $argument = unsafe { <$of as FunctionArgument>::at($argument, row) };)*
-                            FunctionResult::put($name($($argument),*), &mut results, row);
-                        } else {
-                            results.null(row);
-                        }
-                    }
-                    results.finish();
-                    0
-                }
-            };
-        )+
-    };
 }

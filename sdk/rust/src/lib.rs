@@ -2,15 +2,20 @@
 //!
 //! An SSDlet is a type with the trait [`Ssdlet`], which [`register!`] makes known under a name. It takes values from typed input
 //! ports and puts values into typed output ports; what it may read of the drive is in [`File`], [`value`] and [`Dataset`].
-//! Functions of SQL are listed in [`functions!`]. docs/reference/program-abi.md describes the calls underneath.
+//! Functions and aggregates of SQL are listed in [`functions!`]. docs/reference/program-abi.md describes the calls underneath.
 
 mod abi;
+mod aggregate;
 mod files;
 mod function;
+mod list;
 mod ports;
 mod rows;
 mod task;
 
+pub use aggregate::State;
+#[doc(hidden)]
+pub use aggregate::{accumulate as __accumulate, combine as __combine, finish as __finish};
 #[doc(hidden)]
 pub use function::allocate as __allocate;
 pub use function::{Column as FunctionColumn, Frame, FunctionArgument, FunctionResult, Results};

@@ -7,9 +7,9 @@ use arrow::compute::concat;
 use arrow::datatypes::DataType;
 
 use super::frame::{Frame, text_bytes};
-use super::module::FunctionModule;
+use super::module::{Exported, FunctionModule};
 use super::run::{GuestMemory, run};
-use super::{CALL_ROWS_MAX, CALL_TEXT_BYTES_MAX, CALL_TIME, ROW_TIME};
+use super::{CALL_ROWS_MAX, CALL_TEXT_BYTES_MAX, CALL_TIME, EXPORT_PREFIX, ROW_TIME, udf};
 
 /// A function of a module, as SQL calls it.
 #[derive(Clone, Copy, Debug)]
@@ -55,12 +55,22 @@ impl FunctionCall<'_> {
     }
 
     fn call(&self, arguments: &[ArrayRef], rows: usize, memory: MemoryOf<'_>) -> Result<ArrayRef, String> {
-        let functions = self.module.functions();
+        let functions = match self.module.exported() {
+            Exported::ArrowUdf(signatures) => return udf::call(self, signatures, arguments, rows, memory),
+            Exported::Own { functions, .. } => functions,
+        };
         if !functions.iter().any(|function| function == self.export) {
-            return Err(format!("its module has no function {}; it has {}", self.export, functions.join(", ")));
+            let aggregates = self.module.aggregates().iter();
+            let all: Vec<&str> = functions.iter().chain(aggregates).map(String::as_str).collect();
+            return Err(format!("its module has no function {}; it has {}", self.export, all.join(", ")));
         }
         let frame = Frame::new(arguments, rows, self.returns, !self.called_on_null)?;
-        let time_max: Duration = CALL_TIME + ROW_TIME * rows as u32;
-        run(self.module, self.export, &frame, memory(), time_max, |memory, place| place.read(memory))
+        let export = format!("{EXPORT_PREFIX}{}", self.export);
+        run(self.module, memory(), time_of(rows), |running| running.call_on(&export, &frame))
     }
+}
+
+/// What a call over so many rows may take.
+pub(super) fn time_of(rows: usize) -> Duration {
+    CALL_TIME + ROW_TIME * rows as u32
 }

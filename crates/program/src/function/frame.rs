@@ -6,12 +6,14 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int32Array, Int64Array, StringArray, StringViewArray,
+    Array, ArrayRef, AsArray, BinaryArray, BinaryViewArray, BooleanArray, Float64Array, Int32Array, Int64Array, StringArray,
+    StringViewArray,
 };
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Float64Type, Int32Type, Int64Type};
 
-/// The bytes of a header: rows, arguments, where their descriptions are, where the result's is, and which rows are wanted.
+/// The bytes of a header: rows, arguments, where their descriptions are, where the result's is, which rows are wanted; and of rows in
+/// groups where each row's group is, the number of groups, and where the description of their states is.
 const HEADER_BYTES: usize = 32;
 /// The bytes of a description: the type's number, and where validity, values and texts are.
 const COLUMN_BYTES: usize = 24;
@@ -24,6 +26,8 @@ enum FrameType {
     Int64 = 3,
     Float64 = 4,
     Text = 5,
+    /// The states of aggregates, which lie like texts.
+    Bytes = 6,
 }
 
 impl FrameType {
@@ -34,6 +38,7 @@ impl FrameType {
             DataType::Int64 => FrameType::Int64,
             DataType::Float64 => FrameType::Float64,
             DataType::Utf8View => FrameType::Text,
+            DataType::BinaryView => FrameType::Bytes,
             other => return Err(format!("functions know no {other}")),
         })
     }
@@ -44,7 +49,7 @@ impl FrameType {
             FrameType::Boolean => bits(rows),
             FrameType::Int32 => rows * 4,
             FrameType::Int64 | FrameType::Float64 => rows * 8,
-            FrameType::Text => (rows + 1) * 4,
+            FrameType::Text | FrameType::Bytes => (rows + 1) * 4,
         }
     }
 }
@@ -65,10 +70,30 @@ struct Column<'a> {
     text_bytes: usize,
 }
 
+/// Rows in groups, for aggregates.
+#[derive(Clone, Copy)]
+pub(super) struct Groups<'a> {
+    /// For each row the number of its group.
+    pub of_rows: &'a [u32],
+    /// For each group its state before the rows; NULL: it has had no row yet.
+    pub states: &'a ArrayRef,
+}
+
+/// [`Groups`], and where in the frame they are.
+struct PlacedGroups<'a> {
+    groups: Groups<'a>,
+    of_rows: usize,
+    description: usize,
+    states: Column<'a>,
+}
+
 /// A batch that is about to be written.
 pub(super) struct Frame<'a> {
     rows: usize,
     columns: Vec<Column<'a>>,
+    groups: Option<PlacedGroups<'a>>,
+    /// The rows of the result: those of the batch, or its groups.
+    results: usize,
     returns: FrameType,
     /// Rows whose result is wanted; none: all.
     wanted: Option<NullBuffer>,
@@ -100,37 +125,69 @@ impl Room {
     }
 }
 
-/// The bytes of a column's texts.
+/// The bytes of a column's texts, or of its states.
 pub(super) fn text_bytes(array: &ArrayRef) -> usize {
-    let Some(texts) = array.as_string_view_opt() else { return 0 };
-    let length = |row: usize| if texts.is_valid(row) { texts.views()[row] as u32 as usize } else { 0 };
-    (0..texts.len()).map(length).sum()
+    let views = match array.data_type() {
+        DataType::Utf8View => array.as_string_view().views(),
+        DataType::BinaryView => array.as_binary_view().views(),
+        _ => return 0,
+    };
+    let length = |row: usize| if array.is_valid(row) { views[row] as u32 as usize } else { 0 };
+    (0..array.len()).map(length).sum()
 }
 
 impl<'a> Frame<'a> {
     /// `strict`: rows with a NULL are not wanted.
     pub fn new(columns: &'a [ArrayRef], rows: usize, returns: &DataType, strict: bool) -> Result<Self, String> {
+        Frame::of(columns, rows, returns, strict, None)
+    }
+
+    /// Rows in groups, each of which gets another state.
+    pub fn grouped(columns: &'a [ArrayRef], groups: Groups<'a>) -> Result<Self, String> {
+        Frame::of(columns, groups.of_rows.len(), &DataType::BinaryView, false, Some(groups))
+    }
+
+    fn of(
+        columns: &'a [ArrayRef],
+        rows: usize,
+        returns: &DataType,
+        strict: bool,
+        groups: Option<Groups<'a>>,
+    ) -> Result<Self, String> {
         let mut room = Room(HEADER_BYTES);
         room.take(columns.len() * COLUMN_BYTES);
         let result = room.take(COLUMN_BYTES);
         let mut wanted = None;
         let mut placed = Vec::with_capacity(columns.len());
         for array in columns {
-            let kind = FrameType::of(array.data_type())?;
-            let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
+            let column = Column::new(array, &mut room)?;
             if strict {
-                wanted = NullBuffer::union(wanted.as_ref(), nulls.as_ref());
+                wanted = NullBuffer::union(wanted.as_ref(), column.nulls.as_ref());
             }
-            let validity = if nulls.is_some() { room.take(bits(rows)) } else { 0 };
-            let values = room.take(kind.values_bytes(rows));
-            let text_bytes = text_bytes(array);
-            let text = room.take(text_bytes);
-            placed.push(Column { kind, array, nulls, validity, values, text, text_bytes });
+            placed.push(column);
         }
         let wanted_at = if wanted.is_some() { room.take(bits(rows)) } else { 0 };
+        let place = |groups: Groups<'a>| {
+            let (of_rows, description) = (room.take(rows * 4), room.take(COLUMN_BYTES));
+            Ok::<_, String>(PlacedGroups { groups, of_rows, description, states: Column::new(groups.states, &mut room)? })
+        };
+        let groups = groups.map(place).transpose()?;
+        let results = groups.as_ref().map_or(rows, |placed| placed.groups.states.len());
         let returns = FrameType::of(returns)?;
-        let (result_validity, result_values) = (room.take(bits(rows)), room.take(returns.values_bytes(rows)));
-        Ok(Self { rows, columns: placed, returns, wanted, wanted_at, result, result_validity, result_values, bytes: room.0 })
+        let (result_validity, result_values) = (room.take(bits(results)), room.take(returns.values_bytes(results)));
+        Ok(Self {
+            rows,
+            columns: placed,
+            groups,
+            results,
+            returns,
+            wanted,
+            wanted_at,
+            result,
+            result_validity,
+            result_values,
+            bytes: room.0,
+        })
     }
 
     /// The bytes that it takes.
@@ -145,21 +202,22 @@ impl<'a> Frame<'a> {
         let arguments = at + HEADER_BYTES as u32;
         put(region, 0, &[rows, count, arguments, address(self.result), address(self.wanted_at), 0, 0, 0]);
         for (index, column) in self.columns.iter().enumerate() {
-            let text = if column.kind == FrameType::Text { address(column.text) } else { 0 };
-            let numbers =
-                [column.kind as u32, address(column.validity), address(column.values), text, column.text_bytes as u32, 0];
-            put(region, HEADER_BYTES + index * COLUMN_BYTES, &numbers);
-            column.write(region, self.rows);
+            column.write(region, HEADER_BYTES + index * COLUMN_BYTES, at);
+        }
+        if let Some(PlacedGroups { groups, of_rows, description, states }) = &self.groups {
+            put(region, 20, &[address(*of_rows), groups.states.len() as u32, address(*description)]);
+            put(region, *of_rows, groups.of_rows);
+            states.write(region, *description, at);
         }
         if let Some(wanted) = &self.wanted {
             put_bits(region, self.wanted_at, wanted.inner(), self.rows);
         }
         let result = [self.returns as u32, address(self.result_validity), address(self.result_values), 0, 0, 0];
         put(region, self.result, &result);
-        region[self.result_validity..][..bits(self.rows)].fill(0xff);
-        region[self.result_values..][..self.returns.values_bytes(self.rows)].fill(0);
+        region[self.result_validity..][..bits(self.results)].fill(0xff);
+        region[self.result_values..][..self.returns.values_bytes(self.results)].fill(0);
         ResultPlace {
-            rows: self.rows,
+            rows: self.results,
             returns: self.returns,
             wanted: self.wanted.clone(),
             description: at as usize + self.result,
@@ -179,9 +237,25 @@ fn put_bits(region: &mut [u8], at: usize, values: &BooleanBuffer, rows: usize) {
     region[at..][..bits(rows)].copy_from_slice(&values.sliced().as_slice()[..bits(rows)]);
 }
 
-impl Column<'_> {
-    /// What stands under a NULL is nobody's value: it is written as 0, so that no result can hang on it.
-    fn write(&self, region: &mut [u8], rows: usize) {
+impl<'a> Column<'a> {
+    fn new(array: &'a ArrayRef, room: &mut Room) -> Result<Column<'a>, String> {
+        let kind = FrameType::of(array.data_type())?;
+        let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
+        let validity = if nulls.is_some() { room.take(bits(array.len())) } else { 0 };
+        let values = room.take(kind.values_bytes(array.len()));
+        let text_bytes = text_bytes(array);
+        let text = room.take(text_bytes);
+        Ok(Column { kind, array, nulls, validity, values, text, text_bytes })
+    }
+
+    /// Writes the buffers, and at `description` where they are. What stands under a NULL is nobody's value: it is written as 0, so
+    /// that no result can hang on it.
+    fn write(&self, region: &mut [u8], description: usize, at: u32) {
+        let rows = self.array.len();
+        let address = |place: usize| if place == 0 { 0 } else { at + place as u32 };
+        let text = if matches!(self.kind, FrameType::Text | FrameType::Bytes) { address(self.text) } else { 0 };
+        let numbers = [self.kind as u32, address(self.validity), address(self.values), text, self.text_bytes as u32, 0];
+        put(region, description, &numbers);
         if let Some(nulls) = &self.nulls {
             put_bits(region, self.validity, nulls.inner(), rows);
         }
@@ -196,7 +270,8 @@ impl Column<'_> {
             FrameType::Int32 => self.numbers(region, self.array.as_primitive::<Int32Type>().values().inner(), 4),
             FrameType::Int64 => self.numbers(region, self.array.as_primitive::<Int64Type>().values().inner(), 8),
             FrameType::Float64 => self.numbers(region, self.array.as_primitive::<Float64Type>().values().inner(), 8),
-            FrameType::Text => self.texts(region),
+            FrameType::Text => self.texts(region, self.array.as_string_view().iter().map(|text| text.map(str::as_bytes))),
+            FrameType::Bytes => self.texts(region, self.array.as_binary_view().iter()),
         }
     }
 
@@ -209,12 +284,11 @@ impl Column<'_> {
         }
     }
 
-    fn texts(&self, region: &mut [u8]) {
-        let texts = self.array.as_string_view();
+    fn texts<'t>(&self, region: &mut [u8], texts: impl Iterator<Item = Option<&'t [u8]>>) {
         let mut end = 0;
         put(region, self.values, &[0]);
-        for (row, text) in texts.iter().enumerate() {
-            let text = text.unwrap_or_default().as_bytes();
+        for (row, text) in texts.enumerate() {
+            let text = text.unwrap_or_default();
             region[self.text + end..][..text.len()].copy_from_slice(text);
             end += text.len();
             put(region, self.values + (row + 1) * 4, &[end as u32]);
@@ -236,29 +310,34 @@ impl ResultPlace {
             FrameType::Int64 => Arc::new(Int64Array::new(ScalarBuffer::new(values, 0, rows), nulls)),
             FrameType::Float64 => Arc::new(Float64Array::new(ScalarBuffer::new(values, 0, rows), nulls)),
             FrameType::Text => {
-                Arc::new(StringViewArray::from(&self.texts(memory, ScalarBuffer::new(values, 0, rows + 1), nulls)?))
+                let (offsets, texts) = self.texts(memory, ScalarBuffer::new(values, 0, rows + 1))?;
+                let texts = StringArray::try_new(offsets, texts, nulls);
+                Arc::new(StringViewArray::from(&texts.map_err(|error| format!("its texts are not UTF-8: {error}"))?))
+            }
+            FrameType::Bytes => {
+                let (offsets, states) = self.texts(memory, ScalarBuffer::new(values, 0, rows + 1))?;
+                Arc::new(BinaryViewArray::from(&BinaryArray::new(offsets, states, nulls)))
             }
         })
     }
 
     /// The guest says where the texts are, and the offsets are its own.
-    fn texts(&self, memory: &[u8], offsets: ScalarBuffer<i32>, nulls: Option<NullBuffer>) -> Result<StringArray, String> {
+    fn texts(&self, memory: &[u8], offsets: ScalarBuffer<i32>) -> Result<(OffsetBuffer<i32>, Buffer), String> {
+        let what = if self.returns == FrameType::Bytes { "states" } else { "texts" };
         let told = part(memory, self.description, COLUMN_BYTES)?;
         let number = |at: usize| u32::from_le_bytes([told[at], told[at + 1], told[at + 2], told[at + 3]]) as usize;
         let (at, bytes) = (number(12), number(16));
         let texts = part(memory, at, bytes).map_err(|_| {
-            format!("it says that its texts are {bytes} bytes at {at:#x}, beyond its memory of {} bytes", memory.len())
+            format!("it says that its {what} are {bytes} bytes at {at:#x}, beyond its memory of {} bytes", memory.len())
         })?;
         let is_rising = offsets.windows(2).all(|pair| pair[0] <= pair[1]);
         let (first, last) = (offsets[0], offsets[self.rows]);
         if first < 0 || !is_rising || last as usize > bytes {
             return Err(format!(
-                "the offsets of its texts go from {first} to {last} and have to rise within the {bytes} bytes that it wrote"
+                "the offsets of its {what} go from {first} to {last} and have to rise within the {bytes} bytes that it wrote"
             ));
         }
-        let values = Buffer::from(&texts[..last as usize]);
-        StringArray::try_new(OffsetBuffer::new(offsets), values, nulls)
-            .map_err(|error| format!("its texts are not UTF-8: {error}"))
+        Ok((OffsetBuffer::new(offsets), Buffer::from(&texts[..last as usize])))
     }
 }
 

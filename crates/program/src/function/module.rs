@@ -6,26 +6,50 @@ use wasmtime::{ExternType, FuncType, InstancePre, Linker, Module, UnknownImportE
 
 use super::engine::FunctionEngine;
 use super::run::Called;
-use super::{EXPORT_PREFIX, FUNCTION_ABI_VERSION};
+use super::udf::{UDF_PREFIX, UDF_VERSION, UdfSignature};
+use super::{ACCUMULATE_PREFIX, COMBINE_PREFIX, EXPORT_PREFIX, FINISH_PREFIX, FUNCTION_ABI_VERSION};
 use crate::limits::MODULE_BYTES_MAX;
 
 /// Compiled functions whose imports and exports are right.
 pub struct FunctionModule {
     pub(super) engine: Arc<FunctionEngine>,
     pub(super) instance: InstancePre<Called>,
-    functions: Vec<String>,
+    exported: Exported,
+}
+
+/// What a module exports, by the interface that it speaks.
+pub(super) enum Exported {
+    /// Ours: functions and aggregates by their names.
+    Own { functions: Vec<String>, aggregates: Vec<String> },
+    /// That of the crate `arrow-udf`: functions by their signatures.
+    ArrowUdf(Vec<UdfSignature>),
 }
 
 impl std::fmt::Debug for FunctionModule {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FunctionModule").field("functions", &self.functions).finish_non_exhaustive()
+        f.debug_struct("FunctionModule").field("functions", &self.functions()).finish_non_exhaustive()
     }
 }
 
 impl FunctionModule {
-    /// The names of its functions.
-    pub fn functions(&self) -> &[String] {
-        &self.functions
+    /// Its functions of one row: by their names, or by their signatures where one name may have several.
+    pub fn functions(&self) -> Vec<String> {
+        match &self.exported {
+            Exported::Own { functions, .. } => functions.clone(),
+            Exported::ArrowUdf(signatures) => signatures.iter().map(|signature| signature.text.clone()).collect(),
+        }
+    }
+
+    /// The names of its aggregates.
+    pub fn aggregates(&self) -> &[String] {
+        match &self.exported {
+            Exported::Own { aggregates, .. } => aggregates,
+            Exported::ArrowUdf(_) => &[],
+        }
+    }
+
+    pub(super) fn exported(&self) -> &Exported {
+        &self.exported
     }
 
     /// The errors are sentences without a name.
@@ -38,14 +62,17 @@ impl FunctionModule {
         }
         let module = Module::new(linker.engine(), bytes)
             .map_err(|error| format!("it is no WebAssembly module that can run here: {error:#}"))?;
-        let functions = functions(&module)?;
+        let exported = match module.exports().any(|export| export.name().starts_with(UDF_VERSION)) {
+            true => Exported::ArrowUdf(arrow_udfs(&module)?),
+            false => own(&module)?,
+        };
         let instance = linker.instantiate_pre(&module).map_err(|error| wrong_import(&error))?;
-        Ok(Self { engine: Arc::clone(engine), instance, functions })
+        Ok(Self { engine: Arc::clone(engine), instance, exported })
     }
 }
 
-/// Checks the exports, and returns the names of functions among them.
-fn functions(module: &Module) -> Result<Vec<String>, String> {
+/// Checks the exports of a module with our interface, and returns the functions and aggregates among them.
+fn own(module: &Module) -> Result<Exported, String> {
     let version = format!("pithead_function_abi_{FUNCTION_ABI_VERSION}");
     let names = || module.exports().map(|export| export.name());
     if !names().any(|name| name == version) {
@@ -56,26 +83,59 @@ fn functions(module: &Module) -> Result<Vec<String>, String> {
                 format!("it was built for another version of the interface: it exports {}, not {version}", others.join(", "))
             }
         };
-        return Err(format!("{what}. hint: build it with sdk/rust"));
+        return Err(format!("{what}. hint: build it with sdk/rust, or with the crate arrow-udf"));
     }
+    let one = FuncType::new(module.engine(), [ValType::I32], [ValType::I32]);
+    check_memory(module)?;
+    check(module, "pithead_allocate", &one)?;
+    let named = |prefix: &str| -> Result<Vec<String>, String> {
+        let names = names().filter(|name| *name != version && name.starts_with(prefix));
+        names.map(|name| check(module, name, &one).map(|()| name[prefix.len()..].to_owned())).collect()
+    };
+    let (functions, aggregates) = (named(EXPORT_PREFIX)?, named(ACCUMULATE_PREFIX)?);
+    for aggregate in &aggregates {
+        check(module, &format!("{COMBINE_PREFIX}{aggregate}"), &one)?;
+        check(module, &format!("{FINISH_PREFIX}{aggregate}"), &one)?;
+        if functions.contains(aggregate) {
+            return Err(format!("it has a function and an aggregate that are both named {aggregate}"));
+        }
+    }
+    match functions.is_empty() && aggregates.is_empty() {
+        true => Err(format!("it exports no function whose name begins with {EXPORT_PREFIX} or {ACCUMULATE_PREFIX}")),
+        false => Ok(Exported::Own { functions, aggregates }),
+    }
+}
+
+/// The same for the interface of the crate `arrow-udf`.
+fn arrow_udfs(module: &Module) -> Result<Vec<UdfSignature>, String> {
+    let versions: Vec<&str> =
+        module.exports().map(|export| export.name()).filter(|name| name.starts_with(UDF_VERSION)).collect();
+    let is_known = |version: &&str| version[UDF_VERSION.len()..].split('_').next() == Some("3");
+    if !versions.iter().all(is_known) {
+        return Err(format!("it exports {}; of the interface of arrow-udf versions 3.x are known", versions.join(", ")));
+    }
+    let numbers = |count: usize| std::iter::repeat_n(ValType::I32, count);
+    check_memory(module)?;
+    check(module, "alloc", &FuncType::new(module.engine(), numbers(2), numbers(1)))?;
+    let call = FuncType::new(module.engine(), numbers(3), numbers(1));
+    let mut signatures = Vec::new();
+    for name in module.exports().map(|export| export.name()).filter(|name| name.starts_with(UDF_PREFIX)) {
+        check(module, name, &call)?;
+        signatures.push(UdfSignature::of(name)?);
+    }
+    match signatures.is_empty() {
+        true => Err(format!("it exports no function whose name begins with {UDF_PREFIX}")),
+        false => Ok(signatures),
+    }
+}
+
+fn check_memory(module: &Module) -> Result<(), String> {
     if !matches!(module.get_export("memory"), Some(ExternType::Memory(_))) {
         return Err("it does not export its memory as `memory`".to_owned());
     }
-    let one = FuncType::new(module.engine(), [ValType::I32], [ValType::I32]);
-    check(module, "pithead_allocate", &one)?;
-    if module.get_export("_initialize").is_some() {
-        check(module, "_initialize", &FuncType::new(module.engine(), [], []))?;
-    }
-    let mut functions = Vec::new();
-    for name in names().filter(|name| *name != version) {
-        if let Some(function) = name.strip_prefix(EXPORT_PREFIX) {
-            check(module, name, &one)?;
-            functions.push(function.to_owned());
-        }
-    }
-    match functions.is_empty() {
-        true => Err(format!("it exports no function whose name begins with {EXPORT_PREFIX}")),
-        false => Ok(functions),
+    match module.get_export("_initialize") {
+        Some(_) => check(module, "_initialize", &FuncType::new(module.engine(), [], [])),
+        None => Ok(()),
     }
 }
 

@@ -4,11 +4,12 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use arrow::array::ArrayRef;
 use wasmtime::{Instance, Memory, ResourceLimiter, Store, Trap, UpdateDeadline};
 
-use super::frame::{Frame, ResultPlace};
+use super::INSTANCE_MEMORY_BYTES_MAX;
+use super::frame::Frame;
 use super::module::FunctionModule;
-use super::{EXPORT_PREFIX, INSTANCE_MEMORY_BYTES_MAX};
 use crate::budget::{Fault, fault, size};
 use crate::limits::{STACK_BYTES, TABLE_ELEMENTS_MAX};
 
@@ -60,38 +61,29 @@ impl ResourceLimiter for Called {
 }
 
 /// An instance, and what was started in it.
-struct Running {
+pub(super) struct Running {
     store: Store<Called>,
     instance: Instance,
     memory: Memory,
 }
 
-/// Puts a frame into a new instance, calls a function on it, and reads its result. The error is a sentence without the
-/// function's name.
+/// Calls a function in a new instance. The error is a sentence without the function's name.
 pub(super) fn run<T>(
     module: &FunctionModule,
-    export: &str,
-    frame: &Frame<'_>,
     memory_bytes: Box<dyn GuestMemory>,
     time_max: Duration,
-    read: impl FnOnce(&[u8], &ResultPlace) -> Result<T, String>,
+    call: impl FnOnce(&mut Running) -> wasmtime::Result<T>,
 ) -> Result<T, String> {
     let _ticking = module.engine.ticking();
     let called = Called { memory: None, words: Vec::new(), memory_bytes, began: Instant::now(), time_max };
     let mut store = new_store(module, called);
     let started = now(module.instance.instantiate_async(&mut store));
-    let done = started.and_then(|instance| {
-        let memory = instance.get_memory(&mut store, "memory").ok_or_else(|| fault("it has no memory"))?;
-        store.data_mut().memory = Some(memory);
-        let mut running = Running { store, instance, memory };
-        let done = running.call_on(export, frame);
-        Ok((done, running))
-    });
-    match done {
-        Ok((Ok(place), running)) => read(running.memory.data(&running.store), &place),
-        Ok((Err(error), running)) => Err(cause(&error, &running.store.data().words)),
-        Err(error) => Err(cause(&error, &[])),
-    }
+    let instance = started.map_err(|error| cause(&error, &[]))?;
+    let memory = instance.get_memory(&mut store, "memory").ok_or("it has no memory")?;
+    store.data_mut().memory = Some(memory);
+    let mut running = Running { store, instance, memory };
+    let done = running.start().and_then(|()| call(&mut running));
+    done.map_err(|error| cause(&error, &running.store.data().words))
 }
 
 fn new_store(module: &FunctionModule, called: Called) -> Store<Called> {
@@ -109,29 +101,43 @@ fn new_store(module: &FunctionModule, called: Called) -> Store<Called> {
 }
 
 impl Running {
-    fn call_on(&mut self, export: &str, frame: &Frame<'_>) -> wasmtime::Result<ResultPlace> {
-        if self.instance.get_func(&mut self.store, "_initialize").is_some() {
-            self.call::<(), ()>("_initialize", ())?;
+    fn start(&mut self) -> wasmtime::Result<()> {
+        match self.instance.get_func(&mut self.store, "_initialize") {
+            Some(_) => self.call::<(), ()>("_initialize", ()),
+            None => Ok(()),
         }
+    }
+
+    /// Writes a frame into the guest's memory, calls an export on it, and reads its result.
+    pub fn call_on(&mut self, export: &str, frame: &Frame<'_>) -> wasmtime::Result<ArrayRef> {
         let bytes = frame.bytes();
         let at = self.call::<u32, u32>("pithead_allocate", u32::try_from(bytes)?)?;
-        let memory = self.memory.data_mut(&mut self.store);
-        let room = memory.len();
-        let end = at as usize + bytes;
-        if at == 0 || !at.is_multiple_of(8) || end > room {
-            return Err(fault(format!(
-                "its pithead_allocate returned {at:#x} for {bytes} bytes; expected a multiple of 8 within its memory of {room}"
-            )));
-        }
-        let place = frame.write(&mut memory[at as usize..end], at);
-        let code = self.call::<u32, i32>(&format!("{EXPORT_PREFIX}{export}"), at)?;
-        match code {
-            0 => Ok(place),
+        let place = frame.write(self.region("pithead_allocate", at, bytes)?, at);
+        match self.call::<u32, i32>(export, at)? {
+            0 => place.read(self.memory()).map_err(fault),
             code => Err(fault(format!("it returned the code {code}"))),
         }
     }
 
-    fn call<P, R>(&mut self, name: &str, parameters: P) -> wasmtime::Result<R>
+    /// The bytes that the guest's `export` has given for so many.
+    pub fn region(&mut self, export: &str, at: u32, bytes: usize) -> wasmtime::Result<&mut [u8]> {
+        let memory = self.memory.data_mut(&mut self.store);
+        let (start, end, room) = (at as usize, at as usize + bytes, memory.len());
+        if at == 0 || !at.is_multiple_of(8) || end > room {
+            return Err(fault(format!(
+                "its {export} returned {at:#x} for {bytes} bytes; expected a multiple of 8 within its memory of {room}"
+            )));
+        }
+        Ok(&mut memory[start..end])
+    }
+
+    /// The guest's memory, all of which it may have written.
+    pub fn memory(&self) -> &[u8] {
+        self.memory.data(&self.store)
+    }
+
+    /// Calls an export.
+    pub fn call<P, R>(&mut self, name: &str, parameters: P) -> wasmtime::Result<R>
     where
         P: wasmtime::WasmParams + Sync + 'static,
         R: wasmtime::WasmResults + Sync + 'static,

@@ -10,7 +10,7 @@ use super::functions_guest::{module, module_with};
 use crate::{FunctionCall, FunctionEngine, FunctionModule, GuestMemory};
 
 /// So many bytes.
-struct AtMost(usize);
+pub(super) struct AtMost(pub usize);
 
 impl GuestMemory for AtMost {
     fn grow(&mut self, bytes: usize) -> Result<(), String> {
@@ -19,7 +19,7 @@ impl GuestMemory for AtMost {
     }
 }
 
-fn compile(text: &str) -> Result<Arc<FunctionModule>, String> {
+pub(super) fn compile(text: &str) -> Result<Arc<FunctionModule>, String> {
     let bytes = wat::parse_str(text).unwrap();
     FunctionEngine::shared().unwrap().compile(&bytes).map_err(|error| error.to_string())
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int32Array, Int64Array, StringViewArray};
 use arrow::datatypes::{DataType, Float64Type, Int32Type, Int64Type};
-use pithead_program::{FunctionCall, FunctionEngine, FunctionModule, GuestMemory};
+use pithead_program::{AggregateCall, FunctionCall, FunctionEngine, FunctionModule, GroupStates, GuestMemory};
 
 use crate::build::{out, root, run};
 
@@ -20,17 +20,22 @@ impl GuestMemory for Room {
 }
 
 fn module() -> Arc<FunctionModule> {
+    built("rust", "sql_functions.wasm")
+}
+
+/// The module of a folder of examples.
+fn built(folder: &str, name: &str) -> Arc<FunctionModule> {
     let mut cargo = Command::new(env!("CARGO"));
     cargo
         .args(["build", "--release", "--locked", "--target-dir"])
-        .arg(out("rust"))
-        .current_dir(root().join("examples/functions/rust"));
+        .arg(out(folder))
+        .current_dir(root().join("examples/functions").join(folder));
     // The settings of the build that runs this test are for another machine.
     for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTC_WORKSPACE_WRAPPER", "CARGO_BUILD_TARGET"] {
         cargo.env_remove(name);
     }
     run(&mut cargo);
-    let bytes = fs::read(out("rust").join("wasm32-wasip1/release/sql_functions.wasm")).expect("the module was built");
+    let bytes = fs::read(out(folder).join("wasm32-wasip1/release").join(name)).expect("the module was built");
     FunctionEngine::shared().unwrap().compile(&bytes).unwrap()
 }
 
@@ -87,6 +92,75 @@ fn other_types_are_refused_with_both_signatures() {
     assert_eq!(error, "scatter takes (bigint) and gives bigint; it was created with (bigint) and text");
     let error = call(&module, "luhn", &[numbers], &DataType::Boolean, false).unwrap_err();
     assert_eq!(error, "luhn takes (text) and gives boolean; it was created with (bigint) and boolean");
+}
+
+/// An aggregate's result over rows that are divided among as many states as there are parts, which are then combined.
+fn aggregate(module: &FunctionModule, export: &str, rows: &ArrayRef, returns: &DataType, parts: usize) -> ArrayRef {
+    let memory = || Box::new(Room(64 << 20)) as Box<dyn GuestMemory>;
+    let call = AggregateCall { module, export, returns };
+    call.check(&[rows.data_type().clone()], &memory).unwrap();
+    let mut states = GroupStates::default();
+    states.resize(parts);
+    let group_of: Vec<usize> = (0..rows.len()).map(|row| row % parts).collect();
+    call.accumulate(std::slice::from_ref(rows), &group_of, &mut states, &memory).unwrap();
+    let mut one = GroupStates::default();
+    one.resize(1);
+    call.combine(&states.take(parts), &vec![0; parts], &mut one, &memory).unwrap();
+    call.finish(&one.all(), &memory).unwrap()
+}
+
+#[test]
+fn aggregates_give_what_their_twins_give() {
+    let module = module();
+    let factors: ArrayRef = Arc::new((1..=10_000).map(|row| Some(f64::from(row) / 100.0)).collect::<Float64Array>());
+    let logarithms: f64 = factors.as_primitive::<Float64Type>().values().iter().map(|factor| factor.ln()).sum();
+    let texts: ArrayRef = Arc::new((0..30_000).map(|row| Some(format!("user {}", row % 20_000))).collect::<StringViewArray>());
+    for parts in [1, 4, 9_000] {
+        let mean = aggregate(&module, "geometric_mean", &factors, &DataType::Float64, parts);
+        let mean = mean.as_primitive::<Float64Type>().value(0);
+        assert!((mean / (logarithms / 10_000.0).exp() - 1.0).abs() < 1e-9, "{parts}: {mean}");
+    }
+    // Hashes do not hang on the order of rows.
+    let [one, four] = [1, 4].map(|parts| aggregate(&module, "distinct_about", &texts, &DataType::Int64, parts));
+    assert_eq!(&one, &four);
+    let about = one.as_primitive::<Int64Type>().value(0);
+    assert!((18_000..22_000).contains(&about), "{about}");
+    let none = aggregate(&module, "geometric_mean", &factors.slice(0, 0), &DataType::Float64, 1);
+    assert!(none.is_null(0), "the mean of no row");
+    let memory = || Box::new(Room(64 << 20)) as Box<dyn GuestMemory>;
+    let call = AggregateCall { module: &module, export: "geometric_mean", returns: &DataType::Int64 };
+    let said = call.check(&[DataType::Float64], &memory).unwrap_err();
+    assert_eq!(said, "geometric_mean gives double precision; it was created with bigint");
+    let said = call.check(&[DataType::Utf8View], &memory).unwrap_err();
+    assert_eq!(said, "geometric_mean takes (double precision); it was created with (text)");
+}
+
+#[test]
+fn functions_of_arrow_udf_work_as_they_are() {
+    let module = built("arrow-udf", "arrow_udf_functions.wasm");
+    let wide = |values: &[Option<i64>]| Arc::new(Int64Array::from(values.to_vec())) as ArrayRef;
+    let narrow = |values: &[Option<i32>]| Arc::new(Int32Array::from(values.to_vec())) as ArrayRef;
+    let divisors =
+        call(&module, "gcd", &[wide(&[Some(48), None, Some(7)]), wide(&[Some(36), Some(4), None])], &DataType::Int64, false);
+    assert_eq!(&divisors.unwrap(), &wide(&[Some(12), None, None]));
+    let divisors = call(&module, "gcd", &[narrow(&[Some(48)]), narrow(&[Some(36)])], &DataType::Int32, false);
+    assert_eq!(&divisors.unwrap(), &narrow(&[Some(12)]));
+    let said = call(&module, "gcd", &[narrow(&[Some(48)])], &DataType::Int32, false).unwrap_err();
+    let all = "gcd(int32,int32)->int32, gcd(int64,int64)->int64";
+    assert_eq!(said, format!("its module has no function gcd(int32)->int32; it has {all}"));
+    let said = call(&module, "quotient", &[wide(&[Some(6), Some(8)]), wide(&[Some(2), Some(0)])], &DataType::Int64, false);
+    assert_eq!(said.unwrap_err(), "8 cannot be divided by 0");
+    // A row that is not asked for cannot fail.
+    let quotients = call(&module, "quotient", &[wide(&[Some(6), None]), wide(&[Some(2), Some(0)])], &DataType::Int64, false);
+    assert_eq!(&quotients.unwrap(), &wide(&[Some(3), None]));
+    let addresses: StringViewArray =
+        (0..20_000).map(|row| (row % 3 != 1).then(|| format!("user{row}@host{}", row % 7))).collect();
+    let wanted: StringViewArray = (0..20_000).map(|row| (row % 3 != 1).then(|| format!("host{}", row % 7))).collect();
+    let hosts = call(&module, "mail_host", &[Arc::new(addresses)], &DataType::Utf8View, false).unwrap();
+    assert_eq!(hosts.as_string_view(), &wanted);
+    let numbers: ArrayRef = Arc::new(Float64Array::from(vec![Some(1.0), None]));
+    let known = call(&module, "is_known", &[numbers], &DataType::Boolean, true).unwrap();
+    assert_eq!(known.as_boolean().iter().collect::<Vec<_>>(), [Some(true), Some(false)]);
 }
 
 /// The same function without a sandbox.

@@ -1,7 +1,9 @@
 //! Functions of SQL in Rust. Build them with `cargo build --release`, and make them known with
 //! `CREATE FUNCTION scatter(bigint) RETURNS bigint LANGUAGE wasm AS '…/sql_functions.wasm'`.
 
-use pithead_ssdlet::functions;
+use std::collections::BTreeSet;
+
+use pithead_ssdlet::{State, functions};
 
 functions! {
     /// Scatters numbers evenly, as hash tables want them (the finaliser of SplitMix64).
@@ -41,10 +43,81 @@ functions! {
     fn either(one: Option<i32>, other: Option<i32>) -> Option<i32> {
         one.or(other)
     }
+
+    /// The mean of growth factors: the root of their product. NULL where there is none.
+    aggregate geometric_mean {
+        fn accumulate(state: &mut (f64, i64), factor: f64) {
+            state.0 += factor.ln();
+            state.1 += 1;
+        }
+        fn combine(state: &mut (f64, i64), other: (f64, i64)) {
+            state.0 += other.0;
+            state.1 += other.1;
+        }
+        fn finish(state: (f64, i64)) -> Option<f64> {
+            (state.1 > 0).then(|| (state.0 / state.1 as f64).exp())
+        }
+    }
+
+    /// About how many different texts there are, by the smallest 1,024 of their hashes: within some per cent, in a state of 8 KiB.
+    aggregate distinct_about {
+        fn accumulate(state: &mut Smallest, text: &str) {
+            state.add(hash(text));
+        }
+        fn combine(state: &mut Smallest, other: Smallest) {
+            other.0.into_iter().for_each(|hash| state.add(hash));
+        }
+        fn finish(state: Smallest) -> i64 {
+            state.count()
+        }
+    }
 }
 
 fn capitalised(word: &str) -> String {
     let mut letters = word.chars();
     let first = letters.next().into_iter().flat_map(char::to_uppercase);
     first.chain(letters.flat_map(char::to_lowercase)).collect()
+}
+
+/// The smallest hashes, of which the largest says how dense all of them are (Bar-Yossef et al., *Counting Distinct Elements in a Data
+/// Stream*, RANDOM 2002).
+#[derive(Default)]
+struct Smallest(BTreeSet<u64>);
+
+impl Smallest {
+    const COUNT: usize = 1_024;
+
+    fn add(&mut self, hash: u64) {
+        if self.0.len() < Self::COUNT {
+            self.0.insert(hash);
+        } else if self.0.last().is_some_and(|largest| hash < *largest) && self.0.insert(hash) {
+            self.0.pop_last();
+        }
+    }
+
+    fn count(&self) -> i64 {
+        match self.0.last() {
+            Some(largest) if self.0.len() == Self::COUNT => {
+                ((Self::COUNT - 1) as f64 / (*largest as f64 / 2f64.powi(64))).round() as i64
+            }
+            _ => self.0.len() as i64,
+        }
+    }
+}
+
+impl State for Smallest {
+    fn write(&self, bytes: &mut Vec<u8>) {
+        self.0.iter().copied().collect::<Vec<u64>>().write(bytes);
+    }
+
+    fn read(bytes: &mut &[u8]) -> Option<Self> {
+        Vec::read(bytes).map(|hashes| Smallest(hashes.into_iter().collect()))
+    }
+}
+
+/// FNV-1a, then scattered.
+fn hash(text: &str) -> u64 {
+    let mixed =
+        text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |bits, byte| (bits ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    scatter(mixed as i64) as u64
 }
