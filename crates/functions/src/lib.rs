@@ -57,7 +57,7 @@ pub use floats::before_one_float;
 pub use moments::{merge_mean_udaf, merge_var_pop_udaf};
 pub use or_zero::or_zero;
 pub use planned::ready_to_run;
-pub use registry::{Extension, Registry};
+pub use registry::{Extension, Registry, Steps};
 pub use set_operations::count_repeats;
 pub use state::{EngineOptions, planning_state, session_state};
 pub use sum::sum_udaf;

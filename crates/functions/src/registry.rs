@@ -24,6 +24,18 @@ pub struct Extension {
     function: Function,
     version: String,
     merged_by: Option<String>,
+    /// The extension that stands for this one where functions are announced.
+    announced_as: Option<String>,
+    steps: Option<Steps>,
+}
+
+/// The functions that together compute what an aggregate computes: the first over rows, the second over the first one's results.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Steps {
+    /// The aggregate that gives parts. It says how they are [merged](Extension::merged_by).
+    pub part: String,
+    /// The function of one row that makes the result of a merged part.
+    pub finish: String,
 }
 
 #[derive(Clone, Debug)]
@@ -35,12 +47,16 @@ enum Function {
 impl Extension {
     /// A function of one row. The version changes when a result may.
     pub fn scalar(function: ScalarUDF, version: impl Into<String>) -> Extension {
-        Extension { function: Function::Scalar(Arc::new(function)), version: version.into(), merged_by: None }
+        Extension::new(Function::Scalar(Arc::new(function)), version.into())
     }
 
     /// An aggregate. It is computed where all rows of a group are, unless it is [merged](Extension::merged_by).
     pub fn aggregate(function: AggregateUDF, version: impl Into<String>) -> Extension {
-        Extension { function: Function::Aggregate(Arc::new(function)), version: version.into(), merged_by: None }
+        Extension::new(Function::Aggregate(Arc::new(function)), version.into())
+    }
+
+    fn new(function: Function, version: String) -> Extension {
+        Extension { function, version, merged_by: None, announced_as: None, steps: None }
     }
 
     /// The same aggregate, whose results over parts of a group's rows become the result over all of them by the aggregate of this
@@ -48,6 +64,18 @@ impl Extension {
     #[must_use]
     pub fn merged_by(self, aggregate: impl Into<String>) -> Extension {
         Extension { merged_by: Some(aggregate.into()), ..self }
+    }
+
+    /// The same aggregate, which drives compute in parts of another type than its result.
+    #[must_use]
+    pub fn in_steps(self, steps: Steps) -> Extension {
+        Extension { steps: Some(steps), ..self }
+    }
+
+    /// The same function, which an engine has if it has the one that is announced by this text.
+    #[must_use]
+    pub fn announced_as(self, announced: impl Into<String>) -> Extension {
+        Extension { announced_as: Some(announced.into()), ..self }
     }
 
     fn name(&self) -> &str {
@@ -58,7 +86,7 @@ impl Extension {
     }
 
     fn announced(&self) -> String {
-        format!("{}/{}", self.name(), self.version)
+        self.announced_as.clone().unwrap_or_else(|| format!("{}/{}", self.name(), self.version))
     }
 }
 
@@ -98,7 +126,9 @@ impl Registry {
     }
 
     fn of_all(functions: BTreeMap<String, Extension>, abilities: Vec<String>) -> Registry {
-        let announced = functions.values().map(Extension::announced).chain(abilities.iter().cloned()).collect();
+        let mut announced: Vec<String> = functions.values().map(Extension::announced).collect();
+        announced.dedup();
+        announced.extend(abilities.iter().cloned());
         Registry { functions, abilities, announced }
     }
 
@@ -119,6 +149,11 @@ impl Registry {
     /// The aggregate that merges results of the aggregate `name`; none: it has no parts, or is none of ours.
     pub fn merging(&self, name: &str) -> Option<&str> {
         self.functions.get(name)?.merged_by.as_deref()
+    }
+
+    /// How the aggregate `name` is computed in steps; none: it is not, or is none of ours.
+    pub fn steps(&self, name: &str) -> Option<&Steps> {
+        self.functions.get(name)?.steps.as_ref()
     }
 
     /// Those that a plan calls, as they are announced.
@@ -195,6 +230,21 @@ mod tests {
         assert!(fault.message.contains("two functions are named pithead_merge_mean"), "{fault}");
         assert_eq!(Registry::new([]).unwrap(), *Registry::own());
         assert_eq!(Registry::own().announced(), ["pithead_merge_mean/1", "pithead_merge_var_pop/1"]);
+    }
+
+    #[test]
+    fn steps_of_an_aggregate_are_announced_once() {
+        let [sum, part] =
+            [merge_mean_udaf(), merge_var_pop_udaf()].map(|function| function.as_ref().clone().with_aliases(["x"]));
+        let steps = Steps { part: part.name().to_owned(), finish: "abs".to_owned() };
+        let name = sum.name().to_owned();
+        let whole = Extension::aggregate(sum, "1").in_steps(steps.clone());
+        let part = Extension::aggregate(part, "1").merged_by("merge").announced_as(whole.announced());
+        let empty = Registry::of_all(BTreeMap::new(), vec!["able".to_owned()]);
+        let registry = empty.with([whole, part]).unwrap();
+        assert_eq!(registry.announced(), [format!("{name}/1"), "able".to_owned()]);
+        assert_eq!((registry.steps(&name), registry.steps(&steps.part)), (Some(&steps), None));
+        assert_eq!(registry.merging(&steps.part), Some("merge"));
     }
 
     #[test]

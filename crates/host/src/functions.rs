@@ -11,8 +11,8 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use datafusion::execution::{FunctionRegistry, SessionState};
-use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::LogicalPlan;
 use futures::future::join_all;
 use lru::LruCache;
 use parking_lot::Mutex;
@@ -20,7 +20,7 @@ use pithead_door::{FunctionAsk, FunctionModule};
 use pithead_fleet::{ConnectedDrive, Fleet, Snapshot};
 use pithead_functions::{Registry, fault_from_datafusion};
 use pithead_model::{Blame, CalledFunction, DriveId, Fault, Function, RUNS_USER_FUNCTIONS};
-use pithead_wasm_sql::{Code, WeakCode, called, compiled, extension, hash_of, scalar};
+use pithead_wasm_sql::{Code, UserFunction, WeakCode, called, compiled, extensions, hash_of};
 
 /// Sets of functions that are kept at most.
 const SETS_MAX: NonZeroUsize = NonZeroUsize::new(16).expect("it is not 0");
@@ -48,7 +48,7 @@ struct Named {
 /// All functions that one snapshot has.
 pub(crate) struct Set {
     registry: Arc<Registry>,
-    functions: Vec<Arc<ScalarUDF>>,
+    functions: Vec<UserFunction>,
 }
 
 impl Functions {
@@ -71,7 +71,7 @@ impl Functions {
         }
         let set = self.set(named)?;
         for function in &set.functions {
-            state.register_udf(Arc::clone(function)).map_err(fault_from_datafusion)?;
+            function.register(state).map_err(fault_from_datafusion)?;
         }
         state.config_mut().set_extension(Arc::clone(&set.registry));
         Ok(())
@@ -81,13 +81,13 @@ impl Functions {
         if let Some(known) = self.sets.lock().get(&named) {
             return Ok(Arc::clone(known));
         }
-        let (mut functions, mut extensions) = (Vec::new(), Vec::new());
+        let (mut functions, mut found) = (Vec::new(), Vec::new());
         for Named { domain, name, function, aliases } in &named {
             let (called, code) = (called(domain, name, function), self.code(&function.module));
-            functions.push(Arc::new(scalar(&called, &code, aliases.clone())));
-            extensions.push(extension(&called, &code));
+            functions.push(UserFunction::new(&called, &code, aliases.clone()));
+            found.extend(extensions(&called, &code));
         }
-        let set = Arc::new(Set { registry: Arc::new(self.own.with(extensions)?), functions });
+        let set = Arc::new(Set { registry: Arc::new(self.own.with(found)?), functions });
         self.sets.lock().put(named, Arc::clone(&set));
         Ok(set)
     }
@@ -103,7 +103,7 @@ impl Functions {
         for called in &wanted {
             let code = self.code(&called.function.module);
             self.load(called, &code).await?;
-            found.push(extension(called, &code));
+            found.extend(pithead_wasm_sql::extensions(called, &code));
         }
         Ok(Arc::new(self.own.with(found)?))
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Blame, Fault};
 
 /// What an engine announces that runs functions of WebAssembly, among its extensions.
-pub const RUNS_USER_FUNCTIONS: &str = "pithead_wasm/1";
+pub const RUNS_USER_FUNCTIONS: &str = "pithead_wasm/2";
 
 /// The most functions of a domain.
 pub const FUNCTIONS_MAX: usize = 1_024;
@@ -38,6 +38,26 @@ pub struct Function {
     pub module: String,
     /// Its name in the module.
     pub export: String,
+    /// How it goes over rows. Definitions of earlier releases say nothing of it, and are of scalar functions.
+    #[serde(default, skip_serializing_if = "FunctionKind::is_scalar")]
+    pub kind: FunctionKind,
+}
+
+/// How a function goes over rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FunctionKind {
+    /// One result for each row.
+    #[default]
+    Scalar,
+    /// One result for the rows of a group.
+    Aggregate,
+}
+
+impl FunctionKind {
+    fn is_scalar(&self) -> bool {
+        *self == FunctionKind::Scalar
+    }
 }
 
 /// An argument of a function.
@@ -118,6 +138,12 @@ impl Function {
         }
         let names = self.arguments.iter().filter_map(|argument| argument.name.as_ref());
         names.into_iter().try_for_each(|name| check_word("the name of an argument", name))?;
+        if self.kind == FunctionKind::Aggregate && self.arguments.is_empty() {
+            return wrong("an aggregate takes at least one argument".to_owned());
+        }
+        if self.kind == FunctionKind::Aggregate && self.volatility == Volatility::Volatile {
+            return wrong("an aggregate cannot be VOLATILE: drives compute parts of it".to_owned());
+        }
         if self.module.len() != 64 || !self.module.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
             return wrong(format!("{:?} is no SHA-256 of a module", self.module));
         }
@@ -206,6 +232,22 @@ mod tests {
             called_on_null: false,
             module: "0f".repeat(32),
             export: "hash".into(),
+            kind: FunctionKind::Scalar,
+        }
+    }
+
+    #[test]
+    fn an_aggregate_says_so_and_has_rules_of_its_own() {
+        let aggregate = Function { kind: FunctionKind::Aggregate, ..function() };
+        aggregate.check("f").unwrap();
+        let called = CalledFunction { called: "lab.hash@00ff".into(), function: aggregate.clone() };
+        assert!(called.extension().ends_with(r#""export":"hash","kind":"aggregate"}"#), "{}", called.extension());
+        assert_eq!(CalledFunction::parse(&called.extension()).unwrap().unwrap(), called);
+        for wrong in [
+            Function { arguments: vec![], ..aggregate.clone() },
+            Function { volatility: Volatility::Volatile, ..aggregate.clone() },
+        ] {
+            assert_eq!(wrong.check("f").unwrap_err().blame, Blame::User);
         }
     }
 

@@ -24,7 +24,7 @@ pub use directory::{ColumnSummary, Directory, SliceEntry, merge_columns};
 pub use error::{Blame, Fault, FaultKind};
 pub use function::{
     CalledFunction, FUNCTION_ARGUMENTS_MAX, FUNCTION_MODULE_BYTES_MAX, FUNCTION_NAME_BYTES_MAX, FUNCTIONS_MAX, Function,
-    FunctionArgument, FunctionType, RUNS_USER_FUNCTIONS, Volatility,
+    FunctionArgument, FunctionKind, FunctionType, RUNS_USER_FUNCTIONS, Volatility,
 };
 pub use limits::*;
 pub use manifest::{Dataset, Loaded, LostHome, Manifest, Partition, Partitioning, Run, SortKey};

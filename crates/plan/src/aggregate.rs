@@ -10,7 +10,7 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, Result};
 use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::functions::expr_fn::sqrt;
-use datafusion::logical_expr::expr::{AggregateFunction, Case};
+use datafusion::logical_expr::expr::{AggregateFunction, Case, ScalarFunction};
 use datafusion::logical_expr::utils::COUNT_STAR_EXPANSION;
 use datafusion::logical_expr::{Aggregate, Cast, Expr, ExprSchemable, LogicalPlan, Operator, Projection, binary_expr, lit};
 use pithead_functions::Registry;
@@ -147,6 +147,8 @@ enum Merge {
     Count(usize),
     /// The aggregate of this name, over an extension's results for parts of the rows.
     By(String, usize),
+    /// The same, and then the function of one row of the second name, which makes the result of it.
+    Finished(String, String, usize),
     /// A sum and a count.
     Average(usize, usize),
     /// A count, a mean and a variance of the population; and the function.
@@ -241,6 +243,14 @@ impl<'a> Split<'a> {
     fn extension(&mut self, function: AggregateFunction) -> Result<(), String> {
         let name = function.func.name();
         let extensions = Registry::of(self.state);
+        if let Some(steps) = extensions.steps(name)
+            && let Some(by) = extensions.merging(&steps.part)
+        {
+            let part = self.like(&function, &steps.part)?;
+            let index = self.part(part);
+            self.merges.push(Merge::Finished(by.to_owned(), steps.finish.clone(), index));
+            return Ok(());
+        }
         let by = extensions.merging(name).ok_or_else(|| format!("{name}() has no parts that could be merged"))?;
         let index = self.part(Expr::AggregateFunction(function));
         self.merges.push(Merge::By(by.to_owned(), index));
@@ -323,6 +333,10 @@ impl<'a> Split<'a> {
             }
             Merge::Count(index) => pithead_functions::or_zero(column(self.call("sum", vec![part(*index)])?)),
             Merge::By(name, index) => column(self.call(name, vec![part(*index)])?),
+            Merge::Finished(name, finish, index) => {
+                let merged = column(self.call(name, vec![part(*index)])?);
+                Expr::ScalarFunction(ScalarFunction::new_udf(self.state.udf(finish)?, vec![merged]))
+            }
             Merge::Average(sum, count) => {
                 let sum = column(self.call("sum", vec![part(*sum)])?);
                 let count = column(self.call("sum", vec![part(*count)])?);

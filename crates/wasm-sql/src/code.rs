@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock, Weak};
 
 use arrow::datatypes::DataType;
-use pithead_model::{Blame, Fault, Function, FunctionType};
-use pithead_program::{FunctionCall, FunctionEngine, FunctionModule, GuestMemory};
+use pithead_model::{Blame, Fault, Function, FunctionKind, FunctionType};
+use pithead_program::{AggregateCall, FunctionCall, FunctionEngine, FunctionModule, GuestMemory};
 use sha2::{Digest, Sha256};
 
 /// The memory of a function that is called to see whether its types are right.
@@ -53,13 +53,26 @@ pub fn compiled(bytes: &[u8]) -> Result<Arc<FunctionModule>, Fault> {
     engine.compile(bytes).map_err(|error| Fault::new(Blame::User, error.to_string()))
 }
 
+/// How a module's function of this name goes over rows. What the module does not have is taken for a scalar function, which
+/// [`check`] then refuses.
+pub fn kind_of(module: &FunctionModule, export: &str) -> FunctionKind {
+    match module.aggregates().iter().any(|aggregate| aggregate == export) {
+        true => FunctionKind::Aggregate,
+        false => FunctionKind::Scalar,
+    }
+}
+
 /// Refuses a definition that its module does not bear out: the module lacks the function, or takes other types. It blocks.
 pub fn check(name: &str, function: &Function, module: &FunctionModule) -> Result<(), Fault> {
-    let returns = data_type(function.returns);
+    let returns = &data_type(function.returns);
     let arguments: Vec<DataType> = function.arguments.iter().map(|argument| data_type(argument.of)).collect();
-    let call = FunctionCall { module, export: &function.export, returns: &returns, called_on_null: function.called_on_null };
-    let memory = || Box::new(AtMost(CHECKED_BYTES_MAX)) as Box<dyn GuestMemory>;
-    call.check(&arguments, &memory).map_err(|cause| failed(name, &cause))
+    let memory = || Box::new(AtMost::new(CHECKED_BYTES_MAX)) as Box<dyn GuestMemory>;
+    let (export, called_on_null) = (function.export.as_str(), function.called_on_null);
+    let checked = match function.kind {
+        FunctionKind::Scalar => FunctionCall { module, export, returns, called_on_null }.check(&arguments, &memory),
+        FunctionKind::Aggregate => AggregateCall { module, export, returns }.check(&arguments, &memory),
+    };
+    checked.map_err(|cause| failed(name, &cause))
 }
 
 /// The fault of a function that ended its query.
@@ -78,17 +91,26 @@ pub(crate) fn data_type(of: FunctionType) -> DataType {
     }
 }
 
-/// So many bytes, which are nobody's.
-struct AtMost(usize);
+/// So many bytes, which are no session's.
+pub(crate) struct AtMost {
+    left: usize,
+    most: usize,
+}
+
+impl AtMost {
+    pub(crate) fn new(most: usize) -> AtMost {
+        AtMost { left: most, most }
+    }
+}
 
 impl GuestMemory for AtMost {
     fn grow(&mut self, bytes: usize) -> Result<(), String> {
-        match self.0.checked_sub(bytes) {
+        match self.left.checked_sub(bytes) {
             Some(left) => {
-                self.0 = left;
+                self.left = left;
                 Ok(())
             }
-            None => Err(format!("{CHECKED_BYTES_MAX} bytes are there for a call without rows")),
+            None => Err(format!("{} bytes are there for this call", self.most)),
         }
     }
 }

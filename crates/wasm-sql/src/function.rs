@@ -1,4 +1,4 @@
-//! [`scalar`]: a user's function as the engine calls it.
+//! A user's function of one row as the engine calls it.
 
 use std::hash::{Hash, Hasher};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility as EngineVolatility,
 };
 use parking_lot::Mutex;
-use pithead_functions::{Extension, Holder, SessionMemory, fault_from_datafusion};
+use pithead_functions::{Holder, SessionMemory, fault_from_datafusion};
 use pithead_model::{CalledFunction, Fault, Function, Volatility};
 use pithead_program::{FunctionCall, GuestMemory};
 use sha2::{Digest, Sha256};
@@ -33,21 +33,10 @@ pub fn called(domain: &str, name: &str, function: &Function) -> CalledFunction {
     CalledFunction { called: format!("{domain}.{name}@{}", &digits[..HASH_DIGITS]), function: function.clone() }
 }
 
-/// The function among those that an engine may lack. OPEN names it by all that its result hangs on.
-pub fn extension(called: &CalledFunction, code: &Code) -> Extension {
-    let extension = called.extension();
-    let version = extension.strip_prefix(called.called.as_str()).and_then(|rest| rest.strip_prefix('/')).unwrap_or_default();
-    Extension::scalar(scalar(called, code, vec![]), version)
-}
-
-/// The function. `aliases`: other names by which statements call it.
-pub fn scalar(called: &CalledFunction, code: &Code, aliases: Vec<String>) -> ScalarUDF {
+/// The function.
+pub(crate) fn scalar(called: &CalledFunction, code: &Code, aliases: Vec<String>) -> ScalarUDF {
     let function = &called.function;
-    let volatility = match function.volatility {
-        Volatility::Immutable => EngineVolatility::Immutable,
-        Volatility::Stable => EngineVolatility::Stable,
-        Volatility::Volatile => EngineVolatility::Volatile,
-    };
+    let volatility = engine_volatility(function.volatility);
     let takes: Vec<DataType> = function.arguments.iter().map(|argument| data_type(argument.of)).collect();
     let signature = match takes.is_empty() {
         true => Signature::nullary(volatility),
@@ -63,6 +52,14 @@ pub fn scalar(called: &CalledFunction, code: &Code, aliases: Vec<String>) -> Sca
         returns,
         failed: Mutex::default(),
     })
+}
+
+pub(crate) fn engine_volatility(volatility: Volatility) -> EngineVolatility {
+    match volatility {
+        Volatility::Immutable => EngineVolatility::Immutable,
+        Volatility::Stable => EngineVolatility::Stable,
+        Volatility::Volatile => EngineVolatility::Volatile,
+    }
 }
 
 #[derive(Debug)]
@@ -182,7 +179,7 @@ impl WasmFunction {
 }
 
 /// Counts the result's memory for as long as it is there. Numbers take no more than what they were computed from.
-fn held(result: ArrayRef, mut holder: Holder) -> Result<ArrayRef> {
+pub(crate) fn held(result: ArrayRef, mut holder: Holder) -> Result<ArrayRef> {
     if *result.data_type() != DataType::Utf8View {
         return Ok(result);
     }
@@ -191,7 +188,7 @@ fn held(result: ArrayRef, mut holder: Holder) -> Result<ArrayRef> {
 }
 
 /// The memory of an instance, out of its session's.
-struct Counted(Holder);
+pub(crate) struct Counted(pub(crate) Holder);
 
 impl GuestMemory for Counted {
     fn grow(&mut self, bytes: usize) -> std::result::Result<(), String> {
@@ -199,6 +196,6 @@ impl GuestMemory for Counted {
     }
 }
 
-fn external(fault: Fault) -> DataFusionError {
+pub(crate) fn external(fault: Fault) -> DataFusionError {
     DataFusionError::External(Box::new(fault))
 }

@@ -4,10 +4,15 @@
 //! A plan calls such a function by a name with a hash of its definition and its module, so plans that call two versions are two
 //! plans, wherever plans are compared, kept or sent. What people see is the name without the hash.
 
+mod aggregate;
 mod code;
+mod finish;
 mod function;
+mod groups;
 #[cfg(test)]
 mod tests;
+mod user;
 
-pub use code::{Code, WeakCode, check, compiled, hash_of};
-pub use function::{called, extension, scalar};
+pub use code::{Code, WeakCode, check, compiled, hash_of, kind_of};
+pub use function::called;
+pub use user::{UserFunction, extensions};

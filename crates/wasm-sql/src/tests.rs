@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use datafusion::execution::FunctionRegistry;
 use datafusion::execution::context::SessionContext;
 use pithead_functions::{EngineOptions, Registry, fault_from_datafusion, session_state};
-use pithead_model::{CalledFunction, Function, FunctionArgument, FunctionType, Volatility};
+use pithead_model::{CalledFunction, Function, FunctionArgument, FunctionKind, FunctionType, Volatility};
 
-use crate::{Code, called, check, compiled, extension, hash_of, scalar};
+use crate::{Code, UserFunction, called, check, compiled, extensions, hash_of};
 
+#[path = "../../program/src/tests/aggregates_guest.rs"]
+mod aggregates_guest;
 #[path = "../../program/src/tests/functions_guest.rs"]
 mod functions_guest;
 
@@ -20,19 +21,22 @@ fn function(export: &str, takes: FunctionType, returns: FunctionType) -> Functio
         called_on_null: false,
         module: "a".repeat(64),
         export: export.to_owned(),
+        kind: FunctionKind::Scalar,
     }
 }
 
 fn code() -> Code {
     let code = Code::default();
-    code.set(compiled(&wat::parse_str(functions_guest::module()).unwrap()).unwrap());
+    let module = functions_guest::module_with(&aggregates_guest::aggregates());
+    code.set(compiled(&wat::parse_str(module).unwrap()).unwrap());
     code
 }
 
 fn context(function: &Function) -> SessionContext {
     let mut state = session_state(&EngineOptions::default());
     let called = called("main", "f", function);
-    state.register_udf(Arc::new(scalar(&called, &code(), vec!["f".into(), "main.f".into()]))).unwrap();
+    state.config_mut().set_extension(Arc::new(Registry::own().with(extensions(&called, &code())).unwrap()));
+    UserFunction::new(&called, &code(), vec!["f".into(), "main.f".into()]).register(&mut state).unwrap();
     SessionContext::new_with_state(state)
 }
 
@@ -70,6 +74,46 @@ async fn a_hostile_constant_ends_its_query_with_its_name() {
     }
 }
 
+fn aggregate(export: &str) -> Function {
+    Function { kind: FunctionKind::Aggregate, ..function(export, FunctionType::Bigint, FunctionType::Bigint) }
+}
+
+#[tokio::test]
+async fn aggregates_are_called_like_those_of_the_engine() {
+    let context = context(&aggregate("total"));
+    let table = "(VALUES (1, 10), (1, 32), (2, NULL), (2, 5), (2, 5)) AS t (g, x)";
+    for (sql, wanted) in [
+        ("SELECT f(x) FROM t", "main.f(t.x): 52"),
+        ("SELECT f(x) AS y FROM t GROUP BY g ORDER BY g DESC", "y: 10"),
+        ("SELECT f(x) FILTER (WHERE g = 1) AS y FROM t", "y: 42"),
+        ("SELECT f(DISTINCT x) AS y FROM t", "y: 47"),
+        ("SELECT main.f(x) AS y FROM t WHERE g > 7", "y: 0"),
+        ("SELECT f(x) OVER (ORDER BY g DESC, x NULLS FIRST ROWS UNBOUNDED PRECEDING) AS y FROM t ORDER BY y DESC", "y: 52"),
+        ("SELECT max(y) AS y FROM (SELECT (SELECT f(x) FROM t WHERE t.g = s.g + 1) AS y FROM t AS s)", "y: 10"),
+    ] {
+        let sql = format!("WITH t AS (SELECT * FROM {table}) {sql}");
+        assert_eq!(value(&context, &sql).await.unwrap(), wanted, "{sql}");
+    }
+    let sql = format!("SELECT f(DISTINCT x), count(*), count(DISTINCT g) FROM {table}");
+    let fault = value(&context, &sql).await.unwrap_err();
+    assert!(fault.starts_with("main.f(DISTINCT …) can stand only"), "{fault}");
+}
+
+#[tokio::test]
+async fn steps_together_give_what_the_whole_gives() {
+    let one = aggregate("total");
+    let context = context(&one);
+    let called = called("main", "f", &one).called;
+    let parts = format!("SELECT g, \"{called}.part\"(x) AS p FROM (VALUES (1, 10), (2, 32), (3, NULL)) AS t (g, x) GROUP BY g");
+    let sql = format!("SELECT \"{called}.finish\"(\"{called}.merge\"(p)) AS y FROM ({parts})");
+    assert_eq!(value(&context, &sql).await.unwrap(), "y: 42");
+    let sql = format!("SELECT \"{called}.finish\"(NULL) AS y");
+    assert_eq!(value(&context, &sql).await.unwrap(), "y: 0");
+    let registry = Registry::of(&context.state());
+    let steps = registry.steps(&called).unwrap();
+    assert_eq!(registry.merging(&steps.part), Some(format!("{called}.merge").as_str()));
+}
+
 #[test]
 fn another_definition_is_another_function() {
     let one = function("mix", FunctionType::Bigint, FunctionType::Bigint);
@@ -77,11 +121,14 @@ fn another_definition_is_another_function() {
     let [one, other] = [one, other].map(|it| called("main", "f", &it));
     assert_eq!((one.name(), other.name()), ("main.f", "main.f"));
     assert_ne!(one.called, other.called);
-    let registry = Registry::own().with([extension(&one, &code()), extension(&other, &code())]).unwrap();
+    let registry = Registry::own().with([&one, &other].into_iter().flat_map(|it| extensions(it, &code()))).unwrap();
     assert!(registry.announced().contains(&one.extension()) && registry.announced().contains(&other.extension()));
     assert_eq!(CalledFunction::parse(&one.extension()).unwrap().unwrap(), one);
-    assert_eq!(scalar(&one, &code(), vec![]), scalar(&one, &Code::default(), vec!["g".into()]));
-    assert_ne!(scalar(&one, &code(), vec![]), scalar(&other, &code(), vec![]));
+    assert_eq!(
+        crate::function::scalar(&one, &code(), vec![]),
+        crate::function::scalar(&one, &Code::default(), vec!["g".into()])
+    );
+    assert_ne!(crate::function::scalar(&one, &code(), vec![]), crate::function::scalar(&other, &code(), vec![]));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use pithead_door::{FunctionAsk, FunctionModule, check_function};
 use pithead_functions::Registry;
 use pithead_model::{Blame, CalledFunction, Fault};
 use pithead_store::{Durability, Key, Store, Write};
-use pithead_wasm_sql::{Code, compiled, extension, hash_of};
+use pithead_wasm_sql::{Code, compiled, extensions, hash_of};
 
 use super::Programs;
 
@@ -69,12 +69,12 @@ impl Programs {
         if let Some(known) = self.registries.lock().get(&key) {
             return Ok(Arc::clone(known));
         }
-        let mut extensions = Vec::with_capacity(wanted.len());
+        let mut found = Vec::with_capacity(wanted.len());
         for one in wanted.into_iter().filter_map(|extension| CalledFunction::parse(extension)) {
             let called = one?;
-            extensions.push(extension(&called, &self.code(&called).await?));
+            found.extend(extensions(&called, &self.code(&called).await?));
         }
-        let registry = Arc::new(own.with(extensions)?);
+        let registry = Arc::new(own.with(found)?);
         self.registries.lock().put(key, Arc::clone(&registry));
         Ok(registry)
     }
@@ -126,7 +126,7 @@ fn sweep(store: &dyn Store, manifests: &Manifests, kept: &str) -> Result<(), Fau
 mod tests {
     use std::collections::BTreeMap;
 
-    use pithead_model::{DriveId, Function, FunctionType, Manifest, Volatility};
+    use pithead_model::{DriveId, Function, FunctionKind, FunctionType, Manifest, Volatility};
     use pithead_store::MemoryStore;
 
     use super::*;
@@ -151,6 +151,7 @@ mod tests {
             called_on_null: false,
             module: hash("a"),
             export: "one".into(),
+            kind: FunctionKind::Scalar,
         };
         let functions = BTreeMap::from([("one".to_owned(), function)]);
         let manifest = Manifest { version: 1, functions, ..Manifest::empty("lab", vec![DriveId(1)]) };

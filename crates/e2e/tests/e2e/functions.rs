@@ -4,6 +4,8 @@
 #[path = "../../../program/src/tests/functions_guest.rs"]
 mod functions_guest;
 
+mod aggregates;
+
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 

@@ -11,9 +11,9 @@ use pithead_door::{
 };
 use pithead_fuzz::{Bound, Outcome, Parts, Run, Seed, Target};
 use pithead_model::{
-    Annotation, ColumnSummary, Dataset, DatasetId, Directory, DriveId, Fault, Function, FunctionArgument, FunctionType, Level,
-    LoadId, Manifest, Partition, Partitioning, SessionId, SessionProfile, SessionState, SliceEntry, SliceKey, SliceSpan,
-    SortKey, Value, Volatility,
+    Annotation, ColumnSummary, Dataset, DatasetId, Directory, DriveId, Fault, Function, FunctionArgument, FunctionKind,
+    FunctionType, Level, LoadId, Manifest, Partition, Partitioning, SessionId, SessionProfile, SessionState, SliceEntry,
+    SliceKey, SliceSpan, SortKey, Value, Volatility,
 };
 use pithead_wire::fuzz;
 use serde_json::json;
@@ -343,6 +343,7 @@ fn function() -> Function {
 pub fn directory() -> Directory {
     let rows = &batches()[0];
     let columns = manifest().datasets["t"].partitions[0].columns.clone();
+        kind: FunctionKind::Scalar,
     let slice = SliceEntry { rows: 20, bytes: 4_096, columns: columns.clone() };
     Directory { schema: rows.schema(), metadata: Default::default(), slices: vec![slice; 3], columns }
 }

@@ -8,7 +8,7 @@ use pithead_fleet::Edit;
 use pithead_model::{
     Blame, FUNCTION_MODULE_BYTES_MAX, FUNCTIONS_MAX, Fault, FaultKind, Function, Manifest, RUNS_USER_FUNCTIONS,
 };
-use pithead_wasm_sql::{check, compiled, hash_of};
+use pithead_wasm_sql::{check, compiled, hash_of, kind_of};
 
 use super::{Definition, Dropped, known};
 use crate::Host;
@@ -33,13 +33,17 @@ pub(crate) async fn create(
         );
     }
     let bytes = module_bytes(&definition.module, may_read_files).await?;
+    let code = bytes.clone();
+    let module = tokio::task::spawn_blocking(move || compiled(&code)).await.map_err(Fault::bug)??;
+    let export = definition.export.clone().unwrap_or_else(|| name.dataset.clone());
     let function = Function {
         arguments: definition.arguments.clone(),
         returns: definition.returns,
         volatility: definition.volatility,
         called_on_null: definition.called_on_null,
         module: hash_of(&bytes),
-        export: definition.export.clone().unwrap_or_else(|| name.dataset.clone()),
+        kind: kind_of(&module, &export),
+        export,
     };
     function.check(&name.dataset)?;
     let snapshot = host.fleet().snapshot().await?;
@@ -47,8 +51,8 @@ pub(crate) async fn create(
     if before.is_some() && !definition.replaces {
         return Err(already_there(&name.to_string()));
     }
-    let (code, of, called) = (bytes.clone(), function.clone(), name.to_string());
-    let checking = tokio::task::spawn_blocking(move || check(&called, &of, compiled(&code)?.as_ref()));
+    let (of, called) = (function.clone(), name.to_string());
+    let checking = tokio::task::spawn_blocking(move || check(&called, &of, &module));
     checking.await.map_err(Fault::bug)??;
     keep(host, &name.domain, &function.module, bytes).await?;
     let edit =

@@ -245,6 +245,7 @@ async fn functions_are_changed_only_by_who_may_administer() {
         called_on_null: false,
         module: "0f".repeat(32),
         export: "one".into(),
+        kind: FunctionKind::Scalar,
     };
     let manifest = |version, names: &[&str]| Manifest {
         version,
