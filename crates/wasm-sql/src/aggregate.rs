@@ -247,6 +247,6 @@ impl AggregateUDFImpl for WasmAggregate {
 }
 
 fn distinct(name: &str) -> Fault {
-    Fault::new(Blame::Unsupported, format!("{name}(DISTINCT …) can stand only where no other aggregate stands beside it"))
+    Fault::new(Blame::Unsupported, format!("{name}(DISTINCT …) cannot be computed beside these other aggregates"))
         .hint("aggregate over (SELECT DISTINCT …) instead")
 }

@@ -96,7 +96,7 @@ async fn aggregates_are_called_like_those_of_the_engine() {
     }
     let sql = format!("SELECT f(DISTINCT x), count(*), count(DISTINCT g) FROM {table}");
     let fault = value(&context, &sql).await.unwrap_err();
-    assert!(fault.starts_with("main.f(DISTINCT …) can stand only"), "{fault}");
+    assert!(fault.starts_with("main.f(DISTINCT …) cannot be computed beside"), "{fault}");
 }
 
 #[tokio::test]

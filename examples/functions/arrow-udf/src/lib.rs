@@ -1,6 +1,6 @@
 //! Functions of SQL that are written against the crate `arrow-udf`, without a word of Pithead. Build them with
 //! `cargo build --release`, and make them known with
-//! `CREATE FUNCTION gcd(integer, integer) RETURNS integer LANGUAGE wasm AS '…/arrow_udf_functions.wasm'`.
+//! `CREATE FUNCTION common_divisor(integer, integer) RETURNS integer LANGUAGE wasm AS '…/arrow_udf_functions.wasm', 'gcd'`.
 
 use arrow_udf::function;
 
