@@ -5,7 +5,7 @@ use std::io::Write;
 
 use clap::Args;
 use pithead_host::Host;
-use pithead_model::{Blame, Bytes, ColumnSummary, Dataset, DatasetName, Fault, Partitioning, SortKey, near_names};
+use pithead_model::{Blame, Bytes, ColumnSummary, Dataset, DatasetName, Fault, Partitioning, SortKey, View, near_names};
 use serde_json::{Value as Json, json};
 
 use crate::error::CliError;
@@ -17,7 +17,7 @@ use crate::value_text::{nulls_text, value_text};
 
 const EXAMPLES: &str = "\
 Examples:
-  pithead ls                  # all datasets
+  pithead ls                  # all datasets and views
   pithead ls tpch             # those of a domain
   pithead ls tpch.lineitem    # the columns of one
   pithead ls --json | jq .name";
@@ -40,8 +40,9 @@ pub(crate) struct LsArgs {
 
 /// What a name selects.
 enum Selected {
-    Datasets(Vec<(DatasetName, Dataset)>),
+    Datasets(Vec<(DatasetName, Dataset)>, Vec<(DatasetName, View)>),
     One(Box<(DatasetName, Dataset)>),
+    View(Box<(DatasetName, View)>),
 }
 
 /// Runs the command.
@@ -64,8 +65,16 @@ pub(crate) async fn run(args: LsArgs) -> Result<(), CliError> {
 
 /// Writes a table of datasets, or what is known of one.
 pub(crate) async fn list(host: &Host, name: Option<&str>, out: &mut Sink) -> Result<(), CliError> {
-    match select(host.fleet().datasets().await?, name)? {
-        Selected::Datasets(datasets) => datasets_grid(&datasets).write(out)?,
+    match selected(host, name).await? {
+        Selected::Datasets(datasets, views) => {
+            if !datasets.is_empty() || views.is_empty() {
+                datasets_grid(&datasets).write(out)?;
+            }
+            if !views.is_empty() {
+                views_grid(&views).write(out)?;
+            }
+        }
+        Selected::View(one) => write_view(&one.0, &one.1, out)?,
         Selected::One(one) => {
             let (name, dataset) = *one;
             write_facts(&name, &dataset, out)?;
@@ -75,6 +84,17 @@ pub(crate) async fn list(host: &Host, name: Option<&str>, out: &mut Sink) -> Res
     Ok(out.flush()?)
 }
 
+/// Writes a table of views.
+pub(crate) async fn views(host: &Host, out: &mut Sink) -> Result<(), CliError> {
+    views_grid(&host.fleet().views().await?).write(out)?;
+    Ok(out.flush()?)
+}
+
+/// What a name selects of what there is; none: all.
+async fn selected(host: &Host, name: Option<&str>) -> Result<Selected, CliError> {
+    select(host.fleet().datasets().await?, host.fleet().views().await?, name)
+}
+
 /// Writes a table of domains.
 pub(crate) async fn domains(host: &Host, out: &mut Sink) -> Result<(), CliError> {
     domains_grid(&host.fleet().datasets().await?).write(out)?;
@@ -82,12 +102,16 @@ pub(crate) async fn domains(host: &Host, out: &mut Sink) -> Result<(), CliError>
 }
 
 async fn list_json(host: &Host, name: Option<&str>, out: &mut Sink) -> Result<(), CliError> {
-    match select(host.fleet().datasets().await?, name)? {
-        Selected::Datasets(datasets) => {
+    match selected(host, name).await? {
+        Selected::Datasets(datasets, views) => {
             for (name, dataset) in &datasets {
                 writeln!(out, "{}", dataset_json(name, dataset))?;
             }
+            for (name, view) in &views {
+                writeln!(out, "{}", view_json(name, view))?;
+            }
         }
+        Selected::View(one) => writeln!(out, "{}", view_json(&one.0, &one.1))?,
         Selected::One(one) => {
             let mut object = dataset_json(&one.0, &one.1);
             object["columns"] = columns_json(&one.1);
@@ -98,24 +122,32 @@ async fn list_json(host: &Host, name: Option<&str>, out: &mut Sink) -> Result<()
     Ok(())
 }
 
-/// A dataset goes before a domain of the same name.
-fn select(datasets: Vec<(DatasetName, Dataset)>, wanted: Option<&str>) -> Result<Selected, CliError> {
-    let Some(wanted) = wanted else { return Ok(Selected::Datasets(datasets)) };
+/// A dataset or a view goes before a domain of the same name.
+fn select(
+    datasets: Vec<(DatasetName, Dataset)>,
+    views: Vec<(DatasetName, View)>,
+    wanted: Option<&str>,
+) -> Result<Selected, CliError> {
+    let Some(wanted) = wanted else { return Ok(Selected::Datasets(datasets, views)) };
     let name: DatasetName = wanted.parse()?;
     if let Some(one) = datasets.iter().find(|(other, _)| *other == name) {
         return Ok(Selected::One(Box::new(one.clone())));
     }
-    let (inside, outside): (Vec<_>, Vec<_>) = datasets.into_iter().partition(|(other, _)| other.domain == wanted);
-    if inside.is_empty() {
-        return Err(unknown(wanted, &outside).into());
+    if let Some(one) = views.iter().find(|(other, _)| *other == name) {
+        return Ok(Selected::View(Box::new(one.clone())));
     }
-    Ok(Selected::Datasets(inside))
+    let (inside, outside): (Vec<_>, Vec<_>) = datasets.into_iter().partition(|(other, _)| other.domain == wanted);
+    let (views, others): (Vec<_>, Vec<_>) = views.into_iter().partition(|(other, _)| other.domain == wanted);
+    if inside.is_empty() && views.is_empty() {
+        let names = outside.iter().map(|(name, _)| name).chain(others.iter().map(|(name, _)| name));
+        return Err(unknown(wanted, names).into());
+    }
+    Ok(Selected::Datasets(inside, views))
 }
 
-fn unknown(wanted: &str, datasets: &[(DatasetName, Dataset)]) -> Fault {
-    let names: BTreeSet<String> = datasets
-        .iter()
-        .flat_map(|(name, _)| match name.domain == DatasetName::DEFAULT_DOMAIN {
+fn unknown<'a>(wanted: &str, names: impl Iterator<Item = &'a DatasetName>) -> Fault {
+    let names: BTreeSet<String> = names
+        .flat_map(|name| match name.domain == DatasetName::DEFAULT_DOMAIN {
             true => vec![name.dataset.clone()],
             false => vec![name.to_string(), name.domain.clone()],
         })
@@ -126,6 +158,46 @@ fn unknown(wanted: &str, datasets: &[(DatasetName, Dataset)]) -> Fault {
         [] => fault.hint("`pithead ls` lists all"),
         near => fault.hint(format!("did you mean {}?", near.join(" or "))),
     }
+}
+
+fn views_grid(views: &[(DatasetName, View)]) -> Grid {
+    use Align::{Left, Right};
+    let mut grid = Grid::of(&[("view", Left), ("columns", Right), ("query", Left)]);
+    for (name, view) in views {
+        grid.push(vec![name.to_string(), view.schema.fields().len().to_string(), one_line(&view.sql)]);
+    }
+    grid
+}
+
+/// A query in one line, and not a long one.
+fn one_line(sql: &str) -> String {
+    const CHARACTERS_MAX: usize = 80;
+    let line = sql.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(CHARACTERS_MAX) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+fn write_view(name: &DatasetName, view: &View, out: &mut Sink) -> Result<(), CliError> {
+    writeln!(out, "{name}: a view, whose bare names are of domain {}", view.domain)?;
+    writeln!(out, "{}", view.sql)?;
+    let mut grid = Grid::of(&[("column", Align::Left), ("type", Align::Left)]);
+    for field in view.schema.fields() {
+        grid.push(vec![field.name().clone(), field.data_type().to_string()]);
+    }
+    Ok(grid.write(out)?)
+}
+
+fn view_json(name: &DatasetName, view: &View) -> Json {
+    let columns = view.schema.fields().iter();
+    let columns = columns.map(|field| json!({"name": field.name(), "type": field.data_type().to_string()}));
+    json!({
+        "name": name.to_string(),
+        "view": view.sql,
+        "domain": view.domain,
+        "columns": columns.collect::<Vec<_>>(),
+    })
 }
 
 fn datasets_grid(datasets: &[(DatasetName, Dataset)]) -> Grid {
@@ -286,8 +358,14 @@ mod tests {
     use super::*;
 
     fn dataset() -> Dataset {
-        let summary =
-            ColumnSummary { min: Some(Value::Int(0)), max: Some(Value::Int(364)), exact: true, nulls: 3, nulls_unknown: false, distinct: 365 };
+        let summary = ColumnSummary {
+            min: Some(Value::Int(0)),
+            max: Some(Value::Int(364)),
+            exact: true,
+            nulls: 3,
+            nulls_unknown: false,
+            distinct: 365,
+        };
         let run = Run { load: LoadId(1), slices: 2, rows: 1_000, bytes: 64_000 };
         Dataset {
             id: DatasetId(1),
@@ -326,11 +404,11 @@ mod tests {
     #[test]
     fn a_name_selects_a_dataset_or_a_domain() {
         let all = || vec![("main.t".parse().unwrap(), dataset()), ("lab.t".parse().unwrap(), dataset())];
-        assert!(matches!(select(all(), Some("t")), Ok(Selected::One(one)) if one.0.domain == "main"));
-        assert!(matches!(select(all(), Some("lab.t")), Ok(Selected::One(one)) if one.0.domain == "lab"));
-        assert!(matches!(select(all(), Some("lab")), Ok(Selected::Datasets(datasets)) if datasets.len() == 1));
-        assert!(matches!(select(all(), None), Ok(Selected::Datasets(datasets)) if datasets.len() == 2));
-        let Err(CliError::Fault(fault)) = select(all(), Some("la.t")) else { panic!("there is no la.t") };
+        assert!(matches!(select(all(), vec![], Some("t")), Ok(Selected::One(one)) if one.0.domain == "main"));
+        assert!(matches!(select(all(), vec![], Some("lab.t")), Ok(Selected::One(one)) if one.0.domain == "lab"));
+        assert!(matches!(select(all(), vec![], Some("lab")), Ok(Selected::Datasets(datasets, _)) if datasets.len() == 1));
+        assert!(matches!(select(all(), vec![], None), Ok(Selected::Datasets(datasets, _)) if datasets.len() == 2));
+        let Err(CliError::Fault(fault)) = select(all(), vec![], Some("la.t")) else { panic!("there is no la.t") };
         assert_eq!((fault.blame, fault.hint.as_deref()), (Blame::User, Some("did you mean lab.t or lab?")));
     }
 }

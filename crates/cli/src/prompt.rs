@@ -70,7 +70,12 @@ fn know(host: &Host, names: &Names) {
             true => (name.dataset.clone(), columns(dataset)),
             false => (name.to_string(), columns(dataset)),
         };
-        *names.lock() = datasets.iter().map(named).collect();
+        let views = fleet.views().await.unwrap_or_default();
+        let views = views.into_iter().map(|(name, view)| {
+            let columns = view.schema.fields().iter().map(|field| field.name().clone()).collect();
+            (if name.domain == DatasetName::DEFAULT_DOMAIN { name.dataset } else { name.to_string() }, columns)
+        });
+        *names.lock() = datasets.iter().map(named).chain(views).collect();
     });
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use parking_lot::Mutex;
-use pithead_model::{Blame, Dataset, DatasetName, DriveId, Fault, Manifest, near_names};
+use pithead_model::{Blame, Dataset, DatasetName, DriveId, Fault, Manifest, View, near_names};
 
 use crate::drives::{ConnectedDrive, Drives};
 use crate::fault::unknown_dataset;
@@ -277,7 +277,8 @@ impl Snapshot {
     }
 
     fn unknown(&self, name: &DatasetName) -> Fault {
-        let names: Vec<String> = self.datasets().map(|found| found.name().to_string()).collect();
+        let views = self.views().map(|(name, _)| name.to_string());
+        let names: Vec<String> = self.datasets().map(|found| found.name().to_string()).chain(views).collect();
         let mut fault = unknown_dataset(name, names.iter().map(String::as_str));
         let domains = self.domains.keys().map(String::as_str);
         if !self.domains.contains_key(&name.domain)
@@ -294,3 +295,14 @@ impl Snapshot {
         fault
     }
 }
+    /// A view.
+    pub fn view(&self, name: &DatasetName) -> Option<&View> {
+        self.domains.get(&name.domain)?.as_ref().ok()?.manifest.views.get(&name.dataset)
+    }
+
+    /// Every view, sorted by name.
+    pub fn views(&self) -> impl Iterator<Item = (DatasetName, &View)> {
+        let manifests = self.domains.values().flatten().map(|domain| &domain.manifest);
+        manifests.flat_map(|manifest| manifest.views.iter().map(|(name, view)| (manifest.name(name), view)))
+    }
+

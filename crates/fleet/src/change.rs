@@ -68,6 +68,9 @@ impl Edit for DatasetChange<'_> {
                     let message = format!("dataset {name} was changed by others meanwhile");
                     return Err(Fault::new(Blame::Conflict, message).hint("run the statement again"));
                 }
+                if manifest.views.contains_key(&name.dataset) {
+                    return Err(is_view(name));
+                }
                 if matches!(self.change, Change::Create(_)) && manifest.datasets.contains_key(&name.dataset) {
                     return Err(already_there(name));
                 }
@@ -95,6 +98,9 @@ impl Edit for DatasetChange<'_> {
             }
             Change::Drop => match manifest.datasets.remove(&name.dataset) {
                 Some(dropped) => Ok(Some(dropped)),
+                None if manifest.views.contains_key(&name.dataset) => {
+                    Err(Fault::invalid(format!("{name} is a view, and no dataset")).hint(format!("DROP VIEW {name} drops it")))
+                }
                 None => Err(unknown(name, manifest)),
             },
         }
@@ -163,6 +169,13 @@ pub fn already_there(name: &DatasetName) -> Fault {
     Fault::invalid(format!("dataset {name} exists already"))
         .of_kind(FaultKind::Exists)
         .hint("load with --append to add to it, or --replace to start anew")
+}
+
+/// A view where rows are to be written.
+pub fn is_view(name: &DatasetName) -> Fault {
+    Fault::invalid(format!("{name} is a view, which holds no rows of its own"))
+        .of_kind(FaultKind::Exists)
+        .hint(format!("write into the tables that it reads, or give the new table another name; DROP VIEW {name} drops it"))
 }
 
 fn unknown(name: &DatasetName, manifest: &Manifest) -> Fault {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use pithead_door::{Door, DriveStatus, SlicePart};
-use pithead_model::{Dataset, DatasetName, DriveId, Fault, Manifest};
+use pithead_model::{Dataset, DatasetName, DriveId, Fault, Manifest, View};
 use tokio::sync::OwnedRwLockReadGuard;
 
 use crate::catalog::{Catalog, Snapshot};
@@ -77,6 +77,11 @@ impl Fleet {
     pub async fn datasets(&self) -> Result<Vec<(DatasetName, Dataset)>, Fault> {
         let snapshot = self.snapshot().await?;
         Ok(snapshot.datasets().map(|found| (found.name().clone(), found.dataset().as_ref().clone())).collect())
+    }
+
+    /// The views of all domains that can be read, sorted by name.
+    pub async fn views(&self) -> Result<Vec<(DatasetName, View)>, Fault> {
+        Ok(self.snapshot().await?.views().map(|(name, view)| (name, view.clone())).collect())
     }
 
     /// A domain's manifest as it is now, to change it. For a domain that nobody keeps yet: the empty one. A fault if its home

@@ -16,7 +16,7 @@ mod relay;
 
 pub use aside::{Aside, AsideDataset, TakeUp, Taken, There};
 pub use catalog::{Snapshot, VersionedDataset};
-pub use change::{Change, DatasetChange, already_there};
+pub use change::{Change, DatasetChange, already_there, is_view};
 pub use commit::{Committed, Edit, NotCommitted, claim_at};
 pub use discard::{discard, discard_at};
 pub use drives::{AbsentDrive, ConnectedDrive, Drives, Suspects, no_answer};

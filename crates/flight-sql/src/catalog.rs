@@ -15,8 +15,10 @@ use crate::flight::CATALOG;
 use crate::info;
 use crate::plain::plain_schema;
 
-/// The type of all tables: datasets.
+/// The type of datasets.
 const TABLE: &str = "TABLE";
+/// The type of views.
+const VIEW: &str = "VIEW";
 
 /// The columns of an answer about what there is; none: the command asks for something else.
 pub(crate) fn schema(command: &Command) -> Result<Option<SchemaRef>, Refused> {
@@ -62,6 +64,10 @@ pub(crate) async fn batch(host: &Host, caller: &Caller, command: &Command) -> Re
                 };
                 builder.append(CATALOG, &name.domain, &name.dataset, TABLE, &schema).map_err(failed)?;
             }
+            for (name, view) in snapshot.views().filter(|(name, _)| caller.identity.may(Right::Read, &name.domain)) {
+                let schema = if command.include_schema { plain_schema(&view.schema) } else { Schema::empty() };
+                builder.append(CATALOG, &name.domain, &name.dataset, VIEW, &schema).map_err(failed)?;
+            }
             builder.build()
         }
         Command::CommandGetTableTypes(command) => Ok(table_types(*command)?),
@@ -87,6 +93,7 @@ fn failed(error: FlightError) -> Fault {
 fn table_types(command: CommandGetTableTypes) -> Result<RecordBatch, Refused> {
     let mut builder = command.into_builder();
     builder.append(TABLE);
+    builder.append(VIEW);
     Ok(builder.build().map_err(failed)?)
 }
 

@@ -121,8 +121,11 @@ fn statement(verb: &str, rest: &impl Fn() -> Vec<Token>) -> Kind {
         "explain" => ("EXPLAIN", false),
         _ => ("SELECT", false),
     };
+    let is_view = || rest().iter().take(4).any(|token| token.is("view"));
     // CREATE TABLE … AS has rows to count, as with PostgreSQL.
     let tag = match verb {
+        "create" if is_view() => "CREATE VIEW",
+        "drop" if is_view() => "DROP VIEW",
         "create" if rest().iter().any(|token| token.is("as")) => "SELECT",
         _ => tag,
     };
@@ -201,6 +204,8 @@ mod tests {
             ("DEALLOCATE PREPARE s", Kind::Deallocate(Some("s".into()))),
             ("deallocate all", Kind::Deallocate(None)),
             ("CREATE INDEX i ON t (a)", Kind::Nothing(CREATE_INDEX)),
+            ("CREATE OR REPLACE VIEW v AS SELECT 1", Kind::Statement { tag: "CREATE VIEW", writes: true }),
+            ("drop view v", Kind::Statement { tag: "DROP VIEW", writes: true }),
             ("CREATE UNIQUE INDEX i ON t (a)", Kind::Statement { tag: "CREATE TABLE", writes: true }),
             ("INSERT INTO t VALUES (1)", Kind::Statement { tag: "INSERT", writes: true }),
             ("create table t as select 1", Kind::Statement { tag: "SELECT", writes: true }),

@@ -16,6 +16,7 @@ use pithead_pg_catalog::{Facts, Listed, Shown};
 use crate::session::{Session, logical_plan};
 use crate::statement::{self, Parsed};
 use crate::tokens::tokens;
+use crate::views::only_views;
 use crate::{Host, Parameters, parameters};
 
 /// Most placeholders of a statement; PostgreSQL's protocol counts them in 16 bits.
@@ -68,8 +69,17 @@ fn listed(snapshot: &Snapshot, caller: &Identity) -> (Vec<String>, Vec<Listed>) 
         schema: Arc::clone(&found.dataset().schema),
         rows: found.dataset().rows(),
         bytes: found.dataset().bytes(),
+        view: None,
     });
-    (domains, list.collect())
+    let views = snapshot.views().filter(|(name, _)| may_read(&name.domain)).map(|(name, view)| Listed {
+        domain: name.domain,
+        name: name.dataset,
+        schema: Arc::clone(&view.schema),
+        rows: 0,
+        bytes: 0,
+        view: Some(view.sql.clone()),
+    });
+    (domains, list.chain(views).collect())
 }
 
 impl Session {
@@ -99,14 +109,16 @@ impl Session {
     /// A statement as it is read for the session's client.
     pub(crate) fn parsed(&self, sql: &str, parameters: &Parameters) -> Result<Parsed, Fault> {
         let mut parsed = statement::parse(sql, parameters)?;
-        if self.client.lock().is_some()
-            && let Parsed::Query(query)
-            | Parsed::Explain { query, .. }
-            | Parsed::Pushdown { query }
-            | Parsed::Substrait { query, .. }
-            | Parsed::Summarize { query } = &mut parsed
+        if let Parsed::Query(query)
+        | Parsed::Explain { query, .. }
+        | Parsed::Pushdown { query }
+        | Parsed::Substrait { query, .. }
+        | Parsed::Summarize { query } = &mut parsed
         {
-            pithead_pg_catalog::rewrite(query);
+            match self.client.lock().is_some() {
+                true => pithead_pg_catalog::rewrite(query),
+                false => only_views(query),
+            }
         }
         Ok(parsed)
     }
@@ -142,6 +154,8 @@ impl Session {
             | Parsed::Alter(_)
             | Parsed::CreateFunction(_)
             | Parsed::DropFunction(_)
+            | Parsed::CreateView(_)
+            | Parsed::DropView(_)
             | Parsed::CopyFrom { .. } => return Ok(types),
         };
         // What cannot be planned without values says no types.

@@ -32,6 +32,7 @@ mod summarize;
 mod table;
 mod timeout;
 mod tokens;
+mod views;
 mod watch;
 mod writing;
 mod written;

@@ -8,7 +8,7 @@ use datafusion::catalog::CatalogProviderList;
 use datafusion::catalog::{CatalogProvider, MemoryCatalogProviderList, SchemaProvider, TableProvider};
 use datafusion::common::{DataFusionError, Result};
 use datafusion::datasource::{MemTable, source_as_provider};
-use datafusion::logical_expr::TableScan;
+use datafusion::logical_expr::{TableScan, TableType};
 use parking_lot::Mutex;
 use pithead_entry::{Identity, Right};
 use pithead_fleet::{Drives, Snapshot, VersionedDataset};
@@ -19,6 +19,7 @@ use pithead_plan::{Catalogue, DatasetFacts};
 use crate::Frames;
 use crate::functions::Functions;
 use crate::table::DatasetTable;
+use crate::views::{self, Expander};
 
 /// The one catalog, whose schemas are the domains.
 pub(crate) const CATALOG: &str = "pithead";
@@ -64,6 +65,10 @@ pub(crate) struct Scope {
     pub(crate) domain: String,
     /// Whose statement it is; none: the process's own.
     pub(crate) client: Option<ClientView>,
+    /// What views are planned with; none: there are no views.
+    pub(crate) expander: Option<Arc<Expander>>,
+    /// The views whose query this is, the outermost one first.
+    pub(crate) expanding: Vec<DatasetName>,
 }
 
 /// A list of catalogs with one.
@@ -111,7 +116,17 @@ impl Domain {
 impl SchemaProvider for Domain {
     fn table_names(&self) -> Vec<String> {
         let names = self.scope.snapshot.datasets().map(|found| found.name());
-        names.filter(|name| name.domain == self.name).map(|name| name.dataset.clone()).collect()
+        let datasets = names.filter(|name| name.domain == self.name).map(|name| name.dataset.clone());
+        let views = self.scope.snapshot.views().map(|(name, _)| name);
+        datasets.chain(views.filter(|name| name.domain == self.name).map(|name| name.dataset)).collect()
+    }
+
+    async fn table_type(&self, name: &str) -> Result<Option<TableType>> {
+        let name = self.dataset(name);
+        if self.scope.snapshot.view(&name).is_some() {
+            return Ok(Some(TableType::View));
+        }
+        Ok(self.scope.snapshot.dataset(&name).map(|_| TableType::Base))
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
@@ -127,13 +142,17 @@ impl SchemaProvider for Domain {
             let checked = client.caller.check(Right::Read, &name.domain);
             checked.map_err(|fault| DataFusionError::External(Box::new(fault)))?;
         }
+        if let Some(view) = self.scope.snapshot.view(&name) {
+            return Ok(Some(views::table(&self.scope, &name, view).await));
+        }
         let found = self.scope.snapshot.readable(&name);
         let found = found.map_err(|fault: Fault| DataFusionError::External(Box::new(fault)))?;
         Ok(Some(self.scope.tables.table(&found)))
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        self.scope.snapshot.dataset(&self.dataset(name)).is_some()
+        let name = self.dataset(name);
+        self.scope.snapshot.dataset(&name).is_some() || self.scope.snapshot.view(&name).is_some()
     }
 }
 

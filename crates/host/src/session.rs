@@ -18,9 +18,9 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
 use pithead_entry::Right;
-use pithead_fleet::{Snapshot, VersionedDataset};
+use pithead_fleet::{Snapshot, VersionedDataset, is_view};
 use pithead_functions::{EngineOptions, Registry, check_clock, count_repeats, fault_from_datafusion, session_state};
-use pithead_model::{Blame, DatasetName, Fault, FaultKind, PAGE_ROWS};
+use pithead_model::{Blame, DatasetName, Fault, FaultKind, PAGE_ROWS, View};
 use pithead_remote::QueryProfile;
 
 use crate::copying::{self, CopyFile};
@@ -32,10 +32,11 @@ use crate::schemas::{CATALOG, ClientView, Scope, catalogs};
 use crate::statement::{self, Named, Parsed};
 use crate::table::DatasetTable;
 use crate::timeout::Deadline;
+use crate::views::{self, Expander, ViewsRead, refuse_broken};
 use crate::watch::{Slow, Watch};
 use crate::writing::{self, Altering, Layout, Writing, begins_again};
 use crate::written::explain_substrait;
-use crate::{Client, Host, Parameters, Settings, explain, functions, pushdown, settings, summarize, written};
+use crate::{Client, Frames, Host, Parameters, Settings, explain, functions, pushdown, settings, summarize, written};
 
 /// A client's connection to a host: its settings, and the statements it runs.
 pub struct Session {
@@ -171,7 +172,8 @@ impl Session {
                 let domain = self.state.lock().config_options().catalog.default_schema.clone();
                 let name = name.resolve(&domain)?;
                 self.check(Right::Write, &name.domain)?;
-                let missing = *if_exists && fleet.snapshot().await?.dataset(&name).is_none();
+                let snapshot = fleet.snapshot().await?;
+                let missing = *if_exists && snapshot.dataset(&name).is_none() && snapshot.view(&name).is_none();
                 if !missing {
                     fleet.drop_dataset(&name).await?;
                 }
@@ -192,6 +194,8 @@ impl Session {
                 Ok(Answer::done())
             }
             Parsed::Write { statement, layout } => self.write(statement, layout, parameters).await,
+            Parsed::CreateView(definition) => views::create(self, definition, parameters).await.map(|()| Answer::done()),
+            Parsed::DropView(dropped) => views::drop_view(self, dropped, parameters).await.map(|()| Answer::done()),
             Parsed::Alter(altering) => {
                 parameters.refuse("ALTER TABLE")?;
                 self.alter(altering).await
@@ -273,6 +277,9 @@ impl Session {
         self.check(Right::Write, &name.domain)?;
         let snapshot = self.host.fleet().snapshot().await?;
         let Some((_, dataset)) = snapshot.dataset(&name) else {
+        if snapshot.view(&name).is_some() {
+            return Err(is_view(&name));
+        }
             let fault = Fault::invalid(format!("no dataset {name}")).of_kind(FaultKind::NoTable);
             return Err(fault.hint("make it with CREATE TABLE, or let `pithead load` make it"));
         };
@@ -302,6 +309,7 @@ impl Session {
             }
             self.host.functions().ready(&query.state, &plan).await?;
             let profile = Arc::clone(&query.profile);
+            refuse_broken(&plan)?;
             match (Writing { query, plan, layout: layout.clone(), parameters }).run().await {
                 Ok(rows) => return Ok(Answer { profile, changed: Some(rows), ..Answer::done() }),
                 Err(fault) if begins_again(&fault, attempt) => attempt += 1,
@@ -320,6 +328,9 @@ impl Session {
             let snapshot = self.host.fleet().snapshot().await?;
             let dataset = match snapshot.find(&name) {
                 Ok((_, dataset)) => Arc::new(dataset.clone()),
+            if snapshot.view(&name).is_some() {
+                return Err(is_view(&name).hint(format!("CREATE OR REPLACE VIEW {name} AS … puts another query in its place")));
+            }
                 Err(fault) if altering.if_exists && fault.blame == Blame::User => return Ok(Answer::done()),
                 Err(fault) => return Err(fault),
             };
@@ -371,7 +382,7 @@ impl Session {
                 let (plan, names) = logical_plan(&query.state, syntax.clone()).await?;
                 let plan = parameters.put_into(plan)?;
                 self.host.functions().ready(&query.state, &plan).await?;
-                Planned::new(plan, names, change, functions)?
+                Planned::new(plan, names, change, functions, ViewsRead::of(&query.state))?
             }
         };
         Ok((query, planned))
@@ -382,6 +393,38 @@ impl Session {
         self.change.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// The state of a statement without a catalogue, who asks, and the settings that it has.
+    fn begun(&self, snapshot: &Arc<Snapshot>) -> (SessionState, Option<ClientView>, u64) {
+        let (mut state, change) = {
+            let state = self.state.lock();
+            (state.clone(), self.change.load(Ordering::Relaxed))
+        };
+        let client = self.client.lock().clone();
+        let client = client.map(|client| {
+            let facts = client.extend(&mut state, snapshot);
+            ClientView { caller: client.caller, facts }
+        });
+        let may_read = |domain: &str| self.check(Right::Read, domain).is_ok();
+        self.host.functions().put_into(&mut state, &snapshot, &may_read)?;
+        let tables = Arc::clone(self.host.tables());
+        (state, client, change)
+    }
+
+    /// What the views of a statement are planned with. The statement's state gets a list of those that are read.
+    fn expander(&self, state: &mut SessionState) -> Arc<Expander> {
+        state.config_mut().set_extension(Arc::new(ViewsRead::default()));
+        Arc::new(Expander { state: state.clone(), host: self.host.clone() })
+    }
+
+    /// What the names in the query of a view are looked up in, which is to be made.
+    pub(crate) fn scope_of_views(&self, snapshot: Arc<Snapshot>) -> Scope {
+        let (mut state, client, _) = self.begun(&snapshot);
+        let expander = Some(self.expander(&mut state));
+        let domain = state.config_options().catalog.default_schema.clone();
+        let (tables, frames) = (Arc::clone(self.host.tables()), Frames::default());
+        Scope { snapshot, tables, made: None, frames, domain, client, expander, expanding: Vec::new() }
+    }
+
     /// A query to come over the datasets of a snapshot, and the settings that it has, by [`Session::change`].
     pub(crate) fn query_over(
         &self,
@@ -389,21 +432,13 @@ impl Session {
         made: Option<DatasetName>,
         parameters: &Parameters,
     ) -> Result<(Query, u64), Fault> {
-        let (mut state, change) = {
-            let state = self.state.lock();
-            (state.clone(), self.change.load(Ordering::Relaxed))
-        };
-        let client = self.client.lock().clone();
-        let client = client.map(|client| {
-            let facts = client.extend(&mut state, &snapshot);
-            ClientView { caller: client.caller, facts }
-        });
-        let may_read = |domain: &str| self.check(Right::Read, domain).is_ok();
-        self.host.functions().put_into(&mut state, &snapshot, &may_read)?;
-        let tables = Arc::clone(self.host.tables());
+        let (mut state, client, change) = self.begun(&snapshot);
+        let expander = snapshot.views().next().map(|_| self.expander(&mut state));
         let domain = state.config_options().catalog.default_schema.clone();
         let frames = parameters.frames().clone();
-        state.register_catalog_list(catalogs(Scope { snapshot, tables, made, frames, domain, client }));
+        let expanding = Vec::new();
+        let scope = Scope { snapshot, tables, made, frames, domain, client, expander, expanding };
+        state.register_catalog_list(catalogs(scope));
         state.mark_start_execution();
         let query = Query {
             host: self.host.clone(),
@@ -443,7 +478,16 @@ struct Planned {
 }
 
 impl Planned {
-    fn new(plan: LogicalPlan, names: Names, change: u64, functions: Arc<Registry>) -> Result<Self, Fault> {
+    /// The views that it reads, as they were.
+    views: Vec<(DatasetName, View)>,
+    fn new(
+        plan: LogicalPlan,
+        names: Names,
+        change: u64,
+        functions: Arc<Registry>,
+        views: Vec<(DatasetName, View)>,
+    ) -> Result<Self, Fault> {
+        refuse_broken(&plan)?;
         let mut datasets = Some(Vec::new());
         plan.apply_with_subqueries(|node| {
             if let LogicalPlan::TableScan(scan) = node {
@@ -455,7 +499,7 @@ impl Planned {
             Ok(TreeNodeRecursion::Continue)
         })
         .map_err(fault_from_datafusion)?;
-        Ok(Self { plan, names, datasets, change, functions })
+        Ok(Self { plan, names, datasets, change, functions, views })
     }
 
     /// Whether planning again would give the same.
@@ -467,6 +511,7 @@ impl Planned {
             && self.datasets.as_ref().is_some_and(|datasets| datasets.iter().all(is_same))
     }
 }
+            && self.views.iter().all(|(name, view)| snapshot.view(name) == Some(view))
 
 /// A statement that was read and planned: see [`Session::prepare`].
 pub struct Statement {
@@ -490,6 +535,8 @@ impl Statement {
             | Parsed::CopyTo { .. }
             | Parsed::CopyFrom { .. }
             | Parsed::Write { .. } => (None, None),
+            | Parsed::CreateView(_)
+            | Parsed::DropView(_)
             Parsed::Explain { query, .. } => (Some(explain::schema()), Some(session.plan(query, parameters, None).await?.1)),
             Parsed::Substrait { query, .. } => (Some(written::schema()?), Some(session.plan(query, parameters, None).await?.1)),
             Parsed::Pushdown { query } => (Some(pushdown::schema()?), Some(session.plan(query, parameters, None).await?.1)),

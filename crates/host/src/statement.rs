@@ -4,13 +4,14 @@ use datafusion::sql::parser::{DFParserBuilder, Statement as Syntax};
 use datafusion::sql::sqlparser::ast::{ObjectType, Statement as Sql};
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, PostgreSqlDialect};
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Whitespace, Word};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace, Word};
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Blame, DatasetName, Fault, FaultKind, OPERATORS_MAX, RESERVED};
 
 use crate::copying::{CopyFile, Copying};
 use crate::functions::{Definition, Dropped};
-use crate::tokens::{is_gap, is_word, parts, token_at, tokens};
+use crate::tokens::{is_gap, is_word, line_starts, offset, parts, token_at, tokens};
+use crate::views::{self, DroppedView, ViewDefinition};
 use crate::writing::{Altering, Layout, sort_clauses};
 use crate::{Parameters, copying, explain_options, from_first, parameters, precedence, settings, showing};
 
@@ -24,6 +25,10 @@ pub(crate) enum Parsed {
     CreateFunction(Definition),
     /// DROP FUNCTION.
     DropFunction(Dropped),
+    /// CREATE VIEW.
+    CreateView(ViewDefinition),
+    /// DROP VIEW.
+    DropView(DroppedView),
     /// CREATE TABLE, INSERT, DELETE, UPDATE, MERGE or TRUNCATE, and the layout of a new table.
     Write { statement: Syntax, layout: Layout },
     /// ALTER TABLE.
@@ -49,8 +54,8 @@ impl Parsed {
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Parsed::Set { .. } => "set",
-            Parsed::Drop { .. } | Parsed::DropFunction(_) => "drop",
-            Parsed::Write { .. } | Parsed::Alter(_) | Parsed::CreateFunction(_) => "write",
+            Parsed::Drop { .. } | Parsed::DropFunction(_) | Parsed::DropView(_) => "drop",
+            Parsed::Write { .. } | Parsed::Alter(_) | Parsed::CreateFunction(_) | Parsed::CreateView(_) => "write",
             Parsed::CopyTo { .. } | Parsed::CopyFrom { .. } => "copy",
             Parsed::Explain { .. } | Parsed::Pushdown { .. } | Parsed::Substrait { .. } => "explain",
             Parsed::Query(_) | Parsed::Summarize { .. } => "query",
@@ -84,6 +89,9 @@ pub(crate) fn parse(sql: &str, parameters: &Parameters) -> Result<Parsed, Fault>
     }
     refuse_reserved(sql)?;
     let mut tokens = tokens(sql)?;
+    if let Some(view) = views::read(sql, &tokens)? {
+        return Ok(Parsed::CreateView(view));
+    }
     if let Some(copying) = copying::read(&tokens)? {
         return copied(copying, parameters);
     }
@@ -135,7 +143,7 @@ fn copied(copying: Copying<'_>, parameters: &Parameters) -> Result<Parsed, Fault
 }
 
 /// A name, in lower case unless it is in quotes.
-fn word(token: &TokenWithSpan) -> Option<String> {
+pub(crate) fn word(token: &TokenWithSpan) -> Option<String> {
     match &token.token {
         Token::Word(word) if word.quote_style.is_some() => Some(word.value.clone()),
         Token::Word(word) => Some(word.value.to_lowercase()),
@@ -192,6 +200,9 @@ fn told_apart(statement: Syntax) -> Result<Parsed, Fault> {
             Sql::Drop { object_type: ObjectType::Table, if_exists, names, .. } if names.len() == 1 => {
                 Ok(Parsed::Drop { name: Named(parts(&names[0])?), if_exists })
             }
+            Sql::Drop { object_type: ObjectType::View, if_exists, names, .. } if names.len() == 1 => {
+                Ok(Parsed::DropView(DroppedView { name: Named(parts(&names[0])?), if_exists }))
+            }
             Sql::AlterTable(alter) => Ok(Parsed::Alter(Box::new(Altering::of(alter)?))),
             Sql::CreateFunction(create) => Ok(Parsed::CreateFunction(Definition::of(create)?)),
             Sql::DropFunction(drop) => Ok(Parsed::DropFunction(Dropped::of(drop)?)),
@@ -244,7 +255,7 @@ fn first_word(text: &str) -> String {
 fn not_run(text: &str) -> Fault {
     Fault::new(Blame::Unsupported, format!("{} is not a statement that this release runs", first_word(text))).hint(
         "queries, EXPLAIN, SUMMARIZE, SET, SHOW, DESCRIBE, CREATE TABLE, ALTER TABLE, INSERT, DELETE, UPDATE, MERGE, TRUNCATE, COPY, DROP TABLE, \
-         CREATE FUNCTION and DROP FUNCTION run here",
+         CREATE VIEW, DROP VIEW, CREATE FUNCTION and DROP FUNCTION run here",
     )
 }
 
@@ -257,6 +268,17 @@ fn refuse_reserved(sql: &str) -> Result<(), Fault> {
 
 /// Chains of operators nest as deep as they are long, and everything from here on works through them by recursion.
 fn refuse_what_is_too_deep(tokens: &[TokenWithSpan]) -> Result<(), Fault> {
+    let operators = operators(tokens);
+    if operators <= OPERATORS_MAX {
+        return Ok(());
+    }
+    let message = format!("the statement has {operators} operators; at most {OPERATORS_MAX} are allowed");
+    Err(Fault::new(Blame::Limit, message)
+        .hint("put long chains of AND, OR or UNION as lists, `x IN (…)`, or as a table to join with"))
+}
+
+/// Counts operators.
+pub(crate) fn operators(tokens: &[TokenWithSpan]) -> usize {
     const WORDS: [&str; 9] = ["AND", "OR", "XOR", "NOT", "IS", "UNION", "INTERSECT", "EXCEPT", "JOIN"];
     let mut operators = 0;
     let mut follows_value = false;
@@ -272,12 +294,7 @@ fn refuse_what_is_too_deep(tokens: &[TokenWithSpan]) -> Result<(), Fault> {
         operators += usize::from(is_operator);
         follows_value = is_value(token) || matches!(token, Token::Word(_));
     }
-    if operators <= OPERATORS_MAX {
-        return Ok(());
-    }
-    let message = format!("the statement has {operators} operators; at most {OPERATORS_MAX} are allowed");
-    Err(Fault::new(Blame::Limit, message)
-        .hint("put long chains of AND, OR or UNION as lists, `x IN (…)`, or as a table to join with"))
+    operators
 }
 
 /// Whether a token ends something that has a value, other than a name.
@@ -351,17 +368,6 @@ pub(crate) fn split(sql: &str) -> Result<Vec<String>, Fault> {
         statements.push(sql[from..].trim().to_owned());
     }
     Ok(statements)
-}
-
-fn line_starts(sql: &str) -> Vec<usize> {
-    std::iter::once(0).chain(sql.match_indices('\n').map(|(at, _)| at + 1)).collect()
-}
-
-/// The byte that a line and column (in characters, both from 1) are at.
-fn offset(sql: &str, starts: &[usize], at: Location) -> usize {
-    let start = starts.get((at.line as usize).saturating_sub(1)).copied().unwrap_or(sql.len());
-    let column = (at.column as usize).saturating_sub(1);
-    sql[start..].char_indices().nth(column).map_or(sql.len(), |(index, _)| start + index)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use datafusion::sql::sqlparser::ast::{ObjectName, ObjectNamePart};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::ParserError;
-use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer};
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Blame, Fault};
 
@@ -16,6 +16,18 @@ pub(crate) fn tokens(sql: &str) -> Result<Vec<TokenWithSpan>, Fault> {
 /// Whether a token is a space or a comment.
 pub(crate) fn is_gap(token: &TokenWithSpan) -> bool {
     matches!(token.token, Token::Whitespace(_))
+}
+
+/// The bytes that lines begin at.
+pub(crate) fn line_starts(sql: &str) -> Vec<usize> {
+    std::iter::once(0).chain(sql.match_indices('\n').map(|(at, _)| at + 1)).collect()
+}
+
+/// The byte that a line and column (in characters, both from 1) are at.
+pub(crate) fn offset(sql: &str, starts: &[usize], at: Location) -> usize {
+    let start = starts.get((at.line as usize).saturating_sub(1)).copied().unwrap_or(sql.len());
+    let column = (at.column as usize).saturating_sub(1);
+    sql[start..].char_indices().nth(column).map_or(sql.len(), |(index, _)| start + index)
 }
 
 /// Tokens as text, gaps aside.

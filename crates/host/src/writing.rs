@@ -22,6 +22,7 @@ use datafusion::logical_expr::{
 };
 use futures::{StreamExt, TryStreamExt};
 use pithead_door::Batches;
+use pithead_fleet::is_view;
 use pithead_functions::{count_repeats, fault_from_datafusion};
 use pithead_load::{LoadMode, LoadSpec};
 use pithead_model::{Blame, Dataset, DatasetName, Fault, FaultKind};
@@ -29,6 +30,7 @@ use pithead_model::{Blame, Dataset, DatasetName, Fault, FaultKind};
 use crate::Parameters;
 use crate::query::{Mode, Query};
 use crate::table::DatasetTable;
+use crate::views::ViewTable;
 pub(crate) use altering::Altering;
 pub(crate) use layout::{Layout, sort_clauses};
 use merging::{Merge, Tally, matched_twice};
@@ -107,7 +109,11 @@ impl Writer {
             );
         }
         let name = self.new_name(&create.name)?;
-        let present = self.query.host.fleet().snapshot().await?.dataset(&name).is_some();
+        let snapshot = self.query.host.fleet().snapshot().await?;
+        if snapshot.view(&name).is_some() {
+            return Err(is_view(&name));
+        }
+        let present = snapshot.dataset(&name).is_some();
         if present && !create.or_replace {
             return match create.if_not_exists {
                 true => Ok(0),
@@ -252,6 +258,9 @@ impl Writer {
 impl Changed {
     fn of(target: &Arc<dyn datafusion::logical_expr::TableSource>) -> Result<Self, Fault> {
         let provider = source_as_provider(target).map_err(fault_from_datafusion)?;
+        if let Some(view) = provider.downcast_ref::<ViewTable>() {
+            return Err(is_view(view.name()).of_kind(FaultKind::Other));
+        }
         let Some(table) = provider.downcast_ref::<DatasetTable>() else {
             return Err(Fault::new(Blame::User, "only datasets can be changed; this table is made by the host"));
         };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use pithead_door::{Discard, Loads};
-use pithead_fleet::{Change, already_there, place, unknown_dataset};
+use pithead_fleet::{Change, already_there, is_view, place, unknown_dataset};
 use pithead_model::{
     Dataset, DatasetId, DatasetName, DriveId, Fault, LoadId, Loaded, Manifest, PARTITIONS_MAX, Partitioning,
     SLICE_ROWS_DEFAULT, SliceKey, near_names,
@@ -32,6 +32,9 @@ impl Ground {
         DatasetName::new(&spec.name.domain, &spec.name.dataset)?;
         if spec.slice_rows == Some(0) {
             return Err(Fault::invalid("a slice needs at least one row"));
+        }
+        if manifest.views.contains_key(&spec.name.dataset) {
+            return Err(is_view(&spec.name));
         }
         let present = manifest.datasets.get(&spec.name.dataset);
         let present = match (spec.mode, present) {

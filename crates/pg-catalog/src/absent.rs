@@ -9,7 +9,6 @@ pub(crate) const TABLES: &[Table] = &[
          collctype:s colliculocale:s collversion:s",
         None,
     ),
-    Table("pg_views", "schemaname:s viewname:s viewowner:s definition:s", None),
     Table(
         "pg_matviews",
         "schemaname:s matviewname:s matviewowner:s tablespace:s hasindexes:b ispopulated:b definition:s",

@@ -24,6 +24,8 @@ pub struct Listed {
     pub rows: u64,
     /// Its bytes as they are stored, of one copy.
     pub bytes: u64,
+    /// The query of a view; none: it is a table.
+    pub view: Option<String>,
 }
 
 type List = Box<dyn Fn() -> (Vec<String>, Vec<Listed>) + Send + Sync>;
@@ -148,6 +150,7 @@ mod tests {
             schema: Arc::new(Schema::empty()),
             rows: 0,
             bytes: 0,
+            view: None,
         };
         let tables: Vec<_> = (0..2000).map(|number| listed("main", &format!("t{number}"))).collect();
         let all = Numbered::new(vec!["main".into(), "lab".into()], tables.clone());

@@ -187,11 +187,11 @@ const FUNCTIONS: &[(&str, Body)] = &[
     ("has_tablespace_privilege", Body::Bool(|_, _| Some(true))),
     ("has_sequence_privilege", Body::Bool(|_, _| Some(true))),
     ("pg_has_role", Body::Bool(|_, _| Some(true))),
-    // There are no defaults, constraints, indexes, views, rules, triggers and comments.
+    // There are no defaults, constraints, indexes, rules, triggers and comments.
     ("pg_get_expr", NOTHING),
     ("pg_get_constraintdef", NOTHING),
     ("pg_get_indexdef", NOTHING),
-    ("pg_get_viewdef", NOTHING),
+    ("pg_get_viewdef", Body::Text(|call, row| call.table(row)?.view.clone())),
     ("pg_get_ruledef", NOTHING),
     ("pg_get_triggerdef", NOTHING),
     ("pg_get_partkeydef", NOTHING),

@@ -32,7 +32,8 @@ pub(crate) const TABLES: &[Table] = &[
          commit_action:s",
         Some(|facts| {
             let one = |(_, table): &(i64, crate::Listed)| {
-                row![DATABASE, &table.domain, &table.name, "BASE TABLE", NULL, NULL, NULL, NULL, NULL, "YES", "NO"]
+                let (kind, takes_rows) = if table.view.is_some() { ("VIEW", "NO") } else { ("BASE TABLE", "YES") };
+                row![DATABASE, &table.domain, &table.name, kind, NULL, NULL, NULL, NULL, NULL, takes_rows, "NO"]
             };
             facts.numbered().tables.iter().map(one).collect()
         }),
@@ -49,7 +50,17 @@ pub(crate) const TABLES: &[Table] = &[
          is_updatable:s",
         Some(columns),
     ),
-    Table("information_schema_views", "table_catalog:s table_schema:s table_name:s view_definition:s", None),
+    Table(
+        "information_schema_views",
+        "table_catalog:s table_schema:s table_name:s view_definition:s check_option:s is_updatable:s is_insertable_into:s",
+        Some(|facts| {
+            let one = |(_, table): &(i64, crate::Listed)| {
+                let sql = table.view.as_ref()?;
+                Some(row![DATABASE, &table.domain, &table.name, sql, "NONE", "NO", "NO"])
+            };
+            facts.numbered().tables.iter().filter_map(one).collect()
+        }),
+    ),
     Table(
         "information_schema_table_constraints",
         "constraint_catalog:s constraint_schema:s constraint_name:s table_catalog:s table_schema:s table_name:s constraint_type:s \
@@ -117,7 +128,7 @@ fn columns(facts: &Facts) -> Vec<Vec<Cell>> {
             cells.extend(vec![NULL; 11]);
             cells.extend(row![DATABASE, "pg_catalog", udt, NULL, NULL, NULL, NULL, place.to_string(), "NO", "NO"]);
             cells.extend(vec![NULL; 5]);
-            cells.extend(row!["NO", "NEVER", NULL, "YES"]);
+            cells.extend(row!["NO", "NEVER", NULL, if table.view.is_some() { "NO" } else { "YES" }]);
             rows.push(cells);
         }
     }

@@ -109,6 +109,7 @@ const TABLES: &[Table] = &[
         "schemaname:s tablename:s tableowner:s tablespace:s hasindexes:b hasrules:b hastriggers:b rowsecurity:b",
         Some(tables),
     ),
+    Table("pg_views", "schemaname:s viewname:s viewowner:s definition:s", Some(views)),
     Table("pg_am", "oid:o amname:s amhandler:s amtype:s", Some(|_| vec![row![HEAP, "heap", "heap_tableam_handler", "t"]])),
     Table("pg_tablespace", "oid:o spcname:s spcowner:o spcacl:S spcoptions:S", Some(|_| vec![row![1663, "pg_default", OWNER]])),
     Table("pg_stat_user_tables", "relid:o schemaname:s relname:s seq_scan:o n_live_tup:o n_dead_tup:o", Some(statistics)),
@@ -132,6 +133,7 @@ fn classes(facts: &Facts) -> Vec<Vec<Cell>> {
     let class = |(oid, table): &(i64, crate::Listed)| {
         let (columns, pages) = (table.schema.fields().len() as i64, table.bytes.div_ceil(PAGE).min(i32::MAX as u64) as i64);
         let schema = numbered.domain(&table.domain);
+        let (kind, method) = if table.view.is_some() { ("v", 0) } else { ("r", HEAP) };
         row![
             *oid,
             &table.name,
@@ -139,7 +141,7 @@ fn classes(facts: &Facts) -> Vec<Vec<Cell>> {
             0,
             0,
             OWNER,
-            HEAP,
+            method,
             0,
             0,
             pages,
@@ -149,7 +151,7 @@ fn classes(facts: &Facts) -> Vec<Vec<Cell>> {
             false,
             false,
             "p",
-            "r",
+            kind,
             columns,
             0,
             false,
@@ -336,7 +338,12 @@ fn activity(facts: &Facts) -> Vec<Vec<Cell>> {
 
 fn tables(facts: &Facts) -> Vec<Vec<Cell>> {
     let one = |(_, table): &(i64, crate::Listed)| row![&table.domain, &table.name, DATABASE, NULL, false, false, false, false];
-    facts.numbered().tables.iter().map(one).collect()
+    facts.numbered().tables.iter().filter(|(_, table)| table.view.is_none()).map(one).collect()
+}
+
+fn views(facts: &Facts) -> Vec<Vec<Cell>> {
+    let one = |(_, table): &(i64, crate::Listed)| Some(row![&table.domain, &table.name, DATABASE, table.view.as_ref()?]);
+    facts.numbered().tables.iter().filter_map(one).collect()
 }
 
 #[cfg(test)]
@@ -352,7 +359,7 @@ mod tests {
     fn every_table_has_as_many_columns_as_its_rows() {
         let schema =
             Arc::new(Schema::new(vec![Field::new("a", DataType::Int32, false), Field::new("b", DataType::Utf8View, true)]));
-        let listed = Listed { domain: "main".into(), name: "t".into(), schema, rows: 3, bytes: 9000 };
+        let listed = Listed { domain: "main".into(), name: "t".into(), schema, rows: 3, bytes: 9000, view: None };
         let facts = Facts::new("me".into(), 1, Arc::new(|_| None), move || (vec!["main".into()], vec![listed.clone()]));
         for Table(name, columns, rows) in all() {
             let (wide, rows) = (columns.split_whitespace().count(), rows.map(|rows| rows(&facts)).unwrap_or_default());

@@ -17,8 +17,9 @@ pub(super) enum Next {
 
 /// Each command and what it does, as `\?` shows it.
 pub(super) const COMMANDS: &[(&str, &str)] = &[
-    ("d", "[NAME]     list datasets, or describe one"),
-    ("dt", "          list datasets"),
+    ("d", "[NAME]     list datasets and views, or describe one"),
+    ("dt", "          list datasets and views"),
+    ("dv", "          list views"),
     ("l", "           list domains"),
     ("i", "FILE       run the statements of a file"),
     ("o", "[FILE]     write rows to a file from now on, or to the terminal again"),
@@ -40,6 +41,7 @@ pub(super) async fn run_command(runner: &mut Runner, host: &Host, text: &str) ->
         "?" | "h" | "help" => terminal::tell(help()),
         "d" => ls::list(host, argument, runner.sink()).await?,
         "dt" => ls::list(host, None, runner.sink()).await?,
+        "dv" => ls::views(host, runner.sink()).await?,
         "l" => ls::domains(host, runner.sink()).await?,
         "i" => {
             let path = Path::new(argument.ok_or_else(|| CliError::user("expected a file, as in \\i report.sql"))?);

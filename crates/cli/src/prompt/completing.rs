@@ -90,6 +90,7 @@ const WORDS: &[&str] = &[
     "UPDATE",
     "USING",
     "VALUES",
+    "VIEW",
     "WHEN",
     "WHERE",
     "WITH",

@@ -266,6 +266,9 @@ fn strangers_stay_outside_and_rights_hold() {
     let folder = five_rows();
     let path = folder.path();
     done(path, &["sql", "--data", "data", "-c", "CREATE TABLE hidden.h AS SELECT 1 AS a"]);
+    // A view lends nobody the rights of who made it.
+    done(path, &["sql", "--data", "data", "-c", "CREATE VIEW beyond AS SELECT a FROM hidden.h"]);
+    done(path, &["sql", "--data", "data", "-c", "CREATE VIEW within AS SELECT count(*) AS rows FROM t"]);
     done(path, &["token", "reader", "--read", "main"]);
     let refused = run(path, &["serve", "--data", "data", "--listen", "0.0.0.0:0"]);
     assert_eq!(refused.status.code(), Some(3), "beyond loopback it serves known callers within TLS only");
@@ -302,6 +305,10 @@ fn strangers_stay_outside_and_rights_hold() {
     assert!(start.elapsed() > Duration::from_millis(1000), "who guesses waits");
     for sql in [
         "SELECT * FROM hidden.h",
+        "SELECT * FROM beyond",
+        "CREATE VIEW more AS SELECT 1 AS a",
+        "CREATE OR REPLACE VIEW within AS SELECT 1 AS a",
+        "DROP VIEW within",
         "INSERT INTO t VALUES (9, 'x', 1)",
         "DROP TABLE t",
         "CREATE TABLE hidden.n AS SELECT 1",
@@ -310,8 +317,10 @@ fn strangers_stay_outside_and_rights_hold() {
         let said = psql("reader", token.trim(), sql).unwrap();
         assert!(String::from_utf8_lossy(&said.stderr).contains("42501"), "{sql}: {}", String::from_utf8_lossy(&said.stderr));
     }
-    let listed = psql("reader", token.trim(), "SELECT table_schema FROM information_schema.tables").unwrap();
+    let listed = psql("reader", token.trim(), "SELECT DISTINCT table_schema FROM information_schema.tables").unwrap();
     assert_eq!(String::from_utf8_lossy(&listed.stdout).trim(), "main");
+    let within = psql("reader", token.trim(), "SELECT rows FROM within").unwrap();
+    assert_eq!(String::from_utf8_lossy(&within.stdout).trim(), "5", "{}", String::from_utf8_lossy(&within.stderr));
     // Somebody who is not known any more is sent away at the next statement.
     let mut stream = TcpStream::connect(front.metrics()).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();

@@ -35,3 +35,4 @@ mod statements;
 mod suites;
 mod tpch;
 mod writing;
+mod views;

@@ -98,7 +98,7 @@ fn what_cannot_be_done_is_refused() {
         let session = setup.session().await;
         let mut told = String::new();
         let cases = [
-            ("CREATE VIEW v AS SELECT * FROM nation", Blame::Unsupported),
+            ("CREATE TEMP VIEW v AS SELECT * FROM nation", Blame::Unsupported),
             ("ALTER TABLE nation RENAME TO lands", Blame::Unsupported),
             ("ALTER TABLE nation DROP COLUMN n_natoinkey", Blame::User),
             ("ALTER TABLE nation ADD COLUMN n_name INT", Blame::User),

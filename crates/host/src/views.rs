@@ -1,0 +1,12 @@
+//! Views: queries with names, kept in a domain's manifest as they were written. The planner puts the query's plan in the place of the
+//! name, so a query over a view is cut as the query would be that has the view's text in it.
+
+mod creating;
+mod definition;
+mod listing;
+mod reading;
+
+pub(crate) use creating::{create, drop_view};
+pub(crate) use definition::{DroppedView, ViewDefinition, read};
+pub(crate) use listing::only_views;
+pub(crate) use reading::{Expander, ViewTable, ViewsRead, refuse_broken, table};

@@ -1,0 +1,126 @@
+//! CREATE VIEW and DROP VIEW: the view's query is planned once, to see that it can be, and the manifest names it.
+
+use arrow::datatypes::Schema;
+use pithead_entry::Right;
+use pithead_fleet::Edit;
+use pithead_model::{Blame, DatasetName, Fault, FaultKind, Manifest, VIEWS_MAX, View, near_names};
+
+use super::reading::{listed, planned};
+use super::{DroppedView, ViewDefinition};
+use crate::{Parameters, Session};
+
+/// Makes a view.
+pub(crate) async fn create(session: &Session, definition: &ViewDefinition, parameters: &Parameters) -> Result<(), Fault> {
+    parameters.refuse("CREATE VIEW")?;
+    let domain = session.domain();
+    let name = definition.name.resolve(&domain)?;
+    session.check(Right::Write, &name.domain)?;
+    let snapshot = session.host.fleet().snapshot().await?;
+    if snapshot.dataset(&name).is_some() {
+        return Err(is_table(&name));
+    }
+    if snapshot.view(&name).is_some() && !definition.replaces {
+        return if definition.if_not_exists { Ok(()) } else { Err(already_there(&name)) };
+    }
+    let schema = Schema::empty().into();
+    let mut view = View { sql: definition.sql.clone(), domain, columns: definition.columns.clone(), schema };
+    view.check(&name.to_string())?;
+    let scope = session.scope_of_views(snapshot);
+    let plan = planned(&scope, &name, &view).await.map_err(|fault| fault.at(format_args!("view {name}")))?;
+    if !plan.get_parameter_names().map_err(pithead_functions::fault_from_datafusion)?.is_empty() {
+        return Err(Fault::invalid(format!("view {name}: its query has a placeholder, which nobody gives a value")));
+    }
+    view.schema = listed(&plan);
+    let edit = ViewEdit { name, view: Some(view), replaces: definition.replaces };
+    match session.host.fleet().commit(&edit).await {
+        Err(not) if definition.if_not_exists && not.certain && not.fault == already_there(&edit.name) => Ok(()),
+        Err(not) => Err(not.fault),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Drops a view. Views over it stay, and say that it is not there when they are read.
+pub(crate) async fn drop_view(session: &Session, dropped: &DroppedView, parameters: &Parameters) -> Result<(), Fault> {
+    parameters.refuse("DROP VIEW")?;
+    let name = dropped.name.resolve(&session.domain())?;
+    session.check(Right::Write, &name.domain)?;
+    let snapshot = session.host.fleet().snapshot().await?;
+    if dropped.if_exists && snapshot.view(&name).is_none() && snapshot.dataset(&name).is_none() {
+        return Ok(());
+    }
+    let edit = ViewEdit { name, view: None, replaces: false };
+    session.host.fleet().commit(&edit).await.map_err(|not| not.fault)?;
+    Ok(())
+}
+
+fn already_there(name: &DatasetName) -> Fault {
+    Fault::invalid(format!("view {name} exists already"))
+        .of_kind(FaultKind::Exists)
+        .hint("CREATE OR REPLACE VIEW puts this one in its place")
+}
+
+fn is_table(name: &DatasetName) -> Fault {
+    Fault::invalid(format!("{name} is a table; a view cannot have its name"))
+        .of_kind(FaultKind::Exists)
+        .hint(format!("give the view another name; DROP TABLE {name} drops the table"))
+}
+
+/// A change of a domain's views.
+struct ViewEdit {
+    name: DatasetName,
+    /// None: it goes.
+    view: Option<View>,
+    replaces: bool,
+}
+
+impl ViewEdit {
+    fn missing(&self, manifest: &Manifest) -> Fault {
+        let name = &self.name;
+        if manifest.datasets.contains_key(&name.dataset) {
+            let fault = Fault::invalid(format!("{name} is a table, and no view"));
+            return fault.hint(format!("DROP TABLE {name} drops it with its rows"));
+        }
+        let known: Vec<String> = manifest.views.keys().map(|view| manifest.name(view).to_string()).collect();
+        let near = near_names(&name.to_string(), known.iter().map(String::as_str));
+        let near = if near.is_empty() { String::new() } else { format!("; near: {}", near.join(", ")) };
+        Fault::invalid(format!("no view {name}{near}")).of_kind(FaultKind::NoTable)
+    }
+}
+
+impl Edit for ViewEdit {
+    type Made = ();
+
+    fn domain(&self) -> &str {
+        &self.name.domain
+    }
+
+    fn subject(&self) -> String {
+        format!("view {}", self.name)
+    }
+
+    fn apply(&self, manifest: &mut Manifest) -> Result<(), Fault> {
+        let name = &self.name.dataset;
+        let Some(view) = &self.view else {
+            return match manifest.views.remove(name) {
+                Some(_) => Ok(()),
+                None => Err(self.missing(manifest)),
+            };
+        };
+        if manifest.datasets.contains_key(name) {
+            return Err(is_table(&self.name));
+        }
+        if !self.replaces && manifest.views.contains_key(name) {
+            return Err(already_there(&self.name));
+        }
+        if manifest.views.len() >= VIEWS_MAX && !manifest.views.contains_key(name) {
+            let what = format!("domain {} has {VIEWS_MAX} views, and may not have more", self.name.domain);
+            return Err(Fault::new(Blame::Limit, what).hint("DROP VIEW removes one"));
+        }
+        manifest.views.insert(name.clone(), view.clone());
+        Ok(())
+    }
+
+    fn is_in(&self, manifest: &Manifest) -> bool {
+        manifest.views.get(&self.name.dataset) == self.view.as_ref()
+    }
+}
