@@ -310,7 +310,7 @@ fn what_there_is_has_the_schemas_of_the_specification() {
         let info = client.get_tables(views).await.unwrap();
         assert_eq!(fetched(&mut client, info).await.unwrap().num_rows(), 0);
         let info = client.get_table_types().await.unwrap();
-        assert_eq!(texts(&fetched(&mut client, info).await.unwrap()), ["TABLE"]);
+        assert_eq!(texts(&fetched(&mut client, info).await.unwrap()), ["TABLE", "VIEW"]);
         let info = client.get_sql_info(vec![SqlInfo::FlightSqlServerName]).await.unwrap();
         assert!(texts(&fetched(&mut client, info).await.unwrap())[0].contains("Pithead"));
         let info = client.get_xdbc_type_info(CommandGetXdbcTypeInfo { data_type: None }).await.unwrap();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, DictionaryArray, Int64Array, RecordBatch, StringViewArray, UnionArray};
-use arrow::datatypes::{DataType, Field, Int32Type, UnionFields};
+use arrow::datatypes::{DataType, Field, Int32Type, Schema, UnionFields};
 use bytes::Bytes;
 use pithead_door::{
     Connection, Discard, Event, LoadRequest, Loads, MergeRuns, OpenRequest, PIECE_BYTES_MAX, PartsOutline, PlanBytes, PortAt,
@@ -13,7 +13,7 @@ use pithead_fuzz::{Bound, Outcome, Parts, Run, Seed, Target};
 use pithead_model::{
     Annotation, ColumnSummary, Dataset, DatasetId, Directory, DriveId, Fault, Function, FunctionArgument, FunctionKind,
     FunctionType, Level, LoadId, Manifest, Partition, Partitioning, SessionId, SessionProfile, SessionState, SliceEntry,
-    SliceKey, SliceSpan, SortKey, Value, Volatility,
+    SliceKey, SliceSpan, SortKey, Value, View, Volatility,
 };
 use pithead_wire::fuzz;
 use serde_json::json;
@@ -332,9 +332,15 @@ pub fn manifest() -> Manifest {
 fn function() -> Function {
     Function {
         arguments: vec![FunctionArgument { name: Some("x".into()), of: FunctionType::Bigint }],
+        views: [("v".to_owned(), view())].into(),
         returns: FunctionType::Text,
         volatility: Volatility::Immutable,
         called_on_null: false,
+fn view() -> View {
+    let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, true)]));
+    View { sql: "SELECT n FROM t".into(), domain: "lab".into(), columns: vec!["n".into()], schema }
+}
+
         module: "0f".repeat(32),
         export: "hash".into(),
     }

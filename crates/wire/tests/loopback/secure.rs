@@ -177,6 +177,7 @@ async fn each_call_needs_its_right_to_its_domain() {
         lost_homes: vec![],
         datasets: Default::default(),
         functions: Default::default(),
+        views: Default::default(),
     };
     let discard =
         || Discard { name: "t".parse().unwrap(), dataset: DatasetId(3), loads: Loads::All, partition: None, seen: None };
@@ -221,6 +222,7 @@ async fn data_moves_to_other_drives_only_for_who_may_administer() {
         lost_homes: vec![],
         datasets: Default::default(),
         functions: Default::default(),
+        views: Default::default(),
     };
     served.client.commit(0, manifest(1, &[7, 8])).await.unwrap();
     served.client.commit(1, manifest(2, &[7, 8])).await.unwrap();

@@ -118,7 +118,7 @@ def catalogue(connection: Any) -> None:
     assert names == ["made"], names
     schema = connection.adbc_get_table_schema("t", db_schema_filter="main")
     assert schema.names == ["id", "name", "price"] and schema.field("name").type == pa.string(), schema
-    assert connection.adbc_get_table_types() == ["TABLE"]
+    assert connection.adbc_get_table_types() == ["TABLE", "VIEW"]
     assert connection.adbc_get_info()["vendor_name"] == "Pithead"
 
 
