@@ -6,7 +6,6 @@ mod ipc;
 mod json;
 mod open;
 mod options;
-mod pages;
 mod parquet;
 mod source;
 mod text;

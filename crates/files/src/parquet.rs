@@ -1,6 +1,7 @@
 //! Parquet files: one part a row group.
 
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use arrow::datatypes::SchemaRef;
@@ -8,9 +9,8 @@ use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use parquet::file::metadata::RowGroupMetaData;
 use pithead_model::Fault;
-use pithead_slice::normalise;
+use pithead_slice::{check_pages, normalise};
 
-use crate::pages::check_pages;
 use crate::source::{Chunk, Chunks, Source, damaged, open_file, unreadable};
 
 /// Bytes of a batch, as the footer tells them.
@@ -47,10 +47,11 @@ impl ParquetSource {
     /// Checks what the pages of a row group ask for, of all columns or of one.
     fn check_sizes(&self, file: &File, part: usize, only: Option<usize>) -> Result<(), Fault> {
         let descriptor = self.metadata.parquet_schema();
+        let read = |at: u64, bytes: &mut [u8]| file.read_exact_at(bytes, at).map_err(|error| error.to_string());
         for (leaf, column) in self.metadata.metadata().row_group(part).columns().iter().enumerate() {
             if only.is_none_or(|only| descriptor.get_column_root_idx(leaf) == only) {
                 let (start, bytes) = column.byte_range();
-                check_pages(file, start, start.saturating_add(bytes)).map_err(|what| {
+                check_pages(&read, start, start.saturating_add(bytes)).map_err(|what| {
                     let name = column.column_path().string();
                     damaged(&self.path, format_args!("column {name}: {what}")).hint("write it with smaller pages")
                 })?;

@@ -156,15 +156,43 @@ fn floats(values: impl Iterator<Item = f64>) -> ColumnSummary {
 fn texts(min: Option<&str>, max: Option<&str>) -> ColumnSummary {
     let (Some(min), Some(max)) = (min, max) else { return ColumnSummary::default() };
     let exact = min.len() <= BOUND_BYTES_MAX && max.len() <= BOUND_BYTES_MAX;
-    summary(Some(Value::Text(cut_text(min).into())), text_above(max).map(Value::Text), exact)
+    summary(Some(Value::Text(cut_text(min).into())), short_above(max).map(Value::Text), exact)
 }
 
 fn cut_text(text: &str) -> &str {
     &text[..text.floor_char_boundary(BOUND_BYTES_MAX)]
 }
 
+/// A short text that is not above these bytes of a text, and whether it is all of them. A bound that was cut within a
+/// character keeps the characters before that.
+pub(crate) fn text_below(bytes: &[u8]) -> (String, bool) {
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
+    };
+    let cut = cut_text(text);
+    (cut.to_owned(), cut.len() == bytes.len())
+}
+
+/// A short text that is not below these bytes, and whether it is all of them; `None` if all short texts are below, or the
+/// bytes are no text.
+pub(crate) fn text_above(bytes: &[u8]) -> Option<(String, bool)> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    short_above(text).map(|above| (above, bytes.len() <= BOUND_BYTES_MAX))
+}
+
+/// Short bytes that are not above these, and whether they are all of them.
+pub(crate) fn bytes_below(bytes: &[u8]) -> (Vec<u8>, bool) {
+    (bytes[..bytes.len().min(BOUND_BYTES_MAX)].to_vec(), bytes.len() <= BOUND_BYTES_MAX)
+}
+
+/// Short bytes that are not below these, and whether they are all of them; `None` if all short ones are below.
+pub(crate) fn bytes_above(bytes: &[u8]) -> Option<(Vec<u8>, bool)> {
+    short_bytes_above(bytes).map(|above| (above, bytes.len() <= BOUND_BYTES_MAX))
+}
+
 /// A short text that is not below `text`; `None` if all short texts are.
-fn text_above(text: &str) -> Option<String> {
+fn short_above(text: &str) -> Option<String> {
     let cut = cut_text(text);
     if cut.len() == text.len() {
         return Some(text.into());
@@ -184,10 +212,10 @@ fn binaries(min: Option<&[u8]>, max: Option<&[u8]>) -> ColumnSummary {
     let (Some(min), Some(max)) = (min, max) else { return ColumnSummary::default() };
     let exact = min.len() <= BOUND_BYTES_MAX && max.len() <= BOUND_BYTES_MAX;
     let cut = &min[..min.len().min(BOUND_BYTES_MAX)];
-    summary(Some(Value::Bytes(cut.into())), bytes_above(max).map(Value::Bytes), exact)
+    summary(Some(Value::Bytes(cut.into())), short_bytes_above(max).map(Value::Bytes), exact)
 }
 
-fn bytes_above(bytes: &[u8]) -> Option<Vec<u8>> {
+fn short_bytes_above(bytes: &[u8]) -> Option<Vec<u8>> {
     if bytes.len() <= BOUND_BYTES_MAX {
         return Some(bytes.into());
     }
@@ -243,7 +271,7 @@ mod tests {
         assert_eq!((min.as_str(), max.len()), ("z", 64));
         assert!(max.as_str() > long.as_str());
         assert_eq!(of(StringViewArray::from(vec![char::MAX.to_string().repeat(20)])).max, None);
-        assert_eq!(text_above(&format!("{}\u{d7ff}xx", "a".repeat(61))).unwrap(), format!("{}\u{e000}", "a".repeat(61)));
+        assert_eq!(short_above(&format!("{}\u{d7ff}xx", "a".repeat(61))).unwrap(), format!("{}\u{e000}", "a".repeat(61)));
     }
 
     #[test]
@@ -252,7 +280,7 @@ mod tests {
         assert_eq!((found.min, found.max), (Some(Value::Bytes(vec![0xff; 64])), None));
         let mut bytes = vec![7; 63];
         bytes.extend([0xff, 1]);
-        assert_eq!(bytes_above(&bytes).unwrap(), [vec![7; 62], vec![8]].concat());
+        assert_eq!(short_bytes_above(&bytes).unwrap(), [vec![7; 62], vec![8]].concat());
     }
 
     #[test]

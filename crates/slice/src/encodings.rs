@@ -12,12 +12,14 @@ use pithead_model::{PAGE_ROWS, SLICE_BYTES_MAX, SliceEntry};
 
 use crate::arrow_ipc::ArrowEncoding;
 use crate::pages::PageIndex;
+use crate::parquet::ParquetEncoding;
 use crate::stored::SliceParts;
 use crate::summary::with_distinct;
 use crate::vortex::VortexEncoding;
 use crate::{ColumnSketches, Encoding, Header, ReadStats, ScanRequest, SliceError, SliceReader, seal, unseal, verify};
 
-static ENCODINGS: LazyLock<[Arc<dyn Encoding>; 2]> = LazyLock::new(|| [Arc::new(VortexEncoding), Arc::new(ArrowEncoding)]);
+static ENCODINGS: LazyLock<[Arc<dyn Encoding>; 3]> =
+    LazyLock::new(|| [Arc::new(VortexEncoding), Arc::new(ArrowEncoding), Arc::new(ParquetEncoding)]);
 
 /// The encoding with a name.
 pub fn encoding(name: &str) -> Option<Arc<dyn Encoding>> {

@@ -41,11 +41,18 @@ pub struct Header {
 
 /// A slice: the header, then `body`.
 pub fn seal(encoding: (u16, u16), rows: u64, columns: u32, body: &[u8]) -> Vec<u8> {
-    let header = Header { encoding, rows, columns, body_bytes: body.len() as u64, checksum: xxh3_64(body) };
     let mut slice = Vec::with_capacity(HEADER_BYTES + body.len());
-    slice.extend_from_slice(&header.to_bytes());
+    slice.resize(HEADER_BYTES, 0);
     slice.extend_from_slice(body);
+    seal_in_place(encoding, rows, columns, &mut slice);
     slice
+}
+
+/// Writes the header of a slice into the place before its body that was left for it.
+pub(crate) fn seal_in_place(encoding: (u16, u16), rows: u64, columns: u32, slice: &mut [u8]) {
+    let (place, body) = slice.split_at_mut(HEADER_BYTES);
+    let header = Header { encoding, rows, columns, body_bytes: body.len() as u64, checksum: xxh3_64(body) };
+    place.copy_from_slice(&header.to_bytes());
 }
 
 /// Reads a slice's header and takes its body, without a copy. It does not check the body's checksum: see [`verify`].

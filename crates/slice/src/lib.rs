@@ -17,6 +17,8 @@ mod matcher;
 mod nans;
 mod nested;
 mod normalise;
+mod page_entries;
+mod page_sizes;
 mod pages;
 mod parquet;
 mod prune;
@@ -37,6 +39,7 @@ pub use encodings::{
 pub use header::{HEADER_BYTES, Header, seal, unseal, verify};
 pub use keys::KeySet;
 pub use normalise::{normalise, normalise_batch};
+pub use page_sizes::check_pages;
 pub use parquet::{AttachedSlice, Origin, ParquetFile};
 pub use prune::may_match;
 pub use sketch::{ColumnSketches, Sketch};

@@ -69,7 +69,7 @@ fn normalise_field(field: &FieldRef) -> FieldRef {
 }
 
 /// The type with which values of `data_type` are stored.
-fn normalise_type(data_type: &DataType) -> DataType {
+pub(crate) fn normalise_type(data_type: &DataType) -> DataType {
     let normal = match data_type {
         DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
         DataType::Binary | DataType::LargeBinary => DataType::BinaryView,
@@ -97,7 +97,8 @@ fn can_convert(from: &DataType, to: &DataType) -> bool {
     }
 }
 
-fn convert(column: &ArrayRef, field: &Field) -> Result<ArrayRef, SliceError> {
+/// The column with the type of a field that is its normalised one.
+pub(crate) fn convert(column: &ArrayRef, field: &Field) -> Result<ArrayRef, SliceError> {
     if column.data_type() == field.data_type() {
         return Ok(column.clone());
     }

@@ -22,9 +22,10 @@ use std::sync::atomic::Ordering;
 
 use arrow::array::RecordBatch;
 use bytes::Bytes;
-use pithead_model::{ColumnSummary, PAGE_ROWS, PageSet, Value, merge_columns};
+use pithead_model::{ColumnSummary, PAGE_ROWS, PageSet, merge_columns};
 
 use crate::bounds::bounds;
+use crate::page_entries::{Reader, damaged, write_summary};
 use crate::prune::{columns_of, may_satisfy};
 use crate::{Predicate, ScanRequest, SliceError};
 
@@ -32,10 +33,6 @@ const MAGIC: [u8; 8] = *b"PAGEINDX";
 const TRAILER_BYTES: usize = 32;
 /// The most rows of a page that a reader accepts: a few bytes must not cause work without end.
 const PAGE_ROWS_MAX: u64 = 1 << 16;
-const HAS_MIN: u8 = 1;
-const HAS_MAX: u8 = 2;
-const EXACT: u8 = 4;
-const NULLS_UNKNOWN: u8 = 8;
 
 /// The bounds of each page of the rows in `batches`, page by page, with one summary for each column.
 pub(crate) fn page_bounds(batches: &[RecordBatch]) -> Vec<Vec<ColumnSummary>> {
@@ -64,52 +61,9 @@ pub(crate) fn page_bounds(batches: &[RecordBatch]) -> Vec<Vec<ColumnSummary>> {
 /// Appends the index of pages to an encoding's bytes.
 pub(crate) fn append(body: &mut Vec<u8>, rows: u64, pages: &[Vec<ColumnSummary>]) -> Result<(), SliceError> {
     let columns = pages.first().map_or(0, Vec::len);
-    let mut entries = Vec::new();
-    let mut starts = Vec::with_capacity(columns + 1);
-    for column in 0..columns {
-        starts.push(entries.len());
-        pages.iter().for_each(|page| write_summary(&mut entries, &page[column]));
-    }
-    starts.push(entries.len());
-    let index_start = body.len();
-    for start in starts {
-        let start = u32::try_from(start).map_err(|_| SliceError::TooLarge { bytes: entries.len(), max: u32::MAX as usize })?;
-        body.extend_from_slice(&start.to_le_bytes());
-    }
-    body.append(&mut entries);
-    let index_bytes = (body.len() - index_start) as u64;
-    body.extend_from_slice(&rows.to_le_bytes());
-    body.extend_from_slice(&(PAGE_ROWS as u32).to_le_bytes());
-    body.extend_from_slice(&(columns as u32).to_le_bytes());
-    body.extend_from_slice(&index_bytes.to_le_bytes());
-    body.extend_from_slice(&MAGIC);
+    let column = |column: usize| pages.iter().map(move |page| &page[column]);
+    PageIndex::new(rows, (0..columns).map(column))?.append_to(body);
     Ok(())
-}
-
-fn write_summary(out: &mut Vec<u8>, summary: &ColumnSummary) {
-    let flag = |there: bool, flag: u8| if there { flag } else { 0 };
-    let bounds = flag(summary.min.is_some(), HAS_MIN) | flag(summary.max.is_some(), HAS_MAX) | flag(summary.exact, EXACT);
-    out.push(bounds | flag(summary.nulls_unknown, NULLS_UNKNOWN));
-    let mut nulls = summary.nulls;
-    while nulls >= 0x80 {
-        out.push(nulls as u8 | 0x80);
-        nulls >>= 7;
-    }
-    out.push(nulls as u8);
-    summary.min.iter().chain(&summary.max).for_each(|value| write_value(out, value));
-}
-
-fn write_value(out: &mut Vec<u8>, value: &Value) {
-    let mut put = |kind: u8, bytes: &[u8]| {
-        out.extend_from_slice(&[kind, bytes.len() as u8]);
-        out.extend_from_slice(bytes);
-    };
-    match value {
-        Value::Int(value) => put(0, &value.to_le_bytes()),
-        Value::Float(value) => put(1, &value.to_le_bytes()),
-        Value::Text(text) => put(2, text.as_bytes()),
-        Value::Bytes(bytes) => put(3, bytes),
-    }
 }
 
 /// The pages of a slice and their bounds, which are read column by column when they are needed.
@@ -125,6 +79,42 @@ pub(crate) struct PageIndex {
 }
 
 impl PageIndex {
+    /// Of a slice of so many rows, from the summaries of each column, page by page.
+    pub(crate) fn of(rows: u64, columns: &[Vec<ColumnSummary>]) -> Result<Self, SliceError> {
+        Self::new(rows, columns.iter().map(|pages| pages.iter()))
+    }
+
+    fn new<'a, P: Iterator<Item = &'a ColumnSummary>>(
+        rows: u64,
+        columns: impl ExactSizeIterator<Item = P>,
+    ) -> Result<Self, SliceError> {
+        let count = columns.len();
+        let (mut entries, mut starts) = (Vec::new(), Vec::with_capacity(count + 1));
+        for pages in columns {
+            starts.push(entries.len());
+            pages.for_each(|page| write_summary(&mut entries, page));
+        }
+        starts.push(entries.len());
+        let mut index = Vec::with_capacity(4 * starts.len() + entries.len());
+        for start in starts {
+            let start =
+                u32::try_from(start).map_err(|_| SliceError::TooLarge { bytes: entries.len(), max: u32::MAX as usize })?;
+            index.extend_from_slice(&start.to_le_bytes());
+        }
+        index.append(&mut entries);
+        Ok(Self { rows, page_rows: PAGE_ROWS as u64, columns: count, index: index.into() })
+    }
+
+    /// Appends it to an encoding's bytes.
+    pub(crate) fn append_to(&self, body: &mut Vec<u8>) {
+        body.extend_from_slice(&self.index);
+        body.extend_from_slice(&self.rows.to_le_bytes());
+        body.extend_from_slice(&(self.page_rows as u32).to_le_bytes());
+        body.extend_from_slice(&(self.columns as u32).to_le_bytes());
+        body.extend_from_slice(&self.bytes().to_le_bytes());
+        body.extend_from_slice(&MAGIC);
+    }
+
     /// Splits the index from an encoding's bytes, which it returns without the index.
     pub(crate) fn split(body: Bytes, columns: usize) -> Result<(Bytes, Self), SliceError> {
         let Some(trailer_start) = body.len().checked_sub(TRAILER_BYTES) else {
@@ -275,49 +265,6 @@ impl PageIndex {
     }
 }
 
-/// Reads entries. Each read checks how many bytes are left.
-struct Reader<'a>(&'a [u8]);
-
-impl Reader<'_> {
-    fn take(&mut self, bytes: usize) -> Result<&[u8], SliceError> {
-        let (taken, rest) = self.0.split_at_checked(bytes).ok_or_else(|| damaged("a column ends early"))?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    fn byte(&mut self) -> Result<u8, SliceError> {
-        Ok(self.take(1)?[0])
-    }
-
-    fn summary(&mut self) -> Result<ColumnSummary, SliceError> {
-        let flags = self.byte()?;
-        let mut nulls = 0u64;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            nulls |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                break;
-            }
-        }
-        let min = (flags & HAS_MIN != 0).then(|| self.value()).transpose()?;
-        let max = (flags & HAS_MAX != 0).then(|| self.value()).transpose()?;
-        Ok(ColumnSummary { min, max, exact: flags & EXACT != 0, nulls, nulls_unknown: flags & NULLS_UNKNOWN != 0, distinct: 0 })
-    }
-
-    fn value(&mut self) -> Result<Value, SliceError> {
-        let (kind, length) = (self.byte()?, self.byte()?);
-        let bytes = self.take(length.into())?;
-        let value = match kind {
-            0 => bytes.try_into().ok().map(|bytes| Value::Int(i128::from_le_bytes(bytes))),
-            1 => bytes.try_into().ok().map(|bytes| Value::Float(f64::from_le_bytes(bytes))),
-            2 => std::str::from_utf8(bytes).ok().map(|text| Value::Text(text.into())),
-            3 => Some(Value::Bytes(bytes.into())),
-            _ => None,
-        };
-        value.ok_or_else(|| damaged("a bound cannot be read"))
-    }
-}
-
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
@@ -326,15 +273,12 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }
 
-fn damaged(what: &str) -> SliceError {
-    SliceError::Corrupt(format!("its index of pages: {what}"))
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use arrow::array::{ArrayRef, Int64Array, StringViewArray};
+    use pithead_model::Value;
     use proptest::prelude::*;
 
     use super::*;

@@ -22,8 +22,9 @@ pub(crate) fn may_satisfy<'a>(predicate: &Predicate, summary: &dyn Fn(usize) -> 
         Predicate::Compare { column, op, value } => {
             summary(*column).is_none_or(|summary| has_value(summary, rows) && may_compare(summary, *op, value))
         }
-        Predicate::In { column, values } => summary(*column)
-            .is_none_or(|summary| has_value(summary, rows) && values.iter().any(|value| may_compare(summary, Compare::Eq, value))),
+        Predicate::In { column, values } => summary(*column).is_none_or(|summary| {
+            has_value(summary, rows) && values.iter().any(|value| may_compare(summary, Compare::Eq, value))
+        }),
         Predicate::Like { column, pattern, negated } => {
             summary(*column).is_none_or(|summary| has_value(summary, rows) && (*negated || may_be_like(summary, pattern)))
         }

@@ -49,13 +49,56 @@ impl SliceParts {
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {
     bytes: u64,
-    parts: Arc<[(u64, Bytes)]>,
+    parts: Arc<[Part]>,
+}
+
+/// Bytes of a body that lie together.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    /// Where they start in the body.
+    pub(crate) start: u64,
+    pub(crate) place: Place,
+}
+
+/// Where the bytes of a part are.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    Memory(Bytes),
+    /// In a file outside of the store, which is read anew each time.
+    File(Arc<dyn ReadAt>, Range<u64>),
+}
+
+impl Part {
+    fn len(&self) -> u64 {
+        match &self.place {
+            Place::Memory(bytes) => bytes.len() as u64,
+            Place::File(_, range) => range.end - range.start,
+        }
+    }
+
+    fn end(&self) -> u64 {
+        self.start + self.len()
+    }
+
+    /// Bytes of the body that lie within this part.
+    fn get(&self, range: Range<u64>) -> Result<Bytes, SliceError> {
+        let within = range.start - self.start..range.end - self.start;
+        match &self.place {
+            Place::Memory(bytes) => Ok(bytes.slice(within.start as usize..within.end as usize)),
+            Place::File(file, part) => file.read_at(part.start + within.start..part.start + within.end),
+        }
+    }
 }
 
 impl Stored {
     /// All of it.
     pub(crate) fn whole(body: Bytes) -> Stored {
-        Stored { bytes: body.len() as u64, parts: [(0, body)].into() }
+        Stored { bytes: body.len() as u64, parts: [Part { start: 0, place: Place::Memory(body) }].into() }
+    }
+
+    /// Of these parts, which lie behind one another without a gap from the body's start on.
+    pub(crate) fn of(parts: Vec<Part>) -> Stored {
+        Stored { bytes: parts.last().map_or(0, Part::end), parts: parts.into() }
     }
 
     /// Parts of a body of so many bytes. The parts come from outside.
@@ -71,15 +114,33 @@ impl Stored {
                 _ => return Err(damaged(format!("a part of {} bytes lies at {start}", part.len()))),
             };
         }
+        let part = |(start, bytes)| Part { start, place: Place::Memory(bytes) };
         match free == bytes {
-            true => Ok(Stored { bytes, parts: parts.into() }),
+            true => Ok(Stored { bytes, parts: parts.into_iter().map(part).collect() }),
             false => Err(damaged("its end was not sent".to_owned())),
         }
     }
 
-    /// The bytes at its end that are at hand without a gap.
+    /// The bytes at its end that are in memory without a gap.
     pub(crate) fn end(&self) -> Bytes {
-        self.parts.last().map(|(_, part)| part.clone()).unwrap_or_default()
+        match self.parts.last().map(|part| &part.place) {
+            Some(Place::Memory(bytes)) => bytes.clone(),
+            _ => Bytes::new(),
+        }
+    }
+
+    /// The same bytes, and more in memory behind them.
+    pub(crate) fn with_end(&self, end: Bytes) -> Stored {
+        let end = Part { start: self.bytes, place: Place::Memory(end) };
+        Stored { bytes: end.end(), parts: self.parts.iter().cloned().chain([end]).collect() }
+    }
+
+    /// Adds all of its bytes.
+    pub(crate) fn copy_to(&self, into: &mut Vec<u8>) -> Result<(), SliceError> {
+        self.parts.iter().try_for_each(|part| {
+            into.extend_from_slice(&part.get(part.start..part.end())?);
+            Ok(())
+        })
     }
 
     /// Bytes of the whole body.
@@ -87,16 +148,27 @@ impl Stored {
         self.bytes
     }
 
-    /// Some of its bytes, without a copy.
+    /// Some of its bytes: without a copy where one part in memory has them.
     pub(crate) fn get(&self, range: Range<u64>) -> Result<Bytes, SliceError> {
-        let after = self.parts.partition_point(|(start, _)| *start <= range.start);
-        let part = after.checked_sub(1).and_then(|part| self.parts.get(part));
-        let within = part.and_then(|(start, part)| {
-            let from = usize::try_from(range.start - start).ok()?;
-            let to = usize::try_from(range.end.checked_sub(*start)?).ok()?;
-            (from <= to && to <= part.len()).then(|| part.slice(from..to))
-        });
-        within.ok_or_else(|| damaged(format!("bytes {} to {} of it are not at hand", range.start, range.end)))
+        let missing = || damaged(format!("bytes {} to {} of it are not at hand", range.start, range.end));
+        let first = self.parts.partition_point(|part| part.start <= range.start).checked_sub(1).ok_or_else(missing)?;
+        if range.start > range.end {
+            return Err(missing());
+        }
+        if range.end <= self.parts[first].end() {
+            return if range.start <= self.parts[first].end() { self.parts[first].get(range) } else { Err(missing()) };
+        }
+        let mut at = range.start;
+        let mut bytes = Vec::new();
+        for part in self.parts[first..].iter().take_while(|part| part.start < range.end) {
+            if at < part.start || at > part.end() {
+                return Err(missing());
+            }
+            let end = part.end().min(range.end);
+            bytes.extend_from_slice(&part.get(at..end)?);
+            at = end;
+        }
+        if at == range.end { Ok(bytes.into()) } else { Err(missing()) }
     }
 
     /// These ranges of its bytes as parts, those that nearly touch as one.

@@ -1,71 +1,71 @@
 //! Parquet: files that lie where they are, of which each row group is a slice, and an encoding of slices.
+//!
+//! A slice's body is a file of one row group, with the index of pages behind it as every encoding has it. Such a body is
+//! also made of a row group of an attached file, without copying its column chunks, so one reader reads what was stored,
+//! what came over the link, and what lies in a directory of somebody else.
+
+mod body;
+mod casts;
+mod chunks;
+mod columns;
+mod file;
+mod filter;
+mod footer;
+mod grid;
+mod opened;
+mod read;
+mod rows;
+mod statistics;
+mod whole;
+mod write;
 
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
-use pithead_model::SliceEntry;
 
-use crate::{ReadAt, SliceError, SliceReader};
+pub use columns::Origin;
+pub use file::{AttachedSlice, ParquetFile};
 
-/// Where a column of a dataset comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// The root column of the file with this number, whose values are cast to the dataset's type where that loses nothing.
-    Column(usize),
-    /// The file lacks it: all rows are NULL.
-    Null,
-    /// All rows have this value, which the name of a folder gives as text; `__HIVE_DEFAULT_PARTITION__` is NULL.
-    Text(String),
-}
+use crate::guard::guarded;
+use crate::pages;
+use crate::stored::{SliceParts, Stored};
+use crate::{Encoding, SliceError, SliceReader};
 
-/// A Parquet file whose footer was read and checked.
+const NAME: &str = "parquet";
+/// Parquet.
 #[derive(Debug)]
-pub struct ParquetFile {
-    schema: SchemaRef,
-}
+pub(crate) struct ParquetEncoding;
 
-impl ParquetFile {
-    /// Reads the footer. Blocks.
-    pub fn open(_source: Arc<dyn ReadAt>) -> Result<ParquetFile, SliceError> {
-        Err(SliceError::Schema("Parquet files cannot be attached yet".into()))
+impl Encoding for ParquetEncoding {
+    fn name(&self) -> &'static str {
+        NAME
     }
 
-    /// The columns with the types that a dataset has them in, without the writer's notes about them.
-    pub fn schema(&self) -> &SchemaRef {
-        &self.schema
+    fn id(&self) -> (u16, u16) {
+        (3, 1)
     }
 
-    /// Rows of all row groups.
-    pub fn rows(&self) -> u64 {
-        0
+    fn supports(&self, schema: &SchemaRef) -> Result<(), SliceError> {
+        schema.fields().iter().try_for_each(|field| write::supports(field))
     }
 
-    /// The row groups as slices of a dataset. `origins` says for each column of `schema` where it comes from.
-    pub fn slices(self: &Arc<Self>, _schema: &SchemaRef, _origins: &[Origin]) -> Result<Vec<AttachedSlice>, SliceError> {
-        Ok(Vec::new())
-    }
-}
-
-/// A row group, or a part of its rows, as a slice of a dataset. A clone is cheap.
-#[derive(Clone, Debug)]
-pub struct AttachedSlice {
-    entry: Arc<SliceEntry>,
-}
-
-impl AttachedSlice {
-    /// What the directory says of the slice, from the footer's statistics.
-    pub fn entry(&self) -> &Arc<SliceEntry> {
-        &self.entry
+    fn encode(&self, schema: &SchemaRef, batches: &[RecordBatch]) -> Result<Vec<u8>, SliceError> {
+        let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+        let mut body = guarded(|| write::write_file(schema, batches))?;
+        pages::append(&mut body, rows as u64, &pages::page_bounds(batches))?;
+        Ok(body)
     }
 
-    /// Opens it for reading. Blocks.
-    pub fn open(&self) -> Result<Arc<dyn SliceReader>, SliceError> {
-        Err(SliceError::Schema("Parquet files cannot be attached yet".into()))
+    fn open(&self, schema: &SchemaRef, body: Bytes) -> Result<Arc<dyn SliceReader>, SliceError> {
+        let slice = guarded(|| read::ParquetSlice::open(schema.clone(), Stored::whole(body), None))?;
+        Ok(Arc::new(slice))
     }
 
-    /// The slice as bytes that [`crate::open_slice`] opens at another machine. Blocks.
-    pub fn stored(&self) -> Result<Bytes, SliceError> {
-        Err(SliceError::Schema("Parquet files cannot be attached yet".into()))
+    fn open_parts(&self, schema: &SchemaRef, parts: SliceParts, pages: &[u8]) -> Result<Arc<dyn SliceReader>, SliceError> {
+        let body = Stored::some(parts.body_bytes, parts.parts)?;
+        let slice = guarded(|| read::ParquetSlice::open(schema.clone(), body, Some(pages)))?;
+        Ok(Arc::new(slice))
     }
 }

@@ -2,9 +2,11 @@
 //! request names; return every row that satisfies the predicates, and only such rows for those predicates that it
 //! reports as applied; and return an error for damaged bytes.
 
+mod attached;
 mod data;
 mod judge;
 mod parts;
+mod speed;
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,32 +1,39 @@
 //! What Parquet's pages say of their size, before the decoder makes room for it.
 //!
-//! A page's header is Thrift's compact form, of which only the first three fields matter here: kind, bytes decompressed, bytes
-//! stored (<https://github.com/apache/parquet-format>, `PageHeader`). The library does not show it.
-
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+//! A page's header is Thrift's compact form, of which the first three fields matter here: kind, bytes decompressed, bytes
+//! stored (<https://github.com/apache/parquet-format>, `PageHeader`), and how many values it says it has. The library
+//! does not show it.
 
 /// Bytes of a header that are read at first, and at most: it holds bounds of the page's values.
 const HEADER_BYTES: usize = 512;
 const HEADER_BYTES_MAX: usize = 1 << 20;
 /// Structures inside each other at most; Parquet has three.
 const DEPTH_MAX: usize = 8;
+/// The kind of a page with a dictionary.
+const DICTIONARY_PAGE: i64 = 2;
 /// What a page may be decompressed: so much, and so many times its stored bytes.
 const PAGE_BYTES_MAX: u64 = 64 << 20;
 const RATIO_MAX: u64 = 64;
+/// Values of a page, NULLs among them: they may take no bytes at all.
+const VALUES_MAX: i64 = 1 << 24;
 
 /// Checks all pages of a column chunk, which lies within the file, up to its end or to what is no page: the decoder will say so,
 /// if it comes that far. The error says which size does not hold.
-pub(crate) fn check_pages(file: &File, start: u64, end: u64) -> Result<(), String> {
+///
+/// `read` fills its bytes with those of the file from a place on.
+pub fn check_pages(read: &dyn Fn(u64, &mut [u8]) -> Result<(), String>, start: u64, end: u64) -> Result<(), String> {
     let mut at = start;
     while at < end {
-        let Some((header, PageSizes { decompressed, stored })) = read_header(file, at, end)? else { break };
+        let Some((header, PageSizes { decompressed, stored, values })) = read_header(read, at, end)? else { break };
         let (Ok(stored), Ok(decompressed)) = (u32::try_from(stored), u32::try_from(decompressed)) else {
             return Err(format!("a page of {decompressed} bytes decompressed and {stored} stored"));
         };
         let allowed = PAGE_BYTES_MAX + RATIO_MAX * u64::from(stored);
         if u64::from(decompressed) > allowed {
             return Err(format!("a page of {decompressed} bytes decompressed and {stored} stored; at most {allowed} are read"));
+        }
+        if values > VALUES_MAX {
+            return Err(format!("a page of {values} values; at most {VALUES_MAX} are read"));
         }
         at = at.saturating_add(header).saturating_add(stored.into());
     }
@@ -36,16 +43,27 @@ pub(crate) fn check_pages(file: &File, start: u64, end: u64) -> Result<(), Strin
 struct PageSizes {
     decompressed: i64,
     stored: i64,
+    values: i64,
+}
+
+/// How many values the page at a chunk's start has, where it is a page of a dictionary.
+pub(crate) fn dictionary_values(bytes: &[u8]) -> Option<u64> {
+    let (kind, page) = Thrift(bytes).page()?;
+    (kind == DICTIONARY_PAGE).then(|| u64::try_from(page.values).ok())?
 }
 
 /// Bytes of the header at `at`, and what it says. None: it is none.
-fn read_header(file: &File, at: u64, end: u64) -> Result<Option<(u64, PageSizes)>, String> {
+fn read_header(
+    read: &dyn Fn(u64, &mut [u8]) -> Result<(), String>,
+    at: u64,
+    end: u64,
+) -> Result<Option<(u64, PageSizes)>, String> {
     let there = usize::try_from(end - at).unwrap_or(usize::MAX).min(HEADER_BYTES_MAX);
     let mut bytes = vec![0; there.min(HEADER_BYTES)];
     loop {
-        file.read_exact_at(&mut bytes, at).map_err(|error| error.to_string())?;
+        read(at, &mut bytes)?;
         let mut thrift = Thrift(&bytes);
-        if let Some(page) = thrift.page() {
+        if let Some((_, page)) = thrift.page() {
             return Ok(Some(((bytes.len() - thrift.0.len()) as u64, page)));
         }
         if bytes.len() == HEADER_BYTES_MAX {
@@ -62,16 +80,32 @@ fn read_header(file: &File, at: u64, end: u64) -> Result<Option<(u64, PageSizes)
 struct Thrift<'a>(&'a [u8]);
 
 impl Thrift<'_> {
-    fn page(&mut self) -> Option<PageSizes> {
-        let (mut field, mut sizes) = (0_i64, [None, None]);
+    /// The page's kind and sizes.
+    fn page(&mut self) -> Option<(i64, PageSizes)> {
+        let (mut field, mut sizes, mut values) = (0_i64, [None; 3], 0);
         while let Some((number, kind)) = self.field(field)? {
             field = number;
             match (number, kind) {
-                (2 | 3, 5) => sizes[if number == 2 { 0 } else { 1 }] = Some(self.zigzag()?),
+                (1..=3, 5) => sizes[number as usize - 1] = Some(self.zigzag()?),
+                // What is told of pages of data, of dictionaries, and of data in the second version.
+                (5 | 7 | 8, 12) => values = self.values()?,
                 _ => self.skip(kind, DEPTH_MAX)?,
             }
         }
-        Some(PageSizes { decompressed: sizes[0]?, stored: sizes[1]? })
+        Some((sizes[0]?, PageSizes { decompressed: sizes[1]?, stored: sizes[2]?, values }))
+    }
+
+    /// The number of values, which is the first field of each of these structures.
+    fn values(&mut self) -> Option<i64> {
+        let (mut field, mut values) = (0, 0);
+        while let Some((number, kind)) = self.field(field)? {
+            field = number;
+            match (number, kind) {
+                (1, 5) => values = self.zigzag()?,
+                _ => self.skip(kind, DEPTH_MAX)?,
+            }
+        }
+        Some(values)
     }
 
     /// The next field's number and kind; none at the structure's end.
@@ -146,8 +180,6 @@ impl Thrift<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
     use super::*;
 
     /// Kind 0, the sizes as zigzag numbers, then a structure with a list and a text.
@@ -157,9 +189,12 @@ mod tests {
     }
 
     fn check(bytes: &[u8]) -> Result<(), String> {
-        let mut file = tempfile::tempfile().unwrap();
-        file.write_all(bytes).unwrap();
-        check_pages(&file, 0, bytes.len() as u64)
+        let read = |at: u64, into: &mut [u8]| {
+            let there = bytes.get(at as usize..at as usize + into.len()).ok_or("too short")?;
+            into.copy_from_slice(there);
+            Ok(())
+        };
+        check_pages(&read, 0, bytes.len() as u64)
     }
 
     #[test]
