@@ -97,6 +97,8 @@ enum Encoding {
     Vortex,
     /// Uncompressed Arrow IPC
     Arrow,
+    /// A Parquet file of one row group
+    Parquet,
 }
 
 /// Formats of files.
@@ -159,6 +161,7 @@ fn spec(args: &LoadArgs) -> LoadSpec {
         encoding: args.encoding.map(|encoding| match encoding {
             Encoding::Vortex => "vortex".to_owned(),
             Encoding::Arrow => "arrow".to_owned(),
+            Encoding::Parquet => "parquet".to_owned(),
         }),
         partitions: args.partitions.map(usize::from),
         copies: args.copies.map(usize::from),

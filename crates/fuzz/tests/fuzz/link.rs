@@ -297,8 +297,14 @@ fn ticket_seeds() -> Vec<Seed> {
 
 pub fn manifest() -> Manifest {
     let rows = &batches()[0];
-    let summary =
-        ColumnSummary { min: Some(Value::Int(1)), max: Some(Value::Text("z".into())), exact: true, nulls: 2, nulls_unknown: true, distinct: 9 };
+    let summary = ColumnSummary {
+        min: Some(Value::Int(1)),
+        max: Some(Value::Text("z".into())),
+        exact: true,
+        nulls: 2,
+        nulls_unknown: true,
+        distinct: 9,
+    };
     let run = pithead_model::Run { load: LoadId(1), slices: 2, rows: 100, bytes: 4_096 };
     let partition = Partition { copies: vec![DriveId(1), DriveId(2)], runs: vec![run; 2], columns: vec![summary; 4] };
     let dataset = |partitioning| Dataset {
@@ -326,30 +332,30 @@ pub fn manifest() -> Manifest {
         lost_homes: vec![],
         datasets: datasets.into(),
         functions: [("hash".to_owned(), function())].into(),
+        views: [("v".to_owned(), view())].into(),
     }
 }
 
-fn function() -> Function {
-    Function {
-        arguments: vec![FunctionArgument { name: Some("x".into()), of: FunctionType::Bigint }],
-        views: [("v".to_owned(), view())].into(),
-        returns: FunctionType::Text,
-        volatility: Volatility::Immutable,
-        called_on_null: false,
 fn view() -> View {
     let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, true)]));
     View { sql: "SELECT n FROM t".into(), domain: "lab".into(), columns: vec!["n".into()], schema }
 }
 
+fn function() -> Function {
+    Function {
+        arguments: vec![FunctionArgument { name: Some("x".into()), of: FunctionType::Bigint }],
+        returns: FunctionType::Text,
+        volatility: Volatility::Immutable,
+        called_on_null: false,
         module: "0f".repeat(32),
         export: "hash".into(),
+        kind: FunctionKind::Scalar,
     }
 }
 
 pub fn directory() -> Directory {
     let rows = &batches()[0];
     let columns = manifest().datasets["t"].partitions[0].columns.clone();
-        kind: FunctionKind::Scalar,
     let slice = SliceEntry { rows: 20, bytes: 4_096, columns: columns.clone() };
     Directory { schema: rows.schema(), metadata: Default::default(), slices: vec![slice; 3], columns }
 }

@@ -1,5 +1,6 @@
 //! Slices as they lie on a medium, with checksums that hold: the header, the index of pages, both encodings.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::LazyLock;
 use std::task::{Context, Poll, Waker};
@@ -10,17 +11,20 @@ use arrow::ipc::CompressionType;
 use arrow::ipc::writer::{FileWriter, IpcWriteOptions};
 use bytes::Bytes;
 use futures::StreamExt;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::Compression;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use pithead_fuzz::{Bound, Outcome, Parts, Run, Seed, Target};
 use pithead_model::{Fault, PAGE_ROWS, Value};
 use pithead_slice::{
-    Compare, HEADER_BYTES, Predicate, ReadStats, ScanRequest, SliceError, SliceParts, SliceReader, describe, encode_slice,
-    encoding, open_parts, open_slice, seal, unseal,
+    AttachedSlice, Compare, HEADER_BYTES, Origin, ParquetFile, Predicate, ReadAt, ReadStats, ScanRequest, SliceError,
+    SliceParts, SliceReader, describe, encode_slice, encoding, encoding_names, open_parts, open_slice, seal, unseal,
 };
 
 use crate::link::{lying_lengths, unsound};
 use crate::{data, refused};
 
-pub const NAMES: [&str; 3] = ["slice_header", "slice_vortex", "slice_arrow"];
+pub const NAMES: [&str; 5] = ["slice_header", "slice_vortex", "slice_arrow", "slice_parquet", "attached_parquet"];
 
 /// Rows of a window, decoded, are some bytes for each column; texts are shared with the slice.
 const BOUND: Bound = Bound { bytes: 48 << 20, factor: 64 };
@@ -71,6 +75,8 @@ pub fn targets() -> Vec<Target> {
         target("slice_header", Parts::WHOLE, header_seeds(), Box::new(header)),
         target("slice_vortex", BODY, body_seeds("vortex"), Box::new(|bytes| body("vortex", bytes))),
         target("slice_arrow", BODY, body_seeds("arrow"), Box::new(|bytes| body("arrow", bytes))),
+        target("slice_parquet", BODY, body_seeds("parquet"), Box::new(|bytes| body("parquet", bytes))),
+        target("attached_parquet", Parts::WHOLE, attached_seeds(), Box::new(attached)),
     ]
 }
 
@@ -79,7 +85,7 @@ fn header_seeds() -> Vec<Seed> {
         let batch = &DATASETS[1];
         encode_slice(&*encoding(name).unwrap(), &batch.schema(), std::slice::from_ref(batch)).unwrap().bytes.to_vec()
     };
-    vec![Seed::valid("vortex", slice("vortex")), Seed::valid("arrow", slice("arrow"))]
+    encoding_names().into_iter().map(|name| Seed::valid(name, slice(name))).collect()
 }
 
 fn header(bytes: &[u8]) -> Outcome {
@@ -167,6 +173,62 @@ fn read_parts(schema: &SchemaRef, encoding: (u16, u16), rows: u64, body: &[u8]) 
     let pages = vec![0x55; (rows.div_ceil(PAGE_ROWS as u64).div_ceil(8)).min(1 << 10) as usize];
     let pages = if rows.div_ceil(PAGE_ROWS as u64) == 1 { vec![1] } else { pages };
     open_parts(schema, parts, &pages).and_then(|reader| read_all(schema, &*reader)).unwrap_or_default()
+}
+
+/// A file in memory.
+#[derive(Debug)]
+struct File(Bytes);
+
+impl ReadAt for File {
+    fn bytes(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn read_at(&self, range: Range<u64>) -> Result<Bytes, SliceError> {
+        match range.start <= range.end && range.end <= self.bytes() {
+            true => Ok(self.0.slice(range.start as usize..range.end as usize)),
+            // Whoever reads has to look where the file ends first.
+            false => Err(SliceError::Codec { encoding: "parquet", what: format!("{range:?} of {} bytes", self.0.len()) }),
+        }
+    }
+}
+
+fn attached_seeds() -> Vec<Seed> {
+    let levels = [EnabledStatistics::Page, EnabledStatistics::None];
+    let each = DATASETS.iter().enumerate().flat_map(|(number, batch)| levels.map(|level| (number, batch, level)));
+    let seed = |(number, batch, level): (usize, &RecordBatch, EnabledStatistics)| {
+        let properties = WriterProperties::builder().set_statistics_enabled(level).set_data_page_row_count_limit(100);
+        let properties = properties.set_max_row_group_row_count(Some(3_000)).set_compression(Compression::SNAPPY).build();
+        let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).ok()?;
+        writer.write(batch).ok()?;
+        Some(Seed::valid(format!("{number} {level:?}"), writer.into_inner().ok()?))
+    };
+    each.filter_map(seed).collect()
+}
+
+/// Attaches a file, reads its row groups, and reads them again as they travel.
+fn attached(bytes: &[u8]) -> Outcome {
+    let file = match ParquetFile::open(Arc::new(File(Bytes::copy_from_slice(bytes)))) {
+        Ok(file) => Arc::new(file),
+        Err(error) => return refused(&error.into()),
+    };
+    let schema = file.schema();
+    let origins: Vec<Origin> = (0..schema.fields().len()).map(Origin::Column).collect();
+    match file.slices(schema, &origins).and_then(|slices| slices.iter().take(3).try_fold(None, read_attached(schema))) {
+        Ok(None) => Outcome::Accepted,
+        Ok(Some(wrong)) => Outcome::Wrong(wrong),
+        Err(error) => refused(&error.into()),
+    }
+}
+
+fn read_attached(schema: &SchemaRef) -> impl Fn(Option<String>, &AttachedSlice) -> Result<Option<String>, SliceError> + '_ {
+    |wrong, slice| {
+        let reader = slice.open()?;
+        let here = read_all(schema, &*reader)?;
+        // Rows without bytes can be many: they are not encoded again.
+        let sent = if reader.rows() < 1 << 20 { read(schema, slice.stored()?)? } else { None };
+        Ok(wrong.or(here).or(sent))
+    }
 }
 
 fn read(schema: &SchemaRef, slice: Bytes) -> Result<Option<String>, SliceError> {
