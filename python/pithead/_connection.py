@@ -287,6 +287,11 @@ def connect(
     cert: str | os.PathLike[str] | None = None,
     key: str | os.PathLike[str] | None = None,
     insecure: bool = False,
+    attach: str
+    | os.PathLike[str]
+    | Iterable[str | os.PathLike[str]]
+    | Mapping[str, str | os.PathLike[str] | Iterable[str | os.PathLike[str]]]
+    | None = None,
 ) -> Connection:
     """Connects to drives, or runs them inside this process.
 
@@ -309,6 +314,10 @@ def connect(
         Files with a certificate of this client and its key, for drives that ask for one.
     insecure
         Connect to other machines without TLS.
+    attach
+        Directories of Parquet files to offer where they lie, read-only: each entry of a directory is a dataset. A mapping
+        of names to paths makes one dataset of all files below each path; a name may have several paths, such as the files
+        that Delta Lake's or Iceberg's own libraries list. For drives inside this process.
 
     >>> with pithead.connect(drives=2) as conn:
     ...     len(conn.drives())
@@ -332,6 +341,7 @@ def connect(
         "cert": None if cert is None else _arguments.path("cert", cert),
         "key": None if key is None else _arguments.path("key", key),
         "insecure": bool(insecure),
+        "attach": _attached(attach),
     }
     temporary = None if directory or addresses else tempfile.mkdtemp(prefix="pithead-")
     try:
@@ -340,6 +350,21 @@ def connect(
         if temporary:
             shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+def _attached(attach: Any) -> list[str]:
+    """What to attach, as the command line writes it."""
+    if attach is None:
+        return []
+    if isinstance(attach, Mapping):
+        return [f"{name}={_arguments.path('attach', path)}" for name, paths in attach.items() for path in _paths(paths)]
+    # A path that begins with a name and an equals sign would be read as both.
+    return [os.path.abspath(_arguments.path("attach", path)) for path in _paths(attach)]
+
+
+def _paths(paths: Any) -> Iterable[Any]:
+    """One path, or several."""
+    return [paths] if isinstance(paths, str | os.PathLike) else paths
 
 
 def split_name(name: str) -> tuple[str, str]:

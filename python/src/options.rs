@@ -25,6 +25,7 @@ pub(crate) struct Options {
     cert: Option<PathBuf>,
     key: Option<PathBuf>,
     insecure: bool,
+    attach: Vec<String>,
 }
 
 impl Options {
@@ -49,7 +50,8 @@ impl Options {
             let identity = self.cert.clone().zip(self.key.clone());
             let tls = self.ca.clone().map(|ca| ClientTlsFiles { ca, identity });
             let connect = ConnectOptions { tls, token, insecure: self.insecure };
-            Ok(EmbedOptions { threads: self.threads, memory, drives: self.drives, connect, ..EmbedOptions::default() })
+            let attach = self.attach.iter().map(|attach| attach.parse()).collect::<Result<_, Fault>>()?;
+            Ok(EmbedOptions { attach, threads: self.threads, memory, drives: self.drives, connect, ..EmbedOptions::default() })
         };
         read().map_err(errors::to_python)
     }

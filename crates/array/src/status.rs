@@ -59,6 +59,7 @@ impl Inner {
             link_bits_per_second: None,
             cpu_share: 1.0,
             merges: false,
+            attaches: false,
         }
     }
 }

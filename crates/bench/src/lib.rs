@@ -6,10 +6,11 @@
 //! DuckDB over HTTP; [`adaptive`] measures decisions made while queries run beside those made beforehand; [`cell`] finds genes that differ
 //! between groups of cells, beside scanpy, TileDB-SOMA and DuckDB; [`yoursql`] plans queries whose predicates nothing tells of, beside
 //! every order of their joins, and takes early filters of TPC-H away one by one; [`program`] runs SSDlets beside the same code
-//! compiled natively; [`services`] puts and asks beside a drive's background services, under each policy that places them.
+//! compiled natively; [`attach`] runs TPC-H over Parquet files where they lie, beside DuckDB and Polars over the same files; [`services`] puts and asks beside a drive's background services, under each policy that places them.
 
 mod adaptive;
 mod answers;
+mod attach;
 mod cell;
 mod demo;
 mod drives;
@@ -34,6 +35,7 @@ mod yoursql;
 
 pub use adaptive::{AdaptiveOptions, AdaptivePart, adaptive};
 pub use answers::difference;
+pub use attach::{AttachOptions, attach};
 pub use cell::{CellEngine, CellOptions, CellPart, cell};
 pub use demo::{DemoOptions, demo};
 pub use drives::{DriveProcess, DriveProcesses};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use futures::FutureExt;
 use pithead_device::Paced;
-use pithead_drive::{BackgroundPolicy, Drive, DriveOptions, address, bind, serve};
+use pithead_drive::{Attach, BackgroundPolicy, Drive, DriveOptions, address, bind, serve};
 use pithead_model::{Blame, Bytes, Fault, Rate, parse_bytes, parse_rate};
 use pithead_sched::parse_cores;
 use tokio::net::TcpListener;
@@ -27,6 +27,7 @@ Examples:
   pithead drive serve --data /tmp/d0 --listen 127.0.0.1:7433 --link 1gbit  # as on a slower network
   pithead drive serve --data /tmp/d0 --listen 127.0.0.1:7433 --cpu 1/15     # as a weaker engine
   pithead drive serve --data /disk1 --tail-goal 1.5 --scrub-period 7d
+  pithead drive serve --data /disk1 --attach /lake --attach events=/lake/raw/2024  # files as they are
   pithead drive serve --data /disk1 --kinetic           # and for Kinetic clients, on this machine
 
 Other machines reach the drive only with TLS, and only known callers: `pithead cert` makes
@@ -42,6 +43,9 @@ pub(crate) struct ServeArgs {
     /// Directory of the drive; only one process may use it
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
+    /// Offer Parquet files where they lie, read-only: each entry of DIR as a dataset, or all below DIR as one; may be repeated
+    #[arg(long, value_name = "[[DOMAIN.]DATASET=]DIR")]
+    attach: Vec<Attach>,
     /// Where to listen; port 0 takes any that is free
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7433")]
     listen: String,
@@ -185,6 +189,7 @@ fn options(args: &ServeArgs) -> DriveOptions {
         device: Arc::new(device),
         functions: pithead_embed::functions(),
         scrub_period: args.scrub_period.0,
+        attach: args.attach.clone(),
         ..DriveOptions::new(&args.data)
     }
 }

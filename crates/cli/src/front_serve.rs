@@ -6,6 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use futures::future::{BoxFuture, FutureExt, OptionFuture};
 use pithead_drive::{address, bind};
+use pithead_embed::Attach;
 use pithead_flight_sql::FlightSql;
 use pithead_front::Front;
 use pithead_model::{Bytes, parse_bytes};
@@ -41,6 +42,9 @@ pub(crate) struct FrontServeArgs {
     /// Drives on the network [default: $PITHEAD_DRIVES]
     #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',')]
     drives: Vec<String>,
+    /// Offer Parquet files where they lie: each entry of DIR as a dataset, or all below DIR as one; may be repeated
+    #[arg(long, value_name = "[[DOMAIN.]DATASET=]DIR", conflicts_with = "drives")]
+    attach: Vec<Attach>,
     /// Where to listen; port 0 takes any that is free
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:5432")]
     listen: String,
@@ -72,6 +76,7 @@ impl FrontServeArgs {
         TargetArgs {
             data: self.data.clone(),
             drives: self.drives.clone(),
+            attach: self.attach.clone(),
             threads: self.threads(),
             memory: self.memory,
             link: self.below.link(),

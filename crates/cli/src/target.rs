@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use pithead_embed::{ConnectOptions, EmbedOptions, Engine, Target};
+use pithead_embed::{Attach, ConnectOptions, EmbedOptions, Engine, Target};
 use pithead_model::{Blame, Fault, parse_bytes};
 
 use crate::error::CliError;
@@ -26,6 +26,9 @@ pub(crate) struct TargetArgs {
     /// Drives on the network [default: $PITHEAD_DRIVES]
     #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',')]
     pub(crate) drives: Vec<String>,
+    /// Offer Parquet files where they lie: each entry of DIR as a dataset, or all below DIR as one; may be repeated. Needs no --data
+    #[arg(long, value_name = "[[DOMAIN.]DATASET=]DIR", conflicts_with = "drives")]
+    pub(crate) attach: Vec<Attach>,
     /// Threads of this process for queries [default: one a core]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     pub(crate) threads: Option<usize>,
@@ -49,7 +52,13 @@ impl TargetArgs {
             Target::Drives(_) => self.link.options(variable)?,
             Target::Data(_) => ConnectOptions::default(),
         };
-        Ok(EmbedOptions { threads: self.threads, memory: self.memory, connect, ..EmbedOptions::default() })
+        Ok(EmbedOptions {
+            threads: self.threads,
+            memory: self.memory,
+            attach: self.attach.clone(),
+            connect,
+            ..EmbedOptions::default()
+        })
     }
 
     fn resolve(&self, variable: impl Fn(&str) -> Option<String>) -> Target {
@@ -59,12 +68,22 @@ impl TargetArgs {
         if let Some(data) = &self.data {
             return Target::Data(data.clone());
         }
-        match (variable("PITHEAD_DRIVES"), variable("PITHEAD_DATA")) {
+        let here = variable("PITHEAD_DATA").map(|data| Target::Data(data.into()));
+        if !self.attach.is_empty() {
+            // Files alone need no store that stays.
+            return here.unwrap_or_else(|| Target::Data(scratch()));
+        }
+        match (variable("PITHEAD_DRIVES"), here) {
             (Some(drives), _) => Target::Drives(drives.split(',').map(|drive| drive.trim().to_owned()).collect()),
-            (None, Some(data)) => Target::Data(data.into()),
+            (None, Some(here)) => here,
             (None, None) => Target::Data(DATA_DEFAULT.into()),
         }
     }
+}
+
+/// Where drives of this process are that only attach files, until it ends.
+fn scratch() -> PathBuf {
+    std::env::temp_dir().join(format!("pithead-attached-{}", std::process::id()))
 }
 
 /// A variable of the environment, unless it is empty.
@@ -96,7 +115,7 @@ pub(crate) async fn connected_or_new<T>(
 /// A directory that was mistyped must not become a new, empty one.
 pub(crate) fn must_exist(target: &Target) -> Result<(), CliError> {
     match target {
-        Target::Data(data) if !data.exists() => {
+        Target::Data(data) if !data.exists() && *data != scratch() => {
             let fault = Fault::new(Blame::User, format!("there is no data directory {}", data.display()));
             Err(fault
                 .hint("`pithead load` makes one, and so does `pithead sql --create`; --data or --drives names another")
@@ -122,6 +141,10 @@ async fn within<T>(
     interrupts.removes(engine.host.spills());
     let result = body(&engine).await;
     engine.shutdown().await;
+    if *target == Target::Data(scratch()) {
+        // There is nothing in it that anybody has written; where it stays, the system's own cleaning finds it.
+        let _ = std::fs::remove_dir_all(scratch());
+    }
     wait_for_tasks(tasks_before);
     result
 }
@@ -163,5 +186,8 @@ mod tests {
         assert_eq!(resolved(&none, Some("a:1, b:2"), Some("/d")), Target::Drives(vec!["a:1".into(), "b:2".into()]));
         let data = TargetArgs { data: Some("/x".into()), ..TargetArgs::default() };
         assert_eq!(resolved(&data, Some("a:1"), Some("/d")), Target::Data("/x".into()));
+        let attach = TargetArgs { attach: vec!["/lake".parse().unwrap()], ..TargetArgs::default() };
+        assert_eq!(resolved(&attach, Some("a:1"), None), Target::Data(scratch()));
+        assert_eq!(resolved(&attach, None, Some("/d")), Target::Data("/d".into()));
     }
 }

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 use pithead_model::{Blame, Directory, Fault, HostState, Loaded, Manifest, SessionId, SessionProfile, SliceKey};
 
+use crate::attached::Attachments;
 use crate::background::{BackgroundOrder, BackgroundStatus};
 use crate::event::{Events, LinkGauge};
 use crate::function::{FunctionAsk, FunctionModule};
@@ -98,6 +99,13 @@ pub trait Door: Send + Sync + Debug {
     /// this drive before.
     async fn has_manifest(&self, domain: String, version: u64) -> Result<bool, Fault> {
         Ok(self.manifest(domain).await?.is_some_and(|manifest| manifest.version == version))
+    }
+
+    /// The datasets that this CSE offers over files that it did not write, as the files are now; none: they are as of version `known`.
+    /// What is told of a file holds until the file changes; then whoever asks for its old rows gets them, or
+    /// [`pithead_model::Blame::Conflict`].
+    async fn attached(&self, _known: Option<u64>) -> Result<Option<Arc<Attachments>>, Fault> {
+        Ok(Some(Arc::default()))
     }
 
     /// Replaces a domain's manifest if its version here is still `expected` (0: there is none), durably. The new one has

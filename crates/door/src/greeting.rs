@@ -37,6 +37,9 @@ pub struct Welcome {
     /// Whether it merges runs, and collects those that nothing names any more.
     #[serde(default)]
     pub merges: bool,
+    /// Whether it offers datasets over files that it did not write: see [`crate::Door::attached`].
+    #[serde(default)]
+    pub attaches: bool,
 }
 
 /// A CPU that is not paced.

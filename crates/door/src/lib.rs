@@ -3,6 +3,7 @@
 //! A drive and an array implement it, and a host is written against it; `wire` carries it over Arrow Flight. Nothing here executes
 //! anything, and nothing here knows a protocol.
 
+mod attached;
 mod background;
 mod bounds;
 mod columns;
@@ -17,6 +18,7 @@ mod pieces;
 mod program;
 mod status;
 
+pub use attached::{ATTACHED_FILES_MAX, AttachedDataset, Attachments, RefusedDataset, check_attachments};
 pub use background::{BackgroundOrder, BackgroundStatus, CoreStatus, ServiceStatus};
 pub use bounds::{check_open, check_spans, input_bytes};
 pub use columns::{check_columns, children, same_columns};

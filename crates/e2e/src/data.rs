@@ -55,6 +55,9 @@ pub fn datasets() -> &'static [TestDataset] {
 pub async fn load_all(setup: &Setup) -> Vec<String> {
     let mut failures = Vec::new();
     for dataset in datasets() {
+        if setup.mode.attached && dataset.is_parquet() {
+            continue;
+        }
         if let Err(fault) = load(&setup.engine, dataset.spec(setup.mode.encoding)).await {
             failures.push(format!("loading {}: {}: {fault}", dataset.name, fault.blame));
         }
@@ -87,6 +90,27 @@ impl TestDataset {
             slice_rows: Some(self.slice_rows),
             ..LoadSpec::new(name, vec![files])
         }
+    }
+
+    /// Whether it is in Parquet files.
+    pub(crate) fn is_parquet(&self) -> bool {
+        matches!(self.format, TestFormat::Parquet)
+    }
+
+    /// Its files, in order.
+    pub(crate) fn paths(&self) -> Vec<PathBuf> {
+        let (start, end) = self.files.split_once('*').unwrap_or((&self.files, ""));
+        let is_one = |name: &str| name.len() >= start.len() + end.len() && name.starts_with(start) && name.ends_with(end);
+        let entries = std::fs::read_dir(directory()).expect("the datasets are there");
+        let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("a directory entry").path()).collect();
+        paths.retain(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(is_one));
+        paths.sort();
+        paths
+    }
+
+    /// Rows of a slice.
+    pub(crate) fn slice_rows(&self) -> usize {
+        self.slice_rows
     }
 
     /// Where the suites are.

@@ -3,6 +3,7 @@
 //! Everything runs in one test binary, `tests/e2e`; what its modules share is here. The suites and their answers are
 //! judged by DuckDB (`tests/judge.py`).
 
+mod attached;
 mod compare;
 mod data;
 mod drives;

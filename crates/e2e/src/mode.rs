@@ -11,6 +11,8 @@ pub struct Mode {
     pub processes: bool,
     /// Arrays between the host and drives that are processes: how many one behind the other. Each has two drives or arrays below.
     pub arrays: usize,
+    /// Whether the suites' Parquet files are attached where they lie, and not loaded.
+    pub attached: bool,
     /// Encoding of all slices.
     pub encoding: &'static str,
     /// Arguments of drives that are processes.
@@ -47,6 +49,7 @@ impl Mode {
         drives: 1,
         processes: false,
         arrays: 0,
+        attached: false,
         encoding: "vortex",
         arguments: &[],
         settings: &[],
@@ -87,6 +90,21 @@ impl Mode {
     pub const LYING_SAMPLES: Mode = Mode { name: "samples that lie", settings: LYING_SAMPLES, ..Mode::FOUR_HERE };
     /// Plans are changed while they run.
     pub const REPLANNED: Mode = Mode { name: "plans changed by chance", settings: REPLANNED, ..Mode::FOUR_HERE };
+    /// Slices encoded as Parquet.
+    pub const PARQUET: Mode = Mode { name: "encoding parquet", encoding: "parquet", ..Mode::FOUR_HERE };
+    /// Files that lie where they are, on one drive.
+    pub const ATTACHED: Mode = Mode { name: "attached in place", attached: true, ..Mode::ONE_HERE };
+    /// The same on several drives, each with a part.
+    pub const ATTACHED_PARTS: Mode = Mode { name: "attached in parts", attached: true, ..Mode::FOUR_PROCESSES };
+    /// Row groups of attached files travel as they are.
+    pub const ATTACHED_STORED: Mode = Mode { name: "attached, as stored", attached: true, ..Mode::STORED };
+    /// Pages of attached files that may match travel as they are.
+    pub const ATTACHED_HINTED: Mode = Mode { name: "attached, pages that may match", attached: true, ..Mode::HINTED };
+    /// Each round over attached files to a level by chance.
+    pub const ATTACHED_MIXED: Mode = Mode { name: "attached, levels by chance", attached: true, ..Mode::MIXED };
+    /// Drives send columns of attached files.
+    pub const ATTACHED_PUSHDOWN_OFF: Mode =
+        Mode { name: "attached, push-down off", attached: true, ..Mode::PROCESSES_PUSHDOWN_OFF };
     /// Drives filter, without help from bounds, and the host does the rest.
     pub const FILTERS_ONLY: Mode = Mode { name: "filters only", settings: FILTERS_ONLY, ..Mode::FOUR_HERE };
 }

@@ -11,7 +11,7 @@ use pithead_host::{Answer, LoadReport, LoadSpec, Session};
 use pithead_model::{Blame, Fault};
 use tempfile::TempDir;
 
-use crate::{DriveProcess, Mode, Table, render};
+use crate::{DriveProcess, Mode, Table, attached, render};
 
 /// Rows of an answer at most. A random join may have millions, each of them text here.
 const ROWS_MAX: usize = 500_000;
@@ -36,12 +36,19 @@ impl Setup {
     pub async fn new(mode: Mode) -> Setup {
         let directory = TempDir::new().expect("a temporary directory");
         let (mut processes, mut behind) = (Vec::new(), Vec::new());
+        let attached = if mode.attached { attached::write(directory.path(), mode.drives) } else { vec![] };
         for number in (0..mode.drives).filter(|_| mode.processes) {
             let data = directory.path().join(format!("drive-{number}"));
-            processes.push(start(&data, mode.arrays, mode.arguments, &mut behind));
+            let attach = attached.get(number).map(|attached| attached.display().to_string());
+            let arguments: Vec<&str> =
+                mode.arguments.iter().copied().chain(attach.iter().flat_map(|attach| ["--attach", attach])).collect();
+            processes.push(start(&data, mode.arrays, &arguments, &mut behind));
         }
-        let target = target(directory.path(), &processes);
-        let options = EmbedOptions { drives: Some(mode.drives), ..EmbedOptions::default() };
+        let data = if mode.attached { directory.path().join("data") } else { directory.path().to_owned() };
+        let target = target(&data, &processes);
+        let here = attached.iter().filter(|_| !mode.processes);
+        let attach = here.map(|path| path.display().to_string().parse().expect("a path")).collect();
+        let options = EmbedOptions { drives: Some(mode.drives), attach, ..EmbedOptions::default() };
         let engine = connect(&target, &options).await.unwrap_or_else(|fault| panic!("connecting: {fault}"));
         Setup { mode, engine, processes, behind, directory }
     }

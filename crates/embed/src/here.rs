@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use pithead_cse::SessionLimits;
 use pithead_door::Door;
-use pithead_drive::{BackgroundPolicy, Drive, DriveOptions, start_services};
+use pithead_drive::{Attach, BackgroundPolicy, Drive, DriveOptions, Share, start_services};
 use pithead_model::{Blame, Fault};
 use pithead_sched::{Pool, PoolOptions, Services};
 
@@ -52,7 +52,10 @@ impl DrivesHere {
         let memory = options.memory() / 2 / directories.len() as u64;
         let services = start_services(&pool, BackgroundPolicy::default());
         let shared = Shared { directory: directory.to_owned(), pool, services, memory };
-        let opened = join_all(directories.into_iter().map(|data| shared.open(data))).await;
+        let of = directories.len();
+        let share = |part| options.attach.iter().map(|attach| Attach { share: Share { part, of }, ..attach.clone() }).collect();
+        let opened = (0..).zip(directories).map(|(part, data)| shared.open(data, share(part)));
+        let opened = join_all(opened).await;
         match opened.into_iter().collect() {
             Ok(drives) => Ok(DrivesHere { drives: Mutex::new(drives), shared: Some(shared) }),
             Err(fault) => {
@@ -78,7 +81,7 @@ impl DrivesHere {
         let Some(shared) = &self.shared else {
             return Err(Fault::new(Blame::Bug, "there is no data directory to make a drive in"));
         };
-        let drive = shared.open(make_another(&shared.directory)?).await?;
+        let drive = shared.open(make_another(&shared.directory)?, vec![]).await?;
         self.drives.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&drive));
         Ok(drive)
     }
@@ -95,7 +98,7 @@ impl DrivesHere {
 }
 
 impl Shared {
-    async fn open(&self, data: PathBuf) -> Result<Arc<Drive>, Fault> {
+    async fn open(&self, data: PathBuf, attach: Vec<Attach>) -> Result<Arc<Drive>, Fault> {
         let pool = Some(Arc::clone(&self.pool));
         // Sessions and loads get two thirds, slices that were read the rest.
         let cache = self.memory / 3;
@@ -109,6 +112,7 @@ impl Shared {
             pool,
             services: Some(Arc::clone(&self.services)),
             functions: functions(),
+            attach,
             ..DriveOptions::new(data)
         };
         let opened = tokio::task::spawn_blocking(move || Drive::open(options)).await;

@@ -20,6 +20,7 @@ pub use pithead_door::{
     DriveStatus, HostPort, LoadModule, OpenSession, PartitionUse, PortAt, PortInput, PortInputs, Reads, ReadsAll,
     RunApplication, ServiceStatus, SsdletSpec, StoredModule,
 };
+pub use pithead_drive::Attach;
 pub use pithead_entry::{Access, ClientTlsFiles, ConnectOptions, Token};
 pub use status::{Answers, background, status};
 

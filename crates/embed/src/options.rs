@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use pithead_drive::Attach;
 use pithead_entry::ConnectOptions;
 
 /// Where datasets are.
@@ -28,6 +29,8 @@ pub struct EmbedOptions {
     /// A rate to pace links to. Only a drive that serves its link can pace it, so connecting refuses this; it is here
     /// so that a caller who asks is told, rather than shown numbers of another link.
     pub link_bits_per_second: Option<f64>,
+    /// Files to offer as datasets where they lie. The drives of a data directory share them.
+    pub attach: Vec<Attach>,
     /// TLS and credentials for drives on the network. Default: none, and so only drives of this machine.
     pub connect: ConnectOptions,
 }

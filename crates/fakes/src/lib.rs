@@ -12,8 +12,8 @@ use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use pithead_door::{
-    Batches, Claim, Discard, DomainAt, Door, DriveStatus, Event, Events, Granted, Hello, Kept, LoadRequest, Loads, MergeRuns,
-    OpenRequest, OpenSession, Opened, PartitionUse, Pieces, RunPiece, Welcome,
+    Attachments, Batches, Claim, Discard, DomainAt, Door, DriveStatus, Event, Events, Granted, Hello, Kept, LoadRequest, Loads,
+    MergeRuns, OpenRequest, OpenSession, Opened, PartitionUse, Pieces, RunPiece, Welcome,
 };
 use pithead_model::{
     Annotation, Blame, ColumnSummary, DatasetId, DatasetName, Directory, DriveId, Fault, HostState, Level, LoadId, Loaded,
@@ -42,6 +42,8 @@ pub struct FakeDoor {
     /// Runs are damaged.
     pub is_damaged: AtomicBool,
     pub manifests: Mutex<HashMap<String, Manifest>>,
+    /// What it attaches in place; none: it attaches nothing, and says so at first contact.
+    pub attached: Mutex<Option<Arc<Attachments>>>,
     /// Loads fail after their first batch.
     pub loads_fail: AtomicBool,
     /// Whether runs are merged.
@@ -72,6 +74,7 @@ impl FakeDoor {
             busy: AtomicU32::new(0),
             is_damaged: AtomicBool::new(false),
             manifests: Mutex::default(),
+            attached: Mutex::default(),
             loads_fail: AtomicBool::new(false),
             merges: AtomicBool::new(true),
             merge_fault: Mutex::default(),
@@ -192,6 +195,7 @@ impl Door for FakeDoor {
             link_bits_per_second: None,
             cpu_share: 1.0,
             merges: self.merges.load(Ordering::Relaxed),
+            attaches: self.attached.lock().is_some(),
         })
     }
 
@@ -345,6 +349,12 @@ impl Door for FakeDoor {
     async fn manifest(&self, domain: String) -> Result<Option<Manifest>, Fault> {
         self.check()?;
         Ok(self.manifests.lock().get(&domain).cloned())
+    }
+
+    async fn attached(&self, known: Option<u64>) -> Result<Option<Arc<Attachments>>, Fault> {
+        self.check()?;
+        let attached = self.attached.lock().clone().unwrap_or_default();
+        Ok((known != Some(attached.version)).then_some(attached))
     }
 
     async fn commit(&self, expected: u64, manifest: Manifest) -> Result<(), Fault> {

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use futures::future::join_all;
+use futures::future::{join, join_all};
 use parking_lot::Mutex;
 use pithead_model::{Blame, Dataset, DatasetName, DriveId, Fault, Manifest, View, near_names};
 
+use crate::attached::{LastTold, Overlay, Told, read_only};
 use crate::drives::{ConnectedDrive, Drives};
 use crate::fault::unknown_dataset;
 use crate::homes::{Found, HomeState, Use, find_homes, find_manifest, is_unchanged};
@@ -17,6 +18,9 @@ pub(crate) struct Catalog {
     default_domain: String,
     homes: Mutex<Homes>,
     parsed: Mutex<BTreeMap<String, Arc<Domain>>>,
+    /// What drives attach in place, and domains with that laid over them.
+    told: LastTold,
+    laid: Mutex<BTreeMap<String, Laid>>,
     /// Domains whose home is away, which was said.
     away: Mutex<BTreeSet<String>>,
 }
@@ -28,6 +32,14 @@ struct Homes {
     asked: usize,
 }
 
+/// A domain with what was attached laid over it, and what it was made of.
+#[derive(Debug)]
+struct Laid {
+    below: Option<Arc<Domain>>,
+    versions: Vec<(DriveId, u64)>,
+    domain: Arc<Domain>,
+}
+
 /// A domain at one version of its manifest.
 #[derive(Debug)]
 struct Domain {
@@ -35,6 +47,8 @@ struct Domain {
     /// Whether it came from its home, and is no copy of another drive's.
     told_by_home: bool,
     datasets: BTreeMap<String, Arc<VersionedDataset>>,
+    /// What of it is in no manifest.
+    overlay: Overlay,
 }
 
 impl Catalog {
@@ -45,6 +59,8 @@ impl Catalog {
             default_domain: default_domain.to_owned(),
             homes: Mutex::new(homes),
             parsed: Mutex::default(),
+            told: LastTold::default(),
+            laid: Mutex::default(),
             away: Mutex::default(),
         })
     }
@@ -57,8 +73,48 @@ impl Catalog {
             let domain = self.read_domain(&name, drives, home).await;
             (name, domain)
         }));
-        let domains = read.await.into_iter().collect();
-        Ok(Arc::new(Snapshot { domains, drives: Arc::clone(drives) }))
+        let (read, told) = join(read, self.told.ask(drives)).await;
+        let mut domains = read.into_iter().collect();
+        self.lay_over(&mut domains, &told, drives);
+        Ok(Arc::new(Snapshot { domains, drives: Arc::clone(drives), untold: told.untold().cloned() }))
+    }
+
+    /// Lays what drives attach over their domains. One that nobody keeps is of what is attached alone.
+    fn lay_over(&self, domains: &mut BTreeMap<String, Result<Arc<Domain>, Fault>>, told: &Told, drives: &Drives) {
+        if told.is_empty() {
+            return;
+        }
+        let versions = told.versions();
+        for name in told.domains() {
+            let below = match domains.get(&name) {
+                Some(Err(_)) => continue,
+                Some(Ok(domain)) => Some(Arc::clone(domain)),
+                None => None,
+            };
+            let mut laid = self.laid.lock();
+            let is_same = |laid: &&Laid| {
+                let same_below = match (&laid.below, &below) {
+                    (Some(laid), Some(now)) => Arc::ptr_eq(laid, now),
+                    (None, None) => true,
+                    _ => false,
+                };
+                same_below && laid.versions == versions
+            };
+            let domain = match laid.get(&name).filter(is_same) {
+                Some(laid) => Arc::clone(&laid.domain),
+                None => {
+                    let told_by_home = below.as_ref().is_none_or(|below| below.told_by_home);
+                    let mut manifest =
+                        below.as_ref().map_or_else(|| Manifest::empty(&name, drives.ids()), |below| below.manifest.clone());
+                    let overlay = told.lay_over(&mut manifest);
+                    let domain = Arc::new(Domain::parse(manifest, told_by_home, overlay));
+                    let made = Laid { below, versions: versions.clone(), domain: Arc::clone(&domain) };
+                    laid.insert(name.clone(), made);
+                    domain
+                }
+            };
+            domains.insert(name, Ok(domain));
+        }
     }
 
     /// A domain's manifest and home as they are now, to change it. For a domain that nobody keeps yet: the empty one, over
@@ -164,7 +220,7 @@ impl Catalog {
         if let Some(domain) = known {
             return Ok(domain);
         }
-        let domain = Arc::new(Domain::parse(manifest, told_by_home));
+        let domain = Arc::new(Domain::parse(manifest, told_by_home, Overlay::default()));
         self.parsed.lock().insert(name.to_owned(), Arc::clone(&domain));
         Ok(domain)
     }
@@ -191,13 +247,14 @@ fn cannot_change(name: &str, home: DriveId, drives: &Drives, fault: &Fault) -> F
 }
 
 impl Domain {
-    fn parse(manifest: Manifest, told_by_home: bool) -> Self {
+    fn parse(manifest: Manifest, told_by_home: bool, overlay: Overlay) -> Self {
         let versioned = |(name, dataset): (&String, &Dataset)| {
             let found = VersionedDataset::new(manifest.name(name), Arc::new(dataset.clone()), manifest.version);
-            (name.clone(), Arc::new(found))
+            let attached = overlay.attached.get(name).copied().unwrap_or(0);
+            (name.clone(), Arc::new(VersionedDataset { attached, ..found }))
         };
         let datasets = manifest.datasets.iter().map(versioned).collect();
-        Self { manifest, told_by_home, datasets }
+        Self { manifest, told_by_home, datasets, overlay }
     }
 }
 
@@ -207,12 +264,14 @@ pub struct VersionedDataset {
     name: DatasetName,
     dataset: Arc<Dataset>,
     manifest_version: u64,
+    /// Its last partitions, as many as these, are attached in place: no manifest names them.
+    attached: usize,
 }
 
 impl VersionedDataset {
     /// A dataset of this name in the manifest of this version.
     pub fn new(name: DatasetName, dataset: Arc<Dataset>, manifest_version: u64) -> Self {
-        Self { name, dataset, manifest_version }
+        Self { name, dataset, manifest_version, attached: 0 }
     }
 
     /// Its full name.
@@ -229,6 +288,22 @@ impl VersionedDataset {
     pub fn manifest_version(&self) -> u64 {
         self.manifest_version
     }
+
+    /// How many of its partitions, the last ones, are attached in place, each by one drive.
+    pub fn attached(&self) -> usize {
+        self.attached
+    }
+
+    /// Refuses to change rows that are attached in place.
+    pub fn check_changeable(&self) -> Result<(), Fault> {
+        if self.attached > 0 { Err(read_only(&self.name)) } else { Ok(()) }
+    }
+
+    /// Refuses to add to, or to drop, what is attached in place and nothing else.
+    pub fn check_loaded(&self) -> Result<(), Fault> {
+        let is_loaded = self.attached < self.dataset.partitions.len();
+        if is_loaded { Ok(()) } else { Err(read_only(&self.name)) }
+    }
 }
 
 /// All domains at one moment. A statement sees one snapshot from its start to its end.
@@ -236,6 +311,8 @@ impl VersionedDataset {
 pub struct Snapshot {
     domains: BTreeMap<String, Result<Arc<Domain>, Fault>>,
     drives: Arc<Drives>,
+    /// Why not all is known that drives attach.
+    untold: Option<Fault>,
 }
 
 impl Snapshot {
@@ -249,6 +326,10 @@ impl Snapshot {
     pub fn find(&self, name: &DatasetName) -> Result<(&Manifest, &Dataset), Fault> {
         match self.domains.get(&name.domain) {
             Some(Err(fault)) => Err(fault.clone()),
+            Some(Ok(domain)) if domain.overlay.refused.contains_key(&name.dataset) => {
+                self.check_whole(name)?;
+                Err(self.unknown(name))
+            }
             _ => self.dataset(name).ok_or_else(|| self.unknown(name)),
         }
     }
@@ -256,6 +337,7 @@ impl Snapshot {
     /// The dataset for a query that reads it. A fault if it is not there, or if of a partition no copy is reached.
     pub fn readable(&self, name: &DatasetName) -> Result<Arc<VersionedDataset>, Fault> {
         let (_, dataset) = self.find(name)?;
+        self.check_whole(name)?;
         for (number, partition) in dataset.partitions.iter().enumerate() {
             let is_reached = partition.copies.iter().any(|id| self.drives.find(*id).is_some());
             if !is_reached && !partition.runs.is_empty() {
@@ -266,9 +348,42 @@ impl Snapshot {
         self.datasets().find(|found| found.name() == name).cloned().ok_or_else(|| self.unknown(name))
     }
 
+    /// A fault if not all is known of what drives attach of a dataset: some of its rows might be missing.
+    fn check_whole(&self, name: &DatasetName) -> Result<(), Fault> {
+        let Some(domain) = self.domains.get(&name.domain).and_then(|domain| domain.as_ref().ok()) else { return Ok(()) };
+        if let Some(why) = domain.overlay.refused.get(&name.dataset) {
+            return Err(Fault::new(Blame::User, format!("dataset {name}, which is attached in place, cannot be read: {why}")));
+        }
+        if self.versioned(name).is_none_or(|found| found.attached == 0) {
+            return Ok(());
+        }
+        let what = || format!("dataset {name} is attached in place, and a drive that may have a part of it does not answer");
+        match &self.untold {
+            Some(fault) => Err(Fault::new(Blame::Device, format!("{}: {}", what(), fault.message))),
+            None if !self.drives.absent().is_empty() => Err(self.drives.with_absent(Fault::new(Blame::Device, what()))),
+            None => Ok(()),
+        }
+    }
+
+    /// The dataset as a version of its domain has it.
+    pub fn versioned(&self, name: &DatasetName) -> Option<&Arc<VersionedDataset>> {
+        self.domains.get(&name.domain)?.as_ref().ok()?.datasets.get(&name.dataset)
+    }
+
     /// Every dataset, sorted by name.
     pub fn datasets(&self) -> impl Iterator<Item = &Arc<VersionedDataset>> {
         self.domains.values().flatten().flat_map(|domain| domain.datasets.values())
+    }
+
+    /// A view.
+    pub fn view(&self, name: &DatasetName) -> Option<&View> {
+        self.domains.get(&name.domain)?.as_ref().ok()?.manifest.views.get(&name.dataset)
+    }
+
+    /// Every view, sorted by name.
+    pub fn views(&self) -> impl Iterator<Item = (DatasetName, &View)> {
+        let manifests = self.domains.values().flatten().map(|domain| &domain.manifest);
+        manifests.flat_map(|manifest| manifest.views.iter().map(|(name, view)| (manifest.name(name), view)))
     }
 
     /// The names of the domains, and why one cannot be read.
@@ -295,14 +410,3 @@ impl Snapshot {
         fault
     }
 }
-    /// A view.
-    pub fn view(&self, name: &DatasetName) -> Option<&View> {
-        self.domains.get(&name.domain)?.as_ref().ok()?.manifest.views.get(&name.dataset)
-    }
-
-    /// Every view, sorted by name.
-    pub fn views(&self) -> impl Iterator<Item = (DatasetName, &View)> {
-        let manifests = self.domains.values().flatten().map(|domain| &domain.manifest);
-        manifests.flat_map(|manifest| manifest.views.iter().map(|(name, view)| (manifest.name(name), view)))
-    }
-

@@ -2,6 +2,7 @@
 //! manifests say, how a manifest is changed, where partitions lie and how they move. No engine is known here.
 
 mod aside;
+mod attached;
 mod catalog;
 mod change;
 mod commit;

@@ -175,6 +175,7 @@ impl Session {
                 let snapshot = fleet.snapshot().await?;
                 let missing = *if_exists && snapshot.dataset(&name).is_none() && snapshot.view(&name).is_none();
                 if !missing {
+                    snapshot.versioned(&name).map_or(Ok(()), |found| found.check_loaded())?;
                     fleet.drop_dataset(&name).await?;
                 }
                 Ok(Answer::done())
@@ -193,9 +194,9 @@ impl Session {
                 functions::drop_function(&self.host, &state, dropped).await?;
                 Ok(Answer::done())
             }
-            Parsed::Write { statement, layout } => self.write(statement, layout, parameters).await,
             Parsed::CreateView(definition) => views::create(self, definition, parameters).await.map(|()| Answer::done()),
             Parsed::DropView(dropped) => views::drop_view(self, dropped, parameters).await.map(|()| Answer::done()),
+            Parsed::Write { statement, layout } => self.write(statement, layout, parameters).await,
             Parsed::Alter(altering) => {
                 parameters.refuse("ALTER TABLE")?;
                 self.alter(altering).await
@@ -276,13 +277,14 @@ impl Session {
         let name = name.resolve(&domain)?;
         self.check(Right::Write, &name.domain)?;
         let snapshot = self.host.fleet().snapshot().await?;
-        let Some((_, dataset)) = snapshot.dataset(&name) else {
         if snapshot.view(&name).is_some() {
             return Err(is_view(&name));
         }
+        let Some((_, dataset)) = snapshot.dataset(&name) else {
             let fault = Fault::invalid(format!("no dataset {name}")).of_kind(FaultKind::NoTable);
             return Err(fault.hint("make it with CREATE TABLE, or let `pithead load` make it"));
         };
+        snapshot.versioned(&name).map_or(Ok(()), |found| found.check_loaded())?;
         let own = dataset.schema.fields().iter().map(|field| field.name());
         if columns.is_some_and(|columns| !own.eq(columns)) {
             return Err(Fault::new(Blame::Unsupported, format!("COPY into some columns of {name}, or in another order"))
@@ -307,9 +309,9 @@ impl Session {
             if let Some(domain) = writing::changed_domain(&plan)? {
                 self.check(Right::Write, &domain)?;
             }
+            refuse_broken(&plan)?;
             self.host.functions().ready(&query.state, &plan).await?;
             let profile = Arc::clone(&query.profile);
-            refuse_broken(&plan)?;
             match (Writing { query, plan, layout: layout.clone(), parameters }).run().await {
                 Ok(rows) => return Ok(Answer { profile, changed: Some(rows), ..Answer::done() }),
                 Err(fault) if begins_again(&fault, attempt) => attempt += 1,
@@ -326,14 +328,15 @@ impl Session {
         let mut attempt = 1;
         loop {
             let snapshot = self.host.fleet().snapshot().await?;
-            let dataset = match snapshot.find(&name) {
-                Ok((_, dataset)) => Arc::new(dataset.clone()),
             if snapshot.view(&name).is_some() {
                 return Err(is_view(&name).hint(format!("CREATE OR REPLACE VIEW {name} AS … puts another query in its place")));
             }
+            let dataset = match snapshot.find(&name) {
+                Ok((_, dataset)) => Arc::new(dataset.clone()),
                 Err(fault) if altering.if_exists && fault.blame == Blame::User => return Ok(Answer::done()),
                 Err(fault) => return Err(fault),
             };
+            snapshot.versioned(&name).map_or(Ok(()), |found| found.check_changeable())?;
             let (query, _) = self.query_over(snapshot, None, &Parameters::default())?;
             let profile = Arc::clone(&query.profile);
             match altering.run(query, name.clone(), dataset).await {
@@ -404,9 +407,6 @@ impl Session {
             let facts = client.extend(&mut state, snapshot);
             ClientView { caller: client.caller, facts }
         });
-        let may_read = |domain: &str| self.check(Right::Read, domain).is_ok();
-        self.host.functions().put_into(&mut state, &snapshot, &may_read)?;
-        let tables = Arc::clone(self.host.tables());
         (state, client, change)
     }
 
@@ -434,6 +434,9 @@ impl Session {
     ) -> Result<(Query, u64), Fault> {
         let (mut state, client, change) = self.begun(&snapshot);
         let expander = snapshot.views().next().map(|_| self.expander(&mut state));
+        let may_read = |domain: &str| self.check(Right::Read, domain).is_ok();
+        self.host.functions().put_into(&mut state, &snapshot, &may_read)?;
+        let tables = Arc::clone(self.host.tables());
         let domain = state.config_options().catalog.default_schema.clone();
         let frames = parameters.frames().clone();
         let expanding = Vec::new();
@@ -475,11 +478,11 @@ struct Planned {
     change: u64,
     /// The functions that there were.
     functions: Arc<Registry>,
+    /// The views that it reads, as they were.
+    views: Vec<(DatasetName, View)>,
 }
 
 impl Planned {
-    /// The views that it reads, as they were.
-    views: Vec<(DatasetName, View)>,
     fn new(
         plan: LogicalPlan,
         names: Names,
@@ -508,10 +511,10 @@ impl Planned {
             |known: &Arc<VersionedDataset>| snapshot.readable(known.name()).is_ok_and(|found| Arc::ptr_eq(&found, known));
         self.change == change
             && *self.functions == *functions
+            && self.views.iter().all(|(name, view)| snapshot.view(name) == Some(view))
             && self.datasets.as_ref().is_some_and(|datasets| datasets.iter().all(is_same))
     }
 }
-            && self.views.iter().all(|(name, view)| snapshot.view(name) == Some(view))
 
 /// A statement that was read and planned: see [`Session::prepare`].
 pub struct Statement {
@@ -532,11 +535,11 @@ impl Statement {
             | Parsed::Alter(_)
             | Parsed::CreateFunction(_)
             | Parsed::DropFunction(_)
+            | Parsed::CreateView(_)
+            | Parsed::DropView(_)
             | Parsed::CopyTo { .. }
             | Parsed::CopyFrom { .. }
             | Parsed::Write { .. } => (None, None),
-            | Parsed::CreateView(_)
-            | Parsed::DropView(_)
             Parsed::Explain { query, .. } => (Some(explain::schema()), Some(session.plan(query, parameters, None).await?.1)),
             Parsed::Substrait { query, .. } => (Some(written::schema()?), Some(session.plan(query, parameters, None).await?.1)),
             Parsed::Pushdown { query } => (Some(pushdown::schema()?), Some(session.plan(query, parameters, None).await?.1)),

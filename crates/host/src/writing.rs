@@ -22,7 +22,7 @@ use datafusion::logical_expr::{
 };
 use futures::{StreamExt, TryStreamExt};
 use pithead_door::Batches;
-use pithead_fleet::is_view;
+use pithead_fleet::{VersionedDataset, is_view};
 use pithead_functions::{count_repeats, fault_from_datafusion};
 use pithead_load::{LoadMode, LoadSpec};
 use pithead_model::{Blame, Dataset, DatasetName, Fault, FaultKind};
@@ -50,6 +50,7 @@ pub(crate) struct Writing<'a> {
 struct Changed {
     name: DatasetName,
     dataset: Arc<Dataset>,
+    found: Arc<VersionedDataset>,
 }
 
 /// Whether a statement that ended so is to begin again.
@@ -76,6 +77,10 @@ impl Writing<'_> {
             LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) => writer.create(create, layout).await,
             LogicalPlan::Dml(DmlStatement { table_name, target, op, input, .. }) => {
                 let changed = Changed::of(&target)?;
+                match op {
+                    WriteOp::Insert(_) => changed.found.check_loaded()?,
+                    _ => changed.found.check_changeable()?,
+                }
                 let input = LogicalPlan::clone(&input);
                 match op {
                     WriteOp::Insert(InsertOp::Append) => writer.insert(changed, input).await,
@@ -200,7 +205,7 @@ impl Writer {
 
     /// Writes all rows of a dataset anew.
     async fn rewrite(&self, changed: Changed, rows: Batches) -> Result<u64, Fault> {
-        let Changed { name, dataset } = changed;
+        let Changed { name, dataset, .. } = changed;
         let schema = Arc::clone(&dataset.schema);
         let spec = LoadSpec { mode: LoadMode::Replace, over: Some(dataset), ..LoadSpec::new(name, vec![]) };
         self.load(spec, schema, rows).await
@@ -265,7 +270,7 @@ impl Changed {
             return Err(Fault::new(Blame::User, "only datasets can be changed; this table is made by the host"));
         };
         let found = table.found();
-        Ok(Self { name: found.name().clone(), dataset: Arc::clone(found.dataset()) })
+        Ok(Self { name: found.name().clone(), dataset: Arc::clone(found.dataset()), found: Arc::clone(found) })
     }
 }
 

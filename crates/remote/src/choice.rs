@@ -136,6 +136,7 @@ mod tests {
             link_bits_per_second: None,
             cpu_share: 1.0,
             merges: true,
+            attaches: false,
         };
         ConnectedDrive { door: FakeDoor::new(id) as Arc<_>, welcome }
     }

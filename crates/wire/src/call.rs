@@ -24,6 +24,7 @@ pub(crate) enum Call {
     Status,
     Manifest(String),
     HasManifest(DomainVersion),
+    Attached(Option<u64>),
     Commit(Commit),
     Keep(Manifest),
     Aside(DomainVersion),
@@ -71,13 +72,14 @@ struct Versions {
 
 impl Call {
     /// The types of action that there are, each with what it is for.
-    pub(crate) const KINDS: [(&'static str, &'static str); 20] = [
+    pub(crate) const KINDS: [(&'static str, &'static str); 21] = [
         ("hello", "first contact: versions, extensions, encodings"),
         ("poll", "where a session stands"),
         ("close", "ends a session"),
         ("tell", "how a session's host is"),
         ("status", "how the drive is"),
         ("manifest", "a domain's manifest"),
+        ("attached", "the datasets over files that the drive did not write"),
         ("commit", "replaces a domain's manifest"),
         ("keep", "keeps a copy of a domain's manifest"),
         ("aside", "a manifest of a former home that is set aside"),
@@ -103,6 +105,7 @@ impl Call {
             Call::Status => "status",
             Call::Manifest(_) => "manifest",
             Call::HasManifest(_) => "has-manifest",
+            Call::Attached(_) => "attached",
             Call::Commit(_) => "commit",
             Call::Keep(_) => "keep",
             Call::Aside(_) => "aside",
@@ -130,6 +133,7 @@ impl Call {
             Call::Commit(commit) => json(commit)?,
             Call::Keep(manifest) => json(manifest)?,
             Call::HasManifest(at) | Call::Aside(at) | Call::DropAside(at) => json(at)?,
+            Call::Attached(known) => json(known)?,
             Call::Directory(key) => json(key)?,
             Call::Discard(discard) => json(discard)?,
             Call::Claim(claim) => json(claim)?,
@@ -150,6 +154,7 @@ impl Call {
             "status" => Call::Status,
             "manifest" => Call::Manifest(from_json("domain's name", body)?),
             "has-manifest" => Call::HasManifest(from_json("version of a manifest", body)?),
+            "attached" => Call::Attached(from_json("version of attached datasets", body)?),
             "commit" => Call::Commit(parse_commit(body)?),
             "keep" => Call::Keep(parse_manifest(body)?),
             "aside" => Call::Aside(from_json("manifest set aside", body)?),
@@ -259,11 +264,6 @@ pub(crate) fn check_manifest(manifest: &Manifest) -> Result<(), WireError> {
         let why = format!("{} functions; at most {FUNCTIONS_MAX} are allowed", manifest.functions.len());
         return Err(WireError::malformed("manifest", why));
     }
-    Ok(manifest.functions.iter().try_for_each(|(name, function)| function.check(name))?)
-}
-
-/// What is wrong with where a dataset's partitions are.
-fn wrong_copies(dataset: &Dataset) -> Option<String> {
     if manifest.views.len() > VIEWS_MAX {
         let why = format!("{} views; at most {VIEWS_MAX} are allowed", manifest.views.len());
         return Err(WireError::malformed("manifest", why));
@@ -272,6 +272,11 @@ fn wrong_copies(dataset: &Dataset) -> Option<String> {
         view.check(name)?;
         check_columns(&view.schema)?;
     }
+    Ok(manifest.functions.iter().try_for_each(|(name, function)| function.check(name))?)
+}
+
+/// What is wrong with where a dataset's partitions are.
+fn wrong_copies(dataset: &Dataset) -> Option<String> {
     dataset.partitions.iter().enumerate().find_map(|(number, partition)| {
         let copies = &partition.copies;
         if !(1..=COPIES_MAX).contains(&copies.len()) {

@@ -10,12 +10,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::{self, Stream, StreamExt};
 use http::header::AUTHORIZATION;
-use pithead_door::check_columns;
 use pithead_door::{
-    ApplicationRun, BackgroundOrder, BackgroundStatus, Batches, Claim, Discard, Door, DriveStatus, Event, Events, FunctionAsk,
-    FunctionModule, Granted, Hello, Kept, LoadModule, LoadRequest, MergeRuns, OpenRequest, OpenSession, Opened, Pieces,
-    PortInputs, Reads, RunApplication, StoredModule, Welcome,
+    ApplicationRun, Attachments, BackgroundOrder, BackgroundStatus, Batches, Claim, Discard, Door, DriveStatus, Event, Events,
+    FunctionAsk, FunctionModule, Granted, Hello, Kept, LoadModule, LoadRequest, MergeRuns, OpenRequest, OpenSession, Opened,
+    Pieces, PortInputs, Reads, RunApplication, StoredModule, Welcome,
 };
+use pithead_door::{check_attachments, check_columns};
 use pithead_entry::ConnectOptions;
 use pithead_entry::Token;
 use pithead_model::{
@@ -285,6 +285,12 @@ impl Door for FlightDoor {
 
     async fn has_manifest(&self, domain: String, version: u64) -> Result<bool, Fault> {
         self.call(Call::HasManifest(DomainVersion { domain, version })).await
+    }
+
+    async fn attached(&self, known: Option<u64>) -> Result<Option<Arc<Attachments>>, Fault> {
+        let attachments: Option<Attachments> = self.call(Call::Attached(known)).await?;
+        attachments.iter().try_for_each(check_attachments).map_err(|fault| fault.at_drive(&self.label))?;
+        Ok(attachments.map(Arc::new))
     }
 
     async fn commit(&self, expected: u64, manifest: Manifest) -> Result<(), Fault> {

@@ -8,7 +8,7 @@ use arrow_flight::{Action, FlightData, FlightDescriptor, Ticket};
 use bytes::Bytes;
 use futures::executor::block_on;
 use futures::stream::{self, StreamExt, TryStreamExt};
-use pithead_door::check_columns;
+use pithead_door::{Attachments, check_attachments, check_columns};
 use pithead_door::{DriveStatus, Event, Granted, LoadRequest, OpenRequest, RunPiece, Welcome};
 use pithead_door::{PortInput, RunApplication};
 use pithead_model::{Directory, Fault, Manifest, Reply, SessionProfile};
@@ -174,6 +174,7 @@ pub fn decode_answer(kind: &str, body: &[u8]) -> Result<(), Fault> {
         "poll" => from_json::<SessionProfile>("answer", body).map(|_| ())?,
         "status" => from_json::<DriveStatus>("answer", body).map(|_| ())?,
         "manifest" => from_json::<Option<Manifest>>("answer", body)?.iter().try_for_each(check_manifest)?,
+        "attached" => from_json::<Option<Attachments>>("answer", body)?.iter().try_for_each(check_attachments)?,
         "has-manifest" => from_json::<bool>("answer", body).map(|_| ())?,
         "directory" => check_columns(&from_json::<Directory>("answer", body)?.schema)?,
         other => return Err(WireError::malformed("answer", format!("{other:?} is no call")).into()),

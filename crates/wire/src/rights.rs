@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use bytes::Bytes;
 use pithead_door::{
-    ApplicationRun, BackgroundOrder, BackgroundStatus, Batches, Claim, Discard, Door, DriveStatus, Events, FunctionAsk,
-    FunctionModule, Hello, Kept, LinkGauge, LoadModule, LoadRequest, MergeRuns, OpenRequest, OpenSession, Opened, Pieces,
-    PlanBytes, PortInputs, Reads, RunApplication, StoredModule, Welcome,
+    ApplicationRun, Attachments, BackgroundOrder, BackgroundStatus, Batches, Claim, Discard, Door, DriveStatus, Events,
+    FunctionAsk, FunctionModule, Hello, Kept, LinkGauge, LoadModule, LoadRequest, MergeRuns, OpenRequest, OpenSession, Opened,
+    Pieces, PlanBytes, PortInputs, Reads, RunApplication, StoredModule, Welcome,
 };
 use pithead_entry::{Identity, ProgramRight, Right};
 use pithead_model::{
@@ -206,6 +206,14 @@ impl Door for CheckedDoor {
     async fn has_manifest(&self, domain: String, version: u64) -> Result<bool, Fault> {
         self.caller.check(Right::Read, &domain)?;
         self.door.has_manifest(domain, version).await
+    }
+
+    async fn attached(&self, known: Option<u64>) -> Result<Option<Arc<Attachments>>, Fault> {
+        let Some(all) = self.door.attached(known).await? else { return Ok(None) };
+        let mut seen = Attachments::clone(&all);
+        seen.datasets.retain(|dataset| self.caller.may(Right::Read, &dataset.name.domain));
+        seen.refused.retain(|refused| self.caller.may(Right::Read, &refused.name.domain));
+        Ok(Some(Arc::new(seen)))
     }
 
     async fn commit(&self, expected: u64, manifest: Manifest) -> Result<(), Fault> {

@@ -110,6 +110,7 @@ impl DoorService {
             Call::Status => answer(&door.status().await?),
             Call::Manifest(domain) => answer(&door.manifest(domain).await?),
             Call::HasManifest(at) => answer(&door.has_manifest(at.domain, at.version).await?),
+            Call::Attached(known) => answer(&door.attached(known).await?),
             Call::Commit(commit) => answer(&door.commit(commit.expected, commit.manifest).await?),
             Call::Directory(key) => answer(&door.directory(key).await?),
             Call::Keep(manifest) => answer(&door.keep_manifest(manifest).await?),

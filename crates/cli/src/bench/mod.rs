@@ -1,6 +1,7 @@
 //! `pithead bench`: the demo and the benchmarks. Each file beside this one holds the flags of one.
 
 mod adaptive;
+mod attach;
 mod cell;
 mod kv;
 mod load;
@@ -19,6 +20,7 @@ use pithead_model::{Blame, Fault};
 
 use crate::error::CliError;
 use adaptive::AdaptiveArgs;
+use attach::AttachArgs;
 use cell::CellArgs;
 use kv::KvBenchArgs;
 use load::LoadArgs;
@@ -54,6 +56,8 @@ pub(crate) enum BenchCommand {
     Kv(KvBenchArgs),
     /// Loads of TPC-H's Parquet files measured, beside DuckDB's CREATE TABLE AS from the same files
     Load(LoadArgs),
+    /// TPC-H over Parquet files where they lie, beside DuckDB and Polars over the same files
+    Attach(AttachArgs),
     /// One drive's scans measured, beside plain loops over the same values in memory and beside DuckDB
     Scan(ScanArgs),
     /// Push-back measured: how far drives take slices, decided while queries run, beside the best level fixed beforehand
@@ -81,6 +85,7 @@ pub(crate) async fn run(command: BenchCommand) -> Result<(), CliError> {
         BenchCommand::Soak(args) => pithead_bench::soak(&soak::options(args)).await?,
         BenchCommand::SoakClients(args) => pithead_bench::soak_clients(&soak::clients_options(args)).await?,
         BenchCommand::Load(args) => pithead_bench::load(&load::options(args)).await?,
+        BenchCommand::Attach(args) => pithead_bench::attach(&attach::options(args)).await?,
         BenchCommand::Scan(args) => pithead_bench::scan(&scan::options(args)).await?,
         BenchCommand::Yoursql(args) => pithead_bench::yoursql(&yoursql::options(args)).await?,
         BenchCommand::Program(args) => pithead_bench::program(&program::options(args)).await?,

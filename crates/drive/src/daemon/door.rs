@@ -5,9 +5,9 @@ use bytes::Bytes;
 use std::sync::Arc;
 
 use pithead_door::{
-    ApplicationRun, BackgroundOrder, BackgroundStatus, Batches, Claim, Discard, Door, DriveStatus, Events, FunctionAsk,
-    FunctionModule, Hello, Kept, LinkGauge, LoadModule, LoadRequest, MergeRuns, OpenRequest, OpenSession, Opened, Pieces,
-    PortInputs, Reads, RunApplication, StoredModule, Welcome,
+    ApplicationRun, Attachments, BackgroundOrder, BackgroundStatus, Batches, Claim, Discard, Door, DriveStatus, Events,
+    FunctionAsk, FunctionModule, Hello, Kept, LinkGauge, LoadModule, LoadRequest, MergeRuns, OpenRequest, OpenSession, Opened,
+    Pieces, PortInputs, Reads, RunApplication, StoredModule, Welcome,
 };
 use pithead_model::{Directory, Fault, HostState, Loaded, Manifest, Reply, SessionId, SessionProfile, SliceKey};
 use pithead_plan::take_annotation;
@@ -98,6 +98,13 @@ impl Door for Drive {
 
     async fn has_manifest(&self, domain: String, version: u64) -> Result<bool, Fault> {
         self.counted(self.storage.has_manifest(domain, version).await)
+    }
+
+    async fn attached(&self, known: Option<u64>) -> Result<Option<Arc<Attachments>>, Fault> {
+        match &self.storage.attached {
+            Some(attached) => self.counted(attached.tell(known).await),
+            None => Ok((known != Some(0)).then(Arc::default)),
+        }
     }
 
     async fn commit(&self, expected: u64, manifest: Manifest) -> Result<(), Fault> {

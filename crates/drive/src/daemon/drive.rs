@@ -17,7 +17,7 @@ use crate::metrics::{Limits, Metrics};
 use crate::programs::Programs;
 use crate::resources::{Budget, Resources, Runtimes, Workers};
 use crate::sessions::{Costs, SessionServer, Sessions, TurnLimits};
-use crate::storage::Storage;
+use crate::storage::{Attached, Storage};
 
 /// Calls that block at one time at most, a reactor.
 const BLOCKING_THREADS_PER_REACTOR: usize = 4;
@@ -63,7 +63,12 @@ impl Drive {
         let runtimes = Runtimes::open(&options.data.join("tmp"))?;
         let resources = Arc::new(Resources { device: Arc::clone(&device), workers, budget, runtimes });
         let shutdown = Shutdown::of("drive");
-        let storage = Arc::new(Storage::new(store, id, Arc::clone(&resources), shutdown.clone(), reader_bytes(&options)));
+        let attached = match options.attach.as_slice() {
+            [] => None,
+            attach => Some(Arc::new(Attached::open(attach.to_vec(), resources.workers.clone())?)),
+        };
+        let storage =
+            Arc::new(Storage::new(store, id, Arc::clone(&resources), shutdown.clone(), reader_bytes(&options), attached));
         storage.collect_condemned()?;
         let turns = TurnLimits { sessions: options.sessions_max, host_sessions: options.host_sessions() };
         let metrics = Arc::new(Metrics::new(&Limits {

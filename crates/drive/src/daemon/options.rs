@@ -10,6 +10,8 @@ use pithead_functions::Registry;
 use pithead_policy::background::BackgroundPolicy;
 use pithead_sched::{Pool, Services};
 
+use crate::storage::Attach;
+
 /// How a drive runs.
 #[derive(Clone, Debug)]
 pub struct DriveOptions {
@@ -45,6 +47,8 @@ pub struct DriveOptions {
     pub background_policy: BackgroundPolicy,
     /// The time in which the scrub reads all that is stored. None: it runs only if it was told to.
     pub scrub_period: Option<Duration>,
+    /// Files to offer as datasets, where they lie.
+    pub attach: Vec<Attach>,
 }
 
 impl DriveOptions {
@@ -66,6 +70,7 @@ impl DriveOptions {
             services: None,
             background_policy: BackgroundPolicy::default(),
             scrub_period: None,
+            attach: vec![],
         }
     }
 

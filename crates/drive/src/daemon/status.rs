@@ -36,6 +36,7 @@ impl Drive {
             link_bits_per_second: self.resources.device.link_bits_per_second(),
             cpu_share: self.resources.device.cpu_share(),
             merges: true,
+            attaches: self.storage.attached.is_some(),
         };
         check_hello(hello, &welcome)?;
         Ok(welcome)

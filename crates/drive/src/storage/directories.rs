@@ -9,6 +9,7 @@ use pithead_model::{Blame, Directory, Fault, SliceEntry, SliceKey};
 use pithead_store::Store;
 
 use crate::resources::Workers;
+use crate::storage::attached::Attached;
 use crate::storage::keys::slice_key;
 
 /// Slice entries that are cached at most, over all runs.
@@ -28,16 +29,20 @@ pub(crate) struct RunDirectory {
 pub(crate) struct Directories {
     store: Arc<dyn Store>,
     workers: Workers,
+    pub(crate) attached: Option<Arc<Attached>>,
     cached: Mutex<HashMap<SliceKey, Arc<RunDirectory>>>,
 }
 
 impl Directories {
-    pub(crate) fn new(store: Arc<dyn Store>, workers: Workers) -> Self {
-        Self { store, workers, cached: Mutex::default() }
+    pub(crate) fn new(store: Arc<dyn Store>, workers: Workers, attached: Option<Arc<Attached>>) -> Self {
+        Self { store, workers, attached, cached: Mutex::default() }
     }
 
     /// A run's directory; [`Blame::Conflict`] if the run is not here.
     pub(crate) async fn run(&self, key: &SliceKey) -> Result<Arc<RunDirectory>, Fault> {
+        if let Some(found) = self.attached.as_ref().and_then(|attached| attached.directory(key)) {
+            return Ok(found);
+        }
         if let Some(found) = self.cached.lock().get(key) {
             return Ok(Arc::clone(found));
         }

@@ -1,5 +1,6 @@
 //! What a drive stores: runs, their slices and metadata, loads and copies that write them, and the end of those that nothing names.
 
+mod attached;
 mod claims;
 mod copying;
 mod cut;
@@ -26,6 +27,8 @@ use keys::check_name;
 use leases::Leases;
 use orphans::Orphans;
 
+pub(crate) use attached::Attached;
+pub use attached::{Attach, Share};
 pub(crate) use directories::gone;
 #[cfg(test)]
 pub(crate) use keys::slice_key;
@@ -42,6 +45,8 @@ pub(crate) struct Storage {
     pub(crate) directories: Arc<Directories>,
     pub(crate) slices: Arc<SliceCache>,
     pub(crate) leases: Arc<Leases>,
+    /// Files that are read in place; none where nothing is attached.
+    pub(crate) attached: Option<Arc<Attached>>,
     resources: Arc<Resources>,
     shutdown: Shutdown,
     /// Runs that no manifest names.
@@ -56,9 +61,10 @@ impl Storage {
         resources: Arc<Resources>,
         shutdown: Shutdown,
         reader_bytes: u64,
+        attached: Option<Arc<Attached>>,
     ) -> Storage {
         let workers = &resources.workers;
-        let directories = Arc::new(Directories::new(Arc::clone(&store), workers.clone()));
+        let directories = Arc::new(Directories::new(Arc::clone(&store), workers.clone(), attached.clone()));
         let device = Arc::clone(&resources.device);
         let slices = SliceCache::new(Arc::clone(&store), device, workers.clone(), Arc::clone(&directories), reader_bytes);
         Storage {
@@ -68,6 +74,7 @@ impl Storage {
             directories,
             slices: Arc::new(slices),
             leases: Arc::default(),
+            attached,
             resources,
             shutdown,
             orphans: parking_lot::Mutex::default(),
@@ -113,6 +120,9 @@ impl Storage {
 
     pub(crate) async fn read_directory(&self, key: SliceKey) -> Result<Directory, Fault> {
         check_name(&key.name)?;
+        if let Some(directory) = self.attached.as_ref().and_then(|attached| attached.metadata(&key)) {
+            return Ok(directory);
+        }
         self.directories.read(&SliceKey { number: None, ..key }).await
     }
 }

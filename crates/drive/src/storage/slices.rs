@@ -11,11 +11,12 @@ use parking_lot::Mutex;
 use pithead_device::Device;
 use pithead_exec::{SliceRef, SliceSource};
 use pithead_model::{Blame, Fault, SliceKey};
-use pithead_slice::{SliceReader, encoding_by_id, open_slice, unseal};
+use pithead_slice::{AttachedSlice, SliceReader, encoding_by_id, open_slice, unseal};
 use pithead_store::Store;
 use tokio::sync::OnceCell;
 
 use crate::resources::Workers;
+use crate::storage::attached::{attached_bytes, open_attached};
 use crate::storage::directories::{Directories, gone};
 use crate::storage::keys::slice_key;
 
@@ -86,9 +87,11 @@ impl SliceCache {
     /// A slice as it is stored.
     pub(crate) async fn stored(&self, slice: &SliceRef) -> Result<Bytes, Fault> {
         let (store, key) = (Arc::clone(&self.store), slice.key.clone());
-        let read = move || match store.get(&slice_key(&key))? {
-            Some((value, _)) => Ok(value),
-            None => Err(gone(&key)),
+        let attached = self.attached(&key);
+        let read = move || match (attached, store.get(&slice_key(&key))?) {
+            (Some(slice), _) => attached_bytes(&slice, &key),
+            (None, Some((value, _))) => Ok(value),
+            (None, None) => Err(gone(&key)),
         };
         let bytes: Bytes = self.workers.blocking(read).await??;
         if let Some(wait) = self.device.read(bytes.len() as u64) {
@@ -97,7 +100,15 @@ impl SliceCache {
         Ok(bytes)
     }
 
+    fn attached(&self, key: &SliceKey) -> Option<AttachedSlice> {
+        self.directories.attached.as_ref()?.slice(key)
+    }
+
     async fn read(&self, slice: &SliceRef) -> Result<Arc<dyn SliceReader>, Fault> {
+        if let Some(attached) = self.attached(&slice.key) {
+            let key = slice.key.clone();
+            return self.workers.blocking(move || open_attached(&attached, &key)).await?;
+        }
         let run = SliceKey { number: None, ..slice.key.clone() };
         let directory = self.directories.run(&run).await?;
         let (store, key, rows) = (Arc::clone(&self.store), slice.key.clone(), slice.entry.rows);
@@ -254,7 +265,7 @@ mod tests {
         }
         let options = PoolOptions { name: "test".into(), cores: None, reactors: 1, blocking_threads_max: 4 };
         let workers = Workers::new(Arc::new(Pool::new(options).unwrap()));
-        let directories = Arc::new(Directories::new(Arc::clone(&store) as Arc<dyn Store>, workers.clone()));
+        let directories = Arc::new(Directories::new(Arc::clone(&store) as Arc<dyn Store>, workers.clone(), None));
         let cache =
             SliceCache::new(Arc::clone(&store) as Arc<dyn Store>, Arc::new(Native::new()), workers, directories, 1 << 20);
         (store, cache, slice)

@@ -102,3 +102,38 @@ fn samples_that_lie() {
 fn plans_changed_by_chance() {
     run(Mode::REPLANNED);
 }
+
+#[test]
+fn encoding_parquet() {
+    run(Mode::PARQUET);
+}
+
+#[test]
+fn attached_in_place() {
+    run(Mode::ATTACHED);
+}
+
+#[test]
+fn attached_in_parts() {
+    run(Mode::ATTACHED_PARTS);
+}
+
+#[test]
+fn attached_as_stored() {
+    run(Mode::ATTACHED_STORED);
+}
+
+#[test]
+fn attached_pages_that_may_match() {
+    run(Mode::ATTACHED_HINTED);
+}
+
+#[test]
+fn attached_levels_by_chance() {
+    run(Mode::ATTACHED_MIXED);
+}
+
+#[test]
+fn attached_push_down_off() {
+    run(Mode::ATTACHED_PUSHDOWN_OFF);
+}

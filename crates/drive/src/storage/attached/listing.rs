@@ -1,0 +1,316 @@
+//! Which files there are below what is attached, and of which dataset each is a part.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use pithead_door::ATTACHED_FILES_MAX;
+use pithead_model::DatasetName;
+
+use crate::storage::attached::file::Stamp;
+use crate::storage::attached::spec::{Attach, Share};
+
+/// Folders within folders that are looked into at most.
+const DEPTH_MAX: usize = 32;
+/// A folder with one of these is a table of a format that lists its files elsewhere; not all files in it are part of it.
+const LISTED_ELSEWHERE: [(&str, &str); 3] = [("_delta_log", "Delta Lake"), (".hoodie", "Hudi"), ("metadata", "Iceberg")];
+
+/// A file of a dataset.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Listed {
+    /// Where it is, without links.
+    pub(crate) path: PathBuf,
+    pub(crate) stamp: Stamp,
+    pub(crate) format: Format,
+    /// Columns that the folders above it name, `column=value`, from the outermost.
+    pub(crate) folders: Vec<(String, String)>,
+    /// The part of the dataset's row groups that is offered.
+    pub(crate) share: Share,
+}
+
+/// How a file is read, by the end of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    Parquet,
+    Arrow,
+}
+
+/// The files of each dataset in the order of their paths, or why there is none.
+pub(crate) type Listing = BTreeMap<DatasetName, Result<Vec<Listed>, String>>;
+
+/// Lists what is there now. A dataset whose folders cannot be read is refused as a whole: some of its rows would be missing.
+pub(crate) fn list(attached: &[Attach]) -> Listing {
+    let mut lister = Lister { found: Listing::new(), files: 0 };
+    for attach in attached {
+        lister.list(attach);
+    }
+    lister.found.retain(|_, files| files.as_ref().map_or(true, |files| !files.is_empty()));
+    for files in lister.found.values_mut().flatten() {
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        files.dedup_by(|a, b| a.path == b.path);
+    }
+    lister.found
+}
+
+struct Lister {
+    found: Listing,
+    files: usize,
+}
+
+/// Where a walk is.
+struct Walk<'a> {
+    name: &'a DatasetName,
+    /// What the walk must not leave, without links.
+    root: &'a Path,
+    share: Share,
+    folders: Vec<(String, String)>,
+}
+
+impl Lister {
+    fn list(&mut self, attach: &Attach) {
+        let root = match attach.path.canonicalize() {
+            Ok(root) => root,
+            Err(error) => return self.refuse(&root_name(attach), unreadable(&attach.path, &error)),
+        };
+        if let Some(name) = &attach.name {
+            // Of a file by itself, the folders are those of its path.
+            let folders = if root.is_file() { path_columns(&attach.path) } else { vec![] };
+            let mut walk = Walk { name, root: &root, share: attach.share, folders };
+            return self.take(&mut walk, &root, 0);
+        }
+        let entries = match sorted_entries(&root) {
+            Ok(entries) => entries,
+            Err(error) => return self.refuse(&root_name(attach), unreadable(&root, &error)),
+        };
+        if let Some(format) = listed_elsewhere(&root) {
+            return self.refuse(&root_name(attach), format);
+        }
+        for path in entries {
+            self.list_entry(attach, &root, &path);
+        }
+    }
+
+    /// An entry of a directory whose entries are datasets.
+    fn list_entry(&mut self, attach: &Attach, root: &Path, path: &Path) {
+        let Some(file_name) = path.file_name().and_then(|name| name.to_str()).filter(|name| !is_hidden(name)) else { return };
+        let is_directory = path.is_dir();
+        if is_directory && file_name.contains('=') {
+            let what = format!(
+                "{} holds parts of one dataset, such as {file_name}: attach it as NAME={}",
+                root.display(),
+                root.display()
+            );
+            return self.refuse(&root_name(attach), what);
+        }
+        let stem = match (is_directory, format_of(path)) {
+            (true, _) => file_name,
+            (false, Some(_)) => path.file_stem().and_then(|stem| stem.to_str()).unwrap_or(file_name),
+            (false, None) => return,
+        };
+        let Ok(name) = DatasetName::new(attach.domain(), stem) else {
+            return tracing::warn!(path = %path.display(), "not attached: its name cannot be a dataset's");
+        };
+        self.take(&mut Walk { name: &name, root, share: attach.share, folders: vec![] }, path, 0);
+    }
+
+    /// A file, or all files below a folder.
+    fn take(&mut self, walk: &mut Walk<'_>, path: &Path, depth: usize) {
+        let real = match path.canonicalize() {
+            Ok(real) => real,
+            Err(error) => return self.refuse(walk.name, unreadable(path, &error)),
+        };
+        if !real.starts_with(walk.root) {
+            let what = format!("{} leads to {}, out of what is attached", path.display(), real.display());
+            return self.refuse(walk.name, what);
+        }
+        match fs::metadata(&real) {
+            Ok(metadata) if metadata.is_dir() => self.take_folder(walk, &real, depth),
+            Ok(metadata) if metadata.is_file() => {
+                if let Some(format) = format_of(path) {
+                    let folders = walk.folders.clone();
+                    self.add(walk.name, Listed { path: real, stamp: Stamp::of(&metadata), format, folders, share: walk.share });
+                }
+            }
+            Ok(_) => {}
+            Err(error) => self.refuse(walk.name, unreadable(&real, &error)),
+        }
+    }
+
+    fn take_folder(&mut self, walk: &mut Walk<'_>, folder: &Path, depth: usize) {
+        if depth > DEPTH_MAX {
+            return self.refuse(walk.name, format!("{} lies in more than {DEPTH_MAX} folders", folder.display()));
+        }
+        if let Some(what) = listed_elsewhere(folder) {
+            return self.refuse(walk.name, what);
+        }
+        let entries = match sorted_entries(folder) {
+            Ok(entries) => entries,
+            Err(error) => return self.refuse(walk.name, unreadable(folder, &error)),
+        };
+        for path in entries {
+            let Some(name) = path.file_name().and_then(|name| name.to_str()).filter(|name| !is_hidden(name)) else { continue };
+            let column = if path.is_dir() { column_of(name) } else { None };
+            let deeper = column.is_some();
+            walk.folders.extend(column);
+            self.take(walk, &path, depth + 1);
+            if deeper {
+                walk.folders.pop();
+            }
+        }
+    }
+
+    fn add(&mut self, name: &DatasetName, file: Listed) {
+        self.files += 1;
+        if self.files > ATTACHED_FILES_MAX {
+            return self.refuse(name, format!("more than {ATTACHED_FILES_MAX} files are attached"));
+        }
+        if let Ok(files) = self.found.entry(name.clone()).or_insert_with(|| Ok(vec![])) {
+            files.push(file);
+        }
+    }
+
+    fn refuse(&mut self, name: &DatasetName, why: String) {
+        self.found.insert(name.clone(), Err(why));
+    }
+}
+
+/// A name for a directory as a whole.
+fn root_name(attach: &Attach) -> DatasetName {
+    let stem = attach.path.file_name().and_then(|name| name.to_str()).unwrap_or("attached");
+    let named = || DatasetName::new(attach.domain(), stem);
+    attach
+        .name
+        .clone()
+        .or_else(|| named().ok())
+        .unwrap_or(DatasetName { domain: attach.domain().into(), dataset: "attached".into() })
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> String {
+    format!("cannot read {}: {error}", path.display())
+}
+
+/// Why a folder's files alone are not the rows of its table.
+fn listed_elsewhere(folder: &Path) -> Option<String> {
+    let is_there = |name: &str| match name {
+        // Any folder may be called so; Iceberg's has the table's description.
+        "metadata" => fs::read_dir(folder.join(name)).is_ok_and(|entries| {
+            entries.flatten().any(|entry| entry.file_name().to_string_lossy().ends_with(".metadata.json"))
+        }),
+        _ => folder.join(name).is_dir(),
+    };
+    let (_, format) = LISTED_ELSEWHERE.iter().find(|(name, _)| is_there(name))?;
+    let place = folder.display();
+    Some(format!("{place} is a {format} table, of which some files may be deleted or replaced; attach a folder of plain files"))
+}
+
+fn sorted_entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut entries = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+    entries.sort();
+    Ok(entries)
+}
+
+/// Names that writers give to what is no data, or not yet.
+fn is_hidden(name: &str) -> bool {
+    name.starts_with(['.', '_'])
+}
+
+fn format_of(path: &Path) -> Option<Format> {
+    match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
+        "parquet" | "pq" | "parq" => Some(Format::Parquet),
+        "arrow" | "feather" | "ipc" => Some(Format::Arrow),
+        _ => None,
+    }
+}
+
+/// The columns that the folders of a path name.
+fn path_columns(path: &Path) -> Vec<(String, String)> {
+    let folders = path.parent().into_iter().flat_map(Path::components);
+    folders.filter_map(|folder| column_of(folder.as_os_str().to_str()?)).collect()
+}
+
+/// `column=value` of a folder's name, with what is written as `%XX` decoded.
+fn column_of(name: &str) -> Option<(String, String)> {
+    let (column, value) = name.split_once('=')?;
+    (!column.is_empty()).then(|| (decoded(column), decoded(value)))
+}
+
+fn decoded(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let hex = bytes.get(at + 1..at + 3).filter(|_| bytes[at] == b'%').and_then(|hex| std::str::from_utf8(hex).ok());
+        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(byte) => (out.push(byte), at += 3).0,
+            None => (out.push(bytes[at]), at += 1).0,
+        }
+    }
+    String::from_utf8(out).unwrap_or_else(|_| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn touch(root: &Path, path: &str) {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, b"x").unwrap();
+    }
+
+    fn listing(root: &Path, name: Option<&str>) -> Listing {
+        list(&[Attach { name: name.map(|name| name.parse().unwrap()), path: root.to_owned(), share: Share::WHOLE }])
+    }
+
+    fn names(listing: &Listing, dataset: &str) -> Vec<String> {
+        let files = listing[&dataset.parse().unwrap()].as_ref().unwrap();
+        files.iter().map(|file| file.path.file_name().unwrap().to_string_lossy().into_owned()).collect()
+    }
+
+    #[test]
+    fn entries_of_a_directory_are_datasets() {
+        let root = tempfile::tempdir().unwrap();
+        for path in
+            ["orders.parquet", "t/2.parquet", "t/1.PARQUET", "t/_tmp/3.parquet", "t/.4.parquet", "notes.txt", "e/readme.md"]
+        {
+            touch(root.path(), path);
+        }
+        let found = listing(root.path(), None);
+        assert_eq!(found.keys().map(ToString::to_string).collect::<Vec<_>>(), ["main.orders", "main.t"]);
+        assert_eq!(names(&found, "t"), ["1.PARQUET", "2.parquet"]);
+    }
+
+    #[test]
+    fn folders_name_columns() {
+        let root = tempfile::tempdir().unwrap();
+        touch(root.path(), "year=2024/city=S%C3%A3o%20P/a.parquet");
+        let found = listing(root.path(), Some("lake.t"));
+        let files = found[&"lake.t".parse().unwrap()].as_ref().unwrap();
+        let folder = |column: &str, value: &str| (column.to_owned(), value.to_owned());
+        assert_eq!(files[0].folders, [folder("year", "2024"), folder("city", "São P")]);
+        let refused = listing(root.path(), None);
+        assert!(refused.values().all(|files| files.as_ref().is_err_and(|why| why.contains("NAME="))), "{refused:?}");
+        assert_eq!(decoded("a%2"), "a%2");
+        let one = root.path().join("year=2024/city=S%C3%A3o%20P/a.parquet");
+        let found = listing(&one, Some("lake.t"));
+        let files = found[&"lake.t".parse().unwrap()].as_ref().unwrap();
+        assert_eq!(files[0].folders.len(), 2, "a file by itself keeps the columns of its path");
+    }
+
+    #[test]
+    fn links_out_of_the_directory_and_tables_of_other_formats_are_refused() {
+        let (root, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        touch(other.path(), "secret.parquet");
+        touch(root.path(), "t/a.parquet");
+        touch(root.path(), "d/_delta_log/0.json");
+        touch(root.path(), "d/a.parquet");
+        std::os::unix::fs::symlink(other.path().join("secret.parquet"), root.path().join("t/b.parquet")).unwrap();
+        std::os::unix::fs::symlink(root.path().join("t/a.parquet"), root.path().join("in.parquet")).unwrap();
+        let found = listing(root.path(), None);
+        let refused = |name: &str| found[&name.parse().unwrap()].clone().unwrap_err();
+        assert!(refused("t").contains("out of what is attached"), "{}", refused("t"));
+        assert!(refused("d").contains("Delta"), "{}", refused("d"));
+        assert_eq!(names(&found, "in"), ["a.parquet"], "a link within is a file like others");
+    }
+}

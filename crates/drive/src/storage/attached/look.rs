@@ -1,0 +1,165 @@
+//! A look at the files that are attached: what is new is opened, and what is as it was before is kept.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow::datatypes::SchemaRef;
+use pithead_door::{AttachedDataset, Attachments, RefusedDataset};
+use pithead_model::{DatasetName, LoadId, Run, SliceEntry, merge_columns, total};
+use pithead_slice::{Origin, ParquetFile};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
+use crate::storage::attached::agree::{Member, agree, origins};
+use crate::storage::attached::file::{FileBytes, Stamp};
+use crate::storage::attached::listing::{Format, Listed, list};
+use crate::storage::attached::spec::Attach;
+use crate::storage::attached::{AttachedRun, Seen};
+
+/// Files that were opened, or why one cannot be.
+pub(super) type Files = HashMap<(PathBuf, Stamp), Result<Arc<ParquetFile>, String>>;
+type Runs = HashMap<LoadId, Arc<AttachedRun>>;
+
+/// Looks at all files. Those of `files` and `runs` that are the same are not opened again.
+pub(super) fn look(what: &[Attach], files: &Files, runs: &Runs) -> Seen {
+    let at = Instant::now();
+    let mut looking = Looking { before: files, runs_before: runs, files: Files::new(), runs: Runs::new() };
+    let mut told = Attachments::default();
+    for (name, listed) in list(what) {
+        match listed.and_then(|listed| looking.dataset(&name, &listed)) {
+            Ok(dataset) => told.datasets.push(dataset),
+            Err(why) => told.refused.push(RefusedDataset { name, why }),
+        }
+    }
+    told.version = version(&told);
+    Seen { told: Arc::new(told), runs: looking.runs, files: looking.files, at, took: at.elapsed() }
+}
+
+struct Looking<'a> {
+    before: &'a Files,
+    runs_before: &'a Runs,
+    files: Files,
+    runs: Runs,
+}
+
+impl Looking<'_> {
+    fn dataset(&mut self, name: &DatasetName, listed: &[Listed]) -> Result<AttachedDataset, String> {
+        let opened = listed.iter().map(|file| Ok((file, self.open(file)?))).collect::<Result<Vec<_>, String>>()?;
+        let members: Vec<Member<'_>> = opened
+            .iter()
+            .map(|(file, opened)| Member { path: &file.path, schema: opened.schema(), folders: &file.folders })
+            .collect();
+        let schema = agree(&members)?;
+        let schema_bytes = serde_json::to_vec(&schema).map_err(|error| error.to_string())?;
+        let mut whole = Vec::with_capacity(opened.len());
+        for ((file, opened), member) in opened.iter().zip(&members) {
+            let origins = origins(&schema, member);
+            let load = run_id(name, file, &schema_bytes, &origins);
+            let run = self.run(load, name, opened, &schema, &origins);
+            let run = run.map_err(|error| format!("{}: {error}", file.path.display()))?;
+            self.runs.insert(load, Arc::clone(&run));
+            whole.push(run);
+        }
+        let count: usize = whole.iter().map(|run| run.slices.len()).sum();
+        let mut before = 0;
+        let (mut runs, mut made) = (vec![], vec![]);
+        for ((file, _), run) in opened.iter().zip(whole) {
+            // Slices of this file, as all slices of the dataset are counted, that are in the drive's share.
+            let (wanted, own) = (file.share.range(count), before..before + run.slices.len());
+            before = own.end;
+            let kept = wanted.start.max(own.start)..wanted.end.min(own.end);
+            if kept.is_empty() {
+                continue;
+            }
+            let (load, run) = self.part(&run, kept.start - own.start..kept.end - own.start);
+            let entries = &run.directory.slices;
+            let (rows, bytes) = (sum(entries, |entry| entry.rows), sum(entries, |entry| entry.bytes));
+            runs.push(Run { load, slices: entries.len() as u32, rows, bytes });
+            made.push(run);
+        }
+        let entries = made.iter().flat_map(|run| &run.directory.slices);
+        let columns = merge_columns(entries.map(|entry| entry.columns.as_slice()));
+        Ok(AttachedDataset { name: name.clone(), schema, runs, columns })
+    }
+
+    fn open(&mut self, file: &Listed) -> Result<Arc<ParquetFile>, String> {
+        let key = (file.path.clone(), file.stamp);
+        let opened = match self.before.get(&key) {
+            Some(before) => before.clone(),
+            None => open(file),
+        };
+        self.files.insert(key, opened.clone());
+        opened
+    }
+
+    fn run(
+        &self,
+        load: LoadId,
+        name: &DatasetName,
+        file: &Arc<ParquetFile>,
+        schema: &SchemaRef,
+        origins: &[Origin],
+    ) -> Result<Arc<AttachedRun>, String> {
+        if let Some(run) = self.runs_before.get(&load) {
+            return Ok(Arc::clone(run));
+        }
+        let slices = file.slices(schema, origins).map_err(|error| error.to_string())?;
+        Ok(Arc::new(AttachedRun::new(load, name.clone(), Arc::clone(schema), slices)))
+    }
+
+    /// Some slices of a run as a run of their own, with its id.
+    fn part(&mut self, run: &Arc<AttachedRun>, kept: Range<usize>) -> (LoadId, Arc<AttachedRun>) {
+        if kept.len() == run.slices.len() {
+            return (run.load, Arc::clone(run));
+        }
+        let numbers = [run.load.0, kept.start as u64, kept.end as u64];
+        let load = LoadId(xxh3_64(&numbers.map(u64::to_le_bytes).concat()));
+        let known = self.runs_before.get(&load).cloned();
+        let part = known.unwrap_or_else(|| {
+            let slices = run.slices[kept].to_vec();
+            Arc::new(AttachedRun::new(load, run.name.clone(), Arc::clone(&run.directory.schema), slices))
+        });
+        self.runs.insert(load, Arc::clone(&part));
+        (load, part)
+    }
+}
+
+fn open(file: &Listed) -> Result<Arc<ParquetFile>, String> {
+    let source = Arc::new(FileBytes::new(&file.path, file.stamp));
+    match file.format {
+        Format::Parquet => ParquetFile::open(source).map(Arc::new).map_err(|error| format!("{}: {error}", file.path.display())),
+        Format::Arrow => Err(format!("{}: Arrow files cannot be attached; load them with `pithead load`", file.path.display())),
+    }
+}
+
+fn sum(entries: &[Arc<SliceEntry>], of: impl Fn(&SliceEntry) -> u64) -> u64 {
+    total(entries.iter().map(|entry| of(entry)))
+}
+
+/// The id of a file's run in its dataset.
+fn run_id(name: &DatasetName, file: &Listed, schema: &[u8], origins: &[Origin]) -> LoadId {
+    let mut hash = Xxh3::new();
+    let mut put = |bytes: &[u8]| {
+        hash.update(&(bytes.len() as u64).to_le_bytes());
+        hash.update(bytes);
+    };
+    put(name.to_string().as_bytes());
+    put(file.path.as_os_str().as_encoded_bytes());
+    put(&file.stamp.to_bytes());
+    put(schema);
+    for origin in origins {
+        match origin {
+            Origin::Column(number) => put(&(*number as u64).to_le_bytes()),
+            Origin::Null => put(b""),
+            Origin::Text(text) => put(text.as_bytes()),
+        }
+    }
+    LoadId(hash.digest())
+}
+
+fn version(told: &Attachments) -> u64 {
+    // What serialises so is made of names and numbers alone, so it cannot fail.
+    xxh3_64(&serde_json::to_vec(told).unwrap_or_default())
+}

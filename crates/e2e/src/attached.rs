@@ -1,0 +1,60 @@
+//! The datasets of the suites as files that drives attach in place.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::file::properties::WriterProperties;
+
+use crate::data::{TestDataset, datasets};
+
+/// Rows of a page, so that a row group of the suites has several.
+const PAGE_ROWS: usize = 64;
+
+/// Writes the datasets that are Parquet into one directory for each drive, in row groups as large as their slices would be. Every
+/// drive has a part of each dataset, in one or two files.
+pub(crate) fn write(directory: &Path, drives: usize) -> Vec<PathBuf> {
+    let directories: Vec<PathBuf> = (0..drives).map(|drive| directory.join(format!("attached-{drive}"))).collect();
+    for dataset in datasets().iter().filter(|dataset| dataset.is_parquet()) {
+        let rows = read(dataset);
+        let share = rows.num_rows().div_ceil(drives);
+        for (drive, directory) in directories.iter().enumerate() {
+            let folder = directory.join(&dataset.name);
+            std::fs::create_dir_all(&folder).expect("a folder of a new directory");
+            let start = (drive * share).min(rows.num_rows());
+            let part = rows.slice(start, share.min(rows.num_rows() - start));
+            let middle = part.num_rows() / 3;
+            write_file(&folder.join("a.parquet"), &part.slice(0, middle), dataset.slice_rows());
+            write_file(&folder.join("b.parquet"), &part.slice(middle, part.num_rows() - middle), dataset.slice_rows());
+        }
+    }
+    directories
+}
+
+fn read(dataset: &TestDataset) -> RecordBatch {
+    let mut batches = Vec::new();
+    for path in dataset.paths() {
+        let file = File::open(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let builder = ParquetRecordBatchReaderBuilder::try_new(file).expect("a Parquet file");
+        let schema = builder.schema().clone();
+        let reader = builder.build().expect("a reader");
+        batches
+            .push(concat_batches(&schema, &reader.map(|batch| batch.expect("rows")).collect::<Vec<_>>()).expect("one schema"));
+    }
+    concat_batches(&batches[0].schema(), &batches).expect("files of one schema")
+}
+
+fn write_file(path: &Path, rows: &RecordBatch, group_rows: usize) {
+    let properties = WriterProperties::builder()
+        .set_max_row_group_row_count(Some(group_rows))
+        .set_data_page_row_count_limit(PAGE_ROWS)
+        .set_write_batch_size(PAGE_ROWS)
+        .build();
+    let file = File::create(path).expect("a new file");
+    let mut writer = ArrowWriter::try_new(file, rows.schema(), Some(properties)).expect("a writer");
+    writer.write(rows).expect("rows");
+    writer.close().expect("a footer");
+}

@@ -1,0 +1,177 @@
+//! Datasets that drives attach in place, laid over what manifests name.
+//!
+//! No manifest names them, and no host commits them: each snapshot sees what the drives tell when it is taken. A name that a manifest
+//! has, too, is one dataset of both, if the columns are the same. What a drive attaches is one partition of its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use arrow_schema::Schema;
+use futures::future::join_all;
+use parking_lot::Mutex;
+use pithead_door::{AttachedDataset, Attachments, same_columns};
+use pithead_model::{
+    Blame, Dataset, DatasetId, DatasetName, DriveId, Fault, Manifest, Partition, Partitioning, SLICE_ROWS_DEFAULT,
+};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::drives::{ConnectedDrive, Drives};
+use crate::homes::asked;
+
+/// What a manifest does not say of datasets: what is attached.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Overlay {
+    /// The attached partitions of each dataset, which are its last ones.
+    pub(crate) attached: BTreeMap<String, usize>,
+    /// Datasets that cannot be read, and why.
+    pub(crate) refused: BTreeMap<String, String>,
+}
+
+/// What the drives attach at one moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told {
+    by_drive: Vec<(ConnectedDrive, Arc<Attachments>)>,
+    /// Drives that have not told yet what they attach, and why.
+    untold: Vec<Fault>,
+}
+
+/// What each drive told last.
+#[derive(Debug, Default)]
+pub(crate) struct LastTold(Mutex<BTreeMap<DriveId, Arc<Attachments>>>);
+
+impl LastTold {
+    /// Asks all drives that attach something. For one that does not answer, what it told last holds: who reads it asks that drive.
+    pub(crate) async fn ask(&self, drives: &Drives) -> Told {
+        let asking = drives.all().iter().filter(|drive| drive.welcome.attaches).map(|drive| async move {
+            let known = self.0.lock().get(&drive.id()).cloned();
+            let told = asked(drives, drive, drive.door.attached(known.as_ref().map(|known| known.version))).await;
+            (drive, known, told)
+        });
+        let mut all = Told::default();
+        for (drive, known, told) in join_all(asking).await {
+            let told = match (told, known) {
+                (Ok(Some(news)), _) => {
+                    self.0.lock().insert(drive.id(), Arc::clone(&news));
+                    news
+                }
+                (_, Some(known)) => known,
+                (Ok(None), None) => continue,
+                (Err(fault), None) => {
+                    all.untold.push(fault);
+                    continue;
+                }
+            };
+            all.by_drive.push((drive.clone(), told));
+        }
+        all
+    }
+}
+
+impl Told {
+    /// Whether no drive attaches anything.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_drive.is_empty() && self.untold.is_empty()
+    }
+
+    /// Who told, and which version.
+    pub(crate) fn versions(&self) -> Vec<(DriveId, u64)> {
+        self.by_drive.iter().map(|(drive, told)| (drive.id(), told.version)).collect()
+    }
+
+    /// Why not all is known that is attached.
+    pub(crate) fn untold(&self) -> Option<&Fault> {
+        self.untold.first()
+    }
+
+    /// The domains of what is attached.
+    pub(crate) fn domains(&self) -> BTreeSet<String> {
+        let told = || self.by_drive.iter().map(|(_, told)| told);
+        let datasets = told().flat_map(|told| &told.datasets).map(|dataset| &dataset.name);
+        let refused = told().flat_map(|told| &told.refused).map(|refused| &refused.name);
+        datasets.chain(refused).map(|name| name.domain.clone()).collect()
+    }
+
+    /// Lays what is attached in a domain over its manifest.
+    pub(crate) fn lay_over(&self, manifest: &mut Manifest) -> Overlay {
+        let mut overlay = Overlay::default();
+        let mut parts: BTreeMap<&str, Vec<(&ConnectedDrive, &AttachedDataset)>> = BTreeMap::new();
+        for (drive, told) in &self.by_drive {
+            let refused = told.refused.iter().filter(|refused| refused.name.domain == manifest.domain);
+            for refused in refused {
+                overlay.refused.insert(refused.name.dataset.clone(), format!("on {}: {}", drive.label(), refused.why));
+            }
+            for dataset in told.datasets.iter().filter(|dataset| dataset.name.domain == manifest.domain) {
+                parts.entry(&dataset.name.dataset).or_default().push((drive, dataset));
+            }
+        }
+        for (name, parts) in parts {
+            match joined(manifest, name, &parts) {
+                Ok(dataset) => {
+                    manifest.datasets.insert(name.to_owned(), dataset);
+                    overlay.attached.insert(name.to_owned(), parts.len());
+                }
+                Err(why) => {
+                    overlay.refused.entry(name.to_owned()).or_insert(why);
+                }
+            }
+        }
+        overlay.refused.keys().for_each(|name| drop(overlay.attached.remove(name)));
+        overlay
+    }
+}
+
+/// One dataset of what the manifest names and what drives attach; or why they cannot be one.
+fn joined(manifest: &Manifest, name: &str, parts: &[(&ConnectedDrive, &AttachedDataset)]) -> Result<Dataset, String> {
+    let loaded = manifest.datasets.get(name);
+    if manifest.views.contains_key(name) {
+        return Err(format!("there is a view of this name: drop it, or attach the files by another name than {name}"));
+    }
+    let (first_drive, first) = parts[0];
+    let schema = loaded.map_or(&first.schema, |loaded| &loaded.schema);
+    let said_by = if loaded.is_some() { "the loaded part" } else { first_drive.label() };
+    for (drive, part) in parts {
+        if !same_columns(schema, &part.schema) {
+            let (these, those) = (columns(&part.schema), columns(schema));
+            return Err(format!("on {} it has the columns ({these}), and {said_by} has ({those})", drive.label()));
+        }
+    }
+    let attached = parts.iter().map(|(drive, part)| Partition {
+        copies: vec![drive.id()],
+        runs: part.runs.clone(),
+        columns: part.columns.clone(),
+    });
+    let full_name = DatasetName { domain: manifest.domain.clone(), dataset: name.to_owned() };
+    Ok(match loaded {
+        Some(loaded) => Dataset {
+            // Rows in files lie as they lie.
+            partitioning: Partitioning::RoundRobin,
+            sort: vec![],
+            partitions: loaded.partitions.iter().cloned().chain(attached).collect(),
+            ..loaded.clone()
+        },
+        None => Dataset {
+            id: DatasetId(xxh3_64(full_name.to_string().as_bytes())),
+            schema: Arc::clone(schema),
+            metadata: BTreeMap::new(),
+            partitioning: Partitioning::RoundRobin,
+            sort: vec![],
+            encoding: "parquet".to_owned(),
+            slice_rows: SLICE_ROWS_DEFAULT,
+            slice_bytes: None,
+            copies: 1,
+            merged: 0,
+            partitions: attached.collect(),
+        },
+    })
+}
+
+fn columns(schema: &Schema) -> String {
+    let named: Vec<String> = schema.fields().iter().map(|field| format!("{} {}", field.name(), field.data_type())).collect();
+    named.join(", ")
+}
+
+/// The fault of a statement that would change what is attached.
+pub(crate) fn read_only(name: &DatasetName) -> Fault {
+    Fault::new(Blame::User, format!("dataset {name} is attached in place: its files are read, and never written"))
+        .hint(format!("copy it into a dataset of its own: CREATE TABLE other AS SELECT * FROM {name}"))
+}
