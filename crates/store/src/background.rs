@@ -1,4 +1,4 @@
-//! The store's own thread. It makes written-back data durable and gives back dead room.
+//! The store's own thread. It makes durable what was written back and what only the log has, and gives back dead room.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::core::Core;
 
-/// Written-back data is durable after about this time.
+/// Written-back data is durable after about this time, and all commits in the index.
 const FLUSH_AFTER: Duration = Duration::from_secs(1);
 /// The pause after each step of compaction, so that the medium has time for other requests.
 const STEP_PAUSE: Duration = Duration::from_millis(1);

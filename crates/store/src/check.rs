@@ -9,6 +9,7 @@ mod marker;
 mod records;
 mod repair;
 mod sweep;
+mod unindexed;
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
@@ -24,6 +25,7 @@ use crate::format::{MARKER, io_error, read_marker};
 use crate::index::{COMMIT, DRIVE, INDEX, Index, LAST_FILE, SegmentRow, VALUE_BYTES, damaged};
 use crate::journal::{self, Replayed, replay};
 use crate::medium::Medium;
+use crate::recover::recover;
 use crate::segments::{FOLDER, Segments, file_name, file_number};
 use crate::{FolderMedium, StoreError, upgrade};
 
@@ -171,12 +173,14 @@ pub fn check_on(
             }
         }
     };
+    let newer = unindexed::take(&*medium, &index, replayed.as_ref(), &mut report, options.repair)?;
     let rebuild = {
         let replayed = replayed.as_ref();
-        let mut check = Check { medium: &medium, index: &index, report, progress, rebuild: false, replayed };
+        let complete = newer.0.is_empty();
+        let mut check = Check { medium: &medium, index: &index, report, progress, rebuild: false, complete, replayed };
         check.all(options.repair)?;
         report = check.report;
-        check.rebuild
+        check.rebuild || !newer.0.is_empty()
     };
     if options.repair
         && rebuild
@@ -185,7 +189,7 @@ pub fn check_on(
         progress(CheckProgress { step: CheckStep::Repair, done: 0, total: 0 });
         let shown = index.fact(COMMIT).ok().flatten();
         let knows_all = replayed.as_ref().is_some_and(|replayed| replayed.is_whole(shown));
-        let sources = Sources { old: Some(index), replayed: replayed.as_ref(), keep: damages(&report) };
+        let sources = Sources { old: Some(index), replayed: replayed.as_ref(), newer: newer.0, keep: damages(&report) };
         let (new, restored) = repair::rebuild(&medium, sources, drive)?;
         repair::tell(&mut report, &restored, knows_all);
         index = new;
@@ -219,8 +223,9 @@ pub(crate) fn open_index(medium: &Arc<dyn Medium>) -> Result<(Index, u32), Store
     let failed = |what: &str| StoreError::Index { path: medium.path().to_path_buf(), what: what.to_string() };
     let marker = read_marker(&**medium)?.ok_or_else(|| failed("there is no store: it has no FORMAT file"))?;
     upgrade::finish(medium, marker.format)?;
-    let index = Index::open(medium.clone(), INDEX, false, CACHE_BYTES).map_err(|error| damaged(medium.path(), error))?;
-    Ok((index, marker.format))
+    let opened = Index::open(medium.clone(), INDEX, false, CACHE_BYTES);
+    let recovered = opened.and_then(|index| recover(&**medium, &index).map(|()| index));
+    Ok((recovered.map_err(|error| damaged(medium.path(), error))?, marker.format))
 }
 
 /// A check in progress.
@@ -231,6 +236,8 @@ struct Check<'a> {
     progress: &'a mut dyn FnMut(CheckProgress),
     /// Whether the index must be made anew.
     rebuild: bool,
+    /// Whether the index has all that is newer than it.
+    complete: bool,
     replayed: Option<&'a Replayed>,
 }
 
@@ -356,7 +363,7 @@ impl Check<'_> {
         let failed = |error| io_error(&self.medium.path().join(FOLDER), 0, error);
         let unnamed = |name: &String| file_number(name).is_some_and(|file| !named.rows.contains_key(&file));
         // While keys are missing, their values must not be taken for leftovers.
-        let whole = named.holes.is_empty() && !damages(&self.report);
+        let whole = self.complete && named.holes.is_empty() && !damages(&self.report);
         let leftovers: Vec<String> = self.medium.list(FOLDER).map_err(failed)?.into_iter().filter(unnamed).collect();
         for name in leftovers {
             let name = format!("{FOLDER}/{name}");

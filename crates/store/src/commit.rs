@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::StoreError;
 use crate::core::Core;
-use crate::index::{Batch, Committed};
+use crate::index::{Batch, Committed, Depth};
 use crate::segments::{Extent, Pinned};
-use crate::{Durability, StoreError};
 
 /// The most batches in one commit.
 const GROUP_BATCHES_MAX: usize = 1_024;
@@ -21,7 +21,8 @@ const GROUP_BATCHES_MAX: usize = 1_024;
 const GROUP_BYTES_MAX: u64 = 16 << 20;
 /// The longest wait for a commit.
 const COMMIT_WAIT: Duration = Duration::from_secs(300);
-/// The most written-back bytes. When there are more, a write makes everything durable, whatever durability it asks for.
+/// The most bytes that are not durable in the index. When there are more, a write makes everything durable there,
+/// whatever durability it asks for. It bounds how long an open takes after an unclean end.
 const UNFLUSHED_BYTES_MAX: u64 = 64 << 20;
 
 /// A batch on its way into the index.
@@ -30,13 +31,15 @@ pub(crate) struct Request {
     pub batch: Batch,
     /// Its large values.
     pub pinned: Pinned,
-    pub durability: Durability,
+    pub depth: Depth,
 }
 
 /// Batches that wait for their commit.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     inner: Mutex<Waiting>,
+    /// Held while a group is committed, and by whoever needs that none is.
+    making: Mutex<()>,
     /// Large values that commits without a flush have named.
     written_back: Mutex<Vec<Extent>>,
 }
@@ -113,11 +116,28 @@ impl Queue {
         waiting.requests.drain(..count).collect()
     }
 
+    /// Runs a piece of work while no commit is made.
+    pub fn alone<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _making = self.making.lock();
+        work()
+    }
+
+    /// Runs a piece of work that makes all commits durable, while none is made. What the index shows may become durable
+    /// only after the large values that it names, so these are flushed first.
+    pub fn alone_and_flushed<T>(&self, core: &Core, work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+        self.alone(|| self.flush_written_back(core).and_then(|()| work()))
+    }
+
     fn commit_group(&self, core: &Core, group: Vec<(Request, Arc<Ticket>)>) {
+        let _making = self.making.lock();
+        if let Err(error) = core.refresh() {
+            tracing::error!(%error, "the account of segments cannot be read");
+        }
         let over = core.index.unflushed_bytes().is_some_and(|bytes| bytes > UNFLUSHED_BYTES_MAX);
-        let durable = over || group.iter().any(|(request, _)| request.durability == Durability::Through);
+        let depth = group.iter().map(|(request, _)| request.depth).max().unwrap_or(Depth::Back);
+        let depth = if over { Depth::Indexed } else { depth };
         let mut group: VecDeque<_> = group.into_iter().map(|(request, ticket)| Answered { core, request, ticket }).collect();
-        if durable {
+        if depth > Depth::Back {
             if let Err(error) = self.flush_written_back(core) {
                 // Later batches must not be durable without the earlier ones.
                 let error = copy_of(&error);
@@ -131,18 +151,19 @@ impl Queue {
         }
         let batches = group.iter_mut().map(|answered| std::mem::take(&mut answered.request.batch)).collect();
         let alone = group.len() == 1;
-        match core.index.commit(batches, durable) {
-            Ok(committed) => self.answer(core, group, committed, durable),
+        match core.index.commit(batches, depth) {
+            Ok(committed) => self.answer(core, group, committed, depth),
             Err((error, _)) if alone => {
-                core.reload();
+                core.reload_or_later();
                 group.into_iter().for_each(|answered| answered.fail(&error));
             }
-            // One of the batches is to blame. The others must not fail with it.
+            // One of the batches is to blame. The others must not fail with it. If whether they were made is not known,
+            // they may not be there to be tried again.
             Err((_, batches)) => {
-                core.reload();
+                core.reload_or_later();
                 for (answered, batch) in group.into_iter().zip(batches) {
-                    match core.index.commit(vec![batch], durable) {
-                        Ok(committed) => self.answer(core, VecDeque::from([answered]), committed, durable),
+                    match core.index.commit(vec![batch], depth) {
+                        Ok(committed) => self.answer(core, VecDeque::from([answered]), committed, depth),
                         Err((error, _)) => answered.fail(&error),
                     }
                 }
@@ -150,15 +171,15 @@ impl Queue {
         }
     }
 
-    fn answer(&self, core: &Core, group: VecDeque<Answered>, committed: Committed, durable: bool) {
+    fn answer(&self, core: &Core, group: VecDeque<Answered>, committed: Committed, depth: Depth) {
         core.segments.settle(&committed.placed, &committed.dead);
         for (answered, outcome) in group.into_iter().zip(committed.outcomes) {
-            if !durable && outcome.is_ok() {
+            if depth == Depth::Back && outcome.is_ok() {
                 self.written_back.lock().extend(answered.request.pinned.extents().iter().cloned());
             }
             answered.ticket.answer(outcome);
         }
-        core.committed(&committed.dead, durable);
+        core.committed(&committed.dead, if committed.indexed { Depth::Indexed } else { depth });
     }
 
     /// Makes the large values durable that earlier commits have named. If that fails, those commits are given up.
@@ -168,7 +189,7 @@ impl Queue {
         if let Err(error) = &flushed {
             tracing::error!(%error, "writes that were written back are lost");
             core.index.give_up_unflushed(&error.to_string());
-            core.reload();
+            core.reload_or_later();
         }
         flushed
     }

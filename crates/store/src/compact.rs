@@ -10,11 +10,11 @@ use std::ops::Range;
 use std::time::Duration;
 
 use crate::core::Core;
-use crate::index::{Action, Change, SegmentRow};
+use crate::index::{Action, Change, Depth, SegmentRow};
 use crate::record::ValueLocation;
 use crate::segments::{Extent, Pinned, Sealed, Writing};
 use crate::sum::Sum;
-use crate::{Durability, Expected, Key, StoreError};
+use crate::{Expected, Key, StoreError};
 
 /// Bytes copied in one step where nobody else waits for the core.
 const STEP_BYTES: u64 = 1 << 20;
@@ -146,6 +146,7 @@ impl Core {
         let mut sealed = self.segments.sealed();
         let (punches, stuck) = {
             let state = self.work.state.lock();
+            sealed.retain(|one| !state.odd.contains(&one.file));
             (!state.no_punch, state.stuck.clone())
         };
         let share_max = if punches { 8 } else { 2 };
@@ -165,16 +166,38 @@ impl Core {
         }
         sealed.into_iter().min_by_key(|one| one.row.live).map(Job::Empty)
     }
+
+    /// Called after a job. If it has changed nothing, the account for which it was chosen is not right: it is read again. If
+    /// it is still the same, the job would be chosen for ever, so the segment is left alone; a check tells why.
+    fn end_of(&self, job: &Running) -> Result<(), StoreError> {
+        let one = match job {
+            Running::Punch(_) if self.work.state.lock().no_punch => return Ok(()),
+            Running::Punch(punching) => punching.one,
+            Running::Empty(emptying) => emptying.one,
+        };
+        if self.segments.row(one.file) != Some(one.row) {
+            return Ok(());
+        }
+        self.queue.alone(|| self.reload())?;
+        if self.segments.row(one.file) == Some(one.row) {
+            tracing::warn!(file = one.file, "the account of a segment is not what the index names in it");
+            self.work.state.lock().odd.insert(one.file);
+        }
+        Ok(())
+    }
 }
 
 impl Compaction {
     fn step(&mut self, core: &Core, bytes_max: u64) -> Result<Option<u64>, StoreError> {
         let mut running = match self.running.take() {
             Some(running) => running,
-            None => match core.next_job() {
-                Some(job) => Running::new(job, core),
-                None => return Ok(None),
-            },
+            None => {
+                core.queue.alone(|| core.refresh())?;
+                match core.next_job() {
+                    Some(job) => Running::new(job, core),
+                    None => return Ok(None),
+                }
+            }
         };
         let stepped = match &mut running {
             Running::Punch(punching) => punching.step(core, &mut self.done)?,
@@ -185,7 +208,10 @@ impl Compaction {
                 self.running = Some(running);
                 Ok(Some(bytes))
             }
-            Stepped::Ended => Ok(Some(0)),
+            Stepped::Ended => {
+                core.end_of(&running)?;
+                Ok(Some(0))
+            }
         }
     }
 
@@ -220,11 +246,16 @@ impl Punching {
         if let Some(gap) = self.gaps.pop_front() {
             let bytes = gap.end - gap.start;
             self.dead_bytes += bytes;
-            if !core.segments.punch(one.file, gap)? {
-                core.work.state.lock().no_punch = true;
-                return Ok(Stepped::Ended);
-            }
-            return Ok(Stepped::Did(bytes));
+            return match core.segments.punch(one.file, gap) {
+                Ok(true) => Ok(Stepped::Did(bytes)),
+                Ok(false) => {
+                    core.work.state.lock().no_punch = true;
+                    Ok(Stepped::Ended)
+                }
+                // Everything in it has died meanwhile, and so it was unlinked.
+                Err(_) if core.segments.row(one.file).is_none() => Ok(Stepped::Ended),
+                Err(error) => Err(error),
+            };
         }
         if self.at < one.row.written {
             let places = core.index.places(one.file, self.at, PLACES_MAX)?;
@@ -352,7 +383,7 @@ impl Moves {
             return Ok(0);
         }
         core.segments.flush(self.pinned.extents())?;
-        core.submit(self.changes, self.pinned, Durability::Through)?;
+        core.submit(self.changes, self.pinned, Depth::Logged)?;
         Ok(self.bytes)
     }
 }

@@ -10,7 +10,8 @@ use crate::cache::ValueCache;
 use crate::commit::{Queue, Request};
 use crate::compact::Compaction;
 use crate::format::io_error;
-use crate::index::{Action, Batch, Change, Found, Index, NewValue, corrupt};
+use crate::index::{Action, Batch, Change, Depth, Found, Index, NewValue, corrupt};
+use crate::journal::Journal;
 use crate::medium::Medium;
 use crate::record::ValueLocation;
 use crate::segments::{Extent, Pinned, Segments};
@@ -18,7 +19,7 @@ use crate::{Durability, Entry, Expected, Key, Put, Staged, StoreError, StoreUse,
 
 /// How often a reader looks at a key whose value moves again and again.
 const LOOKS_MAX: usize = 64;
-/// The number of written-back bytes from which on the background work makes them durable at once.
+/// The number of bytes that are not durable in the index, from which on the background work makes them durable at once.
 pub(crate) const FLUSH_BYTES: u64 = 32 << 20;
 
 /// A store without its threads.
@@ -53,6 +54,8 @@ pub(crate) struct WorkState {
     pub no_punch: bool,
     /// Segments with a damaged value, which therefore cannot be emptied.
     pub stuck: HashSet<u64>,
+    /// Segments of which the index has another account than its rows, so that no job would come to an end.
+    pub odd: HashSet<u64>,
 }
 
 impl Core {
@@ -96,7 +99,8 @@ impl Core {
 
     pub fn write(&self, batch: Vec<Write>, durability: Durability) -> Result<(), StoreError> {
         check_batch(&batch)?;
-        self.commit(Vec::new(), Pinned::new(self.segments.clone()), batch, durability)
+        let depth = if durability == Durability::Through { Depth::Logged } else { Depth::Back };
+        self.commit(Vec::new(), Pinned::new(self.segments.clone()), batch, depth)
     }
 
     pub fn adopt(&self, staged: Vec<(Key, Staged)>, batch: Vec<Write>) -> Result<(), StoreError> {
@@ -115,7 +119,7 @@ impl Core {
         }
         claimed?;
         check_batch(&batch)?;
-        self.commit(changes, pinned, batch, Durability::Through)
+        self.commit(changes, pinned, batch, Depth::Logged)
     }
 
     pub fn stage(&self, value: &Value) -> Result<Staged, StoreError> {
@@ -130,10 +134,10 @@ impl Core {
         }
     }
 
-    /// Makes all written-back data durable.
+    /// Makes all written-back data durable, and all commits in the index.
     pub fn flush(&self) -> Result<(), StoreError> {
         if self.index.unflushed_bytes().is_some() || self.segments.has_empty() {
-            self.commit(Vec::new(), Pinned::new(self.segments.clone()), Vec::new(), Durability::Through)?;
+            self.commit(Vec::new(), Pinned::new(self.segments.clone()), Vec::new(), Depth::Indexed)?;
         }
         match self.index.take_lost() {
             None => Ok(()),
@@ -142,15 +146,20 @@ impl Core {
     }
 
     /// Takes care of the journal: flushes it, and writes a new base when one is needed. Failures are only logged, since
-    /// the index has everything.
+    /// nothing is lost: the index has everything, or the old log is still there.
     pub fn keep_journal(&self) {
         let Some(journal) = self.index.journal() else { return };
         journal.mark(self.index.durable_commit());
         if journal.wants_base()
-            && let Err(error) = self.flush().and_then(|()| journal.tend(&self.index))
+            && let Err(error) = self.flush().and_then(|()| self.write_base(journal))
         {
             tracing::warn!(%error, "the journal could not be made anew");
         }
+    }
+
+    /// Writes a new base of the journal. It makes everything durable that was written back.
+    pub fn write_base(&self, journal: &Journal) -> Result<(), StoreError> {
+        journal.tend(|between| self.queue.alone_and_flushed(self, || self.index.snapshot(between)))
     }
 
     pub fn usage(&self) -> Result<StoreUse, StoreError> {
@@ -162,13 +171,7 @@ impl Core {
     }
 
     /// Writes the large values of the batch, then commits all.
-    fn commit(
-        &self,
-        mut changes: Batch,
-        mut pinned: Pinned,
-        batch: Vec<Write>,
-        durability: Durability,
-    ) -> Result<(), StoreError> {
+    fn commit(&self, mut changes: Batch, mut pinned: Pinned, batch: Vec<Write>, depth: Depth) -> Result<(), StoreError> {
         self.check_writable()?;
         for write in batch {
             changes.push(match write {
@@ -180,18 +183,18 @@ impl Core {
         if index_bytes > 0 {
             self.check_room(index_bytes)?;
         }
-        if durability == Durability::Through {
+        if depth > Depth::Back {
             // The flush is here and not in the leader's commit, so that it goes on during an earlier commit.
             self.segments.flush(pinned.extents())?;
         }
-        self.submit(changes, pinned, durability).map_err(|error| match error {
+        self.submit(changes, pinned, depth).map_err(|error| match error {
             StoreError::NoSpace { path, needed: 0 } => StoreError::NoSpace { path, needed: index_bytes },
             other => other,
         })
     }
 
-    pub fn submit(&self, batch: Batch, pinned: Pinned, durability: Durability) -> Result<(), StoreError> {
-        self.queue.commit(self, Request { batch, pinned, durability })
+    pub fn submit(&self, batch: Batch, pinned: Pinned, depth: Depth) -> Result<(), StoreError> {
+        self.queue.commit(self, Request { batch, pinned, depth })
     }
 
     fn put(&self, put: Put, pinned: &mut Pinned) -> Result<Change, StoreError> {
@@ -237,13 +240,15 @@ impl Core {
         Err(StoreError::NoSpace { path: self.medium.path().to_path_buf(), needed })
     }
 
-    /// Called after the leader has made a commit. Nothing else commits until this returns.
-    pub fn committed(&self, dead: &[ValueLocation], durable: bool) {
+    /// Called after the leader has made a commit, which is durable to a depth. Nothing else commits until this returns.
+    pub fn committed(&self, dead: &[ValueLocation], depth: Depth) {
         dead.iter().for_each(|place| self.cache.forget(place.file, place.offset));
-        if durable {
+        if depth == Depth::Indexed {
             self.unlink_empty();
         }
-        if self.index.unflushed_bytes().is_some_and(|bytes| bytes >= FLUSH_BYTES) {
+        // A segment without a value goes as soon as the index cannot name it any more after a crash.
+        let has_room = depth == Depth::Logged && !dead.is_empty() && self.segments.has_empty();
+        if has_room || self.index.unflushed_bytes().is_some_and(|bytes| bytes >= FLUSH_BYTES) {
             self.work.state.lock().flush = true;
             self.work.changed.notify_all();
         }
@@ -257,7 +262,7 @@ impl Core {
                     self.cache.forget_file(file);
                 }
                 // The account in memory is behind: a commit may have been made in spite of an error.
-                Ok(true) => self.reload(),
+                Ok(true) => self.reload_or_later(),
                 Err(error) => {
                     tracing::warn!(%error, "whether a segment is named cannot be read");
                     self.segments.put_back_empty(file);
@@ -266,12 +271,24 @@ impl Core {
         }
     }
 
-    /// Called after the index was opened again and has lost commits.
-    pub fn reload(&self) {
-        match self.index.segments() {
-            Ok(rows) => self.segments.reload(&rows),
-            // The account is wrong then, but nothing is unlinked or punched without a look at the index.
-            Err(error) => tracing::error!(%error, "the index cannot be read after it was opened again"),
+    /// Reads the account of segments again if the index was opened again since, and may show other commits. Called while
+    /// no commit is made: the account of one that was made and not yet noted would count twice.
+    pub fn refresh(&self) -> Result<(), StoreError> {
+        if self.index.take_reopened() { self.reload() } else { Ok(()) }
+    }
+
+    /// Reads the account of segments. If that fails, [`Core::refresh`] tries it again.
+    pub fn reload(&self) -> Result<(), StoreError> {
+        let rows = self.index.segments().inspect_err(|_| self.index.note_reopened())?;
+        self.segments.reload(&rows);
+        Ok(())
+    }
+
+    /// As [`Core::reload`]. Until it succeeds the account is wrong, but nothing is unlinked or punched without a look at
+    /// the index.
+    pub fn reload_or_later(&self) {
+        if let Err(error) = self.reload() {
+            tracing::error!(%error, "the index cannot be read after it was opened again");
         }
     }
 

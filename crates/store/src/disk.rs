@@ -17,6 +17,7 @@ use crate::format::{
 use crate::index::{COMMIT, DRIVE, INDEX, Index, LAST_FILE, corrupt_index, damaged};
 use crate::journal::Journal;
 use crate::medium::Medium;
+use crate::recover::recover;
 use crate::segments::{FOLDER, Segments};
 use crate::upgrade;
 use crate::{
@@ -39,7 +40,8 @@ const JOURNALED_AT_ONCE_BYTES: u64 = 64 << 20;
 /// segments/*.seg    large values
 /// ```
 ///
-/// Large values are flushed before the commit in the index that names them. A value that no key names does not exist: a
+/// Large values are flushed before the commit that names them. A durable commit is in the journal's log first, and in
+/// the index about a second later; an open after an unclean end brings the index up to the log. A value that no key names does not exist: a
 /// segment file with no other values is deleted when the store is opened.
 #[derive(Debug)]
 pub struct DiskStore {
@@ -162,7 +164,7 @@ impl Drop for DiskStore {
     fn drop(&mut self) {
         self.background = None;
         self.core.segments.seal(None);
-        if let Err(error) = self.core.flush() {
+        if let Err(error) = self.core.flush().and_then(|()| self.core.index.end_log()) {
             tracing::error!(%error, "the store could not be flushed when it was closed");
             // Data that could not be flushed must not come back by redb's own last commit.
             self.core.index.give_up_unflushed("the store was closed");
@@ -175,6 +177,7 @@ impl Drop for DiskStore {
 
 fn open_parts(medium: &Arc<dyn Medium>, options: &StoreOptions) -> Result<(DriveId, Core), StoreError> {
     let index = open_index(medium, options.index_cache_bytes)?;
+    recover(&**medium, &index)?;
     let drive_id = identity(&**medium, &index)?;
     if !medium.is_read_only() {
         let marker = read_marker(&**medium)?;

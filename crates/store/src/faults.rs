@@ -3,11 +3,13 @@
 //! `PITHEAD_FAULT_CASES` sets how many cases each test runs, and `PITHEAD_SEED` which is the first. A failure prints
 //! its seed.
 
+mod cuts;
 mod damage;
 mod model;
 mod rot;
 mod run;
 mod threads;
+mod unclosed;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 

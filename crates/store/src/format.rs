@@ -12,7 +12,9 @@ use crate::medium::Medium;
 use crate::{StoreError, journal};
 
 /// The format that this release writes, and the newest that it reads.
-pub(crate) const FORMAT: u32 = 3;
+pub(crate) const FORMAT: u32 = 4;
+/// The first format whose marker has a checksum.
+const CHECKSUM_SINCE: u32 = 3;
 pub(crate) const MARKER: &str = "FORMAT";
 const NEW_MARKER: &str = "FORMAT.new";
 /// A marker is three short lines. A longer file was not written by a store.
@@ -82,7 +84,7 @@ fn parse(text: &str) -> Option<Marker> {
     let whole = match (format, drive, sum) {
         (1, None, None) | (2, Some(Some(_)), None) => true,
         // A future format may have no checksum that this release knows.
-        (FORMAT.., Some(Some(drive)), Some(_)) => text == text_of(format, drive),
+        (CHECKSUM_SINCE.., Some(Some(drive)), Some(_)) => text == text_of(format, drive),
         (format, None, None) => format > FORMAT,
         _ => false,
     };
@@ -172,12 +174,22 @@ mod tests {
         assert_eq!(read_marker(&*medium).unwrap(), Some(Marker { format: 1, drive: None }));
         std::fs::write(dir.path().join(MARKER), "pithead store 2\ndrive 000000000000004d\n").unwrap();
         assert_eq!(read_marker(&*medium).unwrap(), Some(Marker { format: 2, drive: Some(DriveId(77)) }));
-        let newer = text_of(4, DriveId(77));
-        for text in ["pithead store 4\n", newer.as_str()] {
+        let newer = text_of(5, DriveId(77));
+        for text in ["pithead store 5\n", newer.as_str()] {
             std::fs::write(dir.path().join(MARKER), text).unwrap();
             assert!(matches!(read_marker(&*medium), Err(StoreError::Format { newest: FORMAT, .. })), "{text:?}");
         }
-        for text in ["pithead store 3\n", "pithead store 0\n", "", "something else", "pithead store 1 1", "pithead store 2\n"] {
+        std::fs::write(dir.path().join(MARKER), text_of(3, DriveId(77))).unwrap();
+        assert_eq!(read_marker(&*medium).unwrap(), Some(Marker { format: 3, drive: Some(DriveId(77)) }));
+        for text in [
+            "pithead store 3\n",
+            "pithead store 4\n",
+            "pithead store 0\n",
+            "",
+            "something else",
+            "pithead store 1 1",
+            "pithead store 2\n",
+        ] {
             std::fs::write(dir.path().join(MARKER), text).unwrap();
             let read = read_marker(&*medium);
             assert!(read.unwrap_err().to_string().contains("pithead check --repair"), "{text:?}");

@@ -1,5 +1,5 @@
-//! The index: keys, small values and the places of large values, in one redb file. Its commit is the store's only
-//! commit point.
+//! The index: keys, small values and the places of large values, in one redb file. A commit is durable by the journal's
+//! log or by the index (`commit`).
 //!
 //! ```text
 //! entries    key → record (see `record`)
@@ -14,6 +14,7 @@
 
 mod apply;
 mod audit;
+mod commit;
 mod failure;
 mod file;
 mod opened;
@@ -34,6 +35,8 @@ use crate::record::ValueLocation;
 use crate::{StoreError, Value};
 
 pub(crate) use self::apply::{Action, Batch, Change, Committed, NewValue};
+pub(crate) use self::commit::Depth;
+use self::commit::Unflushed;
 pub(crate) use self::failure::{Failure, caught, corrupt, damaged};
 pub(crate) use self::file::PlainFile;
 use self::read::decode;
@@ -49,6 +52,10 @@ pub(crate) const DRIVE: &str = "drive";
 pub(crate) const VALUE_BYTES: &str = "value_bytes";
 pub(crate) const COMMIT: &str = "commit";
 pub(crate) const LAST_FILE: &str = "last_file";
+/// The log that may have commits which the index lacks, and from where on in both accounts; 0 if none has.
+pub(crate) const LOG: &str = "log";
+const LOG_AT: &str = "log_at";
+const LOG_KEYS_AT: &str = "log_keys_at";
 
 /// The account of a segment file, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,12 +84,16 @@ pub(crate) struct Index {
     /// None after the medium failed.
     open: RwLock<Option<Opened>>,
     unflushed: Mutex<Unflushed>,
+    /// The file was opened again since [`Index::take_reopened`], and may show other commits.
+    reopened: AtomicBool,
     /// The file failed: what the kernel shows of it may not be on the medium.
     suspect: AtomicBool,
     /// Receives all changes before they are committed. An index that is only read, or that is being built, has none.
     journal: OnceLock<Arc<Journal>>,
-    /// The last commit that is known to be durable.
+    /// The last commit that is known to be durable in the index.
     durable: AtomicU64,
+    /// The log that the index names durably, so that a commit may be durable by it alone; 0 if there is none.
+    logging: AtomicU64,
 }
 
 /// The contents of the index at one moment, all of it durable.
@@ -92,22 +103,14 @@ pub(crate) struct Snapshot {
     pub commit: u64,
 }
 
-/// What was committed since the last durable commit; it is repeated if the file must be opened again.
-#[derive(Debug, Default)]
-struct Unflushed {
-    commits: Vec<(u64, Vec<Batch>)>,
-    bytes: u64,
-    /// Why commits without a flush had to be given up, until a caller was told.
-    lost: Option<String>,
-}
-
 impl Index {
     /// Opens the file, or makes it if `create` is set.
     pub fn open(medium: Arc<dyn Medium>, name: &'static str, create: bool, cache_bytes: usize) -> Result<Self, StoreError> {
         let opened = open_file(&*medium, name, create, cache_bytes)?;
         let (open, unflushed, suspect) = (RwLock::new(Some(opened)), Mutex::default(), AtomicBool::new(false));
-        let (journal, durable) = (OnceLock::new(), AtomicU64::new(0));
-        let index = Self { medium, name, cache_bytes, open, unflushed, suspect, journal, durable };
+        let (journal, durable, logging) = (OnceLock::new(), AtomicU64::new(0), AtomicU64::new(0));
+        let reopened = AtomicBool::new(false);
+        let index = Self { medium, name, cache_bytes, open, unflushed, reopened, suspect, journal, durable, logging };
         if create {
             index.change(|transaction| {
                 transaction.open_table(ENTRIES)?;
@@ -134,71 +137,6 @@ impl Index {
     /// The drive's identity; none in a new index.
     pub fn drive_id(&self) -> Result<Option<DriveId>, StoreError> {
         Ok(self.fact(DRIVE)?.map(DriveId))
-    }
-
-    /// Applies each batch whole or not at all, in one commit. A batch in conflict fails alone. After an error nothing
-    /// was applied, unless the error says that this is not known.
-    pub fn commit(&self, batches: Vec<Batch>, durable: bool) -> Result<Committed, (StoreError, Vec<Batch>)> {
-        let tried = self.run_write(|database| {
-            let mut transaction = database.begin_write()?;
-            set_durability(&mut transaction, durable)?;
-            let mut committed = apply::apply(&transaction, &batches)?;
-            let rows = std::mem::take(&mut committed.rows);
-            if let Some(journal) = self.journal.get() {
-                journal.append(committed.number, &rows);
-            }
-            // After this point an error does not show whether the commit is on the medium.
-            let number = committed.number;
-            Ok((committed, transaction.commit().map_err(|error| (number, Failure::from(error)))))
-        });
-        let (committed, done) = match tried {
-            Ok(done) => done,
-            Err(error) => return Err((error, batches)),
-        };
-        if let Err((number, failure)) = done {
-            let error = self.failed(failure);
-            let settled = match self.fact(COMMIT) {
-                Ok(Some(last)) if last >= number && durable => self.settle(),
-                Ok(Some(last)) if last >= number => Ok(()),
-                Ok(_) => return Err((error, batches)),
-                Err(error) => Err(error),
-            };
-            if let Err(error) = settled {
-                // Whatever the cause is, the error must not be called a lack of space, which would mean that nothing
-                // has changed.
-                let what = format!("whether a commit was made is not known: {error}");
-                return Err((StoreError::Index { path: self.medium.path().to_path_buf(), what }, batches));
-            }
-        }
-        let mut unflushed = self.unflushed.lock();
-        if durable {
-            (unflushed.commits, unflushed.bytes) = (Vec::new(), 0);
-            self.durable.fetch_max(committed.number, Ordering::AcqRel);
-        } else {
-            unflushed.bytes += committed.bytes;
-            unflushed.commits.push((committed.number, batches));
-        }
-        Ok(committed)
-    }
-
-    /// The bytes that were committed without a flush; none if there is nothing to flush.
-    pub fn unflushed_bytes(&self) -> Option<u64> {
-        let unflushed = self.unflushed.lock();
-        (!unflushed.commits.is_empty()).then_some(unflushed.bytes)
-    }
-
-    /// Gives up what was committed without a flush, because its large values are lost.
-    pub fn give_up_unflushed(&self, why: &str) {
-        let mut open = self.open.write();
-        if let Some(opened) = open.take() {
-            opened.shut();
-        }
-        self.unflushed.lock().give_up(why);
-    }
-
-    /// Why commits without a flush were given up. It is returned only once.
-    pub fn take_lost(&self) -> Option<String> {
-        self.unflushed.lock().lost.take()
     }
 
     /// Makes a durable commit of one change to the tables.
@@ -247,13 +185,13 @@ impl Index {
         self.journal.get()
     }
 
-    /// The last commit that is known to be durable.
+    /// The last commit that is known to be durable in the index.
     pub fn durable_commit(&self) -> u64 {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// The contents of the index, made durable. No commit happens while `between` runs: the commits before it are in
-    /// the snapshot, and those after it are not.
+    /// The contents of the index, made durable. The large values that it names must be durable already. No commit happens
+    /// while `between` runs: the commits before it are in the snapshot, and those after it are not.
     pub fn snapshot(&self, between: impl FnOnce()) -> Result<Snapshot, StoreError> {
         self.run_write(|database| {
             let mut transaction = database.begin_write()?;
@@ -261,9 +199,22 @@ impl Index {
             let read = database.begin_read()?;
             between();
             let commit = read.open_table(FACTS)?.get(COMMIT)?.map_or(0, |commit| commit.value());
+            let log = self.name_log(&transaction)?;
             transaction.commit()?;
+            self.logging.store(log, Ordering::Release);
+            self.durable.fetch_max(commit, Ordering::AcqRel);
+            self.unflushed.lock().are_durable(commit);
             Ok(Snapshot { read, commit })
         })
+    }
+
+    /// Whether the file was opened again since the last call, so that it may show other commits.
+    pub fn take_reopened(&self) -> bool {
+        self.reopened.swap(false, Ordering::AcqRel)
+    }
+
+    pub fn note_reopened(&self) {
+        self.reopened.store(true, Ordering::Release);
     }
 
     /// Runs a read transaction.
@@ -332,16 +283,21 @@ impl Index {
             rewritten.map_err(|error| io_error(&self.medium.path().join(self.name), 0, error))?;
             self.suspect.store(false, Ordering::Release);
         }
-        let opened = open_file(&*self.medium, self.name, false, self.cache_bytes)?;
         let mut unflushed = self.unflushed.lock();
-        if let Err(failure) = caught(|| repeat(&opened.database, &unflushed.commits)) {
-            let error = failure.on(self.medium.path());
-            tracing::error!(%error, "writes that were written back are lost");
-            unflushed.give_up(&error.to_string());
+        loop {
+            let opened = open_file(&*self.medium, self.name, false, self.cache_bytes)?;
+            let Err(failure) = caught(|| repeat(&opened.database, &unflushed.commits)) else {
+                self.note_reopened();
+                return Ok(opened);
+            };
             opened.shut();
-            return open_file(&*self.medium, self.name, false, self.cache_bytes);
+            let error = failure.on(self.medium.path());
+            // What is durable by the log was acknowledged: the index is shown with it, or not at all.
+            if !unflushed.give_up(&error.to_string()) {
+                return Err(error);
+            }
+            tracing::error!(%error, "writes that were written back are lost");
         }
-        Ok(opened)
     }
 }
 
@@ -350,15 +306,6 @@ impl Drop for Index {
         if let Some(opened) = self.open.get_mut().take() {
             opened.close();
         }
-    }
-}
-
-impl Unflushed {
-    fn give_up(&mut self, why: &str) {
-        if !self.commits.is_empty() {
-            self.lost = Some(why.to_string());
-        }
-        (self.commits, self.bytes) = (Vec::new(), 0);
     }
 }
 

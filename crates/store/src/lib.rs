@@ -1,7 +1,7 @@
 //! Durable, ordered, versioned key-values on one medium.
 //!
-//! Large values are in segment files, which are flushed before the commit in the index that names the values. That
-//! commit is the only commit point. Nothing here knows plans.
+//! Large values are in segment files, which are flushed before the commit that names the values. A durable commit is a
+//! flush of the journal's log; the index follows within about a second. Nothing here knows plans.
 
 mod api;
 mod background;
@@ -27,6 +27,7 @@ pub mod medium;
 mod memory;
 mod options;
 mod record;
+mod recover;
 mod scrub;
 mod segments;
 mod sum;

@@ -214,11 +214,13 @@ impl Segments {
         let open = state.open.as_ref().map(|room| room.segment.file);
         state.files.iter_mut().for_each(|(file, tally)| tally.forget_settled(Some(*file) == open));
         let idle = state.files.iter().filter(|(file, tally)| Some(**file) != open && tally.pinned == 0);
-        idle.map(|(file, tally)| {
-            let row = SegmentRow { written: tally.written, live: tally.live, punched: tally.punched };
-            Sealed { file: *file, row }
-        })
-        .collect()
+        idle.map(|(file, tally)| Sealed { file: *file, row: tally.row() }).collect()
+    }
+
+    /// The account of a file, if it is there.
+    pub fn row(&self, file: u64) -> Option<SegmentRow> {
+        let state = self.state.lock();
+        state.files.get(&file).map(Tally::row)
     }
 
     /// Bytes on the medium that no value uses, and bytes that are allocated in the open segment.
@@ -296,6 +298,10 @@ impl SegmentsState {
 }
 
 impl Tally {
+    fn row(&self) -> SegmentRow {
+        SegmentRow { written: self.written, live: self.live, punched: self.punched }
+    }
+
     fn forget_settled(&mut self, open: bool) {
         if !open && self.pinned == 0 && self.segment.as_ref().is_some_and(|segment| segment.is_settled()) {
             self.segment = None;

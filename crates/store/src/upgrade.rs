@@ -1,4 +1,4 @@
-//! Reads format 1 and converts it to format 2.
+//! Reads format 1 and converts it to the present format. Formats 2 and 3 need no more than a new marker.
 //!
 //! In format 1 each segment file has one value, keys are text, the store counts the versions, and the blocks of the
 //! index have no checksums. The values stay where they are. A new index is made beside the old one, and the marker says
@@ -16,7 +16,7 @@ use redb::{Builder, Database, ReadableDatabase as _, ReadableTable as _};
 
 use crate::format::{io_error, write_marker};
 use crate::index::{
-    Action, Change, DRIVE, ENTRIES, FACTS, Failure, INDEX, Index, LAST_FILE, NewValue, PlainFile, caught, corrupt,
+    Action, Change, DRIVE, Depth, ENTRIES, FACTS, Failure, INDEX, Index, LAST_FILE, NewValue, PlainFile, caught, corrupt,
 };
 use crate::medium::Medium;
 use crate::record::{decode_place, take_u64};
@@ -122,7 +122,7 @@ fn copy(old: &Database, new: &Index) -> Result<DriveId, Failure> {
 }
 
 fn put(new: &Index, changes: Vec<Change>) -> Result<(), Failure> {
-    let committed = new.commit(vec![changes], true).map_err(|(error, _)| error)?;
+    let committed = new.commit(vec![changes], Depth::Indexed).map_err(|(error, _)| error)?;
     committed.outcomes.into_iter().collect::<Result<(), StoreError>>()?;
     Ok(())
 }

@@ -178,10 +178,10 @@ fn a_store_of_a_newer_format_is_refused_in_words() {
     let directory = loaded();
     let data = directory.path();
     let drive = drive(data);
-    std::fs::write(drive.join("FORMAT"), "pithead store 4\n").unwrap();
+    std::fs::write(drive.join("FORMAT"), "pithead store 5\n").unwrap();
     for arguments in [&["sql", "-c", NATIONS][..], &["check"], &["inspect", "store", &drive.display().to_string()]] {
         let (_, said) = failed(data, arguments, 3);
-        assert!(said.contains("format 4") && said.contains("up to 3") && said.contains("hint:"), "{arguments:?}: {said}");
+        assert!(said.contains("format 5") && said.contains("up to 4") && said.contains("hint:"), "{arguments:?}: {said}");
     }
 }
 

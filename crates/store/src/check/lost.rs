@@ -9,6 +9,7 @@ use crate::format::Marker;
 use crate::index::{COMMIT, INDEX, Index, corrupt_index, damaged};
 use crate::journal::Replayed;
 use crate::medium::Medium;
+use crate::recover::lost_commits;
 use crate::upgrade;
 
 /// Opens the index. A repair upgrades an index of format 1; without a repair it is refused.
@@ -30,7 +31,7 @@ pub(super) fn open(
     match (shown, replayed) {
         // Where the page of the identity is damaged, the records may still be good.
         (Ok(shown), Some(replayed)) if shown.unwrap_or(0) < replayed.marked => {
-            let what = format!("it shows commit {}, and commit {} was durable", shown.unwrap_or(0), replayed.marked);
+            let what = lost_commits(shown.unwrap_or(0), replayed.marked);
             drop(index);
             Err(damaged(medium.path(), corrupt_index(&**medium, &what)))
         }
@@ -72,7 +73,7 @@ impl Lost<'_> {
             return Ok(None);
         };
         progress(CheckProgress { step: CheckStep::Repair, done: 0, total: 0 });
-        let sources = Sources { old: None, replayed: Some(replayed), keep: true };
+        let sources = Sources { old: None, replayed: Some(replayed), newer: Vec::new(), keep: true };
         let (index, restored) = repair::rebuild(self.medium, sources, drive)?;
         finding.repaired = true;
         report.findings.push(finding);

@@ -11,7 +11,7 @@ use super::{CACHE_BYTES, CheckReport, DRIVE, Finding, FindingKind};
 use crate::api::show_key;
 use crate::format::{FORMAT, Found, find_marker, io_error, write_marker};
 use crate::index::{COMMIT, INDEX, Index, LAST_FILE, SegmentRow, VALUE_BYTES};
-use crate::journal::{Journal, Replayed};
+use crate::journal::{Journal, Replayed, Row};
 use crate::medium::Medium;
 use crate::record::{Body, Record, ValueLocation};
 use crate::segments::{FOLDER, file_number};
@@ -28,6 +28,8 @@ pub(super) struct Sources<'a> {
     pub old: Option<Index>,
     /// The journal's records of keys that the old index cannot show.
     pub replayed: Option<&'a Replayed>,
+    /// Changes that are newer than the old index.
+    pub newer: Vec<Row>,
     /// Whether the old file is kept under another name.
     pub keep: bool,
 }
@@ -48,7 +50,7 @@ pub(super) fn rebuild(medium: &Arc<dyn Medium>, sources: Sources<'_>, drive: Dri
     if medium.list("").map_err(failed)?.iter().any(|name| name == BUILDING) {
         medium.remove(BUILDING).map_err(failed)?;
     }
-    let Sources { old, replayed, keep } = sources;
+    let Sources { old, replayed, newer, keep } = sources;
     let new = Index::open(medium.clone(), BUILDING, true, CACHE_BYTES)?;
     let mut copy =
         Copy { new: &new, rows: Vec::new(), bytes: 0, value_bytes: 0, segments: BTreeMap::new(), seen: HashSet::new() };
@@ -70,6 +72,7 @@ pub(super) fn rebuild(medium: &Arc<dyn Medium>, sources: Sources<'_>, drive: Dri
     new.put_segments(&segments)?;
     let facts = [(DRIVE, drive.0), (VALUE_BYTES, value_bytes), (LAST_FILE, last_file), (COMMIT, commit)];
     facts.into_iter().try_for_each(|(name, value)| new.set_fact(name, value))?;
+    new.take_rows(&newer, commit)?;
     // redb must not write the old file once the new file has its name.
     drop(old);
     drop(new);
@@ -127,8 +130,9 @@ pub(super) fn finish(
     let journal = Arc::new(Journal::open(medium.clone(), drive, commit)?);
     index.set_journal(journal.clone())?;
     if bad || journal.wants_base() {
-        journal.tend(&index)?;
+        journal.tend(|between| index.snapshot(between))?;
     }
+    index.end_log()?;
     journal.close(index.durable_commit());
     let put_right = |kind| matches!(kind, FindingKind::Journal | FindingKind::Format);
     report.findings.iter_mut().filter(|finding| put_right(finding.kind)).for_each(|finding| finding.repaired = true);
@@ -167,7 +171,7 @@ impl Copy<'_> {
     /// Adds those keys of the journal that the old index cannot show.
     fn take_journal(&mut self, replayed: &Replayed, holes: &[Hole]) -> std::io::Result<Result<Restored, StoreError>> {
         let is_hidden = |seen: &HashSet<Key>, key: &Key| !seen.contains(key) && holes.iter().any(|hole| hole.holds(key));
-        let outdated = replayed.outdated.iter().filter(|key| is_hidden(&self.seen, key)).cloned().collect();
+        let outdated = replayed.outdated.iter().map(|(key, _)| key).filter(|key| is_hidden(&self.seen, key)).cloned().collect();
         let mut restored = Restored { keys: 0, outdated };
         for key in replayed.keys() {
             if !is_hidden(&self.seen, key) {

@@ -189,10 +189,14 @@ fn without_a_journal_the_keys_of_a_damaged_page_are_lost() {
 fn looking_changes_nothing() {
     let dir = filled();
     let store = open(dir.path());
+    store.through(vec![put("last", value(2, 100))]).unwrap();
+    // This one is in the log alone.
     store.through(vec![put("last", value(1, 100))]).unwrap();
     let copy = tempfile::tempdir().unwrap();
-    let files = ["FORMAT", "index.redb", "segments/0000000000000001.seg"];
+    let log = "journal/0000000000000001.log";
+    let files = ["FORMAT", "index.redb", "segments/0000000000000001.seg", log, "journal/0000000000000001.log-keys"];
     fs::create_dir(copy.path().join("segments")).unwrap();
+    fs::create_dir(copy.path().join("journal")).unwrap();
     for name in files {
         fs::copy(dir.path().join(name), copy.path().join(name)).unwrap();
     }
@@ -209,7 +213,8 @@ fn looking_changes_nothing() {
     assert!(looked.stage(value(1, LARGE)).is_err());
     drop(looked);
     assert!(before == read(), "a file was changed");
-    assert_eq!(fs::read_dir(copy.path()).unwrap().count(), 3, "a file was made");
+    assert_eq!(fs::read_dir(copy.path()).unwrap().count(), 4, "a file was made");
+    assert_eq!(fs::read_dir(copy.path().join("journal")).unwrap().count(), 2, "a file was made");
 }
 
 #[test]
@@ -220,7 +225,7 @@ fn facts_say_what_is_there() {
     let (id, used) = (store.drive_id(), store.usage().unwrap());
     drop(store);
     let facts = store_facts(dir.path()).unwrap();
-    assert_eq!((facts.format, facts.drive, facts.keys, facts.value_bytes), (3, id, 46, used.value_bytes));
+    assert_eq!((facts.format, facts.drive, facts.keys, facts.value_bytes), (4, id, 46, used.value_bytes));
     let room = LARGE.next_multiple_of(4_096) as u64;
     assert_eq!(facts.dead_bytes, 2 * room);
     assert_eq!(facts.segments.len(), 1);

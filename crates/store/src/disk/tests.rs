@@ -4,6 +4,7 @@ mod compacting;
 mod damage;
 mod full;
 mod grouping;
+mod logged;
 mod upgrading;
 
 use std::fs;
@@ -91,9 +92,9 @@ fn a_store_is_open_once() {
 fn a_newer_format_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     drop(open(dir.path()));
-    fs::write(dir.path().join("FORMAT"), "pithead store 4\n").unwrap();
+    fs::write(dir.path().join("FORMAT"), "pithead store 5\n").unwrap();
     let refused = DiskStore::open(dir.path(), quiet()).unwrap_err();
-    assert!(matches!(&refused, StoreError::Format { found, newest: 3, .. } if found == "4"), "{refused}");
+    assert!(matches!(&refused, StoreError::Format { found, newest: 4, .. } if found == "5"), "{refused}");
 }
 
 #[test]
@@ -117,7 +118,7 @@ fn making_a_store_can_be_cut_short_at_any_step() {
     drop(open(dir.path()));
     fs::remove_file(dir.path().join("FORMAT")).unwrap();
     drop(open(dir.path()));
-    assert!(fs::read(dir.path().join("FORMAT")).unwrap().starts_with(b"pithead store 3\ndrive "));
+    assert!(fs::read(dir.path().join("FORMAT")).unwrap().starts_with(b"pithead store 4\ndrive "));
 }
 
 /// A crash between staging and adopting leaves complete files, and a crash during staging leaves a torn file. Neither

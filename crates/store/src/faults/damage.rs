@@ -71,7 +71,7 @@ fn filled() -> (Arc<LyingMedium>, Expected) {
         values.extend([(Key::from(key), large.clone()), (Key::from(adopted), large)]);
     }
     // The journal then has a base, and a log after it.
-    store.core().index.journal().unwrap().tend(&store.core().index).unwrap();
+    store.core().write_base(store.core().index.journal().unwrap()).unwrap();
     let gone = store.list(b"gone").unwrap().into_iter().map(|entry| Write::delete(entry.key)).collect();
     store.write(gone, Durability::Through).unwrap();
     store.compact_now().unwrap();

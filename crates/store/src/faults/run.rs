@@ -85,7 +85,8 @@ impl Run {
                 70..78 => self.flush(),
                 78..81 => self.compact(),
                 81..84 => self.compact_a_little(),
-                84..92 => self.look(),
+                84..90 => self.look(),
+                90..92 => self.write_base(),
                 92..97 if self.faults.crashes => self.crash(),
                 _ => self.reopen(),
             }
@@ -188,6 +189,16 @@ impl Run {
         self.settle(result, Some(visible), Durability::Through);
     }
 
+    /// A new base of the journal makes everything durable that was written back.
+    fn write_base(&mut self) {
+        let core = self.store.as_ref().expect("it is open between steps").core();
+        let Some(journal) = core.index.journal().filter(|journal| journal.place().is_some()) else { return };
+        let result = core.write_base(journal);
+        self.tell("a new base");
+        let visible = self.visible().clone();
+        self.settle(result, Some(visible), Durability::Through);
+    }
+
     fn compact(&mut self) {
         self.tell("compact");
         let visible = self.visible().clone();
@@ -265,17 +276,21 @@ impl Run {
         Model::read(self.store()).unwrap_or_else(|error| self.fail(&format!("cannot be read: {error}")))
     }
 
-    /// Compares all visible data.
-    fn look(&mut self) {
-        self.tell("look");
-        let found = match Model::read(self.store()) {
+    fn read_in_trouble(&mut self) -> Model {
+        match Model::read(self.store()) {
             // The faults may not be over yet. A lack of room, by itself, is no reason for reads to fail.
             Err(StoreError::Io { .. } | StoreError::Index { .. } | StoreError::NoSpace { .. }) if self.faults.errors => {
                 self.medium.set_trouble(Vec::new());
                 self.read()
             }
             found => found.unwrap_or_else(|error| self.fail(&format!("cannot be read: {error}"))),
-        };
+        }
+    }
+
+    /// Compares all visible data.
+    fn look(&mut self) {
+        self.tell("look");
+        let found = self.read_in_trouble();
         if found != *self.visible() {
             self.fail(&format!("visible is\n  {}\nexpected\n  {}", found.show(), self.visible().show()));
         }
@@ -338,7 +353,7 @@ impl Run {
     /// Opens the store and goes on from the state that it shows.
     fn open(&mut self) {
         self.open_store();
-        let found = self.read();
+        let found = self.read_in_trouble();
         self.is_now(&found);
     }
 

@@ -6,11 +6,14 @@ use redb::{ReadableTable as _, Table, WriteTransaction};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::failure::Failure;
-use super::{COMMIT, ENTRIES, FACTS, LAST_FILE, PLACES, SEGMENTS, VALUE_BYTES};
+use super::{COMMIT, ENTRIES, FACTS, LAST_FILE, LOG, PLACES, SEGMENTS, VALUE_BYTES};
 use crate::api::show_key;
 use crate::journal::Row;
 use crate::record::{Body, Record, ValueLocation};
 use crate::{Expected, Key, StoreError, Tag, Value, Version};
+
+/// What applying a change again may cost, as bytes: so that many small changes wait no longer than a few large ones.
+const CHANGE_BYTES: u64 = 512;
 
 /// Changes that are made all or none.
 pub(crate) type Batch = Vec<Change>;
@@ -55,10 +58,12 @@ pub(crate) struct Committed {
     pub placed: Vec<ValueLocation>,
     /// Places that no key names any more.
     pub dead: Vec<ValueLocation>,
-    /// The bytes of keys and inline values that were put.
+    /// The bytes of keys and inline values, and something for each change and for the commit.
     pub bytes: u64,
     /// All changes, for the journal.
     pub rows: Vec<Row>,
+    /// Whether it is durable in the index, and not by the log alone.
+    pub indexed: bool,
 }
 
 impl Change {
@@ -98,6 +103,7 @@ pub(super) fn apply(transaction: &WriteTransaction, batches: &[Batch]) -> Result
     let value_bytes = facts.get(VALUE_BYTES)?.map_or(0, |bytes| bytes.value());
     let mut ledger = Ledger { value_bytes, ..Ledger::default() };
     ledger.done.number = facts.get(COMMIT)?.map_or(0, |commit| commit.value()).saturating_add(1);
+    ledger.done.bytes = CHANGE_BYTES;
     for batch in batches {
         let outcome = match check(&entries, batch)? {
             Ok(before) => {
@@ -110,14 +116,32 @@ pub(super) fn apply(transaction: &WriteTransaction, batches: &[Batch]) -> Result
         };
         ledger.done.outcomes.push(outcome);
     }
-    facts.insert(COMMIT, ledger.done.number)?;
-    facts.insert(VALUE_BYTES, ledger.value_bytes)?;
-    let last_file = facts.get(LAST_FILE)?.map_or(0, |file| file.value());
-    if let Some((file, _)) = ledger.segments.last_key_value().filter(|(file, _)| **file > last_file) {
-        facts.insert(LAST_FILE, *file)?;
-    }
-    ledger.keep_segments(&mut transaction.open_table(SEGMENTS)?)?;
+    ledger.keep(transaction, &mut facts)?;
     Ok(ledger.done)
+}
+
+/// Applies changes that the log has and the index lacks, up to a commit. No log has more then.
+pub(super) fn take(transaction: &WriteTransaction, rows: &[Row], commit: u64) -> Result<(), Failure> {
+    let mut entries = transaction.open_table(ENTRIES)?;
+    let mut places = transaction.open_table(PLACES)?;
+    let mut facts = transaction.open_table(FACTS)?;
+    let value_bytes = facts.get(VALUE_BYTES)?.map_or(0, |bytes| bytes.value());
+    let mut ledger = Ledger { value_bytes, ..Ledger::default() };
+    ledger.done.number = facts.get(COMMIT)?.map_or(0, |commit| commit.value()).max(commit);
+    for (key, record) in rows {
+        let before = read(&entries, key)?;
+        let encoded = match record {
+            None => None,
+            Some(record) => {
+                let decoded = super::decode(key, record)?;
+                ledger.value_bytes = ledger.value_bytes.saturating_add(decoded.value_bytes());
+                Some((record.clone(), decoded.place()))
+            }
+        };
+        ledger.put(key, before, encoded, &mut entries, &mut places)?;
+    }
+    facts.insert(LOG, 0)?;
+    ledger.keep(transaction, &mut facts)
 }
 
 /// The state that each change of the batch finds when those before it are applied; or the first condition that does not
@@ -219,23 +243,46 @@ impl Ledger {
                 encoded = Some((moved, Some(*to)));
             }
         }
+        self.done.bytes += change.key.len() as u64 + change.index_bytes() + CHANGE_BYTES;
+        self.put(&change.key, before, encoded, entries, places)
+    }
+
+    /// Puts a record and the place that it names, or deletes a key.
+    fn put(
+        &mut self,
+        key: &Key,
+        before: Before,
+        encoded: Option<(Vec<u8>, Option<ValueLocation>)>,
+        entries: &mut Entries,
+        places: &mut Places,
+    ) -> Result<(), Failure> {
         if let Before::There { bytes, place, .. } = before {
             self.value_bytes = self.value_bytes.saturating_sub(bytes);
             place.map_or(Ok(()), |place| self.leave(place, places))?;
         }
-        self.done.bytes += change.index_bytes();
         match encoded {
             None => {
-                drop(entries.remove(key)?);
-                self.done.rows.push((change.key.clone(), None));
+                drop(entries.remove(&key[..])?);
+                self.done.rows.push((key.clone(), None));
             }
             Some((record, place)) => {
-                entries.insert(key, record.as_slice())?;
+                entries.insert(&key[..], record.as_slice())?;
                 place.map_or(Ok(()), |place| self.take(place, key, places))?;
-                self.done.rows.push((change.key.clone(), Some(record)));
+                self.done.rows.push((key.clone(), Some(record)));
             }
         }
         Ok(())
+    }
+
+    /// Writes down the number of the commit, and all totals.
+    fn keep(&self, transaction: &WriteTransaction, facts: &mut Table<&'static str, u64>) -> Result<(), Failure> {
+        facts.insert(COMMIT, self.done.number)?;
+        facts.insert(VALUE_BYTES, self.value_bytes)?;
+        let last_file = facts.get(LAST_FILE)?.map_or(0, |file| file.value());
+        if let Some((file, _)) = self.segments.last_key_value().filter(|(file, _)| **file > last_file) {
+            facts.insert(LAST_FILE, *file)?;
+        }
+        self.keep_segments(&mut transaction.open_table(SEGMENTS)?)
     }
 
     fn leave(&mut self, place: ValueLocation, places: &mut Places) -> Result<(), Failure> {

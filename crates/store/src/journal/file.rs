@@ -170,8 +170,13 @@ pub(super) struct Scan {
 
 impl Scan {
     pub fn new(file: Arc<dyn MediumFile>, salt: u64) -> io::Result<Self> {
+        Self::from(file, salt, FRAMES_AT)
+    }
+
+    /// From the frame at `at` on.
+    pub fn from(file: Arc<dyn MediumFile>, salt: u64, at: u64) -> io::Result<Self> {
         let file_end = file.len()?;
-        Ok(Self { file, salt, file_end, at: FRAMES_AT, window: Vec::new(), window_at: 0, gaps: Vec::new() })
+        Ok(Self { file, salt, file_end, at, window: Vec::new(), window_at: 0, gaps: Vec::new() })
     }
 
     /// The next frame, and its offset.

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use super::file::{Account, FileKind, Header, Scan, file_name, names, parts};
+use super::Row;
+use super::file::{Account, FRAMES_AT, FileKind, Header, Scan, file_name, names, parts};
 use super::frame::{Frame, FrameKind};
 use crate::Key;
 use crate::medium::{Medium, MediumFile};
@@ -26,8 +27,11 @@ pub(crate) struct Replayed {
     pub damage: Vec<(String, String)>,
     /// Whether commits or files may be missing.
     pub gaps: bool,
-    /// Keys of which only older values are left: the newest one is known by its record alone, which lacks it.
-    pub outdated: Vec<Key>,
+    /// The number of the last commit that is known to have been durable by the log.
+    sealed: u64,
+    /// Keys of which only older values are left, and the commit that changed each last: the newest value is known by its
+    /// record alone, which lacks it.
+    pub outdated: Vec<(Key, u64)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +70,15 @@ impl Replayed {
         Ok(Some(record))
     }
 
+    /// The last change of each key after a commit, as far as it is known.
+    pub fn after(&self, commit: u64) -> io::Result<Vec<Row>> {
+        let mut rows = Vec::new();
+        for (key, _) in self.latest.iter().filter(|(_, latest)| latest.at.0 > commit) {
+            rows.push((key.clone(), self.record(key)?));
+        }
+        Ok(rows)
+    }
+
     fn apply(&mut self, file: usize, at: u64, frame: &Frame<'_>, account: Account) {
         let record_at = at + super::frame::FRAME_HEADER as u64 + frame.key.len() as u64;
         let record = (frame.kind == FrameKind::Put).then_some((file, record_at, frame.record.len()));
@@ -88,6 +101,7 @@ impl Replayed {
         self.header = self.header.or(keys.header);
         self.commit = self.commit.max(keys.commit);
         self.marked = self.marked.max(keys.marked);
+        self.sealed = self.sealed.max(keys.sealed);
         self.damage.extend(keys.damage);
         if needs_none {
             // A gap in the keys may hide that a change is void.
@@ -99,11 +113,11 @@ impl Replayed {
             }
             if latest.bare {
                 // What was never flushed may not have been committed at all.
-                if latest.at.0 > self.marked {
+                if latest.at.0 > self.marked.max(self.sealed) {
                     self.gaps = true;
                 } else {
                     self.latest.remove(&key);
-                    self.outdated.push(key);
+                    self.outdated.push((key, latest.at.0));
                 }
                 continue;
             }
@@ -151,7 +165,9 @@ fn read_account(medium: &dyn Medium, files: &[(u64, FileKind)], account: Account
             let void = frame.number >= limits[at_step] || frame.number <= base_commit || Some(frame.number) == keep;
             at_step += 1;
             if frame.kind != FrameKind::Mark && !void {
-                replayed.apply(file, at, &frame, account);
+                if frame.kind != FrameKind::End {
+                    replayed.apply(file, at, &frame, account);
+                }
                 replayed.commit = replayed.commit.max(frame.number);
             }
         }
@@ -169,6 +185,7 @@ fn read_base(medium: &dyn Medium, (number, account): (u64, Account), replayed: &
         match frame.kind {
             FrameKind::Mark => ended = true,
             FrameKind::Put | FrameKind::Deleted => replayed.apply(file, at, &frame, account),
+            FrameKind::End => {}
         }
     }
     let gaps = std::mem::take(&mut scan.gaps);
@@ -191,29 +208,44 @@ fn survey(
     let (mut before, mut row_before, mut missing, mut torn) = (replayed.commit, 0, 0, None);
     for log in logs {
         let name = file_name(*log, account.log());
-        let Some((_, mut scan)) = open(medium, &name, replayed, true)? else { continue };
-        let (mut marked_at, mut last) = (0, replayed.marked);
+        // A log that could not be begun has no frame. The next one has skipped a number.
+        let is_begun = logs.contains(&(log + 1)) || medium.open(&name, false)?.len()? > FRAMES_AT;
+        let Some((_, mut scan)) = open(medium, &name, replayed, is_begun)? else { continue };
+        let (mut flushed, mut last, mut seal) = (0, replayed.marked, 0);
         while let Some((at, frame)) = scan.next()? {
+            // A frame after a seal shows that the seal was flushed.
+            replayed.sealed = replayed.sealed.max(seal);
+            flushed = flushed.max(if frame.kind == FrameKind::Mark { at } else { frame.flushed });
+            if frame.is_late_mark() {
+                last = last.max(frame.number);
+                steps.push(Step { number: u64::MAX, begins: false });
+                continue;
+            }
             let is_mark = frame.kind == FrameKind::Mark;
             let begins = frame.number != before || (!is_mark && frame.row <= row_before);
             if is_mark {
-                (marked_at, last) = (at, last.max(frame.number));
+                last = last.max(frame.number);
                 replayed.gaps |= frame.number > before;
                 before = frame.number;
             } else {
                 replayed.gaps |= begins && (missing > 0 || frame.number > before + 1 || frame.row > 0);
                 // A row in the middle of a commit is lost.
                 replayed.gaps |= !begins && frame.row > row_before + 1;
-                missing = frame.rows.saturating_sub(frame.row + 1);
+                let is_end = frame.kind == FrameKind::End;
+                missing = if is_end { 0 } else { frame.rows.saturating_sub(frame.row + 1) };
                 torn = (missing > 0).then_some(frame.number);
-                row_before = frame.row;
-                before = frame.number;
+                (row_before, before) = (frame.row, frame.number);
+                seal = if frame.is_seal() { frame.number } else { seal };
             }
             steps.push(Step { number: if is_mark { frame.number.saturating_add(1) } else { frame.number }, begins });
         }
+        // The account of keys has a seal only after the records were flushed.
+        if account == Account::Keys {
+            replayed.sealed = replayed.sealed.max(seal);
+        }
         replayed.marked = last;
-        // The frames after the last mark were not flushed, and a crash may have torn them.
-        let (real, crashed): (Vec<_>, Vec<_>) = scan.gaps.iter().copied().partition(|(from, _)| *from < marked_at);
+        // The frames after the last flush may have been torn by a crash.
+        let (real, crashed): (Vec<_>, Vec<_>) = scan.gaps.iter().copied().partition(|(from, _)| *from < flushed);
         replayed.gaps |= !crashed.is_empty();
         replayed.damaged(&name, &real);
     }

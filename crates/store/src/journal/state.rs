@@ -8,20 +8,18 @@ use parking_lot::Mutex;
 use pithead_model::DriveId;
 use redb::ReadableTable as _;
 
-use super::Row;
-use super::file::{Account, FOLDER, FRAMES_AT, FileKind, Header, NEW, NEW_KEYS, Scan, file_name, last_mark, names, parts};
-use super::frame::{FrameKind, encode_commit, encode_mark, encode_row};
+use super::file::{Account, FOLDER, FileKind, NEW, NEW_KEYS, file_name, names, parts};
+use super::log::{Log, STEP_BYTES, Tail, Writer};
+use super::{LogPlace, Row};
 use crate::StoreError;
-use crate::format::{FORMAT, io_error, random_u64};
-use crate::index::{ENTRIES, Failure, Index, Snapshot, caught};
-use crate::medium::{Medium, MediumFile};
+use crate::format::io_error;
+use crate::index::{ENTRIES, Failure, Snapshot, caught};
+use crate::medium::Medium;
 
 /// Logs with fewer bytes than this need no new base.
 const LOG_BYTES_MIN: u64 = 16 << 20;
 /// How long to wait before a base that could not be written is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
-/// Bytes of a base written at once.
-const STEP_BYTES: usize = 1 << 20;
 
 /// The journal of a store that is open for writing.
 #[derive(Debug)]
@@ -29,6 +27,16 @@ pub(crate) struct Journal {
     medium: Arc<dyn Medium>,
     drive: DriveId,
     state: Mutex<JournalState>,
+}
+
+/// Whether a commit is durable by the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sealed {
+    Yes,
+    /// For certain not: no log can have it.
+    No,
+    /// It may be, after a flush that failed. This log is not written to any more.
+    Perhaps,
 }
 
 #[derive(Debug, Default)]
@@ -45,36 +53,6 @@ struct JournalState {
     marked: u64,
     dirty: bool,
     failed_at: Option<Instant>,
-}
-
-/// A log with its file of keys.
-#[derive(Debug)]
-struct Log {
-    number: u64,
-    records: Writer,
-    keys: Writer,
-}
-
-/// A file of one account, at its end.
-#[derive(Debug)]
-struct Writer {
-    account: Account,
-    file: Arc<dyn MediumFile>,
-    salt: u64,
-    at: u64,
-    /// Bytes to be written at `at`.
-    bytes: Vec<u8>,
-}
-
-/// The end of the newest log of one account.
-#[derive(Debug, Default)]
-struct Tail {
-    writer: Option<Writer>,
-    /// The last commit in it.
-    number: Option<u64>,
-    /// The last commit that it marks as durable.
-    marked: u64,
-    whole: bool,
 }
 
 impl Journal {
@@ -118,28 +96,60 @@ impl Journal {
 
     /// Flushes the journal, and records that the index's commit `number` is durable. Flushes nothing if nothing is new.
     pub fn mark(&self, number: u64) {
+        self.mark_as(number, false);
+    }
+
+    fn mark_as(&self, number: u64, closing: bool) {
         let mut state = self.state.lock();
-        if !state.dirty && state.marked == number {
+        let is_marked = !state.dirty && state.marked == number;
+        let Some(log) = &mut state.log else { return };
+        // The last mark may have left later changes good, which are void once the store is closed.
+        if is_marked && (!closing || log.last <= number) {
             return;
         }
-        let Some(log) = &mut state.log else { return };
-        match log.mark(number) {
+        match log.mark(number, closing) {
             Ok(()) => (state.marked, state.dirty) = (number, false),
             Err(error) => state.fail("flushed", &error),
         }
     }
 
-    /// Flushes the records alone, as a commit would have to that is durable by the journal.
-    #[cfg(test)]
-    pub fn flush_records(&self) -> io::Result<()> {
-        self.state.lock().log.as_ref().map_or(Ok(()), |log| log.records.file.flush())
+    /// Adds the changes of a commit to the log with this number, and makes them durable. `number` is the commit's.
+    pub fn seal(&self, log_number: u64, number: u64, rows: &[Row]) -> Sealed {
+        let mut state = self.state.lock();
+        let Some(log) = state.log.as_mut().filter(|log| log.number == log_number) else { return Sealed::No };
+        let before = log.records.at;
+        if let Err(error) = log.records.append(number, rows, true) {
+            let cut = log.records.cut();
+            state.fail("written", &error);
+            return if cut.is_ok() { Sealed::No } else { Sealed::Perhaps };
+        }
+        if let Err(error) = log.records.flush() {
+            state.fail("flushed", &error);
+            return Sealed::Perhaps;
+        }
+        // The account of keys has a commit's end only after the flush, and so it knows what the records must have.
+        let (bytes, with_keys) = (log.records.at - before, log.keys.append(number, rows, true));
+        (log.last, log.sealed) = (number, number);
+        state.log_bytes += bytes;
+        state.dirty = true;
+        if let Err(error) = with_keys {
+            state.fail("written", &error);
+        }
+        Sealed::Yes
+    }
+
+    /// Where the next changes will be; none while the journal cannot be written.
+    pub fn place(&self) -> Option<LogPlace> {
+        let state = self.state.lock();
+        let place = |log: &Log| LogPlace { number: log.number, records_at: log.records.at, keys_at: log.keys.at };
+        state.log.as_ref().map(place)
     }
 
     /// Flushes the journal for the last time, because the store is being closed.
     pub fn close(&self, number: u64) {
-        self.mark(number);
+        self.mark_as(number, true);
         let mut state = self.state.lock();
-        let flushed = state.log.as_ref().map_or(Ok(()), Log::flush);
+        let flushed = state.log.as_mut().map_or(Ok(()), Log::flush);
         if let Err(error) = flushed {
             state.fail("flushed", &error);
         }
@@ -159,19 +169,19 @@ impl Journal {
             && (state.log.is_none() || state.awaits_base || state.log_bytes > state.base_bytes.max(LOG_BYTES_MIN))
     }
 
-    /// Writes a base of everything in the index, and unlinks the files that it replaces. The index commits durably
-    /// meanwhile.
-    pub fn tend(&self, index: &Index) -> Result<(), StoreError> {
-        let done = self.write_base(index);
+    /// Writes a base of everything in the index, and unlinks the files that it replaces. `take` takes the snapshot of the
+    /// index for it ([`crate::index::Index::snapshot`]), and is given what is to be done between two commits.
+    pub fn tend(&self, take: impl FnOnce(&dyn Fn()) -> Result<Snapshot, StoreError>) -> Result<(), StoreError> {
+        let done = self.write_base(take);
         let mut state = self.state.lock();
         state.failed_at = done.is_err().then(Instant::now);
         done
     }
 
-    fn write_base(&self, index: &Index) -> Result<(), StoreError> {
+    fn write_base(&self, take: impl FnOnce(&dyn Fn()) -> Result<Snapshot, StoreError>) -> Result<(), StoreError> {
         let failed = |error| io_error(&self.medium.path().join(FOLDER), 0, error);
         // While a transaction is open, there is no commit between the logs.
-        let snapshot = index.snapshot(|| self.rotate())?;
+        let snapshot = take(&|| self.rotate())?;
         let Some(upto) = self.state.lock().log.as_ref().map(|log| log.number - 1) else {
             return Err(failed(io::Error::other("no log can be written")));
         };
@@ -210,7 +220,7 @@ impl Journal {
             Ok(())
         })?;
         for file in &mut files {
-            file.write().and_then(|()| file.mark(snapshot.commit)).and_then(|()| file.file.flush()).map_err(failed)?;
+            file.write().and_then(|()| file.mark(snapshot.commit, true)).and_then(|()| file.flush()).map_err(failed)?;
         }
         Ok(files[0].at)
     }
@@ -229,11 +239,11 @@ impl Journal {
         let number = if state.log.is_some() || fresh { state.next } else { state.next.saturating_add(1) };
         let make = || {
             let begin = |account: Account| {
-                let writer = Writer::begin(&*self.medium, &file_name(number, account.log()), self.drive, account)?;
-                writer.file.flush()?;
+                let mut writer = Writer::begin(&*self.medium, &file_name(number, account.log()), self.drive, account)?;
+                writer.flush()?;
                 Ok::<_, io::Error>(writer)
             };
-            let log = Log { number, records: begin(Account::Records)?, keys: begin(Account::Keys)? };
+            let log = Log { number, records: begin(Account::Records)?, keys: begin(Account::Keys)?, last: 0, sealed: 0 };
             self.medium.flush_names(FOLDER)?;
             self.medium.flush_names("")?;
             Ok::<_, io::Error>(log)
@@ -266,14 +276,22 @@ impl JournalState {
         if marked > commit {
             return Ok(Err(marked));
         }
+        let known = [records.flushed, keys.flushed];
         let ends = |tail: &Tail| tail.whole && tail.number.unwrap_or(0) == commit;
         if ends(&records)
             && ends(&keys)
             && let (Some(records), Some(keys)) = (records.writer, keys.writer)
         {
+            let mut writers = [(records, known[0]), (keys, known[1])];
+            let secured = writers.iter_mut().try_for_each(|(writer, known)| writer.secure(*known));
+            if let Err(error) = secured.and_then(|()| medium.flush_names(FOLDER)).and_then(|()| medium.flush_names("")) {
+                tracing::warn!(%error, "the newest log cannot be written; another one is begun");
+                return Ok(Ok(state));
+            }
+            let [(records, _), (keys, _)] = writers;
             let is_there = |number: u64, kind: FileKind| files.contains(&(number, kind));
             state.log_bytes = records.at;
-            state.log = Some(Log { number: newest, records, keys });
+            state.log = Some(Log { number: newest, records, keys, last: commit, sealed: 0 });
             state.marked = marked;
             let follow = logs.iter().copied().eq(base + 1..=newest);
             let named = logs.iter().all(|log| is_there(*log, FileKind::LogKeys));
@@ -288,90 +306,5 @@ impl JournalState {
     fn fail(&mut self, what: &str, error: &io::Error) {
         tracing::warn!(%error, "the journal could not be {what}; it is made anew");
         self.log = None;
-    }
-}
-
-impl Log {
-    /// Adds the changes of a commit. Returns how many bytes the records take.
-    fn append(&mut self, number: u64, rows: &[Row]) -> io::Result<u64> {
-        let before = self.records.at;
-        for writer in [&mut self.records, &mut self.keys] {
-            writer.bytes = encode_commit(writer.salt, writer.at, number, rows, writer.account);
-            writer.write()?;
-        }
-        Ok(self.records.at - before)
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        self.records.file.flush().and_then(|()| self.keys.file.flush())
-    }
-
-    fn mark(&mut self, number: u64) -> io::Result<()> {
-        self.flush()?;
-        self.records.mark(number)?;
-        self.keys.mark(number)
-    }
-}
-
-impl Writer {
-    /// Makes a file, or empties one.
-    fn begin(medium: &dyn Medium, name: &str, drive: DriveId, account: Account) -> io::Result<Self> {
-        let salt = random_u64().map_err(io::Error::other)?;
-        let file = medium.open(name, true)?;
-        file.set_len(0)?;
-        Header { format: FORMAT, drive, salt }.write(&*file)?;
-        Ok(Self { account, file, salt, at: FRAMES_AT, bytes: Vec::new() })
-    }
-
-    /// Adds a row of a base, which is written with others.
-    fn put(&mut self, number: u64, key: &[u8], record: &[u8]) -> io::Result<()> {
-        encode_row(&mut self.bytes, self.salt, self.at, number, key, self.account.part(record));
-        if self.bytes.len() >= STEP_BYTES { self.write() } else { Ok(()) }
-    }
-
-    fn mark(&mut self, number: u64) -> io::Result<()> {
-        self.bytes = encode_mark(self.salt, self.at, number);
-        self.write()
-    }
-
-    fn write(&mut self) -> io::Result<()> {
-        let bytes = std::mem::take(&mut self.bytes);
-        self.file.write(self.at, &bytes)?;
-        self.at += bytes.len() as u64;
-        Ok(())
-    }
-}
-
-impl Tail {
-    fn read(
-        medium: &dyn Medium,
-        files: &[(u64, FileKind)],
-        (number, account): (u64, Account),
-        drive: DriveId,
-        commit: u64,
-    ) -> io::Result<Self> {
-        if !files.contains(&(number, account.log())) {
-            return Ok(Self::default());
-        }
-        let file = medium.open(&file_name(number, account.log()), false)?;
-        let Some(header) = Header::read(&*file)?.filter(|header| header.drive == drive) else { return Ok(Self::default()) };
-        let writer = |at| Some(Writer { account, file: file.clone(), salt: header.salt, at, bytes: Vec::new() });
-        if last_mark(&*file, header.salt)? == Some(commit) {
-            return Ok(Self { writer: writer(file.len()?), number: Some(commit), marked: commit, whole: true });
-        }
-        let mut tail = Self::default();
-        let mut scan = Scan::new(file.clone(), header.salt)?;
-        let mut rows = 0;
-        while let Some((_, frame)) = scan.next()? {
-            match frame.kind {
-                FrameKind::Mark => tail.marked = frame.number.max(tail.marked),
-                FrameKind::Put | FrameKind::Deleted => rows = frame.rows - (frame.row + 1).min(frame.rows),
-            }
-            tail.number = Some(frame.number);
-        }
-        // A commit that lacks rows at the end does not count.
-        tail.whole = scan.gaps.is_empty() && rows == 0;
-        tail.writer = writer(scan.end());
-        Ok(tail)
     }
 }

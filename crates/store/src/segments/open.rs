@@ -152,6 +152,9 @@ impl SegmentsState {
             tally.written = tally.written.max(row.written);
             (tally.live, tally.punched) = (row.live, row.punched);
         }
+        // What became dead by commits that were given up has no other way to be noticed.
+        let dead = self.files.iter().filter(|(_, tally)| tally.live == 0 && tally.pinned == 0).map(|(file, _)| *file);
+        self.empty.extend(dead);
     }
 
     fn close(&mut self) {

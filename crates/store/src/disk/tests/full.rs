@@ -63,7 +63,7 @@ fn fill(dir: &Path) {
         });
         changes.collect::<Vec<_>>()
     };
-    let direct = store.core.index.commit(vec![batch()], true);
+    let direct = store.core.index.commit(vec![batch()], crate::index::Depth::Logged);
     assert!(matches!(direct, Err((StoreError::NoSpace { .. }, _))), "{direct:?}");
     for number in 0..written {
         assert_eq!(store.held(&key(number)).unwrap(), value(number as u8, 1 << 20));

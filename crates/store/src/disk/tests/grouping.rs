@@ -1,7 +1,7 @@
 //! Commits of several writers that are made together.
 
 use super::*;
-use crate::index::{Action, Change, NewValue};
+use crate::index::{Action, Change, Depth, NewValue};
 use crate::{Expected, Tag, Version};
 
 fn change(key: &'static str, seed: u8, expected: Expected) -> Change {
@@ -24,7 +24,7 @@ fn a_batch_in_conflict_fails_alone() {
         vec![change("e", 5, is(1))],
         vec![],
     ];
-    let committed = store.core.index.commit(batches, true).unwrap();
+    let committed = store.core.index.commit(batches, Depth::Logged).unwrap();
     let won: Vec<bool> = committed.outcomes.iter().map(Result::is_ok).collect();
     assert_eq!(won, [true, false, true, false, false, true]);
     assert!(matches!(&committed.outcomes[1], Err(StoreError::Conflict { key }) if key == "a"));
@@ -39,8 +39,8 @@ fn commits_have_rising_numbers() {
     let mut last = 0;
     for _ in 0..3 {
         let store = open(dir.path());
-        for durable in [true, false, true] {
-            let number = store.core.index.commit(vec![vec![change("a", 1, Expected::Any)]], durable).unwrap().number;
+        for depth in [Depth::Logged, Depth::Back, Depth::Logged, Depth::Indexed] {
+            let number = store.core.index.commit(vec![vec![change("a", 1, Expected::Any)]], depth).unwrap().number;
             assert!(number > last);
             last = number;
         }
@@ -54,15 +54,21 @@ fn writers_that_come_at_once_share_commits() {
     let store = open(dir.path());
     let number = || store.core.index.fact(crate::index::COMMIT).unwrap().unwrap_or(0);
     let before = number();
-    let write = |writer: u8| {
+    let all = std::sync::Barrier::new(16);
+    let write = &|writer: u8| {
+        all.wait();
         for n in 0..10u8 {
             let bytes = if n % 5 == 0 { LARGE } else { 100 };
             store.through(vec![put(&format!("{writer}/{n}"), value(writer, bytes))]).unwrap();
         }
     };
-    std::thread::scope(|scope| (0..16).for_each(|writer| drop(scope.spawn(move || write(writer)))));
-    assert_eq!(store.usage().unwrap().keys, 160);
-    assert!(number() - before < 160, "{} commits", number() - before);
+    // Where a flush takes no time, it may be that no two writers meet.
+    let shares = |round: u64| {
+        std::thread::scope(|scope| (0..16).for_each(|writer| drop(scope.spawn(move || write(writer)))));
+        assert_eq!(store.usage().unwrap().keys, 160);
+        number() - before < (round + 1) * 160
+    };
+    assert!((0..100).any(shares), "{} commits", number() - before);
 }
 
 /// The index fails and is opened again: data that was written back before is still there.

@@ -1,4 +1,4 @@
-//! Stores of format 1, written by an earlier release: `tests/stores/format-1`.
+//! Stores of older formats, written by earlier releases: `tests/stores`.
 
 use super::*;
 
@@ -13,9 +13,13 @@ fn copied_from(name: &str) -> tempfile::TempDir {
     for name in ["FORMAT", "index.redb"] {
         fs::copy(from.join(name), dir.path().join(name)).unwrap();
     }
-    for entry in fs::read_dir(from.join("segments")).unwrap() {
-        let entry = entry.unwrap();
-        fs::copy(entry.path(), dir.path().join("segments").join(entry.file_name())).unwrap();
+    for folder in ["segments", "journal"] {
+        let Ok(entries) = fs::read_dir(from.join(folder)) else { continue };
+        fs::create_dir_all(dir.path().join(folder)).unwrap();
+        for entry in entries {
+            let entry = entry.unwrap();
+            fs::copy(entry.path(), dir.path().join(folder).join(entry.file_name())).unwrap();
+        }
     }
     dir
 }
@@ -43,7 +47,7 @@ fn stores_of_format_1_are_upgraded() {
         let id = store.drive_id();
         store.through(vec![put("new", value(1, LARGE))]).unwrap();
         drop(store);
-        assert!(fs::read(dir.path().join("FORMAT")).unwrap().starts_with(b"pithead store 3\ndrive "));
+        assert!(fs::read(dir.path().join("FORMAT")).unwrap().starts_with(b"pithead store 4\ndrive "));
         let mut names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         names.sort();
         assert_eq!(names, ["FORMAT", "LOCK", "index.redb", "journal", "segments"]);
@@ -70,7 +74,7 @@ fn stores_of_format_2_get_a_journal() {
     assert_eq!(found.len(), 15);
     assert!(!dir.path().join("journal").exists());
     drop(open(dir.path()));
-    assert!(fs::read(dir.path().join("FORMAT")).unwrap().starts_with(b"pithead store 3\ndrive "));
+    assert!(fs::read(dir.path().join("FORMAT")).unwrap().starts_with(b"pithead store 4\ndrive "));
     fs::remove_file(dir.path().join("index.redb")).unwrap();
     let error = DiskStore::open(dir.path(), quiet()).unwrap_err();
     assert!(matches!(&error, StoreError::Damaged { .. }) && error.to_string().contains("pithead check --repair"), "{error}");
@@ -82,6 +86,41 @@ fn stores_of_format_2_get_a_journal() {
     assert_eq!(store.entry(b"marked").unwrap().unwrap().tag, crate::Tag { algorithm: 2, bytes: "tag".into() });
     assert_eq!(store.held("staged").unwrap(), value(4, LARGE));
     assert_eq!(store.held("small/03"), None);
+}
+
+/// The sample was made like that of format 2, and one small value was replaced. Its journal is gone on with.
+#[test]
+fn stores_of_format_3_get_a_new_marker() {
+    let dir = copied_from("format-3/drive-0");
+    let looked = DiskStore::open_read_only(dir.path(), quiet()).unwrap();
+    let found = values(&looked);
+    drop(looked);
+    assert_eq!(found.len(), 15);
+    let store = open(dir.path());
+    assert_eq!(values(&store), found);
+    assert_eq!((store.held("small/04").unwrap(), store.held("small/03")), (value(44, 500), None));
+    assert_eq!(store.held("staged").unwrap(), value(4, LARGE));
+    for number in 0..3 {
+        store.through(vec![put("new", value(number, 100))]).unwrap();
+    }
+    assert!(store.core.index.durable_commit() < store.core.index.fact(crate::index::COMMIT).unwrap().unwrap());
+    // As after a kill.
+    let killed = tempfile::tempdir().unwrap();
+    for folder in ["", "segments", "journal"] {
+        fs::create_dir_all(killed.path().join(folder)).unwrap();
+        for entry in fs::read_dir(dir.path().join(folder)).unwrap().map(Result::unwrap) {
+            if entry.file_type().unwrap().is_file() {
+                fs::copy(entry.path(), killed.path().join(folder).join(entry.file_name())).unwrap();
+            }
+        }
+    }
+    let again = open(killed.path());
+    assert!(fs::read(killed.path().join("FORMAT")).unwrap().starts_with(b"pithead store 4\ndrive "));
+    assert_eq!(again.held("new").unwrap(), value(2, 100));
+    assert_eq!(again.usage().unwrap().keys, 16);
+    drop(again);
+    let report = crate::check(killed.path(), &crate::CheckOptions::default(), &mut |_| {}).unwrap();
+    assert!(report.findings.is_empty() && report.keys == 16, "{report:?}");
 }
 
 #[test]
