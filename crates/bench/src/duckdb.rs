@@ -1,10 +1,11 @@
 //! DuckDB beside us, through Python.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::Path;
 
 use pithead_model::Fault;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::python::Script;
 
@@ -42,6 +43,15 @@ pub(crate) struct DuckDbLoad {
     pub(crate) tables: BTreeMap<String, DuckDbTable>,
     /// Of the database's files, once it was closed.
     pub(crate) stored_bytes: u64,
+    pub(crate) changes: DuckDbChanges,
+}
+
+/// What small changes took.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub(crate) struct DuckDbChanges {
+    pub(crate) inserts_per_s: f64,
+    pub(crate) delete_seconds: f64,
+    pub(crate) rewrite_seconds: f64,
 }
 
 /// One table that DuckDB made.
@@ -78,10 +88,19 @@ pub(crate) fn lineitem(tables: &Path, own: &Path, threads: usize, runs: usize, s
 }
 
 /// `CREATE TABLE AS` of these tables, one after the other, from their Parquet files into a new database in `own`, which is removed
-/// again. None: there is no Python with DuckDB.
-pub(crate) fn create_tables(tables: &Path, own: &Path, threads: usize, names: &[&str]) -> Result<Option<DuckDbLoad>, Fault> {
+/// again. Then rows are inserted one by one, and those of one table deleted for which a condition holds. None: there is no Python
+/// with DuckDB.
+pub(crate) fn create_tables(
+    tables: &Path,
+    own: &Path,
+    threads: usize,
+    names: &[&str],
+    [changed, deleted, inserts]: &[&str; 3],
+) -> Result<Option<DuckDbLoad>, Fault> {
     let (threads, names) = (threads.to_string(), names.join(","));
-    LOAD.run(&[tables.as_os_str(), own.as_os_str(), threads.as_ref(), names.as_ref()], &[])
+    let words = [threads.as_str(), &names, changed, deleted, inserts];
+    let arguments: Vec<&OsStr> = [tables.as_os_str(), own.as_os_str()].into_iter().chain(words.map(OsStr::new)).collect();
+    LOAD.run(&arguments, &[])
 }
 
 /// The line for people where there is no Python with DuckDB.

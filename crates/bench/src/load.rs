@@ -1,8 +1,9 @@
 //! `pithead bench load`: TPC-H's Parquet files into a new store in this process, beside DuckDB's `CREATE TABLE AS` from the same files.
 //!
 //! Each run loads every table in every way and then in DuckDB, so that the machine's moods meet all of them. Every load starts with an
-//! empty folder; the files are in memory already, since they were read once before.
+//! empty folder; the files are in memory already, since they were read once before. At the end, small changes by SQL.
 
+mod changes;
 mod report;
 
 use std::path::{Path, PathBuf};
@@ -16,9 +17,10 @@ use pithead_observe::ProcessUse;
 
 use crate::TABLES;
 use crate::demo::Layout;
-use crate::duckdb::{create_tables, missing};
+use crate::duckdb::{DuckDbChanges, create_tables, missing};
 use crate::machine::Machine;
 use crate::tables::{generate, io};
+use changes::{Changes, DELETED, INSERTS, TABLE};
 use report::{Report, Summary, Table, Way};
 
 /// Threads of DuckDB and of Pithead, and drives of Pithead.
@@ -59,10 +61,11 @@ pub async fn load(options: &LoadOptions) -> Result<(), Fault> {
         println!("{}", missing());
     }
     same_rows(&ways, duckdb.way.as_ref())?;
-    let (Duck { version, way: duckdb }, scale, runs) = (duckdb, options.scale, options.runs.max(1));
-    let summary = Summary::of(&ways, duckdb.as_ref());
-    let report =
-        Report { machine, scale, runs, threads: THREADS, drives: THREADS, duckdb_version: version, ways, duckdb, summary };
+    let changes = Changes::measure(&files, &options.directory.join("load"), duckdb.changes).await?;
+    let (Duck { version, way: duckdb, .. }, scale, runs) = (duckdb, options.scale, options.runs.max(1));
+    let summary = Summary::of(&ways, duckdb.as_ref(), Some(&changes));
+    let (threads, drives) = (THREADS, THREADS);
+    let report = Report { machine, scale, runs, threads, drives, duckdb_version: version, ways, duckdb, changes, summary };
     println!("{}", report.text());
     if let Some(path) = &options.json {
         let text = serde_json::to_string_pretty(&report).unwrap_or_default();
@@ -117,13 +120,17 @@ fn remove(directory: &Path) -> Result<(), Fault> {
 struct Duck {
     version: Option<String>,
     way: Option<Way>,
+    /// Of the last run.
+    changes: Option<DuckDbChanges>,
 }
 
 impl Duck {
     /// One more run: a new process with a new database.
     fn load(&mut self, files: &Path, own: &Path, parquet: &[u64]) -> Result<(), Fault> {
         let names: Vec<&str> = TABLES.iter().map(|table| table.name).collect();
-        let Some(loaded) = create_tables(files, own, THREADS, &names)? else { return Ok(()) };
+        let Some(loaded) = create_tables(files, own, THREADS, &names, &[TABLE, DELETED, &INSERTS.to_string()])? else {
+            return Ok(());
+        };
         let way = self.way.get_or_insert_with(|| Way::new("as the files", "duckdb", parquet));
         for taken in &mut way.tables {
             let made = loaded.tables.get(taken.name).ok_or_else(|| lost(taken.name))?;
@@ -132,7 +139,7 @@ impl Duck {
             taken.rows = made.rows;
         }
         way.stored_bytes = loaded.stored_bytes;
-        self.version = Some(loaded.version);
+        (self.version, self.changes) = (Some(loaded.version), Some(loaded.changes));
         Ok(())
     }
 }

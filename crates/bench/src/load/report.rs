@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::changes::Changes;
 use crate::TABLES;
 use crate::machine::Machine;
 use crate::report::{megabytes, ratio, seconds, table};
@@ -19,6 +20,7 @@ pub(super) struct Report {
     pub(super) duckdb_version: Option<String>,
     pub(super) ways: Vec<Way>,
     pub(super) duckdb: Option<Way>,
+    pub(super) changes: Changes,
     pub(super) summary: Summary,
 }
 
@@ -61,6 +63,10 @@ pub(super) struct Summary {
     /// The same with the encoding `arrow`: what is left when nothing is compressed.
     load_mb_s_arrow: f64,
     load_vs_duckdb_arrow: Option<f64>,
+    /// Statements a second, each of one row, durable.
+    inserts_per_s: Option<f64>,
+    /// Seconds to delete a hundredth of a table's rows over those to write the table anew.
+    delete_vs_rewrite: Option<f64>,
 }
 
 /// Figures of each run of a table.
@@ -107,7 +113,7 @@ impl Way {
 
 impl Summary {
     /// Of the ways in the order of [`super::WAYS`].
-    pub(super) fn of(ways: &[Way], duckdb: Option<&Way>) -> Self {
+    pub(super) fn of(ways: &[Way], duckdb: Option<&Way>, changes: Option<&Changes>) -> Self {
         let rate = |index: usize| ways.get(index).map_or(f64::NAN, Way::rate);
         let against =
             |index: usize, figures: Figures| Some(ways.get(index)?.total(figures).median / duckdb?.total(figures).median);
@@ -119,6 +125,8 @@ impl Summary {
             load_vs_duckdb_default_layout: against(1, SECONDS),
             load_mb_s_arrow: rate(2),
             load_vs_duckdb_arrow: against(2, SECONDS),
+            inserts_per_s: changes.map(Changes::inserts_per_s),
+            delete_vs_rewrite: changes.map(Changes::delete_vs_rewrite),
         }
     }
 }
@@ -129,7 +137,7 @@ impl Report {
         let summary = serde_json::to_string_pretty(&self.summary).unwrap_or_default();
         let told =
             format!("{} threads in both, files in memory; median (min–max) of {}; CPU of all threads", self.threads, self.runs);
-        [self.by_way(), self.by_table(), told, summary].join("\n")
+        [self.by_way(), self.by_table(), told, self.changes.text(), summary].join("\n")
     }
 
     fn by_way(&self) -> String {
@@ -196,12 +204,12 @@ mod tests {
 
     #[test]
     fn rates_and_ratios_are_of_medians_over_all_tables() {
-        let summary = Summary::of(&[way(4.0), way(2.0), way(0.5)], Some(&way(2.0)));
+        let summary = Summary::of(&[way(4.0), way(2.0), way(0.5)], Some(&way(2.0)), None);
         assert!((summary.load_mb_s - 0.5).abs() < 1e-12, "{summary:?}");
         assert_eq!((summary.load_vs_duckdb, summary.load_cpu_vs_duckdb), (Some(2.0), Some(2.0)));
         assert_eq!((summary.load_vs_duckdb_default_layout, summary.load_vs_duckdb_arrow), (Some(1.0), Some(0.25)));
         assert!((summary.load_mb_s_arrow - 4.0).abs() < 1e-12, "{summary:?}");
-        assert_eq!(Summary::of(&[way(4.0), way(2.0), way(0.5)], None).load_vs_duckdb, None);
+        assert_eq!(Summary::of(&[way(4.0), way(2.0), way(0.5)], None, None).load_vs_duckdb, None);
     }
 
     #[test]
