@@ -1,8 +1,8 @@
 //! A view where a statement reads it: its query is planned over the statement's snapshot, and with the rights of whoever reads.
 
 use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
@@ -42,18 +42,17 @@ impl std::fmt::Debug for Expander {
     }
 }
 
-/// The views that a statement read while it was planned, and the operators of their texts. It is an extension of the statement's state.
+/// The views that a statement read while it was planned, each with the operators of its text. It is an extension of the statement's
+/// state.
 #[derive(Debug, Default)]
-pub(crate) struct ViewsRead {
-    views: Mutex<Vec<(DatasetName, View)>>,
-    operators: AtomicUsize,
-}
+pub(crate) struct ViewsRead(Mutex<BTreeMap<DatasetName, (View, usize)>>);
 
 impl ViewsRead {
     /// What the planning of a statement read so far.
     pub(crate) fn of(state: &SessionState) -> Vec<(DatasetName, View)> {
-        let read = state.config().get_extension::<ViewsRead>();
-        read.map(|read| read.views.lock().clone()).unwrap_or_default()
+        let Some(read) = state.config().get_extension::<ViewsRead>() else { return Vec::new() };
+        let views = read.0.lock();
+        views.iter().map(|(name, (view, _))| (name.clone(), view.clone())).collect()
     }
 }
 
@@ -108,11 +107,6 @@ impl TableProvider for ViewTable {
 
 /// The table of a view for whoever asks for its name.
 pub(crate) async fn table(scope: &Scope, name: &DatasetName, view: &View) -> Arc<dyn TableProvider> {
-    if let Some(expander) = &scope.expander
-        && let Some(read) = expander.state.config().get_extension::<ViewsRead>()
-    {
-        read.views.lock().push((name.clone(), view.clone()));
-    }
     let plan = planned(scope, name, view).await.map_err(|fault| fault.at(format_args!("view {name}")));
     Arc::new(ViewTable { name: name.clone(), view: view.clone(), plan })
 }
@@ -130,7 +124,7 @@ pub(super) async fn planned(scope: &Scope, name: &DatasetName, view: &View) -> R
         return Err(Fault::new(Blame::Limit, what).hint("let it read the tables themselves"));
     }
     expanding.push(name.clone());
-    count_operators(expander, view)?;
+    count_operators(expander, name, view)?;
     let mut state = expander.state.clone();
     state.config_mut().options_mut().catalog.default_schema.clone_from(&view.domain);
     let may_read = |domain: &str| scope.client.as_ref().is_none_or(|client| client.caller.may(Right::Read, domain));
@@ -144,10 +138,12 @@ pub(super) async fn planned(scope: &Scope, name: &DatasetName, view: &View) -> R
 }
 
 /// Expressions of views are put into one another, and all that works through them nests as deep as they are long together.
-fn count_operators(expander: &Expander, view: &View) -> Result<(), Fault> {
+fn count_operators(expander: &Expander, name: &DatasetName, view: &View) -> Result<(), Fault> {
     let Some(read) = expander.state.config().get_extension::<ViewsRead>() else { return Ok(()) };
     let own = operators(&tokens(&view.sql)?);
-    let all = own + read.operators.fetch_add(own, Ordering::Relaxed);
+    let mut views = read.0.lock();
+    views.insert(name.clone(), (view.clone(), own));
+    let all: usize = views.values().map(|(_, operators)| operators).sum();
     if all <= OPERATORS_MAX {
         return Ok(());
     }
@@ -176,7 +172,7 @@ fn named(plan: LogicalPlan, names: &[String]) -> Result<LogicalPlan, Fault> {
         return Err(Fault::invalid(format!("it names {} columns, and its query has {count}", names.len())));
     }
     let mut columns = plan.schema().columns();
-    let alone = columns.iter().map(|column| column.name.clone()).collect::<std::collections::BTreeSet<_>>();
+    let alone = columns.iter().map(|column| column.name.clone()).collect::<BTreeSet<_>>();
     if names.is_empty() {
         return match alone.len() == count {
             true => Ok(plan),
