@@ -8,8 +8,8 @@ use clap::Args;
 use futures::StreamExt;
 use pithead_embed::Engine;
 use pithead_emulate::{Counts, DRIVES_MAX, Fleet, Level, ModelError, Prediction, Profile, parse, predict, quantity_text};
-use pithead_host::{QueryProfile, Session, SubPlanProfile};
-use pithead_model::{Annotation, Blame, Bytes, Fault};
+use pithead_host::{QueryProfile, Session, SubPlanProfile, counted_work};
+use pithead_model::{Blame, Bytes, Fault};
 use pithead_repro::{Chart, Line, svg};
 use serde_json::json;
 
@@ -154,24 +154,10 @@ async fn drain(session: &Session, statement: &str) -> Result<Arc<QueryProfile>, 
 }
 
 fn counted(whole: &SubPlanProfile, stored: &SubPlanProfile) -> Counted {
-    let sum = |profile: &SubPlanProfile| {
-        profile.sessions().iter().flat_map(|session| &session.annotations).fold(Counts::default(), add)
-    };
+    let sum = |profile: &SubPlanProfile| counted_work(profile.sessions().iter().flat_map(|session| &session.annotations));
     let counts = Counts { stored_bytes: sum(stored).stored_bytes, ..sum(whole) };
     let partitions = whole.sessions().len().max(1) as u64;
     Counted { counts, partitions, groups_are_apart: whole.sub_plan.whole_partition }
-}
-
-fn add(sums: Counts, annotation: &Annotation) -> Counts {
-    Counts {
-        rows: sums.rows.saturating_add(annotation.rows_in),
-        read_bytes: sums.read_bytes.saturating_add(annotation.medium_bytes),
-        stored_bytes: sums.stored_bytes.saturating_add(annotation.stored_bytes),
-        passed_rows: sums.passed_rows.saturating_add(annotation.scan.rows),
-        passed_bytes: sums.passed_bytes.saturating_add(annotation.scan.bytes),
-        out_rows: sums.out_rows.saturating_add(annotation.rows_out),
-        out_bytes: sums.out_bytes.saturating_add(annotation.batch_bytes),
-    }
 }
 
 impl Counted {

@@ -1,6 +1,6 @@
 //! What a query that was counted somewhere would take on a number of drives alike, at each level.
 
-use crate::model::{Load, ModelError, Part, Place, run};
+use crate::model::{Energy, Load, ModelError, Part, Place, run};
 use crate::profile::Profile;
 use crate::work::{PageWork, Work};
 
@@ -92,6 +92,8 @@ pub struct Prediction {
     pub system_j: f64,
     /// Joules of all drives.
     pub drives_j: f64,
+    /// Joules of the entire system by part.
+    pub energy: Energy,
     /// What most of the time was waited for.
     pub bottleneck: Part,
 }
@@ -117,14 +119,21 @@ pub fn predict(profile: &Profile, counts: &Counts, level: Level, fleet: Fleet) -
     let (many, all) = (share as f64, share as f64 * fleet.times_fullest());
     let energy = outcome.energy;
     // Each drive is on until the fullest is done; all of them together do as much as was counted.
-    let on_j = energy.device_idle_j * many * fleet.drives as f64;
-    let drives_j = on_j + (energy.io_j() - energy.device_idle_j) * all;
+    let energy = Energy {
+        host_cpu_j: energy.host_cpu_j * many,
+        device_cpu_j: energy.device_cpu_j * all,
+        medium_j: energy.medium_j * all,
+        link_j: energy.link_j * all,
+        device_idle_j: energy.device_idle_j * many * fleet.drives as f64,
+        host_idle_j: energy.host_idle_j * many,
+    };
     Ok(Prediction {
         elapsed_s: outcome.elapsed_s * many,
         medium_bytes: bytes,
         link_bytes: (outcome.bytes.link as f64 * all).round() as u64,
-        system_j: drives_j + (energy.host_cpu_j + energy.host_idle_j) * many,
-        drives_j,
+        system_j: energy.system_j(),
+        drives_j: energy.io_j(),
+        energy,
         bottleneck: outcome.bottleneck,
     })
 }

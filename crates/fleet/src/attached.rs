@@ -115,7 +115,9 @@ impl Told {
                 }
             }
         }
-        overlay.refused.keys().for_each(|name| drop(overlay.attached.remove(name)));
+        for name in overlay.refused.keys() {
+            overlay.attached.remove(name);
+        }
         overlay
     }
 }

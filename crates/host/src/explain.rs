@@ -6,11 +6,13 @@ use arrow::array::{RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
+use pithead_emulate::Profile;
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Annotation, Bytes, Fault, Level, PushBackCause, ScanShare, SliceSpan};
 use pithead_plan::{Decomposition, Estimate, INPUT_SCHEMA, RemoteScan, ReplanPoint, SubPlan, shown, shown_merge};
 
 use crate::Answer;
+use crate::energy;
 use crate::query::{Mode, Prepared, PreparedInput, Query};
 use crate::sampler::{SampleReport, counted};
 use pithead_remote::{PartitionProfile, SubPlanProfile};
@@ -30,7 +32,7 @@ pub(crate) async fn explain(query: &Query, plan: LogicalPlan, analyze: bool) -> 
     let lines = match analyze {
         true => annotated(query, &prepared, rows),
         false => {
-            let mut text = Text { lines: vec![], analyze, shown: vec![] };
+            let mut text = Text { lines: vec![], analyze, shown: vec![], device: None };
             text.query(&prepared, 0);
             text.lines
         }
@@ -46,7 +48,8 @@ pub(crate) fn schema() -> SchemaRef {
 
 /// The plan of a query that has run, with what it cost, as lines of text.
 pub(crate) fn annotated(query: &Query, prepared: &Prepared, rows: u64) -> Vec<String> {
-    let mut text = Text { lines: vec![], analyze: true, shown: vec![] };
+    let device = energy::profile(&query.settings.device).ok().flatten();
+    let mut text = Text { lines: vec![], analyze: true, shown: vec![], device };
     text.query(prepared, 0);
     text.totals(query, rows);
     text.lines
@@ -58,6 +61,8 @@ struct Text {
     analyze: bool,
     /// Tables of which it was said how they were computed.
     shown: Vec<*const PreparedInput>,
+    /// The drives that it is told of what they would have taken.
+    device: Option<Profile>,
 }
 
 impl Text {
@@ -168,6 +173,14 @@ impl Text {
             && let Some(profile) = sub_plan.number.checked_sub(1).and_then(|index| prepared.profiles.get(index))
         {
             self.sessions(profile, depth + 1);
+            self.emulated(profile, depth + 1);
+        }
+    }
+
+    /// What the drives' part would have taken on drives of a profile, where one was asked for.
+    fn emulated(&mut self, profile: &SubPlanProfile, depth: usize) {
+        if let Some(text) = self.device.as_ref().and_then(|device| energy::emulated(device, profile)) {
+            self.line("", depth, text);
         }
     }
 

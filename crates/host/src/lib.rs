@@ -6,6 +6,7 @@ mod client;
 #[cfg(test)]
 mod copies_tests;
 mod copying;
+mod energy;
 mod explain;
 mod explain_options;
 mod frames;
@@ -39,6 +40,7 @@ mod written;
 
 pub use below::{DividedPart, Merged, ReadSubPlan, SubPlans};
 pub use client::Client;
+pub use energy::counted_work;
 pub use frames::Frames;
 pub use host::{Host, HostOptions};
 pub use parameters::Parameters;

@@ -14,6 +14,7 @@ use pithead_door::SessionOptions;
 use pithead_model::{Blame, Fault, Level, LevelRule, parse_bytes};
 use pithead_plan::CutOptions;
 
+use crate::energy;
 use crate::replan::{Replanning, parse_replanning};
 use crate::sampler::{Sampling, parse_sampling};
 use crate::timeout;
@@ -78,6 +79,9 @@ extensions_options! {
         pub drive_memory: usize, default = 1 << 30
         /// Seconds to keep asking a drive that is busy.
         pub busy_wait_s: usize, default = 30
+        /// A profile of drives, as `pithead device ls` names them: EXPLAIN ANALYZE tells what the drives' part would have taken on them,
+        /// in seconds and joules. Empty: none.
+        pub device: String, default = String::new()
         /// Queries that take at least so many milliseconds are told of in the log, with their plan; 0: none.
         pub slow_query_ms: usize, default = 0
         /// How long a statement may take until its last row: a duration such as 5s or 2min, or milliseconds; 0: any time.
@@ -243,6 +247,9 @@ pub(crate) fn set(state: &mut SessionState, name: &str, value: &str) -> Result<(
     }
     if name == "pithead.replan" {
         parse_replanning(&value)?;
+    }
+    if name == "pithead.device" {
+        energy::profile(&value)?;
     }
     if name == "pithead.statement_timeout" {
         timeout::parse(&value)?;
