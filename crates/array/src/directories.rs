@@ -144,7 +144,14 @@ mod tests {
     use super::*;
 
     fn summary(min: i128, max: i128, distinct: u64) -> ColumnSummary {
-        ColumnSummary { min: Some(Value::Int(min)), max: Some(Value::Int(max)), exact: true, nulls: 1, nulls_unknown: false, distinct }
+        ColumnSummary {
+            min: Some(Value::Int(min)),
+            max: Some(Value::Int(max)),
+            exact: true,
+            nulls: 1,
+            nulls_unknown: false,
+            distinct,
+        }
     }
 
     fn part(rows: u64, summary: ColumnSummary) -> Directory {

@@ -31,7 +31,7 @@ pub(crate) struct Overlay {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Told {
     by_drive: Vec<(ConnectedDrive, Arc<Attachments>)>,
-    /// Drives that have not told yet what they attach, and why.
+    /// Drives that do not tell now what they attach, and why.
     untold: Vec<Fault>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Told {
 pub(crate) struct LastTold(Mutex<BTreeMap<DriveId, Arc<Attachments>>>);
 
 impl LastTold {
-    /// Asks all drives that attach something. For one that does not answer, what it told last holds: who reads it asks that drive.
+    /// Asks all drives that attach something. What one told last that does not answer now is known, but may be so no more.
     pub(crate) async fn ask(&self, drives: &Drives) -> Told {
         let asking = drives.all().iter().filter(|drive| drive.welcome.attaches).map(|drive| async move {
             let known = self.0.lock().get(&drive.id()).cloned();
@@ -54,11 +54,13 @@ impl LastTold {
                     self.0.lock().insert(drive.id(), Arc::clone(&news));
                     news
                 }
-                (_, Some(known)) => known,
+                (Ok(None), Some(known)) => known,
                 (Ok(None), None) => continue,
-                (Err(fault), None) => {
+                (Err(fault), known) => {
                     all.untold.push(fault);
-                    continue;
+                    // It is still listed.
+                    let Some(known) = known else { continue };
+                    known
                 }
             };
             all.by_drive.push((drive.clone(), told));

@@ -200,7 +200,14 @@ mod tests {
 
     #[test]
     fn statistics_come_from_the_summaries() {
-        let summary = ColumnSummary { min: Some(Value::Int(-3)), max: Some(Value::Int(9)), exact: true, nulls: 2, nulls_unknown: false, distinct: 5 };
+        let summary = ColumnSummary {
+            min: Some(Value::Int(-3)),
+            max: Some(Value::Int(9)),
+            exact: true,
+            nulls: 2,
+            nulls_unknown: false,
+            distinct: 5,
+        };
         let run = Run { load: LoadId(1), slices: 1, rows: 7, bytes: 70 };
         let statistics = table(vec![Loaded { run, columns: vec![summary] }]).statistics().unwrap();
         assert_eq!(statistics.num_rows, Precision::Exact(7));

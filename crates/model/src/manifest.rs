@@ -327,7 +327,14 @@ mod tests {
     use super::*;
 
     fn summary(min: i128, max: i128, nulls: u64, distinct: u64) -> ColumnSummary {
-        ColumnSummary { min: Some(Value::Int(min)), max: Some(Value::Int(max)), exact: true, nulls, nulls_unknown: false, distinct }
+        ColumnSummary {
+            min: Some(Value::Int(min)),
+            max: Some(Value::Int(max)),
+            exact: true,
+            nulls,
+            nulls_unknown: false,
+            distinct,
+        }
     }
 
     fn loaded(load: u64, rows: u64, column: ColumnSummary) -> Loaded {

@@ -10,7 +10,7 @@ use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, Sca
 use pithead_functions::SessionMemory;
 use pithead_program::GuestMemory;
 
-use crate::aggregate::Aggregator;
+use crate::aggregator::Aggregator;
 use crate::function::{Counted, engine_volatility, external, held};
 
 /// The name by which plans call it.

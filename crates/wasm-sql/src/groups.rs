@@ -5,7 +5,7 @@ use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 use pithead_program::GroupStates;
 
-use crate::aggregate::{Aggregator, Step};
+use crate::aggregator::{Aggregator, Step};
 
 /// Rows in groups.
 #[derive(Debug)]

@@ -5,6 +5,7 @@
 //! plans, wherever plans are compared, kept or sent. What people see is the name without the hash.
 
 mod aggregate;
+mod aggregator;
 mod code;
 mod finish;
 mod function;

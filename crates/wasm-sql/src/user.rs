@@ -8,7 +8,8 @@ use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 use pithead_functions::{Extension, Steps};
 use pithead_model::{CalledFunction, FunctionKind};
 
-use crate::aggregate::{Aggregator, Step, WasmAggregate, name_of};
+use crate::aggregate::{WasmAggregate, name_of};
+use crate::aggregator::{Aggregator, Step};
 use crate::code::Code;
 use crate::finish::{self, finish};
 use crate::function::scalar;

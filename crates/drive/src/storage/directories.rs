@@ -3,26 +3,17 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
-use pithead_model::{Blame, Directory, Fault, SliceEntry, SliceKey};
+use pithead_model::{Blame, Directory, Fault, SliceKey};
 use pithead_store::Store;
 
 use crate::resources::Workers;
 use crate::storage::attached::Attached;
 use crate::storage::keys::slice_key;
+use crate::storage::run_directory::RunDirectory;
 
 /// Slice entries that are cached at most, over all runs.
 const ENTRIES_MAX: usize = 1 << 18;
-
-/// What sessions need of a run's metadata slice.
-#[derive(Debug)]
-pub(crate) struct RunDirectory {
-    pub(crate) schema: SchemaRef,
-    pub(crate) slices: Vec<Arc<SliceEntry>>,
-    /// What its slices are encoded as, once one of them was read.
-    pub(crate) encoding: OnceLock<&'static str>,
-}
 
 /// Runs, each by the key of its metadata slice.
 #[derive(Debug)]
@@ -102,6 +93,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Directory, Fault> {
 mod tests {
     use super::*;
     use arrow::datatypes::{DataType, Field, Schema};
+    use pithead_model::SliceEntry;
 
     #[test]
     fn a_directory_that_lies_is_refused() {

@@ -11,6 +11,7 @@ mod leases;
 mod loads;
 mod merging;
 mod orphans;
+mod run_directory;
 mod slices;
 mod sorting;
 mod staging;

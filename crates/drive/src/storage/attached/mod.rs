@@ -22,7 +22,7 @@ use pithead_model::{Blame, DatasetName, Directory, Fault, LoadId, SliceKey, merg
 use pithead_slice::{AttachedSlice, SliceReader};
 
 use crate::resources::Workers;
-use crate::storage::directories::RunDirectory;
+use crate::storage::run_directory::RunDirectory;
 
 pub use spec::{Attach, Share};
 
