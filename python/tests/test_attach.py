@@ -58,7 +58,7 @@ QUERIES = [
     "SELECT count(*) FROM people WHERE month = '03'",
     "SELECT count(*) FROM people WHERE name LIKE 'name 1%' AND born < DATE '1960-01-01'",
     "SELECT s.v, count(*) FROM people AS p JOIN small AS s ON p.age = s.k GROUP BY s.v ORDER BY s.v",
-    "SELECT id, tags FROM people WHERE len(tags) = 0 ORDER BY id LIMIT 5",
+    "SELECT id, tags FROM people WHERE id < 2028040 ORDER BY id",
     "SELECT name, max(id) AS m FROM people GROUP BY name HAVING max(id) > 2034000 ORDER BY m DESC, name LIMIT 7",
 ]
 

@@ -12,7 +12,7 @@ use crate::interrupt::Interrupts;
 use crate::output::{Format, Sink};
 use crate::plans::PlanFolder;
 use crate::statements::{Runner, Showing};
-use crate::target::{TargetArgs, connected_or_new, must_exist};
+use crate::target::{TargetArgs, connected_or_new, is_scratch, must_exist};
 use crate::terminal;
 use crate::{piped, prompt};
 
@@ -112,6 +112,9 @@ pub(crate) async fn run(args: SqlArgs) -> Result<(), CliError> {
         if let Some(listen) = &args.metrics {
             let address = engine.observe(listen).await?;
             terminal::tell(format_args!("metrics at http://{address}/metrics, health at http://{address}/health"));
+        }
+        if is_scratch(&args.target.target()) && !args.quiet {
+            terminal::tell("no --data: tables that are made here go when this command ends");
         }
         let mut runner = Runner::new(engine.host.session().with_files(), sink, showing(&args, format, &source, engine).await);
         // Before --set, which says it more plainly.

@@ -1,6 +1,6 @@
 //! Where datasets are: drives inside this process on a directory, or drives on the network.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -71,7 +71,8 @@ impl TargetArgs {
         let here = variable("PITHEAD_DATA").map(|data| Target::Data(data.into()));
         if !self.attach.is_empty() {
             // Files alone need no store that stays.
-            return here.unwrap_or_else(|| Target::Data(scratch()));
+            let there = Path::new(DATA_DEFAULT).exists().then(|| Target::Data(DATA_DEFAULT.into()));
+            return here.or(there).unwrap_or_else(|| Target::Data(scratch()));
         }
         match (variable("PITHEAD_DRIVES"), here) {
             (Some(drives), _) => Target::Drives(drives.split(',').map(|drive| drive.trim().to_owned()).collect()),
@@ -84,6 +85,11 @@ impl TargetArgs {
 /// Where drives of this process are that only attach files, until it ends.
 fn scratch() -> PathBuf {
     std::env::temp_dir().join(format!("pithead-attached-{}", std::process::id()))
+}
+
+/// Whether what is written there goes with the process.
+pub(crate) fn is_scratch(target: &Target) -> bool {
+    *target == Target::Data(scratch())
 }
 
 /// A variable of the environment, unless it is empty.
@@ -141,7 +147,7 @@ async fn within<T>(
     interrupts.removes(engine.host.spills());
     let result = body(&engine).await;
     engine.shutdown().await;
-    if *target == Target::Data(scratch()) {
+    if is_scratch(target) {
         // There is nothing in it that anybody has written; where it stays, the system's own cleaning finds it.
         let _ = std::fs::remove_dir_all(scratch());
     }

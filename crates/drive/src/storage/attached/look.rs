@@ -27,14 +27,17 @@ pub(super) fn look(what: &[Attach], files: &Files, runs: &Runs) -> Seen {
     let at = Instant::now();
     let mut looking = Looking { before: files, runs_before: runs, files: Files::new(), runs: Runs::new() };
     let mut told = Attachments::default();
-    for (name, listed) in list(what) {
+    let listing = list(what);
+    // What is done each time. Opening is done once a file.
+    let took = at.elapsed();
+    for (name, listed) in listing {
         match listed.and_then(|listed| looking.dataset(&name, &listed)) {
             Ok(dataset) => told.datasets.push(dataset),
             Err(why) => told.refused.push(RefusedDataset { name, why }),
         }
     }
     told.version = version(&told);
-    Seen { told: Arc::new(told), runs: looking.runs, files: looking.files, at, took: at.elapsed() }
+    Seen { told: Arc::new(told), runs: looking.runs, files: looking.files, at, took }
 }
 
 struct Looking<'a> {
