@@ -17,11 +17,12 @@ const RATIO_MAX: u64 = 64;
 /// Values of a page, NULLs among them: they may take no bytes at all.
 const VALUES_MAX: i64 = 1 << 24;
 
+/// Fills its bytes with those of a file from a place on.
+pub type ReadInto<'a> = dyn Fn(u64, &mut [u8]) -> Result<(), String> + 'a;
+
 /// Checks all pages of a column chunk, which lies within the file, up to its end or to what is no page: the decoder will say so,
 /// if it comes that far. The error says which size does not hold.
-///
-/// `read` fills its bytes with those of the file from a place on.
-pub fn check_pages(read: &dyn Fn(u64, &mut [u8]) -> Result<(), String>, start: u64, end: u64) -> Result<(), String> {
+pub fn check_pages(read: &ReadInto<'_>, start: u64, end: u64) -> Result<(), String> {
     let mut at = start;
     while at < end {
         let Some((header, PageSizes { decompressed, stored, values })) = read_header(read, at, end)? else { break };
@@ -53,11 +54,7 @@ pub(crate) fn dictionary_values(bytes: &[u8]) -> Option<u64> {
 }
 
 /// Bytes of the header at `at`, and what it says. None: it is none.
-fn read_header(
-    read: &dyn Fn(u64, &mut [u8]) -> Result<(), String>,
-    at: u64,
-    end: u64,
-) -> Result<Option<(u64, PageSizes)>, String> {
+fn read_header(read: &ReadInto<'_>, at: u64, end: u64) -> Result<Option<(u64, PageSizes)>, String> {
     let there = usize::try_from(end - at).unwrap_or(usize::MAX).min(HEADER_BYTES_MAX);
     let mut bytes = vec![0; there.min(HEADER_BYTES)];
     loop {

@@ -215,10 +215,10 @@ fn compare(values: &ArrayRef, op: Compare, value: &Value) -> Result<BooleanArray
 }
 
 fn is_in(values: &ArrayRef, list: &[Value]) -> Result<BooleanArray, ArrowError> {
-    if list.len() > FEW_VALUES {
-        if let Some(found) = is_among(values, list) {
-            return Ok(BooleanArray::new(found, values.nulls().cloned()));
-        }
+    if list.len() > FEW_VALUES
+        && let Some(found) = is_among(values, list)
+    {
+        return Ok(BooleanArray::new(found, values.nulls().cloned()));
     }
     let mut each = list.iter().map(|value| compare(values, Compare::Eq, value));
     let first = each.next().unwrap_or_else(|| Err(ArrowError::ComputeError("a list has no values".into())))?;

@@ -86,7 +86,7 @@ pub(super) fn parts(opened: &Arc<Opened>, columns: &[usize], pages: &PageSet) ->
         return ArrowEncoding.open(&opened.columns.schema, encoded(opened)?.into())?.parts(columns, pages);
     }
     let body = complete(opened)?;
-    let mut ranges: Vec<Range<u64>> = vec![opened.chunks_end..body.bytes()];
+    let mut ranges: Vec<Range<u64>> = std::iter::once(opened.chunks_end..body.bytes()).collect();
     let rows: Vec<Range<u64>> = opened.index.rows_of(pages).collect();
     if !rows.is_empty() {
         let metadata = opened.read.metadata();
