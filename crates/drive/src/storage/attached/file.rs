@@ -5,12 +5,18 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use pithead_slice::{ReadAt, SliceError};
 
 /// The file itself, not what a link of its name leads to.
 const FLAGS: i32 = libc::O_NOFOLLOW | libc::O_CLOEXEC;
+
+/// More than a step of any clock by which file systems write down times.
+const SETTLED_AFTER: Duration = Duration::from_millis(20);
+/// How long a file is waited for that is changed all the time.
+const SETTLING_MAX: Duration = Duration::from_secs(2);
 
 /// What tells a file, as it was seen, from another one, and from itself after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,6 +25,8 @@ pub(crate) struct Stamp {
     inode: u64,
     pub(crate) bytes: u64,
     modified: (i64, i64),
+    /// As modified, and nobody can set it.
+    changed: (i64, i64),
 }
 
 impl Stamp {
@@ -28,13 +36,34 @@ impl Stamp {
             inode: metadata.ino(),
             bytes: metadata.len(),
             modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+
+    /// What is at a path, once it has not been changed for a moment: a file that takes another's place within one step of the file
+    /// system's clock may have all else in common with it. Adds what was waited.
+    pub(crate) fn settled(path: &Path, waited: &mut Duration) -> io::Result<Metadata> {
+        let started = Instant::now();
+        loop {
+            let metadata = std::fs::metadata(path)?;
+            let changed = Duration::new(metadata.ctime().max(0) as u64, metadata.ctime_nsec().max(0) as u32);
+            let age = SystemTime::now().duration_since(UNIX_EPOCH + changed).unwrap_or(SETTLED_AFTER);
+            if metadata.is_dir() || age >= SETTLED_AFTER {
+                return Ok(metadata);
+            }
+            if started.elapsed() > SETTLING_MAX {
+                return Err(io::Error::other("it is changed again and again"));
+            }
+            std::thread::sleep(SETTLED_AFTER - age);
+            *waited += SETTLED_AFTER - age;
         }
     }
 
     /// As bytes, to be hashed.
     pub(crate) fn to_bytes(self) -> Vec<u8> {
-        let numbers = [self.device, self.inode, self.bytes, self.modified.0 as u64, self.modified.1 as u64];
-        numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+        let times = [self.modified.0, self.modified.1, self.changed.0, self.changed.1].map(|time| time as u64);
+        let numbers = [self.device, self.inode, self.bytes].into_iter().chain(times);
+        numbers.flat_map(u64::to_le_bytes).collect()
     }
 }
 
@@ -105,7 +134,6 @@ impl ReadAt for FileBytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{Duration, SystemTime};
 
     fn seen(path: &Path) -> FileBytes {
         FileBytes::new(path, Stamp::of(&std::fs::metadata(path).unwrap()))
@@ -130,6 +158,22 @@ mod tests {
         assert!(matches!(file.read_at(2..5), Err(SliceError::Gone(_))), "written in place");
         std::fs::remove_file(&path).unwrap();
         assert!(matches!(file.read_at(2..5), Err(SliceError::Gone(_))), "removed");
+    }
+
+    #[test]
+    fn files_that_follow_each_other_at_once_are_told_apart() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, next) = (directory.path().join("a"), directory.path().join("b"));
+        for round in 0..20 {
+            std::fs::write(&next, b"0123456789").unwrap();
+            std::fs::rename(&next, &path).unwrap();
+            let mut waited = Duration::ZERO;
+            let file = FileBytes::new(&path, Stamp::of(&Stamp::settled(&path, &mut waited).unwrap()));
+            // Its place in the file system is free for the second one.
+            std::fs::remove_file(&path).unwrap();
+            std::fs::write(&path, b"9876543210").unwrap();
+            assert!(matches!(file.read_at(2..5), Err(SliceError::Gone(_))), "round {round}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use pithead_door::ATTACHED_FILES_MAX;
 use pithead_model::DatasetName;
@@ -40,8 +41,10 @@ pub(crate) enum Format {
 pub(crate) type Listing = BTreeMap<DatasetName, Result<Vec<Listed>, String>>;
 
 /// Lists what is there now. A dataset whose folders cannot be read is refused as a whole: some of its rows would be missing.
-pub(crate) fn list(attached: &[Attach]) -> Listing {
-    let mut lister = Lister { found: Listing::new(), files: 0 };
+///
+/// With the time for which files were waited that were changed a moment ago.
+pub(crate) fn list(attached: &[Attach]) -> (Listing, Duration) {
+    let mut lister = Lister { found: Listing::new(), files: 0, waited: Duration::ZERO };
     for attach in attached {
         lister.list(attach);
     }
@@ -50,12 +53,13 @@ pub(crate) fn list(attached: &[Attach]) -> Listing {
         files.sort_by(|a, b| a.path.cmp(&b.path));
         files.dedup_by(|a, b| a.path == b.path);
     }
-    lister.found
+    (lister.found, lister.waited)
 }
 
 struct Lister {
     found: Listing,
     files: usize,
+    waited: Duration,
 }
 
 /// Where a walk is.
@@ -124,7 +128,7 @@ impl Lister {
             let what = format!("{} leads to {}, out of what is attached", path.display(), real.display());
             return self.refuse(walk.name, what);
         }
-        match fs::metadata(&real) {
+        match Stamp::settled(&real, &mut self.waited) {
             Ok(metadata) if metadata.is_dir() => self.take_folder(walk, &real, depth),
             Ok(metadata) if metadata.is_file() => {
                 if let Some(format) = format_of(path) {
@@ -260,7 +264,7 @@ mod tests {
     }
 
     fn listing(root: &Path, name: Option<&str>) -> Listing {
-        list(&[Attach { name: name.map(|name| name.parse().unwrap()), path: root.to_owned(), share: Share::WHOLE }])
+        list(&[Attach { name: name.map(|name| name.parse().unwrap()), path: root.to_owned(), share: Share::WHOLE }]).0
     }
 
     fn names(listing: &Listing, dataset: &str) -> Vec<String> {

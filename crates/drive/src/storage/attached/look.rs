@@ -27,9 +27,9 @@ pub(super) fn look(what: &[Attach], files: &Files, runs: &Runs) -> Seen {
     let at = Instant::now();
     let mut looking = Looking { before: files, runs_before: runs, files: Files::new(), runs: Runs::new() };
     let mut told = Attachments::default();
-    let listing = list(what);
+    let (listing, waited) = list(what);
     // What is done each time. Opening is done once a file.
-    let took = at.elapsed();
+    let took = at.elapsed().saturating_sub(waited);
     for (name, listed) in listing {
         match listed.and_then(|listed| looking.dataset(&name, &listed)) {
             Ok(dataset) => told.datasets.push(dataset),
