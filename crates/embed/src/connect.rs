@@ -126,7 +126,7 @@ pub fn doors(addresses: &[String], options: &ConnectOptions) -> Result<Vec<Arc<d
 async fn connect_there(addresses: &[String], options: &EmbedOptions) -> Result<Engine, Fault> {
     if !options.attach.is_empty() {
         let fault = Fault::new(Blame::User, "drives on the network attach their own files, not those of this machine");
-        return Err(fault.hint("start the drives with `pithead drive serve --attach DIR`, or leave --drives out"));
+        return Err(fault.hint("start the drives with `pithead drive serve --attach DIR`, or connect to a data directory"));
     }
     let doors = doors(addresses, &options.connect)?;
     let host_options =
