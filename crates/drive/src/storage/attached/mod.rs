@@ -27,9 +27,9 @@ use crate::storage::run_directory::RunDirectory;
 pub use spec::{Attach, Share};
 
 /// A look that took less is done each time that a host asks.
-const LOOK_FREELY: Duration = Duration::from_millis(5);
+const LOOK_FREELY: Duration = Duration::from_millis(100);
 /// Longer ones take at most one part of so many of the time.
-const LOOK_SHARE: u32 = 20;
+const LOOK_SHARE: u32 = 10;
 
 /// What a drive attaches.
 #[derive(Debug)]
