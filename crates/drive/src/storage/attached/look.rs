@@ -14,35 +14,44 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::storage::attached::agree::{Member, agree, origins};
 use crate::storage::attached::file::{FileBytes, Stamp};
-use crate::storage::attached::listing::{Format, Listed, list};
+use crate::storage::attached::listing::{Format, Listed, Listing, list};
 use crate::storage::attached::spec::Attach;
-use crate::storage::attached::{AttachedRun, Seen};
+use crate::storage::attached::{AttachedRun, Found, Seen};
 
-/// Files that were opened, or why one cannot be.
-pub(super) type Files = HashMap<(PathBuf, Stamp), Result<Arc<ParquetFile>, String>>;
-type Runs = HashMap<LoadId, Arc<AttachedRun>>;
+/// Files that were opened.
+pub(super) type Files = HashMap<(PathBuf, Stamp), Arc<ParquetFile>>;
+pub(super) type Runs = HashMap<LoadId, Arc<AttachedRun>>;
 
-/// Looks at all files. Those of `files` and `runs` that are the same are not opened again.
-pub(super) fn look(what: &[Attach], files: &Files, runs: &Runs) -> Seen {
+/// Looks at all files. What is listed as it was before is taken from there; else only files that are new are opened.
+pub(super) fn look(what: &[Attach], before: Option<&Seen>) -> Seen {
     let at = Instant::now();
-    let mut looking = Looking { before: files, runs_before: runs, files: Files::new(), runs: Runs::new() };
-    let mut told = Attachments::default();
     let (listing, waited) = list(what);
-    // What is done each time. Opening is done once a file.
+    // What is done each time.
     let took = at.elapsed().saturating_sub(waited);
-    for (name, listed) in listing {
-        match listed.and_then(|listed| looking.dataset(&name, &listed)) {
+    // What could not be read may be read by now: a medium has its moments.
+    let is_same = |before: &&Seen| before.found.listing == listing && before.found.told.refused.is_empty();
+    let found = match before.filter(is_same) {
+        Some(before) => Arc::clone(&before.found),
+        None => Arc::new(found(listing, before.map(|before| &*before.found))),
+    };
+    Seen { found, at, took }
+}
+
+fn found(listing: Listing, before: Option<&Found>) -> Found {
+    let mut looking = Looking { before, files: Files::new(), runs: Runs::new() };
+    let mut told = Attachments::default();
+    for (name, listed) in &listing {
+        match listed.as_ref().map_err(String::clone).and_then(|listed| looking.dataset(name, listed)) {
             Ok(dataset) => told.datasets.push(dataset),
-            Err(why) => told.refused.push(RefusedDataset { name, why }),
+            Err(why) => told.refused.push(RefusedDataset { name: name.clone(), why }),
         }
     }
     told.version = version(&told);
-    Seen { told: Arc::new(told), runs: looking.runs, files: looking.files, at, took }
+    Found { listing, told: Arc::new(told), runs: looking.runs, files: looking.files }
 }
 
 struct Looking<'a> {
-    before: &'a Files,
-    runs_before: &'a Runs,
+    before: Option<&'a Found>,
     files: Files,
     runs: Runs,
 }
@@ -89,12 +98,12 @@ impl Looking<'_> {
 
     fn open(&mut self, file: &Listed) -> Result<Arc<ParquetFile>, String> {
         let key = (file.path.clone(), file.stamp);
-        let opened = match self.before.get(&key) {
-            Some(before) => before.clone(),
-            None => open(file),
+        let opened = match self.before.and_then(|before| before.files.get(&key)) {
+            Some(before) => Arc::clone(before),
+            None => open(file)?,
         };
-        self.files.insert(key, opened.clone());
-        opened
+        self.files.insert(key, Arc::clone(&opened));
+        Ok(opened)
     }
 
     fn run(
@@ -105,7 +114,7 @@ impl Looking<'_> {
         schema: &SchemaRef,
         origins: &[Origin],
     ) -> Result<Arc<AttachedRun>, String> {
-        if let Some(run) = self.runs_before.get(&load) {
+        if let Some(run) = self.before.and_then(|before| before.runs.get(&load)) {
             return Ok(Arc::clone(run));
         }
         let slices = file.slices(schema, origins).map_err(|error| error.to_string())?;
@@ -119,7 +128,7 @@ impl Looking<'_> {
         }
         let numbers = [run.load.0, kept.start as u64, kept.end as u64];
         let load = LoadId(xxh3_64(&numbers.map(u64::to_le_bytes).concat()));
-        let known = self.runs_before.get(&load).cloned();
+        let known = self.before.and_then(|before| before.runs.get(&load)).cloned();
         let part = known.unwrap_or_else(|| {
             let slices = run.slices[kept].to_vec();
             Arc::new(AttachedRun::new(load, run.name.clone(), Arc::clone(&run.directory.schema), slices))
@@ -154,9 +163,9 @@ fn run_id(name: &DatasetName, file: &Listed, schema: &[u8], origins: &[Origin]) 
     put(schema);
     for origin in origins {
         match origin {
-            Origin::Column(number) => put(&(*number as u64).to_le_bytes()),
-            Origin::Null => put(b""),
-            Origin::Text(text) => put(text.as_bytes()),
+            Origin::Column(number) => put(&[b"c".as_slice(), &(*number as u64).to_le_bytes()].concat()),
+            Origin::Null => put(b"n"),
+            Origin::Text(text) => put(&[b"t".as_slice(), text.as_bytes()].concat()),
         }
     }
     LoadId(hash.digest())

@@ -10,7 +10,6 @@ mod listing;
 mod look;
 mod spec;
 
-use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -41,15 +40,22 @@ pub(crate) struct Attached {
     looking: tokio::sync::Mutex<()>,
 }
 
-/// The files as they were seen.
+/// A look at the files: when, how long listing them took, and what was found.
 #[derive(Debug)]
 struct Seen {
-    told: Arc<Attachments>,
-    runs: HashMap<LoadId, Arc<AttachedRun>>,
-    /// Files that were opened, by what they are.
-    files: look::Files,
+    found: Arc<Found>,
     at: Instant,
     took: Duration,
+}
+
+/// The files as they were found.
+#[derive(Debug)]
+struct Found {
+    listing: listing::Listing,
+    told: Arc<Attachments>,
+    runs: look::Runs,
+    /// Files that were opened, by what they are.
+    files: look::Files,
 }
 
 /// A file's row groups as slices of its dataset.
@@ -70,11 +76,11 @@ impl Attached {
                 return Err(fault.hint("name a directory of Parquet or Arrow files, or one such file"));
             }
         }
-        let seen = look::look(&what, &look::Files::default(), &HashMap::new());
-        for refused in &seen.told.refused {
+        let seen = look::look(&what, None);
+        for refused in &seen.found.told.refused {
             tracing::warn!(dataset = %refused.name, why = refused.why, "not attached");
         }
-        tracing::info!(datasets = seen.told.datasets.len(), files = seen.runs.len(), "attached");
+        tracing::info!(datasets = seen.found.told.datasets.len(), files = seen.found.files.len(), "attached");
         Ok(Attached { what, workers, seen: Mutex::new(Arc::new(seen)), looking: tokio::sync::Mutex::default() })
     }
 
@@ -89,13 +95,14 @@ impl Attached {
             true => before,
             false => {
                 let what = self.what.clone();
-                let seen = self.workers.blocking(move || look::look(&what, &before.files, &before.runs)).await?;
+                let seen = self.workers.blocking(move || look::look(&what, Some(&before))).await?;
                 let seen = Arc::new(seen);
                 *self.seen.lock() = Arc::clone(&seen);
                 seen
             }
         };
-        Ok((known != Some(seen.told.version)).then(|| Arc::clone(&seen.told)))
+        let told = &seen.found.told;
+        Ok((known != Some(told.version)).then(|| Arc::clone(told)))
     }
 
     /// A run's directory; none: it is no run of these.
@@ -119,7 +126,7 @@ impl Attached {
     /// The id alone would let a caller read by the name of another dataset, which it may read, what it may not.
     fn run(&self, key: &SliceKey) -> Option<Arc<AttachedRun>> {
         let seen = Arc::clone(&self.seen.lock());
-        seen.runs.get(&key.load).filter(|run| run.name == key.name).cloned()
+        seen.found.runs.get(&key.load).filter(|run| run.name == key.name).cloned()
     }
 }
 
