@@ -15,7 +15,7 @@ use crate::duckdb::{self, DuckDb, duckdb};
 use crate::machine::Machine;
 use crate::polars::{self, Polars, polars};
 use crate::report::{ratio, seconds, table};
-use crate::tables::{generate, io};
+use crate::tables::{fresh, generate, io};
 use crate::timing::{Spread, geometric_mean, run, unhelped};
 use crate::{QUERIES, TABLES};
 
@@ -124,13 +124,6 @@ fn note(polars: &Polars, name: &str, there: &Path, own: &[RecordBatch]) -> Resul
     }
     let theirs = read_answer(&there.join(format!("{name}.arrow")))?;
     Ok(difference_between_engines(own, &theirs)?.map(|difference| format!("another answer: {difference}")))
-}
-
-fn fresh(directory: &Path) -> Result<PathBuf, Fault> {
-    if directory.exists() {
-        std::fs::remove_dir_all(directory).map_err(|error| io(directory, &error))?;
-    }
-    Ok(directory.to_owned())
 }
 
 /// All queries in this process over the files, warm: seconds and answers.

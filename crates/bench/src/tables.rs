@@ -116,3 +116,11 @@ fn write(table: &TpchTable, directory: &Path, scale: f64) -> Result<(), Fault> {
 pub(crate) fn io(path: &Path, error: &std::io::Error) -> Fault {
     Fault::new(Blame::Device, format!("{}: {error}", path.display()))
 }
+
+/// A directory's path, once nothing is there any more.
+pub(crate) fn fresh(directory: &Path) -> Result<PathBuf, Fault> {
+    if directory.exists() {
+        std::fs::remove_dir_all(directory).map_err(|error| io(directory, &error))?;
+    }
+    Ok(directory.to_owned())
+}

@@ -14,7 +14,7 @@ use crate::answers::difference;
 use crate::demo::{Layout, load};
 use crate::drives::DriveProcesses;
 use crate::machine::{Machine, forget_peak, peak_bytes};
-use crate::tables::{generate, io};
+use crate::tables::{fresh, generate, io};
 use crate::timing::{Spread, run, unhelped};
 use crate::{QUERIES, TpchQuery};
 use peers::Peers;
@@ -96,13 +96,6 @@ pub async fn tpch(options: &TpchOptions) -> Result<(), Fault> {
         std::fs::write(path, text + "\n").map_err(|error| io(path, &error))?;
     }
     Ok(())
-}
-
-fn fresh(directory: &Path) -> Result<PathBuf, Fault> {
-    if directory.exists() {
-        std::fs::remove_dir_all(directory).map_err(|error| io(directory, &error))?;
-    }
-    Ok(directory.to_owned())
 }
 
 /// The smallest session: one small slice, one column. The median, in milliseconds.
