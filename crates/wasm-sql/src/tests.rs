@@ -83,7 +83,7 @@ async fn aggregates_are_called_like_those_of_the_engine() {
     let context = context(&aggregate("total"));
     let table = "(VALUES (1, 10), (1, 32), (2, NULL), (2, 5), (2, 5)) AS t (g, x)";
     for (sql, wanted) in [
-        ("SELECT f(x) FROM t", "main.f(t.x): 52"),
+        ("SELECT f(x) FROM t", "f(t.x): 52"),
         ("SELECT f(x) AS y FROM t GROUP BY g ORDER BY g DESC", "y: 10"),
         ("SELECT f(x) FILTER (WHERE g = 1) AS y FROM t", "y: 42"),
         ("SELECT f(DISTINCT x) AS y FROM t", "y: 47"),
