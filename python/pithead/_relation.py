@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, overload
 
 from . import _arguments, _pithead, _progress, _shown
@@ -237,6 +239,22 @@ class Relation:
         if self._last is None:
             raise UserError("this result has not run yet, so there is no profile", "take its rows first, as by .arrow()")
         return self._last.profile()
+
+    def emulated(self, device: str | os.PathLike[str]) -> dict[str, Any]:
+        """What the drives' part of the last run would have taken on drives of a profile, in virtual time.
+
+        Seconds, bytes, and joules by part, at the levels to which drives took the work here; several sub-plans one after the other.
+        `device` is a profile that comes with Pithead, such as `smart-ssd`, or the path of a file.
+
+        >>> relation = pithead.connect().sql("SELECT 1 AS a")
+        >>> _ = relation.fetchall()
+        >>> relation.emulated("smart-ssd")["system_joules"]
+        0.0
+        """
+        if self._last is None:
+            raise UserError("this result has not run yet, so nothing was counted", "take its rows first, as by .arrow()")
+        path = Path(device)
+        return self._last.emulated(str(device), path.read_text("utf-8") if path.is_file() else None)
 
     def head(self, rows: int = 10) -> list[tuple[Any, ...]]:
         """The first rows; the statement is cancelled once they are there."""

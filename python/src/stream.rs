@@ -11,7 +11,7 @@ use arrow_array::ffi::FFI_ArrowSchema;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use futures::StreamExt;
 use parking_lot::Mutex;
-use pithead_host::{Answer, QueryProfile};
+use pithead_host::{Answer, QueryProfile, device_profile, emulate};
 use pithead_model::{Blame, Fault, total};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyCapsuleMethods, PyDict, PyList};
@@ -126,6 +126,18 @@ impl Stream {
     fn profile(&self, py: Python<'_>) -> PyResult<Py<PyDict>> {
         let profile = self.shared.profile.as_ref();
         types::costs(py, &profile.map(|profile| profile.snapshot()).unwrap_or_default())
+    }
+
+    /// What the statement's sub-plans would have taken on drives of a profile: one that comes along, or its text.
+    fn emulated(&self, py: Python<'_>, device: &str, text: Option<&str>) -> PyResult<Py<PyDict>> {
+        let profile = device_profile(device, text).map_err(errors::to_python)?;
+        let sub_plans = self.shared.profile.as_ref().map(|profile| profile.sub_plans()).unwrap_or_default();
+        let emulated = emulate(&profile, sub_plans.iter().map(|sub_plan| &**sub_plan));
+        types::emulated(
+            py,
+            &profile.name,
+            emulated.map_err(|error| errors::to_python(Fault::new(Blame::User, error.to_string())))?,
+        )
     }
 
     /// Ends the statement, also at the drives, if it still runs.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit, UnionFields};
 use arrow_array::ffi::FFI_ArrowSchema;
-use pithead_host::ProfileSnapshot;
+use pithead_emulate::Prediction;
+use pithead_host::{Emulated, ProfileSnapshot};
 use pithead_model::{Dataset, DatasetName};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
@@ -157,6 +158,27 @@ pub(crate) fn dataset_facts(py: Python<'_>, name: &DatasetName, dataset: &Datase
     facts.set_item("metadata", &dataset.metadata)?;
     let column = |field: &FieldRef| (field.name().clone(), field_type_name(field));
     facts.set_item("columns", dataset.schema.fields().iter().map(column).collect::<Vec<_>>())?;
+    Ok(facts.unbind())
+}
+
+/// What a statement would have taken on drives of a profile, in seconds, bytes and joules. Without sub-plans all is 0.
+pub(crate) fn emulated(py: Python<'_>, device: &str, emulated: Option<Emulated>) -> PyResult<Py<PyDict>> {
+    let facts = PyDict::new(py);
+    facts.set_item("device", device)?;
+    facts.set_item("drives", emulated.map_or(0, |emulated| emulated.drives))?;
+    let prediction = emulated.map(|emulated| emulated.prediction);
+    let bytes = |of: fn(&Prediction) -> u64| prediction.as_ref().map_or(0, of);
+    let figure = |of: fn(&Prediction) -> f64| prediction.as_ref().map_or(0.0, of);
+    facts.set_item("seconds", figure(|it| it.elapsed_s))?;
+    facts.set_item("medium_bytes", bytes(|it| it.medium_bytes))?;
+    facts.set_item("link_bytes", bytes(|it| it.link_bytes))?;
+    facts.set_item("system_joules", figure(|it| it.energy.system_j()))?;
+    facts.set_item("host_cpu_joules", figure(|it| it.energy.host_cpu_j))?;
+    facts.set_item("drive_cpu_joules", figure(|it| it.energy.device_cpu_j))?;
+    facts.set_item("medium_joules", figure(|it| it.energy.medium_j))?;
+    facts.set_item("link_joules", figure(|it| it.energy.link_j))?;
+    facts.set_item("drive_on_joules", figure(|it| it.energy.device_idle_j))?;
+    facts.set_item("host_on_joules", figure(|it| it.energy.host_idle_j))?;
     Ok(facts.unbind())
 }
 

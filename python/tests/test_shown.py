@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -55,6 +56,24 @@ def test_profiles_belong_to_runs(loaded: pithead.Connection) -> None:
     relation.fetchall()
     profile = relation.profile()
     assert profile["sessions"] >= 1 and profile["slices_read"] >= 1 and profile["seconds"] > 0
+
+
+def test_work_is_emulated_on_drives_of_a_profile(loaded: pithead.Connection, tmp_path: Path) -> None:
+    relation = loaded.sql("SELECT sum(k) FROM t WHERE k > 900")
+    with pytest.raises(pithead.UserError, match="has not run"):
+        relation.emulated("smart-ssd")
+    relation.fetchall()
+    taken = relation.emulated("smart-ssd")
+    parts = ["host_cpu", "drive_cpu", "medium", "link", "drive_on", "host_on"]
+    assert taken["device"] == "smart-ssd" and taken["drives"] >= 1 and taken["seconds"] > 0
+    assert sum(taken[f"{part}_joules"] for part in parts) == pytest.approx(taken["system_joules"])
+    with pytest.raises(pithead.UserError, match="smart-ssd"):
+        relation.emulated("floppy")
+    with pytest.raises(pithead.UserError, match="this machine as it is"):
+        relation.emulated("native")
+    (tmp_path / "mine.toml").write_text("name = 'mine'")
+    with pytest.raises(pithead.UserError, match="line 1"):
+        relation.emulated(tmp_path / "mine.toml")
 
 
 class Told:

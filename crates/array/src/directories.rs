@@ -9,6 +9,8 @@ use pithead_door::Discard;
 use pithead_fleet::ConnectedDrive;
 use pithead_model::{Blame, ColumnSummary, Directory, DriveId, Fault, Loaded, Run, SliceKey, merge_columns, total};
 
+use crate::attached::AttachedBelow;
+
 /// Slices whose entries are kept at most.
 const SLICES_MAX: usize = 1 << 17;
 /// Runs that are kept at most: some have no slices.
@@ -80,6 +82,8 @@ pub(crate) fn summaries<'a>(parts: impl IntoIterator<Item = (u64, &'a [ColumnSum
 #[derive(Debug)]
 pub(crate) struct Directories {
     drives: Arc<[ConnectedDrive]>,
+    /// What they attach in place.
+    pub(crate) attached: AttachedBelow,
     known: Mutex<Known>,
 }
 
@@ -91,7 +95,7 @@ struct Known {
 
 impl Directories {
     pub(crate) fn new(drives: Arc<[ConnectedDrive]>) -> Self {
-        Self { drives, known: Mutex::default() }
+        Self { drives, attached: AttachedBelow::default(), known: Mutex::default() }
     }
 
     /// A run's parts. A fault where any of the drives has none of it.
@@ -100,13 +104,23 @@ impl Directories {
         if let Some(known) = self.known.lock().runs.get(&run) {
             return Ok(Arc::clone(known));
         }
-        let read = self.drives.iter().map(|drive| {
-            let run = run.clone();
-            async move { drive.door.directory(run).await.map_err(|fault| fault.at_drive(drive.label())) }
+        let parts = Arc::new(match self.attached.place(&run) {
+            Some(index) => self.attached_parts(index, &run).await?,
+            None => RunParts(try_join_all(self.drives.iter().map(|drive| directory(drive, &run))).await?),
         });
-        let parts = Arc::new(RunParts(try_join_all(read).await?));
         self.known.lock().keep(run, &parts);
         Ok(parts)
+    }
+
+    /// Of a file that one drive attaches, the others have nothing.
+    async fn attached_parts(&self, index: usize, run: &SliceKey) -> Result<RunParts, Fault> {
+        let Some(drive) = self.drives.get(index) else { return Err(Fault::new(Blame::Bug, "a drive that is not there")) };
+        let part = directory(drive, run).await?;
+        let no_rows = ColumnSummary { min: None, max: None, exact: true, nulls: 0, nulls_unknown: false, distinct: 0 };
+        let none = Directory { slices: vec![], columns: vec![no_rows; part.columns.len()], ..part.clone() };
+        let mut parts = vec![none; self.drives.len()];
+        parts[index] = part;
+        Ok(RunParts(parts))
     }
 
     pub(crate) fn forget(&self, run: &SliceKey) {
@@ -117,6 +131,10 @@ impl Directories {
     pub(crate) fn forget_all(&self, discard: &Discard) {
         self.known.lock().retain(|run| run.dataset != discard.dataset || run.name != discard.name);
     }
+}
+
+async fn directory(drive: &ConnectedDrive, run: &SliceKey) -> Result<Directory, Fault> {
+    drive.door.directory(run.clone()).await.map_err(|fault| fault.at_drive(drive.label()))
 }
 
 impl Known {

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use futures::future::join_all;
 use pithead_cse::Cause;
 use pithead_door::{
-    Batches, Claim, Discard, Door, DriveStatus, Events, FunctionAsk, FunctionModule, Hello, Kept, LoadRequest, MergeRuns,
-    OpenRequest, OpenSession, Opened, Pieces, Welcome, check_hello,
+    Attachments, Batches, Claim, Discard, Door, DriveStatus, Events, FunctionAsk, FunctionModule, Hello, Kept, LoadRequest,
+    MergeRuns, OpenRequest, OpenSession, Opened, Pieces, Welcome, check_hello,
 };
 use pithead_model::{Blame, Directory, Fault, HostState, Loaded, Manifest, SessionId, SessionProfile, SliceKey};
 
@@ -86,6 +86,10 @@ impl Door for Array {
 
     async fn manifest(&self, domain: String) -> Result<Option<Manifest>, Fault> {
         self.inner.manifests(move |manifests| manifests.read(&domain)).await
+    }
+
+    async fn attached(&self, known: Option<u64>) -> Result<Option<Arc<Attachments>>, Fault> {
+        self.inner.attached(known).await
     }
 
     async fn commit(&self, expected: u64, manifest: Manifest) -> Result<(), Fault> {

@@ -6,6 +6,7 @@
 //! cut again, run at the drives below, which may push back to the array, and put together here. An array's drives may be arrays.
 
 mod array;
+mod attached;
 mod copying;
 mod directories;
 mod door;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use futures::future::join_all;
 use pithead_door::{DriveStatus, PartitionUse, Welcome};
-use pithead_model::{Fault, PROTOCOL_VERSION, total};
+use pithead_model::{ByLevel, Counts, Fault, PROTOCOL_VERSION, total};
 
 use crate::array::Inner;
 
@@ -39,6 +39,8 @@ impl Inner {
             domains,
             link_bits_per_second: None,
             cpu_share: 1.0,
+            medium_bytes_per_second: None,
+            work: work(&below),
             costs: vec![],
         })
     }
@@ -59,9 +61,16 @@ impl Inner {
             link_bits_per_second: None,
             cpu_share: 1.0,
             merges: false,
-            attaches: false,
+            attaches: self.drives.iter().any(|drive| drive.welcome.attaches),
         }
     }
+}
+
+/// What all of them did.
+fn work(below: &[DriveStatus]) -> ByLevel<Counts> {
+    let mut work = ByLevel::<Counts>::default();
+    below.iter().for_each(|drive| work.add(&drive.work));
+    work
 }
 
 /// Each partition once.

@@ -6,7 +6,7 @@
 //! DuckDB over HTTP; [`adaptive`] measures decisions made while queries run beside those made beforehand; [`cell`] finds genes that differ
 //! between groups of cells, beside scanpy, TileDB-SOMA and DuckDB; [`yoursql`] plans queries whose predicates nothing tells of, beside
 //! every order of their joins, and takes early filters of TPC-H away one by one; [`program`] runs SSDlets beside the same code
-//! compiled natively; [`attach`] runs TPC-H over Parquet files where they lie, beside DuckDB and Polars over the same files; [`services`] puts and asks beside a drive's background services, under each policy that places them.
+//! compiled natively; [`attach`] runs TPC-H over Parquet files where they lie, beside DuckDB and Polars over the same files; [`services`] puts and asks beside a drive's background services, under each policy that places them; [`throttled`] has drives that are slowed to profiles beside the model of the same profiles.
 
 mod adaptive;
 mod answers;
@@ -29,6 +29,7 @@ mod services;
 mod soak;
 mod store;
 mod tables;
+mod throttled;
 mod timing;
 mod tpch;
 mod yoursql;
@@ -49,5 +50,6 @@ pub use services::{ServicesOptions, services};
 pub use soak::{SoakClientsOptions, SoakOptions, soak, soak_clients};
 pub use store::{StoreBenchOptions, StorePart, StoreWriterOptions, store, store_writer};
 pub use tables::{TABLES, TpchTable, generate};
+pub use throttled::{ThrottledOptions, throttled};
 pub use tpch::{TpchOptions, tpch};
 pub use yoursql::{YourSqlOptions, YourSqlPart, yoursql};

@@ -4,6 +4,7 @@
 
 mod ablation;
 mod films;
+mod memory;
 mod pages;
 mod questions;
 

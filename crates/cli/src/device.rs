@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use pithead_emulate::{Bound, Profile, ProfileError, Quantity, builtin_names, find, parse, quantity_text};
+use pithead_emulate::{Bound, ModelError, Profile, ProfileError, Quantity, builtin_names, find, parse, quantity_text};
 use pithead_model::{Blame, Fault};
 use serde_json::{Value, json};
 
@@ -101,8 +101,7 @@ fn listed(profiles: &[Profile]) -> Grid {
                 let cpu = parts.cpu.as_ref();
                 row.push(cpu.map_or_else(String::new, |cpu| cpu.cores.value.to_string()));
                 row.push(cpu.map_or_else(String::new, |cpu| quantity_text("clock_hz", cpu.clock_hz.value)));
-                let channels = parts.medium.channels.value * parts.medium.channel_bytes_per_s.value;
-                row.push(quantity_text("bytes_per_s", channels.min(parts.medium.bus_bytes_per_s.value)));
+                row.push(quantity_text("bytes_per_s", parts.medium.bytes_per_s()));
                 row.push(quantity_text("bytes_per_s", parts.link.bytes_per_s.value));
             }
             None => row.extend(vec![String::new(); titles.len() - 2]),
@@ -183,6 +182,15 @@ pub(crate) fn text_of(profile: &str) -> Result<String, CliError> {
     Err(Fault::new(Blame::User, unknown.to_string())
         .hint("`pithead device ls` says what they are; a file is named by its path")
         .into())
+}
+
+/// A profile with a model, by its name or its file.
+pub(crate) fn modelled(named: &str) -> Result<Profile, CliError> {
+    let profile = parse(&text_of(named)?).map_err(|error| refused(&error).at(named))?;
+    match profile.parts {
+        Some(_) => Ok(profile),
+        None => Err(CliError::user(ModelError::Native(profile.name).to_string())),
+    }
 }
 
 fn read(path: &Path) -> Result<String, CliError> {

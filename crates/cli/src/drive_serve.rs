@@ -1,14 +1,12 @@
 //! `pithead drive serve`: a directory as a drive on the network.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use futures::FutureExt;
-use pithead_device::Paced;
 use pithead_drive::{Attach, BackgroundPolicy, Drive, DriveOptions, address, bind, serve};
-use pithead_model::{Blame, Bytes, Fault, Rate, parse_bytes, parse_rate};
+use pithead_model::{Blame, Bytes, Fault, parse_bytes};
 use pithead_sched::parse_cores;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -16,6 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::entry_args::EntryArgs;
 use crate::error::CliError;
 use crate::kinetic_serve::{self, KineticArgs};
+use crate::pace_args::{Pace, PaceArgs};
 use crate::{entry_args, target, terminal};
 
 const EXAMPLES: &str = "\
@@ -26,6 +25,7 @@ Examples:
   pithead drive serve --data /disk1 --cores 0-3 --memory 8GiB
   pithead drive serve --data /tmp/d0 --listen 127.0.0.1:7433 --link 1gbit  # as on a slower network
   pithead drive serve --data /tmp/d0 --listen 127.0.0.1:7433 --cpu 1/15     # as a weaker engine
+  pithead drive serve --data /tmp/d0 --listen 127.0.0.1:7433 --device smart-ssd  # as a device of a profile
   pithead drive serve --data /disk1 --tail-goal 1.5 --scrub-period 7d
   pithead drive serve --data /disk1 --attach /lake --attach events=/lake/raw/2024  # files as they are
   pithead drive serve --data /disk1 --kinetic           # and for Kinetic clients, on this machine
@@ -61,12 +61,8 @@ pub(crate) struct ServeArgs {
     /// Memory for slices that were read and may be read again [default: as much as --memory]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     cache: Option<u64>,
-    /// Pace what the drive sends to a rate, such as 1gbit [default: not paced]
-    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
-    link: Option<Rate>,
-    /// Slow its CPU to a share of its speed, such as 1/15, as of a weaker engine [default: as it is]
-    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
-    cpu: Option<Share>,
+    #[command(flatten)]
+    pace: PaceArgs,
     /// Sessions at one time at most
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
     sessions: u32,
@@ -120,8 +116,9 @@ pub(crate) async fn run(args: ServeArgs) -> Result<(), CliError> {
     let kinetic = args.kinetic.listen().await?;
     let entry = args.entry.options();
     entry_args::check(&entry, address(&listener)?)?;
-    let options = DriveOptions { background_policy: policy(&args)?, ..options(&args) };
-    let facts = format!("{}, {}", facts(&options), entry_args::facts(&entry));
+    let pace = args.pace.pace().await?;
+    let options = DriveOptions { background_policy: policy(&args)?, ..options(&args, &pace) };
+    let facts = format!("{}, {}, {}", facts(&options), pace.facts(), entry_args::facts(&entry));
     let drive = Drive::open(options)?;
     drive.collect_orphans_after(Duration::from_secs(args.collect_after));
     terminal::tell(format_args!("drive {} listening on {} ({facts})", drive.id(), address(&listener)?));
@@ -167,26 +164,20 @@ pub(crate) async fn observe_listener(listen: Option<&str>) -> Result<Option<TcpL
     }
 }
 
-fn options(args: &ServeArgs) -> DriveOptions {
+fn options(args: &ServeArgs, pace: &Pace) -> DriveOptions {
     let cores = args.cores.clone().map(|CoreList(cores)| cores);
-    let threads = args.threads.map(usize::from).or(cores.as_ref().map(Vec::len)).unwrap_or_else(target::cores);
-    let mut device = Paced::default();
-    if let Some(rate) = args.link {
-        device = device.with_link(rate.bits_per_second);
-    }
-    if let Some(Share(share)) = args.cpu {
-        device = device.with_cpu(share, threads);
-    }
+    let given = args.threads.map(usize::from).or(cores.as_ref().map(Vec::len));
+    let threads = given.or(pace.cores()).unwrap_or_else(target::cores);
     DriveOptions {
         cores,
         threads,
-        memory: args.memory,
+        memory: pace.memory(args.memory),
         cache: args.cache,
         sessions_max: args.sessions as usize,
         host_sessions_max: args.host_sessions.map(|sessions| sessions as usize),
         slow_session: (args.slow_session_ms > 0).then(|| Duration::from_millis(args.slow_session_ms)),
         session_limits: entry_args::session_limits(args.idle, args.session_limit),
-        device: Arc::new(device),
+        device: pace.device(threads),
         functions: pithead_embed::functions(),
         scrub_period: args.scrub_period.0,
         attach: args.attach.clone(),
@@ -208,33 +199,7 @@ fn policy(args: &ServeArgs) -> Result<BackgroundPolicy, CliError> {
 
 /// What the drive has to work with, in words.
 fn facts(options: &DriveOptions) -> String {
-    let threads = terminal::counted(options.threads as u64, "thread");
-    let link = match options.device.link_bits_per_second() {
-        Some(bits_per_second) => format!("paced to {}", Rate { bits_per_second }),
-        None => "not paced".to_owned(),
-    };
-    let cpu = match options.device.cpu_share() {
-        1.0 => String::new(),
-        share => format!(", CPU paced to {share:.3} of its speed"),
-    };
-    format!("{threads}, {} memory, link {link}{cpu}", Bytes(options.memory))
-}
-
-/// A share of a CPU's speed: above 0, at most 1.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Share(f64);
-
-/// Reads `1/15` and `0.25`.
-fn parse_share(text: &str) -> Result<Share, String> {
-    let number = |text: &str| text.trim().parse::<f64>().ok();
-    let share = match text.split_once('/') {
-        Some((part, whole)) => number(part).zip(number(whole)).map(|(part, whole)| part / whole),
-        None => number(text),
-    };
-    match share {
-        Some(share) if (1e-3..=1.0).contains(&share) => Ok(Share(share)),
-        _ => Err("expected a share above 0.001 and at most 1, such as 1/15 or 0.25".to_owned()),
-    }
+    format!("{}, {} memory", terminal::counted(options.threads as u64, "thread"), Bytes(options.memory))
 }
 
 fn parse_policy(text: &str) -> Result<BackgroundPolicy, String> {
@@ -313,14 +278,16 @@ mod tests {
         }
     }
 
-    #[test]
-    fn flags_become_options() {
+    #[tokio::test]
+    async fn flags_become_options() {
         let args = parsed(
             "pithead drive serve --data d --cores 0,2-3 --memory 512MiB --cache 1GiB --link 1gbit --cpu 1/4 --sessions 5 --idle 7 --host-sessions 4 --slow-session-ms 0",
         )
         .unwrap();
-        let options = options(&args);
-        assert_eq!(facts(&options), "3 threads, 537 MB memory, link paced to 1 Gbit/s, CPU paced to 0.250 of its speed");
+        let pace = args.pace.pace().await.unwrap();
+        let options = options(&args, &pace);
+        assert_eq!(facts(&options), "3 threads, 537 MB memory");
+        assert_eq!(pace.facts(), "link paced to 1 Gbit/s, CPU paced to 0.250 of its speed");
         assert_eq!((options.cores, options.memory, options.cache), (Some(vec![0, 2, 3]), 512 << 20, Some(1 << 30)));
         assert_eq!((options.sessions_max, options.session_limits.idle), (5, Duration::from_secs(7)));
         assert_eq!((options.host_sessions_max, options.slow_session), (Some(4), None));

@@ -4,13 +4,16 @@ use std::io::Write;
 
 use clap::Args;
 use pithead_embed::DriveStatus;
+use pithead_emulate::quantity_text;
 use pithead_model::{Blame, Bytes, Fault, Rate};
 use serde_json::{Value as Json, json};
 
+use crate::device;
 use crate::error::{CliError, say};
 use crate::interrupt::Interrupts;
 use crate::output::{Align, Grid, Sink};
 use crate::status_cores;
+use crate::status_energy::write_energy;
 use crate::status_partitions::partitions_grid;
 use crate::target::{TargetArgs, must_exist};
 use crate::terminal::grouped;
@@ -20,6 +23,7 @@ Examples:
   pithead status --drives server1:7433,server2:7433
   pithead status --costs --drives server1:7433
   pithead status --cores --drives server1:7433
+  pithead status --device smart-ssd --drives server1:7433
   pithead status --json | jq .free_bytes";
 
 /// Show how each drive is, and how much each partition on it holds and is used.
@@ -38,6 +42,9 @@ pub(crate) struct StatusArgs {
     /// Show how busy each core is, and what it gives to background services
     #[arg(long, conflicts_with = "costs")]
     cores: bool,
+    /// Show what the drives' work since they started would take on drives of a profile: seconds and joules by part
+    #[arg(long, value_name = "PROFILE", conflicts_with_all = ["costs", "cores"])]
+    device: Option<String>,
     #[command(flatten)]
     pub(crate) target: TargetArgs,
 }
@@ -50,16 +57,18 @@ pub(crate) async fn run(args: StatusArgs) -> Result<(), CliError> {
     if args.cores {
         return status_cores::cores(&args.target, args.json).await;
     }
+    let profile = args.device.as_deref().map(device::modelled).transpose()?;
     let interrupts = Interrupts::listen();
     let target = args.target.target();
     must_exist(&target)?;
     let options = args.target.options()?;
     let answers = interrupts.cancels(async { Ok(pithead_embed::status(&target, &options).await?) }).await?;
     let mut sink = Sink::stdout();
-    match args.json {
-        true => write_json(&answers, &mut sink)?,
-        false if args.costs => costs_grid(&answers).write(&mut sink)?,
-        false => {
+    match (&profile, args.json) {
+        (Some(profile), json) => write_energy(profile, &answers, json, &mut sink)?,
+        (None, true) => write_json(&answers, &mut sink)?,
+        (None, false) if args.costs => costs_grid(&answers).write(&mut sink)?,
+        (None, false) => {
             grid(&answers).write(&mut sink)?;
             if let Some(partitions) = partitions_grid(&answers) {
                 writeln!(sink)?;
@@ -136,21 +145,19 @@ fn row(label: &str, status: &DriveStatus) -> Vec<String> {
         grouped(status.slices),
         Bytes(status.stored_bytes).to_string(),
         Bytes(status.free_bytes).to_string(),
-        format!("{}{}", link(status.link_bits_per_second), cpu(status.cpu_share)),
+        paced(status),
     ]
 }
 
-/// How a drive's link is paced, for tables.
-fn link(bits_per_second: Option<f64>) -> String {
-    match bits_per_second {
+/// How a drive's link, CPU and medium are paced, for tables.
+fn paced(status: &DriveStatus) -> String {
+    let link = match status.link_bits_per_second {
         Some(bits_per_second) => format!("paced to {}", Rate { bits_per_second }),
         None => "not paced".to_owned(),
-    }
-}
-
-/// How a drive's CPU is paced, for tables.
-fn cpu(share: f64) -> String {
-    if share == 1.0 { String::new() } else { format!(", CPU paced to {share:.3}") }
+    };
+    let cpu = (status.cpu_share != 1.0).then(|| format!("CPU paced to {:.3}", status.cpu_share));
+    let medium = status.medium_bytes_per_second.map(|rate| format!("medium to {}", quantity_text("bytes_per_s", rate)));
+    [Some(link), cpu, medium].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 pub(crate) fn uptime(seconds: u64) -> String {
@@ -203,6 +210,8 @@ fn report_down(answers: &[Answer], said: bool) -> Result<(), CliError> {
 mod tests {
     use pithead_model::DriveId;
 
+    use pithead_model::ByLevel;
+
     use super::*;
 
     fn answers() -> Vec<Answer> {
@@ -221,6 +230,8 @@ mod tests {
             partitions: vec![],
             link_bits_per_second: Some(1e9),
             cpu_share: 1.0,
+            medium_bytes_per_second: None,
+            work: ByLevel::default(),
             costs: vec![],
         };
         vec![("a:1".into(), Ok(status)), ("b:2".into(), Err(Fault::new(Blame::Device, "connection refused")))]

@@ -57,7 +57,7 @@ fn share(bytes: u64, of: u64) -> String {
 #[cfg(test)]
 mod tests {
     use pithead_embed::{DriveStatus, PartitionUse};
-    use pithead_model::{Blame, DatasetId, DriveId, Fault};
+    use pithead_model::{Blame, ByLevel, DatasetId, DriveId, Fault};
 
     use super::*;
 
@@ -90,6 +90,8 @@ mod tests {
             partitions,
             link_bits_per_second: None,
             cpu_share: 1.0,
+            medium_bytes_per_second: None,
+            work: ByLevel::default(),
             costs: vec![],
         };
         let down = Err(Fault::new(Blame::Device, "down"));

@@ -2,17 +2,16 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::Args;
-use futures::StreamExt;
 use pithead_embed::Engine;
-use pithead_emulate::{Counts, DRIVES_MAX, Fleet, Level, ModelError, Prediction, Profile, parse, predict, quantity_text};
-use pithead_host::{QueryProfile, Session, SubPlanProfile, counted_work};
-use pithead_model::{Blame, Bytes, Fault};
+use pithead_emulate::{DRIVES_MAX, Fleet, Level, ModelError, Prediction, Profile, predict, quantity_text};
+use pithead_host::SubPlanProfile;
+use pithead_model::{Blame, ByLevel, Bytes, Counts, Fault};
 use pithead_repro::{Chart, Line, svg};
 use serde_json::json;
 
+use crate::counting::{STORED, WHOLE, count_all, drain};
 use crate::device;
 use crate::error::CliError;
 use crate::interrupt::Interrupts;
@@ -25,11 +24,6 @@ Examples:
   pithead whatif --profile mine.toml --drives 24 --times 1000 'SELECT count(*) FROM trips WHERE fare > 90'
   pithead whatif --profile smart-ssd --svg curves.svg 'SELECT max(fare) FROM trips'";
 
-/// What is measured must be all of the work: nothing kept from before, and no other plan in the middle.
-const SETTINGS: [&str; 3] = ["SET pithead.summary_cache = off", "SET pithead.slice_cache = 0", "SET pithead.replan = off"];
-/// First the drives do everything, then nothing, so that stored bytes are counted too.
-const WHOLE: &str = "SET pithead.level = '3'";
-const STORED: &str = "SET pithead.level = '0'";
 /// The rates of the link in the curves, over the profile's.
 const LINKS: [f64; 9] = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0];
 const CLOCK: &str = "emulated, virtual time";
@@ -78,11 +72,7 @@ struct Row {
 
 /// Runs the command.
 pub(crate) async fn run(args: WhatifArgs) -> Result<(), CliError> {
-    let text = device::text_of(&args.profile)?;
-    let profile = parse(&text).map_err(|error| device::refused(&error).at(&args.profile))?;
-    if profile.parts.is_none() {
-        return Err(CliError::user(ModelError::Native(profile.name).to_string()));
-    }
+    let profile = device::modelled(&args.profile)?;
     let fleet = fleet(&args)?;
     let interrupts = Interrupts::listen();
     let target = TargetArgs { data: args.data.clone(), ..TargetArgs::default() };
@@ -127,9 +117,7 @@ fn fleet(args: &WhatifArgs) -> Result<Fleet, CliError> {
 /// Runs the query, and gives what each of its sub-plans counted.
 async fn count(engine: &Engine, query: &str) -> Result<Vec<Counted>, CliError> {
     let session = engine.host.session();
-    for setting in SETTINGS {
-        drain(&session, setting).await?;
-    }
+    count_all(&session).await?;
     drain(&session, WHOLE).await?;
     let whole = drain(&session, query).await?.sub_plans();
     drain(&session, STORED).await?;
@@ -145,16 +133,10 @@ async fn count(engine: &Engine, query: &str) -> Result<Vec<Counted>, CliError> {
     Ok(whole.iter().zip(&stored).map(|(whole, stored)| counted(whole, stored)).collect())
 }
 
-async fn drain(session: &Session, statement: &str) -> Result<Arc<QueryProfile>, CliError> {
-    let mut answer = session.run(statement).await?;
-    while let Some(batch) = answer.rows.next().await {
-        batch?;
-    }
-    Ok(answer.profile)
-}
-
 fn counted(whole: &SubPlanProfile, stored: &SubPlanProfile) -> Counted {
-    let sum = |profile: &SubPlanProfile| counted_work(profile.sessions().iter().flat_map(|session| &session.annotations));
+    let sum = |profile: &SubPlanProfile| {
+        ByLevel::<Counts>::of(profile.sessions().iter().flat_map(|session| &session.annotations)).sum()
+    };
     let counts = Counts { stored_bytes: sum(stored).stored_bytes, ..sum(whole) };
     let partitions = whole.sessions().len().max(1) as u64;
     Counted { counts, partitions, groups_are_apart: whole.sub_plan.whole_partition }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 
 use crate::clock::thread_cpu_ns;
-use crate::{Clock, PacedCpu, PacedLink, SystemClock};
+use crate::{Clock, PacedCpu, PacedLink, PacedMedium, SystemClock};
 
 /// A CSE's hardware, as its code uses it.
 ///
@@ -37,6 +37,9 @@ pub trait Device: Send + Sync + Debug {
 
     /// The CPU's speed as a share of the real one's; 1: it is not paced.
     fn cpu_share(&self) -> f64;
+
+    /// The rate to which reads are paced, bytes a second.
+    fn medium_bytes_per_second(&self) -> Option<f64>;
 }
 
 /// The real hardware as it is.
@@ -90,17 +93,28 @@ impl Device for Native {
     fn cpu_share(&self) -> f64 {
         1.0
     }
+
+    fn medium_bytes_per_second(&self) -> Option<f64> {
+        None
+    }
 }
 
-/// The real hardware, slowed down: sends to a rate, CPU work to a share, each where one is given.
+/// The real hardware, slowed down: reads and sends to a rate, CPU work to a share, each where one is given.
 #[derive(Debug, Default)]
 pub struct Paced {
     native: Native,
     link: Option<PacedLink>,
     cpu: Option<PacedCpu>,
+    medium: Option<PacedMedium>,
 }
 
 impl Paced {
+    /// Paces reads as of a medium with this rate and latency, which reads ahead as far as `buffer_bytes` have room.
+    pub fn with_medium(self, bytes_per_second: f64, latency: Duration, buffer_bytes: u64) -> Self {
+        let medium = PacedMedium::new(bytes_per_second, latency, buffer_bytes, Arc::clone(&self.native.clock));
+        Self { medium: Some(medium), ..self }
+    }
+
     /// Paces sends to this rate.
     pub fn with_link(self, bits_per_second: f64) -> Self {
         Self { link: Some(PacedLink::new(bits_per_second, Arc::clone(&self.native.clock))), ..self }
@@ -114,7 +128,7 @@ impl Paced {
 
 impl Device for Paced {
     fn read(&self, bytes: u64) -> Option<BoxFuture<'static, ()>> {
-        self.native.read(bytes)
+        self.medium.as_ref()?.read(bytes)
     }
 
     fn work(&self, cpu: Duration) -> Option<BoxFuture<'static, ()>> {
@@ -144,6 +158,10 @@ impl Device for Paced {
     fn cpu_share(&self) -> f64 {
         self.cpu.as_ref().map_or(1.0, PacedCpu::share)
     }
+
+    fn medium_bytes_per_second(&self) -> Option<f64> {
+        self.medium.as_ref().map(PacedMedium::bytes_per_second)
+    }
 }
 
 #[cfg(test)]
@@ -165,5 +183,13 @@ mod tests {
         assert_eq!(device.link_bits_per_second(), Some(1e9));
         assert!(device.read(1 << 30).is_none());
         assert!(device.send(1 << 30).is_some());
+    }
+
+    #[test]
+    fn a_paced_medium_shows_its_rate() {
+        let device = Paced::default().with_medium(1e9, Duration::from_millis(3), 1 << 20);
+        assert_eq!(device.medium_bytes_per_second(), Some(1e9));
+        assert!(device.read(1).is_some(), "a latency of its own");
+        assert!(device.send(1 << 30).is_none());
     }
 }

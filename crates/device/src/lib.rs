@@ -8,9 +8,14 @@ mod cores;
 mod cpu;
 mod hooks;
 mod link;
+mod medium;
+mod pace;
+mod packages;
 
 pub use clock::{Clock, Instant, SystemClock};
 pub use cores::machine_cores;
 pub use cpu::{PacedCpu, unit_ns};
 pub use hooks::{Device, Native, Paced};
 pub use link::PacedLink;
+pub use medium::PacedMedium;
+pub use packages::PackageMeter;

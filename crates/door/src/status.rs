@@ -1,6 +1,6 @@
 //! What a CSE says of itself, and of the sessions that are open.
 
-use pithead_model::{DatasetId, DatasetName, DriveId, SessionId, SessionState};
+use pithead_model::{ByLevel, Counts, DatasetId, DatasetName, DriveId, SessionId, SessionState};
 use serde::{Deserialize, Serialize};
 
 /// What a drive says of itself.
@@ -35,6 +35,12 @@ pub struct DriveStatus {
     /// The speed that its CPU is paced to, as a share of the real one's; 1: not paced.
     #[serde(default = "crate::greeting::whole")]
     pub cpu_share: f64,
+    /// The rate that its reads are paced to, bytes a second.
+    #[serde(default)]
+    pub medium_bytes_per_second: Option<f64>,
+    /// What rounds counted since it started, by the level that they were taken to.
+    #[serde(default)]
+    pub work: ByLevel<Counts>,
     /// What its work costs, as it has learned.
     #[serde(default)]
     pub costs: Vec<CostRate>,

@@ -7,7 +7,8 @@ mod background;
 
 use std::time::Duration;
 
-use pithead_model::{Blame, Fault};
+use parking_lot::Mutex;
+use pithead_model::{Annotation, Blame, ByLevel, Counts, Fault};
 use pithead_observe::{Counter, Gauge, Histogram, Labelled, Registry, Seconds, seconds_histogram};
 use pithead_store::StoreUse;
 
@@ -51,6 +52,7 @@ pub(crate) struct Metrics {
     pub(crate) copies: Labelled<Counter>,
     pub(crate) commits: Labelled<Counter>,
     errors: Labelled<Counter>,
+    work: Mutex<ByLevel<Counts>>,
     background: BackgroundMetrics,
     sampled: Sampled,
 }
@@ -162,6 +164,7 @@ impl Metrics {
                 &["ok", "conflict", "failed"],
             ),
             errors: make.counts("errors", "Calls and sessions that failed, by whose doing it was", "kind", &BLAMES),
+            work: Mutex::default(),
             background,
             sampled,
             registry: whole,
@@ -219,6 +222,16 @@ impl Metrics {
         self.bytes_in.inc_by(tally.medium_bytes);
         self.bytes_out.inc_by(bytes_out);
         self.cpu_seconds.inc_by(Duration::from_nanos(tally.cpu_ns).as_secs_f64());
+    }
+
+    /// A round was closed, with this annotation.
+    pub(crate) fn counted(&self, round: &Annotation) {
+        self.work.lock().get_mut(round.level).add(Counts::of(round));
+    }
+
+    /// What rounds counted since the start.
+    pub(crate) fn work(&self) -> ByLevel<Counts> {
+        *self.work.lock()
     }
 
     /// Something that stores was done, or was not.

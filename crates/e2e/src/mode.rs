@@ -105,6 +105,16 @@ impl Mode {
     /// Drives send columns of attached files.
     pub const ATTACHED_PUSHDOWN_OFF: Mode =
         Mode { name: "attached, push-down off", attached: true, ..Mode::PROCESSES_PUSHDOWN_OFF };
+    /// Files that lie on drives behind arrays.
+    pub const ATTACHED_ARRAYS: Mode = Mode { name: "attached, behind arrays", attached: true, ..Mode::ARRAYS };
+    /// Drives that are slowed to a device of the papers.
+    pub const SMART_SSD: Mode = Mode {
+        name: "as a smart-ssd",
+        drives: 2,
+        arguments: &["--device", "smart-ssd"],
+        settings: UNHELPED,
+        ..Mode::FOUR_PROCESSES
+    };
     /// Drives filter, without help from bounds, and the host does the rest.
     pub const FILTERS_ONLY: Mode = Mode { name: "filters only", settings: FILTERS_ONLY, ..Mode::FOUR_HERE };
 }

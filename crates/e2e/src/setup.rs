@@ -36,13 +36,13 @@ impl Setup {
     pub async fn new(mode: Mode) -> Setup {
         let directory = TempDir::new().expect("a temporary directory");
         let (mut processes, mut behind) = (Vec::new(), Vec::new());
-        let attached = if mode.attached { attached::write(directory.path(), mode.drives) } else { vec![] };
+        // An array has two drives or arrays below.
+        let lowest = mode.drives << mode.arrays;
+        let attached = if mode.attached { attached::write(directory.path(), lowest) } else { vec![] };
+        let mut lower = Lower { arguments: mode.arguments, attached: attached.iter() };
         for number in (0..mode.drives).filter(|_| mode.processes) {
             let data = directory.path().join(format!("drive-{number}"));
-            let attach = attached.get(number).map(|attached| attached.display().to_string());
-            let arguments: Vec<&str> =
-                mode.arguments.iter().copied().chain(attach.iter().flat_map(|attach| ["--attach", attach])).collect();
-            processes.push(start(&data, mode.arrays, &arguments, &mut behind));
+            processes.push(lower.start(&data, mode.arrays, &mut behind));
         }
         let data = if mode.attached { directory.path().join("data") } else { directory.path().to_owned() };
         let target = target(&data, &processes);
@@ -83,19 +83,30 @@ impl Setup {
     }
 }
 
-/// A drive; or an array, with what is to be behind it, which goes to the front of `behind`.
-fn start(data: &Path, arrays: usize, arguments: &[&str], behind: &mut Vec<DriveProcess>) -> DriveProcess {
-    if arrays == 0 {
-        return DriveProcess::start(data, arguments);
+/// What is started on the lowest floor.
+struct Lower<'a> {
+    arguments: &'a [&'a str],
+    /// For each drive in turn, what it attaches.
+    attached: std::slice::Iter<'a, PathBuf>,
+}
+
+impl Lower<'_> {
+    /// A drive; or an array, with what is to be behind it, which goes to the front of `behind`.
+    fn start(&mut self, data: &Path, arrays: usize, behind: &mut Vec<DriveProcess>) -> DriveProcess {
+        if arrays == 0 {
+            let attach = self.attached.next().map(|attached| attached.display().to_string());
+            let attach = attach.iter().flat_map(|attach| ["--attach", attach]);
+            return DriveProcess::start(data, &self.arguments.iter().copied().chain(attach).collect::<Vec<_>>());
+        }
+        let mut below = Vec::new();
+        let drives: Vec<DriveProcess> =
+            (0..2).map(|number| self.start(&beside(data, number), arrays - 1, &mut below)).collect();
+        // Batches of very many columns are counted with all that their columns share, each time.
+        let array = DriveProcess::start_array(data, &drives, &["--memory", "4GiB"]);
+        below.splice(0..0, drives);
+        behind.splice(0..0, below);
+        array
     }
-    let mut below = Vec::new();
-    let drives: Vec<DriveProcess> =
-        (0..2).map(|number| start(&beside(data, number), arrays - 1, arguments, &mut below)).collect();
-    // Batches of very many columns are counted with all that their columns share, each time.
-    let array = DriveProcess::start_array(data, &drives, &["--memory", "4GiB"]);
-    below.splice(0..0, drives);
-    behind.splice(0..0, below);
-    array
 }
 
 /// A directory of what is behind an array, beside the array's own.

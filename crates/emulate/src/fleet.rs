@@ -1,7 +1,9 @@
 //! What a query that was counted somewhere would take on a number of drives alike, at each level.
 
+use pithead_model::{ByLevel, Counts};
+
 use crate::model::{Energy, Load, ModelError, Part, Place, run};
-use crate::profile::Profile;
+use crate::profile::{Parts, Profile};
 use crate::work::{PageWork, Work};
 
 /// The most pages of a drive that are modelled one by one. Of more, an even part is, and the outcome is multiplied.
@@ -60,25 +62,6 @@ impl Level {
     }
 }
 
-/// What a sub-plan did, over all of its slices.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Rows of the slices that were read.
-    pub rows: u64,
-    /// Bytes that were read of them.
-    pub read_bytes: u64,
-    /// Bytes that these slices have as they are stored.
-    pub stored_bytes: u64,
-    /// Rows that passed the filters.
-    pub passed_rows: u64,
-    /// Their bytes.
-    pub passed_bytes: u64,
-    /// Rows of the answer.
-    pub out_rows: u64,
-    /// Their bytes.
-    pub out_bytes: u64,
-}
-
 /// What it would take.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
@@ -107,13 +90,8 @@ pub fn predict(profile: &Profile, counts: &Counts, level: Level, fleet: Fleet) -
     assert!((1..=DRIVES_MAX).contains(&fleet.drives), "from 1 to {DRIVES_MAX} drives");
     assert!((1.0..=fleet.drives as f64).contains(&fleet.skew), "a drive has at least an even share, and at most all");
     let Some(parts) = &profile.parts else { return Err(ModelError::Native(profile.name.clone())) };
-    let page_bytes = parts.medium.page_bytes.whole();
-    let burst_bytes = parts.cpu.as_ref().map_or(1, |cpu| cpu.burst_bytes.whole());
     let bytes = if level == Level::Bytes { counts.stored_bytes } else { counts.read_bytes };
-    let pages = fleet.fullest(bytes).div_ceil(page_bytes);
-    let share = pages.div_ceil(PAGES_MAX).max(1);
-    let fullest = counts.fullest(fleet);
-    let work = work(&fullest, level, page_bytes, burst_bytes, Spread { pages, share });
+    let (work, share) = work_of_one(parts, &of_fullest(counts, fleet), level);
     let place = if level == Level::Bytes { Place::Host } else { Place::Device };
     let outcome = run(&beside(profile, fleet.times_fullest()), &work, Load::at(place))?;
     let (many, all) = (share as f64, share as f64 * fleet.times_fullest());
@@ -138,6 +116,57 @@ pub fn predict(profile: &Profile, counts: &Counts, level: Level, fleet: Fleet) -
     })
 }
 
+/// Predicts work that drives took to different levels, each part by itself: times and joules are those of one part after the other.
+/// None where nothing was counted. Pages that may match come as they are stored, so the host has that work.
+pub fn predict_levels(profile: &Profile, counts: &ByLevel<Counts>, fleet: Fleet) -> Result<Option<Prediction>, ModelError> {
+    let parts = [
+        (Level::Whole, counts.whole),
+        (Level::Filtered, counts.filtered),
+        (Level::Bytes, counts.hints),
+        (Level::Bytes, counts.bytes),
+    ];
+    let mut sum: Option<Prediction> = None;
+    for (level, counts) in parts.into_iter().filter(|(_, counts)| *counts != Counts::default()) {
+        let part = predict(profile, &counts, level, fleet)?;
+        sum = Some(sum.map_or(part, |sum| sum.and(&part)));
+    }
+    Ok(sum)
+}
+
+impl Prediction {
+    /// One after the other. What most of the longer one's time was waited for stands for both.
+    pub fn and(&self, other: &Prediction) -> Prediction {
+        let longer = if self.elapsed_s >= other.elapsed_s { self } else { other };
+        Prediction {
+            elapsed_s: self.elapsed_s + other.elapsed_s,
+            medium_bytes: self.medium_bytes.saturating_add(other.medium_bytes),
+            link_bytes: self.link_bytes.saturating_add(other.link_bytes),
+            system_j: self.system_j + other.system_j,
+            drives_j: self.drives_j + other.drives_j,
+            energy: self.energy.and(&other.energy),
+            bottleneck: longer.bottleneck,
+        }
+    }
+}
+
+/// What the cores of one drive of this profile take for `counts`, all taken to their end there: in seconds, summed over the cores.
+pub(crate) fn core_seconds(profile: &Profile, counts: &Counts) -> Result<f64, ModelError> {
+    let Some(parts) = &profile.parts else { return Err(ModelError::Native(profile.name.clone())) };
+    let (work, share) = work_of_one(parts, counts, Level::Whole);
+    let outcome = run(profile, &work, Load::at(Place::Device))?;
+    Ok(outcome.busy.device_cores_s * share as f64)
+}
+
+/// A drive's counted work as pages, one of so many parts of them.
+fn work_of_one(parts: &Parts, counts: &Counts, level: Level) -> (Work, u64) {
+    let page_bytes = parts.medium.page_bytes.whole();
+    let burst_bytes = parts.cpu.as_ref().map_or(1, |cpu| cpu.burst_bytes.whole());
+    let bytes = if level == Level::Bytes { counts.stored_bytes } else { counts.read_bytes };
+    let pages = bytes.div_ceil(page_bytes);
+    let share = pages.div_ceil(PAGES_MAX).max(1);
+    (work(counts, level, page_bytes, burst_bytes, Spread { pages, share }), share)
+}
+
 /// The profile as the fullest drive sees it: the host has as many times its work.
 fn beside(profile: &Profile, times: f64) -> Profile {
     let mut profile = profile.clone();
@@ -150,17 +179,16 @@ fn beside(profile: &Profile, times: f64) -> Profile {
     profile
 }
 
-impl Counts {
-    fn fullest(&self, fleet: Fleet) -> Counts {
-        Counts {
-            rows: fleet.fullest(self.rows),
-            read_bytes: fleet.fullest(self.read_bytes),
-            stored_bytes: fleet.fullest(self.stored_bytes),
-            passed_rows: fleet.fullest(self.passed_rows),
-            passed_bytes: fleet.fullest(self.passed_bytes),
-            out_rows: fleet.fullest(self.out_rows),
-            out_bytes: fleet.fullest(self.out_bytes),
-        }
+/// The fullest drive's part of what was counted.
+fn of_fullest(counts: &Counts, fleet: Fleet) -> Counts {
+    Counts {
+        rows: fleet.fullest(counts.rows),
+        read_bytes: fleet.fullest(counts.read_bytes),
+        stored_bytes: fleet.fullest(counts.stored_bytes),
+        passed_rows: fleet.fullest(counts.passed_rows),
+        passed_bytes: fleet.fullest(counts.passed_bytes),
+        out_rows: fleet.fullest(counts.out_rows),
+        out_bytes: fleet.fullest(counts.out_bytes),
     }
 }
 
@@ -274,6 +302,20 @@ mod tests {
             predict(&profile, &Counts { rows: 100_000_000, read_bytes: 4_000_000_000, ..large }, Level::Whole, Fleet::even(1))
                 .unwrap();
         assert!((whole.elapsed_s / tenth.elapsed_s / 10.0 - 1.0).abs() < 0.02, "{whole:?} {tenth:?}");
+    }
+
+    #[test]
+    fn parts_at_different_levels_add_up() {
+        let profile = find("newport").unwrap();
+        let both = ByLevel { whole: counts(), hints: counts(), ..ByLevel::default() };
+        let sum = predict_levels(&profile, &both, Fleet::even(2)).unwrap().unwrap();
+        let [whole, bytes] =
+            [Level::Whole, Level::Bytes].map(|level| predict(&profile, &counts(), level, Fleet::even(2)).unwrap());
+        assert_eq!(sum.elapsed_s, whole.elapsed_s + bytes.elapsed_s);
+        assert_eq!(sum.link_bytes, whole.link_bytes + bytes.link_bytes);
+        assert!((sum.energy.system_j() - sum.system_j).abs() < 1e-9, "{sum:?}");
+        assert_eq!(sum.bottleneck, bytes.bottleneck);
+        assert_eq!(predict_levels(&profile, &ByLevel::default(), Fleet::even(2)).unwrap(), None);
     }
 
     proptest! {

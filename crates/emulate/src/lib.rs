@@ -13,13 +13,15 @@ mod fleet;
 mod layout;
 mod model;
 mod profile;
+mod throttle;
 mod work;
 
-pub use fleet::{Counts, DRIVES_MAX, Fleet, Level, Prediction, predict};
+pub use fleet::{DRIVES_MAX, Fleet, Level, Prediction, predict, predict_levels};
 pub use layout::{Answer, Layout, PAGE_BYTES, Page, PageError, Question, Scan};
 pub use model::{Busy, Bytes, Energy, Load, ModelError, Outcome, Part, Place, run};
 pub use profile::{
     Bound, Cpu, HostCpu, Link, Matcher, Medium, Memory, Parts, Power, Profile, ProfileError, Quantity, builtin, builtin_names,
     find, parse, quantity_text, section_names,
 };
+pub use throttle::Throttle;
 pub use work::{PageWork, Work};

@@ -2,6 +2,8 @@
 
 use std::ops::AddAssign;
 
+use crate::profile::Cpu;
+
 /// What one page cost, in steps that every device pays for in its own time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageWork {
@@ -36,6 +38,19 @@ impl AddAssign for PageWork {
         self.out_rows += other.out_rows;
         self.out_bytes += other.out_bytes;
         self.ruled_out &= other.ruled_out;
+    }
+}
+
+impl Cpu {
+    /// What a page costs one of the cores, in seconds.
+    pub(crate) fn seconds(&self, page: &PageWork) -> f64 {
+        let cycles = self.page_cycles.value
+            + page.compares as f64 * self.compare_cycles.value
+            + page.accesses as f64 * self.access_cycles.value
+            + page.words as f64 * self.word_cycles.value
+            + page.matches as f64 * self.match_cycles.value
+            + page.sums as f64 * self.sum_cycles.value;
+        cycles / self.clock_hz.value
     }
 }
 

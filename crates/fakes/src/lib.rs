@@ -16,8 +16,8 @@ use pithead_door::{
     MergeRuns, OpenRequest, OpenSession, Opened, PartitionUse, Pieces, RunPiece, Welcome,
 };
 use pithead_model::{
-    Annotation, Blame, ColumnSummary, DatasetId, DatasetName, Directory, DriveId, Fault, HostState, Level, LoadId, Loaded,
-    Manifest, PROTOCOL_VERSION, Reply, Run, SessionId, SessionProfile, SessionState, SliceKey, SliceSpan,
+    Annotation, Blame, ByLevel, ColumnSummary, DatasetId, DatasetName, Directory, DriveId, Fault, HostState, Level, LoadId,
+    Loaded, Manifest, PROTOCOL_VERSION, Reply, Run, SessionId, SessionProfile, SessionState, SliceKey, SliceSpan,
 };
 
 /// What one load put into one partition.
@@ -421,6 +421,8 @@ impl Door for FakeDoor {
             partitions,
             link_bits_per_second: None,
             cpu_share: 1.0,
+            medium_bytes_per_second: None,
+            work: ByLevel::default(),
             costs: vec![],
         })
     }

@@ -5,11 +5,10 @@
 
 use std::collections::BTreeSet;
 
-use pithead_emulate::quantity_text;
 use pithead_emulate::{
-    Counts, DRIVES_MAX, Energy, Fleet, Level as Modelled, Prediction, Profile, builtin_names, find, predict,
+    DRIVES_MAX, Fleet, ModelError, Prediction, Profile, builtin_names, find, parse, predict_levels, quantity_text,
 };
-use pithead_model::{Annotation, Blame, Bytes, Fault, Level};
+use pithead_model::{Blame, ByLevel, Bytes, Counts, Fault};
 use pithead_remote::SubPlanProfile;
 
 /// The profile that the setting `pithead.device` names; none where it is empty.
@@ -17,77 +16,86 @@ pub(crate) fn profile(name: &str) -> Result<Option<Profile>, Fault> {
     if name.is_empty() {
         return Ok(None);
     }
-    let unknown = || {
-        let what = format!("there is no profile of drives {name:?}; there are {}", builtin_names().join(", "));
-        Fault::new(Blame::User, what).hint("`pithead device ls` tells of each; SET pithead.device = '' asks for none")
+    device_profile(name, None).map(Some)
+}
+
+/// A profile with a model, from its text, or by its name where there is none.
+pub fn device_profile(name: &str, text: Option<&str>) -> Result<Profile, Fault> {
+    let found = match text {
+        Some(text) => parse(text).map_err(|error| Fault::new(Blame::User, error.to_string()).at(name))?,
+        None => find(name).map_err(|_| unknown(name))?,
     };
-    let found = find(name).map_err(|_| unknown())?;
-    if found.parts.is_none() {
-        let what = format!("the profile {name} is this machine as it is, of which nothing is modelled");
-        return Err(Fault::new(Blame::User, what).hint("name a device: `pithead device ls`"));
+    match found.parts {
+        Some(_) => Ok(found),
+        None => {
+            let what = format!("the profile {} is this machine as it is, of which nothing is modelled", found.name);
+            Err(Fault::new(Blame::User, what).hint("name a device: `pithead device ls`"))
+        }
     }
-    Ok(Some(found))
+}
+
+fn unknown(name: &str) -> Fault {
+    let what = format!("there is no profile of drives {name:?}; there are {}", builtin_names().join(", "));
+    Fault::new(Blame::User, what).hint("`pithead device ls` tells of each")
+}
+
+/// What sub-plans would have taken on drives of a profile.
+#[derive(Clone, Copy, Debug)]
+pub struct Emulated {
+    /// Drives. Each has as much of the work as any other.
+    pub drives: u64,
+    /// The sum over sub-plans, and over the levels to which rounds were taken.
+    pub prediction: Prediction,
+}
+
+/// What these sub-plans would have taken on drives of a profile, as many as answered here: one after the other, each at the levels to
+/// which it was taken here. None where nothing was read.
+pub fn emulate<'a>(
+    profile: &Profile,
+    sub_plans: impl IntoIterator<Item = &'a SubPlanProfile>,
+) -> Result<Option<Emulated>, ModelError> {
+    let mut sum: Option<Emulated> = None;
+    for sub_plan in sub_plans {
+        let sessions = sub_plan.sessions();
+        let labels = sessions.iter().filter(|session| !session.annotations.is_empty()).map(|session| &session.label);
+        let drives = (labels.collect::<BTreeSet<_>>().len() as u64).clamp(1, DRIVES_MAX);
+        let counts = ByLevel::<Counts>::of(sessions.iter().flat_map(|session| &session.annotations));
+        let Some(prediction) = predict_levels(profile, &counts, Fleet::even(drives))? else { continue };
+        sum = Some(match sum {
+            None => Emulated { drives, prediction },
+            Some(sum) => Emulated { drives: sum.drives.max(drives), prediction: sum.prediction.and(&prediction) },
+        });
+    }
+    Ok(sum)
 }
 
 /// The line for people; none where nothing was read.
-pub(crate) fn emulated(profile: &Profile, sub_plan: &SubPlanProfile) -> Option<String> {
-    let sessions = sub_plan.sessions();
-    let drives = sessions.iter().filter(|session| !session.annotations.is_empty()).map(|session| &session.label);
-    let drives = (drives.collect::<BTreeSet<_>>().len() as u64).clamp(1, DRIVES_MAX);
-    let rounds: Vec<&Annotation> = sessions.iter().flat_map(|session| &session.annotations).collect();
-    let of = |level: Modelled| counted_work(rounds.iter().copied().filter(|round| modelled(round.level) == level));
-    let parts = Modelled::ALL.map(|level| (level, of(level)));
-    let parts = parts.iter().filter(|(_, counts)| *counts != Counts::default());
-    let taken: Result<Vec<Prediction>, _> =
-        parts.map(|(level, counts)| predict(profile, counts, *level, Fleet::even(drives))).collect();
-    let noun = if drives == 1 { "drive" } else { "drives" };
-    let taken = match taken {
-        Ok(taken) if taken.is_empty() => return None,
-        Ok(taken) => taken,
-        Err(error) => return Some(format!("on {drives} {noun} {}: {error}", profile.name)),
-    };
-    let sum = |figure: fn(&Prediction) -> f64| taken.iter().map(figure).sum::<f64>();
-    let joules = |part: fn(&Energy) -> f64| taken.iter().map(|taken| part(&taken.energy)).sum::<f64>();
-    let bytes = |figure: fn(&Prediction) -> u64| Bytes(taken.iter().map(figure).fold(0, u64::saturating_add));
-    let slowest = taken.iter().max_by(|a, b| a.elapsed_s.total_cmp(&b.elapsed_s))?;
-    Some(format!(
-        "on {drives} {noun} {} (emulated, virtual time): {}, {} from media, {} over links, waits for {}; {:.3} J: host CPU {:.3}, drives' \
-         CPU {:.3}, media {:.3}, links {:.3}, drives on {:.3}, host on {:.3}",
-        profile.name,
-        quantity_text("elapsed_s", sum(|taken| taken.elapsed_s)),
-        bytes(|taken| taken.medium_bytes),
-        bytes(|taken| taken.link_bytes),
-        slowest.bottleneck.name(),
-        joules(Energy::system_j),
-        joules(|energy| energy.host_cpu_j),
-        joules(|energy| energy.device_cpu_j),
-        joules(|energy| energy.medium_j),
-        joules(|energy| energy.link_j),
-        joules(|energy| energy.device_idle_j),
-        joules(|energy| energy.host_idle_j),
-    ))
-}
-
-/// The level of the model. Pages that may match come as they are stored, so the host has the work.
-fn modelled(level: Level) -> Modelled {
-    match level {
-        Level::Whole => Modelled::Whole,
-        Level::Filtered => Modelled::Filtered,
-        Level::Hints | Level::Bytes => Modelled::Bytes,
+pub(crate) fn emulated<'a>(profile: &Profile, sub_plans: impl IntoIterator<Item = &'a SubPlanProfile>) -> Option<String> {
+    match emulate(profile, sub_plans) {
+        Ok(emulated) => emulated.map(|emulated| line(profile, &emulated)),
+        Err(error) => Some(format!("on drives {}: {error}", profile.name)),
     }
 }
 
-/// What rounds counted, for a model of drives.
-pub fn counted_work<'a>(rounds: impl Iterator<Item = &'a Annotation>) -> Counts {
-    rounds.fold(Counts::default(), |sums, round| Counts {
-        rows: sums.rows.saturating_add(round.rows_in),
-        read_bytes: sums.read_bytes.saturating_add(round.medium_bytes),
-        stored_bytes: sums.stored_bytes.saturating_add(round.stored_bytes),
-        passed_rows: sums.passed_rows.saturating_add(round.scan.rows),
-        passed_bytes: sums.passed_bytes.saturating_add(round.scan.bytes),
-        out_rows: sums.out_rows.saturating_add(round.rows_out),
-        out_bytes: sums.out_bytes.saturating_add(round.batch_bytes),
-    })
+fn line(profile: &Profile, Emulated { drives, prediction }: &Emulated) -> String {
+    let energy = &prediction.energy;
+    format!(
+        "on {drives} {} {} (emulated, virtual time): {}, {} from media, {} over links, waits for {}; {:.3} J: host CPU {:.3}, drives' CPU \
+         {:.3}, media {:.3}, links {:.3}, drives on {:.3}, host on {:.3}",
+        if *drives == 1 { "drive" } else { "drives" },
+        profile.name,
+        quantity_text("elapsed_s", prediction.elapsed_s),
+        Bytes(prediction.medium_bytes),
+        Bytes(prediction.link_bytes),
+        prediction.bottleneck.name(),
+        energy.system_j(),
+        energy.host_cpu_j,
+        energy.device_cpu_j,
+        energy.medium_j,
+        energy.link_j,
+        energy.device_idle_j,
+        energy.host_idle_j,
+    )
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use arrow::array::{RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
+use pithead_device::PackageMeter;
 use pithead_emulate::Profile;
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Annotation, Bytes, Fault, Level, PushBackCause, ScanShare, SliceSpan};
@@ -21,6 +22,7 @@ use pithead_remote::{PartitionProfile, SubPlanProfile};
 /// with `analyze` all of it is run, and its rows are dropped.
 pub(crate) async fn explain(query: &Query, plan: LogicalPlan, analyze: bool) -> Result<Answer, Fault> {
     let mode = if analyze { Mode::Run } else { Mode::Explain };
+    let meter = PackageMeter::start();
     let prepared = query.prepare(plan, mode).await?;
     let mut rows = 0;
     if analyze {
@@ -30,7 +32,15 @@ pub(crate) async fn explain(query: &Query, plan: LogicalPlan, analyze: bool) -> 
         }
     }
     let lines = match analyze {
-        true => annotated(query, &prepared, rows),
+        true => {
+            let mut lines = annotated(query, &prepared, rows);
+            lines.extend(
+                meter
+                    .joules()
+                    .map(|joules| format!("{:<6}{joules:.3} J in this machine's packages (RAPL), whatever ran there", "")),
+            );
+            lines
+        }
         false => {
             let mut text = Text { lines: vec![], analyze, shown: vec![], device: None };
             text.query(&prepared, 0);
@@ -179,7 +189,7 @@ impl Text {
 
     /// What the drives' part would have taken on drives of a profile, where one was asked for.
     fn emulated(&mut self, profile: &SubPlanProfile, depth: usize) {
-        if let Some(text) = self.device.as_ref().and_then(|device| energy::emulated(device, profile)) {
+        if let Some(text) = self.device.as_ref().and_then(|device| energy::emulated(device, [profile])) {
             self.line("", depth, text);
         }
     }
@@ -239,6 +249,12 @@ impl Text {
             Bytes(sums.link_bytes),
         );
         self.line("", 0, text);
+        let sub_plans = query.profile.sub_plans();
+        if let Some(device) = self.device.as_ref().filter(|_| sub_plans.len() > 1)
+            && let Some(text) = energy::emulated(device, sub_plans.iter().map(|sub_plan| &**sub_plan))
+        {
+            self.line("", 0, format!("all sub-plans, one after the other, {text}"));
+        }
         let (slices, bytes) = query.host.remote().slices_held();
         if slices > 0 {
             self.line("", 0, format!("the host holds {slices} slices, {}", Bytes(bytes)));

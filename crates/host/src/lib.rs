@@ -40,7 +40,7 @@ mod written;
 
 pub use below::{DividedPart, Merged, ReadSubPlan, SubPlans};
 pub use client::Client;
-pub use energy::counted_work;
+pub use energy::{Emulated, device_profile, emulate};
 pub use frames::Frames;
 pub use host::{Host, HostOptions};
 pub use parameters::Parameters;

@@ -4,6 +4,7 @@
 
 mod adapt;
 mod annotation;
+mod counts;
 mod directory;
 mod distinct;
 mod error;
@@ -20,6 +21,7 @@ mod view;
 
 pub use adapt::{Adapt, ByLevel, Cores, Finished, HostState, LevelRule, SliceCosts};
 pub use annotation::{Annotation, Level, PushBackCause, Reply, ScanShare, SliceSpan};
+pub use counts::Counts;
 pub use directory::{ColumnSummary, Directory, SliceEntry, merge_columns};
 pub use error::{Blame, Fault, FaultKind};
 pub use function::{

@@ -20,6 +20,8 @@ use crate::report::{megabytes, ratio, seconds, table};
 use crate::tables::{generate, io};
 use crate::timing::{Spread, run, unhelped};
 
+use super::memory::{self, MemoryReport, memory};
+
 /// Drive processes.
 const DRIVES: usize = 4;
 /// Queries that the best speed-up is told of, as in the slides.
@@ -79,6 +81,7 @@ pub(super) struct Ablation {
     slides: &'static str,
     ways: Vec<WayReport>,
     queries: Vec<QueryReport>,
+    host_memory: Vec<MemoryReport>,
 }
 
 /// A way, and what it stands for.
@@ -94,6 +97,8 @@ struct QueryReport {
     name: &'static str,
     ways: Vec<Taken>,
     answers_equal: bool,
+    #[serde(skip)]
+    answer: Vec<RecordBatch>,
 }
 
 /// A query in one way.
@@ -127,15 +132,18 @@ pub(super) async fn ablation(options: &AblationOptions) -> Result<Ablation, Faul
     let drives = options.directory.join("yoursql-drives");
     remove(&drives)?;
     let processes = DriveProcesses::start(&drives, DRIVES, &["--link", &options.link])?;
-    let engine = connect(&Target::Drives(processes.addresses()), &EmbedOptions::default()).await?;
+    let target = Target::Drives(processes.addresses());
+    let engine = connect(&target, &EmbedOptions::default()).await?;
     load(&engine, &tables, Layout::Keyed).await?;
     let queries = all(&engine, options.runs).await?;
     engine.shutdown().await;
+    let filtered: Vec<_> = queries.iter().map(|query| (query.ways[SAMPLER].seconds.median, query.answer.clone())).collect();
+    let host_memory = memory(&target, options.runs, &filtered).await?;
     processes.stop()?;
     remove(&drives)?;
     let ways = WAYS.iter().map(|(name, settings)| WayReport { name, settings }).collect();
     let (scale, paced_link) = (options.scale, options.link.clone());
-    Ok(Ablation { scale, drives: DRIVES, paced_link, slides: SLIDES, ways, queries })
+    Ok(Ablation { scale, drives: DRIVES, paced_link, slides: SLIDES, ways, queries, host_memory })
 }
 
 fn remove(directory: &Path) -> Result<(), Fault> {
@@ -191,13 +199,14 @@ async fn measured(sessions: &[Session], query: &'static crate::TpchQuery, runs: 
         slices_read: profile.slices_read,
         sessions: profile.sessions,
     });
-    Ok(QueryReport { name: query.name, ways: ways.collect(), answers_equal })
+    Ok(QueryReport { name: query.name, ways: ways.collect(), answers_equal, answer: first.unwrap_or_default() })
 }
 
 impl Ablation {
     /// Queries whose answers hang on the way.
     pub(super) fn answers_differ(&self) -> usize {
         self.queries.iter().filter(|query| !query.answers_equal).count()
+            + self.host_memory.iter().filter(|report| !report.answers_equal()).count()
     }
 
     /// The figures that later versions are compared by.
@@ -217,7 +226,7 @@ impl Ablation {
             self.paced_link, self.slides
         );
         let left_out = "not measured: match hints without prefetch (pages are sent as they are found)";
-        [table(&header, &rows), told, left_out.to_owned()].join("\n")
+        [table(&header, &rows), told, left_out.to_owned(), memory::text(&self.host_memory)].join("\n")
     }
 }
 
@@ -249,9 +258,13 @@ impl AblationSummary {
     }
 }
 
-/// Mean speed-up of the queries that gain most.
 fn best(queries: &[Vec<f64>], way: usize) -> f64 {
-    let mut gains: Vec<f64> = queries.iter().map(|seconds| seconds[0] / seconds[way]).collect();
+    best_gain(queries.iter().map(|seconds| seconds[0] / seconds[way]))
+}
+
+/// Mean speed-up of the queries that gain most.
+pub(super) fn best_gain(gains: impl Iterator<Item = f64>) -> f64 {
+    let mut gains: Vec<f64> = gains.collect();
     gains.sort_by(|a, b| b.total_cmp(a));
     gains.truncate(BEST);
     gains.iter().sum::<f64>() / gains.len() as f64

@@ -11,6 +11,7 @@ mod scan;
 mod services;
 mod soak;
 mod store;
+mod throttled;
 mod tpch;
 mod values;
 mod yoursql;
@@ -30,6 +31,7 @@ use scan::ScanArgs;
 use services::ServicesBenchArgs;
 use soak::{SoakArgs, SoakClientsArgs};
 use store::{StoreArgs, StoreWriterArgs};
+use throttled::ThrottledArgs;
 use tpch::{DemoArgs, TpchArgs};
 use yoursql::YoursqlArgs;
 
@@ -70,6 +72,8 @@ pub(crate) enum BenchCommand {
     Program(ProgramBenchArgs),
     /// Puts and queries beside a drive's background services, under each policy that places them, and simulated
     Services(ServicesBenchArgs),
+    /// Drives that are slowed to profiles of devices, in real time, beside the model of the same profiles
+    Throttled(ThrottledArgs),
     /// The process that `store` kills
     #[command(hide = true)]
     StoreWriter(StoreWriterArgs),
@@ -90,6 +94,7 @@ pub(crate) async fn run(command: BenchCommand) -> Result<(), CliError> {
         BenchCommand::Yoursql(args) => pithead_bench::yoursql(&yoursql::options(args)).await?,
         BenchCommand::Program(args) => pithead_bench::program(&program::options(args)).await?,
         BenchCommand::Services(args) => pithead_bench::services(&services::options(args)).await?,
+        BenchCommand::Throttled(args) => pithead_bench::throttled(&throttled::options(args)).await?,
         BenchCommand::Kv(args) => pithead_bench::kv(&kv::options(args)).await?,
         BenchCommand::Adaptive(args) => pithead_bench::adaptive(&adaptive::options(args)).await?,
         BenchCommand::Cell(args) => {

@@ -62,6 +62,8 @@ impl Drive {
             partitions: stored.into_iter().map(|(key, stored)| self.partition_use(key, stored)).collect(),
             link_bits_per_second: self.resources.device.link_bits_per_second(),
             cpu_share: self.resources.device.cpu_share(),
+            medium_bytes_per_second: self.resources.device.medium_bytes_per_second(),
+            work: self.metrics.work(),
             costs: self.serving.costs.rates(),
         })
     }

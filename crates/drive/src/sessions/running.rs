@@ -352,6 +352,7 @@ impl Running {
         self.session.waits.worked(tally.cpu_ns);
         self.watch.metrics.closed_round(&tally, round.rows, round.bytes);
         let annotation = self.annotation(&round, &tally);
+        self.watch.metrics.counted(&annotation);
         tracing::debug!(session = %self.session.id, round = round.number, slices, rows = round.rows, "round closed");
         self.send(Event::Closed { annotation, link_bytes: 0 }, 0).await?;
         let mut ledger = self.ledger.lock();

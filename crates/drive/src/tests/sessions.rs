@@ -224,6 +224,10 @@ impl Device for Faulty {
     fn cpu_share(&self) -> f64 {
         1.0
     }
+
+    fn medium_bytes_per_second(&self) -> Option<f64> {
+        None
+    }
 }
 
 #[tokio::test]

@@ -137,3 +137,13 @@ fn attached_levels_by_chance() {
 fn attached_push_down_off() {
     run(Mode::ATTACHED_PUSHDOWN_OFF);
 }
+
+#[test]
+fn attached_behind_arrays() {
+    run(Mode::ATTACHED_ARRAYS);
+}
+
+#[test]
+fn as_a_smart_ssd() {
+    run(Mode::SMART_SSD);
+}

@@ -22,15 +22,25 @@ pub struct Energy {
 
 impl Energy {
     pub(super) fn of(parts: &Parts, elapsed_s: f64, busy: &Busy, bytes: &Bytes) -> Self {
-        let channels = parts.medium.channels.value * parts.medium.channel_bytes_per_s.value;
-        let medium_rate = channels.min(parts.medium.bus_bytes_per_s.value);
         Self {
             host_cpu_j: parts.host.core_active_w.value * busy.host_cores_s,
             device_cpu_j: parts.power.core_active_w.value * busy.device_cores_s,
-            medium_j: parts.power.medium_active_w.value * bytes.medium as f64 / medium_rate,
+            medium_j: parts.power.medium_active_w.value * bytes.medium as f64 / parts.medium.bytes_per_s(),
             link_j: parts.power.link_active_w.value * busy.link_s,
             device_idle_j: parts.power.idle_w.value * elapsed_s,
             host_idle_j: parts.host.idle_w.value * elapsed_s,
+        }
+    }
+
+    /// Both.
+    pub(crate) fn and(&self, other: &Energy) -> Energy {
+        Energy {
+            host_cpu_j: self.host_cpu_j + other.host_cpu_j,
+            device_cpu_j: self.device_cpu_j + other.device_cpu_j,
+            medium_j: self.medium_j + other.medium_j,
+            link_j: self.link_j + other.link_j,
+            device_idle_j: self.device_idle_j + other.device_idle_j,
+            host_idle_j: self.host_idle_j + other.host_idle_j,
         }
     }
 

@@ -90,13 +90,7 @@ impl<'a> Path<'a> {
     /// What the device's core takes for a page.
     pub(super) fn core_ps(&self, page: &PageWork) -> u64 {
         let Some(cpu) = self.parts.cpu.as_ref().filter(|_| self.load.computes) else { return 0 };
-        let cycles = cpu.page_cycles.value
-            + page.compares as f64 * cpu.compare_cycles.value
-            + page.accesses as f64 * cpu.access_cycles.value
-            + page.words as f64 * cpu.word_cycles.value
-            + page.matches as f64 * cpu.match_cycles.value
-            + page.sums as f64 * cpu.sum_cycles.value;
-        picoseconds(cycles / cpu.clock_hz.value)
+        picoseconds(cpu.seconds(page))
     }
 
     /// Has the host work on rows that the device computed. Says when it is done.

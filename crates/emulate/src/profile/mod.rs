@@ -80,6 +80,13 @@ section! {
     }
 }
 
+impl Medium {
+    /// What it delivers, all channels together and no more than the bus takes.
+    pub fn bytes_per_s(&self) -> f64 {
+        (self.channels.value * self.channel_bytes_per_s.value).min(self.bus_bytes_per_s.value)
+    }
+}
+
 section! {
     /// The device's memory.
     Memory {

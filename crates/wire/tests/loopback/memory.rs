@@ -116,6 +116,8 @@ pub fn status() -> DriveStatus {
         }],
         link_bits_per_second: None,
         cpu_share: 1.0,
+        medium_bytes_per_second: None,
+        work: ByLevel::default(),
         costs: vec![],
     }
 }

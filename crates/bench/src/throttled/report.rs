@@ -1,0 +1,122 @@
+//! What was measured, for people and for programs.
+
+use pithead_emulate::Prediction;
+use pithead_model::Counts;
+use serde::Serialize;
+
+use super::ThrottledOptions;
+use super::cases::{Device, Question};
+use crate::machine::Machine;
+use crate::report::{ratio, seconds, table};
+use crate::timing::Spread;
+
+/// One query on one device.
+#[derive(Debug, Serialize)]
+pub(super) struct CaseReport {
+    device: &'static str,
+    query: &'static str,
+    level: u8,
+    rows: u64,
+    read_bytes: u64,
+    /// In real time, on a drive process that is slowed down.
+    throttled_seconds: Spread,
+    /// In virtual time.
+    model_seconds: f64,
+    /// What most of the virtual time was waited for.
+    bottleneck: &'static str,
+    throttled_over_model: f64,
+}
+
+/// Everything.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    machine: Machine,
+    rows: u64,
+    runs: usize,
+    cases: Vec<CaseReport>,
+    summary: Summary,
+}
+
+/// The figures that later versions are compared by.
+#[derive(Debug, Serialize)]
+struct Summary {
+    /// The larger over the smaller of the two times, where they differ most.
+    model_vs_throttled_worst: f64,
+    /// In how many cases they differ by no more than 15%.
+    within_15: f64,
+}
+
+impl CaseReport {
+    pub(super) fn of(
+        device: &Device,
+        question: &Question,
+        took: Spread,
+        counts: &Counts,
+        predicted: &Prediction,
+    ) -> CaseReport {
+        CaseReport {
+            device: device.name,
+            query: question.name,
+            level: question.level.number(),
+            rows: counts.rows,
+            read_bytes: counts.read_bytes,
+            throttled_seconds: took,
+            model_seconds: predicted.elapsed_s,
+            bottleneck: predicted.bottleneck.name(),
+            throttled_over_model: took.median / predicted.elapsed_s,
+        }
+    }
+
+    /// While it runs.
+    pub(super) fn line(&self) -> String {
+        format!(
+            "{}, {}, level {}: throttled {} s, model {} s",
+            self.device,
+            self.query,
+            self.level,
+            seconds(self.throttled_seconds.median),
+            seconds(self.model_seconds)
+        )
+    }
+
+    fn apart(&self) -> f64 {
+        self.throttled_over_model.max(1.0 / self.throttled_over_model)
+    }
+}
+
+impl Report {
+    pub(super) fn of(machine: Machine, options: &ThrottledOptions, cases: Vec<CaseReport>) -> Report {
+        let within = cases.iter().filter(|case| case.apart() <= 1.15).count();
+        let summary = Summary {
+            model_vs_throttled_worst: cases.iter().map(CaseReport::apart).fold(1.0, f64::max),
+            within_15: within as f64 / cases.len().max(1) as f64,
+        };
+        Report { machine, rows: options.rows, runs: options.runs, cases, summary }
+    }
+
+    pub(super) fn print(&self) {
+        let rows: Vec<Vec<String>> = self.cases.iter().map(row).collect();
+        let header = ["device", "query", "level", "throttled s", "min", "max", "model s", "waits for", "throttled / model"];
+        println!("{}", table(&header, &rows));
+        println!(
+            "worst {}, {:.0}% of {} cases within 15%",
+            ratio(self.summary.model_vs_throttled_worst),
+            self.summary.within_15 * 100.0,
+            self.cases.len()
+        );
+    }
+}
+
+fn row(case: &CaseReport) -> Vec<String> {
+    vec![
+        case.device.to_owned(),
+        case.query.to_owned(),
+        case.level.to_string(),
+        seconds(case.throttled_seconds.median),
+        seconds(case.throttled_seconds.min),
+        seconds(case.throttled_seconds.max),
+        seconds(case.model_seconds),
+        case.bottleneck.to_owned(),
+        ratio(case.throttled_over_model),
+    ]
+}

@@ -1,0 +1,86 @@
+//! What slows a real drive down to a profile.
+
+use pithead_model::Counts;
+
+use crate::fleet::core_seconds;
+use crate::model::ModelError;
+use crate::profile::Profile;
+
+/// The speeds of a profile's device, as limits for a drive on this machine.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Throttle {
+    /// Cores for users' work.
+    pub cores: u64,
+    /// The speed of one of them, as a share of a core of this machine. Above 1: this machine is the slower one.
+    pub core_share: f64,
+    /// What the medium delivers, bytes a second.
+    pub medium_bytes_per_s: f64,
+    /// From a read's start until its first byte, in seconds.
+    pub read_latency_s: f64,
+    /// What the device reads ahead, in bytes.
+    pub page_buffer_bytes: u64,
+    /// What the link carries, bytes a second.
+    pub link_bytes_per_s: f64,
+    /// The device's memory, in bytes.
+    pub memory_bytes: u64,
+}
+
+impl Throttle {
+    /// The limits that make a drive on this machine as fast as a profile's. Cores are compared by work that a drive's operators did
+    /// here: `counts` is what it counted, `here_s` the seconds that a core took for it. A slowed core takes what the model says that
+    /// the profile's takes.
+    pub fn of(profile: &Profile, counts: &Counts, here_s: f64) -> Result<Throttle, ModelError> {
+        let there_s = core_seconds(profile, counts)?;
+        let parts = profile.parts.as_ref().ok_or_else(|| ModelError::Native(profile.name.clone()))?;
+        let cpu = parts.cpu.as_ref().ok_or_else(|| ModelError::NoCpu(profile.name.clone()))?;
+        Ok(Throttle {
+            cores: cpu.cores.whole(),
+            core_share: here_s / there_s,
+            medium_bytes_per_s: parts.medium.bytes_per_s(),
+            read_latency_s: parts.medium.read_latency_s.value,
+            page_buffer_bytes: parts.memory.page_buffer_bytes.whole(),
+            link_bytes_per_s: parts.link.bytes_per_s.value,
+            memory_bytes: parts.memory.dram_bytes.whole(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::{builtin_names, find};
+
+    fn counts() -> Counts {
+        Counts {
+            rows: 1_000_000,
+            read_bytes: 16_384_000,
+            stored_bytes: 16_384_000,
+            passed_rows: 400_000,
+            passed_bytes: 3_200_000,
+            out_rows: 1,
+            out_bytes: 8,
+        }
+    }
+
+    #[test]
+    fn a_core_is_compared_by_what_the_model_takes_for_the_same_work() {
+        let throttle = Throttle::of(&find("newport").unwrap(), &counts(), 0.01).unwrap();
+        // 1,000 pages with 8,560 cycles each, and 8.56 for each comparison, match and sum, at 1.2 GHz.
+        let cycles = 1000.0 * 8560.0 + 8.56 * (1_000_000.0 + 400_000.0 + 400_000.0);
+        assert!((throttle.core_share - 0.01 / (cycles / 1.2e9)).abs() < 1e-6, "{throttle:?}");
+        assert_eq!((throttle.cores, throttle.link_bytes_per_s), (4, 3.2e9));
+    }
+
+    #[test]
+    fn every_device_with_cores_has_limits_and_the_others_say_why_not() {
+        for name in builtin_names() {
+            let profile = find(name).unwrap();
+            let has_cores = profile.parts.as_ref().map(|parts| parts.cpu.is_some());
+            match (Throttle::of(&profile, &counts(), 0.01), has_cores) {
+                (Ok(throttle), Some(true)) => assert!(throttle.core_share > 0.0 && throttle.medium_bytes_per_s > 0.0),
+                (Err(ModelError::NoCpu(_)), Some(false)) | (Err(ModelError::Native(_)), None) => {}
+                other => panic!("{name}: {other:?}"),
+            }
+        }
+    }
+}
