@@ -53,7 +53,7 @@ BROWSED = {
     " LEFT JOIN (SELECT array_agg(s.nspname || '.' || t.relname) AS tables, oid_ext"
     " FROM (SELECT unnest(x.extconfig) AS oid, x.oid AS oid_ext FROM pg_catalog.pg_extension x) k JOIN pg_catalog.pg_class t ON t.oid = k.oid"
     " JOIN pg_catalog.pg_namespace s ON s.oid = t.relnamespace GROUP BY oid_ext) c ON c.oid_ext = e.oid ORDER BY e.oid",
-    "encodings": "SELECT c.contoencoding, pg_catalog.pg_encoding_to_char(c.contoencoding) FROM pg_catalog.pg_conversion c"
+    "encodings": "SELECT c.contoencoding, pg_catalog.pg_encoding_to_char(c.contoencoding) AS name FROM pg_catalog.pg_conversion c"
     " GROUP BY c.contoencoding ORDER BY 2",
     "found by name": "SELECT x.oid, x.relname, x.relnamespace, x.relkind FROM pg_catalog.pg_class x"
     " WHERE x.relkind IN ('r', 'v', 'm', 'f') AND x.relname ILIKE 'typ%%' AND x.relnamespace IN (%(schema)s) ORDER BY x.relname LIMIT 100",
