@@ -147,7 +147,7 @@ fn said(command: &mut Command) -> Result<String, Fault> {
     if !output.status.success() {
         let what = String::from_utf8_lossy(&output.stderr);
         let fault = Fault::new(Blame::Device, format!("{}: {}", program.display(), what.trim()));
-        return Err(fault.hint("the user postgres has to reach the benchmark's folder: name another one with --directory"));
+        return Err(fault.hint("who runs PostgreSQL has to have a name, and to reach the benchmark's folder: see --directory"));
     }
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
