@@ -35,7 +35,8 @@ bench: setup
 	cargo build $(WHOLE)
 	$(PITHEAD) bench tpch --scale $(SCALE)
 
-install: setup
+install:
+	@tools/setup.sh build
 	cargo build $(WHOLE)
 	install -D -s $(PITHEAD) $(PREFIX)/bin/pithead
 

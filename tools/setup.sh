@@ -4,6 +4,7 @@
 # among them; and Zig, which compiles SSDlets in C++. Has rustup bring what compiles SSDlets in Rust. Does nothing when it is all there.
 # `tools/setup.sh peers` adds what only `pithead bench cell` is compared with, some 300 MB. `tools/setup.sh clients` adds clients of
 # PostgreSQL that tests skip without: DuckDB with its extension for PostgreSQL, of a version of its own, and, where Maven is there, pgjdbc.
+# `tools/setup.sh build` is satisfied with what compiling the program needs, protoc.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -41,7 +42,12 @@ fi
 
 command -v cargo >/dev/null || fail "cargo is not there" "install Rust 1.95 or newer from https://rustup.rs"
 command -v cc >/dev/null || fail "no C compiler (cc) is there" "on Debian and Ubuntu: sudo apt-get install build-essential"
-if [ ! -d "$(rustc --print sysroot)/lib/rustlib/wasm32-wasip1" ]; then
+if [ "${1:-}" = build ]; then
+    packages=("${packages[0]}")
+    if .tools/bin/protoc --version >/dev/null 2>&1; then
+        exit 0
+    fi
+elif [ ! -d "$(rustc --print sysroot)/lib/rustlib/wasm32-wasip1" ]; then
     rustup target add wasm32-wasip1 >&2 || fail "Rust's target wasm32-wasip1 could not be installed" "rustup target add wasm32-wasip1"
 fi
 if [ "$(cat $stamp 2>/dev/null)" = "${packages[*]}" ] && .tools/bin/protoc --version >/dev/null 2>&1; then

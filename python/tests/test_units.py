@@ -1,16 +1,20 @@
-"""The services that are shipped: systemd reads them, and what they run starts, serves and stops."""
+"""The services that are shipped: systemd reads them, and what they and the container run starts, serves and stops."""
 
 import configparser
+import json
 import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 
 import pytest
 from programs import program
 
-UNITS = pathlib.Path(__file__).parents[2] / "tools" / "systemd"
+TOOLS = pathlib.Path(__file__).parents[2] / "tools"
+UNITS = TOOLS / "systemd"
+CONTAINER = TOOLS / "container"
 
 
 def unit(name: str) -> configparser.ConfigParser:
@@ -71,3 +75,35 @@ def test_what_they_run_serves_and_stops(tmp_path):
         for process in filter(None, (host, drive)):
             process.stderr.close()
     assert codes == [0, 0]
+
+
+def words(instruction: str) -> list[str]:
+    """The words of the container's last instruction of this kind."""
+    lines = (CONTAINER / "Containerfile").read_text().splitlines()
+    return json.loads([line for line in lines if line.startswith(instruction + " ")][-1].removeprefix(instruction))
+
+
+def free_port() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return str(listener.getsockname()[1])
+
+
+def test_the_container_serves_a_drive_and_knows_whether_it_is_well(tmp_path):
+    assert words("ENTRYPOINT") == ["pithead"]
+    data, port = tmp_path / "data", free_port()
+    data.mkdir()
+    replaced = {"/srv/pithead": str(data), "9433": port}
+    command = [replaced.get(word, word) for word in words("CMD")] + ["--listen", "127.0.0.1:0"]
+    assert str(data) in command and port in command
+    well = [str(CONTAINER / "healthy"), port]
+    drive = subprocess.Popen([str(program()), *command], stderr=subprocess.PIPE, text=True)
+    try:
+        while "metrics at" not in (line := drive.stderr.readline()):
+            assert line, "it ended early"
+        assert subprocess.run(well, timeout=10).returncode == 0
+    finally:
+        drive.send_signal(signal.SIGTERM)
+        code = drive.wait(timeout=60)
+        drive.stderr.close()
+    assert code == 0
+    assert subprocess.run(well, timeout=10, capture_output=True).returncode != 0

@@ -1,8 +1,8 @@
-"""DuckDB as a server, and as its client, by the Quack protocol.
+"""DuckDB as a server by the Quack protocol, and as a client by it or by PostgreSQL's.
 
 The server: serve ADDRESS DATABASE DIRECTORY THREADS, then the names of the tables, which it loads from Parquet files into a database of its
 own. The client: attached ADDRESS THREADS has the server's tables attached, and answers queries over them itself; query ADDRESS THREADS
-sends whole queries to the server. Requests to a client are lines of JSON on standard input, {"run": {"sql": …, "answer": a file to write}},
+sends whole queries to the server. An address is quack:HOST:PORT, or postgres: and a connection string. Requests to a client are lines of JSON on standard input, {"run": {"sql": …, "answer": a file to write}},
 and each is answered by a line on standard output.
 """
 
@@ -13,6 +13,7 @@ import time
 
 import duckdb
 import duckdb_extension_httpfs
+import duckdb_extension_postgres_scanner
 import duckdb_extension_quack
 import pyarrow.ipc
 
@@ -30,7 +31,7 @@ def main():
 def connect(database, threads):
     connection = duckdb.connect(database, config={"threads": int(threads)})
     connection.execute("SET enable_progress_bar = false")
-    for module in (duckdb_extension_httpfs, duckdb_extension_quack):
+    for module in (duckdb_extension_httpfs, duckdb_extension_postgres_scanner, duckdb_extension_quack):
         name = module.__name__.removeprefix("duckdb_extension_")
         path = os.path.join(os.path.dirname(module.__file__), "extensions", "v" + duckdb.__version__, name + ".duckdb_extension")
         connection.execute(f"LOAD {text(path)}")
@@ -51,14 +52,21 @@ def serve(address, database, directory, threads, *tables):
 
 def answer(way, address, threads):
     connection = connect(":memory:", threads)
+    kind, _, server = address.partition(":")
+    of_quack = f"{text(address)} AS remote (TYPE quack, TOKEN {text(TOKEN)}, DISABLE_SSL true)"
+    if kind == "postgres":
+        connection.execute(f"ATTACH {text(server)} AS remote (TYPE postgres, READ_ONLY)")
+    elif way == "attached":
+        connection.execute(f"ATTACH {of_quack}")
     if way == "attached":
-        connection.execute(f"ATTACH {text(address)} AS remote (TYPE quack, TOKEN {text(TOKEN)}, DISABLE_SSL true)")
-        connection.execute("USE remote")
+        connection.execute("USE remote.main" if kind == "postgres" else "USE remote")
     say({"ready": ready(way)})
     for line in sys.stdin:
         request = json.loads(line)["run"]
         sql = request["sql"]
-        if way == "query":
+        if way == "query" and kind == "postgres":
+            sql = f"SELECT * FROM postgres_query('remote', {text(sql)})"
+        elif way == "query":
             sql = f"SELECT * FROM quack_query({text(address)}, {text(sql)}, token := {text(TOKEN)}, disable_ssl := true)"
         try:
             seconds, rows = run(connection, sql, request["answer"])

@@ -6,7 +6,9 @@
 //! DuckDB over HTTP; [`adaptive`] measures decisions made while queries run beside those made beforehand; [`cell`] finds genes that differ
 //! between groups of cells, beside scanpy, TileDB-SOMA and DuckDB; [`yoursql`] plans queries whose predicates nothing tells of, beside
 //! every order of their joins, and takes early filters of TPC-H away one by one; [`program`] runs SSDlets beside the same code
-//! compiled natively; [`attach`] runs TPC-H over Parquet files where they lie, beside DuckDB and Polars over the same files; [`services`] puts and asks beside a drive's background services, under each policy that places them; [`throttled`] has drives that are slowed to profiles beside the model of the same profiles.
+//! compiled natively; [`attach`] runs TPC-H over Parquet files where they lie, beside DuckDB and Polars over the same files; [`services`] puts and asks beside a drive's background services, under each policy that places them;
+//! [`front`] has clients of PostgreSQL and of Flight SQL fetch and look up, beside PostgreSQL, a bare stream of Flight and DuckDB's Quack; [`throttled`] has drives that
+//! are slowed to profiles beside the model of the same profiles.
 
 mod adaptive;
 mod answers;
@@ -15,6 +17,7 @@ mod cell;
 mod demo;
 mod drives;
 mod duckdb;
+mod front;
 mod kv;
 mod load;
 mod machine;
@@ -40,6 +43,7 @@ pub use attach::{AttachOptions, attach};
 pub use cell::{CellEngine, CellOptions, CellPart, cell};
 pub use demo::{DemoOptions, demo};
 pub use drives::{DriveProcess, DriveProcesses};
+pub use front::{FrontOptions, front};
 pub use kv::{KvOptions, kv};
 pub use load::{LoadOptions, load};
 pub use neardata::{NearDataHostOptions, NearDataOptions, near_data, near_data_host};

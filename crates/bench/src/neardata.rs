@@ -8,11 +8,11 @@
 
 mod host;
 mod namespaces;
-mod needs;
+pub(crate) mod needs;
 mod nginx;
-mod quack;
+pub(crate) mod quack;
 mod report;
-mod runner;
+pub(crate) mod runner;
 
 use std::path::{Path, PathBuf};
 
@@ -42,6 +42,8 @@ const DRIVES: usize = 4;
 const THREADS: usize = 2;
 /// On slower links than this, bits a second, the slow ways run once.
 const SLOW_BELOW: f64 = 5e8;
+/// Of DuckDB's server.
+const QUACK_PORT: u16 = 9494;
 const SCRIPT: &str = include_str!("beside_duckdb_http.py");
 
 /// What to measure.
@@ -214,7 +216,8 @@ impl Stage {
         let words: Vec<String> = ["-c", SCRIPT, &url, &threads].into_iter().chain(tables).map(str::to_owned).collect();
         let duckdb = Runner::start("DuckDB", &at_host, &needs.python, &words).await?;
         let answer = std::path::absolute(home.join("answer.arrow")).map_err(|error| io(home, &error))?;
-        let quack = Quack::start(&needs.python, [&at_host, &at_drives], &home.join("nginx/files"), home, THREADS).await?;
+        let (quack, files) = (format!("quack:{DRIVES_ADDRESS}:{QUACK_PORT}"), home.join("nginx/files"));
+        let quack = Quack::start(&needs.python, [&at_host, &at_drives], &quack, &files, home, THREADS).await?;
         Ok(Self { pithead, one_drive, duckdb, quack, drives, _nginx: nginx, namespaces, answer })
     }
 

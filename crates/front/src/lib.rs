@@ -18,6 +18,7 @@ mod cursor;
 mod dates;
 mod decode;
 mod decode_columns;
+mod digits;
 mod error;
 mod extended;
 pub mod fuzz;

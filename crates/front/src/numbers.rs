@@ -2,6 +2,11 @@
 
 use std::io::Write;
 
+use crate::digits::padded;
+
+/// Digits after a point up to which a number of 64 bits is written without formatting.
+const DIGITS_SHORT: usize = 19;
+
 /// A float as its shortest text that reads back as it. `digits`: from which power of ten on an exponent is written.
 pub(crate) fn float(out: &mut Vec<u8>, shortest: &str, value: f64, digits: i32) {
     if value.is_nan() {
@@ -49,20 +54,20 @@ pub(crate) fn decimal(out: &mut Vec<u8>, value: i128, scale: i8) {
         return;
     }
     let scale = scale as usize;
-    let digits = value.unsigned_abs().to_string();
     if value < 0 {
         out.push(b'-');
     }
-    let whole = digits.len().saturating_sub(scale);
-    if whole == 0 {
-        out.extend_from_slice(b"0.");
-        out.extend(std::iter::repeat_n(b'0', scale - digits.len()));
-        out.extend_from_slice(digits.as_bytes());
-    } else {
-        out.extend_from_slice(&digits.as_bytes()[..whole]);
-        out.push(b'.');
-        out.extend_from_slice(&digits.as_bytes()[whole..]);
+    match u64::try_from(value.unsigned_abs()) {
+        // At least one digit before the point.
+        Ok(value) if scale < DIGITS_SHORT => padded(out, value, scale + 1),
+        _ => {
+            let _ = write!(out, "{:0width$}", value.unsigned_abs(), width = scale + 1);
+        }
     }
+    let end = out.len();
+    out.push(b'.');
+    // From behind all digits to before the last ones.
+    out[end - scale..].rotate_right(1);
 }
 
 /// The sign of a negative number in binary.

@@ -7,6 +7,7 @@ use chrono::{DateTime, Offset, TimeZone, Utc};
 
 use crate::arrays;
 use crate::columns::Column;
+use crate::digits::{padded, signed};
 use crate::numbers::{decimal, float};
 
 /// Days from 1970-01-01 to 0000-03-01, from which eras of 400 years are counted.
@@ -18,9 +19,9 @@ pub(crate) fn write(out: &mut Vec<u8>, column: &Column, row: usize, zone: &Tz) {
     match column {
         Column::Null => {}
         Column::Bool(array) => out.push(if array.value(row) { b't' } else { b'f' }),
-        Column::Int2(array) => number(out, array.value(row)),
-        Column::Int4(array) => number(out, array.value(row)),
-        Column::Int8(array) => number(out, array.value(row)),
+        Column::Int2(array) => signed(out, i64::from(array.value(row))),
+        Column::Int4(array) => signed(out, i64::from(array.value(row))),
+        Column::Int8(array) => signed(out, array.value(row)),
         Column::Float4(array) => {
             let value = array.value(row);
             float(out, &format!("{value:e}"), f64::from(value), 6);
@@ -54,10 +55,6 @@ pub(crate) fn write(out: &mut Vec<u8>, column: &Column, row: usize, zone: &Tz) {
     }
 }
 
-fn number(out: &mut Vec<u8>, value: impl std::fmt::Display) {
-    let _ = write!(out, "{value}");
-}
-
 fn hexadecimal(out: &mut Vec<u8>, bytes: &[u8]) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     out.extend(bytes.iter().flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]));
@@ -78,7 +75,11 @@ fn date(out: &mut Vec<u8>, days: i64) -> &'static [u8] {
     let (year, month, day) = civil(days);
     // The year before 1 is 1 BC.
     let (year, era): (i64, &[u8]) = if year > 0 { (year, b"") } else { (1 - year, b" BC") };
-    let _ = write!(out, "{year:04}-{month:02}-{day:02}");
+    padded(out, year as u64, 4);
+    for part in [month, day] {
+        out.push(b'-');
+        padded(out, part as u64, 2);
+    }
     era
 }
 
@@ -96,15 +97,24 @@ fn civil(days: i64) -> (i64, i64, i64) {
 
 /// Writes a time of day.
 fn time(out: &mut Vec<u8>, micros: i64) {
-    let seconds = micros / 1_000_000;
-    let _ = write!(out, "{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
-    fraction(out, micros % 1_000_000);
+    clock(out, micros.unsigned_abs());
 }
 
-fn fraction(out: &mut Vec<u8>, micros: i64) {
-    if micros != 0 {
-        let text = format!(".{micros:06}");
-        out.extend_from_slice(text.trim_end_matches('0').as_bytes());
+/// Writes hours, minutes and seconds of so many microseconds, without zeros at the end of the fraction.
+fn clock(out: &mut Vec<u8>, micros: u64) {
+    let (seconds, mut fraction) = (micros / 1_000_000, micros % 1_000_000);
+    padded(out, seconds / 3600, 2);
+    for part in [seconds / 60 % 60, seconds % 60] {
+        out.push(b':');
+        padded(out, part, 2);
+    }
+    if fraction != 0 {
+        let mut width = 6;
+        while fraction % 10 == 0 {
+            (fraction, width) = (fraction / 10, width - 1);
+        }
+        out.push(b'.');
+        padded(out, fraction, width);
     }
 }
 
@@ -155,10 +165,7 @@ fn interval(out: &mut Vec<u8>, months: i32, days: i32, micros: i64) {
             ""
         };
         out.extend_from_slice(sign.as_bytes());
-        let micros = micros.unsigned_abs();
-        let seconds = micros / 1_000_000;
-        let _ = write!(out, "{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
-        fraction(out, (micros % 1_000_000) as i64);
+        clock(out, micros.unsigned_abs());
     }
 }
 

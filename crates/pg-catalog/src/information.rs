@@ -91,7 +91,23 @@ pub(crate) const TABLES: &[Table] = &[
     ),
     Table("information_schema_sequences", "sequence_catalog:s sequence_schema:s sequence_name:s data_type:s", None),
     Table("information_schema_triggers", "trigger_catalog:s trigger_schema:s trigger_name:s event_object_table:s", None),
+    // Rights are of domains, and the access file has them: no statement grants any.
+    Table("information_schema_table_privileges", TABLE_PRIVILEGES, None),
+    Table("information_schema_role_table_grants", TABLE_PRIVILEGES, None),
+    Table("information_schema_column_privileges", COLUMN_PRIVILEGES, None),
+    Table("information_schema_role_column_grants", COLUMN_PRIVILEGES, None),
+    Table(
+        "information_schema_role_routine_grants",
+        "grantor:s grantee:s specific_catalog:s specific_schema:s specific_name:s routine_catalog:s routine_schema:s \
+         routine_name:s privilege_type:s is_grantable:s",
+        None,
+    ),
 ];
+
+const TABLE_PRIVILEGES: &str = "grantor:s grantee:s table_catalog:s table_schema:s table_name:s privilege_type:s is_grantable:s \
+     with_hierarchy:s";
+const COLUMN_PRIVILEGES: &str =
+    "grantor:s grantee:s table_catalog:s table_schema:s table_name:s column_name:s privilege_type:s is_grantable:s";
 
 fn columns(facts: &Facts) -> Vec<Vec<Cell>> {
     let mut rows = Vec::new();

@@ -30,8 +30,8 @@ const USERS: &[(&str, &[&str])] = &[
     ("vortex", &["slice"]),
     ("redb", &["store"]),
     ("substrait", &["plan"]),
-    ("tonic", &["wire", "drive", "front", "flight-sql", "e2e"]),
-    ("arrow-flight", &["wire", "front", "flight-sql", "e2e"]),
+    ("tonic", &["wire", "drive", "front", "flight-sql", "bench", "e2e"]),
+    ("arrow-flight", &["wire", "front", "flight-sql", "bench", "e2e"]),
     ("pyo3", &["python"]),
     ("wasmtime", &["program"]),
 ];

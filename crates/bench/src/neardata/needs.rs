@@ -9,7 +9,15 @@ use crate::TABLES;
 use crate::tables::io;
 
 /// From PyPI. Each extension pins the DuckDB that it is for.
-const PACKAGES: [&str; 3] = ["duckdb-extension-httpfs==1.5.5", "duckdb-extension-quack==1.5.5", "pyarrow==26.0.1"];
+const PACKAGES: [&str; 4] = [
+    "duckdb-extension-httpfs==1.5.5",
+    "duckdb-extension-postgres-scanner==1.5.5",
+    "duckdb-extension-quack==1.5.5",
+    "pyarrow==26.0.1",
+];
+/// What is imported of them.
+const MODULES: &str =
+    "import duckdb, duckdb_extension_httpfs, duckdb_extension_postgres_scanner, duckdb_extension_quack, pyarrow";
 
 /// lineitem in the order of `l_shipdate`, in which drives keep it, as one more table for DuckDB.
 pub(super) const SORTED: &str = "lineitem_sorted";
@@ -26,7 +34,7 @@ duckdb.execute(f\"COPY ({rows}) TO '{target}' (FORMAT parquet, COMPRESSION zstd,
 #[derive(Debug)]
 pub(super) struct Needs {
     pub(super) nginx: PathBuf,
-    /// One that has DuckDB and its extensions for HTTP and Quack.
+    /// One that has DuckDB and its extensions.
     pub(super) python: PathBuf,
 }
 
@@ -107,10 +115,10 @@ fn effective_user(status: &str) -> Option<u32> {
 }
 
 /// The Python of an environment in `directory`, which is made where it is not there or not whole.
-async fn python(directory: &Path) -> Result<PathBuf, Fault> {
+pub(crate) async fn python(directory: &Path) -> Result<PathBuf, Fault> {
     let home = std::path::absolute(directory.join("duckdb-http")).map_err(|error| io(directory, &error))?;
     let python = home.join("bin/python");
-    if succeeds(&python, &["-c", "import duckdb, duckdb_extension_httpfs, duckdb_extension_quack, pyarrow"]).await {
+    if succeeds(&python, &["-c", MODULES]).await {
         return Ok(python);
     }
     eprintln!("installing {} into {}", PACKAGES.join(" and "), home.display());

@@ -1,49 +1,66 @@
-//! DuckDB as a server in the drives' namespace, and its clients in the host's, by the Quack protocol.
+//! DuckDB as a server, by the Quack protocol, and as a client of servers.
 
 use std::path::Path;
 
 use pithead_model::Fault;
 
-use super::namespaces::DRIVES_ADDRESS;
 use super::runner::Runner;
 use crate::TABLES;
 
 const SCRIPT: &str = include_str!("../beside_duckdb_quack.py");
-const PORT: u16 = 9494;
 
 /// A server with the tables, and two that ask it.
-pub(super) struct Quack {
+pub(crate) struct Quack {
     /// Sends whole queries.
-    pub(super) query: Runner,
+    pub(crate) query: Runner,
     /// Has the server's tables attached.
-    pub(super) attached: Runner,
+    pub(crate) attached: Runner,
     server: Runner,
 }
 
 impl Quack {
-    /// Starts all three. `prefixes`: what runs a program in the host's namespace, and in the drives'.
-    pub(super) async fn start(
+    /// Starts all three, the server at `address` as `quack:HOST:PORT`. `prefixes`: what runs a program where clients are, and where the
+    /// server is.
+    pub(crate) async fn start(
         python: &Path,
         prefixes: [&[String]; 2],
+        address: &str,
         files: &Path,
         home: &Path,
         threads: usize,
     ) -> Result<Quack, Fault> {
-        let [at_host, at_drives] = prefixes;
-        let (address, threads) = (format!("quack:{DRIVES_ADDRESS}:{PORT}"), threads.to_string());
+        let [at_clients, at_server] = prefixes;
         let [files, database] = [files.to_path_buf(), home.join("quack.db")].map(|path| path.display().to_string());
-        let words = |way: &str, rest: &[&str]| -> Vec<String> {
-            ["-c", SCRIPT, way, &address].iter().chain(rest).map(|word| (*word).to_owned()).collect()
-        };
-        let serve: Vec<&str> = [database.as_str(), &files, &threads].into_iter().chain(TABLES.iter().map(|t| t.name)).collect();
-        let server = Runner::start("DuckDB's server", at_drives, python, &words("serve", &serve)).await?;
-        let query = Runner::start("Quack", at_host, python, &words("query", &[&threads])).await?;
-        let attached = Runner::start("Quack, attached", at_host, python, &words("attached", &[&threads])).await?;
+        let words = [database, files, threads.to_string()].into_iter().chain(TABLES.iter().map(|table| table.name.to_owned()));
+        let server = start("DuckDB's server", (python, at_server), ["serve", address], words).await?;
+        let query = client((python, at_clients), "query", address, threads).await?;
+        let attached = client((python, at_clients), "attached", address, threads).await?;
         Ok(Quack { query, attached, server })
     }
 
     /// What it is.
-    pub(super) fn version(&self) -> String {
+    pub(crate) fn version(&self) -> String {
         self.server.ready.version.clone()
     }
+}
+
+/// A DuckDB that asks the server at `address`, which is `quack:HOST:PORT` or `postgres:` and a connection string. It sends whole queries
+/// (`query`), or has the server's tables attached (`attached`).
+pub(crate) async fn client(
+    through: (&Path, &[String]),
+    way: &'static str,
+    address: &str,
+    threads: usize,
+) -> Result<Runner, Fault> {
+    start(way, through, [way, address], [threads.to_string()]).await
+}
+
+async fn start(
+    name: &'static str,
+    (python, prefix): (&Path, &[String]),
+    [way, address]: [&str; 2],
+    rest: impl IntoIterator<Item = String>,
+) -> Result<Runner, Fault> {
+    let words: Vec<String> = ["-c", SCRIPT, way, address].into_iter().map(str::to_owned).chain(rest).collect();
+    Runner::start(name, prefix, python, &words).await
 }

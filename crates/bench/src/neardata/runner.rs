@@ -29,12 +29,12 @@ pub(super) enum Request {
 
 /// A query, and the file that its answer is written to once it is timed.
 #[derive(Debug, Deserialize, Serialize)]
-pub(super) struct RunRequest {
-    pub(super) sql: String,
-    pub(super) answer: PathBuf,
+pub(crate) struct RunRequest {
+    pub(crate) sql: String,
+    pub(crate) answer: PathBuf,
     /// DuckDB has none.
     #[serde(default)]
-    pub(super) pushdown: bool,
+    pub(crate) pushdown: bool,
 }
 
 /// What it says.
@@ -49,26 +49,26 @@ pub(super) enum Reply {
 
 /// Who answers, and how it is set up.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub(super) struct Ready {
-    pub(super) version: String,
-    pub(super) settings: Vec<String>,
+pub(crate) struct Ready {
+    pub(crate) version: String,
+    pub(crate) settings: Vec<String>,
 }
 
 /// A query that ran, from its statement to all rows in memory as Arrow.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
-pub(super) struct Ran {
-    pub(super) seconds: f64,
-    pub(super) rows: usize,
+pub(crate) struct Ran {
+    pub(crate) seconds: f64,
+    pub(crate) rows: usize,
 }
 
 /// One that waits for requests. It ends when this is dropped, or this process ends.
-pub(super) struct Runner {
+pub(crate) struct Runner {
     name: &'static str,
     // Dropped, it is killed.
     _child: Child,
     stdin: ChildStdin,
     lines: Lines<BufReader<ChildStdout>>,
-    pub(super) ready: Ready,
+    pub(crate) ready: Ready,
 }
 
 impl Runner {
@@ -111,7 +111,7 @@ impl Runner {
     }
 
     /// Runs a query.
-    pub(super) async fn run(&mut self, request: RunRequest) -> Result<Ran, Fault> {
+    pub(crate) async fn run(&mut self, request: RunRequest) -> Result<Ran, Fault> {
         match self.ask(&Request::Run(request)).await? {
             Reply::Ran(ran) => Ok(ran),
             other => Err(self.unexpected(&other)),

@@ -3,6 +3,7 @@
 mod adaptive;
 mod attach;
 mod cell;
+mod front;
 mod kv;
 mod load;
 mod neardata;
@@ -23,6 +24,7 @@ use crate::error::CliError;
 use adaptive::AdaptiveArgs;
 use attach::AttachArgs;
 use cell::CellArgs;
+use front::FrontBenchArgs;
 use kv::KvBenchArgs;
 use load::LoadArgs;
 use neardata::{NeardataArgs, NeardataHostArgs};
@@ -56,6 +58,8 @@ pub(crate) enum BenchCommand {
     Store(StoreArgs),
     /// A drive's Kinetic protocol measured: puts and gets, beside Redis, a bare socket and the bare medium
     Kv(KvBenchArgs),
+    /// What clients get through `pithead serve` measured: fetches and lookups, beside PostgreSQL, bare Flight and DuckDB's Quack
+    Front(FrontBenchArgs),
     /// Loads of TPC-H's Parquet files measured, beside DuckDB's CREATE TABLE AS from the same files
     Load(LoadArgs),
     /// TPC-H over Parquet files where they lie, beside DuckDB and Polars over the same files
@@ -96,6 +100,7 @@ pub(crate) async fn run(command: BenchCommand) -> Result<(), CliError> {
         BenchCommand::Services(args) => pithead_bench::services(&services::options(args)).await?,
         BenchCommand::Throttled(args) => pithead_bench::throttled(&throttled::options(args)).await?,
         BenchCommand::Kv(args) => pithead_bench::kv(&kv::options(args)).await?,
+        BenchCommand::Front(args) => pithead_bench::front(&front::options(args)).await?,
         BenchCommand::Adaptive(args) => pithead_bench::adaptive(&adaptive::options(args)).await?,
         BenchCommand::Cell(args) => {
             let options = cell::options(args);
@@ -154,6 +159,8 @@ mod tests {
             "bench store --only all",
             "bench store --gb 0",
             "bench store --runs 0",
+            "bench front --gb 0",
+            "bench front --rows 0",
         ] {
             assert!(parsed(&format!("pithead {line}")).is_err(), "{line}");
         }
