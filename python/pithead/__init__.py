@@ -15,7 +15,7 @@ if _missing := _cpu.missing():
     raise ImportError(f"this build of pithead needs an x86-64-v3 CPU (Haswell, Excavator or later); this one lacks {_missing}")
 
 from . import examples  # noqa: E402
-from ._connection import Connection, DatasetInfo, LoadReport, connect  # noqa: E402
+from ._connection import Connection, DatasetInfo, LoadReport, LogEntry, connect  # noqa: E402
 from ._errors import (  # noqa: E402
     AccessError,
     Cancelled,
@@ -47,6 +47,7 @@ __all__ = [
     "InternalError",
     "LimitError",
     "LoadReport",
+    "LogEntry",
     "Relation",
     "Schema",
     "UnsupportedError",

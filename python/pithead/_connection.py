@@ -10,6 +10,7 @@ import tempfile
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from . import _arguments, _parameters, _pithead, _progress
@@ -52,6 +53,35 @@ class LoadReport:
     seconds: float
     encoding: str
     note: str | None
+
+
+@dataclass(frozen=True)
+class LogEntry:
+    """One change of a version of a domain, as `Connection.log` tells of it.
+
+    Attributes
+    ----------
+    version
+        The version that made it.
+    time
+        When that was, in UTC; None for a version of an earlier release.
+    name
+        The dataset or view; None where the domain itself was changed.
+    change
+        What was done, such as `created`, `appended`, `rewritten` or `dropped`.
+    rows
+        Rows that the dataset had then.
+    rows_added, rows_removed
+        Rows that it had more than before, and fewer.
+    """
+
+    version: int
+    time: datetime | None
+    name: str | None
+    change: str
+    rows: int | None
+    rows_added: int
+    rows_removed: int
 
 
 @dataclass(frozen=True)
@@ -166,8 +196,15 @@ class Connection:
         """The same as `sql`, by the name that DB-API programs expect."""
         return self.sql(query, params)
 
-    def table(self, name: str) -> Relation:
+    def table(self, name: str, *, version: int | None = None, time: str | datetime | None = None) -> Relation:
         """All rows of a dataset: `domain.dataset`, or `dataset` of the domain `main`. Names may hold anything but `/`.
+
+        Parameters
+        ----------
+        name
+            The dataset.
+        version, time
+            As it was in a version of its domain, or at a time; see `log`.
 
         >>> conn = pithead.connect()
         >>> _ = conn.load("lab.trips.2026", pithead.examples.trips())
@@ -175,7 +212,8 @@ class Connection:
         ['city', 'day', 'fare']
         """
         domain, dataset = split_name(_arguments.text("name", name))
-        return self.sql(f"SELECT * FROM {quoted(domain)}.{quoted(dataset)}")
+        moment = _moment(version, time)
+        return self.sql(f"SELECT * FROM {quoted(domain)}.{quoted(dataset)}" + (f" AS OF {moment}" if moment else ""))
 
     def load(
         self,
@@ -257,6 +295,41 @@ class Connection:
     def drop(self, name: str, missing_ok: bool = False) -> bool:
         """Drops a dataset. Returns whether it was there; one that is not is an error without `missing_ok`."""
         return self._native.drop(_arguments.text("name", name), bool(missing_ok))
+
+    def log(self, domain: str = "main") -> list[LogEntry]:
+        """What the versions of a domain that are kept have changed, the newest first.
+
+        >>> conn = pithead.connect()
+        >>> _ = conn.load("trips", pithead.examples.trips())
+        >>> [(entry.version, entry.name, entry.change) for entry in conn.log()]
+        [(1, 'trips', 'created')]
+        """
+        rows = self.sql(f"SHOW LOG FROM {quoted(_arguments.text('domain', domain))}").fetchall()
+        return [LogEntry(*row) for row in rows]
+
+    def restore(self, name: str, *, version: int | None = None, time: str | datetime | None = None) -> None:
+        """Makes a dataset what it was in an older version of its domain, as a new version: also one that was dropped since.
+
+        Parameters
+        ----------
+        name
+            `domain.dataset`, or `dataset` of the domain `main`.
+        version, time
+            The version, or a time at which it was the newest; see `log`.
+
+        >>> conn = pithead.connect()
+        >>> _ = conn.load("trips", pithead.examples.trips())
+        >>> conn.drop("trips")
+        True
+        >>> conn.restore("trips", version=1)
+        >>> conn.sql("SELECT count(*) > 0 FROM trips").fetchone()
+        (True,)
+        """
+        moment = _moment(version, time)
+        if moment is None:
+            raise UserError("expected version=… or time=…", "conn.log() lists the versions that are kept")
+        domain, dataset = split_name(_arguments.text("name", name))
+        self.sql(f"RESTORE TABLE {quoted(domain)}.{quoted(dataset)} TO {moment}")
 
     def drives(self) -> dict[str, dict[str, Any]]:
         """How each drive is, by label: its sessions, memory and stored bytes, or under `error` why it does not answer."""
@@ -371,6 +444,18 @@ def split_name(name: str) -> tuple[str, str]:
     """Domain and dataset of a name: the first dot splits."""
     domain, dot, dataset = name.partition(".")
     return (domain, dataset) if dot else ("main", name)
+
+
+def _moment(version: int | None, time: str | datetime | None) -> str | None:
+    """A version or a time as SQL takes it after AS OF and TO."""
+    if version is not None and time is not None:
+        raise UserError("expected version or time, and not both", "conn.log() lists the versions with their times")
+    if version is not None:
+        return f"VERSION {_arguments.number('version', version, least=1)}"
+    if time is None:
+        return None
+    text = time.isoformat(sep=" ") if isinstance(time, datetime) else _arguments.text("time", time)
+    return "TIMESTAMP '" + text.replace("'", "''") + "'"
 
 
 def _close(native: _pithead.Connection, temporary: str | None, process: int) -> None:

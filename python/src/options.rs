@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use pithead_embed::{ClientTlsFiles, ConnectOptions, EmbedOptions, Target, Token};
+use pithead_embed::{ClientTlsFiles, ConnectOptions, EmbedOptions, HISTORY, Target, Token};
 use pithead_model::{Blame, Fault, parse_bytes};
 use pyo3::prelude::*;
 
@@ -51,7 +51,15 @@ impl Options {
             let tls = self.ca.clone().map(|ca| ClientTlsFiles { ca, identity });
             let connect = ConnectOptions { tls, token, insecure: self.insecure };
             let attach = self.attach.iter().map(|attach| attach.parse()).collect::<Result<_, Fault>>()?;
-            Ok(EmbedOptions { attach, threads: self.threads, memory, drives: self.drives, connect, ..EmbedOptions::default() })
+            Ok(EmbedOptions {
+                attach,
+                threads: self.threads,
+                memory,
+                drives: self.drives,
+                connect,
+                history: HISTORY,
+                ..EmbedOptions::default()
+            })
         };
         read().map_err(errors::to_python)
     }

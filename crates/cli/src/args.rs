@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     array_serve, bench, cell, cert, check, device, drive_add, drive_aside, drive_drain, drive_serve, drop, error, front_serve,
-    inspect, kv, load, ls, program, repair, repro, service, session, sql, status, token, whatif,
+    inspect, kv, load, log, ls, program, repair, repro, restore, service, session, sql, status, token, whatif,
 };
 
 const LONG_ABOUT: &str = "\
@@ -45,6 +45,8 @@ pub(crate) enum Command {
     Serve(Box<front_serve::FrontServeArgs>),
     Ls(ls::LsArgs),
     Drop(drop::DropArgs),
+    Log(log::LogArgs),
+    Restore(restore::RestoreArgs),
     Status(status::StatusArgs),
     /// See the sessions that are open at drives, and end them
     #[command(subcommand)]

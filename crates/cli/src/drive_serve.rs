@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use futures::FutureExt;
 use pithead_drive::{Attach, BackgroundPolicy, Drive, DriveOptions, address, bind, serve};
-use pithead_model::{Blame, Bytes, Fault, parse_bytes};
+use pithead_model::{Blame, Bytes, Fault, parse_bytes, parse_period};
 use pithead_sched::parse_cores;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -91,8 +91,12 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FACTOR", value_parser = parse_goal)]
     tail_goal: Option<f64>,
     /// Read all that is stored within this time, again and again, to find damage: such as 14d, 12h or 30m; 0: not
-    #[arg(long, value_name = "PERIOD", default_value = "14d", value_parser = parse_period)]
+    #[arg(long, value_name = "PERIOD", default_value = "14d", value_parser = parse_scrub)]
     scrub_period: Period,
+    /// Keep versions of a domain for so long once another one has taken their place, where the domain does not say it: such as 7d, 24h;
+    /// 0: not
+    #[arg(long, value_name = "PERIOD", default_value = "24h", value_parser = parse_period)]
+    history: Duration,
     #[command(flatten)]
     kinetic: KineticArgs,
     #[command(flatten)]
@@ -180,6 +184,7 @@ fn options(args: &ServeArgs, pace: &Pace) -> DriveOptions {
         device: pace.device(threads),
         functions: pithead_embed::functions(),
         scrub_period: args.scrub_period.0,
+        history: args.history,
         attach: args.attach.clone(),
         ..DriveOptions::new(&args.data)
     }
@@ -211,23 +216,8 @@ fn parse_goal(text: &str) -> Result<f64, String> {
     goal.ok_or_else(|| "expected a factor of 1 or more, such as 1.2".to_owned())
 }
 
-/// Reads `14d`, `12h`, `30m`, `90s`, `500ms` and `0`.
-fn parse_period(text: &str) -> Result<Period, String> {
-    let expected = || "expected a time such as 14d, 12h, 30m or 90s, or 0".to_owned();
-    let split = text.find(|letter: char| letter.is_ascii_alphabetic()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let scale = match unit {
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3_600.0,
-        "d" => 86_400.0,
-        "" if number == "0" => 0.0,
-        _ => return Err(expected()),
-    };
-    let seconds = number.parse::<f64>().ok().map(|number| number * scale).filter(|seconds| (0.0..1e10).contains(seconds));
-    let seconds = seconds.ok_or_else(expected)?;
-    Ok(Period((seconds > 0.0).then(|| Duration::from_secs_f64(seconds))))
+fn parse_scrub(text: &str) -> Result<Period, Fault> {
+    Ok(Period(Some(parse_period(text)?).filter(|period| !period.is_zero())))
 }
 
 /// A directory of in-process drives is not itself a drive.
@@ -305,7 +295,7 @@ mod tests {
         assert_eq!(of("--tail-goal 1.5 --scrub-period 7d"), (Some(BackgroundPolicy::Tail(1.5)), days(7)));
         assert_eq!(of("--background-policy shares:0.3 --scrub-period 0"), (Some(BackgroundPolicy::Shares(0.3)), None));
         assert_eq!(of("--background-policy bts --tail-goal 2"), (None, days(14)));
-        assert_eq!(parse_period("1.5m").unwrap().0, Some(Duration::from_secs(90)));
+        assert_eq!(of("--scrub-period 1.5m").1, Some(Duration::from_secs(90)));
     }
 
     #[test]
@@ -322,6 +312,7 @@ mod tests {
             "--data d --tail-goal 0.5",
             "--data d --scrub-period soon",
             "--data d --scrub-period -1d",
+            "--data d --history long",
         ] {
             assert!(parsed(format!("pithead drive serve {line}").trim_end()).is_err(), "{line}");
         }

@@ -9,7 +9,7 @@ use crate::args::{ArrayCommand, Command, DriveCommand};
 use crate::error::CliError;
 use crate::{
     array_serve, bench, cell, cert, check, device, drive_add, drive_aside, drive_drain, drive_serve, drop, front_serve,
-    inspect, kv, load, ls, program, repair, repro, service, session, sql, status, target, token, whatif,
+    inspect, kv, load, log, ls, program, repair, repro, restore, service, session, sql, status, target, token, whatif,
 };
 
 /// What is logged unless `PITHEAD_LOG` says otherwise.
@@ -48,6 +48,8 @@ async fn dispatch(command: Command) -> Result<(), CliError> {
         Command::Service(command) => service::run(command).await,
         Command::Program(command) => program::run(command).await,
         Command::Drop(args) => drop::run(args).await,
+        Command::Log(args) => log::run(args).await,
+        Command::Restore(args) => restore::run(args).await,
         Command::Check(args) => check::run(args).await,
         Command::Inspect(command) => inspect::run(command).await,
         Command::Cell(args) => cell::run(&args),
@@ -81,6 +83,8 @@ fn threads(command: &Command) -> usize {
         Command::Ls(args) => args.target.threads,
         Command::Status(args) => args.target.threads,
         Command::Drop(args) => args.target.threads,
+        Command::Log(args) => args.target.threads,
+        Command::Restore(args) => args.target.threads,
     };
     asked.unwrap_or_else(target::cores).max(1)
 }

@@ -23,6 +23,12 @@ pub(crate) fn key_words(key: &str) -> Option<String> {
     if let Some(run) = key.strip_prefix("claim/") {
         return Some(format!("up to which manifest a run is claimed: {}", slice_words(run)?));
     }
+    if let Some(run) = key.strip_prefix("retired/") {
+        return Some(format!("since when only older versions name a run: {}", slice_words(run)?));
+    }
+    if let Some((domain, version)) = key.strip_prefix("manifest-old/").and_then(|rest| rest.rsplit_once('/')) {
+        return Some(format!("version {} of the manifest of domain {domain}", u64::from_str_radix(version, 16).ok()?));
+    }
     if key == "kinetic/state" {
         return Some("identities, PINs and cluster version of Kinetic clients".to_owned());
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use pithead_embed::{Attach, ConnectOptions, EmbedOptions, Engine, Target};
+use pithead_embed::{Attach, ConnectOptions, EmbedOptions, Engine, HISTORY, Target};
 use pithead_model::{Blame, Fault, parse_bytes};
 
 use crate::error::CliError;
@@ -56,6 +56,7 @@ impl TargetArgs {
             threads: self.threads,
             memory: self.memory,
             attach: self.attach.clone(),
+            history: HISTORY,
             connect,
             ..EmbedOptions::default()
         })

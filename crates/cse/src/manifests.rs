@@ -1,12 +1,15 @@
 //! [`Manifests`]: replaced by compare-and-set at their home, and kept as copies elsewhere.
 
 mod aside;
+mod history;
 mod versions;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use pithead_door::{DomainAt, Kept};
+use pithead_door::{DomainAt, HistoryAsk, Kept, ToldVersion};
 use pithead_model::{Blame, DatasetName, DriveId, Fault, Manifest};
 use pithead_store::{Durability, Expected, Key, Put, Store, StoreError, Tag, Version, Write, each_readable_entry};
 use serde::Deserialize;
@@ -31,12 +34,71 @@ pub struct Manifests {
     store: Arc<dyn Store>,
     id: DriveId,
     versions: Arc<Versions>,
+    history: History,
+}
+
+/// How long versions are kept once another one has taken their place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum History {
+    /// Not at all, whatever domains say.
+    Never,
+    /// As long as a domain says, or so many milliseconds where it says nothing.
+    For(u64),
+}
+
+impl History {
+    /// How long, milliseconds, by what a domain says of it.
+    fn of(self, said: Option<u64>) -> u64 {
+        match self {
+            History::Never => 0,
+            History::For(default_ms) => said.unwrap_or(default_ms),
+        }
+    }
 }
 
 impl Manifests {
     /// Those in a store of the CSE `id`.
     pub fn new(store: Arc<dyn Store>, id: DriveId) -> Self {
-        Self { store, id, versions: Arc::default() }
+        Self { store, id, versions: Arc::default(), history: History::Never }
+    }
+
+    /// The same, which keep versions for as long as their domain says, or so long where it says nothing.
+    #[must_use]
+    pub fn with_history(self, default: Duration) -> Self {
+        Self { history: History::For(u64::try_from(default.as_millis()).unwrap_or(u64::MAX)), ..self }
+    }
+
+    /// Answers a question about versions: see [`pithead_door::Door::history`].
+    pub fn history(&self, ask: &HistoryAsk) -> Result<Vec<ToldVersion>, Fault> {
+        history::told(&*self.store, ask)
+    }
+
+    /// The manifest of a version; none: it is not here.
+    pub fn past(&self, domain: &str, version: u64) -> Result<Option<Manifest>, Fault> {
+        history::past(&*self.store, domain, version)
+    }
+
+    /// Forgets all versions of a domain but the one that there is, durably. How many they were.
+    pub fn forget_history(&self, domain: &str) -> Result<u64, Fault> {
+        history::forget(&*self.store, domain)
+    }
+
+    /// Forgets versions whose time is over, durably. How long each domain that is kept here keeps versions, milliseconds.
+    pub fn expire_history(&self) -> Result<BTreeMap<String, u64>, Fault> {
+        let settings = history::settings(&*self.store)?;
+        let settings: BTreeMap<String, u64> =
+            settings.into_iter().map(|(domain, said)| (domain, self.history.of(said))).collect();
+        let gone = history::expire(&*self.store, now_ms(), |domain| settings.get(domain).copied().unwrap_or(0))?;
+        if gone > 0 {
+            tracing::info!(versions = gone, "versions of manifests are forgotten");
+        }
+        Ok(settings)
+    }
+
+    /// How long a domain keeps versions here, milliseconds; 0: not at all, or its manifest is not here.
+    pub fn history_ms(&self, domain: &str) -> Result<u64, Fault> {
+        let manifest = manifest(&*self.store, domain)?;
+        Ok(manifest.map_or(0, |(manifest, _)| self.history.of(manifest.history_ms)))
     }
 
     /// A domain's manifest as it is here, be this the home or not; none: it is not kept here.
@@ -81,7 +143,7 @@ impl Manifests {
             let what = format!("a manifest that replaces version {expected} cannot have version {}", next.version);
             return Err(Fault::new(Blame::User, what));
         }
-        self.noting(&next.domain, next.version, replace_manifest(&*self.store, expected, next))?;
+        self.noting(&next.domain, next.version, replace_manifest(&*self.store, self.history, expected, next))?;
         tracing::info!(domain = next.domain, version = next.version, "manifest replaced");
         Ok(())
     }
@@ -93,7 +155,7 @@ impl Manifests {
             let what = format!("the manifest of {} names {} as home, so this is no copy", copy.domain, home(copy));
             return Err(Fault::new(Blame::User, what).hint("commit it, which compares it with what is here"));
         }
-        let kept = keep_newer(&*self.store, self.id, copy);
+        let kept = keep_newer(&*self.store, self.history, self.id, copy);
         let version = kept.as_ref().map_or(0, |kept| kept.version);
         let kept = self.noting(&copy.domain, version, kept)?;
         tracing::debug!(domain = copy.domain, version = kept.version, before = kept.before, "copy of a manifest");
@@ -138,24 +200,26 @@ fn manifest(store: &dyn Store, domain: &str) -> Result<Option<(Manifest, Version
     Ok(Some((parse(domain, &bytes)?, entry.version)))
 }
 
-fn replace_manifest(store: &dyn Store, expected: u64, next: &Manifest) -> Result<(), Fault> {
+fn replace_manifest(store: &dyn Store, history: History, expected: u64, next: &Manifest) -> Result<(), Fault> {
     let domain = &next.domain;
     let conflict = |there: u64| {
         let what = format!("the manifest of {domain} has version {there}, not {expected}; nothing has changed");
         Fault::new(Blame::Conflict, what).hint("another change came first: try again")
     };
-    let (there, condition) = found(manifest(store, domain)?.as_ref());
+    let before = manifest(store, domain)?;
+    let (there, condition) = found(before.as_ref());
     if there != expected {
         return Err(conflict(there));
     }
-    match put(store, next, condition, None)? {
+    let old = before.as_ref().map(|(manifest, _)| manifest);
+    match put(store, next, condition, Beside { old, aside: None, history })? {
         true => Ok(()),
         false => Err(conflict(expected + 1)),
     }
 }
 
 /// Puts a copy unless what is here is as new, or has what the copy lacks.
-fn keep_newer(store: &dyn Store, id: DriveId, copy: &Manifest) -> Result<Kept, Fault> {
+fn keep_newer(store: &dyn Store, history: History, id: DriveId, copy: &Manifest) -> Result<Kept, Fault> {
     for _ in 0..KEEP_TRIES {
         let there = manifest(store, &copy.domain)?;
         let here = there.as_ref().map(|(manifest, _)| manifest);
@@ -164,7 +228,7 @@ fn keep_newer(store: &dyn Store, id: DriveId, copy: &Manifest) -> Result<Kept, F
             return Ok(kept(before, here, copy));
         }
         let aside = here.filter(|here| loses_changes(here, copy, id));
-        if put(store, copy, condition, aside)? {
+        if put(store, copy, condition, Beside { old: here, aside, history })? {
             return Ok(kept(before, Some(copy), copy));
         }
     }
@@ -211,12 +275,14 @@ fn found(found: Option<&(Manifest, Version)>) -> (u64, Expected) {
 /// The manifest's version is also its version in the store. It only grows, so no two values under the key have the same one, and
 /// a compare-and-set cannot take one for another.
 ///
-/// Beside it, what is set aside: a manifest with changes that are not in it.
-fn put(store: &dyn Store, manifest: &Manifest, expected: Expected, aside: Option<&Manifest>) -> Result<bool, Fault> {
+/// Beside it, what is written of the one whose place it takes.
+fn put(store: &dyn Store, manifest: &Manifest, expected: Expected, beside: Beside<'_>) -> Result<bool, Fault> {
     let bytes = |manifest: &Manifest| {
         serde_json::to_vec(manifest).map_err(|error| Fault::new(Blame::Bug, format!("a manifest that is no JSON: {error}")))
     };
-    let aside = aside.map(|aside| Ok::<_, Fault>(aside::write(aside, bytes(aside)?)));
+    let aside = beside.aside.map(|aside| Ok::<_, Fault>(aside::write(aside, bytes(aside)?)));
+    let kept = beside.old.filter(|_| beside.history.of(manifest.history_ms) > 0);
+    let kept = kept.map(|old| Ok::<_, Fault>(history::write(old, bytes(old)?.into(), manifest, now_ms())));
     let put = Put {
         key: manifest_key(&manifest.domain),
         value: Bytes::from(bytes(manifest)?),
@@ -224,11 +290,29 @@ fn put(store: &dyn Store, manifest: &Manifest, expected: Expected, aside: Option
         tag: Tag::default(),
         expected,
     };
-    match store.write(std::iter::once(Write::Put(put)).chain(aside.transpose()?).collect(), Durability::Through) {
+    match store.write(
+        std::iter::once(Write::Put(put)).chain(aside.transpose()?).chain(kept.transpose()?).collect(),
+        Durability::Through,
+    ) {
         Ok(()) => Ok(true),
         Err(StoreError::Conflict { .. }) => Ok(false),
         Err(error) => Err(error.into()),
     }
+}
+
+/// What is written beside a manifest, all or nothing.
+struct Beside<'a> {
+    /// The manifest whose place it takes, which is kept as long as its domain says.
+    old: Option<&'a Manifest>,
+    /// A manifest with changes that are not in the new one.
+    aside: Option<&'a Manifest>,
+    history: History,
+}
+
+/// Milliseconds since 1970 UTC.
+fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The manifests that are here. One that is damaged is left out, so that status still says the rest.
@@ -266,6 +350,8 @@ mod tests {
     use pithead_model::LostHome;
     use pithead_store::MemoryStore;
 
+    const NOTHING: Beside<'_> = Beside { old: None, aside: None, history: History::Never };
+
     fn manifest_of(version: u64, home: u64) -> Manifest {
         Manifest { version, ..Manifest::empty("lab", vec![DriveId(home)]) }
     }
@@ -277,10 +363,10 @@ mod tests {
     #[test]
     fn a_manifest_is_replaced_by_compare_and_set() {
         let store = MemoryStore::new();
-        replace_manifest(&store, 0, &manifest_of(1, 7)).unwrap();
-        assert_eq!(replace_manifest(&store, 0, &manifest_of(1, 7)).unwrap_err().blame, Blame::Conflict);
-        replace_manifest(&store, 1, &manifest_of(2, 7)).unwrap();
-        assert_eq!(replace_manifest(&store, 7, &manifest_of(8, 7)).unwrap_err().blame, Blame::Conflict);
+        replace_manifest(&store, History::Never, 0, &manifest_of(1, 7)).unwrap();
+        assert_eq!(replace_manifest(&store, History::Never, 0, &manifest_of(1, 7)).unwrap_err().blame, Blame::Conflict);
+        replace_manifest(&store, History::Never, 1, &manifest_of(2, 7)).unwrap();
+        assert_eq!(replace_manifest(&store, History::Never, 7, &manifest_of(8, 7)).unwrap_err().blame, Blame::Conflict);
         assert_eq!(there(&store).version, 2);
         assert!(manifest(&store, "other").unwrap().is_none());
     }
@@ -305,20 +391,47 @@ mod tests {
     }
 
     #[test]
+    fn versions_are_kept_as_long_as_their_domain_says() {
+        let keeping = |default_ms| {
+            let store = Arc::new(MemoryStore::new());
+            Manifests::new(store, DriveId(7)).with_history(Duration::from_millis(default_ms))
+        };
+        let said = |version, history_ms| Manifest { history_ms, time_ms: version, ..manifest_of(version, 7) };
+        let versions = |manifests: &Manifests| {
+            let ask = HistoryAsk { domain: "lab".into(), pick: pithead_door::Pick::Before(u64::MAX) };
+            manifests.history(&ask).unwrap().iter().map(|told| told.version).collect::<Vec<_>>()
+        };
+        let of_default = keeping(60_000);
+        of_default.replace(0, &said(1, None)).unwrap();
+        of_default.replace(1, &said(2, None)).unwrap();
+        assert_eq!((versions(&of_default), of_default.history_ms("lab").unwrap()), (vec![2, 1], 60_000));
+        // From the version on that says so, and for those before it.
+        of_default.replace(2, &said(3, Some(0))).unwrap();
+        assert_eq!(of_default.expire_history().unwrap(), BTreeMap::from([("lab".to_owned(), 0)]));
+        assert_eq!(versions(&of_default), [3]);
+        let of_domain = keeping(0);
+        of_domain.replace(0, &said(1, Some(60_000))).unwrap();
+        of_domain.replace(1, &said(2, Some(60_000))).unwrap();
+        of_domain.keep(&Manifest { history_ms: Some(60_000), ..manifest_of(3, 8) }).unwrap();
+        of_domain.expire_history().unwrap();
+        assert_eq!((versions(&of_domain), of_domain.history_ms("other").unwrap()), (vec![3, 2, 1], 0));
+    }
+
+    #[test]
     fn a_change_that_came_between_is_a_conflict() {
         let store = MemoryStore::new();
-        replace_manifest(&store, 0, &manifest_of(1, 7)).unwrap();
+        replace_manifest(&store, History::Never, 0, &manifest_of(1, 7)).unwrap();
         let (_, stale) = found(manifest(&store, "lab").unwrap().as_ref());
-        replace_manifest(&store, 1, &manifest_of(2, 7)).unwrap();
-        assert!(!put(&store, &manifest_of(2, 8), stale, None).unwrap());
-        assert!(!put(&store, &manifest_of(2, 8), Expected::Absent, None).unwrap());
+        replace_manifest(&store, History::Never, 1, &manifest_of(2, 7)).unwrap();
+        assert!(!put(&store, &manifest_of(2, 8), stale, NOTHING).unwrap());
+        assert!(!put(&store, &manifest_of(2, 8), Expected::Absent, NOTHING).unwrap());
         assert_eq!(there(&store), manifest_of(2, 7));
     }
 
     #[test]
     fn only_a_newer_copy_is_kept() {
         let store = MemoryStore::new();
-        let keep = |copy: &Manifest| keep_newer(&store, DriveId(1), copy).unwrap();
+        let keep = |copy: &Manifest| keep_newer(&store, History::Never, DriveId(1), copy).unwrap();
         let kept = |before, version, home| Kept { before, version, home: Some(DriveId(home)), home_is_lost: false };
         assert_eq!(keep(&manifest_of(3, 7)), kept(0, 3, 7));
         assert_eq!(keep(&manifest_of(3, 8)), kept(3, 3, 7));
@@ -327,7 +440,7 @@ mod tests {
         assert_eq!(keep(&manifest_of(9, 8)), kept(3, 9, 8));
         assert_eq!(there(&store), manifest_of(9, 8));
         // A copy may become the home's own: the next commit goes on from it.
-        replace_manifest(&store, 9, &manifest_of(10, 1)).unwrap();
+        replace_manifest(&store, History::Never, 9, &manifest_of(10, 1)).unwrap();
     }
 
     fn after_loss(version: u64, known: u64) -> Manifest {
@@ -338,9 +451,9 @@ mod tests {
     fn changes_that_the_next_home_does_not_know_are_set_aside() {
         for (known, is_split) in [(3, true), (4, false)] {
             let store = MemoryStore::new();
-            put(&store, &manifest_of(4, 1), Expected::Absent, None).unwrap();
+            put(&store, &manifest_of(4, 1), Expected::Absent, NOTHING).unwrap();
             let next = after_loss(900, known);
-            keep_newer(&store, DriveId(1), &next).unwrap();
+            keep_newer(&store, History::Never, DriveId(1), &next).unwrap();
             assert_eq!(there(&store), next);
             let aside = aside::all(&store, "lab").unwrap();
             assert_eq!(aside, Vec::from_iter(is_split.then(|| manifest_of(4, 1))));
@@ -350,17 +463,17 @@ mod tests {
     #[test]
     fn a_home_gives_way_to_nobody_who_does_not_know_that_it_is_home() {
         let store = MemoryStore::new();
-        put(&store, &manifest_of(4, 1), Expected::Absent, None).unwrap();
-        let kept = keep_newer(&store, DriveId(1), &manifest_of(900, 2)).unwrap();
+        put(&store, &manifest_of(4, 1), Expected::Absent, NOTHING).unwrap();
+        let kept = keep_newer(&store, History::Never, DriveId(1), &manifest_of(900, 2)).unwrap();
         assert_eq!((kept.version, there(&store)), (4, manifest_of(4, 1)));
-        keep_newer(&store, DriveId(1), &manifest_of(5, 2)).unwrap();
+        keep_newer(&store, History::Never, DriveId(1), &manifest_of(5, 2)).unwrap();
         assert_eq!(there(&store), manifest_of(5, 2), "a hand-over");
     }
 
     #[test]
     fn a_copy_that_lacks_changes_of_a_lost_home_is_refused_and_the_lost_home_is_told() {
         let store = MemoryStore::new();
-        let keep = |copy: &Manifest| keep_newer(&store, DriveId(9), copy).unwrap();
+        let keep = |copy: &Manifest| keep_newer(&store, History::Never, DriveId(9), copy).unwrap();
         keep(&manifest_of(4, 1));
         assert_eq!(keep(&after_loss(900, 3)).version, 4);
         assert_eq!(keep(&after_loss(900, 4)).version, 900);

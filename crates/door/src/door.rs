@@ -14,6 +14,7 @@ use crate::background::{BackgroundOrder, BackgroundStatus};
 use crate::event::{Events, LinkGauge};
 use crate::function::{FunctionAsk, FunctionModule};
 use crate::greeting::{Hello, Welcome};
+use crate::history::{HistoryAsk, ToldVersion};
 use crate::load::{Claim, Discard, Kept, LoadRequest, MergeRuns};
 use crate::open::{OpenRequest, Opened};
 use crate::pieces::Pieces;
@@ -125,6 +126,22 @@ pub trait Door: Send + Sync + Debug {
     /// Drops a manifest that is set aside, durably. Whether it was there.
     async fn drop_aside(&self, _domain: String, _version: u64) -> Result<bool, Fault> {
         Ok(false)
+    }
+
+    /// Versions of a domain that this drive keeps, the one that there is among them. None: it keeps no manifest of it.
+    async fn history(&self, _ask: HistoryAsk) -> Result<Vec<ToldVersion>, Fault> {
+        Ok(vec![])
+    }
+
+    /// The manifest of a version, be it the one that there is or one that is kept; none: it is not here. A damaged one is
+    /// [`Blame::Corrupt`].
+    async fn past_manifest(&self, _domain: String, _version: u64) -> Result<Option<Manifest>, Fault> {
+        Ok(None)
+    }
+
+    /// Forgets all versions of a domain but the one that there is, and deletes what they alone name. Returns how many there were.
+    async fn forget_history(&self, _domain: String) -> Result<u64, Fault> {
+        Ok(0)
     }
 
     /// The metadata slice of one load of a partition (`number` none).

@@ -40,7 +40,7 @@ pub struct SlicePart {
 impl SlicePart {
     /// The key of a run of it: that of the run's metadata slice.
     pub fn run(&self, load: LoadId) -> SliceKey {
-        SliceKey { name: self.name.clone(), dataset: self.dataset, load, partition: self.partition, number: None }
+        SliceKey { name: self.name.stored().0, dataset: self.dataset, load, partition: self.partition, number: None }
     }
 }
 

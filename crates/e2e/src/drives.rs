@@ -23,10 +23,14 @@ pub struct DriveProcess {
 }
 
 impl DriveProcess {
-    /// Serves a directory at a free port of this machine, and waits until it listens.
+    /// Serves a directory at a free port of this machine, and waits until it listens. It keeps no versions unless it is told to.
     pub fn start(data: &Path, arguments: &[&str]) -> DriveProcess {
         let mut command = Command::new(pithead());
-        command.args(["drive", "serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(arguments);
+        let arguments: Vec<&str> = match arguments.contains(&"--history") {
+            true => arguments.to_vec(),
+            false => arguments.iter().copied().chain(["--history", "0"]).collect(),
+        };
+        command.args(["drive", "serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(&arguments);
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         let mut process = Self::spawn(command, data);
         process.arguments = arguments;

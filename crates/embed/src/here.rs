@@ -40,6 +40,8 @@ struct Shared {
     services: Arc<Services>,
     /// Bytes for each drive.
     memory: u64,
+    /// How long versions are kept.
+    history: Duration,
 }
 
 impl DrivesHere {
@@ -51,7 +53,7 @@ impl DrivesHere {
         let pool = Arc::new(pool(threads)?);
         let memory = options.memory() / 2 / directories.len() as u64;
         let services = start_services(&pool, BackgroundPolicy::default());
-        let shared = Shared { directory: directory.to_owned(), pool, services, memory };
+        let shared = Shared { directory: directory.to_owned(), pool, services, memory, history: options.history };
         let of = directories.len();
         let share = |part| options.attach.iter().map(|attach| Attach { share: Share { part, of }, ..attach.clone() }).collect();
         let opened = (0..).zip(directories).map(|(part, data)| shared.open(data, share(part)));
@@ -112,6 +114,7 @@ impl Shared {
             pool,
             services: Some(Arc::clone(&self.services)),
             functions: functions(),
+            history: self.history,
             attach,
             ..DriveOptions::new(data)
         };

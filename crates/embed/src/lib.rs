@@ -14,7 +14,7 @@ mod status;
 
 pub use connect::{Engine, connect, doors};
 pub use functions::functions;
-pub use options::{EmbedOptions, Target};
+pub use options::{EmbedOptions, HISTORY, Target};
 pub use pithead_door::{
     ApplicationEvent, ApplicationRun, BackgroundOrder, BackgroundStatus, Connection, CoreStatus, DeclaredSsdlet, Door,
     DriveStatus, HostPort, LoadModule, OpenSession, PartitionUse, PortAt, PortInput, PortInputs, Reads, ReadsAll,

@@ -1,9 +1,13 @@
 //! What is connected to, and how.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use pithead_drive::Attach;
 use pithead_entry::ConnectOptions;
+
+/// How long versions are kept for people, unless their domain says it.
+pub const HISTORY: Duration = Duration::from_secs(24 * 3600);
 
 /// Where datasets are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +35,8 @@ pub struct EmbedOptions {
     pub link_bits_per_second: Option<f64>,
     /// Files to offer as datasets where they lie. The drives of a data directory share them.
     pub attach: Vec<Attach>,
+    /// How long the drives of a data directory keep versions of domains that do not say it: see [`HISTORY`]. Default: not at all.
+    pub history: Duration,
     /// TLS and credentials for drives on the network. Default: none, and so only drives of this machine.
     pub connect: ConnectOptions,
 }

@@ -322,6 +322,24 @@ impl Snapshot {
         Some((&domain.manifest, domain.manifest.datasets.get(&name.dataset)?))
     }
 
+    /// The manifest of a domain. A fault if it cannot be read, or there is no such domain.
+    pub(crate) fn manifest(&self, domain: &str) -> Result<&Manifest, Fault> {
+        match self.domains.get(domain) {
+            Some(Ok(domain)) => Ok(&domain.manifest),
+            Some(Err(fault)) => Err(fault.clone()),
+            None => {
+                let near = near_names(domain, self.domains.keys().map(String::as_str));
+                let rest = if near.is_empty() { String::new() } else { format!("; near: {}", near.join(", ")) };
+                Err(Fault::invalid(format!("there is no domain {domain}{rest}")))
+            }
+        }
+    }
+
+    /// The drives that it was read from.
+    pub(crate) fn drives(&self) -> &Arc<Drives> {
+        &self.drives
+    }
+
     /// The same, or a fault with near names.
     pub fn find(&self, name: &DatasetName) -> Result<(&Manifest, &Dataset), Fault> {
         match self.domains.get(&name.domain) {

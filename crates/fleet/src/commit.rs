@@ -12,6 +12,7 @@ use crate::catalog::Catalog;
 use crate::change::{Change, DatasetChange};
 use crate::discard::discard;
 use crate::drives::{ConnectedDrive, Drives};
+use crate::history::now_ms;
 use crate::homes::asked;
 
 /// How long a change is tried against other hosts' changes.
@@ -84,7 +85,7 @@ pub(crate) async fn commit<E: Edit>(catalog: &Catalog, drives: &Drives, edit: &E
         let expected = manifest.version;
         let made = edit.apply(&mut manifest)?;
         claim(drives, edit.runs(), expected).await?;
-        manifest.version += 1;
+        manifest.succeed(now_ms());
         let fault = match home.door.commit(expected, manifest.clone()).await {
             Ok(()) => {
                 catalog.note_home(edit.domain(), home.id());
@@ -192,7 +193,7 @@ async fn settle<E: Edit>(catalog: &Catalog, drives: &Drives, edit: &E, version: 
         return Settled::Unknown;
     }
     let expected = manifest.version;
-    manifest.version += 1;
+    manifest.succeed(now_ms());
     match home.door.commit(expected, manifest).await {
         Ok(()) => Settled::NotMade,
         Err(_) => Settled::Unknown,

@@ -13,6 +13,7 @@ use crate::change::{Change, DatasetChange};
 use crate::commit::{Committed, Edit, NotCommitted, commit, drop_dataset};
 use crate::discard::{Writers, collect_orphans};
 use crate::drives::{AbsentDrive, ConnectedDrive, Connections, Drives};
+use crate::history::AsOf;
 
 /// A host's drives, and the domains that they keep. Cheap to clone.
 #[derive(Clone)]
@@ -139,7 +140,13 @@ impl Fleet {
         let snapshot = self.snapshot().await.ok()?;
         let mut ids: Option<Vec<DriveId>> = None;
         for part in parts {
-            let (_, dataset) = snapshot.dataset(&part.name).filter(|(_, dataset)| dataset.id == part.dataset)?;
+            let dataset = match part.name.stored() {
+                (name, None) => snapshot.dataset(&name)?.1.clone(),
+                (name, Some(version)) => {
+                    self.as_of(&snapshot, &name, AsOf::Version(version)).await.ok()?.dataset().as_ref().clone()
+                }
+            };
+            let dataset = Some(dataset).filter(|dataset| dataset.id == part.dataset)?;
             let partition = dataset.partitions.get(part.partition as usize)?;
             if !part.runs.iter().all(|(load, _)| partition.runs.iter().any(|run| run.load == *load)) {
                 return None;

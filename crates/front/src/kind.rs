@@ -114,6 +114,7 @@ fn statement(verb: &str, rest: &impl Fn() -> Vec<Token>) -> Kind {
         "update" => ("UPDATE", true),
         "delete" => ("DELETE", true),
         "merge" => ("MERGE", true),
+        "restore" => ("RESTORE", true),
         "alter" => ("ALTER TABLE", true),
         "truncate" => ("TRUNCATE TABLE", true),
         "create" => ("CREATE TABLE", true),
@@ -138,7 +139,7 @@ fn show(rest: &[Token]) -> Kind {
         ["time", "zone"] => Kind::Show("timezone".to_owned()),
         ["transaction", "isolation", "level"] => Kind::Show("transaction_isolation".to_owned()),
         ["session", "authorization"] => Kind::Show("session_authorization".to_owned()),
-        [name] if !matches!(*name, "tables" | "databases" | "schemas" | "functions" | "columns" | "all") => {
+        [name] if !matches!(*name, "tables" | "databases" | "schemas" | "functions" | "columns" | "all" | "log") => {
             Kind::Show((*name).to_owned())
         }
         // The host's: SHOW TABLES and the like.

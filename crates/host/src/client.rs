@@ -156,6 +156,7 @@ impl Session {
             | Parsed::DropFunction(_)
             | Parsed::CreateView(_)
             | Parsed::DropView(_)
+            | Parsed::History(_)
             | Parsed::CopyFrom { .. } => return Ok(types),
         };
         // What cannot be planned without values says no types.

@@ -1,6 +1,7 @@
 //! The host: the CSE that a client talks to. It knows what the drives hold, loads data onto them, plans statements,
 //! sends the drives what they can do, and finishes what comes back.
 
+mod as_of;
 mod below;
 mod client;
 #[cfg(test)]
@@ -12,6 +13,7 @@ mod explain_options;
 mod frames;
 mod from_first;
 mod functions;
+mod history;
 mod host;
 mod many;
 mod metrics;
@@ -51,6 +53,6 @@ pub use written::WrittenPlan;
 
 pub use pithead_entry::{Identity, Right};
 pub use pithead_files::{CsvOptions, Format};
-pub use pithead_fleet::Fleet;
+pub use pithead_fleet::{AsOf, Fleet};
 pub use pithead_load::{LoadMode, LoadProgress, LoadReport, LoadSpec, PartitionBy};
 pub use pithead_remote::{PartitionProfile, ProfileSnapshot, QueryProfile, SubPlanProfile};

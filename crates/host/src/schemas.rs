@@ -11,12 +11,13 @@ use datafusion::datasource::{MemTable, source_as_provider};
 use datafusion::logical_expr::{TableScan, TableType};
 use parking_lot::Mutex;
 use pithead_entry::{Identity, Right};
-use pithead_fleet::{Drives, Snapshot, VersionedDataset};
-use pithead_model::{DatasetName, Fault};
+use pithead_fleet::{Drives, Fleet, Snapshot, VersionedDataset};
+use pithead_model::{Blame, DatasetName, Fault};
 use pithead_pg_catalog::{Facts, PG_CATALOG};
 use pithead_plan::{Catalogue, DatasetFacts};
 
 use crate::Frames;
+use crate::as_of::Moment;
 use crate::functions::Functions;
 use crate::table::DatasetTable;
 use crate::views::{self, Expander};
@@ -56,6 +57,8 @@ pub(crate) struct ClientView {
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
     pub(crate) snapshot: Arc<Snapshot>,
+    /// What versions of before are found by.
+    pub(crate) past: Past,
     pub(crate) tables: Arc<Tables>,
     /// The dataset that the statement makes, which need not be there yet.
     pub(crate) made: Option<DatasetName>,
@@ -69,6 +72,27 @@ pub(crate) struct Scope {
     pub(crate) expander: Option<Arc<Expander>>,
     /// The views whose query this is, the outermost one first.
     pub(crate) expanding: Vec<DatasetName>,
+}
+
+/// What finds a dataset as it was.
+#[derive(Clone, Debug)]
+pub(crate) struct Past {
+    pub(crate) fleet: Fleet,
+    /// The session's, for times without one; none: UTC.
+    pub(crate) time_zone: Option<String>,
+}
+
+impl Scope {
+    /// A dataset as of a moment.
+    async fn as_of(&self, name: &DatasetName, moment: &Moment) -> Result<Arc<VersionedDataset>, Fault> {
+        let is_frame = self.domain == name.domain && self.frames.find(&name.dataset).is_some();
+        if is_frame {
+            let what = format!("{} is a table of the program that asks, and has no versions", name.dataset);
+            return Err(Fault::new(Blame::Unsupported, what));
+        }
+        let at = moment.resolve(self.past.time_zone.as_deref()).await?;
+        self.past.fleet.as_of(&self.snapshot, name, at).await
+    }
 }
 
 /// A list of catalogs with one.
@@ -134,6 +158,7 @@ impl SchemaProvider for Domain {
             return Ok(Some(frame));
         }
         let name = self.dataset(name);
+        let past = Moment::split(&name);
         let may_be_absent = self.scope.made.as_ref() == Some(&name) || TABLE_FUNCTIONS.contains(&name.dataset.as_str());
         if may_be_absent && self.scope.snapshot.dataset(&name).is_none() {
             return Ok(None);
@@ -141,6 +166,10 @@ impl SchemaProvider for Domain {
         if let Some(client) = &self.scope.client {
             let checked = client.caller.check(Right::Read, &name.domain);
             checked.map_err(|fault| DataFusionError::External(Box::new(fault)))?;
+        }
+        if let Some((name, moment)) = past {
+            let found = self.scope.as_of(&name, &moment).await.map_err(|fault| DataFusionError::External(Box::new(fault)))?;
+            return Ok(Some(Arc::new(DatasetTable::new(found))));
         }
         if let Some(view) = self.scope.snapshot.view(&name) {
             return Ok(Some(views::table(&self.scope, &name, view).await));

@@ -28,7 +28,7 @@ use crate::pushdown::explain_pushdown;
 use crate::query::{Mode, Query};
 use crate::repeated::{self, Names};
 use crate::replan::REPLANS_MAX;
-use crate::schemas::{CATALOG, ClientView, Scope, catalogs};
+use crate::schemas::{CATALOG, ClientView, Past, Scope, catalogs};
 use crate::statement::{self, Named, Parsed};
 use crate::table::DatasetTable;
 use crate::timeout::Deadline;
@@ -194,6 +194,7 @@ impl Session {
                 functions::drop_function(&self.host, &state, dropped).await?;
                 Ok(Answer::done())
             }
+            Parsed::History(history) => history.run(self, parameters).await,
             Parsed::CreateView(definition) => views::create(self, definition, parameters).await.map(|()| Answer::done()),
             Parsed::DropView(dropped) => views::drop_view(self, dropped, parameters).await.map(|()| Answer::done()),
             Parsed::Write { statement, layout } => self.write(statement, layout, parameters).await,
@@ -422,7 +423,8 @@ impl Session {
         let expander = Some(self.expander(&mut state));
         let domain = state.config_options().catalog.default_schema.clone();
         let (tables, frames) = (Arc::clone(self.host.tables()), Frames::default());
-        Scope { snapshot, tables, made: None, frames, domain, client, expander, expanding: Vec::new() }
+        let past = Past { fleet: self.host.fleet().clone(), time_zone: state.config_options().execution.time_zone.clone() };
+        Scope { snapshot, past, tables, made: None, frames, domain, client, expander, expanding: Vec::new() }
     }
 
     /// A query to come over the datasets of a snapshot, and the settings that it has, by [`Session::change`].
@@ -440,7 +442,8 @@ impl Session {
         let domain = state.config_options().catalog.default_schema.clone();
         let frames = parameters.frames().clone();
         let expanding = Vec::new();
-        let scope = Scope { snapshot, tables, made, frames, domain, client, expander, expanding };
+        let past = Past { fleet: self.host.fleet().clone(), time_zone: state.config_options().execution.time_zone.clone() };
+        let scope = Scope { snapshot, past, tables, made, frames, domain, client, expander, expanding };
         state.register_catalog_list(catalogs(scope));
         state.mark_start_execution();
         let query = Query {
@@ -540,6 +543,7 @@ impl Statement {
             | Parsed::CopyTo { .. }
             | Parsed::CopyFrom { .. }
             | Parsed::Write { .. } => (None, None),
+            Parsed::History(history) => (history.schema(), None),
             Parsed::Explain { query, .. } => (Some(explain::schema()), Some(session.plan(query, parameters, None).await?.1)),
             Parsed::Substrait { query, .. } => (Some(written::schema()?), Some(session.plan(query, parameters, None).await?.1)),
             Parsed::Pushdown { query } => (Some(pushdown::schema()?), Some(session.plan(query, parameters, None).await?.1)),
@@ -594,7 +598,7 @@ pub(crate) async fn logical_plan(state: &SessionState, statement: Syntax) -> Res
 
 impl Answer {
     /// A statement that did what it says and has no rows.
-    fn done() -> Answer {
+    pub(crate) fn done() -> Answer {
         let schema = Arc::new(arrow::datatypes::Schema::empty());
         Answer {
             schema,

@@ -10,10 +10,11 @@ use pithead_model::{Blame, DatasetName, Fault, FaultKind, OPERATORS_MAX, RESERVE
 
 use crate::copying::{CopyFile, Copying};
 use crate::functions::{Definition, Dropped};
+use crate::history::{self, History};
 use crate::tokens::{is_gap, is_word, line_starts, offset, parts, token_at, tokens};
 use crate::views::{self, DroppedView, ViewDefinition};
 use crate::writing::{Altering, Layout, sort_clauses};
-use crate::{Parameters, copying, explain_options, from_first, parameters, precedence, settings, showing};
+use crate::{Parameters, as_of, copying, explain_options, from_first, parameters, precedence, settings, showing};
 
 /// A statement, as far as the session must know it.
 pub(crate) enum Parsed {
@@ -29,6 +30,8 @@ pub(crate) enum Parsed {
     CreateView(ViewDefinition),
     /// DROP VIEW.
     DropView(DroppedView),
+    /// SHOW LOG, RESTORE and ALTER DOMAIN.
+    History(History),
     /// CREATE TABLE, INSERT, DELETE, UPDATE, MERGE or TRUNCATE, and the layout of a new table.
     Write { statement: Syntax, layout: Layout },
     /// ALTER TABLE.
@@ -58,6 +61,7 @@ impl Parsed {
             Parsed::Write { .. } | Parsed::Alter(_) | Parsed::CreateFunction(_) | Parsed::CreateView(_) => "write",
             Parsed::CopyTo { .. } | Parsed::CopyFrom { .. } => "copy",
             Parsed::Explain { .. } | Parsed::Pushdown { .. } | Parsed::Substrait { .. } => "explain",
+            Parsed::History(history) => history.kind(),
             Parsed::Query(_) | Parsed::Summarize { .. } => "query",
         }
     }
@@ -91,6 +95,9 @@ pub(crate) fn parse(sql: &str, parameters: &Parameters) -> Result<Parsed, Fault>
     let mut tokens = tokens(sql)?;
     if let Some(view) = views::read(sql, &tokens)? {
         return Ok(Parsed::CreateView(view));
+    }
+    if let Some(history) = history::read(&tokens)? {
+        return Ok(Parsed::History(history));
     }
     if let Some(copying) = copying::read(&tokens)? {
         return copied(copying, parameters);
@@ -156,6 +163,7 @@ pub(crate) fn quoted(name: &str) -> String {
 }
 
 fn parse_tokens(mut tokens: Vec<TokenWithSpan>, parameters: &Parameters) -> Result<Parsed, Fault> {
+    as_of::put_into_names(&mut tokens)?;
     let is_substrait = explain_options::take_substrait(&mut tokens);
     from_first::add_select(&mut tokens);
     sort_clauses(&mut tokens);
@@ -255,7 +263,7 @@ fn first_word(text: &str) -> String {
 fn not_run(text: &str) -> Fault {
     Fault::new(Blame::Unsupported, format!("{} is not a statement that this release runs", first_word(text))).hint(
         "queries, EXPLAIN, SUMMARIZE, SET, SHOW, DESCRIBE, CREATE TABLE, ALTER TABLE, INSERT, DELETE, UPDATE, MERGE, TRUNCATE, COPY, DROP TABLE, \
-         CREATE VIEW, DROP VIEW, CREATE FUNCTION and DROP FUNCTION run here",
+         RESTORE, CREATE VIEW, DROP VIEW, CREATE FUNCTION and DROP FUNCTION run here",
     )
 }
 

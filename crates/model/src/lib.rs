@@ -34,6 +34,6 @@ pub use name::{DatasetId, DatasetName, DriveId, LoadId, RESERVED, SessionId, Sli
 pub use pages::PageSet;
 pub use profile::{SessionProfile, SessionState};
 pub use sample::PageSample;
-pub use units::{Bytes, Rate, parse_bytes, parse_rate, total};
+pub use units::{Bytes, Rate, parse_bytes, parse_period, parse_rate, total};
 pub use value::Value;
 pub use view::{VIEW_BYTES_MAX, VIEWS_MAX, View};

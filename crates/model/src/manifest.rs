@@ -17,6 +17,16 @@ pub struct Manifest {
     pub domain: String,
     /// Grows by one with each commit; 0 stands for the empty domain, whose manifest was never written.
     pub version: u64,
+    /// When this version was made, milliseconds since 1970 UTC by the clock of the host that made it, and later than every version
+    /// before it, whatever clocks say. 0: unknown, as in manifests of earlier releases.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub time_ms: u64,
+    /// The version that this one was made from, where that is not the one before it: after a home was lost, versions leap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follows: Option<u64>,
+    /// How long versions are kept once another one has taken their place, milliseconds. None: for as long as each drive says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history_ms: Option<u64>,
     /// The drives of the domain's partitions, by identity. The first is home: only the home replaces the manifest. The
     /// others store copies of it, which hosts read while the home is down.
     pub drives: Vec<DriveId>,
@@ -226,12 +236,32 @@ impl Manifest {
         Self {
             domain: domain.into(),
             version: 0,
+            time_ms: 0,
+            follows: None,
+            history_ms: None,
             drives,
             lost_homes: vec![],
             datasets: BTreeMap::new(),
             functions: BTreeMap::new(),
             views: BTreeMap::new(),
         }
+    }
+
+    /// Makes this the version after the one that it is, at a time by the caller's clock.
+    pub fn succeed(&mut self, now_ms: u64) {
+        self.version += 1;
+        self.follows = None;
+        self.time_ms = self.time_after(now_ms);
+    }
+
+    /// The time of a version that follows this one: that of the caller's clock, unless this one is as late already.
+    pub fn time_after(&self, now_ms: u64) -> u64 {
+        now_ms.max(self.time_ms.saturating_add(1))
+    }
+
+    /// The version that this one was made from.
+    pub fn made_from(&self) -> u64 {
+        self.follows.unwrap_or(self.version.saturating_sub(1))
     }
 
     /// The full name of one of the domain's datasets.

@@ -95,6 +95,28 @@ impl DatasetName {
     }
 }
 
+/// What is between a dataset's name and the version of its domain that a plan reads it at.
+const AT_VERSION: &str = "\0@";
+
+impl DatasetName {
+    /// The name under which a plan reads the dataset as it was in a version of its domain: another table than the dataset as it is, or
+    /// as it was in another version. No user's name is like it.
+    #[must_use]
+    pub fn at_version(&self, version: u64) -> Self {
+        Self { domain: self.domain.clone(), dataset: format!("{}{AT_VERSION}{version}", self.dataset) }
+    }
+
+    /// The name that the dataset's runs are stored under, and the version that it is read at; none: as it is.
+    pub fn stored(&self) -> (Self, Option<u64>) {
+        match self.dataset.split_once(AT_VERSION) {
+            Some((dataset, version)) => {
+                (Self { domain: self.domain.clone(), dataset: dataset.to_owned() }, version.parse().ok())
+            }
+            None => (self.clone(), None),
+        }
+    }
+}
+
 impl FromStr for DatasetName {
     type Err = Fault;
 
@@ -109,7 +131,10 @@ impl FromStr for DatasetName {
 
 impl fmt::Display for DatasetName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.domain, self.dataset)
+        match self.dataset.split_once(AT_VERSION) {
+            Some((dataset, version)) => write!(f, "{}.{dataset} AS OF VERSION {version}", self.domain),
+            None => write!(f, "{}.{}", self.domain, self.dataset),
+        }
     }
 }
 
@@ -203,6 +228,15 @@ mod tests {
         assert_eq!("lab.t".parse::<DatasetName>().unwrap().to_string(), "lab.t");
         assert!("".parse::<DatasetName>().is_err());
         assert!("a/b".parse::<DatasetName>().is_err());
+    }
+
+    #[test]
+    fn a_name_at_a_version_is_another_one_for_plans_alone() {
+        let name: DatasetName = "lab.t".parse().unwrap();
+        let old = name.at_version(12);
+        assert!(old != name && old != name.at_version(1) && DatasetName::new("lab", old.dataset.clone()).is_err());
+        assert_eq!((old.stored(), name.stored()), ((name.clone(), Some(12)), (name.clone(), None)));
+        assert_eq!(old.to_string(), "lab.t AS OF VERSION 12");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Sizes and rates as people write them, both ways.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::{Blame, Fault};
 
@@ -83,6 +84,22 @@ pub fn parse_rate(text: &str) -> Result<Rate, Fault> {
     }
 }
 
+/// Reads `14d`, `12h`, `30m`, `90s`, `500ms` and `0`.
+pub fn parse_period(text: &str) -> Result<Duration, Fault> {
+    let (number, unit) = split(text);
+    let scale = match unit {
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3_600.0,
+        "d" => 86_400.0,
+        "" if number == "0" => 0.0,
+        _ => return Err(expected("a time such as 14d, 12h, 30m or 90s, or 0", text)),
+    };
+    let seconds = number.parse::<f64>().ok().map(|number| number * scale).filter(|seconds| (0.0..1e10).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| expected("a time such as 14d, 12h, 30m or 90s, or 0", text))
+}
+
 fn split(text: &str) -> (&str, &str) {
     let text = text.trim();
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
@@ -108,6 +125,16 @@ mod tests {
         assert_eq!(parse_rate("10Gbps").unwrap().bits_per_second, 1e10);
         assert!(parse_rate("0gbit").is_err());
         assert!(parse_rate("fast").is_err());
+    }
+
+    #[test]
+    fn times_read_as_written() {
+        let seconds = |text| parse_period(text).map(|period| period.as_secs_f64());
+        assert_eq!([seconds("14d"), seconds("1.5m"), seconds("500ms")], [Ok(1_209_600.0), Ok(90.0), Ok(0.5)]);
+        assert_eq!(seconds("0"), Ok(0.0));
+        for wrong in ["", "7", "soon", "-1d", "1e9d", "2w"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

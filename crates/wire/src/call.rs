@@ -3,7 +3,7 @@
 use arrow_flight::Action;
 use bytes::Bytes;
 use pithead_door::{BackgroundOrder, check_protocol};
-use pithead_door::{CLAIMED_MAX, Claim, Discard, FunctionAsk, Hello, MERGED_MAX, MergeRuns, Welcome};
+use pithead_door::{CLAIMED_MAX, Claim, Discard, FunctionAsk, Hello, HistoryAsk, MERGED_MAX, MergeRuns, Welcome};
 use pithead_door::{check_columns, check_module_name};
 use pithead_model::{
     COPIES_MAX, Dataset, FUNCTIONS_MAX, HostState, Manifest, PARTITIONS_MAX, PROTOCOL_VERSION, SessionId, SliceKey, VIEWS_MAX,
@@ -29,6 +29,9 @@ pub(crate) enum Call {
     Keep(Manifest),
     Aside(DomainVersion),
     DropAside(DomainVersion),
+    History(HistoryAsk),
+    PastManifest(DomainVersion),
+    ForgetHistory(String),
     Directory(SliceKey),
     Discard(Discard),
     Claim(Claim),
@@ -55,7 +58,8 @@ pub(crate) struct Commit {
     pub(crate) manifest: Manifest,
 }
 
-/// Body of `has-manifest`; of `aside`, which is answered with the first manifest after the version, and of `drop-aside`.
+/// Body of `has-manifest` and `past-manifest`; of `aside`, which is answered with the first manifest after the version, and of
+/// `drop-aside`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct DomainVersion {
     pub(crate) domain: String,
@@ -72,7 +76,7 @@ struct Versions {
 
 impl Call {
     /// The types of action that there are, each with what it is for.
-    pub(crate) const KINDS: [(&'static str, &'static str); 21] = [
+    pub(crate) const KINDS: [(&'static str, &'static str); 24] = [
         ("hello", "first contact: versions, extensions, encodings"),
         ("poll", "where a session stands"),
         ("close", "ends a session"),
@@ -84,6 +88,9 @@ impl Call {
         ("keep", "keeps a copy of a domain's manifest"),
         ("aside", "a manifest of a former home that is set aside"),
         ("drop-aside", "drops a manifest that is set aside"),
+        ("history", "versions of a domain that are kept"),
+        ("past-manifest", "the manifest of a version that is kept"),
+        ("forget-history", "forgets the versions of a domain but the last one"),
         ("directory", "the metadata slice of a load"),
         ("discard", "deletes what loads left"),
         ("claim", "protects runs that a manifest is about to name"),
@@ -110,6 +117,9 @@ impl Call {
             Call::Keep(_) => "keep",
             Call::Aside(_) => "aside",
             Call::DropAside(_) => "drop-aside",
+            Call::History(_) => "history",
+            Call::PastManifest(_) => "past-manifest",
+            Call::ForgetHistory(_) => "forget-history",
             Call::Directory(_) => "directory",
             Call::Discard(_) => "discard",
             Call::Claim(_) => "claim",
@@ -129,10 +139,11 @@ impl Call {
             Call::Poll(session) | Call::Close(session) | Call::Kill(session) => json(session)?,
             Call::Tell(tell) => json(tell)?,
             Call::Status | Call::Sessions | Call::Modules => Bytes::new(),
-            Call::Manifest(name) | Call::RemoveModule(name) => json(name)?,
+            Call::Manifest(name) | Call::RemoveModule(name) | Call::ForgetHistory(name) => json(name)?,
+            Call::History(ask) => json(ask)?,
             Call::Commit(commit) => json(commit)?,
             Call::Keep(manifest) => json(manifest)?,
-            Call::HasManifest(at) | Call::Aside(at) | Call::DropAside(at) => json(at)?,
+            Call::HasManifest(at) | Call::Aside(at) | Call::DropAside(at) | Call::PastManifest(at) => json(at)?,
             Call::Attached(known) => json(known)?,
             Call::Directory(key) => json(key)?,
             Call::Discard(discard) => json(discard)?,
@@ -159,6 +170,9 @@ impl Call {
             "keep" => Call::Keep(parse_manifest(body)?),
             "aside" => Call::Aside(from_json("manifest set aside", body)?),
             "drop-aside" => Call::DropAside(from_json("manifest set aside", body)?),
+            "history" => Call::History(from_json("question about versions", body)?),
+            "past-manifest" => Call::PastManifest(from_json("version of a domain", body)?),
+            "forget-history" => Call::ForgetHistory(from_json("domain's name", body)?),
             "directory" => Call::Directory(parse_key(body)?),
             "discard" => Call::Discard(parse_discard(body)?),
             "claim" => Call::Claim(parse_claim(body)?),

@@ -12,8 +12,8 @@ use futures::stream::{self, Stream, StreamExt};
 use http::header::AUTHORIZATION;
 use pithead_door::{
     ApplicationRun, Attachments, BackgroundOrder, BackgroundStatus, Batches, Claim, Discard, Door, DriveStatus, Event, Events,
-    FunctionAsk, FunctionModule, Granted, Hello, Kept, LoadModule, LoadRequest, MergeRuns, OpenRequest, OpenSession, Opened,
-    Pieces, PortInputs, Reads, RunApplication, StoredModule, Welcome,
+    FunctionAsk, FunctionModule, Granted, Hello, HistoryAsk, Kept, LoadModule, LoadRequest, MergeRuns, OpenRequest,
+    OpenSession, Opened, Pieces, PortInputs, Reads, RunApplication, StoredModule, ToldVersion, Welcome,
 };
 use pithead_door::{check_attachments, check_columns};
 use pithead_entry::ConnectOptions;
@@ -309,6 +309,20 @@ impl Door for FlightDoor {
 
     async fn drop_aside(&self, domain: String, version: u64) -> Result<bool, Fault> {
         self.call(Call::DropAside(DomainVersion { domain, version })).await
+    }
+
+    async fn history(&self, ask: HistoryAsk) -> Result<Vec<ToldVersion>, Fault> {
+        self.call(Call::History(ask)).await
+    }
+
+    async fn past_manifest(&self, domain: String, version: u64) -> Result<Option<Manifest>, Fault> {
+        let manifest: Option<Manifest> = self.call(Call::PastManifest(DomainVersion { domain, version })).await?;
+        manifest.iter().try_for_each(check_manifest).map_err(|error| self.foreign(error))?;
+        Ok(manifest)
+    }
+
+    async fn forget_history(&self, domain: String) -> Result<u64, Fault> {
+        self.call(Call::ForgetHistory(domain)).await
     }
 
     async fn directory(&self, key: SliceKey) -> Result<Directory, Fault> {

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use pithead_door::{
     ApplicationRun, Attachments, BackgroundOrder, BackgroundStatus, Batches, Claim, Discard, Door, DriveStatus, Events,
-    FunctionAsk, FunctionModule, Hello, Kept, LinkGauge, LoadModule, LoadRequest, MergeRuns, OpenRequest, OpenSession, Opened,
-    Pieces, PlanBytes, PortInputs, Reads, RunApplication, StoredModule, Welcome,
+    FunctionAsk, FunctionModule, Hello, HistoryAsk, Kept, LinkGauge, LoadModule, LoadRequest, MergeRuns, OpenRequest,
+    OpenSession, Opened, Pieces, PlanBytes, PortInputs, Reads, RunApplication, StoredModule, ToldVersion, Welcome,
 };
 use pithead_entry::{Identity, ProgramRight, Right};
 use pithead_model::{
@@ -82,8 +82,8 @@ impl CheckedDoor {
             || (!session.programs.is_empty() && session.programs.iter().all(loads))
     }
 
-    /// A manifest that moves data to other drives, names other drives as the domain's, or changes its functions, needs more than the
-    /// right to write.
+    /// A manifest that moves data to other drives, names other drives as the domain's, changes its functions or how long versions are
+    /// kept, needs more than the right to write.
     async fn check_commit(&self, manifest: &Manifest) -> Result<(), Fault> {
         let domain = &manifest.domain;
         self.caller.check(Right::Write, domain)?;
@@ -93,13 +93,16 @@ impl CheckedDoor {
         // Another manifest may be committed before this one. Then its version is not the one expected, and it is refused.
         match self.door.manifest(domain.clone()).await? {
             Some(current) if moves(&current, manifest) => self.caller.check(Right::Administer, domain),
-            None if !manifest.functions.is_empty() => self.caller.check(Right::Administer, domain),
+            None if !manifest.functions.is_empty() || manifest.history_ms.is_some() => {
+                self.caller.check(Right::Administer, domain)
+            }
             _ => Ok(()),
         }
     }
 }
 
-/// Whether another manifest names other drives for the domain or for a dataset that stays, or has other functions.
+/// Whether another manifest names other drives for the domain or for a dataset that stays, has other functions, or is to keep versions
+/// for another time.
 fn moves(current: &Manifest, next: &Manifest) -> bool {
     let moved = next.datasets.iter().any(|(name, dataset)| {
         let before = current.datasets.get(name).filter(|before| before.id == dataset.id);
@@ -110,7 +113,8 @@ fn moves(current: &Manifest, next: &Manifest) -> bool {
             copies(before) != copies(dataset)
         })
     });
-    moved || current.drives != next.drives || current.functions != next.functions
+    let same = current.drives == next.drives && current.functions == next.functions && current.history_ms == next.history_ms;
+    moved || !same
 }
 
 #[async_trait]
@@ -234,6 +238,21 @@ impl Door for CheckedDoor {
     async fn drop_aside(&self, domain: String, version: u64) -> Result<bool, Fault> {
         self.caller.check(Right::Administer, &domain)?;
         self.door.drop_aside(domain, version).await
+    }
+
+    async fn history(&self, ask: HistoryAsk) -> Result<Vec<ToldVersion>, Fault> {
+        self.caller.check(Right::Read, &ask.domain)?;
+        self.door.history(ask).await
+    }
+
+    async fn past_manifest(&self, domain: String, version: u64) -> Result<Option<Manifest>, Fault> {
+        self.caller.check(Right::Read, &domain)?;
+        self.door.past_manifest(domain, version).await
+    }
+
+    async fn forget_history(&self, domain: String) -> Result<u64, Fault> {
+        self.caller.check(Right::Administer, &domain)?;
+        self.door.forget_history(domain).await
     }
 
     async fn directory(&self, key: SliceKey) -> Result<Directory, Fault> {

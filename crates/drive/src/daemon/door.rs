@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use pithead_door::{
     ApplicationRun, Attachments, BackgroundOrder, BackgroundStatus, Batches, Claim, Discard, Door, DriveStatus, Events,
-    FunctionAsk, FunctionModule, Hello, Kept, LinkGauge, LoadModule, LoadRequest, MergeRuns, OpenRequest, OpenSession, Opened,
-    Pieces, PortInputs, Reads, RunApplication, StoredModule, Welcome,
+    FunctionAsk, FunctionModule, Hello, HistoryAsk, Kept, LinkGauge, LoadModule, LoadRequest, MergeRuns, OpenRequest,
+    OpenSession, Opened, Pieces, PortInputs, Reads, RunApplication, StoredModule, ToldVersion, Welcome,
 };
 use pithead_model::{Directory, Fault, HostState, Loaded, Manifest, Reply, SessionId, SessionProfile, SliceKey};
 use pithead_plan::take_annotation;
@@ -117,6 +117,18 @@ impl Door for Drive {
 
     async fn set_aside(&self, domain: String, after: u64) -> Result<Option<Manifest>, Fault> {
         self.counted(self.storage.read_aside(domain, after).await)
+    }
+
+    async fn history(&self, ask: HistoryAsk) -> Result<Vec<ToldVersion>, Fault> {
+        self.counted(self.storage.read_history(ask).await)
+    }
+
+    async fn past_manifest(&self, domain: String, version: u64) -> Result<Option<Manifest>, Fault> {
+        self.counted(self.storage.read_past(domain, version).await)
+    }
+
+    async fn forget_history(&self, domain: String) -> Result<u64, Fault> {
+        self.counted(self.storage.forget_history(domain).await)
     }
 
     async fn drop_aside(&self, domain: String, version: u64) -> Result<bool, Fault> {

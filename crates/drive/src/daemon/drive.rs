@@ -23,6 +23,8 @@ use crate::storage::{Attached, Storage};
 const BLOCKING_THREADS_PER_REACTOR: usize = 4;
 /// Longest time between two looks for runs that no manifest names.
 const ORPHANS_STEP_MAX: Duration = Duration::from_secs(60);
+/// How long after a fault a drive looks for versions of manifests again whose time is over.
+const HISTORY_STEP: Duration = Duration::from_secs(2);
 /// How often a drive that is stopping looks whether its sessions have ended.
 const STOP_STEP: Duration = Duration::from_millis(20);
 
@@ -67,8 +69,15 @@ impl Drive {
             [] => None,
             attach => Some(Arc::new(Attached::open(attach.to_vec(), resources.workers.clone())?)),
         };
-        let storage =
-            Arc::new(Storage::new(store, id, Arc::clone(&resources), shutdown.clone(), reader_bytes(&options), attached));
+        let storage = Arc::new(Storage::new(
+            store,
+            id,
+            Arc::clone(&resources),
+            shutdown.clone(),
+            reader_bytes(&options),
+            attached,
+            options.history,
+        ));
         storage.collect_condemned()?;
         let turns = TurnLimits { sessions: options.sessions_max, host_sessions: options.host_sessions() };
         let metrics = Arc::new(Metrics::new(&Limits {
@@ -113,6 +122,7 @@ impl Drive {
             writing: Writing::default(),
         });
         drive.start_background(options.session_limits);
+        drive.keep_history();
         let threads = drive.resources.workers.threads();
         tracing::info!(drive = %id, data = %drive.label, threads, memory = options.memory, "open");
         Ok(drive)
@@ -190,6 +200,24 @@ impl Drive {
                 if let Err(fault) = kept.flatten() {
                     tracing::warn!(%fault, "how far background services are was not written down");
                 }
+            }
+        };
+        self.resources.workers.spawn_control(keeper);
+    }
+
+    /// Forgets, until the drive is dropped, versions of manifests whose time is over, and deletes what they alone have named.
+    fn keep_history(&self) {
+        let (storage, device) = (Arc::downgrade(&self.storage), Arc::clone(&self.resources.device));
+        let keeper = async move {
+            // At once: the drives of a process that lives for one statement have no other time for it.
+            let mut step = Duration::ZERO;
+            loop {
+                device.clock().sleep(step).await;
+                let Some(storage) = storage.upgrade() else { return };
+                step = storage.keep_history().await.unwrap_or_else(|fault| {
+                    tracing::error!(%fault, "versions whose time is over could not be forgotten");
+                    HISTORY_STEP
+                });
             }
         };
         self.resources.workers.spawn_control(keeper);

@@ -47,6 +47,8 @@ pub struct DriveOptions {
     pub background_policy: BackgroundPolicy,
     /// The time in which the scrub reads all that is stored. None: it runs only if it was told to.
     pub scrub_period: Option<Duration>,
+    /// How long versions of a domain are kept once another one has taken their place, where the domain does not say it.
+    pub history: Duration,
     /// Files to offer as datasets, where they lie.
     pub attach: Vec<Attach>,
 }
@@ -70,6 +72,7 @@ impl DriveOptions {
             services: None,
             background_policy: BackgroundPolicy::default(),
             scrub_period: None,
+            history: Duration::ZERO,
             attach: vec![],
         }
     }

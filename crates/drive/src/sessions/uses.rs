@@ -104,7 +104,7 @@ impl Drop for SessionUse {
 /// The partitions that these parts are of.
 pub(crate) fn partitions(parts: &[SlicePart]) -> Vec<Option<PartitionKey>> {
     let key = |part: &SlicePart| {
-        let key = PartitionKey { name: part.name.clone(), dataset: part.dataset, partition: part.partition };
+        let key = PartitionKey { name: part.name.stored().0, dataset: part.dataset, partition: part.partition };
         (!part.runs.is_empty()).then_some(key)
     };
     parts.iter().map(key).collect()

@@ -9,11 +9,16 @@ use pithead_store::{Durability, Key, Store, Write, each_entry};
 
 use crate::storage::Storage;
 use crate::storage::claims::claimed;
-use crate::storage::keys::{CONDEMNED_PREFIX, SLICE_PREFIX, check_name, claim_key, condemned_key, parse_slice_key};
+use crate::storage::keys::{
+    CONDEMNED_PREFIX, SLICE_PREFIX, check_name, claim_key, condemned_key, parse_slice_key, retired_key,
+};
 use crate::storage::orphans::names;
 
+/// Runs that may go, each with its number of slices, and those that may not.
+type Fenced = (Vec<(SliceKey, u64)>, Vec<SliceKey>);
+
 impl Storage {
-    /// Deletes the runs that are meant. Returns the number of slices that went.
+    /// Deletes the runs that are meant, or retires them: see [`crate::storage::retired`]. Returns the number of slices that went.
     pub(crate) async fn discard_runs(&self, discard: Discard) -> Result<u64, Fault> {
         let Discard { name, dataset, loads, partition, seen } = discard;
         check_name(&name)?;
@@ -22,8 +27,26 @@ impl Storage {
         let means = meaning(loads);
         let meant = |run: &SliceKey| means(run.load) && partition.is_none_or(|number| number == run.partition);
         let meant: Vec<(SliceKey, u64)> = runs.into_iter().filter(|(run, _)| meant(run)).collect();
+        Ok(self.delete_fenced(self.not_retired(meant, seen).await?, seen).await?.0)
+    }
+
+    /// Those of the runs that no older version of their manifest may name, too. The others stay until these are forgotten.
+    async fn not_retired(&self, runs: Vec<(SliceKey, u64)>, seen: Option<u64>) -> Result<Vec<(SliceKey, u64)>, Fault> {
+        let Some(seen) = seen else { return Ok(runs) };
+        let (unfenced, _) = self.unfenced(runs, Some(seen)).await?;
+        self.retire(unfenced, seen).await
+    }
+
+    /// Deletes runs, but those that are claimed for a later version than the one that was seen, or named by a manifest that is set
+    /// aside. Returns the number of slices that went, and the runs that are claimed.
+    pub(super) async fn delete_fenced(
+        &self,
+        runs: Vec<(SliceKey, u64)>,
+        seen: Option<u64>,
+    ) -> Result<(u64, Vec<SliceKey>), Fault> {
         let order = self.leases.in_order().await;
-        let going = self.not_aside(self.unfenced(meant, seen).await?).await?;
+        let (going, fenced) = self.unfenced(runs, seen).await?;
+        let going = self.not_aside(going).await?;
         let (now, later): (Vec<_>, Vec<_>) = going.into_iter().partition(|(run, _)| self.leases.doom(run));
         let store = Arc::clone(&self.store);
         let later: Vec<SliceKey> = later.into_iter().map(|(run, _)| run).collect();
@@ -31,22 +54,25 @@ impl Storage {
         let condemned = self.resources.workers.blocking(move || (condemn(&*store, &later), order).0).await?;
         let slices = now.iter().map(|(_, slices)| slices).sum();
         let deleted = self.delete_runs(now.into_iter().map(|(run, _)| run).collect()).await;
-        condemned.and(deleted).map(|()| slices)
+        condemned.and(deleted).map(|()| (slices, fenced))
     }
 
-    /// Those of the runs that no manifest after the one that was seen can come to name.
-    async fn unfenced(&self, runs: Vec<(SliceKey, u64)>, seen: Option<u64>) -> Result<Vec<(SliceKey, u64)>, Fault> {
-        let Some(seen) = seen else { return Ok(runs) };
+    /// Those of the runs that no manifest after the one that was seen can come to name, and the others.
+    async fn unfenced(&self, runs: Vec<(SliceKey, u64)>, seen: Option<u64>) -> Result<Fenced, Fault> {
+        let Some(seen) = seen else { return Ok((runs, vec![])) };
         let store = Arc::clone(&self.store);
         let sort = move || {
-            let mut going = Vec::with_capacity(runs.len());
+            let (mut going, mut fenced) = (Vec::with_capacity(runs.len()), Vec::new());
             for (run, slices) in runs {
                 match claimed(&*store, &run)? {
-                    Some(until) if until > seen => tracing::info!(%run, until, seen, "a run that is claimed stays"),
+                    Some(until) if until > seen => {
+                        tracing::info!(%run, until, seen, "a run that is claimed stays");
+                        fenced.push(run);
+                    }
                     _ => going.push((run, slices)),
                 }
             }
-            Ok(going)
+            Ok((going, fenced))
         };
         self.resources.workers.blocking(sort).await?
     }
@@ -140,7 +166,7 @@ fn delete_run(store: &dyn Store, run: &SliceKey) -> Result<(), Fault> {
     let key = run.to_string();
     let Some(prefix) = key.strip_suffix("meta") else { return Ok(()) };
     let mut keys: Vec<Key> = store.list(prefix.as_bytes())?.into_iter().map(|entry| entry.key).collect();
-    keys.extend([condemned_key(run), claim_key(run)]);
+    keys.extend([condemned_key(run), claim_key(run), retired_key(run)]);
     Ok(store.write(keys.into_iter().map(Write::delete).collect(), Durability::Through)?)
 }
 

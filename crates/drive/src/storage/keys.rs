@@ -10,6 +10,9 @@ pub(crate) const CONDEMNED_PREFIX: &str = "condemned/";
 /// Up to which version of its manifest each run is claimed, eight bytes, big end first.
 pub(crate) const CLAIM_PREFIX: &str = "claim/";
 
+/// Runs that older versions of a manifest name: the entry says since when, and which version names them here no more.
+pub(crate) const RETIRED_PREFIX: &str = "retired/";
+
 /// What the key of a slice or a metadata slice says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StoredSlice<'a> {
@@ -37,6 +40,17 @@ pub(crate) fn condemned_key(run: &SliceKey) -> Key {
 
 pub(crate) fn claim_key(run: &SliceKey) -> Key {
     format!("{CLAIM_PREFIX}{run}").into()
+}
+
+pub(crate) fn retired_key(run: &SliceKey) -> Key {
+    format!("{RETIRED_PREFIX}{run}").into()
+}
+
+/// The run that a key is of.
+pub(crate) fn parse_run(key: &[u8]) -> Option<SliceKey> {
+    let slice = parse_slice_key(key)?;
+    let name = DatasetName::new(slice.domain, slice.dataset_name).ok()?;
+    Some(SliceKey { name, dataset: slice.dataset, load: slice.load, partition: slice.partition, number: None })
 }
 
 /// Reads `slice/domain/dataset@incarnation/load/partition.number`, or `.meta`. None: another key.

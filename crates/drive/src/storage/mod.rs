@@ -11,14 +11,17 @@ mod leases;
 mod loads;
 mod merging;
 mod orphans;
+mod retired;
 mod run_directory;
 mod slices;
 mod sorting;
 mod staging;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use pithead_cse::{Manifests, Shutdown};
+use pithead_door::{HistoryAsk, ToldVersion};
 use pithead_model::{Directory, DriveId, Fault, Manifest, SliceKey};
 use pithead_store::Store;
 
@@ -55,7 +58,8 @@ pub(crate) struct Storage {
 }
 
 impl Storage {
-    /// Over a store that is open. Open readers of slices may hold `reader_bytes`.
+    /// Over a store that is open. Open readers of slices may hold `reader_bytes`; `history` is how long versions of manifests are kept
+    /// whose domain does not say it.
     pub(crate) fn new(
         store: Arc<dyn Store>,
         id: DriveId,
@@ -63,6 +67,7 @@ impl Storage {
         shutdown: Shutdown,
         reader_bytes: u64,
         attached: Option<Arc<Attached>>,
+        history: Duration,
     ) -> Storage {
         let workers = &resources.workers;
         let directories = Arc::new(Directories::new(Arc::clone(&store), workers.clone(), attached.clone()));
@@ -70,7 +75,7 @@ impl Storage {
         let slices = SliceCache::new(Arc::clone(&store), device, workers.clone(), Arc::clone(&directories), reader_bytes);
         Storage {
             id,
-            manifests: Manifests::new(Arc::clone(&store), id),
+            manifests: Manifests::new(Arc::clone(&store), id).with_history(history),
             store,
             directories,
             slices: Arc::new(slices),
@@ -110,6 +115,16 @@ impl Storage {
     pub(crate) async fn read_aside(&self, domain: String, after: u64) -> Result<Option<Manifest>, Fault> {
         let manifests = self.manifests.clone();
         self.resources.workers.blocking(move || manifests.next_aside(&domain, after)).await?
+    }
+
+    pub(crate) async fn read_history(&self, ask: HistoryAsk) -> Result<Vec<ToldVersion>, Fault> {
+        let manifests = self.manifests.clone();
+        self.resources.workers.blocking(move || manifests.history(&ask)).await?
+    }
+
+    pub(crate) async fn read_past(&self, domain: String, version: u64) -> Result<Option<Manifest>, Fault> {
+        let manifests = self.manifests.clone();
+        self.resources.workers.blocking(move || manifests.past(&domain, version)).await?
     }
 
     /// Drops a manifest that is set aside. What nothing else names is collected like what a killed load left.

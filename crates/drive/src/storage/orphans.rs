@@ -15,7 +15,8 @@ use pithead_store::{Store, each_entry};
 
 use crate::storage::Storage;
 use crate::storage::claims::claimed;
-use crate::storage::keys::{CLAIM_PREFIX, parse_slice_key};
+use crate::storage::keys::{CLAIM_PREFIX, parse_run};
+use crate::storage::retired::is_retired;
 
 /// Runs that nothing names, and since when that is known.
 #[derive(Debug, Default)]
@@ -60,7 +61,7 @@ impl Storage {
 }
 
 /// Runs with a note that no manifest here names on this drive, and that none of a later version can: each with the version of its
-/// domain's manifest.
+/// domain's manifest. Those that wait for older versions to be forgotten are known already.
 fn unnamed(store: &dyn Store, manifests: &Manifests, id: DriveId) -> Result<Vec<(SliceKey, u64)>, Fault> {
     let mut runs = Vec::new();
     each_entry(store, CLAIM_PREFIX, |entry| runs.extend(entry.key.strip_prefix(CLAIM_PREFIX.as_bytes()).and_then(parse_run)))?;
@@ -76,17 +77,12 @@ fn unnamed(store: &dyn Store, manifests: &Manifests, id: DriveId) -> Result<Vec<
         let version = known.first().map_or(0, |manifest| manifest.version);
         if !known.iter().any(|manifest| names(manifest, &run, id))
             && claimed(store, &run)?.is_some_and(|until| until <= version)
+            && !is_retired(store, &run)?
         {
             unnamed.push((run, version));
         }
     }
     Ok(unnamed)
-}
-
-fn parse_run(key: &[u8]) -> Option<SliceKey> {
-    let slice = parse_slice_key(key)?;
-    let name = pithead_model::DatasetName::new(slice.domain, slice.dataset_name).ok()?;
-    Some(SliceKey { name, dataset: slice.dataset, load: slice.load, partition: slice.partition, number: None })
 }
 
 /// Whether a manifest names a run on a drive.

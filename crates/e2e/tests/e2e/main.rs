@@ -15,6 +15,7 @@ mod files;
 mod flight_sql;
 mod front;
 mod functions;
+mod history;
 mod hogs;
 mod hosts;
 mod kills;

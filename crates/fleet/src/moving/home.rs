@@ -7,6 +7,7 @@ use pithead_model::{Blame, DriveId, Fault, LostHome, Manifest};
 use crate::Fleet;
 use crate::commit::spread;
 use crate::drives::{ConnectedDrive, Drives};
+use crate::history::now_ms;
 use crate::homes::asked;
 
 /// Times that a hand-over is tried against other hosts' changes.
@@ -93,7 +94,8 @@ fn floor(known: &BTreeMap<DriveId, Manifest>, lost: DriveId) -> Result<Manifest,
     let newest = of_lost.ok_or_else(|| Fault::new(Blame::Conflict, "another drive is becoming home").hint("try again"))?;
     let mut lost_homes: Vec<LostHome> = newest.lost_homes.iter().copied().filter(|other| other.drive != lost).collect();
     lost_homes.push(LostHome { drive: lost, version: newest.version });
-    Ok(Manifest { version: top.saturating_add(VERSIONS_LOST), lost_homes, ..newest.clone() })
+    let (version, time_ms) = (top.saturating_add(VERSIONS_LOST), newest.time_after(now_ms()));
+    Ok(Manifest { version, time_ms, follows: Some(newest.version), lost_homes, ..newest.clone() })
 }
 
 /// The drive that becomes home. All the others must answer: one that does not may have a newer copy of the manifest.
@@ -122,5 +124,6 @@ fn with_home(manifest: &Manifest, home: DriveId) -> Manifest {
     let others = manifest.drives.iter().copied().filter(|drive| *drive != home);
     let drives = std::iter::once(home).chain(others).collect();
     let lost_homes = manifest.lost_homes.iter().copied().filter(|lost| lost.drive != home).collect();
-    Manifest { version: manifest.version.saturating_add(1), drives, lost_homes, ..manifest.clone() }
+    let (version, time_ms) = (manifest.version.saturating_add(1), manifest.time_after(now_ms()));
+    Manifest { version, time_ms, follows: None, drives, lost_homes, ..manifest.clone() }
 }

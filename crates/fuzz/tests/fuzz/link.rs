@@ -328,6 +328,9 @@ pub fn manifest() -> Manifest {
     Manifest {
         domain: "lab".into(),
         version: 4,
+        time_ms: 1_795_514_400_123,
+        follows: Some(2),
+        history_ms: Some(86_400_000),
         drives: vec![DriveId(1), DriveId(2)],
         lost_homes: vec![],
         datasets: datasets.into(),
@@ -393,6 +396,9 @@ fn call_seeds() -> Vec<Seed> {
         ),
         Seed::valid("aside", fuzz::action_bytes("aside", &body(&json!({"domain": "lab", "version": 3})))),
         Seed::valid("has manifest", fuzz::action_bytes("has-manifest", &body(&json!({"domain": "lab", "version": 3})))),
+        Seed::valid("history", fuzz::action_bytes("history", &body(&json!({"domain": "lab", "pick": {"before": 3}})))),
+        Seed::valid("past manifest", fuzz::action_bytes("past-manifest", &body(&json!({"domain": "lab", "version": 3})))),
+        Seed::valid("forget history", fuzz::action_bytes("forget-history", &body(&json!("lab")))),
         Seed::valid("drop aside", fuzz::action_bytes("drop-aside", &body(&json!({"domain": "lab", "version": 3})))),
     ];
     seeds.push(Seed::hostile("deep", fuzz::action_bytes("keep", &deep())));

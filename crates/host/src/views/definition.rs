@@ -5,9 +5,9 @@ use datafusion::sql::sqlparser::ast::Statement as Sql;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use pithead_model::{Blame, Fault, FaultKind};
 
-use crate::Parameters;
 use crate::statement::{self, Named, Parsed};
 use crate::tokens::{is_gap, is_word, line_starts, offset};
+use crate::{Parameters, as_of, tokens};
 
 /// How the statement is written, for whoever wrote it otherwise.
 const FORM: &str = "CREATE [OR REPLACE] VIEW [IF NOT EXISTS] [domain.]name [(column, …)] AS SELECT …";
@@ -68,6 +68,12 @@ pub(crate) fn read(sql: &str, tokens: &[TokenWithSpan]) -> Result<Option<ViewDef
     let end = end.map_or(sql.len(), |last| offset(sql, &starts, last.span.start));
     let sql = sql[begin..end.max(begin)].trim().to_owned();
     query_of(&sql)?;
+    if as_of::is_in(&tokens::tokens(&sql)?)? {
+        let what = "a view reads tables as they are now: a version that it names would be forgotten after a time";
+        return Err(
+            Fault::new(Blame::Unsupported, what).hint("keep what was there as a table: CREATE TABLE … AS SELECT … AS OF …")
+        );
+    }
     Ok(Some(ViewDefinition { name, columns, sql, replaces, if_not_exists }))
 }
 
@@ -153,6 +159,7 @@ mod tests {
             "CREATE VIEW v AS SELECT 1; SELECT 2",
             "CREATE VIEW v AS SHOW TABLES",
             "CREATE TEMP VIEW v AS SELECT 1",
+            "CREATE VIEW v AS FROM t AS OF VERSION 3",
             "CREATE OR REPLACE VIEW IF NOT EXISTS v AS SELECT 1",
         ] {
             assert!(read(wrong, &tokens(wrong).unwrap()).is_err(), "{wrong}");

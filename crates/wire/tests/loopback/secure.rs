@@ -170,15 +170,7 @@ async fn each_call_needs_its_right_to_its_domain() {
     assert!(reader.open(open_request(scan, vec![])).await.is_ok());
     assert_eq!(reader.directory(key()).await.unwrap_err().blame, Blame::Corrupt, "the door itself is asked");
 
-    let manifest = || Manifest {
-        domain: "main".into(),
-        version: 1,
-        drives: vec![DriveId(7)],
-        lost_homes: vec![],
-        datasets: Default::default(),
-        functions: Default::default(),
-        views: Default::default(),
-    };
+    let manifest = || Manifest { version: 1, ..Manifest::empty("main", vec![DriveId(7)]) };
     let discard =
         || Discard { name: "t".parse().unwrap(), dataset: DatasetId(3), loads: Loads::All, partition: None, seen: None };
     let nothing = || stream::empty().boxed();
@@ -192,6 +184,12 @@ async fn each_call_needs_its_right_to_its_domain() {
     access_fault(reader.keep_manifest(manifest()).await, &["write"]);
     access_fault(other.set_aside("main".into(), 0).await, &["read"]);
     assert!(reader.set_aside("main".into(), 0).await.unwrap().is_none());
+    access_fault(other.past_manifest("main".into(), 1).await, &["read"]);
+    assert!(reader.past_manifest("main".into(), 1).await.unwrap().is_none());
+    let ask = || HistoryAsk { domain: "main".into(), pick: Pick::Before(9) };
+    access_fault(other.history(ask()).await, &["read"]);
+    assert!(reader.history(ask()).await.unwrap().is_empty());
+    access_fault(writer.forget_history("main".into()).await, &["writer", "administer", "main"]);
     access_fault(writer.drop_aside("main".into(), 1).await, &["writer", "administer", "main"]);
     assert!(!other.drop_aside("other".into(), 1).await.unwrap(), "there is none");
     assert!(served.door.loads.lock().unwrap().is_empty() && served.door.discards.lock().unwrap().is_empty());
@@ -216,18 +214,15 @@ async fn data_moves_to_other_drives_only_for_who_may_administer() {
     let served = served_with(MemoryDoor::default(), file.options(), &with_token(&writer)).await;
     let admin = FlightDoor::connect_with(&served.address, &with_token(&admin)).unwrap();
     let manifest = |version, drives: &[u64]| Manifest {
-        domain: "main".into(),
         version,
-        drives: drives.iter().copied().map(DriveId).collect(),
-        lost_homes: vec![],
-        datasets: Default::default(),
-        functions: Default::default(),
-        views: Default::default(),
+        ..Manifest::empty("main", drives.iter().copied().map(DriveId).collect())
     };
     served.client.commit(0, manifest(1, &[7, 8])).await.unwrap();
     served.client.commit(1, manifest(2, &[7, 8])).await.unwrap();
     access_fault(served.client.commit(2, manifest(3, &[7])).await, &["writer", "administer"]);
     admin.commit(2, manifest(3, &[7])).await.unwrap();
+    let keeping = Manifest { history_ms: Some(7), ..manifest(4, &[7]) };
+    access_fault(served.client.commit(3, keeping).await, &["writer", "administer"]);
     let conflict = served.client.commit(2, manifest(3, &[7])).await.unwrap_err();
     assert_eq!(conflict.blame, Blame::Conflict, "{conflict}");
 }

@@ -1,0 +1,109 @@
+//! Versions of a domain: the one that there is, and those that are kept once another one has taken their place.
+
+use std::collections::BTreeMap;
+
+use pithead_model::{Dataset, DatasetId, DriveId, Manifest, VIEWS_MAX};
+use serde::{Deserialize, Serialize};
+
+/// Versions that one answer tells of at most.
+pub const VERSIONS_TOLD_MAX: usize = 256;
+
+/// A question about the versions of a domain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HistoryAsk {
+    /// The domain.
+    pub domain: String,
+    /// Which ones are meant.
+    pub pick: Pick,
+}
+
+/// Versions that are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pick {
+    /// The newest of those before a version, newest first: at most [`VERSIONS_TOLD_MAX`].
+    Before(u64),
+    /// The one that was the newest at a time, milliseconds since 1970 UTC. None is told unless it is certain which one that was.
+    At(u64),
+}
+
+/// What is told of a version.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ToldVersion {
+    /// The version.
+    pub version: u64,
+    /// When it was made, milliseconds since 1970 UTC; 0: unknown.
+    pub time_ms: u64,
+    /// The version that it was made from.
+    pub made_from: u64,
+    /// Its manifest is damaged here, and nothing else is told of it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_damaged: bool,
+    /// How long versions are kept, as the domain says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history_ms: Option<u64>,
+    /// The drives of the domain, home first.
+    #[serde(default)]
+    pub drives: Vec<DriveId>,
+    /// Its datasets, by name.
+    #[serde(default)]
+    pub datasets: BTreeMap<String, ToldDataset>,
+    /// The queries of its views, by name.
+    #[serde(default)]
+    pub views: BTreeMap<String, String>,
+    /// The modules of its functions, by name.
+    #[serde(default)]
+    pub functions: BTreeMap<String, String>,
+}
+
+/// A dataset in a version, as far as it is told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToldDataset {
+    /// Its incarnation.
+    pub id: DatasetId,
+    /// Its rows.
+    pub rows: u64,
+    /// Its runs, over all partitions.
+    pub runs: u64,
+    /// The drives of each partition.
+    pub copies: Vec<Vec<DriveId>>,
+}
+
+impl ToldVersion {
+    /// What is told of a manifest.
+    pub fn of(manifest: &Manifest) -> Self {
+        let dataset = |(name, dataset): (&String, &Dataset)| (name.clone(), ToldDataset::of(dataset));
+        let views = manifest.views.iter().take(VIEWS_MAX);
+        Self {
+            version: manifest.version,
+            time_ms: manifest.time_ms,
+            made_from: manifest.made_from(),
+            is_damaged: false,
+            history_ms: manifest.history_ms,
+            drives: manifest.drives.clone(),
+            datasets: manifest.datasets.iter().map(dataset).collect(),
+            views: views.map(|(name, view)| (name.clone(), view.sql.clone())).collect(),
+            functions: manifest.functions.iter().map(|(name, function)| (name.clone(), function.module.clone())).collect(),
+        }
+    }
+
+    /// What is told of a version whose manifest cannot be read.
+    pub fn damaged(version: u64) -> Self {
+        Self { version, is_damaged: true, ..Self::default() }
+    }
+}
+
+impl ToldDataset {
+    fn of(dataset: &Dataset) -> Self {
+        Self {
+            id: dataset.id,
+            rows: dataset.rows(),
+            runs: dataset.runs().count() as u64,
+            copies: dataset.partitions.iter().map(|partition| partition.copies.clone()).collect(),
+        }
+    }
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
+}

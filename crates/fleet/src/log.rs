@@ -1,0 +1,252 @@
+//! What versions of a domain have changed, one after another. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pithead_door::{ToldDataset, ToldVersion};
+
+/// One change of a version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogEntry {
+    /// The version.
+    pub version: u64,
+    /// When it was made, milliseconds since 1970 UTC; none: unknown.
+    pub time_ms: Option<u64>,
+    /// The dataset, view or function; none: the change is of the domain itself.
+    pub name: Option<String>,
+    /// What was done.
+    pub change: LogChange,
+    /// Rows that the dataset has then; none: it is no dataset, or is there no more.
+    pub rows: Option<u64>,
+    /// Rows that it has more than before, and fewer. Where rows were changed or replaced, this is what the numbers differ by.
+    pub rows_added: u64,
+    /// The same for fewer.
+    pub rows_removed: u64,
+}
+
+/// What a version did to a dataset, or to the domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogChange {
+    /// A dataset that was not there before.
+    Created,
+    /// It is there no more.
+    Dropped,
+    /// It has more rows in the same incarnation.
+    Appended,
+    /// It has fewer, which a restore makes.
+    Restored,
+    /// Its rows are others: by UPDATE, DELETE, MERGE, ALTER TABLE, or a load that replaced it.
+    Rewritten,
+    /// The same rows in other runs.
+    Merged,
+    /// The same rows on other drives.
+    Moved,
+    /// A view that was not there before.
+    ViewCreated,
+    /// A view with another query.
+    ViewReplaced,
+    /// A view that is there no more.
+    ViewDropped,
+    /// The functions of the domain are others.
+    Functions,
+    /// The drives of the domain are others.
+    Drives,
+    /// Versions are kept for another time.
+    History,
+    /// Nothing that is told of here.
+    Nothing,
+    /// The oldest version that is kept: what it changed is not known any more.
+    Oldest,
+    /// Its manifest is damaged, so that it cannot be read.
+    Damaged,
+}
+
+impl LogChange {
+    /// In words.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Dropped => "dropped",
+            Self::Appended => "appended",
+            Self::Restored => "restored",
+            Self::Rewritten => "rewritten",
+            Self::Merged => "runs merged",
+            Self::Moved => "moved",
+            Self::ViewCreated => "view created",
+            Self::ViewReplaced => "view replaced",
+            Self::ViewDropped => "view dropped",
+            Self::Functions => "functions changed",
+            Self::Drives => "drives changed",
+            Self::History => "history set",
+            Self::Nothing => "nothing",
+            Self::Oldest => "oldest kept",
+            Self::Damaged => "damaged",
+        }
+    }
+}
+
+/// What each of these versions has changed, the oldest first.
+pub fn log(versions: &[ToldVersion]) -> Vec<LogEntry> {
+    let mut entries = Vec::new();
+    let mut before: Option<&ToldVersion> = None;
+    let empty = ToldVersion::default();
+    for now in versions {
+        if now.is_damaged {
+            entries.push(entry(now, None, LogChange::Damaged));
+            continue;
+        }
+        match before {
+            Some(before) => entries.extend(changes(before, now)),
+            None if now.made_from == 0 => {
+                entries.extend(changes(&ToldVersion { drives: now.drives.clone(), ..empty.clone() }, now))
+            }
+            None => entries.push(entry(now, None, LogChange::Oldest)),
+        }
+        before = Some(now);
+    }
+    entries
+}
+
+fn entry(now: &ToldVersion, name: Option<&str>, change: LogChange) -> LogEntry {
+    LogEntry {
+        version: now.version,
+        time_ms: (now.time_ms > 0).then_some(now.time_ms),
+        name: name.map(str::to_owned),
+        change,
+        rows: None,
+        rows_added: 0,
+        rows_removed: 0,
+    }
+}
+
+fn changes(before: &ToldVersion, now: &ToldVersion) -> Vec<LogEntry> {
+    let names: BTreeSet<&String> = before.datasets.keys().chain(now.datasets.keys()).collect();
+    let mut found: Vec<LogEntry> = names
+        .into_iter()
+        .filter_map(|name| dataset_change(now, name, before.datasets.get(name), now.datasets.get(name)))
+        .collect();
+    found.extend(view_changes(before, now));
+    let of_domain = [
+        (before.functions != now.functions, LogChange::Functions),
+        (before.drives != now.drives, LogChange::Drives),
+        (before.history_ms != now.history_ms, LogChange::History),
+    ];
+    found.extend(of_domain.into_iter().filter(|(is_so, _)| *is_so).map(|(_, change)| entry(now, None, change)));
+    if found.is_empty() {
+        found.push(entry(now, None, LogChange::Nothing));
+    }
+    found
+}
+
+fn dataset_change(
+    version: &ToldVersion,
+    name: &str,
+    before: Option<&ToldDataset>,
+    now: Option<&ToldDataset>,
+) -> Option<LogEntry> {
+    let change = match (before, now) {
+        (None, Some(_)) => LogChange::Created,
+        (Some(_), None) => LogChange::Dropped,
+        (Some(before), Some(now)) if before.id != now.id => LogChange::Rewritten,
+        (Some(before), Some(now)) if before.rows < now.rows => LogChange::Appended,
+        (Some(before), Some(now)) if before.rows > now.rows => LogChange::Restored,
+        (Some(before), Some(now)) if before.runs != now.runs => LogChange::Merged,
+        (Some(before), Some(now)) if before.copies != now.copies => LogChange::Moved,
+        _ => return None,
+    };
+    let rows = |dataset: Option<&ToldDataset>| dataset.map_or(0, |dataset| dataset.rows);
+    Some(LogEntry {
+        rows: now.map(|now| now.rows),
+        rows_added: rows(now).saturating_sub(rows(before)),
+        rows_removed: rows(before).saturating_sub(rows(now)),
+        ..entry(version, Some(name), change)
+    })
+}
+
+fn view_changes<'a>(before: &'a ToldVersion, now: &'a ToldVersion) -> impl Iterator<Item = LogEntry> + 'a {
+    let names: BTreeMap<&String, (Option<&String>, Option<&String>)> =
+        before.views.keys().chain(now.views.keys()).map(|name| (name, (before.views.get(name), now.views.get(name)))).collect();
+    names.into_iter().filter_map(move |(name, queries)| {
+        let change = match queries {
+            (None, Some(_)) => LogChange::ViewCreated,
+            (Some(_), None) => LogChange::ViewDropped,
+            (before, now) if before != now => LogChange::ViewReplaced,
+            _ => return None,
+        };
+        Some(entry(now, Some(name), change))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use pithead_model::{DatasetId, DriveId};
+
+    use super::*;
+
+    fn version(version: u64, datasets: &[(&str, u64, u64, u64)]) -> ToldVersion {
+        let dataset = |(name, id, rows, runs): &(&str, u64, u64, u64)| {
+            let copies = vec![vec![DriveId(1)]];
+            ((*name).to_owned(), ToldDataset { id: DatasetId(*id), rows: *rows, runs: *runs, copies })
+        };
+        ToldVersion {
+            version,
+            time_ms: version * 1_000,
+            made_from: version - 1,
+            drives: vec![DriveId(1)],
+            datasets: datasets.iter().map(dataset).collect(),
+            ..ToldVersion::default()
+        }
+    }
+
+    fn told(versions: &[ToldVersion]) -> Vec<(u64, Option<String>, &'static str, u64, u64)> {
+        let told = |entry: LogEntry| (entry.version, entry.name, entry.change.text(), entry.rows_added, entry.rows_removed);
+        log(versions).into_iter().map(told).collect()
+    }
+
+    #[test]
+    fn each_version_says_what_it_changed() {
+        let t = || Some("t".to_owned());
+        let versions = [
+            version(1, &[("t", 1, 10, 1)]),
+            version(2, &[("t", 1, 15, 2)]),
+            version(3, &[("t", 1, 15, 1)]),
+            version(4, &[("t", 2, 12, 1)]),
+            version(5, &[]),
+            ToldVersion { drives: vec![DriveId(1), DriveId(2)], history_ms: Some(5), ..version(6, &[]) },
+        ];
+        assert_eq!(
+            told(&versions),
+            [
+                (1, t(), "created", 10, 0),
+                (2, t(), "appended", 5, 0),
+                (3, t(), "runs merged", 0, 0),
+                (4, t(), "rewritten", 0, 3),
+                (5, t(), "dropped", 0, 12),
+                (6, None, "drives changed", 0, 0),
+                (6, None, "history set", 0, 0),
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_not_known_is_said() {
+        let view = |sql: &str| BTreeMap::from([("v".to_owned(), sql.to_owned())]);
+        let versions = [
+            version(7, &[("t", 1, 10, 1)]),
+            ToldVersion::damaged(8),
+            ToldVersion { views: view("SELECT 1"), ..version(9, &[("t", 1, 10, 1)]) },
+            ToldVersion { views: view("SELECT 2"), ..version(10, &[("t", 1, 10, 1)]) },
+            ToldVersion { views: view("SELECT 2"), ..version(11, &[("t", 1, 10, 1)]) },
+        ];
+        let v = || Some("v".to_owned());
+        assert_eq!(
+            told(&versions),
+            [
+                (7, None, "oldest kept", 0, 0),
+                (8, None, "damaged", 0, 0),
+                (9, v(), "view created", 0, 0),
+                (10, v(), "view replaced", 0, 0),
+                (11, None, "nothing", 0, 0),
+            ]
+        );
+    }
+}
