@@ -4,6 +4,8 @@
 # among them; and Zig, which compiles SSDlets in C++. Has rustup bring what compiles SSDlets in Rust. Does nothing when it is all there.
 # `tools/setup.sh peers` adds what only `pithead bench cell` is compared with, some 300 MB. `tools/setup.sh clients` adds clients of
 # PostgreSQL that tests skip without: DuckDB with its extension for PostgreSQL, of a version of its own, and, where Maven is there, pgjdbc.
+# What the system's packages bring is left to the system: tests of psql and of the console, in a browser, are skipped without it (on Debian:
+# apt-get install postgresql-client chromium chromium-driver).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -29,8 +29,10 @@ pub(crate) fn profile(name: &str) -> Result<Option<Profile>, Fault> {
     Ok(Some(found))
 }
 
-/// The line for people; none where nothing was read.
-pub(crate) fn emulated(profile: &Profile, sub_plan: &SubPlanProfile) -> Option<String> {
+/// What a sub-plan would have taken, level by level, and on how many drives; none where nothing was read.
+type Taken = Option<(u64, Result<Vec<Prediction>, String>)>;
+
+fn taken(profile: &Profile, sub_plan: &SubPlanProfile) -> Taken {
     let sessions = sub_plan.sessions();
     let drives = sessions.iter().filter(|session| !session.annotations.is_empty()).map(|session| &session.label);
     let drives = (drives.collect::<BTreeSet<_>>().len() as u64).clamp(1, DRIVES_MAX);
@@ -40,9 +42,23 @@ pub(crate) fn emulated(profile: &Profile, sub_plan: &SubPlanProfile) -> Option<S
     let parts = parts.iter().filter(|(_, counts)| *counts != Counts::default());
     let taken: Result<Vec<Prediction>, _> =
         parts.map(|(level, counts)| predict(profile, counts, *level, Fleet::even(drives))).collect();
+    match taken {
+        Ok(taken) if taken.is_empty() => None,
+        taken => Some((drives, taken.map_err(|error| error.to_string()))),
+    }
+}
+
+/// Joules of drives and host for a sub-plan; none where nothing was read, or the profile does not reach so far.
+pub(crate) fn joules(profile: &Profile, sub_plan: &SubPlanProfile) -> Option<f64> {
+    let (_, taken) = taken(profile, sub_plan)?;
+    Some(taken.ok()?.iter().map(|taken| taken.energy.system_j()).sum())
+}
+
+/// The line for people; none where nothing was read.
+pub(crate) fn emulated(profile: &Profile, sub_plan: &SubPlanProfile) -> Option<String> {
+    let (drives, taken) = taken(profile, sub_plan)?;
     let noun = if drives == 1 { "drive" } else { "drives" };
     let taken = match taken {
-        Ok(taken) if taken.is_empty() => return None,
         Ok(taken) => taken,
         Err(error) => return Some(format!("on {drives} {noun} {}: {error}", profile.name)),
     };

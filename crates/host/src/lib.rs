@@ -1,6 +1,7 @@
 //! The host: the CSE that a client talks to. It knows what the drives hold, loads data onto them, plans statements,
 //! sends the drives what they can do, and finishes what comes back.
 
+mod activity;
 mod below;
 mod client;
 #[cfg(test)]
@@ -9,6 +10,7 @@ mod copying;
 mod energy;
 mod explain;
 mod explain_options;
+mod figures;
 mod frames;
 mod from_first;
 mod functions;
@@ -38,9 +40,11 @@ mod watch;
 mod writing;
 mod written;
 
+pub use activity::{Activity, ActivityTotals, Ending, Followed};
 pub use below::{DividedPart, Merged, ReadSubPlan, SubPlans};
 pub use client::Client;
 pub use energy::counted_work;
+pub use figures::{PlanLine, StatementFigures, SubPlanFigures};
 pub use frames::Frames;
 pub use host::{Host, HostOptions};
 pub use parameters::Parameters;
