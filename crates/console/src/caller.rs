@@ -12,8 +12,8 @@ use pithead_entry::{Identity, Peer, TurnedAway, not_known};
 use pithead_host::{Client, Host, Session};
 use pithead_model::{Blame, Fault};
 
+use crate::entrance::Entrance;
 use crate::refused::Refused;
-use crate::serve::Entrance;
 
 /// The header by which a page says which of several it is.
 const PAGE: &str = "x-pithead-page";

@@ -6,7 +6,9 @@
 
 mod caller;
 mod checks;
+mod console;
 mod drives;
+mod entrance;
 mod files;
 mod query;
 mod refused;
@@ -17,4 +19,5 @@ mod state;
 mod statements;
 mod values;
 
-pub use serve::{Console, serve};
+pub use console::Console;
+pub use serve::serve;

@@ -16,9 +16,10 @@ use serde_json::json;
 
 use crate::caller::known;
 use crate::checks::{check_host, check_json, check_site, make_safe};
+use crate::console::Console;
+use crate::entrance::Entrance;
 use crate::query::{Asked, run};
 use crate::refused::{Refused, Reply, json_reply};
-use crate::serve::{Console, Entrance};
 use crate::state::state;
 use crate::{files, statements};
 

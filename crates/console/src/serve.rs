@@ -3,23 +3,22 @@
 use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use pithead_entry::{Connection, Doorman, Protocol, ServeOptions, accept};
-use pithead_host::Host;
+use pithead_entry::{Connection, Protocol, ServeOptions, accept};
 use pithead_model::{Blame, Fault};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::caller::Sessions;
-use crate::drives::LastDrives;
+use crate::console::Console;
+use crate::entrance::Entrance;
 use crate::route::respond;
 use crate::stalled::Impatient;
 
@@ -29,42 +28,8 @@ const PROTOCOL: Protocol = Protocol { name: "HTTP", alpn: b"http/1.1", greeting:
 const HEAD_WAIT: Duration = Duration::from_secs(20);
 /// The most bytes of a request's head.
 const HEAD_BYTES_MAX: usize = 32 << 10;
-/// Texts of statements that run at one time, each from a request of its own.
-const QUERIES_MAX: usize = 64;
 /// How long requests may go on once the server is told to stop.
 const STOP_GRACE: Duration = Duration::from_secs(5);
-
-/// A host, and the page that is served before it.
-pub struct Console {
-    pub(crate) host: Host,
-    pub(crate) sessions: Sessions,
-    pub(crate) drives: LastDrives,
-    pub(crate) places: Arc<Semaphore>,
-    pub(crate) started: Instant,
-}
-
-/// What stands before it.
-pub(crate) struct Entrance {
-    pub(crate) doorman: Doorman,
-    /// Whether whoever reaches the port gets in: neither TLS nor anything else says who calls.
-    pub(crate) is_open: bool,
-    /// Where statements run.
-    pub(crate) work: Handle,
-}
-
-impl Console {
-    /// The page before a host. From now on the host keeps what its statements did.
-    pub fn new(host: Host) -> Arc<Console> {
-        host.activity().follow();
-        Arc::new(Console {
-            host,
-            sessions: Sessions::default(),
-            drives: LastDrives::default(),
-            places: Arc::new(Semaphore::new(QUERIES_MAX)),
-            started: Instant::now(),
-        })
-    }
-}
 
 /// A thread for connections alone, so that no statement can keep it: operators may work for seconds within one poll.
 struct Thread(Option<Runtime>);

@@ -7,7 +7,7 @@ use pithead_entry::{Identity, Right};
 use pithead_host::Followed;
 use serde_json::{Value as Json, json};
 
-use crate::serve::Console;
+use crate::console::Console;
 use crate::statements::{figures_json, listed};
 
 /// Statements of each kind that are listed.
