@@ -5,6 +5,8 @@
 # `tools/setup.sh peers` adds what only `pithead bench cell` is compared with, some 300 MB. `tools/setup.sh clients` adds clients of
 # PostgreSQL that tests skip without: DuckDB with its extension for PostgreSQL, of a version of its own, and, where Maven is there, pgjdbc.
 # `tools/setup.sh build` is satisfied with what compiling the program needs, protoc.
+# What the system's packages bring is left to the system: tests of psql and of the console, in a browser, are skipped without it (on Debian:
+# apt-get install postgresql-client chromium chromium-driver).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

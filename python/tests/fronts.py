@@ -33,6 +33,7 @@ class Server:
     process: subprocess.Popen[str]
     folder: Path
     log: threading.Thread
+    console: str = ""
 
     @property
     def url(self) -> str:
@@ -54,11 +55,14 @@ def start(folder: Path, *arguments: str) -> Server:
     command: list[str | Path] = [program(), "serve", "--listen", "127.0.0.1:0", "--data", "data", *arguments]
     process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
     assert process.stderr
+    console = ""
     for line in process.stderr:
+        if shown := re.search(r"console at (http\S+)", line):
+            console = shown[1]
         if found := re.search(r"listening on [^ ]*:(\d+)", line):
             log = threading.Thread(target=process.stderr.read, daemon=True)
             log.start()
-            return Server(int(found[1]), process, folder, log)
+            return Server(int(found[1]), process, folder, log, console)
     raise AssertionError("the server ended before it listened")
 
 

@@ -1,16 +1,18 @@
-//! `pithead serve`: a host for clients that speak PostgreSQL's protocol, or Flight SQL.
+//! `pithead serve`: a host for clients that speak PostgreSQL's protocol, or Flight SQL, and for browsers.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
 use futures::future::{BoxFuture, FutureExt, OptionFuture};
+use pithead_console::Console;
 use pithead_drive::{address, bind};
 use pithead_embed::Attach;
 use pithead_flight_sql::FlightSql;
 use pithead_front::Front;
 use pithead_model::{Bytes, parse_bytes};
 use pithead_observe::{Health, Observed};
+use tokio::net::TcpListener;
 
 use crate::array_serve::BelowArgs;
 use crate::drive_serve::{observe_listener, stop_signal};
@@ -26,6 +28,7 @@ Examples:
       --listen 0.0.0.0:5432 --tls-cert host.pem --tls-key host.key --access access.toml
   psql -h 127.0.0.1 -p 5432 -U me pithead -c 'SELECT count(*) FROM trips'
   pithead serve --data ./pithead-data --flight 127.0.0.1:8815      # Flight SQL for ADBC and JDBC, too
+  pithead serve --data ./pithead-data --console            # and a page for browsers at http://127.0.0.1:8080
 
 A client's user is an identity of the access file, and its password that identity's token. Several
 servers may stand before the same drives.";
@@ -51,6 +54,9 @@ pub(crate) struct FrontServeArgs {
     /// Serve Flight SQL there, too, as 127.0.0.1:8815; port 0 takes any that is free
     #[arg(long, value_name = "HOST:PORT")]
     flight: Option<String>,
+    /// Serve the console there, a page for browsers: HOST:PORT, or a port that only this machine reaches [default without a value: 8080]
+    #[arg(long, value_name = "[HOST:]PORT", num_args = 0..=1, default_missing_value = "8080")]
+    console: Option<String>,
     /// Threads of this process for queries [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -94,9 +100,10 @@ pub(crate) async fn run(args: FrontServeArgs) -> Result<(), CliError> {
         Some(listen) => Some(bind(listen).await?),
         None => None,
     };
+    let console_listener = console_listener(args.console.as_deref()).await?;
     let metrics = observe_listener(args.metrics.as_deref()).await?;
     let entry = args.entry.options();
-    for listener in [Some(&listener), flight_listener.as_ref()].into_iter().flatten() {
+    for listener in [Some(&listener), flight_listener.as_ref(), console_listener.as_ref()].into_iter().flatten() {
         entry_args::check(&entry, address(listener)?)?;
     }
     let engine = pithead_embed::connect(&wanted.target(), &wanted.options()?).await?;
@@ -115,6 +122,10 @@ pub(crate) async fn run(args: FrontServeArgs) -> Result<(), CliError> {
     if let Some(listener) = &flight_listener {
         terminal::tell(format_args!("Flight SQL at {}", address(listener)?));
     }
+    if let Some(listener) = &console_listener {
+        let scheme = if entry.tls.is_some() { "https" } else { "http" };
+        terminal::tell(format_args!("console at {scheme}://{}/", address(listener)?));
+    }
     terminal::tell(format_args!("host listening on {} for PostgreSQL clients ({facts})", address(&listener)?));
     let observing = match metrics {
         Some(listener) => {
@@ -129,9 +140,13 @@ pub(crate) async fn run(args: FrontServeArgs) -> Result<(), CliError> {
         .clone()
         .zip(flight_listener)
         .map(|(flight, listener)| pithead_flight_sql::serve(flight, listener, entry.clone(), stop.clone()));
+    let shown = console_listener
+        .map(|listener| pithead_console::serve(Console::new(engine.host.clone()), listener, entry.clone(), stop.clone()));
     let front = pithead_front::serve(Arc::clone(&servers.front), listener, entry.clone(), stop);
-    // Where one of both fails, the other ends with it.
-    let served = tokio::try_join!(front, async { OptionFuture::from(flying).await.unwrap_or(Ok(())) });
+    // Where one of them fails, the others end with it.
+    let served = tokio::try_join!(front, async { OptionFuture::from(flying).await.unwrap_or(Ok(())) }, async {
+        OptionFuture::from(shown).await.unwrap_or(Ok(()))
+    },);
     if let Some(observing) = observing {
         observing.abort();
         // It holds the host, too.
@@ -141,6 +156,13 @@ pub(crate) async fn run(args: FrontServeArgs) -> Result<(), CliError> {
     engine.shutdown().await;
     served?;
     Ok(())
+}
+
+/// Takes the address for the console; a port alone is one that only this machine reaches.
+async fn console_listener(listen: Option<&str>) -> Result<Option<TcpListener>, CliError> {
+    let Some(listen) = listen else { return Ok(None) };
+    let listen = listen.parse::<u16>().map_or_else(|_| listen.to_owned(), |port| format!("127.0.0.1:{port}"));
+    Ok(Some(bind(&listen).await?))
 }
 
 /// What stands before the host, as it is observed.
@@ -187,5 +209,13 @@ mod tests {
         assert_eq!(args.target().link.tls_ca, Some("ca".into()));
         assert!(args.entry.options().tls.is_some());
         assert!(parsed("pithead serve --data d --drives a:1").is_err());
+    }
+
+    #[test]
+    fn a_console_has_a_usual_port() {
+        let console = |line: &str| parsed(line).unwrap().console;
+        assert_eq!(console("pithead serve"), None);
+        assert_eq!(console("pithead serve --console --data d").as_deref(), Some("8080"));
+        assert_eq!(console("pithead serve --console 0.0.0.0:9090").as_deref(), Some("0.0.0.0:9090"));
     }
 }

@@ -45,6 +45,7 @@ pub struct FrontProcess {
     address: String,
     metrics: Option<String>,
     flight: Option<String>,
+    console: Option<String>,
 }
 
 impl FrontProcess {
@@ -64,10 +65,11 @@ impl FrontProcess {
             after.split([' ', '/', ',']).next().unwrap().to_owned()
         };
         let flight = arguments.contains(&"--flight").then(|| word("Flight SQL at "));
+        let console = arguments.contains(&"--console").then(|| word("console at http://"));
         let address = word("listening on ");
         let metrics = arguments.contains(&"--metrics").then(|| word("metrics at http://"));
         std::thread::spawn(move || lines.for_each(drop));
-        FrontProcess { child, address, metrics, flight }
+        FrontProcess { child, address, metrics, flight, console }
     }
 
     /// Where it listens.
@@ -83,6 +85,11 @@ impl FrontProcess {
     /// Where its metrics are.
     pub fn metrics(&self) -> &str {
         self.metrics.as_deref().expect("it was started with --metrics")
+    }
+
+    /// Where it serves the console.
+    pub fn console(&self) -> &str {
+        self.console.as_deref().expect("it was started with --console")
     }
 
     /// Where it serves Flight SQL.

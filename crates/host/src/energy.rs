@@ -69,6 +69,11 @@ pub fn emulate<'a>(
     Ok(sum)
 }
 
+/// Joules of drives and host for a sub-plan; none where nothing was read, or the profile does not reach so far.
+pub(crate) fn joules(profile: &Profile, sub_plan: &SubPlanProfile) -> Option<f64> {
+    Some(emulate(profile, [sub_plan]).ok()??.prediction.system_j)
+}
+
 /// The line for people; none where nothing was read.
 pub(crate) fn emulated<'a>(profile: &Profile, sub_plans: impl IntoIterator<Item = &'a SubPlanProfile>) -> Option<String> {
     match emulate(profile, sub_plans) {

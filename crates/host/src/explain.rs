@@ -14,6 +14,7 @@ use pithead_plan::{Decomposition, Estimate, INPUT_SCHEMA, RemoteScan, ReplanPoin
 
 use crate::Answer;
 use crate::energy;
+use crate::figures::{PlanLine, SubPlanFigures};
 use crate::query::{Mode, Prepared, PreparedInput, Query};
 use crate::sampler::{SampleReport, counted};
 use pithead_remote::{PartitionProfile, SubPlanProfile};
@@ -34,20 +35,20 @@ pub(crate) async fn explain(query: &Query, plan: LogicalPlan, analyze: bool) -> 
     let lines = match analyze {
         true => {
             let mut lines = annotated(query, &prepared, rows);
-            lines.extend(
-                meter
-                    .joules()
-                    .map(|joules| format!("{:<6}{joules:.3} J in this machine's packages (RAPL), whatever ran there", "")),
-            );
+            lines.extend(meter.joules().map(|joules| {
+                let text = format!("{joules:.3} J in this machine's packages (RAPL), whatever ran there");
+                PlanLine { site: "", depth: 0, text, figures: None }
+            }));
             lines
         }
         false => {
-            let mut text = Text { lines: vec![], analyze, shown: vec![], device: None };
+            let mut text = Text { lines: vec![], analyze: false, shown: vec![], device: None };
             text.query(&prepared, 0);
             text.lines
         }
     };
-    let batch = RecordBatch::try_new(schema(), vec![Arc::new(StringArray::from(lines))]).map_err(Fault::bug)?;
+    let lines = StringArray::from_iter_values(lines.iter().map(PlanLine::to_string));
+    let batch = RecordBatch::try_new(schema(), vec![Arc::new(lines)]).map_err(Fault::bug)?;
     Ok(Answer::of(batch, Arc::clone(&query.profile)))
 }
 
@@ -56,18 +57,21 @@ pub(crate) fn schema() -> SchemaRef {
     Arc::new(Schema::new(vec![Field::new("plan", DataType::Utf8, false)]))
 }
 
-/// The plan of a query that has run, with what it cost, as lines of text.
-pub(crate) fn annotated(query: &Query, prepared: &Prepared, rows: u64) -> Vec<String> {
-    let device = energy::profile(&query.settings.device).ok().flatten();
-    let mut text = Text { lines: vec![], analyze: true, shown: vec![], device };
-    text.query(prepared, 0);
+/// The plan of a query that has run, with what it cost.
+pub(crate) fn annotated(query: &Query, prepared: &Prepared, rows: u64) -> Vec<PlanLine> {
+    let mut text = Text::analyzed(query, prepared);
     text.totals(query, rows);
     text.lines
 }
 
+/// The plan of a query that runs or has run, with what it has cost so far.
+pub(crate) fn so_far(query: &Query, prepared: &Prepared) -> Vec<PlanLine> {
+    Text::analyzed(query, prepared).lines
+}
+
 /// Lines so far.
 struct Text {
-    lines: Vec<String>,
+    lines: Vec<PlanLine>,
     analyze: bool,
     /// Tables of which it was said how they were computed.
     shown: Vec<*const PreparedInput>,
@@ -76,8 +80,15 @@ struct Text {
 }
 
 impl Text {
-    fn line(&mut self, site: &str, depth: usize, text: impl AsRef<str>) {
-        self.lines.push(format!("{site:<6}{}{}", "  ".repeat(depth), text.as_ref()));
+    fn analyzed(query: &Query, prepared: &Prepared) -> Text {
+        let device = energy::profile(&query.settings.device).ok().flatten();
+        let mut text = Text { lines: vec![], analyze: true, shown: vec![], device };
+        text.query(prepared, 0);
+        text
+    }
+
+    fn line(&mut self, site: &'static str, depth: usize, text: impl Into<String>) {
+        self.lines.push(PlanLine { site, depth, text: text.into(), figures: None });
     }
 
     fn query(&mut self, prepared: &Prepared, depth: usize) {
@@ -162,7 +173,9 @@ impl Text {
             sub_plan.driving(),
             expected(&sub_plan.estimate),
         );
-        self.line("link", depth, head);
+        let profile = sub_plan.number.checked_sub(1).and_then(|index| prepared.profiles.get(index)).filter(|_| self.analyze);
+        let figures = profile.map(|profile| SubPlanFigures::of(profile));
+        self.lines.push(PlanLine { site: "link", depth, text: head, figures });
         self.drive(&sub_plan.plan, depth + 1);
         for input in &sub_plan.inputs {
             let Some(found) = prepared.table(input) else { continue };
@@ -179,9 +192,7 @@ impl Text {
                 self.query(&found.prepared, depth + 2);
             }
         }
-        if self.analyze
-            && let Some(profile) = sub_plan.number.checked_sub(1).and_then(|index| prepared.profiles.get(index))
-        {
+        if let Some(profile) = profile {
             self.sessions(profile, depth + 1);
             self.emulated(profile, depth + 1);
         }
@@ -228,7 +239,7 @@ impl Text {
                 self.line("", depth + 1, text);
             }
             for failover in &session.failovers {
-                self.line("", depth + 1, failover);
+                self.line("", depth + 1, failover.as_str());
             }
         }
     }

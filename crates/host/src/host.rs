@@ -11,6 +11,7 @@ use pithead_load::{LoadProgress, LoadReport, LoadSpec, Loader};
 use pithead_model::{DatasetName, Fault};
 use pithead_remote::RemoteContext;
 
+use crate::activity::Activity;
 use crate::functions::Functions;
 use crate::metrics::Metrics;
 use crate::sampler::KeptSamples;
@@ -57,6 +58,7 @@ struct Inner {
     metrics: Metrics,
     spills: Arc<SpillFolder>,
     samples: KeptSamples,
+    activity: Activity,
 }
 
 impl Host {
@@ -72,6 +74,7 @@ impl Host {
             spills: Arc::default(),
             metrics: Metrics::new(),
             samples: KeptSamples::default(),
+            activity: Activity::default(),
             fleet,
             options,
         };
@@ -100,6 +103,11 @@ impl Host {
         let loaded = self.inner.loader.load_batches(spec, schema, rows).await;
         self.metrics().loaded(&loaded);
         loaded
+    }
+
+    /// The statements that run and that ran lately, once somebody follows them.
+    pub fn activity(&self) -> &Activity {
+        &self.inner.activity
     }
 
     /// What its operators spill. Whoever ends the host removes it, or the last one who has it.

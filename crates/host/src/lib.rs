@@ -1,6 +1,7 @@
 //! The host: the CSE that a client talks to. It knows what the drives hold, loads data onto them, plans statements,
 //! sends the drives what they can do, and finishes what comes back.
 
+mod activity;
 mod as_of;
 mod below;
 mod client;
@@ -10,6 +11,7 @@ mod copying;
 mod energy;
 mod explain;
 mod explain_options;
+mod figures;
 mod frames;
 mod from_first;
 mod functions;
@@ -40,9 +42,11 @@ mod watch;
 mod writing;
 mod written;
 
+pub use activity::{Activity, ActivityTotals, Ending, Followed};
 pub use below::{DividedPart, Merged, ReadSubPlan, SubPlans};
 pub use client::Client;
 pub use energy::{Emulated, device_profile, emulate};
+pub use figures::{PlanLine, StatementFigures, SubPlanFigures};
 pub use frames::Frames;
 pub use host::{Host, HostOptions};
 pub use parameters::Parameters;

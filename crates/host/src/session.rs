@@ -23,6 +23,7 @@ use pithead_functions::{EngineOptions, Registry, check_clock, count_repeats, fau
 use pithead_model::{Blame, DatasetName, Fault, FaultKind, PAGE_ROWS, View};
 use pithead_remote::QueryProfile;
 
+use crate::activity::unless_cancelled;
 use crate::copying::{self, CopyFile};
 use crate::pushdown::explain_pushdown;
 use crate::query::{Mode, Query};
@@ -128,7 +129,7 @@ impl Session {
 
     async fn run_watched(&self, sql: &str, parameters: &Parameters) -> Result<Answer, Fault> {
         let parsed = self.parsed(sql, parameters);
-        let mut watch = Watch::start(&self.host, parsed.as_ref().map_or("unknown", Parsed::kind));
+        let mut watch = Watch::start(self, parsed.as_ref().map_or("unknown", Parsed::kind), sql);
         let result = match &parsed {
             Ok(parsed) => self.run_timed(Work { sql, parsed, parameters, planned: None }, &mut watch).await,
             Err(fault) => Err(fault.clone()),
@@ -145,14 +146,15 @@ impl Session {
         Box::pin(Statement::new(self, sql, parameters))
     }
 
-    /// Runs a statement within the time that it may take.
+    /// Runs a statement within the time that it may take, unless it is cancelled.
     async fn run_timed(&self, work: Work<'_>, watch: &mut Watch) -> Result<Answer, Fault> {
         check_clock()?;
         let timed = !matches!(work.parsed, Parsed::Set { .. } | Parsed::Drop { .. });
         let limit = Settings::of(&self.state.lock()).statement_timeout().filter(|_| timed);
+        let run = unless_cancelled(watch.followed(), self.run_parsed(work, watch));
         match Deadline::after(limit) {
-            Some(deadline) => deadline.run(self.run_parsed(work, watch)).await,
-            None => self.run_parsed(work, watch).await,
+            Some(deadline) => deadline.run(run).await,
+            None => run.await,
         }
     }
 
@@ -161,6 +163,9 @@ impl Session {
         match parsed {
             Parsed::Set { name, value } => {
                 parameters.refuse("SET")?;
+                if self.client.lock().is_some() {
+                    settings::check_of_client(name)?;
+                }
                 let mut state = self.state.lock();
                 self.changed();
                 settings::set(&mut state, name, value)?;
@@ -246,11 +251,11 @@ impl Session {
         }
         let (query, Planned { plan, names, .. }) = self.plan(query, parameters, planned).await?;
         let profile = Arc::clone(&query.profile);
+        watch.counts(&profile);
         let query = Arc::new(query);
         let prepared = Arc::new(query.prepare(plan, Mode::Run).await?);
         let rows = query.execute(&prepared).await?;
-        // What was prepared holds the tables to ship: it is kept only where the log may need it.
-        watch.runs(&profile, (limit_ms > 0).then(|| (Arc::clone(&query), prepared)));
+        watch.runs(&query, prepared);
         let schema = names.schema(&rows.schema());
         let rows = names.rows(rows.map(|batch| batch.map_err(fault_from_datafusion)).boxed(), &schema);
         Ok(Answer { schema, rows, profile, is_query: true, changed: None })
@@ -571,7 +576,7 @@ impl Statement {
     fn run_boxed<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<Answer, Fault>> {
         let Self { sql, parsed, parameters, planned, .. } = self;
         Box::pin(async move {
-            let mut watch = Watch::start(&session.host, parsed.kind());
+            let mut watch = Watch::start(session, parsed.kind(), sql);
             let work = Work { sql, parsed, parameters, planned: planned.as_ref() };
             let result = session.run_timed(work, &mut watch).await;
             watch.answered(result)

@@ -217,6 +217,17 @@ fn parse_level(text: &str) -> Result<LevelRule, Fault> {
     }
 }
 
+/// Refuses settings of the engine that are no client's business, such as its memory, which all clients share.
+pub(crate) fn check_of_client(name: &str) -> Result<(), Fault> {
+    const ENGINE: [&str; 3] = [STATEMENT_TIMEOUT, "datafusion.execution.time_zone", "datafusion.catalog.default_schema"];
+    let name = name.trim().to_ascii_lowercase();
+    if name.starts_with("pithead.") || ENGINE.contains(&name.as_str()) {
+        return Ok(());
+    }
+    let fault = Fault::new(Blame::Access, format!("{name} is no setting that clients may change"));
+    Err(fault.hint("those of Pithead begin with pithead.; SHOW ALL lists them"))
+}
+
 /// Sets a switch of ours or of DataFusion. `on` and `off` are true and false.
 pub(crate) fn set(state: &mut SessionState, name: &str, value: &str) -> Result<(), Fault> {
     let name = name.trim().to_ascii_lowercase();

@@ -1,4 +1,5 @@
-//! [`Watch`]: follows a statement to its end, however that comes, counts it, and tells of it in the log if it was slow.
+//! [`Watch`]: follows a statement to its end, however that comes, counts it, and tells of it in the log if it was slow. Where somebody
+//! looks on, it tells [`crate::Activity`], too, and ends the statement that is cancelled there.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -6,13 +7,16 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
-use futures::stream::BoxStream;
-use futures::{Stream, StreamExt};
+use futures::future::{BoxFuture, OptionFuture};
+use futures::{FutureExt, Stream, StreamExt};
+use parking_lot::Mutex;
 use pithead_model::{Bytes, Fault};
 
+use crate::activity::{Ending, Followed, SharedRows, cancelled_by_another};
+use crate::figures::PlanLine;
 use crate::metrics::outcome;
 use crate::query::{Prepared, Query};
-use crate::{Answer, Host, explain};
+use crate::{Answer, Host, Session, explain};
 use pithead_remote::QueryProfile;
 
 /// A statement on its way.
@@ -28,6 +32,10 @@ pub(crate) struct Watch {
     /// Time that the client took between rows.
     client: Duration,
     slow: Option<Slow>,
+    /// Where it is told to those who look on.
+    followed: Option<Arc<Followed>>,
+    /// What went wrong, for these.
+    fault: Option<String>,
 }
 
 /// What is told of a slow query.
@@ -40,10 +48,12 @@ pub(crate) struct Slow {
 }
 
 impl Watch {
-    pub(crate) fn start(host: &Host, kind: &'static str) -> Self {
+    pub(crate) fn start(session: &Session, kind: &'static str, sql: &str) -> Self {
+        let host = session.host.clone();
         host.metrics().running.inc();
+        let followed = host.activity().begin(kind, sql, session.client.lock().as_ref());
         Self {
-            host: host.clone(),
+            host,
             kind,
             started: Instant::now(),
             outcome: "cancelled",
@@ -52,7 +62,14 @@ impl Watch {
             planned: None,
             client: Duration::ZERO,
             slow: None,
+            followed,
+            fault: None,
         }
+    }
+
+    /// Where it is told to those who look on; none: nobody does.
+    pub(crate) fn followed(&self) -> Option<Arc<Followed>> {
+        self.followed.clone()
     }
 
     /// Tells of the query if it takes too long.
@@ -60,25 +77,44 @@ impl Watch {
         self.slow = Some(slow);
     }
 
-    /// The query starts to run.
-    pub(crate) fn runs(&mut self, profile: &Arc<QueryProfile>, run: Option<(Arc<Query>, Arc<Prepared>)>) {
-        self.profile = Some(Arc::clone(profile));
+    /// The query is planned; small tables may be computed first.
+    pub(crate) fn counts(&self, profile: &Arc<QueryProfile>) {
+        if let Some(followed) = &self.followed {
+            followed.counts(profile);
+        }
+    }
+
+    /// The query starts to run. What was prepared holds the tables to ship: it is kept only where it may be shown.
+    pub(crate) fn runs(&mut self, query: &Arc<Query>, prepared: Arc<Prepared>) {
+        self.profile = Some(Arc::clone(&query.profile));
         self.planned = Some(self.started.elapsed());
         if let Some(slow) = &mut self.slow {
-            slow.run = run;
+            slow.run = Some((Arc::clone(query), Arc::clone(&prepared)));
+        }
+        if let Some(followed) = &self.followed {
+            followed.runs((Arc::clone(query), prepared));
         }
     }
 
     /// The statement's answer: it ends with its last row.
     pub(crate) fn answered(mut self, result: Result<Answer, Fault>) -> Result<Answer, Fault> {
-        self.outcome = outcome(&result);
+        self.ended(&result);
         let mut answer = result?;
+        self.counts(&answer.profile);
         if answer.is_query {
             self.outcome = "cancelled";
             self.profile.get_or_insert_with(|| Arc::clone(&answer.profile));
-            answer.rows = Watched { rows: answer.rows, watch: self, given: None, is_over: false }.boxed();
+            answer.rows = Watched::new(self, Arc::new(Mutex::new(answer.rows))).boxed();
+        } else if let Some((followed, rows)) = self.followed.as_ref().zip(answer.changed) {
+            followed.given(rows);
         }
         Ok(answer)
+    }
+
+    /// How it ended, if nothing else comes.
+    fn ended<T>(&mut self, result: &Result<T, Fault>) {
+        self.outcome = outcome(result);
+        self.fault = result.as_ref().err().map(ToString::to_string);
     }
 
     fn tell_slow(&self, slow: &Slow, took: Duration) {
@@ -86,7 +122,7 @@ impl Watch {
         let sums = self.profile.as_ref().map(|profile| profile.snapshot()).unwrap_or_default();
         let plan = slow.run.as_ref().map_or_else(
             || "it did not come to run".to_owned(),
-            |(query, prepared)| explain::annotated(query, prepared, self.rows).join("\n"),
+            |(query, prepared)| lines(&explain::annotated(query, prepared, self.rows)),
         );
         let statement: String = slow.sql.split_whitespace().collect::<Vec<_>>().join(" ");
         tracing::warn!(
@@ -129,16 +165,56 @@ impl Drop for Watch {
         if let Some(slow) = self.slow.as_ref().filter(|slow| took >= slow.limit) {
             self.tell_slow(slow, took);
         }
+        if let Some(followed) = self.followed.take() {
+            let ending = Ending { outcome: self.outcome, fault: self.fault.take(), took };
+            self.host.activity().end(&followed, ending);
+        }
     }
+}
+
+fn lines(plan: &[PlanLine]) -> String {
+    plan.iter().map(PlanLine::to_string).collect::<Vec<_>>().join("\n")
 }
 
 /// Rows that are counted. The statement ends with them, or when they are dropped.
 struct Watched {
-    rows: BoxStream<'static, Result<RecordBatch, Fault>>,
+    rows: SharedRows,
     watch: Watch,
+    /// Ends once the statement is cancelled from outside.
+    cancelled: OptionFuture<BoxFuture<'static, ()>>,
     /// When the client was given the last rows.
     given: Option<Instant>,
     is_over: bool,
+}
+
+impl Watched {
+    fn new(watch: Watch, rows: SharedRows) -> Watched {
+        if let Some(followed) = &watch.followed {
+            followed.gives(&rows);
+        }
+        let cancelled = watch.followed.as_ref().map(|followed| followed.cancelled().boxed()).into();
+        Watched { rows, watch, cancelled, given: None, is_over: false }
+    }
+
+    /// The next rows of the statement, unless it is cancelled.
+    fn poll_rows(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<RecordBatch, Fault>>> {
+        if self.watch.followed.as_ref().is_some_and(|followed| followed.is_cancelled()) {
+            return Poll::Ready(Some(Err(cancelled_by_another())));
+        }
+        let polled = self.rows.lock().poll_next_unpin(context);
+        // It may have been cancelled meanwhile. Without anybody who could do that, the future is ready with nothing.
+        if polled.is_pending() && self.cancelled.poll_unpin(context) == Poll::Ready(Some(())) {
+            return Poll::Ready(Some(Err(cancelled_by_another())));
+        }
+        polled
+    }
+}
+
+impl Drop for Watched {
+    /// What it has at drives is closed before it is counted.
+    fn drop(&mut self) {
+        *self.rows.lock() = futures::stream::empty().boxed();
+    }
 }
 
 impl Stream for Watched {
@@ -151,14 +227,18 @@ impl Stream for Watched {
         if self.is_over {
             return Poll::Ready(None);
         }
-        let polled = self.rows.poll_next_unpin(context);
+        let polled = self.poll_rows(context);
         match &polled {
             Poll::Ready(Some(Ok(batch))) => {
-                self.watch.rows += batch.num_rows() as u64;
+                let rows = batch.num_rows() as u64;
+                self.watch.rows += rows;
+                if let Some(followed) = &self.watch.followed {
+                    followed.given(rows);
+                }
                 self.given = Some(Instant::now());
             }
             Poll::Ready(Some(Err(fault))) => {
-                self.watch.outcome = outcome(&Err::<(), _>(fault.clone()));
+                self.watch.ended(&Err::<(), _>(fault.clone()));
                 self.is_over = true;
             }
             Poll::Ready(None) => {

@@ -14,7 +14,7 @@ const FLOORS: &[&[&str]] = &[
     &["exec", "cse", "load", "capi", "wasm-sql"],
     &["drive", "remote", "kinetic"],
     &["host"],
-    &["embed", "array", "cell", "front", "flight-sql"],
+    &["embed", "array", "cell", "front", "flight-sql", "console"],
     &["bench"],
     &["cli", "python"],
     &["e2e", "fuzz", "xtask"],

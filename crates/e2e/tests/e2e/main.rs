@@ -8,6 +8,7 @@ mod arrays;
 mod aside;
 mod attached;
 mod checking;
+mod console;
 mod copies;
 mod copying;
 mod faults;
