@@ -10,6 +10,7 @@ mod attached;
 mod checking;
 mod copies;
 mod copying;
+mod dedup;
 mod faults;
 mod files;
 mod flight_sql;
