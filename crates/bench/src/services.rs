@@ -1,8 +1,10 @@
 //! `pithead bench services`: what background services cost the foreground, under each policy that places them.
 //!
 //! After Park et al. 2022 (BTS; see `docs/bibliography.md`): put() of 16 KiB by a number of host threads, and a service that always has
-//! something to do; here it is the scrub. The scheduler's simulator runs the same policies, with what was measured of this drive.
+//! something to do: the scrub, and then deduplication as in the paper. The scheduler's simulator runs the same policies, with what was
+//! measured of this drive.
 
+mod dedup;
 mod puts;
 mod queries;
 mod report;
@@ -14,10 +16,12 @@ use pithead_embed::{BackgroundOrder, BackgroundStatus, EmbedOptions, Target, bac
 use pithead_model::{Blame, Fault};
 use pithead_observe::ProcessUse;
 use pithead_policy::background::BackgroundPolicy;
+use rand::rngs::StdRng;
+use rand::{RngCore, SeedableRng};
 use serde::Serialize;
 
 use crate::drives::DriveProcess;
-use crate::kv::clients::{Caller, Server, value_of};
+use crate::kv::clients::{Caller, Server};
 use crate::kv::free_port;
 use crate::machine::Machine;
 use crate::tables::io;
@@ -26,8 +30,9 @@ use report::ServicesReport;
 
 /// Bytes of a value that is put, as in the paper.
 const VALUE_BYTES: usize = 16 << 10;
-/// Values that the scrub reads, of 1 MiB each.
+/// Values that services read, of 1 MiB each, no two of which are alike.
 const STORED: usize = 192;
+const DEDUP: &str = "dedup";
 /// How long a policy has to settle.
 const SETTLE: Duration = Duration::from_millis(700);
 /// How often cores are looked at.
@@ -50,6 +55,8 @@ pub struct ServicesOptions {
     pub threads: Vec<usize>,
     /// Values that each thread puts in a second, at random moments.
     pub rate: f64,
+    /// Where the files are that are stored and deduplicated.
+    pub files: PathBuf,
     /// Where to write everything as JSON.
     pub json: Option<PathBuf>,
 }
@@ -64,7 +71,7 @@ pub(crate) struct Measured {
     pub(crate) rate: Option<f64>,
     pub(crate) latencies: Latencies,
     pub(crate) puts_s: f64,
-    /// What the scrub read.
+    /// What the service read.
     pub(crate) scrub_mb_s: f64,
     /// Shares of each core, as the drive sees them, on average.
     pub(crate) foreground: Vec<f64>,
@@ -79,7 +86,7 @@ pub(crate) struct Measured {
 pub async fn services(options: &ServicesOptions) -> Result<(), Fault> {
     let machine = Machine::here();
     println!("{}", machine.line());
-    let bench = Bench::start(options).await?;
+    let mut bench = Bench::start(options).await?;
     let mut report = ServicesReport::new(machine, options);
     for threads in &options.threads {
         for policy in all_policies() {
@@ -95,7 +102,11 @@ pub async fn services(options: &ServicesOptions) -> Result<(), Fault> {
         bench.choose(policy).await?;
         report.queries.push(queries::measure(&bench.drive, policy, options.seconds * options.runs as f64).await?);
     }
+    report.beside_dedup = dedup::puts(&mut bench, options).await?;
     bench.drive.stop()?;
+    let (directory, files) = (options.directory.clone(), options.files.clone());
+    let saved = tokio::task::spawn_blocking(move || dedup::save(&directory, &files)).await;
+    report.saved = saved.map_err(|lost| Fault::bug(lost.to_string()))??;
     report.finish();
     println!("{}", report.text());
     if let Some(path) = &options.json {
@@ -114,6 +125,8 @@ struct Bench<'a> {
     options: &'a ServicesOptions,
     drive: DriveProcess,
     port: u16,
+    /// The service that is measured.
+    service: &'static str,
     _folder: tempfile::TempDir,
 }
 
@@ -127,11 +140,12 @@ impl<'a> Bench<'a> {
         let kinetic = format!("127.0.0.1:{port}");
         let arguments = ["--kinetic", &kinetic, "--kinetic-tls", "127.0.0.1:0", "--scrub-period", "1ms"];
         let drive = DriveProcess::start(&program, &folder.path().join("drive"), &arguments)?;
-        let bench = Bench { options, drive, port, _folder: folder };
+        let bench = Bench { options, drive, port, service: "scrub", _folder: folder };
         let mut caller = Caller::connect(bench.server()).await?;
-        let value = value_of(1 << 20);
         for number in 0..STORED {
-            caller.put(&format!("bench/stored/{number:04}"), &value, false).await?;
+            let mut value = vec![0; 1 << 20];
+            StdRng::seed_from_u64(number as u64).fill_bytes(&mut value);
+            caller.put(&format!("bench/stored/{number:04}"), &value.into(), false).await?;
         }
         Ok(bench)
     }
@@ -148,12 +162,12 @@ impl<'a> Bench<'a> {
 
     /// Services run under a policy, or rest.
     async fn choose(&self, policy: Option<&'static str>) -> Result<(), Fault> {
-        let scrub = || "scrub".to_owned();
+        let service = || self.service.to_owned();
         match policy {
-            None => self.tell(BackgroundOrder::Pause(scrub())).await?,
+            None => self.tell(BackgroundOrder::Pause(service())).await?,
             Some(policy) => {
                 self.tell(BackgroundOrder::Policy(policy.to_owned())).await?;
-                self.tell(BackgroundOrder::Start(scrub())).await?
+                self.tell(BackgroundOrder::Start(service())).await?
             }
         };
         tokio::time::sleep(SETTLE).await;
@@ -175,14 +189,14 @@ impl<'a> Bench<'a> {
 
     async fn measure(&self, policy: Option<&'static str>, puts: Puts) -> Result<Measured, Fault> {
         let (cpu, own) = (self.cpu_seconds(), ProcessUse::of_self().cpu_seconds);
-        let scrubbed = scrub_bytes(&self.tell(BackgroundOrder::Look).await?);
+        let scrubbed = self.bytes_of(&self.tell(BackgroundOrder::Look).await?);
         let started = Instant::now();
         let seconds = self.options.seconds;
         let putting = tokio::task::spawn_blocking(move || put_all(puts, seconds));
         let (foreground, background) = self.watch(started + Duration::from_secs_f64(seconds)).await?;
         let mut latencies = putting.await.map_err(|lost| Fault::bug(lost.to_string()))??;
         let took = started.elapsed().as_secs_f64();
-        let bytes = scrub_bytes(&self.tell(BackgroundOrder::Look).await?) - scrubbed;
+        let bytes = self.bytes_of(&self.tell(BackgroundOrder::Look).await?) - scrubbed;
         let count = latencies.len() as f64;
         Ok(Measured {
             policy,
@@ -198,6 +212,11 @@ impl<'a> Bench<'a> {
         })
     }
 
+    /// Bytes that the service has worked over.
+    fn bytes_of(&self, status: &BackgroundStatus) -> u64 {
+        status.services.iter().find(|service| service.name == self.service).map_or(0, |service| service.bytes)
+    }
+
     fn cpu_seconds(&self) -> f64 {
         ProcessUse::of_process(self.drive.id()).cpu_seconds
     }
@@ -207,7 +226,13 @@ impl<'a> Bench<'a> {
         let (mut foreground, mut background, mut looks) = (Vec::new(), Vec::new(), 0.0);
         while Instant::now() < until {
             tokio::time::sleep(LOOK.min(until - Instant::now())).await;
-            let cores = self.tell(BackgroundOrder::Look).await?.cores;
+            let status = self.tell(BackgroundOrder::Look).await?;
+            if is_idle(&status, DEDUP) && self.service == DEDUP {
+                // Everything is looked at once more, as if it were new.
+                self.tell(BackgroundOrder::Stop(DEDUP.to_owned())).await?;
+                self.tell(BackgroundOrder::Start(DEDUP.to_owned())).await?;
+            }
+            let cores = status.cores;
             foreground.resize(cores.len(), 0.0);
             background.resize(cores.len(), 0.0);
             for (index, core) in cores.iter().enumerate() {
@@ -223,9 +248,9 @@ impl<'a> Bench<'a> {
     /// Megabytes a second of the scrub while nobody puts.
     async fn scrub_alone(&self) -> Result<f64, Fault> {
         self.choose(Some("shares:1")).await?;
-        let (before, started) = (scrub_bytes(&self.tell(BackgroundOrder::Look).await?), Instant::now());
+        let (before, started) = (self.bytes_of(&self.tell(BackgroundOrder::Look).await?), Instant::now());
         tokio::time::sleep(Duration::from_secs_f64(self.options.seconds)).await;
-        let bytes = scrub_bytes(&self.tell(BackgroundOrder::Look).await?) - before;
+        let bytes = self.bytes_of(&self.tell(BackgroundOrder::Look).await?) - before;
         Ok(bytes as f64 / started.elapsed().as_secs_f64() / 1e6)
     }
 
@@ -237,8 +262,8 @@ impl<'a> Bench<'a> {
     }
 }
 
-fn scrub_bytes(status: &BackgroundStatus) -> u64 {
-    status.services.iter().find(|service| service.name == "scrub").map_or(0, |service| service.bytes)
+fn is_idle(status: &BackgroundStatus, service: &str) -> bool {
+    status.services.iter().any(|one| one.name == service && one.activity == "idle")
 }
 
 /// A policy by the name that it is measured under.

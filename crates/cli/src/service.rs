@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use clap::{Args, Subcommand};
-use pithead_embed::{Answers, BackgroundOrder, BackgroundStatus, ServiceStatus, Target};
+use pithead_embed::{Answers, BackgroundOrder, BackgroundStatus, DedupSettings, ServiceStatus, Target};
 use pithead_model::{Blame, Bytes, Fault, parse_bytes};
 use serde_json::{Value as Json, json};
 
@@ -17,11 +17,12 @@ use crate::terminal;
 const LS_EXAMPLES: &str = "\
 Examples:
   pithead service ls --drives server1:7433,server2:7433
-  pithead service ls --json | jq -r '.services[] | select(.found > 0) | .damaged[]'";
+  pithead service ls --json | jq -r '.services[] | .damaged[]?'";
 
 const START_EXAMPLES: &str = "\
 Examples:
-  pithead service start scrub --drives server1:7433   # and again: without a pause until all is read";
+  pithead service start scrub --drives server1:7433   # and again: without a pause until all is read
+  pithead service start dedup --domain main --kinetic --drives server1:7433";
 
 const LIMIT_EXAMPLES: &str = "\
 Examples:
@@ -32,6 +33,10 @@ const POLICY_EXAMPLES: &str = "\
 Examples:
   pithead service policy tail:1.5 --drives server1:7433
   pithead service policy none --drives server1:7433   # services run where the foreground does";
+
+const DEDUP: &str = "dedup";
+/// How values are cut into chunks where nothing else is asked for.
+const CHUNKS: &str = "cdc";
 
 /// What can be done with background services.
 #[derive(Debug, Subcommand)]
@@ -46,7 +51,8 @@ pub(crate) enum ServiceCommand {
 
 /// Show the background services of drives: what they are at, how fast, and what they have found.
 ///
-/// `scrub` reads every stored value and names damaged ones; `compaction` gives dead room back. The rate is that of the last five
+/// `scrub` reads every stored value and names damaged ones; `compaction` gives dead room back; `dedup` lets values share the bytes
+/// that they have in common. The rate is that of the last five
 /// seconds, and the time left is that of the round at this rate. Damaged values are named where you may administer all domains.
 #[derive(Debug, Args)]
 #[command(after_help = LS_EXAMPLES)]
@@ -60,14 +66,24 @@ pub(crate) struct ServiceLsArgs {
 
 /// Let a service go on where it is, or begin anew if it was stopped.
 ///
-/// A scrub that runs already goes on without a pause until it has read everything. What a service is told holds after a restart of
-/// the drive, too.
+/// A scrub that runs already goes on without a pause until it has read everything. Deduplication looks at the domains that are named,
+/// each by itself, and at the values of Kinetic clients if told so; without any of these options, at those of last time. What a
+/// service is told holds after a restart of the drive, too.
 #[derive(Debug, Args)]
 #[command(after_help = START_EXAMPLES)]
 pub(crate) struct StartArgs {
     /// The service, as `pithead service ls` shows it
     #[arg(value_name = "SERVICE")]
     service: String,
+    /// With `dedup`: a domain whose slices share bytes with one another; may be given several times
+    #[arg(long, value_name = "DOMAIN")]
+    domain: Vec<String>,
+    /// With `dedup`: the values of Kinetic clients share bytes with one another
+    #[arg(long)]
+    kinetic: bool,
+    /// With `dedup`: cut values where their content says so (cdc), or each 1KiB or 0.5KiB
+    #[arg(long, value_name = "HOW")]
+    chunks: Option<String>,
     #[command(flatten)]
     target: TargetArgs,
 }
@@ -157,6 +173,21 @@ impl ServiceCommand {
         }
     }
 
+    /// What is told before the order; none: nothing.
+    fn settings(&self) -> Result<Option<BackgroundOrder>, CliError> {
+        let ServiceCommand::Start(args) = self else { return Ok(None) };
+        let (domains, kinetic) = (args.domain.clone(), args.kinetic);
+        if domains.is_empty() && !kinetic && args.chunks.is_none() {
+            return Ok(None);
+        }
+        if args.service != DEDUP {
+            let what = format!("--domain, --kinetic and --chunks are for the service {DEDUP}, not for {}", args.service);
+            return Err(Fault::new(Blame::User, what).into());
+        }
+        let chunks = args.chunks.clone().unwrap_or_else(|| CHUNKS.to_owned());
+        Ok(Some(BackgroundOrder::Deduplicate(DedupSettings { chunks, domains, kinetic })))
+    }
+
     /// What was done, of a drive.
     fn done(&self) -> String {
         match self {
@@ -175,6 +206,10 @@ impl ServiceCommand {
 
 /// Runs the command.
 pub(crate) async fn run(command: ServiceCommand) -> Result<(), CliError> {
+    if let Some(settings) = command.settings()? {
+        let answers = ask(command.target(), &settings).await?;
+        report(&answers, false)?;
+    }
     let answers = ask(command.target(), &command.order()).await?;
     let ServiceCommand::Ls(args) = &command else {
         for (label, answer) in &answers {
@@ -198,7 +233,9 @@ pub(crate) async fn run(command: ServiceCommand) -> Result<(), CliError> {
     }
     sink.finish()?;
     if !args.json
-        && answers.iter().any(|(_, answer)| answer.iter().flat_map(|status| &status.services).any(|one| one.found > 0))
+        && answers
+            .iter()
+            .any(|(_, answer)| answer.iter().flat_map(|status| &status.services).any(|one| !one.damaged.is_empty()))
     {
         terminal::tell("hint: `pithead repair` writes damaged slices that have another copy anew");
     }
@@ -278,7 +315,10 @@ fn row(label: &str, service: &ServiceStatus) -> Vec<String> {
         format!("{}/s", Bytes(service.bytes_per_second as u64)),
         service.left_s.map_or_else(String::new, crate::status::uptime),
         service.limit.map_or_else(|| "none".to_owned(), |limit| format!("{}/s", Bytes(limit))),
-        service.found.to_string(),
+        match service.name.as_str() {
+            DEDUP => format!("{} saved", Bytes(service.found)),
+            _ => service.found.to_string(),
+        },
     ]
 }
 
@@ -326,7 +366,8 @@ mod tests {
             why: Some("no".into()),
             ..Default::default()
         };
-        let status = BackgroundStatus { services: vec![service, idle], ..BackgroundStatus::default() };
+        let dedup = ServiceStatus { name: "dedup".into(), activity: "idle".into(), found: 7_000_000, ..Default::default() };
+        let status = BackgroundStatus { services: vec![service, idle, dedup], ..BackgroundStatus::default() };
         let answers = vec![("a:1".to_owned(), Ok(status))];
         let text = |grid: Grid| {
             let mut out = Vec::new();
@@ -334,7 +375,8 @@ mod tests {
             String::from_utf8(out).unwrap()
         };
         let table = text(grid(&answers));
-        assert!(table.contains("running    | 5.0 MB | 20.0 MB | 1.0 MB/s | 15 s | 2.0 MB/s |     1"), "{table}");
+        assert!(table.contains("running    | 5.0 MB | 20.0 MB | 1.0 MB/s | 15 s | 2.0 MB/s |            1"), "{table}");
+        assert!(table.contains("| 7.0 MB saved"), "{table}");
         assert!(table.contains("failed: no |    0 B |"), "{table}");
         let damaged = text(damaged_grid(&answers).unwrap());
         assert!(damaged.contains("manifest/lab  | manifest of domain lab"), "{damaged}");

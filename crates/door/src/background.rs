@@ -22,8 +22,23 @@ pub enum BackgroundOrder {
         /// Bytes a second, 1 at least.
         bytes_per_second: Option<u64>,
     },
+    /// What the service `dedup` looks at from now on, and how. It does not start it.
+    Deduplicate(DedupSettings),
     /// Cores are chosen by this policy, as `drive serve --background-policy` names it.
     Policy(String),
+}
+
+/// What deduplication looks at, and how.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DedupSettings {
+    /// How values are cut into chunks: `cdc`, `1KiB` or `0.5KiB`.
+    pub chunks: String,
+    /// The domains whose slices are deduplicated, each by itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub domains: Vec<String>,
+    /// Whether the values of Kinetic clients are.
+    #[serde(default)]
+    pub kinetic: bool,
 }
 
 /// How a drive's background work is.
@@ -75,12 +90,15 @@ pub struct ServiceStatus {
     pub done_bytes: u64,
     /// Bytes of this round; 0: not known.
     pub total_bytes: u64,
-    /// What it has found, in its own count, such as damaged values.
+    /// What it has found, in its own count: damaged values, or bytes that it saves.
     pub found: u64,
     /// The first of the damaged values that it has found, as keys of the drive's store. Empty for callers who may not administer all
     /// domains.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damaged: Vec<String>,
+    /// What deduplication looks at. None for callers who may not administer all domains.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dedup: Option<DedupSettings>,
     /// Bytes a second of the last seconds.
     pub bytes_per_second: f64,
     /// The bytes a second that it may take at most.

@@ -20,7 +20,7 @@ mod program;
 mod status;
 
 pub use attached::{ATTACHED_FILES_MAX, AttachedDataset, Attachments, RefusedDataset, check_attachments};
-pub use background::{BackgroundOrder, BackgroundStatus, CoreStatus, ServiceStatus};
+pub use background::{BackgroundOrder, BackgroundStatus, CoreStatus, DedupSettings, ServiceStatus};
 pub use bounds::{check_open, check_spans, input_bytes};
 pub use columns::{check_columns, children, same_columns};
 pub use compact::{batch_bytes, compact, compact_views, needed_bytes};

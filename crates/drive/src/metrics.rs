@@ -292,7 +292,7 @@ impl Sampled {
             readers: make.gauge("slice_readers", "Slices that are kept open"),
             reader_bytes: make.gauge("slice_reader_bytes", "Bytes of slices that are kept open"),
             keys: make.gauge("store_keys", "Keys in the store"),
-            live: make.gauge("store_live_bytes", "Bytes of values in the store"),
+            live: make.gauge("store_live_bytes", "Bytes of values in the store, as they are stored"),
             dead: make.gauge("store_dead_bytes", "Bytes on the medium that compaction will give back"),
             free: make.gauge("store_free_bytes", "Bytes free on the medium for values"),
             cache_bytes: make.gauge("store_cache_bytes", "Bytes that the store's cache keeps"),
@@ -307,7 +307,7 @@ impl Sampled {
             gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
         };
         set(&self.keys, used.keys);
-        set(&self.live, used.value_bytes);
+        set(&self.live, used.stored_bytes());
         set(&self.dead, used.dead_bytes);
         set(&self.free, used.free_bytes);
         set(&self.cache_bytes, used.cache.bytes);

@@ -16,8 +16,8 @@ pub use connect::{Engine, connect, doors};
 pub use functions::functions;
 pub use options::{EmbedOptions, HISTORY, Target};
 pub use pithead_door::{
-    ApplicationEvent, ApplicationRun, BackgroundOrder, BackgroundStatus, Connection, CoreStatus, DeclaredSsdlet, Door,
-    DriveStatus, HostPort, LoadModule, OpenSession, PartitionUse, PortAt, PortInput, PortInputs, Reads, ReadsAll,
+    ApplicationEvent, ApplicationRun, BackgroundOrder, BackgroundStatus, Connection, CoreStatus, DeclaredSsdlet, DedupSettings,
+    Door, DriveStatus, HostPort, LoadModule, OpenSession, PartitionUse, PortAt, PortInput, PortInputs, Reads, ReadsAll,
     RunApplication, ServiceStatus, SsdletSpec, StoredModule,
 };
 pub use pithead_drive::Attach;

@@ -53,6 +53,7 @@ impl Service {
         let text = json!({
             "keys": usage.keys,
             "value_bytes": usage.value_bytes,
+            "stored_bytes": usage.stored_bytes(),
             "dead_bytes": usage.dead_bytes,
             "free_bytes": usage.free_bytes,
         });
@@ -92,8 +93,9 @@ fn interface(address: std::net::IpAddr) -> Interface {
 
 /// How full the store is: what it could hold is what it holds and what is free or can be given back.
 fn capacity(usage: &StoreUse) -> Capacity {
-    let nominal = usage.value_bytes.saturating_add(usage.dead_bytes).saturating_add(usage.free_bytes);
-    let full = if nominal == 0 { 0.0 } else { usage.value_bytes as f64 / nominal as f64 };
+    let stored = usage.stored_bytes();
+    let nominal = stored.saturating_add(usage.dead_bytes).saturating_add(usage.free_bytes);
+    let full = if nominal == 0 { 0.0 } else { stored as f64 / nominal as f64 };
     Capacity { nominal_capacity_in_bytes: Some(nominal), portion_full: Some(full as f32) }
 }
 

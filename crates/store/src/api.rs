@@ -7,9 +7,11 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use pithead_model::{Blame, Fault};
 
-use crate::{CacheUse, Checking, Compacted};
+use crate::recipe::pack_of;
+use crate::{CacheUse, Checking, Compacted, Dedup};
 
-/// A key: any bytes, at most [`crate::KEY_BYTES_MAX`]. The empty one is legal. Keys are ordered as bytes.
+/// A key: any bytes, at most [`crate::KEY_BYTES_MAX`]. The empty one is legal. Keys are ordered as bytes. Those that begin with eight
+/// bytes 255 are the store's own: they are refused, and never shown.
 pub type Key = Bytes;
 /// A value, shared. A value that the store has in memory is returned without a copy.
 pub type Value = Bytes;
@@ -110,14 +112,30 @@ pub struct KeyRange {
 pub struct StoreUse {
     /// The number of keys.
     pub keys: u64,
-    /// Bytes of values.
+    /// Bytes of values, as they are read.
     pub value_bytes: u64,
+    /// Those of `value_bytes` that are stored as parts of packs (see [`crate::Dedup`]).
+    pub deduplicated_bytes: u64,
+    /// Bytes of these packs.
+    pub pack_bytes: u64,
     /// Bytes on the medium that no value uses any more, and that compaction will give back.
     pub dead_bytes: u64,
     /// Bytes that are free on the medium for puts. The reserve for deletes is not counted.
     pub free_bytes: u64,
     /// How full the cache of values is, and its hits and misses.
     pub cache: CacheUse,
+}
+
+impl StoreUse {
+    /// Bytes of values as they are stored.
+    pub fn stored_bytes(&self) -> u64 {
+        self.value_bytes.saturating_sub(self.deduplicated_bytes).saturating_add(self.pack_bytes)
+    }
+
+    /// Bytes that deduplication saves.
+    pub fn saved_bytes(&self) -> u64 {
+        self.value_bytes.saturating_sub(self.stored_bytes())
+    }
 }
 
 /// An ordered, versioned key-value store. Calls block; a drive makes them on its bounded pool.
@@ -176,6 +194,12 @@ pub trait Store: Send + Sync + Debug {
     /// The next small step of giving back dead room, over at most so many bytes of values; how many it was. None: there is nothing
     /// to do.
     fn compact_step(&self, _bytes_max: u64) -> Result<Option<u64>, StoreError> {
+        Ok(None)
+    }
+
+    /// The next small step of deduplication, over at most so many bytes of values; how many it was. None: the round is over, and the
+    /// next step begins another one. A store that cannot do it has nothing to do.
+    fn dedup_step(&self, _dedup: &mut Dedup, _bytes_max: u64) -> Result<Option<u64>, StoreError> {
         Ok(None)
     }
 
@@ -283,6 +307,9 @@ fn edge(bound: &Bound<Key>) -> Option<(&Key, bool)> {
 /// A key for people: printable characters as they are, the others escaped, long ones cut.
 pub fn show_key(key: &[u8]) -> String {
     const SHOWN: usize = 200;
+    if let Some(pack) = pack_of(key) {
+        return format!("pack {pack} of deduplicated values");
+    }
     match key.len() {
         0 => "the empty key".to_string(),
         1..=SHOWN => key.escape_ascii().to_string(),

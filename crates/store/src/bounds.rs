@@ -3,6 +3,7 @@
 use pithead_model::{Bytes, SLICE_BYTES_MAX};
 
 use crate::api::show_key;
+use crate::recipe::is_own;
 use crate::{Put, StoreError, Write};
 
 /// The longest key. The empty key is legal. Kinetic's clients name keys of up to 4,096 bytes, and a prefix comes before them.
@@ -25,6 +26,10 @@ pub(crate) fn check_batch(batch: &[Write]) -> Result<(), StoreError> {
 }
 
 pub(crate) fn check_key(key: &[u8]) -> Result<(), StoreError> {
+    if is_own(key) {
+        let what = format!("the key {} is one of the store's own, as it begins with eight bytes 255", show_key(key));
+        return Err(StoreError::TooLarge(what));
+    }
     if key.len() <= KEY_BYTES_MAX {
         return Ok(());
     }

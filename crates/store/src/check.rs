@@ -11,7 +11,7 @@ mod repair;
 mod sweep;
 mod unindexed;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Formatter};
 use std::path::Path;
 use std::sync::Arc;
@@ -22,12 +22,12 @@ use serde::Serialize;
 use self::lost::Lost;
 use self::repair::Sources;
 use crate::format::{MARKER, io_error, read_marker};
-use crate::index::{COMMIT, DRIVE, INDEX, Index, LAST_FILE, SegmentRow, VALUE_BYTES, damaged};
+use crate::index::{COMMIT, DRIVE, INDEX, Index, LAST_FILE, SegmentRow, Totals, VALUE_BYTES, damaged};
 use crate::journal::{self, Replayed, replay};
 use crate::medium::Medium;
 use crate::recover::recover;
 use crate::segments::{FOLDER, Segments, file_name, file_number};
-use crate::{FolderMedium, StoreError, upgrade};
+use crate::{FolderMedium, Key, StoreError, upgrade};
 
 /// The memory for pages of the index during a check.
 const CACHE_BYTES: usize = 64 << 20;
@@ -248,6 +248,10 @@ struct Named {
     rows: BTreeMap<u64, SegmentRow>,
     /// Large values.
     values: u64,
+    /// The packs that there are, those that recipes name with their keys, and the totals of both.
+    packs: BTreeSet<u64>,
+    uses: BTreeSet<(u64, Key)>,
+    totals: Totals,
     /// Pairs of keys between which records cannot be read.
     holes: Vec<sweep::Hole>,
 }

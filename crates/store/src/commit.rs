@@ -179,7 +179,7 @@ impl Queue {
             }
             answered.ticket.answer(outcome);
         }
-        core.committed(&committed.dead, if committed.indexed { Depth::Indexed } else { depth });
+        core.committed(&committed.dead, &committed.unshared, if committed.indexed { Depth::Indexed } else { depth });
     }
 
     /// Makes the large values durable that earlier commits have named. If that fails, those commits are given up.

@@ -2,23 +2,28 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use parking_lot::{Condvar, Mutex};
+use pithead_model::DriveId;
 
 use crate::bounds::{SEGMENT_BYTES_MIN, check_batch, check_key};
 use crate::cache::ValueCache;
 use crate::commit::{Queue, Request};
 use crate::compact::Compaction;
 use crate::format::io_error;
-use crate::index::{Action, Batch, Change, Depth, Found, Index, NewValue, corrupt};
+use crate::index::{Action, Batch, Change, Depth, Found, Index, NewValue, Totals, corrupt};
 use crate::journal::Journal;
 use crate::medium::Medium;
+use crate::recipe::is_own;
 use crate::record::ValueLocation;
 use crate::segments::{Extent, Pinned, Segments};
 use crate::{Durability, Entry, Expected, Key, Put, Staged, StoreError, StoreUse, Value, Version, Write};
 
 /// How often a reader looks at a key whose value moves again and again.
 const LOOKS_MAX: usize = 64;
+/// In the place of a file: the cache has values with recipes under this and the number of the recipe.
+const RECIPES: u64 = u64::MAX;
 /// The number of bytes that are not durable in the index, from which on the background work makes them durable at once.
 pub(crate) const FLUSH_BYTES: u64 = 32 << 20;
 
@@ -34,6 +39,17 @@ pub(crate) struct Core {
     pub cache: ValueCache,
     pub queue: Queue,
     pub work: Work,
+    pub sharing: Sharing,
+}
+
+/// What deduplication has to know.
+#[derive(Debug)]
+pub(crate) struct Sharing {
+    /// The last number that a pack or a recipe has got.
+    pub last_number: AtomicU64,
+    /// Whether the store's format allows recipes.
+    pub allowed: Mutex<bool>,
+    pub drive: DriveId,
 }
 
 /// What the background work has to know.
@@ -60,38 +76,46 @@ pub(crate) struct WorkState {
 
 impl Core {
     pub fn get(&self, key: &[u8]) -> Result<Option<(Value, Entry)>, StoreError> {
-        self.look(key, &|place, checksum| {
-            self.cache.get((place.file, place.offset), || self.segments.read(key, place, checksum))
+        self.look(key, &|found| match found {
+            Found::Inline(value) => Ok(value.clone()),
+            Found::Segment { place, checksum } => {
+                self.cache.get((place.file, place.offset), || self.segments.read(key, *place, *checksum))
+            }
+            Found::Parts(parts) => self.cache.get((RECIPES, parts.number), || self.segments.assemble(key, parts)),
         })
     }
 
     /// Reads a value from the medium, and compares its checksum.
     pub fn check(&self, key: &[u8]) -> Result<(), StoreError> {
-        self.look(key, &|place, checksum| self.segments.read(key, place, checksum)).map(drop)
+        let read = |found: &Found| match found {
+            Found::Inline(value) => Ok(value.clone()),
+            Found::Segment { place, checksum } => self.segments.read(key, *place, *checksum),
+            Found::Parts(parts) => self.segments.assemble(key, parts),
+        };
+        self.look(key, &read).map(drop)
     }
 
-    /// A value, which `read` reads if it lies in a segment.
+    /// A value, which `read` reads.
     fn look(
         &self,
         key: &[u8],
-        read: &dyn Fn(ValueLocation, u64) -> Result<Value, StoreError>,
+        read: &dyn Fn(&Found) -> Result<Value, StoreError>,
     ) -> Result<Option<(Value, Entry)>, StoreError> {
-        let mut seen: Option<(ValueLocation, StoreError)> = None;
+        if is_own(key) {
+            return Ok(None);
+        }
+        let mut seen: Option<(Found, StoreError)> = None;
         for _ in 0..LOOKS_MAX {
             let Some((found, entry)) = self.index.get(key)? else { return Ok(None) };
-            let (place, checksum) = match found {
-                Found::Inline(value) => return Ok(Some((value, entry))),
-                Found::Segment { place, checksum } => (place, checksum),
-            };
             // Compaction, or a writer that replaced the value, may have removed it meanwhile. The same place is not
             // read twice.
             match seen.take() {
-                Some((before, error)) if before == place => return Err(error),
+                Some((before, error)) if before == found => return Err(error),
                 _ => {}
             }
-            match read(place, checksum) {
+            match read(&found) {
                 Ok(value) => return Ok(Some((value, entry))),
-                Err(error) => seen = Some((place, error)),
+                Err(error) => seen = Some((found, error)),
             }
         }
         Err(self.index_error("a value was replaced again and again while it was read"))
@@ -163,11 +187,13 @@ impl Core {
     }
 
     pub fn usage(&self) -> Result<StoreUse, StoreError> {
-        let (keys, value_bytes) = self.index.totals()?;
+        let (keys, totals) = self.index.totals()?;
+        let Totals { value_bytes, recipe_bytes, pack_bytes, .. } = totals;
         let (dead_bytes, aside) = self.segments.spare();
         let free = self.medium.free_bytes().map_err(|error| io_error(self.medium.path(), 0, error))?;
         let free_bytes = free.saturating_sub(self.reserve_bytes).saturating_add(aside);
-        Ok(StoreUse { keys, value_bytes, dead_bytes, free_bytes, cache: self.cache.usage() })
+        let cache = self.cache.usage();
+        Ok(StoreUse { keys, value_bytes, deduplicated_bytes: recipe_bytes, pack_bytes, dead_bytes, free_bytes, cache })
     }
 
     /// Writes the large values of the batch, then commits all.
@@ -241,8 +267,9 @@ impl Core {
     }
 
     /// Called after the leader has made a commit, which is durable to a depth. Nothing else commits until this returns.
-    pub fn committed(&self, dead: &[ValueLocation], depth: Depth) {
+    pub fn committed(&self, dead: &[ValueLocation], unshared: &[u64], depth: Depth) {
         dead.iter().for_each(|place| self.cache.forget(place.file, place.offset));
+        unshared.iter().for_each(|number| self.cache.forget(RECIPES, *number));
         if depth == Depth::Indexed {
             self.unlink_empty();
         }

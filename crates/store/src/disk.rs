@@ -3,25 +3,30 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
+use parking_lot::Mutex;
 use pithead_model::DriveId;
 
 use crate::background::Background;
 use crate::cache::{CacheUse, ValueCache};
 use crate::commit::Queue;
 use crate::compact::Compacted;
-use crate::core::{Core, Work};
+use crate::core::{Core, Sharing, Work};
 use crate::format::{
-    FORMAT, Found, MARKER, find_marker, format_of_index, io_error, random_drive_id, read_marker, write_marker,
+    FORMAT, Found, MARKER, WITH_RECIPES, find_marker, format_needed, format_of_index, io_error, random_drive_id, read_marker,
+    write_marker,
 };
-use crate::index::{COMMIT, DRIVE, INDEX, Index, LAST_FILE, corrupt_index, damaged};
+use crate::index::{COMMIT, DRIVE, INDEX, Index, LAST_FILE, LAST_NUMBER, corrupt_index, damaged};
 use crate::journal::Journal;
 use crate::medium::Medium;
+use crate::recipe::is_own;
 use crate::recover::recover;
 use crate::segments::{FOLDER, Segments};
 use crate::upgrade;
 use crate::{
-    Checking, Durability, Entry, FolderMedium, Key, KeyRange, Staged, Store, StoreError, StoreOptions, StoreUse, Value, Write,
+    Checking, Dedup, Durability, Entry, FolderMedium, Key, KeyRange, Staged, Store, StoreError, StoreOptions, StoreUse, Value,
+    Write,
 };
 
 /// The least room that puts leave free, whatever the medium's size.
@@ -123,8 +128,12 @@ impl Store for DiskStore {
         self.core.compact_step(bytes_max)
     }
 
+    fn dedup_step(&self, dedup: &mut Dedup, bytes_max: u64) -> Result<Option<u64>, StoreError> {
+        dedup.step(&self.core, bytes_max)
+    }
+
     fn entry(&self, key: &[u8]) -> Result<Option<Entry>, StoreError> {
-        self.core.index.entry(key)
+        if is_own(key) { Ok(None) } else { self.core.index.entry(key) }
     }
 
     fn range(&self, range: &KeyRange) -> Result<Vec<Entry>, StoreError> {
@@ -181,13 +190,14 @@ fn open_parts(medium: &Arc<dyn Medium>, options: &StoreOptions) -> Result<(Drive
     let drive_id = identity(&**medium, &index)?;
     if !medium.is_read_only() {
         let marker = read_marker(&**medium)?;
-        if marker.is_none_or(|marker| marker.format < FORMAT) {
-            write_marker(&**medium, drive_id)?;
+        let format = format_needed(&index)?;
+        if marker.is_none_or(|marker| marker.format < format) {
+            write_marker(&**medium, format, drive_id)?;
         }
         let journal = Journal::open(medium.clone(), drive_id, index.fact(COMMIT)?.unwrap_or(0))?;
         index.set_journal(Arc::new(journal))?;
     }
-    Ok((drive_id, open_core(medium.clone(), index, options)?))
+    Ok((drive_id, open_core(medium.clone(), index, options, drive_id)?))
 }
 
 /// The index of a store of this release's format. A store of an older format is upgraded; where there is no store, a
@@ -227,11 +237,14 @@ fn make_index(medium: &Arc<dyn Medium>, cache_bytes: usize) -> Result<Index, Sto
     }
 }
 
-fn open_core(medium: Arc<dyn Medium>, index: Index, options: &StoreOptions) -> Result<Core, StoreError> {
+fn open_core(medium: Arc<dyn Medium>, index: Index, options: &StoreOptions, drive: DriveId) -> Result<Core, StoreError> {
     let rows = index.segments()?;
     let segments = Segments::open(medium.clone(), options, &rows, index.fact(LAST_FILE)?.unwrap_or(0))?;
     let free = medium.free_bytes().map_err(|error| io_error(medium.path(), 0, error))?;
+    let format = read_marker(&*medium)?.map_or(FORMAT, |marker| marker.format);
+    let last_number = AtomicU64::new(index.fact(LAST_NUMBER)?.unwrap_or(0));
     Ok(Core {
+        sharing: Sharing { last_number, allowed: Mutex::new(format >= WITH_RECIPES), drive },
         reserve_bytes: options.reserve_bytes.min((free / 50).max(RESERVE_BYTES_MIN)),
         segment_bytes: options.segment_bytes,
         index,

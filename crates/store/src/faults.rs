@@ -45,5 +45,19 @@ fn a_medium_that_fills_up_refuses_puts_alone() {
 
 #[test]
 fn crashes_and_errors_together() {
-    each_seed(200, |seed| Run::new(seed, Faults { crashes: true, errors: true, full: seed.is_multiple_of(4) }).steps(60));
+    each_seed(200, |seed| {
+        Run::new(seed, Faults { crashes: true, errors: true, full: seed.is_multiple_of(4), dedup: false }).steps(60)
+    });
+}
+
+#[test]
+fn deduplication_changes_nothing_that_is_read() {
+    each_seed(60, |seed| Run::new(seed, Faults { dedup: true, ..Faults::default() }).steps(60));
+}
+
+#[test]
+fn deduplication_loses_nothing_by_crashes_and_errors() {
+    let faults =
+        |seed: u64| Faults { crashes: true, errors: seed.is_multiple_of(2), full: seed.is_multiple_of(8), dedup: true };
+    each_seed(120, |seed| Run::new(seed, faults(seed)).steps(60));
 }

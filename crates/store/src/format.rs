@@ -7,12 +7,15 @@ use std::path::Path;
 use pithead_model::DriveId;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::index::INDEX;
+use crate::index::{INDEX, Index, LAST_NUMBER};
 use crate::medium::Medium;
 use crate::{StoreError, journal};
 
-/// The format that this release writes, and the newest that it reads.
+/// The format of a store without recipes. Earlier releases read it, too.
 pub(crate) const FORMAT: u32 = 4;
+/// The format of a store that may have recipes (see `recipe`), from the first deduplication on; the newest that this
+/// release reads.
+pub(crate) const WITH_RECIPES: u32 = 5;
 /// The first format whose marker has a checksum.
 const CHECKSUM_SINCE: u32 = 3;
 pub(crate) const MARKER: &str = "FORMAT";
@@ -66,9 +69,10 @@ pub(crate) fn find_marker(medium: &dyn Medium) -> Result<Found, StoreError> {
     file.read(0, &mut text).map_err(failed)?;
     let text = String::from_utf8_lossy(&text);
     match parse(&text) {
-        Some(marker) if marker.format <= FORMAT => Ok(Found::Whole(marker)),
+        Some(marker) if marker.format <= WITH_RECIPES => Ok(Found::Whole(marker)),
         Some(marker) => {
-            Err(StoreError::Format { path: medium.path().to_path_buf(), found: marker.format.to_string(), newest: FORMAT })
+            let (path, found) = (medium.path().to_path_buf(), marker.format.to_string());
+            Err(StoreError::Format { path, found, newest: WITH_RECIPES })
         }
         None => Ok(Found::Damaged(format!("its FORMAT file is not what was written: {:?}", text.trim()))),
     }
@@ -85,7 +89,7 @@ fn parse(text: &str) -> Option<Marker> {
         (1, None, None) | (2, Some(Some(_)), None) => true,
         // A future format may have no checksum that this release knows.
         (CHECKSUM_SINCE.., Some(Some(drive)), Some(_)) => text == text_of(format, drive),
-        (format, None, None) => format > FORMAT,
+        (format, None, None) => format > WITH_RECIPES,
         _ => false,
     };
     (whole && lines.next().is_none()).then_some(Marker { format, drive: drive.flatten() })
@@ -113,10 +117,15 @@ pub(crate) fn format_of_index(medium: &dyn Medium) -> Result<u32, StoreError> {
     }
 }
 
+/// The format that a store must have for what its index has, or has had.
+pub(crate) fn format_needed(index: &Index) -> Result<u32, StoreError> {
+    Ok(if index.fact(LAST_NUMBER)?.unwrap_or(0) > 0 { WITH_RECIPES } else { FORMAT })
+}
+
 /// Writes the marker, completely or not at all. This is the last step of making or upgrading a store. The names that
 /// other files got before become durable with it.
-pub(crate) fn write_marker(medium: &dyn Medium, drive: DriveId) -> Result<(), StoreError> {
-    let text = text_of(FORMAT, drive);
+pub(crate) fn write_marker(medium: &dyn Medium, format: u32, drive: DriveId) -> Result<(), StoreError> {
+    let text = text_of(format, drive);
     let write = || {
         let file = medium.open(NEW_MARKER, true)?;
         file.set_len(0)?;
@@ -168,22 +177,25 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let medium = FolderMedium::open(dir.path()).unwrap();
         assert_eq!(read_marker(&*medium).unwrap(), None);
-        write_marker(&*medium, DriveId(77)).unwrap();
+        write_marker(&*medium, FORMAT, DriveId(77)).unwrap();
         assert_eq!(read_marker(&*medium).unwrap(), Some(Marker { format: FORMAT, drive: Some(DriveId(77)) }));
         std::fs::write(dir.path().join(MARKER), "pithead store 1\n").unwrap();
         assert_eq!(read_marker(&*medium).unwrap(), Some(Marker { format: 1, drive: None }));
         std::fs::write(dir.path().join(MARKER), "pithead store 2\ndrive 000000000000004d\n").unwrap();
         assert_eq!(read_marker(&*medium).unwrap(), Some(Marker { format: 2, drive: Some(DriveId(77)) }));
-        let newer = text_of(5, DriveId(77));
-        for text in ["pithead store 5\n", newer.as_str()] {
+        std::fs::write(dir.path().join(MARKER), text_of(5, DriveId(77))).unwrap();
+        assert_eq!(read_marker(&*medium).unwrap(), Some(Marker { format: 5, drive: Some(DriveId(77)) }));
+        let newer = text_of(6, DriveId(77));
+        for text in ["pithead store 6\n", newer.as_str()] {
             std::fs::write(dir.path().join(MARKER), text).unwrap();
-            assert!(matches!(read_marker(&*medium), Err(StoreError::Format { newest: FORMAT, .. })), "{text:?}");
+            assert!(matches!(read_marker(&*medium), Err(StoreError::Format { newest: WITH_RECIPES, .. })), "{text:?}");
         }
         std::fs::write(dir.path().join(MARKER), text_of(3, DriveId(77))).unwrap();
         assert_eq!(read_marker(&*medium).unwrap(), Some(Marker { format: 3, drive: Some(DriveId(77)) }));
         for text in [
             "pithead store 3\n",
             "pithead store 4\n",
+            "pithead store 5\n",
             "pithead store 0\n",
             "",
             "something else",
@@ -200,7 +212,7 @@ mod tests {
     fn a_flipped_bit_of_a_marker_is_seen() {
         let dir = tempfile::tempdir().unwrap();
         let medium = FolderMedium::open(dir.path()).unwrap();
-        write_marker(&*medium, DriveId(0x1234_5678_9abc_def0)).unwrap();
+        write_marker(&*medium, FORMAT, DriveId(0x1234_5678_9abc_def0)).unwrap();
         let written = std::fs::read(dir.path().join(MARKER)).unwrap();
         for bit in 0..written.len() * 8 {
             let mut flipped = written.clone();

@@ -5,7 +5,8 @@
 //! entries    key → record (see `record`)
 //! places     (file, offset) → bytes and key of the large value that lies there
 //! segments   file → bytes written, live, punched
-//! facts      drive, keys' bytes, the last commit's number, the last segment file's number
+//! uses       (pack, key) → nothing: the key's recipe names the pack
+//! facts      drive, keys' bytes, the last commit's number, the last segment file's number, …
 //! ```
 //!
 //! Once its file has failed, redb refuses all calls until the file is opened again. Here the next call does that, and
@@ -17,8 +18,10 @@ mod audit;
 mod commit;
 mod failure;
 mod file;
+mod ledger;
 mod opened;
 mod read;
+mod shared;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -34,12 +37,14 @@ use crate::medium::Medium;
 use crate::record::ValueLocation;
 use crate::{StoreError, Value};
 
-pub(crate) use self::apply::{Action, Batch, Change, Committed, NewValue};
+pub(crate) use self::apply::{Action, Batch, Change, Committed, Named, NewValue, Was};
 pub(crate) use self::commit::Depth;
 use self::commit::Unflushed;
 pub(crate) use self::failure::{Failure, caught, corrupt, damaged};
 pub(crate) use self::file::PlainFile;
+pub(crate) use self::ledger::Totals;
 use self::read::decode;
+pub(crate) use self::shared::{Part, PartAt, Parts, Raw};
 
 /// Name of the file.
 pub(crate) const INDEX: &str = "index.redb";
@@ -47,11 +52,19 @@ pub(crate) const INDEX: &str = "index.redb";
 pub(crate) const ENTRIES: TableDefinition<&[u8], &[u8]> = TableDefinition::new("entries");
 pub(crate) const PLACES: TableDefinition<(u64, u64), (u64, &[u8])> = TableDefinition::new("places");
 pub(crate) const SEGMENTS: TableDefinition<u64, (u64, u64, u64)> = TableDefinition::new("segments");
+pub(crate) const USES: TableDefinition<(u64, &[u8]), ()> = TableDefinition::new("uses");
 pub(crate) const FACTS: TableDefinition<&str, u64> = TableDefinition::new("facts");
 pub(crate) const DRIVE: &str = "drive";
 pub(crate) const VALUE_BYTES: &str = "value_bytes";
 pub(crate) const COMMIT: &str = "commit";
 pub(crate) const LAST_FILE: &str = "last_file";
+/// How many packs there are, and their bytes.
+pub(crate) const PACKS: &str = "packs";
+pub(crate) const PACK_BYTES: &str = "pack_bytes";
+/// Bytes of the values that have a recipe.
+pub(crate) const RECIPE_BYTES: &str = "recipe_bytes";
+/// The last number that a pack or a recipe has got.
+pub(crate) const LAST_NUMBER: &str = "last_number";
 /// The log that may have commits which the index lacks, and from where on in both accounts; 0 if none has.
 pub(crate) const LOG: &str = "log";
 const LOG_AT: &str = "log_at";
@@ -73,6 +86,7 @@ pub(crate) struct SegmentRow {
 pub(crate) enum Found {
     Inline(Value),
     Segment { place: ValueLocation, checksum: u64 },
+    Parts(Parts),
 }
 
 /// The index of one store.
@@ -116,6 +130,7 @@ impl Index {
                 transaction.open_table(ENTRIES)?;
                 transaction.open_table(PLACES)?;
                 transaction.open_table(SEGMENTS)?;
+                transaction.open_table(USES)?;
                 transaction.open_table(FACTS)?;
                 Ok(())
             })?;

@@ -10,7 +10,7 @@ use crate::StoreError;
 use crate::api::show_key;
 use crate::check::{open_index, open_medium};
 use crate::format::io_error;
-use crate::index::{Index, corrupt_index};
+use crate::index::{Index, Totals, corrupt_index};
 use crate::medium::Medium;
 use crate::segments::file_name;
 
@@ -28,6 +28,12 @@ pub struct StoreFacts {
     pub keys: u64,
     /// Bytes of values.
     pub value_bytes: u64,
+    /// Those of them that are deduplicated.
+    pub deduplicated_bytes: u64,
+    /// Values of the store's own that have what deduplicated ones share.
+    pub packs: u64,
+    /// Bytes of packs.
+    pub pack_bytes: u64,
     /// Bytes in segment files that no value uses and that were not given back.
     pub dead_bytes: u64,
     /// Bytes free on the medium.
@@ -84,7 +90,8 @@ pub fn store_facts(dir: &Path) -> Result<StoreFacts, StoreError> {
     let medium = open_medium(dir, false)?;
     let (index, format) = open_index(&medium)?;
     let drive = index.drive_id()?.ok_or_else(|| corrupt_index(&*medium, "it names no drive"))?;
-    let (keys, value_bytes) = index.totals()?;
+    let (keys, totals) = index.totals()?;
+    let Totals { value_bytes, recipe_bytes: deduplicated_bytes, packs, pack_bytes, .. } = totals;
     let free_bytes = medium.free_bytes().map_err(|error| io_error(medium.path(), 0, error))?;
     let mut dead_bytes = 0;
     let mut segments = Vec::new();
@@ -94,7 +101,19 @@ pub fn store_facts(dir: &Path) -> Result<StoreFacts, StoreError> {
         segments.push(SegmentSummary { file, name: file_name(file), bytes: row.written, live_bytes: row.live, values });
     }
     let index_bytes = index.bytes()?;
-    Ok(StoreFacts { format, drive, keys, value_bytes, dead_bytes, free_bytes, index_bytes, segments })
+    Ok(StoreFacts {
+        format,
+        drive,
+        keys,
+        value_bytes,
+        deduplicated_bytes,
+        packs,
+        pack_bytes,
+        dead_bytes,
+        free_bytes,
+        index_bytes,
+        segments,
+    })
 }
 
 /// The contents of a segment file of the store in `dir`, which must not be open.

@@ -14,6 +14,7 @@ mod compact;
 #[cfg(test)]
 mod conformance;
 mod core;
+mod dedup;
 mod disk;
 #[cfg(test)]
 mod faults;
@@ -26,6 +27,7 @@ mod listing;
 pub mod medium;
 mod memory;
 mod options;
+mod recipe;
 mod record;
 mod recover;
 mod scrub;
@@ -40,6 +42,7 @@ pub use bounds::{KEY_BYTES_MAX, TAG_BYTES_MAX, VALUE_BYTES_MAX, VERSION_BYTES_MA
 pub use cache::CacheUse;
 pub use check::{CheckOptions, CheckProgress, CheckReport, CheckStep, Finding, FindingKind, check, check_on};
 pub use compact::Compacted;
+pub use dedup::{Chunking, Dedup, DedupOptions};
 pub use disk::DiskStore;
 pub use inspect::{Extent, SegmentFacts, SegmentSummary, StoreFacts, segment_facts, store_facts};
 pub use listing::{each_entry, each_readable_entry};

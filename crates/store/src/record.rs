@@ -1,13 +1,14 @@
 //! The index's entry for a key, as bytes.
 //!
 //! ```text
-//! byte 0       kind: 2 inline, 3 segment (0 and 1 are format 1's, see `upgrade`)
+//! byte 0       kind: 2 inline, 3 segment, 4 recipe (0 and 1 are format 1's, see `upgrade`)
 //!      1..9    checksum (xxh3) of the key and of all that follows, without an inline value
 //!      9..17   checksum of the value (xxh3)      all numbers little-endian
 //!      17..19  bytes of the version, then the version
 //!              tag: algorithm (4), bytes (2), then the tag
 //!              inline: the value
 //!              segment: file (8), offset (8), bytes (8)
+//!              recipe: see `recipe`
 //! ```
 //!
 //! The key is part of the checksum, so that a reader detects a record that comes up under another key.
@@ -16,9 +17,11 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::Tag;
 use crate::medium::ALIGNMENT;
+use crate::recipe::Recipe;
 
 const INLINE: u8 = 2;
 const SEGMENT: u8 = 3;
+const RECIPE: u8 = 4;
 
 /// The place of a value in a segment file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,11 +48,12 @@ pub(crate) fn room(bytes: u64) -> u64 {
     bytes.max(1).checked_next_multiple_of(ALIGNMENT).unwrap_or(u64::MAX)
 }
 
-/// A key's value, or its place.
+/// A key's value, or its place, or what it is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Body<'a> {
     Inline(&'a [u8]),
     Segment(ValueLocation),
+    Recipe(Recipe<'a>),
 }
 
 /// The index's entry for a key.
@@ -69,14 +73,23 @@ impl<'a> Record<'a> {
         match self.body {
             Body::Inline(value) => value.len() as u64,
             Body::Segment(place) => place.bytes,
+            Body::Recipe(recipe) => recipe.bytes,
         }
     }
 
     /// The place of the value, if it is in a segment.
     pub fn place(&self) -> Option<ValueLocation> {
         match self.body {
-            Body::Inline(_) => None,
+            Body::Inline(_) | Body::Recipe(_) => None,
             Body::Segment(place) => Some(place),
+        }
+    }
+
+    /// What the value is made of, if it is deduplicated.
+    pub fn recipe(&self) -> Option<Recipe<'a>> {
+        match self.body {
+            Body::Recipe(recipe) => Some(recipe),
+            Body::Inline(_) | Body::Segment(_) => None,
         }
     }
 
@@ -87,7 +100,8 @@ impl<'a> Record<'a> {
     /// Makes a record. The version and the tag must be within their bounds.
     pub fn encode(&self, key: &[u8]) -> Vec<u8> {
         let value = if let Body::Inline(value) = self.body { value } else { &[] };
-        let mut rest = Vec::with_capacity(48 + self.version.len() + self.tag.len() + value.len());
+        let recipe_bytes = self.recipe().map_or(0, |recipe| recipe.encoded_bytes());
+        let mut rest = Vec::with_capacity(48 + self.version.len() + self.tag.len() + value.len() + recipe_bytes);
         rest.extend(self.checksum.to_le_bytes());
         rest.extend((self.version.len() as u16).to_le_bytes());
         rest.extend(self.version);
@@ -99,6 +113,10 @@ impl<'a> Record<'a> {
             Body::Segment(ValueLocation { file, offset, bytes }) => {
                 [file, offset, bytes].iter().for_each(|number| rest.extend(number.to_le_bytes()));
                 SEGMENT
+            }
+            Body::Recipe(recipe) => {
+                recipe.encode_into(&mut rest);
+                RECIPE
             }
         };
         let sum = record_sum(key, kind, &rest);
@@ -129,6 +147,10 @@ impl<'a> Record<'a> {
             SEGMENT => match decode_place(value) {
                 Some(place) => (Body::Segment(place), body.len()),
                 None => return Some(Err("its index record names no place in a segment".to_string())),
+            },
+            RECIPE => match Recipe::decode(value) {
+                Some(recipe) => (Body::Recipe(recipe), body.len()),
+                None => return Some(Err("its index record names no chunks that make a value".to_string())),
             },
             other => return Some(Err(format!("its index record has the unknown kind {other}"))),
         };

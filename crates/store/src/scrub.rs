@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use xxhash_rust::xxh3::xxh3_64;
+
 use crate::api::show_key;
 use crate::core::Core;
-use crate::format::io_error;
 use crate::index::{Found, corrupt};
-use crate::record::ValueLocation;
 use crate::sum::Sum;
-use crate::{Entry, Key, KeyRange, Store, StoreError};
+use crate::{Entry, Key, KeyRange, Store, StoreError, Value};
 
 /// Keys that are listed at once.
 const KEYS: usize = 64;
@@ -23,7 +23,7 @@ pub struct Checking(Option<Checked>);
 
 #[derive(Debug)]
 struct Checked {
-    place: ValueLocation,
+    found: Found,
     sum: Sum,
     done: u64,
 }
@@ -107,38 +107,63 @@ impl Scrub {
 impl Core {
     /// See [`Store::check_part`].
     pub fn check_part(&self, key: &[u8], checking: &mut Checking, bytes_max: u64) -> Result<(u64, bool), StoreError> {
-        let (place, checksum) = match self.index.get(key)? {
+        let found = match self.index.get(key)? {
             None => return Ok((0, true)),
             Some((Found::Inline(value), _)) => return Ok((value.len() as u64, true)),
-            Some((Found::Segment { place, checksum }, _)) => (place, checksum),
+            Some((found, _)) => found,
         };
         // A value that was moved or replaced meanwhile is checked where it is now.
-        if checking.0.as_ref().is_none_or(|checked| checked.place != place) {
-            checking.0 = Some(Checked { place, sum: Sum::new(), done: 0 });
+        if checking.0.as_ref().is_none_or(|checked| checked.found != found) {
+            checking.0 = Some(Checked { found, sum: Sum::new(), done: 0 });
         }
         let Some(checked) = &mut checking.0 else { return Ok((0, true)) };
-        let upto = (checked.done + bytes_max.max(1)).min(place.bytes);
-        let read = self.segments.read_part(place.file, place.offset + checked.done..place.offset + upto);
-        let is_still_there = || Ok::<_, StoreError>(self.index.place(key)?.is_some_and(|(now, _)| now == place));
-        let part = match read {
-            Ok(part) => part,
-            Err(_) if !is_still_there()? => return Ok((0, false)),
-            Err(StoreError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-                let path = self.segments.path(place.file);
-                return Err(corrupt(key, &format!("its value is missing ({} at byte {})", path.display(), place.offset)));
-            }
-            Err(StoreError::Io { source, .. }) => return Err(io_error(&self.segments.path(place.file), 0, source)),
-            Err(error) => return Err(error),
+        let is_still_there = |there: &Found| Ok::<_, StoreError>(self.index.get(key)?.is_some_and(|(now, _)| now == *there));
+        let part = match self.piece(key, &checked.found, checked.done, bytes_max.max(1)) {
+            Err(_) if !is_still_there(&checked.found)? => return Ok((0, false)),
+            read => read?,
         };
         checked.sum.add(&part);
-        checked.done = upto;
-        let is_over = upto == place.bytes;
-        if is_over && checked.sum.digest() != checksum && is_still_there()? {
-            let path = self.segments.path(place.file);
-            let what = format!("the checksum of its value does not hold ({} at byte {})", path.display(), place.offset);
-            return Err(corrupt(key, &what));
+        checked.done += part.len() as u64;
+        let (bytes, checksum) = checked.found.bytes_and_sum();
+        let is_over = checked.done >= bytes;
+        if is_over && checked.sum.digest() != checksum && is_still_there(&checked.found)? {
+            let at = match &checked.found {
+                Found::Segment { place, .. } => {
+                    format!(" ({} at byte {})", self.segments.path(place.file).display(), place.offset)
+                }
+                _ => String::new(),
+            };
+            return Err(corrupt(key, &format!("the checksum of its value does not hold{at}")));
         }
         Ok((part.len() as u64, is_over))
+    }
+
+    /// At most so many bytes of a value, from `done` on.
+    fn piece(&self, key: &[u8], found: &Found, done: u64, bytes_max: u64) -> Result<Value, StoreError> {
+        let place = match found {
+            Found::Inline(value) => return Ok(value.slice(done as usize..)),
+            Found::Parts(parts) => return self.segments.piece(key, parts, done, bytes_max),
+            Found::Segment { place, .. } => place,
+        };
+        let upto = done.saturating_add(bytes_max).min(place.bytes);
+        match self.segments.read_part(place.file, place.offset + done..place.offset + upto) {
+            Err(StoreError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                let path = self.segments.path(place.file);
+                Err(corrupt(key, &format!("its value is missing ({} at byte {})", path.display(), place.offset)))
+            }
+            read => read,
+        }
+    }
+}
+
+impl Found {
+    /// Bytes of the value, and its checksum.
+    fn bytes_and_sum(&self) -> (u64, u64) {
+        match self {
+            Found::Inline(value) => (value.len() as u64, xxh3_64(value)),
+            Found::Segment { place, checksum } => (place.bytes, *checksum),
+            Found::Parts(parts) => (parts.bytes, parts.checksum),
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! and never twice, so a place has one value for ever. The bytes between the values that keys name are dead.
 
 mod open;
+mod parts;
 mod segment;
 mod writing;
 

@@ -1,4 +1,5 @@
-//! Reads format 1 and converts it to the present format. Formats 2 and 3 need no more than a new marker.
+//! Reads format 1 and converts it to the present format. Formats 2 and 3 need no more than a new marker, and format 5
+//! is what format 4 becomes by its first recipe.
 //!
 //! In format 1 each segment file has one value, keys are text, the store counts the versions, and the blocks of the
 //! index have no checksums. The values stay where they are. A new index is made beside the old one, and the marker says
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use pithead_model::DriveId;
 use redb::{Builder, Database, ReadableDatabase as _, ReadableTable as _};
 
-use crate::format::{io_error, write_marker};
+use crate::format::{FORMAT, io_error, write_marker};
 use crate::index::{
     Action, Change, DRIVE, Depth, ENTRIES, FACTS, Failure, INDEX, Index, LAST_FILE, NewValue, PlainFile, caught, corrupt,
 };
@@ -52,7 +53,7 @@ pub(crate) fn finish(medium: &Arc<dyn Medium>, format: u32) -> Result<(), StoreE
         tracing::info!(path = %medium.path().display(), "upgrading the store from format 1");
         let drive = build(medium)?;
         medium.rename(BUILDING, BUILT).map_err(failed)?;
-        write_marker(&**medium, drive)?;
+        write_marker(&**medium, FORMAT, drive)?;
     }
     if format == 1 || is_there(BUILT) {
         medium.rename(BUILT, INDEX).and_then(|()| medium.flush_names("")).map_err(failed)?;

@@ -289,8 +289,11 @@ impl Door for CheckedDoor {
         }
         let mut status = self.door.background(order).await?;
         if !may_all {
-            // Keys name datasets.
-            status.services.iter_mut().for_each(|service| service.damaged.clear());
+            // Keys name datasets, and settings domains.
+            for service in &mut status.services {
+                service.damaged.clear();
+                service.dedup = None;
+            }
         }
         Ok(status)
     }

@@ -3,6 +3,7 @@
 use pithead_policy::background::sim::{Backlog, Scenario, simulate};
 use serde::Serialize;
 
+use super::dedup::{PutsBeside, Saved};
 use super::queries::Queries;
 use super::{Measured, POLICIES, ServicesOptions, policy_of};
 use crate::machine::Machine;
@@ -29,6 +30,8 @@ pub(super) struct ServicesReport {
     pub(super) scrub_alone_mb_s: f64,
     pub(super) step_us: f64,
     pub(super) queries: Vec<Queries>,
+    pub(super) beside_dedup: Vec<PutsBeside>,
+    pub(super) saved: Vec<Saved>,
     simulated: Vec<Simulated>,
     summary: Summary,
 }
@@ -52,6 +55,10 @@ struct Summary {
     service_rate_kept: Option<f64>,
     query_p50_vs_alone: Option<f64>,
     simulated_vs_real: Option<f64>,
+    dedup_saved: Option<f64>,
+    dedup_read_cost: Option<f64>,
+    dedup_light_latency_saved: Option<f64>,
+    dedup_heavy_latency_saved: Option<f64>,
 }
 
 impl ServicesReport {
@@ -66,6 +73,8 @@ impl ServicesReport {
             scrub_alone_mb_s: f64::NAN,
             step_us: f64::NAN,
             queries: Vec::new(),
+            beside_dedup: Vec::new(),
+            saved: Vec::new(),
             simulated: Vec::new(),
             summary: Summary::default(),
         }
@@ -117,7 +126,26 @@ impl ServicesReport {
                 .map(|it| it.scrub_mb_s / self.scrub_alone_mb_s),
             query_p50_vs_alone: asked(best).zip(asked(None)).map(|(best, alone)| best / alone),
             simulated_vs_real: (!self.simulated.is_empty()).then(|| geometric_mean(ratios)),
+            dedup_saved: self.saved_by("cdc").map(Saved::share),
+            dedup_read_cost: self.saved_by("cdc").map(Saved::read_cost),
+            dedup_light_latency_saved: self.latency_saved("1KiB"),
+            dedup_heavy_latency_saved: self.latency_saved("0.5KiB"),
         };
+    }
+
+    fn saved_by(&self, chunks: &str) -> Option<&Saved> {
+        self.saved.iter().find(|saved| saved.chunks == chunks)
+    }
+
+    /// What the paper's policy saves of the mean time of a put beside deduplication, below its number of threads.
+    fn latency_saved(&self, chunks: &str) -> Option<f64> {
+        let of = |policy: &str, threads: usize| {
+            let mut all = self.beside_dedup.iter().filter(|it| it.chunks == chunks).map(|it| &it.measured);
+            all.find(|it| it.policy == Some(policy) && it.threads == threads).map(|it| it.latencies.mean_us)
+        };
+        let threads = self.threads().into_iter().filter(|threads| *threads < PAPER_THREADS);
+        let ratios: Vec<f64> = threads.filter_map(|threads| Some(of("bts", threads)? / of("none", threads)?)).collect();
+        (!ratios.is_empty()).then(|| 1.0 - geometric_mean(ratios))
     }
 
     /// The simulator is told what a put takes of a core, what it takes elsewhere and what a step takes, all measured without the
@@ -153,32 +181,7 @@ impl ServicesReport {
 
     /// Tables for a terminal.
     pub(super) fn text(&self) -> String {
-        let number = |number: f64| if number >= 100.0 { format!("{number:.0}") } else { format!("{number:.1}") };
-        let row = |it: &Measured| {
-            let what = match it.rate {
-                Some(_) => it.threads.to_string(),
-                None => format!("{}, no pause", it.threads),
-            };
-            let latencies = [it.latencies.mean_us, it.latencies.p50_us, it.latencies.p99_us, it.latencies.p999_us];
-            let figures = [latencies.to_vec(), vec![it.puts_s, it.scrub_mb_s]].concat().into_iter().map(number);
-            let shares =
-                |shares: &[f64]| shares.iter().map(|share| format!("{:.0}%", share * 100.0)).collect::<Vec<_>>().join(" ");
-            let cores = [shares(&it.foreground), shares(&it.background)];
-            [vec![it.policy.unwrap_or("no service").to_owned(), what], figures.collect(), cores.to_vec()].concat()
-        };
-        let header = [
-            "policy",
-            "threads",
-            "mean µs",
-            "p50 µs",
-            "p99 µs",
-            "p99.9 µs",
-            "puts/s",
-            "scrub MB/s",
-            "foreground",
-            "background",
-        ];
-        let mut text = table(&header, &self.measured.iter().chain(&self.full_load).map(row).collect::<Vec<_>>());
+        let mut text = table(&HEADER, &self.measured.iter().chain(&self.full_load).map(measured_row).collect::<Vec<_>>());
         let row = |it: &Simulated| {
             let ratio = format!("{:.2}", it.simulated_us / it.real_us);
             vec![it.policy.to_owned(), it.threads.to_string(), number(it.simulated_us), number(it.real_us), ratio]
@@ -197,13 +200,31 @@ impl ServicesReport {
                 number(it.latencies.p99_us / 1e3)
             );
         }
+        let rows = self.beside_dedup.iter().map(|it| [vec![it.chunks.clone()], measured_row(&it.measured)].concat());
+        text += &format!(
+            "\n\nbeside deduplication:\n{}",
+            table(&[&["chunks"][..], &HEADER[..]].concat(), &rows.collect::<Vec<_>>())
+        );
+        text += &format!("\n\ndeduplicated files:\n{}", self.saved_table());
         for (name, figure) in self.figures() {
             text += &figure.map_or_else(|| format!("\n{name}: not measured"), |figure| format!("\n{name}: {figure:.3}"));
         }
         text
     }
 
-    fn figures(&self) -> [(&'static str, Option<f64>); 7] {
+    fn saved_table(&self) -> String {
+        let megabytes = |bytes: u64| format!("{:.0}", bytes as f64 / 1e6);
+        let row = |it: &Saved| {
+            let folder = it.folder_bytes.map(megabytes).join(" → ");
+            let read = it.read_mb_s.map(number).join(" → ");
+            let (saved, cost) = (format!("{:.1}%", it.share() * 100.0), format!("{:.2}", it.read_cost()));
+            vec![it.chunks.clone(), it.files.to_string(), megabytes(it.bytes), saved, folder, number(it.mb_s), read, cost]
+        };
+        let header = ["chunks", "files", "MB", "saved", "folder MB", "MB/s", "read MB/s", "read cost"];
+        table(&header, &self.saved.iter().map(row).collect::<Vec<_>>())
+    }
+
+    fn figures(&self) -> [(&'static str, Option<f64>); 11] {
         let summary = &self.summary;
         [
             ("mean_latency_saved", summary.mean_latency_saved),
@@ -213,8 +234,31 @@ impl ServicesReport {
             ("service_rate_kept", summary.service_rate_kept),
             ("query_p50_vs_alone", summary.query_p50_vs_alone),
             ("simulated_vs_real", summary.simulated_vs_real),
+            ("dedup_saved", summary.dedup_saved),
+            ("dedup_read_cost", summary.dedup_read_cost),
+            ("dedup_light_latency_saved", summary.dedup_light_latency_saved),
+            ("dedup_heavy_latency_saved", summary.dedup_heavy_latency_saved),
         ]
     }
+}
+
+const HEADER: [&str; 10] =
+    ["policy", "threads", "mean µs", "p50 µs", "p99 µs", "p99.9 µs", "puts/s", "service MB/s", "foreground", "background"];
+
+fn number(number: f64) -> String {
+    if number >= 100.0 { format!("{number:.0}") } else { format!("{number:.1}") }
+}
+
+fn measured_row(it: &Measured) -> Vec<String> {
+    let what = match it.rate {
+        Some(_) => it.threads.to_string(),
+        None => format!("{}, no pause", it.threads),
+    };
+    let latencies = [it.latencies.mean_us, it.latencies.p50_us, it.latencies.p99_us, it.latencies.p999_us];
+    let figures = [latencies.to_vec(), vec![it.puts_s, it.scrub_mb_s]].concat().into_iter().map(number);
+    let shares = |shares: &[f64]| shares.iter().map(|share| format!("{:.0}%", share * 100.0)).collect::<Vec<_>>().join(" ");
+    let cores = [shares(&it.foreground), shares(&it.background)];
+    [vec![it.policy.unwrap_or("no service").to_owned(), what], figures.collect(), cores.to_vec()].concat()
 }
 
 /// One measurement, while others are still to come.
@@ -247,8 +291,15 @@ mod tests {
 
     #[test]
     fn the_summary_is_of_what_was_measured() {
-        let options =
-            ServicesOptions { directory: "d".into(), seconds: 1.0, runs: 1, threads: vec![1, 2], rate: 100.0, json: None };
+        let options = ServicesOptions {
+            directory: "d".into(),
+            seconds: 1.0,
+            runs: 1,
+            threads: vec![1, 2],
+            rate: 100.0,
+            files: "f".into(),
+            json: None,
+        };
         let mut report = ServicesReport::new(Machine { cores: 2, ..Machine::here() }, &options);
         report.finish();
         assert!(report.text().contains("simulated_vs_real: not measured"), "{}", report.text());

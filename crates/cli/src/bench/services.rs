@@ -26,6 +26,9 @@ pub(crate) struct ServicesBenchArgs {
     /// Values of 16 KiB that each thread puts in a second, at random moments
     #[arg(long, value_name = "N", default_value_t = 100.0, value_parser = parse_scale)]
     rate: f64,
+    /// Folder whose files are stored and deduplicated, the first 400 MB of them
+    #[arg(long, value_name = "DIR", default_value = "/usr")]
+    files: PathBuf,
     /// Write everything that was measured to a file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -33,7 +36,7 @@ pub(crate) struct ServicesBenchArgs {
 
 /// What to measure.
 pub(super) fn options(args: ServicesBenchArgs) -> ServicesOptions {
-    let ServicesBenchArgs { directory, seconds, runs, threads, rate, json } = args;
+    let ServicesBenchArgs { directory, seconds, runs, threads, rate, files, json } = args;
     let threads = threads.into_iter().map(usize::from).collect();
-    ServicesOptions { directory, seconds, runs: usize::from(runs), threads, rate, json }
+    ServicesOptions { directory, seconds, runs: usize::from(runs), threads, rate, files, json }
 }

@@ -57,6 +57,10 @@ fn write(folder: &Path, facts: &StoreFacts, out: &mut dyn Write) -> Result<(), C
         Bytes(facts.index_bytes),
         Bytes(facts.free_bytes),
     )?;
+    if facts.packs > 0 {
+        let (shared, packs) = (Bytes(facts.deduplicated_bytes), Bytes(facts.pack_bytes));
+        writeln!(out, "{shared} of values share {} of {packs}", counted(facts.packs, "pack"))?;
+    }
     if !facts.segments.is_empty() {
         grid(facts).write(out)?;
     }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use pithead_door::DedupSettings;
 use pithead_model::{Blame, Fault};
 use pithead_store::{Durability, Key, Store, Write};
 use serde::{Deserialize, Serialize};
@@ -27,7 +28,7 @@ pub(super) enum Wish {
 }
 
 /// What a service was told.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Told {
     /// None: nobody has said so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -35,6 +36,9 @@ pub(super) struct Told {
     /// Bytes a second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) limit: Option<u64>,
+    /// What deduplication looks at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) dedup: Option<DedupSettings>,
 }
 
 /// The store, and what was written to it.

@@ -3,6 +3,7 @@
 //! The services of drives that share reactors are told apart by the identity of their drive.
 
 mod compaction;
+mod dedup;
 mod governor;
 mod kept;
 mod scrub;
@@ -20,6 +21,7 @@ use pithead_store::{Store, show_key};
 
 use crate::resources::Workers;
 use compaction::Compaction;
+use dedup::{DedupService, DedupTold};
 use governor::PolicyGovernor;
 use kept::{Kept, Told, Wish};
 use scrub::{Found, ScrubService};
@@ -28,8 +30,10 @@ use scrub::{Found, ScrubService};
 pub(crate) const SCRUB: &str = "scrub";
 /// Gives dead room of the store back.
 pub(crate) const COMPACTION: &str = "compaction";
+/// Lets values share the bytes that they have in common.
+pub(crate) const DEDUP: &str = "dedup";
 /// All services of a drive.
-pub(crate) const SERVICES: [&str; 2] = [SCRUB, COMPACTION];
+pub(crate) const SERVICES: [&str; 3] = [SCRUB, COMPACTION, DEDUP];
 
 /// How often cores are measured, and their grants decided anew.
 const INTERVAL: Duration = Duration::from_millis(20);
@@ -56,13 +60,15 @@ pub(crate) struct Background {
     found: Arc<Mutex<Found>>,
     /// Whether the scrub goes on without a pause.
     hurries: Arc<AtomicBool>,
+    /// What deduplication looks at.
+    dedup: Arc<Mutex<DedupTold>>,
     /// One order after the other, so that what is kept is what was told last.
     order: tokio::sync::Mutex<()>,
 }
 
 impl Background {
     /// Adds a drive's services, each as it was told before the drive was opened. A scrub takes `scrub_period` for all that is stored;
-    /// none: it runs only if it was told to. Blocks for two look-ups.
+    /// none: it runs only if it was told to. Blocks for a few look-ups.
     pub(crate) fn new(
         services: Arc<Services>,
         drive: DriveId,
@@ -79,9 +85,14 @@ impl Background {
             Arc::clone(&found),
             Arc::clone(&hurries),
         );
-        let background = Background { services, drive, kept, workers, found, hurries, order: tokio::sync::Mutex::default() };
+        let told = DedupTold { settings: kept.told(DEDUP).dedup, hurries: false };
+        let dedup = Arc::new(Mutex::new(told));
+        let deduplicates = DedupService::new(Arc::clone(store), Arc::clone(&dedup), kept.position(DEDUP));
+        let order = tokio::sync::Mutex::default();
+        let background = Background { services, drive, kept, workers, found, hurries, dedup, order };
         background.add(SCRUB, Box::new(scrub), scrub_period.is_some());
         background.add(COMPACTION, Box::new(Compaction::new(Arc::clone(store))), true);
+        background.add(DEDUP, Box::new(deduplicates), false);
         background
     }
 
@@ -124,6 +135,12 @@ impl Background {
                 self.keep(&service, move |told| told.limit = limit).await?;
                 self.services.limit(&self.name(&service), limit);
             }
+            BackgroundOrder::Deduplicate(settings) => {
+                dedup::check(&settings)?;
+                let kept = settings.clone();
+                self.keep(DEDUP, move |told| told.dedup = Some(kept)).await?;
+                self.dedup.lock().settings = Some(settings);
+            }
             BackgroundOrder::Policy(policy) => {
                 let policy: BackgroundPolicy = policy.parse().map_err(|why| Fault::new(Blame::User, why))?;
                 self.services.govern(Box::new(PolicyGovernor::new(policy)));
@@ -139,10 +156,16 @@ impl Background {
             let fault = Fault::new(Blame::Bug, format!("the service {service} is broken: a step of it panicked: {why}"));
             return Err(fault.hint("it runs again after the drive is started again"));
         }
+        if service == DEDUP && self.dedup.lock().settings.is_none() {
+            return Err(dedup::none_named());
+        }
         self.wish(service, Wish::Run).await?;
         let ran = state.is_some_and(|state| !matches!(state.activity, Activity::Paused | Activity::Stopped));
         if service == SCRUB && ran {
             self.hurries.store(true, Ordering::Relaxed);
+        }
+        if service == DEDUP {
+            self.dedup.lock().hurries = true;
         }
         self.services.resume(&name);
         Ok(())
@@ -223,6 +246,7 @@ impl Background {
             total_bytes: state.progress.total_bytes,
             found: if service == SCRUB { self.found.lock().count() } else { state.progress.found },
             damaged,
+            dedup: if service == DEDUP { self.dedup.lock().settings.clone() } else { None },
             bytes_per_second: state.bytes_per_second,
             limit: state.limit,
             left_s: state.left().map(|left| left.as_secs()),
@@ -259,7 +283,7 @@ fn core_status(core: CoreState) -> CoreStatus {
 fn check(service: &str) -> Result<&'static str, Fault> {
     SERVICES.into_iter().find(|known| *known == service).ok_or_else(|| {
         let named: String = service.chars().take(40).collect();
-        Fault::new(Blame::User, format!("no service {named:?}; the services are {}", SERVICES.join(" and ")))
+        Fault::new(Blame::User, format!("no service {named:?}; the services are {}", SERVICES.join(", ")))
             .hint("`pithead service ls` shows them")
     })
 }

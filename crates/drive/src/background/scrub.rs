@@ -228,11 +228,11 @@ fn unix_seconds() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
-fn to_hex(key: &[u8]) -> String {
+pub(super) fn to_hex(key: &[u8]) -> String {
     key.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn from_hex(text: &str) -> Option<Key> {
+pub(super) fn from_hex(text: &str) -> Option<Key> {
     let digits = text.as_bytes();
     let digit = |byte: u8| char::from(byte).to_digit(16);
     let byte = |pair: &[u8]| match pair {

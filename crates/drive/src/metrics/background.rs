@@ -7,7 +7,7 @@ use pithead_observe::{Counter, Gauge, Labelled, Seconds};
 use pithead_sched::CoreCounts;
 
 use super::{Maker, raise};
-use crate::background::{SCRUB, SERVICES};
+use crate::background::{DEDUP, SCRUB, SERVICES};
 
 /// Metrics of background services.
 #[derive(Debug)]
@@ -17,6 +17,7 @@ pub(super) struct BackgroundMetrics {
     bytes: Labelled<Counter>,
     seconds: Labelled<Seconds>,
     damaged: Gauge,
+    saved: Gauge,
     background: Seconds,
     waits: Counter,
     wait_seconds: Seconds,
@@ -45,6 +46,7 @@ impl BackgroundMetrics {
                 &SERVICES,
             ),
             damaged: make.gauge("scrub_damaged_values", "Damaged values that the scrub knows of"),
+            saved: make.gauge("dedup_saved_bytes", "Bytes that the store saves by deduplication"),
             background: make.seconds("reactor_background_seconds", "CPU time of background work, of all cores together"),
             waits: make.count("reactor_waits", "Times that a foreground task was ready and then had its turn at a reactor"),
             wait_seconds: make.seconds("reactor_wait_seconds", "Time that these tasks waited for their reactor"),
@@ -69,6 +71,9 @@ impl BackgroundMetrics {
     fn take_service(&self, service: &ServiceStatus) {
         if service.name == SCRUB {
             self.damaged.set(i64::try_from(service.found).unwrap_or(i64::MAX));
+        }
+        if service.name == DEDUP {
+            self.saved.set(i64::try_from(service.found).unwrap_or(i64::MAX));
         }
         if let Some(gauge) = self.running.get(&service.name) {
             gauge.set(i64::from(service.activity == "running"));

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pithead_door::{BackgroundOrder, ServiceStatus};
+use pithead_door::{BackgroundOrder, DedupSettings, ServiceStatus};
 use pithead_policy::background::BackgroundPolicy;
 use pithead_sched::{Progress, Service, Stepped};
 use pithead_store::{DiskStore, Durability, StoreOptions, Write};
@@ -44,7 +44,7 @@ fn scrub(services: &[ServiceStatus]) -> &ServiceStatus {
 async fn what_services_are_told_outlasts_the_drive() {
     let rig = rig();
     let services = told(&rig.drive, BackgroundOrder::Look).await;
-    assert_eq!(services.iter().map(|service| service.name.as_str()).collect::<Vec<_>>(), ["scrub", "compaction"]);
+    assert_eq!(services.iter().map(|service| service.name.as_str()).collect::<Vec<_>>(), ["scrub", "compaction", "dedup"]);
     assert_eq!(scrub(&services).activity, "stopped", "nobody gave it a period");
     let limit = BackgroundOrder::Limit { service: "scrub".into(), bytes_per_second: Some(5_000) };
     assert_eq!(scrub(&told(&rig.drive, limit).await).limit, Some(5_000));
@@ -90,6 +90,26 @@ async fn a_scrub_reads_what_is_stored_and_its_position_is_kept() {
     rig.drive.stop(Duration::ZERO).await;
     let stored = rig.drive.shared().store.get(b"background/scrub/position").unwrap();
     assert!(stored.is_some_and(|(value, _)| value.starts_with(b"{\"began_s\":")));
+}
+
+#[tokio::test]
+async fn values_share_their_bytes_once_the_drive_is_told_which() {
+    let rig = rig();
+    let store = Arc::clone(&rig.drive.shared().store);
+    let value: Vec<u8> = (0..200_000_u32).flat_map(|word| word.wrapping_mul(0x9e37_79b9).to_le_bytes()).collect();
+    let keys = ["kinetic/key/a", "kinetic/key/b", "slice/lab/a", "slice/lab/b", "slice/main/a", "slice/main/b"];
+    store.write(keys.map(|key| Write::put(key, value.clone())).into(), Durability::Through).unwrap();
+    let start = || BackgroundOrder::Start("dedup".into());
+    assert_eq!(rig.drive.background(start()).await.unwrap_err().blame, Blame::User, "of what?");
+    let settings = |domain: &str| DedupSettings { chunks: "cdc".into(), domains: vec![domain.to_owned()], kinetic: true };
+    assert!(rig.drive.background(BackgroundOrder::Deduplicate(settings("a/b"))).await.is_err());
+    told(&rig.drive, BackgroundOrder::Deduplicate(settings("lab"))).await;
+    let dedup = |services: &[ServiceStatus]| services.iter().find(|service| service.name == "dedup").unwrap().clone();
+    assert_eq!(dedup(&told(&rig.drive, start()).await).dedup, Some(settings("lab")));
+    // Each of the two scopes by itself; the other domain is left alone.
+    until("it says what it saves", async || dedup(&told(&rig.drive, BackgroundOrder::Look).await).found == 1_600_000).await;
+    assert_eq!(store.usage().unwrap().saved_bytes(), 1_600_000);
+    assert!(keys.iter().all(|key| store.get(key.as_bytes()).unwrap().unwrap().0 == value));
 }
 
 /// The store's own thread compacts no more.

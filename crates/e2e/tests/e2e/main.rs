@@ -11,6 +11,7 @@ mod checking;
 mod console;
 mod copies;
 mod copying;
+mod dedup;
 mod faults;
 mod files;
 mod flight_sql;

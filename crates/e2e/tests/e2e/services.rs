@@ -155,7 +155,7 @@ fn services_do_what_they_are_told_and_say_how_far_they_are() {
 
     let output = run(&["service", "pause", "scrubs", "--drives", &address]);
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
-    assert!(said(&output).contains("the services are scrub and compaction"), "{}", said(&output));
+    assert!(said(&output).contains("the services are scrub, compaction, dedup"), "{}", said(&output));
 }
 
 #[test]

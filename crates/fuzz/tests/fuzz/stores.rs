@@ -53,6 +53,8 @@ fn record_seeds() -> Vec<Seed> {
         Seed::valid("small", fuzz::record_bytes(KEY, b"1", b"", b"value")),
         Seed::valid("large", fuzz::record_bytes(KEY, &[7; 2_048], &[8; 300], &[9; 4_000])),
         Seed::valid("empty", fuzz::record_bytes(KEY, b"", b"", b"")),
+        Seed::valid("recipe", fuzz::recipe_bytes(KEY, 9, &[(1, 0, 70_000)])),
+        Seed::valid("recipe of many", fuzz::recipe_bytes(KEY, 10, &[(3, 4_096, 512); 300])),
     ]
 }
 

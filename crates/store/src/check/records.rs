@@ -1,9 +1,12 @@
 //! Reads every record and every value.
 
+use std::collections::BTreeSet;
+
 use super::sweep::{Hole, sweep};
 use super::{Check, CheckProgress, CheckStep, FindingKind, Named};
 use crate::api::show_key;
-use crate::index::{INDEX, Index};
+use crate::index::{Found, INDEX, Index, Totals};
+use crate::recipe::{is_own, pack_of};
 use crate::record::{Body, Record, ValueLocation};
 use crate::segments::{Segments, file_name};
 use crate::{Key, StoreError};
@@ -17,7 +20,8 @@ type Placed = (ValueLocation, Key);
 impl Check<'_> {
     /// Reads all records and their values.
     pub(super) fn records(&mut self, segments: &Segments) -> Result<Named, StoreError> {
-        let total = self.index.totals().map_or(0, |(_, bytes)| bytes);
+        let totals = self.index.totals().map(|(_, totals)| totals).unwrap_or_default();
+        let total = totals.value_bytes;
         let (known, unread) = all_places(self.index)?;
         if let Some(what) = unread {
             self.account(format!("the table of places cannot be read to its end: {what}"));
@@ -47,6 +51,7 @@ impl Check<'_> {
         if named.holes.is_empty() && total != self.report.value_bytes {
             self.account(format!("values have {} bytes; the index says {total}", self.report.value_bytes));
         }
+        self.packs(&named, &totals)?;
         Ok(named)
     }
 
@@ -58,8 +63,12 @@ impl Check<'_> {
                 return Ok(());
             }
         };
-        self.report.keys += 1;
-        self.report.value_bytes = self.report.value_bytes.saturating_add(record.value_bytes());
+        named.totals.add(key, &crate::index::Named::of(&record));
+        named.packs.extend(pack_of(key));
+        if !is_own(key) {
+            self.report.keys += 1;
+            self.report.value_bytes = self.report.value_bytes.saturating_add(record.value_bytes());
+        }
         match record.body {
             Body::Inline(value) => {
                 if xxhash_rust::xxh3::xxh3_64(value) != record.checksum {
@@ -83,6 +92,58 @@ impl Check<'_> {
                     }
                 }
             }
+            Body::Recipe(recipe) => {
+                named.uses.extend(recipe.packs().into_iter().map(|pack| (pack, key.clone())));
+                self.made_of(key, segments)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a value that has a recipe.
+    fn made_of(&mut self, key: &Key, segments: &Segments) -> Result<(), StoreError> {
+        let read = match self.index.get(key) {
+            Ok(Some((Found::Parts(parts), _))) => segments.assemble(key, &parts).map(drop),
+            Ok(Some((Found::Segment { place, checksum }, _))) => segments.read(key, place, checksum).map(drop),
+            Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        };
+        let what = match read {
+            Ok(()) => return Ok(()),
+            Err(StoreError::Corrupt { what, .. }) => what,
+            Err(error @ StoreError::Io { .. }) => error.to_string(),
+            Err(error) => return Err(error),
+        };
+        self.find(FindingKind::Value, Some(show_key(key)), None, what);
+        Ok(())
+    }
+
+    /// Compares the account of packs with the recipes.
+    fn packs(&mut self, named: &Named, totals: &Totals) -> Result<(), StoreError> {
+        let known = match self.index.uses() {
+            Ok(known) => known,
+            Err(StoreError::Corrupt { what, .. }) => {
+                self.account(format!("the table of uses cannot be read: {what}"));
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        if !named.holes.is_empty() {
+            return Ok(());
+        }
+        let known: BTreeSet<(u64, Key)> = known.into_iter().collect();
+        for (pack, key) in known.symmetric_difference(&named.uses) {
+            let what = if named.uses.contains(&(*pack, key.clone())) { "does not know" } else { "is wrong in" };
+            self.account(format!("the table of uses {what} that {} has a part of pack {pack}", show_key(key)));
+        }
+        let used: BTreeSet<u64> = named.uses.iter().map(|(pack, _)| *pack).collect();
+        let unused = named.packs.difference(&used).count();
+        if unused > 0 {
+            self.account(format!("no key has a part of {unused} packs"));
+        }
+        let found = Totals { value_bytes: totals.value_bytes, last_number: totals.last_number, ..named.totals };
+        if found != *totals || named.totals.last_number > totals.last_number {
+            self.account(format!("packs and recipes are {found:?}; the index says {totals:?}"));
         }
         Ok(())
     }

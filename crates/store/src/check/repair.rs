@@ -9,11 +9,12 @@ use super::records::all_places;
 use super::sweep::{Hole, sweep};
 use super::{CACHE_BYTES, CheckReport, DRIVE, Finding, FindingKind};
 use crate::api::show_key;
-use crate::format::{FORMAT, Found, find_marker, io_error, write_marker};
-use crate::index::{COMMIT, INDEX, Index, LAST_FILE, SegmentRow, VALUE_BYTES};
+use crate::format::{Found, find_marker, format_needed, io_error, write_marker};
+use crate::index::{COMMIT, INDEX, Index, LAST_FILE, LAST_NUMBER, Named, SegmentRow, Totals};
 use crate::journal::{Journal, Replayed, Row};
 use crate::medium::Medium;
-use crate::record::{Body, Record, ValueLocation};
+use crate::recipe::is_own;
+use crate::record::{Body, Record};
 use crate::segments::{FOLDER, file_number};
 use crate::upgrade::{BUILDING, BUILT, put_aside};
 use crate::{Key, StoreError};
@@ -52,8 +53,8 @@ pub(super) fn rebuild(medium: &Arc<dyn Medium>, sources: Sources<'_>, drive: Dri
     }
     let Sources { old, replayed, newer, keep } = sources;
     let new = Index::open(medium.clone(), BUILDING, true, CACHE_BYTES)?;
-    let mut copy =
-        Copy { new: &new, rows: Vec::new(), bytes: 0, value_bytes: 0, segments: BTreeMap::new(), seen: HashSet::new() };
+    let (totals, segments) = (Totals::default(), BTreeMap::new());
+    let mut copy = Copy { new: &new, rows: Vec::new(), bytes: 0, totals, segments, seen: HashSet::new() };
     let holes = match &old {
         Some(old) => copy.take_old(old, replayed)?,
         None => vec![Hole { after: None, before: None, why: String::new() }],
@@ -63,16 +64,21 @@ pub(super) fn rebuild(medium: &Arc<dyn Medium>, sources: Sources<'_>, drive: Dri
         None => Restored::default(),
     };
     copy.put()?;
-    let (value_bytes, segments) = (copy.value_bytes, copy.segments);
+    let (mut totals, segments) = (copy.totals, copy.segments);
     let fact = |name| old.as_ref().and_then(|old| old.fact(name).ok().flatten()).unwrap_or(0);
     let there = medium.list(FOLDER).map_err(failed)?.iter().filter_map(|name| file_number(name)).max().unwrap_or(0);
     let last_file = fact(LAST_FILE).max(segments.keys().copied().max().unwrap_or(0)).max(there);
     // This number is above all numbers in the journal, so that the journal is made anew.
     let commit = fact(COMMIT).max(replayed.map_or(0, |replayed| replayed.commit.max(replayed.marked))).saturating_add(1);
     new.put_segments(&segments)?;
-    let facts = [(DRIVE, drive.0), (VALUE_BYTES, value_bytes), (LAST_FILE, last_file), (COMMIT, commit)];
+    totals.last_number = totals.last_number.max(fact(LAST_NUMBER));
+    let facts = [(DRIVE, drive.0), (LAST_FILE, last_file), (COMMIT, commit)].into_iter().chain(totals.facts());
     facts.into_iter().try_for_each(|(name, value)| new.set_fact(name, value))?;
     new.take_rows(&newer, commit)?;
+    // While keys are missing, what they were made of must not be taken for leftovers.
+    if holes.is_empty() && !keep {
+        new.sweep_packs()?;
+    }
     // redb must not write the old file once the new file has its name.
     drop(old);
     drop(new);
@@ -122,8 +128,9 @@ pub(super) fn finish(
     drive: DriveId,
     report: &mut CheckReport,
 ) -> Result<(), StoreError> {
-    if !matches!(find_marker(&**medium)?, Found::Whole(marker) if marker.format == FORMAT) {
-        write_marker(&**medium, drive)?;
+    let format = format_needed(&index)?;
+    if !matches!(find_marker(&**medium)?, Found::Whole(marker) if marker.format >= format) {
+        write_marker(&**medium, format, drive)?;
     }
     let bad = report.findings.iter().any(|finding| finding.kind == FindingKind::Journal);
     let commit = index.fact(COMMIT)?.unwrap_or(0);
@@ -141,9 +148,9 @@ pub(super) fn finish(
 
 struct Copy<'a> {
     new: &'a Index,
-    rows: Vec<(Key, Vec<u8>, Option<ValueLocation>)>,
+    rows: Vec<(Key, Vec<u8>, Named)>,
     bytes: usize,
-    value_bytes: u64,
+    totals: Totals,
     segments: BTreeMap<u64, SegmentRow>,
     /// Keys that the old index has shown.
     seen: HashSet<Key>,
@@ -182,19 +189,19 @@ impl Copy<'_> {
                 if let Err(error) = self.add(key, &record) {
                     return Ok(Err(error));
                 }
-                restored.keys += 1;
+                restored.keys += u64::from(!is_own(key));
             }
         }
         Ok(Ok(restored))
     }
 
     fn add(&mut self, key: &Key, record: &[u8]) -> Result<(), StoreError> {
-        let mut named = None;
+        let mut named = Named::default();
         if let Ok(record) = Record::decode(key, record) {
-            self.value_bytes = self.value_bytes.saturating_add(record.value_bytes());
-            named = record.place();
+            named = Named::of(&record);
+            self.totals.add(key, &named);
         }
-        if let Some(place) = named {
+        if let Some(place) = named.place {
             let row = self.segments.entry(place.file).or_default();
             row.written = row.written.max(place.end());
             row.live = row.live.saturating_add(place.room());

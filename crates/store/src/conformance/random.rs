@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::{Chunking, Dedup, DedupOptions};
 
 /// The key; the seed and whether the value is large, none to delete; the condition: 0 any, 1 absent, 2 the right
 /// version, 3 a wrong one.
@@ -19,6 +20,7 @@ enum Step {
     Unstage,
     Flush,
     Compact,
+    Deduplicate,
     Reopen,
 }
 
@@ -34,6 +36,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Unstage),
         1 => Just(Step::Flush),
         1 => Just(Step::Compact),
+        2 => Just(Step::Deduplicate),
         1 => Just(Step::Reopen),
     ]
 }
@@ -82,6 +85,7 @@ fn plan(model: &Model, writes: &[RandomWrite], count: &mut u32) -> (Vec<Write>, 
 struct StoreKind<S> {
     reopen: Box<dyn Fn(S) -> S>,
     compact: Box<dyn Fn(&S)>,
+    deduplicate: Box<dyn Fn(&S)>,
 }
 
 fn follow<S: Store>(mut store: S, steps: &[Step], kind: &StoreKind<S>) {
@@ -104,6 +108,7 @@ fn follow<S: Store>(mut store: S, steps: &[Step], kind: &StoreKind<S>) {
             Step::Unstage => store.unstage(store.stage(value(1, 8)).unwrap()),
             Step::Flush => store.flush().unwrap(),
             Step::Compact => (kind.compact)(&store),
+            Step::Deduplicate => (kind.deduplicate)(&store),
             Step::Reopen => store = (kind.reopen)(store),
         }
         check(&store, &model);
@@ -125,11 +130,19 @@ fn check(store: &impl Store, model: &Model) {
     assert_eq!((used.keys, used.value_bytes), (model.len() as u64, value_bytes));
 }
 
+/// A whole round.
+fn deduplicate(store: &impl Store) {
+    let (chunking, scopes) = (Chunking::Kib, vec![Key::new()]);
+    let mut dedup = Dedup::new(DedupOptions { chunking, scopes, memory_bytes: 1 << 20 });
+    while store.dedup_step(&mut dedup, 64 << 10).unwrap().is_some() {}
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
     fn random_steps_do_as_a_map_does(steps in proptest::collection::vec(step(), 1..30)) {
-        follow(MemoryStore::new(), &steps, &StoreKind { reopen: Box::new(|store| store), compact: Box::new(|_| ()) });
+        let memory = StoreKind { reopen: Box::new(|store| store), compact: Box::new(|_| ()), deduplicate: Box::new(deduplicate) };
+        follow(MemoryStore::new(), &steps, &memory);
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().to_path_buf();
         let options = StoreOptions { segment_bytes: 256 << 10, ..small_options() };
@@ -145,6 +158,7 @@ proptest! {
             compact: Box::new(|store: &DiskStore| {
                 store.compact_now().unwrap();
             }),
+            deduplicate: Box::new(deduplicate),
         };
         follow(open(), &steps, &kind);
         let store = open();

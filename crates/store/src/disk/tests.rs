@@ -92,9 +92,9 @@ fn a_store_is_open_once() {
 fn a_newer_format_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     drop(open(dir.path()));
-    fs::write(dir.path().join("FORMAT"), "pithead store 5\n").unwrap();
+    fs::write(dir.path().join("FORMAT"), "pithead store 6\n").unwrap();
     let refused = DiskStore::open(dir.path(), quiet()).unwrap_err();
-    assert!(matches!(&refused, StoreError::Format { found, newest: 4, .. } if found == "5"), "{refused}");
+    assert!(matches!(&refused, StoreError::Format { found, newest: 5, .. } if found == "6"), "{refused}");
 }
 
 #[test]

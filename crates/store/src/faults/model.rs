@@ -94,6 +94,27 @@ fn value_of(number: u64, bytes: usize) -> Value {
     words.take(bytes).collect::<Vec<u8>>().into()
 }
 
+/// Gives the values of a batch parts that other values have, too.
+pub fn share_parts(rng: &mut StdRng, batch: &mut [Write]) {
+    for write in batch {
+        let Write::Put(put) = write else { continue };
+        if rng.random_bool(0.4) {
+            continue;
+        }
+        let common = value_of(1 << 20, 150_000);
+        put.value = match rng.random_range(0..4) {
+            0 => common.slice(..rng.random_range(4_000..9_000)),
+            1 => common.slice(..rng.random_range(0..2) * 40_000 + 70_000),
+            _ => {
+                let from = rng.random_range(0..60_000);
+                let upto = rng.random_range(from + 5_000..common.len());
+                let own = &put.value[..put.value.len().min(20_000)];
+                [&own[..own.len() / 2], &common[from..upto], &own[own.len() / 2..]].concat().into()
+            }
+        };
+    }
+}
+
 /// A few writes over random keys, most of which do not conflict with `model`.
 pub fn random_batch(rng: &mut StdRng, model: &Model, next: &mut u64) -> Vec<Write> {
     let writes = if rng.random_bool(0.6) { 1 } else { rng.random_range(2..6) };

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use super::model::{Model, random_batch, random_key, random_large_value};
+use super::model::{Model, random_batch, random_key, random_large_value, share_parts};
 use crate::medium::{Call, LyingMedium, Medium, Trouble};
 use crate::{
-    CheckOptions, DiskStore, Durability, FindingKind, Key, KeyRange, Staged, Store, StoreError, StoreOptions, Tag, Value,
-    Version, Write, check_on,
+    CheckOptions, Chunking, Dedup, DedupOptions, DiskStore, Durability, FindingKind, Key, KeyRange, Staged, Store, StoreError,
+    StoreOptions, Tag, Value, Version, Write, check_on,
 };
 
 const ROOM: u64 = 1 << 30;
@@ -23,6 +23,8 @@ pub struct Faults {
     pub errors: bool,
     /// There is hardly any room.
     pub full: bool,
+    /// Values have parts in common, and are deduplicated in between.
+    pub dedup: bool,
 }
 
 pub struct Run {
@@ -34,6 +36,7 @@ pub struct Run {
     /// is the visible one.
     states: Vec<Model>,
     staged: Vec<(Staged, Value)>,
+    dedup: Option<Dedup>,
     /// The number of the last put.
     next: u64,
     /// What happened so far, for the report of a failure.
@@ -55,6 +58,7 @@ impl Run {
     pub fn new(seed: u64, faults: Faults) -> Self {
         // Each kind of case then takes ways of its own.
         let kind = u64::from(faults.crashes) | (u64::from(faults.errors) << 1) | (u64::from(faults.full) << 2);
+        let kind = kind | (u64::from(faults.dedup) << 40);
         let mut rng = StdRng::seed_from_u64((seed << 3) | kind);
         let capacity = if faults.full { rng.random_range(12..20) << 20 } else { ROOM };
         let medium = LyingMedium::new(rng.random(), capacity);
@@ -65,6 +69,7 @@ impl Run {
             store: None,
             states: vec![Model::default()],
             staged: Vec::new(),
+            dedup: None,
             next: 0,
             story: Vec::new(),
         };
@@ -76,6 +81,9 @@ impl Run {
         for _ in 0..steps {
             if self.faults.errors && self.rng.random_bool(0.15) {
                 self.trouble();
+            }
+            if self.faults.dedup && self.rng.random_bool(0.3) {
+                self.deduplicate();
             }
             match self.rng.random_range(0..100) {
                 0..50 => self.write(),
@@ -93,6 +101,9 @@ impl Run {
         }
         self.medium.set_trouble(Vec::new());
         self.reopen();
+        if self.faults.dedup {
+            self.deduplicate_all();
+        }
         self.flush();
         self.compact();
         self.look();
@@ -133,7 +144,10 @@ impl Run {
 
     fn write(&mut self) {
         let visible = self.visible().clone();
-        let batch = random_batch(&mut self.rng, &visible, &mut self.next);
+        let mut batch = random_batch(&mut self.rng, &visible, &mut self.next);
+        if self.faults.dedup {
+            share_parts(&mut self.rng, &mut batch);
+        }
         let durability = if self.rng.random() { Durability::Through } else { Durability::Back };
         let shown: Vec<String> = batch.iter().map(show_write).collect();
         self.tell(format!("write {durability:?} {}", shown.join(", ")));
@@ -219,6 +233,34 @@ impl Run {
             Ok(()) => self.look(),
             Err(error) => self.settle(Err(error), Some(visible), Durability::Back),
         }
+    }
+
+    /// Steps of a round that may be left in the middle, for later ones to go on.
+    fn deduplicate(&mut self) {
+        let (steps, step_bytes) = (self.rng.random_range(1..300), 1 << self.rng.random_range(12..17));
+        let mut dedup = self.dedup.take().unwrap_or_else(|| random_dedup(&mut self.rng));
+        self.tell(format!("deduplicate by {}, {steps} steps", dedup.options().chunking));
+        let visible = self.visible().clone();
+        let mut stepped = Ok(());
+        for _ in 0..steps {
+            stepped = self.store().dedup_step(&mut dedup, step_bytes).map(drop);
+            if stepped.is_err() {
+                break;
+            }
+        }
+        self.dedup = Some(dedup);
+        match stepped {
+            Ok(()) => self.look(),
+            Err(error) => self.settle(Err(error), Some(visible), Durability::Back),
+        }
+    }
+
+    /// A whole round, of a store without trouble.
+    fn deduplicate_all(&mut self) {
+        let mut dedup = random_dedup(&mut self.rng);
+        self.tell(format!("deduplicate all by {}", dedup.options().chunking));
+        while self.store().dedup_step(&mut dedup, 64 << 10).unwrap_or_else(|error| self.fail(&error.to_string())).is_some() {}
+        self.look();
     }
 
     /// Records the effect of a call: `after` is the state to which it should lead, `None` if it is in conflict.
@@ -346,6 +388,7 @@ impl Run {
     }
 
     fn close(&mut self) {
+        self.dedup = None;
         self.staged.clear();
         self.store = None;
     }
@@ -369,6 +412,13 @@ impl Run {
         };
         self.store = Some(opened.unwrap_or_else(|error| self.fail(&format!("cannot be opened: {error}"))));
     }
+}
+
+fn random_dedup(rng: &mut StdRng) -> Dedup {
+    let chunking = [Chunking::ContentDefined, Chunking::Kib, Chunking::HalfKib][rng.random_range(0..3)];
+    let scopes: &[&'static [u8]] = if rng.random_bool(0.7) { &[b""] } else { &[b"key-0", b"key-1"] };
+    let memory_bytes = if rng.random_bool(0.8) { 8 << 20 } else { 4_000 };
+    Dedup::new(DedupOptions { chunking, scopes: scopes.iter().map(|scope| Key::from_static(scope)).collect(), memory_bytes })
 }
 
 fn show_write(write: &Write) -> String {

@@ -1,14 +1,16 @@
 //! Applies batches to the tables, in one transaction.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
-use redb::{ReadableTable as _, Table, WriteTransaction};
+use redb::{ReadableTable, WriteTransaction};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::LOG;
 use super::failure::Failure;
-use super::{COMMIT, ENTRIES, FACTS, LAST_FILE, LOG, PLACES, SEGMENTS, VALUE_BYTES};
+use super::ledger::{Ledger, Tables};
 use crate::api::show_key;
 use crate::journal::Row;
+use crate::recipe::{Recipe, Share, encode, pack_key};
 use crate::record::{Body, Record, ValueLocation};
 use crate::{Expected, Key, StoreError, Tag, Value, Version};
 
@@ -39,6 +41,27 @@ pub(crate) enum Action {
         from: ValueLocation,
         to: ValueLocation,
     },
+    /// The key's value becomes a pack, and the key gets a recipe of this one pack. Only if the value is as it was.
+    Promote {
+        was: Was,
+        pack: u64,
+        number: u64,
+    },
+    /// The key gets a recipe (see `recipe`) of the same bytes. Only if its value is as it was, and all packs are there.
+    Share {
+        was: Was,
+        recipe: Vec<u8>,
+    },
+}
+
+/// The value that a key must have for deduplication to change how it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Was {
+    Inline(Value),
+    /// A place has one value for ever.
+    Segment(ValueLocation),
+    /// Packs have one value for ever.
+    Recipe(Vec<u8>),
 }
 
 #[derive(Clone, Debug)]
@@ -58,6 +81,8 @@ pub(crate) struct Committed {
     pub placed: Vec<ValueLocation>,
     /// Places that no key names any more.
     pub dead: Vec<ValueLocation>,
+    /// Recipes that no key has any more.
+    pub unshared: Vec<u64>,
     /// The bytes of keys and inline values, and something for each change and for the commit.
     pub bytes: u64,
     /// All changes, for the journal.
@@ -74,6 +99,8 @@ impl Change {
             Action::Put { version, tag, .. } => self.key.len() + version.len() + tag.bytes.len(),
             Action::Delete => return 0,
             Action::Move { .. } => self.key.len(),
+            Action::Promote { was, .. } => self.key.len() + if let Was::Inline(value) = was { value.len() } else { 0 },
+            Action::Share { recipe, .. } => self.key.len() + recipe.len(),
         };
         (self.key.len() + value) as u64
     }
@@ -81,34 +108,59 @@ impl Change {
 
 /// The state of a key before a change.
 #[derive(Clone, Debug)]
-enum Before {
+pub(super) enum Before {
     Absent,
     There {
         version: Version,
-        bytes: u64,
-        place: Option<ValueLocation>,
+        named: Named,
     },
     /// Its record cannot be read. Forced writes replace it.
     Damaged(String),
 }
 
-type Entries<'t> = Table<'t, &'static [u8], &'static [u8]>;
-type Places<'t> = Table<'t, (u64, u64), (u64, &'static [u8])>;
+/// What a record names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Named {
+    /// Bytes of the value.
+    pub bytes: u64,
+    pub place: Option<ValueLocation>,
+    /// The number of its recipe, and the packs in it.
+    pub recipe: Option<(u64, BTreeSet<u64>)>,
+}
+
+impl Named {
+    pub fn of(record: &Record) -> Self {
+        let recipe = record.recipe().map(|recipe| (recipe.number, recipe.packs()));
+        Self { bytes: record.value_bytes(), place: record.place(), recipe }
+    }
+}
+
+impl Was {
+    /// How a record has its value.
+    pub fn of(record: &Record) -> Self {
+        match record.body {
+            Body::Inline(value) => Was::Inline(Value::copy_from_slice(value)),
+            Body::Segment(place) => Was::Segment(place),
+            Body::Recipe(recipe) => {
+                let mut bytes = Vec::with_capacity(recipe.encoded_bytes());
+                recipe.encode_into(&mut bytes);
+                Was::Recipe(bytes)
+            }
+        }
+    }
+}
 
 /// Applies each batch whose conditions hold; each sees those before it.
 pub(super) fn apply(transaction: &WriteTransaction, batches: &[Batch]) -> Result<Committed, Failure> {
-    let mut entries = transaction.open_table(ENTRIES)?;
-    let mut places = transaction.open_table(PLACES)?;
-    let mut facts = transaction.open_table(FACTS)?;
-    let value_bytes = facts.get(VALUE_BYTES)?.map_or(0, |bytes| bytes.value());
-    let mut ledger = Ledger { value_bytes, ..Ledger::default() };
-    ledger.done.number = facts.get(COMMIT)?.map_or(0, |commit| commit.value()).saturating_add(1);
+    let mut tables = Tables::open(transaction)?;
+    let mut ledger = Ledger::new(&tables)?;
+    ledger.done.number = ledger.done.number.saturating_add(1);
     ledger.done.bytes = CHANGE_BYTES;
     for batch in batches {
-        let outcome = match check(&entries, batch)? {
+        let outcome = match check(&tables.entries, batch)? {
             Ok(before) => {
                 for (change, before) in batch.iter().zip(before) {
-                    ledger.apply(change, before, &mut entries, &mut places)?;
+                    one(&mut ledger, &mut tables, change, before)?;
                 }
                 Ok(())
             }
@@ -116,37 +168,122 @@ pub(super) fn apply(transaction: &WriteTransaction, batches: &[Batch]) -> Result
         };
         ledger.done.outcomes.push(outcome);
     }
-    ledger.keep(transaction, &mut facts)?;
+    ledger.drop_unused(&mut tables)?;
+    ledger.keep(&mut tables)?;
     Ok(ledger.done)
 }
 
 /// Applies changes that the log has and the index lacks, up to a commit. No log has more then.
 pub(super) fn take(transaction: &WriteTransaction, rows: &[Row], commit: u64) -> Result<(), Failure> {
-    let mut entries = transaction.open_table(ENTRIES)?;
-    let mut places = transaction.open_table(PLACES)?;
-    let mut facts = transaction.open_table(FACTS)?;
-    let value_bytes = facts.get(VALUE_BYTES)?.map_or(0, |bytes| bytes.value());
-    let mut ledger = Ledger { value_bytes, ..Ledger::default() };
-    ledger.done.number = facts.get(COMMIT)?.map_or(0, |commit| commit.value()).max(commit);
+    let mut tables = Tables::open(transaction)?;
+    let mut ledger = Ledger::new(&tables)?;
+    ledger.done.number = ledger.done.number.max(commit);
     for (key, record) in rows {
-        let before = read(&entries, key)?;
+        let before = read(&tables.entries, key)?;
         let encoded = match record {
             None => None,
-            Some(record) => {
-                let decoded = super::decode(key, record)?;
-                ledger.value_bytes = ledger.value_bytes.saturating_add(decoded.value_bytes());
-                Some((record.clone(), decoded.place()))
-            }
+            Some(record) => Some((record.clone(), Named::of(&super::decode(key, record)?))),
         };
-        ledger.put(key, before, encoded, &mut entries, &mut places)?;
+        ledger.put(key, before, encoded, &mut tables)?;
     }
-    facts.insert(LOG, 0)?;
-    ledger.keep(transaction, &mut facts)
+    ledger.drop_unused(&mut tables)?;
+    tables.facts.insert(LOG, 0)?;
+    ledger.keep(&mut tables)
+}
+
+/// Deletes all packs that no recipe names.
+pub(super) fn sweep_packs(transaction: &WriteTransaction) -> Result<(), Failure> {
+    let mut tables = Tables::open(transaction)?;
+    let mut ledger = Ledger::new(&tables)?;
+    ledger.touch_all(&tables)?;
+    ledger.drop_unused(&mut tables)?;
+    ledger.keep(&mut tables)
+}
+
+/// Applies one change, whose condition holds.
+fn one(ledger: &mut Ledger, tables: &mut Tables, change: &Change, before: Before) -> Result<(), Failure> {
+    let key = &change.key;
+    ledger.done.bytes += key.len() as u64 + change.index_bytes() + CHANGE_BYTES;
+    let encoded = match &change.action {
+        Action::Delete => None,
+        Action::Put { version, tag, value } => {
+            let (checksum, body) = match value {
+                NewValue::Inline(value) => (xxh3_64(value), Body::Inline(value)),
+                NewValue::Segment { place, checksum } => (*checksum, Body::Segment(*place)),
+            };
+            let record = Record { version, tag_algorithm: tag.algorithm, tag: &tag.bytes, checksum, body };
+            Some((record.encode(key), Named::of(&record)))
+        }
+        Action::Move { from, to } => return replace(ledger, tables, key, &Was::Segment(*from), Body::Segment(*to)),
+        Action::Promote { was, pack, number } => return promote(ledger, tables, key, was, (*pack, *number)),
+        Action::Share { was, recipe } => {
+            let Some(recipe) = Recipe::decode(recipe) else { return Ok(()) };
+            if !are_there(&tables.entries, &recipe)? {
+                return Ok(());
+            }
+            return replace(ledger, tables, key, was, Body::Recipe(recipe));
+        }
+    };
+    ledger.put(key, before, encoded, tables)
+}
+
+/// A key's value is stored in another way, if it is still stored as it was.
+fn replace(ledger: &mut Ledger, tables: &mut Tables, key: &Key, was: &Was, body: Body<'_>) -> Result<(), Failure> {
+    let (before, encoded) = {
+        let Some(row) = tables.entries.get(&key[..])? else { return Ok(()) };
+        let Ok(record) = Record::decode(key, row.value()) else { return Ok(()) };
+        if Was::of(&record) != *was {
+            return Ok(());
+        }
+        let before = Before::There { version: Version::copy_from_slice(record.version), named: Named::of(&record) };
+        let record = Record { body, ..record };
+        (before, (record.encode(key), Named::of(&record)))
+    };
+    ledger.put(key, before, Some(encoded), tables)
+}
+
+/// The key gives its value to a pack, and gets a recipe. The key is changed first: until then the place is its own.
+fn promote(ledger: &mut Ledger, tables: &mut Tables, key: &Key, was: &Was, to: (u64, u64)) -> Result<(), Failure> {
+    let (pack, number) = to;
+    let owned = match tables.entries.get(&key[..])? {
+        None => return Ok(()),
+        Some(row) => row.value().to_vec(),
+    };
+    let Ok(record) = Record::decode(key, &owned) else { return Ok(()) };
+    let Ok(bytes) = u32::try_from(record.value_bytes()) else { return Ok(()) };
+    let recipe = encode(number, &[Share { pack, offset: 0, bytes }]);
+    let Some(recipe) = Recipe::decode(&recipe).filter(|_| Was::of(&record) == *was) else { return Ok(()) };
+    replace(ledger, tables, key, was, Body::Recipe(recipe))?;
+    let record = Record { version: &[], tag_algorithm: 0, tag: &[], ..record };
+    let pack = pack_key(pack);
+    ledger.put(&pack, Before::Absent, Some((record.encode(&pack), Named::of(&record))), tables)
+}
+
+/// Whether all packs of a recipe are there, and have the bytes that it names.
+fn are_there(entries: &impl ReadableTable<&'static [u8], &'static [u8]>, recipe: &Recipe) -> Result<bool, Failure> {
+    let mut known: HashMap<u64, u64> = HashMap::new();
+    for share in recipe.shares() {
+        let bytes = match known.get(&share.pack) {
+            Some(bytes) => *bytes,
+            None => match read(entries, &pack_key(share.pack))? {
+                Before::There { named, .. } => named.bytes,
+                Before::Absent | Before::Damaged(_) => return Ok(false),
+            },
+        };
+        known.insert(share.pack, bytes);
+        if share.end() > bytes {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// The state that each change of the batch finds when those before it are applied; or the first condition that does not
 /// hold.
-fn check(entries: &Entries, batch: &[Change]) -> Result<Result<Vec<Before>, StoreError>, Failure> {
+fn check(
+    entries: &impl ReadableTable<&'static [u8], &'static [u8]>,
+    batch: &[Change],
+) -> Result<Result<Vec<Before>, StoreError>, Failure> {
     let mut seen: HashMap<&[u8], Before> = HashMap::new();
     let mut all = Vec::with_capacity(batch.len());
     for change in batch {
@@ -163,20 +300,17 @@ fn check(entries: &Entries, batch: &[Change]) -> Result<Result<Vec<Before>, Stor
     Ok(Ok(all))
 }
 
-fn read(entries: &Entries, key: &[u8]) -> Result<Before, Failure> {
+pub(super) fn read(entries: &impl ReadableTable<&'static [u8], &'static [u8]>, key: &[u8]) -> Result<Before, Failure> {
     let Some(row) = entries.get(key)? else { return Ok(Before::Absent) };
     Ok(match Record::decode(key, row.value()) {
-        Ok(record) => {
-            let version = Version::copy_from_slice(record.version);
-            Before::There { version, bytes: record.value_bytes(), place: record.place() }
-        }
+        Ok(record) => Before::There { version: Version::copy_from_slice(record.version), named: Named::of(&record) },
         Err(what) => Before::Damaged(what),
     })
 }
 
 fn meets(change: &Change, before: &Before) -> Result<(), StoreError> {
     let holds = match (&change.action, &change.expected, before) {
-        (Action::Move { .. }, ..) => true,
+        (Action::Move { .. } | Action::Promote { .. } | Action::Share { .. }, ..) => true,
         (_, Expected::Any, _) | (_, Expected::Absent, Before::Absent) => true,
         (_, Expected::Version(wanted), Before::There { version, .. }) => wanted == version,
         (_, Expected::Unversioned, Before::Absent) => true,
@@ -188,130 +322,16 @@ fn meets(change: &Change, before: &Before) -> Result<(), StoreError> {
 }
 
 fn after(change: &Change, before: &Before) -> Before {
-    match (&change.action, before) {
-        (Action::Delete, _) => Before::Absent,
-        (Action::Put { version, value, .. }, _) => {
+    match &change.action {
+        Action::Delete => Before::Absent,
+        Action::Put { version, value, .. } => {
             let (bytes, place) = match value {
                 NewValue::Inline(value) => (value.len() as u64, None),
                 NewValue::Segment { place, .. } => (place.bytes, Some(*place)),
             };
-            Before::There { version: version.clone(), bytes, place }
+            Before::There { version: version.clone(), named: Named { bytes, place, recipe: None } }
         }
-        (Action::Move { from, to }, Before::There { version, bytes, place }) if *place == Some(*from) => {
-            Before::There { version: version.clone(), bytes: *bytes, place: Some(*to) }
-        }
-        (Action::Move { .. }, other) => other.clone(),
-    }
-}
-
-/// Running totals of a commit.
-#[derive(Default)]
-struct Ledger {
-    value_bytes: u64,
-    /// For each segment file: the end of the last value that was put, and how many bytes came alive and died.
-    segments: BTreeMap<u64, (u64, u64, u64)>,
-    done: Committed,
-}
-
-impl Ledger {
-    fn apply(&mut self, change: &Change, before: Before, entries: &mut Entries, places: &mut Places) -> Result<(), Failure> {
-        let key = &change.key[..];
-        let mut encoded = None;
-        match &change.action {
-            Action::Delete => {}
-            Action::Put { version, tag, value } => {
-                let (checksum, body) = match value {
-                    NewValue::Inline(value) => (xxh3_64(value), Body::Inline(value)),
-                    NewValue::Segment { place, checksum } => (*checksum, Body::Segment(*place)),
-                };
-                let record = Record { version, tag_algorithm: tag.algorithm, tag: &tag.bytes, checksum, body };
-                encoded = Some((record.encode(key), record.place()));
-                self.value_bytes = self.value_bytes.saturating_add(record.value_bytes());
-            }
-            Action::Move { from, .. } if !matches!(before, Before::There { place: Some(place), .. } if place == *from) => {
-                return Ok(());
-            }
-            Action::Move { to, .. } => {
-                let moved = match entries.get(key)? {
-                    Some(row) => {
-                        let record = super::decode(key, row.value())?;
-                        Record { body: Body::Segment(*to), ..record }.encode(key)
-                    }
-                    None => return Err(super::corrupt(key, "its record went while it was moved").into()),
-                };
-                self.value_bytes = self.value_bytes.saturating_add(to.bytes);
-                encoded = Some((moved, Some(*to)));
-            }
-        }
-        self.done.bytes += change.key.len() as u64 + change.index_bytes() + CHANGE_BYTES;
-        self.put(&change.key, before, encoded, entries, places)
-    }
-
-    /// Puts a record and the place that it names, or deletes a key.
-    fn put(
-        &mut self,
-        key: &Key,
-        before: Before,
-        encoded: Option<(Vec<u8>, Option<ValueLocation>)>,
-        entries: &mut Entries,
-        places: &mut Places,
-    ) -> Result<(), Failure> {
-        if let Before::There { bytes, place, .. } = before {
-            self.value_bytes = self.value_bytes.saturating_sub(bytes);
-            place.map_or(Ok(()), |place| self.leave(place, places))?;
-        }
-        match encoded {
-            None => {
-                drop(entries.remove(&key[..])?);
-                self.done.rows.push((key.clone(), None));
-            }
-            Some((record, place)) => {
-                entries.insert(&key[..], record.as_slice())?;
-                place.map_or(Ok(()), |place| self.take(place, key, places))?;
-                self.done.rows.push((key.clone(), Some(record)));
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes down the number of the commit, and all totals.
-    fn keep(&self, transaction: &WriteTransaction, facts: &mut Table<&'static str, u64>) -> Result<(), Failure> {
-        facts.insert(COMMIT, self.done.number)?;
-        facts.insert(VALUE_BYTES, self.value_bytes)?;
-        let last_file = facts.get(LAST_FILE)?.map_or(0, |file| file.value());
-        if let Some((file, _)) = self.segments.last_key_value().filter(|(file, _)| **file > last_file) {
-            facts.insert(LAST_FILE, *file)?;
-        }
-        self.keep_segments(&mut transaction.open_table(SEGMENTS)?)
-    }
-
-    fn leave(&mut self, place: ValueLocation, places: &mut Places) -> Result<(), Failure> {
-        places.remove((place.file, place.offset))?;
-        self.segments.entry(place.file).or_default().2 += place.room();
-        self.done.dead.push(place);
-        Ok(())
-    }
-
-    fn take(&mut self, place: ValueLocation, key: &[u8], places: &mut Places) -> Result<(), Failure> {
-        places.insert((place.file, place.offset), (place.bytes, key))?;
-        let (end, came, _) = self.segments.entry(place.file).or_default();
-        *end = place.end().max(*end);
-        *came += place.room();
-        self.done.placed.push(place);
-        Ok(())
-    }
-
-    /// A segment without a live byte has no row.
-    fn keep_segments(&self, segments: &mut Table<u64, (u64, u64, u64)>) -> Result<(), Failure> {
-        for (file, (end, came, went)) in &self.segments {
-            let (written, live, punched) = segments.get(file)?.map_or((0, 0, 0), |row| row.value());
-            let live = live.saturating_add(*came).saturating_sub(*went);
-            if live == 0 {
-                segments.remove(file)?;
-            } else {
-                segments.insert(file, (written.max(*end), live, punched))?;
-            }
-        }
-        Ok(())
+        // These look at the tables themselves, and no batch has others beside them.
+        Action::Move { .. } | Action::Promote { .. } | Action::Share { .. } => before.clone(),
     }
 }

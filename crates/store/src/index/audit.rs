@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use redb::ReadableDatabase as _;
 
-use super::{ENTRIES, Index, PLACES, SEGMENTS, SegmentRow};
+use super::{ENTRIES, Index, Named, PLACES, SEGMENTS, SegmentRow, USES};
 use crate::format::io_error;
 use crate::record::ValueLocation;
 use crate::{Key, StoreError};
@@ -69,15 +69,19 @@ impl Index {
         })
     }
 
-    /// Puts records unchanged, and the places of those that have one.
-    pub fn put_rows(&self, rows: &[(Key, Vec<u8>, Option<ValueLocation>)]) -> Result<(), StoreError> {
+    /// Puts records unchanged, with what they name.
+    pub fn put_rows(&self, rows: &[(Key, Vec<u8>, Named)]) -> Result<(), StoreError> {
         self.change(|transaction| {
             let mut entries = transaction.open_table(ENTRIES)?;
             let mut places = transaction.open_table(PLACES)?;
-            for (key, record, place) in rows {
+            let mut uses = transaction.open_table(USES)?;
+            for (key, record, named) in rows {
                 entries.insert(&key[..], record.as_slice())?;
-                if let Some(place) = place {
+                if let Some(place) = named.place {
                     places.insert((place.file, place.offset), (place.bytes, &key[..]))?;
+                }
+                for pack in named.recipe.iter().flat_map(|(_, packs)| packs) {
+                    uses.insert((*pack, &key[..]), ())?;
                 }
             }
             Ok(())

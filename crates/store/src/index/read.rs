@@ -1,14 +1,23 @@
 //! What the index says about keys and segments.
 
+use std::ops::Bound;
+
 use bytes::Bytes;
-use redb::{AccessGuard, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _, StorageError};
+use redb::{AccessGuard, ReadOnlyTable, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _, StorageError};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::failure::{A_PAGE, Failure, corrupt};
-use super::{ENTRIES, FACTS, Found, Index, PLACES, SEGMENTS, SegmentRow, VALUE_BYTES};
+use super::ledger::Totals;
+use super::shared::find;
+use super::{
+    ENTRIES, FACTS, Found, Index, LAST_NUMBER, PACK_BYTES, PACKS, PLACES, RECIPE_BYTES, SEGMENTS, SegmentRow, VALUE_BYTES,
+};
 use crate::api::show_key;
+use crate::recipe::OWN;
 use crate::record::{Body, Record, ValueLocation};
 use crate::{Entry, Key, KeyRange, StoreError, Value, Version};
+
+pub(super) type Entries = ReadOnlyTable<&'static [u8], &'static [u8]>;
 
 impl Index {
     /// All segment files that records name.
@@ -45,27 +54,30 @@ impl Index {
     }
 
     pub fn get(&self, key: &[u8]) -> Result<Option<(Found, Entry)>, StoreError> {
-        self.look(key, |key, record| {
+        self.look(key, |key, record, entries| {
             let found = match record.body {
                 Body::Segment(place) => Found::Segment { place, checksum: record.checksum },
                 Body::Inline(value) if xxh3_64(value) == record.checksum => Found::Inline(Value::copy_from_slice(value)),
                 Body::Inline(_) => return Err(corrupt(key, "its checksum does not hold").into()),
+                Body::Recipe(recipe) => find(key, &recipe, record.checksum, entries)?,
             };
             Ok((found, entry_of(key, &record)))
         })
     }
 
     pub fn entry(&self, key: &[u8]) -> Result<Option<Entry>, StoreError> {
-        self.look(key, |key, record| Ok(entry_of(key, &record)))
+        self.look(key, |key, record, _| Ok(entry_of(key, &record)))
     }
 
     /// The place of a key's value, if it is in a segment.
     pub fn place(&self, key: &[u8]) -> Result<Option<(ValueLocation, u64)>, StoreError> {
-        let found = self.look(key, |_, record| Ok(record.place().map(|place| (place, record.checksum))))?;
+        let found = self.look(key, |_, record, _| Ok(record.place().map(|place| (place, record.checksum))))?;
         Ok(found.flatten())
     }
 
+    /// The entries of a range, without what is the store's own.
     pub fn range(&self, range: &KeyRange) -> Result<Vec<Entry>, StoreError> {
+        let range = &without_own(range);
         if range.is_empty() || range.limit == 0 {
             return Ok(Vec::new());
         }
@@ -85,23 +97,44 @@ impl Index {
         })
     }
 
-    /// Keys, and bytes of their values.
-    pub fn totals(&self) -> Result<(u64, u64), StoreError> {
+    /// The number of keys, and the totals of their values.
+    pub fn totals(&self) -> Result<(u64, Totals), StoreError> {
         self.run(|database| {
             let read = database.begin_read()?;
-            let value_bytes = read.open_table(FACTS)?.get(VALUE_BYTES)?.map_or(0, |bytes| bytes.value());
-            Ok((read.open_table(ENTRIES)?.len()?, value_bytes))
+            let facts = read.open_table(FACTS)?;
+            let fact = |name| Ok::<_, Failure>(facts.get(name)?.map_or(0, |fact| fact.value()));
+            let totals = Totals {
+                value_bytes: fact(VALUE_BYTES)?,
+                packs: fact(PACKS)?,
+                pack_bytes: fact(PACK_BYTES)?,
+                recipe_bytes: fact(RECIPE_BYTES)?,
+                last_number: fact(LAST_NUMBER)?,
+            };
+            Ok((read.open_table(ENTRIES)?.len()?.saturating_sub(totals.packs), totals))
         })
     }
 
-    fn look<T>(&self, key: &[u8], read: impl FnOnce(&[u8], Record) -> Result<T, Failure>) -> Result<Option<T>, StoreError> {
+    pub(super) fn look<T>(
+        &self,
+        key: &[u8],
+        read: impl FnOnce(&[u8], Record, &Entries) -> Result<T, Failure>,
+    ) -> Result<Option<T>, StoreError> {
         let found = self.run(|database| {
             let entries = database.begin_read()?.open_table(ENTRIES)?;
             let Some(row) = entries.get(key)? else { return Ok(None) };
-            read(key, decode(key, row.value())?).map(Some)
+            read(key, decode(key, row.value())?, &entries).map(Some)
         });
         found.map_err(|error| name_key(error, key))
     }
+}
+
+/// The part of a range in which clients have keys.
+fn without_own(range: &KeyRange) -> KeyRange {
+    let end = match &range.end {
+        Bound::Included(key) | Bound::Excluded(key) if key[..] < OWN[..] => range.end.clone(),
+        _ => Bound::Excluded(Key::from_static(&OWN)),
+    };
+    KeyRange { end, ..range.clone() }
 }
 
 /// redb does not know for which key it met a damaged page.
