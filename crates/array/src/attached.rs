@@ -10,8 +10,7 @@ use pithead_fleet::ConnectedDrive;
 use pithead_model::{DatasetName, Fault, LoadId, SliceKey, total};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::array::Inner;
-use crate::directories::summaries;
+use crate::summaries::summaries;
 
 /// What the drives told last.
 #[derive(Debug, Default)]
@@ -34,26 +33,22 @@ impl AttachedBelow {
         // Most arrays attach nothing, and are asked for each run.
         (!told.places.is_empty()).then(|| told.places.get(&(run.name.clone(), run.load)).copied()).flatten()
     }
-}
 
-impl Inner {
     /// What the drives attach now; none: it is as it was in the version that is known. One that does not tell is a fault, because
     /// without its files answers would be shorter.
-    pub(crate) async fn attached(&self, known: Option<u64>) -> Result<Option<Arc<Attachments>>, Fault> {
-        let below = &self.directories.attached;
-        let asking =
-            self.drives.iter().enumerate().filter(|(_, drive)| drive.welcome.attaches).map(|(index, drive)| async move {
-                let before = below.0.lock().by_drive.get(&index).cloned();
-                let news = drive.door.attached(before.as_ref().map(|before| before.version)).await;
-                let told = news.map_err(|fault| fault.at_drive(drive.label()))?.or(before).unwrap_or_default();
-                check_attachments(&told).map_err(|fault| fault.at_drive(drive.label()))?;
-                Ok::<_, Fault>((index, told))
-            });
+    pub(crate) async fn ask(&self, drives: &[ConnectedDrive], known: Option<u64>) -> Result<Option<Arc<Attachments>>, Fault> {
+        let asking = drives.iter().enumerate().filter(|(_, drive)| drive.welcome.attaches).map(|(index, drive)| async move {
+            let before = self.0.lock().by_drive.get(&index).cloned();
+            let news = drive.door.attached(before.as_ref().map(|before| before.version)).await;
+            let told = news.map_err(|fault| fault.at_drive(drive.label()))?.or(before).unwrap_or_default();
+            check_attachments(&told).map_err(|fault| fault.at_drive(drive.label()))?;
+            Ok::<_, Fault>((index, told))
+        });
         let by_drive: BTreeMap<usize, Arc<Attachments>> = join_all(asking).await.into_iter().collect::<Result<_, Fault>>()?;
-        let mut told = below.0.lock();
+        let mut told = self.0.lock();
         // Where two have asked at one time, the later one to be here counts: what is not as it tells is an error at the drive.
         if versions(&told.by_drive) != versions(&by_drive) {
-            *told = joined(&self.drives, by_drive);
+            *told = joined(drives, by_drive);
         }
         Ok((known != Some(told.joined.version)).then(|| Arc::clone(&told.joined)))
     }

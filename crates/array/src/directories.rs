@@ -7,9 +7,10 @@ use futures::future::try_join_all;
 use parking_lot::Mutex;
 use pithead_door::Discard;
 use pithead_fleet::ConnectedDrive;
-use pithead_model::{Blame, ColumnSummary, Directory, DriveId, Fault, Loaded, Run, SliceKey, merge_columns, total};
+use pithead_model::{Blame, ColumnSummary, Directory, DriveId, Fault, Loaded, Run, SliceKey};
 
 use crate::attached::AttachedBelow;
+use crate::summaries::summaries;
 
 /// Slices whose entries are kept at most.
 const SLICES_MAX: usize = 1 << 17;
@@ -60,22 +61,6 @@ pub(crate) fn note_columns(metadata: &mut BTreeMap<String, String>, key: &str, c
         .map_err(|error| Fault::new(Blame::Bug, format!("summaries that are no JSON: {error}")))?;
     metadata.insert(key.to_owned(), noted);
     Ok(())
-}
-
-/// Summaries of all rows, from the rows and summaries of each part. Slices are dealt to the parts in turn. So a value that
-/// occurs often is in every part, and one that occurs a few times is likely to be in one part only.
-pub(crate) fn summaries<'a>(parts: impl IntoIterator<Item = (u64, &'a [ColumnSummary])>) -> Vec<ColumnSummary> {
-    const REPEATS_OFTEN: u64 = 20;
-    let parts: Vec<(u64, &[ColumnSummary])> = parts.into_iter().collect();
-    let rows = total(parts.iter().map(|(rows, _)| *rows));
-    let mut merged = merge_columns(parts.iter().map(|(_, columns)| *columns));
-    for (index, summary) in merged.iter_mut().enumerate() {
-        let distinct = || parts.iter().filter_map(|(_, columns)| columns.get(index)).map(|column| column.distinct);
-        if total(distinct()).saturating_mul(REPEATS_OFTEN) > rows {
-            summary.distinct = total(distinct()).min(rows);
-        }
-    }
-    merged
 }
 
 /// The runs that were asked for, by key.
@@ -186,12 +171,6 @@ mod tests {
         assert_eq!(whole.slices.iter().map(|slice| slice.rows).collect::<Vec<_>>(), [100, 60]);
         assert_eq!(whole.columns, [ColumnSummary { nulls: 2, ..summary(1, 9, 140) }]);
         assert_eq!((parts.counts(), whole.metadata["k"].as_str()), (vec![1, 1], "v"));
-    }
-
-    #[test]
-    fn values_that_repeat_often_are_not_counted_once_a_part() {
-        let parts = [(1000, [summary(1, 3, 3)]), (1000, [summary(1, 4, 4)])];
-        assert_eq!(summaries(parts.iter().map(|(rows, columns)| (*rows, columns.as_slice())))[0].distinct, 4);
     }
 
     #[test]

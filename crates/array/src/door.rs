@@ -89,7 +89,7 @@ impl Door for Array {
     }
 
     async fn attached(&self, known: Option<u64>) -> Result<Option<Arc<Attachments>>, Fault> {
-        self.inner.attached(known).await
+        self.inner.directories.attached.ask(&self.inner.drives, known).await
     }
 
     async fn commit(&self, expected: u64, manifest: Manifest) -> Result<(), Fault> {

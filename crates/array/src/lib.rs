@@ -21,6 +21,7 @@ mod relay;
 mod serve;
 mod sessions;
 mod status;
+mod summaries;
 mod way;
 
 pub use array::{Array, ArrayOptions};

@@ -10,8 +10,8 @@ use pithead_model::{Blame, Fault, Loaded, Run, total};
 use tokio::sync::mpsc;
 
 use crate::array::Inner;
-use crate::directories::summaries;
 use crate::lower::broken;
+use crate::summaries::summaries;
 
 /// Batches that wait for a drive at most.
 const BATCHES_QUEUED_MAX: usize = 2;

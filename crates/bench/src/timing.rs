@@ -9,6 +9,9 @@ use pithead_host::{ProfileSnapshot, Session};
 use pithead_model::Fault;
 use serde::Serialize;
 
+/// Queries that the best speed-up is told of.
+const BEST_QUERIES: usize = 5;
+
 /// One run of a query.
 #[derive(Debug)]
 pub(crate) struct QueryRun {
@@ -63,6 +66,14 @@ impl Spread {
 pub(crate) fn geometric_mean(ratios: impl IntoIterator<Item = f64>) -> f64 {
     let (sum, count) = ratios.into_iter().fold((0.0, 0), |(sum, count), ratio| (sum + ratio.ln(), count + 1));
     if count == 0 { f64::NAN } else { (sum / f64::from(count)).exp() }
+}
+
+/// Mean of the best speed-ups, of as many queries as the slides of YourSQL tell of.
+pub(crate) fn best_gain(gains: impl Iterator<Item = f64>) -> f64 {
+    let mut gains: Vec<f64> = gains.collect();
+    gains.sort_by(|a, b| b.total_cmp(a));
+    gains.truncate(BEST_QUERIES);
+    gains.iter().sum::<f64>() / gains.len() as f64
 }
 
 #[cfg(test)]

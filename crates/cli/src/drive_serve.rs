@@ -93,8 +93,7 @@ pub(crate) struct ServeArgs {
     /// Read all that is stored within this time, again and again, to find damage: such as 14d, 12h or 30m; 0: not
     #[arg(long, value_name = "PERIOD", default_value = "14d", value_parser = parse_scrub)]
     scrub_period: Period,
-    /// Keep versions of a domain for so long once another one has taken their place, where the domain does not say it: such as 7d, 24h;
-    /// 0: not
+    /// Keep versions of a domain for so long after they were replaced, unless the domain says otherwise: such as 7d; 0: not
     #[arg(long, value_name = "PERIOD", default_value = "24h", value_parser = parse_period)]
     history: Duration,
     #[command(flatten)]

@@ -99,7 +99,7 @@ fn down(label: &str, fault: &Fault) -> Json {
 #[cfg(test)]
 mod tests {
     use pithead_door::CoreStatus;
-    use pithead_model::DriveId;
+    use pithead_model::{ByLevel, DriveId};
 
     use super::*;
 
@@ -120,6 +120,8 @@ mod tests {
             partitions: vec![],
             link_bits_per_second: None,
             cpu_share: 1.0,
+            medium_bytes_per_second: None,
+            work: ByLevel::default(),
             costs: vec![],
         };
         let core = CoreStatus { foreground: 0.123_456, ..CoreStatus::default() };

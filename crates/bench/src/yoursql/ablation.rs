@@ -18,14 +18,12 @@ use crate::demo::{Layout, load};
 use crate::drives::DriveProcesses;
 use crate::report::{megabytes, ratio, seconds, table};
 use crate::tables::{generate, io};
-use crate::timing::{Spread, run, unhelped};
+use crate::timing::{Spread, best_gain, run, unhelped};
 
 use super::memory::{self, MemoryReport, memory};
 
 /// Drive processes.
 const DRIVES: usize = 4;
-/// Queries that the best speed-up is told of, as in the slides.
-const BEST: usize = 5;
 /// What the slides tell: the speed-up of the best five queries and of all 22, of eight of which the filter was offloaded; read requests
 /// of Q2 without early filter and with it.
 const SLIDES: &str =
@@ -260,14 +258,6 @@ impl AblationSummary {
 
 fn best(queries: &[Vec<f64>], way: usize) -> f64 {
     best_gain(queries.iter().map(|seconds| seconds[0] / seconds[way]))
-}
-
-/// Mean speed-up of the queries that gain most.
-pub(super) fn best_gain(gains: impl Iterator<Item = f64>) -> f64 {
-    let mut gains: Vec<f64> = gains.collect();
-    gains.sort_by(|a, b| b.total_cmp(a));
-    gains.truncate(BEST);
-    gains.iter().sum::<f64>() / gains.len() as f64
 }
 
 fn total(queries: &[Vec<f64>], way: usize) -> f64 {

@@ -8,11 +8,10 @@ use pithead_embed::{EmbedOptions, Target, connect};
 use pithead_model::{Fault, total};
 use serde::Serialize;
 
-use super::ablation::best_gain;
 use crate::QUERIES;
 use crate::answers::difference;
 use crate::report::{megabytes, ratio, seconds, table};
-use crate::timing::{Spread, run, unhelped};
+use crate::timing::{Spread, best_gain, run, unhelped};
 
 /// The host's memory, as one of so many parts of what is stored.
 const PARTS: [u64; 3] = [8, 4, 2];

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pithead_door::Claim;
-use pithead_model::{Blame, Fault, SliceKey};
+use pithead_model::{Blame, DriveId, Fault, Manifest, SliceKey};
 use pithead_store::{Durability, Key, Put, Store, Write};
 
 use crate::storage::Storage;
@@ -67,6 +67,14 @@ fn note(store: &dyn Store, runs: Vec<SliceKey>, until: u64) -> Result<Vec<SliceK
         store.write(notes.into_values().collect(), Durability::Through)?;
     }
     Ok(missing)
+}
+
+/// Whether a manifest names a run on a drive.
+pub(crate) fn names(manifest: &Manifest, run: &SliceKey, id: DriveId) -> bool {
+    let dataset = manifest.datasets.get(&run.name.dataset).filter(|dataset| dataset.id == run.dataset);
+    let partition = dataset.and_then(|dataset| dataset.partitions.get(run.partition as usize));
+    partition
+        .is_some_and(|partition| partition.copies.contains(&id) && partition.runs.iter().any(|named| named.load == run.load))
 }
 
 #[cfg(test)]

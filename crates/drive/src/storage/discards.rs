@@ -8,11 +8,10 @@ use pithead_model::{Blame, DatasetId, DatasetName, Fault, LoadId, SliceKey};
 use pithead_store::{Durability, Key, Store, Write, each_entry};
 
 use crate::storage::Storage;
-use crate::storage::claims::claimed;
+use crate::storage::claims::{claimed, names};
 use crate::storage::keys::{
     CONDEMNED_PREFIX, SLICE_PREFIX, check_name, claim_key, condemned_key, parse_slice_key, retired_key,
 };
-use crate::storage::orphans::names;
 
 /// Runs that may go, each with its number of slices, and those that may not.
 type Fenced = (Vec<(SliceKey, u64)>, Vec<SliceKey>);

@@ -14,7 +14,7 @@ use pithead_model::{DriveId, Fault, Manifest, SliceKey};
 use pithead_store::{Store, each_entry};
 
 use crate::storage::Storage;
-use crate::storage::claims::claimed;
+use crate::storage::claims::{claimed, names};
 use crate::storage::keys::{CLAIM_PREFIX, parse_run};
 use crate::storage::retired::is_retired;
 
@@ -83,14 +83,6 @@ fn unnamed(store: &dyn Store, manifests: &Manifests, id: DriveId) -> Result<Vec<
         }
     }
     Ok(unnamed)
-}
-
-/// Whether a manifest names a run on a drive.
-pub(crate) fn names(manifest: &Manifest, run: &SliceKey, id: DriveId) -> bool {
-    let dataset = manifest.datasets.get(&run.name.dataset).filter(|dataset| dataset.id == run.dataset);
-    let partition = dataset.and_then(|dataset| dataset.partitions.get(run.partition as usize));
-    partition
-        .is_some_and(|partition| partition.copies.contains(&id) && partition.runs.iter().any(|named| named.load == run.load))
 }
 
 #[cfg(test)]

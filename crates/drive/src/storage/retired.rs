@@ -17,9 +17,8 @@ use pithead_model::{Fault, SliceKey};
 use pithead_store::{Durability, Entry, Expected, Key, Put, Store, Tag, Version, Write, each_entry};
 
 use crate::storage::Storage;
-use crate::storage::claims::claimed;
+use crate::storage::claims::{claimed, names};
 use crate::storage::keys::{RETIRED_PREFIX, parse_run, retired_key, slice_key};
-use crate::storage::orphans::names;
 
 /// Shortest and longest time between two looks for versions and runs whose time is over.
 const STEP: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
