@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_paced_medium_shows_its_rate() {
-        let device = Paced::default().with_medium(1e9, Duration::from_millis(3), 1 << 20);
+        let device = Paced::default().with_medium(1e9, Duration::from_millis(3), 0);
         assert_eq!(device.medium_bytes_per_second(), Some(1e9));
         assert!(device.read(1).is_some(), "a latency of its own");
         assert!(device.send(1 << 30).is_none());

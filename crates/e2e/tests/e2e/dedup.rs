@@ -15,6 +15,8 @@ use serde_json::Value as Json;
 use tempfile::TempDir;
 
 const LIMIT: Duration = Duration::from_secs(120);
+/// The protocol's number.
+const WRITE_THROUGH: i32 = 1;
 const KILLS: u64 = 4;
 const VALUES: u64 = 60;
 const ARGUMENTS: [&str; 4] = ["--kinetic", "127.0.0.1:0", "--kinetic-tls", "127.0.0.1:0"];
@@ -53,8 +55,14 @@ async fn client(drive: &DriveProcess) -> Client {
 
 async fn call(client: &mut Client, kind: RequestKind, number: u64, value: Bytes) -> Bytes {
     let key = Some(Bytes::from(format!("value/{number:04}")));
-    let key_value =
-        KeyValue { key, force: Some(true), algorithm: Some(1), tag: Some(Bytes::from_static(b"t")), ..KeyValue::default() };
+    let key_value = KeyValue {
+        key,
+        force: Some(true),
+        synchronization: Some(WRITE_THROUGH),
+        algorithm: Some(1),
+        tag: Some(Bytes::from_static(b"t")),
+        ..KeyValue::default()
+    };
     let body = Body { key_value: Some(key_value), ..Body::default() };
     let reply = client.call(kind, body, value).await.unwrap();
     assert_eq!(reply.code, Code::Success, "{}", reply.what);

@@ -154,7 +154,7 @@ fn small_values_share_fixed_chunks_in_the_index() {
         for number in 0..20_u64 {
             assert_eq!(rig.get(&format!("k{number:02}")), [&common[..], &noise(100 + number, 4 << 10)].concat());
         }
-        assert_eq!(rig.packed(), ((16 + 19 * 4) << 10, 20 * 16 << 10));
+        assert_eq!(rig.packed(), ((16 + 19 * 4) << 10, (20 * 16) << 10));
         rig.check();
     }
 }
