@@ -140,7 +140,10 @@ impl Inner {
                 let what = format!("{run} has {} slices, not {slices}", found.iter().sum::<u32>());
                 return Err(Fault::new(Blame::User, what));
             }
-            for (index, partition) in drives.iter_mut().enumerate() {
+            // Of a file that one drive attaches, the others do not even know.
+            let attached = self.directories.attached.place(&run);
+            let has = |index: usize| attached.is_none_or(|at| at == index);
+            for (index, partition) in drives.iter_mut().enumerate().filter(|(index, _)| has(*index)) {
                 if let Some(part) = parts.run(index, &run) {
                     partition.append(part);
                 }
