@@ -6,9 +6,10 @@ use std::sync::Arc;
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::runtime::SpawnedTask;
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, Result, Statistics, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::expressions::UnKnownColumn;
 use datafusion::physical_expr::{Partitioning, PhysicalExpr};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
@@ -107,7 +108,7 @@ impl Drop for First {
 
 impl ReplanExec {
     pub(crate) fn new(input: Arc<dyn ExecutionPlan>, anew: Arc<Anew>) -> ReplanExec {
-        let partitioning = input.output_partitioning().clone();
+        let partitioning = can_be_made(input.output_partitioning());
         // Rows of the second plan are equal in what the plan says of them, and in no order.
         let mut equal = input.equivalence_properties().clone();
         equal.clear_orderings();
@@ -142,6 +143,20 @@ impl Shared {
         });
         plan.await?.as_ref().map(|plan| plan.execute(partition, context)).transpose()
     }
+}
+
+/// A division of rows that those of another plan can be given, too. A projection may have left out what its input was divided by.
+fn can_be_made(partitioning: &Partitioning) -> Partitioning {
+    match partitioning {
+        Partitioning::Hash(keys, _) if keys.iter().all(is_computed) => partitioning.clone(),
+        others => Partitioning::UnknownPartitioning(others.partition_count()),
+    }
+}
+
+/// Whether an expression has columns only that are there.
+fn is_computed(key: &Arc<dyn PhysicalExpr>) -> bool {
+    // The closure gives no error.
+    !key.exists(|part| Ok(part.downcast_ref::<UnKnownColumn>().is_some())).unwrap_or(true)
 }
 
 /// A plan's rows in these partitions.
@@ -254,5 +269,34 @@ impl ExecutionPlan for ReplanExec {
             [input] => Ok(Arc::clone(input)),
             _ => internal_err!("a point to plan anew at has one input"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::{DataType, Field, Schema};
+    use datafusion::physical_expr::expressions::col;
+    use datafusion::physical_plan::empty::EmptyExec;
+    use datafusion::physical_plan::projection::ProjectionExec;
+
+    use super::*;
+
+    /// A plan whose rows are divided by `a`, of which a column is left.
+    fn projected(column: &str) -> Arc<dyn ExecutionPlan> {
+        let field = |name| Field::new(name, DataType::Int64, false);
+        let schema = Arc::new(Schema::new(vec![field("a"), field("b")]));
+        let by = Partitioning::Hash(vec![col("a", &schema).unwrap()], 3);
+        let rows = RepartitionExec::try_new(Arc::new(EmptyExec::new(Arc::clone(&schema))), by).unwrap();
+        let columns = vec![(col(column, &schema).unwrap(), column.to_owned())];
+        Arc::new(ProjectionExec::try_new(columns, Arc::new(rows)).unwrap())
+    }
+
+    #[test]
+    fn rows_are_divided_by_what_is_there() {
+        let by_key = projected("a");
+        assert!(matches!(can_be_made(by_key.output_partitioning()), Partitioning::Hash(keys, 3) if keys.len() == 1));
+        let without = projected("b");
+        assert!(matches!(without.output_partitioning(), Partitioning::Hash(..)), "else this tests nothing");
+        assert!(matches!(can_be_made(without.output_partitioning()), Partitioning::UnknownPartitioning(3)));
     }
 }
