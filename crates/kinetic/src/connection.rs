@@ -238,7 +238,7 @@ impl Talk {
     }
 
     async fn dispatch(&mut self, call: &Call, checked: Result<(), Failure>) -> Dispatched {
-        use RequestKind::{AbortBatch, Delete, EndBatch, Noop, Peer2PeerPush, Put, StartBatch};
+        use RequestKind::{AbortBatch, Delete, EndBatch, Get, Noop, Peer2PeerPush, Put, StartBatch};
         let sequence = call.header.sequence.unwrap_or(0);
         // Some clients send the number 0 with every request.
         let batch = call.header.batch_id.filter(|id| *id != 0 || self.batches.has(0));
@@ -261,7 +261,12 @@ impl Talk {
             }
             Noop => Ok(Answer::success()),
             Peer2PeerPush => self.service.push(call).await,
-            _ => {
+            kind => {
+                // A change of threads takes longer than all else that is done for a value in memory.
+                let resident = (kind == Get).then(|| self.service.get_resident(call)).flatten();
+                if let Some(answer) = resident {
+                    return Dispatched::Answer(Box::new(answer));
+                }
                 let (service, own) = (Arc::clone(&self.service), call.clone());
                 return Dispatched::Answer(Box::new(self.blocking(call, move || service.execute(&own)).await));
             }

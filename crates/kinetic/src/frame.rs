@@ -11,6 +11,8 @@ const MAGIC: u8 = b'F';
 const HEADER_BYTES: usize = 9;
 /// Memory is taken for so many bytes at a time, as they arrive: a header that claims more takes nothing.
 const STEP_BYTES: usize = 64 << 10;
+/// A value of so many bytes at most is copied behind its message, so that both are one write.
+const JOINED_BYTES: usize = 32 << 10;
 /// A value up to so many times its limit is read and thrown away, so that its request is answered and the connection goes on.
 const SKIPPED_FACTOR: u64 = 4;
 
@@ -101,15 +103,15 @@ async fn read_bytes(from: &mut (impl AsyncRead + Unpin), bytes: usize) -> Result
 pub async fn write_frame(to: &mut (impl AsyncWrite + Unpin), message: &Message, value: &[u8]) -> Result<(), std::io::Error> {
     let too_long = || std::io::Error::from(std::io::ErrorKind::InvalidInput);
     let message_bytes = message.encoded_len();
-    let mut head = BytesMut::with_capacity(HEADER_BYTES + message_bytes);
+    let joined = if value.len() <= JOINED_BYTES { value } else { &[] };
+    let mut head = BytesMut::with_capacity(HEADER_BYTES + message_bytes + joined.len());
     head.extend_from_slice(&[MAGIC]);
     head.extend_from_slice(&u32::try_from(message_bytes).map_err(|_| too_long())?.to_be_bytes());
     head.extend_from_slice(&u32::try_from(value.len()).map_err(|_| too_long())?.to_be_bytes());
     message.encode(&mut head).map_err(|_| too_long())?;
+    head.extend_from_slice(joined);
     to.write_all(&head).await?;
-    if !value.is_empty() {
-        to.write_all(value).await?;
-    }
+    to.write_all(&value[joined.len()..]).await?;
     to.flush().await
 }
 
@@ -130,7 +132,7 @@ mod tests {
 
     #[tokio::test]
     async fn frames_come_back_and_parts_of_them_do_not() {
-        for value in [&b""[..], b"value", &[7; 200_000]] {
+        for value in [&b""[..], b"value", &[7; JOINED_BYTES], &[7; JOINED_BYTES + 1], &[7; 200_000]] {
             let bytes = written(value).await;
             let frame = read(&bytes).await.unwrap();
             assert_eq!((&frame.value[..], frame.message.auth_type), (value, Some(3)));

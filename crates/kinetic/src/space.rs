@@ -29,6 +29,14 @@ impl Space<'_> {
         }
     }
 
+    /// A client's value and its entry, where the value is in memory: see [`Store::get_resident`].
+    pub fn get_resident(&self, key: &[u8]) -> Result<Option<(Value, Entry)>, StoreError> {
+        match is_slices(key) {
+            true => Ok(None),
+            false => Ok(self.store.get_resident(&keys::stored(key))?.and_then(|(value, entry)| Some((value, shown(entry)?)))),
+        }
+    }
+
     /// Reads a value where it is stored, and compares its checksum.
     pub fn check(&self, key: &[u8]) -> Result<(), StoreError> {
         match is_slices(key) {

@@ -32,6 +32,17 @@ impl Service {
         Ok(Answer { value, ..Answer::with(described(&entry)) })
     }
 
+    /// What a GET is answered whose value is in memory. None: it has to wait for its turn and for the medium, or to be refused.
+    pub(crate) fn get_resident(&self, call: &Call) -> Option<Answer> {
+        let asked = call.key_value().ok()?;
+        let key = key_of(asked, &self.options.limits).ok()?;
+        if call.is_overdue() || asked.metadata_only == Some(true) || call.check(Permission::Read, Some(&key)).is_err() {
+            return None;
+        }
+        let (value, entry) = self.space(&call.identity).get_resident(&key).ok()??;
+        Some(Answer { value, ..Answer::with(described(&entry)) })
+    }
+
     pub(crate) fn get_version(&self, call: &Call) -> Result<Answer, Failure> {
         let key = key_of(call.key_value()?, &self.options.limits)?;
         call.check(Permission::Read, Some(&key))?;

@@ -143,6 +143,12 @@ pub trait Store: Send + Sync + Debug {
     /// A value and its entry. A value with a wrong checksum is [`StoreError::Corrupt`], for that key alone.
     fn get(&self, key: &[u8]) -> Result<Option<(Value, Entry)>, StoreError>;
 
+    /// A value and its entry as [`Store::get`] gives them, where the value is in memory; none: it may be on the medium, or there is
+    /// none. It waits for pages of the index at most, so that those may call it who must not block for long.
+    fn get_resident(&self, _key: &[u8]) -> Result<Option<(Value, Entry)>, StoreError> {
+        Ok(None)
+    }
+
     /// Reads a value where it is stored, whatever is kept in memory, and compares its checksum. A key that is not there is no error.
     fn check(&self, key: &[u8]) -> Result<(), StoreError> {
         self.get(key).map(drop)

@@ -100,6 +100,14 @@ impl ValueCache {
         Ok(loaded)
     }
 
+    /// The value at `place`, if it is here and nobody loads it.
+    pub fn resident(&self, place: CacheKey) -> Option<Value> {
+        let flight = Arc::clone(&self.inner.lock().slots.get(&place)?.value);
+        let value = flight.try_lock()?.clone()?;
+        self.hits.fetch_add(1, Ordering::Relaxed);
+        Some(value)
+    }
+
     /// Discards one value. Its readers keep it.
     pub fn forget(&self, file: u64, offset: u64) {
         self.inner.lock().remove((file, offset));
@@ -233,6 +241,22 @@ mod tests {
         assert_eq!(first.as_ptr(), second.as_ptr());
         let usage = CacheUse { bytes_max: 1 << 20, bytes: 64 * KB, values: 1, hits: 1, misses: 1, missed_bytes: 64 * KB };
         assert_eq!(cache.usage(), usage);
+    }
+
+    #[test]
+    fn what_is_resident_is_given_and_nothing_is_loaded_for_it() {
+        let cache = ValueCache::new(1 << 20);
+        assert_eq!(cache.resident((1, 0)), None);
+        assert!(!kept(&cache, (1, 0)));
+        cache
+            .get((1, 0), || {
+                // Whoever loads it holds it.
+                assert_eq!(cache.resident((1, 0)), None);
+                value(KB)
+            })
+            .unwrap();
+        assert_eq!(cache.resident((1, 0)).map(|value| value.len() as u64), Some(KB));
+        assert_eq!((cache.usage().hits, cache.usage().misses), (1, 1));
     }
 
     #[test]

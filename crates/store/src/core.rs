@@ -85,6 +85,20 @@ impl Core {
         })
     }
 
+    /// A value that is in memory.
+    pub fn get_resident(&self, key: &[u8]) -> Result<Option<(Value, Entry)>, StoreError> {
+        if is_own(key) {
+            return Ok(None);
+        }
+        let Some((found, entry)) = self.index.get(key)? else { return Ok(None) };
+        let value = match found {
+            Found::Inline(value) => Some(value),
+            Found::Segment { place, .. } => self.cache.resident((place.file, place.offset)),
+            Found::Parts(parts) => self.cache.resident((RECIPES, parts.number)),
+        };
+        Ok(value.map(|value| (value, entry)))
+    }
+
     /// Reads a value from the medium, and compares its checksum.
     pub fn check(&self, key: &[u8]) -> Result<(), StoreError> {
         let read = |found: &Found| match found {

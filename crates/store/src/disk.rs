@@ -116,6 +116,10 @@ impl Store for DiskStore {
         self.core.get(key)
     }
 
+    fn get_resident(&self, key: &[u8]) -> Result<Option<(Value, Entry)>, StoreError> {
+        self.core.get_resident(key)
+    }
+
     fn check(&self, key: &[u8]) -> Result<(), StoreError> {
         self.core.check(key)
     }

@@ -65,6 +65,10 @@ impl Store for MemoryStore {
         Ok(state.entries.get_key_value(key).map(|(key, held)| (held.value.clone(), held.entry(key))))
     }
 
+    fn get_resident(&self, key: &[u8]) -> Result<Option<(Value, Entry)>, StoreError> {
+        self.get(key)
+    }
+
     fn entry(&self, key: &[u8]) -> Result<Option<Entry>, StoreError> {
         Ok(self.state.lock().entries.get_key_value(key).map(|(key, held)| held.entry(key)))
     }

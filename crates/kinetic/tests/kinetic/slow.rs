@@ -1,7 +1,7 @@
 //! A store that is slow or damaged: who waits too long is told so, and what is damaged is named.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -28,6 +28,8 @@ struct Gated {
     changed: Condvar,
     /// Reads of it fail.
     damaged: Mutex<Vec<u8>>,
+    /// Values are in memory.
+    resident: AtomicBool,
 }
 
 impl Gated {
@@ -47,6 +49,10 @@ impl Store for Gated {
         self.changed.wait_while(&mut self.closed.lock(), |closed| *closed);
         self.inside.fetch_sub(1, Ordering::Relaxed);
         self.inner.get(key)
+    }
+
+    fn get_resident(&self, key: &[u8]) -> Result<Option<(Value, Entry)>, StoreError> {
+        if self.resident.load(Ordering::Relaxed) { self.inner.get(key) } else { Ok(None) }
     }
 
     fn entry(&self, key: &[u8]) -> Result<Option<Entry>, StoreError> {
@@ -132,6 +138,24 @@ async fn who_finds_no_turn_in_time_is_told_that_the_drive_is_busy() {
         assert_eq!(tokio::time::timeout(Duration::from_secs(20), task).await.unwrap().unwrap(), Code::Success);
     }
     assert_eq!(get_within(&mut client, 20_000).await, Code::Success);
+}
+
+#[tokio::test]
+async fn what_is_in_memory_needs_no_turn() {
+    let (store, server) = serve().await;
+    store.close(true);
+    let tasks = waiting(&server, PLACES).await;
+    until(|| store.inside.load(Ordering::Relaxed) == PLACES).await;
+    store.resident.store(true, Ordering::Relaxed);
+    let mut client = server.client().await;
+    let reply = get(&mut client, b"k").await;
+    assert_eq!((reply.code, &reply.value[..]), (Code::Success, &b"v"[..]));
+    assert_eq!(store.inside.load(Ordering::Relaxed), PLACES, "the others wait still");
+    store.close(false);
+    for task in tasks {
+        assert_eq!(task.await.unwrap(), Code::Success);
+    }
+    assert_eq!(get(&mut client, b"missing").await.code, Code::NotFound);
 }
 
 #[tokio::test]
