@@ -26,7 +26,7 @@ test: setup
 	cargo build $(WHOLE) --all-targets
 	tools/lint $(TARGET)
 	$(TARGET)/release/xtask tidy
-	$(PYTHON) tests/judge.py check
+	$(PYTHON) crates/e2e/suites/judge.py check
 	cargo test $(WHOLE)
 	cp $(TARGET)/release/lib_pithead.so python/pithead/_pithead.abi3.so
 	PYTHONPATH=python $(PYTHON) -m pytest -q

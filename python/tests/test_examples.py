@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+EXAMPLES = sorted((ROOT / "sdk/examples").glob("*.py"))
 
 
 def shown(text: str) -> str:
@@ -32,5 +32,5 @@ def test_an_example_prints_what_it_says(example: Path, tmp_path: Path) -> None:
 
 
 def test_the_readme_lists_all() -> None:
-    listed = re.findall(r"^\| \[(\w+\.py)\]", (ROOT / "examples/README.md").read_text(), re.MULTILINE)
+    listed = re.findall(r"^\| \[(\w+\.py)\]", (ROOT / "sdk/examples/README.md").read_text(), re.MULTILINE)
     assert sorted(listed) == [example.name for example in EXAMPLES]

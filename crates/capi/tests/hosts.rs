@@ -1,4 +1,4 @@
-//! The host programs of `examples/ssdlets` against the library, as their users build and run them.
+//! The host programs of `sdk/examples/ssdlets` against the library, as their users build and run them.
 
 #[path = "../../program/tests/build/mod.rs"]
 mod build;
@@ -22,7 +22,7 @@ fn library() -> PathBuf {
 fn host(name: &str) -> PathBuf {
     let made = out("cpp").join(name);
     let mut make = Command::new("make");
-    make.current_dir(root().join("examples/ssdlets/cpp")).arg(format!("LIBRARY={}", library().display()));
+    make.current_dir(root().join("sdk/examples/ssdlets/cpp")).arg(format!("LIBRARY={}", library().display()));
     build::run(make.arg(format!("OUT={}", out("cpp").display())).arg(&made));
     made
 }
@@ -32,7 +32,7 @@ fn drive(module: &str, place: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     let place = folder.path().join(place);
     fs::create_dir_all(place.parent().expect("a folder")).expect("folders");
-    fs::copy(build::cpp("examples/ssdlets/cpp", module), place).expect("the module is there");
+    fs::copy(build::cpp("sdk/examples/ssdlets/cpp", module), place).expect("the module is there");
     folder
 }
 

@@ -1,4 +1,4 @@
-//! The datasets of the suites, as `tests/data/make.py` makes them.
+//! The datasets of the suites, as `crates/e2e/suites/data/make.py` makes them.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -45,7 +45,7 @@ enum TestPartitioning {
 pub fn datasets() -> &'static [TestDataset] {
     static DATASETS: OnceLock<Vec<TestDataset>> = OnceLock::new();
     DATASETS.get_or_init(|| {
-        run_python("tests/data/make.py", &[&directory()]);
+        run_python("crates/e2e/suites/data/make.py", &[&directory()]);
         let manifest = std::fs::read(directory().join("manifest.json")).expect("make.py writes a manifest");
         serde_json::from_slice(&manifest).expect("the manifest is JSON")
     })
@@ -115,6 +115,6 @@ impl TestDataset {
 
     /// Where the suites are.
     pub(crate) fn suites() -> PathBuf {
-        repository().join("tests/slt")
+        repository().join("crates/e2e/suites/slt")
     }
 }

@@ -1,7 +1,7 @@
-//! Tests of the whole: the SQL suites of `tests/slt`, TPC-H, and faults, on every arrangement of drives.
+//! Tests of the whole: the SQL suites of `crates/e2e/suites/slt`, TPC-H, and faults, on every arrangement of drives.
 //!
 //! Everything runs in one test binary, `tests/e2e`; what its modules share is here. The suites and their answers are
-//! judged by DuckDB (`tests/judge.py`).
+//! judged by DuckDB (`crates/e2e/suites/judge.py`).
 
 mod attached;
 mod compare;

@@ -1,4 +1,4 @@
-//! Values as the suites write them. The rules, and why, are in `tests/render.py`; this is the same in Rust.
+//! Values as the suites write them. The rules, and why, are in `crates/e2e/suites/render.py`; this is the same in Rust.
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;

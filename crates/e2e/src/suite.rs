@@ -103,7 +103,7 @@ fn query(expected: QueryExpect<Letter>) -> Expect {
     }
 }
 
-/// A type letter of `tests/render.py`.
+/// A type letter of `crates/e2e/suites/render.py`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Letter(char);
 

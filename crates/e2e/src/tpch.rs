@@ -59,7 +59,7 @@ pub fn answers() -> &'static BTreeMap<String, Table> {
         let (tables, queries, out) = (table_directory(), query_directory(), target().join("test-data/tpch-answers.json"));
         make_tables(&tables);
         let words = ["answers", "--tables", "--queries", "--out"].map(Path::new);
-        run_python("tests/judge.py", &[words[0], words[1], &tables, words[2], &queries, words[3], &out]);
+        run_python("crates/e2e/suites/judge.py", &[words[0], words[1], &tables, words[2], &queries, words[3], &out]);
         let bytes = std::fs::read(&out).expect("the judge writes answers");
         let answers: BTreeMap<String, JudgedAnswer> = serde_json::from_slice(&bytes).expect("answers are JSON");
         answers.into_iter().map(|(name, answer)| (name, answer.into())).collect()

@@ -24,30 +24,30 @@ pub use pithead_drive::Attach;
 pub use pithead_entry::{Access, ClientTlsFiles, ConnectOptions, Token};
 pub use status::{Answers, background, status};
 
-/// The programs of `examples/` that are written in Rust.
+/// The programs of `sdk/examples/` that are written in Rust.
 #[cfg(doctest)]
 mod examples {
-    #[doc = concat!("```\n", include_str!("../../../examples/load_and_ask.rs"), "\n```")]
+    #[doc = concat!("```\n", include_str!("../../../sdk/examples/load_and_ask.rs"), "\n```")]
     struct LoadAndAsk;
 
-    #[doc = concat!("```\n", include_str!("../../../examples/query_parameters.rs"), "\n```")]
+    #[doc = concat!("```\n", include_str!("../../../sdk/examples/query_parameters.rs"), "\n```")]
     struct QueryParameters;
 
-    #[doc = concat!("```\n", include_str!("../../../examples/several_drives.rs"), "\n```")]
+    #[doc = concat!("```\n", include_str!("../../../sdk/examples/several_drives.rs"), "\n```")]
     struct SeveralDrives;
 
-    #[doc = concat!("```\n", include_str!("../../../examples/streaming_results.rs"), "\n```")]
+    #[doc = concat!("```\n", include_str!("../../../sdk/examples/streaming_results.rs"), "\n```")]
     struct StreamingResults;
 
-    #[doc = concat!("```\n", include_str!("../../../examples/append_and_replace.rs"), "\n```")]
+    #[doc = concat!("```\n", include_str!("../../../sdk/examples/append_and_replace.rs"), "\n```")]
     struct AppendAndReplace;
 
-    #[doc = concat!("```\n", include_str!("../../../examples/arrow_batches.rs"), "\n```")]
+    #[doc = concat!("```\n", include_str!("../../../sdk/examples/arrow_batches.rs"), "\n```")]
     struct ArrowBatches;
 
-    #[doc = concat!("```\n", include_str!("../../../examples/errors_and_hints.rs"), "\n```")]
+    #[doc = concat!("```\n", include_str!("../../../sdk/examples/errors_and_hints.rs"), "\n```")]
     struct ErrorsAndHints;
 
-    #[doc = concat!("```\n", include_str!("../../../examples/see_what_travels.rs"), "\n```")]
+    #[doc = concat!("```\n", include_str!("../../../sdk/examples/see_what_travels.rs"), "\n```")]
     struct SeeWhatTravels;
 }

@@ -1,5 +1,5 @@
-//! The templates of `sdk` and the applications of `examples/ssdlets`, built as a newcomer builds them, each beside a twin that does the
-//! same without a drive.
+//! The templates of `sdk` and the applications of `sdk/examples/ssdlets`, built as a newcomer builds them, each beside a twin that
+//! does the same without a drive.
 
 mod build;
 mod functions;
@@ -171,7 +171,7 @@ fn word_count() {
     let text = text(1, 20_000);
     let mut twin = BTreeMap::<&str, u32>::new();
     text.split_ascii_whitespace().for_each(|word| *twin.entry(word).or_default() += 1);
-    let module = build::cpp("examples/ssdlets/cpp", "wordcount.wasm");
+    let module = build::cpp("sdk/examples/ssdlets/cpp", "wordcount.wasm");
     let counted = block_on(async {
         let drive = Drive::new();
         let file = drive.write("text", &text);
@@ -194,7 +194,7 @@ fn word_count() {
 
 #[test]
 fn key_value_server() {
-    let module = build::cpp("examples/ssdlets/cpp", "kvstore.wasm");
+    let module = build::cpp("sdk/examples/ssdlets/cpp", "kvstore.wasm");
     block_on(async {
         let drive = Drive::new();
         let module = drive.load(&module).await;
@@ -237,7 +237,7 @@ fn string_search() {
         }
         offset += line.len() as u64;
     }
-    let module = rust("examples/ssdlets/rust", "tasks.wasm");
+    let module = rust("sdk/examples/ssdlets/rust", "tasks.wasm");
     let found = block_on(async {
         let drive = Drive::new();
         let arguments = [drive.write("text", &text), Argument::Value(Value::String("word12".to_owned()))];
@@ -269,7 +269,7 @@ fn pointer_chasing() {
         }
         vec![Value::U64(start), Value::U64(node)]
     };
-    let module = rust("examples/ssdlets/rust", "tasks.wasm");
+    let module = rust("sdk/examples/ssdlets/rust", "tasks.wasm");
     let ends = block_on(async {
         let drive = Drive::new();
         let file = drive.write("graph", graph.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<_>>());
@@ -291,7 +291,7 @@ fn pointer_chasing() {
 
 #[test]
 fn filter_and_aggregate() {
-    let Some(module) = go("examples/ssdlets/go", "totals.wasm") else { return };
+    let Some(module) = go("sdk/examples/ssdlets/go", "totals.wasm") else { return };
     let mut random = StdRng::seed_from_u64(5);
     let lines: Vec<(String, i64)> =
         (0..30_000).map(|_| (format!("group{}", random.random_range(0..40)), random.random_range(-1000..1000))).collect();
@@ -314,7 +314,7 @@ fn filter_and_aggregate() {
 
 #[test]
 fn a_failure_in_each_language_is_told_in_its_words() {
-    let Some(module) = go("examples/ssdlets/go", "totals.wasm") else { return };
+    let Some(module) = go("sdk/examples/ssdlets/go", "totals.wasm") else { return };
     let error = block_on(async {
         let drive = Drive::new();
         let arguments = [drive.write("lines", "a,1\nb\n"), Argument::Value(Value::I64(0))];

@@ -48,7 +48,7 @@ impl Opinion {
 
     fn spawn(python: &Path) -> Option<Opinion> {
         let mut command = Command::new(python);
-        command.arg(repository().join("tests/opinion.py")).env("PYTHONDONTWRITEBYTECODE", "1");
+        command.arg(repository().join("crates/e2e/suites/opinion.py")).env("PYTHONDONTWRITEBYTECODE", "1");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
         let (requests, output) = (child.stdin.take()?, child.stdout.take()?);
         let (sender, answers) = channel();

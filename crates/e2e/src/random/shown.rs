@@ -1,4 +1,4 @@
-//! A failure as text that can be kept: tables as `tests/data/make.py` makes them, and the query.
+//! A failure as text that can be kept: tables as `crates/e2e/suites/data/make.py` makes them, and the query.
 
 use std::fmt::Write;
 

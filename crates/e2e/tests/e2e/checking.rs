@@ -192,7 +192,7 @@ fn stores_of_the_first_format_are_read() {
     let directory = TempDir::new().unwrap();
     let data = directory.path();
     for name in ["drive-0", "drive-1"] {
-        copy_folder(&repository().join("tests/stores/format-1").join(name), &data.join(name));
+        copy_folder(&repository().join("crates/e2e/suites/stores/format-1").join(name), &data.join(name));
     }
     let query = "SELECT count(*), sum(id), min(name), max(name), round(sum(x), 6) FROM wide";
     let wide = done(data, &["sql", "-q", "--format", "csv", "-c", query]);

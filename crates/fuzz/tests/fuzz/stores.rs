@@ -172,7 +172,7 @@ fn store_seeds() -> Vec<Seed> {
 }
 
 fn format_1_seeds() -> Vec<Seed> {
-    let stores = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/stores/format-1");
+    let stores = Path::new(env!("CARGO_MANIFEST_DIR")).join("../e2e/suites/stores/format-1");
     let seed = |number: u32| {
         let folder = stores.join(format!("drive-{number}"));
         let mut files = Files::new();

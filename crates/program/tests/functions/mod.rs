@@ -1,4 +1,4 @@
-//! The functions of SQL in `examples/functions`, built as a newcomer builds them, beside twins.
+//! The functions of SQL in `sdk/examples/functions`, built as a newcomer builds them, beside twins.
 
 use std::fs;
 use std::process::Command;
@@ -29,7 +29,7 @@ fn built(folder: &str, name: &str) -> Arc<FunctionModule> {
     cargo
         .args(["build", "--release", "--locked", "--target-dir"])
         .arg(out(folder))
-        .current_dir(root().join("examples/functions").join(folder));
+        .current_dir(root().join("sdk/examples/functions").join(folder));
     // The settings of the build that runs this test are for another machine.
     for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTC_WORKSPACE_WRAPPER", "CARGO_BUILD_TARGET"] {
         cargo.env_remove(name);

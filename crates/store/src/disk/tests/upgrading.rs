@@ -1,4 +1,4 @@
-//! Stores of older formats, written by earlier releases: `tests/stores`.
+//! Stores of older formats, written by earlier releases: `crates/e2e/suites/stores`.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn copied(number: u32) -> tempfile::TempDir {
 }
 
 fn copied_from(name: &str) -> tempfile::TempDir {
-    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/stores").join(name);
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../e2e/suites/stores").join(name);
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("segments")).unwrap();
     for name in ["FORMAT", "index.redb"] {

@@ -21,13 +21,13 @@ import sys
 try:
     import duckdb
 except ImportError:
-    sys.exit("judge.py needs duckdb and pyarrow\nhint: run tools/setup.sh, then .tools/bin/python tests/judge.py")
+    sys.exit("judge.py needs duckdb and pyarrow\nhint: run tools/setup.sh, then .tools/bin/python crates/e2e/suites/judge.py")
 
 sys.dont_write_bytecode = True
 import render
 import slt
 
-TESTS = pathlib.Path(__file__).resolve().parent
+SUITES = pathlib.Path(__file__).resolve().parent
 MISMATCHES_SHOWN_MAX = 20
 
 
@@ -47,17 +47,17 @@ def main():
 
 
 def target():
-    return pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or TESTS.parent / "target")
+    return pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or SUITES.parents[2] / "target")
 
 
 def run_check(options):
-    make = load_module(TESTS / "data" / "make.py")
+    make = load_module(SUITES / "data" / "make.py")
     make.main(options.data)
     engine = Engine()
     for dataset in json.loads((options.data / "manifest.json").read_text()):
         engine.register(dataset["name"], options.data / dataset["files"], dataset["format"])
     records = mismatches = 0
-    for path in options.files or sorted((TESTS / "slt").glob("*.slt")):
+    for path in options.files or sorted((SUITES / "slt").glob("*.slt")):
         suite = slt.read(path)
         failed = [told for record in suite if record.verb and record.applies("duckdb") for told in judge(engine, record, options.update)]
         for line, told in failed[:MISMATCHES_SHOWN_MAX]:

@@ -4,4 +4,4 @@ go 1.24
 
 require pithead/ssdlet v0.0.0
 
-replace pithead/ssdlet => ../../../sdk/go
+replace pithead/ssdlet => ../../../go
