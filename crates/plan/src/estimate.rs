@@ -1,14 +1,16 @@
 //! Estimates of the rows and bytes that an operator yields, from the datasets' summaries.
 //!
 //! The rules are the textbook ones (Selinger et al. 1979; see `docs/bibliography.md`): conditions are independent,
-//! values are spread uniformly between bounds, and a join is sized by the larger number of distinct keys.
+//! values are spread uniformly between bounds, and a join is sized by the larger domain of its key: the values that it has before
+//! other columns' conditions take rows away. Were it sized by the values that are left, two sides of which a tenth is left would be
+//! taken to have the same tenth of the keys.
 
 mod joins;
 
 use std::collections::BTreeMap;
 
 use datafusion::arrow::datatypes::{DataType, Schema};
-use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 use pithead_model::Value;
@@ -37,6 +39,8 @@ pub struct Estimate {
 pub struct ColumnEstimate {
     /// Distinct values.
     pub distinct: f64,
+    /// Distinct values that there would be if only conditions on this column had taken rows away; at least `distinct`.
+    pub domain: f64,
     /// Bytes of a value as Arrow sends it.
     pub bytes: f64,
     /// Smallest and largest value as positions on a line, where known.
@@ -48,7 +52,7 @@ pub struct ColumnEstimate {
 impl ColumnEstimate {
     /// A column whose values are unknown.
     fn of(distinct: f64, bytes: f64) -> ColumnEstimate {
-        ColumnEstimate { distinct, bytes, range: None, spread: None }
+        ColumnEstimate { distinct, domain: distinct, bytes, range: None, spread: None }
     }
 }
 
@@ -79,21 +83,44 @@ impl Estimate {
 
     /// The estimate after a filter.
     pub(crate) fn filter(&self, predicate: &Expr, schema: &DFSchema) -> Estimate {
-        // Bounds of one column are not independent: together they are one range.
-        let mut ranges: BTreeMap<usize, (f64, f64)> = BTreeMap::new();
-        let mut share = 1.0;
-        for part in split_conjunction(predicate) {
-            match self.bound(part, schema) {
-                Some((column, low, high)) => {
-                    let range = ranges.entry(column).or_insert((f64::NEG_INFINITY, f64::INFINITY));
-                    *range = (range.0.max(low), range.1.min(high));
-                }
-                None => share *= self.share(part, schema),
+        let (by_column, others) = self.shares(predicate, schema);
+        let share = others * by_column.values().product::<f64>();
+        self.narrowed(predicate, schema).with_rows(self.rows * share.clamp(0.0, 1.0))
+    }
+
+    /// The same rows, with the domains that a filter's conditions on single columns leave.
+    pub(crate) fn narrowed(&self, predicate: &Expr, schema: &DFSchema) -> Estimate {
+        let mut narrowed = self.clone();
+        for (index, share) in self.shares(predicate, schema).0 {
+            if let Some(column) = narrowed.columns.get_mut(index) {
+                column.domain = (column.domain * share).max(1.0);
+                column.distinct = column.distinct.min(column.domain);
             }
         }
-        let within: f64 =
-            ranges.into_iter().map(|(column, (low, high))| range_share(&self.columns[column], low, high)).product();
-        self.with_rows(self.rows * (share * within).clamp(0.0, 1.0))
+        narrowed
+    }
+
+    /// Shares of rows that conditions on single columns let through, by column, and the share that all others do.
+    fn shares(&self, predicate: &Expr, schema: &DFSchema) -> (BTreeMap<usize, f64>, f64) {
+        // Bounds of one column are not independent: together they are one range.
+        let mut ranges: BTreeMap<usize, (f64, f64)> = BTreeMap::new();
+        let mut by_column: BTreeMap<usize, f64> = BTreeMap::new();
+        let mut others = 1.0;
+        for part in split_conjunction(predicate) {
+            if let Some((column, low, high)) = self.bound(part, schema) {
+                let range = ranges.entry(column).or_insert((f64::NEG_INFINITY, f64::INFINITY));
+                *range = (range.0.max(low), range.1.min(high));
+                continue;
+            }
+            match only_column(part).and_then(|column| schema.index_of_column(column).ok()) {
+                Some(column) => *by_column.entry(column).or_insert(1.0) *= self.share(part, schema),
+                None => others *= self.share(part, schema),
+            }
+        }
+        for (column, (low, high)) in ranges {
+            *by_column.entry(column).or_insert(1.0) *= range_share(&self.columns[column], low, high);
+        }
+        (by_column, others)
     }
 
     /// A condition that compares a column with a literal: the column, and the range of values that pass.
@@ -195,21 +222,27 @@ impl Estimate {
 
     /// Distinct values of an expression: at most the product of the distinct values of its columns.
     fn distinct(&self, expr: &Expr, schema: &DFSchema) -> f64 {
+        self.values(expr, schema, |column| column.distinct).min(self.rows.max(1.0))
+    }
+
+    /// The domain of an expression: at most the product of the domains of its columns.
+    fn domain(&self, expr: &Expr, schema: &DFSchema) -> f64 {
+        self.values(expr, schema, |column| column.domain)
+    }
+
+    fn values(&self, expr: &Expr, schema: &DFSchema, of: impl Fn(&ColumnEstimate) -> f64) -> f64 {
         if let Expr::Alias(alias) = expr {
-            return self.distinct(&alias.expr, schema);
+            return self.values(&alias.expr, schema, of);
         }
         let columns = expr.column_refs();
-        let product: f64 = columns
-            .into_iter()
-            .filter_map(|column| self.columns.get(schema.index_of_column(column).ok()?))
-            .map(|column| column.distinct)
-            .product();
+        let columns = columns.into_iter().filter_map(|column| self.columns.get(schema.index_of_column(column).ok()?));
+        let product: f64 = columns.map(of).product();
         let bound = match expr {
             Expr::ScalarFunction(call) if call.name() == "date_part" => 100.0,
             Expr::Case(case) => (case.when_then_expr.len() + 1) as f64,
             _ => f64::INFINITY,
         };
-        product.min(bound).min(self.rows.max(1.0))
+        product.min(bound)
     }
 
     /// Share of rows that satisfy a condition.
@@ -255,7 +288,7 @@ impl Estimate {
         let (column, op, value) = match (self.column(left, schema), self.column(right, schema)) {
             (Some(column), None) => (column, *op, position(right)),
             (None, Some(column)) => (column, op.swap().unwrap_or(*op), position(left)),
-            (Some(a), Some(b)) if *op == Operator::Eq => return 1.0 / a.distinct.max(b.distinct).max(1.0),
+            (Some(a), Some(b)) if *op == Operator::Eq => return 1.0 / a.domain.max(b.domain).max(1.0),
             _ => return UNKNOWN_SHARE,
         };
         match (op, value) {
@@ -266,6 +299,16 @@ impl Estimate {
             _ => UNKNOWN_SHARE,
         }
     }
+}
+
+/// The column, if values of one column alone decide a condition. Whether there is a value at all is none of their business.
+fn only_column(condition: &Expr) -> Option<&Column> {
+    if matches!(condition, Expr::IsNull(_) | Expr::IsNotNull(_)) {
+        return None;
+    }
+    let columns = condition.column_refs();
+    let mut columns = columns.into_iter();
+    columns.next().filter(|_| columns.next().is_none())
 }
 
 /// Share of a column's values between two positions.
@@ -330,3 +373,6 @@ fn width(data_type: &DataType) -> f64 {
         other => other.primitive_width().map_or(TEXT_BYTES, |bytes| bytes as f64),
     }
 }
+
+#[cfg(test)]
+mod tests;

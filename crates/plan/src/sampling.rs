@@ -119,7 +119,8 @@ impl Samples {
             None => input.rows,
         };
         let share = sampled.share(within / input.rows.max(1.0));
-        Some(input.with_rows(input.rows * share.clamp(0.0, 1.0)))
+        let narrowed = input.narrowed(&filter.predicate, filter.input.schema());
+        Some(narrowed.with_rows(input.rows * share.clamp(0.0, 1.0)))
     }
 }
 

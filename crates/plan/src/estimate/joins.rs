@@ -8,20 +8,21 @@ use super::{ColumnEstimate, Estimate, UNKNOWN_SHARE};
 impl Estimate {
     /// The estimate after a join with `right`.
     pub(crate) fn join(&self, right: &Estimate, join: &Join) -> Estimate {
-        let (left_schema, right_schema) = (join.left.schema(), join.right.schema());
-        let keys_left: f64 = join.on.iter().map(|(key, _)| self.distinct(key, left_schema)).product::<f64>().min(self.rows);
-        let keys_right: f64 = join.on.iter().map(|(_, key)| right.distinct(key, right_schema)).product::<f64>().min(right.rows);
+        let keys = Keys::of(self, right, join);
         let mut matches = self.rows * right.rows;
         if !join.on.is_empty() {
-            matches /= keys_left.max(keys_right).max(1.0);
+            matches /= keys.all;
         }
         if join.filter.is_some() {
             matches *= UNKNOWN_SHARE;
         }
-        let semi =
-            |rows: f64, own: f64, other: f64| if join.on.is_empty() { rows } else { rows * (other / own.max(1.0)).min(1.0) };
-        let semi_left = semi(self.rows, keys_left, keys_right);
-        let semi_right = semi(right.rows, keys_right, keys_left);
+        let semi = |rows: f64, own: f64, other: f64| match join.on.len() {
+            0 => rows,
+            1 => rows * (other / keys.all).min(1.0),
+            _ => rows * (other / own.max(1.0)).min(1.0),
+        };
+        let semi_left = semi(self.rows, keys.left, keys.right);
+        let semi_right = semi(right.rows, keys.right, keys.left);
         let both = || self.columns.iter().chain(&right.columns).cloned().collect::<Vec<_>>();
         let mark = |columns: &[ColumnEstimate]| {
             let mark = ColumnEstimate::of(2.0, 0.125);
@@ -44,25 +45,60 @@ impl Estimate {
         joined
     }
 
-    /// Keys that are equal have the values that both sides have: as many as the side with fewer values.
+    /// Keys that are equal have the values that both sides have.
     fn share_keys(&mut self, left: &Estimate, right: &Estimate, join: &Join) {
         let (left_schema, right_schema) = (join.left.schema(), join.right.schema());
         let offset = left.columns.len();
         for (left_key, right_key) in &join.on {
-            let distinct = left.distinct(left_key, left_schema).min(right.distinct(right_key, right_schema));
+            let keys = Keys::of_pair(left, right, join, left_key, right_key);
+            let distinct = match join.on.len() {
+                1 => keys.left * keys.right / keys.all,
+                _ => keys.left.min(keys.right),
+            };
+            let domain = left.domain(left_key, left_schema).min(right.domain(right_key, right_schema));
             let (l, r) = (index_of(left_key, left_schema), index_of(right_key, right_schema));
-            let places = match join.join_type {
-                JoinType::Inner => [l, r.map(|r| offset + r)],
-                JoinType::LeftSemi => [l, None],
-                JoinType::RightSemi => [r, None],
-                _ => [None, None],
+            let (places, domain) = match join.join_type {
+                JoinType::Inner => ([l, r.map(|r| offset + r)], domain),
+                JoinType::LeftSemi => ([l, None], f64::INFINITY),
+                JoinType::RightSemi => ([r, None], f64::INFINITY),
+                _ => continue,
             };
             for place in places.into_iter().flatten() {
                 if let Some(column) = self.columns.get_mut(place) {
-                    column.distinct = column.distinct.min(distinct);
+                    column.distinct = column.distinct.min(distinct).max(1.0);
+                    column.domain = column.domain.min(domain).max(column.distinct);
                 }
             }
         }
+    }
+}
+
+/// Numbers of keys that a join compares.
+struct Keys {
+    /// Distinct keys of the left side.
+    left: f64,
+    /// Distinct keys of the right side.
+    right: f64,
+    /// Keys of which each side's are a part, chosen without regard to the other's: the larger domain. Of several columns together
+    /// no domain is known; then the larger number of distinct keys, as if the side with fewer had none that the other lacks.
+    all: f64,
+}
+
+impl Keys {
+    fn of(left: &Estimate, right: &Estimate, join: &Join) -> Keys {
+        if let [(left_key, right_key)] = join.on.as_slice() {
+            return Keys::of_pair(left, right, join, left_key, right_key);
+        }
+        let (left_schema, right_schema) = (join.left.schema(), join.right.schema());
+        let keys_left = join.on.iter().map(|(key, _)| left.distinct(key, left_schema)).product::<f64>().min(left.rows);
+        let keys_right = join.on.iter().map(|(_, key)| right.distinct(key, right_schema)).product::<f64>().min(right.rows);
+        Keys { left: keys_left, right: keys_right, all: keys_left.max(keys_right).max(1.0) }
+    }
+
+    fn of_pair(left: &Estimate, right: &Estimate, join: &Join, left_key: &Expr, right_key: &Expr) -> Keys {
+        let (left_schema, right_schema) = (join.left.schema(), join.right.schema());
+        let all = left.domain(left_key, left_schema).max(right.domain(right_key, right_schema)).max(1.0);
+        Keys { left: left.distinct(left_key, left_schema), right: right.distinct(right_key, right_schema), all }
     }
 }
 
