@@ -10,7 +10,7 @@ use datafusion::logical_expr::LogicalPlan;
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use pithead_functions::fault_from_datafusion;
-use pithead_model::{Blame, DatasetId, Fault, PAGE_ROWS, PageSample, SliceSpan};
+use pithead_model::{Blame, Fault, PAGE_ROWS, PageSample, SliceSpan};
 use pithead_plan::{CutOptions, DatasetFacts, SampleKey, SampleQuestion, Sampled, Samples, counted_by, sample_questions};
 use pithead_remote::{QueryProfile, SubPlanProfile};
 
@@ -40,9 +40,9 @@ pub(crate) enum Sampling {
     Lying(u64),
 }
 
-/// Figures of earlier queries, by dataset.
+/// Figures of earlier queries.
 #[derive(Debug, Default)]
-pub(crate) struct KeptSamples(Mutex<HashMap<DatasetId, Vec<(SampleKey, Sampled)>>>);
+pub(crate) struct KeptSamples(Mutex<HashMap<SampleKey, Sampled>>);
 
 /// The pages that a query's sessions read, where it is a sample.
 #[derive(Clone, Copy, Debug)]
@@ -63,22 +63,19 @@ pub(crate) struct SampleReport {
 
 impl KeptSamples {
     fn find(&self, key: &SampleKey) -> Option<Sampled> {
-        let kept = self.0.lock();
-        kept.get(&key.dataset())?.iter().find(|(known, _)| known == key).map(|(_, sampled)| *sampled)
+        self.0.lock().get(key).copied()
     }
 
     /// Keeps a figure. What was counted over all rows is not given up for a sample.
     fn keep(&self, key: SampleKey, sampled: Sampled) {
         let mut kept = self.0.lock();
-        if kept.values().map(Vec::len).sum::<usize>() >= KEPT_MAX {
+        if kept.len() >= KEPT_MAX {
             // What is asked for often comes back soon.
             kept.clear();
         }
-        let of_dataset = kept.entry(key.dataset()).or_default();
-        match of_dataset.iter_mut().find(|(known, _)| *known == key) {
-            Some((_, known)) if known.is_exact && !sampled.is_exact => {}
-            Some((_, known)) => *known = sampled,
-            None => of_dataset.push((key, sampled)),
+        let known = kept.entry(key).or_insert(sampled);
+        if sampled.is_exact || !known.is_exact {
+            *known = sampled;
         }
     }
 

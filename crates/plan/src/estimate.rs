@@ -149,12 +149,22 @@ impl Estimate {
         }
     }
 
-    /// The same columns, with sizes that were measured.
+    /// The same columns, with sizes that were measured. More rows than expected have more values, as far as there are any.
     pub(crate) fn measured(&self, rows: f64, bytes: f64) -> Estimate {
-        let mut estimate = self.with_rows(rows);
+        let more = (rows / self.rows.max(1.0)).max(1.0);
+        let mut estimate = self.clone();
+        estimate.columns.iter_mut().for_each(|column| column.distinct = (column.distinct * more).min(column.domain));
+        let mut estimate = estimate.with_rows(rows).settled();
         let scale = bytes / estimate.bytes().max(1.0);
         estimate.columns.iter_mut().for_each(|column| column.bytes *= scale);
         estimate
+    }
+
+    /// The same rows as a table of their own. What is filtered by its keys and then joined with it has these keys only, so that the
+    /// join takes nothing away that the filter has not.
+    pub(crate) fn settled(mut self) -> Estimate {
+        self.columns.iter_mut().for_each(|column| column.domain = column.distinct);
+        self
     }
 
     /// The same columns, with fewer rows.

@@ -171,7 +171,7 @@ impl Reducer<'_> {
             return (first, LogicalPlan::clone(part));
         }
         let name = format!("first_{}", first.len() + 1);
-        let leaf = Known { name: name.clone(), schema: Arc::clone(part.schema()), estimate: estimate.clone() }.leaf();
+        let leaf = Known { name: name.clone(), schema: Arc::clone(part.schema()), estimate: estimate.clone().settled() }.leaf();
         let input = Arc::new(Input { name, plan: LogicalPlan::clone(part), spread: None, estimate });
         first.push(First { leaf: leaf.clone(), input, plan: Arc::clone(part) });
         (first, leaf)

@@ -5,6 +5,7 @@
 //! predicates a [`SampleQuestion`] counts rows of a few pages at the drives (Jo et al. 2016, YourSQL; see `docs/bibliography.md`),
 //! and the cut estimates with what was [`Sampled`].
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Int64Array, RecordBatch};
@@ -28,7 +29,7 @@ pub struct SampleKey {
     dataset: DatasetId,
     /// The loads that its slices come from, partition by partition.
     loads: Vec<Vec<LoadId>>,
-    /// All of these hold, in any order. Columns have no qualifiers.
+    /// All of these hold, in any order. Columns have no qualifiers. None is there twice.
     conditions: Vec<Expr>,
 }
 
@@ -38,20 +39,35 @@ impl PartialEq for SampleKey {
         self.dataset == other.dataset
             && own.len() == others.len()
             && own.iter().all(|condition| others.contains(condition))
-            && others.iter().all(|condition| own.contains(condition))
             && self.loads == other.loads
     }
 }
 
+impl Eq for SampleKey {}
+
+impl Hash for SampleKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let hash = |condition: &Expr| {
+            let mut own = DefaultHasher::new();
+            condition.hash(&mut own);
+            own.finish()
+        };
+        self.dataset.hash(state);
+        // A sum, since their order does not count.
+        self.conditions.iter().map(hash).fold(0, u64::wrapping_add).hash(state);
+    }
+}
+
 impl SampleKey {
-    fn new(facts: &DatasetFacts, conditions: Vec<Expr>) -> Self {
+    fn new(facts: &DatasetFacts, all: Vec<Expr>) -> Self {
+        let mut conditions: Vec<Expr> = Vec::with_capacity(all.len());
+        for condition in all {
+            if !conditions.contains(&condition) {
+                conditions.push(condition);
+            }
+        }
         let loads = |partition: &pithead_model::Partition| partition.runs.iter().map(|run| run.load).collect();
         Self { dataset: facts.dataset.id, loads: facts.dataset.partitions.iter().map(loads).collect(), conditions }
-    }
-
-    /// The dataset.
-    pub fn dataset(&self) -> DatasetId {
-        self.dataset
     }
 }
 
@@ -307,7 +323,8 @@ fn is_comparison(operator: Operator) -> bool {
     matches!(operator, Eq | NotEq | Lt | LtEq | Gt | GtEq)
 }
 
-/// What the rows of a sub-plan are of, if it does no more than filter one dataset: a query that ran it has counted them all.
+/// What the rows of a sub-plan are of, if it does no more than filter one dataset by what samples may be asked for: a query that ran
+/// it has counted them all.
 pub fn counted_by(sub_plan: &SubPlan) -> Option<SampleKey> {
     let [facts] = sub_plan.datasets.as_slice() else { return None };
     let mut plan = &sub_plan.plan;
@@ -317,6 +334,9 @@ pub fn counted_by(sub_plan: &SubPlan) -> Option<SampleKey> {
             LogicalPlan::SubqueryAlias(alias) => plan = &alias.input,
             LogicalPlan::Filter(filter) if sub_plan.inputs.is_empty() => {
                 let LogicalPlan::TableScan(_) = unaliased(&filter.input) else { return None };
+                if are_judged(&split_conjunction(&filter.predicate)) {
+                    return None;
+                }
                 return Some(SampleKey::new(facts, conditions(&filter.predicate).ok()?));
             }
             _ => return None,

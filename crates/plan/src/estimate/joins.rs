@@ -57,11 +57,11 @@ impl Estimate {
             };
             let domain = left.domain(left_key, left_schema).min(right.domain(right_key, right_schema));
             let (l, r) = (index_of(left_key, left_schema), index_of(right_key, right_schema));
-            let (places, domain) = match join.join_type {
-                JoinType::Inner => ([l, r.map(|r| offset + r)], domain),
-                JoinType::LeftSemi => ([l, None], f64::INFINITY),
-                JoinType::RightSemi => ([r, None], f64::INFINITY),
-                _ => continue,
+            let places = match join.join_type {
+                JoinType::Inner => [l, r.map(|r| offset + r)],
+                JoinType::LeftSemi => [l, None],
+                JoinType::RightSemi => [r, None],
+                _ => [None, None],
             };
             for place in places.into_iter().flatten() {
                 if let Some(column) = self.columns.get_mut(place) {

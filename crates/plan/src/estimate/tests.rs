@@ -67,6 +67,27 @@ fn filtered_sides_are_not_taken_to_have_the_same_keys() {
     }
 }
 
+/// A table that is filtered by the keys of another, and then joined with it, has the rows that the filter left.
+#[test]
+fn what_keys_have_reduced_is_not_reduced_again() {
+    let (a, b) = (rows("a", 1_000), rows("bb", 5_000));
+    let (a_schema, b_schema) = (scan("a").schema().clone(), scan("bb").schema().clone());
+    let first = estimate(&b).filter(&col("bb.v").lt(lit(2_i64)), &b_schema);
+    for known in [first.clone().settled(), first.measured(300.0, 4_800.0)] {
+        let keys = known.group(&[col("bb.k")], &b_schema, &b_schema);
+        let reduced = estimate(&a).join(&keys, &join(JoinType::LeftSemi));
+        let joined = reduced.join(&known, &join(JoinType::Inner));
+        assert!(reduced.rows < 400.0 && close(joined.rows, known.rows as usize), "{} {}", reduced.rows, joined.rows);
+        // Another condition takes rows away as it would without.
+        let half = known.filter(&col("bb.v").lt(lit(1_i64)), &b_schema);
+        let joined = reduced.join(&half, &join(JoinType::Inner));
+        assert!(close(joined.rows, half.rows as usize), "{} {}", half.rows, joined.rows);
+        let left = reduced.filter(&col("a.v").lt(lit(50_i64)), &a_schema);
+        let joined = left.join(&known, &join(JoinType::Inner));
+        assert!(close(joined.rows, (known.rows / 2.0) as usize), "{} {}", known.rows, joined.rows);
+    }
+}
+
 /// Conditions on the key itself choose the same keys on both sides.
 #[test]
 fn conditions_on_keys_narrow_their_domain() {
