@@ -133,6 +133,11 @@ pub struct LinkReading {
 pub trait LinkGauge: Send + Sync + Debug {
     /// None: it is not known, as before the first bytes.
     fn read(&self) -> Option<LinkReading>;
+
+    /// What is left of rows on this link, since some of them are compressed; 1: all of them.
+    fn rows_share(&self) -> f64 {
+        1.0
+    }
 }
 
 #[cfg(test)]

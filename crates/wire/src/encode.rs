@@ -17,7 +17,7 @@ use crate::error::WireError;
 /// What a message's batch is aimed at: large enough to make calls cheap, small enough to stay in caches.
 const BATCH_BYTES_TARGET: usize = 2 << 20;
 /// A batch whose message came out above this, because its rows differ much in size, is halved.
-const BATCH_BYTES_MAX: usize = 16 << 20;
+pub(crate) const BATCH_BYTES_MAX: usize = 16 << 20;
 /// Most rows of one message: bounds what a few bytes can make a reader allocate.
 pub(crate) const BATCH_ROWS_MAX: usize = 1 << 24;
 /// Buffers start on multiples of this, which suffices for all Arrow types and costs small batches little.

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use arrow_flight::FlightData;
+use futures::FutureExt;
 use futures::stream::{self, BoxStream, StreamExt};
 use pithead_door::{Event, Events, HINT_BYTES_MAX, PIECE_BYTES_MAX, PartsOutline};
 use pithead_model::{Annotation, Fault, SessionProfile};
@@ -12,6 +13,7 @@ use crate::decode::{BatchDecoder, Decoded};
 use crate::encode::{BatchEncoder, link_bytes};
 use crate::error::WireError;
 use crate::json::{check_bound, from_json, json};
+use crate::packing::{Packer, unpacked};
 
 /// The metadata of GET's messages.
 #[derive(Serialize, Deserialize)]
@@ -21,6 +23,8 @@ pub(crate) enum Mark {
     Round(u32),
     /// Rows of a round that passed its filters.
     Filtered(u32),
+    /// Rows of a round, filtered or not, whose body is compressed by zstd and had so many bytes.
+    Packed { round: u32, filtered: bool, bytes: u64 },
     /// Part of a slice as it is stored, in the message's body.
     Stored { round: u32, slice: u32, total: u64 },
     /// The pages of a slice that may match, as a bitmap in the message's body. Its parts follow.
@@ -29,6 +33,26 @@ pub(crate) enum Mark {
     Closed(Annotation),
     /// All is done.
     Finished(SessionProfile),
+}
+
+impl Mark {
+    /// The mark of the same rows once their body, which has so many bytes, is compressed.
+    pub(crate) fn packed(&self, bytes: u64) -> Option<Mark> {
+        match *self {
+            Mark::Round(round) => Some(Mark::Packed { round, filtered: false, bytes }),
+            Mark::Filtered(round) => Some(Mark::Packed { round, filtered: true, bytes }),
+            _ => None,
+        }
+    }
+
+    /// The mark of an event's rows; none: it has none.
+    fn rows(event: &Event) -> Option<Mark> {
+        match event {
+            Event::Rows { round, .. } => Some(Mark::Round(*round)),
+            Event::Filtered { round, .. } => Some(Mark::Filtered(*round)),
+            _ => None,
+        }
+    }
 }
 
 /// Encodes what GET yields.
@@ -72,19 +96,40 @@ impl EventWriter {
 }
 
 /// GET's messages: each event is encoded when the one before has left.
-pub(crate) fn event_messages(events: Events) -> BoxStream<'static, Result<FlightData, Fault>> {
-    let state = (events, EventWriter::new(), VecDeque::new());
-    stream::unfold(state, |(mut events, mut writer, mut queue)| async move {
-        while queue.is_empty() {
-            let written = events.next().await?.and_then(|event| Ok(writer.write(event, &mut queue)?));
-            if let Err(fault) = written {
-                return Some((Err(fault), (events, writer, VecDeque::new())));
+pub(crate) fn event_messages(events: Events, packer: Packer) -> BoxStream<'static, Result<FlightData, Fault>> {
+    let sending = Sending { events, writer: EventWriter::new(), packer, queue: VecDeque::new() };
+    stream::unfold(sending, |mut sending| async move { sending.next().await.map(|message| (message, sending)) }).boxed()
+}
+
+/// An answer to GET on its way.
+struct Sending {
+    events: Events,
+    writer: EventWriter,
+    packer: Packer,
+    queue: VecDeque<FlightData>,
+}
+
+impl Sending {
+    async fn next(&mut self) -> Option<Result<FlightData, Fault>> {
+        while self.queue.is_empty() {
+            let (event, waited) = match self.events.next().now_or_never() {
+                Some(event) => (event?, true),
+                None => (self.events.next().await?, false),
+            };
+            if let Err(fault) = event.and_then(|event| Ok(self.write(event, waited)?)) {
+                self.queue.clear();
+                return Some(Err(fault));
             }
         }
-        let message = queue.pop_front()?;
-        Some((Ok(message), (events, writer, queue)))
-    })
-    .boxed()
+        self.queue.pop_front().map(Ok)
+    }
+
+    /// `waited`: for the link.
+    fn write(&mut self, event: Event, waited: bool) -> Result<(), WireError> {
+        let rows = Mark::rows(&event);
+        self.writer.write(event, &mut self.queue)?;
+        rows.map_or(Ok(()), |mark| self.packer.pack(waited, &mut self.queue, &mark))
+    }
 }
 
 /// Reads GET's messages back into events.
@@ -102,7 +147,17 @@ impl EventReader {
             return Err(WireError::malformed("GET", "more follows the session's end"));
         }
         self.link_bytes += link_bytes(data);
-        let event = match (self.decoder.decode(data)?, parse_mark(data)?) {
+        let mark = parse_mark(data)?;
+        if let Some(Mark::Packed { round, filtered, bytes }) = mark {
+            let data = FlightData { data_body: unpacked(&data.data_body, bytes)?, ..data.clone() };
+            let mark = if filtered { Mark::Filtered(round) } else { Mark::Round(round) };
+            return self.event(&data, Some(mark));
+        }
+        self.event(data, mark)
+    }
+
+    fn event(&mut self, data: &FlightData, mark: Option<Mark>) -> Result<Option<Event>, WireError> {
+        let event = match (self.decoder.decode(data)?, mark) {
             (Decoded::Context, None) => return Ok(None),
             (Decoded::Batch(batch), Some(Mark::Round(round))) => Event::Rows { round, batch, link_bytes: self.link_bytes },
             (Decoded::Batch(batch), Some(Mark::Filtered(round))) => {

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::WireError;
 use crate::event::event_messages;
 use crate::json::{from_json, json};
+use crate::packing::Packer;
 use crate::put::{OpenHeader, check_open};
 use crate::rights::CheckedDoor;
 
@@ -43,6 +44,7 @@ pub(crate) async fn open_and_get(
     door: CheckedDoor,
     request: OpenRequest,
     link: Arc<dyn LinkGauge>,
+    packer: Packer,
 ) -> Result<BoxStream<'static, Result<FlightData, Fault>>, Fault> {
     let reply = door.open(request).await?.reply;
     let first = FlightData::new().with_app_metadata(json(&reply)?);
@@ -50,7 +52,7 @@ pub(crate) async fn open_and_get(
         Reply::Granted(Granted { session, .. }) => {
             let own = OwnSession { door: Arc::new(door), session, is_closed: false };
             let events = own.door.get_over(session, link).await?;
-            event_messages(closing(events, own))
+            event_messages(closing(events, own), packer)
         }
         Reply::Busy { .. } => stream::empty().boxed(),
     };

@@ -1,8 +1,10 @@
 //! [`SocketGauge`]: how a connection's link does, as the kernel's TCP has measured it.
 
 use pithead_door::{LinkGauge, LinkReading};
-use pithead_entry::Peer;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use pithead_entry::{Peer, is_loopback};
+use std::net::TcpStream;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 /// Where the kernel's `struct tcp_info` (include/uapi/linux/tcp.h) has what is needed here.
@@ -19,11 +21,27 @@ const TELLING_BYTES: u64 = 256 << 10;
 #[derive(Debug)]
 pub(crate) struct SocketGauge {
     peer: Weak<Peer>,
+    /// Whether the other end is another machine.
+    is_abroad: bool,
+    /// Bytes of rows, and those that they were sent as.
+    rows: (AtomicU64, AtomicU64),
 }
 
 impl SocketGauge {
     pub(crate) fn of(peer: Option<&Arc<Peer>>) -> SocketGauge {
-        SocketGauge { peer: peer.map(Arc::downgrade).unwrap_or_default() }
+        let is_abroad = peer.and_then(|peer| is_abroad(peer.socket.as_ref()?)).unwrap_or(false);
+        SocketGauge { peer: peer.map(Arc::downgrade).unwrap_or_default(), is_abroad, rows: Default::default() }
+    }
+
+    /// The rate of a link to another machine, where it has shown one.
+    pub(crate) fn rate_abroad(&self) -> Option<f64> {
+        self.read().filter(|_| self.is_abroad).map(|read| read.bytes_per_s)
+    }
+
+    /// So many bytes of rows were sent as so many.
+    pub(crate) fn sent_rows(&self, bytes: u64, sent: u64) {
+        self.rows.0.fetch_add(bytes, Ordering::Relaxed);
+        self.rows.1.fetch_add(sent, Ordering::Relaxed);
     }
 }
 
@@ -33,6 +51,19 @@ impl LinkGauge for SocketGauge {
         let socket = peer.socket.as_ref()?;
         reading(&tcp_info(std::os::fd::AsFd::as_fd(socket))?)
     }
+
+    fn rows_share(&self) -> f64 {
+        match self.rows.0.load(Ordering::Relaxed) {
+            0 => 1.0,
+            bytes => self.rows.1.load(Ordering::Relaxed) as f64 / bytes as f64,
+        }
+    }
+}
+
+/// None where it cannot be told.
+fn is_abroad(socket: &OwnedFd) -> Option<bool> {
+    let address = TcpStream::from(socket.try_clone().ok()?).peer_addr().ok()?;
+    Some(!is_loopback(address.ip()))
 }
 
 /// The rate of the last flight that filled the link, and the mean while there was something to send: a flight that the

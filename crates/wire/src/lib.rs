@@ -18,6 +18,7 @@ mod gauge;
 mod guard;
 mod json;
 mod link;
+mod packing;
 mod put;
 mod receipt;
 mod receiving;

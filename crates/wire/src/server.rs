@@ -30,6 +30,7 @@ use crate::gauge::SocketGauge;
 use crate::guard::DoorReception;
 use crate::json::json;
 use crate::link;
+use crate::packing::Packer;
 use crate::put::{OpenHeader, OpenReader, PutCommand, function_answer, parse_put};
 use crate::receiving::{next_message, pieces, rows};
 use crate::rights::{CheckedDoor, Owners};
@@ -51,6 +52,11 @@ const LIMITS: ServeLimits = ServeLimits {
 pub trait Pace: Send + Sync {
     /// Books `bytes`; the send waits for the future. None: no wait.
     fn send(&self, bytes: u64) -> Option<BoxFuture<'static, ()>>;
+
+    /// What it lets pass, bytes a second; none: all that the link carries.
+    fn bytes_per_second(&self) -> Option<f64> {
+        None
+    }
 }
 
 /// Serves a door at `listener` until `shutdown` ends. Then nothing new is accepted, streams of GET end with a fault, and
@@ -148,7 +154,7 @@ impl DoorService {
     /// Starts an application, whose messages in are read as it takes them, or opens a session, whose events follow at once.
     async fn exchange(&self, request: Request<Streaming<FlightData>>) -> Result<Messages, Fault> {
         let door = self.door(&request)?;
-        let link = SocketGauge::of(request.extensions().get::<Arc<Peer>>());
+        let link = self.link(&request);
         let mut messages = request.into_inner();
         let first = next_message(&mut messages).await?;
         match parse_exchange(&first)? {
@@ -159,9 +165,15 @@ impl DoorService {
             }
             ExchangeCommand::Open(header) => {
                 let request = open_request(*header, first, messages).await?;
-                open_and_get(door, request, Arc::new(link)).await
+                let packer = Packer::new(Arc::clone(&link), Arc::clone(&self.pace));
+                open_and_get(door, request, link, packer).await
             }
         }
+    }
+
+    /// How the link to the caller of a request does.
+    fn link<T>(&self, request: &Request<T>) -> Arc<SocketGauge> {
+        Arc::new(SocketGauge::of(request.extensions().get::<Arc<Peer>>()))
     }
 
     fn sender(&self, messages: Messages) -> Answers<FlightData> {
@@ -252,8 +264,9 @@ impl FlightService for DoorService {
         let door = self.door(&request).map_err(|fault| to_status(&fault))?;
         let messages = match Wanted::parse(request.get_ref())? {
             Wanted::Session(session) => {
-                let link = Arc::new(SocketGauge::of(request.extensions().get::<Arc<Peer>>()));
-                door.get_over(session, link).await.map(event_messages)
+                let link = self.link(&request);
+                let packer = Packer::new(Arc::clone(&link), Arc::clone(&self.pace));
+                door.get_over(session, link).await.map(|events| event_messages(events, packer))
             }
             Wanted::Run(run) => door.read_run(run).await.map(run_messages),
         };

@@ -55,4 +55,8 @@ impl Pace for LinkPace {
     fn send(&self, bytes: u64) -> Option<BoxFuture<'static, ()>> {
         self.0.send(bytes)
     }
+
+    fn bytes_per_second(&self) -> Option<f64> {
+        self.0.link_bits_per_second().map(|bits| bits / 8.0)
+    }
 }

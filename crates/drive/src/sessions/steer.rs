@@ -289,7 +289,7 @@ impl Steer {
         let mut received = 1.0_f64;
         for live in live.iter_mut() {
             if let Some(sample) = live.sample(share) {
-                steering.measure(&sample);
+                steering.measure(&self.on_link(sample));
             }
             received = received.min(live.received());
         }
@@ -329,6 +329,12 @@ impl Steer {
         }
         let others = Setup { link_bytes: self.others_bytes, host_ns: self.others_bytes * TAKE_IN_NS, drive_ns: 0.0 };
         ByLevel { whole: Setup::default(), filtered: others, hints: others, bytes: others }
+    }
+
+    /// A round's sample, with its rows as large as the link has them: they may be compressed there.
+    fn on_link(&self, sample: Sample) -> Sample {
+        let share = self.link.get().map_or(1.0, |link| link.rows_share());
+        Sample { link_bytes: sample.link_bytes * share, scan_bytes: sample.scan_bytes * share, ..sample }
     }
 
     /// The rate of the link to the host, bytes a second; none within a process, and before it has shown one.
@@ -374,7 +380,7 @@ impl Steer {
         let share = self.device.cpu_share();
         state.is_measured |= read(&live.watch.stats()) > 0;
         if let Some(sample) = live.rest(share, bytes) {
-            state.steering.measure(&sample);
+            state.steering.measure(&self.on_link(sample));
         }
         drop(state);
         self.learn(&live, share);

@@ -252,7 +252,7 @@ fn outline() -> PartsOutline {
 }
 
 fn event_seeds() -> Vec<Seed> {
-    let seeds = batches().into_iter().enumerate().map(|(number, batch)| {
+    let seeds = batches().into_iter().enumerate().flat_map(|(number, batch)| {
         let rows = batch.num_rows() as u64;
         let again = batch.slice(2, 5);
         let part = |bytes: &'static [u8]| Event::Stored { round: 2, slice: 3, total: 9, bytes: bytes.into(), link_bytes: 0 };
@@ -267,7 +267,9 @@ fn event_seeds() -> Vec<Seed> {
             Event::Closed { annotation: annotation(1, SliceSpan { first: 2, count: 1 }, 5), link_bytes: 0 },
             Event::Finished { profile: profile(), link_bytes: 0 },
         ];
-        Seed::valid(format!("events {number}"), fuzz::event_bytes(events).unwrap())
+        let packed = fuzz::packed_event_bytes(events.clone()).unwrap();
+        let plain = fuzz::event_bytes(events).unwrap();
+        [Seed::valid(format!("events {number}"), plain), Seed::valid(format!("packed events {number}"), packed)]
     });
     seeds.collect()
 }
