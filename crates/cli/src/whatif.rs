@@ -22,6 +22,7 @@ const EXAMPLES: &str = "\
 Examples:
   pithead whatif --profile newport 'SELECT city, sum(fare) FROM trips GROUP BY city'
   pithead whatif --profile mine.toml --drives 24 --times 1000 'SELECT count(*) FROM trips WHERE fare > 90'
+  pithead whatif --profile newport --drives 24 --copies 2 --failed 1 'SELECT max(fare) FROM trips'
   pithead whatif --profile smart-ssd --svg curves.svg 'SELECT max(fare) FROM trips'";
 
 /// The rates of the link in the curves, over the profile's.
@@ -45,6 +46,12 @@ pub(crate) struct WhatifArgs {
     /// How many times an even share of the data the fullest drive has
     #[arg(long, value_name = "F", default_value_t = 1.0)]
     skew: f64,
+    /// Drives that have each part of the data
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    copies: u64,
+    /// Drives that fail half-way, the fullest among them; the copies on others finish their work
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    failed: u64,
     /// As if the data were so many times as large
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     times: u64,
@@ -88,9 +95,7 @@ pub(crate) async fn run(args: WhatifArgs) -> Result<(), CliError> {
             writeln!(sink, "{}", object(&profile, fleet, row))?;
         }
     } else {
-        let drives = if args.drives == 1 { "1 drive".to_owned() } else { format!("{} drives", args.drives) };
-        let skew = if args.skew > 1.0 { format!(", skew {}", args.skew) } else { String::new() };
-        writeln!(sink, "{CLOCK}; profile {}, {drives}{skew}, {} times the data\n", profile.name, args.times)?;
+        writeln!(sink, "{CLOCK}; profile {}, {}, {} times the data\n", profile.name, shown(fleet), args.times)?;
         grid(&rows).write(&mut sink)?;
     }
     sink.finish()
@@ -107,11 +112,23 @@ struct Counted {
 }
 
 fn fleet(args: &WhatifArgs) -> Result<Fleet, CliError> {
-    if !(1.0..=args.drives as f64).contains(&args.skew) {
-        let what = format!("--skew: expected a number from 1 to the number of drives, {}, found {}", args.drives, args.skew);
-        return Err(CliError::user(what));
+    let fleet = Fleet { drives: args.drives, skew: args.skew, copies: args.copies, failed: args.failed };
+    fleet.check().map_err(CliError::user)?;
+    Ok(fleet)
+}
+
+fn shown(fleet: Fleet) -> String {
+    let mut text = if fleet.drives == 1 { "1 drive".to_owned() } else { format!("{} drives", fleet.drives) };
+    if fleet.skew > 1.0 {
+        text.push_str(&format!(", skew {}", fleet.skew));
     }
-    Ok(Fleet { drives: args.drives, skew: args.skew })
+    if fleet.copies > 1 {
+        text.push_str(&format!(", {} copies", fleet.copies));
+    }
+    if fleet.failed > 0 {
+        text.push_str(&format!(", {} failed half-way", fleet.failed));
+    }
+    text
 }
 
 /// Runs the query, and gives what each of its sub-plans counted.
@@ -216,6 +233,8 @@ fn object(profile: &Profile, fleet: Fleet, row: &Row) -> serde_json::Value {
         "profile": profile.name,
         "drives": fleet.drives,
         "skew": fleet.skew,
+        "copies": fleet.copies,
+        "failed": fleet.failed,
         "sub_plan": row.sub_plan,
         "level": row.level.number(),
         "rows": row.counts.rows,

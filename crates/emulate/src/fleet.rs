@@ -18,20 +18,67 @@ pub struct Fleet {
     pub drives: u64,
     /// The share of the data that the fullest drive has, over an even share: 1 where all have as much, at most `drives`.
     pub skew: f64,
+    /// The drives that have each part of the data.
+    pub copies: u64,
+    /// Drives that fail when the fullest, which is among them, has done half of its part.
+    pub failed: u64,
 }
 
 impl Fleet {
     /// Drives that have as much each.
     pub fn even(drives: u64) -> Self {
-        Self { drives, skew: 1.0 }
+        Self { drives, skew: 1.0, copies: 1, failed: 0 }
     }
 
-    /// How many times as much as the fullest drive all of them have.
+    /// Refuses what no fleet can be, with what is wrong.
+    pub fn check(&self) -> Result<(), String> {
+        let Fleet { drives, skew, copies, failed } = *self;
+        if !(1..=DRIVES_MAX).contains(&drives) {
+            return Err(format!("expected from 1 to {DRIVES_MAX} drives, found {drives}"));
+        }
+        if !(1.0..=drives as f64).contains(&skew) {
+            return Err(format!("expected a skew from 1 to the number of drives, {drives}, found {skew}"));
+        }
+        if !(1..=drives).contains(&copies) {
+            return Err(format!("expected from 1 copy to as many as there are drives, {drives}, found {copies}"));
+        }
+        // Copies of a part are on drives that follow each other, so of so many in a row one has to be left.
+        match drives - drives.div_ceil(copies) {
+            spared if failed <= spared => Ok(()),
+            spared => Err(format!(
+                "expected at most {spared} failed drives, found {failed}: of more, {drives} drives with {} would lose data, and \
+                 the query would end in an error",
+                if copies == 1 { "one copy".to_owned() } else { format!("{copies} copies") },
+            )),
+        }
+    }
+
+    /// How long the last drive is at it, over what an even share takes: the fullest, or the one that does what failed drives leave.
+    /// Rounds that these had closed count, so it has what they had not done yet. The failed ones are next to each other as far as
+    /// copies allow, which is the worst place for them.
+    fn load(&self) -> f64 {
+        if self.failed == 0 {
+            return self.skew;
+        }
+        let others = (self.drives as f64 - self.skew) / (self.drives as f64 - 1.0);
+        let half = self.skew / 2.0;
+        let beside = self.failed.min(self.copies - 1) as f64 - 1.0;
+        let left = half + beside * (others - half).max(0.0);
+        others.max(half) + left
+    }
+
+    /// How many times as much as the last drive all of them do.
     fn times_fullest(&self) -> f64 {
-        self.drives as f64 / self.skew
+        self.drives as f64 / self.load()
     }
 
-    /// The fullest drive's part of a total.
+    /// Drives that are on until the end, those that fail for their part of the time.
+    fn drives_on(&self) -> f64 {
+        let on = self.skew / 2.0 / self.load();
+        self.drives as f64 - self.failed as f64 * (1.0 - on)
+    }
+
+    /// The last drive's part of a total.
     fn fullest(&self, total: u64) -> u64 {
         (total as f64 / self.times_fullest()).ceil() as u64
     }
@@ -81,14 +128,13 @@ pub struct Prediction {
     pub bottleneck: Part,
 }
 
-/// Predicts what `counts` would take on a fleet of this profile. All wait for the fullest drive.
+/// Predicts what `counts` would take on a fleet of this profile. All wait for the drive that has most to do.
 ///
 /// # Panics
 ///
-/// When there are no drives, or more than [`DRIVES_MAX`], or the skew is no possible one.
+/// When [`Fleet::check`] refuses the fleet.
 pub fn predict(profile: &Profile, counts: &Counts, level: Level, fleet: Fleet) -> Result<Prediction, ModelError> {
-    assert!((1..=DRIVES_MAX).contains(&fleet.drives), "from 1 to {DRIVES_MAX} drives");
-    assert!((1.0..=fleet.drives as f64).contains(&fleet.skew), "a drive has at least an even share, and at most all");
+    assert_eq!(fleet.check(), Ok(()));
     let Some(parts) = &profile.parts else { return Err(ModelError::Native(profile.name.clone())) };
     let bytes = if level == Level::Bytes { counts.stored_bytes } else { counts.read_bytes };
     let (work, share) = work_of_one(parts, &of_fullest(counts, fleet), level);
@@ -102,7 +148,7 @@ pub fn predict(profile: &Profile, counts: &Counts, level: Level, fleet: Fleet) -
         device_cpu_j: energy.device_cpu_j * all,
         medium_j: energy.medium_j * all,
         link_j: energy.link_j * all,
-        device_idle_j: energy.device_idle_j * many * fleet.drives as f64,
+        device_idle_j: energy.device_idle_j * many * fleet.drives_on(),
         host_idle_j: energy.host_idle_j * many,
     };
     Ok(Prediction {
@@ -273,13 +319,56 @@ mod tests {
     #[test]
     fn all_wait_for_the_fullest_drive() {
         let profile = find("newport").unwrap();
-        let with = |skew| predict(&profile, &counts(), Level::Whole, Fleet { drives: 8, skew }).unwrap();
+        let with = |skew| predict(&profile, &counts(), Level::Whole, Fleet { skew, ..Fleet::even(8) }).unwrap();
         let (even, double, one) = (with(1.0), with(2.0), with(8.0));
         assert!((1.9..=2.05).contains(&(double.elapsed_s / even.elapsed_s)), "{double:?} {even:?}");
         let alone = predict(&profile, &counts(), Level::Whole, Fleet::even(1)).unwrap();
         assert!((one.elapsed_s / alone.elapsed_s - 1.0).abs() < 1e-6, "{one:?} {alone:?}");
         assert!(double.drives_j > even.drives_j, "seven drives wait, and are on");
         assert!(double.link_bytes.abs_diff(even.link_bytes) < 100);
+    }
+
+    #[test]
+    fn one_drive_does_what_its_neighbour_leaves() {
+        let profile = find("newport").unwrap();
+        let with = |fleet: Fleet| predict(&profile, &counts(), Level::Whole, fleet).unwrap();
+        let even = with(Fleet::even(8));
+        let two = |failed, skew| with(Fleet { copies: 2, failed, skew, ..Fleet::even(8) });
+        let times = |prediction: &Prediction| prediction.elapsed_s / even.elapsed_s;
+        // Its own part and half of another; where more fail, each has a neighbour of its own.
+        assert!((1.45..1.55).contains(&times(&two(1, 1.0))), "{}", times(&two(1, 1.0)));
+        assert_eq!(two(4, 1.0).elapsed_s, two(1, 1.0).elapsed_s);
+        // With three copies, two next to each other may fail.
+        let three = with(Fleet { copies: 3, failed: 2, ..Fleet::even(8) });
+        assert!((1.9..2.1).contains(&times(&three)), "{}", times(&three));
+        // The fullest has four parts, and two of them are left after two; the others have done theirs.
+        assert!((3.8..4.2).contains(&times(&two(1, 4.0))), "{}", times(&two(1, 4.0)));
+        assert!(two(1, 1.0).link_bytes.abs_diff(even.link_bytes) < 100, "nothing is sent twice");
+        assert!(two(4, 1.0).drives_j < two(1, 1.0).drives_j, "what has failed needs no power");
+    }
+
+    #[test]
+    fn fleets_that_lose_data_and_other_impossible_ones_are_refused() {
+        let fleet = |drives, skew, copies, failed| Fleet { drives, skew, copies, failed };
+        for possible in
+            [fleet(1, 1.0, 1, 0), fleet(8, 8.0, 2, 4), fleet(9, 1.0, 3, 6), fleet(7, 1.0, 7, 6), fleet(5, 1.0, 2, 2)]
+        {
+            assert_eq!(possible.check(), Ok(()), "{possible:?}");
+        }
+        for (impossible, why) in [
+            (fleet(0, 1.0, 1, 0), "drives"),
+            (fleet(DRIVES_MAX + 1, 1.0, 1, 0), "drives"),
+            (fleet(4, 4.5, 1, 0), "skew"),
+            (fleet(4, f64::NAN, 1, 0), "skew"),
+            (fleet(4, 1.0, 0, 0), "copy"),
+            (fleet(4, 1.0, 5, 0), "copy"),
+            (fleet(4, 1.0, 1, 1), "one copy would lose data"),
+            (fleet(5, 1.0, 2, 3), "2 copies would lose data"),
+            (fleet(1, 1.0, 1, 1), "lose data"),
+        ] {
+            let told = impossible.check().unwrap_err();
+            assert!(told.contains(why), "{impossible:?}: {told}");
+        }
     }
 
     #[test]
@@ -322,8 +411,10 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(16))]
 
         #[test]
-        fn any_counts_have_a_prediction(rows in 0..10_u64.pow(12), bytes in 0..10_u64.pow(13), drives in 1..=DRIVES_MAX, skew in 0.0..=1.0_f64) {
-            let fleet = Fleet { drives, skew: 1.0 + skew * (drives - 1) as f64 };
+        fn any_counts_have_a_prediction(rows in 0..10_u64.pow(12), bytes in 0..10_u64.pow(13), drives in 1..=DRIVES_MAX, skew in 0.0..=1.0_f64, copies in 1..5_u64, failed in 0.0..=1.0_f64) {
+            let copies = copies.min(drives);
+            let failed = (failed * (drives - drives.div_ceil(copies)) as f64) as u64;
+            let fleet = Fleet { drives, skew: 1.0 + skew * (drives - 1) as f64, copies, failed };
             let counts = Counts { rows, read_bytes: bytes, stored_bytes: bytes, passed_rows: rows / 3, ..Counts::default() };
             for level in Level::ALL {
                 let predicted = predict(&find("dpu-array").unwrap(), &counts, level, fleet).unwrap();
