@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use futures::future::{BoxFuture, FutureExt, OptionFuture};
@@ -10,7 +11,7 @@ use pithead_drive::{address, bind};
 use pithead_embed::Attach;
 use pithead_flight_sql::FlightSql;
 use pithead_front::Front;
-use pithead_model::{Bytes, parse_bytes};
+use pithead_model::{Bytes, parse_bytes, parse_period};
 use pithead_observe::{Health, Observed};
 use tokio::net::TcpListener;
 
@@ -19,7 +20,7 @@ use crate::drive_serve::{observe_listener, stop_signal};
 use crate::entry_args::EntryArgs;
 use crate::error::CliError;
 use crate::target::{TargetArgs, must_exist};
-use crate::{entry_args, target, terminal};
+use crate::{entry_args, mending, target, terminal};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -63,6 +64,12 @@ pub(crate) struct FrontServeArgs {
     /// Memory of this process for queries, such as 4GiB [default: a part of what the machine has]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     memory: Option<u64>,
+    /// So often, write anew what drives have found damaged, and make copies that are missing: such as 10m; 0: not
+    #[arg(long, value_name = "PERIOD", default_value = "10m", value_parser = parse_period)]
+    mend_every: Duration,
+    /// Do without a drive that has been away for so long, where copies of all that it has are elsewhere: such as 1h [default: never]
+    #[arg(long, value_name = "PERIOD", value_parser = parse_period)]
+    lost_after: Option<Duration>,
     /// Serve /metrics and /health there: HOST:PORT, or a port that only this machine reaches
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
@@ -142,15 +149,17 @@ pub(crate) async fn run(args: FrontServeArgs) -> Result<(), CliError> {
         .map(|(flight, listener)| pithead_flight_sql::serve(flight, listener, entry.clone(), stop.clone()));
     let shown = console_listener
         .map(|listener| pithead_console::serve(Console::new(engine.host.clone()), listener, entry.clone(), stop.clone()));
+    let mending = (!args.mend_every.is_zero())
+        .then(|| tokio::spawn(mending::mend_for_ever(engine.host.clone(), args.mend_every, args.lost_after)));
     let front = pithead_front::serve(Arc::clone(&servers.front), listener, entry.clone(), stop);
     // Where one of them fails, the others end with it.
     let served = tokio::try_join!(front, async { OptionFuture::from(flying).await.unwrap_or(Ok(())) }, async {
         OptionFuture::from(shown).await.unwrap_or(Ok(()))
     },);
-    if let Some(observing) = observing {
-        observing.abort();
+    for task in [observing, mending].into_iter().flatten() {
+        task.abort();
         // It holds the host, too.
-        let _ = observing.await;
+        let _ = task.await;
     }
     drop(servers);
     engine.shutdown().await;

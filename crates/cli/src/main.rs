@@ -31,6 +31,7 @@ mod load;
 mod load_spec;
 mod log;
 mod ls;
+mod mending;
 mod move_args;
 mod output;
 mod pace_args;

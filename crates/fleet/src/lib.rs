@@ -28,7 +28,7 @@ pub use fault::unknown_dataset;
 pub use fleet::Fleet;
 pub use history::{AsOf, time_text};
 pub use log::{LogChange, LogEntry, log};
-pub use moving::{LostPartition, MoveProgress, MoveReport, RepairReport, RepairSpec, TellMove};
+pub use moving::{LostPartition, Mending, MoveProgress, MoveReport, RepairReport, RepairSpec, TellMove};
 pub use placement::place;
 pub use relay::relay;
 pub use restore::Restored;

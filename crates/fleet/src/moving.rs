@@ -9,6 +9,7 @@ mod group;
 mod home;
 mod lost;
 mod membership;
+mod mending;
 mod shift;
 mod verify;
 
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use pithead_model::DatasetName;
 
 use group::{Group, groups};
+pub use mending::Mending;
 
 /// How far a change of place is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -105,7 +105,7 @@ impl Fleet {
 }
 
 /// Partitions with rows of which the lost drive had the only copy.
-fn without_copy(manifest: &Manifest, lost: DriveId) -> Vec<LostPartition> {
+pub(super) fn without_copy(manifest: &Manifest, lost: DriveId) -> Vec<LostPartition> {
     let only = groups(manifest).into_iter().filter(|group| group.copies == [lost]).flat_map(|group| group.members);
     let gone = only.filter(|member| member.rows > 0);
     let mut gone: Vec<LostPartition> =

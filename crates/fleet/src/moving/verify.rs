@@ -55,7 +55,12 @@ impl Fleet {
     }
 
     /// Makes copies that datasets lack.
-    async fn fill_up(&self, manifest: &Manifest, report: &mut RepairReport, teller: &mut Teller) -> Result<(), Fault> {
+    pub(super) async fn fill_up(
+        &self,
+        manifest: &Manifest,
+        report: &mut RepairReport,
+        teller: &mut Teller,
+    ) -> Result<(), Fault> {
         let drives = self.connected();
         let all = groups(manifest);
         let mut loads = loads(&all, &manifest.drives);
@@ -98,7 +103,7 @@ async fn check_member(
 }
 
 /// Reads one run wherever it is to be, and mends it from a copy that is whole.
-async fn check_run(
+pub(super) async fn check_run(
     run: &SliceKey,
     reached: &[&ConnectedDrive],
     drives: &Drives,
