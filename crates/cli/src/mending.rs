@@ -21,7 +21,7 @@ pub(crate) async fn mend_for_ever(host: Host, every: Duration, lost_after: Optio
 fn tell(report: &RepairReport) {
     if report.runs_rewritten > 0 || report.copies_made > 0 {
         let (rewritten, copies, bytes) = (report.runs_rewritten, report.copies_made, Bytes(report.bytes));
-        tracing::info!(rewritten, copies, %bytes, "mended runs from their copies, and made copies that were missing");
+        tracing::warn!(rewritten, copies, %bytes, "runs were missing or damaged: written anew from copies");
     }
     for damaged in &report.damaged {
         tracing::error!("damaged, and no good copy was found; load the dataset again: {damaged}");
