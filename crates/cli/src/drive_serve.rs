@@ -43,7 +43,7 @@ pub(crate) struct ServeArgs {
     /// Directory of the drive; only one process may use it
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Offer Parquet files where they lie, read-only: each entry of DIR as a dataset, or all below DIR as one; may be repeated
+    /// Offer Parquet and Arrow files where they lie, read-only: each entry of DIR as a dataset, or all below DIR as one; may be repeated
     #[arg(long, value_name = "[[DOMAIN.]DATASET=]DIR")]
     attach: Vec<Attach>,
     /// Where to listen; port 0 takes any that is free

@@ -29,7 +29,7 @@ Examples:
   pithead sql -c 'EXPLAIN ANALYZE SELECT city, sum(fare) FROM trips GROUP BY city'
   pithead sql -f report.sql -o report.parquet
   echo 'SELECT * FROM trips' | pithead sql --format csv > trips.csv
-  pithead sql --attach ./lake -c 'SHOW TABLES'     # Parquet files as they lie
+  pithead sql --attach ./lake -c 'SHOW TABLES'     # Parquet and Arrow files as they lie
   pithead sql --set pithead.pushdown=off -c 'SELECT count(*) FROM trips'";
 
 /// Ask in SQL: one-off statements, files of them, or a prompt.

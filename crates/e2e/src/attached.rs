@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
+use arrow::ipc::writer::FileWriter;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::file::properties::WriterProperties;
@@ -14,8 +15,8 @@ use crate::data::{TestDataset, datasets};
 /// Rows of a page, so that a row group of the suites has several.
 const PAGE_ROWS: usize = 64;
 
-/// Writes the datasets that are Parquet into one directory for each drive, in row groups as large as their slices would be. Every
-/// drive has a part of each dataset, in one or two files.
+/// Writes the datasets that are Parquet into one directory for each drive, in row groups or batches as large as their slices would
+/// be. Every drive has a part of each dataset, in one Parquet and one Arrow file.
 pub(crate) fn write(directory: &Path, drives: usize) -> Vec<PathBuf> {
     let directories: Vec<PathBuf> = (0..drives).map(|drive| directory.join(format!("attached-{drive}"))).collect();
     for dataset in datasets().iter().filter(|dataset| dataset.is_parquet()) {
@@ -28,7 +29,7 @@ pub(crate) fn write(directory: &Path, drives: usize) -> Vec<PathBuf> {
             let part = rows.slice(start, share.min(rows.num_rows() - start));
             let middle = part.num_rows() / 3;
             write_file(&folder.join("a.parquet"), &part.slice(0, middle), dataset.slice_rows());
-            write_file(&folder.join("b.parquet"), &part.slice(middle, part.num_rows() - middle), dataset.slice_rows());
+            write_arrow(&folder.join("b.arrow"), &part.slice(middle, part.num_rows() - middle), dataset.slice_rows());
         }
     }
     directories
@@ -57,4 +58,12 @@ fn write_file(path: &Path, rows: &RecordBatch, group_rows: usize) {
     let mut writer = ArrowWriter::try_new(file, rows.schema(), Some(properties)).expect("a writer");
     writer.write(rows).expect("rows");
     writer.close().expect("a footer");
+}
+
+fn write_arrow(path: &Path, rows: &RecordBatch, batch_rows: usize) {
+    let mut writer = FileWriter::try_new(File::create(path).expect("a new file"), &rows.schema()).expect("a writer");
+    for start in (0..rows.num_rows()).step_by(batch_rows) {
+        writer.write(&rows.slice(start, batch_rows.min(rows.num_rows() - start))).expect("rows");
+    }
+    writer.finish().expect("a footer");
 }

@@ -57,7 +57,8 @@ fn buffers_of(data_type: &DataType, variadic: &mut impl Iterator<Item = i64>) ->
             }
             sum
         }
-        DataType::Boolean | DataType::FixedSizeBinary(_) => 2,
+        // Its values are in a batch of their own.
+        DataType::Boolean | DataType::FixedSizeBinary(_) | DataType::Dictionary(..) => 2,
         plain if plain.primitive_width().is_some() => 2,
         _ => return None,
     })

@@ -5,8 +5,11 @@
 //! are stored, or what a query is.
 
 mod api;
+mod arrow_file;
 mod arrow_ipc;
 mod arrow_parts;
+mod arrow_sizes;
+mod attached;
 mod bounds;
 mod describe;
 mod encodings;
@@ -31,6 +34,9 @@ pub use api::{
     Compare, Encoding, Pages, Predicate, ReadStats, Scan, ScanRequest, Search, SearchStream, SliceError, SliceReader,
     SliceStream,
 };
+pub use arrow_file::ArrowFile;
+pub use arrow_sizes::{BatchSizes, check_batch};
+pub use attached::{AttachedFile, AttachedSlice};
 pub use bounds::value_at;
 pub use describe::{SliceFacts, describe};
 pub use encodings::{
@@ -40,7 +46,7 @@ pub use header::{HEADER_BYTES, Header, seal, unseal, verify};
 pub use keys::KeySet;
 pub use normalise::{normalise, normalise_batch};
 pub use page_sizes::check_pages;
-pub use parquet::{AttachedSlice, Origin, ParquetFile};
+pub use parquet::{Origin, ParquetFile};
 pub use prune::may_match;
 pub use sketch::{ColumnSketches, Sketch};
 pub use stored::{ReadAt, SliceParts};

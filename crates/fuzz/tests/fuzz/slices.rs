@@ -17,14 +17,16 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use pithead_fuzz::{Bound, Outcome, Parts, Run, Seed, Target};
 use pithead_model::{Fault, PAGE_ROWS, Value};
 use pithead_slice::{
-    AttachedSlice, Compare, HEADER_BYTES, Origin, ParquetFile, Predicate, ReadAt, ReadStats, ScanRequest, SliceError,
-    SliceParts, SliceReader, describe, encode_slice, encoding, encoding_names, open_parts, open_slice, seal, unseal,
+    ArrowFile, AttachedFile, AttachedSlice, Compare, HEADER_BYTES, Origin, ParquetFile, Predicate, ReadAt, ReadStats,
+    ScanRequest, SliceError, SliceParts, SliceReader, describe, encode_slice, encoding, encoding_names, open_parts, open_slice,
+    seal, unseal,
 };
 
 use crate::link::{lying_lengths, unsound};
 use crate::{data, refused};
 
-pub const NAMES: [&str; 5] = ["slice_header", "slice_vortex", "slice_arrow", "slice_parquet", "attached_parquet"];
+pub const NAMES: [&str; 6] =
+    ["slice_header", "slice_vortex", "slice_arrow", "slice_parquet", "attached_parquet", "attached_arrow"];
 
 /// Rows of a window, decoded, are some bytes for each column; texts are shared with the slice.
 const BOUND: Bound = Bound { bytes: 48 << 20, factor: 64 };
@@ -76,7 +78,8 @@ pub fn targets() -> Vec<Target> {
         target("slice_vortex", BODY, body_seeds("vortex"), Box::new(|bytes| body("vortex", bytes))),
         target("slice_arrow", BODY, body_seeds("arrow"), Box::new(|bytes| body("arrow", bytes))),
         target("slice_parquet", BODY, body_seeds("parquet"), Box::new(|bytes| body("parquet", bytes))),
-        target("attached_parquet", Parts::WHOLE, attached_seeds(), Box::new(attached)),
+        target("attached_parquet", Parts::WHOLE, attached_seeds(), Box::new(|bytes| attached(bytes, open_parquet))),
+        target("attached_arrow", Parts::WHOLE, attached_arrow_seeds(), Box::new(|bytes| attached(bytes, open_arrow))),
     ]
 }
 
@@ -206,15 +209,39 @@ fn attached_seeds() -> Vec<Seed> {
     each.filter_map(seed).collect()
 }
 
-/// Attaches a file, reads its row groups, and reads them again as they travel.
-fn attached(bytes: &[u8]) -> Outcome {
-    let file = match ParquetFile::open(Arc::new(File(Bytes::copy_from_slice(bytes)))) {
-        Ok(file) => Arc::new(file),
+fn attached_arrow_seeds() -> Vec<Seed> {
+    let compressions = [None, Some(CompressionType::LZ4_FRAME), Some(CompressionType::ZSTD)];
+    let each = DATASETS.iter().enumerate().flat_map(|(number, batch)| compressions.map(|how| (number, batch, how)));
+    let seed = |(number, batch, compression): (usize, &RecordBatch, Option<CompressionType>)| {
+        let options = IpcWriteOptions::default().try_with_compression(compression).ok()?;
+        let mut writer = FileWriter::try_new_with_options(Vec::new(), &batch.schema(), options).ok()?;
+        writer.write(batch).ok()?;
+        writer.write(&batch.slice(0, batch.num_rows() / 2)).ok()?;
+        Some(Seed::valid(format!("{number} {compression:?}"), writer.into_inner().ok()?))
+    };
+    each.filter_map(seed).collect()
+}
+
+fn open_parquet(bytes: Bytes) -> Result<Arc<dyn AttachedFile>, SliceError> {
+    Ok(Arc::new(ParquetFile::open(Arc::new(File(bytes)))?))
+}
+
+fn open_arrow(bytes: Bytes) -> Result<Arc<dyn AttachedFile>, SliceError> {
+    Ok(Arc::new(ArrowFile::open(Arc::new(File(bytes)))?))
+}
+
+/// Attaches a file, reads its slices, and reads them again as they travel.
+fn attached(bytes: &[u8], open: fn(Bytes) -> Result<Arc<dyn AttachedFile>, SliceError>) -> Outcome {
+    let file = match open(Bytes::copy_from_slice(bytes)) {
+        Ok(file) => file,
         Err(error) => return refused(&error.into()),
     };
     let schema = file.schema();
     let origins: Vec<Origin> = (0..schema.fields().len()).map(Origin::Column).collect();
-    match file.slices(schema, &origins).and_then(|slices| slices.iter().take(3).try_fold(None, read_attached(schema))) {
+    match Arc::clone(&file)
+        .attach(schema, &origins)
+        .and_then(|slices| slices.iter().take(3).try_fold(None, read_attached(schema)))
+    {
         Ok(None) => Outcome::Accepted,
         Ok(Some(wrong)) => Outcome::Wrong(wrong),
         Err(error) => refused(&error.into()),

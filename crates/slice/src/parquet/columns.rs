@@ -28,17 +28,17 @@ pub enum Origin {
 
 /// The columns of a dataset over one file.
 #[derive(Clone, Debug)]
-pub(super) struct Columns {
+pub(crate) struct Columns {
     /// The dataset's.
-    pub(super) schema: SchemaRef,
-    pub(super) sources: Arc<[Source]>,
+    pub(crate) schema: SchemaRef,
+    pub(crate) sources: Arc<[Source]>,
     /// Whether somebody else wrote the file. Then its types may be others, and it may have any NaN.
     pub(super) foreign: bool,
 }
 
 /// Where a column's values are.
 #[derive(Clone, Debug)]
-pub(super) enum Source {
+pub(crate) enum Source {
     /// In this root column of the file.
     Root(usize),
     /// All rows have the one value of this array.
@@ -53,7 +53,7 @@ impl Columns {
     }
 
     /// The columns of a dataset over a file with these normalised columns.
-    pub(super) fn new(schema: SchemaRef, file: &SchemaRef, origins: &[Origin]) -> Result<Self, SliceError> {
+    pub(crate) fn new(schema: SchemaRef, file: &SchemaRef, origins: &[Origin]) -> Result<Self, SliceError> {
         if origins.len() != schema.fields().len() {
             let (origins, columns) = (origins.len(), schema.fields().len());
             return Err(SliceError::Schema(format!("the dataset has {columns} columns, and origins of {origins} are given")));
@@ -64,7 +64,7 @@ impl Columns {
     }
 
     /// The root column behind a column of the dataset.
-    pub(super) fn root(&self, column: usize) -> Option<usize> {
+    pub(crate) fn root(&self, column: usize) -> Option<usize> {
         match self.sources.get(column)? {
             Source::Root(root) => Some(*root),
             Source::Constant(_) => None,
@@ -72,7 +72,7 @@ impl Columns {
     }
 
     /// The values of a column of the dataset, as the decoder gives them.
-    pub(super) fn values(&self, column: usize, decoded: &ArrayRef) -> Result<ArrayRef, SliceError> {
+    pub(crate) fn values(&self, column: usize, decoded: &ArrayRef) -> Result<ArrayRef, SliceError> {
         let field = self.schema.field(column);
         if !self.foreign {
             return Ok(Arc::clone(decoded));
@@ -90,7 +90,7 @@ impl Columns {
     }
 
     /// So many rows of a column that has one value.
-    pub(super) fn constant(&self, column: usize, rows: usize) -> Result<Option<ArrayRef>, SliceError> {
+    pub(crate) fn constant(&self, column: usize, rows: usize) -> Result<Option<ArrayRef>, SliceError> {
         match &self.sources[column] {
             Source::Root(_) => Ok(None),
             Source::Constant(value) if value.is_null(0) => Ok(Some(new_null_array(value.data_type(), rows))),

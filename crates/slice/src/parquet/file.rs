@@ -1,4 +1,4 @@
-//! [`ParquetFile`] and [`AttachedSlice`]: a file that lies outside of the store, and its row groups as slices.
+//! [`ParquetFile`]: a file that lies outside of the store, and its row groups as slices.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -17,6 +17,7 @@ use super::footer::{self, check_group, chunk_range, damaged};
 use super::read::ParquetSlice;
 use super::statistics::{Types, chunk_summary};
 use super::{body, grid, whole};
+use crate::attached::{AttachedFile, AttachedRows, AttachedSlice};
 use crate::bounds::bounds;
 use crate::guard::guarded;
 use crate::page_sizes::dictionary_values;
@@ -83,7 +84,7 @@ impl ParquetFile {
             let each = slice_rows(group);
             for start in (0..rows).step_by(each as usize) {
                 let window = start..rows.min(start + each);
-                slices.push(AttachedSlice(Arc::new(Attached::new(&shared, number, window, rows, &whole))));
+                slices.push(AttachedSlice::new(Attached::new(&shared, number, window, rows, &whole)));
             }
         }
         Ok(slices)
@@ -186,15 +187,12 @@ fn only_dictionary(chunk: &ColumnChunkMetaData) -> bool {
     of_pages && chunk.dictionary_page_offset().is_some()
 }
 
-fn constant_summary(value: &arrow::array::ArrayRef, rows: u64) -> ColumnSummary {
+pub(crate) fn constant_summary(value: &arrow::array::ArrayRef, rows: u64) -> ColumnSummary {
     let one = bounds(value);
     ColumnSummary { nulls: one.nulls * rows, distinct: u64::from(one.nulls == 0), ..one }
 }
 
-/// A row group, or a part of its rows, as a slice of a dataset. A clone is cheap.
-#[derive(Clone, Debug)]
-pub struct AttachedSlice(Arc<Attached>);
-
+/// A row group, or a part of its rows, as a slice of a dataset.
 #[derive(Debug)]
 struct Attached {
     shared: Arc<Shared>,
@@ -223,7 +221,7 @@ impl Attached {
         Self { shared: Arc::clone(shared), group, window, all, entry, opened: OnceLock::new() }
     }
 
-    fn open(&self) -> Result<Arc<ParquetSlice>, SliceError> {
+    fn opened(&self) -> Result<Arc<ParquetSlice>, SliceError> {
         if let Some(opened) = self.opened.get() {
             return Ok(Arc::clone(opened));
         }
@@ -267,28 +265,39 @@ impl Attached {
     }
 }
 
-impl AttachedSlice {
-    /// What the directory says of the slice, from the footer's statistics.
-    pub fn entry(&self) -> &Arc<SliceEntry> {
-        &self.0.entry
+impl AttachedRows for Attached {
+    /// From the footer's statistics.
+    fn entry(&self) -> &Arc<SliceEntry> {
+        &self.entry
     }
 
-    /// Opens it for reading, with the bounds of its pages where the file has them. Blocks.
-    pub fn open(&self) -> Result<Arc<dyn SliceReader>, SliceError> {
-        Ok(self.0.open()?)
+    fn open(&self) -> Result<Arc<dyn SliceReader>, SliceError> {
+        Ok(self.opened()?)
     }
 
-    /// The slice as bytes that [`crate::open_slice`] opens at another machine: the row group's own bytes, or, of a part
-    /// of one, its rows in the encoding `arrow`. Blocks.
-    pub fn stored(&self) -> Result<Bytes, SliceError> {
-        let opened = self.0.open()?;
+    fn stored(&self) -> Result<Bytes, SliceError> {
+        let opened = self.opened()?;
         let named = |error| match error {
             SliceError::TooLarge { bytes, max } => {
-                let group = self.0.group;
+                let group = self.group;
                 SliceError::Schema(format!("row group {group} makes a slice of {bytes} bytes, over the bound of {max}"))
             }
             other => other,
         };
         guarded(|| whole::stored(opened.opened())).map_err(named)
+    }
+}
+
+impl AttachedFile for ParquetFile {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn encoding(&self) -> &'static str {
+        super::NAME
+    }
+
+    fn attach(self: Arc<Self>, schema: &SchemaRef, origins: &[Origin]) -> Result<Vec<AttachedSlice>, SliceError> {
+        self.slices(schema, origins)
     }
 }

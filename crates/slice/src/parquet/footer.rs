@@ -124,7 +124,7 @@ pub(super) fn decoder(metadata: Arc<ParquetMetaData>) -> Result<ArrowReaderMetad
 }
 
 /// The columns as datasets have them, without the writer's notes about them.
-pub(super) fn dataset_schema(read: &Schema) -> Result<SchemaRef, SliceError> {
+pub(crate) fn dataset_schema(read: &Schema) -> Result<SchemaRef, SliceError> {
     let normal = normalise(read)?;
     if let Some(field) = normal.fields().iter().find(|field| field.name().contains(RESERVED)) {
         return Err(SliceError::Schema(format!("the column {:?} has a NUL character in its name", field.name())));

@@ -73,7 +73,7 @@ pub(super) fn column_pages(
 }
 
 /// What is known of some rows of those that a summary is of.
-pub(super) fn part_of(whole: &ColumnSummary, rows: u64) -> ColumnSummary {
+pub(crate) fn part_of(whole: &ColumnSummary, rows: u64) -> ColumnSummary {
     let none = whole.nulls == 0 && !whole.nulls_unknown;
     let all = whole.exact && whole.min.is_none() && whole.max.is_none() && !none;
     match all {

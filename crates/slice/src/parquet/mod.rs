@@ -26,7 +26,12 @@ use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 
 pub use columns::Origin;
-pub use file::{AttachedSlice, ParquetFile};
+pub use file::ParquetFile;
+
+pub(crate) use columns::{Columns, Source};
+pub(crate) use file::constant_summary;
+pub(crate) use footer::dataset_schema;
+pub(crate) use grid::part_of;
 
 use crate::guard::guarded;
 use crate::pages;

@@ -13,13 +13,13 @@ use super::*;
 
 /// A file in memory, which can vanish.
 #[derive(Debug)]
-struct File {
+pub(super) struct File {
     bytes: Bytes,
-    gone: Mutex<bool>,
+    pub(super) gone: Mutex<bool>,
 }
 
 impl File {
-    fn new(bytes: impl Into<Bytes>) -> Arc<File> {
+    pub(super) fn new(bytes: impl Into<Bytes>) -> Arc<File> {
         Arc::new(File { bytes: bytes.into(), gone: Mutex::new(false) })
     }
 }
@@ -99,12 +99,12 @@ fn attach(bytes: Vec<u8>) -> (SchemaRef, Vec<AttachedSlice>) {
 }
 
 /// The rows as a dataset has them.
-fn normal(batch: &RecordBatch, schema: &SchemaRef) -> RecordBatch {
+pub(super) fn normal(batch: &RecordBatch, schema: &SchemaRef) -> RecordBatch {
     normalise_batch(batch, schema).unwrap()
 }
 
 /// Compares all that readers of slices give with the rows of a batch.
-fn check_rows(schema: &SchemaRef, readers: &[Arc<dyn SliceReader>], expected: &RecordBatch) {
+pub(super) fn check_rows(schema: &SchemaRef, readers: &[Arc<dyn SliceReader>], expected: &RecordBatch) {
     let mut found = Vec::new();
     for reader in readers {
         found.extend(read(reader.as_ref(), request(all_columns(schema))).unwrap().0);
@@ -113,7 +113,7 @@ fn check_rows(schema: &SchemaRef, readers: &[Arc<dyn SliceReader>], expected: &R
 }
 
 /// Rows that satisfy a predicate survive, and no summary rules them out.
-fn check_filters(slices: &[AttachedSlice], whole: &RecordBatch, predicates: &[Predicate]) {
+pub(super) fn check_filters(slices: &[AttachedSlice], whole: &RecordBatch, predicates: &[Predicate]) {
     let mut first = 0;
     for slice in slices {
         let rows = slice.entry().rows as usize;

@@ -3,6 +3,7 @@
 //! reports as applied; and return an error for damaged bytes.
 
 mod attached;
+mod attached_arrow;
 mod data;
 mod judge;
 mod parts;

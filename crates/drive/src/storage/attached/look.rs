@@ -9,7 +9,7 @@ use std::time::Instant;
 use arrow::datatypes::SchemaRef;
 use pithead_door::{AttachedDataset, Attachments, RefusedDataset};
 use pithead_model::{DatasetName, LoadId, Run, SliceEntry, merge_columns, total};
-use pithead_slice::{Origin, ParquetFile};
+use pithead_slice::{ArrowFile, AttachedFile, Origin, ParquetFile, SliceError};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::storage::attached::agree::{Member, agree, origins};
@@ -19,7 +19,7 @@ use crate::storage::attached::spec::Attach;
 use crate::storage::attached::{AttachedRun, Found, Seen};
 
 /// Files that were opened.
-pub(super) type Files = HashMap<(PathBuf, Stamp), Arc<ParquetFile>>;
+pub(super) type Files = HashMap<(PathBuf, Stamp), Arc<dyn AttachedFile>>;
 pub(super) type Runs = HashMap<LoadId, Arc<AttachedRun>>;
 
 /// Looks at all files. What is listed as it was before is taken from there; else only files that are new are opened.
@@ -96,7 +96,7 @@ impl Looking<'_> {
         Ok(AttachedDataset { name: name.clone(), schema, runs, columns })
     }
 
-    fn open(&mut self, file: &Listed) -> Result<Arc<ParquetFile>, String> {
+    fn open(&mut self, file: &Listed) -> Result<Arc<dyn AttachedFile>, String> {
         let key = (file.path.clone(), file.stamp);
         let opened = match self.before.and_then(|before| before.files.get(&key)) {
             Some(before) => Arc::clone(before),
@@ -110,15 +110,15 @@ impl Looking<'_> {
         &self,
         load: LoadId,
         name: &DatasetName,
-        file: &Arc<ParquetFile>,
+        file: &Arc<dyn AttachedFile>,
         schema: &SchemaRef,
         origins: &[Origin],
     ) -> Result<Arc<AttachedRun>, String> {
         if let Some(run) = self.before.and_then(|before| before.runs.get(&load)) {
             return Ok(Arc::clone(run));
         }
-        let slices = file.slices(schema, origins).map_err(|error| error.to_string())?;
-        Ok(Arc::new(AttachedRun::new(load, name.clone(), Arc::clone(schema), slices)))
+        let slices = Arc::clone(file).attach(schema, origins).map_err(|error| error.to_string())?;
+        Ok(Arc::new(AttachedRun::new(load, name.clone(), Arc::clone(schema), slices, file.encoding().into())))
     }
 
     /// Some slices of a run as a run of their own, with its id.
@@ -131,19 +131,21 @@ impl Looking<'_> {
         let known = self.before.and_then(|before| before.runs.get(&load)).cloned();
         let part = known.unwrap_or_else(|| {
             let slices = run.slices[kept].to_vec();
-            Arc::new(AttachedRun::new(load, run.name.clone(), Arc::clone(&run.directory.schema), slices))
+            let encoding = run.directory.encoding.clone();
+            Arc::new(AttachedRun::new(load, run.name.clone(), Arc::clone(&run.directory.schema), slices, encoding))
         });
         self.runs.insert(load, Arc::clone(&part));
         (load, part)
     }
 }
 
-fn open(file: &Listed) -> Result<Arc<ParquetFile>, String> {
+fn open(file: &Listed) -> Result<Arc<dyn AttachedFile>, String> {
     let source = Arc::new(FileBytes::new(&file.path, file.stamp));
-    match file.format {
-        Format::Parquet => ParquetFile::open(source).map(Arc::new).map_err(|error| format!("{}: {error}", file.path.display())),
-        Format::Arrow => Err(format!("{}: Arrow files cannot be attached; load them with `pithead load`", file.path.display())),
-    }
+    let opened: Result<Arc<dyn AttachedFile>, SliceError> = match file.format {
+        Format::Parquet => ParquetFile::open(source).map(|file| Arc::new(file) as _),
+        Format::Arrow => ArrowFile::open(source).map(|file| Arc::new(file) as _),
+    };
+    opened.map_err(|error| format!("{}: {error}", file.path.display()))
 }
 
 fn sum(entries: &[Arc<SliceEntry>], of: impl Fn(&SliceEntry) -> u64) -> u64 {

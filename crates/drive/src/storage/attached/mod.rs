@@ -1,6 +1,6 @@
 //! [`Attached`]: datasets over files that lie where they are, which the drive reads and never writes.
 //!
-//! A file is a run, and a row group a slice; nothing is loaded, and a row group's columns are read when a session wants them. A run's
+//! A file is a run, and a row group of Parquet or some batches of Arrow a slice; nothing is loaded, and a row group's columns are read when a session wants them. A run's
 //! id is made of what tells the file from every other and from itself after a change, so what is kept for later by runs is never
 //! taken for another file's. Changes are looked for whenever a host asks.
 
@@ -58,7 +58,7 @@ struct Found {
     files: look::Files,
 }
 
-/// A file's row groups as slices of its dataset.
+/// A file's rows as slices of its dataset.
 #[derive(Debug)]
 struct AttachedRun {
     load: LoadId,
@@ -131,9 +131,15 @@ impl Attached {
 }
 
 impl AttachedRun {
-    fn new(load: LoadId, name: DatasetName, schema: SchemaRef, slices: Vec<AttachedSlice>) -> AttachedRun {
+    fn new(
+        load: LoadId,
+        name: DatasetName,
+        schema: SchemaRef,
+        slices: Vec<AttachedSlice>,
+        encoding: OnceLock<&'static str>,
+    ) -> AttachedRun {
         let entries = slices.iter().map(|slice| Arc::clone(slice.entry())).collect();
-        let directory = RunDirectory { schema, slices: entries, encoding: OnceLock::from("parquet") };
+        let directory = RunDirectory { schema, slices: entries, encoding };
         AttachedRun { load, name, slices, directory: Arc::new(directory) }
     }
 }
