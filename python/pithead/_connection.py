@@ -237,7 +237,8 @@ class Connection:
         name
             `domain.dataset`, or `dataset` of the domain `main`.
         source
-            A path, a glob or several of them (Parquet, CSV, JSON lines, Arrow IPC); or an object that gives Arrow data, such as a
+            A path, a glob or several of them (Parquet, CSV, JSON lines, Arrow IPC), also at servers: "https://host/file",
+            "s3://bucket/key" or a glob of keys, with the variables of the environment that AWS's tools read; or an object that gives Arrow data, such as a
             pyarrow table or reader, a pandas or polars frame, or a DuckDB relation. It is streamed. What a reader of pyarrow
             or a result of Pithead raises meanwhile, is raised here.
         mode

@@ -133,6 +133,7 @@ def test_errors_are_those_that_drivers_know(server: Server) -> None:
         "SET client_encoding = 'LATIN1'": psycopg.errors.InvalidParameterValue,
         "SAVEPOINT s": psycopg.errors.NoActiveSqlTransaction,
         "COPY items TO '/tmp/x'": psycopg.errors.FeatureNotSupported,
+        "COPY items FROM 's3://lake/x.csv'": psycopg.errors.FeatureNotSupported,
     }
     with psycopg.connect(server.url, autocommit=True) as connection:
         for sql, error in errors.items():

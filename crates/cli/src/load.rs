@@ -23,13 +23,16 @@ Examples:
   pithead load tpch.orders orders.parquet --partition-by hash:o_orderkey
   pithead load tpch.lineitem lineitem.parquet --partition-by hash:l_orderkey
   pithead load events 'events-*.jsonl.zst'
+  pithead load trips https://example.org/trips.parquet
+  pithead load trips 's3://lake/trips/2026-*.parquet'    # AWS_ACCESS_KEY_ID, AWS_REGION, AWS_ENDPOINT_URL, …
   pithead load readings readings.csv.gz --csv-delimiter ';' --csv-null NA --append
   pithead load trips trips.parquet --copies 2 --partitions 16
   pithead load trips trips.parquet --drives server1:7433,server2:7433 --meta source=city-hall";
 
 /// Load files into a dataset: Parquet, CSV, JSON lines, Arrow IPC.
 ///
-/// The rows of all files become visible together, or not at all. Hash partitioning by the same kind of key puts rows
+/// The files are read by this command, also those at servers, for which the variables of the environment count that AWS's own tools
+/// read. The rows of all files become visible together, or not at all. Hash partitioning by the same kind of key puts rows
 /// that join on one drive.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -37,7 +40,7 @@ pub(crate) struct LoadArgs {
     /// The dataset, as NAME or DOMAIN.NAME
     #[arg(value_name = "DATASET")]
     name: DatasetName,
-    /// Files, or patterns such as 'part-*.parquet'
+    /// Files, or patterns such as 'part-*.parquet'; https://HOST/FILE, s3://BUCKET/KEY, or a pattern of keys
     #[arg(required = true, value_name = "FILES")]
     sources: Vec<String>,
     /// Add to the dataset, which has the same columns

@@ -1,7 +1,7 @@
 //! CSV files.
 
 use std::io::BufRead;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -11,9 +11,10 @@ use arrow::datatypes::{DataType, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use pithead_model::Fault;
 
+use crate::input::Input;
 use crate::options::CsvOptions;
 use crate::source::damaged;
-use crate::text::{Batches, TextFormat, TextSource, ending, open_text, plain};
+use crate::text::{Batches, TextFormat, TextSource, ending, open_text, plain, told};
 
 /// CSV in one of its many forms.
 #[derive(Debug)]
@@ -21,12 +22,12 @@ pub(crate) struct Csv(Format);
 
 impl Csv {
     /// Reads the header, and guesses types from the first rows.
-    pub(crate) fn open(path: &Path, options: &CsvOptions) -> Result<TextSource<Csv>, Fault> {
-        let format = format(path, options)?;
-        let inferred = format.infer_schema(open_text(path, &Arc::default())?, Some(options.schema_rows));
-        let (schema, _) = inferred.map_err(|error| damaged(path, plain(&error)))?;
+    pub(crate) fn open(input: &Input, options: &CsvOptions) -> Result<TextSource<Csv>, Fault> {
+        let format = format(input.name(), options)?;
+        let inferred = format.infer_schema(open_text(input, &Arc::default())?, Some(options.schema_rows));
+        let (schema, _) = inferred.map_err(|error| told(input.name(), &error))?;
         let schema = if options.header { schema } else { called(schema, &options.names) };
-        TextSource::new(path, schema, Csv(format))
+        TextSource::new(input, schema, Csv(format))
     }
 }
 
@@ -51,8 +52,8 @@ impl TextFormat for Csv {
         if let Some(column) = only {
             builder = builder.with_projection(vec![column]);
         }
-        let place = CsvFile { path: file.path.clone(), schema: Arc::clone(&file.schema) };
-        let batches = builder.build_buffered(open_text(&file.path, read)?).map_err(|error| place.fault(&error))?;
+        let place = CsvFile { input: file.input.clone(), schema: Arc::clone(&file.schema) };
+        let batches = builder.build_buffered(open_text(&file.input, read)?).map_err(|error| place.fault(&error))?;
         Ok(Box::new(batches.map(move |batch| batch.map_err(|error| place.fault(&error)))))
     }
 }
@@ -76,7 +77,7 @@ fn format(path: &Path, options: &CsvOptions) -> Result<Format, Fault> {
 
 /// Says where in a file the decoder failed.
 struct CsvFile {
-    path: PathBuf,
+    input: Input,
     schema: SchemaRef,
 }
 
@@ -88,8 +89,10 @@ impl CsvFile {
             let line = self.line(bad.row + 1);
             let field = self.schema.fields().get(bad.column);
             let (name, data_type) = field.map_or(("?", &DataType::Null), |field| (field.name(), field.data_type()));
-            let fault =
-                damaged(&self.path, format_args!("line {line}: expected {data_type} in column {name}, got {:?}", bad.value));
+            let fault = damaged(
+                self.input.name(),
+                format_args!("line {line}: expected {data_type} in column {name}, got {:?}", bad.value),
+            );
             return fault.hint("types are guessed from the first rows; --csv-null names what stands for NULL");
         }
         let wrong_count = text.strip_prefix("incorrect number of fields for line ").and_then(|rest| rest.split_once(", "));
@@ -97,16 +100,16 @@ impl CsvFile {
             Some((record, rest)) => {
                 let rest = rest.replace("expected ", "").replace("got ", "");
                 let (expected, got) = rest.split_once(' ').unwrap_or((rest.as_str(), "others"));
-                damaged(&self.path, format_args!("line {}: expected {expected} fields, got {got}", self.line(record)))
+                damaged(self.input.name(), format_args!("line {}: expected {expected} fields, got {got}", self.line(record)))
             }
-            None => damaged(&self.path, text),
+            None => told(self.input.name(), error),
         }
     }
 
     /// The line that a record begins on, both counted from 1 and with the header. They differ where quoted fields hold
     /// line ends, or lines are empty.
     fn line(&self, record: u64) -> u64 {
-        open_text(&self.path, &Arc::default()).ok().and_then(|text| line_of(text, record)).unwrap_or(record)
+        open_text(&self.input, &Arc::default()).ok().and_then(|text| line_of(text, record)).unwrap_or(record)
     }
 }
 

@@ -1,10 +1,8 @@
 //! Arrow IPC: files, in up to 16 parts, and streams.
 
-use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::iter;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use arrow::array::RecordBatch;
@@ -13,19 +11,19 @@ use arrow::error::ArrowError;
 use arrow::ipc::reader::{FileReader, StreamReader, read_footer_length};
 use arrow::ipc::{Message, MessageHeader, root_as_footer, root_as_message};
 use pithead_model::Fault;
+use pithead_slice::check_batch;
 
-use crate::source::{Chunk, Chunks, Source, damaged, open_file, unreadable};
+use crate::input::Input;
+use crate::source::{Chunk, Chunks, Source, damaged, unreadable};
+use crate::spool::At;
 
 const PARTS_MAX: usize = 16;
-/// Rows of a batch at most: those without values take no bytes.
-const BATCH_ROWS_MAX: i64 = 1 << 31;
-/// What a batch may take in memory: so much, and so many times its bytes in the file.
-const BATCH_BYTES_MAX: u64 = 64 << 20;
-const RATIO_MAX: u64 = 64;
 
 #[derive(Debug)]
 pub(crate) struct IpcSource {
     path: PathBuf,
+    /// None: a file of this machine, which is opened when it is read, so that many files need no handles.
+    fetched: Option<At>,
     bytes: u64,
     schema: SchemaRef,
     batches: usize,
@@ -34,9 +32,11 @@ pub(crate) struct IpcSource {
 
 impl IpcSource {
     /// Reads the schema, and checks that what the file names lies within it.
-    pub(crate) fn open(path: &Path) -> Result<Self, Fault> {
-        let mut file = open_file(path)?;
-        let bytes = file.metadata().map_err(|error| unreadable(path, &error))?.len();
+    pub(crate) fn open(input: &Input) -> Result<Self, Fault> {
+        let path = input.name();
+        let mut file = input.whole()?;
+        let fetched = matches!(input, Input::Remote(_)).then(|| file.clone());
+        let bytes = file.size();
         let is_stream = !is_file(&mut file, path)?;
         let (schema, batches) = match is_stream {
             false => {
@@ -50,7 +50,7 @@ impl IpcSource {
                 (reader.schema(), batches)
             }
         };
-        Ok(Self { path: path.to_owned(), bytes, schema, batches, is_stream })
+        Ok(Self { path: path.to_owned(), fetched, bytes, schema, batches, is_stream })
     }
 }
 
@@ -72,7 +72,10 @@ impl Source for IpcSource {
     }
 
     fn read(&self, part: usize, batch_rows: usize, only: Option<usize>) -> Result<Chunks, Fault> {
-        let file = open_file(&self.path)?;
+        let file = match &self.fetched {
+            Some(fetched) => fetched.clone(),
+            None => Input::Local(self.path.clone()).whole()?,
+        };
         let path = self.path.clone();
         let projection = only.map(|column| vec![column]);
         let bytes = self.bytes / self.batches.max(1) as u64;
@@ -104,7 +107,7 @@ fn told(path: &Path, error: &ArrowError) -> Fault {
     damaged(path, error)
 }
 
-fn is_file(file: &mut File, path: &Path) -> Result<bool, Fault> {
+fn is_file(file: &mut At, path: &Path) -> Result<bool, Fault> {
     let mut magic = Vec::new();
     file.take(6).read_to_end(&mut magic).map_err(|error| unreadable(path, &error))?;
     file.rewind().map_err(|error| unreadable(path, &error))?;
@@ -112,7 +115,7 @@ fn is_file(file: &mut File, path: &Path) -> Result<bool, Fault> {
 }
 
 /// The reader allocates what the footer asks for, so the blocks that it names must lie within the file.
-fn check_file(file: &mut File, bytes: u64) -> Result<(), String> {
+fn check_file(file: &mut At, bytes: u64) -> Result<(), String> {
     let trailer: [u8; 10] =
         read_at(file, bytes.checked_sub(10).ok_or("it is cut off")?, 10)?.try_into().map_err(|_| "it is cut off")?;
     let length = read_footer_length(trailer).map_err(|error| error.to_string())? as u64;
@@ -136,8 +139,8 @@ fn check_file(file: &mut File, bytes: u64) -> Result<(), String> {
 }
 
 /// The same for each message of a stream. Returns the number of batches.
-fn check_stream(file: &mut File, bytes: u64) -> Result<usize, String> {
-    let aside = file.try_clone().map_err(|error| error.to_string())?;
+fn check_stream(file: &mut At, bytes: u64) -> Result<usize, String> {
+    let aside = file.clone();
     let mut reader = BufReader::new(&mut *file);
     let mut left = bytes;
     let mut batches = 0;
@@ -169,40 +172,14 @@ fn message_of(header: &[u8]) -> Result<Message<'_>, String> {
     root_as_message(header).map_err(|error| format!("a message is damaged: {error}"))
 }
 
-/// Checks what the reader would make room for: the buffers of a batch, whose bytes are in `body` of the file. Each is copied
-/// where it lies at an odd place, and decompressed to the size in its first bytes.
-fn check_sizes(file: &File, message: &Message<'_>, body: Range<u64>) -> Result<(), String> {
+/// Checks what the reader would make room for: the buffers of a batch, whose bytes are in `body` of the file.
+fn check_sizes(file: &At, message: &Message<'_>, body: Range<u64>) -> Result<(), String> {
     let batch = message.header_as_record_batch().or_else(|| message.header_as_dictionary_batch()?.data());
     let Some(batch) = batch else { return Ok(()) };
-    if !(0..=BATCH_ROWS_MAX).contains(&batch.length()) {
-        return Err(format!("a batch of {} rows; at most {BATCH_ROWS_MAX} are read", batch.length()));
-    }
-    let allowed = BATCH_BYTES_MAX.saturating_add(RATIO_MAX.saturating_mul(body.end - body.start));
-    let mut needed = 0_u64;
-    for buffer in batch.buffers().into_iter().flatten() {
-        let wrong = || format!("a buffer of {} bytes at {} of a batch", buffer.length(), buffer.offset());
-        let length = u64::try_from(buffer.length()).map_err(|_| wrong())?;
-        let start = u64::try_from(buffer.offset()).ok().and_then(|offset| body.start.checked_add(offset)).ok_or_else(wrong)?;
-        if start.checked_add(length).is_none_or(|end| end > body.end) {
-            return Err(wrong());
-        }
-        let mut size = length;
-        if batch.compression().is_some() && length > 0 {
-            let mut prefix = [0; 8];
-            file.read_exact_at(prefix.get_mut(..length.min(8) as usize).ok_or_else(wrong)?, start)
-                .map_err(|error| error.to_string())?;
-            // Below 0: as it is.
-            size = u64::try_from(i64::from_le_bytes(prefix)).unwrap_or(length);
-        }
-        needed = needed.saturating_add(size);
-    }
-    match needed <= allowed {
-        true => Ok(()),
-        false => Err(format!(
-            "a batch of {needed} bytes, {} in the file; at most {allowed} are read: write smaller batches",
-            body.end - body.start
-        )),
-    }
+    let mut first = |_, at: u64, into: &mut [u8]| {
+        file.read_exact_at(into, body.start.saturating_add(at)).map(|()| true).map_err(|error| error.to_string())
+    };
+    check_batch(&batch, body.end - body.start, &mut first).map(|_| ())
 }
 
 /// A stream that just ends, without the mark, may have lost batches.
@@ -213,7 +190,7 @@ fn next_length(reader: &mut impl Read, left: &mut u64) -> Result<u32, &'static s
     Ok(u32::from_le_bytes(word))
 }
 
-fn read_at(file: &mut File, start: u64, length: u64) -> Result<Vec<u8>, String> {
+fn read_at(file: &mut At, start: u64, length: u64) -> Result<Vec<u8>, String> {
     file.seek(SeekFrom::Start(start)).map_err(|error| error.to_string())?;
     let mut bytes = Vec::new();
     Read::take(file, length).read_to_end(&mut bytes).map_err(|error| error.to_string())?;

@@ -13,8 +13,9 @@ use arrow::json::reader::infer_json_schema;
 use pithead_model::Fault;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
+use crate::input::Input;
 use crate::source::damaged;
-use crate::text::{Batches, TextFormat, TextSource, open_text, plain};
+use crate::text::{Batches, TextFormat, TextSource, open_text, plain, told};
 
 /// Lines that say in which order columns come: those that only later lines have follow, by their names.
 const ORDER_LINES: usize = 1_000;
@@ -27,8 +28,9 @@ pub(crate) struct JsonLines {
 
 impl JsonLines {
     /// Guesses columns and types from the first rows.
-    pub(crate) fn open(path: &Path, schema_rows: usize) -> Result<TextSource<JsonLines>, Fault> {
-        let text = || open_text(path, &Arc::default());
+    pub(crate) fn open(input: &Input, schema_rows: usize) -> Result<TextSource<JsonLines>, Fault> {
+        let path = input.name();
+        let text = || open_text(input, &Arc::default());
         let (inferred, _) = infer_json_schema(text()?, Some(schema_rows)).map_err(|error| not_json(path, &error))?;
         let order = key_order(text()?);
         let mut fields: Vec<FieldRef> = inferred.fields().iter().cloned().collect();
@@ -37,7 +39,7 @@ impl JsonLines {
         if fields.is_empty() {
             return Err(damaged(path, "it has no object with a name and a value"));
         }
-        TextSource::new(path, Schema::new(fields), JsonLines { schema_rows })
+        TextSource::new(input, Schema::new(fields), JsonLines { schema_rows })
     }
 }
 
@@ -59,8 +61,8 @@ impl TextFormat for JsonLines {
             .with_coerce_primitive(true)
             // A column that was not seen at first must not be lost.
             .with_strict_mode(only.is_none());
-        let (path, schema_rows) = (file.path.clone(), self.schema_rows);
-        let batches = builder.build(open_text(&path, read)?).map_err(|error| not_json(&path, &error))?;
+        let (path, schema_rows) = (file.input.name().to_owned(), self.schema_rows);
+        let batches = builder.build(open_text(&file.input, read)?).map_err(|error| not_json(&path, &error))?;
         let mut rows = 0;
         Ok(Box::new(batches.map(move |batch| {
             let batch = batch.map_err(|error| unreadable_row(&path, schema_rows, rows, &error))?;
@@ -77,12 +79,16 @@ fn unreadable_row(path: &Path, schema_rows: usize, rows: usize, error: &ArrowErr
             let what = format!("after row {rows}: column {column} was not in the first {schema_rows} rows");
             damaged(path, what).hint("put a row with all columns first, or load into a dataset that has the column")
         }
+        None if matches!(error, ArrowError::IoError(..)) => told(path, error),
         None => damaged(path, format_args!("after row {rows}: {text}")),
     }
 }
 
 fn not_json(path: &Path, error: &ArrowError) -> Fault {
-    damaged(path, plain(error)).hint("expected JSON lines: one object a line, without a list around them")
+    match error {
+        ArrowError::IoError(..) => told(path, error),
+        _ => damaged(path, plain(error)).hint("expected JSON lines: one object a line, without a list around them"),
+    }
 }
 
 /// The keys of the first lines, in the order in which they came.
@@ -139,7 +145,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rows.jsonl");
         std::fs::write(&path, text).unwrap();
-        let source = JsonLines::open(&path, schema_rows);
+        let source = JsonLines::open(&Input::Local(path), schema_rows);
         (folder, source)
     }
 

@@ -1,13 +1,16 @@
-//! Readers and writers of Parquet, CSV, JSON lines and Arrow IPC files. Each file that is read is opened far enough to know its
+//! Readers and writers of Parquet, CSV, JSON lines and Arrow IPC files, and readers of such files at servers. Each file that is read is opened far enough to know its
 //! columns, and read in parts that several threads may take; one that is written takes its name when it is whole. Files come from strangers, so a damaged one is an error that names it, whatever its decoder does.
 
 mod csv;
+mod input;
 mod ipc;
 mod json;
 mod open;
 mod options;
 mod parquet;
+mod remote;
 mod source;
+mod spool;
 mod text;
 mod write;
 

@@ -1,39 +1,43 @@
 //! Parquet files: one part a row group.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+mod part;
+
+use std::ops::Range;
+use std::path::Path;
 
 use arrow::datatypes::SchemaRef;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
-use parquet::file::metadata::RowGroupMetaData;
+use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use pithead_model::Fault;
 use pithead_slice::{check_pages, normalise};
 
-use crate::source::{Chunk, Chunks, Source, damaged, open_file, unreadable};
+use self::part::{PartBytes, Place};
+use crate::input::Input;
+use crate::source::{Chunk, Chunks, Source, damaged};
 
 /// Bytes of a batch, as the footer tells them.
 const BATCH_BYTES_MAX: i64 = 32 << 20;
 
 #[derive(Debug)]
 pub(crate) struct ParquetSource {
-    path: PathBuf,
+    place: Place,
     bytes: u64,
     metadata: ArrowReaderMetadata,
 }
 
 impl ParquetSource {
     /// Reads the footer, and checks that what it names lies within the file.
-    pub(crate) fn open(path: &Path) -> Result<Self, Fault> {
-        let file = open_file(path)?;
-        let bytes = file.metadata().map_err(|error| unreadable(path, &error))?.len();
-        let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).map_err(|error| damaged(path, error))?;
+    pub(crate) fn open(input: &Input) -> Result<Self, Fault> {
+        let path = input.name();
+        let place = Place::new(input)?;
+        let (bytes, end) = place.end()?;
+        let metadata = ArrowReaderMetadata::load(&end, ArrowReaderOptions::new()).map_err(|error| damaged(path, error))?;
         for group in metadata.metadata().row_groups() {
             check_group(path, group, bytes)?;
         }
         let metadata = as_stored(metadata);
-        Ok(Self { path: path.to_owned(), bytes, metadata })
+        Ok(Self { place, bytes, metadata })
     }
 
     /// The file's bytes shared out over row groups by their stored size.
@@ -44,16 +48,37 @@ impl ParquetSource {
         (u128::from(self.bytes) * u128::from(size(&groups[part])) / u128::from(all.max(1))) as u64
     }
 
-    /// Checks what the pages of a row group ask for, of all columns or of one.
-    fn check_sizes(&self, file: &File, part: usize, only: Option<usize>) -> Result<(), Fault> {
+    /// Where the chunks of a row group lie, of all columns or of one: ascending, those that touch as one.
+    fn ranges(&self, part: usize, only: Option<usize>) -> Vec<Range<u64>> {
         let descriptor = self.metadata.parquet_schema();
-        let read = |at: u64, bytes: &mut [u8]| file.read_exact_at(bytes, at).map_err(|error| error.to_string());
+        let columns = self.metadata.metadata().row_group(part).columns().iter().enumerate();
+        let wanted = columns.filter(|(leaf, _)| only.is_none_or(|only| descriptor.get_column_root_idx(*leaf) == only));
+        let range = |(_, column): (usize, &ColumnChunkMetaData)| {
+            let (start, bytes) = column.byte_range();
+            start..start.saturating_add(bytes)
+        };
+        let mut ranges: Vec<Range<u64>> = wanted.map(range).filter(|range| !range.is_empty()).collect();
+        ranges.sort_unstable_by_key(|range| range.start);
+        ranges.dedup_by(|next, last| {
+            let touches = next.start <= last.end;
+            if touches {
+                last.end = last.end.max(next.end);
+            }
+            touches
+        });
+        ranges
+    }
+
+    /// Checks what the pages of a row group ask for, of all columns or of one.
+    fn check_sizes(&self, file: &PartBytes, part: usize, only: Option<usize>) -> Result<(), Fault> {
+        let descriptor = self.metadata.parquet_schema();
+        let read = |at: u64, bytes: &mut [u8]| file.fill(bytes, at).map_err(|error| error.to_string());
         for (leaf, column) in self.metadata.metadata().row_group(part).columns().iter().enumerate() {
             if only.is_none_or(|only| descriptor.get_column_root_idx(leaf) == only) {
                 let (start, bytes) = column.byte_range();
                 check_pages(&read, start, start.saturating_add(bytes)).map_err(|what| {
                     let name = column.column_path().string();
-                    damaged(&self.path, format_args!("column {name}: {what}")).hint("write it with smaller pages")
+                    damaged(self.place.name(), format_args!("column {name}: {what}")).hint("write it with smaller pages")
                 })?;
             }
         }
@@ -71,7 +96,7 @@ impl ParquetSource {
 
 impl Source for ParquetSource {
     fn path(&self) -> &Path {
-        &self.path
+        self.place.name()
     }
 
     fn bytes(&self) -> u64 {
@@ -87,7 +112,7 @@ impl Source for ParquetSource {
     }
 
     fn read(&self, part: usize, batch_rows: usize, only: Option<usize>) -> Result<Chunks, Fault> {
-        let file = open_file(&self.path)?;
+        let file = self.place.part(&self.ranges(part, only), self.bytes)?;
         self.check_sizes(&file, part, only)?;
         let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
             .with_row_groups(vec![part])
@@ -95,7 +120,7 @@ impl Source for ParquetSource {
         if let Some(column) = only {
             builder = builder.with_projection(ProjectionMask::roots(self.metadata.parquet_schema(), [column]));
         }
-        let path = self.path.clone();
+        let path = self.place.name().to_owned();
         let reader = builder.build().map_err(|error| damaged(&path, error))?;
         let rows = u64::try_from(self.metadata.metadata().row_group(part).num_rows()).unwrap_or(0).max(1);
         let bytes = self.part_bytes(part);

@@ -10,10 +10,10 @@ use pithead_model::{Blame, Fault};
 
 /// A file that was opened far enough to know its columns.
 pub trait Source: Send + Sync {
-    /// The file.
+    /// The file: its path, or its URL without what may be secret.
     fn path(&self) -> &Path;
 
-    /// Its size.
+    /// Its size; 0 if nobody knows.
     fn bytes(&self) -> u64;
 
     /// Its columns, in its own order and types.
@@ -61,11 +61,19 @@ pub fn damaged(path: &Path, what: impl std::fmt::Display) -> Fault {
 /// A file that cannot be read.
 pub(crate) fn unreadable(path: &Path, error: &std::io::Error) -> Fault {
     use std::io::ErrorKind::{IsADirectory, NotFound, PermissionDenied, UnexpectedEof};
+    if let Some(fault) = fault_within(error) {
+        return fault;
+    }
     let blame = match error.kind() {
         NotFound | PermissionDenied | IsADirectory | UnexpectedEof => Blame::User,
         _ => Blame::Device,
     };
     Fault::new(blame, format!("{}: {error}", path.display()))
+}
+
+/// What a server's file had to say, where that is what a reader met.
+pub(crate) fn fault_within(error: &std::io::Error) -> Option<Fault> {
+    error.get_ref()?.downcast_ref().cloned()
 }
 
 pub(crate) fn open_file(path: &Path) -> Result<File, Fault> {

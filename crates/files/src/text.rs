@@ -1,9 +1,8 @@
 //! Files of text, plain or compressed with gzip or Zstandard: one part each, types inferred from the first rows.
 
 use std::fmt::Debug;
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek};
-use std::path::{Path, PathBuf};
+use std::io::{BufRead, BufReader, Cursor, Read};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,7 +12,8 @@ use arrow::error::ArrowError;
 use flate2::bufread::MultiGzDecoder;
 use pithead_model::Fault;
 
-use crate::source::{Chunk, Chunks, Source, open_file, unreadable};
+use crate::input::Input;
+use crate::source::{Chunk, Chunks, Source, damaged, fault_within, unreadable};
 
 const BUFFER_BYTES: usize = 1 << 20;
 
@@ -40,22 +40,22 @@ pub(crate) type Batches = Box<dyn Iterator<Item = Result<RecordBatch, Fault>>>;
 /// A file of text that was opened.
 #[derive(Debug)]
 pub(crate) struct TextSource<F> {
-    pub(crate) path: PathBuf,
+    pub(crate) input: Input,
     pub(crate) schema: SchemaRef,
     pub(crate) format: F,
     bytes: u64,
 }
 
 impl<F> TextSource<F> {
-    pub(crate) fn new(path: &Path, schema: Schema, format: F) -> Result<Self, Fault> {
-        let bytes = open_file(path)?.metadata().map_err(|error| unreadable(path, &error))?.len();
-        Ok(Self { path: path.to_owned(), schema: Arc::new(schema), format, bytes })
+    pub(crate) fn new(input: &Input, schema: Schema, format: F) -> Result<Self, Fault> {
+        let bytes = input.bytes()?;
+        Ok(Self { input: input.clone(), schema: Arc::new(schema), format, bytes })
     }
 }
 
 impl<F: TextFormat> Source for TextSource<F> {
     fn path(&self) -> &Path {
-        &self.path
+        self.input.name()
     }
 
     fn bytes(&self) -> u64 {
@@ -92,6 +92,15 @@ impl<F: TextFormat> Source for TextSource<F> {
     }
 }
 
+/// What a decoder met: something that a server said, or bytes that are not of the format.
+pub(crate) fn told(path: &Path, error: &ArrowError) -> Fault {
+    let said = match error {
+        ArrowError::IoError(_, error) => fault_within(error),
+        _ => None,
+    };
+    said.unwrap_or_else(|| damaged(path, plain(error)))
+}
+
 /// The error without the library's own heading.
 pub(crate) fn plain(error: &ArrowError) -> String {
     match error {
@@ -121,13 +130,12 @@ fn last_ending(path: &Path) -> Option<String> {
 }
 
 /// The text of a file. Adds what is read of the file itself to `read`.
-pub(crate) fn open_text(path: &Path, read: &Arc<AtomicU64>) -> Result<Box<dyn BufRead>, Fault> {
-    let unreadable = |error: std::io::Error| unreadable(path, &error);
-    let mut file = open_file(path)?;
+pub(crate) fn open_text(input: &Input, read: &Arc<AtomicU64>) -> Result<Box<dyn BufRead>, Fault> {
+    let unreadable = |error: std::io::Error| unreadable(input.name(), &error);
+    let mut file = Counted { file: input.stream()?, read: Arc::clone(read) };
     let mut start = Vec::new();
     (&mut file).take(4).read_to_end(&mut start).map_err(unreadable)?;
-    file.rewind().map_err(unreadable)?;
-    let bytes = BufReader::with_capacity(BUFFER_BYTES, Counted { file, read: Arc::clone(read) });
+    let bytes = BufReader::with_capacity(BUFFER_BYTES, Cursor::new(start.clone()).chain(file));
     Ok(match start.as_slice() {
         [0x1f, 0x8b, ..] => Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(bytes))),
         [0x28, 0xb5, 0x2f, 0xfd] => {
@@ -139,12 +147,12 @@ pub(crate) fn open_text(path: &Path, read: &Arc<AtomicU64>) -> Result<Box<dyn Bu
 }
 
 /// Counts what is read of a file.
-struct Counted {
-    file: File,
+struct Counted<R> {
+    file: R,
     read: Arc<AtomicU64>,
 }
 
-impl Read for Counted {
+impl<R: Read> Read for Counted<R> {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         let bytes = self.file.read(into)?;
         self.read.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -175,7 +183,7 @@ mod tests {
             std::fs::write(&path, bytes).unwrap();
             let read = Arc::default();
             let mut found = String::new();
-            open_text(&path, &read).unwrap().read_to_string(&mut found).unwrap();
+            open_text(&Input::Local(path), &read).unwrap().read_to_string(&mut found).unwrap();
             assert!(found == text, "{name}");
             assert_eq!(read.load(Ordering::Relaxed), bytes.len() as u64, "{name}");
         }
@@ -188,7 +196,7 @@ mod tests {
         let whole = zstd::encode_all("a,b\n1,2\n".repeat(10_000).as_bytes(), 1).unwrap();
         std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
         let read = Arc::default();
-        assert!(open_text(&path, &read).unwrap().read_to_end(&mut Vec::new()).is_err());
+        assert!(open_text(&Input::Local(path), &read).unwrap().read_to_end(&mut Vec::new()).is_err());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `COPY … TO 'file'` and `COPY t FROM 'file'`: rows into a file beside the host, and from files into a dataset.
+//! `COPY … TO 'file'` and `COPY t FROM 'file'`: rows into a file beside the host, and from files there or at servers into a dataset.
 
 use std::path::{Path, PathBuf};
 
@@ -34,7 +34,7 @@ pub(crate) struct Copying<'a> {
 pub(crate) enum CopyFile {
     /// It is written.
     To(PathBuf, WriteOptions),
-    /// It is read; it may be a pattern for several.
+    /// It is read; it may be a pattern for several, or lie at a server.
     From(String, Option<Format>, CsvOptions),
 }
 
@@ -197,6 +197,10 @@ impl Said {
 
 fn to(path: PathBuf, options: Vec<(String, Option<String>)>) -> Result<CopyFile, Fault> {
     let said = Said::of(options)?;
+    if path.to_string_lossy().contains("://") {
+        let fault = Fault::new(Blame::Unsupported, "COPY … TO writes files of this machine only");
+        return Err(fault.hint("write a file, and put it there with the server's own tools"));
+    }
     let usual = match (WriteOptions::of_file(&path), said.format) {
         (Some(usual), None) => usual,
         (Some(usual), Some(format)) => WriteOptions { compression: usual.compression, ..WriteOptions::new(format) },
@@ -350,6 +354,7 @@ mod tests {
             ("COPY (SELECT 1) FROM 'a.csv'", "expected TO"),
             ("COPY t TO 'a'", "cannot tell a format"),
             ("COPY t TO STDOUT", "and not STDOUT"),
+            ("COPY t TO 's3://lake/t.parquet'", "files of this machine only"),
             ("COPY t TO 'a.csv' (FORCE true)", "no option force"),
             ("COPY t TO 'a.csv' (DELIMITER ';;')", "one ASCII character"),
             ("COPY t TO 'a.parquet' (HEADER)", "options of CSV"),

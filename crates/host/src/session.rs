@@ -47,7 +47,7 @@ pub struct Session {
     pub(crate) client: Mutex<Option<Client>>,
     /// Another number after each change of settings, and other numbers in each session.
     change: AtomicU64,
-    /// Whether statements may read and write files of this machine.
+    /// Whether statements may read and write files of this machine, and read files at servers that this machine reaches.
     may_use_files: bool,
 }
 

@@ -82,7 +82,8 @@ impl Loader {
             Ok::<_, Fault>((sources, target))
         };
         let (sources, target) = tokio::task::spawn_blocking(prepare).await.map_err(Fault::bug)??;
-        let bytes = sources.iter().map(|source| source.bytes()).sum();
+        // What servers say of their files may add up to more than can be counted.
+        let bytes = total(sources.iter().map(|source| source.bytes()));
         let report = self.write(target, Feed::Files(sources), Meter::new(bytes, progress)).await?;
         Ok(LoadReport { source_bytes: bytes, seconds: started.elapsed().as_secs_f64(), ..report })
     }

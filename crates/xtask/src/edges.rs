@@ -34,6 +34,7 @@ const USERS: &[(&str, &[&str])] = &[
     ("arrow-flight", &["wire", "front", "flight-sql", "bench", "e2e"]),
     ("pyo3", &["python"]),
     ("wasmtime", &["program"]),
+    ("ureq", &["files"]),
 ];
 
 /// Checks the edges that `cargo metadata` shows.

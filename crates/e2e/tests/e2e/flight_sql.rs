@@ -173,6 +173,7 @@ fn statements_that_write_are_counted_and_seen() {
             ("SELECT 1 / (id - id) FROM t", Code::InvalidArgument),
             ("SELECT 1; SELECT 2", Code::InvalidArgument),
             ("COPY t TO 'x.csv'", Code::PermissionDenied),
+            ("COPY t FROM 'http://127.0.0.1:9/x.csv'", Code::PermissionDenied),
             ("SET pithead.pushdown = off", Code::Unimplemented),
             ("BEGIN", Code::Unimplemented),
         ] {
