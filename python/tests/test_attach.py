@@ -108,15 +108,15 @@ def test_arrow_files_that_change_or_lie_are_seen(lake: Path) -> None:
 
     write(0)
     with pithead.connect(attach=lake) as conn:
-        count = conn.sql("SELECT count(*), min(id) FROM some")
-        assert count.fetchone() == (3000, 0)
+        query = "SELECT count(*), min(id) FROM some"
+        assert conn.sql(query).fetchone() == (3000, 0)
         write(70)
-        assert count.fetchone() == (3000, 70)
+        assert conn.sql(query).fetchone() == (3000, 70)
         whole = (lake / "some.feather").read_bytes()
         for lie in (whole[:-20], whole[: len(whole) // 2], whole[:-200] + bytes(190) + whole[-10:], b"ARROW1", b""):
             (lake / "some.feather").write_bytes(lie)
             with pytest.raises(pithead.Error, match="some.feather"):
-                conn.sql("SELECT count(*), min(id) FROM some").fetchall()
+                conn.sql(query).fetchall()
             assert conn.sql("SELECT count(*) FROM small").fetchone() == (3,)
         with pa.ipc.new_stream(lake / "some.feather", people(0, 1).schema) as stream:
             stream.write_table(people(0, 10))
