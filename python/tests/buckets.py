@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -41,8 +42,8 @@ class Bucket:
 
 
 @contextmanager
-def serve(folder: Path) -> Iterator[Bucket]:
-    """Serves a folder."""
+def serve(folder: Path, tls: ssl.SSLContext | None = None) -> Iterator[Bucket]:
+    """Serves a folder, in clear or over TLS."""
     bucket = Bucket(folder)
 
     class Handler(BaseHTTPRequestHandler):
@@ -92,7 +93,9 @@ def serve(folder: Path) -> Iterator[Bucket]:
                 self.wfile.write(body[start : start + 4096])
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    bucket.url = f"http://127.0.0.1:{server.server_address[1]}"
+    if tls:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    bucket.url = f"{'https' if tls else 'http'}://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

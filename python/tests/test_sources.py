@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import ssl
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -148,6 +149,22 @@ def test_what_cannot_be_meant_is_refused(conn: pithead.Connection, bucket: bucke
     conn.load("t", "s3://lake/a b+c/part=0.csv")
     with pytest.raises(pithead.Error, match="files of this machine"):
         conn.sql("COPY t TO 's3://lake/t.parquet'")
+
+
+def test_servers_with_tls_need_a_certificate_that_is_trusted(
+    conn: pithead.Connection, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for what in ("ca", "drive 127.0.0.1"):
+        subprocess.run([program(), "cert", *what.split()], cwd=tmp_path, check=True, capture_output=True, timeout=60)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(tmp_path / "certs/127.0.0.1.pem", tmp_path / "certs/127.0.0.1.key")
+    with buckets.serve(folder, tls) as bucket:
+        bucket.signed = False
+        source = f"{bucket.url}/lake/a%20b+c/part=0.parquet"
+        with pytest.raises(pithead.AccessError, match="UnknownIssuer"):
+            conn.load("t", source)
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certs/ca.pem"))
+        assert conn.load("t", source).rows == 20_000
 
 
 def test_the_program_loads_from_a_bucket(bucket: buckets.Bucket, tmp_path: Path) -> None:
