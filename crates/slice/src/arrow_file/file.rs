@@ -1,4 +1,4 @@
-//! A file's footer, what its batches say of themselves, and its rows as slices.
+//! A file's footer, and what its batches say of themselves.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -10,17 +10,11 @@ use arrow::ipc::convert::fb_to_schema;
 use arrow::ipc::reader::read_footer_length;
 use arrow::ipc::{Block, Field as IpcField, Message, MetadataVersion, root_as_footer, root_as_message};
 use bytes::Bytes;
-use pithead_model::{ColumnSummary, SLICE_BYTES_MAX, SliceEntry};
 
-use super::read::BatchRows;
-use super::segments::{Segment, slices};
-use crate::arrow_ipc::ArrowEncoding;
 use crate::arrow_sizes::check_batch;
-use crate::attached::{AttachedFile, AttachedRows, AttachedSlice};
 use crate::guard::guarded;
-use crate::header::seal;
-use crate::parquet::{Columns, Origin, Source, constant_summary, dataset_schema};
-use crate::{Encoding, ReadAt, SliceError, SliceReader};
+use crate::parquet::dataset_schema;
+use crate::{ReadAt, SliceError};
 
 /// Before a file's first message and behind its footer.
 const MAGIC: &[u8; 6] = b"ARROW1";
@@ -62,7 +56,7 @@ pub(super) struct Batch {
     pub(super) block: Block,
     pub(super) rows: u64,
     /// What its rows take in memory, about.
-    bytes: u64,
+    pub(super) bytes: u64,
 }
 
 pub(super) fn damaged(what: impl Display) -> SliceError {
@@ -99,6 +93,11 @@ impl ArrowFile {
             file.read_batches(blocks, &values)?;
             Ok(file)
         })
+    }
+
+    /// The columns with the types that a dataset has them in.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
     }
 
     /// Rows of all batches.
@@ -148,28 +147,6 @@ impl ArrowFile {
     pub(super) fn metadata(&self, block: &Block) -> Result<Bytes, SliceError> {
         let place = place(block).ok_or_else(|| damaged("a batch lies outside"))?;
         self.source.read_at(place.start..place.start + block.metaDataLength().unsigned_abs() as u64)
-    }
-
-    /// The batches as slices of a dataset.
-    fn slices(self: &Arc<Self>, schema: &SchemaRef, origins: &[Origin]) -> Result<Vec<AttachedSlice>, SliceError> {
-        let columns = Columns::new(Arc::clone(schema), &self.schema, origins)?;
-        let shared = Arc::new(Shared { file: Arc::clone(self), columns });
-        let made = slices(self.batches.iter().map(|batch| (batch.rows, batch.bytes)));
-        Ok(made.into_iter().map(|segments| AttachedSlice::new(Batches::new(&shared, segments))).collect())
-    }
-}
-
-impl AttachedFile for ArrowFile {
-    fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
-
-    fn encoding(&self) -> &'static str {
-        ArrowEncoding.name()
-    }
-
-    fn attach(self: Arc<Self>, schema: &SchemaRef, origins: &[Origin]) -> Result<Vec<AttachedSlice>, SliceError> {
-        self.slices(schema, origins)
     }
 }
 
@@ -246,72 +223,4 @@ fn dictionaries_below(field: &IpcField<'_>, numbers: &mut Vec<i64>, depth: usize
     }
     numbers.extend(field.dictionary().map(|dictionary| dictionary.id()));
     field.children().into_iter().flatten().try_for_each(|child| dictionaries_below(&child, numbers, depth + 1))
-}
-
-/// What slices of one file share.
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) file: Arc<ArrowFile>,
-    pub(super) columns: Columns,
-}
-
-impl Shared {
-    /// What is known of so many rows: nothing, but of columns that have one value.
-    fn summaries(&self, rows: u64) -> Vec<ColumnSummary> {
-        let column = |source: &Source| match source {
-            Source::Constant(value) => constant_summary(value, rows),
-            Source::Root(_) => ColumnSummary { nulls_unknown: true, ..Default::default() },
-        };
-        self.columns.sources.iter().map(column).collect()
-    }
-}
-
-/// Rows of some batches, as a slice of a dataset.
-#[derive(Debug)]
-struct Batches {
-    shared: Arc<Shared>,
-    segments: Arc<[Segment]>,
-    entry: Arc<SliceEntry>,
-}
-
-impl Batches {
-    fn new(shared: &Arc<Shared>, segments: Vec<Segment>) -> Batches {
-        let rows = segments.iter().map(Segment::len).sum();
-        let stored = segments.iter().map(|segment| {
-            let batch = shared.file.batches[segment.batch];
-            let bytes = u128::from(batch.block.bodyLength().unsigned_abs()) * u128::from(segment.len());
-            (bytes / u128::from(batch.rows.max(1))) as u64
-        });
-        let bytes: u64 = stored.sum();
-        let entry = SliceEntry { rows, bytes: bytes.max(1), columns: shared.summaries(rows) };
-        Batches { shared: Arc::clone(shared), segments: segments.into(), entry: Arc::new(entry) }
-    }
-
-    fn reader(&self) -> Result<BatchRows, SliceError> {
-        BatchRows::new(Arc::clone(&self.shared), Arc::clone(&self.segments), &self.entry)
-    }
-}
-
-impl AttachedRows for Batches {
-    fn entry(&self) -> &Arc<SliceEntry> {
-        &self.entry
-    }
-
-    fn open(&self) -> Result<Arc<dyn SliceReader>, SliceError> {
-        Ok(Arc::new(self.reader()?))
-    }
-
-    fn stored(&self) -> Result<Bytes, SliceError> {
-        let body = guarded(|| self.reader()?.encoded())?;
-        let columns = self.shared.columns.schema.fields().len() as u32;
-        let slice = seal(ArrowEncoding.id(), self.entry.rows, columns, &body);
-        match slice.len() <= SLICE_BYTES_MAX {
-            true => Ok(slice.into()),
-            false => {
-                let (batch, bytes) = (self.segments.first().map_or(0, |segment| segment.batch), slice.len());
-                let what = format!("batch {batch} makes a slice of {bytes} bytes, over the bound of {SLICE_BYTES_MAX}");
-                Err(SliceError::Schema(what))
-            }
-        }
-    }
 }

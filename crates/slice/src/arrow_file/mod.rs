@@ -6,5 +6,6 @@
 mod file;
 mod read;
 mod segments;
+mod slices;
 
 pub use file::ArrowFile;

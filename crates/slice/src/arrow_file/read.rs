@@ -13,16 +13,23 @@ use arrow::ipc::reader::FileDecoder;
 use futures::stream::{self, StreamExt};
 use pithead_model::{ColumnSummary, PAGE_ROWS, PageSet, SliceEntry};
 
-use super::file::{Shared, check_body, damaged, message_of, place};
+use super::file::{ArrowFile, check_body, damaged, message_of, place};
 use super::segments::Segment;
 use crate::arrow_ipc::ArrowEncoding;
 use crate::arrow_parts::{buffers_by_column, bytes_of};
 use crate::arrow_sizes::check_batch;
 use crate::guard::{check_columns, guarded};
 use crate::pages::PageIndex;
-use crate::parquet::part_of;
+use crate::parquet::{Columns, part_of};
 use crate::stored::SliceParts;
 use crate::{Encoding, Predicate, ReadStats, Scan, ScanRequest, Search, SliceError, SliceReader};
+
+/// What slices of one file share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) file: Arc<ArrowFile>,
+    pub(super) columns: Columns,
+}
 
 /// An open slice.
 #[derive(Clone, Debug)]
