@@ -148,7 +148,7 @@ pub(crate) fn fetch_all(file: &RemoteFile) -> Result<Arc<Spool>, Fault> {
     let mut spooling = Spooling::default();
     file.read_all(&mut |piece| spooling.add(file.name(), &piece))?;
     let bytes = spooling.bytes();
-    Ok(Arc::new(spooling.finish(vec![0..bytes])))
+    Ok(Arc::new(spooling.finish(std::iter::once(0..bytes).collect())))
 }
 
 /// Ranges of a file at a server, which ascend.

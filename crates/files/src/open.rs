@@ -16,6 +16,9 @@ use crate::text::ending;
 /// Files at servers that are opened at a time.
 const OPENED_AT_ONCE: usize = 8;
 
+/// A file, or why it is none.
+type Opened = Result<Box<dyn Source>, Fault>;
+
 /// Opens all files that the sources name, in order: paths and patterns of this machine's files, `http://` and `https://` URLs, and
 /// `s3://` objects and patterns of them.
 pub fn open_all(sources: &[String], format: Option<Format>, csv: &CsvOptions) -> Result<Vec<Box<dyn Source>>, Fault> {
@@ -39,10 +42,7 @@ fn open_found(
 }
 
 /// Opens files in order, those at servers several at a time: each takes some exchanges with its server.
-fn open_each(
-    found: &[Found],
-    open: &(dyn Fn(&Found) -> Result<Box<dyn Source>, Fault> + Sync),
-) -> Result<Vec<Box<dyn Source>>, Fault> {
+fn open_each(found: &[Found], open: &(dyn Fn(&Found) -> Opened + Sync)) -> Result<Vec<Box<dyn Source>>, Fault> {
     if found.len() == 1 || !found.iter().any(Found::is_remote) {
         return found.iter().map(open).collect();
     }
@@ -59,7 +59,7 @@ fn open_each(
         }
         own
     };
-    let mut opened: Vec<(usize, Result<Box<dyn Source>, Fault>)> = std::thread::scope(|scope| {
+    let mut opened: Vec<(usize, Opened)> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..OPENED_AT_ONCE.min(found.len())).map(|_| scope.spawn(work)).collect();
         workers.into_iter().flat_map(|worker| worker.join().unwrap_or_default()).collect()
     });
@@ -71,7 +71,7 @@ fn open_each(
     }
 }
 
-fn open(input: &Input, format: Option<Format>, csv: &CsvOptions) -> Result<Box<dyn Source>, Fault> {
+fn open(input: &Input, format: Option<Format>, csv: &CsvOptions) -> Opened {
     let format = match format {
         Some(format) => format,
         None => format_of(input)?,

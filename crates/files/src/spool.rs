@@ -220,7 +220,7 @@ mod tests {
         let piece = vec![7; 1 << 20];
         let pieces: Vec<&[u8]> = (0..65).map(|_| piece.as_slice()).chain([b"end".as_slice()]).collect();
         let total = (65 << 20) + 3;
-        let spool = spool(&pieces, vec![0..total]);
+        let spool = spool(&pieces, std::iter::once(0..total).collect());
         assert!(matches!(spool.held, Held::File(_)));
         assert_eq!(spool.get(total - 4, 4).unwrap(), &b"\x07end"[..]);
         let mut at = At::spool(Arc::new(spool), 0);

@@ -8,6 +8,9 @@ const ROWS_MAX: i64 = 1 << 31;
 const BYTES_MAX: u64 = 64 << 20;
 const RATIO_MAX: u64 = 64;
 
+/// Fills in the first bytes of a buffer, given by its number and where it begins in the body. Whether it is to be decoded.
+pub type FirstBytes<'a> = dyn FnMut(usize, u64, &mut [u8]) -> Result<bool, String> + 'a;
+
 /// The sizes of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchSizes {
@@ -18,13 +21,9 @@ pub struct BatchSizes {
 }
 
 /// Checks what the decoder would make room for: the buffers of a batch whose body has so many bytes. Each is copied where it lies
-/// at an odd place, and decompressed to the size in its first bytes, which `first` fills in from a place of the body; buffers for
-/// which it says `false` are not decoded. The error says which size does not hold.
-pub fn check_batch(
-    batch: &RecordBatch<'_>,
-    body: u64,
-    first: &mut dyn FnMut(usize, u64, &mut [u8]) -> Result<bool, String>,
-) -> Result<BatchSizes, String> {
+/// at an odd place, and decompressed to the size in its first bytes, which `first` gives; buffers for which it says `false` are not
+/// decoded. The error says which size does not hold.
+pub fn check_batch(batch: &RecordBatch<'_>, body: u64, first: &mut FirstBytes<'_>) -> Result<BatchSizes, String> {
     let rows = u64::try_from(batch.length()).ok().filter(|_| batch.length() <= ROWS_MAX);
     let rows = rows.ok_or_else(|| format!("a batch of {} rows; at most {ROWS_MAX} are read", batch.length()))?;
     let allowed = BYTES_MAX.saturating_add(RATIO_MAX.saturating_mul(body));

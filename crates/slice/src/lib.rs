@@ -35,7 +35,7 @@ pub use api::{
     SliceStream,
 };
 pub use arrow_file::ArrowFile;
-pub use arrow_sizes::{BatchSizes, check_batch};
+pub use arrow_sizes::{BatchSizes, FirstBytes, check_batch};
 pub use attached::{AttachedFile, AttachedSlice};
 pub use bounds::value_at;
 pub use describe::{SliceFacts, describe};

@@ -224,8 +224,7 @@ fn a_file_that_changes_while_it_is_read_is_an_error() {
         let opened = open_found(Finder::with(fake.client(&[])), &sources, None, &CsvOptions::default()).unwrap();
         let (_, bytes) = files().into_iter().find(|(known, _)| *known == path).unwrap();
         fake.put(path, &bytes);
-        let outcome: Result<(), Fault> =
-            opened[0].read(0, 4_096, None).and_then(|chunks| chunks.map(|chunk| chunk.map(drop)).collect());
+        let outcome = opened[0].read(0, 4_096, None).and_then(|mut chunks| chunks.try_for_each(|chunk| chunk.map(drop)));
         let fault = outcome.unwrap_err();
         assert_eq!((fault.blame, fault.message), (Blame::Conflict, format!("s3://{path} was changed while it was read")));
     }

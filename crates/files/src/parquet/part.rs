@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
+use std::iter;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -82,7 +83,7 @@ fn fetch_end(file: &RemoteFile, bytes: u64) -> Result<Arc<Spool>, Fault> {
     if bytes < TAIL_BYTES {
         return Err(damaged(file.name(), "it is too short for a Parquet file"));
     }
-    let end = fetch(file, vec![bytes.saturating_sub(END_BYTES)..bytes])?;
+    let end = fetch(file, iter::once(bytes.saturating_sub(END_BYTES)..bytes).collect())?;
     let tail = end.get(bytes - TAIL_BYTES, TAIL_BYTES as usize).map_err(|error| unreadable(file.name(), &error))?;
     let footer = tail.first_chunk::<4>().map_or(0, |length| u64::from(u32::from_le_bytes(*length)));
     let needed = footer + TAIL_BYTES;
@@ -93,7 +94,7 @@ fn fetch_end(file: &RemoteFile, bytes: u64) -> Result<Arc<Spool>, Fault> {
             let what = format!("{}: a footer of {footer} bytes; at most {FOOTER_BYTES_MAX} are fetched", file.name().display());
             Err(Fault::new(Blame::Limit, what).hint("fetch the file first, and load that"))
         }
-        _ => fetch(file, vec![bytes - needed..bytes]),
+        _ => fetch(file, iter::once(bytes - needed..bytes).collect()),
     }
 }
 

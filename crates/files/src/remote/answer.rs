@@ -81,7 +81,7 @@ pub(crate) fn refused(response: Response<Body>, name: &str, s3: Option<&S3Settin
         return Trouble::Passing(what, wait);
     }
     let (blame, hint) = match (status.as_u16(), s3) {
-        (300..400 | 400, Some(_)) if region.is_some() => {
+        (300..=400, Some(_)) if region.is_some() => {
             (Blame::User, format!("its bucket is elsewhere: set AWS_REGION={}", region.unwrap_or_default()))
         }
         (401 | 403, Some(settings)) => (Blame::Access, settings.access_hint().to_owned()),

@@ -30,6 +30,8 @@ pub const NAMES: [&str; 6] =
 
 /// Rows of a window, decoded, are some bytes for each column; texts are shared with the slice.
 const BOUND: Bound = Bound { bytes: 48 << 20, factor: 64 };
+/// The same, and 64 MiB each of a compressed dictionary and of a compressed batch: room is made for what they say of their sizes.
+const COMPRESSED_BOUND: Bound = Bound { bytes: 176 << 20, factor: 64 };
 const BATCH_ROWS: usize = 8_192;
 /// Windows looked at of one slice: enough for all of its layouts.
 const BATCHES_MAX: usize = 40;
@@ -79,7 +81,10 @@ pub fn targets() -> Vec<Target> {
         target("slice_arrow", BODY, body_seeds("arrow"), Box::new(|bytes| body("arrow", bytes))),
         target("slice_parquet", BODY, body_seeds("parquet"), Box::new(|bytes| body("parquet", bytes))),
         target("attached_parquet", Parts::WHOLE, attached_seeds(), Box::new(|bytes| attached(bytes, open_parquet))),
-        target("attached_arrow", Parts::WHOLE, attached_arrow_seeds(), Box::new(|bytes| attached(bytes, open_arrow))),
+        Target {
+            bound: COMPRESSED_BOUND,
+            ..target("attached_arrow", Parts::WHOLE, attached_arrow_seeds(), Box::new(|bytes| attached(bytes, open_arrow)))
+        },
     ]
 }
 

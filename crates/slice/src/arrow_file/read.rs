@@ -1,5 +1,6 @@
 //! [`BatchRows`]: rows of some batches of a file, read column by column.
 
+use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -152,7 +153,7 @@ impl PageScan {
             Some(wanted) => wanted.iter().map(|buffers| bytes_of(&batch, buffers)).collect::<Option<Vec<_>>>(),
             None => None,
         };
-        let ranges = ranges.unwrap_or_else(|| vec![0..body]);
+        let ranges = ranges.unwrap_or_else(|| iter::once(0..body).collect());
         let place = place(block).ok_or_else(|| damaged("a batch lies outside"))?;
         let start = metadata.len();
         let mut buffer = MutableBuffer::from_len_zeroed((place.end - place.start) as usize);
