@@ -23,11 +23,8 @@ pub fn input_bytes(inputs: &[ShippedInput]) -> usize {
 /// Refuses what can be refused without looking at the plan. `extensions`: functions that the CSE has, `name/version`.
 pub fn check_open(request: &OpenRequest, extensions: &[String]) -> Result<(), Fault> {
     let user = |what: String| Err(Fault::new(Blame::User, what));
-    let limit = |what: String| Err(Fault::new(Blame::Limit, what));
-    if let PlanBytes::Substrait(bytes) = &request.plan
-        && bytes.len() > PLAN_BYTES_MAX
-    {
-        return limit(format!("a sub-plan of {} bytes is over the bound of {PLAN_BYTES_MAX}", bytes.len()));
+    if let PlanBytes::Substrait(bytes) = &request.plan {
+        check_plan_bytes(bytes)?;
     }
     if request.parts.is_empty() || request.parts.len() > PARTS_MAX {
         return user(format!("expected 1 to {PARTS_MAX} datasets, got {}", request.parts.len()));
@@ -48,6 +45,17 @@ pub fn check_open(request: &OpenRequest, extensions: &[String]) -> Result<(), Fa
     }
     check_extensions(&request.options.extensions, extensions)?;
     check_inputs(&request.inputs)
+}
+
+/// Refuses a sub-plan that is too large to be read.
+pub fn check_plan_bytes(plan: &[u8]) -> Result<(), Fault> {
+    match plan.len() > PLAN_BYTES_MAX {
+        true => {
+            let what = format!("a sub-plan of {} bytes is over the bound of {PLAN_BYTES_MAX}", plan.len());
+            Err(Fault::new(Blame::Limit, what))
+        }
+        false => Ok(()),
+    }
 }
 
 /// Refuses slices that cannot be `what`, such as done: they have to rise, none twice, none past the end.

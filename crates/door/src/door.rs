@@ -15,7 +15,7 @@ use crate::event::{Events, LinkGauge};
 use crate::function::{FunctionAsk, FunctionModule};
 use crate::greeting::{Hello, Welcome};
 use crate::history::{HistoryAsk, ToldVersion};
-use crate::load::{Claim, Discard, Kept, LoadRequest, MergeRuns};
+use crate::load::{Claim, Discard, Kept, LoadRequest, MarkRun, Marked, MergeRuns};
 use crate::open::{OpenRequest, Opened};
 use crate::pieces::Pieces;
 use crate::program::{ApplicationRun, LoadModule, PortInputs, Reads, RunApplication, StoredModule};
@@ -75,6 +75,12 @@ pub trait Door: Send + Sync + Debug {
     /// [`pithead_model::Blame::Conflict`] if one of the runs is not here, and [`pithead_model::Blame::Unsupported`] from a CSE that
     /// merges none; either leaves nothing.
     async fn merge_runs(&self, request: MergeRuns) -> Result<Loaded, Fault>;
+
+    /// Writes and flushes what is left of a run, without those of its rows that a sub-plan names, from what is stored of it. The
+    /// same rows go wherever the sub-plan runs. Faults as those of [`Door::merge_runs`]; either leaves nothing.
+    async fn mark_run(&self, _request: MarkRun) -> Result<Marked, Fault> {
+        Err(Fault::new(Blame::Unsupported, format!("{} marks no rows", self.label())))
+    }
 
     /// Deletes what loads left of a dataset's incarnation. Slices that open sessions lease go when the last one closes.
     /// Returns the number of slices that went at once.

@@ -34,7 +34,7 @@ pub struct Welcome {
     /// The speed that its CPU is paced to, as a share of the real one's; 1: not paced.
     #[serde(default = "whole")]
     pub cpu_share: f64,
-    /// Whether it merges runs, and collects those that nothing names any more.
+    /// Whether it merges runs and marks their rows, and collects runs that nothing names any more.
     #[serde(default)]
     pub merges: bool,
     /// Whether it offers datasets over files that it did not write: see [`crate::Door::attached`].

@@ -65,6 +65,9 @@ pub struct ToldDataset {
     pub rows: u64,
     /// Its runs, over all partitions.
     pub runs: u64,
+    /// The version that last named runs in the place of others; 0 if none did.
+    #[serde(default)]
+    pub merged: u64,
     /// The drives of each partition.
     pub copies: Vec<Vec<DriveId>>,
 }
@@ -99,6 +102,7 @@ impl ToldDataset {
             id: dataset.id,
             rows: dataset.rows(),
             runs: dataset.runs().count() as u64,
+            merged: dataset.merged,
             copies: dataset.partitions.iter().map(|partition| partition.copies.clone()).collect(),
         }
     }

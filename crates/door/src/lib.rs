@@ -21,7 +21,7 @@ mod status;
 
 pub use attached::{ATTACHED_FILES_MAX, AttachedDataset, Attachments, RefusedDataset, check_attachments};
 pub use background::{BackgroundOrder, BackgroundStatus, CoreStatus, DedupSettings, ServiceStatus};
-pub use bounds::{check_open, check_spans, input_bytes};
+pub use bounds::{check_open, check_plan_bytes, check_spans, input_bytes};
 pub use columns::{check_columns, children, same_columns};
 pub use compact::{batch_bytes, compact, compact_views, needed_bytes};
 pub use door::{Batches, Door};
@@ -29,7 +29,7 @@ pub use event::{Event, Events, HINT_BYTES_MAX, LinkGauge, LinkReading, PARTS_MAX
 pub use function::{FunctionAsk, FunctionModule, check_function};
 pub use greeting::{Hello, Welcome, check_hello, check_protocol};
 pub use history::{HistoryAsk, Pick, ToldDataset, ToldVersion, VERSIONS_TOLD_MAX};
-pub use load::{CLAIMED_MAX, Claim, Discard, Kept, LoadRequest, Loads, MERGED_MAX, MergeRuns};
+pub use load::{CLAIMED_MAX, Claim, Discard, Kept, LoadRequest, Loads, MERGED_MAX, MarkRun, Marked, MergeRuns};
 pub use open::{Granted, OpenRequest, Opened, PlanBytes, SessionOptions, ShippedInput, SlicePart};
 pub use pieces::{PIECE_BYTES_MAX, PieceOrder, Pieces, RunPiece, RunValue, run_values, value_pieces};
 pub use program::{

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use arrow::datatypes::SchemaRef;
-use pithead_model::{DatasetId, DatasetName, DriveId, LoadId, SliceKey, SortKey};
+use pithead_model::{DatasetId, DatasetName, DriveId, LoadId, Loaded, SliceKey, SortKey};
 use serde::{Deserialize, Serialize};
 
 /// A load into one partition. Its slices are written and flushed, but not visible until a manifest names them.
@@ -43,6 +43,54 @@ pub struct MergeRuns {
     pub into: LoadRequest,
     /// The loads of the runs that its rows come from, in the order in which they follow each other.
     pub loads: Vec<LoadId>,
+}
+
+/// A run some of whose rows are to go. What is left of it becomes one run more on the same drive, which is not visible until a
+/// manifest names it in the place of the other; that one stays as it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MarkRun {
+    /// The run to be made, as a load of its own that no rows are sent for.
+    pub into: LoadRequest,
+    /// The load of the run whose rows may go.
+    pub load: LoadId,
+    /// A sub-plan as Substrait over the run's slices, whose one column says of each row, in their order, whether it goes.
+    #[serde(with = "hex_digits")]
+    pub plan: Vec<u8>,
+    /// The session's time zone.
+    pub time_zone: Option<String>,
+}
+
+/// What came of [`MarkRun`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Marked {
+    /// Rows that went.
+    pub gone: u64,
+    /// Of each column, nulls among them.
+    pub nulls_gone: Vec<u64>,
+    /// The run that has the other rows, be there any or not. None: no row went, and nothing was written.
+    pub left: Option<Loaded>,
+}
+
+/// Bytes as text, two digits each.
+mod hex_digits {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        let digit = |half: u8| char::from_digit(half.into(), 16).unwrap_or_default();
+        let digits = bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]);
+        serializer.serialize_str(&digits.collect::<String>())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let half = |digit: u8| char::from(digit).to_digit(16).map(|half| half as u8);
+        let byte = |pair: &[u8]| match pair {
+            [high, low] => Some(half(*high)? << 4 | half(*low)?),
+            _ => None,
+        };
+        let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(byte).collect();
+        bytes.ok_or_else(|| D::Error::custom("expected two hexadecimal digits a byte"))
+    }
 }
 
 /// Which loads of an incarnation a discard means.

@@ -49,6 +49,7 @@ pub(crate) struct Metrics {
     pub(crate) load_rows: Counter,
     pub(crate) load_bytes: Counter,
     pub(crate) merges: Labelled<Counter>,
+    pub(crate) marks: Labelled<Counter>,
     pub(crate) copies: Labelled<Counter>,
     pub(crate) commits: Labelled<Counter>,
     errors: Labelled<Counter>,
@@ -156,6 +157,7 @@ impl Metrics {
             load_rows: make.count("load_rows", "Rows that loads stored"),
             load_bytes: make.count("load_bytes", "Bytes of slices that loads stored"),
             merges: make.counts("merges", "Small runs that were merged into one, by outcome", "outcome", &outcomes),
+            marks: make.counts("marks", "Runs whose rows were asked which of them go, by outcome", "outcome", &outcomes),
             copies: make.counts("copies", "Runs written as copies of another drive's, by outcome", "outcome", &outcomes),
             commits: make.counts(
                 "commits",

@@ -147,6 +147,10 @@ fn dataset_change(
         (None, Some(_)) => LogChange::Created,
         (Some(_), None) => LogChange::Dropped,
         (Some(before), Some(now)) if before.id != now.id => LogChange::Rewritten,
+        // Runs took the place of others. Merging makes fewer of them, of the same rows.
+        (Some(before), Some(now)) if now.merged == version.version && (before.rows != now.rows || before.runs <= now.runs) => {
+            LogChange::Rewritten
+        }
         (Some(before), Some(now)) if before.rows < now.rows => LogChange::Appended,
         (Some(before), Some(now)) if before.rows > now.rows => LogChange::Restored,
         (Some(before), Some(now)) if before.runs != now.runs => LogChange::Merged,
@@ -185,7 +189,7 @@ mod tests {
     fn version(version: u64, datasets: &[(&str, u64, u64, u64)]) -> ToldVersion {
         let dataset = |(name, id, rows, runs): &(&str, u64, u64, u64)| {
             let copies = vec![vec![DriveId(1)]];
-            ((*name).to_owned(), ToldDataset { id: DatasetId(*id), rows: *rows, runs: *runs, copies })
+            ((*name).to_owned(), ToldDataset { id: DatasetId(*id), rows: *rows, runs: *runs, merged: 0, copies })
         };
         ToldVersion {
             version,
@@ -225,6 +229,25 @@ mod tests {
                 (6, None, "history set", 0, 0),
             ]
         );
+    }
+
+    #[test]
+    fn rows_that_go_in_place_are_no_restored_version() {
+        let changed = |number: u64, rows: u64, runs: u64| {
+            let mut version = version(number, &[("t", 1, rows, runs)]);
+            version.datasets.values_mut().for_each(|dataset| dataset.merged = number);
+            version
+        };
+        let versions = [
+            version(1, &[("t", 1, 10, 20)]),
+            changed(2, 7, 20),
+            changed(3, 7, 21),
+            changed(4, 7, 2),
+            version(5, &[("t", 1, 5, 2)]),
+        ];
+        let told: Vec<_> = told(&versions).into_iter().map(|(_, _, change, added, removed)| (change, added, removed)).collect();
+        let of = [("created", 10, 0), ("rewritten", 0, 3), ("rewritten", 0, 0), ("runs merged", 0, 0), ("restored", 0, 2)];
+        assert_eq!(told, of);
     }
 
     #[test]

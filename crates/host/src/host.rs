@@ -7,7 +7,7 @@ use arrow::datatypes::SchemaRef;
 use pithead_door::{Batches, Door};
 use pithead_fleet::Fleet;
 use pithead_functions::Registry;
-use pithead_load::{LoadProgress, LoadReport, LoadSpec, Loader};
+use pithead_load::{LoadProgress, LoadReport, LoadSpec, Loader, MarkSpec};
 use pithead_model::{DatasetName, Fault};
 use pithead_remote::RemoteContext;
 
@@ -103,6 +103,16 @@ impl Host {
         let loaded = self.inner.loader.load_batches(spec, schema, rows).await;
         self.metrics().loaded(&loaded);
         loaded
+    }
+
+    /// Takes rows from a dataset: see [`Loader::mark`].
+    pub(crate) async fn mark(&self, spec: MarkSpec) -> Result<Option<u64>, Fault> {
+        self.inner.loader.mark(spec).await
+    }
+
+    /// Puts rows in the place of others: see [`Loader::exchange`].
+    pub(crate) async fn exchange(&self, spec: MarkSpec, schema: SchemaRef, rows: Batches) -> Result<Option<u64>, Fault> {
+        self.inner.loader.exchange(spec, schema, rows).await
     }
 
     /// The statements that run and that ran lately, once somebody follows them.

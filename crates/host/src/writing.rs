@@ -1,11 +1,12 @@
 //! Statements that write: CREATE TABLE, ALTER TABLE, INSERT, DELETE, UPDATE, MERGE and TRUNCATE.
 //!
 //! Their rows are those of a query, which is cut and run as any query is, and they go to the drives as a load does: visible together at
-//! the end, or not at all. DELETE, UPDATE and MERGE write the rows of a table anew, in the layout that it has, and take its place only if
-//! nobody has changed it meanwhile; else they begin again.
+//! the end, or not at all. DELETE and UPDATE have the drives mark the rows that go, where they can. Otherwise they write the rows of
+//! a table anew, as MERGE does, in the layout that it has, and take its place. Others may have changed it meanwhile; then they begin again.
 
 mod altering;
 mod layout;
+mod marking;
 mod merging;
 
 use std::sync::Arc;
@@ -145,6 +146,9 @@ impl Writer {
     async fn delete(&self, changed: Changed, input: LogicalPlan) -> Result<u64, Fault> {
         let (scan, predicate) = filtered(&input)?;
         let Some(predicate) = predicate else { return self.truncate(changed).await };
+        if let Some(deleted) = self.mark(&changed, &scan, &predicate).await? {
+            return Ok(deleted);
+        }
         let deleted = self.count(input).await?;
         if deleted > 0 {
             let kept = self.kept(scan, predicate, &changed).await?;
@@ -156,6 +160,11 @@ impl Writer {
     async fn update(&self, changed: Changed, input: LogicalPlan) -> Result<u64, Fault> {
         let LogicalPlan::Projection(projection) = &input else { return Err(Fault::bug("an UPDATE has no new values")) };
         let (scan, predicate) = filtered(&projection.input)?;
+        if let Some(predicate) = &predicate
+            && let Some(updated) = self.exchange(&changed, &scan, predicate, &input).await?
+        {
+            return Ok(updated);
+        }
         let updated = match &predicate {
             Some(_) => self.count(LogicalPlan::clone(&projection.input)).await?,
             None => changed.dataset.rows(),

@@ -3,13 +3,16 @@
 
 mod agree;
 mod loader;
+mod marking;
 mod merging;
 mod partition;
 mod pipeline;
+mod replacement;
 mod sample;
 mod spec;
 mod target;
 
 pub use loader::Loader;
+pub use marking::MarkSpec;
 pub use partition::Partitioner;
 pub use spec::{LoadMode, LoadProgress, LoadReport, LoadSpec, PartitionBy};

@@ -90,13 +90,18 @@ impl Loader {
 
     async fn load_rows(&self, spec: LoadSpec, schema: SchemaRef, rows: Batches) -> Result<LoadReport, Fault> {
         let started = Instant::now();
-        let ground = self.ground(&spec).await?;
+        let (target, feed) = self.prepare_rows(&spec, schema, rows).await?;
+        let report = self.write(target, feed, Meter::new(0, Arc::new(|_| ()))).await?;
+        Ok(LoadReport { seconds: started.elapsed().as_secs_f64(), ..report })
+    }
+
+    async fn prepare_rows(&self, spec: &LoadSpec, schema: SchemaRef, rows: Batches) -> Result<(Target, Feed), Fault> {
+        let ground = self.ground(spec).await?;
         let stored = agree_one(&schema, ground.present.as_ref().map(|present| &present.schema))?;
         let wants_sample = matches!(spec.partitioning, None | Some(PartitionBy::Range(_))) && ground.present.is_none();
         let (head, rows) = if wants_sample { peek(rows).await? } else { (Vec::new(), rows) };
-        let target = Target::new(&spec, ground, &stored, |column| sample::of_batches(&head, column))?;
-        let report = self.write(target, Feed::Batches(schema, rows), Meter::new(0, Arc::new(|_| ()))).await?;
-        Ok(LoadReport { seconds: started.elapsed().as_secs_f64(), ..report })
+        let target = Target::new(spec, ground, &stored, |column| sample::of_batches(&head, column))?;
+        Ok((target, Feed::Batches(schema, rows)))
     }
 
     async fn ground(&self, spec: &LoadSpec) -> Result<Ground, Fault> {
@@ -104,11 +109,17 @@ impl Loader {
         Ground::check(spec, &self.fleet().manifest(&spec.name.domain, &drives).await?)
     }
 
-    /// Writes the slices, commits them, deletes what they supersede, or what they left if anything failed.
-    async fn write(&self, target: Target, feed: Feed, meter: Meter) -> Result<LoadReport, Fault> {
+    /// Writes rows that are to be added. They are not visible yet.
+    pub(crate) async fn write_unseen(&self, spec: &LoadSpec, schema: SchemaRef, rows: Batches) -> Result<Written, Fault> {
+        let (target, feed) = self.prepare_rows(spec, schema, rows).await?;
+        self.write_runs(target, feed, Meter::new(0, Arc::new(|_| ()))).await
+    }
+
+    /// Writes the slices; what they left is deleted if anything fails.
+    async fn write_runs(&self, target: Target, feed: Feed, meter: Meter) -> Result<Written, Fault> {
         let target = Arc::new(target);
         let meter = Arc::new(meter);
-        let mut leftovers = Leftovers::new(self.fleet(), &target).await;
+        let leftovers = Leftovers::new(self.fleet(), &target).await;
         let drives = self.fleet().connected();
         let loading = pipeline::run(&drives, self.inner.threads, &target, feed, Arc::clone(&meter));
         let runs = match self.attended(&target, loading).await {
@@ -119,6 +130,12 @@ impl Loader {
             }
         };
         let report = report(&target, &runs, &meter);
+        Ok(Written { target, runs, report, leftovers })
+    }
+
+    /// Writes the slices, commits them, deletes what they supersede, or what they left if anything failed.
+    async fn write(&self, target: Target, feed: Feed, meter: Meter) -> Result<LoadReport, Fault> {
+        let Written { target, runs, report, mut leftovers } = self.write_runs(target, feed, meter).await?;
         leftovers.hold();
         match self.make_visible(&target, &runs, &mut leftovers.placed).await {
             Ok(Committed { made, manifest }) => {
@@ -233,13 +250,21 @@ fn report(target: &Target, runs: &[Loaded], meter: &Meter) -> LoadReport {
     }
 }
 
+/// Runs that were written, and that no manifest names yet.
+pub(crate) struct Written {
+    pub(crate) target: Arc<Target>,
+    pub(crate) runs: Vec<Loaded>,
+    pub(crate) report: LoadReport,
+    pub(crate) leftovers: Leftovers,
+}
+
 /// Slices of a load that is not committed yet. They are deleted when the load fails, and also when its caller gives up
 /// and drops the future before the commit has begun.
-struct Leftovers {
+pub(crate) struct Leftovers {
     fleet: Fleet,
     target: Arc<Target>,
     /// Drives that may have slices of each partition.
-    placed: Vec<Vec<DriveId>>,
+    pub(crate) placed: Vec<Vec<DriveId>>,
     _writing: OwnedRwLockReadGuard<()>,
     is_held: bool,
 }
@@ -252,12 +277,12 @@ impl Leftovers {
     }
 
     /// From here on the slices may be needed.
-    fn hold(&mut self) {
+    pub(crate) fn hold(&mut self) {
         self.is_held = true;
     }
 
     /// Deletes them. Past some time that goes on by itself.
-    async fn delete(mut self) {
+    pub(crate) async fn delete(mut self) {
         let deleted = self.start();
         if tokio::time::timeout(DELETE_WAIT, deleted).await.is_err() {
             tracing::info!(dataset = %self.target.name, "a failed load's slices are still being deleted");

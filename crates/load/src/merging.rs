@@ -7,18 +7,16 @@
 
 mod tiers;
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
-use pithead_door::{Discard, LoadRequest, Loads, MergeRuns};
-use pithead_fleet::{ConnectedDrive, Drives, Edit, Fleet, NotCommitted, discard_at, relay};
-use pithead_model::{
-    Blame, Dataset, DatasetId, DatasetName, DriveId, Fault, LoadId, Loaded, Manifest, Partition, Run, SliceKey, total,
-};
+use pithead_door::{LoadRequest, MergeRuns};
+use pithead_fleet::{ConnectedDrive, Drives, Fleet, NotCommitted};
+use pithead_model::{Blame, Dataset, DatasetName, Fault, LoadId, Loaded, Manifest, Partition, Run, SliceKey, total};
 
 use crate::loader::Loader;
 use crate::pipeline::{check_loaded, copies_of, load_request};
+use crate::replacement::{Made, Replacement, give_up, relay_to};
 
 /// Longest that an append waits for merging. What was not done by then is left to the drives' collectors.
 const MERGE_WAIT: Duration = Duration::from_secs(60);
@@ -73,17 +71,16 @@ async fn merge(fleet: &Fleet, name: &DatasetName, dataset: &Dataset, due: Vec<(u
     if merged.is_empty() {
         return Ok(());
     }
-    let change = Replacement { name, dataset: dataset.id, load, merged };
+    let change = Replacement { name, dataset: dataset.id, made: merged };
     match fleet.commit(&change).await {
         Ok(committed) => {
             let (runs, version) = (change.runs_replaced(), committed.manifest.version);
-            tracing::info!(dataset = %name, runs, partitions = change.merged.len(), version, "merged small runs");
+            tracing::info!(dataset = %name, runs, partitions = change.made.len(), version, "merged small runs");
             Ok(())
         }
         Err(NotCommitted { fault, certain }) => {
             if certain {
-                let ids: BTreeSet<DriveId> = change.merged.iter().flat_map(|merged| merged.placed.clone()).collect();
-                discard_at(&drives, ids, &given_up(name, dataset.id, load, None)).await;
+                change.give_up(&drives).await;
             }
             Err(fault)
         }
@@ -98,16 +95,16 @@ async fn merge_partition(
     partition: u32,
     runs: Vec<Run>,
     load: LoadId,
-) -> Result<Merged, Fault> {
+) -> Result<Made, Fault> {
     let part = dataset.partitions.get(partition as usize).ok_or_else(|| Fault::bug("a partition that is none"))?;
     let copies = copies_of(part, drives)?;
     let from: Vec<LoadId> = runs.iter().map(|run| run.load).collect();
     let request = MergeRuns { into: load_request(name, dataset, partition, load), loads: from.clone() };
     let rows = total(runs.iter().map(|run| run.rows));
     match merge_copies(request, dataset, rows, &copies).await {
-        Ok(run) => Ok(Merged { partition, from, run, placed: part.copies.clone() }),
+        Ok(run) => Ok(Made { partition, from, run, placed: part.copies.clone(), nulls_gone: None }),
         Err(fault) => {
-            discard_at(drives, part.copies.clone(), &given_up(name, dataset.id, load, Some(partition))).await;
+            give_up(drives, (name, dataset.id), partition, load, &part.copies).await;
             Err(fault)
         }
     }
@@ -123,93 +120,8 @@ async fn merge_copies(request: MergeRuns, dataset: &Dataset, rows: u64, copies: 
     if loaded.run.rows != rows {
         return Err(Fault::bug(format!("{} rows became {} as runs of {} were merged", rows, loaded.run.rows, key.name)));
     }
-    for other in others {
-        relay(&key, first, other).await?;
-    }
+    relay_to(&key, first, others).await?;
     Ok(loaded)
-}
-
-/// What is deleted of a merge that no manifest will ever name.
-fn given_up(name: &DatasetName, dataset: DatasetId, load: LoadId, partition: Option<u32>) -> Discard {
-    Discard { name: name.clone(), dataset, loads: Loads::Only(vec![load]), partition, seen: None }
-}
-
-/// One partition's merged run.
-#[derive(Clone, Debug)]
-struct Merged {
-    partition: u32,
-    /// The runs that it was made of.
-    from: Vec<LoadId>,
-    run: Loaded,
-    /// The drives that have it.
-    placed: Vec<DriveId>,
-}
-
-/// Names merged runs in the place of those that they were made of: in all partitions, or none.
-struct Replacement<'a> {
-    name: &'a DatasetName,
-    dataset: DatasetId,
-    load: LoadId,
-    merged: Vec<Merged>,
-}
-
-impl Replacement<'_> {
-    fn find<'a>(&self, manifest: &'a Manifest) -> Option<&'a Dataset> {
-        manifest.datasets.get(&self.name.dataset).filter(|present| present.id == self.dataset)
-    }
-
-    fn runs_replaced(&self) -> usize {
-        self.merged.iter().map(|merged| merged.from.len()).sum()
-    }
-}
-
-impl Edit for Replacement<'_> {
-    type Made = ();
-
-    fn domain(&self) -> &str {
-        &self.name.domain
-    }
-
-    fn subject(&self) -> String {
-        format!("the runs of {}", self.name)
-    }
-
-    fn apply(&self, manifest: &mut Manifest) -> Result<(), Fault> {
-        let conflict = |what: &str| Err(Fault::new(Blame::Conflict, format!("{} was {what} meanwhile", self.name)));
-        let version = manifest.version + 1;
-        let present = manifest.datasets.get_mut(&self.name.dataset).filter(|present| present.id == self.dataset);
-        let Some(present) = present else { return conflict("replaced or dropped") };
-        for merged in &self.merged {
-            let Some(partition) = present.partitions.get_mut(merged.partition as usize) else { return conflict("changed") };
-            if partition.copies.iter().any(|drive| !merged.placed.contains(drive)) {
-                return conflict("moved");
-            }
-            if !partition.replace(&merged.from, &merged.run) {
-                return conflict("merged by another host");
-            }
-        }
-        present.merged = version;
-        Ok(())
-    }
-
-    fn runs(&self) -> Vec<(DriveId, SliceKey)> {
-        let key =
-            |partition| SliceKey { name: self.name.clone(), dataset: self.dataset, load: self.load, partition, number: None };
-        let merged = self.merged.iter();
-        merged.flat_map(|merged| merged.placed.iter().map(move |drive| (*drive, key(merged.partition)))).collect()
-    }
-
-    fn is_in(&self, manifest: &Manifest) -> bool {
-        let Some(present) = self.find(manifest) else { return false };
-        self.merged.iter().all(|merged| {
-            let partition = present.partitions.get(merged.partition as usize);
-            partition.is_some_and(|partition| partition.runs.iter().any(|run| run.load == self.load))
-        })
-    }
-
-    fn may_be_hidden(&self, manifest: &Manifest, version: u64) -> bool {
-        self.find(manifest).is_some_and(|present| present.merged > version)
-    }
 }
 
 #[cfg(test)]

@@ -338,15 +338,34 @@ impl Partition {
         self.runs.push(loaded.run);
     }
 
-    /// Puts a run in the place of those that it was merged from. Returns false, and changes nothing, unless all of
+    /// Puts a run in the place of those that it was made from. Returns false, and changes nothing, unless all of
     /// these are there, one after the other.
-    pub fn replace(&mut self, merged: &[LoadId], by: &Loaded) -> bool {
-        let names = |runs: &[Run]| runs.iter().map(|run| run.load).eq(merged.iter().copied());
-        let Some(first) = self.runs.windows(merged.len().max(1)).position(names) else { return false };
-        self.runs.splice(first..first + merged.len(), [by.run]);
+    pub fn replace(&mut self, from: &[LoadId], by: &Loaded) -> bool {
+        let names = |runs: &[Run]| runs.iter().map(|run| run.load).eq(from.iter().copied());
+        let Some(first) = self.runs.windows(from.len().max(1)).position(names) else { return false };
+        self.runs.splice(first..first + from.len(), [by.run]);
+        if self.runs.len() == 1 {
+            self.columns.clone_from(&by.columns);
+            return true;
+        }
         // The rows are the same, but the distinct counts are better: sketches went over all rows.
         for (known, found) in self.columns.iter_mut().zip(&by.columns) {
             known.distinct = known.distinct.max(found.distinct);
+        }
+        true
+    }
+
+    /// The same where the run lacks some rows of the other one, with so many nulls in each column.
+    pub fn replace_marked(&mut self, from: LoadId, by: &Loaded, nulls_gone: &[u64]) -> bool {
+        if !self.replace(&[from], by) {
+            return false;
+        }
+        if self.runs.len() > 1 {
+            // What was a bound may have gone with its row.
+            for (known, gone) in self.columns.iter_mut().zip(nulls_gone) {
+                known.nulls = known.nulls.saturating_sub(*gone);
+                known.exact &= known.min.is_none() && known.max.is_none();
+            }
         }
         true
     }

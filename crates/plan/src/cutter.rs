@@ -65,6 +65,24 @@ struct Draft {
     pinned: Vec<Arc<LogicalPlan>>,
 }
 
+/// What the drives run of a piece, before it has a number and a form in which it travels.
+pub(crate) fn sub_plan_of(piece: &Piece, schema: &DFSchemaRef, estimate: &Estimate, level_max: Level) -> SubPlan {
+    SubPlan {
+        number: 0,
+        plan: piece.plan.clone(),
+        travelling: Travelling::Scan(vec![]),
+        extensions: vec![],
+        datasets: piece.datasets(),
+        copies: piece.scheme.copies.clone(),
+        inputs: piece.inputs.clone(),
+        whole_partition: piece.whole,
+        level_max,
+        schema: Arc::new(schema.as_arrow().clone()),
+        estimate: estimate.clone(),
+        layers: piece.layers.clone(),
+    }
+}
+
 impl<'a> Cutter<'a> {
     pub(crate) fn new(
         catalogue: &'a dyn Catalogue,
@@ -247,20 +265,7 @@ impl<'a> Cutter<'a> {
         if self.is_draft() {
             return LogicalPlan::EmptyRelation(EmptyRelation { produce_one_row: false, schema });
         }
-        let sub_plan = SubPlan {
-            number: 0,
-            plan: piece.plan.clone(),
-            travelling: Travelling::Scan(vec![]),
-            extensions: vec![],
-            datasets: piece.datasets(),
-            copies: piece.scheme.copies.clone(),
-            inputs: piece.inputs.clone(),
-            whole_partition: piece.whole,
-            level_max,
-            schema: Arc::new(schema.as_arrow().clone()),
-            estimate: estimate.clone(),
-            layers: piece.layers.clone(),
-        };
+        let sub_plan = sub_plan_of(piece, &schema, estimate, level_max);
         LogicalPlan::Extension(Extension { node: Arc::new(RemoteScan { sub_plan: Arc::new(sub_plan), schema }) })
     }
 

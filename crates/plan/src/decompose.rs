@@ -7,8 +7,9 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Extension, LogicalPlan};
 use pithead_functions::Registry;
+use pithead_model::Level;
 
-use crate::cutter::{Cutter, unaliased};
+use crate::cutter::{Cutter, Outcome, sub_plan_of, unaliased};
 use crate::order::{LINK_BYTES_PER_SECOND, ROWS_PER_SECOND};
 use crate::travel::produce_for;
 use crate::{Catalogue, CutOptions, Operator, PlanError, RemoteScan, SubPlan, Travelling};
@@ -93,6 +94,17 @@ impl<'a> Decomposer<'a> {
             }
         }
         Err(PlanError::Malformed("the cut did not settle".into()))
+    }
+
+    /// All of an optimised logical plan as one sub-plan, whatever it costs; none where drives cannot run all of it.
+    pub async fn whole(&mut self, plan: &LogicalPlan, options: &CutOptions) -> Result<Option<SubPlan>, PlanError> {
+        let outcome = Cutter::new(self.catalogue, self.state, options, &self.refused).visit(plan)?;
+        let Outcome { estimate, piece: Some(piece), .. } = outcome else { return Ok(None) };
+        let sub_plan = sub_plan_of(&piece, plan.schema(), &estimate, Level::Whole);
+        drop(piece);
+        let Ok(bytes) = self.produced(&sub_plan).await else { return Ok(None) };
+        let extensions = self.extensions(&sub_plan)?.into_iter().collect();
+        Ok(Some(SubPlan { number: 1, travelling: Travelling::Substrait(bytes), extensions, ..sub_plan }))
     }
 
     /// Numbers the sub-plans of a super-plan, and brings each into the form in which it travels.

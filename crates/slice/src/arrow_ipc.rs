@@ -6,9 +6,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow::buffer::{Buffer, MutableBuffer};
-use arrow::compute::BatchCoalescer;
+use arrow::compute::{BatchCoalescer, filter_record_batch};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ipc::convert::fb_to_schema;
@@ -222,14 +222,14 @@ impl ArrowSlice {
 
 impl SliceReader for ArrowSlice {
     fn rows(&self) -> u64 {
-        self.index.rows
+        self.index.live_rows()
     }
 
     fn scan(&self, request: ScanRequest) -> Result<Scan, SliceError> {
         check_columns(&self.schema, &request)?;
         let windows = self.index.wanted(&request, self.sent.as_ref())?;
         let scan = guarded(|| PageScan::new(self, &request.columns, request.stats.clone()))?;
-        let stream = stream::iter(windows).map(move |window| guarded(|| scan.read(window)));
+        let stream = stream::iter(windows.into_iter().filter_map(move |window| guarded(|| scan.read(window)).transpose()));
         Ok(Scan { stream: stream.boxed(), applied: Vec::new() })
     }
 
@@ -238,20 +238,20 @@ impl SliceReader for ArrowSlice {
     }
 
     fn rows_of(&self, pages: &PageSet) -> u64 {
-        self.index.rows_of(pages).map(|rows| rows.end - rows.start).sum()
+        self.index.live_rows_of(pages)
     }
 
     fn search(&self, request: ScanRequest) -> Result<Search, SliceError> {
         check_columns(&self.schema, &request)?;
         let windows = self.index.wanted(&request, self.sent.as_ref())?;
         let scan = guarded(|| PageScan::new(self, &request.columns, request.stats.clone()))?;
-        let stream = stream::iter(windows.clone()).map(move |window| guarded(|| scan.read(window)).map(Some)).boxed();
+        let stream = stream::iter(windows.clone()).map(move |window| guarded(|| scan.read(window))).boxed();
         Ok(Search { windows, stream, applied: Vec::new() })
     }
 
     fn parts(&self, columns: &[usize], pages: &PageSet) -> Result<SliceParts, SliceError> {
         let parts = guarded(|| self.cut(columns, pages))?;
-        Ok(SliceParts { encoding: ArrowEncoding.id(), rows: self.index.rows, body_bytes: self.body.bytes(), parts })
+        Ok(SliceParts { encoding: ArrowEncoding.id(), rows: self.index.live_rows(), body_bytes: self.body.bytes(), parts })
     }
 }
 
@@ -278,12 +278,28 @@ impl PageScan {
         Ok(Self { slice: slice.clone(), decoder, decoded, places, output, stats })
     }
 
-    /// Rows of one page.
-    fn read(&self, window: Range<u64>) -> Result<RecordBatch, SliceError> {
+    /// Rows of one page that are left, if there are any.
+    fn read(&self, window: Range<u64>) -> Result<Option<RecordBatch>, SliceError> {
+        let index = &self.slice.index;
+        if index.live_in(&window) == 0 {
+            return Ok(None);
+        }
+        let batch = self.read_all(&window)?;
+        Ok(Some(match index.marks.as_ref().filter(|marks| marks.gone_in(&window) > 0) {
+            None => batch,
+            Some(marks) => {
+                let left = BooleanArray::new(marks.left_in(&window), None);
+                filter_record_batch(&batch, &left).map_err(damaged)?
+            }
+        }))
+    }
+
+    /// Rows of one page, those that are gone among them.
+    fn read_all(&self, window: &Range<u64>) -> Result<RecordBatch, SliceError> {
         let index = &self.slice.index;
         let page = window.start / index.page_rows;
         let rows = index.page(page);
-        let started = index.pages_started(&window);
+        let started = index.pages_started(window);
         self.stats.pages_read.fetch_add(started, Ordering::Relaxed);
         let count = (window.end - window.start) as usize;
         let options = RecordBatchOptions::new().with_row_count(Some(count));

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use pithead_model::ColumnSummary;
 
+use crate::marks::check_marked;
 use crate::pages::PageIndex;
 use crate::{Header, SliceError, encoding_by_id, unseal, verify};
 
@@ -13,8 +14,10 @@ pub struct SliceFacts {
     pub header: Header,
     /// The encoding's name.
     pub encoding: &'static str,
-    /// Rows of each page but the last.
+    /// Rows of each page but the last, those that are gone among them.
     pub page_rows: u64,
+    /// Rows that deletion marks take from it.
+    pub rows_gone: u64,
     /// The bytes that the encoding wrote.
     pub encoded_bytes: u64,
     /// Bytes of the pages' bounds.
@@ -29,15 +32,18 @@ pub fn describe(slice: Bytes) -> Result<SliceFacts, SliceError> {
     let (header, body) = unseal(slice)?;
     verify(&header, &body)?;
     let encoding = encoding_by_id(header.encoding)?.name();
+    check_marked(header.encoding, &body)?;
     let columns = header.columns as usize;
     let (encoded, index) = PageIndex::split(body, columns)?;
-    if index.rows != header.rows {
-        return Err(SliceError::Corrupt(format!("the header names {} rows, its pages hold {}", header.rows, index.rows)));
+    if index.live_rows() != header.rows {
+        let there = index.live_rows();
+        return Err(SliceError::Corrupt(format!("the header names {} rows, its pages hold {there}", header.rows)));
     }
     Ok(SliceFacts {
         header,
         encoding,
         page_rows: index.page_rows,
+        rows_gone: index.rows - index.live_rows(),
         encoded_bytes: encoded.len() as u64,
         bounds_bytes: index.bytes(),
         columns: (0..columns).map(|column| index.column(column)).collect::<Result<_, _>>()?,

@@ -11,6 +11,7 @@ use futures::StreamExt;
 use pithead_model::{PAGE_ROWS, SLICE_BYTES_MAX, SliceEntry};
 
 use crate::arrow_ipc::ArrowEncoding;
+use crate::marks::{MARKED, check_marked};
 use crate::pages::PageIndex;
 use crate::parquet::ParquetEncoding;
 use crate::stored::SliceParts;
@@ -31,9 +32,10 @@ pub fn encoding_names() -> Vec<&'static str> {
     ENCODINGS.iter().map(|encoding| encoding.name()).collect()
 }
 
-/// The encoding with a header's number and version; [`SliceError::Version`] if this release does not read it.
+/// The encoding with a header's number and version, whether or not the slice has deletion marks; [`SliceError::Version`] if this
+/// release does not read it.
 pub fn encoding_by_id((encoding, version): (u16, u16)) -> Result<Arc<dyn Encoding>, SliceError> {
-    ENCODINGS.iter().find(|known| known.id() == (encoding, version)).cloned().ok_or_else(|| {
+    ENCODINGS.iter().find(|known| known.id() == (encoding, version & !MARKED)).cloned().ok_or_else(|| {
         let known: Vec<String> =
             ENCODINGS.iter().map(|known| format!("{} ({} version {})", known.name(), known.id().0, known.id().1)).collect();
         SliceError::Version { encoding, version, known: known.join(", ") }
@@ -84,7 +86,9 @@ pub fn open_slice(schema: &SchemaRef, slice: Bytes) -> Result<Arc<dyn SliceReade
 
 /// Opens a body whose checksum was checked before.
 pub fn open_verified(schema: &SchemaRef, header: &Header, body: Bytes) -> Result<Arc<dyn SliceReader>, SliceError> {
-    let reader = encoding_by_id(header.encoding)?.open(schema, body)?;
+    let encoding = encoding_by_id(header.encoding)?;
+    check_marked(header.encoding, &body)?;
+    let reader = encoding.open(schema, body)?;
     match reader.rows() == header.rows {
         true => Ok(reader),
         false => Err(SliceError::Corrupt(format!("the header names {} rows, the body has {}", header.rows, reader.rows()))),

@@ -14,7 +14,8 @@
 //!
 //! (The index is the two parts before `rows`.) The bounds of one page are a byte of flags (1: a minimum follows, 2: a
 //! maximum follows, 4: both are exact, 8: there may be more nulls), the number of nulls as a base-128 number, and then
-//! the bounds, each as a byte of kind, a byte of length, and that many bytes.
+//! the bounds, each as a byte of kind, a byte of length, and that many bytes. Behind all of this there may be deletion
+//! marks (`marks.rs`): pages and rows are numbered as if no row were gone.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -25,6 +26,7 @@ use bytes::Bytes;
 use pithead_model::{ColumnSummary, PAGE_ROWS, PageSet, merge_columns};
 
 use crate::bounds::bounds;
+use crate::marks::{Marks, split};
 use crate::page_entries::{Reader, damaged, write_summary};
 use crate::prune::{columns_of, may_satisfy};
 use crate::{Predicate, ScanRequest, SliceError};
@@ -69,13 +71,15 @@ pub(crate) fn append(body: &mut Vec<u8>, rows: u64, pages: &[Vec<ColumnSummary>]
 /// The pages of a slice and their bounds, which are read column by column when they are needed.
 #[derive(Clone, Debug)]
 pub(crate) struct PageIndex {
-    /// Rows of the slice.
+    /// Rows of the slice, those that are gone among them.
     pub(crate) rows: u64,
     /// Rows of each page but the last.
     pub(crate) page_rows: u64,
     columns: usize,
     /// The starts of the columns, then the entries.
     index: Bytes,
+    /// The rows that are gone; none: no row is.
+    pub(crate) marks: Option<Marks>,
 }
 
 impl PageIndex {
@@ -102,7 +106,7 @@ impl PageIndex {
             index.extend_from_slice(&start.to_le_bytes());
         }
         index.append(&mut entries);
-        Ok(Self { rows, page_rows: PAGE_ROWS as u64, columns: count, index: index.into() })
+        Ok(Self { rows, page_rows: PAGE_ROWS as u64, columns: count, index: index.into(), marks: None })
     }
 
     /// Appends it to an encoding's bytes.
@@ -115,8 +119,9 @@ impl PageIndex {
         body.extend_from_slice(&MAGIC);
     }
 
-    /// Splits the index from an encoding's bytes, which it returns without the index.
+    /// Splits the index, and the marks behind it, from an encoding's bytes, which it returns without them.
     pub(crate) fn split(body: Bytes, columns: usize) -> Result<(Bytes, Self), SliceError> {
+        let (body, marks) = split(body)?;
         let Some(trailer_start) = body.len().checked_sub(TRAILER_BYTES) else {
             return Err(damaged("it is too short"));
         };
@@ -133,9 +138,11 @@ impl PageIndex {
             return Err(damaged("it is longer than the slice"));
         };
         let index = body.slice(index_start..trailer_start);
-        let page = Self { rows: u64_at(&trailer, 0), page_rows: u32_at(&trailer, 8).into(), columns, index };
+        let (rows, page_rows) = (u64_at(&trailer, 0), u32_at(&trailer, 8).into());
+        let page = Self { rows, page_rows, columns, index, marks: None };
         page.check()?;
-        Ok((body.slice(..index_start), page))
+        let marks = marks.map(|found| found.of(rows)).transpose()?;
+        Ok((body.slice(..index_start), Self { marks, ..page }))
     }
 
     /// Each page takes at least two bytes for each column, so wrong counts are detected before anything is allocated by
@@ -166,6 +173,16 @@ impl PageIndex {
         page * self.page_rows..((page + 1) * self.page_rows).min(self.rows)
     }
 
+    /// Rows of the slice that are left.
+    pub(crate) fn live_rows(&self) -> u64 {
+        self.rows - self.marks.as_ref().map_or(0, Marks::gone)
+    }
+
+    /// Of a range of rows, those that are left.
+    pub(crate) fn live_in(&self, rows: &Range<u64>) -> u64 {
+        rows.end - rows.start - self.marks.as_ref().map_or(0, |marks| marks.gone_in(rows))
+    }
+
     /// The bytes of the index without its end.
     pub(crate) fn bytes(&self) -> u64 {
         self.index.len() as u64
@@ -180,7 +197,7 @@ impl PageIndex {
         (0..self.pages()).map(|_| entries.summary()).collect()
     }
 
-    /// The pages that may have a row that satisfies all predicates, in order.
+    /// The pages that may have a row that is left and satisfies all predicates, in order.
     pub(crate) fn matching(&self, predicates: &[Predicate]) -> Result<Vec<u64>, SliceError> {
         let mut wanted = Vec::new();
         predicates.iter().for_each(|predicate| columns_of(predicate, &mut wanted));
@@ -192,6 +209,9 @@ impl PageIndex {
         }
         let may_match = |page: &u64| {
             let rows = self.page(*page);
+            if self.live_in(&rows) == 0 {
+                return false;
+            }
             let summary = |column: usize| summaries.get(&column).and_then(|pages| pages.get(*page as usize));
             predicates.iter().all(|predicate| may_satisfy(predicate, &summary, rows.end - rows.start))
         };
@@ -216,9 +236,14 @@ impl PageIndex {
         PageSet::from_bytes(self.count()?, bits).map_err(|fault| SliceError::Corrupt(fault.message))
     }
 
-    /// The rows of the pages of a set.
+    /// The rows of the pages of a set, those that are gone among them.
     pub(crate) fn rows_of<'a>(&'a self, pages: &'a PageSet) -> impl Iterator<Item = Range<u64>> + 'a {
         pages.iter().filter(|page| u64::from(*page) < self.pages()).map(|page| self.page(page.into()))
+    }
+
+    /// How many rows of the pages of a set are left.
+    pub(crate) fn live_rows_of(&self, pages: &PageSet) -> u64 {
+        self.rows_of(pages).map(|rows| self.live_in(&rows)).sum()
     }
 
     /// What a request is to read: the pages that may match, among those that are at hand.

@@ -13,10 +13,16 @@ use crate::bounds::bounds;
 pub fn summarise(schema: &SchemaRef, batches: &[RecordBatch]) -> Vec<ColumnSummary> {
     let mut sketches = ColumnSketches::new(schema.fields().len());
     batches.iter().for_each(|batch| sketches.update(batch));
+    let mut columns = bounds_of(schema, batches);
+    with_distinct(&mut columns, &sketches);
+    columns
+}
+
+/// The same without the number of distinct values.
+pub fn bounds_of(schema: &SchemaRef, batches: &[RecordBatch]) -> Vec<ColumnSummary> {
     let parts: Vec<Vec<ColumnSummary>> = batches.iter().map(|batch| batch.columns().iter().map(bounds).collect()).collect();
     let mut columns = merge_columns(parts.iter().map(Vec::as_slice));
     columns.resize(schema.fields().len(), ColumnSummary { exact: true, ..Default::default() });
-    with_distinct(&mut columns, &sketches);
     columns
 }
 

@@ -3,7 +3,7 @@
 use arrow_flight::Action;
 use bytes::Bytes;
 use pithead_door::{BackgroundOrder, check_protocol};
-use pithead_door::{CLAIMED_MAX, Claim, Discard, FunctionAsk, Hello, HistoryAsk, MERGED_MAX, MergeRuns, Welcome};
+use pithead_door::{CLAIMED_MAX, Claim, Discard, FunctionAsk, Hello, HistoryAsk, MERGED_MAX, MarkRun, MergeRuns, Welcome};
 use pithead_door::{check_columns, check_module_name};
 use pithead_model::{
     COPIES_MAX, Dataset, FUNCTIONS_MAX, HostState, Manifest, PARTITIONS_MAX, PROTOCOL_VERSION, SessionId, SliceKey, VIEWS_MAX,
@@ -38,6 +38,7 @@ pub(crate) enum Call {
     Sessions,
     Kill(SessionId),
     Merge(MergeRuns),
+    Mark(MarkRun),
     Modules,
     RemoveModule(String),
     Background(BackgroundOrder),
@@ -76,7 +77,7 @@ struct Versions {
 
 impl Call {
     /// The types of action that there are, each with what it is for.
-    pub(crate) const KINDS: [(&'static str, &'static str); 24] = [
+    pub(crate) const KINDS: [(&'static str, &'static str); 25] = [
         ("hello", "first contact: versions, extensions, encodings"),
         ("poll", "where a session stands"),
         ("close", "ends a session"),
@@ -97,6 +98,7 @@ impl Call {
         ("sessions", "the sessions that are open"),
         ("kill", "ends somebody's session"),
         ("merge", "writes the rows of several runs as one run"),
+        ("mark", "writes what is left of a run without some of its rows"),
         ("modules", "the modules of SSDlets that the drive keeps"),
         ("remove-module", "deletes a module"),
         ("background", "how background services and cores are, and what they are told"),
@@ -126,6 +128,7 @@ impl Call {
             Call::Sessions => "sessions",
             Call::Kill(_) => "kill",
             Call::Merge(_) => "merge",
+            Call::Mark(_) => "mark",
             Call::Modules => "modules",
             Call::RemoveModule(_) => "remove-module",
             Call::Background(_) => "background",
@@ -149,6 +152,7 @@ impl Call {
             Call::Discard(discard) => json(discard)?,
             Call::Claim(claim) => json(claim)?,
             Call::Merge(request) => json(request)?,
+            Call::Mark(request) => json(request)?,
             Call::Background(order) => json(order)?,
             Call::Function(ask) => json(ask)?,
         };
@@ -179,6 +183,7 @@ impl Call {
             "sessions" => Call::Sessions,
             "kill" => Call::Kill(from_json("session id", body)?),
             "merge" => Call::Merge(parse_merge(body)?),
+            "mark" => Call::Mark(parse_mark(body)?),
             "modules" => Call::Modules,
             "remove-module" => Call::RemoveModule(parse_module_name(body)?),
             "background" => Call::Background(from_json("background order", body)?),
@@ -255,6 +260,13 @@ fn parse_merge(body: &[u8]) -> Result<MergeRuns, WireError> {
         let why = format!("{} runs; at most {MERGED_MAX} are allowed", request.loads.len());
         return Err(WireError::malformed("request to merge runs", why));
     }
+    Ok(request)
+}
+
+fn parse_mark(body: &[u8]) -> Result<MarkRun, WireError> {
+    let request: MarkRun = from_json("request to mark rows", body)?;
+    check_name(&request.into.name)?;
+    check_columns(&request.into.schema)?;
     Ok(request)
 }
 

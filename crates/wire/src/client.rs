@@ -12,8 +12,8 @@ use futures::stream::{self, Stream, StreamExt};
 use http::header::AUTHORIZATION;
 use pithead_door::{
     ApplicationRun, Attachments, BackgroundOrder, BackgroundStatus, Batches, Claim, Discard, Door, DriveStatus, Event, Events,
-    FunctionAsk, FunctionModule, Granted, Hello, HistoryAsk, Kept, LoadModule, LoadRequest, MergeRuns, OpenRequest,
-    OpenSession, Opened, Pieces, PortInputs, Reads, RunApplication, StoredModule, ToldVersion, Welcome,
+    FunctionAsk, FunctionModule, Granted, Hello, HistoryAsk, Kept, LoadModule, LoadRequest, MarkRun, Marked, MergeRuns,
+    OpenRequest, OpenSession, Opened, Pieces, PortInputs, Reads, RunApplication, StoredModule, ToldVersion, Welcome,
 };
 use pithead_door::{check_attachments, check_columns};
 use pithead_entry::ConnectOptions;
@@ -44,6 +44,8 @@ use crate::sending::{Failed, load_messages, run_put_messages};
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a call may take that writes or deletes many values.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(120);
+/// Longest wait for what is left of a run, which may be all of a partition.
+const MARK_TIMEOUT: Duration = Duration::from_secs(1_800);
 
 /// A drive elsewhere, behind one HTTP/2 connection that all calls share.
 ///
@@ -131,6 +133,7 @@ impl FlightDoor {
         let action = call.action()?;
         let limit = match call {
             Call::Commit(_) | Call::Keep(_) | Call::Discard(_) | Call::Merge(_) => WRITE_TIMEOUT,
+            Call::Mark(_) => MARK_TIMEOUT,
             _ => CALL_TIMEOUT,
         };
         let mut client = self.client.clone();
@@ -252,6 +255,10 @@ impl Door for FlightDoor {
 
     async fn merge_runs(&self, request: MergeRuns) -> Result<Loaded, Fault> {
         self.call(Call::Merge(request)).await
+    }
+
+    async fn mark_run(&self, request: MarkRun) -> Result<Marked, Fault> {
+        self.call(Call::Mark(request)).await
     }
 
     async fn discard(&self, discard: Discard) -> Result<u64, Fault> {

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use pithead_door::{
     ApplicationRun, Attachments, BackgroundOrder, BackgroundStatus, Batches, Claim, Discard, Door, DriveStatus, Events,
-    FunctionAsk, FunctionModule, Hello, HistoryAsk, Kept, LinkGauge, LoadModule, LoadRequest, MergeRuns, OpenRequest,
-    OpenSession, Opened, Pieces, PlanBytes, PortInputs, Reads, RunApplication, StoredModule, ToldVersion, Welcome,
+    FunctionAsk, FunctionModule, Hello, HistoryAsk, Kept, LinkGauge, LoadModule, LoadRequest, MarkRun, Marked, MergeRuns,
+    OpenRequest, OpenSession, Opened, Pieces, PlanBytes, PortInputs, Reads, RunApplication, StoredModule, ToldVersion, Welcome,
 };
 use pithead_entry::{Identity, ProgramRight, Right};
 use pithead_model::{
@@ -178,6 +178,14 @@ impl Door for CheckedDoor {
     async fn merge_runs(&self, request: MergeRuns) -> Result<Loaded, Fault> {
         self.caller.check(Right::Write, &request.into.name.domain)?;
         self.door.merge_runs(request).await
+    }
+
+    async fn mark_run(&self, request: MarkRun) -> Result<Marked, Fault> {
+        let domain = &request.into.name.domain;
+        self.caller.check(Right::Write, domain)?;
+        // How many rows go tells of what they are.
+        self.caller.check(Right::Read, domain)?;
+        self.door.mark_run(request).await
     }
 
     async fn discard(&self, discard: Discard) -> Result<u64, Fault> {

@@ -130,6 +130,7 @@ impl DoorService {
             Call::Sessions => answer(&door.sessions().await?),
             Call::Kill(session) => answer(&door.kill(session).await?),
             Call::Merge(request) => answer(&door.merge_runs(request).await?),
+            Call::Mark(request) => answer(&door.mark_run(request).await?),
             Call::Modules => answer(&door.modules().await?),
             Call::RemoveModule(name) => answer(&door.remove_module(name).await?),
             Call::Background(order) => answer(&door.background(order).await?),

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use pithead_door::{
     ApplicationRun, Attachments, BackgroundOrder, BackgroundStatus, Batches, Claim, Discard, Door, DriveStatus, Events,
-    FunctionAsk, FunctionModule, Hello, HistoryAsk, Kept, LinkGauge, LoadModule, LoadRequest, MergeRuns, OpenRequest,
-    OpenSession, Opened, Pieces, PortInputs, Reads, RunApplication, StoredModule, ToldVersion, Welcome,
+    FunctionAsk, FunctionModule, Hello, HistoryAsk, Kept, LinkGauge, LoadModule, LoadRequest, MarkRun, Marked, MergeRuns,
+    OpenRequest, OpenSession, Opened, Pieces, PortInputs, Reads, RunApplication, StoredModule, ToldVersion, Welcome,
 };
 use pithead_model::{Directory, Fault, HostState, Loaded, Manifest, Reply, SessionId, SessionProfile, SliceKey};
 use pithead_plan::take_annotation;
@@ -74,6 +74,10 @@ impl Door for Drive {
 
     async fn merge_runs(&self, request: MergeRuns) -> Result<Loaded, Fault> {
         self.counted(self.stored(&self.metrics.merges, self.storage.merge_stored(request).await))
+    }
+
+    async fn mark_run(&self, request: MarkRun) -> Result<Marked, Fault> {
+        self.counted(self.stored(&self.metrics.marks, self.serving.mark_run(request).await))
     }
 
     async fn discard(&self, discard: Discard) -> Result<u64, Fault> {

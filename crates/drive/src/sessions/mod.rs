@@ -5,6 +5,7 @@ mod costs;
 mod getting;
 mod hinting;
 mod kept;
+mod marking;
 mod meter;
 mod opening;
 mod queue;

@@ -91,12 +91,12 @@ impl SessionServer {
         Reply::Busy { why: why.to_owned(), retry_after_ms }
     }
 
-    fn lease(&self, parts: &[SlicePart]) -> Result<Lease, Fault> {
+    pub(super) fn lease(&self, parts: &[SlicePart]) -> Result<Lease, Fault> {
         let runs = parts.iter().flat_map(|part| part.runs.iter().map(|(load, _)| part.run(*load)));
         self.storage.leases.lease(runs.collect()).map_err(|run| gone(&run))
     }
 
-    async fn parts(&self, parts: &[SlicePart]) -> Result<Vec<PartData>, Fault> {
+    pub(super) async fn parts(&self, parts: &[SlicePart]) -> Result<Vec<PartData>, Fault> {
         let mut data = Vec::with_capacity(parts.len());
         for part in parts {
             data.push(PartData {
@@ -140,7 +140,7 @@ impl SessionServer {
         Ok(slices)
     }
 
-    async fn bind(&self, request: BindRequest) -> Result<Arc<Bound>, Fault> {
+    pub(super) async fn bind(&self, request: BindRequest) -> Result<Arc<Bound>, Fault> {
         if Bound::is_quick(&request) {
             // The way to another thread and back would take longer.
             let bound = AssertUnwindSafe(Bound::bind(request)).catch_unwind().await;

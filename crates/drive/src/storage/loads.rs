@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt, TryStreamExt};
 use pithead_door::{Batches, LoadRequest, compact, same_columns};
@@ -93,10 +94,11 @@ struct Maker {
 }
 
 /// A slice that has no name yet.
-struct StagedSlice {
-    value: StagedValue,
-    entry: SliceEntry,
-    sketches: ColumnSketches,
+pub(super) struct StagedSlice {
+    pub(super) value: StagedValue,
+    pub(super) entry: SliceEntry,
+    /// Of its columns; none where the slice was not made of rows now.
+    pub(super) sketches: Option<ColumnSketches>,
 }
 
 impl Maker {
@@ -106,7 +108,13 @@ impl Maker {
             .try_buffered(threads);
         let slices: Vec<StagedSlice> =
             making.map_ok(|made| stream::iter(made).map(Ok::<_, Fault>)).try_flatten().try_collect().await?;
-        self.adopt(request, run, slices).await
+        let mut columns = summaries(&slices, &request.schema);
+        let mut sketches = ColumnSketches::new(request.schema.fields().len());
+        slices.iter().filter_map(|slice| slice.sketches.as_ref()).for_each(|one| sketches.merge(one));
+        for (column, distinct) in columns.iter_mut().zip(sketches.estimates()) {
+            column.distinct = distinct;
+        }
+        adopt(&self.store, &self.workers, request, run, slices, columns).await
     }
 
     /// Encodes and stages a piece, on a thread that may block.
@@ -114,61 +122,64 @@ impl Maker {
         let (store, encoding, schema) = (Arc::clone(&self.store), Arc::clone(&self.encoding), Arc::clone(&request.schema));
         let make = move || {
             let mut made = Vec::new();
-            stage(&store, &*encoding, &schema, piece, &mut made).map(|()| made)
+            stage_rows(&store, &*encoding, &schema, piece, &mut made).map(|()| made)
         };
         self.workers.blocking(make).await?
     }
+}
 
-    /// Names all slices, and the metadata slice with them.
-    async fn adopt(&self, request: LoadRequest, run: SliceKey, slices: Vec<StagedSlice>) -> Result<Loaded, Fault> {
-        let entries: Vec<SliceEntry> = slices.iter().map(|slice| slice.entry.clone()).collect();
-        let mut columns = match entries.is_empty() {
-            // Of no rows, too, there is one summary a column.
-            true => vec![ColumnSummary { exact: true, ..ColumnSummary::default() }; request.schema.fields().len()],
-            false => merge_columns(entries.iter().map(|entry| entry.columns.as_slice())),
-        };
-        let mut sketches = ColumnSketches::new(request.schema.fields().len());
-        slices.iter().for_each(|slice| sketches.merge(&slice.sketches));
-        for (column, distinct) in columns.iter_mut().zip(sketches.estimates()) {
-            column.distinct = distinct;
-        }
-        let directory =
-            Directory { schema: request.schema, metadata: request.metadata, slices: entries, columns: columns.clone() };
-        let made =
-            Run { load: run.load, slices: directory.slices.len() as u32, rows: directory.rows(), bytes: directory.bytes() };
-        let json = serde_json::to_vec(&directory)
-            .map_err(|error| Fault::new(Blame::Bug, format!("a directory that is no JSON: {error}")))?;
-        let meta = Write::Put(Put { expected: Expected::Absent, ..Put::forced(slice_key(&run), json) });
-        let key = run.clone();
-        let staged = (0..).zip(slices).filter_map(|(number, slice)| slice.value.named(slice_key(&run.slice(number)))).collect();
-        let store = Arc::clone(&self.store);
-        let adopt = move || {
-            let batch = std::iter::once(meta).chain(unclaimed(&*store, &key)?).collect();
-            Ok::<_, Fault>(store.adopt(staged, batch)?)
-        };
-        self.workers.blocking(adopt).await??;
-        Ok(Loaded { run: made, columns })
+/// What is known of all rows of a run from its slices. Distinct counts are the largest of any slice's.
+pub(super) fn summaries(slices: &[StagedSlice], schema: &SchemaRef) -> Vec<ColumnSummary> {
+    match slices.is_empty() {
+        // Of no rows, too, there is one summary a column.
+        true => vec![ColumnSummary { exact: true, ..ColumnSummary::default() }; schema.fields().len()],
+        false => merge_columns(slices.iter().map(|slice| slice.entry.columns.as_slice())),
     }
 }
 
+/// Names all slices, and the metadata slice with them.
+pub(super) async fn adopt(
+    store: &Arc<dyn Store>,
+    workers: &Workers,
+    request: LoadRequest,
+    run: SliceKey,
+    slices: Vec<StagedSlice>,
+    columns: Vec<ColumnSummary>,
+) -> Result<Loaded, Fault> {
+    let entries: Vec<SliceEntry> = slices.iter().map(|slice| slice.entry.clone()).collect();
+    let directory = Directory { schema: request.schema, metadata: request.metadata, slices: entries, columns: columns.clone() };
+    let made = Run { load: run.load, slices: directory.slices.len() as u32, rows: directory.rows(), bytes: directory.bytes() };
+    let json = serde_json::to_vec(&directory)
+        .map_err(|error| Fault::new(Blame::Bug, format!("a directory that is no JSON: {error}")))?;
+    let meta = Write::Put(Put { expected: Expected::Absent, ..Put::forced(slice_key(&run), json) });
+    let staged = (0..).zip(slices).filter_map(|(number, slice)| slice.value.named(slice_key(&run.slice(number)))).collect();
+    let store = Arc::clone(store);
+    let adopt = move || {
+        let batch = std::iter::once(meta).chain(unclaimed(&*store, &run)?).collect();
+        Ok::<_, Fault>(store.adopt(staged, batch)?)
+    };
+    workers.blocking(adopt).await??;
+    Ok(Loaded { run: made, columns })
+}
+
 /// Stages a piece as one slice, or as several where one would be too large.
-fn stage(
+pub(super) fn stage_rows(
     store: &Arc<dyn Store>,
     encoding: &dyn Encoding,
-    schema: &arrow::datatypes::SchemaRef,
+    schema: &SchemaRef,
     piece: Piece,
     made: &mut Vec<StagedSlice>,
 ) -> Result<(), Fault> {
     let encoded = match encode_slice(encoding, schema, &piece) {
         Err(SliceError::TooLarge { bytes, max }) => {
             let Some((first, second)) = halve(&piece) else { return Err(SliceError::TooLarge { bytes, max }.into()) };
-            stage(store, encoding, schema, first, made)?;
-            return stage(store, encoding, schema, second, made);
+            stage_rows(store, encoding, schema, first, made)?;
+            return stage_rows(store, encoding, schema, second, made);
         }
         other => other?,
     };
     let value = StagedValue::stage(store, encoded.bytes)?;
-    made.push(StagedSlice { value, entry: encoded.entry, sketches: encoded.sketches });
+    made.push(StagedSlice { value, entry: encoded.entry, sketches: Some(encoded.sketches) });
     Ok(())
 }
 
@@ -211,7 +222,8 @@ fn columns(schema: &arrow::datatypes::Schema) -> String {
     format!("{}{more}", named.join(", "))
 }
 
-fn check(request: &LoadRequest) -> Result<Arc<dyn Encoding>, Fault> {
+/// Checks what a load asks for. The encoding that it names.
+pub(super) fn check(request: &LoadRequest) -> Result<Arc<dyn Encoding>, Fault> {
     let user = |what: String| Err(Fault::new(Blame::User, what));
     check_name(&request.name)?;
     if request.slice_rows == 0 || request.slice_rows > SLICE_ROWS_MAX {

@@ -9,6 +9,7 @@ mod discards;
 mod keys;
 mod leases;
 mod loads;
+mod marking;
 mod merging;
 mod orphans;
 mod retired;
@@ -38,6 +39,7 @@ pub(crate) use directories::gone;
 pub(crate) use keys::slice_key;
 pub(crate) use keys::{SLICE_PREFIX, StoredSlice, parse_slice_key};
 pub(crate) use leases::Lease;
+pub(crate) use marking::Marking;
 pub(crate) use slices::SliceCache;
 
 /// The storage of a drive.

@@ -15,7 +15,7 @@ fn merge(into: LoadRequest, loads: &[u64]) -> MergeRuns {
 }
 
 /// The rows of a run, slice after slice, as they lie there.
-async fn stored(drive: &Drive, run: &Run) -> RecordBatch {
+pub(super) async fn stored(drive: &Drive, run: &Run) -> RecordBatch {
     let directory = drive.directory(run_key(run)).await.unwrap();
     let mut rows = Vec::new();
     for number in 0..run.slices {
@@ -37,11 +37,11 @@ async fn stored(drive: &Drive, run: &Run) -> RecordBatch {
     concat_batches(&directory.schema, &rows).unwrap()
 }
 
-fn numbers(rows: &RecordBatch) -> Vec<i64> {
+pub(super) fn numbers(rows: &RecordBatch) -> Vec<i64> {
     rows.column(0).as_primitive::<Int64Type>().values().to_vec()
 }
 
-async fn load_values(drive: &Drive, request: LoadRequest, values: &[i64]) -> Loaded {
+pub(super) async fn load_values(drive: &Drive, request: LoadRequest, values: &[i64]) -> Loaded {
     drive.load(request, batches(vec![Ok(batch(values.iter().copied()))])).await.unwrap()
 }
 

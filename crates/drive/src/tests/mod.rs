@@ -4,6 +4,7 @@ mod background;
 mod copies;
 mod loads;
 mod manifests;
+mod marking;
 mod merging;
 mod rounds;
 mod sessions;

@@ -8,7 +8,7 @@ use pithead_functions::{EngineOptions, session_state};
 use prost::Message;
 
 /// A session that runs `sql` over the table `main.t`.
-async fn query(sql: &str, runs: &[&Run]) -> OpenRequest {
+pub(super) async fn query(sql: &str, runs: &[&Run]) -> OpenRequest {
     let state = session_state(&EngineOptions::default());
     let tables = MemorySchemaProvider::new();
     let table = MemTable::try_new(schema(), vec![vec![]]).unwrap();

@@ -54,7 +54,7 @@ fn loads_under_kills_are_whole_or_absent() {
     });
 }
 
-async fn attach(processes: &[DriveProcess]) -> Engine {
+pub(crate) async fn attach(processes: &[DriveProcess]) -> Engine {
     let addresses = processes.iter().map(|process| process.address().to_owned()).collect();
     let (target, options) = (Target::Drives(addresses), EmbedOptions::default());
     let connecting = connect(&target, &options);
@@ -114,7 +114,12 @@ async fn tags(engine: &Engine, name: &str) -> BTreeSet<u64> {
 }
 
 /// Kills one drive after the other and starts it again.
-fn kill_at_random(mut processes: Vec<DriveProcess>, mut seed: u64, kills: u64, done: &AtomicU64) -> Vec<DriveProcess> {
+pub(crate) fn kill_at_random(
+    mut processes: Vec<DriveProcess>,
+    mut seed: u64,
+    kills: u64,
+    done: &AtomicU64,
+) -> Vec<DriveProcess> {
     let mut random = |below: u64| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (seed >> 33) % below

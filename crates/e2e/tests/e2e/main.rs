@@ -23,6 +23,7 @@ mod hosts;
 mod kills;
 mod kinetic;
 mod limits;
+mod marking;
 mod mending;
 mod observing;
 mod parameters;

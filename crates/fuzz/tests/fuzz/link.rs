@@ -6,8 +6,8 @@ use arrow::array::{Array, ArrayRef, DictionaryArray, Int64Array, RecordBatch, St
 use arrow::datatypes::{DataType, Field, Int32Type, Schema, UnionFields};
 use bytes::Bytes;
 use pithead_door::{
-    Connection, Discard, Event, LoadRequest, Loads, MergeRuns, OpenRequest, PIECE_BYTES_MAX, PartsOutline, PlanBytes, PortAt,
-    PortInput, RunApplication, RunPiece, SessionOptions, ShippedInput, SlicePart, SsdletSpec, value_pieces,
+    Connection, Discard, Event, LoadRequest, Loads, MarkRun, MergeRuns, OpenRequest, PIECE_BYTES_MAX, PartsOutline, PlanBytes,
+    PortAt, PortInput, RunApplication, RunPiece, SessionOptions, ShippedInput, SlicePart, SsdletSpec, value_pieces,
 };
 use pithead_fuzz::{Bound, Outcome, Parts, Run, Seed, Target};
 use pithead_model::{
@@ -381,6 +381,7 @@ fn call_seeds() -> Vec<Seed> {
     };
     let commit = json!({"expected": 3, "manifest": manifest()});
     let merge = MergeRuns { into: load_request(&batches()[0]), loads: vec![LoadId(1), LoadId(9)] };
+    let mark = MarkRun { into: load_request(&batches()[0]), load: LoadId(1), plan: vec![0, 0xab, 7], time_zone: None };
     let body = |value: &serde_json::Value| serde_json::to_vec(value).unwrap();
     let mut seeds = vec![
         Seed::valid("status", fuzz::action_bytes("status", b"")),
@@ -392,6 +393,7 @@ fn call_seeds() -> Vec<Seed> {
         Seed::valid("discard", fuzz::action_bytes("discard", &body(&json!(discard)))),
         Seed::valid("hello", fuzz::action_bytes("hello", &body(&hello))),
         Seed::valid("merge", fuzz::action_bytes("merge", &body(&json!(merge)))),
+        Seed::valid("mark", fuzz::action_bytes("mark", &body(&json!(mark)))),
         Seed::valid(
             "background",
             fuzz::action_bytes("background", &body(&json!({"limit": {"service": "scrub", "bytes_per_second": 9}}))),

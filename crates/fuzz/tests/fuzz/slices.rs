@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use std::task::{Context, Poll, Waker};
 
 use arrow::array::RecordBatch;
+use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::ipc::CompressionType;
 use arrow::ipc::writer::{FileWriter, IpcWriteOptions};
@@ -18,15 +19,15 @@ use pithead_fuzz::{Bound, Outcome, Parts, Run, Seed, Target};
 use pithead_model::{Fault, PAGE_ROWS, Value};
 use pithead_slice::{
     ArrowFile, AttachedFile, AttachedSlice, Compare, HEADER_BYTES, Origin, ParquetFile, Predicate, ReadAt, ReadStats,
-    ScanRequest, SliceError, SliceParts, SliceReader, describe, encode_slice, encoding, encoding_names, open_parts, open_slice,
-    seal, unseal,
+    ScanRequest, SliceError, SliceParts, SliceReader, describe, encode_slice, encoding, encoding_names, mark, open_parts,
+    open_slice, seal, unseal,
 };
 
 use crate::link::{lying_lengths, unsound};
 use crate::{data, refused};
 
-pub const NAMES: [&str; 6] =
-    ["slice_header", "slice_vortex", "slice_arrow", "slice_parquet", "attached_parquet", "attached_arrow"];
+pub const NAMES: [&str; 7] =
+    ["slice_header", "slice_vortex", "slice_arrow", "slice_parquet", "slice_marks", "attached_parquet", "attached_arrow"];
 
 /// Rows of a window, decoded, are some bytes for each column; texts are shared with the slice.
 const BOUND: Bound = Bound { bytes: 48 << 20, factor: 64 };
@@ -50,6 +51,25 @@ const BODY: Parts = Parts {
     join: |parts| parts.concat(),
     piece: 3,
 };
+
+/// Bytes at a marked body's end that say how many rows are gone, and how long the marks are.
+const MARKS_TRAILER_BYTES: usize = 24;
+
+/// The encoding's and the dataset's number, the body, the marks.
+const MARKED: Parts = Parts {
+    split: |bytes| {
+        let trailer = bytes.len().checked_sub(MARKS_TRAILER_BYTES)?;
+        let marks = usize::try_from(number_at(bytes, trailer + 8)?).ok()?;
+        let (body, marks) = bytes.split_at_checked(trailer.checked_sub(marks)?)?;
+        Some(vec![body.get(..2)?.to_vec(), body.get(2..)?.to_vec(), marks.to_vec()])
+    },
+    join: |parts| parts.concat(),
+    piece: 3,
+};
+
+fn number_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
+}
 
 /// Datasets whose slices are read.
 static DATASETS: LazyLock<Vec<RecordBatch>> = LazyLock::new(|| {
@@ -80,6 +100,7 @@ pub fn targets() -> Vec<Target> {
         target("slice_vortex", BODY, body_seeds("vortex"), Box::new(|bytes| body("vortex", bytes))),
         target("slice_arrow", BODY, body_seeds("arrow"), Box::new(|bytes| body("arrow", bytes))),
         target("slice_parquet", BODY, body_seeds("parquet"), Box::new(|bytes| body("parquet", bytes))),
+        target("slice_marks", MARKED, marked_seeds(), Box::new(marked)),
         target("attached_parquet", Parts::WHOLE, attached_seeds(), Box::new(|bytes| attached(bytes, open_parquet))),
         Target {
             bound: COMPRESSED_BOUND,
@@ -164,6 +185,47 @@ fn body(name: &str, bytes: &[u8]) -> Outcome {
     let parts = read_parts(&schema, encoding.id(), rows, body);
     match unseal(slice.clone()).and_then(|_| read(&schema, slice)) {
         Ok(None) if parts.is_some() => Outcome::Wrong(parts.unwrap_or_default()),
+        Ok(None) => Outcome::Accepted,
+        Ok(Some(wrong)) => Outcome::Wrong(wrong),
+        Err(error) => refused(&Fault::from(error)),
+    }
+}
+
+fn marked_seeds() -> Vec<Seed> {
+    let mut seeds = Vec::new();
+    for (place, name) in encoding_names().into_iter().enumerate() {
+        for number in [0, 1] {
+            let batch: &RecordBatch = &DATASETS[number];
+            let slice = encode_slice(&*encoding(name).unwrap(), &batch.schema(), std::slice::from_ref(batch)).unwrap().bytes;
+            let gone: BooleanBuffer = (0..batch.num_rows()).map(|row| row % 3 == 1).collect();
+            let slice = mark(slice, &gone).unwrap().unwrap().bytes;
+            let bytes = [&[place as u8, number as u8], &slice[HEADER_BYTES..]].concat();
+            for gone in [0, u64::MAX, batch.num_rows() as u64] {
+                let mut lying = bytes.clone();
+                let trailer = lying.len() - MARKS_TRAILER_BYTES;
+                lying[trailer..trailer + 8].copy_from_slice(&gone.to_le_bytes());
+                seeds.push(Seed::hostile(format!("{name} {number} says {gone} are gone"), lying));
+            }
+            seeds.push(Seed::valid(format!("{name} {number}"), bytes));
+        }
+    }
+    seeds
+}
+
+/// Seals a marked body, then reads it.
+fn marked(bytes: &[u8]) -> Outcome {
+    let [place, number, body @ ..] = bytes else { return Outcome::Refused };
+    let names = encoding_names();
+    let (encoding, version) = encoding(names[usize::from(*place) % names.len()]).unwrap().id();
+    let schema = DATASETS[usize::from(*number) % DATASETS.len()].schema();
+    let rows = || {
+        let trailer = body.len().checked_sub(MARKS_TRAILER_BYTES)?;
+        let marks = usize::try_from(number_at(body, trailer + 8)?).ok()?;
+        let all = number_at(body, trailer.checked_sub(marks)?.checked_sub(TRAILER_BYTES)?)?;
+        all.checked_sub(number_at(body, trailer)?)
+    };
+    let slice = seal((encoding, version | 1 << 15), rows().unwrap_or(1), schema.fields().len() as u32, body);
+    match read(&schema, slice.into()) {
         Ok(None) => Outcome::Accepted,
         Ok(Some(wrong)) => Outcome::Wrong(wrong),
         Err(error) => refused(&Fault::from(error)),

@@ -6,7 +6,8 @@ use arrow::datatypes::Int64Type;
 use futures::stream::{self, StreamExt};
 use pithead_door::Door;
 use pithead_fakes::FakeDoor;
-use pithead_model::{ColumnSummary, Value};
+use pithead_fleet::Edit;
+use pithead_model::{ColumnSummary, DriveId, Value};
 
 use super::*;
 use crate::{LoadMode, LoadSpec};
@@ -181,16 +182,16 @@ async fn runs_that_are_not_there_any_more_are_not_replaced() {
     let change = |from: &[u64], placed: u64, dataset| Replacement {
         name: &name,
         dataset,
-        load: LoadId(9),
-        merged: vec![Merged {
+        made: vec![Made {
             partition: 0,
             from: from.iter().copied().map(LoadId).collect(),
             run: loaded(9),
             placed: vec![DriveId(placed)],
+            nulls_gone: None,
         }],
     };
     for wrong in [change(&[1, 2], 2, id), change(&[2, 1], 1, id), change(&[5, 6], 1, id), change(&[1, 2], 1, DatasetId(1))] {
-        assert_eq!(wrong.apply(&mut manifest.clone()).unwrap_err().blame, Blame::Conflict, "{:?}", wrong.merged);
+        assert_eq!(wrong.apply(&mut manifest.clone()).unwrap_err().blame, Blame::Conflict, "{:?}", wrong.made);
         assert!(!wrong.is_in(&manifest) && !wrong.may_be_hidden(&manifest, 0));
     }
     // Others may have appended meanwhile.

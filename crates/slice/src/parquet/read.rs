@@ -125,7 +125,7 @@ fn check_same(schema: SchemaRef, read: &SchemaRef) -> Result<SchemaRef, SliceErr
 
 impl SliceReader for ParquetSlice {
     fn rows(&self) -> u64 {
-        self.0.index.rows
+        self.0.index.live_rows()
     }
 
     fn scan(&self, request: ScanRequest) -> Result<Scan, SliceError> {
@@ -141,7 +141,7 @@ impl SliceReader for ParquetSlice {
     }
 
     fn rows_of(&self, pages: &PageSet) -> u64 {
-        self.0.index.rows_of(pages).map(|rows| rows.end - rows.start).sum()
+        self.0.index.live_rows_of(pages)
     }
 
     fn search(&self, request: ScanRequest) -> Result<Search, SliceError> {

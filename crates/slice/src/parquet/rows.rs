@@ -18,6 +18,7 @@ use super::chunks::Chunks;
 use super::filter::Filter;
 use super::footer::damaged;
 use super::opened::Opened;
+use crate::marks::Marks;
 use crate::{ReadStats, ScanRequest, SliceError};
 
 /// The most rows that are decoded at a time.
@@ -41,6 +42,8 @@ pub(super) struct Rows {
     stats: Arc<ReadStats>,
     filter: Filter,
     state: State,
+    /// Of the rows of the windows, those that are left; none: all are.
+    left: Option<BooleanBuffer>,
     /// Wanted rows among those of the windows, once they are known.
     mask: Option<BooleanBuffer>,
     /// The last arrays of columns that have one value, by place in the output.
@@ -77,6 +80,7 @@ impl Rows {
     pub(super) fn new(slice: Arc<Opened>, request: ScanRequest, windows: Vec<Range<u64>>) -> Result<Self, SliceError> {
         let output = Arc::new(slice.columns.schema.project(&request.columns).map_err(damaged)?);
         let filter = Filter::new(&request.predicates, &request.keys, &slice.columns);
+        let left = slice.index.marks.as_ref().map(|marks| left(marks, &windows));
         Ok(Self {
             constants: vec![None; request.columns.len()],
             columns: request.columns,
@@ -86,6 +90,7 @@ impl Rows {
             stats: request.stats,
             filter,
             state: State::New,
+            left,
             mask: None,
             slice,
         })
@@ -104,7 +109,7 @@ impl Rows {
             }
             State::Filtering(filtering) => match filtering.decoder.next()? {
                 Some(batch) => {
-                    filtering.take(&batch, &self.slice, &mut self.filter)?;
+                    filtering.take(&batch, &self.slice, &mut self.filter, self.left.as_ref())?;
                     Ok(Step::Nothing)
                 }
                 None => {
@@ -135,6 +140,9 @@ impl Rows {
         let pages: u64 = self.windows.iter().map(|window| self.slice.index.pages_started(window)).sum();
         self.stats.pages_read.fetch_add(pages, Ordering::Relaxed);
         if self.windows.is_empty() || self.filter.columns.is_empty() {
+            if let Some(left) = self.left.take() {
+                return self.read_wanted(left, Vec::new(), VecDeque::new());
+            }
             return self.read_next(self.selection(), Vec::new(), VecDeque::new(), self.rows());
         }
         let decoder = self.decoder(&self.filter.columns, self.selection().as_ref(), RowSelectionPolicy::Selectors)?;
@@ -153,7 +161,6 @@ impl Rows {
         if mask.len() as u64 != self.rows() {
             return Err(damaged(format!("{} of {} rows are there", mask.len(), self.rows())));
         }
-        let rows = mask.count_set_bits();
         let mut kept = VecDeque::new();
         if let Some(mut coalescer) = filtering.kept.take() {
             coalescer.finish_buffered_batch().map_err(damaged)?;
@@ -161,6 +168,17 @@ impl Rows {
                 kept.push_back(batch);
             }
         }
+        self.read_wanted(mask, filtering.columns, kept)
+    }
+
+    /// Of the rows of the windows, those of `mask` are read.
+    fn read_wanted(
+        &mut self,
+        mask: BooleanBuffer,
+        kept_columns: Vec<usize>,
+        kept: VecDeque<RecordBatch>,
+    ) -> Result<(), SliceError> {
+        let rows = mask.count_set_bits();
         let selection = match rows == mask.len() {
             true => self.selection(),
             false => {
@@ -169,7 +187,7 @@ impl Rows {
             }
         };
         self.mask = Some(mask);
-        self.read_next(selection, filtering.columns, kept, rows as u64)
+        self.read_next(selection, kept_columns, kept, rows as u64)
     }
 
     fn read_next(
@@ -286,6 +304,13 @@ impl Rows {
     }
 }
 
+/// Of the rows of these ranges, which are left.
+fn left(marks: &Marks, windows: &[Range<u64>]) -> BooleanBuffer {
+    let mut left = BooleanBufferBuilder::new(0);
+    windows.iter().for_each(|window| left.append_buffer(&marks.left_in(window)));
+    left.finish()
+}
+
 fn kept_schema(schema: &SchemaRef, columns: &[usize]) -> SchemaRef {
     let fields = columns.iter().map(|column| Field::new("", schema.field(*column).data_type().clone(), true));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
@@ -301,8 +326,14 @@ fn constant(last: &mut Option<ArrayRef>, slice: &Opened, column: usize, rows: us
 }
 
 impl Filtering {
-    /// Evaluates the conditions over a batch.
-    fn take(&mut self, batch: &RecordBatch, slice: &Opened, filter: &mut Filter) -> Result<(), SliceError> {
+    /// Evaluates the conditions over a batch. `left` has a bit for each row of the windows, where not all are left.
+    fn take(
+        &mut self,
+        batch: &RecordBatch,
+        slice: &Opened,
+        filter: &mut Filter,
+        left: Option<&BooleanBuffer>,
+    ) -> Result<(), SliceError> {
         let each = filter.columns.iter().map(|column| {
             let root = slice.columns.root(*column).ok_or_else(|| damaged("a column is missing"))?;
             Ok((*column, slice.columns.values(*column, self.decoder.column(root, batch)?)?))
@@ -312,7 +343,13 @@ impl Filtering {
             let place = values.partition_point(|(other, _)| *other < column);
             Arc::clone(&values[place].1)
         };
-        let wanted = filter.rows(&value, batch.num_rows())?;
+        let mut wanted = filter.rows(&value, batch.num_rows())?;
+        if let Some(left) = left {
+            if self.wanted.len() + wanted.len() > left.len() {
+                return Err(damaged("there are more rows than its pages have"));
+            }
+            wanted = &wanted & &left.slice(self.wanted.len(), wanted.len());
+        }
         if let Some(kept) = &mut self.kept {
             let columns = self.columns.iter().map(|column| value(*column)).collect();
             let batch = RecordBatch::try_new(kept.schema(), columns).map_err(damaged)?;

@@ -107,5 +107,5 @@ pub(super) fn parts(opened: &Arc<Opened>, columns: &[usize], pages: &PageSet) ->
         }
     }
     let parts = body.cut(ranges)?;
-    Ok(SliceParts { encoding: ParquetEncoding.id(), rows: opened.index.rows, body_bytes: body.bytes(), parts })
+    Ok(SliceParts { encoding: ParquetEncoding.id(), rows: opened.index.live_rows(), body_bytes: body.bytes(), parts })
 }

@@ -14,7 +14,7 @@ use ::vortex::array::dtype::{DType, FieldName};
 use ::vortex::array::validity::Validity;
 use ::vortex::array::{ExecutionCtx, IntoArray, VortexSessionExecute};
 use ::vortex::arrow::{ArrowExportOptions, ArrowSessionExt, CompactBuffers};
-use ::vortex::buffer::ByteBuffer;
+use ::vortex::buffer::{BitBuffer, ByteBuffer};
 use ::vortex::error::{VortexResult, vortex_err};
 use ::vortex::file::{DeserializeStep, Footer, SegmentSpec};
 use ::vortex::layout::segments::SegmentId;
@@ -120,7 +120,7 @@ fn read_footer(end: &ByteBuffer, file_bytes: u64) -> VortexResult<Footer> {
 
 impl SliceReader for VortexSlice {
     fn rows(&self) -> u64 {
-        self.index.rows
+        self.index.live_rows()
     }
 
     fn scan(&self, request: ScanRequest) -> Result<Scan, SliceError> {
@@ -135,7 +135,7 @@ impl SliceReader for VortexSlice {
     }
 
     fn rows_of(&self, pages: &PageSet) -> u64 {
-        self.index.rows_of(pages).map(|rows| rows.end - rows.start).sum()
+        self.index.live_rows_of(pages)
     }
 
     fn search(&self, request: ScanRequest) -> Result<Search, SliceError> {
@@ -149,7 +149,7 @@ impl SliceReader for VortexSlice {
     fn parts(&self, columns: &[usize], pages: &PageSet) -> Result<SliceParts, SliceError> {
         let parts = guarded(|| self.cut(columns, pages))?;
         let encoding = VortexEncoding.id();
-        Ok(SliceParts { encoding, rows: self.index.rows, body_bytes: self.body.bytes(), parts })
+        Ok(SliceParts { encoding, rows: self.index.live_rows(), body_bytes: self.body.bytes(), parts })
     }
 }
 
@@ -209,13 +209,14 @@ impl WindowScan {
         }
         let output = Arc::new(slice.schema.project(&request.columns)?);
         let stored = |field: &FieldRef| Field::new("", stored_type(field.data_type()), field.is_nullable());
+        let selects = !conjuncts.is_empty() || !keyed.is_empty() || slice.index.marks.is_some();
         let scan = Self {
             columns,
             segments: CountedSegments::new(slice, request.stats),
             index: slice.index.clone(),
             sound: Arc::clone(&slice.sound),
             // A few rows of a page must not keep all of the page's texts in memory.
-            options: ArrowExportOptions::default().with(CompactBuffers(!conjuncts.is_empty() || !keyed.is_empty())),
+            options: ArrowExportOptions::default().with(CompactBuffers(selects)),
             conjuncts,
             keyed,
             projection: request.columns.iter().copied().zip(output.fields().iter().map(stored)).collect(),
@@ -224,7 +225,7 @@ impl WindowScan {
         Ok((scan, applied))
     }
 
-    /// The rows of a window that satisfy the conjuncts, if there are any.
+    /// The rows of a window that are left and satisfy the conjuncts, if there are any.
     fn read(&self, window: Range<u64>) -> Result<Option<RecordBatch>, SliceError> {
         let pages = self.index.pages_started(&window);
         self.segments.stats.pages_read.fetch_add(pages, Ordering::Relaxed);
@@ -249,7 +250,13 @@ impl WindowScan {
     }
 
     fn filter(&self, window: &Range<u64>, context: &mut ExecutionCtx) -> VortexResult<Mask> {
-        let mut mask = Mask::new_true((window.end - window.start) as usize);
+        let mut mask = match &self.index.marks {
+            None => Mask::new_true((window.end - window.start) as usize),
+            Some(marks) => Mask::from_buffer(BitBuffer::from(marks.left_in(window))),
+        };
+        if mask.all_false() {
+            return Ok(mask);
+        }
         let mut order: Vec<&Conjunct> = self.conjuncts.iter().collect();
         order.sort_by_key(|conjunct| conjunct.rank());
         for conjunct in order {

@@ -6,6 +6,7 @@ mod attached;
 mod attached_arrow;
 mod data;
 mod judge;
+mod marked;
 mod parts;
 mod speed;
 

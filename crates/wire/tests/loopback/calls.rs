@@ -261,6 +261,15 @@ async fn runs_are_merged_within_bounds() {
 }
 
 #[tokio::test]
+async fn rows_are_marked_by_a_plan_of_any_bytes() {
+    let served = served(MemoryDoor::default()).await;
+    let plan = (0..=255).chain([0, 255, 16]).collect();
+    let request = MarkRun { into: load_request(schema()), load: LoadId(4), plan, time_zone: Some("Europe/Oslo".to_owned()) };
+    assert_eq!(served.client.mark_run(request.clone()).await.unwrap(), marked());
+    assert_eq!(*served.door.marks.lock().unwrap(), [request]);
+}
+
+#[tokio::test]
 async fn a_load_whose_rows_fail_is_broken_off_at_the_drive() {
     let served = served(MemoryDoor::default()).await;
     let batch = RecordBatch::try_from_iter([("k", Arc::new(Int64Array::from_iter(0..5)) as _)]).unwrap();

@@ -34,6 +34,7 @@ pub struct MemoryDoor {
     pub kept: Mutex<Vec<Manifest>>,
     pub discards: Mutex<Vec<Discard>>,
     pub merges: Mutex<Vec<MergeRuns>>,
+    pub marks: Mutex<Vec<MarkRun>>,
     pub runs: Mutex<HashMap<SliceKey, Vec<Result<RunPiece, Fault>>>>,
     pub written: Mutex<Vec<(SliceKey, WrittenRun)>>,
     pub closed: Mutex<Vec<SessionId>>,
@@ -52,6 +53,11 @@ impl Drop for Dropped {
     fn drop(&mut self) {
         self.0.notify_one();
     }
+}
+
+/// The answer to every mark.
+pub fn marked() -> Marked {
+    Marked { gone: 3, nulls_gone: vec![1], left: Some(loaded()) }
 }
 
 pub fn no_session(session: SessionId) -> Fault {
@@ -208,6 +214,11 @@ impl Door for MemoryDoor {
     async fn merge_runs(&self, request: MergeRuns) -> Result<Loaded, Fault> {
         self.merges.lock().unwrap().push(request);
         Ok(loaded())
+    }
+
+    async fn mark_run(&self, request: MarkRun) -> Result<Marked, Fault> {
+        self.marks.lock().unwrap().push(request);
+        Ok(marked())
     }
 
     async fn discard(&self, discard: Discard) -> Result<u64, Fault> {

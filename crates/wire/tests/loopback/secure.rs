@@ -178,6 +178,9 @@ async fn each_call_needs_its_right_to_its_domain() {
     access_fault(reader.load(load_request(schema()), nothing()).await, &["reader", "write", "main"]);
     let merge = || MergeRuns { into: load_request(schema()), loads: vec![LoadId(1)] };
     access_fault(reader.merge_runs(merge()).await, &["reader", "write", "main"]);
+    let mark = || MarkRun { into: load_request(schema()), load: LoadId(1), plan: vec![], time_zone: None };
+    access_fault(reader.mark_run(mark()).await, &["reader", "write", "main"]);
+    access_fault(other.mark_run(mark()).await, &["main"]);
     access_fault(reader.discard(discard()).await, &["write"]);
     access_fault(reader.write_run(key(), stream::iter([Ok(piece)]).boxed()).await, &["write"]);
     access_fault(reader.commit(0, manifest()).await, &["write"]);

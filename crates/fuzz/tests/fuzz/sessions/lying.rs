@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use pithead_door::{
-    Batches, Claim, Discard, Door, DriveStatus, Event, Events, Hello, Kept, LoadRequest, MergeRuns, OpenRequest, OpenSession,
-    Opened, Pieces, Welcome,
+    Batches, Claim, Discard, Door, DriveStatus, Event, Events, Hello, Kept, LoadRequest, MarkRun, Marked, MergeRuns,
+    OpenRequest, OpenSession, Opened, Pieces, Welcome,
 };
 use pithead_drive::Drive;
 use pithead_model::{DatasetName, Directory, Fault, HostState, Loaded, Manifest, SessionId, SessionProfile, SliceKey};
@@ -110,6 +110,10 @@ impl Door for LyingDoor {
 
     async fn merge_runs(&self, request: MergeRuns) -> Result<Loaded, Fault> {
         self.drive.merge_runs(request).await
+    }
+
+    async fn mark_run(&self, request: MarkRun) -> Result<Marked, Fault> {
+        self.drive.mark_run(request).await
     }
 
     async fn discard(&self, discard: Discard) -> Result<u64, Fault> {

@@ -1,0 +1,217 @@
+//! Marking rows: what is left of a run is written as one more run, from what is stored of it.
+//!
+//! A slice that loses no row is copied as it is. One that loses some keeps its bytes, with deletion marks behind them; where most
+//! of its rows are gone by then, the others are encoded anew.
+
+use std::sync::Arc;
+
+use arrow::array::{BooleanArray, BooleanBufferBuilder, RecordBatch};
+use arrow::buffer::BooleanBuffer;
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::SchemaRef;
+use futures::StreamExt;
+use futures::stream::{self, TryStreamExt};
+use pithead_device::Device;
+use pithead_door::{LoadRequest, MarkRun, Marked};
+use pithead_exec::Bound;
+use pithead_functions::fault_from_datafusion;
+use pithead_model::{Blame, Directory, Fault, SliceEntry, SliceKey, total};
+use pithead_slice::{Encoding, SliceError, bounds_of, mark};
+use pithead_store::Store;
+
+use crate::resources::{Grant, Workers};
+use crate::storage::directories::gone;
+use crate::storage::keys::slice_key;
+use crate::storage::loads::{StagedSlice, adopt, check, stage_rows, summaries};
+use crate::storage::merging::whole;
+use crate::storage::staging::StagedValue;
+use crate::storage::{Lease, Storage};
+
+/// What marking a run needs, beside its request.
+pub(crate) struct Marking {
+    /// The run.
+    pub(crate) run: SliceKey,
+    /// Its metadata slice.
+    pub(crate) directory: Directory,
+    /// The sub-plan that says which rows go, over the run's slices.
+    pub(crate) bound: Arc<Bound>,
+    /// Held meanwhile.
+    pub(crate) held: (Lease, Grant),
+}
+
+impl Storage {
+    /// Writes what is left of a run as one more run, unless all of it is. The run stays; it is leased meanwhile.
+    pub(crate) async fn mark_stored(&self, request: MarkRun, marking: Marking) -> Result<Marked, Fault> {
+        self.shutdown.check()?;
+        let Marking { run, directory, bound, held } = marking;
+        let marker = Marker {
+            store: Arc::clone(&self.store),
+            device: Arc::clone(&self.resources.device),
+            workers: self.resources.workers.clone(),
+            encoding: check(&request.into)?,
+            slices: Slices { run, directory: Arc::new(directory) },
+            bound,
+        };
+        let threads = self.resources.workers.threads();
+        let mark = async move { (marker.mark(request.into, threads).await, held).0 };
+        self.resources.workers.run(mark).await?
+    }
+}
+
+/// Marks one run.
+struct Marker {
+    store: Arc<dyn Store>,
+    device: Arc<dyn Device>,
+    workers: Workers,
+    encoding: Arc<dyn Encoding>,
+    slices: Slices,
+    bound: Arc<Bound>,
+}
+
+/// The slices of the run.
+#[derive(Clone)]
+struct Slices {
+    run: SliceKey,
+    directory: Arc<Directory>,
+}
+
+impl Marker {
+    async fn mark(&self, into: LoadRequest, threads: usize) -> Result<Marked, Fault> {
+        let directory = &self.slices.directory;
+        let mut goes: Vec<(u32, BooleanBuffer)> = stream::iter((0..directory.slices.len()).map(|_| Ok(())))
+            .map_ok(|()| self.goes())
+            .try_buffer_unordered(threads)
+            .try_collect()
+            .await?;
+        goes.sort_by_key(|(number, _)| *number);
+        let gone = total(goes.iter().map(|(_, goes)| goes.count_set_bits() as u64));
+        if gone == 0 {
+            return Ok(Marked { gone, nulls_gone: vec![0; directory.columns.len()], left: None });
+        }
+        let made = stream::iter(goes.into_iter().map(Ok::<_, Fault>)).map_ok(|(number, goes)| self.left(number, goes));
+        let made: Vec<Vec<StagedSlice>> = made.try_buffered(threads).try_collect().await?;
+        let slices: Vec<StagedSlice> = made.into_iter().flatten().collect();
+        let run = SliceKey { load: into.load, ..self.slices.run.clone() };
+        let rows = total(slices.iter().map(|slice| slice.entry.rows));
+        let mut columns = summaries(&slices, &directory.schema);
+        for (column, known) in columns.iter_mut().zip(&directory.columns) {
+            // There can be no more, and as a rule nearly as many.
+            column.distinct = known.distinct.min(rows);
+        }
+        let nulls = directory.columns.iter().zip(&columns);
+        let nulls_gone = nulls.map(|(before, after)| before.nulls.saturating_sub(after.nulls)).collect();
+        tracing::info!(%run, from = %self.slices.run, gone, rows, slices = slices.len(), "marking rows");
+        let into = LoadRequest { schema: Arc::clone(&directory.schema), metadata: directory.metadata.clone(), ..into };
+        let left = adopt(&self.store, &self.workers, into, run, slices, columns).await?;
+        Ok(Marked { gone, nulls_gone, left: Some(left) })
+    }
+
+    /// The next slice of the queue, and which of its rows go.
+    async fn goes(&self) -> Result<(u32, BooleanBuffer), Fault> {
+        let mut round = self.bound.round(1).await?;
+        let mut goes = BooleanBufferBuilder::new(0);
+        let rows_max = self.slices.directory.slices.iter().map(|slice| slice.rows).max().unwrap_or(0);
+        while let Some(batch) = round.stream.next().await {
+            let batch = batch.map_err(fault_from_datafusion)?;
+            let column = batch.columns().first().and_then(|column| column.as_any().downcast_ref::<BooleanArray>());
+            let column = column.ok_or_else(|| Fault::bug("a sub-plan that marks rows has no column of truth values"))?;
+            column.iter().for_each(|goes_so| goes.append(goes_so == Some(true)));
+            if goes.len() as u64 > rows_max {
+                break;
+            }
+        }
+        let [number] = round.finish().slices[..] else { return Err(Fault::bug("a round that is not of one slice")) };
+        let rows = self.slices.entry(number)?.rows;
+        if goes.len() as u64 != rows {
+            let what = format!("the sub-plan that marks rows gave {} for a slice of {rows}", goes.len());
+            return Err(Fault::new(Blame::User, what).at(self.slices.run.slice(number)));
+        }
+        Ok((number, goes.finish()))
+    }
+
+    /// What is left of a slice, staged; nothing where all of its rows go.
+    async fn left(&self, number: u32, goes: BooleanBuffer) -> Result<Vec<StagedSlice>, Fault> {
+        let entry = self.slices.entry(number)?.clone();
+        if goes.count_set_bits() == goes.len() {
+            return Ok(Vec::new());
+        }
+        let (store, encoding, slices) = (Arc::clone(&self.store), Arc::clone(&self.encoding), self.slices.clone());
+        let bytes = entry.bytes;
+        let stage = move || {
+            let key = slices.run.slice(number);
+            stage_left(&store, &*encoding, &slices, (&key, entry), &goes).map_err(|fault| fault.at(&key))
+        };
+        let staged = self.workers.blocking(stage).await??;
+        if let Some(wait) = self.device.read(bytes) {
+            wait.await;
+        }
+        Ok(staged)
+    }
+}
+
+impl Slices {
+    fn entry(&self, number: u32) -> Result<&SliceEntry, Fault> {
+        self.directory.slices.get(number as usize).ok_or_else(|| Fault::bug("a slice that the run does not have"))
+    }
+}
+
+fn stage_left(
+    store: &Arc<dyn Store>,
+    encoding: &dyn Encoding,
+    slices: &Slices,
+    (key, entry): (&SliceKey, SliceEntry),
+    goes: &BooleanBuffer,
+) -> Result<Vec<StagedSlice>, Fault> {
+    let Some((value, _)) = store.get(&slice_key(key))? else { return Err(gone(key)) };
+    if goes.count_set_bits() == 0 {
+        return Ok(vec![StagedSlice { value: StagedValue::stage(store, value)?, entry, sketches: None }]);
+    }
+    let schema = &slices.directory.schema;
+    let left = (goes.len() - goes.count_set_bits()) as u64;
+    match mark(value.clone(), goes) {
+        Ok(Some(marked)) if marked.gone <= marked.rows => {
+            let rows = rows_of(schema, marked.bytes.clone())?;
+            if total(rows.iter().map(|batch| batch.num_rows() as u64)) != left {
+                return Err(Fault::bug("a marked slice does not have the rows that are left"));
+            }
+            let mut columns = bounds_of(schema, &rows);
+            for (column, known) in columns.iter_mut().zip(&entry.columns) {
+                column.distinct = known.distinct.min(left);
+            }
+            let entry = SliceEntry { rows: left, bytes: marked.bytes.len() as u64, columns };
+            Ok(vec![StagedSlice { value: StagedValue::stage(store, marked.bytes)?, entry, sketches: None }])
+        }
+        // Too few are left to keep the bytes of the others, or there is no room for the marks.
+        Ok(_) | Err(SliceError::TooLarge { .. }) => {
+            let mut made = Vec::new();
+            stage_rows(store, encoding, schema, kept(&rows_of(schema, value)?, goes)?, &mut made)?;
+            Ok(made)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The rows that do not go.
+fn kept(rows: &[RecordBatch], goes: &BooleanBuffer) -> Result<Vec<RecordBatch>, Fault> {
+    let mut start = 0;
+    let mut kept = Vec::with_capacity(rows.len());
+    for batch in rows {
+        if start + batch.num_rows() > goes.len() {
+            return Err(Fault::new(Blame::Corrupt, format!("the slice has more than {} rows", goes.len())));
+        }
+        let stays = BooleanArray::new(!&goes.slice(start, batch.num_rows()), None);
+        start += batch.num_rows();
+        let batch = filter_record_batch(batch, &stays).map_err(Fault::bug)?;
+        if batch.num_rows() > 0 {
+            kept.push(batch);
+        }
+    }
+    Ok(kept)
+}
+
+/// All rows of a slice. Streams of slices never wait, so this blocks only for as long as decoding takes.
+fn rows_of(schema: &SchemaRef, slice: bytes::Bytes) -> Result<Vec<RecordBatch>, Fault> {
+    let rows = futures::executor::block_on(whole(schema, slice)?.try_collect::<Vec<_>>())?;
+    let named = |batch: RecordBatch| RecordBatch::try_new(Arc::clone(schema), batch.columns().to_vec());
+    rows.into_iter().map(|batch| named(batch).map_err(|error| Fault::new(Blame::Corrupt, error.to_string()))).collect()
+}

@@ -1,0 +1,257 @@
+//! Rows that go from a dataset, as DELETE has them go: each drive writes what is left of the runs that lose some
+//! (`drive/src/storage/marking.rs`), and one compare-and-set of the manifest names these in the place of the others. Those of an
+//! UPDATE come back as a load of their own, under the same change.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use futures::future::{BoxFuture, join_all};
+use pithead_door::{Batches, LoadRequest, MarkRun, Marked};
+use pithead_fleet::{Committed, ConnectedDrive, DatasetChange, Drives, Edit, NotCommitted};
+use pithead_model::{Blame, Dataset, DatasetName, DriveId, Fault, LoadId, Manifest, SliceKey, total};
+
+use crate::loader::{Loader, Written};
+use crate::merging::merge_small_runs;
+use crate::pipeline::{check_loaded, copies_of, load_request};
+use crate::replacement::{Made, Replacement, give_up, relay_to};
+use crate::spec::{LoadMode, LoadSpec};
+
+/// Which rows go.
+#[derive(Clone, Debug)]
+pub struct MarkSpec {
+    /// Domain and dataset.
+    pub name: DatasetName,
+    /// The dataset as the statement read it.
+    pub dataset: Arc<Dataset>,
+    /// A sub-plan as Substrait over any of its slices, whose one column says of each row whether it goes.
+    pub plan: Vec<u8>,
+    /// The session's time zone.
+    pub time_zone: Option<String>,
+}
+
+/// What one drive made.
+#[derive(Default)]
+struct Outcome {
+    made: Vec<Made>,
+    gone: u64,
+    fault: Option<Fault>,
+}
+
+impl Loader {
+    /// Takes rows from a dataset: all of them are gone at the end, or none. Returns how many went; none where a drive cannot do
+    /// this, and nothing was changed. [`Blame::Conflict`] if others have changed the runs meanwhile.
+    pub fn mark(&self, spec: MarkSpec) -> BoxFuture<'_, Result<Option<u64>, Fault>> {
+        Box::pin(self.mark_rows(spec))
+    }
+
+    /// The same, and as many others of `schema` are added with the same change.
+    pub fn exchange(&self, spec: MarkSpec, schema: SchemaRef, rows: Batches) -> BoxFuture<'_, Result<Option<u64>, Fault>> {
+        Box::pin(self.exchange_rows(spec, schema, rows))
+    }
+
+    async fn mark_rows(&self, spec: MarkSpec) -> Result<Option<u64>, Fault> {
+        let _writing = self.fleet().writing().await;
+        let drives = self.fleet().connected();
+        let Some((change, gone)) = self.made(&drives, &spec).await? else { return Ok(None) };
+        if !change.made.is_empty() {
+            self.commit_made(&drives, &change, &change).await.map_err(|not| not.fault)?;
+        }
+        Ok(Some(gone))
+    }
+
+    async fn exchange_rows(&self, spec: MarkSpec, schema: SchemaRef, rows: Batches) -> Result<Option<u64>, Fault> {
+        if !can_mark(&self.fleet().connected(), &spec.dataset) {
+            return Ok(None);
+        }
+        let adding = LoadSpec { mode: LoadMode::Append, ..LoadSpec::new(spec.name.clone(), vec![]) };
+        let written = self.write_unseen(&adding, schema, rows).await?;
+        let drives = self.fleet().connected();
+        let (removed, gone) = match self.made(&drives, &spec).await {
+            Ok(Some((removed, gone))) if !removed.made.is_empty() && written.report.rows == gone => (removed, gone),
+            outcome => {
+                let rows = written.report.rows;
+                written.leftovers.delete().await;
+                let Some((removed, gone)) = outcome? else { return Ok(None) };
+                removed.give_up(&drives).await;
+                return if rows == gone { Ok(Some(gone)) } else { Err(unequal(rows, gone)) };
+            }
+        };
+        self.commit_exchange(&drives, &removed, written).await?;
+        Ok(Some(gone))
+    }
+
+    async fn commit_exchange(&self, drives: &Drives, removed: &Replacement<'_>, mut written: Written) -> Result<(), Fault> {
+        written.leftovers.hold();
+        let added = written.target.change(&written.runs, written.leftovers.placed.clone());
+        let change = Exchange { removed, added: DatasetChange { name: removed.name, change: &added } };
+        match self.commit_made(drives, &change, removed).await {
+            Ok(manifest) => {
+                merge_small_runs(self, removed.name, &manifest).await;
+                Ok(())
+            }
+            Err(NotCommitted { fault, certain }) => {
+                if certain {
+                    written.leftovers.delete().await;
+                }
+                Err(fault)
+            }
+        }
+    }
+
+    /// What the drives make of the runs that lose rows, and how many rows these are.
+    async fn made<'a>(&self, drives: &Drives, spec: &'a MarkSpec) -> Result<Option<(Replacement<'a>, u64)>, Fault> {
+        if !can_mark(drives, &spec.dataset) {
+            return Ok(None);
+        }
+        let mut work: BTreeMap<DriveId, Vec<(u32, LoadId)>> = BTreeMap::new();
+        for (number, partition) in (0..).zip(&spec.dataset.partitions) {
+            if let Some(first) = partition.copies.first() {
+                let runs = partition.runs.iter().filter(|run| run.rows > 0).map(|run| (number, run.load));
+                work.entry(*first).or_default().extend(runs);
+            }
+        }
+        // Side by side, and at each drive one after the other: a run takes all of its threads.
+        let mut asked = Vec::with_capacity(work.len());
+        for runs in work.into_values() {
+            asked.push(mark_runs(drives, spec, runs));
+        }
+        let outcomes = join_all(asked).await;
+        let gone = total(outcomes.iter().map(|outcome| outcome.gone));
+        let (mut made, mut fault) = (Vec::new(), None);
+        for outcome in outcomes {
+            made.extend(outcome.made);
+            fault = fault.or(outcome.fault);
+        }
+        let change = Replacement { name: &spec.name, dataset: spec.dataset.id, made };
+        if let Some(fault) = fault {
+            change.give_up(drives).await;
+            return if fault.blame == Blame::Unsupported { Ok(None) } else { Err(fault) };
+        }
+        Ok(Some((change, gone)))
+    }
+
+    /// Commits a change that names the runs that were made. They are deleted where it is certain that it never will.
+    async fn commit_made<E: Edit>(
+        &self,
+        drives: &Drives,
+        change: &E,
+        made: &Replacement<'_>,
+    ) -> Result<Manifest, NotCommitted> {
+        match self.fleet().commit(change).await {
+            Ok(Committed { manifest, .. }) => {
+                let (runs, version) = (made.runs_replaced(), manifest.version);
+                tracing::info!(dataset = %made.name, runs, version, "rows were marked");
+                made.discard_replaced(drives, version).await;
+                Ok(manifest)
+            }
+            Err(not) => {
+                if not.certain {
+                    made.give_up(drives).await;
+                }
+                Err(not)
+            }
+        }
+    }
+}
+
+/// Whether all drives of a dataset are there, and none is an array.
+fn can_mark(drives: &Drives, dataset: &Dataset) -> bool {
+    let marks = |id: &DriveId| drives.find(*id).is_some_and(|drive| drive.welcome.merges);
+    dataset.partitions.iter().flat_map(|partition| &partition.copies).all(marks)
+}
+
+fn unequal(rows: u64, gone: u64) -> Fault {
+    Fault::bug(format!("{rows} rows were to take the place of {gone}"))
+}
+
+/// Rows that go, and those that come in their place.
+struct Exchange<'a> {
+    removed: &'a Replacement<'a>,
+    added: DatasetChange<'a>,
+}
+
+impl Edit for Exchange<'_> {
+    type Made = ();
+
+    fn domain(&self) -> &str {
+        self.added.domain()
+    }
+
+    fn subject(&self) -> String {
+        self.added.subject()
+    }
+
+    fn apply(&self, manifest: &mut Manifest) -> Result<(), Fault> {
+        self.removed.apply(manifest)?;
+        self.added.apply(manifest).map(drop)
+    }
+
+    fn runs(&self) -> Vec<(DriveId, SliceKey)> {
+        self.removed.runs().into_iter().chain(self.added.runs()).collect()
+    }
+
+    fn is_in(&self, manifest: &Manifest) -> bool {
+        self.removed.is_in(manifest) && self.added.is_in(manifest)
+    }
+
+    fn may_be_hidden(&self, manifest: &Manifest, version: u64) -> bool {
+        self.removed.may_be_hidden(manifest, version)
+    }
+}
+
+/// Marks runs of one drive, until it fails.
+async fn mark_runs(drives: &Drives, spec: &MarkSpec, runs: Vec<(u32, LoadId)>) -> Outcome {
+    let mut outcome = Outcome::default();
+    for (partition, run) in runs {
+        match mark_run(drives, spec, partition, run).await {
+            Ok((gone, made)) => {
+                outcome.gone = outcome.gone.saturating_add(gone);
+                outcome.made.extend(made);
+            }
+            Err(fault) => return Outcome { fault: Some(fault), ..outcome },
+        }
+    }
+    outcome
+}
+
+/// Marks one run. What a failure leaves is deleted.
+async fn mark_run(drives: &Drives, spec: &MarkSpec, partition: u32, run: LoadId) -> Result<(u64, Option<Made>), Fault> {
+    let MarkSpec { name, dataset, plan, time_zone } = spec;
+    let part = dataset.partitions.get(partition as usize).ok_or_else(|| Fault::bug("a partition that is none"))?;
+    let load = LoadId(rand::random());
+    let into = load_request(name, dataset, partition, load);
+    let request = MarkRun { into, load: run, plan: plan.clone(), time_zone: time_zone.clone() };
+    let rows = part.runs.iter().find(|known| known.load == run).map_or(0, |known| known.rows);
+    let placed = part.copies.clone();
+    match mark_copies(request, dataset, rows, &copies_of(part, drives)?).await {
+        Ok(Marked { gone, left: None, .. }) => Ok((gone, None)),
+        Ok(Marked { gone, nulls_gone, left: Some(left) }) => {
+            Ok((gone, Some(Made { partition, from: vec![run], run: left, placed, nulls_gone: Some(nulls_gone) })))
+        }
+        Err(fault) => {
+            give_up(drives, (name, dataset.id), partition, load, &placed).await;
+            Err(fault)
+        }
+    }
+}
+
+/// The first copy marks the run of so many rows. The others get what is left byte for byte.
+async fn mark_copies(request: MarkRun, dataset: &Dataset, rows: u64, copies: &[ConnectedDrive]) -> Result<Marked, Fault> {
+    let Some((first, others)) = copies.split_first() else { return Err(Fault::bug("a partition on no drive")) };
+    let LoadRequest { load, ref name, partition, .. } = request.into;
+    let key = SliceKey { name: name.clone(), dataset: dataset.id, load, partition, number: None };
+    let marked = first.door.mark_run(request).await.map_err(|fault| fault.at_drive(first.label()))?;
+    let left = match &marked.left {
+        None if marked.gone == 0 => return Ok(marked),
+        None => return Err(Fault::bug(format!("{} rows of {} went, and none are told to be left", marked.gone, key.name))),
+        Some(left) => left,
+    };
+    check_loaded(left, dataset, load)?;
+    if left.run.rows.checked_add(marked.gone) != Some(rows) {
+        let what = format!("{} of {rows} rows of a run of {} went, and {} are left", marked.gone, key.name, left.run.rows);
+        return Err(Fault::bug(what));
+    }
+    relay_to(&key, first, others).await?;
+    Ok(marked)
+}
