@@ -5,10 +5,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::{BooleanArray, BooleanBufferBuilder, RecordBatch};
+use arrow::array::{BooleanArray, BooleanBufferBuilder};
 use arrow::buffer::BooleanBuffer;
-use arrow::compute::filter_record_batch;
-use arrow::datatypes::SchemaRef;
 use futures::StreamExt;
 use futures::stream::{self, TryStreamExt};
 use pithead_device::Device;
@@ -16,15 +14,12 @@ use pithead_door::{LoadRequest, MarkRun, Marked};
 use pithead_exec::Bound;
 use pithead_functions::fault_from_datafusion;
 use pithead_model::{Blame, Directory, Fault, SliceEntry, SliceKey, total};
-use pithead_slice::{Encoding, SliceError, bounds_of, mark};
+use pithead_slice::Encoding;
 use pithead_store::Store;
 
 use crate::resources::{Grant, Workers};
-use crate::storage::directories::gone;
-use crate::storage::keys::slice_key;
-use crate::storage::loads::{StagedSlice, adopt, check, stage_rows, summaries};
-use crate::storage::merging::whole;
-use crate::storage::staging::StagedValue;
+use crate::storage::left::stage_left;
+use crate::storage::loads::{StagedSlice, adopt, check, summaries};
 use crate::storage::{Lease, Storage};
 
 /// What marking a run needs, beside its request.
@@ -139,7 +134,7 @@ impl Marker {
         let bytes = entry.bytes;
         let stage = move || {
             let key = slices.run.slice(number);
-            stage_left(&store, &*encoding, &slices, (&key, entry), &goes).map_err(|fault| fault.at(&key))
+            stage_left(&store, &*encoding, &slices.directory.schema, (&key, entry), &goes).map_err(|fault| fault.at(&key))
         };
         let staged = self.workers.blocking(stage).await??;
         if let Some(wait) = self.device.read(bytes) {
@@ -153,65 +148,4 @@ impl Slices {
     fn entry(&self, number: u32) -> Result<&SliceEntry, Fault> {
         self.directory.slices.get(number as usize).ok_or_else(|| Fault::bug("a slice that the run does not have"))
     }
-}
-
-fn stage_left(
-    store: &Arc<dyn Store>,
-    encoding: &dyn Encoding,
-    slices: &Slices,
-    (key, entry): (&SliceKey, SliceEntry),
-    goes: &BooleanBuffer,
-) -> Result<Vec<StagedSlice>, Fault> {
-    let Some((value, _)) = store.get(&slice_key(key))? else { return Err(gone(key)) };
-    if goes.count_set_bits() == 0 {
-        return Ok(vec![StagedSlice { value: StagedValue::stage(store, value)?, entry, sketches: None }]);
-    }
-    let schema = &slices.directory.schema;
-    let left = (goes.len() - goes.count_set_bits()) as u64;
-    match mark(value.clone(), goes) {
-        Ok(Some(marked)) if marked.gone <= marked.rows => {
-            let rows = rows_of(schema, marked.bytes.clone())?;
-            if total(rows.iter().map(|batch| batch.num_rows() as u64)) != left {
-                return Err(Fault::bug("a marked slice does not have the rows that are left"));
-            }
-            let mut columns = bounds_of(schema, &rows);
-            for (column, known) in columns.iter_mut().zip(&entry.columns) {
-                column.distinct = known.distinct.min(left);
-            }
-            let entry = SliceEntry { rows: left, bytes: marked.bytes.len() as u64, columns };
-            Ok(vec![StagedSlice { value: StagedValue::stage(store, marked.bytes)?, entry, sketches: None }])
-        }
-        // Too few are left to keep the bytes of the others, or there is no room for the marks.
-        Ok(_) | Err(SliceError::TooLarge { .. }) => {
-            let mut made = Vec::new();
-            stage_rows(store, encoding, schema, kept(&rows_of(schema, value)?, goes)?, &mut made)?;
-            Ok(made)
-        }
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// The rows that do not go.
-fn kept(rows: &[RecordBatch], goes: &BooleanBuffer) -> Result<Vec<RecordBatch>, Fault> {
-    let mut start = 0;
-    let mut kept = Vec::with_capacity(rows.len());
-    for batch in rows {
-        if start + batch.num_rows() > goes.len() {
-            return Err(Fault::new(Blame::Corrupt, format!("the slice has more than {} rows", goes.len())));
-        }
-        let stays = BooleanArray::new(!&goes.slice(start, batch.num_rows()), None);
-        start += batch.num_rows();
-        let batch = filter_record_batch(batch, &stays).map_err(Fault::bug)?;
-        if batch.num_rows() > 0 {
-            kept.push(batch);
-        }
-    }
-    Ok(kept)
-}
-
-/// All rows of a slice. Streams of slices never wait, so this blocks only for as long as decoding takes.
-fn rows_of(schema: &SchemaRef, slice: bytes::Bytes) -> Result<Vec<RecordBatch>, Fault> {
-    let rows = futures::executor::block_on(whole(schema, slice)?.try_collect::<Vec<_>>())?;
-    let named = |batch: RecordBatch| RecordBatch::try_new(Arc::clone(schema), batch.columns().to_vec());
-    rows.into_iter().map(|batch| named(batch).map_err(|error| Fault::new(Blame::Corrupt, error.to_string()))).collect()
 }

@@ -90,7 +90,7 @@ impl Reader {
 }
 
 /// All rows of a slice, all columns.
-pub(super) fn whole(schema: &SchemaRef, slice: bytes::Bytes) -> Result<SliceStream, Fault> {
+fn whole(schema: &SchemaRef, slice: bytes::Bytes) -> Result<SliceStream, Fault> {
     let request = ScanRequest {
         columns: (0..schema.fields().len()).collect(),
         predicates: Vec::new(),

@@ -8,6 +8,7 @@ mod directories;
 mod discards;
 mod keys;
 mod leases;
+mod left;
 mod loads;
 mod marking;
 mod merging;

@@ -7,7 +7,7 @@ use futures::stream::{self, StreamExt};
 use pithead_door::Door;
 use pithead_fakes::FakeDoor;
 use pithead_fleet::Edit;
-use pithead_model::{ColumnSummary, DriveId, Value};
+use pithead_model::{ColumnSummary, DatasetId, DriveId, Value};
 
 use super::*;
 use crate::{LoadMode, LoadSpec};

@@ -1,0 +1,136 @@
+//! What is left of one slice that loses rows.
+
+use std::sync::Arc;
+
+use arrow::array::{BooleanArray, RecordBatch};
+use arrow::buffer::BooleanBuffer;
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::SchemaRef;
+use bytes::Bytes;
+use futures::stream::TryStreamExt;
+use pithead_model::{Blame, ColumnSummary, Fault, PAGE_ROWS, SliceEntry, SliceKey};
+use pithead_slice::{Encoding, ReadStats, ScanRequest, SliceError, bounds_of, mark, open_slice};
+use pithead_store::Store;
+
+use crate::storage::directories::gone;
+use crate::storage::keys::slice_key;
+use crate::storage::loads::{StagedSlice, stage_rows};
+use crate::storage::staging::StagedValue;
+
+/// Stages a slice without the rows that go, of which at least one stays: as it is where none goes, with marks, or encoded anew
+/// where most of its rows are gone by then. Blocks.
+pub(super) fn stage_left(
+    store: &Arc<dyn Store>,
+    encoding: &dyn Encoding,
+    schema: &SchemaRef,
+    (key, entry): (&SliceKey, SliceEntry),
+    goes: &BooleanBuffer,
+) -> Result<Vec<StagedSlice>, Fault> {
+    let Some((value, _)) = store.get(&slice_key(key))? else { return Err(gone(key)) };
+    if goes.count_set_bits() == 0 {
+        return Ok(vec![StagedSlice { value: StagedValue::stage(store, value)?, entry, sketches: None }]);
+    }
+    match mark(value.clone(), goes) {
+        Ok(Some(marked)) if marked.gone <= marked.rows => {
+            let columns = summaries_left(schema, &entry, &value, &marked.bytes, goes)?;
+            let entry = SliceEntry { rows: marked.rows, bytes: marked.bytes.len() as u64, columns };
+            Ok(vec![StagedSlice { value: StagedValue::stage(store, marked.bytes)?, entry, sketches: None }])
+        }
+        // Too few are left to keep the bytes of the others, or there is no room for the marks.
+        Ok(_) | Err(SliceError::TooLarge { .. }) => {
+            let all: Vec<usize> = (0..schema.fields().len()).collect();
+            let mut made = Vec::new();
+            stage_rows(store, encoding, schema, kept(&rows_of(schema, value, &all)?, goes)?, &mut made)?;
+            Ok(made)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What is known of the columns of a slice once it is `marked`. Only rows that go are read, and then the columns that lose a row
+/// with their least or largest value.
+fn summaries_left(
+    schema: &SchemaRef,
+    before: &SliceEntry,
+    slice: &Bytes,
+    marked: &Bytes,
+    goes: &BooleanBuffer,
+) -> Result<Vec<ColumnSummary>, Fault> {
+    let all: Vec<usize> = (0..schema.fields().len()).collect();
+    let Some(going) = mark(slice.clone(), &!goes)? else { return Err(Fault::bug("no row goes")) };
+    let going = bounds_of(schema, &rows_of(schema, going.bytes, &all)?);
+    let mut left = before.columns.clone();
+    let mut lost = Vec::new();
+    for (column, (left, going)) in left.iter_mut().zip(&going).enumerate() {
+        if keeps_bounds(left, going) {
+            left.nulls = left.nulls.saturating_sub(going.nulls);
+        } else {
+            lost.push(column);
+        }
+    }
+    let rows = rows_of(schema, marked.clone(), &lost)?;
+    let part = Arc::new(schema.project(&lost).map_err(Fault::bug)?);
+    for (column, found) in lost.into_iter().zip(bounds_of(&part, &rows)) {
+        if let Some(left) = left.get_mut(column) {
+            *left = ColumnSummary { distinct: left.distinct, ..found };
+        }
+    }
+    let rows = (goes.len() - goes.count_set_bits()) as u64;
+    left.iter_mut().for_each(|column| column.distinct = column.distinct.min(rows));
+    Ok(left)
+}
+
+/// Whether the rows that stay have the bounds that all rows have: none of those that go has one of these values.
+fn keeps_bounds(all: &ColumnSummary, going: &ColumnSummary) -> bool {
+    if all.nulls_unknown || going.nulls_unknown {
+        return false;
+    }
+    // A type without bounds, or all NULL: of those that stay, nothing else can be known.
+    if all.min.is_none() && all.max.is_none() {
+        return true;
+    }
+    let is_all_null = going.min.is_none() && going.max.is_none() && going.exact;
+    let (Some(least), Some(largest)) = (&all.min, &all.max) else { return is_all_null };
+    is_all_null
+        || going.min.as_ref().is_some_and(|going| going.compare(least).is_some_and(|order| order.is_gt()))
+            && going.max.as_ref().is_some_and(|going| going.compare(largest).is_some_and(|order| order.is_lt()))
+}
+
+/// The rows that do not go.
+fn kept(rows: &[RecordBatch], goes: &BooleanBuffer) -> Result<Vec<RecordBatch>, Fault> {
+    let mut start = 0;
+    let mut kept = Vec::with_capacity(rows.len());
+    for batch in rows {
+        if start + batch.num_rows() > goes.len() {
+            return Err(Fault::new(Blame::Corrupt, format!("the slice has more than {} rows", goes.len())));
+        }
+        let stays = BooleanArray::new(!&goes.slice(start, batch.num_rows()), None);
+        start += batch.num_rows();
+        let batch = filter_record_batch(batch, &stays).map_err(Fault::bug)?;
+        if batch.num_rows() > 0 {
+            kept.push(batch);
+        }
+    }
+    Ok(kept)
+}
+
+/// These columns of all rows of a slice. Streams of slices never wait, so this blocks only for as long as decoding takes.
+fn rows_of(schema: &SchemaRef, slice: Bytes, columns: &[usize]) -> Result<Vec<RecordBatch>, Fault> {
+    let request = ScanRequest {
+        columns: columns.to_vec(),
+        predicates: Vec::new(),
+        keys: Vec::new(),
+        zone_maps: false,
+        sample: None,
+        batch_rows: PAGE_ROWS,
+        stats: Arc::new(ReadStats::default()),
+    };
+    let reader = open_slice(schema, slice)?;
+    if columns.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rows = futures::executor::block_on(reader.scan(request)?.stream.try_collect::<Vec<_>>())?;
+    let part = Arc::new(schema.project(columns).map_err(Fault::bug)?);
+    let named = |batch: RecordBatch| RecordBatch::try_new(Arc::clone(&part), batch.columns().to_vec());
+    rows.into_iter().map(|batch| named(batch).map_err(|error| Fault::new(Blame::Corrupt, error.to_string()))).collect()
+}
