@@ -114,7 +114,7 @@ fn marks_that_lie_are_refused() {
     assert!(open(version, 90, &body[..body.len() - 37]).is_err(), "the body has none");
     assert!(open(version, 100, &body).is_err(), "other rows than the header says");
     let bits = body.len() - 24 - 13;
-    for (at, to) in [(bits, 0x02), (bits + 12, 0xff), (body.len() - 24, 11), (body.len() - 16, 12), (body.len() - 9, 0xff)] {
+    for (at, to) in [(bits, 0x03), (bits + 12, 0xff), (body.len() - 24, 11), (body.len() - 16, 12), (body.len() - 9, 0xff)] {
         let mut lying = body.to_vec();
         lying[at] = to;
         assert!(open(version, 90, &lying).is_err(), "{at}");
