@@ -58,7 +58,7 @@ async fn check(session: &Session, model: &Model, what: &str) {
         vec![vec![model.iter().filter(|(id, v)| holds(**id, **v)).count().to_string()]]
     };
     for (condition, holds) in [
-        ("id BETWEEN 5000 AND 5999", &(|id, _| (5_000..6_000).contains(&id)) as &dyn Fn(i64, Option<i64>) -> bool),
+        ("id BETWEEN 5000 AND 5999", &(|id: i64, _| (5_000..6_000).contains(&id)) as &dyn Fn(i64, Option<i64>) -> bool),
         ("v IS NULL", &|_, v| v.is_none()),
         ("s LIKE '%99 of%' AND v > 100", &|id, v| id % 100 == 99 && v.is_some_and(|v| v > 100)),
         ("id = 12345", &|id, _| id == 12_345),
