@@ -9,7 +9,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use pithead_entry::{Identity, Right};
 use pithead_fleet::Snapshot;
-use pithead_functions::{check_clock, fault_from_datafusion};
+use pithead_functions::check_clock;
 use pithead_model::Fault;
 use pithead_pg_catalog::{Facts, Listed, Shown};
 
@@ -17,6 +17,7 @@ use crate::session::{Session, logical_plan};
 use crate::statement::{self, Parsed};
 use crate::tokens::tokens;
 use crate::views::only_views;
+use crate::writing;
 use crate::{Host, Parameters, parameters};
 
 /// Most placeholders of a statement; PostgreSQL's protocol counts them in 16 bits.
@@ -147,7 +148,7 @@ impl Session {
             Parsed::Write { statement, .. } => {
                 let made = statement::made(&statement).map(|name| name?.resolve(&self.domain())).transpose()?;
                 let (over, _) = self.query_over(self.host.fleet().snapshot().await?, made, &Parameters::default())?;
-                over.state.statement_to_plan(statement).await.map_err(fault_from_datafusion)
+                writing::planned(&over.state, statement).await
             }
             Parsed::Set { .. }
             | Parsed::Drop { .. }

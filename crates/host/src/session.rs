@@ -311,7 +311,7 @@ impl Session {
         loop {
             let snapshot = self.host.fleet().snapshot().await?;
             let (query, _) = self.query_over(snapshot, made.clone(), parameters)?;
-            let plan = query.state.statement_to_plan(statement.clone()).await.map_err(fault_from_datafusion)?;
+            let plan = writing::planned(&query.state, statement.clone()).await?;
             if let Some(domain) = writing::changed_domain(&plan)? {
                 self.check(Right::Write, &domain)?;
             }

@@ -8,6 +8,7 @@ mod altering;
 mod layout;
 mod marking;
 mod merging;
+mod planning;
 
 use std::sync::Arc;
 
@@ -35,6 +36,7 @@ use crate::views::ViewTable;
 pub(crate) use altering::Altering;
 pub(crate) use layout::{Layout, sort_clauses};
 use merging::{Merge, Tally, matched_twice};
+pub(crate) use planning::planned;
 
 /// How often a statement begins again that others came before.
 const ATTEMPTS: usize = 5;
