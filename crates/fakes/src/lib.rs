@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use arrow::array::RecordBatch;
-use arrow::compute::concat_batches;
+use arrow::array::{AsArray, BooleanArray, RecordBatch};
+use arrow::compute::{concat_batches, filter_record_batch};
+use arrow::datatypes::Int64Type;
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 use async_trait::async_trait;
@@ -13,7 +14,7 @@ use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use pithead_door::{
     Attachments, Batches, Claim, Discard, DomainAt, Door, DriveStatus, Event, Events, Granted, Hello, Kept, LoadRequest, Loads,
-    MergeRuns, OpenRequest, OpenSession, Opened, PartitionUse, Pieces, RunPiece, Welcome,
+    MarkRun, Marked, MergeRuns, OpenRequest, OpenSession, Opened, PartitionUse, Pieces, RunPiece, Welcome,
 };
 use pithead_model::{
     Annotation, Blame, ByLevel, ColumnSummary, DatasetId, DatasetName, Directory, DriveId, Fault, HostState, Level, LoadId,
@@ -283,6 +284,28 @@ impl Door for FakeDoor {
         let loaded = self.load(request.into, rows).await?;
         // Written, but not whole.
         self.merge_fault.lock().clone().map_or(Ok(loaded), Err)
+    }
+
+    /// The plan is the numbers that go, of the first column, eight bytes each.
+    async fn mark_run(&self, request: MarkRun) -> Result<Marked, Fault> {
+        self.check()?;
+        let MarkRun { into, load, plan, .. } = request;
+        let run = SliceKey { name: into.name.clone(), dataset: into.dataset, load, partition: into.partition, number: None };
+        let going: Vec<i64> = plan.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect();
+        let stays = |batch: &RecordBatch| {
+            let numbers = batch.column(0).as_primitive::<Int64Type>().values();
+            let stays: BooleanArray = numbers.iter().map(|number| Some(!going.contains(number))).collect();
+            filter_record_batch(batch, &stays).expect("as many bits as rows")
+        };
+        let before = self.find(&run)?;
+        let after: Vec<RecordBatch> = before.iter().map(stays).collect();
+        let rows = |batches: &[RecordBatch]| batches.iter().map(RecordBatch::num_rows).sum::<usize>();
+        let gone = (rows(&before) - rows(&after)) as u64;
+        let left = match gone {
+            0 => None,
+            _ => Some(self.load(into, stream::iter(after.into_iter().map(Ok)).boxed()).await?),
+        };
+        Ok(Marked { gone, nulls_gone: vec![0], left })
     }
 
     async fn discard(&self, discard: Discard) -> Result<u64, Fault> {

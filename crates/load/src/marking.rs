@@ -255,3 +255,6 @@ async fn mark_copies(request: MarkRun, dataset: &Dataset, rows: u64, copies: &[C
     relay_to(&key, first, others).await?;
     Ok(marked)
 }
+
+#[cfg(test)]
+mod tests;

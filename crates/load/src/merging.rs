@@ -125,4 +125,4 @@ async fn merge_copies(request: MergeRuns, dataset: &Dataset, rows: u64, copies: 
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

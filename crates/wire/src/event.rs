@@ -5,55 +5,15 @@ use std::collections::VecDeque;
 use arrow_flight::FlightData;
 use futures::FutureExt;
 use futures::stream::{self, BoxStream, StreamExt};
-use pithead_door::{Event, Events, HINT_BYTES_MAX, PIECE_BYTES_MAX, PartsOutline};
-use pithead_model::{Annotation, Fault, SessionProfile};
-use serde::{Deserialize, Serialize};
+use pithead_door::{Event, Events, HINT_BYTES_MAX, PIECE_BYTES_MAX};
+use pithead_model::Fault;
 
 use crate::decode::{BatchDecoder, Decoded};
 use crate::encode::{BatchEncoder, link_bytes};
 use crate::error::WireError;
 use crate::json::{check_bound, from_json, json};
+use crate::mark::Mark;
 use crate::packing::{Packer, unpacked};
-
-/// The metadata of GET's messages.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Mark {
-    /// Rows of a round.
-    Round(u32),
-    /// Rows of a round that passed its filters.
-    Filtered(u32),
-    /// Rows of a round, filtered or not, whose body is compressed by zstd and had so many bytes.
-    Packed { round: u32, filtered: bool, bytes: u64 },
-    /// Part of a slice as it is stored, in the message's body.
-    Stored { round: u32, slice: u32, total: u64 },
-    /// The pages of a slice that may match, as a bitmap in the message's body. Its parts follow.
-    Hints { round: u32, slice: u32, parts: PartsOutline },
-    /// A round is closed.
-    Closed(Annotation),
-    /// All is done.
-    Finished(SessionProfile),
-}
-
-impl Mark {
-    /// The mark of the same rows once their body, which has so many bytes, is compressed.
-    pub(crate) fn packed(&self, bytes: u64) -> Option<Mark> {
-        match *self {
-            Mark::Round(round) => Some(Mark::Packed { round, filtered: false, bytes }),
-            Mark::Filtered(round) => Some(Mark::Packed { round, filtered: true, bytes }),
-            _ => None,
-        }
-    }
-
-    /// The mark of an event's rows; none: it has none.
-    fn rows(event: &Event) -> Option<Mark> {
-        match event {
-            Event::Rows { round, .. } => Some(Mark::Round(*round)),
-            Event::Filtered { round, .. } => Some(Mark::Filtered(*round)),
-            _ => None,
-        }
-    }
-}
 
 /// Encodes what GET yields.
 pub(crate) struct EventWriter(BatchEncoder);
@@ -197,3 +157,6 @@ impl EventReader {
 fn parse_mark(data: &FlightData) -> Result<Option<Mark>, WireError> {
     if data.app_metadata.is_empty() { Ok(None) } else { from_json("mark", &data.app_metadata).map(Some) }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,6 @@ use arrow_flight::{
     PollInfo, PutResult, SchemaResult, Ticket,
 };
 use async_trait::async_trait;
-use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt};
 use pithead_door::{Door, OpenRequest, ReadsNothing, check_protocol};
 use pithead_entry::{Identity, Peer, ServeOptions};
@@ -30,6 +29,7 @@ use crate::gauge::SocketGauge;
 use crate::guard::DoorReception;
 use crate::json::json;
 use crate::link;
+use crate::pace::Pace;
 use crate::packing::Packer;
 use crate::put::{OpenHeader, OpenReader, PutCommand, function_answer, parse_put};
 use crate::receiving::{next_message, pieces, rows};
@@ -47,17 +47,6 @@ const LIMITS: ServeLimits = ServeLimits {
     ping_timeout: link::PING_TIMEOUT,
     stop_grace: Duration::from_secs(10),
 };
-
-/// Asked before bytes go onto the link. What paces sends, if anything does, is above this crate.
-pub trait Pace: Send + Sync {
-    /// Books `bytes`; the send waits for the future. None: no wait.
-    fn send(&self, bytes: u64) -> Option<BoxFuture<'static, ()>>;
-
-    /// What it lets pass, bytes a second; none: all that the link carries.
-    fn bytes_per_second(&self) -> Option<f64> {
-        None
-    }
-}
 
 /// Serves a door at `listener` until `shutdown` ends. Then nothing new is accepted, streams of GET end with a fault, and
 /// other calls have ten seconds to finish.

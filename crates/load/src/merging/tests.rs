@@ -12,18 +12,18 @@ use pithead_model::{ColumnSummary, DatasetId, DriveId, Value};
 use super::*;
 use crate::{LoadMode, LoadSpec};
 
-struct Cluster {
-    doors: Vec<Arc<FakeDoor>>,
-    loader: Loader,
+pub(crate) struct Cluster {
+    pub(crate) doors: Vec<Arc<FakeDoor>>,
+    pub(crate) loader: Loader,
 }
 
-async fn connect(doors: &[Arc<FakeDoor>]) -> Loader {
+pub(crate) async fn connect(doors: &[Arc<FakeDoor>]) -> Loader {
     let doors = doors.iter().map(|door| Arc::clone(door) as Arc<dyn Door>).collect();
     Loader::new(Fleet::connect(doors, "main", &[]).await.unwrap(), 2)
 }
 
 impl Cluster {
-    async fn new(drives: u64, copies: usize) -> Self {
+    pub(crate) async fn new(drives: u64, copies: usize) -> Self {
         let doors: Vec<_> = (1..=drives).map(FakeDoor::new).collect();
         let loader = connect(&doors).await;
         let spec = LoadSpec { copies: Some(copies), partitions: Some(1), ..LoadSpec::new("t".parse().unwrap(), vec![]) };
@@ -31,13 +31,13 @@ impl Cluster {
         Self { doors, loader }
     }
 
-    async fn dataset(&self) -> Dataset {
+    pub(crate) async fn dataset(&self) -> Dataset {
         let snapshot = self.loader.fleet().snapshot().await.unwrap();
         snapshot.dataset(&"t".parse().unwrap()).map(|(_, dataset)| dataset.clone()).unwrap()
     }
 
     /// The rows that the manifest names, in its order, at one of the drives.
-    async fn rows(&self, drive: u64) -> Vec<i64> {
+    pub(crate) async fn rows(&self, drive: u64) -> Vec<i64> {
         let dataset = self.dataset().await;
         let stored = self.doors.iter().find(|door| door.id == DriveId(drive)).unwrap().stored.lock();
         let batches = dataset.partitions[0].runs.iter().flat_map(|run| stored[&(dataset.id, run.load, 0)].clone());
@@ -48,7 +48,7 @@ impl Cluster {
         self.dataset().await.partitions[0].runs.len()
     }
 
-    fn stored(&self) -> usize {
+    pub(crate) fn stored(&self) -> usize {
         self.doors.iter().map(|door| door.rows()).sum()
     }
 }
@@ -60,7 +60,7 @@ async fn put(loader: &Loader, spec: LoadSpec, value: i64) -> Result<(), Fault> {
     loader.load_batches(spec, row.schema(), stream::iter([Ok(row)]).boxed()).await.map(drop)
 }
 
-async fn append(loader: &Loader, value: i64) -> Result<(), Fault> {
+pub(crate) async fn append(loader: &Loader, value: i64) -> Result<(), Fault> {
     put(loader, LoadSpec { mode: LoadMode::Append, ..LoadSpec::new("t".parse().unwrap(), vec![]) }, value).await
 }
 

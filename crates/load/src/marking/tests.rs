@@ -1,0 +1,98 @@
+use std::sync::atomic::Ordering;
+
+use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+use futures::StreamExt;
+use futures::stream;
+
+use super::*;
+use crate::merging::tests::{Cluster, append, connect};
+
+/// The rows 0 to 9, each a run of its own, on two drives.
+async fn ten_rows() -> Cluster {
+    let place = Cluster::new(2, 2).await;
+    for value in 1..10 {
+        append(&place.loader, value).await.unwrap();
+    }
+    place
+}
+
+async fn without(place: &Cluster, going: &[i64]) -> MarkSpec {
+    let plan = going.iter().flat_map(|number| number.to_le_bytes()).collect();
+    MarkSpec { name: "t".parse().unwrap(), dataset: Arc::new(place.dataset().await), plan, time_zone: None }
+}
+
+fn row(value: i64) -> RecordBatch {
+    let column: ArrayRef = Arc::new(Int64Array::from(vec![value]));
+    RecordBatch::try_from_iter([("k", column)]).unwrap()
+}
+
+async fn exchange(loader: &Loader, spec: MarkSpec, new: i64) -> Result<Option<u64>, Fault> {
+    let row = row(new);
+    loader.exchange(spec, row.schema(), stream::iter([Ok(row)]).boxed()).await
+}
+
+#[tokio::test]
+async fn rows_go_and_others_come_at_all_copies() {
+    let place = ten_rows().await;
+    assert_eq!(place.loader.mark(without(&place, &[2, 7]).await).await.unwrap(), Some(2));
+    assert_eq!(place.loader.mark(without(&place, &[2, 70]).await).await.unwrap(), Some(0));
+    assert_eq!(exchange(&place.loader, without(&place, &[4]).await, 40).await.unwrap(), Some(1));
+    for drive in [1, 2] {
+        assert_eq!(place.rows(drive).await, [0, 1, 3, 5, 6, 8, 9, 40]);
+    }
+}
+
+/// Of two that have read the same rows, one comes too late. It changes nothing, and leaves nothing behind.
+#[tokio::test]
+async fn one_that_comes_too_late_leaves_nothing() {
+    let place = ten_rows().await;
+    let other = connect(&place.doors).await;
+    let (early, late, change) = (without(&place, &[3]).await, without(&place, &[3, 5]).await, without(&place, &[3]).await);
+    assert_eq!(place.loader.mark(early).await.unwrap(), Some(1));
+    place.loader.fleet().collect_orphans().await.unwrap();
+    let before = place.stored();
+    assert_eq!(other.mark(late).await.unwrap_err().blame, Blame::Conflict);
+    assert_eq!(exchange(&other, change, 30).await.unwrap_err().blame, Blame::Conflict);
+    assert_eq!((place.stored(), place.rows(1).await), (before, vec![0, 1, 2, 4, 5, 6, 7, 8, 9]));
+    // What others have added meanwhile is no conflict.
+    let spec = without(&place, &[6]).await;
+    append(&other, 10).await.unwrap();
+    assert_eq!(place.loader.mark(spec).await.unwrap(), Some(1));
+    assert_eq!(place.rows(2).await, [0, 1, 2, 4, 5, 7, 8, 9, 10]);
+}
+
+/// Where nobody knows whether the manifest names them, runs that were made stay.
+#[tokio::test]
+async fn what_a_manifest_may_name_is_not_given_up() {
+    for exchanges in [false, true] {
+        let place = ten_rows().await;
+        let before = place.stored();
+        // Those of the change, and of the one that is to settle it.
+        place.doors.iter().for_each(|door| door.commits_lost.store(2, Ordering::Relaxed));
+        let spec = without(&place, &[3]).await;
+        let fault = match exchanges {
+            true => exchange(&place.loader, spec, 30).await.unwrap_err(),
+            false => place.loader.mark(spec).await.unwrap_err(),
+        };
+        assert!(fault.message.contains("may have been made or not"), "{fault}");
+        // A row's run that has none left takes no room here, so what was written is looked for by its run.
+        let runs = |drive: usize| place.doors[drive].stored.lock().len();
+        let made = if exchanges { 12 } else { 11 };
+        assert_eq!((runs(0), runs(1)), (made, made), "{exchanges}");
+        assert!(place.stored() >= before);
+    }
+}
+
+#[tokio::test]
+async fn lost_answers_are_settled_by_looking() {
+    let place = ten_rows().await;
+    for exchanges in [false, true] {
+        place.doors.iter().for_each(|door| door.answers_lost.store(1, Ordering::Relaxed));
+        match exchanges {
+            false => assert_eq!(place.loader.mark(without(&place, &[3]).await).await.unwrap(), Some(1)),
+            true => assert_eq!(exchange(&place.loader, without(&place, &[8]).await, 80).await.unwrap(), Some(1)),
+        }
+        place.doors.iter().for_each(|door| door.answers_lost.store(0, Ordering::Relaxed));
+    }
+    assert_eq!(place.rows(1).await, [0, 1, 2, 4, 5, 6, 7, 9, 80]);
+}
