@@ -79,6 +79,9 @@ async fn made(session: &Session, encoding: &str, copies: usize) {
     assert_eq!(changed(session, &format!("INSERT INTO t {all} ORDER BY value")).await, 20_000);
 }
 
+/// Whether a row goes, by its two columns.
+type Goes<'a> = &'a dyn Fn(i64, Option<i64>) -> bool;
+
 #[test]
 fn rows_that_are_left_are_the_same_everywhere() {
     let modes = [Mode::ONE_HERE, Mode::FOUR_PROCESSES, Mode::FILTERED, Mode::STORED, Mode::HINTED, Mode::HINTED_ARROW];
@@ -91,7 +94,7 @@ fn rows_that_are_left_are_the_same_everywhere() {
             let before = incarnation(&setup).await;
             let mut model = model();
             check(&session, &model, mode.name).await;
-            let deletes: [(&str, &dyn Fn(i64, Option<i64>) -> bool); 6] = [
+            let deletes: [(&str, Goes<'_>); 6] = [
                 ("id % 100 = 7", &|id, _| id % 100 == 7),
                 ("v IS NULL AND id < 3000", &|id, v| v.is_none() && id < 3_000),
                 ("id >= 18000", &|id, _| id >= 18_000),
