@@ -1,6 +1,7 @@
 //! Drives as processes that can be killed.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -168,4 +169,15 @@ fn wait_for_word(lines: &Receiver<String>, text: &str) -> String {
         said.push(line);
     }
     panic!("the drive did not say {text:?}; it said:\n{}", said.join("\n"))
+}
+
+/// Changes, in the folder of a drive that does not run, a byte of a value in each segment file.
+pub fn damage(data: &Path) {
+    for entry in std::fs::read_dir(data.join("segments")).unwrap() {
+        let file = std::fs::File::options().read(true).write(true).open(entry.unwrap().path()).unwrap();
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, 1_000).unwrap();
+        byte[0] ^= 0x10;
+        file.write_all_at(&byte, 1_000).unwrap();
+    }
 }

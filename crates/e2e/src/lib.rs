@@ -18,7 +18,7 @@ pub mod tpch;
 
 pub use compare::{Column, Table, bag_difference, letter, row_difference};
 pub use data::{TestDataset, datasets, load_all};
-pub use drives::DriveProcess;
+pub use drives::{DriveProcess, damage};
 pub use front::{FrontProcess, RawClient, Reply};
 pub use mode::Mode;
 pub use places::{pithead, repository, target};

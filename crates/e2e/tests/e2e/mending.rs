@@ -1,13 +1,11 @@
 //! `pithead serve` mends unasked: damage that a drive's scrub found, and copies that are missing.
 
-use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use futures::TryStreamExt;
 use pithead_e2e::tpch::spec;
-use pithead_e2e::{DriveProcess, FrontProcess, block_on, collect, load, pithead};
+use pithead_e2e::{DriveProcess, FrontProcess, block_on, collect, damage, load, pithead};
 use pithead_embed::{EmbedOptions, Engine, Target, connect};
 use pithead_host::LoadSpec;
 use pithead_model::{Blame, DriveId, SliceKey};
@@ -72,17 +70,6 @@ async fn damaged(engine: &Engine) -> usize {
         }
     }
     damaged
-}
-
-/// Changes a byte of a value in each segment file.
-fn damage(data: &Path) {
-    for entry in std::fs::read_dir(data.join("segments")).unwrap() {
-        let file = std::fs::File::options().read(true).write(true).open(entry.unwrap().path()).unwrap();
-        let mut byte = [0];
-        file.read_exact_at(&mut byte, 1_000).unwrap();
-        byte[0] ^= 0x10;
-        file.write_all_at(&byte, 1_000).unwrap();
-    }
 }
 
 fn start_scrub(drives: &str) {

@@ -2,13 +2,12 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use pithead_e2e::tpch::{parquet, spec};
-use pithead_e2e::{DriveProcess, block_on, collect, load, pithead};
+use pithead_e2e::{DriveProcess, block_on, collect, damage, load, pithead};
 use pithead_embed::{EmbedOptions, Engine, Target, connect};
 use serde_json::Value as Json;
 use tempfile::TempDir;
@@ -87,17 +86,6 @@ fn metric(address: &str, name: &str) -> Option<f64> {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
-}
-
-/// Changes a byte of a value in each segment file.
-fn damage(data: &Path) {
-    for entry in std::fs::read_dir(data.join("segments")).unwrap() {
-        let file = std::fs::File::options().read(true).write(true).open(entry.unwrap().path()).unwrap();
-        let mut byte = [0];
-        file.read_exact_at(&mut byte, 1_000).unwrap();
-        byte[0] ^= 0x10;
-        file.write_all_at(&byte, 1_000).unwrap();
-    }
 }
 
 #[test]
