@@ -22,7 +22,8 @@ use crate::homes::{HomeState, asked};
 pub struct Mending {
     /// How long a drive may be away before it is done without; none: for ever.
     lost_after: Option<Duration>,
-    /// Damaged values that were seen to. A drive names them until its next scrub has come past them.
+    /// Damaged values that were mended. A drive names them until its next scrub has come past them. What could not be mended is tried
+    /// again: a whole copy may only have been away.
     seen: BTreeMap<DriveId, BTreeSet<String>>,
     /// Drives of domains that do not answer, and since when.
     away: BTreeMap<DriveId, Instant>,
@@ -71,19 +72,24 @@ impl Fleet {
         let mut report = RepairReport::default();
         let news = mending.news(&drives).await;
         let answering = answering(&drives).await;
-        let mut lost: BTreeSet<DriveId> = BTreeSet::new();
+        let (mut lost, mut is_mended) = (BTreeSet::new(), true);
         for domain in self.catalog().domains(&drives).await? {
             let Some(found) = self.catalog().newest(&domain, &drives).await? else { continue };
             let mut teller = Teller::new(Arc::clone(&tell), 0);
+            let failures = |report: &RepairReport| report.damaged.len() + report.notes.len();
+            let before = failures(&report);
             check_damaged(&news, &found.manifest, &drives, &mut report, &mut teller).await?;
+            is_mended &= failures(&report) == before;
             if matches!(found.home, HomeState::Here) && groups(&found.manifest).iter().any(|g| g.copies.len() < g.copies_wanted)
             {
                 self.fill_up(&found.manifest, &mut report, &mut teller).await?;
             }
             lost.extend(mending.lost(&found.manifest, &answering));
         }
-        for (id, keys) in news {
-            mending.seen.entry(id).or_default().extend(keys);
+        if is_mended {
+            for (id, keys) in news {
+                mending.seen.entry(id).or_default().extend(keys);
+            }
         }
         for drive in lost {
             self.do_without(drive, &tell, &mut report).await?;
