@@ -9,7 +9,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use futures::stream::BoxStream;
-use pithead_model::{Blame, Fault, PageSample, PageSet, Value};
+use pithead_model::{Blame, Fault, PAGE_ROWS, PageSample, PageSet, Value};
 
 use crate::KeySet;
 use crate::stored::SliceParts;
@@ -84,6 +84,21 @@ pub struct ScanRequest {
     pub batch_rows: usize,
     /// Counters of what is read.
     pub stats: Arc<ReadStats>,
+}
+
+impl ScanRequest {
+    /// These columns of all rows, a page at a time, counted nowhere.
+    pub fn all_rows(columns: Vec<usize>) -> Self {
+        Self {
+            columns,
+            predicates: Vec::new(),
+            keys: Vec::new(),
+            zone_maps: false,
+            sample: None,
+            batch_rows: PAGE_ROWS,
+            stats: Arc::default(),
+        }
+    }
 }
 
 /// A scan of a slice.

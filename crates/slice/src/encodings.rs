@@ -8,7 +8,7 @@ use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use futures::StreamExt;
-use pithead_model::{PAGE_ROWS, SLICE_BYTES_MAX, SliceEntry};
+use pithead_model::{SLICE_BYTES_MAX, SliceEntry};
 
 use crate::arrow_ipc::ArrowEncoding;
 use crate::marks::{MARKED, check_marked};
@@ -17,7 +17,7 @@ use crate::parquet::ParquetEncoding;
 use crate::stored::SliceParts;
 use crate::summary::with_distinct;
 use crate::vortex::VortexEncoding;
-use crate::{ColumnSketches, Encoding, Header, ReadStats, ScanRequest, SliceError, SliceReader, seal, unseal, verify};
+use crate::{ColumnSketches, Encoding, Header, ScanRequest, SliceError, SliceReader, seal, unseal, verify};
 
 static ENCODINGS: LazyLock<[Arc<dyn Encoding>; 3]> =
     LazyLock::new(|| [Arc::new(VortexEncoding), Arc::new(ArrowEncoding), Arc::new(ParquetEncoding)]);
@@ -108,15 +108,7 @@ pub fn open_parts(schema: &SchemaRef, parts: SliceParts, pages: &[u8]) -> Result
 
 /// Reads a slice as a whole and compares it with the rows that went into it; it compares NaN and -0.0 by their bits.
 fn compare(reader: &dyn SliceReader, schema: &SchemaRef, batches: &[RecordBatch]) -> Result<(), SliceError> {
-    let request = ScanRequest {
-        columns: (0..schema.fields().len()).collect(),
-        predicates: Vec::new(),
-        keys: Vec::new(),
-        zone_maps: true,
-        sample: None,
-        batch_rows: PAGE_ROWS,
-        stats: Arc::new(ReadStats::default()),
-    };
+    let request = ScanRequest { zone_maps: true, ..ScanRequest::all_rows((0..schema.fields().len()).collect()) };
     let mut stream = reader.scan(request).map_err(unreadable)?.stream;
     let mut expected = Rows::new(batches);
     // Streams of slices never wait, so there is nothing to wake.

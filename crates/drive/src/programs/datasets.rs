@@ -13,9 +13,9 @@ use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use pithead_door::batch_bytes;
 use pithead_exec::{SliceRef, SliceSource};
-use pithead_model::{Blame, DatasetName, Fault, FaultKind, PAGE_ROWS, SliceKey};
+use pithead_model::{Blame, DatasetName, Fault, FaultKind, SliceKey};
 use pithead_program::{ServiceError, to_ipc};
-use pithead_slice::{ReadStats, ScanRequest};
+use pithead_slice::ScanRequest;
 
 use super::faults::service_error;
 use crate::resources::Resources;
@@ -125,15 +125,7 @@ fn rows(storage: Arc<Storage>, slices: Vec<SliceRef>, columns: Vec<usize>) -> Bo
         let (storage, columns) = (Arc::clone(&storage), columns.clone());
         async move {
             let reader = storage.slices.open(&slice).await?;
-            let request = ScanRequest {
-                columns,
-                predicates: Vec::new(),
-                keys: Vec::new(),
-                zone_maps: false,
-                sample: None,
-                batch_rows: PAGE_ROWS,
-                stats: Arc::new(ReadStats::default()),
-            };
+            let request = ScanRequest::all_rows(columns);
             Ok::<_, Fault>(reader.scan(request)?.stream.map(|batch| batch.map_err(Fault::from)))
         }
     });

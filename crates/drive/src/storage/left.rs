@@ -8,8 +8,8 @@ use arrow::compute::filter_record_batch;
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use futures::stream::TryStreamExt;
-use pithead_model::{Blame, ColumnSummary, Fault, PAGE_ROWS, SliceEntry, SliceKey};
-use pithead_slice::{Encoding, ReadStats, ScanRequest, SliceError, bounds_of, mark, open_slice};
+use pithead_model::{Blame, ColumnSummary, Fault, SliceEntry, SliceKey};
+use pithead_slice::{Encoding, ScanRequest, SliceError, bounds_of, mark, open_slice};
 use pithead_store::Store;
 
 use crate::storage::directories::gone;
@@ -116,15 +116,7 @@ fn kept(rows: &[RecordBatch], goes: &BooleanBuffer) -> Result<Vec<RecordBatch>, 
 
 /// These columns of all rows of a slice. Streams of slices never wait, so this blocks only for as long as decoding takes.
 fn rows_of(schema: &SchemaRef, slice: Bytes, columns: &[usize]) -> Result<Vec<RecordBatch>, Fault> {
-    let request = ScanRequest {
-        columns: columns.to_vec(),
-        predicates: Vec::new(),
-        keys: Vec::new(),
-        zone_maps: false,
-        sample: None,
-        batch_rows: PAGE_ROWS,
-        stats: Arc::new(ReadStats::default()),
-    };
+    let request = ScanRequest::all_rows(columns.to_vec());
     let reader = open_slice(schema, slice)?;
     if columns.is_empty() {
         return Ok(Vec::new());

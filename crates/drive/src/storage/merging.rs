@@ -7,8 +7,8 @@ use arrow::datatypes::SchemaRef;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use pithead_device::Device;
 use pithead_door::{Batches, MERGED_MAX, MergeRuns, same_columns};
-use pithead_model::{Blame, Fault, FaultKind, Loaded, PAGE_ROWS, SliceKey};
-use pithead_slice::{ReadStats, ScanRequest, SliceStream, open_slice};
+use pithead_model::{Blame, Fault, FaultKind, Loaded, SliceKey};
+use pithead_slice::{ScanRequest, SliceStream, open_slice};
 use pithead_store::Store;
 
 use crate::resources::Workers;
@@ -91,14 +91,6 @@ impl Reader {
 
 /// All rows of a slice, all columns.
 fn whole(schema: &SchemaRef, slice: bytes::Bytes) -> Result<SliceStream, Fault> {
-    let request = ScanRequest {
-        columns: (0..schema.fields().len()).collect(),
-        predicates: Vec::new(),
-        keys: Vec::new(),
-        zone_maps: false,
-        sample: None,
-        batch_rows: PAGE_ROWS,
-        stats: Arc::new(ReadStats::default()),
-    };
+    let request = ScanRequest::all_rows((0..schema.fields().len()).collect());
     Ok(open_slice(schema, slice)?.scan(request)?.stream)
 }

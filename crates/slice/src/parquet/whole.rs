@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use bytes::Bytes;
 use parquet::arrow::arrow_reader::RowSelection;
-use pithead_model::{PAGE_ROWS, PageSet, SLICE_BYTES_MAX};
+use pithead_model::{PageSet, SLICE_BYTES_MAX};
 
 use super::ParquetEncoding;
 use super::body::end_of;
@@ -16,7 +16,7 @@ use super::rows::{Rows, Step};
 use crate::arrow_ipc::ArrowEncoding;
 use crate::header::{HEADER_BYTES, seal, seal_in_place};
 use crate::stored::{SliceParts, Stored};
-use crate::{Encoding, ReadStats, ScanRequest, SliceError};
+use crate::{Encoding, ScanRequest, SliceError};
 
 /// The slice with its header.
 pub(super) fn stored(opened: &Arc<Opened>) -> Result<Bytes, SliceError> {
@@ -59,15 +59,7 @@ fn complete(opened: &Opened) -> Result<&Stored, SliceError> {
 /// The rows in the encoding `arrow`, which any rows have.
 fn encoded(opened: &Arc<Opened>) -> Result<Vec<u8>, SliceError> {
     let schema = &opened.columns.schema;
-    let request = ScanRequest {
-        columns: (0..schema.fields().len()).collect(),
-        predicates: Vec::new(),
-        keys: Vec::new(),
-        zone_maps: false,
-        sample: None,
-        batch_rows: PAGE_ROWS,
-        stats: Arc::new(ReadStats::default()),
-    };
+    let request = ScanRequest::all_rows((0..schema.fields().len()).collect());
     let windows = opened.index.wanted(&request, None)?;
     let mut rows = Rows::new(Arc::clone(opened), request, windows)?;
     let mut batches: Vec<RecordBatch> = Vec::new();
