@@ -60,6 +60,8 @@ pub(crate) struct Background {
     found: Arc<Mutex<Found>>,
     /// Whether the scrub goes on without a pause.
     hurries: Arc<AtomicBool>,
+    /// Whether a scrub has no pace of its own: it reads all there is whenever it is told to start.
+    scrubs_on_demand: bool,
     /// What deduplication looks at.
     dedup: Arc<Mutex<DedupTold>>,
     /// One order after the other, so that what is kept is what was told last.
@@ -89,7 +91,8 @@ impl Background {
         let dedup = Arc::new(Mutex::new(told));
         let deduplicates = DedupService::new(Arc::clone(store), Arc::clone(&dedup), kept.position(DEDUP));
         let order = tokio::sync::Mutex::default();
-        let background = Background { services, drive, kept, workers, found, hurries, dedup, order };
+        let scrubs_on_demand = scrub_period.is_none();
+        let background = Background { services, drive, kept, workers, found, hurries, scrubs_on_demand, dedup, order };
         background.add(SCRUB, Box::new(scrub), scrub_period.is_some());
         background.add(COMPACTION, Box::new(Compaction::new(Arc::clone(store))), true);
         background.add(DEDUP, Box::new(deduplicates), false);
@@ -161,7 +164,7 @@ impl Background {
         }
         self.wish(service, Wish::Run).await?;
         let ran = state.is_some_and(|state| !matches!(state.activity, Activity::Paused | Activity::Stopped));
-        if service == SCRUB && ran {
+        if service == SCRUB && (ran || self.scrubs_on_demand) {
             self.hurries.store(true, Ordering::Relaxed);
         }
         if service == DEDUP {

@@ -93,6 +93,17 @@ async fn a_scrub_reads_what_is_stored_and_its_position_is_kept() {
 }
 
 #[tokio::test]
+async fn a_scrub_without_a_period_reads_all_there_is_when_it_is_told_to_start() {
+    let rig = rig();
+    load(&rig.drive, 1, 500).await;
+    let at_rest = scrub(&told(&rig.drive, BackgroundOrder::Look).await).clone();
+    assert_eq!((at_rest.activity.as_str(), at_rest.steps), ("stopped", 0));
+    let stored = rig.drive.shared().store.usage().unwrap().value_bytes;
+    told(&rig.drive, BackgroundOrder::Start("scrub".into())).await;
+    until("a whole round", async || scrub(&told(&rig.drive, BackgroundOrder::Look).await).bytes >= stored).await;
+}
+
+#[tokio::test]
 async fn values_share_their_bytes_once_the_drive_is_told_which() {
     let rig = rig();
     let store = Arc::clone(&rig.drive.shared().store);
