@@ -53,7 +53,7 @@ pub(crate) fn slice_may_match<'a>(conditions: impl IntoIterator<Item = &'a Conju
 /// The predicate as a hint: bounds rule out what they do for the predicate itself, but no encoding evaluates it a row
 /// at a time, because none has an expression for a list without values.
 pub(crate) fn hint(predicate: &Predicate) -> Predicate {
-    Predicate::Any(vec![predicate.clone(), nowhere()])
+    Predicate::Any(vec![nowhere(), predicate.clone()])
 }
 
 /// A filter that another operator keeps setting while the plan runs, as it is now.

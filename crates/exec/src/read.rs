@@ -4,6 +4,7 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
+use std::time::Duration;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::compute::BatchCoalescer;
@@ -13,6 +14,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_expr::{PhysicalExpr, conjunction_opt};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::{Stream, StreamExt, stream};
+use pithead_device::Instant;
 use pithead_door::batch_bytes;
 use pithead_model::{Blame, Fault};
 use pithead_slice::{KeySet, Predicate, ReadStats, ScanRequest, SliceReader, SliceStream};
@@ -32,6 +34,8 @@ const TRIAL_ROWS: usize = 32_768;
 const PASSING_MAX: f64 = 0.8;
 /// Keys of a join that are more than this share of a column's values are not worth asking for.
 const KEYS_SHARE_MAX: f64 = 0.5;
+/// How long a scan without rows to hand on keeps others from having their turn.
+const TURN: Duration = Duration::from_micros(200);
 /// Slices that may be ruled out in one poll.
 const SKIPS_MAX: usize = 64;
 
@@ -65,6 +69,8 @@ pub(crate) struct Reading {
     open: Option<OpenSlice>,
     /// Puts small batches together; none where rows are not filtered.
     coalescer: Option<BatchCoalescer>,
+    /// When its turn began.
+    turn: Option<Instant>,
 }
 
 /// A slice that is being read.
@@ -113,7 +119,7 @@ impl Reading {
             Feed::Round => VecDeque::new(),
         };
         let moving = moving.into_iter().map(Moving::new).collect();
-        Self { plan, round, own, moving, keys, trial: Trial::default(), trusted, open: None, coalescer: None }
+        Self { plan, round, own, moving, keys, trial: Trial::default(), trusted, open: None, coalescer: None, turn: None }
     }
 
     /// The rows.
@@ -157,8 +163,19 @@ impl Reading {
                 None => self.coalescer.as_mut().map_or(Ok(()), BatchCoalescer::finish_buffered_batch)?,
             }
             if self.coalescer.as_ref().is_none_or(|coalescer| !coalescer.has_completed_batch()) {
-                yield_now().await;
+                self.give_way().await;
             }
+        }
+    }
+
+    /// Lets others on the thread have their turn, if this scan's has taken long enough: each turn costs system calls.
+    async fn give_way(&mut self) {
+        let source = Arc::clone(&self.plan.part.source);
+        let clock = source.device().clock();
+        let now = clock.now();
+        if now.since(*self.turn.get_or_insert(now)) > TURN {
+            yield_now().await;
+            self.turn = Some(clock.now());
         }
     }
 

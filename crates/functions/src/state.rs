@@ -46,7 +46,7 @@ use crate::{Registry, avg_udaf, max_udaf, min_udaf, sum_udaf};
 /// The most bytes of a join's build keys that reach the other side's scan as a list of values.
 const IN_LIST_BYTES_MAX: usize = 1 << 20;
 /// The most distinct keys of such a list.
-const IN_LIST_VALUES_MAX: usize = 4_096;
+const IN_LIST_VALUES_MAX: usize = 1_024;
 
 /// States, by time zone and functions, that are kept at most.
 const STATES_MAX: usize = 64;

@@ -6,7 +6,7 @@
 use std::cell::OnceCell;
 use std::ops::{BitAnd, Range};
 
-use ::vortex::array::arrays::{BoolArray, ChunkedArray, DictArray};
+use ::vortex::array::arrays::{ChunkedArray, DictArray};
 use ::vortex::array::builtins::ArrayBuiltins;
 use ::vortex::array::dtype::DType;
 use ::vortex::array::expr::BoundExpression;
@@ -68,15 +68,37 @@ enum ColumnLayout {
 pub(super) struct Condition {
     /// The condition over the column's values. A scan has at most one for each column, since its verdicts on a
     /// dictionary are cached.
-    pub(super) expression: BoundExpression,
+    pub(super) test: Test,
     /// Whether NULL never satisfies it, so that it can be evaluated on a dictionary's values.
     pub(super) strict: bool,
     /// Below this share of a page's rows, the condition is evaluated on those rows only.
     pub(super) few: f64,
-    /// The condition as a list of whole numbers, if it is one.
-    pub(super) members: Option<Members>,
     /// What of the condition is patterns of bytes, if something is.
     pub(super) matcher: Option<Matcher>,
+}
+
+/// How values are found that satisfy a condition.
+#[derive(Debug)]
+pub(super) enum Test {
+    /// They are looked up among whole numbers.
+    Members(Members),
+    /// An expression is evaluated.
+    Expression(BoundExpression),
+}
+
+impl Test {
+    /// The rows of `mask` whose values satisfy it. `values` are those of all rows. With less than a share of `few`, only the rows of
+    /// the mask are looked at.
+    pub(super) fn among(&self, values: ArrayRef, mask: Mask, few: f64, context: &mut ExecutionCtx) -> VortexResult<Mask> {
+        match self {
+            Test::Members(members) if mask.density() < few => {
+                let among = members.among(values.filter(mask.clone())?, context)?;
+                Ok(mask.intersect_by_rank(&among))
+            }
+            Test::Members(members) => Ok(mask.bitand(&members.among(values, context)?)),
+            Test::Expression(expression) => select(values.apply_bound(expression)?, mask, few, context),
+        }
+    }
 }
 
 impl Column {
@@ -244,14 +266,7 @@ impl Column {
             _ => {}
         }
         let values = self.rows(rows, segments, context)?;
-        match &condition.members {
-            Some(members) if mask.density() < condition.few => {
-                let among = members.among(values.filter(mask.clone())?, context)?;
-                Ok(mask.intersect_by_rank(&among))
-            }
-            Some(members) => Ok(mask.bitand(&members.among(values, context)?)),
-            None => select(values.apply_bound(&condition.expression)?, mask, condition.few, context),
-        }
+        condition.test.among(values, mask, condition.few, context)
     }
 
     /// The verdict of a condition for each value of the dictionary.
@@ -261,10 +276,10 @@ impl Column {
         segments: &CountedSegments,
         context: &mut ExecutionCtx,
     ) -> VortexResult<Option<ArrayRef>> {
-        let values = self.dictionary(segments, context)?.clone().apply_bound(&condition.expression)?;
-        let verdicts = values.fill_null(false)?.execute::<BoolArray>(context)?.into_array();
-        let any = !verdicts.clone().execute::<Mask>(context)?.all_false();
-        Ok(any.then_some(verdicts))
+        let values = self.dictionary(segments, context)?.clone();
+        let all = Mask::new_true(values.len());
+        let found = condition.test.among(values, all, 0.0, context)?;
+        Ok((!found.all_false()).then(|| found.into_array()))
     }
 
     /// The values of a dictionary, decoded.

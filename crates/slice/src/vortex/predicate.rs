@@ -14,7 +14,7 @@ use ::vortex::buffer::ByteBuffer;
 use ::vortex::error::{VortexResult, vortex_err};
 use pithead_model::Value;
 
-use super::column::Condition;
+use super::column::{Condition, Test};
 use super::members::Members;
 use super::types::stored_name;
 use crate::matcher::Matcher;
@@ -62,7 +62,7 @@ pub(super) fn conjuncts(predicates: &[Predicate], row: &DType) -> VortexResult<(
         columns_of(predicate, &mut columns);
         columns.sort_unstable();
         columns.dedup();
-        if !columns.is_empty() && expression(predicate, row, false).is_some() {
+        if !columns.is_empty() && is_evaluated(predicate, row) {
             applied.push(index);
             groups.entry(columns).or_default().push(predicate);
         }
@@ -77,21 +77,38 @@ fn conjunct(columns: Vec<usize>, predicates: &[&Predicate], row: &DType) -> Vort
         Some(dtype) if alone => dtype,
         _ => row.clone(),
     };
-    let parts = predicates.iter().filter_map(|predicate| expression(predicate, row, alone));
-    let expression = and_collect(parts).ok_or_else(|| vortex_err!("a conjunct has no predicates"))?;
+    let is_whole = alone && matches!(scope, DType::Primitive(ptype, _) if ptype.is_int());
+    let test = match if is_whole { Members::of(predicates) } else { None } {
+        Some(members) => Test::Members(members),
+        None => {
+            let parts = predicates.iter().filter_map(|predicate| expression(predicate, row, alone));
+            let expression = and_collect(parts).ok_or_else(|| vortex_err!("a conjunct has no predicates"))?;
+            Test::Expression(find_between(expression.bind(&scope)?)?.optimize_recursive()?)
+        }
+    };
     let cost = predicates.iter().map(|predicate| cost(predicate)).max().unwrap_or(0);
     let condition = Condition {
-        expression: find_between(expression.bind(&scope)?)?.optimize_recursive()?,
+        test,
         strict: !predicates.iter().any(|predicate| may_take_null(predicate)),
         few: if cost < COST_OF_TEXT { FEW_NUMBERS } else { FEW_TEXTS },
-        members: if alone && matches!(scope, DType::Primitive(ptype, _) if ptype.is_int()) {
-            Members::of(predicates)
-        } else {
-            None
-        },
         matcher: if alone && matches!(scope, DType::Utf8(_) | DType::Binary(_)) { Matcher::of(predicates) } else { None },
     };
     Ok(Conjunct { columns, condition, cost, rows_in: Cell::new(0), rows_out: Cell::new(0) })
+}
+
+/// Whether Vortex evaluates a predicate exactly. Long lists of whole numbers, which many slices are asked for, are not made into
+/// expressions for that.
+fn is_evaluated(predicate: &Predicate, row: &DType) -> bool {
+    let dtype = |column: usize| row.as_struct_fields_opt()?.field(stored_name(column));
+    match predicate {
+        Predicate::In { column, values } => match dtype(*column) {
+            Some(DType::Primitive(ptype, _)) if !values.is_empty() => {
+                values.iter().all(|value| matches!(value, Value::Int(value) if whole_number(ptype, *value).is_some()))
+            }
+            _ => expression(predicate, row, false).is_some(),
+        },
+        predicate => expression(predicate, row, false).is_some(),
+    }
 }
 
 /// Whether NULL can satisfy a predicate.

@@ -28,7 +28,7 @@ use bytes::Bytes;
 use futures::stream::{self, StreamExt};
 use pithead_model::PageSet;
 
-use super::column::{Column, select};
+use super::column::Column;
 use super::members::in_set;
 use super::predicate::{Conjunct, FEW_NUMBERS, conjuncts};
 use super::sound::{Sound, check_values};
@@ -43,6 +43,8 @@ use crate::{Encoding, KeySet, Predicate, ReadStats, Scan, ScanRequest, Search, S
 const LATE_SHARE_MIN: f64 = 0.03;
 /// Rows on which a set of keys is tried.
 const TRIAL_ROWS: usize = 4 * 8_192;
+/// Windows without a row to return that one poll reads at most.
+const WINDOWS_MAX: usize = 8;
 
 /// An open slice.
 pub(super) struct VortexSlice {
@@ -153,23 +155,24 @@ impl SliceReader for VortexSlice {
     }
 }
 
-/// Each poll reads one window, even if that window has no rows to return. Nothing is spawned, and nothing waits, since
-/// the file is in memory.
+/// Each poll reads windows until one has rows to return, and gives way after a few that have none. Nothing is spawned,
+/// and nothing waits, since the file is in memory.
 fn run(scan: WindowScan, windows: Vec<Range<u64>>) -> SliceStream {
     let mut windows = windows.into_iter();
     let next = move |context: &mut Context<'_>| {
-        let Some(window) = windows.next() else { return Poll::Ready(None) };
-        match guarded(|| scan.read(window)) {
-            Ok(Some(batch)) => Poll::Ready(Some(Ok(batch))),
-            Ok(None) => {
-                context.waker().wake_by_ref();
-                Poll::Pending
-            }
-            Err(error) => {
-                windows = Vec::new().into_iter();
-                Poll::Ready(Some(Err(error)))
+        for _ in 0..WINDOWS_MAX {
+            let Some(window) = windows.next() else { return Poll::Ready(None) };
+            match guarded(|| scan.read(window)) {
+                Ok(Some(batch)) => return Poll::Ready(Some(Ok(batch))),
+                Ok(None) => {}
+                Err(error) => {
+                    windows = Vec::new().into_iter();
+                    return Poll::Ready(Some(Err(error)));
+                }
             }
         }
+        context.waker().wake_by_ref();
+        Poll::Pending
     };
     stream::poll_fn(next).boxed()
 }
@@ -304,7 +307,7 @@ impl WindowScan {
             .map(|column| self.column(*column)?.rows(window.clone(), &self.segments, context))
             .collect::<VortexResult<Vec<_>>>()?;
         let row = StructArray::try_new(names.into(), parts, mask.len(), Validity::NonNullable)?.into_array();
-        select(row.apply_bound(&conjunct.condition.expression)?, mask, conjunct.condition.few, context)
+        conjunct.condition.test.among(row, mask, conjunct.condition.few, context)
     }
 
     /// The selected rows of a column. Numbers are decoded for the whole window before rows are selected, unless few
