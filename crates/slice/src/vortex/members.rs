@@ -15,17 +15,74 @@ use crate::{Compare, KeySet, Predicate};
 
 /// Shorter lists are compared value by value, which can be done on packed values.
 const VALUES_MIN: usize = 3;
-/// The largest range between the first and the last number for which there is a bit for each number.
-const BITS_MAX: u64 = 1 << 22;
+/// Up to this range between the first and the last number there is a bit for each number in any case.
+const BITS_MIN: u64 = 1 << 16;
+/// Bits for each number of the list up to which there is one for each number of the range: a slice's scan makes them anew.
+const BITS_EACH: u64 = 512;
+/// Slots of a table for each number.
+const SLOTS_EACH: usize = 4;
 
 /// Whole numbers, as the low 64 bits of each. A column's type has no more bits, so no two numbers are confused.
 #[derive(Debug)]
-pub(super) struct Members {
-    first: i64,
-    /// One bit for each number from `first` on; none if the numbers are too far apart.
-    bits: Option<Vec<u64>>,
-    /// All numbers, in order.
-    sorted: Vec<i64>,
+pub(super) enum Members {
+    /// One bit for each number from the first on.
+    Bits(i64, Vec<u64>),
+    /// The numbers are far apart.
+    Table(Table),
+}
+
+/// A hash table of numbers with linear probing.
+#[derive(Debug)]
+pub(super) struct Table {
+    /// Each number, and `empty` where there is none. A power of two.
+    slots: Vec<i64>,
+    /// Bits of a hash that are not of a slot's place.
+    shift: u32,
+    /// A number that is not among them.
+    empty: i64,
+}
+
+impl Table {
+    /// Of different numbers, in order.
+    fn new(sorted: &[i64]) -> Self {
+        let mut empty = i64::MIN;
+        for number in sorted {
+            if *number != empty {
+                break;
+            }
+            empty = empty.wrapping_add(1);
+        }
+        let slots = vec![empty; (sorted.len() * SLOTS_EACH).next_power_of_two()];
+        let mut table = Self { shift: u64::BITS - slots.len().trailing_zeros(), slots, empty };
+        for number in sorted {
+            let mut place = table.place(*number);
+            while table.slots[place] != empty {
+                place = (place + 1) & (table.slots.len() - 1);
+            }
+            table.slots[place] = *number;
+        }
+        table
+    }
+
+    /// Where a number is, or comes after (Knuth's multiplicative hash).
+    fn place(&self, number: i64) -> usize {
+        ((number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
+    }
+
+    #[inline]
+    fn has(&self, number: i64) -> bool {
+        let mut place = self.place(number);
+        loop {
+            let there = self.slots[place];
+            if there == self.empty {
+                return false;
+            }
+            if there == number {
+                return true;
+            }
+            place = (place + 1) & (self.slots.len() - 1);
+        }
+    }
 }
 
 impl Members {
@@ -63,15 +120,16 @@ impl Members {
         sorted.dedup();
         let (first, last) = (sorted.first().copied().unwrap_or(0), sorted.last().copied().unwrap_or(0));
         let span = last.abs_diff(first);
-        let bits = (span < BITS_MAX).then(|| {
-            let mut bits = vec![0_u64; span as usize / 64 + 1];
-            for number in &sorted {
-                let place = number.abs_diff(first) as usize;
-                bits[place / 64] |= 1 << (place % 64);
-            }
-            bits
-        });
-        Self { first, bits, sorted }
+        if span >= BITS_MIN.max(BITS_EACH * sorted.len() as u64) {
+            return Self::Table(Table::new(&sorted));
+        }
+        let mut bits = vec![0_u64; span as usize / 64 + 1];
+        for number in &sorted {
+            let place = number.abs_diff(first) as usize;
+            bits[place / 64] |= 1 << (place % 64);
+        }
+        // Without a number there is no bit that is set.
+        Self::Bits(first, bits)
     }
 
     /// The rows whose numbers are among them. NULL is not.
@@ -81,11 +139,11 @@ impl Members {
         let rows = numbers.len();
         let found = match_each_integer_ptype!(numbers.ptype(), |T| {
             let numbers = numbers.as_slice::<T>();
-            match &self.bits {
-                Some(bits) => {
-                    BitBuffer::collect_bool(rows, |row| has_bit(bits, (numbers[row] as i64).wrapping_sub(self.first)))
+            match self {
+                Self::Bits(first, bits) => {
+                    BitBuffer::collect_bool(rows, |row| has_bit(bits, (numbers[row] as i64).wrapping_sub(*first)))
                 }
-                None => BitBuffer::collect_bool(rows, |row| self.sorted.binary_search(&(numbers[row] as i64)).is_ok()),
+                Self::Table(table) => BitBuffer::collect_bool(rows, |row| table.has(numbers[row] as i64)),
             }
         });
         let valid = numbers.validity()?.execute_mask(rows, context)?;
@@ -144,8 +202,13 @@ mod tests {
     proptest! {
         #[test]
         fn each_row_is_asked(
-            rows in prop::collection::vec(prop::option::of(prop_oneof![-40_i64..40, any::<i64>()]), 0..200),
-            values in prop::collection::vec(prop_oneof![-40_i64..40, any::<i64>()], 3..60),
+            rows in prop::collection::vec(
+                prop::option::of(prop_oneof![-40_i64..40, any::<i64>(), i64::MIN..i64::MIN + 3]), 0..200,
+            ),
+            values in prop_oneof![
+                prop::collection::vec(-40_i64..40, 3..60),
+                prop::collection::vec(prop_oneof![-40_i64..40, any::<i64>(), i64::MIN..i64::MIN + 3], 3..60),
+            ],
             low in -30_i64..30,
         ) {
             let numbers: Vec<i128> = values.iter().map(|value| i128::from(*value)).collect();
