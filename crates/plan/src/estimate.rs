@@ -41,6 +41,8 @@ pub struct ColumnEstimate {
     pub distinct: f64,
     /// Distinct values that there would be if only conditions on this column had taken rows away; at least `distinct`.
     pub domain: f64,
+    /// Rows that there would be then, which combinations with other columns of the same table cannot outnumber; infinite: unknown.
+    pub domain_rows: f64,
     /// Bytes of a value as Arrow sends it.
     pub bytes: f64,
     /// Smallest and largest value as positions on a line, where known.
@@ -52,7 +54,7 @@ pub struct ColumnEstimate {
 impl ColumnEstimate {
     /// A column whose values are unknown.
     fn of(distinct: f64, bytes: f64) -> ColumnEstimate {
-        ColumnEstimate { distinct, domain: distinct, bytes, range: None, spread: None }
+        ColumnEstimate { distinct, domain: distinct, domain_rows: f64::INFINITY, bytes, range: None, spread: None }
     }
 }
 
@@ -70,7 +72,7 @@ impl Estimate {
             let range = summary.and_then(|s| Some((s.min.as_ref()?.position(), s.max.as_ref()?.position())));
             let distinct = summary.map_or(0, |s| s.distinct) as f64;
             let distinct = if distinct > 0.0 { distinct } else { rows.max(1.0) };
-            ColumnEstimate { range, ..ColumnEstimate::of(distinct, width(data_type)) }
+            ColumnEstimate { range, domain_rows: rows, ..ColumnEstimate::of(distinct, width(data_type)) }
         };
         Estimate { rows, columns: output.fields().iter().map(|field| column(field.name(), field.data_type())).collect() }
     }
@@ -94,6 +96,7 @@ impl Estimate {
         for (index, share) in self.shares(predicate, schema).0 {
             if let Some(column) = narrowed.columns.get_mut(index) {
                 column.domain = (column.domain * share).max(1.0);
+                column.domain_rows = (column.domain_rows * share).max(1.0);
                 column.distinct = column.distinct.min(column.domain);
             }
         }
@@ -163,7 +166,9 @@ impl Estimate {
     /// The same rows as a table of their own. What is filtered by its keys and then joined with it has these keys only, so that the
     /// join takes nothing away that the filter has not.
     pub(crate) fn settled(mut self) -> Estimate {
-        self.columns.iter_mut().for_each(|column| column.domain = column.distinct);
+        for column in &mut self.columns {
+            (column.domain, column.domain_rows) = (column.distinct, self.rows);
+        }
         self
     }
 
@@ -238,6 +243,14 @@ impl Estimate {
     /// The domain of an expression: at most the product of the domains of its columns.
     fn domain(&self, expr: &Expr, schema: &DFSchema) -> f64 {
         self.values(expr, schema, |column| column.domain)
+    }
+
+    /// The domain of several expressions together: no more than there would be rows if only conditions on them took rows away.
+    fn domain_of<'a>(&self, exprs: impl Iterator<Item = &'a Expr> + Clone, schema: &DFSchema) -> f64 {
+        let rows = |column: &Column| self.columns.get(schema.index_of_column(column).ok()?).map(|column| column.domain_rows);
+        let rows = exprs.clone().flat_map(|expr| expr.column_refs().into_iter().filter_map(rows).collect::<Vec<_>>());
+        let combinations: f64 = exprs.map(|expr| self.domain(expr, schema)).product();
+        combinations.min(rows.reduce(f64::max).unwrap_or(f64::INFINITY))
     }
 
     fn values(&self, expr: &Expr, schema: &DFSchema, of: impl Fn(&ColumnEstimate) -> f64) -> f64 {

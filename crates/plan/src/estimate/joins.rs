@@ -16,13 +16,12 @@ impl Estimate {
         if join.filter.is_some() {
             matches *= UNKNOWN_SHARE;
         }
-        let semi = |rows: f64, own: f64, other: f64| match join.on.len() {
+        let semi = |rows: f64, other: f64| match join.on.len() {
             0 => rows,
-            1 => rows * (other / keys.all).min(1.0),
-            _ => rows * (other / own.max(1.0)).min(1.0),
+            _ => rows * (other / keys.all).min(1.0),
         };
-        let semi_left = semi(self.rows, keys.left, keys.right);
-        let semi_right = semi(right.rows, keys.right, keys.left);
+        let semi_left = semi(self.rows, keys.right);
+        let semi_right = semi(right.rows, keys.left);
         let both = || self.columns.iter().chain(&right.columns).cloned().collect::<Vec<_>>();
         let mark = |columns: &[ColumnEstimate]| {
             let mark = ColumnEstimate::of(2.0, 0.125);
@@ -79,8 +78,9 @@ struct Keys {
     left: f64,
     /// Distinct keys of the right side.
     right: f64,
-    /// Keys of which each side's are a part, chosen without regard to the other's: the larger domain. Of several columns together
-    /// no domain is known; then the larger number of distinct keys, as if the side with fewer had none that the other lacks.
+    /// Keys of which each side's are a part, chosen without regard to the other's: of one column, the larger domain. Of several
+    /// columns together only bounds of the domain are known, far too large for a side that has each key many times; so the smaller
+    /// bound, as if that side had each of its keys once, and the other side no others.
     all: f64,
 }
 
@@ -92,7 +92,9 @@ impl Keys {
         let (left_schema, right_schema) = (join.left.schema(), join.right.schema());
         let keys_left = join.on.iter().map(|(key, _)| left.distinct(key, left_schema)).product::<f64>().min(left.rows);
         let keys_right = join.on.iter().map(|(_, key)| right.distinct(key, right_schema)).product::<f64>().min(right.rows);
-        Keys { left: keys_left, right: keys_right, all: keys_left.max(keys_right).max(1.0) }
+        let all_left = left.domain_of(join.on.iter().map(|(key, _)| key), left_schema).max(keys_left);
+        let all_right = right.domain_of(join.on.iter().map(|(_, key)| key), right_schema).max(keys_right);
+        Keys { left: keys_left, right: keys_right, all: all_left.min(all_right).max(1.0) }
     }
 
     fn of_pair(left: &Estimate, right: &Estimate, join: &Join, left_key: &Expr, right_key: &Expr) -> Keys {

@@ -20,6 +20,7 @@ fn rows(name: &str, count: i64) -> Vec<(i64, i64)> {
 fn estimate(rows: &[(i64, i64)]) -> Estimate {
     let column = |values: BTreeSet<i64>| ColumnEstimate {
         range: Some((*values.first().unwrap() as f64, *values.last().unwrap() as f64)),
+        domain_rows: rows.len() as f64,
         ..ColumnEstimate::of(values.len() as f64, 8.0)
     };
     let columns = vec![column(rows.iter().map(|row| row.0).collect()), column(rows.iter().map(|row| row.1).collect())];
@@ -32,7 +33,10 @@ fn scan(name: &str) -> LogicalPlan {
 }
 
 fn join(join_type: JoinType) -> Join {
-    let on = (vec!["a.k"], vec!["bb.k"]);
+    join_by(join_type, (vec!["a.k"], vec!["bb.k"]))
+}
+
+fn join_by(join_type: JoinType, on: (Vec<&str>, Vec<&str>)) -> Join {
     let plan = LogicalPlanBuilder::from(scan("a")).join(scan("bb"), join_type, on, None).unwrap().build().unwrap();
     let LogicalPlan::Join(join) = plan else { panic!("no join: {plan}") };
     join
@@ -109,4 +113,25 @@ fn conditions_on_keys_narrow_their_domain() {
         let groups = on_b.group(&[col("bb.k")], &b_schema, &scan("bb").schema().clone());
         assert!(close(groups.rows, matches / 5), "{right}: {} groups expected", groups.rows);
     }
+}
+
+/// A table with a key of two columns, and one whose rows each have such a key: a part of the first matches that part of the second.
+#[test]
+fn several_keys_are_as_many_as_the_side_has_that_has_each_once() {
+    let keys: BTreeSet<(i64, i64)> = rows("bb", 5_000).into_iter().collect();
+    let keys: Vec<(i64, i64)> = keys.into_iter().collect();
+    let details: Vec<(i64, i64)> = keys.iter().flat_map(|key| [*key; 4]).collect();
+    let few: BTreeSet<(i64, i64)> = keys.iter().copied().step_by(10).collect();
+    let matches = details.iter().filter(|row| few.contains(row)).count();
+    let by = |join_type| join_by(join_type, (vec!["a.k", "a.v"], vec!["bb.k", "bb.v"]));
+    let (left, right) = (estimate(&details), estimate(&keys).with_rows(few.len() as f64));
+    let inner = left.join(&right, &by(JoinType::Inner));
+    assert!(close(inner.rows, matches), "{} expected, {matches} counted", inner.rows);
+    let semi = left.join(&right, &by(JoinType::LeftSemi));
+    assert!(close(semi.rows, matches), "{} expected, {matches} counted", semi.rows);
+    // What the keys have reduced is not reduced again by them.
+    let again = semi.join(&right.settled(), &by(JoinType::Inner));
+    assert!(close(again.rows, matches), "{} expected, {matches} counted", again.rows);
+    let all = left.join(&estimate(&keys), &by(JoinType::Inner));
+    assert!(close(all.rows, details.len()), "{} expected, {} counted", all.rows, details.len());
 }
