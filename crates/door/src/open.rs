@@ -35,6 +35,10 @@ pub struct SlicePart {
     pub runs: Vec<(LoadId, u32)>,
     /// The order of rows within each run.
     pub sort: Vec<SortKey>,
+    /// The share of its rows that the host expects to pass the filters over its scan, from 0 to 1, where samples or earlier queries
+    /// have told. It bears on the order of joins only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passing: Option<f64>,
 }
 
 impl SlicePart {

@@ -41,6 +41,8 @@ pub struct PartData {
     pub sort: Vec<SortKey>,
     /// The slices, by ordinal.
     pub slices: Vec<SliceRef>,
+    /// The share of its rows that are expected to pass the filters over its scan, where more is known than bounds tell.
+    pub passing: Option<f64>,
 }
 
 /// Where slices come from.

@@ -13,8 +13,8 @@ use datafusion::execution::SessionState;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, LogicalPlan, TableSource};
-use datafusion::physical_plan::execute_stream;
 use datafusion::physical_plan::memory::MemoryStream;
+use datafusion::physical_plan::{displayable, execute_stream};
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::SessionConfig;
 use pithead_functions::{EngineOptions, fault_from_datafusion, planning_state, ready_to_run};
@@ -241,6 +241,7 @@ impl Bound {
     ) -> Result<SendableRecordBatchStream, Fault> {
         let planned = DefaultPhysicalPlanner::default().create_physical_plan(ready, &self.state).await;
         let physical = planned.and_then(with_keys).and_then(with_codes).map_err(fault_from_datafusion)?;
+        tracing::trace!(plan = %displayable(physical.as_ref()).indent(false), "round");
         let config = self.state.config().clone().with_extension(Arc::clone(round));
         let context = task_context(&self.state, config, &self.runtime);
         let rows = execute_stream(physical, context).map_err(fault_from_datafusion)?;
@@ -293,7 +294,7 @@ fn part(data: &PartData, request: &BindRequest) -> TablePart {
     TablePart {
         name: data.name.to_string(),
         schema: Arc::clone(&data.schema),
-        facts: PartFacts::new(Arc::clone(&slices)),
+        facts: PartFacts::new(Arc::clone(&slices), data.passing),
         order: order_of(&data.schema, &data.sort, &slices),
         slices,
         source: Arc::clone(&request.source),

@@ -149,11 +149,11 @@ impl ExecutionPlan for SliceScanExec {
     }
 
     fn statistics_from_inputs(&self, _input_stats: &[Arc<Statistics>], _args: &StatisticsArgs) -> Result<Arc<Statistics>> {
-        let ReadPlan { part, feed, columns, conditions, .. } = &self.plan;
+        let ReadPlan { part, feed, columns, conditions, logical, .. } = &self.plan;
         let conditions = if part.prune_only { &[] } else { conditions.as_slice() };
         // A round sees a part of the slices, so nothing may be answered from statistics in place of its scan.
         let whole = *feed == Feed::All && conditions.is_empty() && self.moving.is_empty();
-        Ok(part.facts.statistics(&part.schema, columns, conditions, whole))
+        Ok(part.facts.statistics(&part.schema, columns, conditions, *logical, whole))
     }
 
     fn handle_child_pushdown_result(

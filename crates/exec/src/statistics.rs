@@ -23,14 +23,17 @@ pub(crate) struct PartFacts {
     rows: u64,
     bytes: u64,
     slices: Arc<[SliceRef]>,
+    /// The share of rows that pass the logical scan's conditions, if that is known better than from bounds.
+    passing: Option<f64>,
 }
 
 impl PartFacts {
-    pub(crate) fn new(slices: Arc<[SliceRef]>) -> Self {
+    pub(crate) fn new(slices: Arc<[SliceRef]>, passing: Option<f64>) -> Self {
         Self {
             rows: total(slices.iter().map(|slice| slice.entry.rows)),
             bytes: total(slices.iter().map(|slice| slice.entry.bytes)),
             slices,
+            passing,
         }
     }
 
@@ -46,16 +49,23 @@ impl PartFacts {
         self.column(column).map(|summary| summary.distinct).filter(|distinct| *distinct > 0)
     }
 
-    /// Statistics of a scan's output. `whole`: all rows of all slices come out, so that counts are exact and the
-    /// planner may answer from them; otherwise they are estimates.
+    /// Statistics of a scan's output, of whose conditions the first `logical` are the logical scan's. `whole`: all rows of all slices
+    /// come out, so that counts are exact and the planner may answer from them; otherwise they are estimates.
     pub(crate) fn statistics(
         &self,
         schema: &Schema,
         projection: &[usize],
         conditions: &[Conjunct],
+        logical: usize,
         whole: bool,
     ) -> Arc<Statistics> {
-        let share: f64 = conditions.iter().map(|condition| self.selectivity(condition)).product();
+        let by_bounds =
+            |conditions: &[Conjunct]| conditions.iter().map(|condition| self.selectivity(condition)).product::<f64>();
+        let (scanned, above) = conditions.split_at(logical.min(conditions.len()));
+        let share = match self.passing.filter(|_| !scanned.is_empty()) {
+            Some(share) => share * by_bounds(above),
+            None => by_bounds(conditions),
+        };
         let precise =
             |exact: bool, value: usize| if whole && exact { Precision::Exact(value) } else { Precision::Inexact(value) };
         let column = |index: &usize| match self.column(*index) {

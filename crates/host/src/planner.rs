@@ -132,13 +132,14 @@ impl RemotePlanner {
     fn request(&self, sub_plan: &SubPlan, shipments: &[Shipment], partition: usize) -> Result<OpenRequest, Fault> {
         let above = self.from_above.as_ref();
         let number = |name: &DatasetName| above.and_then(|above| above.number(name)).unwrap_or(partition as u32);
-        let part = |facts: &Arc<pithead_plan::DatasetFacts>| SlicePart {
+        let part = |(place, facts): (usize, &Arc<pithead_plan::DatasetFacts>)| SlicePart {
             name: facts.name.clone(),
             dataset: facts.dataset.id,
             schema: Arc::clone(&facts.dataset.schema),
             partition: number(&facts.name),
             runs: facts.dataset.partitions[partition].runs.iter().map(|run| (run.load, run.slices)).collect(),
             sort: facts.dataset.sort.clone(),
+            passing: sub_plan.passing.get(place).copied().flatten(),
         };
         let plan = match &sub_plan.travelling {
             Travelling::Substrait(bytes) => PlanBytes::Substrait(bytes.clone().into()),
@@ -147,7 +148,7 @@ impl RemotePlanner {
         let mut request = OpenRequest {
             plan,
             manifest_version: sub_plan.datasets[0].manifest_version,
-            parts: sub_plan.datasets.iter().map(part).collect(),
+            parts: sub_plan.datasets.iter().enumerate().map(part).collect(),
             inputs: shipments.iter().map(|shipment| shipment.to(partition)).collect(),
             done: self.done(sub_plan, partition),
             schema: Arc::clone(&sub_plan.schema),

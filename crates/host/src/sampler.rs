@@ -20,8 +20,8 @@ use crate::query::{Mode, Query};
 const PAGES: f64 = 8.0;
 /// Tables below so many samples are judged by bounds and rules: reading them takes about as long as asking.
 const SAMPLES_MIN: f64 = 2.0;
-/// Queries that read fewer rows take about as long as their samples would.
-const QUERY_ROWS_MIN: u64 = 2_000_000;
+/// Rows that a query has to read for each sample: one that reads fewer takes little longer than its samples would.
+const ROWS_EACH: u64 = 4_000_000;
 /// Figures that a host keeps at most.
 const KEPT_MAX: usize = 4_096;
 /// What a lying sampler's figures are wrong by.
@@ -114,13 +114,16 @@ impl Query {
         if sampling == Sampling::Off || !self.settings.pushdown || self.from_above.is_some() {
             return Ok(vec![]);
         }
-        let rows_min = if sampling == Sampling::Auto { QUERY_ROWS_MIN } else { 0 };
-        let questions = sample_questions(plan, &self.datasets(), rows_min).map_err(fault_from_datafusion)?;
-        let is_small = |question: &SampleQuestion| {
-            let rows = question.facts.dataset.rows() as f64;
-            sampling == Sampling::Auto && rows < SAMPLES_MIN * PAGES * PAGE_ROWS as f64
-        };
-        let asked = questions.into_iter().filter(|question| !is_small(question)).map(|question| self.sample(question, cut));
+        let (mut questions, rows) = sample_questions(plan, &self.datasets()).map_err(fault_from_datafusion)?;
+        if sampling == Sampling::Auto {
+            questions.retain(|question| question.facts.dataset.rows() as f64 >= SAMPLES_MIN * PAGES * PAGE_ROWS as f64);
+            let is_known = |question: &SampleQuestion| self.host.samples().find(&question.key).is_some();
+            let unknown = questions.iter().filter(|question| !is_known(question)).count() as u64;
+            if rows < ROWS_EACH.saturating_mul(unknown) {
+                questions.retain(is_known);
+            }
+        }
+        let asked = questions.into_iter().map(|question| self.sample(question, cut));
         let mut reports: Vec<SampleReport> = futures::future::join_all(asked).await.into_iter().flatten().collect();
         if let Sampling::Lying(seed) = sampling {
             reports.iter_mut().zip(seed..).for_each(|(report, seed)| report.answer = lie(report.answer, seed));

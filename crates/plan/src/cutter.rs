@@ -72,6 +72,7 @@ pub(crate) fn sub_plan_of(piece: &Piece, schema: &DFSchemaRef, estimate: &Estima
         plan: piece.plan.clone(),
         travelling: Travelling::Scan(vec![]),
         extensions: vec![],
+        passing: vec![],
         datasets: piece.datasets(),
         copies: piece.scheme.copies.clone(),
         inputs: piece.inputs.clone(),

@@ -12,7 +12,7 @@ use pithead_model::Level;
 use crate::cutter::{Cutter, Outcome, sub_plan_of, unaliased};
 use crate::order::{LINK_BYTES_PER_SECOND, ROWS_PER_SECOND};
 use crate::travel::produce_for;
-use crate::{Catalogue, CutOptions, Operator, PlanError, RemoteScan, SubPlan, Travelling};
+use crate::{Catalogue, CutOptions, Operator, PlanError, RemoteScan, Samples, SubPlan, Travelling};
 
 /// What a plan is expected to cost the link and the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -86,7 +86,7 @@ impl<'a> Decomposer<'a> {
                 let outcome = cutter.visit(plan)?;
                 (outcome.host, cutter.reasons, HostCost { bytes: outcome.host_cost, rows: cutter.joined_rows })
             };
-            match self.finish(&host).await? {
+            match self.finish(&host, &options.samples).await? {
                 Finished::Plan(super_plan, sub_plans) => {
                     return Ok(Decomposition { super_plan, sub_plans, reasons, cost });
                 }
@@ -108,7 +108,7 @@ impl<'a> Decomposer<'a> {
     }
 
     /// Numbers the sub-plans of a super-plan, and brings each into the form in which it travels.
-    async fn finish(&mut self, host: &LogicalPlan) -> Result<Finished, PlanError> {
+    async fn finish(&mut self, host: &LogicalPlan, samples: &Samples) -> Result<Finished, PlanError> {
         let mut found = Vec::new();
         host.apply(|node| {
             found.extend(remote(node).cloned());
@@ -124,7 +124,9 @@ impl<'a> Decomposer<'a> {
                 },
             };
             let extensions = self.extensions(&scan.sub_plan)?.into_iter().collect();
-            sub_plans.push(Arc::new(SubPlan { number: index + 1, travelling, extensions, ..SubPlan::clone(&scan.sub_plan) }));
+            let passing = samples.passing(&scan.sub_plan);
+            let numbered = SubPlan { number: index + 1, travelling, extensions, passing, ..SubPlan::clone(&scan.sub_plan) };
+            sub_plans.push(Arc::new(numbered));
         }
         let mut next = sub_plans.iter();
         let numbered = host.clone().transform_down(|node| match remote(&node) {

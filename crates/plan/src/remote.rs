@@ -50,6 +50,8 @@ pub struct SubPlan {
     pub extensions: Vec<String>,
     /// The datasets that it reads, the driving one first, each once.
     pub datasets: Vec<Arc<DatasetFacts>>,
+    /// For each of them, the share of its rows that pass the filter over its scan, where samples or queries have told it.
+    pub passing: Vec<Option<f64>>,
     /// The drives of each partition, in the order in which to ask them. All the datasets are on the same drives.
     pub copies: Vec<Vec<DriveId>>,
     /// Tables to ship.

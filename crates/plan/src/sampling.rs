@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{Int64Array, RecordBatch};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, Result};
+use datafusion::common::{Column, Result, TableReference};
 use datafusion::functions_aggregate::count::count;
 use datafusion::logical_expr::utils::{COUNT_STAR_EXPANSION, conjunction, split_conjunction};
 use datafusion::logical_expr::{Expr, Filter, LogicalPlan, LogicalPlanBuilder, Operator, TableScan, lit, when};
@@ -127,16 +127,51 @@ impl Samples {
         }
         let LogicalPlan::TableScan(scan) = unaliased(&filter.input) else { return None };
         let facts = catalogue.facts(scan)?;
-        let key = SampleKey::new(&facts, conditions(&filter.predicate).ok()?);
+        let share = self.share(filter, &facts, input)?;
+        let narrowed = input.narrowed(&filter.predicate, filter.input.schema());
+        Some(narrowed.with_rows(input.rows * share))
+    }
+
+    /// The share of a dataset's rows, of which `input` is the estimate, that pass a filter over its scan, if a sample told of it.
+    fn share(&self, filter: &Filter, facts: &DatasetFacts, input: &Estimate) -> Option<f64> {
+        let key = SampleKey::new(facts, conditions(&filter.predicate).ok()?);
         let (_, sampled) = self.0.iter().find(|(known, _)| *known == key)?;
-        let sorted = split_conjunction(&filter.predicate).into_iter().filter(|part| is_sorted(part, &facts)).cloned();
+        let sorted = split_conjunction(&filter.predicate).into_iter().filter(|part| is_sorted(part, facts)).cloned();
         let within = match conjunction(sorted) {
             Some(predicate) => input.filter(&predicate, filter.input.schema()).rows,
             None => input.rows,
         };
-        let share = sampled.share(within / input.rows.max(1.0));
-        let narrowed = input.narrowed(&filter.predicate, filter.input.schema());
-        Some(narrowed.with_rows(input.rows * share.clamp(0.0, 1.0)))
+        Some(sampled.share(within / input.rows.max(1.0)).clamp(0.0, 1.0))
+    }
+
+    /// For each dataset of a sub-plan the share of its rows that pass the filter over its scan, if a sample told of it. Of a dataset
+    /// that is scanned more than once, scans may have different filters: then nothing is said.
+    pub(crate) fn passing(&self, sub_plan: &SubPlan) -> Vec<Option<f64>> {
+        sub_plan.datasets.iter().map(|facts| self.passing_of(&sub_plan.plan, facts)).collect()
+    }
+
+    fn passing_of(&self, plan: &LogicalPlan, facts: &DatasetFacts) -> Option<f64> {
+        let is_its = |scan: &TableScan| {
+            let TableReference::Partial { schema, table } = &scan.table_name else { return false };
+            **schema == facts.name.domain && **table == facts.name.dataset
+        };
+        let (mut scans, mut share) = (0, None);
+        plan.apply(|node| {
+            match node {
+                LogicalPlan::TableScan(scan) if is_its(scan) => scans += 1,
+                LogicalPlan::Filter(filter) => match unaliased(&filter.input) {
+                    LogicalPlan::TableScan(scan) if is_its(scan) => {
+                        let all = Estimate::scan(facts, filter.input.schema().as_arrow());
+                        share = self.share(filter, facts, &all);
+                    }
+                    _ => {}
+                },
+                _ => {}
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })
+        .ok()?;
+        share.filter(|_| scans == 1)
     }
 }
 
@@ -219,9 +254,9 @@ impl SampleQuestion {
     }
 }
 
-/// What is worth asking before a plan's joins are ordered: the predicates of its tables that bounds do not judge. Where nothing hangs
-/// on how many rows pass, or where the plan reads fewer than `rows_min` rows, nothing is worth asking. Each question comes once.
-pub fn sample_questions(plan: &LogicalPlan, catalogue: &dyn Catalogue, rows_min: u64) -> Result<Vec<SampleQuestion>> {
+/// What may be asked before a plan's joins are ordered: the predicates of its tables that bounds do not judge, each once, and none where
+/// nothing hangs on how many rows pass. With them come the rows that the plan reads.
+pub fn sample_questions(plan: &LogicalPlan, catalogue: &dyn Catalogue) -> Result<(Vec<SampleQuestion>, u64)> {
     let mut questions: Vec<SampleQuestion> = Vec::new();
     let (mut matters, mut rows) = (false, 0_u64);
     plan.apply(|node| {
@@ -240,7 +275,7 @@ pub fn sample_questions(plan: &LogicalPlan, catalogue: &dyn Catalogue, rows_min:
         }
         Ok(TreeNodeRecursion::Continue)
     })?;
-    Ok(if matters && rows >= rows_min { questions } else { Vec::new() })
+    Ok((if matters { questions } else { Vec::new() }, rows))
 }
 
 fn question(filter: &Filter, catalogue: &dyn Catalogue) -> Result<Option<SampleQuestion>> {

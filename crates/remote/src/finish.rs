@@ -438,7 +438,8 @@ async fn slices_of(door: &Arc<dyn Door>, part: &SlicePart) -> Result<Vec<SliceRe
 fn part_data(part: &SlicePart, slices: Vec<SliceRef>) -> PartData {
     // Slices come back in any order, so none is declared.
     let sort = vec![];
-    PartData { name: part.name.clone(), schema: Arc::clone(&part.schema), partition: part.partition, sort, slices }
+    let (name, schema) = (part.name.clone(), Arc::clone(&part.schema));
+    PartData { name, schema, partition: part.partition, sort, slices, passing: part.passing }
 }
 
 fn protocol(what: String) -> Fault {

@@ -104,7 +104,7 @@ mod tests {
         let parts = reader.parts(&[0], &pages).unwrap();
         let name: pithead_model::DatasetName = "t".parse().unwrap();
         let (dataset, load) = (DatasetId(1), LoadId(2));
-        let part = SlicePart { name, dataset, schema, partition: 0, runs: vec![(load, 1)], sort: vec![] };
+        let part = SlicePart { name, dataset, schema, partition: 0, runs: vec![(load, 1)], sort: vec![], passing: None };
         let key = part.run(load).slice(0);
         let slice = SliceRef { ordinal: 0, key, entry: Arc::new(encoded.entry), filtered: None, came: None };
         Sent { part, slice, parts, pages }

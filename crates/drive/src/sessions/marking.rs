@@ -27,6 +27,7 @@ impl SessionServer {
             partition: into.partition,
             runs: vec![(request.load, 0)],
             sort: into.sort.clone(),
+            passing: None,
         };
         let run = part.run(request.load);
         let lease = self.lease(std::slice::from_ref(&part))?;

@@ -105,6 +105,7 @@ impl SessionServer {
                 partition: part.partition,
                 sort: part.sort.clone(),
                 slices: self.slices_of(part).await?,
+                passing: part.passing.filter(|share| (0.0..=1.0).contains(share)),
             });
         }
         Ok(data)
@@ -160,6 +161,7 @@ struct Facts {
     other_parts: usize,
     others_bytes: u64,
     input_bytes: usize,
+    is_sample: bool,
     encoding: &'static str,
     adapt: Adapt,
 }
@@ -178,6 +180,7 @@ impl Facts {
             whole_partition: request.whole_partition,
             other_parts: request.parts.len() - 1,
             input_bytes: input_bytes(&request.inputs),
+            is_sample: request.options.sample.is_some(),
         }
     }
 
@@ -187,6 +190,7 @@ impl Facts {
             whole_partition: self.whole_partition,
             other_parts: self.other_parts,
             input_bytes: self.input_bytes,
+            is_sample: self.is_sample,
             slices: bound.slices_left().len() as u32,
             threads,
         }

@@ -16,6 +16,8 @@ pub(crate) struct SessionFacts {
     pub other_parts: usize,
     /// Bytes of the tables sent along.
     pub input_bytes: usize,
+    /// Only a few pages are read.
+    pub is_sample: bool,
     /// Slices of the driving partition.
     pub slices: u32,
     /// Threads granted.
@@ -49,14 +51,14 @@ impl RoundPolicy {
         let keep = matches!(facts.shape, Shape::Partials | Shape::TopK) && !facts.whole_partition;
         let joins = facts.other_parts > 0 || facts.input_bytes > INPUT_BYTES_LARGE;
         Self {
-            tasks: if single { 1 } else { facts.threads.clamp(1, facts.slices as usize) },
+            tasks: if single || facts.is_sample { 1 } else { facts.threads.clamp(1, facts.slices as usize) },
             keep,
             rows_enough: match facts.shape {
                 Shape::Limit(rows) => Some(rows as u64),
                 _ => None,
             },
             single,
-            growth: match (single || joins, keep) {
+            growth: match (single || joins || facts.is_sample, keep) {
                 (true, _) => Growth::All,
                 (false, true) => Growth::Doubling,
                 (false, false) => Growth::One,
@@ -78,8 +80,15 @@ impl RoundPolicy {
 mod tests {
     use super::*;
 
-    const FACTS: SessionFacts =
-        SessionFacts { shape: Shape::Rows, whole_partition: false, other_parts: 0, input_bytes: 0, slices: 9, threads: 4 };
+    const FACTS: SessionFacts = SessionFacts {
+        shape: Shape::Rows,
+        whole_partition: false,
+        other_parts: 0,
+        input_bytes: 0,
+        is_sample: false,
+        slices: 9,
+        threads: 4,
+    };
 
     fn sizes(facts: SessionFacts) -> Vec<usize> {
         let policy = RoundPolicy::new(&facts);
@@ -93,6 +102,13 @@ mod tests {
         assert_eq!(sizes(SessionFacts { shape: Shape::Partials, ..FACTS }), [1, 2, 4, 8]);
         assert_eq!(sizes(SessionFacts { other_parts: 1, ..FACTS })[0], usize::MAX);
         assert_eq!(sizes(SessionFacts { input_bytes: 2 << 20, ..FACTS })[0], usize::MAX);
+    }
+
+    /// Plans for several rounds would take longer than the pages.
+    #[test]
+    fn a_sample_is_one_round() {
+        let policy = RoundPolicy::new(&SessionFacts { is_sample: true, shape: Shape::Partials, ..FACTS });
+        assert_eq!((policy.tasks, policy.slices_max(0)), (1, usize::MAX));
     }
 
     #[test]

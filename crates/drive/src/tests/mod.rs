@@ -136,6 +136,7 @@ fn scan(runs: &[&Run]) -> OpenRequest {
         partition: 0,
         runs: runs.iter().map(|run| (run.load, run.slices)).collect(),
         sort: vec![],
+        passing: None,
     };
     OpenRequest {
         plan: PlanBytes::Scan { dataset: name(), columns: vec!["a".to_owned(), "b".to_owned()] },

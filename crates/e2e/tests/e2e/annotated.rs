@@ -338,6 +338,7 @@ async fn request(engine: &Engine, plan: &[u8], schema: &SchemaRef) -> OpenReques
             partition: 0,
             runs: dataset.partitions[0].runs.iter().map(|run| (run.load, run.slices)).collect(),
             sort: dataset.sort.clone(),
+            passing: None,
         }],
         inputs: vec![],
         done: vec![],

@@ -110,7 +110,14 @@ impl Lab {
             refs.push(SliceRef { ordinal, key, entry: Arc::new(encoded.entry), filtered: None, came: None });
         }
         self.batches.insert(name.dataset.clone(), (Arc::clone(schema), slices));
-        self.parts.push(PartData { name, schema: Arc::clone(schema), partition: 0, sort: vec![], slices: refs });
+        self.parts.push(PartData { name, schema: Arc::clone(schema), partition: 0, sort: vec![], slices: refs, passing: None });
+        self
+    }
+
+    /// Tells what share of a dataset's rows pass the filters over its scan.
+    pub(crate) fn passing(mut self, name: &str, share: f64) -> Self {
+        let part = self.parts.iter_mut().find(|part| part.name.dataset == name).unwrap();
+        part.passing = Some(share);
         self
     }
 
@@ -151,7 +158,7 @@ impl Lab {
             name: part.name.to_string(),
             schema: Arc::clone(&part.schema),
             slices: Arc::new([]),
-            facts: crate::statistics::PartFacts::new(Arc::new([])),
+            facts: crate::statistics::PartFacts::new(Arc::new([]), None),
             order: None,
             source: Arc::new(Memory::default()),
             zone_maps: true,

@@ -148,6 +148,7 @@ fn open_request(plan: PlanBytes, rows: &[RecordBatch]) -> OpenRequest {
         partition: 3,
         runs: vec![(LoadId(1), 2), (LoadId(2), 40)],
         sort: vec![SortKey { column: "n".into(), descending: true }],
+        passing: Some(0.25),
     };
     OpenRequest {
         plan,

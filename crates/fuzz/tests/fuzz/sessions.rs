@@ -215,6 +215,7 @@ fn scan(run: &SliceKey, schema: &arrow::datatypes::SchemaRef, slices: u32) -> Op
             partition: run.partition,
             runs: vec![(run.load, slices)],
             sort: vec![],
+            passing: None,
         }],
         inputs: vec![],
         done: vec![],

@@ -57,6 +57,7 @@ fn request(plan: Vec<u8>) -> OpenRequest {
             partition: 1,
             runs: vec![(LoadId(11), 4), (LoadId(12), 3)],
             sort: vec![],
+            passing: None,
         }],
         inputs: vec![],
         done: vec![],

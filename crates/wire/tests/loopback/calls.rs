@@ -155,6 +155,7 @@ pub fn open_request(plan: PlanBytes, inputs: Vec<ShippedInput>) -> OpenRequest {
         partition: 1,
         runs: vec![(LoadId(1), 2), (LoadId(u64::MAX), 0)],
         sort: vec![SortKey { column: "at".into(), descending: false }],
+        passing: Some(0.25),
     };
     let options = SessionOptions {
         adapt: Default::default(),
