@@ -433,7 +433,7 @@ def _attached(attach: Any) -> list[str]:
     if isinstance(attach, Mapping):
         return [f"{name}={_arguments.path('attach', path)}" for name, paths in attach.items() for path in _paths(paths)]
     # A path that begins with a name and an equals sign would be read as both.
-    return [os.path.abspath(_arguments.path("attach", path)) for path in _paths(attach)]
+    return [path if "://" in path else os.path.abspath(path) for path in (_arguments.path("attach", path) for path in _paths(attach))]
 
 
 def _paths(paths: Any) -> Iterable[Any]:

@@ -1,6 +1,6 @@
 //! What the drives below attach in place, as one drive would tell it. An array holds no files: it only knows which drive has which.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use futures::future::join_all;
@@ -118,11 +118,13 @@ fn one<'a>(
     }
     let rows = |part: &AttachedDataset| total(part.runs.iter().map(|run| run.rows));
     let with_rows = parts.iter().filter(|(_, part)| !part.runs.is_empty());
+    let encodings: BTreeSet<&str> = parts.iter().flat_map(|(_, part)| part.encoding.split(", ")).collect();
     let dataset = AttachedDataset {
         name: first.name.clone(),
         schema: Arc::clone(&first.schema),
         runs: parts.iter().flat_map(|(_, part)| part.runs.iter().cloned()).collect(),
         columns: summaries(with_rows.map(|(_, part)| (rows(part), part.columns.as_slice()))),
+        encoding: encodings.into_iter().filter(|encoding| !encoding.is_empty()).collect::<Vec<_>>().join(", "),
     };
     Ok((dataset, places))
 }

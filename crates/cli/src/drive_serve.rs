@@ -28,6 +28,7 @@ Examples:
   pithead drive serve --data /tmp/d0 --listen 127.0.0.1:7433 --device smart-ssd  # as a device of a profile
   pithead drive serve --data /disk1 --tail-goal 1.5 --scrub-period 7d
   pithead drive serve --data /disk1 --attach /lake --attach events=/lake/raw/2024  # files as they are
+  pithead drive serve --data /disk1 --attach s3://lake/trips --attach-cache 100GiB  # and in a bucket
   pithead drive serve --data /disk1 --kinetic           # and for Kinetic clients, on this machine
 
 Other machines reach the drive only with TLS, and only known callers: `pithead cert` makes
@@ -43,9 +44,13 @@ pub(crate) struct ServeArgs {
     /// Directory of the drive; only one process may use it
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Offer Parquet and Arrow files where they lie, read-only: each entry of DIR as a dataset, or all below DIR as one; may be repeated
+    /// Offer Parquet and Arrow files where they lie, read-only: each entry of DIR as a dataset, or all below DIR as one; DIR may be
+    /// s3://BUCKET/FOLDER or https://HOST/FILE, too; may be repeated
     #[arg(long, value_name = "[[DOMAIN.]DATASET=]DIR")]
     attach: Vec<Attach>,
+    /// What of the drive's medium may be taken for bytes of attached objects that were read and may be read again; 0: nothing
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, default_value = "1GiB")]
+    attach_cache: u64,
     /// Where to listen; port 0 takes any that is free
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7433")]
     listen: String,
@@ -185,6 +190,7 @@ fn options(args: &ServeArgs, pace: &Pace) -> DriveOptions {
         scrub_period: args.scrub_period.0,
         history: args.history,
         attach: args.attach.clone(),
+        attach_cache: args.attach_cache,
         ..DriveOptions::new(&args.data)
     }
 }

@@ -46,7 +46,8 @@ pub(crate) struct FrontServeArgs {
     /// Drives on the network [default: $PITHEAD_DRIVES]
     #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',')]
     drives: Vec<String>,
-    /// Offer Parquet files where they lie: each entry of DIR as a dataset, or all below DIR as one; may be repeated
+    /// Offer Parquet and Arrow files where they lie: each entry of DIR as a dataset, or all below DIR as one; DIR may be s3://BUCKET/FOLDER
+    /// or https://HOST/FILE, too; may be repeated
     #[arg(long, value_name = "[[DOMAIN.]DATASET=]DIR", conflicts_with = "drives")]
     attach: Vec<Attach>,
     /// Where to listen; port 0 takes any that is free

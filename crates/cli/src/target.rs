@@ -26,7 +26,8 @@ pub(crate) struct TargetArgs {
     /// Drives on the network [default: $PITHEAD_DRIVES]
     #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',')]
     pub(crate) drives: Vec<String>,
-    /// Offer Parquet files where they lie: each entry of DIR as a dataset, or all below DIR as one; may be repeated. Needs no --data
+    /// Offer Parquet and Arrow files where they lie: each entry of DIR as a dataset, or all below DIR as one; DIR may be s3://BUCKET/FOLDER
+    /// or https://HOST/FILE, too; may be repeated. Needs no --data
     #[arg(long, value_name = "[[DOMAIN.]DATASET=]DIR", conflicts_with = "drives")]
     pub(crate) attach: Vec<Attach>,
     /// Threads of this process for queries [default: one a core]

@@ -31,6 +31,9 @@ pub struct AttachedDataset {
     pub runs: Vec<Run>,
     /// One summary for each column, over all runs.
     pub columns: Vec<ColumnSummary>,
+    /// What its files are, in words; empty: a release that does not tell has them.
+    #[serde(default)]
+    pub encoding: String,
 }
 
 /// A dataset whose files cannot be read.

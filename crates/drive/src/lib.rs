@@ -18,4 +18,4 @@ pub use background::start_services;
 pub use daemon::{Drive, DriveOptions, RawSlices, Shared, address, bind, serve};
 pub use pithead_policy::background::BackgroundPolicy;
 pub use programs::FILE_PREFIX;
-pub use storage::{Attach, Share};
+pub use storage::{Attach, AttachAt, Share};

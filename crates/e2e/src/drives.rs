@@ -19,6 +19,7 @@ pub struct DriveProcess {
     address: String,
     data: PathBuf,
     arguments: Vec<String>,
+    environment: Vec<(String, String)>,
     /// What it says, a line each.
     lines: Mutex<Receiver<String>>,
 }
@@ -26,15 +27,21 @@ pub struct DriveProcess {
 impl DriveProcess {
     /// Serves a directory at a free port of this machine, and waits until it listens. It keeps no versions unless it is told to.
     pub fn start(data: &Path, arguments: &[&str]) -> DriveProcess {
+        Self::start_with(data, arguments, vec![])
+    }
+
+    /// The same with more variables in its environment.
+    pub fn start_with(data: &Path, arguments: &[&str], environment: Vec<(String, String)>) -> DriveProcess {
         let mut command = Command::new(pithead());
         let arguments: Vec<&str> = match arguments.contains(&"--history") {
             true => arguments.to_vec(),
             false => arguments.iter().copied().chain(["--history", "0"]).collect(),
         };
         command.args(["drive", "serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(&arguments);
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         let mut process = Self::spawn(command, data);
-        process.arguments = arguments;
+        (process.arguments, process.environment) = (arguments, environment);
         process
     }
 
@@ -54,9 +61,10 @@ impl DriveProcess {
         }
         let mut command = Command::new(pithead());
         command.args(["drive", "serve", "--listen", &self.address, "--data"]).arg(&self.data).args(&self.arguments);
-        let arguments = std::mem::take(&mut self.arguments);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        let (arguments, environment) = (std::mem::take(&mut self.arguments), std::mem::take(&mut self.environment));
         *self = Self::spawn(command, &self.data.clone());
-        self.arguments = arguments;
+        (self.arguments, self.environment) = (arguments, environment);
     }
 
     /// The same through `sh`, so that limits can be set first: `$PITHEAD` is the program, `$DATA` the directory.
@@ -70,7 +78,7 @@ impl DriveProcess {
         let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program starts");
         let lines = follow(&mut child);
         let address = wait_for_word(&lines, "listening on ");
-        DriveProcess { child, address, data: data.to_owned(), arguments: vec![], lines: Mutex::new(lines) }
+        DriveProcess { child, address, data: data.to_owned(), arguments: vec![], environment: vec![], lines: Mutex::new(lines) }
     }
 
     /// Several in new directories `drive-0`, `drive-1`, … of a directory.

@@ -4,6 +4,7 @@
 //! judged by DuckDB (`crates/e2e/suites/judge.py`).
 
 mod attached;
+mod bucket;
 mod compare;
 mod data;
 mod drives;
@@ -16,6 +17,7 @@ mod setup;
 mod suite;
 pub mod tpch;
 
+pub use bucket::{Answers, Bucket};
 pub use compare::{Column, Table, bag_difference, letter, row_difference};
 pub use data::{TestDataset, datasets, load_all};
 pub use drives::{DriveProcess, damage};

@@ -13,6 +13,8 @@ pub struct Mode {
     pub arrays: usize,
     /// Whether the suites' Parquet files are attached where they lie, and not loaded.
     pub attached: bool,
+    /// Whether they are attached in a bucket, by drives that are processes.
+    pub bucket: bool,
     /// Encoding of all slices.
     pub encoding: &'static str,
     /// Arguments of drives that are processes.
@@ -50,6 +52,7 @@ impl Mode {
         processes: false,
         arrays: 0,
         attached: false,
+        bucket: false,
         encoding: "vortex",
         arguments: &[],
         settings: &[],
@@ -107,6 +110,12 @@ impl Mode {
         Mode { name: "attached, push-down off", attached: true, ..Mode::PROCESSES_PUSHDOWN_OFF };
     /// Files that lie on drives behind arrays.
     pub const ATTACHED_ARRAYS: Mode = Mode { name: "attached, behind arrays", attached: true, ..Mode::ARRAYS };
+    /// Files that lie in buckets.
+    pub const BUCKETS: Mode = Mode { name: "attached in buckets", bucket: true, ..Mode::ATTACHED_PARTS };
+    /// Pages of files in buckets that may match travel as they are.
+    pub const BUCKETS_HINTED: Mode = Mode { name: "buckets, pages that may match", settings: HINTED, ..Mode::BUCKETS };
+    /// Each round over files in buckets to a level by chance.
+    pub const BUCKETS_MIXED: Mode = Mode { name: "buckets, levels by chance", settings: MIXED, ..Mode::BUCKETS };
     /// Drives that are slowed to a device of the papers.
     pub const SMART_SSD: Mode = Mode {
         name: "as a smart-ssd",

@@ -11,7 +11,7 @@ use pithead_host::{Answer, LoadReport, LoadSpec, Session};
 use pithead_model::{Blame, Fault};
 use tempfile::TempDir;
 
-use crate::{DriveProcess, Mode, Table, attached, render};
+use crate::{Bucket, DriveProcess, Mode, Table, attached, render};
 
 /// Rows of an answer at most. A random join may have millions, each of them text here.
 const ROWS_MAX: usize = 500_000;
@@ -39,7 +39,8 @@ impl Setup {
         // An array has two drives or arrays below.
         let lowest = mode.drives << mode.arrays;
         let attached = if mode.attached { attached::write(directory.path(), lowest) } else { vec![] };
-        let mut lower = Lower { arguments: mode.arguments, attached: attached.iter() };
+        let bucket = mode.bucket.then(|| Bucket::serve(directory.path()));
+        let mut lower = Lower { arguments: mode.arguments, attached: attached.iter(), bucket };
         for number in (0..mode.drives).filter(|_| mode.processes) {
             let data = directory.path().join(format!("drive-{number}"));
             processes.push(lower.start(&data, mode.arrays, &mut behind));
@@ -88,15 +89,23 @@ struct Lower<'a> {
     arguments: &'a [&'a str],
     /// For each drive in turn, what it attaches.
     attached: std::slice::Iter<'a, PathBuf>,
+    /// The server by which it attaches that; none: directly.
+    bucket: Option<Bucket>,
 }
 
 impl Lower<'_> {
     /// A drive; or an array, with what is to be behind it, which goes to the front of `behind`.
     fn start(&mut self, data: &Path, arrays: usize, behind: &mut Vec<DriveProcess>) -> DriveProcess {
         if arrays == 0 {
-            let attach = self.attached.next().map(|attached| attached.display().to_string());
+            let shown = |attached: &PathBuf| match &self.bucket {
+                Some(_) => format!("s3://{}", attached.file_name().unwrap_or_default().display()),
+                None => attached.display().to_string(),
+            };
+            let attach = self.attached.next().map(shown);
             let attach = attach.iter().flat_map(|attach| ["--attach", attach]);
-            return DriveProcess::start(data, &self.arguments.iter().copied().chain(attach).collect::<Vec<_>>());
+            let arguments: Vec<&str> = self.arguments.iter().copied().chain(attach).collect();
+            let environment = self.bucket.as_ref().map(Bucket::environment).unwrap_or_default();
+            return DriveProcess::start_with(data, &arguments, environment);
         }
         let mut below = Vec::new();
         let drives: Vec<DriveProcess> =

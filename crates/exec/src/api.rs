@@ -10,8 +10,8 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use pithead_device::Device;
 use pithead_door::{OpenRequest, PlanBytes};
 use pithead_functions::Registry;
-use pithead_model::{DatasetName, Fault, Level, PageSample, ScanShare, SliceEntry, SliceKey, SliceSpan, SortKey};
-use pithead_slice::SliceReader;
+use pithead_model::{DatasetName, Fault, Level, PageSample, PageSet, ScanShare, SliceEntry, SliceKey, SliceSpan, SortKey};
+use pithead_slice::{SliceParts, SliceReader};
 
 /// One slice of a part.
 #[derive(Clone, Debug)]
@@ -50,6 +50,11 @@ pub struct PartData {
 pub trait SliceSource: Send + Sync + Debug {
     /// Opens a slice for reading. Waits where the medium does; must not block.
     async fn open(&self, slice: &SliceRef) -> Result<Arc<dyn SliceReader>, Fault>;
+
+    /// The parts of a slice that [`SliceReader::parts`] gives. Must not block.
+    async fn parts(&self, reader: &Arc<dyn SliceReader>, columns: &[usize], pages: &PageSet) -> Result<SliceParts, Fault> {
+        Ok(reader.parts(columns, pages)?)
+    }
 
     /// What reads have to pass.
     fn device(&self) -> &dyn Device;

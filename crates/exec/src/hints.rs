@@ -55,10 +55,10 @@ impl Bound {
         if search && !bounded.is_empty() && !found.predicates.is_empty() {
             found.search(&*reader, filtered).await.map_err(|fault| fault.at(&slice.key))?;
         }
-        let parts = reader.parts(&columns, &found.pages)?;
+        let parts = part.source.parts(&reader, &columns, &found.pages).await?;
         let bounded_bytes = match found.pages == bounded {
             true => parts.bytes(),
-            false => reader.parts(&columns, &bounded)?.bytes(),
+            false => part.source.parts(&reader, &columns, &bounded).await?.bytes(),
         };
         let cost = Cost::default();
         let bytes_read = cost.drain(&found.stats);

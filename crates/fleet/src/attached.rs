@@ -159,7 +159,7 @@ fn joined(manifest: &Manifest, name: &str, parts: &[(&ConnectedDrive, &AttachedD
             metadata: BTreeMap::new(),
             partitioning: Partitioning::RoundRobin,
             sort: vec![],
-            encoding: "parquet".to_owned(),
+            encoding: encodings(parts),
             slice_rows: SLICE_ROWS_DEFAULT,
             slice_bytes: None,
             copies: 1,
@@ -167,6 +167,13 @@ fn joined(manifest: &Manifest, name: &str, parts: &[(&ConnectedDrive, &AttachedD
             partitions: attached.collect(),
         },
     })
+}
+
+/// What the files of all parts are, in words.
+fn encodings(parts: &[(&ConnectedDrive, &AttachedDataset)]) -> String {
+    let told = parts.iter().flat_map(|(_, part)| part.encoding.split(", ")).filter(|encoding| !encoding.is_empty());
+    let all: Vec<&str> = told.collect::<BTreeSet<_>>().into_iter().collect();
+    if all.is_empty() { "parquet".to_owned() } else { all.join(", ") }
 }
 
 fn columns(schema: &Schema) -> String {

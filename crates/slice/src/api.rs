@@ -64,6 +64,11 @@ pub trait SliceReader: Send + Sync + Debug {
     /// What of the slice somebody needs who is to read these columns in these pages. The parts may hold more than that,
     /// as far as an encoding stores it together. Copies nothing.
     fn parts(&self, columns: &[usize], pages: &PageSet) -> Result<SliceParts, SliceError>;
+
+    /// Whether [`SliceReader::parts`] may wait for a server, so that it has to be called where that harms nobody.
+    fn is_far(&self) -> bool {
+        false
+    }
 }
 
 /// What to read from a slice.

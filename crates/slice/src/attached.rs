@@ -27,6 +27,7 @@ pub(crate) trait AttachedRows: Send + Sync + Debug {
     fn entry(&self) -> &Arc<SliceEntry>;
     fn open(&self) -> Result<Arc<dyn SliceReader>, SliceError>;
     fn stored(&self) -> Result<Bytes, SliceError>;
+    fn is_far(&self) -> bool;
 }
 
 /// A row group of a Parquet file, some batches of an Arrow file, or a part of one, as a slice of a dataset. A clone is cheap.
@@ -41,6 +42,11 @@ impl AttachedSlice {
     /// What the directory says of the slice: its rows, and what the file tells of their bounds.
     pub fn entry(&self) -> &Arc<SliceEntry> {
         self.0.entry()
+    }
+
+    /// Whether its bytes are at a server: reading it waits for that.
+    pub fn is_far(&self) -> bool {
+        self.0.is_far()
     }
 
     /// Opens it for reading, with the bounds of its pages where the file has them. Blocks.

@@ -15,6 +15,9 @@ const GAP_BYTES: u64 = 128;
 /// The most parts of a slice that a reader accepts.
 pub(crate) const PARTS_MAX: usize = 1 << 16;
 
+/// Ranges of bytes.
+type Ranges = Vec<Range<u64>>;
+
 /// Bytes of a file outside of the store, which are read as they are needed.
 pub trait ReadAt: Send + Sync + Debug {
     /// Bytes of the file.
@@ -23,6 +26,18 @@ pub trait ReadAt: Send + Sync + Debug {
     /// Exactly these bytes of it, or an error: [`SliceError::Gone`] where the file is no longer what it was,
     /// [`SliceError::Medium`] where it cannot be read. Blocks.
     fn read_at(&self, range: Range<u64>) -> Result<Bytes, SliceError>;
+
+    /// Whether reads wait for a server.
+    fn is_far(&self) -> bool {
+        false
+    }
+
+    /// Says which bytes will be read next, in any order. Where each read takes a trip over a network, they are had together.
+    /// Blocks. Errors as [`ReadAt::read_at`] has them.
+    fn prepare(&self, ranges: &[Range<u64>]) -> Result<(), SliceError> {
+        let _ = ranges;
+        Ok(())
+    }
 }
 
 /// What of a slice's body a reader of some columns in some pages needs.
@@ -137,6 +152,7 @@ impl Stored {
 
     /// Adds all of its bytes.
     pub(crate) fn copy_to(&self, into: &mut Vec<u8>) -> Result<(), SliceError> {
+        self.prepare(std::iter::once(0..self.bytes))?;
         self.parts.iter().try_for_each(|part| {
             into.extend_from_slice(&part.get(part.start..part.end())?);
             Ok(())
@@ -171,6 +187,23 @@ impl Stored {
         if at == range.end { Ok(bytes.into()) } else { Err(missing()) }
     }
 
+    /// Says which ranges of its bytes will be read next.
+    pub(crate) fn prepare(&self, ranges: impl Iterator<Item = Range<u64>> + Clone) -> Result<(), SliceError> {
+        let mut files: Vec<(&Arc<dyn ReadAt>, Ranges)> = Vec::new();
+        for part in self.parts.iter() {
+            let Place::File(file, place) = &part.place else { continue };
+            let within = ranges.clone().map(|range| range.start.max(part.start)..range.end.min(part.end()));
+            let within = within.filter(|range| !range.is_empty());
+            let in_file: Vec<_> =
+                within.map(|range| place.start + range.start - part.start..place.start + range.end - part.start).collect();
+            match files.iter_mut().find(|(known, _)| Arc::ptr_eq(known, file)) {
+                Some((_, known)) => known.extend(in_file),
+                None => files.push((file, in_file)),
+            }
+        }
+        files.iter().try_for_each(|(file, ranges)| file.prepare(ranges))
+    }
+
     /// These ranges of its bytes as parts, those that nearly touch as one.
     pub(crate) fn cut(&self, mut ranges: Vec<Range<u64>>) -> Result<Vec<(u64, Bytes)>, SliceError> {
         ranges.retain(|range| !range.is_empty());
@@ -182,6 +215,7 @@ impl Stored {
                 _ => merged.push(range),
             }
         }
+        self.prepare(merged.iter().cloned())?;
         merged.into_iter().map(|range| Ok((range.start, self.get(range)?))).collect()
     }
 }
@@ -227,6 +261,39 @@ mod tests {
         }
         assert!(Stored::some(u64::MAX, vec![part(u64::MAX - 1, b"a")]).is_err());
         assert!(Stored::some(5, vec![part(4, b"e")]).is_ok());
+    }
+
+    /// Notes what it is told.
+    #[derive(Debug, Default)]
+    struct Told(std::sync::Mutex<Vec<Range<u64>>>);
+
+    impl ReadAt for Told {
+        fn bytes(&self) -> u64 {
+            1_000
+        }
+
+        fn read_at(&self, range: Range<u64>) -> Result<Bytes, SliceError> {
+            Ok(vec![1; (range.end - range.start) as usize].into())
+        }
+
+        fn prepare(&self, ranges: &[Range<u64>]) -> Result<(), SliceError> {
+            self.0.lock().unwrap().extend_from_slice(ranges);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_file_is_told_what_will_be_read_of_it() {
+        let told = Arc::new(Told::default());
+        let file = Arc::clone(&told) as Arc<dyn ReadAt>;
+        let parts = vec![
+            Part { start: 0, place: Place::Memory(Bytes::from_static(b"PAR1")) },
+            Part { start: 4, place: Place::File(Arc::clone(&file), 100..120) },
+            Part { start: 24, place: Place::File(file, 300..310) },
+        ];
+        let body = Stored::of(parts);
+        body.cut(vec![0..6, 10..28]).unwrap();
+        assert_eq!(*told.0.lock().unwrap(), [100..120, 300..304]);
     }
 
     #[test]

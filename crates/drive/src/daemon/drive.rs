@@ -67,7 +67,10 @@ impl Drive {
         let shutdown = Shutdown::of("drive");
         let attached = match options.attach.as_slice() {
             [] => None,
-            attach => Some(Arc::new(Attached::open(attach.to_vec(), resources.workers.clone())?)),
+            attach => {
+                let (place, workers) = (options.data.join("tmp"), resources.workers.clone());
+                Some(Arc::new(Attached::open(attach.to_vec(), &place, options.attach_cache, workers)?))
+            }
         };
         let storage = Arc::new(Storage::new(
             store,

@@ -12,6 +12,9 @@ use pithead_sched::{Pool, Services};
 
 use crate::storage::Attach;
 
+/// Bytes of a drive's medium for blocks of attached objects, unless it is told otherwise.
+const ATTACH_CACHE_DEFAULT: u64 = 1 << 30;
+
 /// How a drive runs.
 #[derive(Clone, Debug)]
 pub struct DriveOptions {
@@ -51,6 +54,8 @@ pub struct DriveOptions {
     pub history: Duration,
     /// Files to offer as datasets, where they lie.
     pub attach: Vec<Attach>,
+    /// Bytes on the drive's medium for what was read of servers that `attach` names, and may be read again.
+    pub attach_cache: u64,
 }
 
 impl DriveOptions {
@@ -74,6 +79,7 @@ impl DriveOptions {
             scrub_period: None,
             history: Duration::ZERO,
             attach: vec![],
+            attach_cache: ATTACH_CACHE_DEFAULT,
         }
     }
 

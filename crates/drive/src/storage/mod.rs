@@ -34,7 +34,7 @@ use leases::Leases;
 use orphans::Orphans;
 
 pub(crate) use attached::Attached;
-pub use attached::{Attach, Share};
+pub use attached::{Attach, AttachAt, Share};
 pub(crate) use directories::gone;
 #[cfg(test)]
 pub(crate) use keys::slice_key;

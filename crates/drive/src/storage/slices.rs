@@ -10,13 +10,13 @@ use lru::LruCache;
 use parking_lot::Mutex;
 use pithead_device::Device;
 use pithead_exec::{SliceRef, SliceSource};
-use pithead_model::{Blame, Fault, SliceKey};
-use pithead_slice::{AttachedSlice, SliceReader, encoding_by_id, open_slice, unseal};
+use pithead_model::{Blame, Fault, PageSet, SliceKey};
+use pithead_slice::{AttachedSlice, SliceParts, SliceReader, encoding_by_id, open_slice, unseal};
 use pithead_store::Store;
 use tokio::sync::OnceCell;
 
 use crate::resources::Workers;
-use crate::storage::attached::{attached_bytes, open_attached};
+use crate::storage::attached::Attached;
 use crate::storage::directories::{Directories, gone};
 use crate::storage::keys::slice_key;
 
@@ -87,27 +87,27 @@ impl SliceCache {
     /// A slice as it is stored.
     pub(crate) async fn stored(&self, slice: &SliceRef) -> Result<Bytes, Fault> {
         let (store, key) = (Arc::clone(&self.store), slice.key.clone());
-        let attached = self.attached(&key);
-        let read = move || match (attached, store.get(&slice_key(&key))?) {
-            (Some(slice), _) => attached_bytes(&slice, &key),
-            (None, Some((value, _))) => Ok(value),
-            (None, None) => Err(gone(&key)),
+        let bytes = match self.attached(&key) {
+            Some((attached, slice)) => attached.stored(slice, key).await?,
+            None => {
+                let read = move || store.get(&slice_key(&key))?.map(|(value, _)| value).ok_or_else(|| gone(&key));
+                self.workers.blocking(read).await??
+            }
         };
-        let bytes: Bytes = self.workers.blocking(read).await??;
         if let Some(wait) = self.device.read(bytes.len() as u64) {
             wait.await;
         }
         Ok(bytes)
     }
 
-    fn attached(&self, key: &SliceKey) -> Option<AttachedSlice> {
-        self.directories.attached.as_ref()?.slice(key)
+    fn attached(&self, key: &SliceKey) -> Option<(&Attached, AttachedSlice)> {
+        let attached = self.directories.attached.as_deref()?;
+        Some((attached, attached.slice(key)?))
     }
 
     async fn read(&self, slice: &SliceRef) -> Result<Arc<dyn SliceReader>, Fault> {
-        if let Some(attached) = self.attached(&slice.key) {
-            let key = slice.key.clone();
-            return self.workers.blocking(move || open_attached(&attached, &key)).await?;
+        if let Some((attached, opened)) = self.attached(&slice.key) {
+            return attached.open_slice(opened, slice.key.clone()).await;
         }
         let run = SliceKey { number: None, ..slice.key.clone() };
         let directory = self.directories.run(&run).await?;
@@ -138,6 +138,13 @@ impl SliceSource for SliceCache {
             return Ok(Arc::clone(reader));
         }
         cell.get_or_try_init(|| self.read(slice)).await.cloned()
+    }
+
+    async fn parts(&self, reader: &Arc<dyn SliceReader>, columns: &[usize], pages: &PageSet) -> Result<SliceParts, Fault> {
+        match self.directories.attached.as_deref() {
+            Some(attached) => attached.parts(reader, columns, pages).await,
+            None => Ok(reader.parts(columns, pages)?),
+        }
     }
 
     fn device(&self) -> &dyn Device {

@@ -7,6 +7,7 @@ mod appends;
 mod arrays;
 mod aside;
 mod attached;
+mod buckets;
 mod checking;
 mod console;
 mod copies;

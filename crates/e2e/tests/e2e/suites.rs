@@ -144,6 +144,21 @@ fn attached_behind_arrays() {
 }
 
 #[test]
+fn attached_in_buckets() {
+    run(Mode::BUCKETS);
+}
+
+#[test]
+fn attached_in_buckets_pages_that_may_match() {
+    run(Mode::BUCKETS_HINTED);
+}
+
+#[test]
+fn attached_in_buckets_levels_by_chance() {
+    run(Mode::BUCKETS_MIXED);
+}
+
+#[test]
 fn as_a_smart_ssd() {
     run(Mode::SMART_SSD);
 }

@@ -6,7 +6,7 @@ use http::Uri;
 use pithead_model::{Blame, Fault};
 
 /// A file, or several, at a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Address {
     /// `http://…` or `https://…`.
     Web(WebAddress),
@@ -15,7 +15,7 @@ pub(crate) enum Address {
 }
 
 /// A URL as it was given, which may have a secret in it.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct WebAddress {
     pub(crate) url: String,
     /// The same without what may be secret: a user with a password, and what follows `?`.
@@ -24,7 +24,7 @@ pub(crate) struct WebAddress {
 }
 
 /// A bucket and a key, or the pattern of keys.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct S3Address {
     pub(crate) bucket: String,
     pub(crate) key: String,
@@ -33,10 +33,19 @@ pub(crate) struct S3Address {
 impl Address {
     /// Takes a text apart; none: it is the path of a file of this machine.
     pub(crate) fn parse(text: &str) -> Result<Option<Address>, Fault> {
+        Address::parse_with(text, S3Address::parse)
+    }
+
+    /// The same of a place that may be a bucket or a folder of one, whose key then ends without `/`.
+    pub(crate) fn parse_place(text: &str) -> Result<Option<Address>, Fault> {
+        Address::parse_with(text, S3Address::parse_folder)
+    }
+
+    fn parse_with(text: &str, s3: impl FnOnce(&str) -> Result<S3Address, Fault>) -> Result<Option<Address>, Fault> {
         let Some((scheme, rest)) = text.split_once("://").filter(|(scheme, _)| is_scheme(scheme)) else { return Ok(None) };
         match scheme.to_ascii_lowercase().as_str() {
             scheme @ ("http" | "https") => WebAddress::parse(text, scheme == "https").map(|web| Some(Address::Web(web))),
-            "s3" | "s3a" => S3Address::parse(rest).map(|s3| Some(Address::S3(s3))),
+            "s3" | "s3a" => s3(rest).map(|s3| Some(Address::S3(s3))),
             other => Err(Fault::new(Blame::Unsupported, format!("files at {other}:// cannot be read"))
                 .hint("expected a file of this machine, http://, https:// or s3://")),
         }
@@ -71,15 +80,31 @@ impl fmt::Debug for WebAddress {
 
 impl S3Address {
     fn parse(rest: &str) -> Result<S3Address, Fault> {
+        let address = S3Address::parse_any(rest)?;
+        let S3Address { bucket, key } = &address;
+        if key.is_empty() || key.ends_with('/') {
+            let fault = Fault::invalid(format!("s3://{rest} is a bucket or a folder"));
+            return Err(fault.hint(format!("name its files, as in 's3://{bucket}/{key}*.parquet'")));
+        }
+        Ok(address)
+    }
+
+    fn parse_folder(rest: &str) -> Result<S3Address, Fault> {
+        let mut address = S3Address::parse_any(rest)?;
+        if address.is_pattern() {
+            let fault = Fault::invalid(format!("{address} is a pattern, and cannot be attached"));
+            return Err(fault.hint("name a bucket, a folder of it, or one object"));
+        }
+        address.key.truncate(address.key.trim_end_matches('/').len());
+        Ok(address)
+    }
+
+    fn parse_any(rest: &str) -> Result<S3Address, Fault> {
         let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
         let is_bucket =
             !bucket.is_empty() && bucket.chars().all(|other| other.is_ascii_alphanumeric() || ".-_".contains(other));
         if !is_bucket || bucket.starts_with('.') {
             return Err(Fault::invalid(format!("s3://{rest} names no bucket: expected s3://BUCKET/KEY")));
-        }
-        if key.is_empty() || key.ends_with('/') {
-            let fault = Fault::invalid(format!("s3://{rest} is a bucket or a folder"));
-            return Err(fault.hint(format!("name its files, as in 's3://{bucket}/{key}*.parquet'")));
         }
         Ok(S3Address { bucket: bucket.to_owned(), key: key.to_owned() })
     }

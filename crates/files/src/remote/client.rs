@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
+use pithead_model::{Blame, Fault};
 use ureq::Agent;
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
@@ -53,8 +54,8 @@ impl Client {
         Client { agent: config.new_agent(), patience, s3 }
     }
 
-    /// Asks for a file, or for some of its bytes: at least one.
-    pub(crate) fn get(&self, address: &Address, range: Option<Range<u64>>) -> Result<Answer, Trouble> {
+    /// Asks for a file, or for some of its bytes: at least one. `version`: that of the file as it was before.
+    pub(crate) fn get(&self, address: &Address, range: Option<Range<u64>>, version: Option<&str>) -> Result<Answer, Trouble> {
         let (request, name) = match address {
             Address::Web(web) => {
                 let request = Request { url: web.url.clone(), headers: vec![], is_tls: web.is_tls, redirects: REDIRECTS_MAX };
@@ -63,8 +64,16 @@ impl Client {
             Address::S3(s3) => (self.s3.object(s3).map_err(Trouble::Lasting)?, s3.to_string()),
         };
         let piece = range.is_some().then_some(self.patience.piece);
-        let range = range.map(|range| format!("bytes={}-{}", range.start, range.end.saturating_sub(1)));
-        let response = self.send(&request, range, piece).map_err(|error| Trouble::of(&name, &error))?;
+        let range = range.map(|range| ("range", format!("bytes={}-{}", range.start, range.end.saturating_sub(1))));
+        // Weak ETags and times match nothing; whether the answer has the same one is looked at, too.
+        let same = version.filter(|version| version.starts_with('"')).map(|version| ("if-match", version.to_owned()));
+        let conditions: Vec<_> = range.into_iter().chain(same).collect();
+        let response = self.send(&request, &conditions, piece).map_err(|error| Trouble::of(&name, &error))?;
+        if version.is_some() && matches!(response.status().as_u16(), 404 | 410 | 412) {
+            let how = if response.status() == 412 { "changed" } else { "removed" };
+            let fault = Fault::new(Blame::Conflict, format!("{name} was {how} while it was read"));
+            return Err(Trouble::Lasting(fault.hint("load it again")));
+        }
         Answer::of(response, &name, matches!(address, Address::S3(_)).then_some(&self.s3))
     }
 
@@ -72,15 +81,13 @@ impl Client {
     pub(crate) fn send(
         &self,
         request: &Request,
-        range: Option<String>,
+        conditions: &[(&str, String)],
         whole: Option<Duration>,
     ) -> Result<http::Response<ureq::Body>, ureq::Error> {
         let mut get = self.agent.get(&request.url);
-        for (name, value) in &request.headers {
+        let headers = request.headers.iter().chain(conditions);
+        for (name, value) in headers {
             get = get.header(*name, value);
-        }
-        if let Some(range) = range {
-            get = get.header("range", range);
         }
         let config = get.config().https_only(request.is_tls).max_redirects(request.redirects).timeout_recv_body(whole);
         config.build().call()

@@ -28,7 +28,7 @@ pub(crate) enum Failure {
 
 #[derive(Debug, Default)]
 struct State {
-    files: BTreeMap<String, Vec<u8>>,
+    files: BTreeMap<String, (Vec<u8>, u64)>,
     /// What happens to the next requests.
     next: VecDeque<Failure>,
     /// What happens when those are over; none: nothing.
@@ -54,7 +54,7 @@ impl Fake {
     pub(crate) fn serve(files: &[(&str, &[u8])]) -> Fake {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let files = files.iter().map(|(path, bytes)| ((*path).to_owned(), bytes.to_vec())).collect();
+        let files = files.iter().map(|(path, bytes)| ((*path).to_owned(), (bytes.to_vec(), 0))).collect();
         let state = Arc::new(Mutex::new(State { files, keys: 2, ..State::default() }));
         let fake = Fake { url, state };
         let served = fake.clone();
@@ -99,7 +99,13 @@ impl Fake {
     pub(crate) fn put(&self, path: &str, bytes: &[u8]) {
         let mut state = self.state.lock().unwrap();
         state.version += 1;
-        state.files.insert(path.to_owned(), bytes.to_vec());
+        let version = state.version;
+        state.files.insert(path.to_owned(), (bytes.to_vec(), version));
+    }
+
+    /// Removes a file.
+    pub(crate) fn remove(&self, path: &str) {
+        self.state.lock().unwrap().files.remove(path);
     }
 
     /// The requests so far.
@@ -167,11 +173,15 @@ impl State {
         if query.contains("list-type=2") {
             return self.list(path, query);
         }
-        let Some(bytes) = self.files.get(path) else {
+        let Some((bytes, version)) = self.files.get(path) else {
             let body = "<Error><Code>NoSuchKey</Code><Message>secret</Message></Error>";
             return (format!("HTTP/1.1 404 Not Found\r\ncontent-length: {}\r\n\r\n", body.len()), body.into());
         };
-        let version = format!("etag: \"v{}\"\r\n", self.version);
+        let condition = lines.iter().find_map(|line| line.to_lowercase().strip_prefix("if-match: ").map(str::to_owned));
+        if condition.is_some_and(|condition| condition != format!("\"v{version}\"")) {
+            return ("HTTP/1.1 412 X\r\ncontent-length: 0\r\n\r\n".to_owned(), vec![]);
+        }
+        let version = format!("etag: \"v{version}\"\r\n");
         let range = lines.iter().find_map(|line| line.to_lowercase().strip_prefix("range: bytes=").map(str::to_owned));
         match range.filter(|_| !self.no_ranges) {
             Some(range) => {
@@ -199,12 +209,17 @@ impl State {
         let value =
             |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)).unwrap_or_default().replace("%2F", "/");
         let (prefix, from) = (value("prefix="), value("continuation-token="));
-        let keys = self.files.keys().filter_map(|path| path.strip_prefix(&format!("{bucket}/")));
-        let keys: Vec<&str> = keys.filter(|key| key.starts_with(&prefix) && *key >= from.as_str()).collect();
-        let listed: String = keys.iter().take(self.keys).map(|key| format!("<Contents><Key>{key}</Key></Contents>")).collect();
+        let inside = format!("{bucket}/");
+        let keys = self.files.iter().filter_map(|(path, file)| Some((path.strip_prefix(&inside)?, file)));
+        let keys: Vec<_> = keys.filter(|(key, _)| key.starts_with(&prefix) && *key >= from.as_str()).collect();
+        let shown = |(key, (bytes, version)): &(&str, &(Vec<u8>, u64))| {
+            let bytes = bytes.len();
+            format!("<Contents><Key>{key}</Key><Size>{bytes}</Size><ETag>&quot;v{version}&quot;</ETag></Contents>")
+        };
+        let listed: String = keys.iter().take(self.keys).map(shown).collect();
         let next = keys
             .get(self.keys)
-            .map(|key| format!("<IsTruncated>true</IsTruncated><NextContinuationToken>{key}</NextContinuationToken>"));
+            .map(|(key, _)| format!("<IsTruncated>true</IsTruncated><NextContinuationToken>{key}</NextContinuationToken>"));
         let body = format!("<ListBucketResult xmlns=\"x\">{listed}{}</ListBucketResult>", next.unwrap_or_default());
         (format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len()), body.into())
     }

@@ -52,7 +52,7 @@ impl RemoteFile {
         };
         let mut tries = Tries::new(&name, client.patience);
         let (answer, head) = loop {
-            match client.get(&address, Some(0..HEAD_BYTES)).and_then(with_head) {
+            match client.get(&address, Some(0..HEAD_BYTES), None).and_then(with_head) {
                 Ok(found) => break found,
                 Err(trouble) => tries.again(trouble)?,
             }
@@ -62,6 +62,37 @@ impl RemoteFile {
         }
         let (total, version, has_ranges) = (answer.total, answer.version, answer.range.is_some());
         Ok(RemoteFile { client: Arc::clone(client), address, name: name.into(), head, total, version, has_ranges })
+    }
+
+    /// One of which a list has told, with its bytes and its version.
+    pub(crate) fn known(client: &Arc<Client>, address: Address, name: &str, bytes: u64, version: &str) -> RemoteFile {
+        RemoteFile {
+            client: Arc::clone(client),
+            address,
+            name: name.into(),
+            head: vec![],
+            total: Some(bytes),
+            version: Some(version.to_owned()),
+            has_ranges: true,
+        }
+    }
+
+    /// Some of its bytes, with as few requests as there can be.
+    pub(crate) fn bytes_of(&self, range: Range<u64>) -> Result<Vec<u8>, Fault> {
+        let mut all: Vec<u8> = Vec::new();
+        self.read_by(range, PIECE_BYTES_MAX, &mut |piece| {
+            match all.is_empty() {
+                true => all = piece,
+                false => all.extend_from_slice(&piece),
+            }
+            Ok(())
+        })?;
+        Ok(all)
+    }
+
+    /// What tells it from a file that takes its place.
+    pub(crate) fn version(&self) -> Option<&str> {
+        self.version.as_deref()
     }
 
     /// The name that errors have for it.
@@ -100,8 +131,12 @@ impl RemoteFile {
 
     /// Gives some of its bytes to a sink.
     pub(crate) fn read(&self, range: Range<u64>, sink: Sink<'_>) -> Result<(), Fault> {
+        self.read_by(range, PIECE_BYTES_MIN, sink)
+    }
+
+    /// The same, with a first piece of so many bytes.
+    fn read_by(&self, range: Range<u64>, mut bytes: u64, sink: Sink<'_>) -> Result<(), Fault> {
         let mut at = range.start;
-        let mut bytes = PIECE_BYTES_MIN;
         let name = self.shown();
         let mut tries = Tries::new(&name, self.client.patience);
         while at < range.end {
@@ -125,9 +160,13 @@ impl RemoteFile {
 
     /// Reads a range; where it breaks off, `piece` has what came.
     fn piece(&self, wanted: &Range<u64>, piece: &mut Vec<u8>) -> Result<(), Trouble> {
-        let answer = self.client.get(&self.address, Some(wanted.clone()))?;
+        let answer = self.client.get(&self.address, Some(wanted.clone()), self.version.as_deref())?;
         self.check(&answer)?;
         // Fewer than were asked for are welcome.
+        if answer.range.is_none() {
+            let fault = odd(&self.shown(), "the server gives no parts of it");
+            return Err(Trouble::Lasting(fault.hint("a file that is read in place has to be at a server that answers ranges")));
+        }
         let given = answer.range.filter(|given| given.start == wanted.start && given.end <= wanted.end);
         let Some(given) = given else {
             return Err(Trouble::Lasting(odd(&self.shown(), "the server gives other bytes than it was asked for")));
@@ -146,7 +185,10 @@ impl RemoteFile {
         let name = self.shown();
         let mut tries = Tries::new(&name, self.client.patience);
         let mut answer = loop {
-            let answer = self.client.get(&self.address, None).and_then(|answer| self.check(&answer).map(|()| answer));
+            let answer = self
+                .client
+                .get(&self.address, None, self.version.as_deref())
+                .and_then(|answer| self.check(&answer).map(|()| answer));
             match answer {
                 Ok(answer) => break answer,
                 Err(trouble) => tries.again(trouble)?,

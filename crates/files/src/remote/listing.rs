@@ -1,4 +1,4 @@
-//! The keys of a bucket that a pattern matches: answers to `ListObjectsV2`.
+//! The objects of a bucket, and those that a pattern matches: answers to `ListObjectsV2`.
 
 use std::io::Read;
 
@@ -8,6 +8,7 @@ use pithead_model::{Blame, Fault};
 use super::address::S3Address;
 use super::answer::refused;
 use super::client::Client;
+use super::request::Request;
 use super::trouble::{Tries, Trouble, odd};
 use super::xml::{decoded, element, element_and_rest, unescaped};
 
@@ -23,48 +24,74 @@ pub(crate) fn list(client: &Client, address: &S3Address) -> Result<Vec<S3Address
     let wrong = |error: glob::PatternError| Fault::invalid(format!("{address} is not a pattern for files: {error}"));
     let pattern = Pattern::new(&address.key).map_err(wrong)?;
     let mut keys = Vec::new();
+    objects(client, &address.bucket, address.prefix(), &mut |object| {
+        if pattern.matches_with(&object.key, MATCHING) {
+            keys.push(object.key);
+        }
+        true
+    })?;
+    keys.sort_unstable();
+    keys.dedup();
+    match keys.is_empty() {
+        true => Err(Fault::invalid(format!("no object matches {address}"))),
+        false => Ok(keys.into_iter().map(|key| S3Address { key, bucket: address.bucket.clone() }).collect()),
+    }
+}
+
+/// Gives all objects whose keys begin so to a sink, which says whether it wants more. What stands for a folder is none.
+pub(crate) fn objects(
+    client: &Client,
+    bucket: &str,
+    prefix: &str,
+    sink: &mut dyn FnMut(ListedObject) -> bool,
+) -> Result<(), Fault> {
+    let name = format!("s3://{bucket}/{prefix}");
     let mut from: Option<String> = None;
     for _ in 0..ANSWERS_MAX {
-        let page = page(client, address, from.as_deref())?;
-        keys.extend(page.keys.into_iter().filter(|key| !key.ends_with('/') && pattern.matches_with(key, MATCHING)));
+        let page = page(client, bucket, prefix, from.as_deref(), &name)?;
+        if !page.objects.into_iter().filter(|object| !object.key.ends_with('/')).all(&mut *sink) {
+            return Ok(());
+        }
         match page.next {
             Some(next) if from.as_ref() != Some(&next) => from = Some(next),
-            Some(_) => return Err(odd(&address.to_string(), "the server lists the same keys again and again")),
-            None => {
-                keys.sort_unstable();
-                keys.dedup();
-                return match keys.is_empty() {
-                    true => Err(Fault::invalid(format!("no object matches {address}"))),
-                    false => Ok(keys.into_iter().map(|key| S3Address { key, bucket: address.bucket.clone() }).collect()),
-                };
-            }
+            Some(_) => return Err(odd(&name, "the server lists the same keys again and again")),
+            None => return Ok(()),
         }
     }
-    let fault = Fault::new(Blame::Limit, format!("{address}: more than a million keys begin with {}", address.prefix()));
-    Err(fault.hint("name more of the key before the first * of the pattern"))
+    let fault = Fault::new(Blame::Limit, format!("more than a million keys begin with {name}"));
+    Err(fault.hint("name more of the keys, such as another folder"))
+}
+
+/// An object as a list tells of it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct ListedObject {
+    pub(crate) key: String,
+    pub(crate) bytes: Option<u64>,
+    /// As answers for the object give it: within quotation marks.
+    pub(crate) etag: Option<String>,
+    pub(crate) changed: String,
 }
 
 /// Some keys, and where the next ones begin.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Page {
-    keys: Vec<String>,
+    objects: Vec<ListedObject>,
     next: Option<String>,
 }
 
-fn page(client: &Client, address: &S3Address, from: Option<&str>) -> Result<Page, Fault> {
-    let name = address.to_string();
-    let mut tries = Tries::new(&name, client.patience);
+fn page(client: &Client, bucket: &str, prefix: &str, from: Option<&str>, name: &str) -> Result<Page, Fault> {
+    let mut tries = Tries::new(name, client.patience);
     loop {
-        match ask(client, address, from, &name) {
-            Ok(text) => return Page::read(&text).ok_or_else(|| odd(&name, "the server's list of keys cannot be read")),
+        let request = client.s3.listing(bucket, prefix, from)?;
+        match ask(client, &request, name) {
+            Ok(text) => return Page::read(&text).ok_or_else(|| odd(name, "the server's list of keys cannot be read")),
             Err(trouble) => tries.again(trouble)?,
         }
     }
 }
 
-fn ask(client: &Client, address: &S3Address, from: Option<&str>, name: &str) -> Result<String, Trouble> {
-    let request = client.s3.listing(address, from).map_err(Trouble::Lasting)?;
-    let response = client.send(&request, None, Some(client.patience.piece)).map_err(|error| Trouble::of(name, &error))?;
+fn ask(client: &Client, request: &Request, name: &str) -> Result<String, Trouble> {
+    let response = client.send(request, &[], Some(client.patience.piece)).map_err(|error| Trouble::of(name, &error))?;
     if response.status() != http::StatusCode::OK {
         return Err(refused(response, name, Some(&client.s3)));
     }
@@ -83,7 +110,12 @@ impl Page {
         let mut rest = all;
         while let Some((object, after)) = element_and_rest(rest, "Contents") {
             let key = unescaped(element(object, "Key")?);
-            page.keys.push(if is_encoded { decoded(&key)? } else { key.into_owned() });
+            page.objects.push(ListedObject {
+                key: if is_encoded { decoded(&key)? } else { key.into_owned() },
+                bytes: element(object, "Size").and_then(|bytes| bytes.trim().parse().ok()),
+                etag: element(object, "ETag").map(|etag| quoted(&unescaped(etag))).filter(|etag| etag.len() > 2),
+                changed: element(object, "LastModified").unwrap_or_default().trim().to_owned(),
+            });
             rest = after;
         }
         // One that has no end.
@@ -95,6 +127,11 @@ impl Page {
         }
         Some(page)
     }
+}
+
+/// An ETag within quotation marks, which some servers leave out in lists.
+fn quoted(etag: &str) -> String {
+    format!("\"{}\"", etag.trim().trim_matches('"'))
 }
 
 #[cfg(test)]
@@ -114,12 +151,20 @@ mod tests {
     #[test]
     fn keys_are_read_as_servers_write_them() {
         let text = "<?xml version=\"1.0\"?>\n<ListBucketResult xmlns=\"http://s3/\"><Name>lake</Name><EncodingType>url</EncodingType>\
-            <IsTruncated>true</IsTruncated><Contents><Key>a%20b/S%C3%A3o+1.csv</Key><Size>3</Size></Contents>\
+            <IsTruncated>true</IsTruncated><Contents><Key>a%20b/S%C3%A3o+1.csv</Key><Size>3</Size>\
+            <ETag>&quot;x-2&quot;</ETag><LastModified>2026-01-02T03:04:05.000Z</LastModified></Contents>\
             <Contents><Key>c</Key><Owner><ID>x</ID></Owner></Contents><NextContinuationToken>t/=&amp;</NextContinuationToken></ListBucketResult>";
         let page = Page::read(text).unwrap();
-        assert_eq!(page, Page { keys: vec!["a b/São 1.csv".into(), "c".into()], next: Some("t/=&".into()) });
+        let first = ListedObject {
+            key: "a b/São 1.csv".into(),
+            bytes: Some(3),
+            etag: Some("\"x-2\"".into()),
+            changed: "2026-01-02T03:04:05.000Z".into(),
+        };
+        let key = |key: &str| ListedObject { key: key.into(), ..ListedObject::default() };
+        assert_eq!(page, Page { objects: vec![first, key("c")], next: Some("t/=&".into()) });
         let plain = "<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>a&amp;b%+&#39;</Key></Contents></ListBucketResult>";
-        assert_eq!(Page::read(plain).unwrap(), Page { keys: vec!["a&b%+'".into()], next: None });
+        assert_eq!(Page::read(plain).unwrap(), Page { objects: vec![key("a&b%+'")], next: None });
         assert_eq!(Page::read("<ListBucketResult></ListBucketResult>").unwrap(), Page::default());
     }
 

@@ -68,10 +68,10 @@ impl S3Settings {
     }
 
     /// A request for the keys of a bucket with a prefix, from where the answer before broke off.
-    pub(crate) fn listing(&self, address: &S3Address, from: Option<&str>) -> Result<Request, Fault> {
-        let mut pairs = vec![("list-type", "2"), ("encoding-type", "url"), ("prefix", address.prefix())];
+    pub(crate) fn listing(&self, bucket: &str, prefix: &str, from: Option<&str>) -> Result<Request, Fault> {
+        let mut pairs = vec![("list-type", "2"), ("encoding-type", "url"), ("prefix", prefix)];
         pairs.extend(from.map(|from| ("continuation-token", from)));
-        self.request(&format!("/{}", address.bucket), &pairs)
+        self.request(&format!("/{bucket}"), &pairs)
     }
 
     fn request(&self, path: &str, pairs: &[(&str, &str)]) -> Result<Request, Fault> {
@@ -153,7 +153,7 @@ mod tests {
         assert!(amazon.headers.is_empty(), "nothing is signed without credentials");
         let own = [("AWS_ENDPOINT_URL", "http://ceph:7480/"), ("AWS_ALLOW_HTTP", "true")];
         let keys = [("AWS_ACCESS_KEY_ID", "id"), ("AWS_SECRET_ACCESS_KEY", "word"), ("AWS_SESSION_TOKEN", "pass")];
-        let own = settings(&[own.as_slice(), &keys].concat()).listing(&address(), Some("x/1")).unwrap();
+        let own = settings(&[own.as_slice(), &keys].concat()).listing("lake", "a b.csv", Some("x/1")).unwrap();
         let expected = "http://ceph:7480/lake?continuation-token=x%2F1&encoding-type=url&list-type=2&prefix=a%20b.csv";
         assert_eq!(own.url, expected);
         let names: Vec<&str> = own.headers.iter().map(|(name, _)| *name).collect();

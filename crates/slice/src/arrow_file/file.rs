@@ -80,6 +80,8 @@ impl ArrowFile {
             let blocks: Vec<Block> = footer.recordBatches().iter().flatten().copied().collect();
             let tables: Vec<Block> = footer.dictionaries().iter().flatten().copied().collect();
             check_places(blocks.iter().chain(&tables), end)?;
+            let messages = blocks.iter().chain(&tables).filter_map(message_place);
+            source.prepare(&messages.collect::<Vec<_>>())?;
             let mut file = ArrowFile {
                 source: Arc::clone(&source),
                 own,
@@ -145,8 +147,7 @@ impl ArrowFile {
 
     /// What is before the body of a block.
     pub(super) fn metadata(&self, block: &Block) -> Result<Bytes, SliceError> {
-        let place = place(block).ok_or_else(|| damaged("a batch lies outside"))?;
-        self.source.read_at(place.start..place.start + block.metaDataLength().unsigned_abs() as u64)
+        self.source.read_at(message_place(block).ok_or_else(|| damaged("a batch lies outside"))?)
     }
 }
 
@@ -168,6 +169,12 @@ fn read_footer(source: &dyn ReadAt) -> Result<(Bytes, u64), SliceError> {
     let start = end.checked_sub(length).filter(|_| length <= FOOTER_BYTES_MAX);
     let start = start.ok_or_else(|| damaged(format!("its footer of {length} bytes is too long")))?;
     Ok((source.read_at(start..end)?, start))
+}
+
+/// Where the message of a block lies, before its body.
+fn message_place(block: &Block) -> Option<Range<u64>> {
+    let place = place(block)?;
+    Some(place.start..place.start + block.metaDataLength().unsigned_abs() as u64)
 }
 
 /// Where a block lies.

@@ -119,11 +119,7 @@ impl PageScan {
         roots.dedup();
         let output = Arc::new(shared.columns.schema.project(columns).map_err(damaged)?);
         let (columns, decoder, decoded) = (columns.to_vec(), None, None);
-        let mut scan = PageScan { rows: rows.clone(), columns, output, roots, decoder, decoded, stats };
-        if !scan.roots.is_empty() {
-            scan.decoder = Some(scan.new_decoder()?);
-        }
-        Ok(scan)
+        Ok(PageScan { rows: rows.clone(), columns, output, roots, decoder, decoded, stats })
     }
 
     /// A decoder of the wanted columns, with their dictionaries.
@@ -158,22 +154,24 @@ impl PageScan {
         let start = metadata.len();
         let mut buffer = MutableBuffer::from_len_zeroed((place.end - place.start) as usize);
         let bytes = buffer.as_slice_mut();
+        let first = place.start + start as u64;
+        let in_file = ranges.iter().map(|range| first + range.start.min(body)..first + range.end.min(body));
+        file.source.prepare(&in_file.collect::<Vec<_>>())?;
         bytes[..start].copy_from_slice(&metadata);
         for range in ranges.into_iter().filter(|range| !range.is_empty()) {
             let range = range.start.min(body)..range.end.min(body);
-            let from = place.start + start as u64;
-            let read = file.source.read_at(from + range.start..from + range.end)?;
+            let read = file.source.read_at(first + range.start..first + range.end)?;
             bytes[start + range.start as usize..start + range.end as usize].copy_from_slice(&read);
             self.stats.bytes.fetch_add(read.len() as u64, Ordering::Relaxed);
         }
         let is_wanted =
             |number: usize| wanted.as_ref().is_none_or(|wanted| wanted.iter().any(|buffers| buffers.contains(&number)));
-        let mut first = |number: usize, at: u64, into: &mut [u8]| {
+        let mut start_of = |number: usize, at: u64, into: &mut [u8]| {
             let at = start + at as usize;
             into.copy_from_slice(bytes.get(at..at + into.len()).ok_or("a buffer lies outside")?);
             Ok(is_wanted(number))
         };
-        check_batch(&batch, body, &mut first).map_err(damaged)?;
+        check_batch(&batch, body, &mut start_of).map_err(damaged)?;
         Ok(buffer.into())
     }
 
@@ -183,7 +181,7 @@ impl PageScan {
         self.stats.pages_read.fetch_add(started, Ordering::Relaxed);
         let count = (window.end - window.start) as usize;
         let mut pieces: Vec<Vec<ArrayRef>> = vec![Vec::new(); self.columns.len()];
-        if self.decoder.is_some() {
+        if !self.roots.is_empty() {
             for (segment, rows) in pieces_of(&Arc::clone(&self.rows.segments), &window) {
                 let batch = self.batch(segment)?.slice(rows.start as usize, (rows.end - rows.start) as usize);
                 for (column, pieces) in self.columns.iter().zip(&mut pieces) {
@@ -213,8 +211,12 @@ impl PageScan {
             // One at a time: it may be large.
             self.decoded = None;
             let batch = self.rows.shared.file.batches[number];
+            let decoder = match self.decoder.take() {
+                Some(decoder) => decoder,
+                None => self.new_decoder()?,
+            };
             let bytes = self.block(&batch.block, true)?;
-            let decoder = self.decoder.as_ref().ok_or_else(|| damaged("no column is wanted"))?;
+            let decoder = self.decoder.insert(decoder);
             let read = decoder.read_record_batch(&batch.block, &bytes).map_err(damaged)?;
             let read = read.filter(|read| read.num_rows() as u64 == batch.rows);
             self.decoded = Some((number, read.ok_or_else(|| damaged("a batch does not have its rows"))?));

@@ -64,6 +64,10 @@ impl AttachedRows for Batches {
         &self.entry
     }
 
+    fn is_far(&self) -> bool {
+        self.shared.file.source.is_far()
+    }
+
     fn open(&self) -> Result<Arc<dyn SliceReader>, SliceError> {
         Ok(Arc::new(self.reader()?))
     }

@@ -1,7 +1,7 @@
 //! What a decoder reads of a body: the planned bytes of each column chunk in one piece, when it first needs them.
 
 use std::ops::Range;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::{Buf, Bytes};
@@ -24,6 +24,8 @@ struct Inner {
     stored: Stored,
     /// Ascending.
     planned: Vec<Planned>,
+    /// Whether the file was told what is planned.
+    told: AtomicBool,
     /// Whether the library knows where each page lies, and asks for them one by one. Else it goes from header to header.
     by_page: bool,
     stats: Arc<ReadStats>,
@@ -64,8 +66,8 @@ impl Chunks {
         ranges.retain(|range| !range.is_empty());
         ranges.sort_unstable_by_key(|range| range.start);
         let planned = ranges.into_iter().map(|range| Planned { range, bytes: OnceLock::new() }).collect();
-        let by_page = pages.is_some();
-        Ok(Self(Arc::new(Inner { stored, planned, by_page, stats, failed: Mutex::new(None) })))
+        let (by_page, told) = (pages.is_some(), AtomicBool::new(false));
+        Ok(Self(Arc::new(Inner { stored, planned, told, by_page, stats, failed: Mutex::new(None) })))
     }
 
     /// The error for which the library has only a text, or that text.
@@ -82,6 +84,9 @@ impl Chunks {
         let bytes = match planned.bytes.get() {
             Some(bytes) => bytes,
             None => {
+                if !self.0.told.swap(true, Ordering::Relaxed) {
+                    self.0.stored.prepare(self.0.planned.iter().map(|planned| planned.range.clone()))?;
+                }
                 let read = self.read(planned.range.clone())?;
                 planned.bytes.get_or_init(|| read)
             }

@@ -143,6 +143,10 @@ impl Shared {
     /// Summaries of a row group, one for each column of the dataset.
     fn summaries(&self, group: &RowGroupMetaData, dictionaries: bool) -> Result<Vec<ColumnSummary>, SliceError> {
         let rows = group.num_rows() as u64;
+        if dictionaries {
+            let wanted = group.columns().iter().filter(|chunk| only_dictionary(chunk)).filter_map(dictionary_header);
+            self.file.source.prepare(&wanted.collect::<Vec<_>>())?;
+        }
         let column = |(column, source): (usize, &Source)| {
             let root = match source {
                 Source::Constant(value) => return Ok(constant_summary(value, rows)),
@@ -164,10 +168,15 @@ impl Shared {
 
     /// The number of values of a chunk's dictionary.
     fn dictionary_size(&self, chunk: &ColumnChunkMetaData) -> Result<Option<u64>, SliceError> {
-        let Some(range) = chunk_range(chunk) else { return Ok(None) };
-        let end = range.end.min(range.start + DICTIONARY_HEADER_BYTES);
-        Ok(dictionary_values(&self.file.source.read_at(range.start..end)?))
+        let Some(header) = dictionary_header(chunk) else { return Ok(None) };
+        Ok(dictionary_values(&self.file.source.read_at(header)?))
     }
+}
+
+/// The bytes that tell the size of a chunk's dictionary.
+fn dictionary_header(chunk: &ColumnChunkMetaData) -> Option<Range<u64>> {
+    let range = chunk_range(chunk)?;
+    Some(range.start..range.end.min(range.start + DICTIONARY_HEADER_BYTES))
 }
 
 /// Whether the bounds of a column have the order that the format defines.
@@ -269,6 +278,10 @@ impl AttachedRows for Attached {
     /// From the footer's statistics.
     fn entry(&self) -> &Arc<SliceEntry> {
         &self.entry
+    }
+
+    fn is_far(&self) -> bool {
+        self.shared.file.source.is_far()
     }
 
     fn open(&self) -> Result<Arc<dyn SliceReader>, SliceError> {

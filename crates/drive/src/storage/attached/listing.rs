@@ -4,30 +4,57 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use pithead_door::ATTACHED_FILES_MAX;
+use pithead_files::{Place, RemoteObject};
 use pithead_model::DatasetName;
 
+use crate::storage::attached::bucket::{Member, Role, role};
+use crate::storage::attached::far::Far;
 use crate::storage::attached::file::Stamp;
-use crate::storage::attached::spec::{Attach, Share};
+use crate::storage::attached::spec::{Attach, AttachAt, Share};
 
 /// Folders within folders that are looked into at most.
-const DEPTH_MAX: usize = 32;
+pub(super) const DEPTH_MAX: usize = 32;
 /// A folder with one of these is a table of a format that lists its files elsewhere; not all files in it are part of it.
 const LISTED_ELSEWHERE: [(&str, &str); 3] = [("_delta_log", "Delta Lake"), (".hoodie", "Hudi"), ("metadata", "Iceberg")];
 
 /// A file of a dataset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Listed {
-    /// Where it is, without links.
+    /// Where it is, without links; of an object at a server, its name.
     pub(crate) path: PathBuf,
-    pub(crate) stamp: Stamp,
+    pub(crate) identity: Identity,
     pub(crate) format: Format,
     /// Columns that the folders above it name, `column=value`, from the outermost.
     pub(crate) folders: Vec<(String, String)>,
     /// The part of the dataset's row groups that is offered.
     pub(crate) share: Share,
+}
+
+/// What tells a file, as it was listed, from all others, and from itself after a change.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Identity {
+    File(Stamp),
+    Object(Arc<RemoteObject>),
+}
+
+impl Identity {
+    /// As bytes, to be hashed.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        match self {
+            Identity::File(stamp) => stamp.to_bytes(),
+            Identity::Object(object) => {
+                let ((version, changed), mut bytes) = (object.version(), object.bytes().to_le_bytes().to_vec());
+                bytes.extend_from_slice(&(version.len() as u64).to_le_bytes());
+                bytes.extend_from_slice(version.as_bytes());
+                bytes.extend_from_slice(changed.as_bytes());
+                bytes
+            }
+        }
+    }
 }
 
 /// How a file is read, by the end of its name.
@@ -42,11 +69,15 @@ pub(crate) type Listing = BTreeMap<DatasetName, Result<Vec<Listed>, String>>;
 
 /// Lists what is there now. A dataset whose folders cannot be read is refused as a whole: some of its rows would be missing.
 ///
-/// With the time for which files were waited that were changed a moment ago.
-pub(crate) fn list(attached: &[Attach]) -> (Listing, Duration) {
+/// With the time for which files were waited that were changed a moment ago. `far`: the way to servers, if any is named. Blocks.
+pub(crate) fn list(attached: &[Attach], far: Option<&Far>) -> (Listing, Duration) {
     let mut lister = Lister { found: Listing::new(), files: 0, waited: Duration::ZERO };
     for attach in attached {
-        lister.list(attach);
+        match (&attach.at, far) {
+            (AttachAt::Here(path), _) => lister.list(attach, path),
+            (AttachAt::Far(place), Some(far)) => lister.list_place(attach, place, far),
+            (AttachAt::Far(place), None) => lister.refuse(&root_name(attach), format!("{place}: no servers are asked")),
+        }
     }
     lister.found.retain(|_, files| files.as_ref().map_or(true, |files| !files.is_empty()));
     for files in lister.found.values_mut().flatten() {
@@ -72,14 +103,40 @@ struct Walk<'a> {
 }
 
 impl Lister {
-    fn list(&mut self, attach: &Attach) {
-        let root = match attach.path.canonicalize() {
+    /// The objects of a bucket. Where they cannot be listed, all datasets are refused that were there before.
+    fn list_place(&mut self, attach: &Attach, place: &Place, far: &Far) {
+        let root = root_name(attach);
+        let objects = match far.servers.list(place) {
+            Ok(objects) => objects,
+            Err(fault) => {
+                let mut known = far.known(place);
+                known.insert(root);
+                return known.iter().for_each(|name| self.refuse(name, fault.to_string()));
+            }
+        };
+        let mut names = std::collections::BTreeSet::new();
+        for object in objects {
+            match role(object.name(), object.path(), attach.name.as_ref(), &root) {
+                Role::Member(Member { name, format, folders }) => {
+                    let (path, identity) = (PathBuf::from(object.name()), Identity::Object(Arc::new(object)));
+                    self.add(&name, Listed { path, identity, format, folders, share: attach.share });
+                    names.insert(name);
+                }
+                Role::Refused(name, why) => self.refuse(&name, format!("{place}: {why}")),
+                Role::None => {}
+            }
+        }
+        far.know(place, names);
+    }
+
+    fn list(&mut self, attach: &Attach, path: &Path) {
+        let root = match path.canonicalize() {
             Ok(root) => root,
-            Err(error) => return self.refuse(&root_name(attach), unreadable(&attach.path, &error)),
+            Err(error) => return self.refuse(&root_name(attach), unreadable(path, &error)),
         };
         if let Some(name) = &attach.name {
             // Of a file by itself, the folders are those of its path.
-            let folders = if root.is_file() { path_columns(&attach.path) } else { vec![] };
+            let folders = if root.is_file() { path_columns(path) } else { vec![] };
             let mut walk = Walk { name, root: &root, share: attach.share, folders };
             return self.take(&mut walk, &root, 0);
         }
@@ -133,7 +190,8 @@ impl Lister {
             Ok(metadata) if metadata.is_file() => {
                 if let Some(format) = format_of(path) {
                     let folders = walk.folders.clone();
-                    self.add(walk.name, Listed { path: real, stamp: Stamp::of(&metadata), format, folders, share: walk.share });
+                    let identity = Identity::File(Stamp::of(&metadata));
+                    self.add(walk.name, Listed { path: real, identity, format, folders, share: walk.share });
                 }
             }
             Ok(_) => {}
@@ -181,7 +239,8 @@ impl Lister {
 
 /// A name for a directory as a whole.
 fn root_name(attach: &Attach) -> DatasetName {
-    let stem = attach.path.file_name().and_then(|name| name.to_str()).unwrap_or("attached");
+    let path = attach.at.to_string();
+    let stem = path.trim_end_matches('/').rsplit('/').next().unwrap_or("attached");
     let named = || DatasetName::new(attach.domain(), stem);
     attach
         .name
@@ -215,11 +274,11 @@ fn sorted_entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Names that writers give to what is no data, or not yet.
-fn is_hidden(name: &str) -> bool {
+pub(super) fn is_hidden(name: &str) -> bool {
     name.starts_with(['.', '_'])
 }
 
-fn format_of(path: &Path) -> Option<Format> {
+pub(super) fn format_of(path: &Path) -> Option<Format> {
     match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
         "parquet" | "pq" | "parq" => Some(Format::Parquet),
         "arrow" | "feather" | "ipc" => Some(Format::Arrow),
@@ -234,7 +293,7 @@ fn path_columns(path: &Path) -> Vec<(String, String)> {
 }
 
 /// `column=value` of a folder's name, with what is written as `%XX` decoded.
-fn column_of(name: &str) -> Option<(String, String)> {
+pub(super) fn column_of(name: &str) -> Option<(String, String)> {
     let (column, value) = name.split_once('=')?;
     (!column.is_empty()).then(|| (decoded(column), decoded(value)))
 }
@@ -264,7 +323,8 @@ mod tests {
     }
 
     fn listing(root: &Path, name: Option<&str>) -> Listing {
-        list(&[Attach { name: name.map(|name| name.parse().unwrap()), path: root.to_owned(), share: Share::WHOLE }]).0
+        let at = AttachAt::Here(root.to_owned());
+        list(&[Attach { name: name.map(|name| name.parse().unwrap()), at, share: Share::WHOLE }], None).0
     }
 
     fn names(listing: &Listing, dataset: &str) -> Vec<String> {

@@ -1,44 +1,49 @@
 //! A look at the files that are attached: what is new is opened, and what is as it was before is kept.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread::ScopedJoinHandle;
 use std::time::Instant;
 
 use arrow::datatypes::SchemaRef;
 use pithead_door::{AttachedDataset, Attachments, RefusedDataset};
 use pithead_model::{DatasetName, LoadId, Run, SliceEntry, merge_columns, total};
-use pithead_slice::{ArrowFile, AttachedFile, Origin, ParquetFile, SliceError};
+use pithead_slice::{ArrowFile, AttachedFile, Origin, ParquetFile, ReadAt, SliceError};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::storage::attached::agree::{Member, agree, origins};
-use crate::storage::attached::file::{FileBytes, Stamp};
-use crate::storage::attached::listing::{Format, Listed, Listing, list};
+use crate::storage::attached::far::Far;
+use crate::storage::attached::file::FileBytes;
+use crate::storage::attached::listing::{Format, Identity, Listed, Listing, list};
 use crate::storage::attached::spec::Attach;
 use crate::storage::attached::{AttachedRun, Found, Seen};
 
+/// Files at servers that are opened at one time.
+const TOGETHER: usize = 8;
+
 /// Files that were opened.
-pub(super) type Files = HashMap<(PathBuf, Stamp), Arc<dyn AttachedFile>>;
+pub(super) type Files = HashMap<(PathBuf, Identity), Arc<dyn AttachedFile>>;
 pub(super) type Runs = HashMap<LoadId, Arc<AttachedRun>>;
 
 /// Looks at all files. What is listed as it was before is taken from there; else only files that are new are opened.
-pub(super) fn look(what: &[Attach], before: Option<&Seen>) -> Seen {
+pub(super) fn look(what: &[Attach], far: Option<&Far>, before: Option<&Seen>) -> Seen {
     let at = Instant::now();
-    let (listing, waited) = list(what);
+    let (listing, waited) = list(what, far);
     // What is done each time.
     let took = at.elapsed().saturating_sub(waited);
     // What could not be read may be read by now: a medium has its moments.
     let is_same = |before: &&Seen| before.found.listing == listing && before.found.told.refused.is_empty();
     let found = match before.filter(is_same) {
         Some(before) => Arc::clone(&before.found),
-        None => Arc::new(found(listing, before.map(|before| &*before.found))),
+        None => Arc::new(found(listing, far, before.map(|before| &*before.found))),
     };
     Seen { found, at, took }
 }
 
-fn found(listing: Listing, before: Option<&Found>) -> Found {
-    let mut looking = Looking { before, files: Files::new(), runs: Runs::new() };
+fn found(listing: Listing, far: Option<&Far>, before: Option<&Found>) -> Found {
+    let mut looking = Looking { before, far, files: Files::new(), runs: Runs::new() };
     let mut told = Attachments::default();
     for (name, listed) in &listing {
         match listed.as_ref().map_err(String::clone).and_then(|listed| looking.dataset(name, listed)) {
@@ -52,28 +57,30 @@ fn found(listing: Listing, before: Option<&Found>) -> Found {
 
 struct Looking<'a> {
     before: Option<&'a Found>,
+    far: Option<&'a Far>,
     files: Files,
     runs: Runs,
 }
 
 impl Looking<'_> {
     fn dataset(&mut self, name: &DatasetName, listed: &[Listed]) -> Result<AttachedDataset, String> {
-        let opened = listed.iter().map(|file| Ok((file, self.open(file)?))).collect::<Result<Vec<_>, String>>()?;
+        let opened =
+            each(listed, self.far, |file| Ok((file, self.open(file)?))).into_iter().collect::<Result<Vec<_>, String>>()?;
+        self.files.extend(opened.iter().map(|(file, opened)| (key(file), Arc::clone(opened))));
         let members: Vec<Member<'_>> = opened
             .iter()
             .map(|(file, opened)| Member { path: &file.path, schema: opened.schema(), folders: &file.folders })
             .collect();
         let schema = agree(&members)?;
         let schema_bytes = serde_json::to_vec(&schema).map_err(|error| error.to_string())?;
-        let mut whole = Vec::with_capacity(opened.len());
-        for ((file, opened), member) in opened.iter().zip(&members) {
-            let origins = origins(&schema, member);
+        let numbers: Vec<usize> = (0..opened.len()).collect();
+        let run = |number: &usize| {
+            let ((file, opened), origins) = (&opened[*number], origins(&schema, &members[*number]));
             let load = run_id(name, file, &schema_bytes, &origins);
-            let run = self.run(load, name, opened, &schema, &origins);
-            let run = run.map_err(|error| format!("{}: {error}", file.path.display()))?;
-            self.runs.insert(load, Arc::clone(&run));
-            whole.push(run);
-        }
+            self.run(load, name, opened, &schema, &origins).map_err(|error| format!("{}: {error}", file.path.display()))
+        };
+        let whole = each(&numbers, self.far, run).into_iter().collect::<Result<Vec<_>, String>>()?;
+        self.runs.extend(whole.iter().map(|run| (run.load, Arc::clone(run))));
         let count: usize = whole.iter().map(|run| run.slices.len()).sum();
         let mut before = 0;
         let (mut runs, mut made) = (vec![], vec![]);
@@ -93,17 +100,16 @@ impl Looking<'_> {
         }
         let entries = made.iter().flat_map(|run| &run.directory.slices);
         let columns = merge_columns(entries.map(|entry| entry.columns.as_slice()));
-        Ok(AttachedDataset { name: name.clone(), schema, runs, columns })
+        let encodings: BTreeSet<&str> = opened.iter().map(|(_, file)| file.encoding()).collect();
+        let encoding = encodings.into_iter().collect::<Vec<_>>().join(", ");
+        Ok(AttachedDataset { name: name.clone(), schema, runs, columns, encoding })
     }
 
-    fn open(&mut self, file: &Listed) -> Result<Arc<dyn AttachedFile>, String> {
-        let key = (file.path.clone(), file.stamp);
-        let opened = match self.before.and_then(|before| before.files.get(&key)) {
-            Some(before) => Arc::clone(before),
-            None => open(file)?,
-        };
-        self.files.insert(key, Arc::clone(&opened));
-        Ok(opened)
+    fn open(&self, file: &Listed) -> Result<Arc<dyn AttachedFile>, String> {
+        match self.before.and_then(|before| before.files.get(&key(file))) {
+            Some(before) => Ok(Arc::clone(before)),
+            None => open(file, self.far),
+        }
     }
 
     fn run(
@@ -139,8 +145,38 @@ impl Looking<'_> {
     }
 }
 
-fn open(file: &Listed) -> Result<Arc<dyn AttachedFile>, String> {
-    let source = Arc::new(FileBytes::new(&file.path, file.stamp));
+fn key(file: &Listed) -> (PathBuf, Identity) {
+    (file.path.clone(), file.identity.clone())
+}
+
+/// The same of each, in their order. Where files are at servers, several wait for these at one time.
+fn each<'a, T: Sync, R: Send>(items: &'a [T], far: Option<&Far>, of: impl Fn(&'a T) -> R + Sync) -> Vec<R> {
+    if far.is_none() {
+        return items.iter().map(of).collect();
+    }
+    let some = |items: &'a [T]| -> Vec<R> {
+        std::thread::scope(|scope| {
+            let of = &of;
+            let started =
+                |item: &'a T| std::thread::Builder::new().name("pithead-look".to_owned()).spawn_scoped(scope, move || of(item));
+            let started: Vec<_> = items.iter().map(|item| (item, started(item))).collect();
+            let ended = |(item, thread): (&'a T, std::io::Result<ScopedJoinHandle<'_, R>>)| match thread {
+                Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                // The system gives no more threads.
+                Err(_) => of(item),
+            };
+            started.into_iter().map(ended).collect()
+        })
+    };
+    items.chunks(TOGETHER).flat_map(some).collect()
+}
+
+fn open(file: &Listed, far: Option<&Far>) -> Result<Arc<dyn AttachedFile>, String> {
+    let source: Arc<dyn ReadAt> = match (&file.identity, far) {
+        (Identity::File(stamp), _) => Arc::new(FileBytes::new(&file.path, *stamp)),
+        (Identity::Object(object), Some(far)) => far.source(object),
+        (Identity::Object(object), None) => return Err(format!("{}: no servers are asked", object.name())),
+    };
     let opened: Result<Arc<dyn AttachedFile>, SliceError> = match file.format {
         Format::Parquet => ParquetFile::open(source).map(|file| Arc::new(file) as _),
         Format::Arrow => ArrowFile::open(source).map(|file| Arc::new(file) as _),
@@ -161,7 +197,7 @@ fn run_id(name: &DatasetName, file: &Listed, schema: &[u8], origins: &[Origin]) 
     };
     put(name.to_string().as_bytes());
     put(file.path.as_os_str().as_encoded_bytes());
-    put(&file.stamp.to_bytes());
+    put(&file.identity.to_bytes());
     put(schema);
     for origin in origins {
         match origin {

@@ -1,15 +1,20 @@
-//! [`Attached`]: datasets over files that lie where they are, which the drive reads and never writes.
+//! [`Attached`]: datasets over files that lie where they are, which the drive reads and never writes: on its machine, or at a server.
 //!
 //! A file is a run, and a row group of Parquet or some batches of Arrow a slice; nothing is loaded, and a row group's columns are read when a session wants them. A run's
 //! id is made of what tells the file from every other and from itself after a change, so what is kept for later by runs is never
 //! taken for another file's. Changes are looked for whenever a host asks.
 
 mod agree;
+mod bucket;
+mod cache;
+mod far;
 mod file;
 mod listing;
 mod look;
+mod object;
 mod spec;
 
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -17,27 +22,35 @@ use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use pithead_door::Attachments;
-use pithead_model::{Blame, DatasetName, Directory, Fault, LoadId, SliceKey, merge_columns};
-use pithead_slice::{AttachedSlice, SliceReader};
+use pithead_model::{Blame, DatasetName, Directory, Fault, LoadId, PageSet, SliceKey, merge_columns};
+use pithead_slice::{AttachedSlice, SliceParts, SliceReader};
 
 use crate::resources::Workers;
 use crate::storage::run_directory::RunDirectory;
 
-pub use spec::{Attach, Share};
+use far::{Far, FarReader};
+pub use spec::{Attach, AttachAt, Share};
 
 /// A look that took less is done each time that a host asks.
 const LOOK_FREELY: Duration = Duration::from_millis(100);
 /// Longer ones take at most one part of so many of the time.
 const LOOK_SHARE: u32 = 10;
+/// But where something could not be read, the next look comes at the latest then.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+/// How long somebody waits for a look that asks servers. Then what was seen before is told: whatever is read of it that is no longer
+/// so is an error.
+const LOOK_WAIT: Duration = Duration::from_secs(5);
 
 /// What a drive attaches.
 #[derive(Debug)]
 pub(crate) struct Attached {
-    what: Vec<Attach>,
+    what: Arc<[Attach]>,
     workers: Workers,
-    seen: Mutex<Arc<Seen>>,
+    /// The way to servers, if any is named.
+    far: Option<Arc<Far>>,
+    seen: Arc<Mutex<Arc<Seen>>>,
     /// One look at a time.
-    looking: tokio::sync::Mutex<()>,
+    looking: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// A look at the files: when, how long listing them took, and what was found.
@@ -68,41 +81,58 @@ struct AttachedRun {
 }
 
 impl Attached {
-    /// Looks at the files for the first time. Blocks. A path that is not there is [`Blame::User`].
-    pub(crate) fn open(what: Vec<Attach>, workers: Workers) -> Result<Attached, Fault> {
-        for attach in &what {
-            if let Err(error) = attach.path.metadata() {
-                let fault = Fault::new(Blame::User, format!("cannot attach {}: {error}", attach.path.display()));
-                return Err(fault.hint("name a directory of Parquet or Arrow files, or one such file"));
-            }
-        }
-        let seen = look::look(&what, None);
+    /// Looks at the files for the first time. What is read of servers is kept in `directory`, up to so many bytes. Blocks. A path
+    /// or a bucket that is not there is [`Blame::User`], one that may not be read [`Blame::Access`].
+    pub(crate) fn open(what: Vec<Attach>, directory: &Path, cache_bytes: u64, workers: Workers) -> Result<Attached, Fault> {
+        let is_far = |attach: &Attach| matches!(attach.at, AttachAt::Far(_));
+        let far =
+            what.iter().any(is_far).then(|| Far::open(directory, cache_bytes, workers.clone())).transpose()?.map(Arc::new);
+        what.iter().try_for_each(|attach| check(attach, far.as_deref()))?;
+        let seen = look::look(&what, far.as_deref(), None);
         for refused in &seen.found.told.refused {
             tracing::warn!(dataset = %refused.name, why = refused.why, "not attached");
         }
         tracing::info!(datasets = seen.found.told.datasets.len(), files = seen.found.files.len(), "attached");
-        Ok(Attached { what, workers, seen: Mutex::new(Arc::new(seen)), looking: tokio::sync::Mutex::default() })
+        let (seen, looking) = (Arc::new(Mutex::new(Arc::new(seen))), Arc::default());
+        Ok(Attached { what: what.into(), workers, far, seen, looking })
     }
 
     /// What hosts are told; none: it is as of version `known`.
     pub(crate) async fn tell(&self, known: Option<u64>) -> Result<Option<Arc<Attachments>>, Fault> {
-        let asked = Instant::now();
-        let _looking = self.looking.lock().await;
-        let before = Arc::clone(&self.seen.lock());
-        // Who waited for a look that began after it had asked needs no other one.
-        let is_fresh = before.at > asked || before.took > LOOK_FREELY && before.at.elapsed() < before.took * LOOK_SHARE;
-        let seen = match is_fresh {
-            true => before,
-            false => {
-                let what = self.what.clone();
-                let seen = self.workers.blocking(move || look::look(&what, Some(&before))).await?;
-                let seen = Arc::new(seen);
-                *self.seen.lock() = Arc::clone(&seen);
-                seen
-            }
+        let seen = match self.far {
+            None => self.look().await?,
+            Some(_) => match tokio::time::timeout(LOOK_WAIT, self.look()).await {
+                Ok(seen) => seen?,
+                Err(_) => Arc::clone(&self.seen.lock()),
+            },
         };
         let told = &seen.found.told;
         Ok((known != Some(told.version)).then(|| Arc::clone(told)))
+    }
+
+    /// Looks at the files, unless somebody just did. A look that was begun ends, whether or not somebody waits for it.
+    async fn look(&self) -> Result<Arc<Seen>, Fault> {
+        let asked = Instant::now();
+        let looking = Arc::clone(&self.looking).lock_owned().await;
+        let before = Arc::clone(&self.seen.lock());
+        // Who waited for a look that began after it had asked needs no other one.
+        let pause = match before.found.told.refused.is_empty() {
+            true => before.took * LOOK_SHARE,
+            // A server that did not answer may do so by now.
+            false => LOOK_AGAIN.min(before.took * LOOK_SHARE),
+        };
+        let is_fresh = before.at > asked || before.took > LOOK_FREELY && before.at.elapsed() < pause;
+        if is_fresh {
+            return Ok(before);
+        }
+        let (what, far, seen) = (Arc::clone(&self.what), self.far.clone(), Arc::clone(&self.seen));
+        let look = move || {
+            let _looking = looking;
+            let found = Arc::new(look::look(&what, far.as_deref(), Some(&before)));
+            *seen.lock() = Arc::clone(&found);
+            found
+        };
+        self.workers.blocking(look).await
     }
 
     /// A run's directory; none: it is no run of these.
@@ -144,13 +174,65 @@ impl AttachedRun {
     }
 }
 
+/// Whether what is to be attached is there. A server that does not answer now may do so later.
+fn check(attach: &Attach, far: Option<&Far>) -> Result<(), Fault> {
+    match (&attach.at, far) {
+        (AttachAt::Here(path), _) => path.metadata().map(|_| ()).map_err(|error| {
+            let fault = Fault::new(Blame::User, format!("cannot attach {}: {error}", path.display()));
+            fault.hint("name a directory of Parquet or Arrow files, or one such file")
+        }),
+        (AttachAt::Far(place), Some(far)) => match far.servers.list(place) {
+            Err(fault) if fault.blame != Blame::Device => Err(fault.at("cannot attach")),
+            _ => Ok(()),
+        },
+        (AttachAt::Far(_), None) => Ok(()),
+    }
+}
+
 /// Opens a slice for reading. Blocks.
-pub(crate) fn open_attached(slice: &AttachedSlice, key: &SliceKey) -> Result<Arc<dyn SliceReader>, Fault> {
+fn open_attached(slice: &AttachedSlice, key: &SliceKey) -> Result<Arc<dyn SliceReader>, Fault> {
     slice.open().map_err(|error| told(error.into(), key))
 }
 
+impl Attached {
+    /// Opens a slice for reading.
+    pub(crate) async fn open_slice(&self, slice: AttachedSlice, key: SliceKey) -> Result<Arc<dyn SliceReader>, Fault> {
+        match self.far.clone().filter(|_| slice.is_far()) {
+            None => self.workers.blocking(move || open_attached(&slice, &key)).await?,
+            Some(far) => {
+                let opened = far.blocking(move || open_attached(&slice, &key)).await??;
+                Ok(Arc::new(FarReader::new(opened, far)))
+            }
+        }
+    }
+
+    /// A slice as it would be stored.
+    pub(crate) async fn stored(&self, slice: AttachedSlice, key: SliceKey) -> Result<Bytes, Fault> {
+        match self.far.clone().filter(|_| slice.is_far()) {
+            None => self.workers.blocking(move || attached_bytes(&slice, &key)).await?,
+            Some(far) => far.blocking(move || attached_bytes(&slice, &key)).await?,
+        }
+    }
+
+    /// What [`SliceReader::parts`] gives of an open slice.
+    pub(crate) async fn parts(
+        &self,
+        reader: &Arc<dyn SliceReader>,
+        columns: &[usize],
+        pages: &PageSet,
+    ) -> Result<SliceParts, Fault> {
+        match self.far.clone().filter(|_| reader.is_far()) {
+            None => Ok(reader.parts(columns, pages)?),
+            Some(far) => {
+                let (reader, columns, pages) = (Arc::clone(reader), columns.to_vec(), pages.clone());
+                Ok(far.blocking(move || reader.parts(&columns, &pages)).await??)
+            }
+        }
+    }
+}
+
 /// A slice as it would be stored. Blocks.
-pub(crate) fn attached_bytes(slice: &AttachedSlice, key: &SliceKey) -> Result<Bytes, Fault> {
+fn attached_bytes(slice: &AttachedSlice, key: &SliceKey) -> Result<Bytes, Fault> {
     slice.stored().map_err(|error| told(error.into(), key))
 }
 

@@ -1,21 +1,31 @@
-//! [`Attach`]: a directory or a file that a drive is to offer as datasets.
+//! [`Attach`]: a directory, a bucket or a file that a drive is to offer as datasets.
 
 use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use pithead_files::Place;
 use pithead_model::{Blame, DatasetName, Fault};
 
 /// What is attached: each entry of a directory as a dataset of its name, or all files below a path as one dataset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attach {
-    /// The dataset that all files make; none: one for each entry of the directory.
+    /// The dataset that all files make; none: one for each entry of the directory or the bucket.
     pub name: Option<DatasetName>,
-    /// The directory, or a file.
-    pub path: PathBuf,
+    /// Where the files are.
+    pub at: AttachAt,
     /// The part of the rows that this drive offers.
     pub share: Share,
+}
+
+/// Where files are that a drive attaches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AttachAt {
+    /// A directory of the drive's machine, or a file.
+    Here(PathBuf),
+    /// A bucket, a folder of one, or a file at a server.
+    Far(Place),
 }
 
 /// One of several equal parts. Drives of one process share files, so that each has work.
@@ -47,15 +57,18 @@ impl Attach {
 impl FromStr for Attach {
     type Err = Fault;
 
-    /// `PATH`, or `[DOMAIN.]DATASET=PATH`. What is before the first `=` is a name if it has no `/`, so that `./k=v` is a path.
+    /// `PATH`, or `[DOMAIN.]DATASET=PATH`; the path may be `s3://BUCKET/FOLDER` or `https://HOST/FILE`. What is before the first `=` is a name if it has no `/`, so that `./k=v` is a path.
     fn from_str(text: &str) -> Result<Self, Fault> {
         let (name, path) = match text.split_once('=') {
             Some((name, path)) if !name.contains('/') => (Some(name.parse()?), path),
             _ => (None, text),
         };
         match path.is_empty() {
-            true => Err(Fault::new(Blame::User, format!("expected DIR or NAME=DIR to attach, got {text:?}"))),
-            false => Ok(Attach { name, path: path.into(), share: Share::WHOLE }),
+            true => Err(Fault::new(
+                Blame::User,
+                "expected DIR, s3://BUCKET/FOLDER or https://HOST/FILE to attach, or NAME= and one",
+            )),
+            false => Ok(Attach { name, at: path.parse()?, share: Share::WHOLE }),
         }
     }
 }
@@ -65,7 +78,24 @@ impl fmt::Display for Attach {
         if let Some(name) = &self.name {
             write!(f, "{name}=")?;
         }
-        self.path.display().fmt(f)
+        self.at.fmt(f)
+    }
+}
+
+impl FromStr for AttachAt {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<Self, Fault> {
+        Ok(Place::parse(text)?.map_or_else(|| AttachAt::Here(text.into()), AttachAt::Far))
+    }
+}
+
+impl fmt::Display for AttachAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AttachAt::Here(path) => path.display().fmt(f),
+            AttachAt::Far(place) => place.fmt(f),
+        }
     }
 }
 
@@ -83,12 +113,14 @@ mod tests {
 
     #[test]
     fn a_name_stands_before_the_path() {
-        let of = |text: &str| text.parse::<Attach>().map(|attach| (attach.name, attach.path.display().to_string()));
+        let of = |text: &str| text.parse::<Attach>().map(|attach| (attach.name, attach.at.to_string()));
         assert_eq!(of("/data").unwrap(), (None, "/data".to_owned()));
         assert_eq!(of("t=/data/k=v").unwrap(), (Some("main.t".parse().unwrap()), "/data/k=v".to_owned()));
         assert_eq!(of("lake.t=data").unwrap(), (Some("lake.t".parse().unwrap()), "data".to_owned()));
         assert_eq!(of("./k=v").unwrap(), (None, "./k=v".to_owned()));
-        for wrong in ["", "t=", "=x"] {
+        assert_eq!(of("lake.t=s3://b/k=v/").unwrap(), (Some("lake.t".parse().unwrap()), "s3://b/k=v".to_owned()));
+        assert_eq!(of("https://me:word@host/a?t=x").unwrap(), (None, "https://host/a".to_owned()), "without what is secret");
+        for wrong in ["", "t=", "=x", "s3://", "gs://b"] {
             assert!(of(wrong).is_err(), "{wrong}");
         }
     }
