@@ -8,11 +8,12 @@ use clap::Args;
 use futures::future::{BoxFuture, FutureExt, OptionFuture};
 use pithead_console::Console;
 use pithead_drive::{address, bind};
-use pithead_embed::Attach;
+use pithead_embed::{Attach, Engine, Target};
 use pithead_flight_sql::FlightSql;
 use pithead_front::Front;
-use pithead_model::{Bytes, parse_bytes, parse_period};
+use pithead_model::{Blame, Bytes, Fault, parse_bytes, parse_period};
 use pithead_observe::{Health, Observed};
+use pithead_workers::{Links, Workers};
 use tokio::net::TcpListener;
 
 use crate::array_serve::BelowArgs;
@@ -30,6 +31,8 @@ Examples:
   psql -h 127.0.0.1 -p 5432 -U me pithead -c 'SELECT count(*) FROM trips'
   pithead serve --data ./pithead-data --flight 127.0.0.1:8815      # Flight SQL for ADBC and JDBC, too
   pithead serve --data ./pithead-data --console            # and a page for browsers at http://127.0.0.1:8080
+  pithead serve --worker --drives server1:7433,server2:7433 --drives-tls-ca ca.pem --drives-token-file host.token \\
+      --listen 0.0.0.0:7500 --tls-cert host2.pem --tls-key host2.key --access workers.toml
 
 A client's user is an identity of the access file, and its password that identity's token. Several
 servers may stand before the same drives.";
@@ -59,6 +62,12 @@ pub(crate) struct FrontServeArgs {
     /// Serve the console there, a page for browsers: HOST:PORT, or a port that only this machine reaches [default without a value: 8080]
     #[arg(long, value_name = "[HOST:]PORT", num_args = 0..=1, default_missing_value = "8080")]
     console: Option<String>,
+    /// Divide queries among these workers; they are reached as the drives are
+    #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',', conflicts_with = "worker")]
+    workers: Vec<String>,
+    /// Be a worker: take tasks of other hosts' queries at --listen, and serve no clients. Needs drives on the network
+    #[arg(long, conflicts_with_all = ["data", "attach", "flight", "console"])]
+    worker: bool,
     /// Threads of this process for queries [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -100,6 +109,9 @@ impl FrontServeArgs {
 
 /// Runs the command.
 pub(crate) async fn run(args: FrontServeArgs) -> Result<(), CliError> {
+    if args.worker {
+        return run_worker(args).await;
+    }
     let stop = stop_signal()?.shared();
     let wanted = args.target();
     must_exist(&wanted.target())?;
@@ -115,6 +127,7 @@ pub(crate) async fn run(args: FrontServeArgs) -> Result<(), CliError> {
         entry_args::check(&entry, address(listener)?)?;
     }
     let engine = pithead_embed::connect(&wanted.target(), &wanted.options()?).await?;
+    divide(&engine, &args.workers, &wanted).await?;
     let servers = Arc::new(Servers {
         front: Front::new(engine.host.clone()),
         flight: flight_listener.as_ref().map(|_| FlightSql::new(engine.host.clone())),
@@ -166,6 +179,53 @@ pub(crate) async fn run(args: FrontServeArgs) -> Result<(), CliError> {
     engine.shutdown().await;
     served?;
     Ok(())
+}
+
+/// Has queries divided among workers, if there are any.
+pub(crate) async fn divide(engine: &Engine, workers: &[String], target: &TargetArgs) -> Result<(), CliError> {
+    if workers.is_empty() {
+        return Ok(());
+    }
+    if let Target::Data(_) = target.target() {
+        let fault = Fault::new(Blame::User, "workers cannot reach drives that are inside this process");
+        return Err(fault.hint("start the drives with `pithead drive serve`, and name them with --drives").into());
+    }
+    let functions = &engine.host.options().functions;
+    engine.host.runs_at(Workers::connect(workers, &target.options()?.connect, functions).await?);
+    Ok(())
+}
+
+/// Takes tasks of other hosts' queries.
+async fn run_worker(args: FrontServeArgs) -> Result<(), CliError> {
+    let stop = stop_signal()?;
+    let wanted = args.target();
+    if let Target::Data(_) = wanted.target() {
+        let fault = Fault::new(Blame::User, "a worker reads from drives on the network");
+        return Err(fault.hint("name those of its coordinator: --drives HOST:PORT,…").into());
+    }
+    let listener = bind(&args.listen).await?;
+    let metrics = observe_listener(args.metrics.as_deref()).await?;
+    let entry = args.entry.options();
+    entry_args::check(&entry, address(&listener)?)?;
+    let options = wanted.options()?;
+    let engine = pithead_embed::connect(&wanted.target(), &options).await?;
+    terminal::tell(format_args!(
+        "worker listening on {} ({}, {}, {} memory, {})",
+        address(&listener)?,
+        terminal::counted(engine.host.fleet().drives().len() as u64, "drive"),
+        terminal::counted(args.threads().unwrap_or_else(target::cores) as u64, "thread"),
+        Bytes(engine.host.options().memory),
+        entry_args::facts(&entry)
+    ));
+    let observing = metrics.map(|listener| tokio::spawn(pithead_observe::serve(listener, Arc::new(engine.host.clone()))));
+    let served = pithead_workers::serve(engine.host.clone(), Links::new(options.connect), listener, entry, stop).await;
+    if let Some(task) = observing {
+        task.abort();
+        // It holds the host, too.
+        let _ = task.await;
+    }
+    engine.shutdown().await;
+    Ok(served?)
 }
 
 /// Takes the address for the console; a port alone is one that only this machine reaches.

@@ -14,7 +14,7 @@ use crate::plans::PlanFolder;
 use crate::statements::{Runner, Showing};
 use crate::target::{TargetArgs, connected_or_new, is_scratch, must_exist};
 use crate::terminal;
-use crate::{piped, prompt};
+use crate::{front_serve, piped, prompt};
 
 /// Rows of a table unless `--rows` says otherwise: at the prompt, and elsewhere.
 const PROMPT_ROWS_MAX: usize = 40;
@@ -75,6 +75,9 @@ pub(crate) struct SqlArgs {
     /// Make the data directory, if it is not there
     #[arg(long, conflicts_with = "drives")]
     create: bool,
+    /// Divide queries among these workers (`pithead serve --worker`); they are reached as the drives are
+    #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',')]
+    workers: Vec<String>,
     #[command(flatten)]
     pub(crate) target: TargetArgs,
 }
@@ -113,6 +116,7 @@ pub(crate) async fn run(args: SqlArgs) -> Result<(), CliError> {
             let address = engine.observe(listen).await?;
             terminal::tell(format_args!("metrics at http://{address}/metrics, health at http://{address}/health"));
         }
+        front_serve::divide(engine, &args.workers, &args.target).await?;
         if is_scratch(&args.target.target()) && !args.quiet {
             terminal::tell("no --data: tables that are made here go when this command ends");
         }

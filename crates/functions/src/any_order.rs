@@ -94,7 +94,7 @@ fn claims_values(plan: &Arc<dyn ExecutionPlan>) -> bool {
 
 /// Hands on its input's rows, and claims nothing about their order and values.
 #[derive(Clone, Debug)]
-struct AnyOrderExec {
+pub(crate) struct AnyOrderExec {
     input: Arc<dyn ExecutionPlan>,
     properties: Arc<PlanProperties>,
 }

@@ -22,6 +22,11 @@ pub fn average(sum: Expr, count: Expr) -> Expr {
     AVERAGE.call(vec![sum, count])
 }
 
+/// The function itself.
+pub(crate) fn average_udf() -> ScalarUDF {
+    AVERAGE.as_ref().clone()
+}
+
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Average {
     signature: Signature,

@@ -13,5 +13,10 @@ mod kernels;
 mod rules;
 mod shifts;
 
+/// The functions that take the place of operators.
+pub(crate) fn functions() -> Vec<datafusion::logical_expr::ScalarUDF> {
+    function::Checked::all()
+}
+
 pub use kernels::{check_decimals, name_overflow};
 pub(crate) use rules::{AsFunctions, AsOperators, with_checks};

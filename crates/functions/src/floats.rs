@@ -11,5 +11,5 @@ mod canonical;
 mod keys;
 
 pub use canonical::before_one_float;
-pub(crate) use canonical::{canonical, holds_float};
+pub(crate) use canonical::{canonical, holds_float, one_float_udf};
 pub(crate) use keys::{canonical_constant, compares, with_one_float};

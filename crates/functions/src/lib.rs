@@ -44,6 +44,7 @@ mod sum_scalar;
 mod told_apart;
 mod top_k;
 mod totals;
+mod travelling;
 
 pub use average::average;
 pub use bounded::{Holder, SessionMemory, rows_at_once};
@@ -61,3 +62,4 @@ pub use registry::{Extension, Registry, Steps};
 pub use set_operations::count_repeats;
 pub use state::{EngineOptions, planning_state, session_state};
 pub use sum::sum_udaf;
+pub use travelling::{bare, unnamed_functions};

@@ -17,6 +17,11 @@ pub fn or_zero(count: Expr) -> Expr {
     OR_ZERO.call(vec![count])
 }
 
+/// The function itself.
+pub(crate) fn or_zero_udf() -> ScalarUDF {
+    OR_ZERO.as_ref().clone()
+}
+
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct OrZero {
     signature: Signature,

@@ -42,6 +42,10 @@ pub(crate) async fn explain(query: &Query, plan: LogicalPlan, analyze: bool) -> 
             lines
         }
         false => {
+            // What it says is in the plan; a drive that is away is told of when the query runs.
+            if let Err(fault) = query.place(&prepared).await {
+                tracing::debug!(%fault, "where the query would run is not known");
+            }
             let mut text = Text { lines: vec![], analyze: false, shown: vec![], device: None };
             text.query(&prepared, 0);
             text.lines
@@ -106,6 +110,9 @@ impl Text {
             let rows: usize = table.batches.iter().map(RecordBatch::num_rows).sum();
             self.line("", depth, format!("computed first, {rows} rows, too many to ship:"));
             self.query(&table.prepared, depth + 1);
+        }
+        for told in prepared.placed.lock().iter() {
+            self.line("host", depth, format!(" {told}"));
         }
         self.samples(prepared, depth);
         self.host(&prepared.decomposition, &prepared.decomposition.super_plan, prepared, depth);

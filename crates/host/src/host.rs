@@ -1,7 +1,7 @@
 //! [`Host`]: the drives that a client's statements run on, and what it needs to run them.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::SchemaRef;
 use pithead_door::{Batches, Door};
@@ -12,6 +12,7 @@ use pithead_model::{DatasetName, Fault};
 use pithead_remote::RemoteContext;
 
 use crate::activity::Activity;
+use crate::elsewhere::Elsewhere;
 use crate::functions::Functions;
 use crate::metrics::Metrics;
 use crate::sampler::KeptSamples;
@@ -59,6 +60,7 @@ struct Inner {
     spills: Arc<SpillFolder>,
     samples: KeptSamples,
     activity: Activity,
+    elsewhere: OnceLock<Arc<dyn Elsewhere>>,
 }
 
 impl Host {
@@ -75,6 +77,7 @@ impl Host {
             metrics: Metrics::new(),
             samples: KeptSamples::default(),
             activity: Activity::default(),
+            elsewhere: OnceLock::new(),
             fleet,
             options,
         };
@@ -125,8 +128,18 @@ impl Host {
         &self.inner.spills
     }
 
+    /// From now on, super-plans that can be divided run there. The first one who says so is heeded.
+    pub fn runs_at(&self, elsewhere: Arc<dyn Elsewhere>) {
+        let _ = self.inner.elsewhere.set(elsewhere);
+    }
+
+    /// Where super-plans run that can be divided.
+    pub(crate) fn elsewhere(&self) -> Option<&Arc<dyn Elsewhere>> {
+        self.inner.elsewhere.get()
+    }
+
     /// What the remote scans of all its queries share.
-    pub(crate) fn remote(&self) -> &Arc<RemoteContext> {
+    pub fn remote(&self) -> &Arc<RemoteContext> {
         &self.inner.remote
     }
 

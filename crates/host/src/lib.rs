@@ -8,6 +8,7 @@ mod client;
 #[cfg(test)]
 mod copies_tests;
 mod copying;
+mod elsewhere;
 mod energy;
 mod explain;
 mod explain_options;
@@ -45,6 +46,7 @@ mod written;
 pub use activity::{Activity, ActivityTotals, Ending, Followed};
 pub use below::{DividedPart, Merged, ReadSubPlan, SubPlans};
 pub use client::Client;
+pub use elsewhere::{Elsewhere, Placed};
 pub use energy::{Emulated, device_profile, emulate};
 pub use figures::{PlanLine, StatementFigures, SubPlanFigures};
 pub use frames::Frames;

@@ -102,6 +102,11 @@ pub(crate) struct RemotePlanner {
 
 impl RemotePlanner {
     pub(crate) fn new(query: &Query, prepared: &Prepared) -> Result<Self, Fault> {
+        Ok(Self { anew: Anew::new(query, prepared)?.map(Arc::new), ..Self::for_workers(query, prepared)? })
+    }
+
+    /// One whose plans stay as they are while they run.
+    pub(crate) fn for_workers(query: &Query, prepared: &Prepared) -> Result<Self, Fault> {
         let mut sub_plans = Vec::new();
         for profile in &prepared.profiles {
             let sub_plan = &profile.sub_plan;
@@ -124,7 +129,7 @@ impl RemotePlanner {
             pages: query.pages,
             now_ns: now.and_then(|now| now.timestamp_nanos_opt()).unwrap_or_default(),
             sub_plans,
-            anew: Anew::new(query, prepared)?.map(Arc::new),
+            anew: None,
         })
     }
 
@@ -211,7 +216,7 @@ impl RemotePlanner {
         }
         let schema = Arc::new(scan.schema.as_arrow().clone());
         let busy_wait = Duration::from_secs(self.settings.busy_wait_s as u64);
-        Ok(Arc::new(RemoteScanExec::new(Arc::clone(sub_plan), schema, targets, busy_wait, Arc::clone(profile))))
+        Ok(Arc::new(RemoteScanExec::new(sub_plan, schema, targets, busy_wait, profile)))
     }
 
     /// What the drives of a sub-plan need to know to choose levels.

@@ -22,12 +22,16 @@ use pithead_plan::{
 };
 
 use crate::below::FromAbove;
+use crate::elsewhere::{self, Placed};
 use crate::planner::RemotePlanner;
 use crate::replan::Replans;
 use crate::sampler::{SampleReport, SampledPages};
 use crate::schemas::Datasets;
 use crate::{Host, Settings};
 use pithead_remote::{QueryProfile, SubPlanProfile};
+
+/// Partitions of what workers run, however few threads this host has.
+const FAR_PARTITIONS_MIN: usize = 2;
 
 /// Whether the tables to ship are computed, or only planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +73,8 @@ pub(crate) struct Prepared {
     pub(crate) kept: Vec<Arc<PreparedInput>>,
     /// Plans that took the place of this one while it ran.
     pub(crate) replans: Replans,
+    /// Where what is left for the host runs, in words; nothing where it has no workers.
+    pub(crate) placed: Arc<Mutex<Vec<String>>>,
 }
 
 /// A table to ship, or a part that is computed first.
@@ -259,8 +265,8 @@ impl Query {
             decomposition.sub_plans.iter().flat_map(|sub_plan| &sub_plan.inputs).any(|input| input.plan == *plan)
         };
         let kept = tables.extract_if(.., |table| !is_shipped(&table.plan)).collect();
-        let (samples, scalars, first, replans) = (vec![], vec![], vec![], Replans::default());
-        Prepared { decomposition, profiles, samples, scalars, first, tables, kept, replans }
+        let (samples, scalars, first, replans, placed) = Default::default();
+        Prepared { decomposition, profiles, samples, scalars, first, tables, kept, replans, placed }
     }
 
     /// The rows of a table to ship, under its own column names; none if they are too large.
@@ -312,17 +318,48 @@ impl Query {
         Ok((prepared, value))
     }
 
-    /// Starts a prepared query.
+    /// Starts a prepared query, at the workers if there are any and they can run it.
     pub(crate) async fn execute(&self, prepared: &Prepared) -> Result<SendableRecordBatchStream, Fault> {
-        execute_stream(self.physical(prepared).await?, self.state.task_ctx()).map_err(fault_from_datafusion)
+        let far = self.place(prepared).await?;
+        let (plan, context) = (self.physical(prepared).await?, self.state.task_ctx());
+        match far {
+            None => execute_stream(plan, context).map_err(fault_from_datafusion),
+            Some(far) => Ok(elsewhere::or_here(far, plan, context, Arc::clone(&prepared.placed))),
+        }
+    }
+
+    /// The rows from the workers; none where the host runs all of it. Takes note of which, and why.
+    pub(crate) async fn place(&self, prepared: &Prepared) -> Result<Option<SendableRecordBatchStream>, Fault> {
+        let is_whole = self.from_above.is_none() && self.pages.is_none();
+        let Some(elsewhere) = self.host.elsewhere().filter(|_| is_whole && self.settings.workers) else { return Ok(None) };
+        let mut state = self.state.clone();
+        // Work is divided where it is partitioned.
+        let partitions = &mut state.config_mut().options_mut().execution.target_partitions;
+        *partitions = (*partitions).max(FAR_PARTITIONS_MIN);
+        let plan = self.planned(prepared, RemotePlanner::for_workers(self, prepared)?, &state).await?;
+        let (far, told) = match elsewhere.place(plan, &state).await? {
+            Placed::There { rows, told } => (Some(rows), told),
+            Placed::Here(why) => (None, format!("at this host alone: {why}")),
+        };
+        *prepared.placed.lock() = vec![told];
+        Ok(far)
     }
 
     /// What the host runs of a prepared query.
     pub(crate) async fn physical(&self, prepared: &Prepared) -> Result<Arc<dyn ExecutionPlan>, Fault> {
-        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(RemotePlanner::new(self, prepared)?)]);
+        self.planned(prepared, RemotePlanner::new(self, prepared)?, &self.state).await
+    }
+
+    async fn planned(
+        &self,
+        prepared: &Prepared,
+        remote: RemotePlanner,
+        state: &SessionState,
+    ) -> Result<Arc<dyn ExecutionPlan>, Fault> {
+        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(remote)]);
         let started = std::time::Instant::now();
         let super_plan = ready_to_run(prepared.decomposition.super_plan.clone()).map_err(fault_from_datafusion)?;
-        let plan = planner.create_physical_plan(&super_plan, &self.state).await.map_err(fault_from_datafusion)?;
+        let plan = planner.create_physical_plan(&super_plan, state).await.map_err(fault_from_datafusion)?;
         tracing::debug!(us = started.elapsed().as_micros(), "planned what the host runs");
         tracing::debug!(plan = %datafusion::physical_plan::displayable(plan.as_ref()).indent(false), "the host's plan");
         Ok(plan)

@@ -10,7 +10,7 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::source_as_provider;
 use datafusion::execution::SessionState;
 use datafusion::execution::memory_pool::FairSpillPool;
-use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::logical_expr::{LogicalPlan, TableScan};
 use datafusion::sql::parser::Statement as Syntax;
 use futures::StreamExt;
@@ -66,12 +66,16 @@ pub struct Answer {
 }
 
 impl Host {
+    /// Memory and spill files for operators of this host.
+    pub fn runtime(&self) -> Arc<RuntimeEnv> {
+        let pool = Arc::new(FairSpillPool::new(usize::try_from(self.options().memory).unwrap_or(usize::MAX)));
+        let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).with_disk_manager_builder(self.spills().of_session());
+        runtime.build_arc().unwrap_or_default()
+    }
+
     /// A new session with default settings.
     pub fn session(&self) -> Session {
-        let options = self.options();
-        let pool = Arc::new(FairSpillPool::new(usize::try_from(options.memory).unwrap_or(usize::MAX)));
-        let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).with_disk_manager_builder(self.spills().of_session());
-        let runtime = runtime.build_arc().unwrap_or_default();
+        let (options, runtime) = (self.options(), self.runtime());
         let engine = EngineOptions {
             batch_rows: PAGE_ROWS,
             target_partitions: options.threads.max(1),

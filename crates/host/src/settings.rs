@@ -79,6 +79,8 @@ extensions_options! {
         pub drive_memory: usize, default = 1 << 30
         /// Seconds to keep asking a drive that is busy.
         pub busy_wait_s: usize, default = 30
+        /// A query whose super-plan can be divided runs at the workers, where the host has any.
+        pub workers: bool, default = true
         /// A profile of drives, as `pithead device ls` names them: EXPLAIN ANALYZE tells what the drives' part would have taken on them,
         /// in seconds and joules. Empty: none.
         pub device: String, default = String::new()

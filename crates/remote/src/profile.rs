@@ -7,6 +7,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use pithead_model::{Annotation, Finished, Level, SessionProfile, SliceSpan, total};
 use pithead_plan::SubPlan;
+use serde::{Deserialize, Serialize};
 
 /// Everything that a query's sub-plans reported. Complete once the query's rows have ended.
 #[derive(Debug)]
@@ -22,11 +23,45 @@ pub struct SubPlanProfile {
     pub sub_plan: Arc<SubPlan>,
     /// Whether it reads only some pages, for the sampler.
     pub is_sample: bool,
+    log: Arc<SessionLog>,
+}
+
+/// What the sessions of one sub-plan reported, by partition.
+#[derive(Debug)]
+pub struct SessionLog {
+    /// What the log is found by, where its sessions run on other machines.
+    id: u64,
     sessions: Mutex<BTreeMap<usize, PartitionProfile>>,
 }
 
+impl SessionLog {
+    /// An empty log under this number.
+    pub(crate) fn of(id: u64) -> Arc<Self> {
+        Arc::new(Self { id, sessions: Mutex::default() })
+    }
+
+    /// What it is found by.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The sessions so far, with the number of each one's partition.
+    pub fn partitions(&self) -> Vec<(usize, PartitionProfile)> {
+        self.sessions.lock().iter().map(|(partition, session)| (*partition, session.clone())).collect()
+    }
+
+    /// Takes note of a partition's session that ran on another machine.
+    pub fn note(&self, partition: usize, session: PartitionProfile) {
+        self.sessions.lock().insert(partition, session);
+    }
+
+    pub(crate) fn update(&self, partition: usize, change: impl FnOnce(&mut PartitionProfile)) {
+        change(self.sessions.lock().entry(partition).or_default());
+    }
+}
+
 /// A sub-plan over one partition: one session, or several where drives failed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct PartitionProfile {
     /// The drive, of several the last one.
     pub label: String,
@@ -102,7 +137,8 @@ impl QueryProfile {
     }
 
     fn add_one(&self, sub_plan: &Arc<SubPlan>, is_sample: bool) -> Arc<SubPlanProfile> {
-        let profile = Arc::new(SubPlanProfile { sub_plan: Arc::clone(sub_plan), is_sample, sessions: Mutex::default() });
+        let profile =
+            Arc::new(SubPlanProfile { sub_plan: Arc::clone(sub_plan), is_sample, log: SessionLog::of(rand::random()) });
         self.sub_plans.lock().push(Arc::clone(&profile));
         profile
     }
@@ -127,12 +163,17 @@ impl QueryProfile {
 impl SubPlanProfile {
     /// Its sessions, by partition.
     pub fn sessions(&self) -> Vec<PartitionProfile> {
-        self.sessions.lock().values().cloned().collect()
+        self.log.sessions.lock().values().cloned().collect()
+    }
+
+    /// Where its sessions report to.
+    pub fn log(&self) -> &Arc<SessionLog> {
+        &self.log
     }
 
     /// Its sessions, with the number of each one's partition.
     pub fn partitions(&self) -> Vec<(usize, PartitionProfile)> {
-        self.sessions.lock().iter().map(|(partition, session)| (*partition, session.clone())).collect()
+        self.log.partitions()
     }
 
     /// Rows of its answer, where drives have taken each slice of its dataset through all of its filters, and nothing that was kept has
@@ -145,10 +186,6 @@ impl SubPlanProfile {
         let all = self.sub_plan.datasets.first()?.dataset.slices();
         let complete = closed().all(is_whole) && sessions.iter().all(|session| session.recalled == 0) && slices == all;
         complete.then(|| total(closed().map(|a| a.rows_out)))
-    }
-
-    pub(crate) fn update(&self, partition: usize, change: impl FnOnce(&mut PartitionProfile)) {
-        change(self.sessions.lock().entry(partition).or_default());
     }
 }
 

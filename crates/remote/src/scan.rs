@@ -12,58 +12,81 @@ use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::stream;
 use pithead_plan::SubPlan;
 
-use crate::profile::SubPlanProfile;
+use crate::profile::{SessionLog, SubPlanProfile};
+use crate::report::{Expected, reports};
 use crate::session::{Session, Target};
 
 /// A sub-plan at its drives.
 #[derive(Debug)]
 pub struct RemoteScanExec {
-    sub_plan: Arc<SubPlan>,
+    pub(crate) number: usize,
+    pub(crate) expected: Expected,
     /// `None` for a partition whose drive is not asked.
-    targets: Vec<Option<Arc<Target>>>,
-    busy_wait: Duration,
-    profile: Arc<SubPlanProfile>,
+    pub(crate) asked: Vec<Option<Asked>>,
+    pub(crate) busy_wait: Duration,
+    pub(crate) log: Arc<SessionLog>,
     properties: Arc<PlanProperties>,
+}
+
+/// A partition whose drives are asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    /// Its number among all partitions of the dataset.
+    pub(crate) partition: usize,
+    pub(crate) target: Arc<Target>,
 }
 
 impl RemoteScanExec {
     /// Asks each partition's drives for its rows; where all are busy, for `busy_wait` at most.
     pub fn new(
-        sub_plan: Arc<SubPlan>,
+        sub_plan: &SubPlan,
         schema: SchemaRef,
         targets: Vec<Target>,
         busy_wait: Duration,
-        profile: Arc<SubPlanProfile>,
+        profile: &SubPlanProfile,
+    ) -> Self {
+        let (log, expected) = (Arc::clone(profile.log()), Expected::of(&sub_plan.estimate));
+        Self::of(sub_plan.number, schema, worth_asking(targets), busy_wait, log, expected)
+    }
+
+    pub(crate) fn of(
+        number: usize,
+        schema: SchemaRef,
+        asked: Vec<Option<Asked>>,
+        busy_wait: Duration,
+        log: Arc<SessionLog>,
+        expected: Expected,
     ) -> Self {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema),
-            Partitioning::UnknownPartitioning(targets.len().max(1)),
+            Partitioning::UnknownPartitioning(asked.len().max(1)),
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
-        let targets = worth_asking(targets);
-        Self { sub_plan, targets, busy_wait, profile, properties: Arc::new(properties) }
+        Self { number, expected, asked, busy_wait, log, properties: Arc::new(properties) }
     }
 }
 
 /// Leaves out the partitions without slices. Of no rows comes at most what an aggregate without groups says of none, and
 /// one such answer is enough.
-fn worth_asking(targets: Vec<Target>) -> Vec<Option<Arc<Target>>> {
+fn worth_asking(targets: Vec<Target>) -> Vec<Option<Asked>> {
     let first = targets.iter().position(|target| target.request.has_slices()).unwrap_or(0);
-    let asked =
-        |(partition, target): (usize, Target)| (partition == first || target.request.has_slices()).then(|| Arc::new(target));
+    let asked = |(partition, target): (usize, Target)| {
+        (partition == first || target.request.has_slices()).then(|| Asked { partition, target: Arc::new(target) })
+    };
     targets.into_iter().enumerate().map(asked).collect()
 }
 
 impl DisplayAs for RemoteScanExec {
     fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "RemoteScanExec: sub-plan {}", self.sub_plan.number)
+        write!(f, "RemoteScanExec: sub-plan {}", self.number)
     }
 }
 
@@ -93,31 +116,37 @@ impl ExecutionPlan for RemoteScanExec {
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let schema = self.schema();
-        let Some(target) = self.targets.get(partition).cloned().flatten() else {
+        let Some(Asked { partition, target }) = self.asked.get(partition).cloned().flatten() else {
             return Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream::empty())));
         };
-        let consumer = MemoryConsumer::new(format!("rounds of sub-plan {}", self.sub_plan.number));
+        let consumer = MemoryConsumer::new(format!("rounds of sub-plan {}", self.number));
         let reservation = consumer.register(context.memory_pool());
-        let session = Session::new(target, partition, &schema, self.busy_wait, &self.profile, reservation);
+        let session = Session::new(target, partition, &schema, self.busy_wait, &self.log, reservation);
         // OPEN happens on the first poll.
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, session.rows())))
     }
 
     fn statistics_from_inputs(&self, _inputs: &[Arc<Statistics>], args: &StatisticsArgs) -> Result<Arc<Statistics>> {
-        let estimate = &self.sub_plan.estimate;
-        let parts = if args.partition().is_some() { self.targets.len().max(1) as f64 } else { 1.0 };
+        let expected = &self.expected;
+        let parts = if args.partition().is_some() { self.asked.len().max(1) as f64 } else { 1.0 };
         let number = |value: f64| Precision::Inexact((value / parts).ceil() as usize);
         let columns = (0..self.schema().fields().len()).map(|i| ColumnStatistics {
-            distinct_count: estimate
-                .columns
-                .get(i)
-                .map_or(Precision::Absent, |column| Precision::Inexact(column.distinct as usize)),
+            distinct_count: expected.distinct.get(i).map_or(Precision::Absent, |it| Precision::Inexact(*it as usize)),
             ..ColumnStatistics::new_unknown()
         });
         Ok(Arc::new(Statistics {
-            num_rows: number(estimate.rows),
-            total_byte_size: number(estimate.bytes()),
+            num_rows: number(expected.rows),
+            total_byte_size: number(expected.bytes),
             column_statistics: columns.collect(),
         }))
+    }
+
+    /// What its sessions reported, in the form in which it reaches another machine.
+    fn metrics(&self) -> Option<MetricsSet> {
+        let mut metrics = MetricsSet::new();
+        for metric in reports(&self.log) {
+            metrics.push(Arc::new(metric));
+        }
+        Some(metrics)
     }
 }

@@ -24,7 +24,7 @@ use crate::choice::Choice;
 use crate::context::RemoteContext;
 use crate::finish::{Done, Finisher, external, fault_of};
 use crate::idle::{Attention, LetGo, OpenSession};
-use crate::profile::SubPlanProfile;
+use crate::profile::SessionLog;
 use crate::recall::Recall;
 
 /// Pause before a copy that failed is asked again.
@@ -59,7 +59,7 @@ pub(crate) struct Session {
     partition: usize,
     schema: SchemaRef,
     busy_wait: Duration,
-    profile: Arc<SubPlanProfile>,
+    profile: Arc<SessionLog>,
     admission: Admission,
     finisher: Finisher,
     recall: Option<Recall>,
@@ -122,7 +122,7 @@ impl Session {
         partition: usize,
         schema: &SchemaRef,
         busy_wait: Duration,
-        profile: &Arc<SubPlanProfile>,
+        profile: &Arc<SessionLog>,
         reservation: MemoryReservation,
     ) -> Self {
         let driving = target.request.parts.first();

@@ -9,6 +9,7 @@ use arrow_flight::{FlightData, PutResult};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::{self, Stream, StreamExt};
+use http::HeaderValue;
 use http::header::AUTHORIZATION;
 use pithead_door::{
     ApplicationRun, Attachments, BackgroundOrder, BackgroundStatus, Batches, Claim, Discard, Door, DriveStatus, Event, Events,
@@ -91,6 +92,36 @@ impl Credentials {
     }
 }
 
+/// A link to another server of ours, made when it is first needed: to the same addresses, by the same files and with the same refusals as
+/// [`FlightDoor::connect_with`]. With it comes what says on each call who calls, if anything does. Must be called within a tokio runtime.
+pub fn channel(address: &str, options: &ConnectOptions) -> Result<(Channel, Option<HeaderValue>), Fault> {
+    let (_, channel, _) = link_to(address, options)?;
+    let Credentials(token) = Credentials::new(options.token.as_ref())?;
+    let header = |token: MetadataValue<Ascii>| {
+        let mut header = HeaderValue::from_bytes(token.as_encoded_bytes()).map_err(Fault::bug)?;
+        header.set_sensitive(true);
+        Ok::<_, Fault>(header)
+    };
+    Ok((channel, token.map(header).transpose()?))
+}
+
+fn link_to(address: &str, options: &ConnectOptions) -> Result<(String, Channel, Trouble), Fault> {
+    let dial = Dial::new(Address::parse(address)?, options)?;
+    let label = dial.label();
+    let endpoint = Endpoint::from_shared(format!("http://{label}"))
+        .map_err(|_| WireError::Address(address.to_owned()))?
+        .connect_timeout(link::CONNECT_TIMEOUT)
+        .initial_stream_window_size(link::STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(link::CONNECTION_WINDOW_BYTES)
+        .max_frame_size(link::FRAME_BYTES)
+        .http2_max_header_list_size(link::HEADER_BYTES_MAX)
+        .http2_keep_alive_interval(link::PING_INTERVAL)
+        .keep_alive_timeout(link::PING_TIMEOUT)
+        .keep_alive_while_idle(true);
+    let trouble = dial.trouble();
+    Ok((label, endpoint.connect_with_connector_lazy(dial), trouble))
+}
+
 impl FlightDoor {
     /// A door over a plain link, with no credentials, as [`FlightDoor::connect_with`] makes it: only to a drive on this machine.
     pub fn connect(address: &str) -> Result<FlightDoor, Fault> {
@@ -104,20 +135,7 @@ impl FlightDoor {
     ///
     /// Refuses a drive on another machine without TLS, unless the options say otherwise.
     pub fn connect_with(address: &str, options: &ConnectOptions) -> Result<FlightDoor, Fault> {
-        let dial = Dial::new(Address::parse(address)?, options)?;
-        let label = dial.label();
-        let endpoint = Endpoint::from_shared(format!("http://{label}"))
-            .map_err(|_| WireError::Address(address.to_owned()))?
-            .connect_timeout(link::CONNECT_TIMEOUT)
-            .initial_stream_window_size(link::STREAM_WINDOW_BYTES)
-            .initial_connection_window_size(link::CONNECTION_WINDOW_BYTES)
-            .max_frame_size(link::FRAME_BYTES)
-            .http2_max_header_list_size(link::HEADER_BYTES_MAX)
-            .http2_keep_alive_interval(link::PING_INTERVAL)
-            .keep_alive_timeout(link::PING_TIMEOUT)
-            .keep_alive_while_idle(true);
-        let trouble = dial.trouble();
-        let channel = endpoint.connect_with_connector_lazy(dial);
+        let (label, channel, trouble) = link_to(address, options)?;
         let client = FlightServiceClient::with_interceptor(channel, Credentials::new(options.token.as_ref())?)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);

@@ -52,6 +52,11 @@ pub trait Reception: Clone + Send + Sync + 'static {
     /// The fault of a caller whom nobody knows.
     fn not_known(&self, fault: &Fault) -> Status;
 
+    /// How long a caller may pause within a call of this path before its next message.
+    fn pause_max(&self, path: &str) -> Duration {
+        if path.ends_with(PUT) { PUT_IDLE_MAX } else { PAUSE_MAX }
+    }
+
     /// The body of a call that was let in.
     fn body(&self, body: Body) -> Body {
         body
@@ -138,7 +143,7 @@ where
         match self.admit(&peer, &mut request) {
             Ok(()) => {
                 let received = Arc::clone(&self.received);
-                let pause_max = if request.uri().path().ends_with(PUT) { PUT_IDLE_MAX } else { PAUSE_MAX };
+                let pause_max = self.reception.pause_max(request.uri().path());
                 let whole = |body| CountedBody::new(self.reception.body(body), pause_max, received, peer);
                 let request = request.map(|body| Body::new(whole(body)));
                 Box::pin(self.inner.call(request))

@@ -30,8 +30,9 @@ mod sending;
 mod server;
 mod serving;
 
-pub use client::FlightDoor;
+pub use client::{FlightDoor, channel};
 pub use decode::{BatchDecoder, Decoded};
+pub use fuzz::{decode_open as open_from_bytes, open_bytes as open_to_bytes};
 pub use guard::Reception;
 pub use link::PORT_DEFAULT;
 pub use pace::Pace;

@@ -14,7 +14,7 @@ const FLOORS: &[&[&str]] = &[
     &["exec", "cse", "load", "capi", "wasm-sql"],
     &["drive", "remote", "kinetic"],
     &["host"],
-    &["embed", "array", "cell", "front", "flight-sql", "console"],
+    &["embed", "array", "cell", "front", "flight-sql", "console", "workers"],
     &["bench"],
     &["cli", "python"],
     &["e2e", "fuzz", "xtask"],
@@ -26,11 +26,14 @@ const FORBIDDEN: &[(&str, &str)] = &[("host", "drive"), ("host", "store"), ("sch
 
 /// Libraries (by prefix of the name) and the only crates that may use them.
 const USERS: &[(&str, &[&str])] = &[
-    ("datafusion", &["functions", "matrix-sql", "wasm-sql", "pg-catalog", "plan", "exec", "drive", "remote", "host"]),
+    (
+        "datafusion",
+        &["functions", "matrix-sql", "wasm-sql", "pg-catalog", "plan", "exec", "drive", "remote", "host", "workers"],
+    ),
     ("vortex", &["slice"]),
     ("redb", &["store"]),
     ("substrait", &["plan"]),
-    ("tonic", &["wire", "drive", "front", "flight-sql", "bench", "e2e"]),
+    ("tonic", &["wire", "drive", "front", "flight-sql", "workers", "bench", "e2e"]),
     ("arrow-flight", &["wire", "front", "flight-sql", "bench", "e2e"]),
     ("pyo3", &["python"]),
     ("wasmtime", &["program"]),

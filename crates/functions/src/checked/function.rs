@@ -40,6 +40,16 @@ impl Checked {
         ScalarUDF::new_from_impl(Self { operation, signature }).call(arguments)
     }
 
+    /// The function of each operation.
+    pub(super) fn all() -> Vec<ScalarUDF> {
+        use Operation::{Add, Divide, Multiply, Negate, ShiftLeft, ShiftRight, Subtract};
+        let function = |operation| {
+            let arguments = if operation == Negate { 1 } else { 2 };
+            ScalarUDF::new_from_impl(Self { operation, signature: Signature::any(arguments, Volatility::Immutable) })
+        };
+        [Add, Subtract, Multiply, Divide, Negate, ShiftLeft, ShiftRight].map(function).to_vec()
+    }
+
     fn operator(&self) -> Option<Operator> {
         match self.operation {
             Operation::Add => Some(Operator::Plus),

@@ -96,6 +96,11 @@ pub(super) fn one_float(expr: Expr) -> Expr {
     ScalarUDF::new_from_impl(OneFloat::new(true)).call(vec![expr])
 }
 
+/// The function itself.
+pub(crate) fn one_float_udf() -> ScalarUDF {
+    ScalarUDF::new_from_impl(OneFloat::new(true))
+}
+
 /// The same function under a name of its own, for columns beside the columns that they are computed from.
 pub(super) fn another_float(expr: Expr) -> Expr {
     ScalarUDF::new_from_impl(OneFloat::new(false)).call(vec![expr])

@@ -1,0 +1,34 @@
+//! What makes a physical plan fit to travel to another machine's engine.
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::logical_expr::ScalarUDF;
+use datafusion::physical_plan::ExecutionPlan;
+
+use crate::any_order::AnyOrderExec;
+use crate::average::average_udf;
+use crate::checked;
+use crate::floats::one_float_udf;
+use crate::give_way_exec::GiveWayExec;
+use crate::or_zero::or_zero_udf;
+
+/// The functions that SQL cannot spell and that plans about to run call: checked arithmetic, one value for equal floats, and what
+/// merges parts. A plan that travels names its functions, so an engine that runs plans of others registers these.
+pub fn unnamed_functions() -> Vec<ScalarUDF> {
+    let mut functions = checked::functions();
+    functions.extend([one_float_udf(), average_udf(), or_zero_udf()]);
+    functions
+}
+
+/// The plan without the operators that hand on rows unchanged: those that let other tasks run in between, and those that hide from the
+/// optimiser what others claim of their order.
+pub fn bare(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let bare = plan.transform_up(|node| {
+        let passes = node.is::<GiveWayExec>() || node.is::<AnyOrderExec>();
+        let input = node.children().first().map(|input| Arc::clone(input)).filter(|_| passes);
+        Ok(input.map_or_else(|| Transformed::no(node), Transformed::yes))
+    })?;
+    Ok(bare.data)
+}
