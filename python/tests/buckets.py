@@ -68,6 +68,8 @@ def serve(folder: Path, tls: ssl.SSLContext | None = None) -> Iterator[Bucket]:
                 return self.give(404, b"<Error><Code>NoSuchKey</Code></Error>")
             data = path.read_bytes()
             headers = {"ETag": f'"{hashlib.sha1(data).hexdigest()}"'}
+            if self.headers.get("If-Match", headers["ETag"]) != headers["ETag"]:
+                return self.give(412, b"<Error><Code>PreconditionFailed</Code></Error>")
             wanted = self.headers.get("Range")
             if wanted is None:
                 return self.give(200, data, headers, failure)
@@ -110,9 +112,14 @@ def listing(folder: Path, query: dict[str, str]) -> bytes:
     assert query["encoding-type"] == "url"
     keys = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
     keys = [key for key in keys if key.startswith(query["prefix"]) and key > query.get("continuation-token", "")]
-    shown = "".join(f"<Contents><Key>{quote(key).replace('%20', '+')}</Key></Contents>" for key in keys[:2])
+    shown = "".join(f"<Contents><Key>{quote(key).replace('%20', '+')}</Key>{facts(folder / key)}</Contents>" for key in keys[:2])
     more = f"<IsTruncated>true</IsTruncated><NextContinuationToken>{escape(keys[1])}</NextContinuationToken>" if keys[2:] else ""
     return f"<ListBucketResult><EncodingType>url</EncodingType>{shown}{more}</ListBucketResult>".encode()
+
+
+def facts(path: Path) -> str:
+    data = path.read_bytes()
+    return f"<Size>{len(data)}</Size><ETag>&quot;{hashlib.sha1(data).hexdigest()}&quot;</ETag>"
 
 
 def is_signed(handler: BaseHTTPRequestHandler) -> bool:

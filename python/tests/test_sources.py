@@ -96,7 +96,7 @@ def test_what_breaks_off_goes_on_where_it_was(
     ("always", "error", "message"),
     [
         (403, pithead.AccessError, r"s3://lake/a b\+c/part=1\.parquet: the server answers 403 Forbidden \(Told\)"),
-        (404, pithead.UserError, r"the server answers 404 Not Found"),
+        (404, pithead.ConflictError, r"s3://lake/a b\+c/part=1\.parquet was removed while it was read"),
         (503, pithead.Error, r"the server answers 503 Service Unavailable \(Told\), 5 times in a row"),
         ("cut", pithead.Error, r"the answer broke off, 5 times in a row"),
     ],

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Keys of one answer.
-const KEYS: usize = 3;
+const KEYS: usize = 20;
 
 /// How requests for objects are answered. Lists are always given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
