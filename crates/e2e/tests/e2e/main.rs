@@ -42,4 +42,5 @@ mod statements;
 mod suites;
 mod tpch;
 mod views;
+mod workers;
 mod writing;

@@ -1,0 +1,175 @@
+//! Queries whose super-plans are divided among worker processes: the rows of one host, whatever happens to a worker.
+
+use std::path::Path;
+use std::time::Duration;
+
+use futures::StreamExt;
+use pithead_e2e::tpch::{answers, queries, spec};
+use pithead_e2e::{DriveProcess, FrontProcess, block_on, collect, front, row_difference};
+use pithead_embed::{ConnectOptions, EmbedOptions, Engine, Target, connect};
+use pithead_host::Session;
+use pithead_model::Blame;
+use pithead_workers::Workers;
+use tempfile::TempDir;
+
+const DATASETS: [&str; 8] = ["region", "nation", "supplier", "customer", "part", "partsupp", "orders", "lineitem"];
+/// Queries whose super-plan has a join or an aggregate at the least, without push-down.
+const DIVIDED_MIN: usize = 18;
+const JOIN: &str = "SELECT o_orderpriority, count(*), sum(l_quantity) FROM orders JOIN lineitem ON o_orderkey = l_orderkey \
+                    GROUP BY o_orderpriority ORDER BY 1";
+const MANY_ROWS: &str =
+    "SELECT l_orderkey, l_linenumber, o_comment, l_comment FROM orders JOIN lineitem ON o_orderkey = l_orderkey";
+
+/// Two drives with TPC-H, two workers, and a host that divides its queries among them.
+struct Site {
+    _folder: TempDir,
+    drives: Vec<DriveProcess>,
+    workers: Vec<FrontProcess>,
+    engine: Engine,
+}
+
+impl Site {
+    async fn new() -> Site {
+        let folder = TempDir::new().unwrap();
+        let drives = DriveProcess::start_many(folder.path(), 2, &[]);
+        let addresses: Vec<String> = drives.iter().map(|drive| drive.address().to_owned()).collect();
+        let engine = connect(&Target::Drives(addresses), &EmbedOptions::default()).await.unwrap();
+        for name in DATASETS {
+            pithead_e2e::load(&engine, spec(name, "vortex")).await.unwrap();
+        }
+        let workers: Vec<FrontProcess> = (0..2).map(|_| worker(folder.path(), &drives, &[])).collect();
+        let named: Vec<String> = workers.iter().map(|worker| worker.address().to_owned()).collect();
+        let functions = &engine.host.options().functions;
+        let workers_of_host = Workers::connect(&named, &ConnectOptions::default(), functions).await.unwrap();
+        engine.host.runs_at(workers_of_host);
+        Site { _folder: folder, drives, workers, engine }
+    }
+
+    /// A session whose joins and aggregates are left to the host.
+    async fn session(&self) -> Session {
+        let session = self.engine.host.session();
+        collect(&session, "SET pithead.pushdown = false").await.unwrap();
+        collect(&session, "SET pithead.join_filters = false").await.unwrap();
+        session
+    }
+}
+
+fn worker(folder: &Path, drives: &[DriveProcess], more: &[&str]) -> FrontProcess {
+    let drives: Vec<&str> = drives.iter().map(DriveProcess::address).collect();
+    let drives = drives.join(",");
+    let arguments: Vec<&str> = ["--worker", "--threads", "1", "--drives", &drives].iter().chain(more).copied().collect();
+    FrontProcess::start(folder, &arguments)
+}
+
+/// What EXPLAIN [ANALYZE] says.
+async fn explained(session: &Session, query: &str, analyze: bool) -> String {
+    let how = if analyze { "EXPLAIN ANALYZE" } else { "EXPLAIN" };
+    let table = collect(session, &format!("{how} {query}")).await.unwrap();
+    table.rows.into_iter().flatten().map(|line| line + "\n").collect()
+}
+
+#[test]
+fn tpch_is_the_same_among_workers() {
+    block_on(async {
+        let site = Site::new().await;
+        let (mut wrong, mut divided, mut told) = (vec![], 0, String::new());
+        for session in [site.session().await, site.engine.host.session()] {
+            for (name, query) in queries() {
+                let plan = explained(&session, &query, false).await;
+                divided += usize::from(plan.contains("among 2 workers"));
+                told += &format!(
+                    "{name}: {}\n",
+                    plan.lines().find(|line| line.contains("workers") || line.contains("alone")).unwrap_or("")
+                );
+                let table = collect(&session, &query).await.unwrap_or_else(|fault| panic!("{name}: {fault}"));
+                wrong.extend(row_difference(&table, &answers()[&name]).map(|what| format!("{name}: {what}")));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        assert!(divided >= DIVIDED_MIN, "{divided} were divided\n{told}");
+        let session = site.session().await;
+        let (far, alone) = (explained(&session, JOIN, true).await, site.engine.host.session());
+        collect(&alone, "SET pithead.workers = false").await.unwrap();
+        collect(&alone, "SET pithead.pushdown = false").await.unwrap();
+        let near = explained(&alone, JOIN, true).await;
+        assert!(far.contains("among 2 workers") && !far.contains("run again"), "{far}");
+        assert!(!near.contains("workers"), "{near}");
+        // What drives sent is known, although they sent it to the workers.
+        let rows =
+            |plan: &str| plan.lines().filter(|line| line.contains("600572 rows") || line.contains("150000 rows")).count();
+        assert!(rows(&far) > 0 && rows(&far) == rows(&near), "{far}\n{near}");
+    });
+}
+
+#[test]
+fn a_worker_that_is_killed_shortens_no_answer() {
+    block_on(async {
+        let mut site = Site::new().await;
+        let session = site.session().await;
+        let whole = collect(&session, JOIN).await.unwrap();
+        let mut rows = session.run(MANY_ROWS).await.unwrap().rows;
+        let first = rows.next().await.unwrap().unwrap().num_rows() as u64;
+        drop(site.workers.pop());
+        let (mut count, mut fault) = (first, None);
+        while let Some(batch) = rows.next().await {
+            match batch {
+                Ok(batch) => count += batch.num_rows() as u64,
+                Err(error) => fault = Some(error),
+            }
+        }
+        match fault {
+            Some(fault) => assert!(fault.to_string().contains("after rows were handed on"), "{fault}"),
+            None => assert_eq!(count, 600_572),
+        }
+        // It is gone: what it would have done, the host does.
+        let plan = explained(&session, JOIN, true).await;
+        assert!(plan.contains("run again at this host alone"), "{plan}");
+        assert_eq!(row_difference(&collect(&session, JOIN).await.unwrap(), &whole), None);
+        // And again, with a worker that dies while it works.
+        site.workers.push(worker(site._folder.path(), &site.drives, &[]));
+        let addresses: Vec<String> = site.workers.iter().map(|worker| worker.address().to_owned()).collect();
+        let drives = site.drives.iter().map(|drive| drive.address().to_owned()).collect();
+        let engine = connect(&Target::Drives(drives), &EmbedOptions::default()).await.unwrap();
+        let functions = &engine.host.options().functions;
+        engine.host.runs_at(Workers::connect(&addresses, &ConnectOptions::default(), functions).await.unwrap());
+        let session = engine.host.session();
+        collect(&session, "SET pithead.pushdown = false").await.unwrap();
+        let dying = site.workers.pop();
+        let killing = tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(60)).await;
+            drop(dying);
+        });
+        assert_eq!(row_difference(&collect(&session, JOIN).await.unwrap(), &whole), None);
+        killing.await.unwrap();
+    });
+}
+
+#[test]
+fn a_worker_asks_who_calls() {
+    block_on(async {
+        let folder = TempDir::new().unwrap();
+        let drives = DriveProcess::start_many(folder.path(), 1, &[]);
+        front::done(folder.path(), &["token", "ops", "--administer", "*"]);
+        front::done(folder.path(), &["token", "one", "--read", "main"]);
+        let guarded = worker(folder.path(), &drives, &["--access", "access.toml"]);
+        let sql = |token: Option<&str>, workers: &str| {
+            let mut arguments = vec!["sql", "--drives", drives[0].address(), "--workers", workers, "-c", "SELECT 1"];
+            arguments.extend(token.iter().flat_map(|token| ["--token-file", token]));
+            front::run(folder.path(), &arguments)
+        };
+        let said =
+            |output: std::process::Output| (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned());
+        assert!(said(sql(Some("ops.token"), guarded.address())).0);
+        for (token, why) in [(None, "asks for a token"), (Some("one.token"), "may not read every domain")] {
+            let (good, said) = said(sql(token, guarded.address()));
+            assert!(!good && said.contains(why) && said.contains(guarded.address()), "{said}");
+        }
+        // One that is not there is waited for by nobody.
+        assert!(said(sql(None, "127.0.0.1:9")).0);
+        let (good, told) = said(sql(None, "no address"));
+        assert!(!good && told.contains("HOST:PORT"), "{told}");
+        let functions = pithead_host::HostOptions::default().functions;
+        let fault = Workers::connect(&["10.1.1.1:7500".to_owned()], &ConnectOptions::default(), &functions).await.unwrap_err();
+        assert!(fault.blame == Blame::User && fault.message.contains("TLS"), "{fault}");
+    });
+}
