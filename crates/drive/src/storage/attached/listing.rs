@@ -1,6 +1,6 @@
 //! Which files there are below what is attached, and of which dataset each is a part.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -110,11 +110,13 @@ impl Lister {
             Ok(objects) => objects,
             Err(fault) => {
                 let mut known = far.known(place);
-                known.insert(root);
+                if known.is_empty() {
+                    known.insert(root);
+                }
                 return known.iter().for_each(|name| self.refuse(name, fault.to_string()));
             }
         };
-        let mut names = std::collections::BTreeSet::new();
+        let mut names = BTreeSet::new();
         for object in objects {
             match role(object.name(), object.path(), attach.name.as_ref(), &root) {
                 Role::Member(Member { name, format, folders }) => {

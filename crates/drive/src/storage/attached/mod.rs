@@ -36,7 +36,7 @@ const LOOK_FREELY: Duration = Duration::from_millis(100);
 /// Longer ones take at most one part of so many of the time.
 const LOOK_SHARE: u32 = 10;
 /// But where something could not be read, the next look comes at the latest then.
-const LOOK_AGAIN: Duration = Duration::from_secs(30);
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// How long somebody waits for a look that asks servers. Then what was seen before is told: whatever is read of it that is no longer
 /// so is an error.
 const LOOK_WAIT: Duration = Duration::from_secs(5);
