@@ -2,7 +2,7 @@
 
 use pithead_model::DatasetName;
 
-use crate::storage::attached::listing::{DEPTH_MAX, Format, column_of, format_of, is_hidden};
+use crate::storage::attached::names::{DEPTH_MAX, Format, column_of, format_of, is_hidden};
 
 /// An object that is a file of a dataset.
 #[derive(Debug, PartialEq, Eq)]

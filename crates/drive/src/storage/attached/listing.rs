@@ -14,10 +14,9 @@ use pithead_model::DatasetName;
 use crate::storage::attached::bucket::{Member, Role, role};
 use crate::storage::attached::far::Far;
 use crate::storage::attached::file::Stamp;
+use crate::storage::attached::names::{DEPTH_MAX, Format, column_of, format_of, is_hidden};
 use crate::storage::attached::spec::{Attach, AttachAt, Share};
 
-/// Folders within folders that are looked into at most.
-pub(super) const DEPTH_MAX: usize = 32;
 /// A folder with one of these is a table of a format that lists its files elsewhere; not all files in it are part of it.
 const LISTED_ELSEWHERE: [(&str, &str); 3] = [("_delta_log", "Delta Lake"), (".hoodie", "Hudi"), ("metadata", "Iceberg")];
 
@@ -55,13 +54,6 @@ impl Identity {
             }
         }
     }
-}
-
-/// How a file is read, by the end of its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
-    Parquet,
-    Arrow,
 }
 
 /// The files of each dataset in the order of their paths, or why there is none.
@@ -275,43 +267,10 @@ fn sorted_entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(entries)
 }
 
-/// Names that writers give to what is no data, or not yet.
-pub(super) fn is_hidden(name: &str) -> bool {
-    name.starts_with(['.', '_'])
-}
-
-pub(super) fn format_of(path: &Path) -> Option<Format> {
-    match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
-        "parquet" | "pq" | "parq" => Some(Format::Parquet),
-        "arrow" | "feather" | "ipc" => Some(Format::Arrow),
-        _ => None,
-    }
-}
-
 /// The columns that the folders of a path name.
 fn path_columns(path: &Path) -> Vec<(String, String)> {
     let folders = path.parent().into_iter().flat_map(Path::components);
     folders.filter_map(|folder| column_of(folder.as_os_str().to_str()?)).collect()
-}
-
-/// `column=value` of a folder's name, with what is written as `%XX` decoded.
-pub(super) fn column_of(name: &str) -> Option<(String, String)> {
-    let (column, value) = name.split_once('=')?;
-    (!column.is_empty()).then(|| (decoded(column), decoded(value)))
-}
-
-fn decoded(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let hex = bytes.get(at + 1..at + 3).filter(|_| bytes[at] == b'%').and_then(|hex| std::str::from_utf8(hex).ok());
-        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(byte) => (out.push(byte), at += 3).0,
-            None => (out.push(bytes[at]), at += 1).0,
-        }
-    }
-    String::from_utf8(out).unwrap_or_else(|_| text.to_owned())
 }
 
 #[cfg(test)]
@@ -357,7 +316,6 @@ mod tests {
         assert_eq!(files[0].folders, [folder("year", "2024"), folder("city", "São P")]);
         let refused = listing(root.path(), None);
         assert!(refused.values().all(|files| files.as_ref().is_err_and(|why| why.contains("NAME="))), "{refused:?}");
-        assert_eq!(decoded("a%2"), "a%2");
         let one = root.path().join("year=2024/city=S%C3%A3o%20P/a.parquet");
         let found = listing(&one, Some("lake.t"));
         let files = found[&"lake.t".parse().unwrap()].as_ref().unwrap();

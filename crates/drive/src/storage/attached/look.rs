@@ -16,7 +16,8 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 use crate::storage::attached::agree::{Member, agree, origins};
 use crate::storage::attached::far::Far;
 use crate::storage::attached::file::FileBytes;
-use crate::storage::attached::listing::{Format, Identity, Listed, Listing, list};
+use crate::storage::attached::listing::{Identity, Listed, Listing, list};
+use crate::storage::attached::names::Format;
 use crate::storage::attached::spec::Attach;
 use crate::storage::attached::{AttachedRun, Found, Seen};
 

@@ -11,6 +11,7 @@ mod far;
 mod file;
 mod listing;
 mod look;
+mod names;
 mod object;
 mod spec;
 
