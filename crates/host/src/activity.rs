@@ -2,6 +2,7 @@
 //!
 //! Nothing is kept until somebody asks for it by [`Activity::follow`]: plans and texts of ended statements take memory.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -155,7 +156,7 @@ impl Activity {
         let followed = Arc::new(Followed {
             id: kept.last,
             kind,
-            sql: shortened(sql, TEXT_BYTES_MAX),
+            sql: shortened(&without_secrets(sql), TEXT_BYTES_MAX),
             user: client.map(|client| client.user.clone()),
             connection: client.map_or(0, |client| client.process),
             began: SystemTime::now(),
@@ -312,6 +313,26 @@ pub(crate) fn cancelled_by_another() -> Fault {
     Fault::new(Blame::Cancelled, "the statement was cancelled at the host, by an operator or by its user")
 }
 
+/// A text whose URLs have neither a user with a password nor what follows `?`: a signature may be in it.
+fn without_secrets(text: &str) -> Cow<'_, str> {
+    if !text.contains("://") {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, url)) = rest.split_once("://") {
+        let end = url.find(|other: char| other.is_whitespace() || matches!(other, '\'' | '"')).unwrap_or(url.len());
+        let (url, after) = url.split_at(end);
+        let (place, has_query) = url.split_once('?').map_or((url, false), |(place, _)| (place, true));
+        let authority = place.find('/').unwrap_or(place.len());
+        let place = place[..authority].rfind('@').map_or(place, |at| &place[at + 1..]);
+        shown.extend([before, "://", place, if has_query { "?…" } else { "" }]);
+        rest = after;
+    }
+    shown.push_str(rest);
+    Cow::Owned(shown)
+}
+
 /// The beginning of a text.
 fn shortened(text: &str, bytes_max: usize) -> String {
     let mut end = text.len().min(bytes_max);
@@ -344,6 +365,16 @@ mod tests {
         activity.end(&followed, ok(&followed));
         assert_eq!((activity.running().len(), activity.ended().len(), activity.totals().ended), (0, 1, 1));
         assert_eq!(activity.find(followed.id).unwrap().ending().unwrap().outcome, "ok");
+    }
+
+    #[test]
+    fn urls_are_shown_without_what_may_be_secret() {
+        let text = "COPY t FROM 'https://me:word@host:1/a@b.csv?X-Sig=abc' (FORMAT csv); COPY u FROM 's3://b/k'";
+        let shown = "COPY t FROM 'https://host:1/a@b.csv?…' (FORMAT csv); COPY u FROM 's3://b/k'";
+        assert_eq!(without_secrets(text), shown);
+        for same in ["SELECT '?' || a", "SELECT 'a://' FROM t", "://", "é://é"] {
+            assert_eq!(without_secrets(same), same);
+        }
     }
 
     #[test]
