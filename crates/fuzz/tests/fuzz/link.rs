@@ -127,7 +127,7 @@ pub fn unsound(batch: &RecordBatch) -> Option<String> {
 }
 
 /// All types that are stored, and those that travel besides.
-fn batches() -> Vec<RecordBatch> {
+pub fn batches() -> Vec<RecordBatch> {
     let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..20));
     let dense = UnionFields::try_new(vec![0], [Arc::new(Field::new("n", DataType::Int64, true))]).unwrap();
     let dense = UnionArray::try_new(dense, vec![0; 20].into(), Some((0..20).collect()), vec![Arc::clone(&numbers)]).unwrap();
@@ -139,7 +139,7 @@ fn batches() -> Vec<RecordBatch> {
     vec![few, data::every_type(12, true)]
 }
 
-fn open_request(plan: PlanBytes, rows: &[RecordBatch]) -> OpenRequest {
+pub fn open_request(plan: PlanBytes, rows: &[RecordBatch]) -> OpenRequest {
     let schema = rows[0].schema();
     let part = SlicePart {
         name: "lab.t".parse().unwrap(),

@@ -24,6 +24,7 @@ mod runner;
 mod sessions;
 mod slices;
 mod stores;
+mod workers;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -53,6 +54,7 @@ fn groups() -> Vec<(&'static [&'static str], Make)> {
     let for_files = Arc::clone(&rig);
     vec![
         (&link::NAMES, Box::new(link::targets)),
+        (&workers::NAMES, Box::new(workers::targets)),
         (&kinetic::NAMES, Box::new(kinetic::targets)),
         (&postgres::NAMES, Box::new(postgres::targets)),
         (&programs::NAMES, Box::new(programs::targets)),
