@@ -25,5 +25,5 @@ pub use front::{FrontProcess, RawClient, Reply};
 pub use mode::Mode;
 pub use places::{pithead, repository, target};
 pub use render::{cell, table};
-pub use setup::{Setup, block_on, collect, link_bytes, load, refusal};
+pub use setup::{Setup, block_on, collect, divide, link_bytes, load, refusal, worker};
 pub use suite::run_suites;

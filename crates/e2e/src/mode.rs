@@ -15,6 +15,8 @@ pub struct Mode {
     pub attached: bool,
     /// Whether they are attached in a bucket, by drives that are processes.
     pub bucket: bool,
+    /// Worker processes among which the host divides what is left to it.
+    pub workers: usize,
     /// Encoding of all slices.
     pub encoding: &'static str,
     /// Arguments of drives that are processes.
@@ -53,6 +55,7 @@ impl Mode {
         arrays: 0,
         attached: false,
         bucket: false,
+        workers: 0,
         encoding: "vortex",
         arguments: &[],
         settings: &[],
@@ -116,6 +119,10 @@ impl Mode {
     pub const BUCKETS_HINTED: Mode = Mode { name: "buckets, pages that may match", settings: HINTED, ..Mode::BUCKETS };
     /// Each round over files in buckets to a level by chance.
     pub const BUCKETS_MIXED: Mode = Mode { name: "buckets, levels by chance", settings: MIXED, ..Mode::BUCKETS };
+    /// What is left to the host is divided among workers.
+    pub const WORKERS: Mode = Mode { name: "workers", workers: 2, ..Mode::FOUR_PROCESSES };
+    /// The same of nearly everything.
+    pub const WORKERS_PUSHDOWN_OFF: Mode = Mode { name: "workers, push-down off", workers: 2, ..Mode::PROCESSES_PUSHDOWN_OFF };
     /// Drives that are slowed to a device of the papers.
     pub const SMART_SSD: Mode = Mode {
         name: "as a smart-ssd",

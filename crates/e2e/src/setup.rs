@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use pithead_embed::{EmbedOptions, Engine, Target, connect};
+use pithead_embed::{ConnectOptions, EmbedOptions, Engine, Target, connect};
 use pithead_host::{Answer, LoadReport, LoadSpec, Session};
 use pithead_model::{Blame, Fault};
+use pithead_workers::Workers;
 use tempfile::TempDir;
 
-use crate::{Bucket, DriveProcess, Mode, Table, attached, render};
+use crate::{Bucket, DriveProcess, FrontProcess, Mode, Table, attached, render};
 
 /// Rows of an answer at most. A random join may have millions, each of them text here.
 const ROWS_MAX: usize = 500_000;
@@ -28,6 +29,8 @@ pub struct Setup {
     pub processes: Vec<DriveProcess>,
     /// What is behind those of them that are arrays, the lowest last.
     pub behind: Vec<DriveProcess>,
+    /// What the host divides its work among.
+    _workers: Vec<FrontProcess>,
     directory: TempDir,
 }
 
@@ -51,7 +54,11 @@ impl Setup {
         let attach = here.map(|path| path.display().to_string().parse().expect("a path")).collect();
         let options = EmbedOptions { drives: Some(mode.drives), attach, ..EmbedOptions::default() };
         let engine = connect(&target, &options).await.unwrap_or_else(|fault| panic!("connecting: {fault}"));
-        Setup { mode, engine, processes, behind, directory }
+        let workers: Vec<FrontProcess> = (0..mode.workers).map(|_| worker(directory.path(), &processes, &[])).collect();
+        if !workers.is_empty() {
+            divide(&engine, &workers).await;
+        }
+        Setup { mode, engine, processes, behind, _workers: workers, directory }
     }
 
     /// Where the drives keep their data.
@@ -82,6 +89,21 @@ impl Setup {
             assert!(status.success(), "after SIGTERM the drive ended with {status}");
         }
     }
+}
+
+/// A worker over these drives.
+pub fn worker(folder: &Path, drives: &[DriveProcess], more: &[&str]) -> FrontProcess {
+    let drives: Vec<&str> = drives.iter().map(DriveProcess::address).collect();
+    let drives = drives.join(",");
+    let arguments: Vec<&str> = ["--worker", "--threads", "1", "--drives", &drives].iter().chain(more).copied().collect();
+    FrontProcess::start(folder, &arguments)
+}
+
+/// Has a host divide among these workers what is left to it.
+pub async fn divide(engine: &Engine, workers: &[FrontProcess]) {
+    let addresses: Vec<String> = workers.iter().map(|worker| worker.address().to_owned()).collect();
+    let functions = &engine.host.options().functions;
+    engine.host.runs_at(Workers::connect(&addresses, &ConnectOptions::default(), functions).await.expect("workers"));
 }
 
 /// What is started on the lowest floor.

@@ -159,6 +159,16 @@ fn attached_in_buckets_levels_by_chance() {
 }
 
 #[test]
+fn divided_among_workers() {
+    run(Mode::WORKERS);
+}
+
+#[test]
+fn divided_among_workers_push_down_off() {
+    run(Mode::WORKERS_PUSHDOWN_OFF);
+}
+
+#[test]
 fn as_a_smart_ssd() {
     run(Mode::SMART_SSD);
 }

@@ -1,11 +1,10 @@
 //! Queries whose super-plans are divided among worker processes: the rows of one host, whatever happens to a worker.
 
-use std::path::Path;
 use std::time::Duration;
 
 use futures::StreamExt;
 use pithead_e2e::tpch::{answers, queries, spec};
-use pithead_e2e::{DriveProcess, FrontProcess, block_on, collect, front, row_difference};
+use pithead_e2e::{DriveProcess, FrontProcess, block_on, collect, divide, front, row_difference, worker};
 use pithead_embed::{ConnectOptions, EmbedOptions, Engine, Target, connect};
 use pithead_host::Session;
 use pithead_model::Blame;
@@ -38,10 +37,7 @@ impl Site {
             pithead_e2e::load(&engine, spec(name, "vortex")).await.unwrap();
         }
         let workers: Vec<FrontProcess> = (0..2).map(|_| worker(folder.path(), &drives, &[])).collect();
-        let named: Vec<String> = workers.iter().map(|worker| worker.address().to_owned()).collect();
-        let functions = &engine.host.options().functions;
-        let workers_of_host = Workers::connect(&named, &ConnectOptions::default(), functions).await.unwrap();
-        engine.host.runs_at(workers_of_host);
+        divide(&engine, &workers).await;
         Site { _folder: folder, drives, workers, engine }
     }
 
@@ -52,13 +48,6 @@ impl Site {
         collect(&session, "SET pithead.join_filters = false").await.unwrap();
         session
     }
-}
-
-fn worker(folder: &Path, drives: &[DriveProcess], more: &[&str]) -> FrontProcess {
-    let drives: Vec<&str> = drives.iter().map(DriveProcess::address).collect();
-    let drives = drives.join(",");
-    let arguments: Vec<&str> = ["--worker", "--threads", "1", "--drives", &drives].iter().chain(more).copied().collect();
-    FrontProcess::start(folder, &arguments)
 }
 
 /// What EXPLAIN [ANALYZE] says.
@@ -127,11 +116,9 @@ fn a_worker_that_is_killed_shortens_no_answer() {
         assert_eq!(row_difference(&collect(&session, JOIN).await.unwrap(), &whole), None);
         // And again, with a worker that dies while it works.
         site.workers.push(worker(site._folder.path(), &site.drives, &[]));
-        let addresses: Vec<String> = site.workers.iter().map(|worker| worker.address().to_owned()).collect();
         let drives = site.drives.iter().map(|drive| drive.address().to_owned()).collect();
         let engine = connect(&Target::Drives(drives), &EmbedOptions::default()).await.unwrap();
-        let functions = &engine.host.options().functions;
-        engine.host.runs_at(Workers::connect(&addresses, &ConnectOptions::default(), functions).await.unwrap());
+        divide(&engine, &site.workers).await;
         let session = engine.host.session();
         collect(&session, "SET pithead.pushdown = false").await.unwrap();
         let dying = site.workers.pop();
