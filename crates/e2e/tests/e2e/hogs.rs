@@ -24,7 +24,7 @@ use statements::{HOGS, Hog};
 
 /// Longest that anything may take, on a machine with much other work.
 const LIMIT: Duration = Duration::from_secs(60);
-/// How long a hog has until it must be at work. One that is at work at the host only never shows at a drive.
+/// How long a hog that may be at work at the host alone, where it never shows at a drive, has to begin.
 const START: Duration = Duration::from_secs(3);
 /// Rows of the dataset that hogs are over, and of the one that small queries ask.
 const ROWS: i64 = 200_000;
@@ -72,6 +72,16 @@ enum Running {
     Program(Child, TempDir),
     /// Within this process.
     Here(tokio::task::JoinHandle<()>),
+}
+
+impl Running {
+    /// Whether it has ended, and how.
+    fn state(&mut self) -> String {
+        match self {
+            Running::Program(child, _) => format!("{:?}", child.try_wait()),
+            Running::Here(task) => format!("finished: {}", task.is_finished()),
+        }
+    }
 }
 
 fn number(variable: &str, default: usize) -> usize {
@@ -178,8 +188,8 @@ impl Scene {
 
     /// One hog from its start until nothing is left of it.
     async fn run(&self, hog: &Hog, end: End) -> Measured {
-        let running = self.start(hog);
-        self.wait_for_work(hog).await;
+        let mut running = self.start(hog);
+        self.wait_for_work(hog, &mut running).await;
         let beside = self.small(number("PITHEAD_HOGS_QUERIES", QUERIES)).await;
         let start = Instant::now();
         let folder = end_it(running, hog, end).await;
@@ -218,13 +228,13 @@ impl Scene {
             .collect()
     }
 
-    async fn wait_for_work(&self, hog: &Hog) {
+    async fn wait_for_work(&self, hog: &Hog, running: &mut Running) {
         let start = Instant::now();
         while self.statuses().await.iter().all(|status| status.sessions == 0) {
-            if start.elapsed() > START {
-                assert!(hog.is_at_host, "{}: it is not at work", hog.name);
+            if hog.is_at_host && start.elapsed() > START {
                 return;
             }
+            assert!(start.elapsed() < LIMIT, "{}: it is not at work, {}", hog.name, running.state());
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
