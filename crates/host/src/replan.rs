@@ -106,6 +106,7 @@ pub(crate) struct Anew {
     settings: Settings,
     profile: Arc<QueryProfile>,
     rule: Replanning,
+    is_in_process: bool,
     point: ReplanPoint,
     /// What was known when the plan was made.
     options: CutOptions,
@@ -128,8 +129,8 @@ impl Anew {
         let slices_min = if rule == Replanning::Auto { SLICES_MIN } else { 1 };
         let datasets = replannable(&point.region, &query.datasets(), slices_min);
         let Some(sub_plan) = point.stoppable(&datasets, &query.host.options().functions) else { return Ok(None) };
-        let in_process = query.is_in_process();
-        let mut options = query.settings.cut(in_process);
+        let is_in_process = query.is_in_process();
+        let mut options = query.settings.cut(is_in_process);
         prepared.samples.iter().for_each(|report| options.samples.add(report.question.key.clone(), report.answer));
         let others = prepared.profiles.iter().filter(|profile| profile.sub_plan.number != sub_plan.number);
         Ok(Some(Anew {
@@ -138,6 +139,7 @@ impl Anew {
             settings: query.settings.clone(),
             profile: Arc::clone(&query.profile),
             rule,
+            is_in_process,
             options,
             brake: Arc::default(),
             others: others.cloned().collect(),
@@ -188,7 +190,7 @@ impl Anew {
                     }
                 }
                 Replanning::Auto => {
-                    if let Some(factor) = self.surprise(measured, looked) {
+                    if let Some(factor) = self.surprise(measured, looked).filter(|_| self.may_save(measured)) {
                         looked = Some(factor);
                         match self.consider(measured, factor).await {
                             Ok(true) => return,
@@ -216,6 +218,17 @@ impl Anew {
         (is_far(factor, FACTOR) && looked.is_none_or(|looked| is_far(factor / looked, FACTOR_AGAIN))).then_some(factor)
     }
 
+    /// Seconds of the link and of joins. Bytes cost little where nothing is between host and drives.
+    fn seconds(&self, cost: HostCost) -> f64 {
+        let bytes = if self.is_in_process { cost.bytes / IN_PROCESS_BYTES } else { cost.bytes };
+        HostCost { bytes, ..cost }.seconds()
+    }
+
+    /// Whether so much is left that another plan can save enough. To make one takes a millisecond or more.
+    fn may_save(&self, measured: Measured) -> bool {
+        self.seconds(self.left_of_plan(measured)) >= SAVED_SECONDS_MIN
+    }
+
     /// Whether another plan for what is left would be much sooner, by what was measured.
     async fn consider(&self, measured: Measured, factor: f64) -> Result<bool, Fault> {
         let Some(key) = counted_by(&self.sub_plan) else { return Ok(false) };
@@ -228,11 +241,9 @@ impl Anew {
         let draft = self.query(&QueryProfile::start());
         let region = self.rest_of_region(&self.rest(self.brake.done()))?;
         let drafted = draft.prepare_sampled(&region, Mode::Explain, options.clone()).await?;
-        let bytes = if draft.is_in_process() { 1.0 / IN_PROCESS_BYTES } else { 1.0 };
-        let seconds = |cost: HostCost| HostCost { bytes: cost.bytes * bytes, ..cost }.seconds();
         let (old, new) = (self.left_of_plan(measured), cost_of(&drafted));
         tracing::debug!(factor, ?old, ?new, "looked for another plan");
-        let (old, new) = (seconds(old), seconds(new));
+        let (old, new) = (self.seconds(old), self.seconds(new));
         if new > old * GAIN || old - new < SAVED_SECONDS_MIN {
             return Ok(false);
         }
