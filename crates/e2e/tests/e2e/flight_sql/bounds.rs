@@ -75,9 +75,7 @@ fn answers_end_when_they_are_cancelled_or_nobody_takes_them() {
             |info: &FlightInfo| Action::new("CancelFlightInfo", CancelFlightInfoRequest::new(info.clone()).encode_to_vec());
         let mut answer = client.do_action(tonic::Request::new(cancel(&info))).await.unwrap();
         assert_eq!(&answer.message().await.unwrap().unwrap().body[..], &[8, 1][..], "it is cancelled");
-        let start = Instant::now();
         assert_eq!(status(asked.await.unwrap().unwrap_err()).code(), Code::Cancelled);
-        assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
         // Which waits.
         let info = client.execute(ENDLESS.to_owned(), None).await.unwrap();
         for expected in [1, 3] {
