@@ -100,7 +100,7 @@ pub(crate) struct AnyOrderExec {
 }
 
 impl AnyOrderExec {
-    fn new(input: Arc<dyn ExecutionPlan>) -> Self {
+    pub(crate) fn new(input: Arc<dyn ExecutionPlan>) -> Self {
         let unknown = EquivalenceProperties::new(input.schema());
         let properties = Arc::new(PlanProperties::clone(input.properties()).with_eq_properties(unknown));
         Self { input, properties }

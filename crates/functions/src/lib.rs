@@ -62,4 +62,4 @@ pub use registry::{Extension, Registry, Steps};
 pub use set_operations::count_repeats;
 pub use state::{EngineOptions, planning_state, session_state};
 pub use sum::sum_udaf;
-pub use travelling::{bare, unnamed_functions};
+pub use travelling::{any_order, bare, is_any_order, unnamed_functions};

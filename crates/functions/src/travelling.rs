@@ -22,13 +22,22 @@ pub fn unnamed_functions() -> Vec<ScalarUDF> {
     functions
 }
 
-/// The plan without the operators that hand on rows unchanged: those that let other tasks run in between, and those that hide from the
-/// optimiser what others claim of their order.
+/// The plan without the operators that let other tasks run in between.
 pub fn bare(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let bare = plan.transform_up(|node| {
-        let passes = node.is::<GiveWayExec>() || node.is::<AnyOrderExec>();
-        let input = node.children().first().map(|input| Arc::clone(input)).filter(|_| passes);
+        let input = node.children().first().map(|input| Arc::clone(input)).filter(|_| node.is::<GiveWayExec>());
         Ok(input.map_or_else(|| Transformed::no(node), Transformed::yes))
     })?;
     Ok(bare.data)
+}
+
+/// Hides what a plan claims of the order and the values of its rows, as the plans of sessions do where such a claim can be wrong. Sorts
+/// look at claims while they run, so this has to be in a plan that travels, too.
+pub fn any_order(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+    Arc::new(AnyOrderExec::new(plan))
+}
+
+/// Whether a plan begins with the operator of [`any_order`].
+pub fn is_any_order(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<AnyOrderExec>()
 }

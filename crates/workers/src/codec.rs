@@ -1,6 +1,7 @@
-//! [`ScanCodec`]: a remote scan as bytes, and back over a worker's own drives.
+//! [`ScanCodec`]: a remote scan as bytes, and back over a worker's own drives; and the operator that hides what a plan claims of its
+//! rows, which has one input and no more than a name.
 //!
-//! The bytes are parts, each behind its length in four bytes (little-endian): a header in JSON, the columns as DataFusion's protocol
+//! The bytes of a scan are parts, each behind its length in four bytes (little-endian): a header in JSON, the columns as DataFusion's protocol
 //! buffers have them, and for each partition that is asked its OPEN, as a drive gets it.
 
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use datafusion::execution::TaskContext;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion_proto::physical_plan::{PhysicalExtensionCodec, PhysicalProtoConverterExtension};
 use datafusion_proto::protobuf;
+use pithead_functions::{any_order, is_any_order};
 use pithead_host::Host;
 use pithead_model::{Blame, DriveId, Fault};
 use pithead_remote::{Expected, RemoteScanExec, ScanSpec, Slot};
@@ -23,6 +25,9 @@ use serde::{Deserialize, Serialize};
 const STREAMS_MAX: usize = 65_536;
 /// Longest wait for busy drives.
 const BUSY_WAIT_MAX: Duration = Duration::from_secs(24 * 3_600);
+
+/// The operator that hides what its input claims.
+const ANY_ORDER: &[u8] = b"any order";
 
 /// The header.
 #[derive(Serialize, Deserialize)]
@@ -69,8 +74,10 @@ impl PhysicalExtensionCodec for ScanCodec {
         _proto_converter: &dyn PhysicalProtoConverterExtension,
     ) -> EngineResult<Arc<dyn ExecutionPlan>> {
         let Some(host) = &self.host else { return not_impl_err!("a coordinator takes no tasks") };
-        if !inputs.is_empty() {
-            return Err(external(wrong("it has inputs")));
+        match inputs {
+            [] => {}
+            [input] if buf == ANY_ORDER => return Ok(any_order(Arc::clone(input))),
+            _ => return Err(external(wrong("it has inputs"))),
         }
         let spec = decode(buf).map_err(external)?;
         let scan = spec.scan(host.remote(), &host.options().functions, &ctx.runtime_env()).map_err(external)?;
@@ -83,6 +90,10 @@ impl PhysicalExtensionCodec for ScanCodec {
         buf: &mut Vec<u8>,
         _proto_converter: &dyn PhysicalProtoConverterExtension,
     ) -> EngineResult<()> {
+        if is_any_order(&node) {
+            buf.extend(ANY_ORDER);
+            return Ok(());
+        }
         let Some(scan) = node.downcast_ref::<RemoteScanExec>() else {
             return not_impl_err!("the operator {} does not travel", node.name());
         };

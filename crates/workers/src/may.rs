@@ -15,6 +15,7 @@ use pithead_functions::{EngineOptions, Registry, session_state, unnamed_function
 /// Operators whose meaning travels whole.
 const OPERATORS: &[&str] = &[
     "AggregateExec",
+    "AnyOrderExec",
     "BroadcastExec",
     "ChildrenIsolatorUnionExec",
     "CoalesceBatchesExec",

@@ -90,6 +90,25 @@ fn tpch_is_the_same_among_workers() {
     });
 }
 
+/// A constant of the side that may be missing is NULL in rows without a match. DataFusion claims otherwise, and a sort that believes
+/// it at a worker would hand on whatever rows come first.
+#[test]
+fn rows_are_sorted_by_a_constant_of_the_side_that_may_be_missing() {
+    const SEEN: &str = "SELECT seen, count(*) FROM (SELECT c_custkey, seen FROM (SELECT o_custkey, 1 AS seen FROM orders \
+                        GROUP BY o_custkey) AS x FULL JOIN customer ON c_custkey = o_custkey ORDER BY seen NULLS FIRST LIMIT 1000) \
+                        GROUP BY seen";
+    block_on(async {
+        let site = Site::new().await;
+        let session = site.session().await;
+        for what in ["hash_join_single_partition_threshold", "hash_join_single_partition_threshold_rows"] {
+            collect(&session, &format!("SET datafusion.optimizer.{what} = 0")).await.unwrap();
+        }
+        let plan = explained(&session, SEEN, false).await;
+        assert!(plan.contains("among 2 workers"), "{plan}");
+        assert_eq!(collect(&session, SEEN).await.unwrap().rows, [["NULL", "1000"]]);
+    });
+}
+
 #[test]
 fn a_worker_that_is_killed_shortens_no_answer() {
     block_on(async {
