@@ -3,6 +3,8 @@
 //!
 //! Vortex compares a page with each value of a list in turn.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
+
 use ::vortex::array::arrays::PrimitiveArray;
 use ::vortex::array::{ArrayRef, ExecutionCtx, match_each_integer_ptype};
 use ::vortex::buffer::BitBuffer;
@@ -38,6 +40,8 @@ pub(super) struct Table {
     slots: Vec<i64>,
     /// Bits of a hash that are not of a slot's place.
     shift: u32,
+    /// Each table has another one, so that nobody can choose numbers that are all hashed to one place.
+    multiplier: u64,
     /// A number that is not among them.
     empty: i64,
 }
@@ -53,7 +57,8 @@ impl Table {
             empty = empty.wrapping_add(1);
         }
         let slots = vec![empty; (sorted.len() * SLOTS_EACH).next_power_of_two()];
-        let mut table = Self { shift: u64::BITS - slots.len().trailing_zeros(), slots, empty };
+        let multiplier = RandomState::new().build_hasher().finish() | 1;
+        let mut table = Self { shift: u64::BITS - slots.len().trailing_zeros(), multiplier, slots, empty };
         for number in sorted {
             let mut place = table.place(*number);
             while table.slots[place] != empty {
@@ -64,9 +69,9 @@ impl Table {
         table
     }
 
-    /// Where a number is, or comes after (Knuth's multiplicative hash).
+    /// Where a number is, or comes after: multiply-shift (Dietzfelbinger et al. 1997; see `docs/bibliography.md`).
     fn place(&self, number: i64) -> usize {
-        ((number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
+        ((number as u64).wrapping_mul(self.multiplier) >> self.shift) as usize
     }
 
     #[inline]
