@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Keys of one answer.
 const KEYS: usize = 20;
 
-/// How requests for objects are answered. Lists are always given.
+/// How requests are answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answers {
     /// As they should be.
@@ -30,9 +30,8 @@ pub enum Answers {
 
 #[derive(Debug)]
 struct State {
-    answers: Answers,
-    /// Whether lists are answered in the same way.
-    lists_too: bool,
+    objects: Answers,
+    lists: Answers,
     /// Requests for objects.
     requests: usize,
 }
@@ -50,7 +49,7 @@ impl Bucket {
     pub fn serve(directory: &Path) -> Bucket {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("it is bound"));
-        let state = State { answers: Answers::Well, lists_too: false, requests: 0 };
+        let state = State { objects: Answers::Well, lists: Answers::Well, requests: 0 };
         let bucket = Bucket { url, directory: directory.to_owned(), state: Arc::new(Mutex::new(state)) };
         let served = bucket.clone();
         std::thread::spawn(move || {
@@ -78,10 +77,10 @@ impl Bucket {
         &self.url
     }
 
-    /// How further requests are answered.
-    pub fn answers(&self, answers: Answers, lists_too: bool) {
+    /// How further requests for objects are answered, and those for lists.
+    pub fn answers(&self, objects: Answers, lists: Answers) {
         let mut state = self.state.lock().expect("nobody panicked with it");
-        (state.answers, state.lists_too) = (answers, lists_too);
+        (state.objects, state.lists) = (objects, lists);
     }
 
     /// Requests for objects so far.
@@ -109,7 +108,7 @@ impl Bucket {
         let answers = {
             let mut state = self.state.lock().ok()?;
             state.requests += usize::from(!is_list);
-            if is_list && !state.lists_too { Answers::Well } else { state.answers }
+            if is_list { state.lists } else { state.objects }
         };
         let path = decoded(path.trim_start_matches('/'));
         let header = |name: &str| {

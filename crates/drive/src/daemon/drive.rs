@@ -68,8 +68,8 @@ impl Drive {
         let attached = match options.attach.as_slice() {
             [] => None,
             attach => {
-                let (place, workers) = (options.data.join("tmp"), resources.workers.clone());
-                Some(Arc::new(Attached::open(attach.to_vec(), &place, options.attach_cache, workers)?))
+                let (cache_bytes, workers) = (options.attach_cache, resources.workers.clone());
+                Some(Arc::new(Attached::open(attach.to_vec(), &options.data, cache_bytes, workers)?))
             }
         };
         let storage = Arc::new(Storage::new(

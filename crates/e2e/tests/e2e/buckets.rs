@@ -2,15 +2,17 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use arrow::ipc::writer::FileWriter;
+use futures::StreamExt;
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
-use pithead_e2e::{Answers, Bucket, DriveProcess, block_on, collect, refusal};
+use pithead_e2e::{Answers, Bucket, DriveProcess, block_on, collect, pithead, refusal};
 use pithead_embed::{EmbedOptions, Engine, Target, connect};
 use pithead_model::Blame;
 
@@ -164,7 +166,7 @@ fn a_server_that_fails_harms_no_other_query() {
             (Answers::Shifted, Blame::Device, "other bytes"),
             (Answers::Whole, Blame::Device, "no parts"),
         ] {
-            bucket.answers(answers, false);
+            bucket.answers(answers, Answers::Well);
             for level in ["0", "1", "2", "3"] {
                 let other = engine.host.session();
                 collect(&other, "SET pithead.summary_cache = off").await.unwrap();
@@ -178,27 +180,155 @@ fn a_server_that_fails_harms_no_other_query() {
             }
             assert_eq!(rows(&engine, "SELECT sum(n) FROM here").await, [["3000"]]);
         }
-        bucket.answers(Answers::Silence, false);
+        bucket.answers(Answers::Silence, Answers::Well);
         let hanging = engine.host.session();
         let asked = tokio::spawn(async move { collect(&hanging, "SELECT sum(place) FROM t").await.map(|table| table.rows) });
         tokio::time::sleep(Duration::from_millis(300)).await;
         for _ in 0..10 {
-            let before = Instant::now();
             assert_eq!(rows(&engine, "SELECT sum(n) FROM here").await, [["3000"]]);
-            assert!(before.elapsed() < Duration::from_secs(2), "it waited for the server: {:?}", before.elapsed());
+            assert!(!asked.is_finished(), "it waited for the server");
         }
         asked.abort();
-        bucket.answers(Answers::Status(503), true);
+        bucket.answers(Answers::Status(503), Answers::Status(503));
         let fault = refusal(&session, "SELECT sum(n) FROM t").await;
         assert!(fault.to_string().contains("s3://lake/data"), "the dataset is refused, and not forgotten: {fault}");
         assert_eq!(rows(&engine, "SELECT sum(n) FROM here").await, [["3000"]]);
-        bucket.answers(Answers::Well, false);
-        let answered = async {
-            while collect(&session, SUM).await.is_err() {
-                tokio::time::sleep(Duration::from_millis(200)).await;
+        bucket.answers(Answers::Well, Answers::Well);
+        until_it_answers(&engine, SUM).await;
+        engine.shutdown().await;
+    });
+}
+
+async fn until_it_answers(engine: &Engine, statement: &str) {
+    let (session, start) = (engine.host.session(), Instant::now());
+    while let Err(fault) = collect(&session, statement).await {
+        assert!(start.elapsed() < Duration::from_secs(60), "{statement}: {fault}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+#[test]
+fn queries_that_are_given_up_keep_no_other_from_the_drive() {
+    block_on(async {
+        let directory = tempfile::tempdir().unwrap();
+        write(&directory.path().join("lake/data/t.parquet"), 1, 3_000);
+        let bucket = Bucket::serve(directory.path());
+        let drive = start(directory.path(), &bucket, &["--attach-cache", "0", "--threads", "1"]);
+        let engine = host(&drive).await;
+        collect(&engine.host.session(), "CREATE TABLE here AS SELECT * FROM t").await.unwrap();
+        bucket.answers(Answers::Silence, Answers::Well);
+        for _ in 0..6 {
+            let before = bucket.requests();
+            let hanging = engine.host.session();
+            let asked = tokio::spawn(async move { collect(&hanging, "SELECT sum(place) FROM t").await.map(drop) });
+            // The first ones ask the server, the others wait for these.
+            for _ in 0..30 {
+                if bucket.requests() > before {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
             }
-        };
-        tokio::time::timeout(Duration::from_secs(60), answered).await.expect("it is back");
+            asked.abort();
+        }
+        // Each of them asks three times, for ten seconds each.
+        let answer = tokio::time::timeout(Duration::from_secs(20), rows(&engine, "SELECT sum(n) FROM here")).await;
+        assert_eq!(answer.expect("it waits for no server"), [["3000"]]);
+        engine.shutdown().await;
+    });
+}
+
+#[test]
+fn a_query_that_runs_goes_on_where_the_bucket_is_listed_no_more() {
+    const ROWS: usize = 1_000_000;
+    block_on(async {
+        let directory = tempfile::tempdir().unwrap();
+        write(&directory.path().join("lake/data/t.parquet"), 1, ROWS);
+        let bucket = Bucket::serve(directory.path());
+        let drive = start(directory.path(), &bucket, &["--attach-cache", "0"]);
+        let engine = host(&drive).await;
+        let session = engine.host.session();
+        collect(&session, "SET pithead.level = 3").await.unwrap();
+        let mut answer = session.run("SELECT n, place FROM t WHERE place >= 0").await.unwrap().rows;
+        let mut count = answer.next().await.unwrap().unwrap().num_rows();
+        bucket.answers(Answers::Well, Answers::Status(503));
+        let fault = refusal(&engine.host.session(), SUM).await;
+        assert!(fault.to_string().contains("503"), "{fault}");
+        let fetched = bucket.requests();
+        while let Some(batch) = answer.next().await {
+            count += batch.unwrap_or_else(|error| panic!("{error}")).num_rows();
+        }
+        assert!(bucket.requests() > fetched, "else all was there before");
+        assert_eq!(count, ROWS);
+        bucket.answers(Answers::Well, Answers::Well);
+        until_it_answers(&engine, SUM).await;
+        engine.shutdown().await;
+    });
+}
+
+#[test]
+fn what_cannot_be_listed_is_refused_by_all_its_names_and_after_a_restart() {
+    block_on(async {
+        let directory = tempfile::tempdir().unwrap();
+        write(&directory.path().join("lake/data/t/a.parquet"), 1, 3_000);
+        let bucket = Bucket::serve(directory.path());
+        let plain = DriveProcess::start_with(&directory.path().join("drive"), &[], bucket.environment());
+        let engine = host(&plain).await;
+        for statement in [
+            "CREATE TABLE t (n BIGINT NOT NULL, place BIGINT NOT NULL)",
+            "INSERT INTO t VALUES (7, 1), (8, 2)",
+            "CREATE TABLE here AS SELECT * FROM t",
+        ] {
+            collect(&engine.host.session(), statement).await.unwrap();
+        }
+        engine.shutdown().await;
+        drop(plain);
+        bucket.answers(Answers::Well, Answers::Status(503));
+        let refused = refused_start(directory.path(), &bucket);
+        assert!(refused.contains("503") && refused.contains("NAME=s3://lake/data"), "{refused}");
+        bucket.answers(Answers::Well, Answers::Well);
+        let names = ["--attach", "u=s3://lake/data", "--attach", "w=s3://lake/data"];
+        let mut drive = start(directory.path(), &bucket, &names);
+        for is_listed in [true, false, false, true] {
+            bucket.answers(Answers::Well, if is_listed { Answers::Well } else { Answers::Status(503) });
+            let engine = host(&drive).await;
+            for (name, count) in [("t", "3002"), ("u", "3000"), ("w", "3000"), ("here", "2")] {
+                let statement = format!("SELECT count(*) FROM {name}");
+                if is_listed || name == "here" {
+                    until_it_answers(&engine, &statement).await;
+                    assert_eq!(rows(&engine, &statement).await, [[count]], "{name}");
+                } else {
+                    let fault = refusal(&engine.host.session(), &statement).await;
+                    assert!(fault.to_string().contains("503"), "{name}: {fault}");
+                }
+            }
+            engine.shutdown().await;
+            if !is_listed {
+                drive.restart();
+            }
+        }
+    });
+}
+
+/// What a drive says that does not start.
+fn refused_start(directory: &Path, bucket: &Bucket) -> String {
+    let mut command = Command::new(pithead());
+    command.args(["drive", "serve", "--listen", "127.0.0.1:0", "--attach", "s3://lake/data", "--data"]);
+    let ended = command.arg(directory.join("drive")).envs(bucket.environment()).output().unwrap();
+    assert!(!ended.status.success(), "it has started");
+    String::from_utf8(ended.stderr).unwrap()
+}
+
+#[test]
+fn files_of_one_name_at_a_web_server_are_two() {
+    block_on(async {
+        let directory = tempfile::tempdir().unwrap();
+        write(&directory.path().join("open/t.parquet"), 1, 3_000);
+        let bucket = Bucket::serve(directory.path());
+        let at = |version: u32| format!("t={}/open/t.parquet?version={version}", bucket.url());
+        let arguments = ["--attach", &at(1), "--attach", &at(2), "--attach", &at(1)];
+        let drive = DriveProcess::start_with(&directory.path().join("drive"), &arguments, bucket.environment());
+        let engine = host(&drive).await;
+        assert_eq!(rows(&engine, "SELECT count(*), sum(n) FROM t").await, [["6000", "6000"]]);
         engine.shutdown().await;
     });
 }

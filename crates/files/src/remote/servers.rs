@@ -77,6 +77,15 @@ impl RemoteObject {
         self.bytes
     }
 
+    /// Where it lies, in whole. There may be secrets in it: it tells an object from others, and is not for people.
+    pub fn address(&self) -> &str {
+        match &self.address {
+            Address::Web(web) => &web.url,
+            // Which has none.
+            Address::S3(_) => &self.name,
+        }
+    }
+
     /// What tells it from another one that takes its place: its version at the server, and when it was changed.
     pub fn version(&self) -> (&str, &str) {
         (&self.version, &self.changed)
@@ -106,9 +115,12 @@ impl Servers {
     fn file(&self, web: &WebAddress) -> Result<RemoteObject, Fault> {
         let address = Address::Web(web.clone());
         let file = RemoteFile::open(&self.0, address.clone())?;
-        let (Some(version), true) = (file.version(), file.has_ranges()) else {
+        // A weak ETag or a time may be those of another file, too.
+        let version = file.version().filter(|version| version.starts_with('"'));
+        let (Some(version), true) = (version, file.has_ranges()) else {
             let fault = odd(&web.name, "the server gives no parts of it, or does not tell when it is another file");
-            return Err(fault.hint("a file that is read in place has to be at a server that answers ranges and gives ETags"));
+            let hint = "a file that is read in place has to be at a server that answers ranges and gives strong ETags";
+            return Err(fault.hint(hint));
         };
         let (name, version, bytes) = (web.name.clone(), version.to_owned(), file.bytes());
         Ok(RemoteObject { address, name, path: None, bytes, version, changed: String::new() })
@@ -212,6 +224,11 @@ mod tests {
         assert_eq!((paths(&web), web[0].bytes()), (vec![None], 3));
         assert!(!web[0].name().contains("word"));
         assert_eq!(servers.read(&web[0], 1..3).unwrap(), b"33");
+        for weak in ["etag: W/\"v0\"\r\n", "last-modified: Wed, 25 Nov 2026 12:00:00 GMT\r\n", ""] {
+            fake.always(Failure::Status(206, format!("{weak}content-range: bytes 0-0/10\r\n").leak(), "0"));
+            let fault = servers.list(&place(&format!("{}/lake/a/c", fake.url))).unwrap_err();
+            assert!(fault.hint.as_ref().is_some_and(|hint| hint.contains("strong ETags")), "{weak}: {fault}");
+        }
     }
 
     #[test]

@@ -1,13 +1,15 @@
 //! [`BlockCache`]: blocks of objects at servers, kept on the drive's medium as far as there is room.
 
+use std::collections::HashSet;
 use std::fmt::Debug;
 use std::fs::File;
 use std::hash::Hash;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use lru::LruCache;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use pithead_model::{Blame, Fault};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -26,10 +28,14 @@ pub(crate) struct BlockCache<K: Identity> {
     file: File,
     slots_max: u64,
     state: Mutex<State<K>>,
+    /// Blocks were fetched, or could not be.
+    fetched: Condvar,
 }
 
 #[derive(Debug)]
 struct State<K: Identity> {
+    /// Blocks that somebody fetches.
+    under_way: HashSet<(K, u64)>,
     /// By object, and which of its blocks.
     blocks: LruCache<(K, u64), Block>,
     /// Places that were in use and are not.
@@ -54,8 +60,26 @@ impl<K: Identity> BlockCache<K> {
         let place = directory.display();
         let file = tempfile::tempfile_in(directory)
             .map_err(|error| Fault::new(Blame::Device, format!("cannot keep blocks of objects in {place}: {error}")))?;
-        let state = State { blocks: LruCache::unbounded(), free: vec![], used: 0, is_told: false };
-        Ok(BlockCache { file, slots_max: bytes_max / BLOCK_BYTES, state: Mutex::new(state) })
+        let blocks = LruCache::unbounded();
+        let state = State { under_way: HashSet::new(), blocks, free: vec![], used: 0, is_told: false };
+        Ok(BlockCache { file, slots_max: bytes_max / BLOCK_BYTES, state: Mutex::new(state), fetched: Condvar::new() })
+    }
+
+    /// Takes it on to fetch these blocks. None: the first of them is there, or somebody else fetches it.
+    pub(crate) fn begin(&self, object: &K, blocks: Range<u64>) -> Option<Fetching<'_, K>> {
+        let mut state = self.state.lock();
+        let first = (object.clone(), blocks.start);
+        if state.under_way.contains(&first) || state.blocks.contains(&first) {
+            return None;
+        }
+        let own = blocks.filter(|block| state.under_way.insert((object.clone(), *block))).collect();
+        Some(Fetching { cache: self, object: object.clone(), own })
+    }
+
+    /// Waits until nobody fetches this block. Blocks.
+    pub(crate) fn wait(&self, object: &K, block: u64) {
+        let key = (object.clone(), block);
+        self.fetched.wait_while(&mut self.state.lock(), |state| state.under_way.contains(&key));
     }
 
     /// Blocks that are kept at most.
@@ -63,9 +87,10 @@ impl<K: Identity> BlockCache<K> {
         self.slots_max
     }
 
-    /// Whether a block seems to be there.
+    /// Whether a block seems to be there, or will be soon.
     pub(crate) fn has(&self, object: &K, block: u64) -> bool {
-        self.state.lock().blocks.contains(&(object.clone(), block))
+        let (state, key) = (self.state.lock(), (object.clone(), block));
+        state.blocks.contains(&key) || state.under_way.contains(&key)
     }
 
     /// A block as it was kept; none: it is not there, or not as it was. Blocks.
@@ -106,6 +131,24 @@ impl<K: Identity> BlockCache<K> {
     }
 }
 
+/// Blocks that are being fetched. When this goes, they are there, or others may try.
+#[derive(Debug)]
+pub(crate) struct Fetching<'a, K: Identity> {
+    cache: &'a BlockCache<K>,
+    object: K,
+    own: Vec<u64>,
+}
+
+impl<K: Identity> Drop for Fetching<'_, K> {
+    fn drop(&mut self) {
+        let mut state = self.cache.state.lock();
+        for block in &self.own {
+            state.under_way.remove(&(self.object.clone(), *block));
+        }
+        self.cache.fetched.notify_all();
+    }
+}
+
 impl<K: Identity> State<K> {
     /// A place for a block, for which another one may have to go; none: it is there, or nothing is kept.
     fn take_slot(&mut self, key: &(K, u64), slots_max: u64) -> Option<u64> {
@@ -141,6 +184,27 @@ mod tests {
         fn len(&self) -> usize {
             self.state.lock().blocks.len()
         }
+    }
+
+    #[test]
+    fn what_one_fetches_others_wait_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = BlockCache::open(directory.path(), 8 * BLOCK_BYTES).unwrap();
+        let object = "s3://b/1";
+        let fetching = cache.begin(&object, 0..3).unwrap();
+        assert!(cache.begin(&object, 1..2).is_none() && cache.has(&object, 2) && !cache.has(&object, 3));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                cache.wait(&object, 1);
+                cache.get(&object, 1)
+            });
+            cache.put(&object, 0, b"first");
+            cache.put(&object, 1, b"second");
+            drop(fetching);
+            assert_eq!(waiting.join().unwrap().unwrap(), b"second");
+        });
+        assert!(cache.begin(&object, 1..2).is_none(), "it is there");
+        assert!(cache.begin(&object, 2..3).is_some() && !cache.has(&object, 2), "which could not be fetched");
     }
 
     #[test]

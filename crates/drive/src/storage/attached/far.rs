@@ -1,21 +1,20 @@
 //! [`Far`]: what a drive needs to read of servers: a client, a cache, and places for calls that wait for them. [`FarReader`]: a
 //! slice at a server, read so that no reactor waits.
 
-use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
 use futures::StreamExt;
 use futures::executor::block_on;
 use futures::stream::{self, BoxStream};
-use parking_lot::Mutex;
-use pithead_files::{Place, RemoteObject, Servers};
-use pithead_model::{Blame, DatasetName, Fault, PageSet};
+use pithead_files::{RemoteObject, Servers};
+use pithead_model::{Blame, Fault, PageSet};
 use pithead_slice::{Predicate, ReadAt, Scan, ScanRequest, Search, SliceError, SliceParts, SliceReader};
 use tokio::sync::Semaphore;
 
 use crate::resources::Workers;
 use crate::storage::attached::cache::BlockCache;
+use crate::storage::attached::known::Known;
 use crate::storage::attached::object::ObjectBytes;
 
 /// Calls for each reactor that wait for servers at one time: half of the threads for calls that block. The other half is there for
@@ -27,28 +26,18 @@ const CALLS_PER_REACTOR: usize = 2;
 pub(crate) struct Far {
     pub(crate) servers: Servers,
     pub(crate) cache: Arc<BlockCache<Arc<RemoteObject>>>,
-    workers: Workers,
-    places: Semaphore,
     /// The datasets that each place had when it was listed last.
-    known: Mutex<HashMap<String, BTreeSet<DatasetName>>>,
+    pub(crate) known: Known,
+    workers: Workers,
+    places: Arc<Semaphore>,
 }
 
 impl Far {
-    /// With credentials and settings of the environment, and a cache on this medium. Blocks.
+    /// With credentials and settings of the environment, and with a cache in the temporary files of a drive's directory. Blocks.
     pub(crate) fn open(directory: &Path, cache_bytes: u64, workers: Workers) -> Result<Far, Fault> {
-        let cache = Arc::new(BlockCache::open(directory, cache_bytes)?);
-        let places = Semaphore::new(workers.threads().max(1) * CALLS_PER_REACTOR);
-        Ok(Far { servers: Servers::from_env(), cache, workers, places, known: Mutex::default() })
-    }
-
-    /// The datasets that a place had when it was listed last.
-    pub(crate) fn known(&self, place: &Place) -> BTreeSet<DatasetName> {
-        self.known.lock().get(&place.to_string()).cloned().unwrap_or_default()
-    }
-
-    /// Notes the datasets that a place has.
-    pub(crate) fn know(&self, place: &Place, names: BTreeSet<DatasetName>) {
-        self.known.lock().insert(place.to_string(), names);
+        let cache = Arc::new(BlockCache::open(&directory.join("tmp"), cache_bytes)?);
+        let places = Arc::new(Semaphore::new(workers.threads().max(1) * CALLS_PER_REACTOR));
+        Ok(Far { servers: Servers::from_env(), cache, known: Known::open(directory), workers, places })
     }
 
     /// The bytes of an object.
@@ -56,10 +45,15 @@ impl Far {
         Arc::new(ObjectBytes::new(Arc::clone(object), self.servers.clone(), Arc::clone(&self.cache)))
     }
 
-    /// Runs a call that may wait for servers.
+    /// Runs a call that may wait for servers. Its place is taken until it ends, also where nobody waits for it any longer.
     pub(crate) async fn blocking<T: Send + 'static>(&self, call: impl FnOnce() -> T + Send + 'static) -> Result<T, Fault> {
-        let _place = self.places.acquire().await.map_err(|_| Fault::new(Blame::Device, "the drive has stopped"))?;
-        self.workers.blocking(call).await
+        let place = Arc::clone(&self.places).acquire_owned().await;
+        let place = place.map_err(|_| Fault::new(Blame::Device, "the drive has stopped"))?;
+        let in_its_place = move || {
+            let _place = place;
+            call()
+        };
+        self.workers.blocking(in_its_place).await
     }
 
     /// The same items, each of which is had by a call that may wait. Nothing is had before somebody asks for it.

@@ -1,6 +1,7 @@
 //! Which files there are below what is attached, and of which dataset each is a part.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -40,6 +41,17 @@ pub(crate) enum Identity {
     Object(Arc<RemoteObject>),
 }
 
+impl Listed {
+    /// Where it is: by path, and of objects at servers, which may share a name, by address.
+    fn place(&self) -> (&OsStr, Option<&str>) {
+        let address = match &self.identity {
+            Identity::File(_) => None,
+            Identity::Object(object) => Some(object.address()),
+        };
+        (self.path.as_os_str(), address)
+    }
+}
+
 impl Identity {
     /// As bytes, to be hashed.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
@@ -47,9 +59,10 @@ impl Identity {
             Identity::File(stamp) => stamp.to_bytes(),
             Identity::Object(object) => {
                 let ((version, changed), mut bytes) = (object.version(), object.bytes().to_le_bytes().to_vec());
-                bytes.extend_from_slice(&(version.len() as u64).to_le_bytes());
-                bytes.extend_from_slice(version.as_bytes());
-                bytes.extend_from_slice(changed.as_bytes());
+                for part in [object.address(), version, changed] {
+                    bytes.extend_from_slice(&(part.len() as u64).to_le_bytes());
+                    bytes.extend_from_slice(part.as_bytes());
+                }
                 bytes
             }
         }
@@ -73,8 +86,9 @@ pub(crate) fn list(attached: &[Attach], far: Option<&Far>) -> (Listing, Duration
     }
     lister.found.retain(|_, files| files.as_ref().map_or(true, |files| !files.is_empty()));
     for files in lister.found.values_mut().flatten() {
-        files.sort_by(|a, b| a.path.cmp(&b.path));
-        files.dedup_by(|a, b| a.path == b.path);
+        // Paths are equal that differ in a doubled slash only. Names of objects are not, and several may have one name.
+        files.sort_by(|a, b| a.place().cmp(&b.place()));
+        files.dedup_by(|a, b| a.place() == b.place());
     }
     (lister.found, lister.waited)
 }
@@ -101,8 +115,8 @@ impl Lister {
         let objects = match far.servers.list(place) {
             Ok(objects) => objects,
             Err(fault) => {
-                let mut known = far.known(place);
-                if known.is_empty() {
+                let mut known = far.known.of(attach).unwrap_or_default();
+                if attach.name.is_some() || known.is_empty() {
                     known.insert(root);
                 }
                 return known.iter().for_each(|name| self.refuse(name, fault.to_string()));
@@ -116,11 +130,14 @@ impl Lister {
                     self.add(&name, Listed { path, identity, format, folders, share: attach.share });
                     names.insert(name);
                 }
-                Role::Refused(name, why) => self.refuse(&name, format!("{place}: {why}")),
+                Role::Refused(name, why) => {
+                    self.refuse(&name, format!("{place}: {why}"));
+                    names.insert(name);
+                }
                 Role::None => {}
             }
         }
-        far.know(place, names);
+        far.known.know(attach, names);
     }
 
     fn list(&mut self, attach: &Attach, path: &Path) {

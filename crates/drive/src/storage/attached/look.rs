@@ -24,8 +24,9 @@ use crate::storage::attached::{AttachedRun, Found, Seen};
 /// Files at servers that are opened at one time.
 const TOGETHER: usize = 8;
 
-/// Files that were opened.
-pub(super) type Files = HashMap<(PathBuf, Identity), Arc<dyn AttachedFile>>;
+/// Files that were opened, each for a dataset.
+pub(super) type Files = HashMap<FileKey, Arc<dyn AttachedFile>>;
+type FileKey = (DatasetName, PathBuf, Identity);
 pub(super) type Runs = HashMap<LoadId, Arc<AttachedRun>>;
 
 /// Looks at all files. What is listed as it was before is taken from there; else only files that are new are opened.
@@ -49,7 +50,10 @@ fn found(listing: Listing, far: Option<&Far>, before: Option<&Found>) -> Found {
     for (name, listed) in &listing {
         match listed.as_ref().map_err(String::clone).and_then(|listed| looking.dataset(name, listed)) {
             Ok(dataset) => told.datasets.push(dataset),
-            Err(why) => told.refused.push(RefusedDataset { name: name.clone(), why }),
+            Err(why) => {
+                looking.keep(name, listed.is_err());
+                told.refused.push(RefusedDataset { name: name.clone(), why });
+            }
         }
     }
     told.version = version(&told);
@@ -65,9 +69,11 @@ struct Looking<'a> {
 
 impl Looking<'_> {
     fn dataset(&mut self, name: &DatasetName, listed: &[Listed]) -> Result<AttachedDataset, String> {
-        let opened =
-            each(listed, self.far, |file| Ok((file, self.open(file)?))).into_iter().collect::<Result<Vec<_>, String>>()?;
-        self.files.extend(opened.iter().map(|(file, opened)| (key(file), Arc::clone(opened))));
+        let opened: Vec<_> = each(listed, self.far, |file| Ok((file, self.open(name, file)?)));
+        // Where one cannot be opened, the others need not be opened again.
+        let sound = opened.iter().flatten();
+        self.files.extend(sound.map(|(file, opened)| (key(name, file), Arc::clone(opened))));
+        let opened = opened.into_iter().collect::<Result<Vec<_>, String>>()?;
         let members: Vec<Member<'_>> = opened
             .iter()
             .map(|(file, opened)| Member { path: &file.path, schema: opened.schema(), folders: &file.folders })
@@ -106,8 +112,18 @@ impl Looking<'_> {
         Ok(AttachedDataset { name: name.clone(), schema, runs, columns, encoding })
     }
 
-    fn open(&self, file: &Listed) -> Result<Arc<dyn AttachedFile>, String> {
-        match self.before.and_then(|before| before.files.get(&key(file))) {
+    /// Keeps the runs of a dataset that is refused now: sessions that read them go on, unless the files have changed. Where it could
+    /// not be listed, its files are kept, too.
+    fn keep(&mut self, name: &DatasetName, is_unlisted: bool) {
+        let Some(before) = self.before else { return };
+        let runs = before.runs.iter().filter(|(_, run)| run.name == *name);
+        self.runs.extend(runs.map(|(load, run)| (*load, Arc::clone(run))));
+        let files = before.files.iter().filter(|(key, _)| is_unlisted && key.0 == *name);
+        self.files.extend(files.map(|(key, file)| (key.clone(), Arc::clone(file))));
+    }
+
+    fn open(&self, name: &DatasetName, file: &Listed) -> Result<Arc<dyn AttachedFile>, String> {
+        match self.before.and_then(|before| before.files.get(&key(name, file))) {
             Some(before) => Ok(Arc::clone(before)),
             None => open(file, self.far),
         }
@@ -146,8 +162,8 @@ impl Looking<'_> {
     }
 }
 
-fn key(file: &Listed) -> (PathBuf, Identity) {
-    (file.path.clone(), file.identity.clone())
+fn key(name: &DatasetName, file: &Listed) -> FileKey {
+    (name.clone(), file.path.clone(), file.identity.clone())
 }
 
 /// The same of each, in their order. Where files are at servers, several wait for these at one time.

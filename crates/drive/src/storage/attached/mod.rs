@@ -9,6 +9,7 @@ mod bucket;
 mod cache;
 mod far;
 mod file;
+mod known;
 mod listing;
 mod look;
 mod names;
@@ -82,8 +83,8 @@ struct AttachedRun {
 }
 
 impl Attached {
-    /// Looks at the files for the first time. What is read of servers is kept in `directory`, up to so many bytes. Blocks. A path
-    /// or a bucket that is not there is [`Blame::User`], one that may not be read [`Blame::Access`].
+    /// Looks at the files for the first time. What is read of servers is kept in the drive's directory, up to so many bytes. Blocks.
+    /// A path or a bucket that is not there is [`Blame::User`], one that may not be read [`Blame::Access`].
     pub(crate) fn open(what: Vec<Attach>, directory: &Path, cache_bytes: u64, workers: Workers) -> Result<Attached, Fault> {
         let is_far = |attach: &Attach| matches!(attach.at, AttachAt::Far(_));
         let far =
@@ -183,8 +184,18 @@ fn check(attach: &Attach, far: Option<&Far>) -> Result<(), Fault> {
             fault.hint("name a directory of Parquet or Arrow files, or one such file")
         }),
         (AttachAt::Far(place), Some(far)) => match far.servers.list(place) {
-            Err(fault) if fault.blame != Blame::Device => Err(fault.at("cannot attach")),
-            _ => Ok(()),
+            Err(fault) if far.known.of(attach).is_some() => {
+                tracing::warn!(%place, %fault, "cannot be listed now; what it had is refused until it can");
+                Ok(())
+            }
+            Err(fault) if fault.blame == Blame::Device && attach.name.is_some() => Ok(()),
+            Err(fault) if fault.blame == Blame::Device => {
+                let hint =
+                    format!("what it holds is not known: start when the server answers, or name its dataset: NAME={place}");
+                Err(fault.at("cannot attach").hint(hint))
+            }
+            Err(fault) => Err(fault.at("cannot attach")),
+            Ok(_) => Ok(()),
         },
         (AttachAt::Far(_), None) => Ok(()),
     }

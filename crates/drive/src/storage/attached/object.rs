@@ -38,13 +38,14 @@ impl ObjectBytes {
         self.servers.read(&self.object, range).map_err(told)
     }
 
-    /// Whole blocks, which are kept.
-    fn fetch_blocks(&self, blocks: &Range<u64>) -> Result<Vec<u8>, SliceError> {
+    /// Whole blocks, which are kept. None: the first of them is there, or on its way.
+    fn fetch_blocks(&self, blocks: &Range<u64>) -> Result<Option<Vec<u8>>, SliceError> {
+        let Some(_fetching) = self.cache.begin(&self.object, blocks.clone()) else { return Ok(None) };
         let bytes = self.fetch(blocks.start * BLOCK_BYTES..self.object.bytes().min(blocks.end * BLOCK_BYTES))?;
         for (block, bytes) in blocks.clone().zip(bytes.chunks(BLOCK_BYTES as usize)) {
             self.cache.put(&self.object, block, bytes);
         }
-        Ok(bytes)
+        Ok(Some(bytes))
     }
 
     /// Runs of blocks to fetch for these ranges.
@@ -114,8 +115,14 @@ impl ReadAt for ObjectBytes {
             }
             let more = (block + 1..blocks.end).take_while(|block| !self.cache.has(&self.object, *block)).count() as u64;
             let run = block..block + 1 + more;
-            add(block, &self.fetch_blocks(&run)?);
-            block = run.end;
+            match self.fetch_blocks(&run)? {
+                Some(fetched) => {
+                    add(block, &fetched);
+                    block = run.end;
+                }
+                // Then it is looked for again: who fetched it may have failed.
+                None => self.cache.wait(&self.object, block),
+            }
         }
         Ok(bytes.into())
     }
