@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use hyper::StatusCode;
-use hyper::header::{AUTHORIZATION, HeaderMap};
+use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use parking_lot::Mutex;
-use pithead_entry::{Identity, Peer, TurnedAway, not_known};
+use pithead_entry::{Identity, Peer, TurnedAway, bearer, not_known};
 use pithead_host::{Client, Host, Session};
 use pithead_model::{Blame, Fault};
 
@@ -26,7 +26,7 @@ const IDLE_MAX: Duration = Duration::from_secs(3600);
 
 /// Finds out who sends a request.
 pub(crate) async fn known(entrance: &Entrance, peer: &Peer, headers: &HeaderMap) -> Result<Arc<Identity>, Refused> {
-    let token = bearer(headers)?;
+    let token = token(headers)?;
     if token.is_none() && entrance.doorman.asks_for_token(peer) {
         // How every page begins: that is no attempt to guess.
         return Err(unknown("this server asks for a token"));
@@ -47,13 +47,8 @@ fn unknown(why: &str) -> Refused {
 }
 
 /// The token of `Authorization: Bearer TOKEN`.
-fn bearer(headers: &HeaderMap) -> Result<Option<&[u8]>, Refused> {
-    let Some(header) = headers.get(AUTHORIZATION) else { return Ok(None) };
-    let parts = header.to_str().ok().and_then(|text| text.split_once(' '));
-    match parts {
-        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => Ok(Some(token.trim().as_bytes())),
-        _ => Err(unknown("expected `Bearer` and a token")),
-    }
+fn token(headers: &HeaderMap) -> Result<Option<&[u8]>, Refused> {
+    bearer(headers.get(AUTHORIZATION).map(HeaderValue::as_bytes)).map_err(|fault| unknown(&fault.message))
 }
 
 /// Whose session it is: the caller's number and name, and the page.
@@ -117,21 +112,19 @@ fn wrong_page() -> Refused {
 
 #[cfg(test)]
 mod tests {
-    use hyper::header::HeaderValue;
-
     use super::*;
 
     #[test]
     fn a_token_is_read_and_nothing_else() {
         let read = |value: &'static str| {
             let headers = HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static(value))]);
-            bearer(&headers).map(|token| token.map(<[u8]>::to_vec)).map_err(|refused| refused.status)
+            token(&headers).map(|token| token.map(<[u8]>::to_vec)).map_err(|refused| refused.status)
         };
         assert_eq!(read("Bearer abc").unwrap().unwrap(), b"abc");
         assert_eq!(read("bearer  abc ").unwrap().unwrap(), b"abc");
         for wrong in ["Basic abc", "Bearer", "", "abc"] {
             assert_eq!(read(wrong).unwrap_err(), StatusCode::UNAUTHORIZED, "{wrong}");
         }
-        assert!(bearer(&HeaderMap::new()).unwrap().is_none());
+        assert!(token(&HeaderMap::new()).unwrap().is_none());
     }
 }

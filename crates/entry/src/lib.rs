@@ -5,6 +5,7 @@
 
 mod accept;
 mod access;
+mod bearer;
 mod connection;
 mod doorman;
 mod gate;
@@ -16,6 +17,7 @@ mod watched;
 
 pub use accept::accept;
 pub use access::{Access, Identity, ProgramRight, Right};
+pub use bearer::bearer;
 pub use connection::{Connection, Peer, WAIT_MAX};
 pub use doorman::{Doorman, TurnedAway, not_known};
 pub use gate::{ConnectionLimits, ConnectionPermit, End, Gate};

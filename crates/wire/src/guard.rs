@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use http::header::AUTHORIZATION;
-use http::{Extensions, HeaderMap, Request, Response};
-use pithead_entry::{Doorman, Identity, Peer, TurnedAway, not_known};
+use http::{Extensions, HeaderMap, HeaderValue, Request, Response};
+use pithead_entry::{Doorman, Identity, Peer, TurnedAway, bearer};
 use pithead_model::Fault;
 use tonic::Status;
 use tonic::body::Body;
@@ -72,9 +72,7 @@ impl Reception for DoorReception {
     type Credentials = Option<Vec<u8>>;
 
     fn credentials(&self, headers: &HeaderMap) -> Result<Option<Vec<u8>>, Fault> {
-        let Some(header) = headers.get(AUTHORIZATION) else { return Ok(None) };
-        let token = header.as_bytes().strip_prefix(b"Bearer ").ok_or_else(|| not_known("expected `Bearer` and a token"))?;
-        Ok(Some(token.to_vec()))
+        Ok(bearer(headers.get(AUTHORIZATION).map(HeaderValue::as_bytes))?.map(<[u8]>::to_vec))
     }
 
     fn token<'a>(&self, credentials: &'a Option<Vec<u8>>) -> Option<&'a [u8]> {

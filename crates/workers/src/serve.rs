@@ -10,8 +10,8 @@ use datafusion_distributed::{
     DistributedConfig, DistributedExt, Worker, WorkerPlanRewriteEvent, WorkerPlanRewriteEventResponse, WorkerQueryContext,
 };
 use http::header::AUTHORIZATION;
-use http::{Extensions, HeaderMap};
-use pithead_entry::{Identity, Right, ServeOptions, not_known};
+use http::{Extensions, HeaderMap, HeaderValue};
+use pithead_entry::{Identity, Right, ServeOptions, bearer, not_known};
 use pithead_functions::{EngineOptions, session_state};
 use pithead_host::Host;
 use pithead_model::{Blame, Fault, PAGE_ROWS};
@@ -137,9 +137,7 @@ impl Reception for WorkerReception {
     type Credentials = Option<Vec<u8>>;
 
     fn credentials(&self, headers: &HeaderMap) -> Result<Option<Vec<u8>>, Fault> {
-        let Some(header) = headers.get(AUTHORIZATION) else { return Ok(None) };
-        let token = header.as_bytes().strip_prefix(b"Bearer ").ok_or_else(|| not_known("expected `Bearer` and a token"))?;
-        Ok(Some(token.to_vec()))
+        Ok(bearer(headers.get(AUTHORIZATION).map(HeaderValue::as_bytes))?.map(<[u8]>::to_vec))
     }
 
     fn token<'a>(&self, credentials: &'a Option<Vec<u8>>) -> Option<&'a [u8]> {
