@@ -46,7 +46,7 @@ mod written;
 pub use activity::{Activity, ActivityTotals, Ending, Followed};
 pub use below::{DividedPart, Merged, ReadSubPlan, SubPlans};
 pub use client::Client;
-pub use elsewhere::{Elsewhere, Placed};
+pub use elsewhere::{Elsewhere, Placed, is_of_query};
 pub use energy::{Emulated, device_profile, emulate};
 pub use figures::{PlanLine, StatementFigures, SubPlanFigures};
 pub use frames::Frames;

@@ -8,14 +8,15 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::Session as EngineSession;
 use datafusion::common::{DataFusionError, Result as EngineResult};
+use datafusion::execution::SessionState;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{LogicalPlan, UserDefinedLogicalNode};
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
+use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
 use pithead_door::{OpenRequest, PlanBytes, SessionOptions, ShippedInput, SlicePart};
 use pithead_fleet::{ConnectedDrive, Drives};
-use pithead_functions::Registry;
+use pithead_functions::{Registry, fault_from_datafusion, ready_to_run};
 use pithead_load::Partitioner;
 use pithead_model::{Adapt, DatasetName, DriveId, Fault, Level, Partitioning, SliceSpan};
 use pithead_plan::{Input, RemoteScan, ReplanPoint, RollUp, Shape, SubPlan, Travelling, shape};
@@ -84,7 +85,23 @@ impl Shipment {
     }
 }
 
+/// What runs of a super-plan.
+pub(crate) async fn physical_plan(
+    super_plan: &LogicalPlan,
+    remote: RemotePlanner,
+    state: &SessionState,
+) -> Result<Arc<dyn ExecutionPlan>, Fault> {
+    let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(remote)]);
+    let started = std::time::Instant::now();
+    let super_plan = ready_to_run(super_plan.clone()).map_err(fault_from_datafusion)?;
+    let plan = planner.create_physical_plan(&super_plan, state).await.map_err(fault_from_datafusion)?;
+    tracing::debug!(us = started.elapsed().as_micros(), "planned what the host runs");
+    tracing::debug!(plan = %datafusion::physical_plan::displayable(plan.as_ref()).indent(false), "the host's plan");
+    Ok(plan)
+}
+
 /// Turns [`RemoteScan`] into [`RemoteScanExec`].
+#[derive(Clone)]
 pub(crate) struct RemotePlanner {
     host: Host,
     settings: Settings,
@@ -96,13 +113,18 @@ pub(crate) struct RemotePlanner {
     functions: Arc<Registry>,
     from_above: Option<FromAbove>,
     pages: Option<SampledPages>,
-    sub_plans: Vec<(Arc<SubPlanProfile>, Vec<Shipment>)>,
+    sub_plans: Arc<[(Arc<SubPlanProfile>, Vec<Shipment>)]>,
     anew: Option<Arc<Anew>>,
 }
 
 impl RemotePlanner {
     pub(crate) fn new(query: &Query, prepared: &Prepared) -> Result<Self, Fault> {
-        Ok(Self { anew: Anew::new(query, prepared)?.map(Arc::new), ..Self::for_workers(query, prepared)? })
+        Self::for_workers(query, prepared)?.replannable(query, prepared)
+    }
+
+    /// The same, whose plans may change while they run.
+    pub(crate) fn replannable(self, query: &Query, prepared: &Prepared) -> Result<Self, Fault> {
+        Ok(Self { anew: Anew::new(query, prepared)?.map(Arc::new), ..self })
     }
 
     /// One whose plans stay as they are while they run.
@@ -128,7 +150,7 @@ impl RemotePlanner {
             from_above: query.from_above.clone(),
             pages: query.pages,
             now_ns: now.and_then(|now| now.timestamp_nanos_opt()).unwrap_or_default(),
-            sub_plans,
+            sub_plans: sub_plans.into(),
             anew: None,
         })
     }

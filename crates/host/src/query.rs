@@ -10,11 +10,10 @@ use datafusion::datasource::{MemTable, provider_as_source};
 use datafusion::execution::{SendableRecordBatchStream, SessionState};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
-use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use parking_lot::Mutex;
-use pithead_functions::{fault_from_datafusion, ready_to_run};
+use pithead_functions::fault_from_datafusion;
 use pithead_model::{Blame, Fault, SHIPPED_BYTES_MAX};
 use pithead_plan::{
     Computed, CutOptions, Decomposer, Decomposition, Input, ScalarQuery, order_joins, reduce_by_joins, replace_scalar_queries,
@@ -23,7 +22,7 @@ use pithead_plan::{
 
 use crate::below::FromAbove;
 use crate::elsewhere::{self, Placed};
-use crate::planner::RemotePlanner;
+use crate::planner::{RemotePlanner, physical_plan};
 use crate::replan::Replans;
 use crate::sampler::{SampleReport, SampledPages};
 use crate::schemas::Datasets;
@@ -318,25 +317,42 @@ impl Query {
         Ok((prepared, value))
     }
 
-    /// Starts a prepared query, at the workers if there are any and they can run it.
+    /// Starts a prepared query, at the workers if there are any and they can run it. Where they do, this host plans nothing unless they
+    /// fail.
     pub(crate) async fn execute(&self, prepared: &Prepared) -> Result<SendableRecordBatchStream, Fault> {
-        let far = self.place(prepared).await?;
-        let (plan, context) = (self.physical(prepared).await?, self.state.task_ctx());
-        match far {
-            None => execute_stream(plan, context).map_err(fault_from_datafusion),
-            Some(far) => Ok(elsewhere::or_here(far, plan, context, Arc::clone(&prepared.placed))),
-        }
+        let remote = RemotePlanner::for_workers(self, prepared)?;
+        let far = self.placed(prepared, remote.clone()).await?;
+        let remote = remote.replannable(self, prepared)?;
+        let super_plan = &prepared.decomposition.super_plan;
+        let Some(far) = far else {
+            let plan = physical_plan(super_plan, remote, &self.state).await?;
+            return execute_stream(plan, self.state.task_ctx()).map_err(fault_from_datafusion);
+        };
+        let (super_plan, state) = (super_plan.clone(), self.state.clone());
+        let alone = move || {
+            let run = async move {
+                let plan = physical_plan(&super_plan, remote, &state).await?;
+                execute_stream(plan, state.task_ctx()).map_err(fault_from_datafusion)
+            };
+            run.boxed()
+        };
+        Ok(elsewhere::or_here(far, Box::new(alone), Arc::clone(&prepared.placed)))
+    }
+
+    /// Takes note of where a prepared query would run, and why.
+    pub(crate) async fn place(&self, prepared: &Prepared) -> Result<(), Fault> {
+        self.placed(prepared, RemotePlanner::for_workers(self, prepared)?).await.map(drop)
     }
 
     /// The rows from the workers; none where the host runs all of it. Takes note of which, and why.
-    pub(crate) async fn place(&self, prepared: &Prepared) -> Result<Option<SendableRecordBatchStream>, Fault> {
+    async fn placed(&self, prepared: &Prepared, remote: RemotePlanner) -> Result<Option<SendableRecordBatchStream>, Fault> {
         let is_whole = self.from_above.is_none() && self.pages.is_none();
         let Some(elsewhere) = self.host.elsewhere().filter(|_| is_whole && self.settings.workers) else { return Ok(None) };
         let mut state = self.state.clone();
         // Work is divided where it is partitioned.
         let partitions = &mut state.config_mut().options_mut().execution.target_partitions;
         *partitions = (*partitions).max(FAR_PARTITIONS_MIN);
-        let plan = self.planned(prepared, RemotePlanner::for_workers(self, prepared)?, &state).await?;
+        let plan = physical_plan(&prepared.decomposition.super_plan, remote, &state).await?;
         let (far, told) = match elsewhere.place(plan, &state).await? {
             Placed::There { rows, told } => (Some(rows), told),
             Placed::Here(why) => (None, format!("at this host alone: {why}")),
@@ -347,22 +363,7 @@ impl Query {
 
     /// What the host runs of a prepared query.
     pub(crate) async fn physical(&self, prepared: &Prepared) -> Result<Arc<dyn ExecutionPlan>, Fault> {
-        self.planned(prepared, RemotePlanner::new(self, prepared)?, &self.state).await
-    }
-
-    async fn planned(
-        &self,
-        prepared: &Prepared,
-        remote: RemotePlanner,
-        state: &SessionState,
-    ) -> Result<Arc<dyn ExecutionPlan>, Fault> {
-        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(remote)]);
-        let started = std::time::Instant::now();
-        let super_plan = ready_to_run(prepared.decomposition.super_plan.clone()).map_err(fault_from_datafusion)?;
-        let plan = planner.create_physical_plan(&super_plan, state).await.map_err(fault_from_datafusion)?;
-        tracing::debug!(us = started.elapsed().as_micros(), "planned what the host runs");
-        tracing::debug!(plan = %datafusion::physical_plan::displayable(plan.as_ref()).indent(false), "the host's plan");
-        Ok(plan)
+        physical_plan(&prepared.decomposition.super_plan, RemotePlanner::new(self, prepared)?, &self.state).await
     }
 }
 

@@ -93,16 +93,17 @@ impl Credentials {
 }
 
 /// A link to another server of ours, made when it is first needed: to the same addresses, by the same files and with the same refusals as
-/// [`FlightDoor::connect_with`]. With it comes what says on each call who calls, if anything does. Must be called within a tokio runtime.
-pub fn channel(address: &str, options: &ConnectOptions) -> Result<(Channel, Option<HeaderValue>), Fault> {
-    let (_, channel, _) = link_to(address, options)?;
+/// [`FlightDoor::connect_with`]. With it comes what says on each call who calls, if anything does, and what the link knows where a call fails. Must be called within a
+/// tokio runtime.
+pub fn channel(address: &str, options: &ConnectOptions) -> Result<(Channel, Option<HeaderValue>, Trouble), Fault> {
+    let (_, channel, trouble) = link_to(address, options)?;
     let Credentials(token) = Credentials::new(options.token.as_ref())?;
     let header = |token: MetadataValue<Ascii>| {
         let mut header = HeaderValue::from_bytes(token.as_encoded_bytes()).map_err(Fault::bug)?;
         header.set_sensitive(true);
         Ok::<_, Fault>(header)
     };
-    Ok((channel, token.map(header).transpose()?))
+    Ok((channel, token.map(header).transpose()?, trouble))
 }
 
 fn link_to(address: &str, options: &ConnectOptions) -> Result<(String, Channel, Trouble), Fault> {

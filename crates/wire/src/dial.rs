@@ -34,11 +34,11 @@ pub(crate) struct Dial {
 
 /// What a drive said at the end of a connection that HTTP/2 cannot tell: a TLS alert.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Trouble(Arc<Mutex<Option<Fault>>>);
+pub struct Trouble(Arc<Mutex<Option<Fault>>>);
 
 impl Trouble {
     /// Takes it, if there was any since the last time.
-    pub(crate) fn take(&self) -> Option<Fault> {
+    pub fn take(&self) -> Option<Fault> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 

@@ -171,7 +171,8 @@ pub(crate) fn to_status(fault: &Fault) -> Status {
     Status::with_details(code, text, Bytes::from(fault_json(fault)))
 }
 
-fn fault_json(fault: &Fault) -> Vec<u8> {
+/// A fault as JSON that fits into a status: long texts are cut at their end.
+pub fn fault_json(fault: &Fault) -> Vec<u8> {
     let mut fault = fault.clone();
     let mut text_bytes_max = FAULT_BYTES_MAX;
     loop {
@@ -198,7 +199,7 @@ fn cut(text: &mut String, bytes_max: usize) {
 }
 
 /// The fault that a status from `address` stands for.
-pub(crate) fn from_status(status: &Status, address: &str) -> Fault {
+pub fn from_status(status: &Status, address: &str) -> Fault {
     if let Ok(fault) = serde_json::from_slice::<Fault>(status.details()) {
         return fault;
     }

@@ -32,6 +32,8 @@ mod serving;
 
 pub use client::{FlightDoor, channel};
 pub use decode::{BatchDecoder, Decoded};
+pub use dial::Trouble;
+pub use error::{fault_json, from_status};
 pub use fuzz::{decode_open as open_from_bytes, open_bytes as open_to_bytes};
 pub use guard::Reception;
 pub use link::PORT_DEFAULT;

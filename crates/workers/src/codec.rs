@@ -138,7 +138,8 @@ pub(crate) fn encode(spec: &ScanSpec) -> Result<Vec<u8>, Fault> {
 
 fn add(bytes: &mut Vec<u8>, part: &[u8]) -> Result<(), Fault> {
     let length = u32::try_from(part.len())
-        .map_err(|_| Fault::new(Blame::Limit, format!("{} bytes to ship are more than a task may have", part.len())))?;
+        // The query can run at its host.
+        .map_err(|_| Fault::new(Blame::Unsupported, format!("{} bytes to ship are more than a task may have", part.len())))?;
     bytes.extend(length.to_le_bytes());
     bytes.extend(part);
     Ok(())

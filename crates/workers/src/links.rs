@@ -21,15 +21,19 @@ use tower_service::Service;
 use url::Url;
 
 use crate::codec::external;
+use crate::reached::{At, Reached};
 
 /// Connections that are kept at most.
 const LINKS_MAX: usize = 1_024;
+
+/// A worker's connection.
+type Link = (At, BoxCloneSyncChannel);
 
 /// Connections to workers by address. Each is made when it is first used.
 #[derive(Clone)]
 pub struct Links {
     options: ConnectOptions,
-    open: Arc<Mutex<HashMap<Url, BoxCloneSyncChannel>>>,
+    open: Arc<Mutex<HashMap<Url, Link>>>,
 }
 
 impl Links {
@@ -38,13 +42,15 @@ impl Links {
         Self { options, open: Arc::default() }
     }
 
-    fn to(&self, url: &Url) -> Result<BoxCloneSyncChannel, Fault> {
+    fn to(&self, url: &Url) -> Result<Link, Fault> {
         let mut open = self.open.lock();
         if let Some(link) = open.get(url) {
             return Ok(link.clone());
         }
-        let (channel, token) = channel(&address_of(url)?, &self.options)?;
-        let link = BoxCloneSyncChannel::new(WithToken { channel, token });
+        let address = address_of(url)?;
+        let (channel, token, trouble) = channel(&address, &self.options)?;
+        let at = At { address: address.into(), trouble };
+        let link = (at, BoxCloneSyncChannel::new(WithToken { channel, token }));
         if open.len() >= LINKS_MAX {
             open.clear();
         }
@@ -62,7 +68,8 @@ impl fmt::Debug for Links {
 #[async_trait]
 impl ChannelResolver for Links {
     async fn get_worker_client_for_url(&self, url: &Url) -> EngineResult<Box<dyn WorkerChannel>> {
-        Ok(create_worker_client(self.to(url).map_err(external)?))
+        let (at, channel) = self.to(url).map_err(external)?;
+        Ok(Box::new(Reached { at, channel: create_worker_client(channel) }))
     }
 }
 

@@ -71,10 +71,14 @@ impl Workers {
                     let message = format!("worker {address} is of release {:?}, and this is {RELEASE}", info.version);
                     return Err(Fault::new(Blame::User, message).hint("start workers of the same release"));
                 }
-                Ok(Err(error)) => match refused(address, &error) {
-                    Some(fault) => return Err(fault),
-                    None => tracing::warn!("worker {address} does not answer; queries run at this host alone: {error}"),
-                },
+                Ok(Err(error)) => {
+                    let fault = fault_from_datafusion(error);
+                    if fault.blame != Blame::Device {
+                        let is_named = fault.message.contains(address);
+                        return Err(if is_named { fault } else { fault.at(format_args!("worker {address}")) });
+                    }
+                    tracing::warn!("worker {address} does not answer; queries run at this host alone: {}", fault.message);
+                }
                 Err(_) => tracing::warn!("worker {address} does not answer; queries run at this host alone until it does"),
             }
         }
@@ -159,11 +163,8 @@ fn settings(state: &SessionState) -> EngineResult<HeaderMap> {
 }
 
 /// The fault of a worker that does not let this host in.
-fn refused(address: &str, error: &DataFusionError) -> Option<Fault> {
+pub(crate) fn refused(address: &str, error: &DataFusionError) -> Option<Fault> {
     let DataFusionError::External(source) = error else { return None };
-    if let Some(fault) = source.downcast_ref::<Fault>() {
-        return Some(fault.clone().at(format!("worker {address}")));
-    }
     let status = source.downcast_ref::<Status>()?;
     let is_refused = matches!(status.code(), Code::Unauthenticated | Code::PermissionDenied);
     is_refused.then(|| {

@@ -23,6 +23,7 @@ use tonic::Status;
 use crate::codec::{ScanCodec, external};
 use crate::links::Links;
 use crate::may::{Functions, register};
+use crate::told::TaskExec;
 
 /// What a worker says that it is.
 pub(crate) const RELEASE: &str = env!("CARGO_PKG_VERSION");
@@ -109,10 +110,10 @@ impl Tasks {
     }
 }
 
-/// Refuses a task that is none of ours.
+/// Refuses a task that is none of ours; of others, errors keep their blame.
 fn checked(functions: &Functions, event: WorkerPlanRewriteEvent<'_>) -> EngineResult<WorkerPlanRewriteEventResponse> {
     match functions.refusal(&event.plan) {
-        None => Ok(WorkerPlanRewriteEventResponse::new(event.plan)),
+        None => Ok(WorkerPlanRewriteEventResponse::new(TaskExec::new(event.plan))),
         Some(why) => Err(external(Fault::new(Blame::Access, format!("a worker runs no such task: {why}")))),
     }
 }

@@ -7,7 +7,7 @@ use pithead_e2e::tpch::{answers, queries, spec};
 use pithead_e2e::{DriveProcess, FrontProcess, block_on, collect, divide, front, row_difference, worker};
 use pithead_embed::{ConnectOptions, EmbedOptions, Engine, Target, connect};
 use pithead_host::Session;
-use pithead_model::Blame;
+use pithead_model::{Blame, Fault, FaultKind};
 use pithead_workers::Workers;
 use tempfile::TempDir;
 
@@ -106,6 +106,71 @@ fn rows_are_sorted_by_a_constant_of_the_side_that_may_be_missing() {
         let plan = explained(&session, SEEN, false).await;
         assert!(plan.contains("among 2 workers"), "{plan}");
         assert_eq!(collect(&session, SEEN).await.unwrap().rows, [["NULL", "1000"]]);
+    });
+}
+
+/// How a query ends: its rows that come, and its fault.
+async fn ended(session: &Session, query: &str) -> (u64, Fault) {
+    let mut rows = match session.run(query).await {
+        Ok(answer) => answer.rows,
+        Err(fault) => return (0, fault),
+    };
+    let mut count = 0;
+    while let Some(batch) = rows.next().await {
+        match batch {
+            Ok(batch) => count += batch.num_rows() as u64,
+            Err(fault) => return (count, fault),
+        }
+    }
+    panic!("{query} ended well, with {count} rows");
+}
+
+#[test]
+fn a_query_that_fails_by_its_own_fault_is_told_as_at_one_host() {
+    block_on(async {
+        let site = Site::new().await;
+        let (far, near) = (site.session().await, site.session().await);
+        collect(&near, "SET pithead.workers = false").await.unwrap();
+        let join = "FROM orders JOIN lineitem ON o_orderkey = l_orderkey";
+        let late = format!("SELECT max(l_orderkey) {join}");
+        let late = collect(&near, &late).await.unwrap().rows[0][0].clone();
+        for (first, expression, words) in [
+            // Before its first row: all of it has to be known before one is.
+            (false, "sum(l_quantity / (l_linenumber - l_linenumber))".to_owned(), "ivide by zero"),
+            (false, "max(CAST(CASE WHEN o_orderkey = 7 THEN o_comment ELSE '1' END AS INT))".to_owned(), "ast"),
+            (false, "sum(9223372036854775807 + l_linenumber)".to_owned(), "verflow"),
+            // And after rows have come: one row of all is at fault.
+            (true, format!("l_comment, o_comment, 1 / (l_orderkey - {late})"), "ivide by zero"),
+            (true, format!("l_comment, o_comment, CAST(CASE WHEN l_orderkey = {late} THEN o_comment END AS INT)"), "ast"),
+        ] {
+            let query = format!("SELECT {expression} {join}");
+            let plan = explained(&far, &query, false).await;
+            assert!(plan.contains("among 2 workers"), "{query}: {plan}");
+            let ((came, told), (_, alone)) = (ended(&far, &query).await, ended(&near, &query).await);
+            assert_eq!(told, alone, "{query}");
+            assert!(told.blame == Blame::User && told.message.contains(words), "{query}: {told:?}");
+            assert_eq!(came > 0, first, "{query}: {came} rows came");
+        }
+        // The workers are as good as before.
+        assert!(!explained(&far, JOIN, true).await.contains("run again"));
+    });
+}
+
+#[test]
+fn memory_that_a_worker_does_not_have_is_told_as_a_limit() {
+    block_on(async {
+        let mut site = Site::new().await;
+        let drives = site.drives.iter().map(|drive| drive.address().to_owned()).collect();
+        let engine = connect(&Target::Drives(drives), &EmbedOptions::default()).await.unwrap();
+        site.workers = (0..2).map(|_| worker(site._folder.path(), &site.drives, &["--memory", "24MiB"])).collect();
+        divide(&engine, &site.workers).await;
+        let session = engine.host.session();
+        collect(&session, "SET pithead.pushdown = false").await.unwrap();
+        collect(&session, "SET pithead.join_filters = false").await.unwrap();
+        let large =
+            "SELECT count(*) FROM lineitem a JOIN lineitem b ON a.l_comment = b.l_comment AND a.l_orderkey = b.l_orderkey";
+        let (came, fault) = ended(&session, large).await;
+        assert_eq!((came, fault.blame, fault.kind), (0, Blame::Limit, FaultKind::Memory), "{fault:?}");
     });
 }
 

@@ -1,0 +1,210 @@
+//! How a task's error keeps its blame on its way to other machines.
+//!
+//! The engine carries errors of its own kinds, and of all others nothing but their text. So the outermost operator of each task
+//! ([`TaskExec`]) makes every error a [`Told`], whose text is the fault as JSON behind a mark, and who called the worker reads it back
+//! ([`read`]).
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::metrics::MetricsSet;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+};
+use futures::TryStreamExt;
+use pithead_functions::fault_from_datafusion;
+use pithead_host::is_of_query;
+use pithead_model::{Blame, Fault};
+use pithead_wire::{fault_json, from_status};
+use tonic::Status;
+
+use crate::place::refused;
+
+/// Before the JSON. No error of the engine begins with it.
+const MARK: &str = "\u{1}pithead fault ";
+/// Errors that are wrapped deeper than this are not looked at.
+const DEPTH_MAX: usize = 64;
+
+/// An error whose text another machine reads.
+#[derive(Debug)]
+struct Told(Fault);
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{MARK}{}", String::from_utf8_lossy(&fault_json(&self.0)))
+    }
+}
+
+impl Error for Told {}
+
+/// The error as it travels.
+fn told(error: DataFusionError) -> DataFusionError {
+    let fault = read(&error).unwrap_or_else(|| fault_from_datafusion(error));
+    DataFusionError::External(Box::new(Told(fault)))
+}
+
+/// The fault that a task's error was; none where no task made it.
+pub(crate) fn read(error: &DataFusionError) -> Option<Fault> {
+    let mut current: &(dyn Error + 'static) = error;
+    for _ in 0..DEPTH_MAX {
+        if let Some(json) = current.to_string().strip_prefix(MARK) {
+            return serde_json::from_str(json).ok();
+        }
+        current = match current.downcast_ref::<Arc<DataFusionError>>() {
+            Some(shared) => shared.as_ref(),
+            None => current.source()?,
+        };
+    }
+    None
+}
+
+/// The outermost operator of a task: the operator itself, but for its errors.
+pub(crate) struct TaskExec(Arc<dyn ExecutionPlan>);
+
+impl TaskExec {
+    pub(crate) fn new(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+        Arc::new(Self(plan))
+    }
+}
+
+impl DisplayAs for TaskExec {
+    fn fmt_as(&self, kind: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt_as(kind, f)
+    }
+}
+
+impl fmt::Debug for TaskExec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TaskExec({:?})", self.0)
+    }
+}
+
+impl ExecutionPlan for TaskExec {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn downcast_delegate(&self) -> Option<&dyn ExecutionPlan> {
+        Some(self.0.as_ref())
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.0.properties()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        self.0.children()
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        self.0.apply_expressions(f)
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        Ok(Self::new(Arc::clone(&self.0).replace_children(children, options)?))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let rows = self.0.execute(partition, context).map_err(told)?;
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows.map_err(told))))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        self.0.metrics()
+    }
+}
+
+/// What is to blame for an error that came from a worker.
+///
+/// Where no task made it, the worker or the way to it failed, or its engine around the task, which knows one error that is the
+/// query's: that there is not enough memory.
+pub(crate) fn fault_of(address: &str, error: DataFusionError) -> Fault {
+    if let Some(fault) = read(&error) {
+        let is_placed = is_of_query(&fault) || fault.message.starts_with("worker ");
+        return if is_placed { fault } else { fault.at(format_args!("worker {address}")) };
+    }
+    if let DataFusionError::ResourcesExhausted(_) = error.find_root() {
+        return fault_from_datafusion(error);
+    }
+    refused(address, &error).unwrap_or_else(|| lost(address, &error))
+}
+
+/// The fault of a worker that did not do its task.
+fn lost(address: &str, error: &DataFusionError) -> Fault {
+    let mut chain = std::iter::successors(Some(error as &(dyn Error + 'static)), |error| (*error).source());
+    if let Some(status) = chain.clone().find_map(|error| error.downcast_ref::<Status>()) {
+        return of_worker(from_status(status, address));
+    }
+    let last = chain.by_ref().last().map(ToString::to_string).unwrap_or_default();
+    Fault::new(Blame::Device, format!("worker {address}: {last}"))
+}
+
+/// What links say of drives, of a worker.
+pub(crate) fn of_worker(fault: Fault) -> Fault {
+    let hint = fault.hint.filter(|hint| !hint.contains("drive serve"));
+    let message = fault.message.replacen("this drive", "this worker", 1);
+    Fault { message: message.replace("the drive", "the worker").replace("drive ", "worker "), hint, ..fault }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::error::ArrowError;
+    use pithead_model::FaultKind;
+
+    use super::*;
+    use crate::codec::external;
+
+    /// What is left of an error on the other machine: its text.
+    fn travelled(error: DataFusionError) -> DataFusionError {
+        let DataFusionError::External(told) = error else { panic!("{error}") };
+        let text = DataFusionError::External(Box::new(std::io::Error::other(told.to_string())));
+        DataFusionError::Shared(Arc::new(text.context("a stage")))
+    }
+
+    #[test]
+    fn errors_keep_blame_and_words_over_several_machines() {
+        let by_zero = DataFusionError::ArrowError(Box::new(ArrowError::DivideByZero), None);
+        let corrupt = Fault::new(Blame::Corrupt, "slice 3 is damaged\nas a whole").of_kind(FaultKind::Other).hint("repair it");
+        let memory = || DataFusionError::ResourcesExhausted("not enough for a sort".to_owned());
+        for error in [by_zero, external(corrupt.clone()), memory()] {
+            let shared = Arc::new(error);
+            let alone = fault_from_datafusion(DataFusionError::Shared(Arc::clone(&shared)));
+            let once = external(fault_of("a:1", travelled(told(DataFusionError::Shared(shared)))));
+            let twice = fault_of("b:2", travelled(told(once)));
+            assert_eq!(twice, alone);
+        }
+        // Told by the engine around a task.
+        assert_eq!(fault_of("a:1", memory()), fault_from_datafusion(memory()));
+    }
+
+    #[test]
+    fn a_worker_that_fails_is_named_once() {
+        let refused = std::io::Error::new(std::io::ErrorKind::ConnectionRefused, "connection refused");
+        let fault = fault_of("a:1", DataFusionError::External(Box::new(refused)));
+        assert_eq!((fault.blame, fault.message.as_str()), (Blame::Device, "worker a:1: connection refused"));
+        assert_eq!(fault_of("b:2", travelled(told(external(fault.clone())))), fault);
+        let late = fault_of("a:1", DataFusionError::Execution("timed out while waiting for the plan".to_owned()));
+        assert_eq!(late.blame, Blame::Device);
+        let drive = Fault::new(Blame::Device, "drive d:1 is away");
+        assert_eq!(fault_of("a:1", travelled(told(external(drive)))).message, "worker a:1: drive d:1 is away");
+        let denied = DataFusionError::External(Box::new(Status::unauthenticated("this worker asks for a token")));
+        assert_eq!(fault_of("a:1", denied).blame, Blame::Access);
+    }
+
+    #[test]
+    fn long_texts_fit_into_a_status() {
+        let fault = Fault::invalid("x".repeat(1 << 20));
+        let DataFusionError::External(text) = told(external(fault)) else { panic!() };
+        assert!(text.to_string().len() < 8 << 10);
+    }
+}
