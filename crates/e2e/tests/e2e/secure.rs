@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use pithead_e2e::tpch::{parquet, spec};
-use pithead_e2e::{DriveProcess, block_on, collect, load, pithead};
+use pithead_e2e::{DriveProcess, FrontProcess, block_on, collect, load, pithead};
 use pithead_embed::{ClientTlsFiles, ConnectOptions, EmbedOptions, Target, connect};
 use tempfile::TempDir;
 
@@ -206,6 +206,63 @@ fn hosts_are_known_by_certificates() {
     site.done(&["cert", "client", "reports", "--dir", "elsewhere"]);
     let foreign = ["--tls-cert", "elsewhere/reports.pem", "--tls-key", "elsewhere/reports.key"];
     not_allowed(&run(&foreign), &["does not accept"]);
+}
+
+#[test]
+fn workers_are_servers_and_clients_of_tls() {
+    let site = Site::new();
+    site.done(&["token", "worker", "--read", "*"]);
+    let ((_one, first), (_two, second)) = (site.secure_drive("drive-0"), site.secure_drive("drive-1"));
+    let drives = format!("{first},{second}");
+    for table in ["orders", "lineitem"] {
+        let loaded = ["load", table, &file(table)];
+        succeeded(&site.as_identity("loader", &drives, &loaded), &loaded);
+    }
+    let worker = |certificate: &str, more: &[&str]| {
+        let (cert, key) = (format!("{certificate}.pem"), format!("{certificate}.key"));
+        let link = ["--worker", "--threads", "1", "--drives", &drives, "--drives-tls-ca", "certs/ca.pem"];
+        let tls = ["--tls-cert", &cert, "--tls-key", &key, "--access", "access.toml"];
+        FrontProcess::start(site.folder.path(), &[&link[..], &tls[..], more].concat())
+    };
+    let good = ["--drives-token-file", "worker.token"];
+    let workers = [worker("certs/127.0.0.1", &good), worker("certs/127.0.0.1", &good)];
+    let both = format!("{},{}", workers[0].address(), workers[1].address());
+    let query = "SELECT o_orderpriority, count(*), sum(l_quantity) FROM orders JOIN lineitem ON o_orderkey = l_orderkey \
+                 GROUP BY o_orderpriority ORDER BY 1";
+    let left = "SET pithead.pushdown = off; SET pithead.join_filters = off; ";
+    let sql = |name: &str, workers: &str, text: &str| {
+        let text = format!("{left}{text}");
+        let mut arguments = vec!["sql", "-q", "--format", "csv", "-c", &text];
+        if !workers.is_empty() {
+            arguments.extend(["--workers", workers]);
+        }
+        site.as_identity(name, &drives, &arguments)
+    };
+    let rows = |workers: &str| succeeded(&sql("ops", workers, query), &["sql"]);
+    let plan = succeeded(&sql("ops", &both, &format!("EXPLAIN ANALYZE {query}")), &["explain"]);
+    assert!(plan.contains("among 2 workers") && !plan.contains("run again"), "{plan}");
+    assert_eq!(rows(&both), rows(""));
+    assert!(rows(&both).lines().count() > 5);
+
+    // Who may not read every domain gives no worker tasks, and who is not known or not trusted is no worker.
+    not_allowed(&sql("reports", &both, query), &["may not read every domain", workers[0].address()]);
+    site.done(&["cert", "ca", "--dir", "elsewhere"]);
+    site.done(&["cert", "drive", "127.0.0.1", "localhost", "--dir", "elsewhere"]);
+    let foreign = worker("elsewhere/127.0.0.1", &good);
+    not_allowed(&sql("ops", foreign.address(), query), &["worker", foreign.address(), "not trusted", "--tls-ca"]);
+    let plain = ["--worker", "--threads", "1", "--drives", &drives, "--drives-tls-ca", "certs/ca.pem"];
+    let plain = FrontProcess::start(site.folder.path(), &[&plain[..], &good[..]].concat());
+    let output = sql("ops", plain.address(), query);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("no TLS connection") && said.contains(plain.address()) && said.contains("alone"), "{said}");
+    assert_eq!(succeeded(&output, &["sql"]), rows(""));
+
+    // Workers that do not let each other in: the host that both let in answers alone, and says whose fault that is.
+    let strange = worker("certs/127.0.0.1", &["--drives-token-file", "reports.token"]);
+    let mixed = format!("{},{}", workers[0].address(), strange.address());
+    let plan = succeeded(&sql("ops", &mixed, &format!("EXPLAIN ANALYZE {query}")), &["explain"]);
+    assert!(plan.contains("run again at this host alone") && plan.contains("may not read every domain"), "{plan}");
+    assert_eq!(rows(&mixed), rows(""));
 }
 
 /// Connections that come to nothing: some say nothing, some begin a handshake, some begin HTTP/2 and go on byte by byte.
