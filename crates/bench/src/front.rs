@@ -2,14 +2,16 @@
 //!
 //! All rows of a table by Flight SQL, beside a bare stream of Flight of the same batches; all rows of another by PostgreSQL's protocol,
 //! and lookups of single rows by many clients, beside PostgreSQL itself with the same rows and an index; TPC-H by a DuckDB that is a
-//! client, beside DuckDB's own protocol Quack. Whatever is compared runs in turns, so that the machine's moods meet all of it.
+//! client, beside DuckDB's own protocol Quack; and TPC-H among workers, beside a host alone. Whatever is compared runs in turns, so that the machine's moods meet all of it.
 
 mod attached;
 mod flight;
+mod half;
 mod points;
 mod postgres;
 mod report;
 mod serving;
+mod workers;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -18,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use pithead_embed::{EmbedOptions, Engine, Target, connect};
 use pithead_model::{Blame, Fault};
+use serde::Serialize;
 
 use crate::demo::{Layout, load};
 use crate::kv::free_port;
@@ -27,8 +30,9 @@ use crate::tables::{generate, io};
 use crate::timing::run;
 use points::{CLIENTS, Points, by_flight, by_pgbench};
 use postgres::{Postgres, Programs};
-use report::{Fetch, FetchAnswer, Report, Summary};
+use report::{Fetch, FetchAnswer, Report, Summary, WorkersReport, WorkersSummary};
 use serving::Serving;
+use workers::Divided;
 
 /// Bytes of a row of both tables as Arrow.
 const ROW_BYTES: f64 = 68.0;
@@ -63,6 +67,10 @@ pub struct FrontOptions {
     pub runs: usize,
     /// TPC-H's scale, in gigabytes of text, for DuckDB as a client. None: that part is left out.
     pub scale: Option<f64>,
+    /// TPC-H's scale for hosts with workers. None: that part is left out.
+    pub workers_scale: Option<f64>,
+    /// Whether the part of hosts with workers is the only one.
+    pub only_workers: bool,
     /// Where everything is made. It is removed at the end, but for TPC-H's tables and the DuckDB that is installed there.
     pub directory: PathBuf,
     /// Where to write everything as JSON.
@@ -76,16 +84,33 @@ pub async fn front(options: &FrontOptions) -> Result<(), Fault> {
     std::fs::create_dir_all(&options.directory).map_err(|error| io(&options.directory, &error))?;
     let scratch = tempfile::tempdir_in(&options.directory).map_err(|error| io(&options.directory, &error))?;
     let place = std::path::absolute(scratch.path()).map_err(|error| io(scratch.path(), &error))?;
-    let report = measure(options, machine, &place).await?;
-    println!("{}", report.text());
+    let workers = match options.workers_scale {
+        Some(scale) => {
+            let tables = options.directory.join(format!("tpch-{scale}"));
+            workers::divided(&place.join("workers"), &tables, (scale, options.runs)).await?
+        }
+        None => None,
+    };
+    if options.only_workers {
+        let summary = WorkersSummary::of(workers.as_ref());
+        let report = WorkersReport { machine, runs: options.runs, workers, summary };
+        return told(&report.text(), &report, options);
+    }
+    let report = measure(options, machine, &place, workers).await?;
+    told(&report.text(), &report, options)
+}
+
+/// Prints, and writes the JSON.
+fn told(text: &str, report: &impl Serialize, options: &FrontOptions) -> Result<(), Fault> {
+    println!("{text}");
     if let Some(path) = &options.json {
-        let text = serde_json::to_string_pretty(&report).unwrap_or_default();
+        let text = serde_json::to_string_pretty(report).unwrap_or_default();
         std::fs::write(path, text + "\n").map_err(|error| io(path, &error))?;
     }
     Ok(())
 }
 
-async fn measure(options: &FrontOptions, machine: Machine, scratch: &Path) -> Result<Report, Fault> {
+async fn measure(options: &FrontOptions, machine: Machine, scratch: &Path, workers: Option<Divided>) -> Result<Report, Fault> {
     let tables = options.scale.map(|scale| (scale, options.directory.join(format!("tpch-{scale}"))));
     let data = scratch.join("data");
     let large = ((options.gigabytes * 1e9 / ROW_BYTES) as u64).max(1);
@@ -120,11 +145,12 @@ async fn measure(options: &FrontOptions, machine: Machine, scratch: &Path) -> Re
         clients: CLIENTS,
         seconds: options.seconds,
         postgresql,
-        summary: Summary::of(&flight_fetch, fetch.as_ref(), &points, attached.as_ref()),
+        summary: Summary::of(&flight_fetch, fetch.as_ref(), &points, attached.as_ref(), WorkersSummary::of(workers.as_ref())),
         flight_fetch,
         fetch,
         points,
         attached,
+        workers,
     })
 }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::attached::{Attached, AttachedQuery, Figure, Way};
 use super::flight::FlightFetch;
 use super::points::Points;
+use super::workers::Divided;
 use super::{FLIGHT, PITHEAD, POSTGRES, POSTGRESQL};
 use crate::machine::Machine;
 use crate::report::{megabytes, ratio, seconds, table};
@@ -33,7 +34,43 @@ pub(super) struct Report {
     pub(super) points: Vec<Points>,
     /// None: it was left out.
     pub(super) attached: Option<Attached>,
+    /// None: it was left out, or this machine cannot give half a core.
+    pub(super) workers: Option<Divided>,
     pub(super) summary: Summary,
+}
+
+/// What was measured, where hosts with workers are the only part.
+#[derive(Debug, Serialize)]
+pub(super) struct WorkersReport {
+    pub(super) machine: Machine,
+    pub(super) runs: usize,
+    pub(super) workers: Option<Divided>,
+    pub(super) summary: WorkersSummary,
+}
+
+/// The figures of hosts with workers: seconds of a host alone that has half a core over those with workers of half a core each.
+#[derive(Debug, Serialize)]
+pub(super) struct WorkersSummary {
+    workers_2_gain: Option<f64>,
+    workers_4_gain: Option<f64>,
+    /// The most that this machine could give.
+    workers_gain_max: Option<f64>,
+}
+
+impl WorkersSummary {
+    pub(super) fn of(divided: Option<&Divided>) -> WorkersSummary {
+        let gain = |workers| divided.and_then(|divided| divided.gain(workers));
+        WorkersSummary { workers_2_gain: gain(2), workers_4_gain: gain(4), workers_gain_max: divided.map(Divided::gain_max) }
+    }
+}
+
+impl WorkersReport {
+    /// The table, and the summary.
+    pub(super) fn text(&self) -> String {
+        let workers = self.workers.as_ref().map(Divided::text);
+        let summary = serde_json::to_string_pretty(&self.summary).unwrap_or_default();
+        [workers, Some(summary)].into_iter().flatten().collect::<Vec<_>>().join("\n\n")
+    }
 }
 
 /// Fetches of all rows, by the client's way.
@@ -83,6 +120,8 @@ pub(super) struct Summary {
     /// TPC-H by a DuckDB that sends whole queries: seconds over those of Quack.
     seconds_vs_quack_query: Option<f64>,
     bytes_vs_quack_query: Option<f64>,
+    #[serde(flatten)]
+    workers: WorkersSummary,
 }
 
 const SECONDS: Figure = |taken| taken.seconds.median;
@@ -107,7 +146,13 @@ impl FetchWay {
 }
 
 impl Summary {
-    pub(super) fn of(flight: &FlightFetch, fetch: Option<&Fetch>, points: &[Points], attached: Option<&Attached>) -> Summary {
+    pub(super) fn of(
+        flight: &FlightFetch,
+        fetch: Option<&Fetch>,
+        points: &[Points],
+        attached: Option<&Attached>,
+        workers: WorkersSummary,
+    ) -> Summary {
         let of = |server: &str, protocol: &str| points.iter().find(|it| it.server == server && it.protocol == protocol);
         let (own, theirs, by_flight) = (of(PITHEAD, POSTGRES), of(POSTGRESQL, POSTGRES), of(PITHEAD, FLIGHT));
         let query = |figure| attached?.ratio(figure, |query| &query.pithead_query, |query| &query.quack_query);
@@ -125,6 +170,7 @@ impl Summary {
             seconds_vs_quack_attached: tables(SECONDS),
             seconds_vs_quack_query: query(SECONDS),
             bytes_vs_quack_query: query(BYTES),
+            workers,
         }
     }
 }
@@ -135,7 +181,8 @@ impl Report {
         let fetch = self.fetch.as_ref().map(|fetch| self.by_client(fetch));
         let attached = self.attached.as_ref().map(by_query);
         let summary = serde_json::to_string_pretty(&self.summary).unwrap_or_default();
-        let parts = [Some(self.by_flight()), fetch, Some(self.lookups()), attached, Some(summary)];
+        let workers = self.workers.as_ref().map(Divided::text);
+        let parts = [Some(self.by_flight()), fetch, Some(self.lookups()), attached, workers, Some(summary)];
         parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
     }
 
@@ -232,7 +279,7 @@ mod tests {
         let points =
             |server, per_s| Points { server, protocol: POSTGRES, per_s: flat(per_s), p50_ms: flat(1.0), p99_ms: flat(9.0) };
         let points = [points(PITHEAD, 500.0), points(POSTGRESQL, 1_000.0)];
-        let summary = Summary::of(&flight, Some(&fetch), &points, None);
+        let summary = Summary::of(&flight, Some(&fetch), &points, None, WorkersSummary::of(None));
         assert_eq!((summary.fetch_share_of_flight, summary.flight_gb_s), (0.75, 1.5));
         assert_eq!((summary.pg_fetch_vs_postgresql, summary.pg_point_vs_postgresql), (Some(0.5), Some(0.5)));
         assert_eq!((summary.flight_points_per_s, summary.seconds_vs_quack_query), (None, None));

@@ -28,6 +28,15 @@ pub(crate) struct FrontBenchArgs {
     /// Leave DuckDB as a client out
     #[arg(long, conflicts_with = "scale")]
     without_duckdb: bool,
+    /// TPC-H's scale for hosts with workers
+    #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = parse_scale)]
+    workers_scale: f64,
+    /// Leave hosts with workers out
+    #[arg(long, conflicts_with_all = ["workers_scale", "only_workers"])]
+    without_workers: bool,
+    /// Measure hosts with workers, and nothing else
+    #[arg(long)]
+    only_workers: bool,
     /// Where tables and servers are made; what is made is removed at the end, but for TPC-H's tables and DuckDB
     #[arg(long, visible_alias = "dir", value_name = "DIR", default_value = "demo-data")]
     directory: PathBuf,
@@ -38,7 +47,17 @@ pub(crate) struct FrontBenchArgs {
 
 /// What to measure.
 pub(super) fn options(args: FrontBenchArgs) -> FrontOptions {
-    let FrontBenchArgs { gb, rows, seconds, runs, scale, without_duckdb, directory, json } = args;
-    let scale = (!without_duckdb).then_some(scale);
-    FrontOptions { gigabytes: gb, rows, seconds, runs: usize::from(runs), scale, directory, json }
+    let scale = (!args.without_duckdb).then_some(args.scale);
+    let workers_scale = (!args.without_workers).then_some(args.workers_scale);
+    FrontOptions {
+        gigabytes: args.gb,
+        rows: args.rows,
+        seconds: args.seconds,
+        runs: usize::from(args.runs),
+        scale,
+        workers_scale,
+        only_workers: args.only_workers,
+        directory: args.directory,
+        json: args.json,
+    }
 }
