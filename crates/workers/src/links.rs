@@ -26,20 +26,28 @@ use crate::reached::{At, Reached};
 /// Connections that are kept at most.
 const LINKS_MAX: usize = 1_024;
 
-/// A worker's connection.
-type Link = (At, BoxCloneSyncChannel);
+/// A worker's connection, and what says there who calls.
+type Link = (At, WithToken);
 
 /// Connections to workers by address. Each is made when it is first used.
 #[derive(Clone)]
 pub struct Links {
     options: ConnectOptions,
     open: Arc<Mutex<HashMap<Url, Link>>>,
+    /// The token of who has given the task that calls, if this is a worker: a task names the workers to call, and one whose address is
+    /// made up must not learn the token of this one.
+    caller: Option<Option<HeaderValue>>,
 }
 
 impl Links {
     /// With TLS and credentials as these options have them, which are those of links to drives.
     pub fn new(options: ConnectOptions) -> Self {
-        Self { options, open: Arc::default() }
+        Self { options, open: Arc::default(), caller: None }
+    }
+
+    /// The same connections with the token of who has given a task, or without one, in the place of our own.
+    pub(crate) fn in_the_name_of(&self, caller: Option<HeaderValue>) -> Self {
+        Self { caller: Some(caller), ..self.clone() }
     }
 
     fn to(&self, url: &Url) -> Result<Link, Fault> {
@@ -50,7 +58,7 @@ impl Links {
         let address = address_of(url)?;
         let (channel, token, trouble) = channel(&address, &self.options)?;
         let at = At { address: address.into(), trouble };
-        let link = (at, BoxCloneSyncChannel::new(WithToken { channel, token }));
+        let link = (at, WithToken { channel, token });
         if open.len() >= LINKS_MAX {
             open.clear();
         }
@@ -68,8 +76,11 @@ impl fmt::Debug for Links {
 #[async_trait]
 impl ChannelResolver for Links {
     async fn get_worker_client_for_url(&self, url: &Url) -> EngineResult<Box<dyn WorkerChannel>> {
-        let (at, channel) = self.to(url).map_err(external)?;
-        Ok(Box::new(Reached { at, channel: create_worker_client(channel) }))
+        let (at, mut channel) = self.to(url).map_err(external)?;
+        if let Some(caller) = &self.caller {
+            channel.token.clone_from(caller);
+        }
+        Ok(Box::new(Reached { at, channel: create_worker_client(BoxCloneSyncChannel::new(channel)) }))
     }
 }
 

@@ -85,6 +85,7 @@ impl Tasks {
     /// The engine of one task, which is that of all engines of ours.
     fn state(&self, context: WorkerQueryContext) -> EngineResult<SessionState> {
         let WorkerQueryContext { mut builder, headers } = context;
+        let links = self.links.in_the_name_of(headers.get(AUTHORIZATION).cloned());
         let mut config = builder.config().take().unwrap_or_default();
         let own = session_state(&EngineOptions {
             batch_rows: header(&headers, BATCH_ROWS)?.map_or(Ok(PAGE_ROWS), parse_rows)?,
@@ -102,7 +103,7 @@ impl Tasks {
         let mut state = SessionStateBuilder::new_from_existing(own)
             .with_config(config)
             .with_distributed_user_codec(ScanCodec::receiving(self.host.clone()))
-            .with_distributed_channel_resolver(self.links.clone())
+            .with_distributed_channel_resolver(links)
             .with_distributed_worker_plan_rewrite_handler(move |event: WorkerPlanRewriteEvent<'_>| checked(&functions, event))
             .build();
         register(&mut state);
