@@ -177,8 +177,11 @@ fn encodings(parts: &[(&ConnectedDrive, &AttachedDataset)]) -> String {
 }
 
 fn columns(schema: &Schema) -> String {
-    let named: Vec<String> = schema.fields().iter().map(|field| format!("{} {}", field.name(), field.data_type())).collect();
-    named.join(", ")
+    let named = schema.fields().iter().map(|field| {
+        let bound = if field.is_nullable() { "" } else { " NOT NULL" };
+        format!("{} {}{bound}", field.name(), field.data_type())
+    });
+    named.collect::<Vec<_>>().join(", ")
 }
 
 /// The fault of a statement that would change what is attached.
