@@ -22,7 +22,6 @@ use pithead_functions::{Registry, bare, fault_from_datafusion};
 use pithead_host::{Elsewhere, Placed};
 use pithead_model::{Blame, Fault};
 use pithead_remote::RemoteScanExec;
-use tonic::{Code, Status};
 use url::Url;
 
 use crate::codec::ScanCodec;
@@ -160,18 +159,6 @@ fn settings(state: &SessionState) -> EngineResult<HeaderMap> {
         headers.insert(TIME_ZONE, zone);
     }
     Ok(headers)
-}
-
-/// The fault of a worker that does not let this host in.
-pub(crate) fn refused(address: &str, error: &DataFusionError) -> Option<Fault> {
-    let DataFusionError::External(source) = error else { return None };
-    let status = source.downcast_ref::<Status>()?;
-    let is_refused = matches!(status.code(), Code::Unauthenticated | Code::PermissionDenied);
-    is_refused.then(|| {
-        Fault::new(Blame::Access, format!("worker {address}: {}", status.message())).hint(
-            "workers are called with the credentials for drives: --token-file or --tls-cert, of `serve` --drives-token-file",
-        )
-    })
 }
 
 /// Where the workers are.

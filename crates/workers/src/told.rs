@@ -22,9 +22,7 @@ use pithead_functions::fault_from_datafusion;
 use pithead_host::is_of_query;
 use pithead_model::{Blame, Fault};
 use pithead_wire::{fault_json, from_status};
-use tonic::Status;
-
-use crate::place::refused;
+use tonic::{Code, Status};
 
 /// Before the JSON. No error of the engine begins with it.
 const MARK: &str = "\u{1}pithead fault ";
@@ -137,6 +135,18 @@ pub(crate) fn fault_of(address: &str, error: DataFusionError) -> Fault {
         return fault_from_datafusion(error);
     }
     refused(address, &error).unwrap_or_else(|| lost(address, &error))
+}
+
+/// The fault of a worker that does not let this host in.
+fn refused(address: &str, error: &DataFusionError) -> Option<Fault> {
+    let DataFusionError::External(source) = error else { return None };
+    let status = source.downcast_ref::<Status>()?;
+    let is_refused = matches!(status.code(), Code::Unauthenticated | Code::PermissionDenied);
+    is_refused.then(|| {
+        Fault::new(Blame::Access, format!("worker {address}: {}", status.message())).hint(
+            "workers are called with the credentials for drives: --token-file or --tls-cert, of `serve` --drives-token-file",
+        )
+    })
 }
 
 /// The fault of a worker that did not do its task.
