@@ -114,7 +114,7 @@ impl Tasks {
 /// Refuses a task that is none of ours; of others, errors keep their blame.
 fn checked(functions: &Functions, event: WorkerPlanRewriteEvent<'_>) -> EngineResult<WorkerPlanRewriteEventResponse> {
     match functions.refusal(&event.plan) {
-        None => Ok(WorkerPlanRewriteEventResponse::new(TaskExec::new(event.plan))),
+        None => Ok(WorkerPlanRewriteEventResponse::new(TaskExec::over(event.plan))),
         Some(why) => Err(external(Fault::new(Blame::Access, format!("a worker runs no such task: {why}")))),
     }
 }

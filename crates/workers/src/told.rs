@@ -66,7 +66,7 @@ pub(crate) fn read(error: &DataFusionError) -> Option<Fault> {
 pub(crate) struct TaskExec(Arc<dyn ExecutionPlan>);
 
 impl TaskExec {
-    pub(crate) fn new(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+    pub(crate) fn over(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
         Arc::new(Self(plan))
     }
 }
@@ -109,7 +109,7 @@ impl ExecutionPlan for TaskExec {
 
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        Ok(Self::new(Arc::clone(&self.0).replace_children(children, options)?))
+        Ok(Self::over(Arc::clone(&self.0).replace_children(children, options)?))
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
