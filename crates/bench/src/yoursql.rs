@@ -262,13 +262,15 @@ async fn measured(engine: &Engine, question: &Question, runs: usize) -> Result<Q
     orders.truncate(3);
     let mut best: Vec<Vec<f64>> = vec![vec![]; orders.len()];
     let (mut with, mut without, mut anew) = (Vec::new(), Vec::new(), Vec::new());
-    for turn in 1..=runs {
-        with.push(timed(&sampled, &question.sql(turn), &answer, &mut equal).await?);
-        without.push(timed(&unsampled, &question.sql(turn), &answer, &mut equal).await?);
-        // What a query has counted is known to the next one, so that each is another one.
-        anew.push(timed(&replanned, &question.sql(runs + turn), &answer, &mut equal).await?);
+    // What a query has counted is known to the next one, and drives keep what they have found out: each is another one.
+    let mut numbers = 1..;
+    let mut next = || numbers.next().unwrap_or_default();
+    for _ in 0..runs {
+        with.push(timed(&sampled, &question.sql(next()), &answer, &mut equal).await?);
+        without.push(timed(&unsampled, &question.sql(next()), &answer, &mut equal).await?);
+        anew.push(timed(&replanned, &question.sql(next()), &answer, &mut equal).await?);
         for ((_, order), taken) in orders.iter().zip(&mut best) {
-            taken.push(timed(&as_written, &question.in_order(order, turn), &answer, &mut equal).await?);
+            taken.push(timed(&as_written, &question.in_order(order, next()), &answer, &mut equal).await?);
         }
     }
     let best = best.into_iter().map(Spread::of).min_by(|a, b| a.median.total_cmp(&b.median));
