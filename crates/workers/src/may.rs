@@ -7,15 +7,18 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::execution::{FunctionRegistry, SessionState};
+use datafusion::physical_expr::window::{StandardWindowExpr, WindowExpr};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec, WindowUDFExpr};
 use pithead_functions::{EngineOptions, Registry, session_state, unnamed_functions};
 
 /// Operators whose meaning travels whole.
 const OPERATORS: &[&str] = &[
     "AggregateExec",
     "AnyOrderExec",
+    "BoundedWindowAggExec",
     "BroadcastExec",
     "ChildrenIsolatorUnionExec",
     "CoalesceBatchesExec",
@@ -41,7 +44,11 @@ const OPERATORS: &[&str] = &[
     "SortMergeJoinExec",
     "SortPreservingMergeExec",
     "UnionExec",
+    "WindowAggExec",
 ];
+
+/// Window functions whose calls travel whole. Of others, IGNORE NULLS or FILTER are lost on the way.
+const RANKS: &[&str] = &["cume_dist", "dense_rank", "ntile", "percent_rank", "rank", "row_number"];
 
 /// The functions that both ends have.
 pub(crate) struct Functions {
@@ -79,6 +86,9 @@ impl Functions {
                 return Some(format!("workers do not have the function {}", other.name()));
             }
         }
+        if let Some(other) = calls(node).iter().find(|call| !self.is_rank(call)) {
+            return Some(format!("the window function {} does not travel whole", other.name()));
+        }
         let mut other = None;
         let walked = node.apply_expressions(&mut |expr| {
             expr.apply(|part| {
@@ -90,11 +100,24 @@ impl Functions {
         other.or_else(|| walked.err().map(|error| error.to_string()))
     }
 
+    fn is_rank(&self, call: &Arc<dyn WindowExpr>) -> bool {
+        let standard = call.as_any().downcast_ref::<StandardWindowExpr>().map(StandardWindowExpr::get_standard_func_expr);
+        let Some(own) = standard.and_then(|standard| standard.as_any().downcast_ref::<WindowUDFExpr>()) else { return false };
+        let fun = own.fun();
+        RANKS.contains(&fun.name()) && self.state.udwf(fun.name()).is_ok_and(|known| *known == **fun)
+    }
+
     fn unknown(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<String> {
         let call = expr.downcast_ref::<ScalarFunctionExpr>()?;
         let is_known = self.state.udf(call.fun().name()).is_ok_and(|known| *known == *call.fun());
         (!is_known).then(|| call.fun().name().to_owned())
     }
+}
+
+/// The calls of window functions of an operator.
+fn calls(node: &Arc<dyn ExecutionPlan>) -> &[Arc<dyn WindowExpr>] {
+    let bounded = node.downcast_ref::<BoundedWindowAggExec>().map(BoundedWindowAggExec::window_expr);
+    bounded.or_else(|| node.downcast_ref::<WindowAggExec>().map(WindowAggExec::window_expr)).unwrap_or_default()
 }
 
 /// Adds the functions that plans about to run call.

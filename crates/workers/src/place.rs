@@ -33,8 +33,16 @@ use crate::{gather, leaves};
 /// How long a worker may take to say that it is there.
 const GREET_WAIT: Duration = Duration::from_secs(5);
 /// Operators that are worth dividing. Without any of them a plan hands on what drives send.
-const WORK: &[&str] =
-    &["AggregateExec", "HashJoinExec", "NestedLoopJoinExec", "SortExec", "SortMergeJoinExec", "CrossJoinExec"];
+const WORK: &[&str] = &[
+    "AggregateExec",
+    "BoundedWindowAggExec",
+    "CrossJoinExec",
+    "HashJoinExec",
+    "NestedLoopJoinExec",
+    "SortExec",
+    "SortMergeJoinExec",
+    "WindowAggExec",
+];
 
 /// The workers of a coordinator.
 pub struct Workers {

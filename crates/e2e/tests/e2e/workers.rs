@@ -175,6 +175,32 @@ fn memory_that_a_worker_does_not_have_is_told_as_a_limit() {
 }
 
 #[test]
+fn ranks_are_found_at_workers_and_other_windows_at_the_host() {
+    block_on(async {
+        let site = Site::new().await;
+        let (far, near) = (site.session().await, site.session().await);
+        collect(&near, "SET pithead.workers = false").await.unwrap();
+        let ranked = "SELECT o_custkey, o_orderkey, rank() OVER w AS first, row_number() OVER w AS number, ntile(3) OVER w AS third, \
+                      percent_rank() OVER (ORDER BY o_orderdate) AS share FROM orders \
+                      WINDOW w AS (PARTITION BY o_custkey ORDER BY o_orderdate, o_orderkey)";
+        let best = format!("SELECT * FROM ({ranked}) WHERE number <= 2 ORDER BY o_custkey, o_orderkey");
+        for query in [best, format!("SELECT count(*), sum(number), sum(first * third), max(share) FROM ({ranked})")] {
+            let plan = explained(&far, &query, true).await;
+            assert!(plan.contains("among 2 workers") && !plan.contains("run again"), "{plan}");
+            let (divided, alone) = (collect(&far, &query).await.unwrap(), collect(&near, &query).await.unwrap());
+            assert_eq!(row_difference(&divided, &alone), None, "{query}");
+        }
+        for stays in [
+            "lag(o_clerk) IGNORE NULLS OVER (ORDER BY o_orderkey)",
+            "sum(o_totalprice) FILTER (WHERE o_custkey > 9) OVER (PARTITION BY o_custkey)",
+        ] {
+            let plan = explained(&far, &format!("SELECT {stays} FROM orders"), false).await;
+            assert!(plan.contains("at this host alone") && plan.contains("does not travel whole"), "{plan}");
+        }
+    });
+}
+
+#[test]
 fn a_worker_that_is_killed_shortens_no_answer() {
     block_on(async {
         let mut site = Site::new().await;
