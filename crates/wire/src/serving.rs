@@ -61,7 +61,7 @@ where
         stop.send_replace(true);
     };
     let (connections, accepting) = accept(listener, HTTP_2, tls, gate);
-    let connections = ReceiverStream::new(connections).map(|connection| connection.map(HttpConnection));
+    let connections = ReceiverStream::new(connections).map(|connection| connection.map(HttpConnection::new));
     let accepting = tokio::spawn(accepting);
     let serving = Server::builder()
         .initial_stream_window_size(limits.stream_window_bytes)
