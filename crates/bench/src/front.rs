@@ -2,7 +2,8 @@
 //!
 //! All rows of a table by Flight SQL, beside a bare stream of Flight of the same batches; all rows of another by PostgreSQL's protocol,
 //! and lookups of single rows by many clients, beside PostgreSQL itself with the same rows and an index; TPC-H by a DuckDB that is a
-//! client, beside DuckDB's own protocol Quack; and TPC-H among workers, beside a host alone. Whatever is compared runs in turns, so that the machine's moods meet all of it.
+//! client, beside DuckDB's own protocol Quack; and TPC-H among workers, beside a host alone. Whatever is compared runs in turns, so
+//! that the machine's moods meet all of it.
 
 mod attached;
 mod flight;

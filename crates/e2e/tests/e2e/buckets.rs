@@ -15,6 +15,7 @@ use parquet::file::properties::WriterProperties;
 use pithead_e2e::{Answers, Bucket, DriveProcess, block_on, collect, pithead, refusal};
 use pithead_embed::{EmbedOptions, Engine, Target, connect};
 use pithead_model::Blame;
+use tempfile::TempDir;
 
 fn batch(number: i64, rows: usize) -> RecordBatch {
     let numbers: ArrayRef = Arc::new(Int64Array::from(vec![number; rows]));
@@ -44,6 +45,15 @@ fn write_arrow(path: &Path, number: i64, rows: usize) {
 fn start(directory: &Path, bucket: &Bucket, more: &[&str]) -> DriveProcess {
     let arguments = [&["--attach", "s3://lake/data"], more].concat();
     DriveProcess::start_with(&directory.join("drive"), &arguments, bucket.environment())
+}
+
+/// A bucket with so many rows, and a drive that attaches it.
+fn served(rows: usize, more: &[&str]) -> (TempDir, Bucket, DriveProcess) {
+    let directory = tempfile::tempdir().unwrap();
+    write(&directory.path().join("lake/data/t.parquet"), 1, rows);
+    let bucket = Bucket::serve(directory.path());
+    let drive = start(directory.path(), &bucket, more);
+    (directory, bucket, drive)
 }
 
 async fn host(drive: &DriveProcess) -> Engine {
@@ -151,10 +161,7 @@ fn an_answer_is_of_one_object_or_an_error() {
 #[test]
 fn a_server_that_fails_harms_no_other_query() {
     block_on(async {
-        let directory = tempfile::tempdir().unwrap();
-        write(&directory.path().join("lake/data/t.parquet"), 1, 3_000);
-        let bucket = Bucket::serve(directory.path());
-        let drive = start(directory.path(), &bucket, &["--attach-cache", "0", "--threads", "1"]);
+        let (_directory, bucket, drive) = served(3_000, &["--attach-cache", "0", "--threads", "1"]);
         let engine = host(&drive).await;
         let session = engine.host.session();
         collect(&session, "CREATE TABLE here AS SELECT * FROM t").await.unwrap();
@@ -210,10 +217,7 @@ async fn until_it_answers(engine: &Engine, statement: &str) {
 #[test]
 fn queries_that_are_given_up_keep_no_other_from_the_drive() {
     block_on(async {
-        let directory = tempfile::tempdir().unwrap();
-        write(&directory.path().join("lake/data/t.parquet"), 1, 3_000);
-        let bucket = Bucket::serve(directory.path());
-        let drive = start(directory.path(), &bucket, &["--attach-cache", "0", "--threads", "1"]);
+        let (_directory, bucket, drive) = served(3_000, &["--attach-cache", "0", "--threads", "1"]);
         let engine = host(&drive).await;
         collect(&engine.host.session(), "CREATE TABLE here AS SELECT * FROM t").await.unwrap();
         bucket.answers(Answers::Silence, Answers::Well);
@@ -241,10 +245,7 @@ fn queries_that_are_given_up_keep_no_other_from_the_drive() {
 fn a_query_that_runs_goes_on_where_the_bucket_is_listed_no_more() {
     const ROWS: usize = 1_000_000;
     block_on(async {
-        let directory = tempfile::tempdir().unwrap();
-        write(&directory.path().join("lake/data/t.parquet"), 1, ROWS);
-        let bucket = Bucket::serve(directory.path());
-        let drive = start(directory.path(), &bucket, &["--attach-cache", "0"]);
+        let (_directory, bucket, drive) = served(ROWS, &["--attach-cache", "0"]);
         let engine = host(&drive).await;
         let session = engine.host.session();
         collect(&session, "SET pithead.level = 3").await.unwrap();
