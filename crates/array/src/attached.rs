@@ -88,7 +88,8 @@ fn joined(drives: &[ConnectedDrive], by_drive: BTreeMap<usize, Arc<Attachments>>
         true => 0,
         false => version(&by_drive),
     };
-    Told { joined: Arc::new(Attachments { version, datasets, refused }), places, by_drive }
+    let hides = by_drive.values().any(|told| told.hides);
+    Told { joined: Arc::new(Attachments { version, datasets, refused, hides }), places, by_drive }
 }
 
 /// Another one whenever a drive's is another.

@@ -18,6 +18,9 @@ pub struct Attachments {
     pub datasets: Vec<AttachedDataset>,
     /// What cannot be read, and why.
     pub refused: Vec<RefusedDataset>,
+    /// There is more, in domains that the caller may not read.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hides: bool,
 }
 
 /// A drive's part of a dataset that lies in files.
@@ -43,6 +46,18 @@ pub struct RefusedDataset {
     pub name: DatasetName,
     /// The reason, which names the file.
     pub why: String,
+}
+
+impl Attachments {
+    /// The names of all that is attached, be it that it can be read or not.
+    pub fn all_names(&self) -> impl Iterator<Item = &DatasetName> {
+        self.datasets.iter().map(|dataset| &dataset.name).chain(self.refused.iter().map(|refused| &refused.name))
+    }
+
+    /// The same of one domain, without the domain.
+    pub fn names(&self, domain: &str) -> impl Iterator<Item = &str> {
+        self.all_names().filter(move |name| name.domain == domain).map(|name| name.dataset.as_str())
+    }
 }
 
 /// Checks what a drive says that it attaches.

@@ -1,6 +1,6 @@
 //! Versions of a domain: the one that there is, and those that are kept once another one has taken their place.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pithead_model::{Dataset, DatasetId, DriveId, Manifest, VIEWS_MAX};
 use serde::{Deserialize, Serialize};
@@ -54,6 +54,9 @@ pub struct ToldVersion {
     /// The modules of its functions, by name.
     #[serde(default)]
     pub functions: BTreeMap<String, String>,
+    /// The drives that attach parts of its loaded datasets, by the dataset's name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub attaching: BTreeMap<String, BTreeSet<DriveId>>,
 }
 
 /// A dataset in a version, as far as it is told.
@@ -87,6 +90,7 @@ impl ToldVersion {
             datasets: manifest.datasets.iter().map(dataset).collect(),
             views: views.map(|(name, view)| (name.clone(), view.sql.clone())).collect(),
             functions: manifest.functions.iter().map(|(name, function)| (name.clone(), function.module.clone())).collect(),
+            attaching: manifest.attaching.clone(),
         }
     }
 

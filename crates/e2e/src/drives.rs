@@ -67,6 +67,12 @@ impl DriveProcess {
         (self.arguments, self.environment) = (arguments, environment);
     }
 
+    /// The same with other arguments from now on.
+    pub fn restart_as(&mut self, arguments: &[&str]) {
+        self.arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        self.restart();
+    }
+
     /// The same through `sh`, so that limits can be set first: `$PITHEAD` is the program, `$DATA` the directory.
     pub fn start_limited(data: &Path, script: &str) -> DriveProcess {
         let mut command = Command::new("sh");

@@ -1,7 +1,8 @@
 //! Datasets that drives attach in place, laid over what manifests name.
 //!
-//! No manifest names them, and no host commits them: each snapshot sees what the drives tell when it is taken. A name that a manifest
-//! has, too, is one dataset of both, if the columns are the same. What a drive attaches is one partition of its own.
+//! No manifest names their files, and no host commits them: each snapshot sees what the drives tell when it is taken. A name that a
+//! manifest has, too, is one dataset of both, if the columns are the same; which drives those are, the manifest says
+//! ([`crate::attaching`]). What a drive attaches is one partition of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,7 +33,7 @@ pub(crate) struct Overlay {
 pub(crate) struct Told {
     by_drive: Vec<(ConnectedDrive, Arc<Attachments>)>,
     /// Drives that do not tell now what they attach, and why.
-    untold: Vec<Fault>,
+    untold: BTreeMap<DriveId, Fault>,
 }
 
 /// What each drive told last.
@@ -57,7 +58,7 @@ impl LastTold {
                 (Ok(None), Some(known)) => known,
                 (Ok(None), None) => continue,
                 (Err(fault), known) => {
-                    all.untold.push(fault);
+                    all.untold.insert(drive.id(), fault);
                     // It is still listed.
                     let Some(known) = known else { continue };
                     known
@@ -80,17 +81,35 @@ impl Told {
         self.by_drive.iter().map(|(drive, told)| (drive.id(), told.version)).collect()
     }
 
-    /// Why not all is known that is attached.
-    pub(crate) fn untold(&self) -> Option<&Fault> {
-        self.untold.first()
+    /// The drives of which is not known what they attach now, and why.
+    pub(crate) fn untold(&self) -> &BTreeMap<DriveId, Fault> {
+        &self.untold
+    }
+
+    /// Whether it is known what a drive attaches now, if it is reached.
+    pub(crate) fn is_told(&self, drive: DriveId) -> bool {
+        !self.untold.contains_key(&drive)
+    }
+
+    /// What drives attach that tell it now.
+    pub(crate) fn fresh(&self) -> impl Iterator<Item = (&ConnectedDrive, &Attachments)> {
+        self.by_drive.iter().filter(|(drive, _)| self.is_told(drive.id())).map(|(drive, told)| (drive, told.as_ref()))
+    }
+
+    /// Drives that attach something in domains that they do not tell this host of.
+    pub(crate) fn hiding(&self) -> BTreeSet<DriveId> {
+        self.by_drive.iter().filter(|(_, told)| told.hides).map(|(drive, _)| drive.id()).collect()
+    }
+
+    /// Whether a drive told that it attaches files of this name, be it that they can be read or not.
+    pub(crate) fn attaches(&self, drive: DriveId, domain: &str, dataset: &str) -> bool {
+        let of_drive = self.by_drive.iter().find(|(told, _)| told.id() == drive);
+        of_drive.is_some_and(|(_, told)| told.names(domain).any(|name| name == dataset))
     }
 
     /// The domains of what is attached.
     pub(crate) fn domains(&self) -> BTreeSet<String> {
-        let told = || self.by_drive.iter().map(|(_, told)| told);
-        let datasets = told().flat_map(|told| &told.datasets).map(|dataset| &dataset.name);
-        let refused = told().flat_map(|told| &told.refused).map(|refused| &refused.name);
-        datasets.chain(refused).map(|name| name.domain.clone()).collect()
+        self.by_drive.iter().flat_map(|(_, told)| told.all_names()).map(|name| name.domain.clone()).collect()
     }
 
     /// Lays what is attached in a domain over its manifest.

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use futures::future::{join, join_all};
 use parking_lot::Mutex;
-use pithead_model::{Blame, Dataset, DatasetName, DriveId, Fault, Manifest, View, near_names};
+use pithead_model::{Blame, DatasetName, DriveId, Fault, Manifest};
 
-use crate::attached::{LastTold, Overlay, Told, read_only};
+use crate::attached::{LastTold, Overlay, Told};
 use crate::drives::{ConnectedDrive, Drives};
-use crate::fault::unknown_dataset;
 use crate::homes::{Found, HomeState, Use, find_homes, find_manifest, is_unchanged};
+use crate::snapshot::{Domain, Snapshot};
 
 /// Knows the home of each domain, and keeps the last manifest of each, parsed.
 #[derive(Debug)]
@@ -40,15 +40,14 @@ struct Laid {
     domain: Arc<Domain>,
 }
 
-/// A domain at one version of its manifest.
-#[derive(Debug)]
-struct Domain {
-    manifest: Manifest,
-    /// Whether it came from its home, and is no copy of another drive's.
-    told_by_home: bool,
-    datasets: BTreeMap<String, Arc<VersionedDataset>>,
-    /// What of it is in no manifest.
-    overlay: Overlay,
+/// What domains and drives told at one moment.
+pub(crate) struct Seen {
+    /// The domains, by name.
+    pub(crate) domains: BTreeMap<String, Result<Arc<Domain>, Fault>>,
+    /// What drives attach.
+    pub(crate) told: Told,
+    /// Loaded datasets of which parts are attached, which their manifests do not say and cannot be made to say.
+    pub(crate) unwritten: BTreeMap<DatasetName, Fault>,
 }
 
 impl Catalog {
@@ -65,8 +64,9 @@ impl Catalog {
         })
     }
 
-    /// Reads all manifests. A domain that cannot be read takes only itself away; the fault shows when it is asked for.
-    pub(crate) async fn snapshot(&self, drives: &Arc<Drives>) -> Result<Arc<Snapshot>, Fault> {
+    /// Reads all manifests, and what drives attach. A domain that cannot be read takes only itself away; the fault shows when it is
+    /// asked for.
+    pub(crate) async fn read(&self, drives: &Drives) -> Result<Seen, Fault> {
         self.look_around(&self.default_domain, drives).await?;
         let homes = self.homes.lock().by_domain.clone();
         let read = join_all(homes.into_iter().map(|(name, home)| async move {
@@ -74,9 +74,22 @@ impl Catalog {
             (name, domain)
         }));
         let (read, told) = join(read, self.told.ask(drives)).await;
-        let mut domains = read.into_iter().collect();
+        Ok(Seen { domains: read.into_iter().collect(), told, unwritten: BTreeMap::new() })
+    }
+
+    /// A domain as this host has just changed it.
+    pub(crate) fn changed(&self, manifest: Manifest) -> Arc<Domain> {
+        let domain = Arc::new(Domain::parse(manifest, true, Overlay::default()));
+        self.parsed.lock().insert(domain.manifest.domain.clone(), Arc::clone(&domain));
+        domain
+    }
+
+    /// What was seen, as statements see it.
+    pub(crate) fn snapshot(&self, seen: Seen, drives: &Arc<Drives>) -> Arc<Snapshot> {
+        let Seen { mut domains, told, unwritten } = seen;
         self.lay_over(&mut domains, &told, drives);
-        Ok(Arc::new(Snapshot { domains, drives: Arc::clone(drives), untold: told.untold().cloned() }))
+        let (untold, hiding) = (told.untold().clone(), told.hiding());
+        Arc::new(Snapshot { domains, drives: Arc::clone(drives), untold, hiding, unwritten })
     }
 
     /// Lays what drives attach over their domains. One that nobody keeps is of what is attached alone.
@@ -244,187 +257,4 @@ fn cannot_change(name: &str, home: DriveId, drives: &Drives, fault: &Fault) -> F
     );
     let hint = format!("start that drive again; if it is lost for good, `pithead repair --lost {home}` makes another one home");
     Fault::new(Blame::Device, message).hint(hint)
-}
-
-impl Domain {
-    fn parse(manifest: Manifest, told_by_home: bool, overlay: Overlay) -> Self {
-        let versioned = |(name, dataset): (&String, &Dataset)| {
-            let found = VersionedDataset::new(manifest.name(name), Arc::new(dataset.clone()), manifest.version);
-            let attached = overlay.attached.get(name).copied().unwrap_or(0);
-            (name.clone(), Arc::new(VersionedDataset { attached, ..found }))
-        };
-        let datasets = manifest.datasets.iter().map(versioned).collect();
-        Self { manifest, told_by_home, datasets, overlay }
-    }
-}
-
-/// A dataset as one version of its domain's manifest has it.
-#[derive(Debug)]
-pub struct VersionedDataset {
-    name: DatasetName,
-    dataset: Arc<Dataset>,
-    manifest_version: u64,
-    /// Its last partitions, as many as these, are attached in place: no manifest names them.
-    attached: usize,
-}
-
-impl VersionedDataset {
-    /// A dataset of this name in the manifest of this version.
-    pub fn new(name: DatasetName, dataset: Arc<Dataset>, manifest_version: u64) -> Self {
-        Self { name, dataset, manifest_version, attached: 0 }
-    }
-
-    /// Its full name.
-    pub fn name(&self) -> &DatasetName {
-        &self.name
-    }
-
-    /// What the manifest says of it.
-    pub fn dataset(&self) -> &Arc<Dataset> {
-        &self.dataset
-    }
-
-    /// The version of that manifest.
-    pub fn manifest_version(&self) -> u64 {
-        self.manifest_version
-    }
-
-    /// How many of its partitions, the last ones, are attached in place, each by one drive.
-    pub fn attached(&self) -> usize {
-        self.attached
-    }
-
-    /// Refuses to change rows that are attached in place.
-    pub fn check_changeable(&self) -> Result<(), Fault> {
-        if self.attached > 0 { Err(read_only(&self.name)) } else { Ok(()) }
-    }
-
-    /// Refuses to add to, or to drop, what is attached in place and nothing else.
-    pub fn check_loaded(&self) -> Result<(), Fault> {
-        let is_loaded = self.attached < self.dataset.partitions.len();
-        if is_loaded { Ok(()) } else { Err(read_only(&self.name)) }
-    }
-}
-
-/// All domains at one moment. A statement sees one snapshot from its start to its end.
-#[derive(Debug)]
-pub struct Snapshot {
-    domains: BTreeMap<String, Result<Arc<Domain>, Fault>>,
-    drives: Arc<Drives>,
-    /// Why not all is known that drives attach.
-    untold: Option<Fault>,
-}
-
-impl Snapshot {
-    /// A dataset, with the manifest that names it.
-    pub fn dataset(&self, name: &DatasetName) -> Option<(&Manifest, &Dataset)> {
-        let domain = self.domains.get(&name.domain)?.as_ref().ok()?;
-        Some((&domain.manifest, domain.manifest.datasets.get(&name.dataset)?))
-    }
-
-    /// The manifest of a domain. A fault if it cannot be read, or there is no such domain.
-    pub(crate) fn manifest(&self, domain: &str) -> Result<&Manifest, Fault> {
-        match self.domains.get(domain) {
-            Some(Ok(domain)) => Ok(&domain.manifest),
-            Some(Err(fault)) => Err(fault.clone()),
-            None => {
-                let near = near_names(domain, self.domains.keys().map(String::as_str));
-                let rest = if near.is_empty() { String::new() } else { format!("; near: {}", near.join(", ")) };
-                Err(Fault::invalid(format!("there is no domain {domain}{rest}")))
-            }
-        }
-    }
-
-    /// The drives that it was read from.
-    pub(crate) fn drives(&self) -> &Arc<Drives> {
-        &self.drives
-    }
-
-    /// The same, or a fault with near names.
-    pub fn find(&self, name: &DatasetName) -> Result<(&Manifest, &Dataset), Fault> {
-        match self.domains.get(&name.domain) {
-            Some(Err(fault)) => Err(fault.clone()),
-            Some(Ok(domain)) if domain.overlay.refused.contains_key(&name.dataset) => {
-                self.check_whole(name)?;
-                Err(self.unknown(name))
-            }
-            _ => self.dataset(name).ok_or_else(|| self.unknown(name)),
-        }
-    }
-
-    /// The dataset for a query that reads it. A fault if it is not there, or if of a partition no copy is reached.
-    pub fn readable(&self, name: &DatasetName) -> Result<Arc<VersionedDataset>, Fault> {
-        let (_, dataset) = self.find(name)?;
-        self.check_whole(name)?;
-        for (number, partition) in dataset.partitions.iter().enumerate() {
-            let is_reached = partition.copies.iter().any(|id| self.drives.find(*id).is_some());
-            if !is_reached && !partition.runs.is_empty() {
-                let fault = self.drives.not_connected(&partition.copies);
-                return Err(fault.at(format_args!("dataset {name} needs partition {number}")));
-            }
-        }
-        self.datasets().find(|found| found.name() == name).cloned().ok_or_else(|| self.unknown(name))
-    }
-
-    /// A fault if not all is known of what drives attach of a dataset: some of its rows might be missing.
-    fn check_whole(&self, name: &DatasetName) -> Result<(), Fault> {
-        let Some(domain) = self.domains.get(&name.domain).and_then(|domain| domain.as_ref().ok()) else { return Ok(()) };
-        if let Some(why) = domain.overlay.refused.get(&name.dataset) {
-            return Err(Fault::new(Blame::User, format!("dataset {name}, which is attached in place, cannot be read: {why}")));
-        }
-        if self.versioned(name).is_none_or(|found| found.attached == 0) {
-            return Ok(());
-        }
-        let what = || format!("dataset {name} is attached in place, and a drive that may have a part of it does not answer");
-        match &self.untold {
-            Some(fault) => Err(Fault::new(Blame::Device, format!("{}: {}", what(), fault.message))),
-            None if !self.drives.absent().is_empty() => Err(self.drives.with_absent(Fault::new(Blame::Device, what()))),
-            None => Ok(()),
-        }
-    }
-
-    /// The dataset as a version of its domain has it.
-    pub fn versioned(&self, name: &DatasetName) -> Option<&Arc<VersionedDataset>> {
-        self.domains.get(&name.domain)?.as_ref().ok()?.datasets.get(&name.dataset)
-    }
-
-    /// Every dataset, sorted by name.
-    pub fn datasets(&self) -> impl Iterator<Item = &Arc<VersionedDataset>> {
-        self.domains.values().flatten().flat_map(|domain| domain.datasets.values())
-    }
-
-    /// A view.
-    pub fn view(&self, name: &DatasetName) -> Option<&View> {
-        self.domains.get(&name.domain)?.as_ref().ok()?.manifest.views.get(&name.dataset)
-    }
-
-    /// Every view, sorted by name.
-    pub fn views(&self) -> impl Iterator<Item = (DatasetName, &View)> {
-        let manifests = self.domains.values().flatten().map(|domain| &domain.manifest);
-        manifests.flat_map(|manifest| manifest.views.iter().map(|(name, view)| (manifest.name(name), view)))
-    }
-
-    /// The names of the domains, and why one cannot be read.
-    pub fn domains(&self) -> impl Iterator<Item = (&str, Result<&Manifest, &Fault>)> {
-        self.domains.iter().map(|(name, domain)| (name.as_str(), domain.as_ref().map(|domain| &domain.manifest)))
-    }
-
-    fn unknown(&self, name: &DatasetName) -> Fault {
-        let views = self.views().map(|(name, _)| name.to_string());
-        let names: Vec<String> = self.datasets().map(|found| found.name().to_string()).chain(views).collect();
-        let mut fault = unknown_dataset(name, names.iter().map(String::as_str));
-        let domains = self.domains.keys().map(String::as_str);
-        if !self.domains.contains_key(&name.domain)
-            && near_names(&name.to_string(), names.iter().map(String::as_str)).is_empty()
-        {
-            let near = near_names(&name.domain, domains);
-            let rest = if near.is_empty() { String::new() } else { format!(", near: {}", near.join(", ")) };
-            fault.message = format!("{}; there is no domain {}{rest}", fault.message, name.domain);
-            if !self.drives.absent().is_empty() {
-                // A drive that is not reached may know it.
-                fault = Fault { blame: Blame::Device, ..self.drives.with_absent(fault) };
-            }
-        }
-        fault
-    }
 }

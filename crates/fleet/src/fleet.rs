@@ -8,12 +8,14 @@ use pithead_door::{Door, DriveStatus, SlicePart};
 use pithead_model::{Dataset, DatasetName, DriveId, Fault, Manifest, View};
 use tokio::sync::OwnedRwLockReadGuard;
 
-use crate::catalog::{Catalog, Snapshot};
+use crate::attaching::write_attaching;
+use crate::catalog::Catalog;
 use crate::change::{Change, DatasetChange};
 use crate::commit::{Committed, Edit, NotCommitted, commit, drop_dataset};
 use crate::discard::{Writers, collect_orphans};
 use crate::drives::{AbsentDrive, ConnectedDrive, Connections, Drives};
 use crate::history::AsOf;
+use crate::snapshot::Snapshot;
 
 /// A host's drives, and the domains that they keep. Cheap to clone.
 #[derive(Clone)]
@@ -62,7 +64,14 @@ impl Fleet {
     /// Drives that do not answer at once are not waited for.
     pub async fn snapshot(&self) -> Result<Arc<Snapshot>, Fault> {
         let drives = self.inner.connections.glanced().await;
-        self.inner.catalog.snapshot(&drives).await
+        self.read(&drives).await
+    }
+
+    async fn read(&self, drives: &Arc<Drives>) -> Result<Arc<Snapshot>, Fault> {
+        let catalog = &self.inner.catalog;
+        let mut seen = catalog.read(drives).await?;
+        write_attaching(catalog, &mut seen, drives).await;
+        Ok(catalog.snapshot(seen, drives))
     }
 
     /// The same, after every drive has answered or has had its time; none: no drive is reached that was not among `before`.
@@ -71,7 +80,7 @@ impl Fleet {
         if drives.ids().iter().all(|drive| before.contains(drive)) {
             return Ok(None);
         }
-        self.inner.catalog.snapshot(&drives).await.map(Some)
+        self.read(&drives).await.map(Some)
     }
 
     /// The datasets of all domains that can be read, sorted by name.

@@ -12,10 +12,10 @@ use pithead_door::{HistoryAsk, Pick, ToldVersion};
 use pithead_model::{Blame, Dataset, DatasetName, Fault, Manifest, Partition};
 
 use crate::Fleet;
-use crate::catalog::{Snapshot, VersionedDataset};
 use crate::drives::{ConnectedDrive, Drives};
 use crate::fault::unknown_dataset;
 use crate::homes::asked;
+use crate::snapshot::{Snapshot, VersionedDataset};
 
 /// A moment in a domain's history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,7 +206,7 @@ fn has_all(now: &Partition, old: &Partition) -> bool {
 
 /// Files that are read in place have no versions.
 fn refuse_attached(snapshot: &Snapshot, name: &DatasetName) -> Result<(), Fault> {
-    if snapshot.versioned(name).is_none_or(|found| found.attached() == 0) {
+    if snapshot.versioned(name).is_none_or(|found| !found.is_attached()) {
         return Ok(());
     }
     let what = format!("{name} is attached in place: it is files as they are now, of which no versions are kept");

@@ -3,6 +3,7 @@
 
 mod aside;
 mod attached;
+mod attaching;
 mod catalog;
 mod change;
 mod commit;
@@ -17,9 +18,9 @@ mod moving;
 mod placement;
 mod relay;
 mod restore;
+mod snapshot;
 
 pub use aside::{Aside, AsideDataset, TakeUp, Taken, There};
-pub use catalog::{Snapshot, VersionedDataset};
 pub use change::{Change, DatasetChange, already_there, is_view};
 pub use commit::{Committed, Edit, NotCommitted, claim_at};
 pub use discard::{discard, discard_at};
@@ -32,3 +33,4 @@ pub use moving::{LostPartition, Mending, MoveProgress, MoveReport, RepairReport,
 pub use placement::place;
 pub use relay::relay;
 pub use restore::Restored;
+pub use snapshot::{Snapshot, VersionedDataset};

@@ -50,6 +50,8 @@ pub enum LogChange {
     Functions,
     /// The drives of the domain are others.
     Drives,
+    /// Other drives attach files as parts of it.
+    Attached,
     /// Versions are kept for another time.
     History,
     /// Nothing that is told of here.
@@ -76,6 +78,7 @@ impl LogChange {
             Self::ViewDropped => "view dropped",
             Self::Functions => "functions changed",
             Self::Drives => "drives changed",
+            Self::Attached => "attached parts changed",
             Self::History => "history set",
             Self::Nothing => "nothing",
             Self::Oldest => "oldest kept",
@@ -125,6 +128,9 @@ fn changes(before: &ToldVersion, now: &ToldVersion) -> Vec<LogEntry> {
         .filter_map(|name| dataset_change(now, name, before.datasets.get(name), now.datasets.get(name)))
         .collect();
     found.extend(view_changes(before, now));
+    let attached: BTreeSet<&String> = before.attaching.keys().chain(now.attaching.keys()).collect();
+    let attached = attached.into_iter().filter(|name| before.attaching.get(*name) != now.attaching.get(*name));
+    found.extend(attached.map(|name| entry(now, Some(name), LogChange::Attached)));
     let of_domain = [
         (before.functions != now.functions, LogChange::Functions),
         (before.drives != now.drives, LogChange::Drives),
@@ -271,5 +277,14 @@ mod tests {
                 (11, None, "nothing", 0, 0),
             ]
         );
+    }
+
+    #[test]
+    fn attached_parts_that_come_and_go_are_told() {
+        let attaching = BTreeMap::from([("t".to_owned(), BTreeSet::from([DriveId(3)]))]);
+        let t = || version(1, &[("t", 1, 10, 1)]);
+        let versions = [t(), ToldVersion { version: 2, attaching, ..t() }, ToldVersion { version: 3, ..t() }];
+        let attached = |number| (number, Some("t".to_owned()), "attached parts changed", 0, 0);
+        assert_eq!(told(&versions)[1..], [attached(2), attached(3)]);
     }
 }

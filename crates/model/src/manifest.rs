@@ -2,7 +2,7 @@
 //! visible. Replacing it by compare-and-set on its version is a domain's only commit (`ARCHITECTURE.md`, "Loads and
 //! commits").
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use arrow_schema::SchemaRef;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -41,6 +41,10 @@ pub struct Manifest {
     /// Views by name. No dataset has the name of one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub views: BTreeMap<String, View>,
+    /// The drives that attach files as parts of loaded datasets, by the dataset's name. Where one of them is away, the dataset's rows
+    /// are not all there, which also hosts know that never reached that drive.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub attaching: BTreeMap<String, BTreeSet<DriveId>>,
 }
 
 /// A home that was declared lost, and how many of its changes the next home knew.
@@ -244,7 +248,33 @@ impl Manifest {
             datasets: BTreeMap::new(),
             functions: BTreeMap::new(),
             views: BTreeMap::new(),
+            attaching: BTreeMap::new(),
         }
+    }
+
+    /// Names a drive that attaches a part of a dataset.
+    pub fn add_attaching(&mut self, dataset: &str, drive: DriveId) {
+        self.attaching.entry(dataset.to_owned()).or_default().insert(drive);
+    }
+
+    /// A drive attaches no part of a dataset any more.
+    pub fn remove_attaching(&mut self, dataset: &str, drive: DriveId) {
+        if let Some(drives) = self.attaching.get_mut(dataset) {
+            drives.remove(&drive);
+            if drives.is_empty() {
+                self.attaching.remove(dataset);
+            }
+        }
+    }
+
+    /// Whether the manifest says that a drive attaches a part of a dataset.
+    pub fn is_attaching(&self, dataset: &str, drive: DriveId) -> bool {
+        self.attaching.get(dataset).is_some_and(|drives| drives.contains(&drive))
+    }
+
+    /// The datasets of which a drive attaches a part.
+    pub fn attached_by(&self, drive: DriveId) -> impl Iterator<Item = &str> {
+        self.attaching.iter().filter(move |(_, drives)| drives.contains(&drive)).map(|(name, _)| name.as_str())
     }
 
     /// Makes this the version after the one that it is, at a time by the caller's clock.

@@ -225,6 +225,7 @@ impl Door for CheckedDoor {
         let mut seen = Attachments::clone(&all);
         seen.datasets.retain(|dataset| self.caller.may(Right::Read, &dataset.name.domain));
         seen.refused.retain(|refused| self.caller.may(Right::Read, &refused.name.domain));
+        seen.hides |= all.all_names().count() > seen.all_names().count();
         Ok(Some(Arc::new(seen)))
     }
 

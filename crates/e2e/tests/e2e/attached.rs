@@ -9,8 +9,10 @@ use std::time::Duration;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
+use pithead_e2e::front::{done, run};
 use pithead_e2e::{DriveProcess, block_on, collect, refusal};
 use pithead_embed::{EmbedOptions, Engine, Target, connect};
+use pithead_fleet::RepairSpec;
 use pithead_host::{Format, LoadSpec};
 use pithead_model::Blame;
 
@@ -40,6 +42,23 @@ fn drives(directory: &Path, numbers: &[i64]) -> Vec<DriveProcess> {
         DriveProcess::start(&directory.join(format!("drive-{at}")), &["--attach", folder.to_str().unwrap()])
     };
     numbers.iter().enumerate().map(start).collect()
+}
+
+/// Two drives with two copies of 50 loaded rows of `t`, and one that attaches 3,000 more, which nobody has asked yet.
+async fn loaded_and_attached(directory: &Path) -> Vec<DriveProcess> {
+    let mut all = DriveProcess::start_many(directory, 2, &[]);
+    let file = directory.join("loaded.parquet");
+    write(&file, 100, 50);
+    let engine = host(&all).await;
+    let files = vec![file.display().to_string()];
+    let spec = LoadSpec { format: Some(Format::Parquet), copies: Some(2), ..LoadSpec::new("t".parse().unwrap(), files) };
+    engine.host.load(spec, Arc::new(|_| ())).await.unwrap();
+    engine.shutdown().await;
+    let folder = directory.join("files");
+    std::fs::create_dir(&folder).unwrap();
+    write(&folder.join("t.parquet"), 10, 3_000);
+    all.push(DriveProcess::start(&directory.join("attaching"), &["--attach", folder.to_str().unwrap()]));
+    all
 }
 
 async fn total(engine: &Engine) -> Vec<Vec<String>> {
@@ -72,6 +91,101 @@ fn a_drive_that_is_away_makes_no_shorter_answer() {
         engine.shutdown().await;
         late.shutdown().await;
     });
+}
+
+#[test]
+fn who_never_reached_a_drive_knows_that_it_attaches_a_part() {
+    block_on(async {
+        let directory = tempfile::tempdir().unwrap();
+        let mut drives = loaded_and_attached(directory.path()).await;
+        let engine = host(&drives).await;
+        assert_eq!(total(&engine).await, [["3050", "35000"]]);
+        engine.shutdown().await;
+        drives[2].kill();
+        for known in [&drives[..], &drives[..2]] {
+            let late = host(known).await;
+            let session = late.host.session();
+            for statement in ["SELECT count(*) FROM t", "DELETE FROM t WHERE n = 0", "SELECT count(*) FROM t AS OF VERSION 1"] {
+                let fault = refusal(&session, statement).await;
+                assert!(fault.message.contains("attached in place"), "{statement}: {fault}");
+            }
+            late.shutdown().await;
+        }
+        drives[2].restart();
+        drives[1].kill();
+        let engine = host(&drives).await;
+        assert_eq!(total(&engine).await, [["3050", "35000"]], "the other copy is all that is away");
+        engine.shutdown().await;
+        drives[1].restart();
+        drives[2].restart_as(&[]);
+        let engine = host(&drives).await;
+        assert_eq!(total(&engine).await, [["50", "5000"]], "nothing is attached any more");
+        engine.shutdown().await;
+        drives[2].kill();
+        let late = host(&drives).await;
+        assert_eq!(total(&late).await, [["50", "5000"]], "and that is known, too");
+        collect(&late.host.session(), "DELETE FROM t WHERE n = 0").await.unwrap();
+        late.shutdown().await;
+    });
+}
+
+#[test]
+fn what_a_lost_drive_attached_is_given_up_by_word_only() {
+    block_on(async {
+        let directory = tempfile::tempdir().unwrap();
+        let mut drives = loaded_and_attached(directory.path()).await;
+        let engine = host(&drives).await;
+        assert_eq!(total(&engine).await, [["3050", "35000"]]);
+        let attaching = engine.host.fleet().drives().into_iter().find(|drive| drive.welcome.attaches).unwrap().id();
+        let fault = engine.host.fleet().remove(attaching).await.unwrap_err();
+        assert!(fault.message.contains("attaches files"), "{fault}");
+        drives[2].kill();
+        for (drop_lost, is_known) in [(false, "cannot be read without"), (true, "is without the files")] {
+            let spec = RepairSpec { lost: Some(attaching), drop_lost };
+            let report = engine.host.fleet().repair(&spec, Arc::new(|_| ())).await.unwrap();
+            assert!(report.notes.iter().any(|note| note.contains(is_known)), "{report:?}");
+            match collect(&engine.host.session(), "SELECT count(*), sum(n) FROM t").await {
+                Ok(table) => assert!(drop_lost && table.rows == [["50", "5000"]], "{:?}", table.rows),
+                Err(fault) => assert!(!drop_lost && fault.blame == Blame::Device, "{fault}"),
+            }
+        }
+        engine.shutdown().await;
+    });
+}
+
+/// A host that may only read cannot write into the manifest that there are files, so it does not answer with them either.
+#[test]
+fn who_may_not_write_waits_for_who_may() {
+    let directory = tempfile::tempdir().unwrap();
+    let folder = directory.path();
+    for (name, right) in [("reader", "--read"), ("writer", "--write")] {
+        done(folder, &["token", name, right, "main"]);
+    }
+    let access = folder.join("access.toml").display().to_string();
+    let files = folder.join("files");
+    std::fs::create_dir(&files).unwrap();
+    std::fs::write(folder.join("t.csv"), "n\n1\n2\n").unwrap();
+    let mut drive = DriveProcess::start(&folder.join("drive"), &["--access", &access]);
+    let address = drive.address().to_owned();
+    let ask = |who: &str| {
+        let token = format!("{who}.token");
+        let asked =
+            ["sql", "--drives", &address, "--token-file", &token, "-c", "SELECT count(*) AS n FROM t", "--format", "csv"];
+        let output = run(folder, &asked);
+        (
+            output.status.code(),
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr)),
+        )
+    };
+    done(folder, &["load", "t", "t.csv", "--drives", &address, "--token-file", "writer.token"]);
+    write(&files.join("t.parquet"), 7, 30);
+    drive.restart_as(&["--access", &access, "--attach", files.to_str().unwrap()]);
+    let (code, said) = ask("reader");
+    assert!(code == Some(5) && said.contains("any statement of somebody who may write to domain main"), "{code:?}: {said}");
+    for who in ["writer", "reader"] {
+        let (code, said) = ask(who);
+        assert!(code == Some(0) && said.contains("32"), "{who}: {code:?}: {said}");
+    }
 }
 
 #[test]

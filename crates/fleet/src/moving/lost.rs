@@ -7,7 +7,7 @@ use pithead_model::{DriveId, Fault, Manifest};
 use super::balance::{loads, target};
 use super::group::Group;
 use super::home::replace_home;
-use super::membership::Membership;
+use super::membership::{Membership, knows};
 use super::shift::{forget_copy, shift};
 use super::{LostPartition, RepairReport, TellMove, Teller, groups};
 use crate::Fleet;
@@ -26,7 +26,7 @@ impl Fleet {
         let mut found = false;
         for domain in self.catalog().domains(&drives).await? {
             let Some(newest) = self.catalog().newest(&domain, &drives).await? else { continue };
-            if newest.manifest.drives.contains(&lost) {
+            if knows(&newest.manifest, lost) {
                 found = true;
                 self.repair_domain(&newest.manifest, lost, drop_lost, &tell, &mut report).await?;
             }
@@ -63,7 +63,14 @@ impl Fleet {
             }
         }
         self.rebuild(domain, lost, tell, report).await?;
-        if drop_lost || gone.is_empty() {
+        let attached: Vec<String> = manifest.attached_by(lost).map(|name| manifest.name(name).to_string()).collect();
+        report.notes.extend(attached.iter().map(|name| match drop_lost {
+            true => format!("{name} is without the files that drive {lost} attached"),
+            false => {
+                format!("{name} cannot be read without the files that drive {lost} attached, unless what is lost is dropped")
+            }
+        }));
+        if drop_lost || (gone.is_empty() && attached.is_empty()) {
             let leave = Membership { domain, drive: lost, joins: false };
             self.commit(&leave).await.map_err(|not| not.fault)?;
         }

@@ -71,8 +71,9 @@ impl Fleet {
         let mut found = false;
         for domain in self.catalog().domains(&drives).await? {
             let manifest = self.manifest(&domain, &drives).await?;
-            if manifest.drives.contains(&drive) {
+            if knows(&manifest, drive) {
                 found = true;
+                refuse_attaching(&manifest, drive)?;
                 let leave = Membership { domain: &domain, drive, joins: false };
                 self.commit(&leave).await.map_err(|not| not.fault)?;
             }
@@ -109,6 +110,19 @@ fn only_drive(domain: &str, drive: DriveId) -> Fault {
 fn no_place(what: &str, copies: usize) -> Fault {
     let message = format!("{what} has {copies} copies, and there is no other drive for this one that does not hold it already");
     Fault::invalid(message).hint("add a drive first, with `pithead drive add`")
+}
+
+/// Whether a domain has to do with a drive.
+pub(super) fn knows(manifest: &Manifest, drive: DriveId) -> bool {
+    manifest.drives.contains(&drive) || manifest.attached_by(drive).next().is_some()
+}
+
+/// A drive whose files are a part of a dataset does not go unasked: the rows would go with it.
+fn refuse_attaching(manifest: &Manifest, drive: DriveId) -> Result<(), Fault> {
+    let Some(dataset) = manifest.attached_by(drive).next() else { return Ok(()) };
+    let message = format!("drive {drive} attaches files that are a part of {}", manifest.name(dataset));
+    let hint = "serve it without attaching them and run any query; if it is lost for good";
+    Err(Fault::invalid(message).hint(format!("{hint}: `pithead repair --drop-lost --lost {drive}`")))
 }
 
 fn unknown_drive(drive: DriveId) -> Fault {
@@ -153,10 +167,15 @@ impl Edit for Membership<'_> {
             return Err(Fault::invalid(format!("drive {drive} is still the home of domain {domain}")).hint(hint));
         }
         manifest.drives.retain(|id| *id != drive);
+        let attached: Vec<String> = manifest.attached_by(drive).map(str::to_owned).collect();
+        attached.iter().for_each(|name| manifest.remove_attaching(name, drive));
         Ok(())
     }
 
     fn is_in(&self, manifest: &Manifest) -> bool {
-        manifest.drives.contains(&self.drive) == self.joins
+        match self.joins {
+            true => manifest.drives.contains(&self.drive),
+            false => !knows(manifest, self.drive),
+        }
     }
 }

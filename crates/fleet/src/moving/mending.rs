@@ -109,6 +109,11 @@ impl Fleet {
                 ));
                 return Ok(());
             }
+            if let Some(dataset) = found.manifest.attached_by(lost).next() {
+                let name = found.manifest.name(dataset);
+                report.notes.push(format!("drive {lost} is away, and alone has files that are a part of {name}"));
+                return Ok(());
+            }
         }
         let spec = RepairSpec { lost: Some(lost), drop_lost: false };
         let done = self.repair(&spec, Arc::clone(tell)).await?;

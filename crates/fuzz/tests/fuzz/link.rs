@@ -339,6 +339,7 @@ pub fn manifest() -> Manifest {
         datasets: datasets.into(),
         functions: [("hash".to_owned(), function())].into(),
         views: [("v".to_owned(), view())].into(),
+        attaching: [("t".to_owned(), [DriveId(3)].into())].into(),
     }
 }
 
