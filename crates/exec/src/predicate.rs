@@ -9,7 +9,7 @@ use datafusion::physical_expr::expressions::{
     BinaryExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal, NotExpr,
 };
 use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
-use pithead_functions::before_one_float;
+use pithead_functions::before_one_value;
 use pithead_model::Value;
 use pithead_slice::{Compare, Predicate};
 
@@ -66,11 +66,11 @@ fn exact(predicate: Predicate) -> Option<Converted> {
 }
 
 fn column(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
-    before_one_float(expr).downcast_ref::<Column>().map(Column::index)
+    before_one_value(expr).downcast_ref::<Column>().map(Column::index)
 }
 
 fn literal(expr: &Arc<dyn PhysicalExpr>) -> Option<&ScalarValue> {
-    before_one_float(expr).downcast_ref::<Literal>().map(Literal::value)
+    before_one_value(expr).downcast_ref::<Literal>().map(Literal::value)
 }
 
 fn truth(column: usize, wanted: bool, schema: &Schema) -> Option<Predicate> {

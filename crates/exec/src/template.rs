@@ -16,16 +16,15 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, TableReference, internal_err};
 use datafusion::datasource::{TableType, provider_as_source, source_as_provider};
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::expr::Alias;
 use datafusion::logical_expr::{
-    Expr, LogicalPlan, Projection, TableProviderFilterPushDown, TableScan, TableScanBuilder, TableSource, Volatility,
+    Expr, LogicalPlan, TableProviderFilterPushDown, TableScan, TableScanBuilder, TableSource, Volatility,
 };
 use datafusion::physical_plan::ExecutionPlan;
 use lru::LruCache;
 use parking_lot::Mutex;
 use pithead_door::PlanBytes;
-use pithead_functions::{EXTRACTED_PREFIX, EngineOptions, Registry, fault_from_datafusion, planning_state, ready_to_run};
-use pithead_model::{DatasetName, Fault, RESERVED, near_names};
+use pithead_functions::{EngineOptions, Registry, fault_from_datafusion, planning_state, ready_to_run};
+use pithead_model::{DatasetName, Fault, near_names};
 use pithead_plan::{INPUT_SCHEMA, Shape, consume, shape};
 
 use crate::narrow::narrow;
@@ -94,17 +93,6 @@ impl Key {
     }
 }
 
-/// The same plan, none of whose outputs is named like a column that the optimiser extracts. It would take that name for its own,
-/// compute the column early under it, and find it twice. Outputs are told apart by their position.
-fn not_extracted(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let LogicalPlan::Projection(Projection { expr, input, .. }) = plan else { return Ok(plan) };
-    let named = |expr: Expr| match expr {
-        Expr::Alias(Alias { expr, name, .. }) if name.starts_with(EXTRACTED_PREFIX) => expr.alias(format!("{RESERVED}{name}")),
-        other => other,
-    };
-    Projection::try_new(expr.into_iter().map(named).collect(), input).map(LogicalPlan::Projection)
-}
-
 impl Template {
     /// The request's sub-plan, read and optimised now or before.
     pub(crate) async fn of(request: &BindRequest, options: &EngineOptions) -> Result<Arc<Self>, Fault> {
@@ -134,7 +122,7 @@ impl Template {
             }
             PlanBytes::Scan { dataset, columns } => scan_plan(dataset, columns, driving)?,
         };
-        let consumed = drive(not_extracted(consumed).map_err(fault_from_datafusion)?, driving)?;
+        let consumed = drive(consumed, driving)?;
         let plan = state.optimize(&consumed).and_then(narrow).map_err(fault_from_datafusion)?;
         let ready = ready_to_run(plan.clone()).map_err(fault_from_datafusion)?;
         Ok(Self { shape: shape(&consumed, &request.functions), consumed, plan, ready })

@@ -4,13 +4,14 @@
 //! constants for equal where they have the same bits and the same side: `k = 5 AND 5 = k` becomes false, and so does
 //! `f = 0.0 AND f = -0.0`; of `k >= 5 AND 5 < k` it keeps the first. The rule comes before each time that it does so.
 
+use arrow::datatypes::DataType;
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan};
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
-use crate::floats::{canonical_constant, compares};
+use crate::one_value::{canonical_constant, compares};
 
 /// The rule.
 #[derive(Debug)]
@@ -40,7 +41,9 @@ fn turned(expr: Expr) -> Result<Transformed<Expr>> {
     let is_turned = swapped.is_some();
     let (left, right) = if is_turned { (right, left) } else { (left, right) };
     let op = swapped.unwrap_or(op);
-    let right = if compares(op) { canonical_constant(*right)? } else { Transformed::no(*right) };
+    // An interval stays as it is written: a cast of a difference of times to intervals may still be taken from it.
+    let is_interval = matches!(right.as_ref(), Expr::Literal(value, _) if matches!(value.data_type(), DataType::Interval(_)));
+    let right = if compares(op) && !is_interval { canonical_constant(*right)? } else { Transformed::no(*right) };
     let is_new = is_turned || right.transformed;
     let comparison = BinaryExpr { left, op, right: Box::new(right.data) };
     Ok(Transformed::new_transformed(Expr::BinaryExpr(comparison), is_new))

@@ -13,7 +13,7 @@ use datafusion::common::{Result, ScalarValue, internal_datafusion_err};
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 
 use crate::extreme_floats::Side;
-use crate::floats::canonical;
+use crate::one_value::canonical;
 
 /// Whether values of this type are nested and have an order.
 pub(crate) fn is_ordered(data_type: &DataType) -> bool {

@@ -11,14 +11,25 @@ use arrow::buffer::NullBuffer;
 use arrow::compute::SortOptions;
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{Result, ScalarValue, internal_err};
+use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    binary_expr,
 };
 
 /// The comparison as a function. It has no name that SQL can spell, is never registered, and never travels.
 pub(crate) fn nested_order(left: Expr, operator: Operator, right: Expr) -> Expr {
     ScalarUDF::new_from_impl(NestedOrder { operator, signature: Signature::any(2, Volatility::Immutable) })
         .call(vec![left, right])
+}
+
+/// The operator of which this function took the place.
+pub(crate) fn operator_of(function: &ScalarFunction) -> Option<Expr> {
+    let order = function.func.inner().downcast_ref::<NestedOrder>()?;
+    match function.args.as_slice() {
+        [left, right] => Some(binary_expr(left.clone(), order.operator, right.clone())),
+        _ => None,
+    }
 }
 
 /// Whether the operator compares by order.

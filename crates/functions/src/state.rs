@@ -10,15 +10,15 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::SessionContext;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::SessionState;
-use datafusion::optimizer::OptimizerRule;
 use datafusion::optimizer::decorrelate_predicate_subquery::DecorrelatePredicateSubquery;
 use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
 use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
-use datafusion::optimizer::extract_leaf_expressions::ExtractLeafExpressions;
+use datafusion::optimizer::extract_leaf_expressions::{ExtractLeafExpressions, PushDownLeafProjections};
 use datafusion::optimizer::optimizer::Optimizer;
 use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::rewrite_set_comparison::RewriteSetComparison;
 use datafusion::optimizer::single_distinct_to_groupby::SingleDistinctToGroupBy;
+use datafusion::optimizer::{Analyzer, AnalyzerRule, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::SessionConfig;
@@ -29,18 +29,22 @@ use crate::any_order::AnyOrder;
 use crate::bounded::SessionMemory;
 use crate::checked::{AsFunctions, AsOperators};
 use crate::constants_right::ConstantsRight;
+use crate::decimal_floats::DecimalsAndFloats;
 use crate::empty_join::EmptyJoin;
 use crate::equal_keys::{EqualKeys, NullKeysApart};
-use crate::extracted_names::ExtractedNames;
 use crate::filter_projections::FilterProjections;
 use crate::give_way::GiveWay;
+use crate::named_casts::{NamedCasts, named_cast_udf};
 use crate::one_distinct::OneDistinct;
+use crate::one_row::OneRow;
 use crate::orders_hold::OrdersHold;
 use crate::planned::ReadyPlanner;
+use crate::sort_keys::{EachKeyOnce, GroupsOfPeers};
 use crate::subqueries::{NamedSetComparisons, ThreeValuedIn};
 use crate::told_apart::ToldApart;
 use crate::top_k::TopKByGroup;
 use crate::totals::FiltersAboveTotals;
+use crate::whole_sorts::WholeSorts;
 use crate::{Registry, avg_udaf, max_udaf, min_udaf, sum_udaf};
 
 /// The most bytes of a join's build keys that reach the other side's scan as a list of values.
@@ -88,6 +92,7 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
         .with_config(session_config(options))
         .with_runtime_env(Arc::clone(&options.runtime))
         .with_default_features()
+        .with_analyzer_rules(analyzer_rules())
         .with_optimizer_rules(optimizer_rules())
         .with_physical_optimizer_rules(physical_optimizer_rules())
         .with_query_planner(Arc::new(ReadyPlanner))
@@ -98,6 +103,7 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
     for aggregate in [sum_udaf(), avg_udaf(), min_udaf(), max_udaf()] {
         context.register_udaf(aggregate.as_ref().clone());
     }
+    context.register_udf(named_cast_udf());
     options.functions.register(&context);
     context.state()
 }
@@ -134,9 +140,17 @@ fn made(options: &EngineOptions) -> Arc<SessionState> {
     Arc::clone(made.entry(key).or_insert_with(make))
 }
 
+fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
+    let mut rules = Analyzer::new().rules;
+    rules.insert(0, Arc::new(GroupsOfPeers));
+    rules.insert(0, Arc::new(DecimalsAndFloats));
+    rules
+}
+
 /// The rules of DataFusion and ours.
 fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
-    let mut rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> = vec![Arc::new(AsFunctions)];
+    let mut rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> =
+        vec![Arc::new(NamedCasts), Arc::new(EachKeyOnce), Arc::new(OneRow), Arc::new(AsFunctions)];
     for rule in Optimizer::new().rules {
         match rule.name() {
             name if name == RewriteSetComparison::new().name() => rules.extend([Arc::new(NamedSetComparisons) as Arc<_>, rule]),
@@ -144,7 +158,8 @@ fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
                 rules.extend([Arc::new(ThreeValuedIn) as Arc<_>, rule]);
             }
             name if name == ExtractEquijoinPredicate::new().name() => rules.push(Arc::new(EqualKeys::default())),
-            name if name == ExtractLeafExpressions::new().name() => rules.extend([Arc::new(ExtractedNames) as Arc<_>, rule]),
+            // They compute fields of structs early, in columns that they number, and confuse those of two relations of a plan.
+            name if name == ExtractLeafExpressions::new().name() || name == PushDownLeafProjections::new().name() => {}
             name if name == EliminateCrossJoin::new().name() => rules.extend([Arc::new(NullKeysApart) as Arc<_>, rule]),
             name if name == PushDownFilter::new().name() => {
                 rules.extend([Arc::new(EmptyJoin) as Arc<_>, Arc::new(ConstantsRight) as Arc<_>]);
@@ -166,6 +181,7 @@ fn physical_optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync
     FilterProjections::before_each(&mut rules);
     OrdersHold::before_check(&mut rules);
     rules.insert(0, Arc::new(AnyOrder));
+    rules.push(Arc::new(WholeSorts));
     rules.push(Arc::new(GiveWay));
     rules
 }

@@ -81,9 +81,10 @@ impl OptimizerRule for ThreeValuedIn {
     }
 }
 
-/// Whether the engine has a join for `x NOT IN (subquery)`. It has none if the subquery is correlated by other columns.
+/// Whether the engine has a join for `x NOT IN (subquery)`. It has none if the subquery is correlated by other columns. Where `x` has
+/// no column, it looks for `x` in the subquery alone, and forgets the NULLs there.
 fn is_joined(query: &InSubquery) -> bool {
-    query.subquery.outer_ref_columns.is_empty()
+    query.subquery.outer_ref_columns.is_empty() && query.expr.any_column_refs()
 }
 
 fn has_in_subquery(expr: &Expr) -> Result<bool> {

@@ -10,7 +10,7 @@ use datafusion::physical_optimizer::topk_aggregation::TopKAggregation;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 
-use crate::floats::holds_float;
+use crate::one_value::has_synonyms;
 
 /// DataFusion's `TopKAggregation`, for plans that aggregate no floats.
 ///
@@ -52,7 +52,7 @@ fn aggregates_floats(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
         let aggregate = node.downcast_ref::<AggregateExec>();
         found = found
             || aggregate
-                .is_some_and(|aggregate| aggregate.schema().fields().iter().any(|field| holds_float(field.data_type())));
+                .is_some_and(|aggregate| aggregate.schema().fields().iter().any(|field| has_synonyms(field.data_type())));
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     Ok(found)

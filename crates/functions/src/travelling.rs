@@ -10,15 +10,16 @@ use datafusion::physical_plan::ExecutionPlan;
 use crate::any_order::AnyOrderExec;
 use crate::average::average_udf;
 use crate::checked;
-use crate::floats::one_float_udf;
 use crate::give_way_exec::GiveWayExec;
+use crate::one_value::one_value_udf;
 use crate::or_zero::or_zero_udf;
+use crate::whole_field::whole_field_udf;
 
-/// The functions that SQL cannot spell and that plans about to run call: checked arithmetic, one value for equal floats, and what
-/// merges parts. A plan that travels names its functions, so an engine that runs plans of others registers these.
+/// The functions that SQL cannot spell and that plans about to run call: checked arithmetic, one value for all that are equal,
+/// fields of structs, and what merges parts. A plan that travels names its functions, so an engine that runs plans of others registers these.
 pub fn unnamed_functions() -> Vec<ScalarUDF> {
     let mut functions = checked::functions();
-    functions.extend([one_float_udf(), average_udf(), or_zero_udf()]);
+    functions.extend([one_value_udf(), average_udf(), or_zero_udf(), whole_field_udf()]);
     functions
 }
 

@@ -21,6 +21,7 @@ mod host;
 mod many;
 mod metrics;
 mod parameters;
+mod planned;
 mod planner;
 mod precedence;
 mod pushdown;

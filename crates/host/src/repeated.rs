@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Fields, Schema, SchemaRef};
-use datafusion::common::{DataFusionError, SchemaError, TableReference};
+use datafusion::common::{DataFusionError, TableReference};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement;
@@ -14,6 +14,8 @@ use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Ident, Query, Select, S
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use pithead_model::Fault;
+
+use crate::planned::{is_refused, plan_of};
 
 type Rows = BoxStream<'static, Result<RecordBatch, Fault>>;
 
@@ -49,21 +51,12 @@ impl Names {
 
 /// A statement's plan, and the names of its columns.
 pub(crate) async fn plan(state: &SessionState, statement: Statement) -> Result<(LogicalPlan, Names), DataFusionError> {
-    let refused = match state.statement_to_plan(statement.clone()).await {
+    let refused = match plan_of(state, statement.clone()).await {
         Err(error) if is_refused(&error) => error,
         plan => return Ok((plan?, Names(None))),
     };
     let Some((statement, names)) = told_apart(state, &statement).await else { return Err(refused) };
-    Ok((state.statement_to_plan(statement).await?, Names(Some(names))))
-}
-
-/// Whether the planner refused a statement for names that come again.
-fn is_refused(error: &DataFusionError) -> bool {
-    match error.find_root() {
-        DataFusionError::SchemaError(error, _) => !matches!(**error, SchemaError::FieldNotFound { .. }),
-        DataFusionError::Plan(text) => text.contains("require unique expression names"),
-        _ => false,
-    }
+    Ok((plan_of(state, statement).await?, Names(Some(names))))
 }
 
 /// The statement with one name for each column of its result, and the names that the columns are to have; none where no name comes
@@ -119,7 +112,7 @@ async fn columns(state: &SessionState, shell: &Query, select: &Select) -> Option
 
 async fn planned(state: &SessionState, shell: &Query, select: &Select) -> Option<Vec<Column>> {
     let query = Query { body: Box::new(SetExpr::Select(Box::new(select.clone()))), ..shell.clone() };
-    let plan = state.statement_to_plan(Statement::Statement(Box::new(Sql::Query(Box::new(query))))).await.ok()?;
+    let plan = plan_of(state, Statement::Statement(Box::new(Sql::Query(Box::new(query))))).await.ok()?;
     Some(plan.schema().iter().map(|(qualifier, field)| (qualifier.cloned(), field.name().clone())).collect())
 }
 

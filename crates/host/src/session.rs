@@ -39,6 +39,9 @@ use crate::writing::{self, Altering, Layout, Writing, begins_again};
 use crate::written::explain_substrait;
 use crate::{Client, Frames, Host, Parameters, Settings, explain, functions, pushdown, settings, summarize, written};
 
+/// The zone of a session that sets none: it is what TIMESTAMPTZ and `now()` are shown in.
+const TIME_ZONE: &str = "UTC";
+
 /// A client's connection to a host: its settings, and the statements it runs.
 pub struct Session {
     pub(crate) host: Host,
@@ -79,7 +82,7 @@ impl Host {
         let engine = EngineOptions {
             batch_rows: PAGE_ROWS,
             target_partitions: options.threads.max(1),
-            time_zone: None,
+            time_zone: Some(TIME_ZONE.to_owned()),
             runtime,
             functions: Arc::clone(&options.functions),
         };

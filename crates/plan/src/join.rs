@@ -13,6 +13,7 @@ use crate::cutter::{Cutter, Outcome, renamed_scan};
 use crate::expression::any_stays;
 use crate::facts::KeyClasses;
 use crate::piece::{Layer, Piece, column_index};
+use crate::recursion::stands_alone;
 use crate::{Estimate, INPUT_SCHEMA, Input};
 
 /// The share of the bytes below which a side without repeats must get to be worth the grouping.
@@ -137,7 +138,7 @@ impl Cutter<'_> {
         // Where fetching the piece's own rows costs less than shipping to it, the join runs at the host.
         let each = sent / piece.scheme.copies.len() as f64;
         let small = each <= self.options.ship_bytes_max && sent <= own.estimate.bytes();
-        if !small || self.options.not_shipped.contains(other_plan) {
+        if !small || self.options.not_shipped.contains(other_plan) || !stands_alone(other_plan) {
             return Ok(None);
         }
         self.inputs += 1;

@@ -24,6 +24,7 @@ mod operator;
 mod options;
 mod order;
 mod piece;
+mod recursion;
 mod reduce;
 mod remote;
 mod replan;

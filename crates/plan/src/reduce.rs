@@ -18,6 +18,7 @@ use pithead_model::SHIPPED_BYTES_MAX;
 use crate::cutter::Cutter;
 use crate::known::Known;
 use crate::names::own;
+use crate::recursion::stands_alone;
 use crate::{Catalogue, CutOptions, Estimate, Input, PlanError};
 
 /// The least bytes on the link that a side must cost for a reduction to be considered.
@@ -142,7 +143,7 @@ impl Reducer<'_> {
         let large_is = self.cutter.visit_part(large)?;
         // The side is computed whole at the host; only its keys are shipped.
         let is_small = small_is.estimate.bytes() <= SHIPPED_BYTES_MAX as f64 && small_is.estimate.rows < large_is.estimate.rows;
-        if !is_small || large_is.host_cost < WORTH_BYTES {
+        if !is_small || large_is.host_cost < WORTH_BYTES || !stands_alone(small) {
             return Ok(None);
         }
         let on = keys.iter().filter_map(|key| join.on.get(*key));

@@ -18,6 +18,7 @@ use pithead_model::{DatasetName, Level};
 use crate::combine::{Shape, shape};
 use crate::decompose::remote;
 use crate::expression::any_stays;
+use crate::recursion::stands_alone;
 use crate::{Catalogue, SubPlan};
 
 /// An operator that only hands on rows. The plan below it may be changed while it runs.
@@ -148,7 +149,7 @@ pub fn replannable(plan: &LogicalPlan, catalogue: &dyn Catalogue, slices_min: u6
         is_steady &= !node.expressions().iter().any(Expr::is_volatile);
         Ok(TreeNodeRecursion::Continue)
     });
-    if looked.is_err() || !joins || !is_steady {
+    if looked.is_err() || !joins || !is_steady || !stands_alone(plan) {
         return vec![];
     }
     let mut found = Vec::new();

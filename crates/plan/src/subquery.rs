@@ -1,8 +1,10 @@
 //! Uncorrelated scalar subqueries: each runs first, as a query of its own, and its value becomes a literal.
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result, ScalarValue};
+use datafusion::common::{Result, ScalarValue, not_impl_err};
 use datafusion::logical_expr::{Expr, LogicalPlan};
+
+use crate::recursion::stands_alone;
 
 /// A query whose single value another query needs before it can be planned.
 #[derive(Clone, Debug)]
@@ -19,6 +21,9 @@ pub fn scalar_queries(plan: &LogicalPlan) -> Result<Vec<ScalarQuery>> {
         node.apply_expressions(|expr| {
             expr.apply(|expr| {
                 if let Some(plan) = uncorrelated(expr) {
+                    if !stands_alone(plan) {
+                        return not_impl_err!("a subquery that reads the recursive query around it; join it in FROM instead");
+                    }
                     found.push(ScalarQuery { plan: plan.clone() });
                     return Ok(TreeNodeRecursion::Jump);
                 }

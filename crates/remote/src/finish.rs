@@ -2,7 +2,7 @@
 //! and independent, so it gives the same rows here.
 
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -71,6 +71,9 @@ pub(crate) struct Done {
 #[derive(Debug)]
 struct Readers {
     open: Mutex<HashMap<SliceKey, Arc<dyn SliceReader>>>,
+    /// Those of other parts of the sub-plan, which each round reads: the driving part may have them, too, as where a dataset is joined
+    /// with an older version of itself.
+    every_round: Mutex<HashSet<SliceKey>>,
     device: Native,
 }
 
@@ -86,11 +89,19 @@ impl SliceSource for Readers {
     }
 }
 
+impl Readers {
+    /// Lets go of slices that were finished, unless the rounds to come read them.
+    fn forget(&self, keys: &[SliceKey]) {
+        let (mut open, every_round) = (self.open.lock(), self.every_round.lock());
+        keys.iter().filter(|key| !every_round.contains(*key)).for_each(|key| drop(open.remove(key)));
+    }
+}
+
 impl Finisher {
     pub(crate) fn new(target: &Arc<Target>, reservation: MemoryReservation) -> Finisher {
         Finisher {
             bound: None,
-            source: Arc::new(Readers { open: Mutex::default(), device: Native::new() }),
+            source: Arc::new(Readers { open: Mutex::default(), every_round: Mutex::default(), device: Native::new() }),
             driving: vec![],
             coming: BTreeMap::new(),
             collected: vec![],
@@ -169,6 +180,7 @@ impl Finisher {
     /// All slices of another dataset.
     async fn fetch(&self, door: &Arc<dyn Door>, part: &SlicePart) -> Result<Vec<SliceRef>, Fault> {
         let slices = slices_of(door, part).await?;
+        self.source.every_round.lock().extend(slices.iter().map(|slice| slice.key.clone()));
         let missing = |slice: &&SliceRef| match self.target.context.held.get(&slice.key) {
             Some(reader) => {
                 self.source.open.lock().insert(slice.key.clone(), reader);
@@ -354,9 +366,7 @@ impl Finisher {
             };
             done.batches = metered(source.device(), run, &mut done.cpu_ns, &mut done.polled_ns).await?;
             finishing.took(done.cpu_ns, done.polled_ns);
-            let mut open = source.open.lock();
-            keys.iter().for_each(|key| drop(open.remove(key)));
-            drop(open);
+            source.forget(&keys);
             Ok(done)
         });
         Ok(())

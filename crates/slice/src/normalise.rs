@@ -13,8 +13,8 @@ use crate::SliceError;
 use crate::nans::one_nan;
 
 /// The schema with which a dataset of these columns is stored: texts as Utf8View, bytes as BinaryView, decimals of up
-/// to 38 digits as Decimal128, and dictionaries decoded, also inside lists and structs. Names, nullability and metadata
-/// stay.
+/// to 38 digits as Decimal128, and dictionaries decoded, also inside lists and structs. The items of lists have one name. Names of
+/// columns and fields, nullability and metadata stay.
 ///
 /// A column without a name, two columns with one name, and more than [`COLUMNS_MAX`] columns are
 /// [`SliceError::Schema`].
@@ -68,6 +68,15 @@ fn normalise_field(field: &FieldRef) -> FieldRef {
     }
 }
 
+/// The items of a list. Files call them `element`, `item` or `array`, which makes no two types of them.
+fn normalise_item(item: &FieldRef) -> FieldRef {
+    let normal = normalise_type(item.data_type());
+    match item.name() == Field::LIST_FIELD_DEFAULT_NAME && item.metadata().is_empty() && normal == *item.data_type() {
+        true => item.clone(),
+        false => Arc::new(Field::new_list_field(normal, item.is_nullable())),
+    }
+}
+
 /// The type with which values of `data_type` are stored.
 pub(crate) fn normalise_type(data_type: &DataType) -> DataType {
     let normal = match data_type {
@@ -77,9 +86,9 @@ pub(crate) fn normalise_type(data_type: &DataType) -> DataType {
             DataType::Decimal128(*precision, *scale)
         }
         DataType::Dictionary(_, value) => normalise_type(value),
-        DataType::List(item) => DataType::List(normalise_field(item)),
-        DataType::LargeList(item) => DataType::LargeList(normalise_field(item)),
-        DataType::FixedSizeList(item, size) => DataType::FixedSizeList(normalise_field(item), *size),
+        DataType::List(item) => DataType::List(normalise_item(item)),
+        DataType::LargeList(item) => DataType::LargeList(normalise_item(item)),
+        DataType::FixedSizeList(item, size) => DataType::FixedSizeList(normalise_item(item), *size),
         DataType::Struct(fields) => DataType::Struct(fields.iter().map(normalise_field).collect()),
         other => other.clone(),
     };
@@ -161,6 +170,24 @@ mod tests {
         let schema = normalise(&batch.schema()).unwrap();
         let stored = normalise_batch(&batch, &schema).unwrap();
         assert_eq!(stored.column(0).as_list::<i32>().values().data_type(), &DataType::Utf8View);
+    }
+
+    #[test]
+    fn lists_are_of_one_type_whatever_their_items_are_called() {
+        let list = |name: &str| {
+            let values: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
+            let inner = Arc::new(Field::new(name, DataType::Int64, true));
+            let inner: ArrayRef =
+                Arc::new(ListArray::new(inner, arrow::buffer::OffsetBuffer::from_lengths([1usize, 2]), values, None));
+            let item =
+                Arc::new(Field::new(name, inner.data_type().clone(), true).with_metadata([("a".into(), "b".into())].into()));
+            let outer = ListArray::new(item, arrow::buffer::OffsetBuffer::from_lengths([2usize]), inner, None);
+            batch(vec![("l", Arc::new(outer))])
+        };
+        let (of_parquet, of_arrow) = (list("element"), list("item"));
+        let schema = normalise(&of_parquet.schema()).unwrap();
+        assert_eq!(schema, normalise(&of_arrow.schema()).unwrap());
+        assert_eq!(normalise_batch(&of_parquet, &schema).unwrap(), normalise_batch(&of_arrow, &schema).unwrap());
     }
 
     #[test]

@@ -3,19 +3,25 @@
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
 use crate::bounded::{Bounded, bounded, may_fold, plain};
+use crate::guarded::{case_of, guarded, guards};
 use crate::kept_names::map_named;
+use crate::nested_order::operator_of;
+use crate::one_value::{compared, compares_cast, compares_constants, is_constant, with_cast_kept, without_one_value};
+use crate::similar::{is_misread, well_read, whole_match};
+use crate::whole_field::{plain_field, takes_field, whole_field};
 
 use super::function::Checked;
 use super::kernels::Operation;
 
 /// Turns operators into checked functions for as long as the optimiser may compute them. What it folds is then checked,
 /// and what would overflow stays in the plan, so that the run reports it. Does the same for functions that could make a
-/// large constant.
+/// large constant, and for what compares constants or takes a field of one in another way than the engine that runs.
 #[derive(Debug)]
 pub(crate) struct AsFunctions;
 
@@ -29,7 +35,7 @@ impl OptimizerRule for AsFunctions {
     }
 
     fn rewrite(&self, plan: LogicalPlan, _config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        let is_one = |part: &Expr| operation(part).is_some() || may_fold(part);
+        let is_one = |part: &Expr| operation(part).is_some() || may_fold(part) || is_other_if_folded(part);
         if_any(plan, is_one, |plan| plan.transform_down_with_subqueries(|node| node_with_checks(node, &is_one)))
     }
 }
@@ -51,7 +57,7 @@ impl OptimizerRule for AsOperators {
 /// The plan, and the plans of its subqueries, with checked functions in the place of operators and bounded functions in
 /// the place of others.
 pub(crate) fn with_checks(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let is_one = |part: &Expr| operation(part).is_some() || bounded(part).is_some();
+    let is_one = |part: &Expr| operation(part).is_some() || bounded(part).is_some() || takes_field(part);
     let checked = if_any(plan, is_one, |plan| plan.transform_down_with_subqueries(|node| node_with_checks(node, &is_one)))?;
     Ok(checked.data)
 }
@@ -105,6 +111,24 @@ fn as_function(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     if let Some(bounded) = bounded(&expr) {
         return Ok(Transformed::yes(bounded.call(expr)));
     }
+    if takes_field(&expr) {
+        return Ok(Transformed::yes(whole_field(expr)));
+    }
+    if let Expr::SimilarTo(like) = expr {
+        return whole_match(like, schema).map(Transformed::yes);
+    }
+    if compares_constants(&expr) {
+        return compared(expr, schema);
+    }
+    if is_misread(&expr) {
+        return Ok(Transformed::yes(well_read(expr)));
+    }
+    if compares_cast(&expr) {
+        return with_cast_kept(expr, schema);
+    }
+    if let Expr::Case(case) = expr {
+        return Ok(Transformed::yes(guarded(case)));
+    }
     let Some(operation) = operation(&expr).filter(|operation| is_checked(*operation, &expr, schema)) else {
         return Ok(Transformed::no(expr));
     };
@@ -113,6 +137,15 @@ fn as_function(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         Expr::Negative(value) => Checked::call(operation, vec![*value]),
         expr => expr,
     }))
+}
+
+/// Whether the optimiser would compute something else of it than the engine that runs.
+fn is_other_if_folded(expr: &Expr) -> bool {
+    match expr {
+        Expr::SimilarTo(_) => true,
+        Expr::Case(_) => guards(expr) || compares_constants(expr),
+        expr => compares_constants(expr) || takes_field(expr) && is_constant(expr) || is_misread(expr) || compares_cast(expr),
+    }
 }
 
 /// Whether the engine would compute the operator without a check. The type of the right operand decides: with a whole
@@ -135,17 +168,28 @@ fn is_checked(operation: Operation, expr: &Expr, schema: &DFSchema) -> bool {
 
 fn is_ours(expr: &Expr) -> bool {
     matches!(expr, Expr::ScalarFunction(function)
-        if function.func.inner().downcast_ref::<Checked>().is_some() || function.func.inner().downcast_ref::<Bounded>().is_some())
+        if function.func.inner().is::<Checked>()
+            || function.func.inner().is::<Bounded>()
+            || replaced(function).is_some())
+}
+
+/// What a function stands for that took the place of an expression only while the optimiser works.
+fn replaced(function: &ScalarFunction) -> Option<Expr> {
+    let first = operator_of(function).or_else(|| without_one_value(function));
+    first.or_else(|| plain_field(function)).or_else(|| case_of(function))
 }
 
 fn as_operator(expr: Expr) -> Result<Transformed<Expr>> {
     match expr {
         Expr::ScalarFunction(function) => match function.func.inner().downcast_ref::<Checked>() {
             Some(checked) => checked.as_operator(function.args).map(Transformed::yes),
-            None => {
-                let (was_bounded, expr) = plain(function);
-                Ok(if was_bounded { Transformed::yes(expr) } else { Transformed::no(expr) })
-            }
+            None => Ok(match replaced(&function) {
+                Some(expr) => Transformed::yes(expr),
+                None => {
+                    let (was_bounded, expr) = plain(function);
+                    if was_bounded { Transformed::yes(expr) } else { Transformed::no(expr) }
+                }
+            }),
         },
         expr => Ok(Transformed::no(expr)),
     }

@@ -1,41 +1,65 @@
-//! One float to represent all floats that are equal to it, also within lists and structs.
+//! One value to represent all values that are equal to it, also within lists and structs: floats and intervals.
 
 use std::sync::Arc;
 
 use arrow::array::types::Float16Type;
 use arrow::array::{Array, ArrayRef, AsArray, make_array};
-use arrow::datatypes::{ArrowPrimitiveType, DataType, Field, FieldRef, Float32Type, Float64Type};
+use arrow::datatypes::{
+    ArrowPrimitiveType, DataType, Field, FieldRef, Float32Type, Float64Type, IntervalDayTime, IntervalDayTimeType,
+    IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
+};
 use datafusion::common::{Result, ScalarValue, internal_err};
+use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
-/// Whether values of this type are or contain floats.
-pub(crate) fn holds_float(data_type: &DataType) -> bool {
+/// Days of a month, where months and days are compared.
+const MONTH_DAYS: i64 = 30;
+/// Nanoseconds of a day.
+const DAY_NANOS: i64 = 24 * 3_600 * 1_000_000_000;
+/// Milliseconds of a day.
+const DAY_MILLIS: i32 = 24 * 3_600 * 1_000;
+
+/// Whether values of this type are or contain values that may be equal to others without being the same.
+pub(crate) fn has_synonyms(data_type: &DataType) -> bool {
     match data_type {
         DataType::Float16 | DataType::Float32 | DataType::Float64 => true,
+        DataType::Interval(unit) => is_ambiguous(*unit),
         DataType::List(field)
         | DataType::LargeList(field)
         | DataType::FixedSizeList(field, _)
         | DataType::ListView(field)
         | DataType::LargeListView(field)
-        | DataType::Map(field, _) => holds_float(field.data_type()),
-        DataType::Struct(fields) => fields.iter().any(|field| holds_float(field.data_type())),
-        DataType::Dictionary(_, values) => holds_float(values),
-        DataType::RunEndEncoded(_, values) => holds_float(values.data_type()),
+        | DataType::Map(field, _) => has_synonyms(field.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| has_synonyms(field.data_type())),
+        DataType::Dictionary(_, values) => has_synonyms(values),
+        DataType::RunEndEncoded(_, values) => has_synonyms(values.data_type()),
         _ => false,
     }
 }
 
-/// The values, with 0.0 for every zero and the one positive NaN for every NaN. An array without other zeros and NaNs
-/// comes back unchanged.
+/// Whether intervals of this unit have several parts, of which one may stand for some of another.
+fn is_ambiguous(unit: IntervalUnit) -> bool {
+    matches!(unit, IntervalUnit::DayTime | IntervalUnit::MonthDayNano)
+}
+
+/// The values, with 0.0 for every zero, the one positive NaN for every NaN, and intervals of less than 30 days beside their months and
+/// less than 24 hours beside their days. Those are equal to the ones that they stand for, as in DuckDB and PostgreSQL, and in their
+/// order. An array without others comes back unchanged.
 pub(crate) fn canonical(array: &ArrayRef) -> Result<ArrayRef> {
     match array.data_type() {
         DataType::Float16 => Ok(floats::<Float16Type>(array)),
         DataType::Float32 => Ok(floats::<Float32Type>(array)),
         DataType::Float64 => Ok(floats::<Float64Type>(array)),
-        data_type if holds_float(data_type) => {
+        DataType::Interval(IntervalUnit::MonthDayNano) => Ok(Arc::new(
+            array.as_primitive::<IntervalMonthDayNanoType>().unary::<_, IntervalMonthDayNanoType>(months_days_nanos),
+        )),
+        DataType::Interval(IntervalUnit::DayTime) => {
+            Ok(Arc::new(array.as_primitive::<IntervalDayTimeType>().unary::<_, IntervalDayTimeType>(days_millis)))
+        }
+        data_type if has_synonyms(data_type) => {
             let data = array.to_data();
             let children = data.child_data().iter().map(|child| Ok(canonical(&make_array(child.clone()))?.to_data()));
             let children = children.collect::<Result<Vec<_>>>()?;
@@ -51,6 +75,24 @@ fn floats<T: Bits>(array: &ArrayRef) -> ArrayRef {
         true => Arc::new(values.unary::<_, T>(T::plain)),
         false => Arc::clone(array),
     }
+}
+
+/// The same time with less than 24 hours and 30 days; an interval that no such one is equal to stays.
+fn months_days_nanos(value: IntervalMonthDayNano) -> IntervalMonthDayNano {
+    let days = i64::from(value.days) + value.nanoseconds.div_euclid(DAY_NANOS);
+    let months = i32::try_from(i64::from(value.months) + days.div_euclid(MONTH_DAYS));
+    let plain = |months| IntervalMonthDayNano {
+        months,
+        days: days.rem_euclid(MONTH_DAYS) as i32,
+        nanoseconds: value.nanoseconds.rem_euclid(DAY_NANOS),
+    };
+    months.map_or(value, plain)
+}
+
+/// The same for days and milliseconds.
+fn days_millis(value: IntervalDayTime) -> IntervalDayTime {
+    let days = value.days.checked_add(value.milliseconds.div_euclid(DAY_MILLIS));
+    days.map_or(value, |days| IntervalDayTime { days, milliseconds: value.milliseconds.rem_euclid(DAY_MILLIS) })
 }
 
 trait Bits: ArrowPrimitiveType {
@@ -92,24 +134,33 @@ bits!(Float64Type, 0.0f64, 1u64 << 63);
 
 /// [`canonical`] as a function, under the name of the expression that it is applied to. It has no name that SQL can
 /// spell, is never registered, and never travels.
-pub(super) fn one_float(expr: Expr) -> Expr {
-    ScalarUDF::new_from_impl(OneFloat::new(true)).call(vec![expr])
+pub(super) fn one_value(expr: Expr) -> Expr {
+    if matches!(&expr, Expr::ScalarFunction(function) if function.func.inner().is::<OneValue>()) {
+        return expr;
+    }
+    ScalarUDF::new_from_impl(OneValue::new(true)).call(vec![expr])
 }
 
 /// The function itself.
-pub(crate) fn one_float_udf() -> ScalarUDF {
-    ScalarUDF::new_from_impl(OneFloat::new(true))
+pub(crate) fn one_value_udf() -> ScalarUDF {
+    ScalarUDF::new_from_impl(OneValue::new(true))
+}
+
+/// The argument of the function, where `function` is that one.
+pub(crate) fn without_one_value(function: &ScalarFunction) -> Option<Expr> {
+    let is_ours = function.func.inner().downcast_ref::<OneValue>().is_some_and(|one| one.keeps_name);
+    is_ours.then(|| function.args.first().cloned()).flatten()
 }
 
 /// The same function under a name of its own, for columns beside the columns that they are computed from.
-pub(super) fn another_float(expr: Expr) -> Expr {
-    ScalarUDF::new_from_impl(OneFloat::new(false)).call(vec![expr])
+pub(super) fn another_value(expr: Expr) -> Expr {
+    ScalarUDF::new_from_impl(OneValue::new(false)).call(vec![expr])
 }
 
 /// The expression before [`canonical`] was applied to it. For a reader that takes both zeros as one anyway, such as the
 /// bounds of slices, the two mean the same.
-pub fn before_one_float(expr: &Arc<dyn PhysicalExpr>) -> &Arc<dyn PhysicalExpr> {
-    let function = expr.downcast_ref::<ScalarFunctionExpr>().filter(|function| function.fun().inner().is::<OneFloat>());
+pub fn before_one_value(expr: &Arc<dyn PhysicalExpr>) -> &Arc<dyn PhysicalExpr> {
+    let function = expr.downcast_ref::<ScalarFunctionExpr>().filter(|function| function.fun().inner().is::<OneValue>());
     match function.map(ScalarFunctionExpr::args) {
         Some([argument]) => argument,
         _ => expr,
@@ -117,20 +168,20 @@ pub fn before_one_float(expr: &Arc<dyn PhysicalExpr>) -> &Arc<dyn PhysicalExpr> 
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct OneFloat {
+struct OneValue {
     keeps_name: bool,
     signature: Signature,
 }
 
-impl OneFloat {
+impl OneValue {
     fn new(keeps_name: bool) -> Self {
         Self { keeps_name, signature: Signature::any(1, Volatility::Immutable) }
     }
 }
 
-impl ScalarUDFImpl for OneFloat {
+impl ScalarUDFImpl for OneValue {
     fn name(&self) -> &'static str {
-        "one float"
+        "one value"
     }
 
     fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
@@ -188,6 +239,28 @@ mod tests {
         let expected = [Some(0.0), None, Some(f64::NAN), Some(f64::NAN), Some(0.0), Some(-1.5)].map(|v| v.map(f64::to_bits));
         assert_eq!(bits(&canonical(&array).unwrap()), expected);
         assert_eq!(bits(&canonical(&array.slice(2, 3)).unwrap()), expected[2..5]);
+    }
+
+    #[test]
+    fn equal_intervals_become_one_and_keep_their_order() {
+        let interval = |months, days, hours: i64| IntervalMonthDayNano { months, days, nanoseconds: hours * 3_600_000_000_000 };
+        for (value, expected) in [
+            (interval(0, 0, 24), interval(0, 1, 0)),
+            (interval(0, 0, 25), interval(0, 1, 1)),
+            (interval(0, 31, 0), interval(1, 1, 0)),
+            (interval(0, 0, -1), interval(-1, 29, 23)),
+            (interval(-1, 0, 0), interval(-1, 0, 0)),
+            (interval(0, -30, 0), interval(-1, 0, 0)),
+            (interval(i32::MAX, 31, 0), interval(i32::MAX, 31, 0)),
+        ] {
+            assert_eq!(months_days_nanos(value), expected, "{value:?}");
+            let total = |it: IntervalMonthDayNano| {
+                (i128::from(it.months) * 30 + i128::from(it.days)) * i128::from(DAY_NANOS) + i128::from(it.nanoseconds)
+            };
+            assert_eq!(total(value), total(expected));
+        }
+        let days = IntervalDayTime { days: 1, milliseconds: -1 };
+        assert_eq!(days_millis(days), IntervalDayTime { days: 0, milliseconds: DAY_MILLIS - 1 });
     }
 
     #[test]

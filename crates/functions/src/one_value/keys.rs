@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::Fields;
+use arrow::datatypes::{DataType, Fields};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{Between, Case, InList, ScalarFunction};
@@ -14,14 +14,14 @@ use datafusion::logical_expr::{
 use crate::kept_names::{map_named, named};
 use crate::nested_order::{is_order, nested_order};
 
-use super::canonical::{another_float, canonical, holds_float, one_float};
+use super::canonical::{another_value, canonical, has_synonyms, one_value};
 
-/// The plan, and the plans of its subqueries, with one zero and one NaN wherever it groups, joins, sorts or compares by
-/// floats.
-pub(crate) fn with_one_float(plan: LogicalPlan) -> Result<LogicalPlan> {
+/// The plan, and the plans of its subqueries, with one value for all that are equal wherever it groups, joins,
+/// sorts or compares by them.
+pub(crate) fn with_one_value(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
-        found = found || has_float(node);
+        found = found || has_ambiguous(node);
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     if !found {
@@ -36,16 +36,16 @@ pub(crate) fn with_one_float(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(plan.data)
 }
 
-/// Whether the rows of the node, or the filters of a scan, contain floats or nested values.
-fn has_float(node: &LogicalPlan) -> bool {
+/// Whether the rows of the node, or the filters of a scan, contain floats, intervals or nested values.
+fn has_ambiguous(node: &LogicalPlan) -> bool {
     match node {
-        LogicalPlan::TableScan(scan) if !scan.filters.is_empty() => holds_floats(scan.source.schema().fields()),
-        node => holds_floats(node.schema().fields()),
+        LogicalPlan::TableScan(scan) if !scan.filters.is_empty() => hold_synonyms(scan.source.schema().fields()),
+        node => hold_synonyms(node.schema().fields()),
     }
 }
 
-fn holds_floats(fields: &Fields) -> bool {
-    fields.iter().any(|field| field.data_type().is_nested() || holds_float(field.data_type()))
+fn hold_synonyms(fields: &Fields) -> bool {
+    fields.iter().any(|field| field.data_type().is_nested() || has_synonyms(field.data_type()))
 }
 
 /// The columns to which a node's expressions refer. None if the node needs no change.
@@ -62,7 +62,7 @@ fn columns(node: &LogicalPlan) -> Result<Option<Arc<DFSchema>>> {
             }
             Arc::new(DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?)
         }
-        node if !has_float(node) && !node.inputs().into_iter().any(has_float) => return Ok(None),
+        node if !has_ambiguous(node) && !node.inputs().into_iter().any(has_ambiguous) => return Ok(None),
         node => match node.inputs().as_slice() {
             [input] => Arc::clone(input.schema()),
             inputs => Arc::new(merge_schema(inputs)),
@@ -77,7 +77,7 @@ fn keys(plan: LogicalPlan, schema: &DFSchema) -> Result<Transformed<LogicalPlan>
         LogicalPlan::Window(window) => windowed(window, schema),
         LogicalPlan::Join(join) => joined(join),
         LogicalPlan::Sort(mut sort) => {
-            let sorted = sort.expr.into_iter().map(|key| sorted(key, schema));
+            let sorted = sort.expr.into_iter().flat_map(|key| sorted(key, schema));
             sort.expr = sorted.collect();
             Ok(Transformed::yes(LogicalPlan::Sort(sort)))
         }
@@ -102,12 +102,25 @@ fn group(expr: Expr, schema: &DFSchema) -> Result<Expr> {
 fn aggregated(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let Expr::AggregateFunction(mut function) = expr else { return Ok(Transformed::no(expr)) };
     let params = &mut function.params;
-    if params.distinct {
+    if params.distinct || sorts(function.func.name(), &params.args, schema) {
         params.args = std::mem::take(&mut params.args).into_iter().map(|arg| plain(arg, schema)).collect();
     }
-    params.order_by = std::mem::take(&mut params.order_by).into_iter().map(|key| sorted(key, schema)).collect();
+    params.order_by = std::mem::take(&mut params.order_by).into_iter().flat_map(|key| sorted(key, schema)).collect();
     Ok(Transformed::yes(Expr::AggregateFunction(function)))
 }
+
+/// Whether an aggregate orders its argument as the engine does: ours are those of floats and nested values.
+fn sorts(name: &str, args: &[Expr], schema: &DFSchema) -> bool {
+    let is_interval = |arg: &Expr| arg.get_type(schema).is_ok_and(|data_type| matches!(data_type, DataType::Interval(_)));
+    match name {
+        "min" | "max" => args.iter().any(is_interval),
+        name => SORTING.contains(&name),
+    }
+}
+
+/// The engine's aggregates that sort the values themselves.
+const SORTING: [&str; 5] =
+    ["approx_median", "approx_percentile_cont", "approx_percentile_cont_with_weight", "median", "percentile_cont"];
 
 fn windowed(window: Window, schema: &DFSchema) -> Result<Transformed<LogicalPlan>> {
     let over = |expr| Ok(named(expr, |expr| expr.transform_up(|expr| over(expr, schema)))?.data);
@@ -120,22 +133,114 @@ fn over(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let Expr::WindowFunction(mut function) = expr else { return Ok(Transformed::no(expr)) };
     let params = &mut function.params;
     let all = |exprs: &mut Vec<Expr>| *exprs = std::mem::take(exprs).into_iter().map(|expr| plain(expr, schema)).collect();
-    if params.distinct {
+    if params.distinct || sorts(function.fun.name(), &params.args, schema) {
         all(&mut params.args);
     }
     all(&mut params.partition_by);
-    params.order_by = std::mem::take(&mut params.order_by).into_iter().map(|key| sorted(key, schema)).collect();
+    params.order_by = std::mem::take(&mut params.order_by).into_iter().flat_map(|key| sorted(key, schema)).collect();
     Ok(Transformed::yes(Expr::WindowFunction(function)))
 }
 
 fn joined(join: Join) -> Result<Transformed<LogicalPlan>> {
     let left_schema = Arc::clone(join.left.schema());
-    let pair = |(left, right): (Expr, Expr)| match is_float(&left, &left_schema) {
-        true => (another_float(left), another_float(right)),
+    let pair = |(left, right): (Expr, Expr)| match is_ambiguous(&left, &left_schema) {
+        true => (another_value(left), another_value(right)),
         false => (left, right),
     };
     let on = join.on.into_iter().map(pair).collect();
     Ok(Transformed::yes(LogicalPlan::Join(Join { on, ..join })))
+}
+
+/// Whether an expression compares constants, so that the optimiser may compute it.
+pub(crate) fn compares_constants(expr: &Expr) -> bool {
+    let all = |operands: &[&Expr]| operands.iter().all(|operand| is_constant(operand));
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => compares(*op) && all(&[left, right]),
+        Expr::Between(Between { expr, low, high, .. }) => all(&[expr, low, high]),
+        Expr::InList(InList { expr, list, .. }) => is_constant(expr) && list.iter().all(is_constant),
+        Expr::Case(case) => {
+            case.expr.as_deref().is_some_and(is_constant) && case.when_then_expr.iter().all(|(when, _)| is_constant(when))
+        }
+        Expr::ScalarFunction(function) => {
+            let name = function.func.name();
+            (name == "nullif" || COMPARING.contains(&name)) && function.args.iter().all(is_constant)
+        }
+        _ => false,
+    }
+}
+
+/// Whether an expression has one value, whatever the row.
+pub(crate) fn is_constant(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(..) => true,
+        Expr::Column(_) => false,
+        expr => !expr.is_volatile() && expr.exists(|part| Ok(is_of_row(part))).is_ok_and(|is_of_row| !is_of_row),
+    }
+}
+
+fn is_of_row(expr: &Expr) -> bool {
+    match expr {
+        Expr::Column(_)
+        | Expr::OuterReferenceColumn(..)
+        | Expr::AggregateFunction(_)
+        | Expr::WindowFunction(_)
+        | Expr::Placeholder(_)
+        | Expr::LambdaVariable(_) => true,
+        expr => matches!(expr, Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_)),
+    }
+}
+
+/// An expression that compares constants, as the engine that runs compares them.
+pub(crate) fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    comparison(expr, schema, false)
+}
+
+/// Whether an expression compares a cast with constants. Where the cast loses digits of a decimal, DataFusion 55.2 compares what is
+/// cast, with the constant in its type: `CAST(1.25 AS int) = 1` becomes `1.25 = 1.00`.
+pub(crate) fn compares_cast(expr: &Expr) -> bool {
+    let is_cast = |expr: &Expr| matches!(expr, Expr::Cast(_) | Expr::TryCast(_));
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+            compares(*op) && (is_cast(left) && is_constant(right) || is_cast(right) && is_constant(left))
+        }
+        Expr::InList(InList { expr, .. }) => is_cast(expr),
+        _ => false,
+    }
+}
+
+/// The same comparison with a cast that stays one.
+pub(crate) fn with_cast_kept(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let kept = |expr: Box<Expr>| match loses_digits(&expr, schema) {
+        true => Box::new(one_value(*expr)),
+        false => expr,
+    };
+    Ok(match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if loses_digits(&left, schema) || loses_digits(&right, schema) => {
+            Transformed::yes(Expr::BinaryExpr(BinaryExpr { left: kept(left), op, right: kept(right) }))
+        }
+        Expr::InList(InList { expr, list, negated }) if loses_digits(&expr, schema) => {
+            Transformed::yes(Expr::InList(InList { expr: kept(expr), list, negated }))
+        }
+        expr => Transformed::no(expr),
+    })
+}
+
+/// Whether an expression casts a decimal to a type with fewer digits behind the point.
+fn loses_digits(expr: &Expr, schema: &DFSchema) -> bool {
+    let (inner, to) = match expr {
+        Expr::Cast(cast) => (&cast.expr, cast.field.data_type()),
+        Expr::TryCast(cast) => (&cast.expr, cast.field.data_type()),
+        _ => return false,
+    };
+    let scale = |data_type: &DataType| match data_type {
+        DataType::Decimal32(_, scale)
+        | DataType::Decimal64(_, scale)
+        | DataType::Decimal128(_, scale)
+        | DataType::Decimal256(_, scale) => Some(*scale),
+        _ => None,
+    };
+    let from = inner.get_type(schema).ok().as_ref().and_then(scale);
+    from.is_some_and(|from| to.is_integer() && from > 0 || scale(to).is_some_and(|to| to < from))
 }
 
 /// The operands of a comparison.
@@ -145,27 +250,27 @@ fn comparison(expr: Expr, schema: &DFSchema, is_scan: bool) -> Result<Transforme
             Ok(Transformed::yes(nested_order(plain(*left, schema), op, plain(*right, schema))))
         }
         expr if is_scan && stays(&expr) => Ok(Transformed::no(expr)),
-        Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(op) && is_float(&left, schema) => {
-            let (left, right) = (Box::new(one_float(*left)), Box::new(one_float(*right)));
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(op) && is_ambiguous(&left, schema) => {
+            let (left, right) = (Box::new(one_value(*left)), Box::new(one_value(*right)));
             Ok(Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right })))
         }
-        Expr::Between(Between { expr, negated, low, high }) if is_float(&expr, schema) => {
-            let [expr, low, high] = [expr, low, high].map(|expr| Box::new(one_float(*expr)));
+        Expr::Between(Between { expr, negated, low, high }) if is_ambiguous(&expr, schema) => {
+            let [expr, low, high] = [expr, low, high].map(|expr| Box::new(one_value(*expr)));
             Ok(Transformed::yes(Expr::Between(Between { expr, negated, low, high })))
         }
-        Expr::InList(InList { expr, list, negated }) if is_float(&expr, schema) => {
+        Expr::InList(InList { expr, list, negated }) if is_ambiguous(&expr, schema) => {
             let list = list.into_iter().map(member).collect::<Result<_>>()?;
-            Ok(Transformed::yes(Expr::InList(InList { expr: Box::new(one_float(*expr)), list, negated })))
+            Ok(Transformed::yes(Expr::InList(InList { expr: Box::new(one_value(*expr)), list, negated })))
         }
-        Expr::Case(case) if case.expr.as_ref().is_some_and(|expr| is_float(expr, schema)) => chosen(case),
-        Expr::ScalarFunction(function) if function.args.iter().any(|arg| is_float(arg, schema)) => called(function, schema),
+        Expr::Case(case) if case.expr.as_ref().is_some_and(|expr| is_ambiguous(expr, schema)) => chosen(case),
+        Expr::ScalarFunction(function) if function.args.iter().any(|arg| is_ambiguous(arg, schema)) => called(function, schema),
         expr => Ok(Transformed::no(expr)),
     }
 }
 
 /// A CASE that compares a float with other floats.
 fn chosen(case: Case) -> Result<Transformed<Expr>> {
-    let expr = case.expr.map(|expr| Box::new(one_float(*expr)));
+    let expr = case.expr.map(|expr| Box::new(one_value(*expr)));
     let branch = |(when, then): (Box<Expr>, Box<Expr>)| Ok((Box::new(member(*when)?), then));
     let when_then_expr = case.when_then_expr.into_iter().map(branch).collect::<Result<_>>()?;
     Ok(Transformed::yes(Expr::Case(Case { expr, when_then_expr, ..case })))
@@ -188,7 +293,7 @@ fn called(function: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Exp
 fn either(function: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
     match <[Expr; 2]>::try_from(function.args) {
         Ok([value, other]) if !value.is_volatile() => {
-            let same = one_float(value.clone()).eq(one_float(other));
+            let same = one_value(value.clone()).eq(one_value(other));
             let none = Expr::Literal(ScalarValue::try_from(&value.get_type(schema)?)?, None);
             Ok(Transformed::yes(when(same, none).otherwise(value)?))
         }
@@ -242,12 +347,12 @@ fn orders_columns(expr: &Expr) -> bool {
     is_order(*op) && [left, right].iter().all(|side| matches!(side.as_ref(), Expr::Column(_)))
 }
 
-/// Whether the expression is a constant without floats, or with floats that are canonical already.
+/// Whether the expression is a constant that is like no other, or one that stands for all that are equal to it.
 fn is_plain_constant(expr: &Expr) -> bool {
     match expr {
         Expr::Literal(ScalarValue::Float64(Some(value)), _) => !value.is_nan() || value.to_bits() == f64::NAN.to_bits(),
         Expr::Literal(ScalarValue::Float32(Some(value)), _) => !value.is_nan() || value.to_bits() == f32::NAN.to_bits(),
-        Expr::Literal(value, _) => !value.data_type().is_nested(),
+        Expr::Literal(value, _) => !value.data_type().is_nested() && !matches!(value.data_type(), DataType::Interval(_)),
         _ => false,
     }
 }
@@ -263,7 +368,7 @@ fn all_differ(list: &[Expr]) -> bool {
     list.iter().all(|expr| match expr {
         Expr::Literal(ScalarValue::Float64(Some(value)), _) => *value != 0.0 && !value.is_nan(),
         Expr::Literal(ScalarValue::Float32(Some(value)), _) => *value != 0.0 && !value.is_nan(),
-        Expr::Literal(value, _) => !holds_float(&value.data_type()),
+        Expr::Literal(value, _) => !has_synonyms(&value.data_type()),
         _ => false,
     })
 }
@@ -272,14 +377,14 @@ fn all_differ(list: &[Expr]) -> bool {
 fn member(expr: Expr) -> Result<Expr> {
     match expr {
         Expr::Literal(..) => Ok(canonical_constant(expr)?.data),
-        expr => Ok(one_float(expr)),
+        expr => Ok(one_value(expr)),
     }
 }
 
 /// The constant that equals this one and that all equal ones become; anything else stays.
 pub(crate) fn canonical_constant(expr: Expr) -> Result<Transformed<Expr>> {
     match expr {
-        Expr::Literal(value, metadata) if holds_float(&value.data_type()) => {
+        Expr::Literal(value, metadata) if has_synonyms(&value.data_type()) => {
             let one = ScalarValue::try_from_array(canonical(&value.to_array()?)?.as_ref(), 0)?;
             let is_new = one != value;
             Ok(Transformed::new_transformed(Expr::Literal(one, metadata), is_new))
@@ -288,19 +393,25 @@ pub(crate) fn canonical_constant(expr: Expr) -> Result<Transformed<Expr>> {
     }
 }
 
-fn sorted(key: SortExpr, schema: &DFSchema) -> SortExpr {
-    SortExpr { expr: plain(key.expr, schema), ..key }
+/// A key by which rows are sorted. The engine places a NULL within a list or struct where it places those that are NULL as a whole;
+/// here it is larger than all values, so where the whole ones are to be elsewhere, a key before says so.
+fn sorted(key: SortExpr, schema: &DFSchema) -> Vec<SortExpr> {
+    let expr = plain(key.expr, schema);
+    let is_split = key.nulls_first == key.asc && is_nested(&expr, schema) && !expr.is_volatile();
+    let whole = is_split.then(|| SortExpr { expr: expr.clone().is_null(), asc: !key.nulls_first, nulls_first: false });
+    let nulls_first = if is_split { !key.asc } else { key.nulls_first };
+    whole.into_iter().chain([SortExpr { expr, asc: key.asc, nulls_first }]).collect()
 }
 
 fn plain(expr: Expr, schema: &DFSchema) -> Expr {
-    if is_float(&expr, schema) { one_float(expr) } else { expr }
+    if is_ambiguous(&expr, schema) { one_value(expr) } else { expr }
 }
 
 fn is_nested(expr: &Expr, schema: &DFSchema) -> bool {
     expr.get_type(schema).is_ok_and(|data_type| data_type.is_nested())
 }
 
-/// Whether a value of the expression is or contains a float.
-fn is_float(expr: &Expr, schema: &DFSchema) -> bool {
-    expr.get_type(schema).is_ok_and(|data_type| holds_float(&data_type))
+/// Whether a value of the expression may be equal to another one without being the same.
+fn is_ambiguous(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.get_type(schema).is_ok_and(|data_type| has_synonyms(&data_type))
 }

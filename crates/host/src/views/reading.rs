@@ -19,6 +19,7 @@ use pithead_functions::fault_from_datafusion;
 use pithead_model::{Blame, DatasetName, Fault, FaultKind, OPERATORS_MAX, View};
 
 use super::definition::query_of;
+use crate::planned::plan_of;
 use crate::schemas::{Scope, catalogs};
 use crate::statement::operators;
 use crate::tokens::tokens;
@@ -131,7 +132,7 @@ pub(super) async fn planned(scope: &Scope, name: &DatasetName, view: &View) -> R
     expander.host.functions().put_into(&mut state, &scope.snapshot, &may_read)?;
     let inner = Scope { made: None, frames: Frames::default(), domain: view.domain.clone(), expanding, ..scope.clone() };
     state.register_catalog_list(catalogs(inner));
-    let plan = state.statement_to_plan(query_of(&view.sql)?).await.map_err(fault_from_datafusion)?;
+    let plan = plan_of(&state, query_of(&view.sql)?).await.map_err(fault_from_datafusion)?;
     refuse_broken(&plan)?;
     count_nodes(&plan)?;
     named(plan, &view.columns)

@@ -11,17 +11,19 @@ use datafusion::sql::sqlparser::parser::Parser;
 use pithead_functions::fault_from_datafusion;
 use pithead_model::Fault;
 
+use crate::planned::plan_of;
+
 /// Plans a statement. The planner drops the name that a DELETE gives its table (`DELETE FROM t AS x WHERE x.a > 1`), so the rows of such
 /// a one are planned as a query's.
 pub(crate) async fn planned(state: &SessionState, statement: Syntax) -> Result<LogicalPlan, Fault> {
     let Some((bare, rows)) = renamed(&statement)? else {
-        return state.statement_to_plan(statement).await.map_err(fault_from_datafusion);
+        return plan_of(state, statement).await.map_err(fault_from_datafusion);
     };
-    let plan = state.statement_to_plan(bare).await.map_err(fault_from_datafusion)?;
+    let plan = plan_of(state, bare).await.map_err(fault_from_datafusion)?;
     let LogicalPlan::Dml(DmlStatement { table_name, target, op, .. }) = plan else {
         return Err(Fault::bug("a DELETE is planned as something else"));
     };
-    match state.statement_to_plan(rows).await.map_err(fault_from_datafusion)? {
+    match plan_of(state, rows).await.map_err(fault_from_datafusion)? {
         LogicalPlan::Projection(Projection { input, .. }) => {
             Ok(LogicalPlan::Dml(DmlStatement::new(table_name, target, op, Arc::clone(&input))))
         }

@@ -17,12 +17,13 @@ use crate::{Compare, KeySet, Predicate};
 
 /// Shorter lists are compared value by value, which can be done on packed values.
 const VALUES_MIN: usize = 3;
-/// Up to this range between the first and the last number there is a bit for each number in any case.
-const BITS_MIN: u64 = 1 << 16;
+/// Up to this range between the first and the last number there is a bit for each number in any case. So many bits fit into a core's
+/// cache, and are asked without a branch.
+const BITS_MIN: u64 = 1 << 20;
 /// Bits for each number of the list up to which there is one for each number of the range: a slice's scan makes them anew.
 const BITS_EACH: u64 = 512;
-/// Slots of a table for each number.
-const SLOTS_EACH: usize = 4;
+/// Slots of a table for each number: most numbers of a page are not among them, and find an empty slot at once.
+const SLOTS_EACH: usize = 8;
 
 /// Whole numbers, as the low 64 bits of each. A column's type has no more bits, so no two numbers are confused.
 #[derive(Debug)]

@@ -127,10 +127,11 @@ fn are_ascii(buffers: &[Buffer]) -> bool {
 fn is_sound(view: u128, buffers: &[Buffer], is_text: bool, look: bool) -> bool {
     let length = view as u32;
     if length <= INLINE_BYTES {
-        let bytes = view.to_le_bytes();
-        let (value, rest) = bytes[4..].split_at(length as usize);
-        let is_utf8 = !is_text || view & INLINE_HIGH == 0 || std::str::from_utf8(value).is_ok();
-        return is_utf8 && rest.iter().all(|byte| *byte == 0);
+        let is_ascii = view & INLINE_HIGH == 0;
+        let is_utf8 = || std::str::from_utf8(&view.to_le_bytes()[4..4 + length as usize]).is_ok();
+        // What comes behind the value is zero.
+        let is_clean = view.checked_shr(u32::BITS + 8 * length).unwrap_or(0) == 0;
+        return is_clean && (is_ascii || !is_text || is_utf8());
     }
     let view = ByteView::from(view);
     let start = view.offset as usize;

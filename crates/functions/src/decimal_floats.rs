@@ -1,0 +1,246 @@
+//! [`DecimalsAndFloats`]: decimals are compared with the numbers that a statement says, and with the floats of a row as floats.
+//!
+//! DataFusion 55.2 reads `8.46` as a float, and makes DECIMAL(30, 15) of both sides where it meets a decimal: 8.460000000000001, which no
+//! price is. And floats have numbers that this type has not. So constants that are written with a point become the decimals that they
+//! are written as, and a decimal beside any other float becomes a float, as in DuckDB.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::functions::expr_fn::to_timestamp_seconds;
+use datafusion::logical_expr::expr::{Between, Case, InList, ScalarFunction};
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Join, LogicalPlan, Operator, cast};
+use datafusion::optimizer::AnalyzerRule;
+
+use crate::kept_names::map_named;
+use crate::one_value::compares;
+
+/// The rule.
+#[derive(Debug)]
+pub(crate) struct DecimalsAndFloats;
+
+/// Functions that give one of their arguments, or compare them.
+const CHOOSING: [&str; 7] = ["coalesce", "greatest", "ifnull", "least", "nullif", "nvl", "nvl2"];
+
+impl AnalyzerRule for DecimalsAndFloats {
+    fn name(&self) -> &'static str {
+        "pithead_decimals_and_floats"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        let changed = plan.transform_down_with_subqueries(|node| {
+            let schema = match &node {
+                LogicalPlan::TableScan(scan) if scan.filters.is_empty() => return Ok(Transformed::no(node)),
+                LogicalPlan::TableScan(scan) => {
+                    Arc::new(DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?)
+                }
+                node => Arc::new(merge_schema(&node.inputs())),
+            };
+            let changed = map_named(node, |expr| expr.transform_up(|expr| alike(expr, &schema)))?;
+            changed.transform_data(keys)
+        })?;
+        Ok(changed.data)
+    }
+}
+
+/// An expression whose operands are decimals or floats alike.
+fn alike(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(op) => {
+            let Some(target) = Alike::of([left.as_ref(), &right], schema) else {
+                return Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })));
+            };
+            let [left, right] = [left, right].map(|side| Box::new(target.of_operand(*side, schema)));
+            Ok(Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right })))
+        }
+        Expr::Between(Between { expr, negated, low, high }) => {
+            let Some(target) = Alike::of([expr.as_ref(), &low, &high], schema) else {
+                return Ok(Transformed::no(Expr::Between(Between { expr, negated, low, high })));
+            };
+            let [expr, low, high] = [expr, low, high].map(|part| Box::new(target.of_operand(*part, schema)));
+            Ok(Transformed::yes(Expr::Between(Between { expr, negated, low, high })))
+        }
+        Expr::InList(InList { expr, list, negated }) => {
+            let Some(target) = Alike::of(std::iter::once(expr.as_ref()).chain(&list), schema) else {
+                return Ok(Transformed::no(Expr::InList(InList { expr, list, negated })));
+            };
+            let list = list.into_iter().map(|member| target.of_operand(member, schema)).collect();
+            let expr = Box::new(target.of_operand(*expr, schema));
+            Ok(Transformed::yes(Expr::InList(InList { expr, list, negated })))
+        }
+        Expr::Case(case) if case.expr.is_some() => {
+            let compared = case.expr.as_deref().into_iter().chain(case.when_then_expr.iter().map(|(when, _)| when.as_ref()));
+            let Some(target) = Alike::of(compared, schema) else { return Ok(Transformed::no(Expr::Case(case))) };
+            let of = |expr: Box<Expr>| Box::new(target.of_operand(*expr, schema));
+            let when_then_expr = case.when_then_expr.into_iter().map(|(when, then)| (of(when), then)).collect();
+            Ok(Transformed::yes(Expr::Case(Case { expr: case.expr.map(of), when_then_expr, ..case })))
+        }
+        Expr::ScalarFunction(function) if function.func.name() == "to_timestamp" => Ok(since_1970(function, schema)),
+        Expr::ScalarFunction(function) if CHOOSING.contains(&function.func.name()) => {
+            let Some(target) = Alike::of(&function.args, schema) else {
+                return Ok(Transformed::no(Expr::ScalarFunction(function)));
+            };
+            let args = function.args.into_iter().map(|arg| target.of_operand(arg, schema)).collect();
+            Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction { args, ..function })))
+        }
+        expr => Ok(Transformed::no(expr)),
+    }
+}
+
+/// `to_timestamp` of a whole number: that many seconds after 1970. DataFusion 55.2 takes them for seconds of the session's zone.
+fn since_1970(function: ScalarFunction, schema: &DFSchema) -> Transformed<Expr> {
+    let is_whole = matches!(function.args.as_slice(), [number] if number.get_type(schema).is_ok_and(|of| of.is_integer()));
+    let seconds = |args: &[Expr]| to_timestamp_seconds(args.to_vec());
+    match Expr::ScalarFunction(function.clone()).get_type(schema) {
+        Ok(data_type) if is_whole => Transformed::yes(cast(seconds(&function.args), data_type)),
+        _ => Transformed::no(Expr::ScalarFunction(function)),
+    }
+}
+
+/// The keys of a join, which are pairs of expressions over its two sides.
+fn keys(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let LogicalPlan::Join(join) = plan else { return Ok(Transformed::no(plan)) };
+    if join.on.is_empty() {
+        return Ok(Transformed::no(LogicalPlan::Join(join)));
+    }
+    let schema = merge_schema(&[&join.left, &join.right]);
+    let mut changed = false;
+    let pairs = join.on.into_iter().map(|(left, right)| match Alike::of([&left, &right], &schema) {
+        Some(target) => {
+            changed = true;
+            (target.of_operand(left, &schema), target.of_operand(right, &schema))
+        }
+        None => (left, right),
+    });
+    let on = pairs.collect();
+    Ok(Transformed::new_transformed(LogicalPlan::Join(Join { on, ..join }), changed))
+}
+
+/// What operands of several types become.
+#[derive(Clone, Copy)]
+enum Alike {
+    /// Every float among them is a constant that a decimal is equal to.
+    Decimals,
+    Floats,
+}
+
+impl Alike {
+    /// None where there are not both decimals and floats.
+    fn of<'e>(operands: impl IntoIterator<Item = &'e Expr>, schema: &DFSchema) -> Option<Self> {
+        let (mut has_decimal, mut has_float, mut is_exact) = (false, false, true);
+        for operand in operands {
+            match operand.get_type(schema) {
+                Ok(data_type) if data_type.is_decimal() => has_decimal = true,
+                Ok(data_type) if data_type.is_floating() => {
+                    has_float = true;
+                    is_exact = is_exact && as_decimal(operand).is_some();
+                }
+                _ => {}
+            }
+        }
+        (has_decimal && has_float).then_some(if is_exact { Self::Decimals } else { Self::Floats })
+    }
+
+    fn of_operand(self, operand: Expr, schema: &DFSchema) -> Expr {
+        match (self, operand.get_type(schema)) {
+            (Self::Decimals, Ok(data_type)) if data_type.is_floating() => as_decimal(&operand).unwrap_or(operand),
+            (Self::Floats, Ok(data_type)) if data_type.is_decimal() => cast(operand, DataType::Float64),
+            _ => operand,
+        }
+    }
+}
+
+/// The decimal that a constant is written as: a number, or sums, differences and products of numbers.
+fn as_decimal(expr: &Expr) -> Option<Expr> {
+    match expr {
+        Expr::Literal(ScalarValue::Float64(Some(value)), metadata) => Some(Expr::Literal(decimal(*value)?, metadata.clone())),
+        Expr::Literal(value, _) if value.data_type().is_integer() => Some(expr.clone()),
+        Expr::Negative(inner) => Some(Expr::Negative(Box::new(as_decimal(inner)?))),
+        Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Plus | Operator::Minus | Operator::Multiply), right }) => {
+            let (left, right) = (as_decimal(left)?, as_decimal(right)?);
+            Some(Expr::BinaryExpr(BinaryExpr { left: Box::new(left), op: *op, right: Box::new(right) }))
+        }
+        _ => None,
+    }
+}
+
+/// The decimal with the fewest digits that a float is written as; none: it has more than a decimal can, or is no number.
+fn decimal(value: f64) -> Option<ScalarValue> {
+    if !value.is_finite() {
+        return None;
+    }
+    let text = format!("{value}");
+    let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
+    let digits: i128 = format!("{whole}{fraction}").parse().ok()?;
+    let scale = i8::try_from(fraction.len()).ok()?;
+    let precision = u8::try_from(digits.unsigned_abs().to_string().len().max(fraction.len())).ok()?;
+    (precision <= DECIMAL128_MAX_PRECISION).then_some(ScalarValue::Decimal128(Some(digits), precision, scale))
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::prelude::SessionContext;
+
+    use super::*;
+    use crate::{EngineOptions, session_state};
+
+    async fn rows_of(sql: &str) -> usize {
+        let context = SessionContext::new_with_state(session_state(&EngineOptions::default()));
+        let found = context.sql(sql).await.unwrap().collect().await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+        found.iter().map(|batch| batch.num_rows()).sum()
+    }
+
+    #[tokio::test]
+    async fn decimals_are_the_numbers_that_are_written() {
+        let rows = "(SELECT CAST(v AS decimal(15, 2)) AS d FROM (VALUES ('8.46'), ('203851.13'), ('-0.07'), ('123456789.01')) AS t(v))";
+        for (condition, expected) in [
+            ("d = 8.46", 1),
+            ("d <> 8.46", 3),
+            ("203851.13 = d", 1),
+            ("d IN (8.46, 203851.13, 123456789.01)", 3),
+            ("d BETWEEN 8.46 AND 203851.13", 2),
+            ("d = -0.07", 1),
+            ("d = -0.06 - 0.01", 1),
+            ("d > 8.455 AND d < 8.465", 1),
+            ("CASE d WHEN 8.46 THEN true ELSE false END", 1),
+            ("nullif(d, 8.46) IS NULL", 1),
+            ("greatest(d, 8.46) = 8.46", 2),
+            ("d < 1e300", 4),
+            ("d < 'NaN'::double", 4),
+            ("d = 8.46::double", 1),
+        ] {
+            assert_eq!(rows_of(&format!("SELECT 1 FROM {rows} WHERE {condition}")).await, expected, "{condition}");
+        }
+    }
+
+    #[tokio::test]
+    async fn floats_of_rows_are_compared_as_floats() {
+        let rows = "(SELECT CAST(a AS decimal(10, 2)) AS d, b AS f FROM (VALUES (0.0, 1e-20), (0.3, 0.1 + 0.2), (1.0, 'NaN'::double), \
+                    (2.0, 2.0), (3.0, 1e300)) AS v(a, b))";
+        for (sql, expected) in [
+            (format!("SELECT 1 FROM {rows} WHERE d < f"), 4),
+            (format!("SELECT 1 FROM {rows} WHERE f = d"), 1),
+            (format!("SELECT 1 FROM {rows} AS x JOIN {rows} AS y ON x.d = y.f"), 1),
+            (format!("SELECT 1 FROM {rows} WHERE d BETWEEN f - 1 AND f"), 3),
+        ] {
+            assert_eq!(rows_of(&sql).await, expected, "{sql}");
+        }
+    }
+
+    #[test]
+    fn floats_are_written_as_decimals() {
+        let of = |value| match decimal(value) {
+            Some(ScalarValue::Decimal128(Some(digits), precision, scale)) => Some((digits, precision, scale)),
+            _ => None,
+        };
+        assert_eq!(of(8.46), Some((846, 3, 2)));
+        assert_eq!(of(-0.05), Some((-5, 2, 2)));
+        assert_eq!(of(0.0), Some((0, 1, 0)));
+        assert_eq!(of(1e20), Some((100_000_000_000_000_000_000, 21, 0)));
+        assert_eq!((of(1e-40), of(1e300), of(f64::NAN), of(f64::INFINITY)), (None, None, None, None));
+    }
+}

@@ -1,0 +1,317 @@
+//! [`plan_of`]: a statement's plan. What the engine's planner takes wrong is mended in the statement.
+
+use std::ops::ControlFlow;
+
+use datafusion::common::{DataFusionError, SchemaError, not_impl_err, plan_err};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{
+    CastKind, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList,
+    FunctionArguments, GroupByExpr, Ident, JoinConstraint, JoinOperator, ObjectName, Query, Select, SelectItem, SetExpr,
+    Statement as Sql, TableFactor, Value, Visit, VisitMut, Visitor, VisitorMut, visit_expressions, visit_expressions_mut,
+};
+use pithead_functions::NAMED_CAST;
+use pithead_model::RESERVED;
+
+/// The plan of a statement. Casts have names of their own where the planner would otherwise find two columns of one name.
+pub(crate) async fn plan_of(state: &SessionState, statement: Statement) -> Result<LogicalPlan, DataFusionError> {
+    refuse_null_treatment(state, &statement)?;
+    refuse_dropped(state, &statement)?;
+    let refused = match state.statement_to_plan(statement.clone()).await {
+        Err(error) if is_refused(&error) => error,
+        plan => return plan,
+    };
+    let Some(named) = with_names_apart(statement) else { return Err(refused) };
+    state.statement_to_plan(named).await.map_err(|_| refused)
+}
+
+/// Whether the planner refused a statement for names that come again.
+pub(crate) fn is_refused(error: &DataFusionError) -> bool {
+    match error.find_root() {
+        DataFusionError::SchemaError(error, _) => !matches!(**error, SchemaError::FieldNotFound { .. }),
+        DataFusionError::Plan(text) => text.contains("require unique expression names"),
+        _ => false,
+    }
+}
+
+/// The statement with a name for each cast of columns, and for each column of a later branch of a UNION; none where there are none.
+fn with_names_apart(mut statement: Statement) -> Option<Statement> {
+    let Statement::Statement(sql) = &mut statement else { return None };
+    let mut found = false;
+    let _ = sql.visit(&mut LaterBranches { found: &mut found });
+    let _ = visit_expressions_mut(sql, |expr| {
+        if let Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon | CastKind::TryCast, expr: of, data_type, .. } = expr
+            && reads_columns(of)
+        {
+            found = true;
+            let to = data_type.to_string();
+            let cast = std::mem::replace(expr, Expr::Value(Value::Null.into()));
+            *expr = called(NAMED_CAST, [cast, Expr::Value(Value::SingleQuotedString(to).into())]);
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    found.then_some(statement)
+}
+
+/// Names the columns of the later branches of set operations, which have the names of the first one.
+struct LaterBranches<'a> {
+    found: &'a mut bool,
+}
+
+impl VisitorMut for LaterBranches<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        self.name_later(&mut query.body);
+        ControlFlow::Continue(())
+    }
+}
+
+impl LaterBranches<'_> {
+    fn name_later(&mut self, body: &mut SetExpr) {
+        let SetExpr::SetOperation { left, right, .. } = body else { return };
+        self.name_later(left);
+        self.name_all(right);
+    }
+
+    fn name_all(&mut self, body: &mut SetExpr) {
+        match body {
+            SetExpr::SetOperation { left, right, .. } => {
+                self.name_all(left);
+                self.name_all(right);
+            }
+            SetExpr::Select(select) => {
+                for (index, item) in select.projection.iter_mut().enumerate() {
+                    if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
+                        *self.found = true;
+                        let alias = Ident::with_quote('"', format!("{RESERVED}branch_{index}"));
+                        *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn reads_columns(expr: &Expr) -> bool {
+    let is_column = |expr: &Expr| matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
+    let found =
+        visit_expressions(expr, |part| if is_column(part) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) });
+    found.is_break()
+}
+
+fn called<const N: usize>(name: &str, args: [Expr; N]) -> Expr {
+    let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
+    Expr::Function(Function {
+        name: ObjectName::from(vec![Ident::with_quote('"', name)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList { duplicate_treatment: None, args, clauses: vec![] }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: vec![],
+    })
+}
+
+/// Hands IGNORE NULLS and RESPECT NULLS to the call that they belong to: the parser takes `first_value(nullif(x, 1) IGNORE NULLS)` for
+/// one of `nullif`.
+pub(crate) fn mend_null_treatment(statement: &mut Statement) {
+    let Statement::Statement(sql) = statement else { return };
+    // Inner calls come first.
+    let _ = visit_expressions_mut(sql, |expr| {
+        if let Expr::Function(outer) = expr
+            && let FunctionArguments::List(list) = &mut outer.args
+            && let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Function(inner)))) = list.args.last_mut()
+            && inner.over.is_none()
+            && let Some(treatment) = inner.null_treatment.take()
+        {
+            match outer.null_treatment.is_some() || list.clauses.iter().any(is_null_treatment) {
+                // It says it twice, which is refused where it stands.
+                true => inner.null_treatment = Some(treatment),
+                false => list.clauses.insert(0, FunctionArgumentClause::IgnoreOrRespectNulls(treatment)),
+            }
+        }
+        ControlFlow::<()>::Continue(())
+    });
+}
+
+fn is_null_treatment(clause: &FunctionArgumentClause) -> bool {
+    matches!(clause, FunctionArgumentClause::IgnoreOrRespectNulls(_))
+}
+
+/// The planner forgets IGNORE NULLS at calls that are no aggregates and no window functions.
+fn refuse_null_treatment(state: &SessionState, statement: &Statement) -> Result<(), DataFusionError> {
+    let Statement::Statement(sql) = statement else { return Ok(()) };
+    let mut refused = None;
+    let _ = visit_expressions(sql, |expr| {
+        let Expr::Function(function) = expr else { return ControlFlow::Continue(()) };
+        let has_clause = matches!(&function.args, FunctionArguments::List(list) if list.clauses.iter().any(is_null_treatment));
+        let name = function.name.to_string().to_lowercase();
+        let takes_it = function.over.is_some()
+            || state.aggregate_functions().contains_key(&name)
+            || state.window_functions().contains_key(&name);
+        if (has_clause || function.null_treatment.is_some()) && !takes_it {
+            refused = Some(name);
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    });
+    match refused {
+        Some(name) => plan_err!("IGNORE NULLS and RESPECT NULLS are of aggregates and window functions, and {name} is none"),
+        None => Ok(()),
+    }
+}
+
+/// The planner leaves out clauses that it does not know, and would give other rows than were asked for.
+fn refuse_dropped(state: &SessionState, statement: &Statement) -> Result<(), DataFusionError> {
+    let Statement::Statement(sql) = statement else { return Ok(()) };
+    if let Sql::Update(update) = sql.as_ref() {
+        let targets: Vec<String> = update.assignments.iter().map(|one| one.target.to_string()).collect();
+        if let Some(twice) = targets.iter().enumerate().find(|(index, target)| targets[..*index].contains(target)) {
+            return plan_err!("UPDATE sets column {} twice", twice.1);
+        }
+    }
+    match sql.visit(&mut Dropped { state }) {
+        ControlFlow::Break(what) => not_impl_err!("{what} is not supported"),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+/// Looks for clauses that the planner leaves out.
+struct Dropped<'a> {
+    state: &'a SessionState,
+}
+
+impl Visitor for Dropped<'_> {
+    type Break = String;
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<String> {
+        first_of([
+            (!query.locks.is_empty(), "FOR UPDATE and FOR SHARE"),
+            (query.settings.is_some(), "SETTINGS"),
+            (query.format_clause.is_some(), "FORMAT"),
+            (query.for_clause.is_some(), "FOR XML, FOR JSON or FOR BROWSE"),
+        ])
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<String> {
+        let (GroupByExpr::All(modifiers) | GroupByExpr::Expressions(_, modifiers)) = &select.group_by;
+        first_of([
+            (select.prewhere.is_some(), "PREWHERE"),
+            (!select.connect_by.is_empty(), "CONNECT BY"),
+            (!modifiers.is_empty(), "WITH ROLLUP, WITH CUBE or WITH TOTALS; write GROUP BY ROLLUP (…): this"),
+            (
+                is_of_one_side(select),
+                "a column that RIGHT or FULL JOIN … USING or NATURAL joins by, without the name of its table: it",
+            ),
+        ])
+    }
+
+    fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<String> {
+        let TableFactor::Table { sample, partitions, with_hints, .. } = table else { return ControlFlow::Continue(()) };
+        first_of([
+            (sample.is_some(), "TABLESAMPLE"),
+            (!partitions.is_empty(), "PARTITION in FROM"),
+            (!with_hints.is_empty(), "WITH after a table"),
+        ])
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<String> {
+        let Expr::Function(function) = expr else { return ControlFlow::Continue(()) };
+        let name = function.name.to_string().to_lowercase();
+        if function.over.is_some() || !self.state.scalar_functions().contains_key(&name) {
+            return ControlFlow::Continue(());
+        }
+        let is_distinct = matches!(&function.args, FunctionArguments::List(list)
+            if matches!(list.duplicate_treatment, Some(DuplicateTreatment::Distinct)));
+        let what = if function.filter.is_some() {
+            "FILTER"
+        } else if !function.within_group.is_empty() {
+            "WITHIN GROUP"
+        } else if is_distinct {
+            "DISTINCT"
+        } else {
+            return ControlFlow::Continue(());
+        };
+        ControlFlow::Break(format!("{what} is of aggregates, and at {name}, which is none, it"))
+    }
+}
+
+/// Whether a SELECT names a column by which RIGHT or FULL JOIN joins without saying of which side: the planner takes the left one's,
+/// which is NULL where only the right side has a row.
+fn is_of_one_side(select: &Select) -> bool {
+    let joins = select.from.iter().flat_map(|from| &from.joins);
+    let constraints = joins.filter_map(|join| match &join.join_operator {
+        JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) | JoinOperator::FullOuter(constraint) => {
+            Some(constraint)
+        }
+        _ => None,
+    });
+    let mut names = Vec::new();
+    for constraint in constraints {
+        match constraint {
+            JoinConstraint::Natural => return true,
+            JoinConstraint::Using(columns) => names.extend(columns.iter().map(|name| name.to_string().to_lowercase())),
+            JoinConstraint::On(_) | JoinConstraint::None => {}
+        }
+    }
+    if names.is_empty() {
+        return false;
+    }
+    let is_all = |item: &SelectItem| matches!(item, SelectItem::Wildcard(_));
+    let is_named = |expr: &Expr| matches!(expr, Expr::Identifier(name) if names.contains(&name.to_string().to_lowercase()));
+    let found =
+        visit_expressions(select, |part| if is_named(part) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) });
+    select.projection.iter().any(is_all) || found.is_break()
+}
+
+fn first_of<const N: usize>(clauses: [(bool, &str); N]) -> ControlFlow<String> {
+    match clauses.into_iter().find(|(is_there, _)| *is_there) {
+        Some((_, what)) => ControlFlow::Break(what.to_owned()),
+        None => ControlFlow::Continue(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::sql::sqlparser::dialect::GenericDialect;
+    use datafusion::sql::sqlparser::parser::Parser;
+
+    use super::*;
+
+    fn parsed(sql: &str) -> Statement {
+        let statement = Parser::parse_sql(&GenericDialect {}, sql).unwrap().remove(0);
+        Statement::Statement(Box::new(statement))
+    }
+
+    #[test]
+    fn nulls_are_ignored_by_the_call_around() {
+        for (sql, expected) in [
+            ("SELECT first_value(nullif(x, 1) IGNORE NULLS) OVER ()", "SELECT first_value(nullif(x, 1) IGNORE NULLS) OVER ()"),
+            ("SELECT first_value(x IGNORE NULLS)", "SELECT first_value(x IGNORE NULLS)"),
+        ] {
+            let mut statement = parsed(sql);
+            mend_null_treatment(&mut statement);
+            assert_eq!(statement.to_string(), expected);
+            let Statement::Statement(sql) = &statement else { unreachable!("parsed above") };
+            let _ = visit_expressions(sql, |expr| {
+                if let Expr::Function(function) = expr {
+                    assert!(function.name.to_string() == "first_value" || function.null_treatment.is_none(), "{function}");
+                }
+                ControlFlow::<()>::Continue(())
+            });
+        }
+    }
+
+    #[test]
+    fn casts_of_columns_get_names() {
+        let named =
+            with_names_apart(parsed("SELECT sum(x::double), CAST('1' AS int), TRY_CAST(a.b + 1 AS int) FROM a")).unwrap();
+        let text = named.to_string();
+        assert_eq!(text.matches(NAMED_CAST).count(), 2, "{text}");
+        assert!(with_names_apart(parsed("SELECT CAST('1' AS int)")).is_none());
+    }
+}
