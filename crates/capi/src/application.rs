@@ -1,24 +1,80 @@
 //! [`PitheadApplication`]: a graph of SSDlets that a host program builds.
 
 use std::ffi::c_char;
+use std::sync::Arc;
 
 use futures::executor::block_on;
 use parking_lot::Mutex;
+use pithead_door::Door;
 use pithead_program::{Application, Argument, Limits, Ssdlet, Type, Value, decode_rows};
+use pithead_span as span;
 
 use crate::PitheadSsd;
+use crate::drives::runtime;
 use crate::error::{bytes, free, guard, handle, text};
+use crate::ssd::{Loaded, Place};
 
 /// An application and its SSDlets, which are known by their numbers.
 pub struct PitheadApplication {
-    pub(crate) application: Application,
-    ssdlets: Mutex<Vec<Ssdlet>>,
+    pub(crate) kind: Kind,
+}
+
+/// Where an application runs.
+pub(crate) enum Kind {
+    /// In this process.
+    Here { application: Application, ssdlets: Mutex<Vec<Ssdlet>> },
+    /// On drives on the network.
+    There { application: span::Application, doors: Vec<Arc<dyn Door>>, ssdlets: Mutex<Vec<span::Ssdlet>> },
+}
+
+/// The SSDlet of a number.
+pub(crate) fn numbered<T: Clone>(ssdlets: &Mutex<Vec<T>>, number: i32) -> Result<T, String> {
+    let known = usize::try_from(number).ok().and_then(|number| ssdlets.lock().get(number).cloned());
+    known.ok_or_else(|| format!("the application has no SSDlet with the number {number}"))
+}
+
+fn push<T>(ssdlets: &Mutex<Vec<T>>, ssdlet: T) -> i32 {
+    let mut ssdlets = ssdlets.lock();
+    ssdlets.push(ssdlet);
+    ssdlets.len() as i32 - 1
 }
 
 impl PitheadApplication {
-    pub(crate) fn ssdlet(&self, number: i32) -> Result<Ssdlet, String> {
-        let known = usize::try_from(number).ok().and_then(|number| self.ssdlets.lock().get(number).cloned());
-        known.ok_or_else(|| format!("the application has no SSDlet with the number {number}"))
+    fn new(ssds: &[&PitheadSsd], name: &str) -> Result<Self, String> {
+        if let [PitheadSsd { place: Place::Here(here), .. }] = ssds {
+            let application = here.runtime.application(name, Arc::clone(&here.services), Limits::default());
+            return Ok(Self { kind: Kind::Here { application, ssdlets: Mutex::default() } });
+        }
+        let doors = ssds.iter().map(|ssd| match &ssd.place {
+            Place::There(door) => Ok(Arc::clone(door)),
+            Place::Here(_) => {
+                Err("an application over several drives needs drives on the network: pithead://HOST:PORT, not folders"
+                    .to_owned())
+            }
+        });
+        let doors: Vec<Arc<dyn Door>> = doors.collect::<Result<_, _>>()?;
+        let application = span::Application::new(name, doors.clone(), span::Bounds::default());
+        let application = application.map_err(|fault| fault.to_string())?;
+        Ok(Self { kind: Kind::There { application, doors, ssdlets: Mutex::default() } })
+    }
+
+    fn ssdlet(&self, ssd: &PitheadSsd, module: u64, name: &str, types: &str, arguments: &[u8]) -> Result<i32, String> {
+        let types: Vec<String> = types.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        let arguments = parse_arguments(&types, arguments)?;
+        match (&self.kind, &ssd.place, ssd.module(module)?) {
+            (Kind::Here { application, ssdlets }, Place::Here(_), Loaded::Here(module)) => {
+                let made = block_on(application.ssdlet(&module, name, &arguments)).map_err(|error| error.to_string())?;
+                Ok(push(ssdlets, made))
+            }
+            (Kind::There { application, doors, ssdlets }, Place::There(door), Loaded::There(module)) => {
+                let drive = doors.iter().position(|known| Arc::ptr_eq(known, door));
+                let drive = drive.ok_or_else(|| format!("{} is none of the application's drives", door.label()))?;
+                let texts = arguments.into_iter().map(as_text).collect::<Result<_, _>>()?;
+                let made = application.typed_ssdlet(drive, &module, Some(name), texts, Some(&types));
+                Ok(push(ssdlets, runtime()?.block_on(made).map_err(|fault| fault.to_string())?))
+            }
+            _ => Err("the SSDlet's drive is none of the application's".to_owned()),
+        }
     }
 }
 
@@ -28,11 +84,29 @@ impl PitheadApplication {
 /// `ssd` is open, and `name` is a text that ends with a zero byte.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pithead_application_new(ssd: *const PitheadSsd, name: *const c_char) -> *mut PitheadApplication {
+    // SAFETY: the caller's promise.
+    unsafe { pithead_application_over(&raw const ssd, 1, name) }
+}
+
+/// Makes an application without SSDlets over several drives on the network.
+///
+/// # Safety
+/// There are `count` drives at `ssds`, which are open, and `name` is a text that ends with a zero byte.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pithead_application_over(
+    ssds: *const *const PitheadSsd,
+    count: usize,
+    name: *const c_char,
+) -> *mut PitheadApplication {
     guard(std::ptr::null_mut(), || {
+        if ssds.is_null() {
+            return Err("drives were expected, not a null pointer".to_owned());
+        }
         // SAFETY: the caller's promise.
-        let (ssd, name) = unsafe { (handle(ssd)?, text(name)?) };
-        let application = ssd.runtime.application(name, std::sync::Arc::clone(&ssd.services), Limits::default());
-        Ok(Box::into_raw(Box::new(PitheadApplication { application, ssdlets: Mutex::default() })))
+        let (ssds, name) = unsafe { (std::slice::from_raw_parts(ssds, count), text(name)?) };
+        // SAFETY: the caller's promise.
+        let ssds: Vec<&PitheadSsd> = ssds.iter().map(|ssd| unsafe { handle(*ssd) }).collect::<Result<_, _>>()?;
+        Ok(Box::into_raw(Box::new(PitheadApplication::new(&ssds, name)?)))
     })
 }
 
@@ -66,24 +140,30 @@ pub unsafe extern "C" fn pithead_ssdlet_new(
         let (ssd, application) = unsafe { (handle(ssd)?, handle(application)?) };
         // SAFETY: the caller's promise.
         let (name, types, arguments) = unsafe { (text(name)?, text(types)?, bytes(arguments, length)) };
-        let (module, arguments) = (ssd.module(module)?, parse_arguments(types, arguments)?);
-        let made = block_on(application.application.ssdlet(&module, name, &arguments)).map_err(|error| error.to_string())?;
-        let mut ssdlets = application.ssdlets.lock();
-        ssdlets.push(made);
-        Ok(ssdlets.len() as i32 - 1)
+        application.ssdlet(ssd, module, name, types, arguments)
     })
 }
 
-fn parse_arguments(types: &str, bytes: &[u8]) -> Result<Vec<Argument>, String> {
-    let names: Vec<&str> = types.split(',').filter(|name| !name.is_empty()).collect();
-    let of = |name: &&str| if *name == "file" { Ok(Type::String) } else { name.parse() };
+fn parse_arguments(names: &[String], bytes: &[u8]) -> Result<Vec<Argument>, String> {
+    let of = |name: &String| if name == "file" { Ok(Type::String) } else { name.parse() };
     let types: Vec<Type> = names.iter().map(of).collect::<Result<_, _>>()?;
     let values = decode_rows(&types, bytes)?.into_iter().next().unwrap_or_default();
-    let argument = |(name, value): (&str, Value)| match value {
+    let argument = |(name, value): (&String, Value)| match value {
         Value::String(file) if name == "file" => Argument::File(file),
         value => Argument::Value(value),
     };
-    Ok(names.into_iter().zip(values).map(argument).collect())
+    Ok(names.iter().zip(values).map(argument).collect())
+}
+
+/// An argument as a drive on the network reads it.
+fn as_text(argument: Argument) -> Result<String, String> {
+    match argument {
+        Argument::File(name) => Ok(name),
+        Argument::Value(Value::Bytes(bytes)) => {
+            String::from_utf8(bytes).map_err(|_| "an argument of bytes is UTF-8 where it goes over the network".to_owned())
+        }
+        Argument::Value(value) => Ok(value.to_string()),
+    }
 }
 
 /// Connects an output of an SSDlet to an input of another one, which may be of another application. Returns 1, -1 if it cannot be.
@@ -102,8 +182,19 @@ pub unsafe extern "C" fn pithead_connect(
     guard(-1, || {
         // SAFETY: the caller's promise.
         let (from, to) = unsafe { (handle(from)?, handle(to)?) };
-        let (output, input) = (from.ssdlet(from_ssdlet)?.output(output as usize), to.ssdlet(to_ssdlet)?.input(input as usize));
-        from.application.connect(&output, &input).map(|()| 1).map_err(|error| error.to_string())
+        let (output, input) = (output as usize, input as usize);
+        match (&from.kind, &to.kind) {
+            (Kind::Here { application, ssdlets }, Kind::Here { ssdlets: others, .. }) => {
+                let (one, other) = (numbered(ssdlets, from_ssdlet)?, numbered(others, to_ssdlet)?);
+                application.connect(&one.output(output), &other.input(input)).map_err(|error| error.to_string())?;
+            }
+            (Kind::There { application, ssdlets, .. }, Kind::There { ssdlets: others, .. }) => {
+                let (one, other) = (numbered(ssdlets, from_ssdlet)?, numbered(others, to_ssdlet)?);
+                application.connect(&one.output(output), &other.input(input)).map_err(|fault| fault.to_string())?;
+            }
+            _ => return Err("an application in this process and one on drives on the network cannot be connected".to_owned()),
+        }
+        Ok(1)
     })
 }
 
@@ -114,7 +205,12 @@ pub unsafe extern "C" fn pithead_connect(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pithead_application_start(application: *const PitheadApplication) -> i32 {
     // SAFETY: the caller's promise.
-    guard(-1, || unsafe { handle(application) }?.application.start().map(|()| 1).map_err(|error| error.to_string()))
+    guard(-1, || match &unsafe { handle(application) }?.kind {
+        Kind::Here { application, .. } => application.start().map(|()| 1).map_err(|error| error.to_string()),
+        Kind::There { application, .. } => {
+            runtime()?.block_on(application.start()).map(|()| 1).map_err(|fault| fault.to_string())
+        }
+    })
 }
 
 /// Waits until all SSDlets have ended. Returns 1, -1 if one failed.
@@ -124,7 +220,10 @@ pub unsafe extern "C" fn pithead_application_start(application: *const PitheadAp
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pithead_application_wait(application: *const PitheadApplication) -> i32 {
     // SAFETY: the caller's promise.
-    guard(-1, || block_on(unsafe { handle(application) }?.application.wait()).map(|()| 1).map_err(|error| error.to_string()))
+    guard(-1, || match &unsafe { handle(application) }?.kind {
+        Kind::Here { application, .. } => block_on(application.wait()).map(|()| 1).map_err(|error| error.to_string()),
+        Kind::There { application, .. } => block_on(application.wait()).map(|_| 1).map_err(|fault| fault.to_string()),
+    })
 }
 
 /// Ends all SSDlets.
@@ -135,7 +234,10 @@ pub unsafe extern "C" fn pithead_application_wait(application: *const PitheadApp
 pub unsafe extern "C" fn pithead_application_stop(application: *const PitheadApplication) -> i32 {
     guard(-1, || {
         // SAFETY: the caller's promise.
-        unsafe { handle(application) }?.application.stop();
+        match &unsafe { handle(application) }?.kind {
+            Kind::Here { application, .. } => application.stop(),
+            Kind::There { application, .. } => application.stop(),
+        }
         Ok(1)
     })
 }

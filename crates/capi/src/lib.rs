@@ -1,9 +1,11 @@
-//! The C interface of host programs: applications of SSDlets that run in this process, over a folder as the drive's files.
+//! The C interface of host programs: applications of SSDlets, in this process over a folder as the drive's files, or on one or
+//! several drives on the network.
 //!
 //! sdk/cpp/include/pithead/ssd.h declares these functions for C, and host.hpp beside it wraps them for C++. Functions that can fail
 //! return null, -1 or 0 as said there, and [`pithead_last_error`] then tells why. A panic becomes such an error.
 
 mod application;
+mod drives;
 mod error;
 mod ports;
 mod ssd;
@@ -11,8 +13,8 @@ mod ssd;
 mod tests;
 
 pub use application::{
-    PitheadApplication, pithead_application_free, pithead_application_new, pithead_application_start, pithead_application_stop,
-    pithead_application_wait, pithead_connect, pithead_ssdlet_new,
+    PitheadApplication, pithead_application_free, pithead_application_new, pithead_application_over, pithead_application_start,
+    pithead_application_stop, pithead_application_wait, pithead_connect, pithead_ssdlet_new,
 };
 pub use error::pithead_last_error;
 pub use ports::{

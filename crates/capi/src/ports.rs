@@ -2,21 +2,82 @@
 
 use std::ffi::c_char;
 
+use bytes::Bytes;
 use futures::executor::block_on;
 use pithead_program::{HostReader, HostWriter, Signature};
+use pithead_span as span;
 
 use crate::PitheadApplication;
+use crate::application::{Kind, numbered};
 use crate::error::{bytes, free, guard, handle, text};
 
 /// Takes what an SSDlet puts out.
 pub struct PitheadReader {
-    reader: HostReader,
-    batch: Vec<u8>,
+    from: From,
+    batch: Bytes,
+}
+
+enum From {
+    Here(HostReader),
+    There(span::HostReader),
 }
 
 /// Sends to the inputs of SSDlets.
 pub struct PitheadWriter {
-    writer: HostWriter,
+    to: To,
+}
+
+enum To {
+    Here(HostWriter),
+    There(span::HostWriter),
+}
+
+impl From {
+    fn new(application: &PitheadApplication, ssdlet: i32, output: usize, types: &str) -> Result<Self, String> {
+        match &application.kind {
+            Kind::Here { application, ssdlets } => {
+                let output = numbered(ssdlets, ssdlet)?.output(output);
+                check(&output.signature().map_err(|error| error.to_string())?, types)?;
+                application.reader(&output).map(Self::Here).map_err(|error| error.to_string())
+            }
+            Kind::There { application, ssdlets, .. } => {
+                let output = numbered(ssdlets, ssdlet)?.output(output);
+                check(&output.signature().map_err(|fault| fault.to_string())?.parse()?, types)?;
+                application.reader(&[output]).map(Self::There).map_err(|fault| fault.to_string())
+            }
+        }
+    }
+
+    fn get(&self) -> Result<Option<Bytes>, String> {
+        match self {
+            Self::Here(reader) => Ok(block_on(reader.get()).map_err(|error| error.to_string())?.map(Bytes::from)),
+            Self::There(reader) => block_on(reader.get()).map_err(|fault| fault.to_string()),
+        }
+    }
+}
+
+impl To {
+    fn new(application: &PitheadApplication, ssdlet: i32, input: usize, types: &str) -> Result<Self, String> {
+        match &application.kind {
+            Kind::Here { application, ssdlets } => {
+                let input = numbered(ssdlets, ssdlet)?.input(input);
+                check(&input.signature().map_err(|error| error.to_string())?, types)?;
+                application.writer(&input).map(Self::Here).map_err(|error| error.to_string())
+            }
+            Kind::There { application, ssdlets, .. } => {
+                let input = numbered(ssdlets, ssdlet)?.input(input);
+                check(&input.signature().map_err(|fault| fault.to_string())?.parse()?, types)?;
+                application.writer(&[input]).map(Self::There).map_err(|fault| fault.to_string())
+            }
+        }
+    }
+
+    fn put(&self, batch: &[u8]) -> Result<bool, String> {
+        match self {
+            Self::Here(writer) => block_on(writer.put(batch.to_vec())).map_err(|error| error.to_string()),
+            Self::There(writer) => block_on(writer.put(batch.to_vec())).map_err(|fault| fault.to_string()),
+        }
+    }
 }
 
 fn check(port: &Signature, types: &str) -> Result<(), String> {
@@ -41,10 +102,8 @@ pub unsafe extern "C" fn pithead_reader_new(
     guard(std::ptr::null_mut(), || {
         // SAFETY: the caller's promise.
         let (application, types) = unsafe { (handle(application)?, text(types)?) };
-        let output = application.ssdlet(ssdlet)?.output(output as usize);
-        check(&output.signature().map_err(|error| error.to_string())?, types)?;
-        let reader = application.application.reader(&output).map_err(|error| error.to_string())?;
-        Ok(Box::into_raw(Box::new(PitheadReader { reader, batch: Vec::new() })))
+        let from = From::new(application, ssdlet, output as usize, types)?;
+        Ok(Box::into_raw(Box::new(PitheadReader { from, batch: Bytes::new() })))
     })
 }
 
@@ -57,7 +116,7 @@ pub unsafe extern "C" fn pithead_reader_get(reader: *mut PitheadReader, batch: *
     guard(-1, || {
         // SAFETY: the caller's promise.
         let reader = unsafe { reader.as_mut() }.ok_or("a reader was expected, not a null pointer")?;
-        let Some(next) = block_on(reader.reader.get()).map_err(|error| error.to_string())? else { return Ok(0) };
+        let Some(next) = reader.from.get()? else { return Ok(0) };
         reader.batch = next;
         // SAFETY: the caller's promise.
         unsafe {
@@ -92,10 +151,7 @@ pub unsafe extern "C" fn pithead_writer_new(
     guard(std::ptr::null_mut(), || {
         // SAFETY: the caller's promise.
         let (application, types) = unsafe { (handle(application)?, text(types)?) };
-        let input = application.ssdlet(ssdlet)?.input(input as usize);
-        check(&input.signature().map_err(|error| error.to_string())?, types)?;
-        let writer = application.application.writer(&input).map_err(|error| error.to_string())?;
-        Ok(Box::into_raw(Box::new(PitheadWriter { writer })))
+        Ok(Box::into_raw(Box::new(PitheadWriter { to: To::new(application, ssdlet, input as usize, types)? })))
     })
 }
 
@@ -109,7 +165,7 @@ pub unsafe extern "C" fn pithead_writer_put(writer: *const PitheadWriter, batch:
     guard(-1, || {
         // SAFETY: the caller's promise.
         let (writer, batch) = unsafe { (handle(writer)?, bytes(batch, length)) };
-        block_on(writer.writer.put(batch.to_vec())).map(i32::from).map_err(|error| error.to_string())
+        writer.to.put(batch).map(i32::from)
     })
 }
 

@@ -1,4 +1,4 @@
-//! [`PitheadSsd`]: a drive in this process, and its modules.
+//! [`PitheadSsd`]: a drive, and its modules.
 
 use std::collections::HashMap;
 use std::ffi::c_char;
@@ -6,43 +6,58 @@ use std::sync::Arc;
 
 use futures::executor::block_on;
 use parking_lot::Mutex;
+use pithead_door::Door;
+use pithead_model::Fault;
 use pithead_program::{FolderServices, MODULE_BYTES_MAX, Module, Runtime, RuntimeOptions, Services};
 use pithead_sched::{Pool, PoolOptions};
 
+use crate::drives::{door, is_address, runtime};
 use crate::error::{free, guard, handle, text};
 
-/// A drive: reactors, the sandbox, and a folder with its files.
+/// A drive, and the modules that a host program uses of it.
 pub struct PitheadSsd {
+    pub(crate) place: Place,
+    modules: Mutex<Modules>,
+}
+
+/// Where a drive is.
+pub(crate) enum Place {
+    Here(Here),
+    /// On the network.
+    There(Arc<dyn Door>),
+}
+
+/// A drive in this process: reactors, the sandbox, and a folder with its files.
+pub(crate) struct Here {
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) services: Arc<dyn Services>,
-    modules: Mutex<Modules>,
+}
+
+/// A module that was loaded.
+#[derive(Clone)]
+pub(crate) enum Loaded {
+    Here(Arc<Module>),
+    /// The drive keeps it under this name.
+    There(String),
 }
 
 #[derive(Default)]
 struct Modules {
-    loaded: HashMap<u64, Arc<Module>>,
+    loaded: HashMap<u64, Loaded>,
     last: u64,
 }
 
 impl PitheadSsd {
-    fn open(folder: &str) -> Result<Self, String> {
-        let services = FolderServices::new(folder).map_err(|error| error.to_string())?;
-        let options = PoolOptions { name: "ssd".to_owned(), cores: None, reactors: 0, blocking_threads_max: 4 };
-        let pool = Arc::new(Pool::new(options).map_err(|error| error.to_string())?);
-        let runtime = Runtime::new(pool, RuntimeOptions::default()).map_err(|error| error.to_string())?;
-        Ok(Self { runtime, services: Arc::new(services), modules: Mutex::default() })
+    fn open(place: &str) -> Result<Self, String> {
+        let place = if is_address(place) { Place::There(door(place)?) } else { Place::Here(Here::open(place)?) };
+        Ok(Self { place, modules: Mutex::default() })
     }
 
     fn load(&self, name: &str) -> Result<u64, String> {
-        let module = block_on(async {
-            let file = self.services.open(name).await.map_err(|error| error.to_string())?;
-            let size = file.size();
-            if size > MODULE_BYTES_MAX as u64 {
-                return Err(format!("{name} has {size} bytes; a module has at most {MODULE_BYTES_MAX}"));
-            }
-            let bytes = self.runtime.read(&file, size as usize).await.map_err(|error| error.to_string())?;
-            self.runtime.load(name, bytes.into(), &self.services).await.map_err(|error| error.to_string())
-        })?;
+        let module = match &self.place {
+            Place::Here(here) => Loaded::Here(block_on(here.load(name))?),
+            Place::There(door) => Loaded::There(runtime()?.block_on(kept(door, name))?),
+        };
         let mut modules = self.modules.lock();
         modules.last += 1;
         let number = modules.last;
@@ -50,19 +65,52 @@ impl PitheadSsd {
         Ok(number)
     }
 
-    pub(crate) fn module(&self, number: u64) -> Result<Arc<Module>, String> {
+    pub(crate) fn module(&self, number: u64) -> Result<Loaded, String> {
         self.modules.lock().loaded.get(&number).cloned().ok_or_else(|| format!("no module with the number {number} is loaded"))
     }
 }
 
-/// Opens a folder as a drive. Null if it cannot be used.
+impl Here {
+    fn open(folder: &str) -> Result<Self, String> {
+        let services = FolderServices::new(folder).map_err(|error| error.to_string())?;
+        let options = PoolOptions { name: "ssd".to_owned(), cores: None, reactors: 0, blocking_threads_max: 4 };
+        let pool = Arc::new(Pool::new(options).map_err(|error| error.to_string())?);
+        let runtime = Runtime::new(pool, RuntimeOptions::default()).map_err(|error| error.to_string())?;
+        Ok(Self { runtime, services: Arc::new(services) })
+    }
+
+    async fn load(&self, name: &str) -> Result<Arc<Module>, String> {
+        let file = self.services.open(name).await.map_err(|error| error.to_string())?;
+        let size = file.size();
+        if size > MODULE_BYTES_MAX as u64 {
+            return Err(format!("{name} has {size} bytes; a module has at most {MODULE_BYTES_MAX}"));
+        }
+        let bytes = self.runtime.read(&file, size as usize).await.map_err(|error| error.to_string())?;
+        self.runtime.load(name, bytes.into(), &self.services).await.map_err(|error| error.to_string())
+    }
+}
+
+/// The name of a module that a drive on the network keeps; a path and an ending say nothing there.
+async fn kept(door: &Arc<dyn Door>, name: &str) -> Result<String, String> {
+    let modules = door.modules().await.map_err(|fault| fault.at_drive(door.label()).to_string())?;
+    let file = name.rsplit('/').next().unwrap_or_default();
+    let wanted = file.strip_suffix(".wasm").unwrap_or(file);
+    if modules.iter().any(|module| module.name == wanted) {
+        return Ok(wanted.to_owned());
+    }
+    let missing = Fault::invalid(format!("the drive has no module {wanted}")).at_drive(door.label());
+    Err(missing.hint("`pithead program ls` shows those that there are, and `pithead program load` loads one").to_string())
+}
+
+/// Opens a folder as a drive in this process, or a drive on the network at `pithead://HOST:PORT` or `pithead+tls://HOST:PORT`. Null
+/// if it cannot be used; whether a drive is there shows with the first call.
 ///
 /// # Safety
-/// `folder` is a text that ends with a zero byte.
+/// `place` is a text that ends with a zero byte.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pithead_ssd_open(folder: *const c_char) -> *mut PitheadSsd {
+pub unsafe extern "C" fn pithead_ssd_open(place: *const c_char) -> *mut PitheadSsd {
     // SAFETY: the caller's promise.
-    guard(std::ptr::null_mut(), || Ok(Box::into_raw(Box::new(PitheadSsd::open(unsafe { text(folder) }?)?))))
+    guard(std::ptr::null_mut(), || Ok(Box::into_raw(Box::new(PitheadSsd::open(unsafe { text(place) }?)?))))
 }
 
 /// Closes a drive.
@@ -75,7 +123,7 @@ pub unsafe extern "C" fn pithead_ssd_close(ssd: *mut PitheadSsd) {
     unsafe { free(ssd) }
 }
 
-/// Loads a module that is a file of the drive. Returns its number, 0 if it cannot be run.
+/// Loads a module that is a file of the drive; a drive on the network keeps it by its name. Returns its number, 0 if it cannot be run.
 ///
 /// # Safety
 /// `ssd` is open, and `name` is a text that ends with a zero byte.

@@ -69,7 +69,8 @@ impl DriveApplets {
         };
         let spec = SsdletSpec { module: module.clone(), ssdlet, arguments: arguments.to_vec() };
         let run_ms = request.max_run_time.and_then(|limit| u64::try_from(limit).ok()).filter(|limit| *limit > 0);
-        Ok((bytes, RunApplication { name: module, ssdlets: vec![spec], connections: vec![], memory: MEMORY, run_ms }))
+        let (ssdlets, connections) = (vec![spec], vec![]);
+        Ok((bytes, RunApplication { name: module, ssdlets, connections, memory: MEMORY, run_ms, window: None }))
     }
 
     /// A module from the values of its keys, one after the other.

@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use pithead_embed::{ClientTlsFiles, ConnectOptions, Token};
-use pithead_model::{Blame, Fault};
+use pithead_embed::{ConnectOptions, LinkFlags};
 
 use crate::error::CliError;
 
@@ -32,35 +31,15 @@ pub(crate) struct LinkArgs {
 impl LinkArgs {
     /// What the flags say, and where they are silent the environment.
     pub(crate) fn options(&self, variable: impl Fn(&str) -> Option<String>) -> Result<ConnectOptions, CliError> {
-        let file = |flag: &Option<PathBuf>, name| flag.clone().or_else(|| variable(name).map(PathBuf::from));
-        let identity = match (file(&self.tls_cert, "PITHEAD_TLS_CERT"), file(&self.tls_key, "PITHEAD_TLS_KEY")) {
-            (Some(cert), Some(key)) => Some((cert, key)),
-            (None, None) => None,
-            _ => return Err(CliError::user("expected both PITHEAD_TLS_CERT and PITHEAD_TLS_KEY, or neither")),
-        };
-        let tls = match (file(&self.tls_ca, "PITHEAD_TLS_CA"), identity) {
-            (Some(ca), identity) => Some(ClientTlsFiles { ca, identity }),
-            (None, None) => None,
-            (None, Some(_)) => {
-                let fault = Fault::new(
-                    Blame::User,
-                    "a client certificate is sent over TLS only, and no CA is named to trust drives by",
-                );
-                return Err(fault.hint("name it: --tls-ca FILE").into());
-            }
-        };
-        let token = match (&self.token_file, variable("PITHEAD_TOKEN"), variable("PITHEAD_TOKEN_FILE")) {
-            (Some(file), _, _) => Some(Token::from_file(file)?),
-            (None, Some(text), _) => Some(Token::parse(&text).map_err(|fault| fault.at("PITHEAD_TOKEN"))?),
-            (None, None, Some(file)) => Some(Token::from_file(file.as_ref())?),
-            (None, None, None) => None,
-        };
-        Ok(ConnectOptions { tls, token, insecure: self.insecure })
+        let Self { tls_ca, tls_cert, tls_key, token_file, insecure } = self.clone();
+        Ok(LinkFlags { tls_ca, tls_cert, tls_key, token_file, insecure }.options(variable)?)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use pithead_embed::Token;
+
     use super::*;
 
     #[test]

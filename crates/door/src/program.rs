@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 pub const MODULE_BYTES_MAX: usize = 32 << 20;
 /// Bytes of a batch that goes through a port at most.
 pub const PORT_BATCH_BYTES_MAX: usize = 16 << 20;
+/// The largest window of a port: see [`RunApplication::window`].
+pub const PORT_WINDOW_BYTES_MAX: u64 = 1 << 20;
 /// SSDlets of an application at most.
 const SSDLETS_MAX: usize = 64;
 /// Connections of an application at most: each of its SSDlets has up to 32 outputs.
@@ -77,6 +79,10 @@ pub struct RunApplication {
     /// Processor time that they may take, milliseconds; none: as long as the CSE allows.
     #[serde(default)]
     pub run_ms: Option<u64>,
+    /// Bytes that may be on their way through each of the host's ports, which then wait for no other port: a batch is sent while those
+    /// before it that were not taken yet have fewer bytes than this. None: ports wait for each other, and nothing is said to be taken.
+    #[serde(default)]
+    pub window: Option<u64>,
 }
 
 /// An SSDlet of an application.
@@ -134,6 +140,18 @@ pub enum PortInput {
         /// The input.
         port: u32,
     },
+    /// The host has taken so much of an output. Only where there are windows.
+    Taken {
+        /// The output.
+        port: u32,
+        /// Bytes of its batches.
+        bytes: u64,
+    },
+    /// Nobody reads this output any more. Only where there are windows.
+    Unread {
+        /// The output.
+        port: u32,
+    },
 }
 
 /// What goes into an application, to the end of all of its inputs.
@@ -153,6 +171,25 @@ pub enum ApplicationEvent {
     End {
         /// The output.
         port: u32,
+    },
+    /// SSDlets have taken so much of an input, or it waits where they take it. Only where there are windows.
+    Taken {
+        /// The input.
+        port: u32,
+        /// Bytes of its batches.
+        bytes: u64,
+    },
+    /// No SSDlet reads this input any more. Only where there are windows.
+    Unread {
+        /// The input.
+        port: u32,
+    },
+    /// No SSDlet can go on unless the host sends or takes something. Only where there are windows.
+    Idle {
+        /// What had come from the host by then: [`PortInput`]s.
+        received: u64,
+        /// Who waits for what, in words.
+        waits: String,
     },
     /// All SSDlets have ended well. The last event.
     Finished {
@@ -256,6 +293,9 @@ pub fn check_application(request: &RunApplication) -> Result<(), Fault> {
     if let Some(wrong) = request.connections.iter().flat_map(|it| [it.from, it.to]).find(|at| at.ssdlet >= ssdlets) {
         return Err(user(format!("a connection names SSDlet {}, and there are {ssdlets}, counted from 0", wrong.ssdlet)));
     }
+    if let Some(window) = request.window.filter(|window| !(1..=PORT_WINDOW_BYTES_MAX).contains(window)) {
+        return Err(user(format!("expected a window of 1 to {PORT_WINDOW_BYTES_MAX} bytes, got {window}")));
+    }
     let mut bytes = 0;
     for ssdlet in &request.ssdlets {
         check_module_name(&ssdlet.module)?;
@@ -282,7 +322,8 @@ mod tests {
         let ssdlet = SsdletSpec { module: "a.b-c_1".into(), ssdlet: None, arguments: vec!["x".into()] };
         let at = |ssdlet| PortAt { ssdlet, port: 0 };
         let connections = vec![Connection { from: at(0), to: at(1) }];
-        RunApplication { name: "run".into(), ssdlets: vec![ssdlet.clone(), ssdlet], connections, memory: 1, run_ms: None }
+        let ssdlets = vec![ssdlet.clone(), ssdlet];
+        RunApplication { name: "run".into(), ssdlets, connections, memory: 1, run_ms: None, window: Some(1) }
     }
 
     #[test]
@@ -296,13 +337,15 @@ mod tests {
     #[test]
     fn applications_have_bounds() {
         assert_eq!(check_application(&application()), Ok(()));
-        let wrong: [fn(&mut RunApplication); 6] = [
+        let wrong: [fn(&mut RunApplication); 8] = [
             |it| it.ssdlets.clear(),
             |it| it.ssdlets = vec![it.ssdlets[0].clone(); 65],
             |it| it.connections[0].to.ssdlet = 2,
             |it| it.ssdlets[1].module = "../a".into(),
             |it| it.ssdlets[1].arguments = vec![String::new(); 33],
             |it| it.ssdlets[0].arguments = vec!["x".repeat(1 << 20)],
+            |it| it.window = Some(0),
+            |it| it.window = Some(PORT_WINDOW_BYTES_MAX + 1),
         ];
         for change in wrong {
             let mut request = application();

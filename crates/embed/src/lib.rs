@@ -21,7 +21,7 @@ pub use pithead_door::{
     RunApplication, ServiceStatus, SsdletSpec, StoredModule,
 };
 pub use pithead_drive::Attach;
-pub use pithead_entry::{Access, ClientTlsFiles, ConnectOptions, Token};
+pub use pithead_entry::{Access, ClientTlsFiles, ConnectOptions, LinkFlags, Token};
 pub use status::{Answers, background, status};
 
 /// The programs of `sdk/examples/` that are written in Rust.

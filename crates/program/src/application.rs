@@ -246,6 +246,11 @@ impl Application {
         drop(tasks);
     }
 
+    /// Who waits for what, where no SSDlet can go on unless something comes from outside, or is taken there.
+    pub fn idle(&self) -> Option<String> {
+        self.graph.lock().idle()
+    }
+
     /// The processor time that its SSDlets have taken.
     pub fn run_time(&self) -> Duration {
         Duration::from_nanos(self.budget.run_ns())

@@ -72,6 +72,10 @@ impl Channel {
         !self.outside.load(Ordering::Relaxed)
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.state.lock().queue.is_empty()
+    }
+
     /// Checks that a batch is of the connection's type, and returns what is wrong with it.
     pub fn check(&self, batch: &[u8]) -> Result<(), String> {
         if batch.is_empty() || batch.len() > BATCH_BYTES_MAX {

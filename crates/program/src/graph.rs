@@ -106,15 +106,26 @@ impl Graph {
         if live().next().is_none() || !live().all(stuck) {
             return None;
         }
-        let mut what = "all SSDlets of its application wait for each other".to_owned();
-        for (node, wait) in live().filter_map(|node| node.waits.as_ref().map(|wait| (node, wait))) {
-            let name = &node.declared().name;
+        Some(format!("all SSDlets of its application wait for each other; {}", self.waits()))
+    }
+
+    /// Who waits for what if no SSDlet can go on without what is outside of the application.
+    pub fn idle(&self) -> Option<String> {
+        let mut live = self.nodes.iter().filter(|node| !node.ended).peekable();
+        let idle = |node: &Node| node.waits.as_ref().is_some_and(|wait| !wait.channel.is_ready(wait.side));
+        (self.phase == Phase::Running && live.peek().is_some() && live.all(idle)).then(|| self.waits())
+    }
+
+    fn waits(&self) -> String {
+        let mut what = String::new();
+        for (node, wait) in self.nodes.iter().filter_map(|node| node.waits.as_ref().map(|wait| (node, wait))) {
+            let (name, separator) = (&node.declared().name, if what.is_empty() { "" } else { "; " });
             let _ = match wait.side {
-                Side::Read => write!(what, "; {name} for rows in in({})", wait.port),
-                Side::Write { .. } => write!(what, "; {name} for room in out({})", wait.port),
+                Side::Read => write!(what, "{separator}{name} for rows in in({})", wait.port),
+                Side::Write { .. } => write!(what, "{separator}{name} for room in out({})", wait.port),
             };
         }
-        Some(what)
+        what
     }
 
     /// Ends the application with its first failure. The tasks that it returns are to be dropped once the lock is released.

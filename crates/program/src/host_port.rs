@@ -25,6 +25,11 @@ impl HostReader {
         &self.reader.channel().signature
     }
 
+    /// What waits to be read.
+    pub fn queue(&self) -> HostQueue {
+        HostQueue(Arc::clone(self.reader.channel()))
+    }
+
     /// The next batch as bytes, None when all writers have ended. Fails if the application did.
     pub async fn get(&self) -> Result<Option<Vec<u8>>, ProgramError> {
         match self.reader.channel().get().await {
@@ -32,6 +37,17 @@ impl HostReader {
             Got::Cut(why) => Err(failure(&self.graph, &why)),
             _ => Ok(None),
         }
+    }
+}
+
+/// A connection between SSDlets and their host program, to be looked at.
+#[derive(Clone, Debug)]
+pub struct HostQueue(Arc<Channel>);
+
+impl HostQueue {
+    /// Whether nothing waits in it.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 
@@ -50,6 +66,11 @@ impl HostWriter {
     /// What goes through the port.
     pub fn signature(&self) -> &Signature {
         &self.channel.signature
+    }
+
+    /// What waits to be taken by SSDlets.
+    pub fn queue(&self) -> HostQueue {
+        HostQueue(Arc::clone(&self.channel))
     }
 
     /// Sends a batch, and waits while the connection is full. False if nobody reads it any more. Fails if the bytes are no batch of

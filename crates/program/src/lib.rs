@@ -42,7 +42,7 @@ pub use function::{
     AggregateCall, FUNCTION_ABI_VERSION, FunctionCall, FunctionEngine, FunctionModule, GroupStates, GuestMemory,
     STATE_BYTES_MAX,
 };
-pub use host_port::{HostReader, HostWriter};
+pub use host_port::{HostQueue, HostReader, HostWriter};
 pub use limits::{ABI_VERSION, BATCH_BYTES, BATCH_BYTES_MAX, Limits, MODULE_BYTES_MAX, RuntimeOptions};
 pub use module::Module;
 pub use row::{Value, decode_rows, encode_row};

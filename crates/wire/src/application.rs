@@ -21,6 +21,10 @@ enum InMark {
     Batch(u32),
     /// The end of an input.
     PortEnd(u32),
+    /// The host has taken so many bytes of an output.
+    Taken(u32, u64),
+    /// The host reads an output no more.
+    Unread(u32),
     /// The end of all inputs. A stream that ends without was broken off.
     End,
 }
@@ -35,6 +39,12 @@ enum OutMark {
     Batch(u32),
     /// The end of an output.
     PortEnd(u32),
+    /// So many bytes of an input were taken.
+    Taken(u32, u64),
+    /// Nobody reads an input any more.
+    Unread(u32),
+    /// After so many inputs, no SSDlet can go on by itself: who waits for what.
+    Idle(u64, String),
     /// All is well, and took so many nanoseconds of processor time: the last message.
     Finished(u64),
 }
@@ -57,6 +67,8 @@ pub(crate) fn parse_input(message: FlightData) -> Result<Option<PortInput>, Wire
     Ok(match from_json("mark", &message.app_metadata)? {
         InMark::Batch(port) => Some(PortInput::Batch { port, bytes: batch(message.data_body)? }),
         InMark::PortEnd(port) => Some(PortInput::End { port }),
+        InMark::Taken(port, bytes) => Some(PortInput::Taken { port, bytes }),
+        InMark::Unread(port) => Some(PortInput::Unread { port }),
         InMark::End => None,
     })
 }
@@ -74,6 +86,8 @@ fn input_message(input: PortInput) -> Result<FlightData, WireError> {
     match input {
         PortInput::Batch { port, bytes } => marked(&InMark::Batch(port), batch(bytes)?),
         PortInput::End { port } => marked(&InMark::PortEnd(port), Bytes::new()),
+        PortInput::Taken { port, bytes } => marked(&InMark::Taken(port, bytes), Bytes::new()),
+        PortInput::Unread { port } => marked(&InMark::Unread(port), Bytes::new()),
     }
 }
 
@@ -117,6 +131,9 @@ pub(crate) fn event_messages(run: ApplicationRun) -> BoxStream<'static, Result<F
         Ok(match event? {
             ApplicationEvent::Batch { port, bytes } => marked(&OutMark::Batch(port), bytes)?,
             ApplicationEvent::End { port } => marked(&OutMark::PortEnd(port), Bytes::new())?,
+            ApplicationEvent::Taken { port, bytes } => marked(&OutMark::Taken(port, bytes), Bytes::new())?,
+            ApplicationEvent::Unread { port } => marked(&OutMark::Unread(port), Bytes::new())?,
+            ApplicationEvent::Idle { received, waits } => marked(&OutMark::Idle(received, waits), Bytes::new())?,
             ApplicationEvent::Finished { run_ns } => marked(&OutMark::Finished(run_ns), Bytes::new())?,
         })
     });
@@ -136,6 +153,9 @@ pub(crate) fn parse_event(message: FlightData) -> Result<ApplicationEvent, WireE
     Ok(match from_json("mark", &message.app_metadata)? {
         OutMark::Batch(port) => ApplicationEvent::Batch { port, bytes: batch(message.data_body)? },
         OutMark::PortEnd(port) => ApplicationEvent::End { port },
+        OutMark::Taken(port, bytes) => ApplicationEvent::Taken { port, bytes },
+        OutMark::Unread(port) => ApplicationEvent::Unread { port },
+        OutMark::Idle(received, waits) => ApplicationEvent::Idle { received, waits },
         OutMark::Finished(run_ns) => ApplicationEvent::Finished { run_ns },
         OutMark::Started(_) => return Err(WireError::malformed("answer to a run", "it starts twice")),
     })
@@ -178,11 +198,13 @@ mod tests {
 
     fn request() -> RunApplication {
         let ssdlets = vec![SsdletSpec { module: "m".into(), ssdlet: None, arguments: vec![] }];
-        RunApplication { name: "a".into(), ssdlets, connections: vec![], memory: 1, run_ms: Some(5) }
+        RunApplication { name: "a".into(), ssdlets, connections: vec![], memory: 1, run_ms: Some(5), window: Some(7) }
     }
 
     fn inputs() -> Vec<PortInput> {
-        vec![PortInput::Batch { port: 1, bytes: Bytes::from_static(b"rows") }, PortInput::End { port: 1 }]
+        let batch = PortInput::Batch { port: 1, bytes: Bytes::from_static(b"rows") };
+        let (taken, unread) = (PortInput::Taken { port: 2, bytes: 1 << 40 }, PortInput::Unread { port: 2 });
+        vec![batch, taken, unread, PortInput::End { port: 1 }]
     }
 
     fn sent(inputs: Vec<Result<PortInput, Fault>>) -> (Vec<FlightData>, Failed) {
@@ -215,6 +237,9 @@ mod tests {
         let port = HostPort { at: PortAt { ssdlet: 0, port: 1 }, signature: "string,u32".into() };
         let all = vec![
             ApplicationEvent::Batch { port: 0, bytes: Bytes::from_static(b"rows") },
+            ApplicationEvent::Taken { port: 3, bytes: 5 },
+            ApplicationEvent::Unread { port: 3 },
+            ApplicationEvent::Idle { received: 4, waits: "idA for rows in in(0)".into() },
             ApplicationEvent::End { port: 0 },
             ApplicationEvent::Finished { run_ns: 7 },
         ];

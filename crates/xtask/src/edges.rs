@@ -10,7 +10,7 @@ use crate::findings::{Findings, Tree};
 const FLOORS: &[&[&str]] = &[
     &["model", "matrix"],
     &["slice", "functions", "door", "entry", "device", "sched", "observe", "policy", "emulate"],
-    &["matrix-sql", "pg-catalog", "plan", "store", "wire", "program", "fleet", "files", "fakes", "repro"],
+    &["matrix-sql", "pg-catalog", "plan", "store", "wire", "program", "fleet", "files", "fakes", "repro", "span"],
     &["exec", "cse", "load", "capi", "wasm-sql"],
     &["drive", "remote", "kinetic"],
     &["host"],

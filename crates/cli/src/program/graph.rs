@@ -13,7 +13,22 @@ use crate::error::CliError;
 pub(super) struct Graph {
     pub(super) ssdlets: Vec<SsdletSpec>,
     pub(super) connections: Vec<Connection>,
+    /// Where each SSDlet lies, if the file says so: then the application is one over all drives.
+    pub(super) places: Option<Vec<Place>>,
 }
+
+/// Where an SSDlet of an application over several drives lies.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Place {
+    /// At the drive of this number, as they are named, from 0 on.
+    Number(usize),
+    /// At a drive by its name, or at each of them.
+    Name(String),
+}
+
+/// The name of a place that is every drive.
+pub(super) const EACH: &str = "each";
 
 /// The file as it is written.
 #[derive(Deserialize)]
@@ -33,6 +48,8 @@ struct SsdletEntry {
     run: String,
     #[serde(default)]
     arguments: Vec<String>,
+    #[serde(default)]
+    at: Option<Place>,
 }
 
 /// `NAME` or `NAME.PORT` each; ports are counted from 0.
@@ -46,7 +63,7 @@ struct Link {
 impl Graph {
     /// One SSDlet, as `MODULE` or `MODULE:SSDLET`.
     pub(super) fn of_one(run: &str, arguments: &[String]) -> Self {
-        Graph { ssdlets: vec![spec(run, arguments.to_vec())], connections: vec![] }
+        Graph { ssdlets: vec![spec(run, arguments.to_vec())], connections: vec![], places: None }
     }
 
     /// Reads a file.
@@ -61,9 +78,22 @@ impl Graph {
         if let Some((_, twice)) = names.iter().enumerate().find(|(place, name)| names[..*place].contains(name)) {
             return Err(wrong(&format!("two SSDlets are named {twice:?}")));
         }
+        let places = places(&ssdlet)?;
         let link = |link: &Link| Ok(Connection { from: port(&names, &link.from)?, to: port(&names, &link.to)? });
         let connections = connect.iter().map(link).collect::<Result<_, Fault>>()?;
-        Ok(Graph { ssdlets: ssdlet.into_iter().map(|entry| spec(&entry.run, entry.arguments)).collect(), connections })
+        let ssdlets = ssdlet.into_iter().map(|entry| spec(&entry.run, entry.arguments)).collect();
+        Ok(Graph { ssdlets, connections, places })
+    }
+}
+
+/// Where all SSDlets lie, or that none says so.
+fn places(ssdlets: &[SsdletEntry]) -> Result<Option<Vec<Place>>, Fault> {
+    match ssdlets.iter().find(|entry| entry.at.is_none()) {
+        Some(without) if ssdlets.iter().any(|entry| entry.at.is_some()) => {
+            let what = format!("{:?} does not say at which drive it lies, and other SSDlets do", without.name);
+            Err(wrong(&what).hint("add `at`: the number or the name of a drive, or \"each\""))
+        }
+        _ => Ok(ssdlets.iter().map(|entry| entry.at.clone()).collect()),
     }
 }
 
@@ -111,6 +141,17 @@ mod tests {
         assert_eq!(graph.ssdlets[0], Graph::of_one("wordcount:idMapper", &["text".to_owned()]).ssdlets[0]);
         let (from, to) = (PortAt { ssdlet: 0, port: 1 }, PortAt { ssdlet: 1, port: 0 });
         assert_eq!(graph.connections, [Connection { from, to }]);
+    }
+
+    #[test]
+    fn all_ssdlets_say_where_they_lie_or_none_does() {
+        let placed = WORDS.replace("run = \"wordcount:idReducer\"", "run = \"wordcount:idReducer\"\nat = 1");
+        let fault = Graph::parse(&placed).unwrap_err();
+        assert!(fault.message.contains("\"map\" does not say at which drive"), "{fault}");
+        let all = placed.replace("run = \"wordcount:idMapper\"", "run = \"wordcount:idMapper\"\nat = \"each\"");
+        assert_eq!(Graph::parse(&all).unwrap().places, Some(vec![Place::Name(EACH.into()), Place::Number(1)]));
+        assert_eq!(Graph::parse(WORDS).unwrap().places, None);
+        assert!(Graph::parse(&placed.replace("at = 1", "at = 1.5")).is_err());
     }
 
     #[test]

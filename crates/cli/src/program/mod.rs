@@ -3,6 +3,7 @@
 mod graph;
 mod lines;
 mod run;
+mod spread;
 
 use std::io::Write;
 use std::path::PathBuf;

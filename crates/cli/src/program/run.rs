@@ -9,10 +9,12 @@ use futures::future::try_join_all;
 use futures::stream::{SelectAll, StreamExt, unfold};
 use pithead_embed::{ApplicationEvent, ApplicationRun, Door, PortInput, PortInputs, ReadsAll, RunApplication};
 use pithead_model::{Blame, Fault, parse_bytes};
+use pithead_span::Bounds;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::graph::Graph;
 use super::lines::{LineFormat, Lines};
+use super::spread;
 use crate::error::CliError;
 use crate::output::Sink;
 use crate::target::TargetArgs;
@@ -34,7 +36,8 @@ const WAITING_MAX: usize = 4;
 ///
 /// Lines of standard input are rows of the input, and rows of the output are lines of standard output. Where an application has
 /// several inputs or outputs that nothing is connected to, each line begins with the port's number and a tab. The application runs
-/// at each drive by itself; every one of them gets all of standard input.
+/// at each drive by itself; every one of them gets all of standard input. But where a file says at which drives its SSDlets lie, it is
+/// one application over all drives.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RunArgs {
@@ -72,18 +75,40 @@ fn parse_seconds(text: &str) -> Result<f64, String> {
 
 /// Runs the command.
 pub(super) async fn run(args: &RunArgs, doors: Vec<Arc<dyn Door>>) -> Result<(), CliError> {
-    let doors = chosen(args, doors)?;
     let graph = match (&args.graph, &args.program) {
         (Some(path), _) => Graph::read(path)?,
         (None, program) => Graph::of_one(program.as_deref().unwrap_or_default(), &args.arguments),
     };
+    match &graph.places {
+        None => run_at_each(args, graph, chosen(args, doors)?).await,
+        Some(_) if args.at.is_some() => {
+            Err(CliError::user("the file says at which drives its SSDlets lie; --at cannot say it, too"))
+        }
+        Some(places) => {
+            let bounds = Bounds { memory: args.grant, run_ms: run_ms(args) };
+            let (sender, input) = channel(WAITING_MAX);
+            let run = spread::start(&graph, places, doors, bounds, received(input)).await?;
+            let ports = Ports::of(args.format, std::slice::from_ref(&run))?;
+            feed(ports.inputs, vec![sender]);
+            show(vec![run], &ports.outputs).await
+        }
+    }
+}
+
+fn run_ms(args: &RunArgs) -> Option<u64> {
+    args.limit.map(|seconds| (seconds * 1e3) as u64)
+}
+
+/// The application at each drive by itself.
+async fn run_at_each(args: &RunArgs, graph: Graph, doors: Vec<Arc<dyn Door>>) -> Result<(), CliError> {
     let name = graph.ssdlets.first().map(|ssdlet| ssdlet.module.clone()).unwrap_or_default();
     let request = RunApplication {
         name,
         ssdlets: graph.ssdlets,
         connections: graph.connections,
         memory: args.grant,
-        run_ms: args.limit.map(|seconds| (seconds * 1e3) as u64),
+        run_ms: run_ms(args),
+        window: None,
     };
     let (senders, inputs): (Vec<_>, Vec<_>) = doors.iter().map(|_| channel(WAITING_MAX)).unzip();
     let started = doors.iter().zip(inputs).map(|(door, input)| {

@@ -3,6 +3,8 @@
 mod code;
 mod datasets;
 mod faults;
+mod feeding;
+mod flow;
 mod functions;
 mod modules;
 mod running;

@@ -1,17 +1,21 @@
 //! An application's ports between the drive and its host, from the start to the end.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::task::{Context, Poll};
 
+use futures::future::{Either, select};
 use futures::stream::{self, BoxStream, Stream, StreamExt};
 use pithead_cse::SessionTable;
-use pithead_door::{ApplicationEvent, ApplicationRun, HostPort, PortInput, PortInputs};
+use pithead_door::{ApplicationEvent, ApplicationRun, HostPort, PortInputs};
 use pithead_model::{Blame, Fault};
-use pithead_program::{HostReader, HostWriter};
+use pithead_program::{HostReader, HostWriter, ProgramError};
 use pithead_sched::{AbortOnDrop, Class};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use super::faults::program_fault;
+use super::feeding::{Windows, feed};
+use super::flow::Flow;
 use super::session::Application;
 use crate::resources::Workers;
 
@@ -23,79 +27,90 @@ pub(super) struct HostPorts {
 
 type Events = BoxStream<'static, Result<ApplicationEvent, Fault>>;
 
-/// The events of an application that was started. Dropping them ends it.
+/// The events of an application that was started. Dropping them ends it. `window`: see [`pithead_door::RunApplication::window`].
 pub(super) fn run(
     application: Arc<Application>,
     ports: HostPorts,
     inputs: PortInputs,
+    window: Option<u64>,
     table: Arc<SessionTable<Application>>,
     workers: &Workers,
 ) -> ApplicationRun {
     let HostPorts { writers, readers } = ports;
     let (taken, writers): (Vec<HostPort>, Vec<HostWriter>) = writers.into_iter().unzip();
     let (given, readers): (Vec<HostPort>, Vec<HostReader>) = readers.into_iter().unzip();
-    let feeding = Arc::clone(&application);
-    let feeder = workers.pool().spawn(Class::Foreground, async move {
-        if let Err(fault) = feed(writers, inputs).await {
-            feeding.fail(fault);
-        }
-    });
-    let outputs = (0..).zip(readers).map(|(port, reader)| batches(Arc::clone(&application), port, reader));
+    let flows: Vec<Arc<Flow>> = window.iter().flat_map(|bytes| given.iter().map(|_| Arc::new(Flow::new(*bytes)))).collect();
+    let queues = readers.iter().map(HostReader::queue).collect();
+    let outputs = (0..).zip(readers).map(|(port, reader)| batches(&application, port, reader, flows.get(port as usize)));
     let outputs: Vec<Events> = outputs.collect();
     let ending = Arc::clone(&application);
     let finished = stream::once(async move { Ok(ApplicationEvent::Finished { run_ns: ending.finished().await? }) });
     let events = stream::select_all(outputs).chain(finished).boxed();
+    let (pool, feeding) = (Arc::clone(workers.pool()), Arc::clone(&application));
+    let (feeder, events) = match window {
+        None => (pool.spawn(Class::Foreground, feed(feeding, writers, inputs)), events),
+        Some(bytes) => {
+            let (told, telling) = unbounded_channel();
+            let received = AtomicU64::new(0);
+            let windows = Windows { application: feeding, bytes, flows, outputs: queues, told, received };
+            let feeder = pool.spawn(Class::Foreground, windows.feed(writers, inputs, Arc::clone(&pool)));
+            (feeder, with_windows(&application, events, telling))
+        }
+    };
     let session = application.id;
     let watched = Watched { events: Some(events), application, table, _feeder: feeder.abort_on_drop() };
     ApplicationRun { session, inputs: taken, outputs: given, events: watched.boxed() }
 }
 
-/// An input of the host's.
-enum Fed {
-    Open(HostWriter),
-    /// Nobody reads it any more: what comes is dropped.
-    Unread,
-    Ended,
-}
-
-/// Passes on what comes for inputs. The end of all ends each.
-async fn feed(writers: Vec<HostWriter>, mut inputs: PortInputs) -> Result<(), Fault> {
-    let mut ports: Vec<Fed> = writers.into_iter().map(Fed::Open).collect();
-    let count = ports.len();
-    let unknown = |port| Fault::new(Blame::User, format!("there is no input {port} among {count}, counted from 0"));
-    while let Some(input) = inputs.next().await {
-        match input? {
-            PortInput::End { port } => *ports.get_mut(port as usize).ok_or_else(|| unknown(port))? = Fed::Ended,
-            PortInput::Batch { port, bytes } => {
-                let fed = ports.get_mut(port as usize).ok_or_else(|| unknown(port))?;
-                match fed {
-                    Fed::Ended => {
-                        return Err(Fault::new(Blame::User, format!("a batch came for input {port} after its end")));
-                    }
-                    Fed::Unread => {}
-                    Fed::Open(writer) => {
-                        if !writer.put(bytes.into()).await.map_err(program_fault)? {
-                            *fed = Fed::Unread;
-                        }
-                    }
-                }
-            }
-        }
-    }
-    Ok(())
+/// Events, and between them what the host is told of its inputs. A failure comes at once, also while outputs wait for room.
+fn with_windows(application: &Arc<Application>, events: Events, telling: UnboundedReceiver<ApplicationEvent>) -> Events {
+    let told = stream::unfold(telling, |mut telling| async move { Some((Ok(telling.recv().await?), telling)) });
+    let application = Arc::clone(application);
+    let failing = stream::once(async move { application.finished().await.err() });
+    let failing = failing.filter_map(|fault| std::future::ready(fault.map(Err)));
+    stream::select(stream::select(events, told), failing).boxed()
 }
 
 /// The batches of one output, and its end.
-fn batches(application: Arc<Application>, port: u32, reader: HostReader) -> Events {
-    stream::unfold(Some((application, reader)), move |state| async move {
-        let (application, reader) = state?;
-        match reader.get().await {
-            Ok(Some(batch)) => Some((Ok(ApplicationEvent::Batch { port, bytes: batch.into() }), Some((application, reader)))),
-            Ok(None) => Some((Ok(ApplicationEvent::End { port }), None)),
-            Err(error) => Some((Err(application.why(error)), None)),
+fn batches(application: &Arc<Application>, port: u32, reader: HostReader, flow: Option<&Arc<Flow>>) -> Events {
+    let state = Sending { application: Arc::clone(application), port, reader, flow: flow.cloned() };
+    stream::unfold(Some(state), |state| async move { Some(state?.next().await) }).boxed()
+}
+
+struct Sending {
+    application: Arc<Application>,
+    port: u32,
+    reader: HostReader,
+    flow: Option<Arc<Flow>>,
+}
+
+impl Sending {
+    /// The next event; without what is left of it, it is the last one.
+    async fn next(self) -> (Result<ApplicationEvent, Fault>, Option<Self>) {
+        let port = self.port;
+        match self.batch().await {
+            Ok(Some(batch)) => {
+                if let Some(flow) = &self.flow {
+                    flow.sent(batch.len() as u64);
+                }
+                (Ok(ApplicationEvent::Batch { port, bytes: batch.into() }), Some(self))
+            }
+            Ok(None) => (Ok(ApplicationEvent::End { port }), None),
+            Err(error) => (Err(self.application.why(error)), None),
         }
-    })
-    .boxed()
+    }
+
+    /// The next batch, once the host has room for it. None at the end, and once the host wants no more.
+    async fn batch(&self) -> Result<Option<Vec<u8>>, ProgramError> {
+        let Some(flow) = &self.flow else { return self.reader.get().await };
+        if !flow.room().await {
+            return Ok(None);
+        }
+        match select(pin!(self.reader.get()), pin!(flow.closed())).await {
+            Either::Left((batch, _)) => batch,
+            Either::Right(_) => Ok(None),
+        }
+    }
 }
 
 /// Events whose end, or whose loss, is the application's end.

@@ -94,7 +94,8 @@ impl Programs {
         });
         self.applications.insert(Arc::clone(&application));
         let ports = HostPorts { writers, readers };
-        Ok(run(application, ports, inputs, Arc::clone(&self.applications), &self.resources.workers))
+        let (table, workers) = (Arc::clone(&self.applications), &self.resources.workers);
+        Ok(run(application, ports, inputs, request.window, table, workers))
     }
 }
 

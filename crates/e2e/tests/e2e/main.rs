@@ -38,6 +38,7 @@ mod secure;
 mod sequences;
 mod services;
 mod shared;
+mod spanning;
 mod statements;
 mod suites;
 mod tpch;

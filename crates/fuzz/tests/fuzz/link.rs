@@ -69,10 +69,12 @@ fn application_seeds() -> Vec<Seed> {
         connections: vec![Connection { from: at(0), to: at(1) }],
         memory: 1 << 20,
         run_ms: Some(1_000),
+        window: Some(1 << 18),
     };
     let inputs = vec![PortInput::Batch { port: 0, bytes: Bytes::from_static(b"rows") }, PortInput::End { port: 0 }];
+    let said = vec![PortInput::Taken { port: 1, bytes: 9 }, PortInput::Unread { port: 1 }];
     let bytes = |inputs| fuzz::application_bytes(request.clone(), inputs).expect("a valid application");
-    vec![Seed::valid("nothing", bytes(vec![])), Seed::valid("rows", bytes(inputs))]
+    vec![Seed::valid("nothing", bytes(vec![])), Seed::valid("rows", bytes(inputs)), Seed::valid("windows", bytes(said))]
 }
 
 fn answer(bytes: &[u8]) -> Outcome {

@@ -1,9 +1,11 @@
-// Host programs in C++: applications of SSDlets on a drive, in the shape of Biscuit's. Link with -lpithead_ssd.
+// Host programs in C++: applications of SSDlets on one or several drives, in the shape of Biscuit's. Link with -lpithead_ssd.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stdexcept>
+#include <vector>
 
 #include "rows.hpp"
 #include "ssd.h"
@@ -54,10 +56,10 @@ class File {
     std::string name_;
 };
 
-// A drive in this process: a folder with its files.
+// A drive: a folder with its files, in this process, or a drive on the network at pithead://HOST:PORT.
 class SSD {
   public:
-    explicit SSD(const std::string& folder) : handle_(detail::checked(pithead_ssd_open(folder.c_str()))) {}
+    explicit SSD(const std::string& place) : handle_(detail::checked(pithead_ssd_open(place.c_str()))) {}
 
     module_id_t loadModule(const File& file) {
         const module_id_t module = pithead_module_load(handle_.get(), file.name().c_str());
@@ -139,6 +141,10 @@ class Application {
     explicit Application(const SSD& ssd, const std::string& name = "application")
         : ssd_(ssd.handle()), handle_(detail::checked(pithead_application_new(ssd.handle(), name.c_str()))) {}
 
+    // One application over several drives on the network. What fails anywhere ends it at all of them.
+    explicit Application(const std::vector<std::reference_wrapper<const SSD>>& ssds, const std::string& name = "application")
+        : ssd_(ssds.empty() ? nullptr : ssds.front().get().handle()), handle_(over(ssds, name)) {}
+
     void connect(const Output& from, const Input& to);
 
     // Connects a port to this program: an output to read from, or an input to write to.
@@ -155,6 +161,12 @@ class Application {
     PitheadApplication* handle() const { return handle_.get(); }
 
   private:
+    static PitheadApplication* over(const std::vector<std::reference_wrapper<const SSD>>& ssds, const std::string& name) {
+        std::vector<const PitheadSsd*> handles;
+        for (const SSD& ssd : ssds) handles.push_back(ssd.handle());
+        return detail::checked(pithead_application_over(handles.data(), handles.size(), name.c_str()));
+    }
+
     PitheadSsd* ssd_;
     detail::Owned<PitheadApplication, pithead_application_free> handle_;
 };
@@ -175,18 +187,20 @@ void add_argument(const T& value, std::string& types, Buffer& row) {
 
 }  // namespace detail
 
-// A task that runs in the drive.
+// A task that runs in a drive: in the application's first one, or in that which is named, where its module was loaded.
 class SSDlet {
   public:
     template <typename... Arguments>
     SSDlet(Application& application, module_id_t module, const std::string& name, const std::tuple<Arguments...>& arguments)
-        : application_(application.handle()) {
-        std::string types;
-        detail::Buffer row;
-        std::apply([&](const auto&... values) { (detail::add_argument(values, types, row), ...); }, arguments);
-        number_ = detail::checked(pithead_ssdlet_new(application.ssd(), application_, module, name.c_str(), types.c_str(),
-                                                     row.data(), row.size()));
-    }
+        : SSDlet(application, application.ssd(), module, name, arguments) {}
+
+    template <typename... Arguments>
+    SSDlet(Application& application, const SSD& ssd, module_id_t module, const std::string& name,
+           const std::tuple<Arguments...>& arguments)
+        : SSDlet(application, ssd.handle(), module, name, arguments) {}
+
+    SSDlet(Application& application, const SSD& ssd, module_id_t module, const std::string& name)
+        : SSDlet(application, ssd.handle(), module, name, std::tuple<>()) {}
 
     SSDlet(Application& application, module_id_t module, const std::string& name)
         : SSDlet(application, module, name, std::tuple<>()) {}
@@ -198,6 +212,17 @@ class SSDlet {
     int32_t number() const { return number_; }
 
   private:
+    template <typename... Arguments>
+    SSDlet(Application& application, PitheadSsd* ssd, module_id_t module, const std::string& name,
+           const std::tuple<Arguments...>& arguments)
+        : application_(application.handle()) {
+        std::string types;
+        detail::Buffer row;
+        std::apply([&](const auto&... values) { (detail::add_argument(values, types, row), ...); }, arguments);
+        number_ = detail::checked(
+            pithead_ssdlet_new(ssd, application_, module, name.c_str(), types.c_str(), row.data(), row.size()));
+    }
+
     PitheadApplication* application_;
     int32_t number_ = -1;
 };

@@ -1,0 +1,464 @@
+//! [`Application`]: a host program's graph of SSDlets over drives.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::future::try_join_all;
+use futures::stream::unfold;
+use pithead_door::{
+    ApplicationRun, Connection, DeclaredSsdlet, Door, Hello, PortAt, PortInputs, ReadsAll, RunApplication, SsdletSpec,
+    StoredModule, check_hello, check_module_name,
+};
+use pithead_model::{Blame, Fault, PROTOCOL_VERSION};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use crate::following::follow;
+use crate::join::{Join, Sender, Source, WINDOW_BYTES};
+use crate::state::{Phase, Placed, Shared, Side, State};
+use crate::{HostReader, HostWriter};
+
+/// SSDlets of an application at most, over all of its drives: what one drive runs at most.
+const SSDLETS_MAX: usize = 64;
+
+/// What an application may take at each of its drives.
+#[derive(Clone, Debug)]
+pub struct Bounds {
+    /// Memory of its SSDlets, bytes; the drive may grant less.
+    pub memory: u64,
+    /// Processor time of its SSDlets, milliseconds; none: as much as the drive allows.
+    pub run_ms: Option<u64>,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { memory: 256 << 20, run_ms: None }
+    }
+}
+
+/// A graph of SSDlets on one or several drives: built, started, then waited for or stopped. Dropping it stops it.
+///
+/// It is to be used within a tokio runtime, whose threads pass batches on.
+#[derive(Debug)]
+pub struct Application {
+    drives: Vec<Drive>,
+    bounds: Bounds,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Drive {
+    door: Arc<dyn Door>,
+    /// Whether it speaks the host's protocol.
+    is_greeted: tokio::sync::OnceCell<()>,
+}
+
+/// An SSDlet of an application.
+#[derive(Clone, Debug)]
+pub struct Ssdlet {
+    shared: Arc<Shared>,
+    number: usize,
+    declared: Arc<DeclaredSsdlet>,
+}
+
+/// An input port of an SSDlet.
+#[derive(Clone, Debug)]
+pub struct Input {
+    ssdlet: Ssdlet,
+    port: usize,
+}
+
+/// An output port of an SSDlet.
+#[derive(Clone, Debug)]
+pub struct Output {
+    ssdlet: Ssdlet,
+    port: usize,
+}
+
+impl Ssdlet {
+    /// An input port, by its number.
+    pub fn input(&self, port: usize) -> Input {
+        Input { ssdlet: self.clone(), port }
+    }
+
+    /// An output port, by its number.
+    pub fn output(&self, port: usize) -> Output {
+        Output { ssdlet: self.clone(), port }
+    }
+
+    /// Its name, its ports and its arguments.
+    pub fn declared(&self) -> &DeclaredSsdlet {
+        &self.declared
+    }
+}
+
+impl Application {
+    /// An application without SSDlets over these drives. Its name is one as modules have.
+    pub fn new(name: &str, drives: Vec<Arc<dyn Door>>, bounds: Bounds) -> Result<Self, Fault> {
+        check_module_name(name)?;
+        if drives.is_empty() {
+            return Err(Fault::invalid("an application needs one drive at least"));
+        }
+        let drives = drives.into_iter().map(|door| Drive { door, is_greeted: Default::default() }).collect();
+        Ok(Self { drives, bounds, shared: Arc::new(Shared::new(name.to_owned())) })
+    }
+
+    /// Makes an SSDlet of a module that a drive keeps. `drive` is a place in the list of drives; `name` may be left out where the module
+    /// has one SSDlet; arguments are texts, a file its name. Its ports are known from now on; arguments are read at the start.
+    pub async fn ssdlet(
+        &self,
+        drive: usize,
+        module: &str,
+        name: Option<&str>,
+        arguments: Vec<String>,
+    ) -> Result<Ssdlet, Fault> {
+        self.typed_ssdlet(drive, module, name, arguments, None).await
+    }
+
+    /// The same with arguments of types that have to be those of the SSDlet: `u32`, `string`, `file` and so on.
+    pub async fn typed_ssdlet(
+        &self,
+        drive: usize,
+        module: &str,
+        name: Option<&str>,
+        arguments: Vec<String>,
+        types: Option<&[String]>,
+    ) -> Result<Ssdlet, Fault> {
+        let count = self.drives.len();
+        let at = self.drives.get(drive);
+        let at = at.ok_or_else(|| Fault::invalid(format!("there is no drive {drive} among {count}, counted from 0")))?;
+        let label = at.door.label();
+        at.greet().await.map_err(|fault| fault.at_drive(label))?;
+        let modules = at.door.modules().await.map_err(|fault| fault.at_drive(label))?;
+        let declared = declared(&modules, module, name).map_err(|fault| fault.at_drive(label))?;
+        check_arguments(&declared, module, arguments.len(), types)?;
+        let spec = SsdletSpec { module: module.to_owned(), ssdlet: Some(declared.name.clone()), arguments };
+        let mut state = self.shared.building()?;
+        if state.ssdlets.len() == SSDLETS_MAX {
+            return Err(Fault::new(Blame::Limit, format!("an application has at most {SSDLETS_MAX} SSDlets")));
+        }
+        let number = state.ssdlets.len();
+        state.ssdlets.push(Placed { drive, spec, declared: declared.clone() });
+        Ok(Ssdlet { shared: Arc::clone(&self.shared), number, declared: Arc::new(declared) })
+    }
+
+    /// Connects an output to an input, of one drive or of two. An output that is connected to several inputs deals its batches out to
+    /// them; an input takes from several outputs in the order in which batches come.
+    pub fn connect(&self, from: &Output, to: &Input) -> Result<(), Fault> {
+        let (types, others) = (self.output_type(from)?, self.input_type(to)?);
+        if types != others {
+            return Err(Fault::invalid(format!("{from} puts out {types} and {to} takes {others}; they cannot be connected")));
+        }
+        let mut state = self.shared.building()?;
+        let number = match (state.from(from.at()), state.to(to.at())) {
+            (Some(one), Some(other)) if one == other => {
+                return Err(Fault::invalid(format!("{from} and {to} are connected already")));
+            }
+            (Some(_), Some(_)) => {
+                let what = format!("{from} and {to} are both connected elsewhere");
+                return Err(Fault::invalid(what).hint("several writers and several readers need an SSDlet between them"));
+            }
+            (Some(number), None) | (None, Some(number)) => number,
+            (None, None) => push(&mut state, types),
+        };
+        let join = &mut state.joins[number];
+        join.add(Some(from.at()), Some(to.at()));
+        join.links.push((from.at(), to.at()));
+        Ok(())
+    }
+
+    /// Connects outputs, one at least, to the host program, which reads them as one.
+    pub fn reader(&self, from: &[Output]) -> Result<HostReader, Fault> {
+        let first = from.first().ok_or_else(|| Fault::invalid("a reader needs an output"))?;
+        let signature = self.output_type(first)?;
+        for other in &from[1..] {
+            let others = self.output_type(other)?;
+            if others != signature {
+                return Err(Fault::invalid(format!("{first} puts out {signature} and {other} {others}; nobody can read both")));
+            }
+        }
+        let mut state = self.shared.building()?;
+        let known = from.iter().map(|output| state.from(output.at())).collect::<Vec<_>>();
+        let number = one_of(&mut state, &known, &signature)?;
+        let join = &mut state.joins[number];
+        from.iter().for_each(|output| join.add(Some(output.at()), None));
+        (join.is_hosts, join.readers) = (true, join.readers + 1);
+        Ok(HostReader::new(Arc::clone(&self.shared), number, signature))
+    }
+
+    /// Connects the host program to inputs, one at least: batches are dealt out to them.
+    pub fn writer(&self, to: &[Input]) -> Result<HostWriter, Fault> {
+        let first = to.first().ok_or_else(|| Fault::invalid("a writer needs an input"))?;
+        let signature = self.input_type(first)?;
+        for other in &to[1..] {
+            let others = self.input_type(other)?;
+            if others != signature {
+                return Err(Fault::invalid(format!("{first} takes {signature} and {other} {others}; nobody can write both")));
+            }
+        }
+        let mut state = self.shared.building()?;
+        let known = to.iter().map(|input| state.to(input.at())).collect::<Vec<_>>();
+        let number = one_of(&mut state, &known, &signature)?;
+        let join = &mut state.joins[number];
+        to.iter().for_each(|input| join.add(None, Some(input.at())));
+        join.is_hosts = true;
+        join.sources.push(Source { drive: None, waiting: 0, has_ended: false });
+        let source = join.sources.len() - 1;
+        Ok(HostWriter::new(Arc::clone(&self.shared), number, source, signature))
+    }
+
+    /// Starts all SSDlets, or none: then nothing is left at any drive, and the application has ended. Fails if a port is not connected,
+    /// which can be mended.
+    pub async fn start(&self) -> Result<(), Fault> {
+        let parts = {
+            let mut state = self.shared.building()?;
+            check_connected(&state, &self.shared.name)?;
+            state.phase = Phase::Starting;
+            self.parts(&state)
+        };
+        let started = self.start_parts(parts).await.and_then(|started| self.follow(started));
+        started.inspect_err(|fault| self.shared.fail(fault.clone()))
+    }
+
+    async fn start_parts(&self, parts: Vec<Part>) -> Result<Vec<Started>, Fault> {
+        let started = parts.into_iter().map(|part| async move {
+            let door = &self.drives[part.drive].door;
+            let (sender, receiver) = unbounded_channel();
+            let sender = Sender::new(sender);
+            let run = door.run_application(part.request, received(receiver), Arc::new(ReadsAll)).await;
+            let run = run.map_err(|fault| fault.at_drive(door.label()))?;
+            Ok::<_, Fault>(Started { drive: part.drive, numbers: part.numbers, sender, run })
+        });
+        try_join_all(started).await
+    }
+
+    /// Binds the ports of what was started, and follows it to its end.
+    fn follow(&self, started: Vec<Started>) -> Result<(), Fault> {
+        self.shared.change(|state| {
+            // It may have been stopped meanwhile.
+            state.failure.clone().map_or(Ok(()), Err)?;
+            state.sides = self.drives.iter().map(|_| Side::default()).collect();
+            for Started { drive, numbers, sender, run } in &started {
+                state.bind(*drive, sender, &run.inputs, &run.outputs, numbers)?;
+            }
+            (state.phase, state.live) = (Phase::Running, started.len());
+            for Started { drive, run, .. } in started {
+                let labels = self.drives.iter().map(|drive| drive.door.label().to_owned()).collect();
+                let task = tokio::spawn(follow(Arc::downgrade(&self.shared), drive, labels, run.events));
+                state.tasks.push(task.abort_handle());
+            }
+            state.joins.iter_mut().for_each(Join::open);
+            Ok(())
+        })
+    }
+
+    /// What each drive is to run.
+    fn parts(&self, state: &State) -> Vec<Part> {
+        let of_drive = |drive: usize| {
+            let numbers: Vec<usize> = (0..state.ssdlets.len()).filter(|number| state.ssdlets[*number].drive == drive).collect();
+            let here = |at: PortAt| {
+                let place = numbers.iter().position(|number| *number == at.ssdlet);
+                place.map(|ssdlet| PortAt { ssdlet, port: at.port })
+            };
+            let within = state.joins.iter().filter(|join| state.is_within(join)).flat_map(|join| &join.links);
+            let connections = within.filter_map(|(from, to)| Some(Connection { from: here(*from)?, to: here(*to)? })).collect();
+            let ssdlets = numbers.iter().map(|number| state.ssdlets[*number].spec.clone()).collect();
+            let Bounds { memory, run_ms } = self.bounds;
+            let (name, window) = (self.shared.name.clone(), Some(WINDOW_BYTES));
+            Part { drive, numbers, request: RunApplication { name, ssdlets, connections, memory, run_ms, window } }
+        };
+        (0..self.drives.len()).map(of_drive).filter(|part| !part.numbers.is_empty()).collect()
+    }
+
+    /// Waits until all SSDlets have ended, and returns the processor time that they took; or the first failure, which names the drive,
+    /// the module, the SSDlet and the cause.
+    pub async fn wait(&self) -> Result<Duration, Fault> {
+        let ended = self.shared.until(|state| match (&state.failure, state.phase) {
+            (Some(failure), _) => Some(Err(failure.clone())),
+            (None, Phase::Ended) => Some(Ok(Duration::from_nanos(state.run_ns))),
+            (None, Phase::Building) => {
+                Some(Err(Fault::invalid(format!("the application {} was not started", self.shared.name))))
+            }
+            (None, Phase::Starting | Phase::Running) => None,
+        });
+        ended.await
+    }
+
+    /// Ends all SSDlets.
+    pub fn stop(&self) {
+        self.shared.fail(Fault::new(Blame::Cancelled, format!("the application {} was stopped", self.shared.name)));
+    }
+
+    /// Ends all SSDlets because of what the host program has found, which everybody who waits is told.
+    pub fn fail(&self, fault: Fault) {
+        self.shared.fail(fault);
+    }
+
+    fn output_type(&self, output: &Output) -> Result<String, Fault> {
+        self.check(&output.ssdlet)?;
+        output.signature()
+    }
+
+    fn input_type(&self, input: &Input) -> Result<String, Fault> {
+        self.check(&input.ssdlet)?;
+        input.signature()
+    }
+
+    fn check(&self, ssdlet: &Ssdlet) -> Result<(), Fault> {
+        match Arc::ptr_eq(&ssdlet.shared, &self.shared) {
+            true => Ok(()),
+            false => {
+                let (name, ours) = (&ssdlet.declared.name, &self.shared.name);
+                Err(Fault::invalid(format!("{name} is an SSDlet of another application than {ours}"))
+                    .hint("pass what one application puts out to the other one: a reader of the first, a writer of the second"))
+            }
+        }
+    }
+}
+
+impl Drop for Application {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// What one drive is to run.
+struct Part {
+    drive: usize,
+    /// Its SSDlets' numbers in the application.
+    numbers: Vec<usize>,
+    request: RunApplication,
+}
+
+/// What one drive has started.
+struct Started {
+    drive: usize,
+    numbers: Vec<usize>,
+    sender: Sender,
+    run: ApplicationRun,
+}
+
+impl Drive {
+    async fn greet(&self) -> Result<(), Fault> {
+        let greeting = async {
+            let release = env!("CARGO_PKG_VERSION").to_owned();
+            let hello = Hello { protocol: PROTOCOL_VERSION, release, extensions: vec![] };
+            let welcome = self.door.hello(hello.clone()).await?;
+            check_hello(&hello, &welcome)
+        };
+        self.is_greeted.get_or_try_init(|| greeting).await.map(|_| ())
+    }
+}
+
+impl Output {
+    /// What goes through the port. Fails if the SSDlet has no such port.
+    pub fn signature(&self) -> Result<String, Fault> {
+        port(&self.ssdlet.declared.name, "outputs", &self.ssdlet.declared.outputs, self.port)
+    }
+
+    fn at(&self) -> PortAt {
+        PortAt { ssdlet: self.ssdlet.number, port: self.port }
+    }
+}
+
+impl Input {
+    /// What goes through the port. Fails if the SSDlet has no such port.
+    pub fn signature(&self) -> Result<String, Fault> {
+        port(&self.ssdlet.declared.name, "inputs", &self.ssdlet.declared.inputs, self.port)
+    }
+
+    fn at(&self) -> PortAt {
+        PortAt { ssdlet: self.ssdlet.number, port: self.port }
+    }
+}
+
+impl fmt::Display for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.out({})", self.ssdlet.declared.name, self.port)
+    }
+}
+
+impl fmt::Display for Input {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.in({})", self.ssdlet.declared.name, self.port)
+    }
+}
+
+fn port(name: &str, kind: &str, all: &[String], port: usize) -> Result<String, Fault> {
+    let count = all.len();
+    let missing = || Fault::invalid(format!("{name} has no port {port} among its {count} {kind}; they are counted from 0"));
+    all.get(port).cloned().ok_or_else(missing)
+}
+
+/// The SSDlet that is meant.
+fn declared(modules: &[StoredModule], module: &str, name: Option<&str>) -> Result<DeclaredSsdlet, Fault> {
+    let known = modules.iter().find(|known| known.name == module).ok_or_else(|| {
+        Fault::invalid(format!("the drive has no module {module}"))
+            .hint("`pithead program ls` shows those that there are, and `pithead program load` loads one")
+    })?;
+    let names = || known.ssdlets.iter().map(|ssdlet| ssdlet.name.as_str()).collect::<Vec<_>>().join(", ");
+    match (name, &known.ssdlets[..]) {
+        (None, [only]) => Ok(only.clone()),
+        (None, _) => {
+            let what = format!("the module {module} has several SSDlets: {}", names());
+            Err(Fault::invalid(what).hint("name one of them"))
+        }
+        (Some(name), all) => {
+            let missing = || Fault::invalid(format!("the module {module} has no SSDlet {name}; it has {}", names()));
+            all.iter().find(|ssdlet| ssdlet.name == name).cloned().ok_or_else(missing)
+        }
+    }
+}
+
+fn check_arguments(declared: &DeclaredSsdlet, module: &str, given: usize, types: Option<&[String]>) -> Result<(), Fault> {
+    let (name, wanted) = (&declared.name, &declared.arguments);
+    let list = |types: &[String]| if types.is_empty() { "none".to_owned() } else { types.join(", ") };
+    match types {
+        Some(types) if types != wanted => {
+            let (wanted, given) = (list(wanted), list(types));
+            Err(Fault::invalid(format!("the arguments of {name} in the module {module} are {wanted}, not {given}")))
+        }
+        None if wanted.len() != given => {
+            let (types, wanted) = (list(wanted), wanted.len());
+            Err(Fault::invalid(format!("{name} of the module {module} takes {wanted} arguments ({types}), not {given}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn push(state: &mut State, signature: String) -> usize {
+    state.joins.push(Join::new(signature));
+    state.joins.len() - 1
+}
+
+/// The one connection that ports have, or a new one.
+fn one_of(state: &mut State, known: &[Option<usize>], signature: &str) -> Result<usize, Fault> {
+    let mut numbers = known.iter().flatten();
+    match numbers.next() {
+        None => Ok(push(state, signature.to_owned())),
+        Some(first) if numbers.all(|number| number == first) => Ok(*first),
+        Some(_) => Err(Fault::invalid("the ports are connected to different ones already")),
+    }
+}
+
+fn check_connected(state: &State, name: &str) -> Result<(), Fault> {
+    if state.ssdlets.is_empty() {
+        return Err(Fault::invalid(format!("the application {name} has no SSDlets")));
+    }
+    for (ssdlet, Placed { declared, .. }) in state.ssdlets.iter().enumerate() {
+        let input = (0..declared.inputs.len()).find(|port| state.to(PortAt { ssdlet, port: *port }).is_none());
+        let output = (0..declared.outputs.len()).find(|port| state.from(PortAt { ssdlet, port: *port }).is_none());
+        let port = input.map(|port| format!("in({port})")).or_else(|| output.map(|port| format!("out({port})")));
+        if let Some(port) = port {
+            let what = format!("{}.{port} is not connected; connect all ports before the start", declared.name);
+            return Err(Fault::invalid(what));
+        }
+    }
+    Ok(())
+}
+
+/// What a drive gets. It ends when nobody can send any more.
+fn received(receiver: UnboundedReceiver<Result<pithead_door::PortInput, Fault>>) -> PortInputs {
+    unfold(receiver, |mut receiver| async move { receiver.recv().await.map(|input| (input, receiver)) }).boxed()
+}

@@ -1,0 +1,41 @@
+//! Following a drive's part of an application to its end.
+
+use std::sync::{Arc, Weak};
+
+use futures::stream::{BoxStream, StreamExt};
+use pithead_door::ApplicationEvent;
+use pithead_model::{Blame, Fault};
+
+use crate::state::Shared;
+
+/// Takes what one drive says. Whatever ends it early ends the application.
+pub(crate) async fn follow(
+    shared: Weak<Shared>,
+    drive: usize,
+    labels: Vec<String>,
+    mut events: BoxStream<'static, Result<ApplicationEvent, Fault>>,
+) {
+    let broken = || Err(Fault::new(Blame::Device, "its part of the application was broken off"));
+    loop {
+        let event = events.next().await.unwrap_or_else(broken);
+        let Some(shared) = Weak::upgrade(&shared) else { return };
+        let taken = event.and_then(|event| shared.change(|state| take(state, drive, event)));
+        if let Some(what) = shared.lock().deadlock(|drive| labels[drive].clone()) {
+            return shared.fail(Fault::invalid(what));
+        }
+        match taken {
+            Ok(false) => {}
+            Ok(true) => return,
+            Err(fault) => return shared.fail(fault.at_drive(&labels[drive])),
+        }
+        drop::<Arc<_>>(shared);
+    }
+}
+
+/// What comes once the application has ended elsewhere says nothing any more.
+fn take(state: &mut crate::state::State, drive: usize, event: ApplicationEvent) -> Result<bool, Fault> {
+    match state.sides.is_empty() {
+        true => Ok(true),
+        false => state.take(drive, event),
+    }
+}
