@@ -20,7 +20,9 @@ pub(crate) async fn follow(
         let event = events.next().await.unwrap_or_else(broken);
         let Some(shared) = Weak::upgrade(&shared) else { return };
         let taken = event.and_then(|event| shared.change(|state| take(state, drive, event)));
-        if let Some(what) = shared.lock().deadlock(|drive| labels[drive].clone()) {
+        // In a line of its own, so that the lock is free again.
+        let deadlock = shared.lock().deadlock(|drive| labels[drive].clone());
+        if let Some(what) = deadlock {
             return shared.fail(Fault::invalid(what));
         }
         match taken {
