@@ -12,6 +12,7 @@ mod memory;
 mod objects;
 mod options;
 mod parameters;
+mod program;
 mod readers;
 mod rows;
 mod runtime;
@@ -32,5 +33,6 @@ fn _pithead(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<connection::Statement>()?;
     module.add_class::<stream::Stream>()?;
     module.add_function(wrap_pyfunction!(readers::end_readers, module)?)?;
+    program::add(module)?;
     cell::add(module)
 }

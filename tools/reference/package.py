@@ -14,12 +14,12 @@ from .docstrings import Docstring, parsed
 
 # Modules in the order of the page. `_explain` has a class that users meet and do not make.
 _CELL = ("pithead.cell", "pithead.cell.pp", "pithead.cell.tl", "pithead.cell.get", "pithead.cell.pl")
-_MODULES = ("pithead", "pithead.examples", *_CELL)
+_MODULES = ("pithead", "pithead.examples", "pithead.ssd", *_CELL)
 _ALSO = {"pithead": ["_explain.Node"], "pithead.cell.pp": ["PcaResult"]}
 _HEAD = """# Python package
 
-Every public name of `pithead` and `pithead.cell`, with its parameters. [Python](../guides/python.md) and
-[cells](../guides/cells.md) are tours with examples.
+Every public name of `pithead`, `pithead.ssd` and `pithead.cell`, with its parameters. [Python](../guides/python.md),
+[programs](../guides/programs.md#on-drives-on-the-network) and [cells](../guides/cells.md) are tours with examples.
 
 <!-- `make reference` writes this page, from signatures and docstrings in python/pithead. -->
 """
