@@ -129,6 +129,14 @@ impl DriveProcess {
         self.wait()
     }
 
+    /// The most memory that it has had, bytes.
+    pub fn memory_peak(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(path).expect("a process has a status");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("it has memory");
+        line.trim().trim_end_matches(" kB").parse::<u64>().expect("it is a number") << 10
+    }
+
     /// Whether it still runs.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use functions_guest::{module, module_with};
 use pithead_e2e::tpch::spec;
-use pithead_e2e::{Mode, Setup, Table, block_on, collect, link_bytes, load, refusal};
+use pithead_e2e::{DriveProcess, Mode, Setup, Table, block_on, collect, link_bytes, load, refusal};
+use pithead_embed::{EmbedOptions, Target, connect};
 use pithead_host::{Parameters, Session};
 use pithead_model::Blame;
 

@@ -12,9 +12,13 @@ use super::frame::{Frame, Groups, text_bytes};
 use super::module::FunctionModule;
 use super::run::run;
 use super::{ACCUMULATE_PREFIX, CALL_ROWS_MAX, CALL_TEXT_BYTES_MAX, COMBINE_PREFIX, FINISH_PREFIX};
+use crate::budget::size;
 
 /// The most bytes of a group's state.
 pub const STATE_BYTES_MAX: usize = 1 << 20;
+
+/// The most bytes by which states grow over one batch: the engine counts them against its session's memory only after it.
+pub const GROWTH_BYTES_MAX: usize = 256 << 20;
 
 /// An aggregate of a module, as SQL calls it.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +36,8 @@ pub struct AggregateCall<'a> {
 pub struct GroupStates {
     states: Vec<Option<Box<[u8]>>>,
     bytes: usize,
+    /// Their bytes before the batch that is being added.
+    counted: usize,
     /// For each group its number in the call that is being made.
     numbers: Vec<u32>,
 }
@@ -54,6 +60,7 @@ impl AggregateCall<'_> {
         states: &mut GroupStates,
         memory: MemoryOf<'_>,
     ) -> Result<(), String> {
+        states.counted = states.bytes;
         self.add(ACCUMULATE_PREFIX, rows, group_of, states, memory)
     }
 
@@ -65,6 +72,7 @@ impl AggregateCall<'_> {
         states: &mut GroupStates,
         memory: MemoryOf<'_>,
     ) -> Result<(), String> {
+        states.counted = states.bytes;
         self.add(COMBINE_PREFIX, std::slice::from_ref(others), group_of, states, memory)
     }
 
@@ -169,11 +177,14 @@ impl GroupStates {
         self.array(&(0..self.states.len()).collect::<Vec<_>>())
     }
 
-    /// The states of the first groups, which go; those behind take their places.
+    /// The states of the first groups, which go, each as soon as it was taken: memory has them once. Those behind take their places.
     pub fn take(&mut self, groups: usize) -> ArrayRef {
-        let taken = self.array(&(0..groups).collect::<Vec<_>>());
-        self.bytes -= self.states.drain(..groups).flatten().map(|state| state.len()).sum::<usize>();
-        taken
+        let mut builder = BinaryViewBuilder::with_capacity(groups);
+        for state in self.states.drain(..groups) {
+            self.bytes -= state.as_ref().map_or(0, |state| state.len());
+            builder.append_option(state);
+        }
+        Arc::new(builder.finish())
     }
 
     /// The bytes that it uses besides its own struct.
@@ -221,6 +232,12 @@ impl GroupStates {
             self.bytes += bytes;
             let before = std::mem::replace(&mut self.states[*group], state.map(Box::from));
             self.bytes -= before.map_or(0, |before| before.len());
+            if self.bytes > self.counted + GROWTH_BYTES_MAX {
+                return Err(format!(
+                    "its states grew by more than {} over one batch of rows. hint: keep smaller summaries",
+                    size(GROWTH_BYTES_MAX as u64)
+                ));
+            }
         }
         Ok(())
     }

@@ -93,6 +93,30 @@ fn a_hostile_aggregate_says_what_it_did() {
 }
 
 #[test]
+fn states_are_counted_and_grow_by_so_much_over_a_batch() {
+    let module = guest();
+    let fat = call(&module, "a_fattens");
+    let memory = || Box::new(AtMost(600 << 20)) as Box<dyn GuestMemory>;
+    let mut kept = states(3_000);
+    let one = |from: usize, count: usize| -> (ArrayRef, Vec<usize>) {
+        (Arc::new(Int64Array::from(vec![1; count])), (from..from + count).collect())
+    };
+    for from in (0..3_000).step_by(1_000) {
+        let (numbers, groups) = one(from, 1_000);
+        fat.accumulate(&[numbers], &groups, &mut kept, &memory).unwrap();
+        let bytes = (from + 1_000) << 16;
+        assert!((bytes..bytes + (1 << 20)).contains(&kept.size()), "{} bytes are counted of {bytes}", kept.size());
+    }
+    let first = kept.take(2_000);
+    assert!(first.len() == 2_000 && kept.size() < (1_000 << 16) + (1 << 20), "what was taken counts no more");
+    assert_eq!(fat.finish(&first, &memory).unwrap().as_primitive::<Int64Type>().values()[1_999], 7);
+    // More than the engine could look away from.
+    let (numbers, groups) = one(0, 4_200);
+    let said = fat.accumulate(&[numbers], &groups, &mut states(4_200), &memory).unwrap_err();
+    assert_eq!(said, "its states grew by more than 256 MiB over one batch of rows. hint: keep smaller summaries");
+}
+
+#[test]
 fn an_aggregate_is_checked_before_it_is_made() {
     let module = guest();
     call(&module, "total").check(&[DataType::Int64], &memory).unwrap();

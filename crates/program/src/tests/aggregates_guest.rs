@@ -8,6 +8,7 @@
 /// | `a_lies` | says that its states are more bytes than there are |
 /// | `a_bloats` | gives a state of 2 MiB |
 /// | `a_garbles` | gives states of 3 bytes, which `combine` and `finish` do not like |
+/// | `a_fattens` | gives states of 64 KiB, which are all alike, and results that are all 7 |
 /// | `a_breaks` | is `total`, but traps where states are combined |
 /// | `a_spoils` | is `total`, but traps where results are made of states |
 pub fn aggregates() -> String {
@@ -24,6 +25,7 @@ pub fn aggregates() -> String {
     format!(
         r#"{TOTAL}
         {hostile}
+        {FAT}
         (func $trap (param $frame i32) (result i32)
             (if (i32.ne (i32.load (local.get $frame)) (i32.const 0)) (then unreachable))
             (i32.const 0))
@@ -68,6 +70,35 @@ fn hostile_one(name: &str, body: &str) -> String {
         (export "pithead_finish_a_{name}" (func $finish))"#
     )
 }
+
+/// States of 64 KiB: a page of the guest's memory each.
+const FAT: &str = r#"
+    (func $fatten (param $frame i32) (result i32)
+        (local $i i32) (local $result i32) (local $groups i32)
+        (local.set $result (i32.load offset=12 (local.get $frame)))
+        (local.set $groups (i32.load offset=24 (local.get $frame)))
+        (i32.store offset=12 (local.get $result) (i32.shl (memory.grow (local.get $groups)) (i32.const 16)))
+        (i32.store offset=16 (local.get $result) (i32.shl (local.get $groups) (i32.const 16)))
+        (block $end (loop $next
+            (br_if $end (i32.ge_u (local.get $i) (local.get $groups)))
+            (local.set $i (i32.add (i32.const 1) (local.get $i)))
+            (i32.store (i32.add (i32.load offset=8 (local.get $result)) (i32.mul (i32.const 4) (local.get $i)))
+                (i32.shl (local.get $i) (i32.const 16)))
+            (br $next)))
+        (i32.const 0))
+    (func $sevens (param $frame i32) (result i32)
+        (local $i i32)
+        (block $end (loop $next
+            (br_if $end (i32.ge_u (local.get $i) (i32.load (local.get $frame))))
+            (i64.store (i32.add (i32.load offset=8 (i32.load offset=12 (local.get $frame))) (i32.mul (i32.const 8) (local.get $i)))
+                (i64.const 7))
+            (local.set $i (i32.add (i32.const 1) (local.get $i)))
+            (br $next)))
+        (i32.const 0))
+    (export "pithead_accumulate_a_fattens" (func $fatten))
+    (export "pithead_combine_a_fattens" (func $fatten))
+    (export "pithead_finish_a_fattens" (func $sevens))
+"#;
 
 const TOTAL: &str = r#"
     ;; The number in a state, which a column has at a place. No bytes are 0.

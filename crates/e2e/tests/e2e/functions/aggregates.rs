@@ -159,6 +159,41 @@ fn a_definition_that_its_module_does_not_bear_out_is_refused() {
     });
 }
 
+/// States of 512 MiB, of which a session at the drive may hold 64 MiB: the query is answered, or ends because of memory, but in no case
+/// does the drive take as much as the states.
+#[test]
+fn states_of_many_groups_keep_to_the_drives_memory() {
+    block_on(async {
+        let directory = tempfile::tempdir().unwrap();
+        let drives =
+            DriveProcess::start_many(directory.path(), 1, &["--threads", "1", "--memory", "256MiB", "--cache", "16MiB"]);
+        let target = Target::Drives(drives.iter().map(|drive| drive.address().to_owned()).collect());
+        let options = EmbedOptions { memory: Some(512 << 20), ..EmbedOptions::default() };
+        let engine = connect(&target, &options).await.unwrap();
+        let session = engine.host.session().with_files();
+        let path = Written::new();
+        let path = path.module("fat.wasm", &module_with(&aggregates()));
+        create(&session, &path, &["a_fattens(bigint) RETURNS bigint"]).await;
+        collect(&session, "CREATE TABLE t AS SELECT value AS n FROM range(524288)").await.unwrap();
+        let before = drives[0].memory_peak();
+        // 128 groups of a batch have 8 MiB, and 1,024 groups have as much as the session.
+        for groups_of in [64, 8] {
+            let query =
+                format!("SELECT count(*), sum(f) FROM (SELECT n / {groups_of} AS k, a_fattens(n) AS f FROM t GROUP BY 1) AS s");
+            let groups = 524_288 / groups_of;
+            match collect(&session, &query).await {
+                Ok(table) => assert_eq!(table.rows, [[groups.to_string(), (groups * 7).to_string()]], "{query}"),
+                Err(fault) => assert!(fault.blame == Blame::Limit && fault.to_string().contains("memory"), "{query}: {fault}"),
+            }
+            let more = drives[0].memory_peak() - before;
+            assert!(more < 384 << 20, "{groups} groups: the drive took {} MiB more", more >> 20);
+            println!("{groups} groups of 64 KiB: {} MiB", more >> 20);
+            assert_eq!(text(&session, "SELECT count(*) FROM t").await, "524288", "nothing else is harmed");
+        }
+        engine.shutdown().await;
+    });
+}
+
 #[test]
 fn a_hostile_aggregate_ends_its_query_and_nothing_else() {
     block_on(async {
