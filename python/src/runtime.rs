@@ -9,7 +9,7 @@ use pithead_model::{Blame, Fault, PLANNING_STACK_BYTES};
 use pyo3::prelude::*;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::errors;
 
@@ -67,10 +67,9 @@ where
     py.detach(|| {
         runtime.block_on(async {
             let mut future = pin!(future);
-            let mut ticks = tokio::time::interval(LOOK);
+            // The first one not at once: timers take a millisecond, which is longer than most waits for a port.
+            let mut ticks = tokio::time::interval_at(Instant::now() + LOOK, LOOK);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            // The first one comes at once.
-            ticks.tick().await;
             loop {
                 tokio::select! {
                     biased;
