@@ -2,7 +2,7 @@
 //! themselves, and what is loaded while a drive is killed is there whole or not at all.
 
 #[path = "../../../program/src/tests/guests.rs"]
-mod guests;
+pub(super) mod guests;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

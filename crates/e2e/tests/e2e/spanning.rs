@@ -3,8 +3,6 @@
 
 #[path = "../../../program/tests/build/mod.rs"]
 mod build;
-#[path = "../../../program/src/tests/guests.rs"]
-mod guests;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -12,12 +10,13 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use guests::{PASS, guest};
 use pithead_e2e::{DriveProcess, block_on, pithead};
 use pithead_embed::{ConnectOptions, Door, LoadModule, doors};
 use pithead_model::{Blame, Fault};
 use pithead_span::{Application, Bounds, HostReader, Ssdlet};
 use tempfile::TempDir;
+
+use crate::programs::guests::{PASS, guest};
 
 /// More than any limit that a host or drive has for a peer that is silent.
 const LIMIT: Duration = Duration::from_secs(90);
