@@ -9,8 +9,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result, internal_err};
-use datafusion::logical_expr::expr::InSubquery;
-use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::expr::{InSubquery, ScalarFunction};
 use datafusion::logical_expr::{
     Aggregate, ColumnarValue, Expr, LogicalPlan, Projection, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
     Signature, Subquery, Volatility, Window,
@@ -69,7 +68,6 @@ fn plain(expr: Expr) -> Result<Transformed<Expr>> {
 
 /// The subquery of an IN, whose column is a cast of a column that it also compares with the query around it.
 fn named_apart(query: InSubquery) -> Result<Transformed<Expr>> {
-    let of_column = |expr: &Expr| matches!(expr, Expr::Cast(cast) if matches!(*cast.expr, Expr::Column(_)));
     match query.subquery.subquery.as_ref() {
         LogicalPlan::Projection(projection)
             if !query.subquery.outer_ref_columns.is_empty() && projection.expr.iter().any(of_column) =>
@@ -85,6 +83,16 @@ fn named_apart(query: InSubquery) -> Result<Transformed<Expr>> {
         }
         _ => Ok(Transformed::no(Expr::InSubquery(query))),
     }
+}
+
+/// Whether an expression casts a column, perhaps more than once.
+fn of_column(expr: &Expr) -> bool {
+    let inner = match expr {
+        Expr::Cast(cast) => &cast.expr,
+        Expr::TryCast(cast) => &cast.expr,
+        _ => return false,
+    };
+    matches!(inner.as_ref(), Expr::Column(_)) || of_column(inner)
 }
 
 /// An aggregate whose casts are columns of a projection below it.

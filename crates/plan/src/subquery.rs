@@ -20,10 +20,10 @@ pub fn scalar_queries(plan: &LogicalPlan) -> Result<Vec<ScalarQuery>> {
     plan.apply_with_subqueries(|node| {
         node.apply_expressions(|expr| {
             expr.apply(|expr| {
+                if subquery_of(expr).is_some_and(|plan| !stands_alone(plan)) {
+                    return not_impl_err!("a subquery that reads the recursive query around it; join it in FROM instead");
+                }
                 if let Some(plan) = uncorrelated(expr) {
-                    if !stands_alone(plan) {
-                        return not_impl_err!("a subquery that reads the recursive query around it; join it in FROM instead");
-                    }
                     found.push(ScalarQuery { plan: plan.clone() });
                     return Ok(TreeNodeRecursion::Jump);
                 }
@@ -53,6 +53,16 @@ pub fn replace_scalar_queries(plan: LogicalPlan, values: &[(ScalarQuery, ScalarV
 fn uncorrelated(expr: &Expr) -> Option<&LogicalPlan> {
     match expr {
         Expr::ScalarSubquery(subquery) if subquery.outer_ref_columns.is_empty() => Some(&subquery.subquery),
+        _ => None,
+    }
+}
+
+fn subquery_of(expr: &Expr) -> Option<&LogicalPlan> {
+    match expr {
+        Expr::ScalarSubquery(subquery) => Some(&subquery.subquery),
+        Expr::InSubquery(query) => Some(&query.subquery.subquery),
+        Expr::Exists(exists) => Some(&exists.subquery.subquery),
+        Expr::SetComparison(comparison) => Some(&comparison.subquery.subquery),
         _ => None,
     }
 }
