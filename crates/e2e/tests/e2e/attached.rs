@@ -144,10 +144,12 @@ fn what_a_lost_drive_attached_is_given_up_by_word_only() {
             let spec = RepairSpec { lost: Some(attaching), drop_lost };
             let report = engine.host.fleet().repair(&spec, Arc::new(|_| ())).await.unwrap();
             assert!(report.notes.iter().any(|note| note.contains(is_known)), "{report:?}");
-            match collect(&engine.host.session(), "SELECT count(*), sum(n) FROM t").await {
+            let late = host(&drives).await;
+            match collect(&late.host.session(), "SELECT count(*), sum(n) FROM t").await {
                 Ok(table) => assert!(drop_lost && table.rows == [["50", "5000"]], "{:?}", table.rows),
                 Err(fault) => assert!(!drop_lost && fault.blame == Blame::Device, "{fault}"),
             }
+            late.shutdown().await;
         }
         engine.shutdown().await;
     });
@@ -164,7 +166,7 @@ fn who_may_not_write_waits_for_who_may() {
     let access = folder.join("access.toml").display().to_string();
     let files = folder.join("files");
     std::fs::create_dir(&files).unwrap();
-    std::fs::write(folder.join("t.csv"), "n\n1\n2\n").unwrap();
+    write(&folder.join("loaded.parquet"), 1, 2);
     let mut drive = DriveProcess::start(&folder.join("drive"), &["--access", &access]);
     let address = drive.address().to_owned();
     let ask = |who: &str| {
@@ -177,7 +179,7 @@ fn who_may_not_write_waits_for_who_may() {
             format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr)),
         )
     };
-    done(folder, &["load", "t", "t.csv", "--drives", &address, "--token-file", "writer.token"]);
+    done(folder, &["load", "t", "loaded.parquet", "--drives", &address, "--token-file", "writer.token"]);
     write(&files.join("t.parquet"), 7, 30);
     drive.restart_as(&["--access", &access, "--attach", files.to_str().unwrap()]);
     let (code, said) = ask("reader");
