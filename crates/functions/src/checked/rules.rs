@@ -127,7 +127,10 @@ fn as_function(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         return with_cast_kept(expr, schema);
     }
     if let Expr::Case(case) = expr {
-        return Ok(Transformed::yes(guarded(case)));
+        // Of others the optimiser makes no AND and OR.
+        let is_truth =
+            case.when_then_expr.first().is_some_and(|(_, then)| then.get_type(schema).is_ok_and(|of| of == DataType::Boolean));
+        return Ok(if is_truth { Transformed::yes(guarded(case)) } else { Transformed::no(Expr::Case(case)) });
     }
     let Some(operation) = operation(&expr).filter(|operation| is_checked(*operation, &expr, schema)) else {
         return Ok(Transformed::no(expr));
