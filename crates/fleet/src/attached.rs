@@ -70,15 +70,33 @@ impl LastTold {
     }
 }
 
+/// Which drives manifests named as attaching parts of their datasets, since this host has read them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Written(BTreeSet<(DatasetName, DriveId)>);
+
+impl Written {
+    /// Notes what a manifest says.
+    pub(crate) fn note(&mut self, manifest: &Manifest) {
+        let named = manifest.attaching.iter().flat_map(|(name, drives)| drives.iter().map(move |drive| (name, *drive)));
+        self.0.extend(named.map(|(name, drive)| (manifest.name(name), drive)));
+    }
+
+    /// Whether a manifest named the drive before, and names it no more. Where none ever did, nobody may have been able to write it.
+    fn is_given_up(&self, manifest: &Manifest, name: &DatasetName, drive: DriveId) -> bool {
+        let is_loaded = manifest.datasets.contains_key(&name.dataset);
+        is_loaded && !manifest.is_attaching(&name.dataset, drive) && self.0.contains(&(name.clone(), drive))
+    }
+}
+
 impl Told {
     /// Whether no drive attaches anything.
     pub(crate) fn is_empty(&self) -> bool {
         self.by_drive.is_empty() && self.untold.is_empty()
     }
 
-    /// Who told, and which version.
-    pub(crate) fn versions(&self) -> Vec<(DriveId, u64)> {
-        self.by_drive.iter().map(|(drive, told)| (drive.id(), told.version)).collect()
+    /// Who told, which version, and whether it tells now.
+    pub(crate) fn versions(&self) -> Vec<(DriveId, u64, bool)> {
+        self.by_drive.iter().map(|(drive, told)| (drive.id(), told.version, self.is_told(drive.id()))).collect()
     }
 
     /// The drives of which is not known what they attach now, and why.
@@ -112,16 +130,17 @@ impl Told {
         self.by_drive.iter().flat_map(|(_, told)| told.all_names()).map(|name| name.domain.clone()).collect()
     }
 
-    /// Lays what is attached in a domain over its manifest.
-    pub(crate) fn lay_over(&self, manifest: &mut Manifest) -> Overlay {
+    /// Lays what is attached in a domain over its manifest. What a drive told last that is away, and was given up since, is no part.
+    pub(crate) fn lay_over(&self, manifest: &mut Manifest, written: &Written) -> Overlay {
         let mut overlay = Overlay::default();
         let mut parts: BTreeMap<&str, Vec<(&ConnectedDrive, &AttachedDataset)>> = BTreeMap::new();
         for (drive, told) in &self.by_drive {
-            let refused = told.refused.iter().filter(|refused| refused.name.domain == manifest.domain);
-            for refused in refused {
+            let is_given_up = |name: &DatasetName| !self.is_told(drive.id()) && written.is_given_up(manifest, name, drive.id());
+            let is_part = |name: &DatasetName| name.domain == manifest.domain && !is_given_up(name);
+            for refused in told.refused.iter().filter(|refused| is_part(&refused.name)) {
                 overlay.refused.insert(refused.name.dataset.clone(), format!("on {}: {}", drive.label(), refused.why));
             }
-            for dataset in told.datasets.iter().filter(|dataset| dataset.name.domain == manifest.domain) {
+            for dataset in told.datasets.iter().filter(|dataset| is_part(&dataset.name)) {
                 parts.entry(&dataset.name.dataset).or_default().push((drive, dataset));
             }
         }

@@ -7,7 +7,7 @@ use futures::future::{join, join_all};
 use parking_lot::Mutex;
 use pithead_model::{Blame, DatasetName, DriveId, Fault, Manifest};
 
-use crate::attached::{LastTold, Overlay, Told};
+use crate::attached::{LastTold, Overlay, Told, Written};
 use crate::drives::{ConnectedDrive, Drives};
 use crate::homes::{Found, HomeState, Use, find_homes, find_manifest, is_unchanged};
 use crate::snapshot::{Domain, Snapshot};
@@ -20,6 +20,7 @@ pub(crate) struct Catalog {
     parsed: Mutex<BTreeMap<String, Arc<Domain>>>,
     /// What drives attach in place, and domains with that laid over them.
     told: LastTold,
+    written: Mutex<Written>,
     laid: Mutex<BTreeMap<String, Laid>>,
     /// Domains whose home is away, which was said.
     away: Mutex<BTreeSet<String>>,
@@ -36,7 +37,7 @@ struct Homes {
 #[derive(Debug)]
 struct Laid {
     below: Option<Arc<Domain>>,
-    versions: Vec<(DriveId, u64)>,
+    versions: Vec<(DriveId, u64, bool)>,
     domain: Arc<Domain>,
 }
 
@@ -59,6 +60,7 @@ impl Catalog {
             homes: Mutex::new(homes),
             parsed: Mutex::default(),
             told: LastTold::default(),
+            written: Mutex::default(),
             laid: Mutex::default(),
             away: Mutex::default(),
         })
@@ -98,6 +100,8 @@ impl Catalog {
             return;
         }
         let versions = told.versions();
+        let mut written = self.written.lock();
+        domains.values().flatten().for_each(|domain| written.note(&domain.manifest));
         for name in told.domains() {
             let below = match domains.get(&name) {
                 Some(Err(_)) => continue,
@@ -119,7 +123,7 @@ impl Catalog {
                     let told_by_home = below.as_ref().is_none_or(|below| below.told_by_home);
                     let mut manifest =
                         below.as_ref().map_or_else(|| Manifest::empty(&name, drives.ids()), |below| below.manifest.clone());
-                    let overlay = told.lay_over(&mut manifest);
+                    let overlay = told.lay_over(&mut manifest, &written);
                     let domain = Arc::new(Domain::parse(manifest, told_by_home, overlay));
                     let made = Laid { below, versions: versions.clone(), domain: Arc::clone(&domain) };
                     laid.insert(name.clone(), made);

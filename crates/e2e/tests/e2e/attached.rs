@@ -145,9 +145,11 @@ fn what_a_lost_drive_attached_is_given_up_by_word_only() {
             let report = engine.host.fleet().repair(&spec, Arc::new(|_| ())).await.unwrap();
             assert!(report.notes.iter().any(|note| note.contains(is_known)), "{report:?}");
             let late = host(&drives).await;
-            match collect(&late.host.session(), "SELECT count(*), sum(n) FROM t").await {
-                Ok(table) => assert!(drop_lost && table.rows == [["50", "5000"]], "{:?}", table.rows),
-                Err(fault) => assert!(!drop_lost && fault.blame == Blame::Device, "{fault}"),
+            for asked in [&late, &engine] {
+                match collect(&asked.host.session(), "SELECT count(*), sum(n) FROM t").await {
+                    Ok(table) => assert!(drop_lost && table.rows == [["50", "5000"]], "{:?}", table.rows),
+                    Err(fault) => assert!(!drop_lost && fault.blame == Blame::Device, "{fault}"),
+                }
             }
             late.shutdown().await;
         }
