@@ -11,6 +11,9 @@
 //! rows that have no match they are NULL, and the expression need not be. DataFusion would then leave a sort or a partition by
 //! such a column out.
 //!
+//! Of a filter `CAST(x AS date) = …`, DataFusion works out that `x` has one value, by the cast turned round; but a cast to a coarser
+//! type makes one value of many.
+//!
 //! The rule comes first, before any other rule asks for an order.
 
 use std::fmt;
@@ -20,11 +23,12 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{JoinType, Result, Statistics, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::expressions::{CastExpr, Column, TryCastExpr};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::execution_plan::{CardinalityEffect, ChildrenPropertiesMode, ReplaceChildrenOptions};
+use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::union::UnionExec;
@@ -48,13 +52,20 @@ impl PhysicalOptimizerRule for AnyOrder {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let apart = plan.transform_up(|node| {
             let has_sets = node.downcast_ref::<AggregateExec>().is_some_and(|it| it.group_expr().has_grouping_set());
-            match has_sets || node.is::<UnionExec>() {
+            match has_sets || node.is::<UnionExec>() || turns_casts(&node) {
                 true => Ok(Transformed::yes(Arc::new(AnyOrderExec::new(node)) as Arc<dyn ExecutionPlan>)),
                 false => below_outer(node),
             }
         })?;
         Ok(apart.data)
     }
+}
+
+/// Whether it is a filter that claims values, and has a cast in its condition.
+fn turns_casts(node: &Arc<dyn ExecutionPlan>) -> bool {
+    let Some(filter) = node.downcast_ref::<FilterExec>() else { return false };
+    let has_cast = filter.predicate().exists(|part| Ok(part.is::<CastExpr>() || part.is::<TryCastExpr>()));
+    has_cast.unwrap_or(true) && claims_values(node)
 }
 
 /// Hides what is claimed of the sides of an outer join that may be missing.

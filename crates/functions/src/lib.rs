@@ -5,12 +5,14 @@
 //! and their switches from here. Errors of DataFusion become a `Fault` here, too.
 
 mod any_order;
+mod at_zone;
 mod average;
 mod bounded;
 mod checked;
 mod checked_avg;
 mod clock;
 mod constants_right;
+
 mod decimal_floats;
 mod empty_join;
 mod equal_keys;
@@ -26,8 +28,11 @@ mod group_keys;
 mod groups;
 mod guarded;
 mod kept_names;
+mod merged_keys;
+mod mode;
 mod moments;
 mod moments_groups;
+mod moments_in_time;
 mod named_casts;
 mod nested_order;
 mod one_distinct;
@@ -44,6 +49,7 @@ mod similar;
 mod sort_keys;
 mod state;
 mod subqueries;
+mod subquery_values;
 mod sum;
 mod sum_groups;
 mod sum_scalar;
@@ -54,6 +60,7 @@ mod travelling;
 mod whole_field;
 mod whole_sorts;
 
+pub use at_zone::AT_ZONE;
 pub use average::average;
 pub use bounded::{Holder, SessionMemory, rows_at_once};
 pub use checked::{check_decimals, name_overflow};
@@ -61,6 +68,7 @@ pub use checked_avg::avg_udaf;
 pub use clock::check_clock;
 pub use extreme::{max_udaf, min_udaf};
 pub use fault::fault_from_datafusion;
+pub use merged_keys::{MERGED_KEY, with_merged_keys};
 pub use moments::{merge_mean_udaf, merge_var_pop_udaf};
 pub use named_casts::NAMED_CAST;
 pub use one_value::before_one_value;

@@ -16,6 +16,7 @@ use datafusion::logical_expr::expr::WindowFunctionDefinition;
 use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, ScalarUDF};
 use pithead_model::{Blame, Fault};
 
+use crate::mode::mode_udaf;
 use crate::{merge_mean_udaf, merge_var_pop_udaf};
 
 /// A function that an engine may lack.
@@ -213,8 +214,9 @@ fn called(expr: &Expr) -> Option<&str> {
 }
 
 /// What merges the parts of means and variances.
-fn own() -> [Extension; 2] {
-    [merge_mean_udaf(), merge_var_pop_udaf()].map(|merge| Extension::aggregate(merge.as_ref().clone(), "1"))
+fn own() -> [Extension; 3] {
+    let [mean, variance] = [merge_mean_udaf(), merge_var_pop_udaf()].map(|merge| merge.as_ref().clone());
+    [mode_udaf(), mean, variance].map(|function| Extension::aggregate(function, "1"))
 }
 
 #[cfg(test)]
@@ -227,9 +229,9 @@ mod tests {
     #[test]
     fn two_functions_of_one_name_are_refused() {
         let fault = Registry::new(own()).unwrap_err();
-        assert!(fault.message.contains("two functions are named pithead_merge_mean"), "{fault}");
+        assert!(fault.message.contains("two functions are named mode"), "{fault}");
         assert_eq!(Registry::new([]).unwrap(), *Registry::own());
-        assert_eq!(Registry::own().announced(), ["pithead_merge_mean/1", "pithead_merge_var_pop/1"]);
+        assert_eq!(Registry::own().announced(), ["mode/1", "pithead_merge_mean/1", "pithead_merge_var_pop/1"]);
     }
 
     #[test]

@@ -26,6 +26,7 @@ use parking_lot::Mutex;
 use pithead_model::PAGE_ROWS;
 
 use crate::any_order::AnyOrder;
+use crate::at_zone::at_zone_udf;
 use crate::bounded::SessionMemory;
 use crate::checked::{AsFunctions, AsOperators};
 use crate::constants_right::ConstantsRight;
@@ -34,6 +35,8 @@ use crate::empty_join::EmptyJoin;
 use crate::equal_keys::{EqualKeys, NullKeysApart};
 use crate::filter_projections::FilterProjections;
 use crate::give_way::GiveWay;
+use crate::merged_keys::merged_key_udf;
+use crate::moments_in_time::Moments;
 use crate::named_casts::{NamedCasts, named_cast_udf};
 use crate::one_distinct::OneDistinct;
 use crate::one_row::OneRow;
@@ -41,6 +44,7 @@ use crate::orders_hold::OrdersHold;
 use crate::planned::ReadyPlanner;
 use crate::sort_keys::{EachKeyOnce, GroupsOfPeers};
 use crate::subqueries::{NamedSetComparisons, ThreeValuedIn};
+use crate::subquery_values::SubqueryValues;
 use crate::told_apart::ToldApart;
 use crate::top_k::TopKByGroup;
 use crate::totals::FiltersAboveTotals;
@@ -104,6 +108,8 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
         context.register_udaf(aggregate.as_ref().clone());
     }
     context.register_udf(named_cast_udf());
+    context.register_udf(merged_key_udf());
+    context.register_udf(at_zone_udf());
     options.functions.register(&context);
     context.state()
 }
@@ -144,6 +150,7 @@ fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let mut rules = Analyzer::new().rules;
     rules.insert(0, Arc::new(GroupsOfPeers));
     rules.insert(0, Arc::new(DecimalsAndFloats));
+    rules.insert(0, Arc::new(Moments));
     rules
 }
 
@@ -155,7 +162,11 @@ fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
         match rule.name() {
             name if name == RewriteSetComparison::new().name() => rules.extend([Arc::new(NamedSetComparisons) as Arc<_>, rule]),
             name if name == DecorrelatePredicateSubquery::new().name() => {
-                rules.extend([Arc::new(ThreeValuedIn) as Arc<_>, rule]);
+                rules.extend([
+                    Arc::new(ThreeValuedIn) as Arc<dyn OptimizerRule + Send + Sync>,
+                    Arc::new(SubqueryValues::default()),
+                    rule,
+                ]);
             }
             name if name == ExtractEquijoinPredicate::new().name() => rules.push(Arc::new(EqualKeys::default())),
             // They compute fields of structs early, in columns that they number, and confuse those of two relations of a plan.

@@ -96,8 +96,7 @@ fn has_in_subquery(expr: &Expr) -> Result<bool> {
 pub(crate) fn refuse_subqueries(plan: &LogicalPlan) -> Result<()> {
     plan.apply(|node| {
         node.apply_expressions(|expr| {
-            let left =
-                expr.exists(|part| Ok(matches!(part, Expr::InSubquery(_) | Expr::Exists(_) | Expr::SetComparison(_))))?;
+            let left = expr.exists(|part| Ok(is_predicate(part) || matches!(part, Expr::SetComparison(_))))?;
             if left { refused() } else { Ok(TreeNodeRecursion::Continue) }
         })
     })?;
@@ -106,15 +105,16 @@ pub(crate) fn refuse_subqueries(plan: &LogicalPlan) -> Result<()> {
 
 fn refused<T>() -> Result<T> {
     not_impl_err!(
-        "IN (subquery), EXISTS, ALL and ANY are supported in WHERE and HAVING, and not everywhere else; put the condition there, or \
-         join with the subquery"
+        "IN (subquery) and EXISTS are supported in WHERE, HAVING, SELECT and GROUP BY, and ALL and ANY in WHERE and HAVING, not \
+         everywhere else; put the condition there, or join with the subquery"
     )
 }
 
-struct Context<'a> {
+/// What a subquery's predicate stands in.
+pub(crate) struct Context<'a> {
     /// The columns that a row has outside of the subquery.
-    schema: Arc<DFSchema>,
-    names: &'a Arc<AliasGenerator>,
+    pub(crate) schema: Arc<DFSchema>,
+    pub(crate) names: &'a Arc<AliasGenerator>,
 }
 
 impl Context<'_> {
@@ -142,7 +142,8 @@ impl Context<'_> {
         }
     }
 
-    fn case(&self, query: InSubquery) -> Result<Expr> {
+    /// `x IN (subquery)` by EXISTS.
+    pub(crate) fn case(&self, query: InSubquery) -> Result<Expr> {
         let value = *query.expr;
         if value.exists(|part| Ok(is_subquery(part)))? {
             return not_impl_err!(
@@ -199,8 +200,13 @@ impl Context<'_> {
     }
 }
 
+/// Whether an expression is EXISTS or IN over a subquery.
+pub(crate) fn is_predicate(expr: &Expr) -> bool {
+    matches!(expr, Expr::InSubquery(_) | Expr::Exists(_))
+}
+
 fn is_subquery(expr: &Expr) -> bool {
-    matches!(expr, Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) | Expr::SetComparison(_))
+    is_predicate(expr) || matches!(expr, Expr::ScalarSubquery(_) | Expr::SetComparison(_))
 }
 
 /// The subquery with a name for its column that nothing else has. A projection gives the name: below an alias of the

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::expr::Placeholder;
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::sql::sqlparser::tokenizer::Token;
 use pithead_entry::{Identity, Right};
 use pithead_fleet::Snapshot;
@@ -114,7 +116,8 @@ impl Session {
         | Parsed::Explain { query, .. }
         | Parsed::Pushdown { query }
         | Parsed::Substrait { query, .. }
-        | Parsed::Summarize { query } = &mut parsed
+        | Parsed::Summarize { query }
+        | Parsed::Write { statement: query, .. } = &mut parsed
         {
             match self.client.lock().is_some() {
                 true => pithead_pg_catalog::rewrite(query),
@@ -169,12 +172,36 @@ impl Session {
 }
 
 fn fill(types: &mut [Option<DataType>], plan: &LogicalPlan) {
+    let slot = |name: &str| name.get(1..)?.parse::<usize>().ok()?.checked_sub(1);
     for (name, field) in plan.get_parameter_fields().unwrap_or_default() {
-        let place = name.get(1..).and_then(|digits| digits.parse::<usize>().ok()).and_then(|place| place.checked_sub(1));
-        if let Some(slot) = place.and_then(|place| types.get_mut(place)) {
+        if let Some(slot) = slot(&name).and_then(|place| types.get_mut(place)) {
             *slot = field.map(|field| field.data_type().clone()).filter(|data_type| !data_type.is_null());
         }
     }
+    // A placeholder that is cast has the type that it is cast to, and one of LIMIT and OFFSET is a whole number.
+    let mut tell = |placeholder: &Expr, data_type: &DataType| {
+        if let Expr::Placeholder(Placeholder { id, .. }) = placeholder
+            && let Some(unknown @ None) = slot(id).and_then(|place| types.get_mut(place))
+        {
+            *unknown = Some(data_type.clone());
+        }
+    };
+    let _ = plan.apply_with_subqueries(|node| {
+        let is_limit = matches!(node, LogicalPlan::Limit(_));
+        node.apply_expressions(|expr| {
+            if is_limit {
+                tell(expr, &DataType::Int64);
+            }
+            expr.apply(|part| {
+                match part {
+                    Expr::Cast(cast) => tell(&cast.expr, cast.field.data_type()),
+                    Expr::TryCast(cast) => tell(&cast.expr, cast.field.data_type()),
+                    _ => {}
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    });
 }
 
 /// How many placeholders there are, by the highest number.

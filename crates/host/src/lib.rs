@@ -5,9 +5,11 @@ mod activity;
 mod as_of;
 mod below;
 mod client;
+mod converted;
 #[cfg(test)]
 mod copies_tests;
 mod copying;
+mod dialect;
 mod elsewhere;
 mod energy;
 mod explain;
@@ -43,10 +45,12 @@ mod views;
 mod watch;
 mod writing;
 mod written;
+mod zoned;
 
 pub use activity::{Activity, ActivityTotals, Ending, Followed};
 pub use below::{DividedPart, Merged, ReadSubPlan, SubPlans};
 pub use client::Client;
+pub use converted::converted;
 pub use elsewhere::{Elsewhere, Placed, is_of_query};
 pub use energy::{Emulated, device_profile, emulate};
 pub use figures::{PlanLine, StatementFigures, SubPlanFigures};

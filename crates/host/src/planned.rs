@@ -7,15 +7,24 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    CastKind, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList,
-    FunctionArguments, GroupByExpr, Ident, JoinConstraint, JoinOperator, ObjectName, Query, Select, SelectItem, SetExpr,
-    Statement as Sql, TableFactor, Value, Visit, VisitMut, Visitor, VisitorMut, visit_expressions, visit_expressions_mut,
+    CastKind, DuplicateTreatment, Expr, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, GroupByExpr,
+    Ident, Join, JoinConstraint, JoinOperator, Query, Select, SelectItem, SetExpr, Statement as Sql, TableFactor, Value, Visit,
+    VisitMut, Visitor, VisitorMut, visit_expressions, visit_expressions_mut,
 };
-use pithead_functions::NAMED_CAST;
+use pithead_functions::{NAMED_CAST, with_merged_keys};
 use pithead_model::RESERVED;
 
+use crate::dialect::{call, in_the_engines_words, null};
+
 /// The plan of a statement. Casts have names of their own where the planner would otherwise find two columns of one name.
-pub(crate) async fn plan_of(state: &SessionState, statement: Statement) -> Result<LogicalPlan, DataFusionError> {
+pub(crate) async fn plan_of(state: &SessionState, mut statement: Statement) -> Result<LogicalPlan, DataFusionError> {
+    let has_merged_keys = in_the_engines_words(state, &mut statement)?;
+    let plan = plan_of_known(state, statement).await?;
+    if has_merged_keys { with_merged_keys(plan) } else { Ok(plan) }
+}
+
+/// The plan of a statement that has nothing that the planner does not know.
+async fn plan_of_known(state: &SessionState, statement: Statement) -> Result<LogicalPlan, DataFusionError> {
     refuse_null_treatment(state, &statement)?;
     refuse_dropped(state, &statement)?;
     let refused = match state.statement_to_plan(statement.clone()).await {
@@ -46,8 +55,8 @@ fn with_names_apart(mut statement: Statement) -> Option<Statement> {
         {
             found = true;
             let to = data_type.to_string();
-            let cast = std::mem::replace(expr, Expr::Value(Value::Null.into()));
-            *expr = called(NAMED_CAST, [cast, Expr::Value(Value::SingleQuotedString(to).into())]);
+            let cast = std::mem::replace(expr, null());
+            *expr = call(NAMED_CAST, [cast, Expr::Value(Value::SingleQuotedString(to).into())]);
         }
         ControlFlow::<()>::Continue(())
     });
@@ -100,20 +109,6 @@ fn reads_columns(expr: &Expr) -> bool {
     let found =
         visit_expressions(expr, |part| if is_column(part) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) });
     found.is_break()
-}
-
-fn called<const N: usize>(name: &str, args: [Expr; N]) -> Expr {
-    let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
-    Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::with_quote('"', name)]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(FunctionArgumentList { duplicate_treatment: None, args, clauses: vec![] }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: vec![],
-    })
 }
 
 /// Hands IGNORE NULLS and RESPECT NULLS to the call that they belong to: the parser takes `first_value(nullif(x, 1) IGNORE NULLS)` for
@@ -204,8 +199,8 @@ impl Visitor for Dropped<'_> {
             (!select.connect_by.is_empty(), "CONNECT BY"),
             (!modifiers.is_empty(), "WITH ROLLUP, WITH CUBE or WITH TOTALS; write GROUP BY ROLLUP (…): this"),
             (
-                is_of_one_side(select),
-                "a column that RIGHT or FULL JOIN … USING or NATURAL joins by, without the name of its table: it",
+                select.from.iter().flat_map(|from| &from.joins).any(joins_by_nothing),
+                "JOIN without ON or USING; write CROSS JOIN to have each row with each: this",
             ),
         ])
     }
@@ -240,32 +235,18 @@ impl Visitor for Dropped<'_> {
     }
 }
 
-/// Whether a SELECT names a column by which RIGHT or FULL JOIN joins without saying of which side: the planner takes the left one's,
-/// which is NULL where only the right side has a row.
-fn is_of_one_side(select: &Select) -> bool {
-    let joins = select.from.iter().flat_map(|from| &from.joins);
-    let constraints = joins.filter_map(|join| match &join.join_operator {
-        JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) | JoinOperator::FullOuter(constraint) => {
-            Some(constraint)
-        }
-        _ => None,
-    });
-    let mut names = Vec::new();
-    for constraint in constraints {
-        match constraint {
-            JoinConstraint::Natural => return true,
-            JoinConstraint::Using(columns) => names.extend(columns.iter().map(|name| name.to_string().to_lowercase())),
-            JoinConstraint::On(_) | JoinConstraint::None => {}
-        }
-    }
-    if names.is_empty() {
-        return false;
-    }
-    let is_all = |item: &SelectItem| matches!(item, SelectItem::Wildcard(_));
-    let is_named = |expr: &Expr| matches!(expr, Expr::Identifier(name) if names.contains(&name.to_string().to_lowercase()));
-    let found =
-        visit_expressions(select, |part| if is_named(part) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) });
-    select.projection.iter().any(is_all) || found.is_break()
+/// Whether a join says by nothing which rows belong together.
+fn joins_by_nothing(join: &Join) -> bool {
+    matches!(
+        &join.join_operator,
+        JoinOperator::Join(JoinConstraint::None)
+            | JoinOperator::Inner(JoinConstraint::None)
+            | JoinOperator::Left(JoinConstraint::None)
+            | JoinOperator::LeftOuter(JoinConstraint::None)
+            | JoinOperator::Right(JoinConstraint::None)
+            | JoinOperator::RightOuter(JoinConstraint::None)
+            | JoinOperator::FullOuter(JoinConstraint::None)
+    )
 }
 
 fn first_of<const N: usize>(clauses: [(bool, &str); N]) -> ControlFlow<String> {

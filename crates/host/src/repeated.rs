@@ -2,6 +2,7 @@
 //! names of their own, and get theirs back with the rows.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
@@ -10,7 +11,9 @@ use datafusion::common::{DataFusionError, TableReference};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Ident, Query, Select, SelectItem, SetExpr, Statement as Sql};
+use datafusion::sql::sqlparser::ast::{
+    Expr, GroupByExpr, Ident, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr, Statement as Sql, visit_expressions,
+};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use pithead_model::Fault;
@@ -66,12 +69,13 @@ async fn told_apart(state: &SessionState, statement: &Statement) -> Option<(Stat
     let Sql::Query(query) = sql.as_ref() else { return None };
     let (mut told, mut shell) = (query.as_ref().clone(), query.as_ref().clone());
     (shell.order_by, shell.limit_clause, shell.fetch) = (None, None, None);
+    let sorted_by = qualified_in_order(query);
     let (mut names, mut is_repeated) = (None, false);
     for select in selects(&mut told.body) {
         let columns = columns(state, &shell, select).await?;
         // The first one names the columns of a UNION.
         names.get_or_insert_with(|| names_of(&columns));
-        let (items, repeats) = apart(columns, &statement.to_string());
+        let (items, repeats) = apart(columns, &sorted_by, &statement.to_string());
         is_repeated |= repeats;
         select.projection = items;
     }
@@ -120,8 +124,25 @@ fn names_of(columns: &[(SelectItem, Vec<Column>)]) -> Vec<String> {
     columns.iter().flat_map(|(_, columns)| columns.iter().map(|(_, name)| name.clone())).collect()
 }
 
-/// An item for each column, those under a name that came before with another one, and whether there are such.
-fn apart(columns: Vec<(SelectItem, Vec<Column>)>, text: &str) -> (Vec<SelectItem>, bool) {
+/// The names of columns that ORDER BY says with their table, and nowhere without: `SELECT a AS b FROM t ORDER BY t.b` is sorted by a
+/// column that is no part of the result, where another one has its name.
+fn qualified_in_order(query: &Query) -> BTreeSet<String> {
+    let Some(OrderBy { kind: OrderByKind::Expressions(order), .. }) = &query.order_by else { return BTreeSet::new() };
+    let (mut qualified, mut bare) = (BTreeSet::new(), BTreeSet::new());
+    let _ = visit_expressions(order, |expr| {
+        match expr {
+            Expr::Identifier(name) => bare.extend([name.value.to_lowercase()]),
+            Expr::CompoundIdentifier(parts) => qualified.extend(parts.last().map(|name| name.value.to_lowercase())),
+            _ => {}
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    &qualified - &bare
+}
+
+/// An item for each column, those under a name that came before, or by which rows are sorted, with another one, and whether there are
+/// such.
+fn apart(columns: Vec<(SelectItem, Vec<Column>)>, sorted_by: &BTreeSet<String>, text: &str) -> (Vec<SelectItem>, bool) {
     let text = text.to_lowercase();
     let mut taken: BTreeSet<String> = names_of(&columns).into_iter().collect();
     let mut seen = BTreeSet::new();
@@ -134,7 +155,8 @@ fn apart(columns: Vec<(SelectItem, Vec<Column>)>, text: &str) -> (Vec<SelectItem
             };
             // A cast has the full name of its column, and the column has it, too.
             let full = qualifier.as_ref().map_or_else(|| name.clone(), |qualifier| format!("{qualifier}.{name}"));
-            let is_new = !seen.contains(&name) && !seen.contains(&full);
+            let hides = matches!(item, SelectItem::ExprWithAlias { .. }) && sorted_by.contains(&name.to_lowercase());
+            let is_new = !seen.contains(&name) && !seen.contains(&full) && !hides;
             seen.extend([name.clone(), full]);
             if is_new {
                 items.push(match &item {

@@ -37,10 +37,8 @@ use crate::views::{self, Expander, ViewsRead, refuse_broken};
 use crate::watch::{Slow, Watch};
 use crate::writing::{self, Altering, Layout, Writing, begins_again};
 use crate::written::explain_substrait;
+use crate::zoned::{TIME_ZONE, in_session_zone};
 use crate::{Client, Frames, Host, Parameters, Settings, explain, functions, pushdown, settings, summarize, written};
-
-/// The zone of a session that sets none: it is what TIMESTAMPTZ and `now()` are shown in.
-const TIME_ZONE: &str = "UTC";
 
 /// A client's connection to a host: its settings, and the statements it runs.
 pub struct Session {
@@ -604,7 +602,7 @@ pub(crate) async fn logical_plan(state: &SessionState, statement: Syntax) -> Res
         LogicalPlan::Ddl(_) | LogicalPlan::Dml(_) | LogicalPlan::Copy(_) | LogicalPlan::Statement(_) => {
             Err(Fault::new(Blame::Unsupported, format!("{} is not a statement that this release runs", plan.display())))
         }
-        _ => Ok((plan, names)),
+        _ => Ok((in_session_zone(state, plan)?, names)),
     }
 }
 

@@ -11,6 +11,7 @@ use pithead_model::{Blame, DatasetName, Fault, FaultKind, OPERATORS_MAX, RESERVE
 use crate::copying::{CopyFile, Copying};
 use crate::functions::{Definition, Dropped};
 use crate::history::{self, History};
+use crate::schemas::CATALOG;
 use crate::tokens::{is_gap, is_word, line_starts, offset, parts, token_at, tokens};
 use crate::views::{self, DroppedView, ViewDefinition};
 use crate::writing::{Altering, Layout, sort_clauses};
@@ -81,6 +82,7 @@ impl Named {
         match self.0.as_slice() {
             [dataset] => DatasetName::new(domain, dataset),
             [domain, dataset] => DatasetName::new(domain, dataset),
+            [catalog, domain, dataset] if catalog == CATALOG => DatasetName::new(domain, dataset),
             parts => Err(Fault::new(Blame::User, format!("expected [domain.]dataset, got {}", parts.join(".")))),
         }
     }

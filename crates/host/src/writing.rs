@@ -12,7 +12,8 @@ mod planning;
 
 use std::sync::Arc;
 
-use arrow::array::{Int64Array, RecordBatch, RecordBatchOptions};
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions};
+use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::TableReference;
 use datafusion::datasource::source_as_provider;
@@ -31,6 +32,7 @@ use pithead_model::{Blame, Dataset, DatasetName, Fault, FaultKind};
 
 use crate::Parameters;
 use crate::query::{Mode, Query};
+use crate::schemas::CATALOG;
 use crate::table::DatasetTable;
 use crate::views::ViewTable;
 pub(crate) use altering::Altering;
@@ -264,6 +266,9 @@ impl Writer {
         match name {
             TableReference::Bare { table } => DatasetName::new(domain.as_str(), table.as_ref()),
             TableReference::Partial { schema, table } => DatasetName::new(schema.as_ref(), table.as_ref()),
+            TableReference::Full { catalog, schema, table } if catalog.as_ref() == CATALOG => {
+                DatasetName::new(schema.as_ref(), table.as_ref())
+            }
             full @ TableReference::Full { .. } => {
                 Err(Fault::new(Blame::User, format!("expected [domain.]dataset, got {full}")))
             }
@@ -319,11 +324,23 @@ fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Fault
         }
         columns.push(match column.data_type() == field.data_type() {
             true => Arc::clone(column),
-            false => arrow::compute::cast(column, field.data_type()).map_err(Fault::bug)?,
+            false => strictly(column, field)?,
         });
     }
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(Fault::bug)
+}
+
+/// Values as a column has them. What a parameter brings may have another type than what stands in its place; a value that the column
+/// cannot hold is an error.
+fn strictly(column: &ArrayRef, field: &Field) -> Result<ArrayRef, Fault> {
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    cast_with_options(column, field.data_type(), &options).map_err(|error| {
+        let kind = if column.data_type().is_numeric() { FaultKind::OutOfRange } else { FaultKind::WrongValue };
+        let what =
+            format!("a value for column {}, which is of the type {}, is none of it: {error}", field.name(), field.data_type());
+        Fault::invalid(what).of_kind(kind)
+    })
 }
 
 fn unsupported(what: &str) -> Fault {

@@ -1,8 +1,8 @@
 //! How a table that a statement creates is laid out: `PARTITION BY`, `ORDER BY` and `WITH (…)` of CREATE TABLE.
 
 use datafusion::sql::sqlparser::ast::{
-    CreateTable, CreateTableOptions, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, OneOrManyWithParens,
-    SqlOption, Statement as Sql, Value,
+    ColumnOption, ColumnOptionDef, CreateTable, CreateTableOptions, Expr, FunctionArg, FunctionArgExpr, FunctionArguments,
+    Ident, OneOrManyWithParens, SqlOption, Statement as Sql, Value,
 };
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 use pithead_load::{LoadSpec, PartitionBy};
@@ -72,6 +72,16 @@ impl Layout {
     /// Takes the clauses out of a statement, of which the engine knows nothing.
     pub(crate) fn take(statement: &mut Sql) -> Result<Layout, Fault> {
         let Sql::CreateTable(create) = statement else { return Ok(Layout::default()) };
+        for column in &create.columns {
+            let generated =
+                |option: &ColumnOptionDef| matches!(option.option, ColumnOption::Generated { .. } | ColumnOption::Identity(_));
+            if let Some(option) = column.options.iter().find(|option| generated(option)) {
+                return Err(wrong(format!(
+                    "column {} is {option}, which is not supported: give its values with INSERT",
+                    column.name
+                )));
+            }
+        }
         let mut layout = Layout::default();
         if let Some(by) = create.partition_by.take() {
             layout.partitioning = Some(partitioning(*by)?);

@@ -1,0 +1,331 @@
+//! [`Moments`]: a day and some hours are a moment, and what moments are in a zone.
+//!
+//! A column of moments with a zone is stored in UTC. What a moment is in hours, as a day or as a text, depends on a zone, and that is the
+//! session's ([`SessionZone`]), as in PostgreSQL and DuckDB; DataFusion takes the column's.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, FieldRef, TimeUnit};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::functions::datetime::expr_fn::to_local_time;
+use datafusion::logical_expr::expr::{Between, Case, Cast, InList, ScalarFunction};
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, cast};
+use datafusion::optimizer::AnalyzerRule;
+
+use crate::at_zone::{AT_ZONE, as_it_is, at_zone};
+use crate::kept_names::map_named;
+use crate::one_value::compares;
+
+/// Adds intervals to days, and takes them away, as PostgreSQL and DuckDB do: by the moment at which the day begins. DataFusion drops the
+/// hours of the interval. Of intervals that are written in days and months, the sum stays a day: it is compared as the moment is, and
+/// bounds of slices rule out what they can.
+#[derive(Debug)]
+pub(crate) struct Moments;
+
+impl AnalyzerRule for Moments {
+    fn name(&self) -> &'static str {
+        "pithead_moments"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
+        let zone = SessionZone::of(config);
+        let mut is_changed = false;
+        // Types change, and with them the columns of what is above.
+        let changed = plan.transform_up_with_subqueries(|node| {
+            if matches!(node, LogicalPlan::TableScan(_)) || !(is_changed || zone.concerns(&node)?) {
+                return Ok(Transformed::no(node));
+            }
+            let schema = Arc::new(merge_schema(&node.inputs()));
+            let node = map_named(node, |expr| {
+                expr.transform_up(|part| match at_zone(&part, &schema, zone.name())? {
+                    Some(there) => Ok(Transformed::yes(there)),
+                    None => by_moment(part, &schema).transform_data(|part| zone.shown(part, &schema)),
+                })
+            })?;
+            is_changed |= node.transformed;
+            if is_changed { node.map_data(LogicalPlan::recompute_schema) } else { Ok(node) }
+        })?;
+        Ok(changed.data)
+    }
+}
+
+/// The zone of a session.
+struct SessionZone {
+    name: Arc<str>,
+}
+
+/// Whether two zones are one, as far as their names say.
+fn is_same(one: &str, other: &str) -> bool {
+    const UTC: [&str; 4] = ["UTC", "+00:00", "+00", "Z"];
+    one == other || UTC.contains(&one) && UTC.contains(&other)
+}
+
+/// Functions that give one of their arguments.
+const CHOOSING: [&str; 7] = ["coalesce", "greatest", "ifnull", "least", "nullif", "nvl", "nvl2"];
+/// Functions of a moment whose result hangs on a zone.
+const IN_ZONE: [&str; 6] = ["date_bin", "date_part", "date_trunc", "to_char", "to_date", "to_time"];
+
+impl SessionZone {
+    fn of(config: &ConfigOptions) -> Self {
+        let name = config.execution.time_zone.as_deref().unwrap_or("UTC");
+        Self { name: name.into() }
+    }
+
+    /// Whether an expression of a node may have another meaning here than to DataFusion.
+    fn concerns(&self, node: &LogicalPlan) -> Result<bool> {
+        let is_special = |field: &FieldRef| match field.data_type() {
+            DataType::Timestamp(TimeUnit::Second | TimeUnit::Millisecond, _) => true,
+            DataType::Timestamp(_, Some(zone)) => !is_same(zone, &self.name),
+            _ => false,
+        };
+        let mut found =
+            !is_same(&self.name, "UTC") || node.inputs().iter().any(|input| input.schema().fields().iter().any(is_special));
+        node.apply_expressions(|expr| {
+            found = found
+                || expr.exists(|part| {
+                    let is_sum = matches!(part, Expr::BinaryExpr(BinaryExpr { op: Operator::Plus | Operator::Minus, .. }));
+                    Ok(is_sum || matches!(part, Expr::ScalarFunction(function) if function.func.name() == AT_ZONE))
+                })?;
+            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })?;
+        Ok(found)
+    }
+
+    fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// An expression that reads moments, and writes them, in this zone.
+    fn shown(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+        Ok(match expr {
+            Expr::ScalarFunction(function) if IN_ZONE.contains(&function.func.name()) => {
+                let args = each(function.args, |arg| self.here(arg, schema));
+                args.update_data(|args| Expr::ScalarFunction(ScalarFunction { func: function.func, args }))
+            }
+            Expr::ScalarFunction(function) if CHOOSING.contains(&function.func.name()) => {
+                let of = function.args.iter().find_map(|arg| arg.get_type(schema).ok().filter(has_zone));
+                let args = each(function.args, |arg| self.moment_of(arg, of.as_ref(), schema));
+                args.update_data(|args| Expr::ScalarFunction(ScalarFunction { func: function.func, args }))
+            }
+            Expr::Case(case) => self.case(case, schema),
+            Expr::Cast(cast) => self.casted(cast, schema),
+            Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Plus | Operator::Minus), right }) => {
+                // Days and months are those of the session's zone.
+                let [left, right] = match [is_interval(&left, schema), is_interval(&right, schema)] {
+                    [false, true] => [self.here(*left, schema), Transformed::no(*right)],
+                    [true, false] => [Transformed::no(*left), self.here(*right, schema)],
+                    _ => [left, right].map(|side| Transformed::no(*side)),
+                };
+                binary(left, op, right)
+            }
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(op) => {
+                let [left, right] = fine(self.moments([*left, *right], schema), schema);
+                binary(left, op, right)
+            }
+            Expr::Between(Between { expr, negated, low, high }) => {
+                let [expr, low, high] = fine(self.moments([*expr, *low, *high], schema), schema);
+                let changed = [&expr, &low, &high].iter().any(|part| part.transformed);
+                let [expr, low, high] = [expr, low, high].map(|part| Box::new(part.data));
+                Transformed::new_transformed(Expr::Between(Between { expr, negated, low, high }), changed)
+            }
+            Expr::InList(InList { expr, list, negated }) => {
+                let of = expr.get_type(schema)?;
+                let zoned = has_zone(&of).then_some(&of);
+                let list = each(list, |member| self.moment_of(member, zoned, schema));
+                let is_told = list.data.iter().all(|member| is_told(member, &of, schema));
+                let expr = if is_told { expr } else { Box::new(as_it_is(cast(*expr, in_micros(&of)))) };
+                let changed = list.transformed || !is_told;
+                Transformed::new_transformed(Expr::InList(InList { expr, list: list.data, negated }), changed)
+            }
+            expr => Transformed::no(expr),
+        })
+    }
+
+    fn case(&self, case: Case, schema: &DFSchema) -> Transformed<Expr> {
+        let results = case.when_then_expr.iter().map(|(_, then)| then).chain(&case.else_expr);
+        let of = results.filter_map(|result| result.get_type(schema).ok()).find(has_zone);
+        let mut changed = false;
+        let mut result = |result: Box<Expr>| {
+            let result = self.moment_of(*result, of.as_ref(), schema);
+            changed |= result.transformed;
+            Box::new(result.data)
+        };
+        let when_then_expr = case.when_then_expr.into_iter().map(|(when, then)| (when, result(then))).collect();
+        let else_expr = case.else_expr.map(&mut result);
+        Transformed::new_transformed(Expr::Case(Case { expr: case.expr, when_then_expr, else_expr }), changed)
+    }
+
+    fn casted(&self, cast: Cast, schema: &DFSchema) -> Transformed<Expr> {
+        let Cast { expr, field } = cast;
+        let (from, to) = (expr.get_type(schema).ok(), field.data_type());
+        let is_wall_time = matches!(from, Some(DataType::Timestamp(_, None) | DataType::Date32 | DataType::Date64));
+        if let DataType::Timestamp(_, Some(zone)) = to {
+            let expr = self.moment(*expr, to, schema);
+            let keeps_number = is_same(zone, "UTC") && !expr.transformed;
+            let there = expr.update_data(|expr| Expr::Cast(Cast { expr: Box::new(expr), field: Arc::clone(&field) }));
+            return if is_wall_time && !keeps_number { Transformed::yes(as_it_is(there.data)) } else { there };
+        }
+        let is_elsewhere = from.is_some_and(|from| has_zone(&from)) && !is_same(&self.name, "UTC");
+        let expr = self.here(*expr, schema);
+        let expr = match is_elsewhere && matches!(to, DataType::Timestamp(_, None)) {
+            true => Transformed::yes(to_local_time(vec![expr.data])),
+            false => expr,
+        };
+        expr.update_data(|expr| Expr::Cast(Cast { expr: Box::new(expr), field }))
+    }
+
+    /// [`SessionZone::moment`], if there is a type.
+    fn moment_of(&self, expr: Expr, of: Option<&DataType>, schema: &DFSchema) -> Transformed<Expr> {
+        match of {
+            Some(of) => self.moment(expr, of, schema),
+            None => Transformed::no(expr),
+        }
+    }
+
+    /// A moment in this zone.
+    fn here(&self, expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+        match expr.get_type(schema) {
+            Ok(DataType::Timestamp(unit, Some(zone))) if !is_same(&zone, &self.name) => {
+                Transformed::yes(cast(expr, DataType::Timestamp(unit, Some(Arc::clone(&self.name)))))
+            }
+            _ => Transformed::no(expr),
+        }
+    }
+
+    /// What is to be a moment of a type with a zone: a text or a wall time is one of this zone.
+    fn moment(&self, expr: Expr, of: &DataType, schema: &DFSchema) -> Transformed<Expr> {
+        let DataType::Timestamp(unit, Some(zone)) = of else { return Transformed::no(expr) };
+        let is_wall_time = match expr.get_type(schema) {
+            Ok(DataType::Timestamp(_, None) | DataType::Date32 | DataType::Date64) => true,
+            Ok(data_type) => data_type.is_string(),
+            Err(_) => false,
+        };
+        match is_wall_time && !is_same(zone, &self.name) {
+            true => Transformed::yes(as_it_is(cast(expr, DataType::Timestamp(*unit, Some(Arc::clone(&self.name)))))),
+            false => Transformed::no(expr),
+        }
+    }
+
+    /// Operands that are compared, if one is a moment with a zone.
+    fn moments<const N: usize>(&self, operands: [Expr; N], schema: &DFSchema) -> [Transformed<Expr>; N] {
+        let of = operands.iter().find_map(|operand| operand.get_type(schema).ok().filter(has_zone));
+        operands.map(|operand| self.moment_of(operand, of.as_ref(), schema))
+    }
+}
+
+/// Operands that are compared, with moments in units as fine as what they are compared with: of a constant, the optimiser drops what a
+/// coarser column has no digits for.
+fn fine<const N: usize>(operands: [Transformed<Expr>; N], schema: &DFSchema) -> [Transformed<Expr>; N] {
+    let types: Vec<Option<DataType>> = operands.iter().map(|operand| operand.data.get_type(schema).ok()).collect();
+    let is_too_coarse: Vec<bool> = types
+        .iter()
+        .map(|of| of.as_ref().is_some_and(|of| operands.iter().any(|other| !is_told(&other.data, of, schema))))
+        .collect();
+    let mut known = types.into_iter().zip(is_too_coarse);
+    operands.map(|operand| match known.next() {
+        Some((Some(of), true)) => Transformed::yes(as_it_is(cast(operand.data, in_micros(&of)))),
+        _ => operand,
+    })
+}
+
+/// Moments of a type in microseconds.
+fn in_micros(of: &DataType) -> DataType {
+    match of {
+        DataType::Timestamp(_, zone) => DataType::Timestamp(TimeUnit::Microsecond, zone.clone()),
+        other => other.clone(),
+    }
+}
+
+/// Whether what is compared with moments of a type in seconds or milliseconds has no finer digits.
+fn is_told(expr: &Expr, of: &DataType, schema: &DFSchema) -> bool {
+    let DataType::Timestamp(unit @ (TimeUnit::Second | TimeUnit::Millisecond), _) = of else { return true };
+    let of_unit = |unit: &TimeUnit| match unit {
+        TimeUnit::Second => 1,
+        TimeUnit::Millisecond => 1_000,
+        TimeUnit::Microsecond => 1_000_000,
+        TimeUnit::Nanosecond => 1_000_000_000_i64,
+    };
+    let text_of = |expr: &Expr| match expr {
+        Expr::Literal(value, _) => value.try_as_str().flatten().map(str::to_owned),
+        _ => None,
+    };
+    let Ok(DataType::Timestamp(finer, _)) = expr.get_type(schema) else {
+        return text_of(expr).is_none_or(|text| !text.contains('.'));
+    };
+    let ratio = of_unit(&finer) / of_unit(unit);
+    if ratio <= 1 {
+        return true;
+    }
+    match expr {
+        Expr::Literal(
+            ScalarValue::TimestampMillisecond(Some(value), _)
+            | ScalarValue::TimestampMicrosecond(Some(value), _)
+            | ScalarValue::TimestampNanosecond(Some(value), _),
+            _,
+        ) => value % ratio == 0,
+        Expr::Cast(cast) => text_of(&cast.expr).is_some_and(|text| !text.contains('.')),
+        _ => false,
+    }
+}
+
+/// Each of some expressions, changed.
+fn each(exprs: Vec<Expr>, mut change: impl FnMut(Expr) -> Transformed<Expr>) -> Transformed<Vec<Expr>> {
+    let mut changed = false;
+    let one = |expr| {
+        let expr = change(expr);
+        changed |= expr.transformed;
+        expr.data
+    };
+    let exprs = exprs.into_iter().map(one).collect();
+    Transformed::new_transformed(exprs, changed)
+}
+
+fn binary(left: Transformed<Expr>, op: Operator, right: Transformed<Expr>) -> Transformed<Expr> {
+    let changed = left.transformed || right.transformed;
+    let expr = Expr::BinaryExpr(BinaryExpr { left: Box::new(left.data), op, right: Box::new(right.data) });
+    Transformed::new_transformed(expr, changed)
+}
+
+fn is_interval(expr: &Expr, schema: &DFSchema) -> bool {
+    matches!(expr.get_type(schema), Ok(DataType::Interval(_)))
+}
+
+fn has_zone(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Timestamp(_, Some(_)))
+}
+
+fn by_moment(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    let Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Plus | Operator::Minus), right }) = expr else {
+        return Transformed::no(expr);
+    };
+    let is_day = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Date32));
+    let has_hours = |expr: &Expr| match expr {
+        Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(interval)), _) => interval.nanoseconds != 0,
+        Expr::Literal(ScalarValue::IntervalDayTime(Some(interval)), _) => interval.milliseconds != 0,
+        Expr::Literal(..) => false,
+        other => matches!(other.get_type(schema), Ok(DataType::Interval(_))),
+    };
+    let moment = |day: Box<Expr>| Box::new(cast(*day, DataType::Timestamp(TimeUnit::Microsecond, None)));
+    let is_coarse =
+        |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Timestamp(TimeUnit::Second | TimeUnit::Millisecond, _)));
+    let micros = |moment: Box<Expr>| {
+        let of = moment.get_type(schema).map_or(DataType::Timestamp(TimeUnit::Microsecond, None), |of| in_micros(&of));
+        Box::new(cast(*moment, of))
+    };
+    let (left, right, changed) = if is_coarse(&left) && is_interval(&right, schema) {
+        (micros(left), right, true)
+    } else if op == Operator::Plus && is_coarse(&right) && is_interval(&left, schema) {
+        (left, micros(right), true)
+    } else if is_day(&left) && has_hours(&right) {
+        (moment(left), right, true)
+    } else if op == Operator::Plus && is_day(&right) && has_hours(&left) {
+        (left, moment(right), true)
+    } else {
+        (left, right, false)
+    };
+    let sum = Expr::BinaryExpr(BinaryExpr { left, op, right });
+    if changed { Transformed::yes(sum) } else { Transformed::no(sum) }
+}

@@ -1,0 +1,74 @@
+//! What DuckDB and PostgreSQL know and the engine's planner does not, written in what it knows.
+
+mod literals;
+mod macros;
+mod members;
+mod powers;
+mod using;
+
+use std::ops::ControlFlow;
+
+use datafusion::common::{Result, not_impl_err};
+use datafusion::execution::SessionState;
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{
+    Expr, Fetch, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, LimitClause,
+    ObjectName, Query, Value, VisitMut, VisitorMut,
+};
+
+/// A statement in the engine's words, and whether its plan has [merged keys](pithead_functions::with_merged_keys) to be resolved.
+pub(crate) fn in_the_engines_words(state: &SessionState, statement: &mut Statement) -> Result<bool> {
+    let Statement::Statement(sql) = statement else { return Ok(false) };
+    powers::expand(sql.as_mut());
+    literals::expand(sql.as_mut());
+    macros::expand(state, sql.as_mut());
+    members::expand(sql.as_mut());
+    if let ControlFlow::Break(refused) = sql.visit(&mut FetchFirst) {
+        return not_impl_err!("{refused}");
+    }
+    using::mark(sql.as_mut()).or_else(|refused| not_impl_err!("{refused}"))
+}
+
+/// FETCH FIRST, which is LIMIT.
+struct FetchFirst;
+
+impl VisitorMut for FetchFirst {
+    type Break = &'static str;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<&'static str> {
+        let Some(Fetch { with_ties, percent, quantity }) = query.fetch.take() else { return ControlFlow::Continue(()) };
+        if with_ties || percent {
+            return ControlFlow::Break("FETCH … PERCENT and FETCH … WITH TIES are not supported; use LIMIT, or rank()");
+        }
+        let one = || Expr::Value(Value::Number("1".to_owned(), false).into());
+        let (limit, none) =
+            (Some(quantity.unwrap_or_else(one)), || LimitClause::LimitOffset { limit: None, offset: None, limit_by: vec![] });
+        match query.limit_clause.take().unwrap_or_else(none) {
+            LimitClause::LimitOffset { limit: None, offset, limit_by } => {
+                query.limit_clause = Some(LimitClause::LimitOffset { limit, offset, limit_by });
+                ControlFlow::Continue(())
+            }
+            _ => ControlFlow::Break("LIMIT and FETCH FIRST in one query are not supported; use one"),
+        }
+    }
+}
+
+/// A call of a function.
+pub(crate) fn call<const N: usize>(name: &str, args: [Expr; N]) -> Expr {
+    let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
+    Expr::Function(Function {
+        name: ObjectName::from(vec![Ident::with_quote('"', name)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList { duplicate_treatment: None, args, clauses: vec![] }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: vec![],
+    })
+}
+
+/// NULL, which stands where an expression was taken away.
+pub(crate) fn null() -> Expr {
+    Expr::Value(Value::Null.into())
+}

@@ -1,0 +1,400 @@
+//! Literals that say more than the planner takes from them, and what is written with them.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Interval,
+    Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier, Statement as Sql, TableFactor, TableWithJoins, TypedString,
+    UnaryOperator, Value, Values, VisitMut, VisitorMut, visit_expressions_mut,
+};
+use pithead_functions::AT_ZONE;
+
+use super::{call, null};
+
+/// Digits that a decimal has at most.
+const DIGITS_MAX: usize = 38;
+/// Digits behind the point of a NUMERIC that does not say how many.
+const SCALE: usize = 10;
+
+/// Writes all of a statement's as the planner takes them.
+pub(super) fn expand(sql: &mut Sql) {
+    match sql {
+        Sql::Query(query) => name_casts(query),
+        Sql::Insert(insert) => insert.source.iter_mut().for_each(|source| name_casts(source)),
+        Sql::CreateTable(create) => create.query.iter_mut().for_each(|query| name_casts(query)),
+        _ => {}
+    }
+    let _ = visit_expressions_mut(sql, |expr| {
+        if let Expr::Cast { data_type, .. } | Expr::TypedString(TypedString { data_type, .. }) = expr {
+            in_micros(data_type);
+        }
+        if let Some(other) = expanded(expr) {
+            *expr = other;
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    match sql {
+        Sql::Insert(insert) => {
+            if let Some(source) = &mut insert.source {
+                match source.body.as_mut() {
+                    SetExpr::Values(values) if source.with.is_none() => {
+                        for value in values.rows.iter_mut().flat_map(|row| row.iter_mut()) {
+                            keep_digits(value);
+                            default_is_null(value);
+                        }
+                    }
+                    _ => {
+                        let _ = source.visit(&mut NestedValues);
+                    }
+                }
+            }
+        }
+        Sql::CreateTable(create) => create.columns.iter_mut().for_each(|column| in_micros(&mut column.data_type)),
+        Sql::Update(update) => update.assignments.iter_mut().for_each(|one| keep_digits(&mut one.value)),
+        _ => {}
+    }
+}
+
+/// TIMESTAMP has microseconds, as in DuckDB and PostgreSQL, and so reaches from before our era to the year 9999 and on. The planner's
+/// has nanoseconds, and ends in 2262.
+fn in_micros(data_type: &mut DataType) {
+    if let DataType::Timestamp(digits @ None, _) = data_type {
+        *digits = Some(6);
+    }
+}
+
+/// Writes the VALUES within the query of an INSERT as SELECTs: the planner takes their columns for those of the table.
+struct NestedValues;
+
+impl VisitorMut for NestedValues {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        if let SetExpr::Values(values) = query.body.as_mut() {
+            let rows = std::mem::take(&mut values.rows);
+            let selects = rows.into_iter().map(|row| selected(row.content));
+            let selects: Vec<SetExpr> = selects.collect();
+            if let Some(all) = united(selects) {
+                *query.body = all;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// A row of VALUES, whose columns have the names `column1`, `column2` and so on.
+fn selected(row: Vec<Expr>) -> SetExpr {
+    let mut query = super::macros::parsed("(SELECT 1)");
+    if let Expr::Subquery(query) = &mut query
+        && let SetExpr::Select(select) = query.body.as_mut()
+    {
+        let named = |(place, expr)| SelectItem::ExprWithAlias { expr, alias: Ident::new(format!("column{place}")) };
+        select.projection = (1..).zip(row).map(named).collect();
+        return SetExpr::Select(select.clone());
+    }
+    SetExpr::Values(Values { explicit_row: false, value_keyword: false, rows: vec![] })
+}
+
+/// UNION ALL of queries, as flat as it can be.
+fn united(mut queries: Vec<SetExpr>) -> Option<SetExpr> {
+    match queries.len() {
+        0 | 1 => queries.pop(),
+        count => {
+            let right = united(queries.split_off(count / 2))?;
+            Some(SetExpr::SetOperation {
+                op: SetOperator::Union,
+                set_quantifier: SetQuantifier::All,
+                left: Box::new(united(queries)?),
+                right: Box::new(right),
+            })
+        }
+    }
+}
+
+fn expanded(expr: &Expr) -> Option<Expr> {
+    match expr {
+        Expr::Cast { expr: of, data_type: DataType::Bytea, .. } => bytes(text_of(of)?),
+        Expr::Cast { kind, expr: of, data_type, array: false, format: None } if is_decimal(data_type).is_some() => {
+            let number = number_of(of)?;
+            let data_type = match is_decimal(data_type)? {
+                ExactNumberInfo::None => decimal_of(&number, SCALE)?,
+                _ => data_type.clone(),
+            };
+            Some(cast(kind.clone(), number, data_type))
+        }
+        Expr::Cast { kind, expr: of, data_type: data_type @ DataType::Interval { .. }, .. } => {
+            Some(cast(kind.clone(), with_units(text_of(of)?)?, data_type.clone()))
+        }
+        Expr::Interval(interval) if interval.leading_field.is_none() => {
+            let value = Box::new(Expr::Value(Value::SingleQuotedString(with_units(text_of(&interval.value)?)?).into()));
+            Some(Expr::Interval(Interval { value, ..interval.clone() }))
+        }
+        Expr::AtTimeZone { timestamp, .. } => Some(call(AT_ZONE, [expr.clone(), timestamp.as_ref().clone()])),
+        Expr::Function(function) => to_char(function),
+        _ => None,
+    }
+}
+
+fn text_of(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) => Some(text),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// A number as it is written.
+fn number_of(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Value(value) => match &value.value {
+            Value::Number(digits, _) if digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') => {
+                Some(digits.clone())
+            }
+            _ => None,
+        },
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => number_of(expr).map(|digits| format!("-{digits}")),
+        Expr::Nested(inner) => number_of(inner),
+        _ => None,
+    }
+}
+
+fn cast(kind: CastKind, text: String, data_type: DataType) -> Expr {
+    let expr = Box::new(Expr::Value(Value::SingleQuotedString(text).into()));
+    Expr::Cast { kind, expr, data_type, array: false, format: None }
+}
+
+fn is_decimal(data_type: &DataType) -> Option<&ExactNumberInfo> {
+    match data_type {
+        DataType::Decimal(info) | DataType::Numeric(info) | DataType::Dec(info) => Some(info),
+        _ => None,
+    }
+}
+
+/// A decimal with all digits of a number, and at least so many behind the point.
+fn decimal_of(number: &str, scale: usize) -> Option<DataType> {
+    let (whole, fraction) = number.trim_start_matches('-').split_once('.').unwrap_or((number.trim_start_matches('-'), ""));
+    let scale = scale.max(fraction.len());
+    let digits = whole.trim_start_matches('0').len() + scale;
+    let digits = if scale == SCALE && fraction.len() <= SCALE { DIGITS_MAX } else { digits.max(1) };
+    (digits <= DIGITS_MAX).then_some(DataType::Decimal(ExactNumberInfo::PrecisionAndScale(digits as u64, scale as i64)))
+}
+
+/// A number with a point that is to be stored keeps its digits: the planner makes a float of it, which has 16.
+fn keep_digits(value: &mut Expr) {
+    if let Some(number) = number_of(value).filter(|number| number.contains('.'))
+        && let Some(data_type) = decimal_of(&number, 0)
+    {
+        *value = cast(CastKind::Cast, number, data_type);
+    }
+}
+
+/// DEFAULT as a value is NULL: columns have no other default.
+fn default_is_null(value: &mut Expr) {
+    if matches!(value, Expr::Identifier(name) if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("default")) {
+        *value = null();
+    }
+}
+
+/// PostgreSQL's text of bytes: `\x0aff`, or with `\\` and `\012` in it; none: it is neither.
+fn bytes(text: &str) -> Option<Expr> {
+    let hex = match text.strip_prefix("\\x") {
+        Some(digits) => {
+            (digits.len() % 2 == 0 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())).then(|| digits.to_owned())
+        }
+        None if text.contains('\\') => None,
+        None => Some(text.bytes().map(|byte| format!("{byte:02x}")).collect()),
+    };
+    hex.map(|hex| Expr::Value(Value::HexStringLiteral(hex).into()))
+}
+
+/// An interval with units for its clock time: `1 day 02:03:04.5`; none: it has no clock time.
+fn with_units(text: &str) -> Option<String> {
+    let mut found = false;
+    let part = |part: &str| {
+        let (sign, clock) = match part.strip_prefix('-') {
+            Some(clock) => ("-", clock),
+            None => ("", part.strip_prefix('+').unwrap_or(part)),
+        };
+        let fields: Vec<&str> = clock.split(':').collect();
+        let is_number = |field: &&str| !field.is_empty() && field.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+        let units = ["hours", "minutes", "seconds"];
+        if !(2..=3).contains(&fields.len()) || !fields.iter().all(is_number) {
+            return part.to_owned();
+        }
+        found = true;
+        let fields = fields.iter().zip(units).map(|(field, unit)| format!("{sign}{field} {unit}"));
+        fields.collect::<Vec<_>>().join(" ")
+    };
+    let text = text.split_whitespace().map(part).collect::<Vec<_>>().join(" ");
+    found.then_some(text)
+}
+
+/// PostgreSQL's patterns of `to_char`, and the engine's for the same, the longer ones first.
+const PATTERNS: [(&str, &str); 25] = [
+    ("IYYY", "%G"),
+    ("YYYY", "%Y"),
+    ("HH24", "%H"),
+    ("HH12", "%I"),
+    ("FMMonth", "%B"),
+    ("FMDay", "%A"),
+    ("Month", "%B"),
+    ("DDD", "%j"),
+    ("Day", "%A"),
+    ("Mon", "%b"),
+    ("MON", "%b"),
+    ("AM", "%p"),
+    ("PM", "%p"),
+    ("DD", "%d"),
+    ("Dy", "%a"),
+    ("HH", "%I"),
+    ("ID", "%u"),
+    ("IW", "%V"),
+    ("MI", "%M"),
+    ("MM", "%m"),
+    ("MS", "%3f"),
+    ("SS", "%S"),
+    ("US", "%6f"),
+    ("YY", "%y"),
+    ("FM", ""),
+];
+
+/// `to_char` with a pattern of PostgreSQL's; none: it is another function, or has the engine's pattern.
+fn to_char(function: &Function) -> Option<Expr> {
+    let FunctionArguments::List(list) = &function.args else { return None };
+    let [_, FunctionArg::Unnamed(FunctionArgExpr::Expr(pattern))] = list.args.as_slice() else { return None };
+    let [name] = function.name.0.as_slice() else { return None };
+    let pattern = text_of(pattern).filter(|pattern| !pattern.contains('%'))?;
+    if !name.as_ident()?.value.eq_ignore_ascii_case("to_char") {
+        return None;
+    }
+    let (mut written, mut rest) = (String::new(), pattern);
+    while let Some(first) = rest.chars().next() {
+        // Names are written as they are to be shown; numbers in any case.
+        let is_next = |known: &str| rest.get(..known.len()).is_some_and(|next| next == known || next.to_uppercase() == known);
+        if let Some((known, own)) = PATTERNS.iter().find(|(known, _)| is_next(known)) {
+            written.push_str(own);
+            rest = &rest[known.len()..];
+        } else if let Some((text, after)) = rest.strip_prefix('"').and_then(|rest| rest.split_once('"')) {
+            written.push_str(text);
+            rest = after;
+        } else {
+            written.push(first);
+            rest = &rest[first.len_utf8()..];
+        }
+    }
+    if written == *pattern {
+        return None;
+    }
+    let mut list = list.clone();
+    list.args[1] = FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(Value::SingleQuotedString(written).into())));
+    Some(Expr::Function(Function { args: FunctionArguments::List(list), ..function.clone() }))
+}
+
+/// Names results that are casts of columns as their columns, as PostgreSQL does, where no other result has that name. The planner
+/// makes the name of the table a part of it, and nothing outside of a subquery finds it.
+fn name_casts(query: &mut Query) {
+    let tables = query.with.iter_mut().flat_map(|with| &mut with.cte_tables);
+    tables.for_each(|table| name_casts(&mut table.query));
+    name_casts_of(&mut query.body);
+}
+
+/// The subqueries of expressions keep theirs: what they are compared with may have that name.
+fn name_casts_of(body: &mut SetExpr) {
+    match body {
+        SetExpr::Select(select) => {
+            select.from.iter_mut().for_each(name_casts_from);
+            name_items(select);
+        }
+        SetExpr::SetOperation { left, right, .. } => {
+            name_casts_of(left);
+            name_casts_of(right);
+        }
+        SetExpr::Query(query) => name_casts(query),
+        _ => {}
+    }
+}
+
+fn name_casts_from(from: &mut TableWithJoins) {
+    for table in std::iter::once(&mut from.relation).chain(from.joins.iter_mut().map(|join| &mut join.relation)) {
+        match table {
+            TableFactor::Derived { subquery, lateral: false, .. } => name_casts(subquery),
+            TableFactor::NestedJoin { table_with_joins, .. } => name_casts_from(table_with_joins),
+            _ => {}
+        }
+    }
+}
+
+fn name_items(select: &mut Select) {
+    let named: Vec<Option<Ident>> = select.projection.iter().map(name_of).collect();
+    let is_clear = named.iter().all(Option::is_some);
+    for place in 0..select.projection.len() {
+        let (SelectItem::UnnamedExpr(expr @ Expr::Cast { .. }), Some(alias)) = (&select.projection[place], &named[place])
+        else {
+            continue;
+        };
+        let has_name =
+            |other: &&Option<Ident>| other.as_ref().is_some_and(|other| other.value.eq_ignore_ascii_case(&alias.value));
+        if is_clear && !alias.value.is_empty() && named.iter().filter(has_name).count() == 1 {
+            select.projection[place] = SelectItem::ExprWithAlias { expr: expr.clone(), alias: alias.clone() };
+        }
+    }
+}
+
+/// The name of a result, which is empty where it is none that a column has; none: it stands for several columns.
+fn name_of(item: &SelectItem) -> Option<Ident> {
+    match item {
+        SelectItem::ExprWithAlias { alias, .. } => Some(alias.clone()),
+        SelectItem::UnnamedExpr(expr) => Some(column_of(expr).unwrap_or_else(|| Ident::new(""))),
+        _ => None,
+    }
+}
+
+fn column_of(expr: &Expr) -> Option<Ident> {
+    match expr {
+        Expr::Identifier(name) => Some(name.clone()),
+        Expr::CompoundIdentifier(parts) => parts.last().cloned(),
+        Expr::Cast { expr, .. } | Expr::Nested(expr) => column_of(expr),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::sql::sqlparser::dialect::GenericDialect;
+    use datafusion::sql::sqlparser::parser::Parser;
+
+    use super::*;
+
+    #[test]
+    fn literals_keep_what_they_say() {
+        for (sql, expected) in [
+            ("SELECT '\\x0aFF'::bytea AS b", "SELECT X'0aFF' AS b"),
+            ("SELECT '\\x0'::bytea AS b", "SELECT '\\x0'::BYTEA AS b"),
+            ("SELECT -1.005::numeric(10,2) AS n", "SELECT -'1.005'::NUMERIC(10,2) AS n"),
+            ("SELECT CAST(-1.005 AS numeric) AS n", "SELECT CAST('-1.005' AS DECIMAL(38,10)) AS n"),
+            ("SELECT 0.123456789012::numeric AS n", "SELECT '0.123456789012'::DECIMAL(12,12) AS n"),
+            ("SELECT 1.5::double AS n, 1.5 AS m", "SELECT 1.5::DOUBLE AS n, 1.5 AS m"),
+            ("SELECT INTERVAL '1 day -02:03:04.5' AS i", "SELECT INTERVAL '1 day -02 hours -03 minutes -04.5 seconds' AS i"),
+            (
+                "SELECT INTERVAL '1 day' AS i, '2:30'::interval AS j",
+                "SELECT INTERVAL '1 day' AS i, '2 hours 30 minutes'::INTERVAL AS j",
+            ),
+            ("SELECT to_char(t, 'YYYY-MM-DD\"T\"hh24:mi:ss.ms') AS c", "SELECT to_char(t, '%Y-%m-%dT%H:%M:%S.%3f') AS c"),
+            ("SELECT to_char(t, '%Y') AS c", "SELECT to_char(t, '%Y') AS c"),
+            ("SELECT a::int, b.c::text, d FROM t", "SELECT a::INT AS a, b.c::TEXT AS c, d FROM t"),
+            ("SELECT a, a::int FROM t", "SELECT a, a::INT FROM t"),
+            ("SELECT *, a::int FROM t", "SELECT *, a::INT FROM t"),
+            (
+                "INSERT INTO t VALUES (1.005, -0.1, 2)",
+                "INSERT INTO t VALUES (CAST('1.005' AS DECIMAL(4,3)), CAST('-0.1' AS DECIMAL(1,1)), 2)",
+            ),
+            ("UPDATE t SET a = 12345678901234567.89", "UPDATE t SET a = CAST('12345678901234567.89' AS DECIMAL(19,2))"),
+        ] {
+            let mut statement = Parser::parse_sql(&GenericDialect {}, sql).unwrap().remove(0);
+            expand(&mut statement);
+            assert_eq!(statement.to_string(), expected, "{sql}");
+        }
+    }
+}

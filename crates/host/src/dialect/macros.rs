@@ -1,0 +1,296 @@
+//! Functions of DuckDB and PostgreSQL that the engine has by another name or as an expression.
+//!
+//! Arguments stand in expressions as `$arg1`, `$arg2`. A function that the engine has, or that a user created, is not touched.
+
+use std::ops::ControlFlow;
+
+use datafusion::execution::SessionState;
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Select, SelectItem,
+    Statement as Sql, Value, VisitMut, VisitorMut, visit_expressions, visit_expressions_mut,
+};
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+
+use super::null;
+
+/// The same function under the engine's name: all clauses stay.
+const RENAMED: [(&str, &str); 21] = [
+    ("approx_count_distinct", "approx_distinct"),
+    ("arbitrary", "min"),
+    ("every", "bool_and"),
+    ("first", "first_value"),
+    ("group_concat", "string_agg"),
+    ("last", "last_value"),
+    ("lcase", "lower"),
+    ("list", "array_agg"),
+    ("list_value", "make_array"),
+    ("listagg", "string_agg"),
+    ("ord", "ascii"),
+    ("prefix", "starts_with"),
+    ("regexp_matches", "regexp_like"),
+    ("sign", "signum"),
+    ("str_split", "string_to_array"),
+    ("strftime", "to_char"),
+    ("string_split", "string_to_array"),
+    ("strptime", "to_timestamp"),
+    ("suffix", "ends_with"),
+    ("typeof", "arrow_typeof"),
+    ("ucase", "upper"),
+];
+
+/// The value in the row that has the least or the most of another one: of several such rows the least value. NULLs do not count.
+const OF_LEAST: &str = "first_value($arg1 ORDER BY $arg2, $arg1) FILTER (WHERE $arg1 IS NOT NULL AND $arg2 IS NOT NULL)";
+const OF_MOST: &str = "first_value($arg1 ORDER BY $arg2 DESC, $arg1) FILTER (WHERE $arg1 IS NOT NULL AND $arg2 IS NOT NULL)";
+
+/// Functions that are expressions, by name and number of arguments.
+const EXPRESSIONS: [(&str, usize, &str); 29] = [
+    ("arg_max", 2, OF_MOST),
+    ("arg_min", 2, OF_LEAST),
+    ("argmax", 2, OF_MOST),
+    ("argmin", 2, OF_LEAST),
+    ("count_if", 1, "count(*) FILTER (WHERE $arg1)"),
+    ("countif", 1, "count(*) FILTER (WHERE $arg1)"),
+    ("day", 1, "date_part('day', $arg1)"),
+    ("dayname", 1, "to_char($arg1, '%A')"),
+    ("dayofmonth", 1, "date_part('day', $arg1)"),
+    ("dayofweek", 1, "date_part('dow', $arg1)"),
+    ("dayofyear", 1, "date_part('doy', $arg1)"),
+    ("epoch", 1, "date_part('epoch', $arg1)"),
+    ("hour", 1, "date_part('hour', $arg1)"),
+    ("if", 3, "CASE WHEN $arg1 THEN $arg2 ELSE $arg3 END"),
+    ("iff", 3, "CASE WHEN $arg1 THEN $arg2 ELSE $arg3 END"),
+    ("isodow", 1, "date_part('isodow', $arg1)"),
+    ("last_day", 1, "CAST(date_trunc('month', $arg1) + INTERVAL '1 month' - INTERVAL '1 day' AS DATE)"),
+    ("max_by", 2, OF_MOST),
+    ("min_by", 2, OF_LEAST),
+    ("minute", 1, "date_part('minute', $arg1)"),
+    ("month", 1, "date_part('month', $arg1)"),
+    ("monthname", 1, "to_char($arg1, '%B')"),
+    ("quarter", 1, "date_part('quarter', $arg1)"),
+    ("second", 1, "date_part('second', $arg1)"),
+    ("week", 1, "date_part('week', $arg1)"),
+    ("weekday", 1, "date_part('dow', $arg1)"),
+    ("weekofyear", 1, "date_part('week', $arg1)"),
+    ("xor", 2, "($arg1 ^ $arg2)"),
+    ("year", 1, "date_part('year', $arg1)"),
+];
+
+/// How many borders of a unit of time lie between two moments.
+const DIFFERENCES: [(&str, &str); 8] = [
+    ("year", "date_part('year', $arg2) - date_part('year', $arg1)"),
+    (
+        "quarter",
+        "(date_part('year', $arg2) - date_part('year', $arg1)) * 4 + date_part('quarter', $arg2) - date_part('quarter', $arg1)",
+    ),
+    (
+        "month",
+        "(date_part('year', $arg2) - date_part('year', $arg1)) * 12 + date_part('month', $arg2) - date_part('month', $arg1)",
+    ),
+    // Whole weeks of days, as in DuckDB.
+    ("week", "trunc((date_part('epoch', date_trunc('day', $arg2)) - date_part('epoch', date_trunc('day', $arg1))) / 604800)"),
+    ("day", "(date_part('epoch', date_trunc('day', $arg2)) - date_part('epoch', date_trunc('day', $arg1))) / 86400"),
+    ("hour", "(date_part('epoch', date_trunc('hour', $arg2)) - date_part('epoch', date_trunc('hour', $arg1))) / 3600"),
+    ("minute", "(date_part('epoch', date_trunc('minute', $arg2)) - date_part('epoch', date_trunc('minute', $arg1))) / 60"),
+    ("second", "date_part('epoch', date_trunc('second', $arg2)) - date_part('epoch', date_trunc('second', $arg1))"),
+];
+
+/// Replaces calls of such functions. Results that have no name of their own keep that of the call as it is written.
+pub(super) fn expand(state: &SessionState, sql: &mut Sql) {
+    let is_known = |name: &str| {
+        state.scalar_functions().contains_key(name)
+            || state.aggregate_functions().contains_key(name)
+            || state.window_functions().contains_key(name)
+    };
+    let of = |expr: &Expr| match expr {
+        Expr::Function(function) => expanded(function, &is_known),
+        _ => None,
+    };
+    if visit_expressions(sql, |expr| if of(expr).is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        .is_continue()
+    {
+        return;
+    }
+    let _ = sql.visit(&mut Naming(&|expr| of(expr).is_some()));
+    // Inner calls come first.
+    let _ = visit_expressions_mut(sql, |expr| {
+        if let Some(expanded) = of(expr) {
+            *expr = expanded;
+        }
+        ControlFlow::<()>::Continue(())
+    });
+}
+
+/// Names the results that have such expressions as they are written.
+pub(super) struct Naming<'a>(pub(super) &'a dyn Fn(&Expr) -> bool);
+
+impl VisitorMut for Naming<'_> {
+    type Break = ();
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        for item in &mut select.projection {
+            let SelectItem::UnnamedExpr(expr) = item else { continue };
+            let has_call =
+                visit_expressions(expr, |part| if (self.0)(part) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) });
+            if has_call.is_break() {
+                let alias = Ident::with_quote('"', expr.to_string());
+                *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// What a call is in the engine's words; none: it is none of these functions, or is called as they cannot be.
+fn expanded(function: &Function, is_known: &dyn Fn(&str) -> bool) -> Option<Expr> {
+    let [name] = &function.name.0[..] else { return None };
+    let name = name.as_ident()?.value.to_lowercase();
+    if name == "mode" {
+        return mode_within(function);
+    }
+    if is_known(&name) {
+        return None;
+    }
+    if let Some((_, to)) = RENAMED.iter().find(|(from, _)| *from == name) {
+        return Some(Expr::Function(Function { name: ObjectName::from(vec![Ident::new(*to)]), ..function.clone() }));
+    }
+    let args = plain_args(function)?;
+    if name == "date_diff" || name == "datediff" {
+        let [Expr::Value(unit), from, to] = &args[..] else { return None };
+        let unit = unit.value.clone().into_string()?.to_lowercase();
+        let (_, difference) = DIFFERENCES.iter().find(|(known, _)| unit.strip_suffix('s').unwrap_or(&unit) == *known)?;
+        let moments = [from, to].map(|moment| with_args("CAST($arg1 AS TIMESTAMP(6))", std::slice::from_ref(moment)));
+        return Some(with_args(&format!("CAST({difference} AS BIGINT)"), &moments));
+    }
+    let (_, _, to) = EXPRESSIONS.iter().find(|(from, count, _)| *from == name && *count == args.len())?;
+    with_clauses(with_args(to, &args), function)
+}
+
+/// The expression with the call's FILTER and OVER; none: it cannot have them.
+fn with_clauses(expanded: Expr, call: &Function) -> Option<Expr> {
+    if call.filter.is_none() && call.over.is_none() {
+        return Some(expanded);
+    }
+    let Expr::Function(mut function) = expanded else { return None };
+    let is_ordered = matches!(&function.args, FunctionArguments::List(list) if !list.clauses.is_empty());
+    if function.filter.is_none() && !is_aggregate(&function) || is_ordered && call.over.is_some() {
+        return None;
+    }
+    function.filter = match (function.filter.take(), call.filter.clone()) {
+        (Some(own), Some(filter)) => {
+            let (left, right) = (Box::new(Expr::Nested(own)), Box::new(Expr::Nested(filter)));
+            Some(Box::new(Expr::BinaryOp { left, op: BinaryOperator::And, right }))
+        }
+        (own, filter) => own.or(filter),
+    };
+    function.over.clone_from(&call.over);
+    Some(Expr::Function(function))
+}
+
+/// Whether the expression of a function is an aggregate.
+fn is_aggregate(function: &Function) -> bool {
+    !function.within_group.is_empty()
+}
+
+/// PostgreSQL's `mode() WITHIN GROUP (ORDER BY x)`, which is `mode(x)`.
+fn mode_within(function: &Function) -> Option<Expr> {
+    let [of] = &function.within_group[..] else { return None };
+    if !plain_args(function)?.is_empty() {
+        return None;
+    }
+    let Expr::Function(mode) = with_args("mode($arg1)", std::slice::from_ref(&of.expr)) else { return None };
+    Some(Expr::Function(Function { filter: function.filter.clone(), over: function.over.clone(), ..mode }))
+}
+
+/// The arguments of a call that has nothing but arguments in its parentheses.
+fn plain_args(function: &Function) -> Option<Vec<Expr>> {
+    match &function.args {
+        FunctionArguments::List(list) if list.clauses.is_empty() && list.duplicate_treatment.is_none() => {
+            let plain = |arg: &FunctionArg| match arg {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+                _ => None,
+            };
+            list.args.iter().map(plain).collect()
+        }
+        FunctionArguments::None => Some(vec![]),
+        _ => None,
+    }
+}
+
+/// An expression with arguments in the places of `$arg1`, `$arg2` and so on.
+fn with_args(template: &str, args: &[Expr]) -> Expr {
+    let mut expr = parsed(template);
+    let _ = visit_expressions_mut(&mut expr, |part| {
+        if let Expr::Value(value) = part
+            && let Value::Placeholder(name) = &value.value
+            && let Some(arg) =
+                name.strip_prefix("$arg").and_then(|number| args.get(number.parse::<usize>().ok()?.checked_sub(1)?))
+        {
+            *part = Expr::Nested(Box::new(arg.clone()));
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    expr
+}
+
+/// An expression of ours; NULL if it cannot be parsed, which tests rule out.
+pub(super) fn parsed(text: &str) -> Expr {
+    let parser = Parser::new(&GenericDialect {}).try_with_sql(text);
+    parser.and_then(|mut parser| parser.parse_expr()).unwrap_or_else(|_| null())
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::prelude::SessionContext;
+    use datafusion::sql::sqlparser::ast::Statement;
+
+    use super::*;
+
+    #[test]
+    fn the_engine_has_none_of_these_and_knows_what_they_become() {
+        let state = SessionContext::new().state();
+        let is_known =
+            |name: &str| state.scalar_functions().contains_key(name) || state.aggregate_functions().contains_key(name);
+        for (from, to) in RENAMED {
+            assert!(!is_known(from) && is_known(to), "{from}");
+        }
+        for (from, count, to) in EXPRESSIONS {
+            assert!(!is_known(from), "{from}");
+            assert!(to.contains(&format!("$arg{count}")) && parsed(to) != null(), "{from}");
+        }
+        for (unit, difference) in DIFFERENCES {
+            assert!(parsed(difference) != null(), "{unit}");
+        }
+    }
+
+    #[test]
+    fn calls_are_expanded_and_results_keep_their_names() {
+        let state = SessionContext::new().state();
+        let becomes = |sql: &str| {
+            let mut sql = Parser::parse_sql(&GenericDialect {}, sql).unwrap().remove(0);
+            expand(&state, &mut sql);
+            let Statement::Query(_) = &sql else { panic!("expected a query") };
+            sql.to_string()
+        };
+        for (sql, expected) in [
+            ("SELECT abs(a) FROM t", "SELECT abs(a) FROM t"),
+            ("SELECT year(d) FROM t", "SELECT date_part('year', (d)) AS \"year(d)\" FROM t"),
+            ("SELECT LIST(DISTINCT a ORDER BY a) AS l FROM t", "SELECT array_agg(DISTINCT a ORDER BY a) AS l FROM t"),
+            (
+                "SELECT 1 FROM t WHERE if(if(a, b, c), 1, 2) = 1",
+                "SELECT 1 FROM t WHERE CASE WHEN (CASE WHEN (a) THEN (b) ELSE (c) END) THEN (1) ELSE (2) END = 1",
+            ),
+            (
+                "SELECT count_if(a) FILTER (WHERE b) OVER () AS n FROM t",
+                "SELECT count(*) FILTER (WHERE ($arg1) AND (b)) OVER () AS n FROM t",
+            ),
+            ("SELECT mode() WITHIN GROUP (ORDER BY a) AS m FROM t", "SELECT mode((a)) AS m FROM t"),
+            (
+                "SELECT year(d) OVER () AS y, arg_min(a, b) OVER () AS m FROM t",
+                "SELECT year(d) OVER () AS y, arg_min(a, b) OVER () AS m FROM t",
+            ),
+        ] {
+            assert_eq!(becomes(sql), expected.replace("$arg1", "(a)"), "{sql}");
+        }
+    }
+}
