@@ -7,6 +7,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use arrow_flight::{IpcMessage, SchemaAsIpc};
 use bytes::Bytes;
+use pithead_host::converted;
 use pithead_model::{Blame, Fault};
 
 /// A type as it is sent.
@@ -21,8 +22,8 @@ pub(crate) fn plain_type(data_type: &DataType) -> DataType {
         Decimal32(precision, scale) | Decimal64(precision, scale) => Decimal128(*precision, *scale),
         Dictionary(_, values) => plain_type(values),
         RunEndEncoded(_, values) => plain_type(values.data_type()),
-        List(item) | ListView(item) => List(plain_field(item)),
-        LargeList(item) | LargeListView(item) => LargeList(plain_field(item)),
+        // arrow-flight 59 sends large lists as lists, whatever was announced.
+        List(item) | ListView(item) | LargeList(item) | LargeListView(item) => List(plain_field(item)),
         FixedSizeList(item, length) => FixedSizeList(plain_field(item), *length),
         Struct(fields) => Struct(plain_fields(fields)),
         Map(entries, sorted) => Map(plain_field(entries), *sorted),
@@ -60,9 +61,15 @@ pub(crate) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordB
     let mut columns = Vec::with_capacity(batch.num_columns());
     for (column, field) in batch.columns().iter().zip(schema.fields()) {
         let same = column.data_type() == field.data_type();
+        let plain = || cast(column, field.data_type()).map_err(|error| changed(format!("column {}: {error}", field.name())));
         columns.push(match same {
             true => Arc::clone(column),
-            false => cast(column, field.data_type()).map_err(|error| changed(format!("column {}: {error}", field.name())))?,
+            false if plain_type(column.data_type()) == *field.data_type() => plain()?,
+            // Values of parameters, or a table that was made anew, may have made another type.
+            false => converted(column, field.data_type()).ok_or_else(|| {
+                let (name, told, now) = (field.name(), field.data_type(), column.data_type());
+                changed(format!("column {name} was announced as {told}, and has values of the type {now}"))
+            })?,
         });
     }
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
@@ -89,8 +96,14 @@ mod tests {
         let inner = Arc::new(Field::new("v", DataType::Utf8View, true));
         let nested: ArrayRef = Arc::new(StructArray::from(vec![(inner, Arc::clone(&views))]));
         let lists = ListArray::from_iter_primitive::<Int32Type, _, _>([Some(vec![Some(1)]), None, Some(vec![])]);
-        let batch =
-            RecordBatch::try_from_iter([("a", views), ("b", dictionary), ("c", nested), ("d", Arc::new(lists) as ArrayRef)]);
+        let large = cast(&lists, &DataType::LargeList(Arc::new(Field::new_list_field(DataType::Int32, true)))).unwrap();
+        let batch = RecordBatch::try_from_iter([
+            ("a", views),
+            ("b", dictionary),
+            ("c", nested),
+            ("d", Arc::new(lists) as ArrayRef),
+            ("e", large),
+        ]);
         let batch = batch.unwrap();
         let schema = answer_schema(&batch.schema());
         let plain = conform(&batch, &schema).unwrap();
@@ -99,6 +112,7 @@ mod tests {
         let texts = plain.column(2).as_struct().column(0);
         assert!(texts.as_string::<i32>().value(0) == "a" && texts.is_null(1));
         assert_eq!(plain.column(3), batch.column(3));
+        assert_eq!(plain.column(4), plain.column(3));
     }
 
     #[test]

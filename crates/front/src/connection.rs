@@ -9,8 +9,11 @@ use pithead_host::{Client, Session};
 use pithead_model::{Blame, Fault};
 use tokio::sync::watch;
 
+use crate::block_settings::BlockSettings;
 use crate::cancel::{Cancel, Place};
-use crate::error::{Complaint, NOT_AUTHORIZED, NOT_SUPPORTED, PROTOCOL_VIOLATION, SHUTDOWN, TOO_LARGE, WRONG_SETTING};
+use crate::error::{
+    Complaint, NOT_AUTHORIZED, NOT_SUPPORTED, PROTOCOL_VIOLATION, SHUTDOWN, TOO_LARGE, WRONG_ENCODING, WRONG_SETTING,
+};
 use crate::link::{Link, MESSAGE_BYTES_MAX, Read};
 use crate::message::{Malformed, Message};
 use crate::portal::{Portal, Prepared};
@@ -61,6 +64,7 @@ pub(crate) struct Talk {
     pub(crate) session: Arc<Session>,
     pub(crate) settings: Arc<ClientSettings>,
     pub(crate) transaction: Transaction,
+    pub(crate) block_settings: BlockSettings,
     pub(crate) statements: HashMap<String, Arc<Prepared>>,
     pub(crate) portals: HashMap<String, Portal>,
     /// A message of a run has failed: the others of it are not looked at.
@@ -84,6 +88,7 @@ impl Talk {
             session,
             settings,
             transaction: Transaction::None,
+            block_settings: BlockSettings::default(),
             statements: HashMap::new(),
             portals: HashMap::new(),
             skipping: false,
@@ -186,7 +191,8 @@ impl Talk {
             let answered = match read {
                 Read::Message(tag, body) => match Message::read(tag, body) {
                     Ok(message) => self.answer(message).await,
-                    Err(Malformed(what)) => Err(Halt::Last(Complaint::fatal(PROTOCOL_VIOLATION, what))),
+                    Err(Malformed::Text(what)) => self.refuse(tag, Complaint::error(WRONG_ENCODING, what)).await,
+                    Err(Malformed::Bytes(what)) => Err(Halt::Last(Complaint::fatal(PROTOCOL_VIOLATION, what))),
                 },
                 Read::TooLarge { tag, bytes, busy } => self.too_large(tag, bytes, busy).await,
                 Read::Malformed(what) => Err(Halt::Last(Complaint::fatal(PROTOCOL_VIOLATION, what))),
@@ -251,7 +257,13 @@ impl Talk {
                     .hint("load rows by COPY … FROM STDIN or `pithead load`")
             }
         };
+        self.refuse(tag, complaint).await
+    }
+
+    /// Refuses a message whose end is known, and goes on.
+    async fn refuse(&mut self, tag: u8, complaint: Complaint) -> Result<(), Halt> {
         match tag {
+            _ if self.skipping => Ok(()),
             b'Q' => {
                 self.fail(&complaint);
                 self.ready().await

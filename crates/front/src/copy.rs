@@ -35,6 +35,8 @@ pub(crate) struct Copy {
 pub(crate) struct CopyOptions {
     pub(crate) format: CopyFormat,
     pub(crate) header: bool,
+    /// Whether the header has to have the names of the columns.
+    pub(crate) header_match: bool,
     pub(crate) delimiter: u8,
     pub(crate) null: String,
     pub(crate) quote: u8,
@@ -128,6 +130,7 @@ impl CopyOptions {
     fn read(rest: &[Token]) -> Result<CopyOptions, Complaint> {
         let words: Vec<&Token> =
             rest.iter().filter(|token| !token.is_sign('(') && !token.is_sign(')') && !token.is_sign(',')).collect();
+        let mut header_match = false;
         let (mut format, mut header, mut delimiter, mut null, mut quote, mut escape) =
             (CopyFormat::Text, false, None, None, None, None);
         let mut words = words.into_iter().peekable();
@@ -140,6 +143,7 @@ impl CopyOptions {
                 "header" => {
                     let given = words
                         .next_if(|token| ["true", "false", "on", "off", "1", "0", "match"].contains(&token.text().as_str()));
+                    header_match = given.is_some_and(|token| token.is("match"));
                     header = given.is_none_or(|token| !["false", "off", "0"].contains(&token.text().as_str()));
                 }
                 "delimiter" | "delimiters" => delimiter = Some(byte(&value(&mut words, "DELIMITER")?, "DELIMITER")?),
@@ -161,6 +165,7 @@ impl CopyOptions {
         Ok(CopyOptions {
             format,
             header,
+            header_match,
             delimiter: delimiter.unwrap_or(if is_csv { b',' } else { b'\t' }),
             null: null.unwrap_or_else(|| if is_csv { String::new() } else { "\\N".to_owned() }),
             quote,

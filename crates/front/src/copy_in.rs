@@ -30,14 +30,15 @@ type CopyTarget = (DatasetName, SchemaRef, Vec<usize>);
 
 impl Talk {
     pub(crate) async fn copy_in(&mut self, copy: &Copy) -> Result<(), Halt> {
-        let notice = self.transaction.check(true, self.settings.many_writes())?;
+        self.check_writes(true)?;
         self.admit()?;
         let target = self.target(copy).await?;
-        self.notice(notice);
-        let fields = target.2.len();
+        let columns: Vec<String> = target.2.iter().map(|place| target.1.field(*place).name().clone()).collect();
         match copy.options.format {
-            CopyFormat::Binary => self.load(target, true, BinaryReader::new(fields)).await,
-            CopyFormat::Text | CopyFormat::Csv => self.load(target, false, RowReader::new(copy.options.clone(), fields)).await,
+            CopyFormat::Binary => self.load(target, true, BinaryReader::new(columns.len())).await,
+            CopyFormat::Text | CopyFormat::Csv => {
+                self.load(target, false, RowReader::new(copy.options.clone(), &columns)).await
+            }
         }
     }
 

@@ -29,14 +29,17 @@ pub(crate) struct RowReader {
     looked: usize,
     quoted: bool,
     skip_header: bool,
+    /// The names that the header has to have; none: any.
+    names: Option<Vec<String>>,
     line: u64,
     ended: bool,
 }
 
 impl RowReader {
-    /// A reader of rows of so many fields.
-    pub(crate) fn new(options: CopyOptions, fields: usize) -> RowReader {
-        let skip_header = options.header;
+    /// A reader of rows with a field for each of these columns.
+    pub(crate) fn new(options: CopyOptions, columns: &[String]) -> RowReader {
+        let (skip_header, fields) = (options.header, columns.len());
+        let names = options.header_match.then(|| columns.to_vec());
         RowReader {
             options,
             fields,
@@ -45,6 +48,7 @@ impl RowReader {
             looked: 0,
             quoted: false,
             skip_header,
+            names,
             line: 0,
             ended: false,
         }
@@ -74,10 +78,11 @@ impl ReadRows for RowReader {
             }
             let Some((from, to)) = self.line(last)? else { return Ok(None) };
             self.line += 1;
+            let line = &self.buffer[from..to];
             if std::mem::take(&mut self.skip_header) {
+                self.check_header(line)?;
                 continue;
             }
-            let line = &self.buffer[from..to];
             if line == b"\\." {
                 self.ended = true;
                 continue;
@@ -96,6 +101,19 @@ impl ReadRows for RowReader {
 }
 
 impl RowReader {
+    fn check_header(&self, line: &[u8]) -> Result<(), Complaint> {
+        let Some(names) = &self.names else { return Ok(()) };
+        let fields = match self.options.format {
+            CopyFormat::Csv => csv_fields(line, &self.options),
+            _ => text_fields(line, &self.options),
+        };
+        let fields: Vec<String> = fields.map_err(|what| self.wrong(what))?.into_iter().map(Option::unwrap_or_default).collect();
+        match fields == *names {
+            true => Ok(()),
+            false => Err(self.wrong(format!("the header has the names {}; expected {}", fields.join(", "), names.join(", ")))),
+        }
+    }
+
     /// The next line's place, without its end.
     fn line(&mut self, last: bool) -> Result<Option<(usize, usize)>, Complaint> {
         let is_csv = self.options.format == CopyFormat::Csv;
@@ -245,7 +263,8 @@ mod tests {
     use crate::copy::Copy;
 
     fn rows(sql: &str, parts: &[&str], fields: usize) -> Result<Vec<Row<String>>, String> {
-        let mut reader = RowReader::new(Copy::read(sql).unwrap().options, fields);
+        let columns: Vec<String> = (0..fields).map(|place| format!("c{place}")).collect();
+        let mut reader = RowReader::new(Copy::read(sql).unwrap().options, &columns);
         let mut rows = Vec::new();
         for part in parts {
             reader.push(part.as_bytes()).map_err(|complaint| complaint.message)?;

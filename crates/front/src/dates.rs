@@ -21,6 +21,16 @@ pub(crate) fn without_zone(text: &str) -> &str {
     }
 }
 
+/// The time of day, without a zone after it.
+pub(crate) fn time_without_zone(text: &str) -> &str {
+    let text = text.trim();
+    let is_zone = |zone: &str| zone.bytes().all(|byte| byte.is_ascii_digit() || byte == b':');
+    match text.rfind(['+', '-']) {
+        Some(sign) if sign > 0 && is_zone(&text[sign + 1..]) => text[..sign].trim_end(),
+        _ => text.strip_suffix(['Z', 'z']).unwrap_or(text).trim_end(),
+    }
+}
+
 /// `2024-02-29`, and what follows it after a space or a T; none: it is something else.
 fn cut(text: &str) -> Option<(&str, &str)> {
     let text = text.trim();
@@ -40,6 +50,9 @@ mod tests {
             assert_eq!(day_of(text).trim(), "2024-02-29", "{text}");
         }
         assert_eq!(day_of("2024-02-29 or so"), "2024-02-29 or so");
+        for text in ["10:11:12", "10:11:12+01", " 10:11:12-05:30", "10:11:12Z"] {
+            assert_eq!(time_without_zone(text), "10:11:12", "{text}");
+        }
         for text in ["2024-02-29 01:02:03", "2024-02-29 01:02:03+01", " 2024-02-29 01:02:03 -05:30", "2024-02-29 01:02:03Z"] {
             assert_eq!(without_zone(text), "2024-02-29 01:02:03", "{text}");
         }

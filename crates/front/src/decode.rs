@@ -1,5 +1,6 @@
 //! Values from clients: parameters in text and in binary, and the fields of COPY FROM.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -12,7 +13,7 @@ use arrow::compute::{CastOptions, cast_with_options, concat};
 use arrow::datatypes::{DataType, Field, IntervalUnit, TimeUnit};
 use pithead_pg_catalog::{TYPES, pg_type};
 
-use crate::error::{Complaint, NOT_SUPPORTED, WRONG_BINARY, WRONG_TEXT};
+use crate::error::{Complaint, NOT_SUPPORTED, WRONG_BINARY, WRONG_ENCODING, WRONG_TEXT};
 use crate::moments::{Wrong, day, interval, micros, time_of_day};
 use crate::numbers::decimal_from_binary;
 use crate::text;
@@ -58,8 +59,12 @@ pub(crate) fn parameter(
         true => from_binary(oid, bytes)?,
         false => {
             let text = std::str::from_utf8(bytes)
-                .map_err(|error| Complaint::error("22021", format!("a parameter is not UTF-8: {error}")))?;
-            from_text(&own_scale(wanted.unwrap_or(&known), text), &[Some(text)], zone)?
+                .map_err(|error| Complaint::error(WRONG_ENCODING, format!("a parameter is not UTF-8: {error}")))?;
+            if text.contains('\0') {
+                return Err(Complaint::error(WRONG_ENCODING, "invalid byte sequence for encoding \"UTF8\": 0x00"));
+            }
+            let plain = plain_decimal(text);
+            from_text(&own_scale(wanted.unwrap_or(&known), &plain), &[Some(text)], zone)?
         }
     };
     Ok(match inferred {
@@ -86,9 +91,12 @@ fn own_scale(data_type: &DataType, text: &str) -> DataType {
     DataType::Decimal128(38, scale.min(38) as i8)
 }
 
-/// The value as the type that the statement wants, where it is the same value in it; else as it is.
+/// The value as the type that the statement wants, where it is the same value in it; else as it is. What moment a wall time is, the
+/// session's zone says, and the statement.
 fn fitted(value: ArrayRef, wanted: &DataType) -> ArrayRef {
-    if value.data_type() == wanted {
+    let is_wall_time = |data_type: &DataType| matches!(data_type, DataType::Timestamp(_, None));
+    let has_zone = |data_type: &DataType| matches!(data_type, DataType::Timestamp(_, Some(_)));
+    if value.data_type() == wanted || is_wall_time(value.data_type()) && has_zone(wanted) {
         return value;
     }
     let options = CastOptions { safe: true, ..CastOptions::default() };
@@ -126,8 +134,39 @@ pub(crate) fn from_text(data_type: &DataType, texts: &[Option<&str>], zone: &str
         // As PostgreSQL reads them: a day's time is left out, and so is the zone of what has none.
         DataType::Date32 | DataType::Date64 => converted(&each(texts, dates::day_of), data_type, data_type),
         DataType::Timestamp(_, None) => converted(&each(texts, dates::without_zone), data_type, data_type),
+        DataType::Time32(_) | DataType::Time64(_) => converted(&each(texts, dates::time_without_zone), data_type, data_type),
+        DataType::Decimal128(..) | DataType::Decimal256(..) => {
+            let plain: Vec<Option<Cow<'_, str>>> = texts.iter().map(|text| text.map(plain_decimal)).collect();
+            converted(&plain.iter().map(Option::as_deref).collect::<Vec<_>>(), data_type, data_type)
+        }
         other => converted(texts, other, other),
     }
+}
+
+/// `1.5e3` as `1500`; what is written otherwise stays.
+fn plain_decimal(text: &str) -> Cow<'_, str> {
+    const DIGITS_MAX: i64 = 100;
+    let plain = || {
+        let (digits, exponent) = text.trim().split_once(['e', 'E'])?;
+        let exponent: i64 = exponent.parse().ok().filter(|exponent: &i64| exponent.abs() <= DIGITS_MAX)?;
+        let (sign, digits) = match digits.strip_prefix('-') {
+            Some(digits) => ("-", digits),
+            None => ("", digits.strip_prefix('+').unwrap_or(digits)),
+        };
+        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+        let is_number = !(whole.is_empty() && fraction.is_empty())
+            && whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit());
+        let point = whole.len() as i64 + exponent;
+        let mut all = format!("{whole}{fraction}");
+        let before = usize::try_from(-point.min(0)).ok()?;
+        all.insert_str(0, &"0".repeat(before));
+        let point = usize::try_from(point.max(0)).ok()?;
+        if all.len() < point {
+            all.push_str(&"0".repeat(point - all.len()));
+        }
+        is_number.then(|| format!("{sign}{}.{}", if point == 0 { "0" } else { &all[..point] }, &all[point..]))
+    };
+    plain().map_or(Cow::Borrowed(text), |text| Cow::Owned(text.trim_end_matches('.').to_owned()))
 }
 
 fn each<'a>(texts: &[Option<&'a str>], part: fn(&'a str) -> &'a str) -> Vec<Option<&'a str>> {

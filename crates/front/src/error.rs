@@ -25,6 +25,8 @@ pub(crate) const WRONG_TEXT: SqlState = "22P02";
 pub(crate) const WRONG_BINARY: SqlState = "22P03";
 pub(crate) const WRONG_COPY: SqlState = "22P04";
 pub(crate) const SYNTAX: SqlState = "42601";
+pub(crate) const READ_ONLY: SqlState = "25006";
+pub(crate) const WRONG_ENCODING: SqlState = "22021";
 
 /// What is said to a client.
 #[derive(Clone, Debug)]
@@ -35,12 +37,14 @@ pub(crate) struct Complaint {
     pub(crate) hint: Option<String>,
     /// Where in the statement, in characters from 1.
     pub(crate) position: Option<usize>,
+    /// The routine of PostgreSQL's that says the same, where drivers look for it.
+    pub(crate) routine: Option<&'static str>,
 }
 
 impl Complaint {
     /// An error of a statement.
     pub(crate) fn error(code: SqlState, message: impl Into<String>) -> Complaint {
-        Complaint { severity: "ERROR", code, message: message.into(), hint: None, position: None }
+        Complaint { severity: "ERROR", code, message: message.into(), hint: None, position: None, routine: None }
     }
 
     /// One after which the connection ends.
@@ -53,6 +57,10 @@ impl Complaint {
         Complaint { severity: "WARNING", ..Complaint::error(code, message) }
     }
 
+    pub(crate) fn in_routine(self, routine: &'static str) -> Complaint {
+        Complaint { routine: Some(routine), ..self }
+    }
+
     pub(crate) fn hint(self, hint: impl Into<String>) -> Complaint {
         Complaint { hint: Some(hint.into()), ..self }
     }
@@ -61,7 +69,7 @@ impl Complaint {
     pub(crate) fn of(fault: &Fault, sql: &str) -> Complaint {
         let (message, place) = located(&fault.message, sql);
         let code = sql_state(fault, place.is_some());
-        Complaint { severity: "ERROR", code, message, hint: fault.hint.clone(), position: place }
+        Complaint { severity: "ERROR", code, message, hint: fault.hint.clone(), position: place, routine: None }
     }
 
     /// Its fields, as they are sent.
@@ -74,6 +82,7 @@ impl Complaint {
             (b'M', Some(self.message.as_str())),
             (b'H', self.hint.as_deref()),
             (b'P', position.as_deref()),
+            (b'R', self.routine),
         ];
         for (kind, value) in fields {
             if let Some(value) = value {

@@ -40,7 +40,10 @@ pub fn copy(statement: &str, fields: usize, bytes: &[u8]) -> bool {
     let Ok(read) = Copy::read(statement) else { return false };
     match read.options.format {
         CopyFormat::Binary => rows(BinaryReader::new(fields), bytes),
-        CopyFormat::Text | CopyFormat::Csv => rows(RowReader::new(read.options, fields), bytes),
+        CopyFormat::Text | CopyFormat::Csv => {
+            let columns: Vec<String> = (0..fields).map(|place| place.to_string()).collect();
+            rows(RowReader::new(read.options, &columns), bytes)
+        }
     }
 }
 

@@ -7,15 +7,18 @@ use crate::lexer::{Token, tokens};
 
 /// What CREATE INDEX is answered with. Indexes change no answer, so there is nothing to do, and a warning says so.
 pub(crate) const CREATE_INDEX: &str = "CREATE INDEX";
+/// What CREATE SCHEMA is answered with. A domain is there with its first dataset.
+pub(crate) const CREATE_SCHEMA: &str = "CREATE SCHEMA";
 
 /// A statement, told apart by its first words.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Nothing but spaces and comments.
     Empty,
-    /// BEGIN and START TRANSACTION; `repeatable`: with an isolation that is not given here.
+    /// BEGIN and START TRANSACTION; `repeatable`: with an isolation that is not given here; `read_only`: if it says so.
     Begin {
         repeatable: bool,
+        read_only: Option<bool>,
     },
     Commit,
     Rollback,
@@ -23,13 +26,17 @@ pub(crate) enum Kind {
     Savepoint(&'static str),
     /// ROLLBACK TO a savepoint.
     RollbackTo,
-    /// SET name = value; the name is in small letters.
+    /// SET name = value; the name is in small letters. `local`: until the block ends.
     Set {
         name: String,
         value: String,
+        local: bool,
     },
-    /// SET TRANSACTION and SET SESSION CHARACTERISTICS.
-    SetTransaction,
+    /// SET TRANSACTION, or SET SESSION CHARACTERISTICS, which is for all later ones; `read_only`: if it says so.
+    SetTransaction {
+        later: bool,
+        read_only: Option<bool>,
+    },
     /// SHOW name; the name is in small letters.
     Show(String),
     /// RESET name, or of all.
@@ -63,7 +70,9 @@ pub(crate) fn kind(sql: &str) -> Result<Kind, Complaint> {
     let verb = first.text();
     Ok(match verb.as_str() {
         "begin" | "start" => {
-            Kind::Begin { repeatable: rest().iter().any(|token| token.is("repeatable") || token.is("serializable")) }
+            let rest = rest();
+            let repeatable = rest.iter().any(|token| token.is("repeatable") || token.is("serializable"));
+            Kind::Begin { repeatable, read_only: access(&rest) }
         }
         "commit" | "end" => Kind::Commit,
         "abort" => Kind::Rollback,
@@ -85,6 +94,7 @@ pub(crate) fn kind(sql: &str) -> Result<Kind, Complaint> {
         }
         "listen" | "unlisten" | "notify" | "checkpoint" | "vacuum" | "analyze" => nothing(&verb),
         "create" if rest().first().is_some_and(|token| token.is("index")) => Kind::Nothing(CREATE_INDEX),
+        "create" if rest().first().is_some_and(|token| token.is("schema")) => Kind::Nothing(CREATE_SCHEMA),
         "copy" => copy(sql)?,
         "declare" => Kind::Declare(Box::new(Declare::read(&sql[first.end..], &rest())?)),
         "fetch" | "move" => Kind::Fetch(Fetch::read(&rest(), verb == "move")?),
@@ -149,24 +159,39 @@ fn show(rest: &[Token]) -> Kind {
 
 fn set(rest: &[Token]) -> Result<Kind, Complaint> {
     let mut rest = rest;
+    let local = rest.first().is_some_and(|first| first.is("local"));
     if let [first, others @ ..] = rest
         && (first.is("session") || first.is("local"))
     {
         rest = others;
     }
     match rest {
-        [first, ..] if first.is("transaction") || first.is("characteristics") => Ok(Kind::SetTransaction),
+        [first, ..] if first.is("transaction") || first.is("characteristics") => {
+            Ok(Kind::SetTransaction { later: first.is("characteristics"), read_only: access(rest) })
+        }
         [time, zone, value @ ..] if time.is("time") && zone.is("zone") => {
             let value =
                 if value.first().is_some_and(|token| token.is("to") || token.is_sign('=')) { &value[1..] } else { value };
-            Ok(Kind::Set { name: "timezone".to_owned(), value: joined(value) })
+            Ok(Kind::Set { name: "timezone".to_owned(), value: joined(value), local })
         }
-        [names, value @ ..] if names.is("names") => Ok(Kind::Set { name: "client_encoding".to_owned(), value: joined(value) }),
+        [names, value @ ..] if names.is("names") => {
+            Ok(Kind::Set { name: "client_encoding".to_owned(), value: joined(value), local })
+        }
         [name, sign, value @ ..] if (sign.is("to") || sign.is_sign('=')) && !value.is_empty() => {
-            Ok(Kind::Set { name: name.text().to_lowercase(), value: joined(value) })
+            Ok(Kind::Set { name: name.text().to_lowercase(), value: joined(value), local })
         }
         _ => Err(Complaint::error(SYNTAX, "expected SET name = value").hint("SHOW ALL lists the names")),
     }
+}
+
+/// READ ONLY or READ WRITE, the last one.
+fn access(words: &[Token]) -> Option<bool> {
+    let read_only = |pair: &[Token]| match pair {
+        [read, only] if read.is("read") && only.is("only") => Some(true),
+        [read, write] if read.is("read") && write.is("write") => Some(false),
+        _ => None,
+    };
+    words.windows(2).filter_map(read_only).next_back()
 }
 
 /// A value as it was written, without quotes and with one space for a gap.
@@ -188,18 +213,25 @@ mod tests {
 
     #[test]
     fn statements_are_told_apart() {
-        let set = |name: &str, value: &str| Kind::Set { name: name.into(), value: value.into() };
+        let set = |name: &str, value: &str| Kind::Set { name: name.into(), value: value.into(), local: false };
         for (sql, expected) in [
             (" -- nothing\n ;", Kind::Statement { tag: "SELECT", writes: false }),
             ("/* x */", Kind::Empty),
-            ("BEGIN", Kind::Begin { repeatable: false }),
-            ("start transaction isolation level repeatable read", Kind::Begin { repeatable: true }),
+            ("BEGIN", Kind::Begin { repeatable: false, read_only: None }),
+            ("start transaction isolation level repeatable read", Kind::Begin { repeatable: true, read_only: None }),
+            ("SET LOCAL work_mem = 1", Kind::Set { name: "work_mem".into(), value: "1".into(), local: true }),
+            ("CREATE SCHEMA IF NOT EXISTS lab", Kind::Nothing(CREATE_SCHEMA)),
+            ("BEGIN READ ONLY", Kind::Begin { repeatable: false, read_only: Some(true) }),
+            ("SET TRANSACTION READ WRITE", Kind::SetTransaction { later: false, read_only: Some(false) }),
+            (
+                "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
+                Kind::SetTransaction { later: true, read_only: Some(true) },
+            ),
             ("SET search_path TO lab, \"Public\"", set("search_path", "lab, Public")),
             ("SET SESSION extra_float_digits = 3", set("extra_float_digits", "3")),
             ("set time zone 'Europe/Berlin'", set("timezone", "Europe/Berlin")),
             ("SET TimeZone = '+02:00'", set("timezone", "+02:00")),
             ("SET x = -1", set("x", "-1")),
-            ("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY", Kind::SetTransaction),
             ("show transaction isolation level", Kind::Show("transaction_isolation".into())),
             ("SHOW TABLES", Kind::Statement { tag: "SHOW", writes: false }),
             ("DEALLOCATE PREPARE s", Kind::Deallocate(Some("s".into()))),

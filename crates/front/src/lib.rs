@@ -5,6 +5,7 @@
 
 mod arrays;
 mod binary;
+mod block_settings;
 mod cancel;
 mod columns;
 mod connection;

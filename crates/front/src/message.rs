@@ -44,16 +44,23 @@ pub(crate) enum Target {
 
 /// Why bytes are no message.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Malformed(pub(crate) String);
+pub(crate) enum Malformed {
+    /// Where it ends cannot be relied on.
+    Bytes(String),
+    /// It is a message with a text that is not UTF-8.
+    Text(String),
+}
 
 impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        match self {
+            Malformed::Bytes(what) | Malformed::Text(what) => f.write_str(what),
+        }
     }
 }
 
 fn malformed(what: impl Into<String>) -> Malformed {
-    Malformed(what.into())
+    Malformed::Bytes(what.into())
 }
 
 /// Most bytes of the body of a message of this kind, where large ones may have `large`.
@@ -135,7 +142,8 @@ impl<'a> Fields<'a> {
         let end = self.rest.iter().position(|byte| *byte == 0).ok_or_else(|| malformed("a text in a message has no end"))?;
         let text = self.bytes(end)?;
         self.bytes(1)?;
-        let text = std::str::from_utf8(text).map_err(|error| malformed(format!("a text is not UTF-8: {error}")))?;
+        let text = std::str::from_utf8(text)
+            .map_err(|error| Malformed::Text(format!("invalid byte sequence for encoding \"UTF8\": {error}")))?;
         Ok(text.to_owned())
     }
 
@@ -243,7 +251,7 @@ mod tests {
         let session = Startup::read(b"\0\x03\0\0user\0me\0\0").unwrap();
         assert_eq!(session, Startup::Session { minor: 0, parameters: vec![("user".into(), "me".into())] });
         assert!(Startup::read(b"\0\x03\0\0user\0me\0").is_err());
-        assert!(Startup::read(b"\0\x02\0\0").unwrap_err().0.contains("2.0"));
+        assert!(Startup::read(b"\0\x02\0\0").unwrap_err().to_string().contains("2.0"));
         assert!(Startup::read(b"GET ").is_err());
     }
 }

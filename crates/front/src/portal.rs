@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use futures::StreamExt;
 use pithead_host::{Answer, Parameters, Statement};
+use pithead_pg_catalog::pg_type;
 
 use crate::connection::{Halt, Talk, during};
-use crate::error::Complaint;
-use crate::kind::{CREATE_INDEX, Kind};
+use crate::error::{Complaint, NOT_SUPPORTED, READ_ONLY};
+use crate::kind::{CREATE_INDEX, CREATE_SCHEMA, Kind};
 use crate::rows::Rows;
 use crate::settings::is_of_host;
 use crate::work::{in_own_task, rows_in_own_task};
@@ -71,6 +72,22 @@ pub(crate) enum Started {
     Done(String),
 }
 
+/// The columns that a client was told of, if they are those that a statement has now: tables may have changed since. Values of
+/// parameters can make other types, which are turned into those that were told ([`Rows`]).
+fn still_told(prepared: &Prepared, told: &SchemaRef, now: &SchemaRef) -> Result<SchemaRef, Complaint> {
+    let same = |(told, now): (&FieldRef, &FieldRef)| {
+        told.name() == now.name() && (!prepared.types.is_empty() || pg_type(told) == pg_type(now))
+    };
+    let is_same = told.fields().len() == now.fields().len() && told.fields().iter().zip(now.fields()).all(same);
+    match is_same {
+        true => Ok(Arc::clone(told)),
+        // Drivers know by these words, and this routine of PostgreSQL's, that they have to prepare it again.
+        false => Err(Complaint::error(NOT_SUPPORTED, "cached plan must not change result type")
+            .in_routine("RevalidateCachedQuery")
+            .hint("a table of the statement has changed: prepare it again")),
+    }
+}
+
 impl Talk {
     /// Begins a statement that gives rows or none; COPY is not among them. `prepared`: its plan, where it was planned before.
     pub(crate) async fn start(
@@ -89,13 +106,16 @@ impl Talk {
             }
             Kind::Commit => {
                 let ended = self.transaction.commit();
-                self.end_portals(matches!(ended, Ok(("COMMIT", _))));
+                let is_committed = matches!(ended, Ok(("COMMIT", _)));
+                self.end_portals(is_committed);
+                self.end_settings(is_committed).await?;
                 let (tag, notice) = ended?;
                 self.notice(notice);
                 Ok(Started::Done(tag.to_owned()))
             }
             Kind::Rollback => {
                 self.end_portals(false);
+                self.end_settings(false).await?;
                 let notice = self.transaction.rollback()?;
                 self.notice(notice);
                 Ok(Started::Done("ROLLBACK".to_owned()))
@@ -119,8 +139,7 @@ impl Talk {
         prepared: Option<&Arc<Prepared>>,
         parameters: &Parameters,
     ) -> Result<Started, Halt> {
-        let notice = self.transaction.check(writes, self.settings.many_writes())?;
-        self.notice(notice);
+        self.check_writes(writes)?;
         self.admit()?;
         let (session, planned) = (Arc::clone(&self.session), prepared.cloned());
         let (sql, parameters) = (sql.to_owned(), parameters.clone());
@@ -135,7 +154,10 @@ impl Talk {
             self.transaction.wrote();
         }
         if is_query {
-            let told = prepared.and_then(|prepared| prepared.schema.clone()).unwrap_or(schema);
+            let told = match prepared.and_then(|prepared| prepared.schema.as_ref().map(|told| (prepared, told))) {
+                Some((prepared, told)) => still_told(prepared, told, &schema)?,
+                None => schema,
+            };
             return Ok(Started::Rows(Rows::new(Arc::clone(&told), rows_in_own_task(&self.entrance.work, rows)), told, tag));
         }
         Ok(Started::Done(match (tag, changed) {
@@ -145,12 +167,24 @@ impl Talk {
         }))
     }
 
+    /// An error where a statement may not run in this block, or may not write.
+    pub(crate) fn check_writes(&mut self, writes: bool) -> Result<(), Complaint> {
+        if writes && self.transaction.is_read_only(self.settings.is_read_only()) {
+            return Err(Complaint::error(READ_ONLY, "cannot change anything in a read-only transaction")
+                .hint("SET TRANSACTION READ WRITE, or SET default_transaction_read_only = off"));
+        }
+        let notice = self.transaction.check(writes, self.settings.many_writes())?;
+        self.notice(notice);
+        Ok(())
+    }
+
     /// What the server does itself.
     async fn control(&mut self, kind: &Kind) -> Result<Started, Halt> {
         let tag = match kind {
             Kind::Close(name) => return self.close_cursor(name.as_deref()),
-            Kind::Begin { repeatable } => {
-                let notice = self.transaction.begin(*repeatable)?;
+            Kind::Begin { repeatable, read_only } => {
+                let read_only = read_only.unwrap_or_else(|| self.settings.is_read_only());
+                let notice = self.transaction.begin(*repeatable, read_only)?;
                 self.notice(notice);
                 "BEGIN"
             }
@@ -158,11 +192,20 @@ impl Talk {
                 self.transaction.savepoint(tag)?;
                 *tag
             }
-            Kind::Set { name, value } => {
-                self.set(name, value).await?;
+            Kind::Set { name, value, local } => {
+                self.set_in_block(name, value, *local).await?;
                 "SET"
             }
-            Kind::SetTransaction => "SET",
+            Kind::SetTransaction { read_only: None, .. } => "SET",
+            Kind::SetTransaction { later: true, read_only: Some(read_only) } => {
+                self.settings.set("default_transaction_read_only", if *read_only { "on" } else { "off" })?;
+                "SET"
+            }
+            Kind::SetTransaction { later: false, read_only: Some(read_only) } => {
+                let notice = self.transaction.set_read_only(*read_only)?;
+                self.notice(notice);
+                "SET"
+            }
             Kind::Show(name) => return self.show(name).await,
             Kind::Reset(name) => {
                 self.reset(name.as_deref()).await?;
@@ -183,8 +226,12 @@ impl Talk {
                 "DEALLOCATE"
             }
             Kind::Nothing(tag) => {
-                let indexed = *tag == CREATE_INDEX;
-                self.notice(indexed.then(|| Complaint::warning("01000", "there are no indexes here, so that none was made")));
+                let known = match *tag {
+                    CREATE_INDEX => Some("there are no indexes here, so that none was made"),
+                    CREATE_SCHEMA => Some("a schema is there with its first table"),
+                    _ => None,
+                };
+                self.notice(known.map(|known| Complaint::warning("01000", known)));
                 tag
             }
             _ => "",
@@ -217,7 +264,7 @@ impl Talk {
     }
 
     /// A setting of the host's, whose rows are its name and its value.
-    async fn shown_by_host(&mut self, name: &str) -> Result<Option<String>, Halt> {
+    pub(crate) async fn shown_by_host(&mut self, name: &str) -> Result<Option<String>, Halt> {
         use arrow::util::display::array_value_to_string;
         let mut rows = self.session.run(&format!("SHOW {name}")).await?.rows;
         while let Some(batch) = rows.next().await {

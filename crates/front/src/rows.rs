@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use arrow::array::timezone::Tz;
 use arrow::array::{ArrayRef, RecordBatch};
-use arrow::compute::cast;
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use pithead_model::Fault;
+use pithead_host::converted;
+use pithead_model::{Blame, Fault};
 use pithead_pg_catalog::{modifier, pg_type};
 
 use crate::cancel::Cancel;
@@ -83,20 +83,34 @@ impl Rows {
 
 impl Batch {
     fn of(schema: &Schema, batch: &RecordBatch) -> Result<Batch, Fault> {
-        let column = |(field, array): (&Arc<arrow::datatypes::Field>, &ArrayRef)| {
-            // The client was told a type before the values of parameters were known.
-            let array = match array.data_type() == field.data_type() {
-                true => Arc::clone(array),
-                false => cast(array, field.data_type()).map_err(Fault::bug)?,
-            };
-            Column::of(field, &array)
+        let given = batch.schema();
+        let column = |((told, given), array): ((&FieldRef, &FieldRef), &ArrayRef)| {
+            // The client was told a type before the values of parameters were known. Decimals of all widths are one type.
+            match array.data_type() == told.data_type() || pg_type(told) == pg_type(given) {
+                true => Column::of(given, array),
+                false => Column::of(told, &as_told(told, array)?),
+            }
         };
         if schema.fields().len() != batch.num_columns() {
             return Err(Fault::bug("a batch has other columns than its statement"));
         }
-        let columns = schema.fields().iter().zip(batch.columns()).map(column).collect::<Result<_, _>>()?;
+        let fields = schema.fields().iter().zip(given.fields());
+        let columns = fields.zip(batch.columns()).map(column).collect::<Result<_, _>>()?;
         Ok(Batch { columns, rows: batch.num_rows(), next: 0 })
     }
+}
+
+/// Values as the type that the client was told; an error where one is not the same there.
+fn as_told(told: &Field, array: &ArrayRef) -> Result<ArrayRef, Fault> {
+    converted(array, told.data_type()).ok_or_else(|| {
+        let what = format!(
+            "column {} was told to the client as {} and has values of the type {}, as the parameters make them",
+            told.name(),
+            told.data_type(),
+            array.data_type()
+        );
+        Fault::new(Blame::Unsupported, what).hint("say the types of parameters where they stand, as in $1::numeric")
+    })
 }
 
 /// Rows as DataRow messages.

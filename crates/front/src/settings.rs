@@ -70,6 +70,12 @@ impl ClientSettings {
         self.show(BLOCK_WRITES).is_some_and(|value| value.eq_ignore_ascii_case("many"))
     }
 
+    /// Whether transactions are read-only where they do not say it.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.show("default_transaction_read_only")
+            .is_some_and(|value| ["on", "true", "yes", "1"].contains(&value.to_lowercase().as_str()))
+    }
+
     /// Sets one; those of the host do not come here.
     pub(crate) fn set(&self, name: &str, value: &str) -> Result<Effect, Complaint> {
         let name = name.to_lowercase();

@@ -1,8 +1,8 @@
 //! Forms of single expressions that only PostgreSQL has.
 
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, BinaryOperator, CaseWhen, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Value,
-    ValueWithSpan,
+    AccessExpr, BinaryOperator, CaseWhen, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
+    Value, ValueWithSpan,
 };
 
 use crate::syntax::{called, folded, literal, parts};
@@ -38,11 +38,31 @@ pub(crate) fn function_number(left: &mut Expr, op: &BinaryOperator, right: &mut 
     if !matches!(op, BinaryOperator::Eq | BinaryOperator::NotEq) {
         return;
     }
+    if is_function(left) && name_of_function(right) || is_function(right) && name_of_function(left) {
+        return;
+    }
     if is_function(left) && is_zero(right) {
         *right = text("-");
     } else if is_function(right) && is_zero(left) {
         *left = text("-");
     }
+}
+
+/// The number of a function becomes its name: `pg_proc.oid = typreceive`.
+fn name_of_function(expr: &mut Expr) -> bool {
+    let name = match expr {
+        Expr::Identifier(name) => name,
+        Expr::CompoundIdentifier(parts) => match parts.last_mut() {
+            Some(name) => name,
+            None => return false,
+        },
+        _ => return false,
+    };
+    let is_number = folded(name) == "oid";
+    if is_number {
+        *name = Ident::new("proname");
+    }
+    is_number
 }
 
 /// `typtype = 'd'`: all types that there are, are base types, so this is known, and so is what hangs on it.

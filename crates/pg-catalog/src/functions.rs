@@ -145,6 +145,8 @@ const FUNCTIONS: &[(&str, Body)] = &[
     ("pg_char_to_encoding", Body::Int(|_, _| Some(6))),
     // None: each statement sees the newest data. DuckDB's extension then takes none to its other connections.
     ("pg_export_snapshot", NOTHING),
+    // Pools of connections give back what a connection may have locked. None can be locked.
+    ("pg_advisory_unlock_all", NOTHING),
     ("pg_is_in_recovery", Body::Bool(|_, _| Some(false))),
     ("pg_backend_pid", Body::Int(|call, _| Some(call.facts.process))),
     ("pg_my_temp_schema", Body::Int(|_, _| Some(0))),

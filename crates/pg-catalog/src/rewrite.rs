@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    ArrayElemTypeDef, BinaryOperator, DataType, Expr, Function, FunctionArguments, Ident, ObjectName, ObjectNamePart,
-    TableFactor, Value, VisitMut, VisitorMut, visit_expressions_mut, visit_relations_mut,
+    ArrayElemTypeDef, BinaryOperator, DataType, ExactNumberInfo, Expr, Function, FunctionArguments, Ident, ObjectName,
+    ObjectNamePart, Statement as Sql, TableFactor, Value, VisitMut, VisitorMut, visit_expressions_mut, visit_relations_mut,
 };
 
 use crate::subqueries::{alone, of_subquery, without_rows};
@@ -22,6 +22,9 @@ pub fn rewrite(statement: &mut Statement) {
         ControlFlow::<()>::Continue(())
     });
     let _ = VisitMut::visit(statement, &mut Factors);
+    if let Sql::CreateTable(create) = statement.as_mut() {
+        create.columns.iter_mut().for_each(|column| floats(&mut column.data_type));
+    }
     let _ = visit_expressions_mut(statement, |expr| {
         expression(expr, of_catalog);
         ControlFlow::<()>::Continue(())
@@ -105,7 +108,7 @@ fn expression(expr: &mut Expr, of_catalog: bool) {
         }
         Expr::Function(function) => {
             call(function);
-            if let Some(other) = of_subquery(function).or_else(|| forms::schemas_counted(function)) {
+            if let Some(other) = of_subquery(function, of_catalog).or_else(|| forms::schemas_counted(function)) {
                 *expr = other;
             }
         }
@@ -118,12 +121,16 @@ fn expression(expr: &mut Expr, of_catalog: bool) {
                 *expr = left;
             }
         }
-        Expr::Cast { data_type: DataType::Array(ArrayElemTypeDef::SquareBracket(item, _)), .. } => {
+        Expr::Cast { expr: inner, data_type: DataType::Array(ArrayElemTypeDef::SquareBracket(item, _)), .. } => {
+            if let Some(list) = literal(inner).as_deref().and_then(array) {
+                **inner = list;
+            }
             if let Some(Cast::Type(known)) = type_name(item).map(|name| cast(&Expr::Value(Value::Null.into()), &name)) {
                 **item = known;
             }
         }
         Expr::Cast { expr: inner, data_type, .. } => {
+            floats(data_type);
             if let Some(name) = type_name(data_type) {
                 match cast(inner, &name) {
                     Cast::Type(other) => *data_type = other,
@@ -139,6 +146,16 @@ fn expression(expr: &mut Expr, of_catalog: bool) {
             }
         }
         _ => {}
+    }
+}
+
+/// FLOAT has eight bytes, unless it is one of few bits.
+fn floats(data_type: &mut DataType) {
+    const FEW_BITS: u64 = 24;
+    if let DataType::Float(ExactNumberInfo::None) = data_type {
+        *data_type = DataType::DoublePrecision;
+    } else if let DataType::Float(ExactNumberInfo::Precision(bits)) = data_type {
+        *data_type = if *bits > FEW_BITS { DataType::DoublePrecision } else { DataType::Real };
     }
 }
 
@@ -230,12 +247,34 @@ fn type_name(data_type: &DataType) -> Option<String> {
     }
 }
 
-/// `'{a,b}'` as an array of texts.
+/// `'{a,"b,c",NULL}'` as an array of texts; none: it is none, or one of arrays.
 fn array(text: &str) -> Option<Expr> {
     let inner = text.trim().strip_prefix('{')?.strip_suffix('}')?;
-    let items = inner.split(',').filter(|item| !item.is_empty());
-    let value = |item: &str| Expr::Value(Value::SingleQuotedString(item.trim().trim_matches('"').to_owned()).into());
-    Some(called("make_array", items.map(value).collect()))
+    let mut items = Vec::new();
+    let (mut item, mut is_quoted, mut was_quoted) = (String::new(), false, false);
+    let mut end = |item: &mut String, was_quoted: &mut bool| {
+        let text = std::mem::take(item);
+        let text = if *was_quoted { text } else { text.trim().to_owned() };
+        items.push(match !std::mem::take(was_quoted) && text.eq_ignore_ascii_case("null") {
+            true => Value::Null,
+            false => Value::SingleQuotedString(text),
+        });
+    };
+    let mut characters = inner.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' => item.push(characters.next()?),
+            '"' => (is_quoted, was_quoted) = (!is_quoted, true),
+            '{' | '}' if !is_quoted => return None,
+            ',' if !is_quoted => end(&mut item, &mut was_quoted),
+            ' ' if !is_quoted && was_quoted => {}
+            other => item.push(other),
+        }
+    }
+    if !inner.trim().is_empty() {
+        end(&mut item, &mut was_quoted);
+    }
+    (!is_quoted).then(|| called("make_array", items.into_iter().map(|item| Expr::Value(item.into())).collect()))
 }
 
 fn taken(expr: &mut Expr) -> Expr {
@@ -270,6 +309,13 @@ mod tests {
                 "SELECT a::pg_catalog.text FROM information_schema.tables",
                 "SELECT a::TEXT FROM pg_catalog.information_schema_tables",
             ),
+            (
+                "SELECT a = ANY('{\"a,b\", c ,NULL,\"d\\\"e\"}') FROM t",
+                "SELECT a = ANY(make_array('a,b', 'c', NULL, 'd\"e')) FROM t",
+            ),
+            ("SELECT a = ANY('{1,2}'::int[]) FROM t", "SELECT a = ANY(make_array('1', '2')::INT[]) FROM t"),
+            ("SELECT a::float, b::float(10) FROM t", "SELECT a::DOUBLE PRECISION, b::REAL FROM t"),
+            ("CREATE TABLE t (a FLOAT, b FLOAT(53))", "CREATE TABLE t (a DOUBLE PRECISION, b DOUBLE PRECISION)"),
             ("SELECT a = ANY('{r,v}') FROM t", "SELECT a = ANY(make_array('r', 'v')) FROM t"),
             ("SELECT a = ANY($1::oid[]) FROM t", "SELECT a = ANY($1::BIGINT[]) FROM t"),
             ("SELECT a <> ALL ('{r}') FROM t", "SELECT a <> ALL(make_array('r')) FROM t"),

@@ -4,15 +4,19 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
-    self, BinaryOperator, CaseWhen, Expr, Function, FunctionArguments, GroupByExpr, JoinOperator, Query, SelectItem, SetExpr,
-    TableFactor, TableWithJoins, Value, visit_expressions,
+    self, BinaryOperator, CaseWhen, Expr, Function, FunctionArgumentClause, FunctionArguments, GroupByExpr, Ident,
+    JoinOperator, OrderBy, OrderByExpr, OrderByKind, Query, SelectItem, SetExpr, TableFactor, TableWithJoins, Value,
+    visit_expressions,
 };
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::parser::Parser;
 
 use crate::syntax::{called, is_placeholder, parts};
 use crate::{PG_CATALOG, tables};
 
-/// `ARRAY(SELECT a FROM …)` as an aggregate over the same rows; none of them is an empty array.
-pub(crate) fn of_subquery(function: &mut Function) -> Option<Expr> {
+/// `ARRAY(SELECT a FROM …)` as an aggregate over the same rows; none of them is an empty array. `of_catalog`: the statement asks the
+/// catalogue, whose rows are in the order of the items where it matters.
+pub(crate) fn of_subquery(function: &mut Function, of_catalog: bool) -> Option<Expr> {
     if !function.name.to_string().eq_ignore_ascii_case("array") {
         return None;
     }
@@ -25,6 +29,9 @@ pub(crate) fn of_subquery(function: &mut Function) -> Option<Expr> {
         return Some(called("make_array", Vec::new()));
     }
     let mut query: Query = (**query).clone();
+    if !of_catalog {
+        return Some(or_empty(aggregated(query)?));
+    }
     let SetExpr::Select(select) = query.body.as_mut() else { return None };
     let [SelectItem::UnnamedExpr(item) | SelectItem::ExprWithAlias { expr: item, .. }] = select.projection.as_mut_slice()
     else {
@@ -33,8 +40,70 @@ pub(crate) fn of_subquery(function: &mut Function) -> Option<Expr> {
     // The order is that of the items, in every query that asks so.
     query.order_by = None;
     *item = called("array_agg", vec![item.clone()]);
-    let subquery = Expr::Subquery(Box::new(query));
-    Some(called("coalesce", vec![subquery, called("make_array", Vec::new())]))
+    Some(or_empty(query))
+}
+
+fn or_empty(query: Query) -> Expr {
+    called("coalesce", vec![Expr::Subquery(Box::new(query)), called("make_array", Vec::new())])
+}
+
+/// The query of the array of a query's values, in its order. None: it has several columns, or an order that stays within it.
+fn aggregated(mut query: Query) -> Option<Query> {
+    const VALUE: &str = "array_value";
+    let order = match query.order_by.as_ref().map(|order| &order.kind) {
+        None => Vec::new(),
+        Some(OrderByKind::Expressions(order)) => order.clone(),
+        Some(OrderByKind::All(_)) => return None,
+    };
+    let name = |name: &str| Expr::Identifier(Ident::new(name));
+    let SetExpr::Select(select) = query.body.as_mut() else { return None };
+    let [SelectItem::UnnamedExpr(item) | SelectItem::ExprWithAlias { expr: item, .. }] = select.projection.as_slice() else {
+        return None;
+    };
+    let (item, alias) = (
+        item.clone(),
+        match &select.projection[0] {
+            SelectItem::ExprWithAlias { alias, .. } => Some(Expr::Identifier(alias.clone())),
+            _ => None,
+        },
+    );
+    let is_item = |expr: &Expr| {
+        let is_first = matches!(expr, Expr::Value(value) if matches!(&value.value, Value::Number(number, _) if number == "1"));
+        is_first || *expr == item || Some(expr) == alias.as_ref()
+    };
+    // The rows and what they are sorted by, and then the array of them.
+    let mut items = vec![SelectItem::ExprWithAlias { expr: item.clone(), alias: Ident::new(VALUE) }];
+    let (mut outer, mut inner) = (Vec::new(), Vec::new());
+    for by in order {
+        if is_item(&by.expr) {
+            outer.push(OrderByExpr { expr: name(VALUE), ..by.clone() });
+            inner.push(OrderByExpr { expr: name(VALUE), ..by });
+            continue;
+        }
+        if select.distinct.is_some() {
+            return None;
+        }
+        let key = format!("array_key_{}", items.len());
+        items.push(SelectItem::ExprWithAlias { expr: by.expr.clone(), alias: Ident::new(key.clone()) });
+        outer.push(OrderByExpr { expr: name(&key), ..by.clone() });
+        inner.push(OrderByExpr { expr: name(&key), ..by });
+    }
+    select.projection = items;
+    query.order_by = (!inner.is_empty()).then_some(OrderBy { kind: OrderByKind::Expressions(inner), interpolate: None });
+    let mut array = called("array_agg", vec![name(VALUE)]);
+    if let Expr::Function(Function { args: FunctionArguments::List(list), .. }) = &mut array
+        && !outer.is_empty()
+    {
+        list.clauses.push(FunctionArgumentClause::OrderBy(outer));
+    }
+    let text = format!("SELECT {array} FROM (SELECT 1) AS array_rows");
+    let mut around = Parser::new(&GenericDialect {}).try_with_sql(&text).and_then(|mut parser| parser.parse_query()).ok()?;
+    if let SetExpr::Select(select) = around.body.as_mut()
+        && let Some(TableFactor::Derived { subquery, .. }) = select.from.first_mut().map(|from| &mut from.relation)
+    {
+        **subquery = query;
+    }
+    Some(*around)
 }
 
 /// NULL for a subquery that has no rows for certain. Its placeholders stay in the statement, since clients give values for them.

@@ -160,7 +160,6 @@ fn what_is_no_message_harms_only_who_sends_it() {
         &b"Q\xff\xff\xff\xff"[..],
         b"Q\x7f\xff\xff\xff",
         b"Q\0\0\0\x03",
-        b"Q\0\0\0\x08\xff\xff\xff\0",
         b"?\0\0\0\x04",
         b"B\0\0\0\x0a\0\0\xff\xff\xff\xff",
         b"P\0\0\0\x06a\0",
@@ -175,6 +174,14 @@ fn what_is_no_message_harms_only_who_sends_it() {
         );
         assert!(client.reply().is_none(), "the connection ends");
     }
+    // A text that is not UTF-8 ends its statement alone.
+    let mut client = RawClient::connect(front.address());
+    client.send('Q', b"\xff\xff\xff\0");
+    assert_eq!(code(&client.until('Z')).as_deref(), Some("22021"));
+    client.send('P', b"\0\xff\xff\xff\0\0\0");
+    client.send('S', b"");
+    assert_eq!(code(&client.until('Z')).as_deref(), Some("22021"));
+    assert_eq!(rows(&client.query("SELECT count(*) FROM t")), [["5"]]);
     // Half a message, and the client goes.
     let mut client = RawClient::connect(front.address());
     client.stream.write_all(b"Q\0\0\xff\0SELECT").unwrap();
