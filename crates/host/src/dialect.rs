@@ -12,8 +12,8 @@ use datafusion::common::{Result, not_impl_err};
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Fetch, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, LimitClause,
-    ObjectName, Query, Value, VisitMut, VisitorMut,
+    BinaryOperator, Expr, Fetch, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
+    LimitClause, ObjectName, Query, Value, VisitMut, VisitorMut,
 };
 
 /// A statement in the engine's words, and whether its plan has [merged keys](pithead_functions::with_merged_keys) to be resolved.
@@ -66,6 +66,11 @@ pub(crate) fn call<const N: usize>(name: &str, args: [Expr; N]) -> Expr {
         over: None,
         within_group: vec![],
     })
+}
+
+/// Two operands and the operator between them.
+pub(crate) fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
+    Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
 }
 
 /// NULL, which stands where an expression was taken away.

@@ -9,6 +9,8 @@ use std::ops::ControlFlow;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value, visit_expressions_mut};
 
+use crate::dialect::binary;
+
 /// Mends all expressions of a statement.
 pub(crate) fn mend(statement: &mut Statement) {
     let Statement::Statement(statement) = statement else { return };
@@ -111,10 +113,6 @@ impl Parts {
         }
         left
     }
-}
-
-fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
-    Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
 }
 
 #[cfg(test)]

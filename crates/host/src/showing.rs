@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 use pithead_functions::fault_from_datafusion;
 use pithead_model::Fault;
 
+use crate::dialect::binary;
 use crate::tokens::parts;
 
 /// What SHOW TABLES without a word more is.
@@ -72,10 +73,6 @@ fn query(condition: Expr) -> Result<Query, Fault> {
         _ => return Err(Fault::bug("the query of SHOW TABLES is no SELECT")),
     }
     Ok(query)
-}
-
-fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
-    Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
 }
 
 fn column(name: &str) -> Expr {

@@ -113,7 +113,7 @@ fn united(mut queries: Vec<SetExpr>) -> Option<SetExpr> {
 
 fn expanded(expr: &Expr) -> Option<Expr> {
     match expr {
-        Expr::Cast { expr: of, data_type: DataType::Bytea, .. } => bytes(text_of(of)?),
+        Expr::Cast { expr: of, data_type: DataType::Bytea, .. } => Some(bytes(text_of(of)?)),
         Expr::Cast { kind, expr: of, data_type, array: false, format: None } if is_decimal(data_type).is_some() => {
             let number = number_of(of)?;
             let data_type = match is_decimal(data_type)? {
@@ -197,16 +197,35 @@ fn default_is_null(value: &mut Expr) {
     }
 }
 
-/// PostgreSQL's text of bytes: `\x0aff`, or with `\\` and `\012` in it; none: it is neither.
-fn bytes(text: &str) -> Option<Expr> {
+/// PostgreSQL's text of bytes: `\x0aff`, or with `\\` and `\012` in it. What is neither becomes a call that the engine refuses.
+fn bytes(text: &str) -> Expr {
+    let is_hex = |digits: &&str| digits.len().is_multiple_of(2) && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     let hex = match text.strip_prefix("\\x") {
-        Some(digits) => {
-            (digits.len() % 2 == 0 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())).then(|| digits.to_owned())
-        }
-        None if text.contains('\\') => None,
-        None => Some(text.bytes().map(|byte| format!("{byte:02x}")).collect()),
+        Some(digits) => Some(digits).filter(is_hex).map(str::to_owned),
+        None => unescaped(text.as_bytes()).map(|bytes| bytes.iter().map(|byte| format!("{byte:02x}")).collect()),
     };
-    hex.map(|hex| Expr::Value(Value::HexStringLiteral(hex).into()))
+    match hex {
+        Some(hex) => Expr::Value(Value::HexStringLiteral(hex).into()),
+        None => call("decode", [text, "hex"].map(|text| Expr::Value(Value::SingleQuotedString(text.to_owned()).into()))),
+    }
+}
+
+/// Bytes of which some are written `\\` or `\012`; none: a backslash is followed by something else.
+fn unescaped(mut text: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    loop {
+        let (byte, rest) = match text {
+            [] => return Some(bytes),
+            [b'\\', b'\\', rest @ ..] => (b'\\', rest),
+            [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', rest @ ..] => {
+                ((a - b'0') * 64 + (b - b'0') * 8 + (c - b'0'), rest)
+            }
+            [b'\\', ..] => return None,
+            [byte, rest @ ..] => (*byte, rest),
+        };
+        bytes.push(byte);
+        text = rest;
+    }
 }
 
 /// An interval with units for its clock time: `1 day 02:03:04.5`; none: it has no clock time.
@@ -371,7 +390,8 @@ mod tests {
     fn literals_keep_what_they_say() {
         for (sql, expected) in [
             ("SELECT '\\x0aFF'::bytea AS b", "SELECT X'0aFF' AS b"),
-            ("SELECT '\\x0'::bytea AS b", "SELECT '\\x0'::BYTEA AS b"),
+            ("SELECT '\\x0'::bytea AS b", "SELECT \"decode\"('\\x0', 'hex') AS b"),
+            ("SELECT 'a\\\\\\001'::bytea AS b", "SELECT X'615c01' AS b"),
             ("SELECT -1.005::numeric(10,2) AS n", "SELECT -'1.005'::NUMERIC(10,2) AS n"),
             ("SELECT CAST(-1.005 AS numeric) AS n", "SELECT CAST('-1.005' AS DECIMAL(38,10)) AS n"),
             ("SELECT 0.123456789012::numeric AS n", "SELECT '0.123456789012'::DECIMAL(12,12) AS n"),

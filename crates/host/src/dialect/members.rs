@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 use pithead_model::RESERVED;
 
 use super::macros::{Naming, parsed};
-use super::null;
+use super::{binary, null};
 
 /// Expands every one of a statement.
 pub(super) fn expand(sql: &mut Sql) {
@@ -128,10 +128,6 @@ fn equal(member: Expr, value: Expr) -> Expr {
 
 fn perhaps_equal(member: Expr, value: Expr) -> Expr {
     Expr::IsNotFalse(Box::new(nested(equal(member, value))))
-}
-
-fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
-    Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
 }
 
 fn nested(expr: Expr) -> Expr {

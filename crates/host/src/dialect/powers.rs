@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Statement as Sql, visit_expressions_mut};
 
-use super::{call, null};
+use super::{binary, call, null};
 
 /// Puts expressions with powers together again as they are written.
 pub(super) fn expand(sql: &mut Sql) {
@@ -68,10 +68,6 @@ impl Chain {
         }
         right
     }
-}
-
-fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
-    Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
 }
 
 /// What was taken for the sides of a power: the last operand of the left one to the first of the right one.
