@@ -27,7 +27,7 @@ test: setup
 	tools/lint $(TARGET)
 	$(TARGET)/release/xtask tidy
 	$(PYTHON) crates/e2e/suites/judge.py check
-	cargo test $(WHOLE)
+	RUST_BACKTRACE=0 cargo test $(WHOLE)
 	cp $(TARGET)/release/lib_pithead.so python/pithead/_pithead.abi3.so
 	PYTHONPATH=python $(PYTHON) -m pytest -q
 

@@ -9,11 +9,13 @@ use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
 use datafusion::common::{DFSchema, Result, internal_err};
 use datafusion::functions::core::expr_fn::greatest;
 use datafusion::functions::datetime::expr_fn::to_local_time;
-use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::expr::{Cast, ScalarFunction};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
     cast,
 };
+
+use crate::wall_time::moment_at;
 
 /// The function's name, which no SQL text can spell: its arguments are the planner's cast to the zone, and what is cast.
 pub const AT_ZONE: &str = "\u{0}at_zone";
@@ -34,10 +36,13 @@ pub(crate) fn at_zone(expr: &Expr, schema: &DFSchema, session: &Arc<str>) -> Res
     let (true, [zoned, moment]) = (func.inner().is::<AtZone>(), args.as_slice()) else { return Ok(None) };
     let DataType::Timestamp(_, zone) = zoned.get_type(schema)? else { return internal_err!("expected a cast to a zone") };
     let is_zoned = has_zone(&moment.get_type(schema)?);
-    let there = cast(moment.clone(), DataType::Timestamp(TimeUnit::Microsecond, zone));
-    Ok(Some(match is_zoned {
-        true => to_local_time(vec![there]),
-        false => cast(as_it_is(there), DataType::Timestamp(TimeUnit::Microsecond, Some(Arc::clone(session)))),
+    let there = |zone| cast(moment.clone(), DataType::Timestamp(TimeUnit::Microsecond, zone));
+    Ok(Some(match (is_zoned, zone) {
+        (false, Some(zone)) => {
+            let moment = moment_at(there(None), &zone);
+            cast(moment, DataType::Timestamp(TimeUnit::Microsecond, Some(Arc::clone(session))))
+        }
+        (_, zone) => to_local_time(vec![there(zone)]),
     }))
 }
 
@@ -47,7 +52,7 @@ pub(crate) fn as_it_is(cast: Expr) -> Expr {
     greatest(vec![cast])
 }
 
-fn has_zone(moment: &DataType) -> bool {
+pub(crate) fn has_zone(moment: &DataType) -> bool {
     matches!(moment, DataType::Timestamp(_, Some(_)))
 }
 
@@ -56,9 +61,17 @@ impl ScalarUDFImpl for AtZone {
         AT_ZONE
     }
 
+    fn display_name(&self, arguments: &[Expr]) -> Result<String> {
+        self.schema_name(arguments)
+    }
+
+    /// As it is written: by the zone, too, it is told from others over the same moment.
     fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
         match arguments {
-            [_, moment] => Ok(moment.schema_name().to_string()),
+            [Expr::Cast(Cast { field, .. }), moment] => match field.data_type() {
+                DataType::Timestamp(_, Some(zone)) => Ok(format!("{} AT TIME ZONE '{zone}'", moment.schema_name())),
+                _ => internal_err!("expected a zone"),
+            },
             _ => internal_err!("expected a cast and what is cast"),
         }
     }

@@ -16,6 +16,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::average::divide;
+use crate::sliding::SlidingFloats;
 use crate::sum_scalar::overflow;
 
 /// Decimals of at most so many digits are left to DataFusion: 10^13 of them have a sum of 38 digits.
@@ -103,6 +104,14 @@ impl AggregateUDFImpl for CheckedAvg {
             true => Box::new(DistinctMean { types, values: self.standard.accumulator(args)? }),
             false => Box::new(Mean { types, inner: self.standard.accumulator(args)? }),
         })
+    }
+
+    fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        let is_float = args.return_field.data_type() == &DataType::Float64;
+        match is_float && !args.is_distinct {
+            true => Ok(Box::new(SlidingFloats::new(true))),
+            false => self.accumulator(args),
+        }
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {

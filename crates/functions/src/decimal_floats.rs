@@ -6,25 +6,28 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType};
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, TimeUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::functions::expr_fn::to_timestamp_seconds;
 use datafusion::logical_expr::expr::{Between, Case, InList, ScalarFunction};
+use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Join, LogicalPlan, Operator, cast};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Join, LogicalPlan, Operator, cast, lit};
 use datafusion::optimizer::AnalyzerRule;
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 
 use crate::kept_names::map_named;
 use crate::one_value::compares;
+use crate::same_moments::{CHOOSING, of_one_type};
 
 /// The rule.
 #[derive(Debug)]
 pub(crate) struct DecimalsAndFloats;
 
-/// Functions that give one of their arguments, or compare them.
-const CHOOSING: [&str; 7] = ["coalesce", "greatest", "ifnull", "least", "nullif", "nvl", "nvl2"];
+/// Functions whose result has as many decimal places as their second argument says, where it is a literal.
+const ROUNDING: [&str; 2] = ["round", "trunc"];
 
 impl AnalyzerRule for DecimalsAndFloats {
     fn name(&self) -> &'static str {
@@ -40,7 +43,9 @@ impl AnalyzerRule for DecimalsAndFloats {
                 }
                 node => Arc::new(merge_schema(&node.inputs())),
             };
-            let changed = map_named(node, |expr| expr.transform_up(|expr| alike(expr, &schema)))?;
+            let changed = map_named(node, |expr| {
+                expr.transform_up(|expr| of_one_type(expr, &schema).transform_data(|expr| alike(expr, &schema)))
+            })?;
             changed.transform_data(keys)
         })?;
         Ok(changed.data)
@@ -80,6 +85,7 @@ fn alike(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             Ok(Transformed::yes(Expr::Case(Case { expr: case.expr.map(of), when_then_expr, ..case })))
         }
         Expr::ScalarFunction(function) if function.func.name() == "to_timestamp" => Ok(since_1970(function, schema)),
+        Expr::ScalarFunction(function) if ROUNDING.contains(&function.func.name()) => places(function),
         Expr::ScalarFunction(function) if CHOOSING.contains(&function.func.name()) => {
             let Some(target) = Alike::of(&function.args, schema) else {
                 return Ok(Transformed::no(Expr::ScalarFunction(function)));
@@ -91,11 +97,38 @@ fn alike(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     }
 }
 
+/// A function that rounds, to a constant number of places, in the type that the function takes. DataFusion 55.2 would put a cast around
+/// it: the function's type is then another one until the cast is simplified, and what was made of that type does not fit.
+fn places(mut function: ScalarFunction) -> Result<Transformed<Expr>> {
+    if let [_, places] = function.args.as_mut_slice()
+        && let Some(constant) = constant(places)?
+        && let Ok(ScalarValue::Int32(Some(number))) = constant.cast_to(&DataType::Int32)
+    {
+        *places = lit(number);
+        return Ok(Transformed::yes(Expr::ScalarFunction(function)));
+    }
+    Ok(Transformed::no(Expr::ScalarFunction(function)))
+}
+
+/// The value of an expression that has the same for every row, whoever asks.
+fn constant(expr: &Expr) -> Result<Option<ScalarValue>> {
+    let varies = |part: &Expr| !matches!(part, Expr::Literal(..) | Expr::BinaryExpr(_) | Expr::Negative(_) | Expr::Cast(_));
+    if expr.exists(|part| Ok(varies(part)))? {
+        return Ok(None);
+    }
+    let simplified = ExprSimplifier::new(SimplifyContext::default()).simplify(expr.clone())?;
+    Ok(simplified.as_literal().cloned())
+}
+
 /// `to_timestamp` of a whole number: that many seconds after 1970. DataFusion 55.2 takes them for seconds of the session's zone.
 fn since_1970(function: ScalarFunction, schema: &DFSchema) -> Transformed<Expr> {
     let is_whole = matches!(function.args.as_slice(), [number] if number.get_type(schema).is_ok_and(|of| of.is_integer()));
     let seconds = |args: &[Expr]| to_timestamp_seconds(args.to_vec());
+    let utc = || DataType::Timestamp(TimeUnit::Second, Some("UTC".into()));
     match Expr::ScalarFunction(function.clone()).get_type(schema) {
+        Ok(data_type @ DataType::Timestamp(_, Some(_))) if is_whole => {
+            Transformed::yes(cast(cast(seconds(&function.args), utc()), data_type))
+        }
         Ok(data_type) if is_whole => Transformed::yes(cast(seconds(&function.args), data_type)),
         _ => Transformed::no(Expr::ScalarFunction(function)),
     }

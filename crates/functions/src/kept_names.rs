@@ -10,7 +10,7 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, GroupingSet, LogicalPlan};
 
 /// Like [`LogicalPlan::map_expressions`], but every output column of the node keeps its name.
-pub(crate) fn map_named(
+pub fn map_named(
     node: LogicalPlan,
     mut change: impl FnMut(Expr) -> Result<Transformed<Expr>>,
 ) -> Result<Transformed<LogicalPlan>> {

@@ -8,16 +8,18 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, FieldRef, TimeUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::common::{Column, DFSchema, Result, ScalarValue};
 use datafusion::functions::datetime::expr_fn::to_local_time;
-use datafusion::logical_expr::expr::{Between, Case, Cast, InList, ScalarFunction};
+use datafusion::logical_expr::expr::{Between, Case, Cast, InList, InSubquery, ScalarFunction, SetComparison};
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, cast};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, Projection, Subquery, cast};
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::at_zone::{AT_ZONE, as_it_is, at_zone};
+use crate::at_zone::{AT_ZONE, as_it_is, at_zone, has_zone};
 use crate::kept_names::map_named;
 use crate::one_value::compares;
+use crate::same_moments::CHOOSING;
+use crate::wall_time::{moment_at, shifted};
 
 /// Adds intervals to days, and takes them away, as PostgreSQL and DuckDB do: by the moment at which the day begins. DataFusion drops the
 /// hours of the interval. Of intervals that are written in days and months, the sum stays a day: it is compared as the moment is, and
@@ -63,8 +65,6 @@ fn is_same(one: &str, other: &str) -> bool {
     one == other || UTC.contains(&one) && UTC.contains(&other)
 }
 
-/// Functions that give one of their arguments.
-const CHOOSING: [&str; 7] = ["coalesce", "greatest", "ifnull", "least", "nullif", "nvl", "nvl2"];
 /// Functions of a moment whose result hangs on a zone.
 const IN_ZONE: [&str; 6] = ["date_bin", "date_part", "date_trunc", "to_char", "to_date", "to_time"];
 
@@ -113,13 +113,19 @@ impl SessionZone {
             Expr::Case(case) => self.case(case, schema),
             Expr::Cast(cast) => self.casted(cast, schema),
             Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Plus | Operator::Minus), right }) => {
-                // Days and months are those of the session's zone.
-                let [left, right] = match [is_interval(&left, schema), is_interval(&right, schema)] {
-                    [false, true] => [self.here(*left, schema), Transformed::no(*right)],
-                    [true, false] => [Transformed::no(*left), self.here(*right, schema)],
-                    _ => [left, right].map(|side| Transformed::no(*side)),
-                };
-                binary(left, op, right)
+                self.sum(*left, op, *right, schema)
+            }
+            Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
+                let (expr, subquery) = self.member(*expr, subquery, schema)?;
+                let changed = expr.transformed || subquery.transformed;
+                let query = InSubquery { expr: Box::new(expr.data), subquery: subquery.data, negated };
+                Transformed::new_transformed(Expr::InSubquery(query), changed)
+            }
+            Expr::SetComparison(SetComparison { expr, subquery, op, quantifier }) => {
+                let (expr, subquery) = self.member(*expr, subquery, schema)?;
+                let changed = expr.transformed || subquery.transformed;
+                let comparison = SetComparison { expr: Box::new(expr.data), subquery: subquery.data, op, quantifier };
+                Transformed::new_transformed(Expr::SetComparison(comparison), changed)
             }
             Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(op) => {
                 let [left, right] = fine(self.moments([*left, *right], schema), schema);
@@ -142,6 +148,36 @@ impl SessionZone {
             }
             expr => Transformed::no(expr),
         })
+    }
+
+    /// A moment and an interval: days and months are those of the session's zone.
+    fn sum(&self, left: Expr, op: Operator, right: Expr, schema: &DFSchema) -> Transformed<Expr> {
+        let sign = if op == Operator::Plus { 1 } else { -1 };
+        let (moment, interval) = match [is_interval(&left, schema), is_interval(&right, schema)] {
+            [false, true] => (left, right),
+            [true, false] if op == Operator::Plus => (right, left),
+            _ => return binary(Transformed::no(left), op, Transformed::no(right)),
+        };
+        let is_zoned = moment.get_type(schema).is_ok_and(|of| has_zone(&of));
+        match is_zoned && !is_same(&self.name, "UTC") {
+            true => Transformed::yes(shifted(self.here(moment, schema).data, interval, sign)),
+            false => binary(self.here(moment, schema), op, Transformed::no(interval)),
+        }
+    }
+
+    /// A value and the subquery that it is looked for in, whose column is of the same kind of moment.
+    fn member(&self, expr: Expr, subquery: Subquery, schema: &DFSchema) -> Result<(Transformed<Expr>, Transformed<Subquery>)> {
+        let (of, within) = (expr.get_type(schema)?, subquery.subquery.schema().field(0).data_type().clone());
+        let column = Expr::Column(Column::from(subquery.subquery.schema().qualified_field(0)));
+        let name = subquery.subquery.schema().field(0).name().clone();
+        let column = self.moment(column, &of, subquery.subquery.schema());
+        let expr = self.moment(expr, &within, schema);
+        if !column.transformed {
+            return Ok((expr, Transformed::no(subquery)));
+        }
+        let plan = Projection::try_new(vec![column.data.alias(name)], subquery.subquery)?;
+        let subquery = Subquery { subquery: Arc::new(LogicalPlan::Projection(plan)), ..subquery };
+        Ok((expr, Transformed::yes(subquery)))
     }
 
     fn case(&self, case: Case, schema: &DFSchema) -> Transformed<Expr> {
@@ -198,14 +234,18 @@ impl SessionZone {
     /// What is to be a moment of a type with a zone: a text or a wall time is one of this zone.
     fn moment(&self, expr: Expr, of: &DataType, schema: &DFSchema) -> Transformed<Expr> {
         let DataType::Timestamp(unit, Some(zone)) = of else { return Transformed::no(expr) };
-        let is_wall_time = match expr.get_type(schema) {
-            Ok(DataType::Timestamp(_, None) | DataType::Date32 | DataType::Date64) => true,
-            Ok(data_type) => data_type.is_string(),
-            Err(_) => false,
-        };
-        match is_wall_time && !is_same(zone, &self.name) {
-            true => Transformed::yes(as_it_is(cast(expr, DataType::Timestamp(*unit, Some(Arc::clone(&self.name)))))),
-            false => Transformed::no(expr),
+        if is_same(zone, &self.name) && is_same(zone, "UTC") {
+            return Transformed::no(expr);
+        }
+        match expr.get_type(schema) {
+            Ok(DataType::Timestamp(_, None)) => Transformed::yes(moment_at(expr, &self.name)),
+            Ok(DataType::Date32 | DataType::Date64) => {
+                Transformed::yes(moment_at(cast(expr, DataType::Timestamp(TimeUnit::Microsecond, None)), &self.name))
+            }
+            Ok(data_type) if data_type.is_string() && !is_same(zone, &self.name) => {
+                Transformed::yes(as_it_is(cast(expr, DataType::Timestamp(*unit, Some(Arc::clone(&self.name))))))
+            }
+            _ => Transformed::no(expr),
         }
     }
 
@@ -291,10 +331,6 @@ fn binary(left: Transformed<Expr>, op: Operator, right: Transformed<Expr>) -> Tr
 
 fn is_interval(expr: &Expr, schema: &DFSchema) -> bool {
     matches!(expr.get_type(schema), Ok(DataType::Interval(_)))
-}
-
-fn has_zone(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Timestamp(_, Some(_)))
 }
 
 fn by_moment(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {

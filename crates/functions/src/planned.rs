@@ -14,6 +14,7 @@ use crate::checked::with_checks;
 use crate::group_keys::by_group_keys;
 use crate::one_value::with_one_value;
 use crate::open_lists::without_open_lists;
+use crate::sliding::over_any_frame;
 use crate::subqueries::refuse_subqueries;
 
 /// The plan as the engine is to run it: joins with groups are by their groups, arithmetic is checked, and values that are equal are
@@ -24,7 +25,7 @@ use crate::subqueries::refuse_subqueries;
 /// pruning by bounds, and the cost of a piece.
 pub fn ready_to_run(plan: LogicalPlan) -> Result<LogicalPlan> {
     refuse_subqueries(&plan)?;
-    with_one_value(with_checks(without_open_lists(by_group_keys(plan)?)?)?)
+    with_one_value(with_checks(without_open_lists(by_group_keys(over_any_frame(plan)?)?)?)?)
 }
 
 /// A planner that calls [`ready_to_run`] first.

@@ -27,9 +27,11 @@ use pithead_model::PAGE_ROWS;
 
 use crate::any_order::AnyOrder;
 use crate::at_zone::at_zone_udf;
+use crate::balanced::BalancedFilters;
 use crate::bounded::SessionMemory;
 use crate::checked::{AsFunctions, AsOperators};
 use crate::constants_right::ConstantsRight;
+use crate::correlated_names::CorrelatedNames;
 use crate::decimal_floats::DecimalsAndFloats;
 use crate::empty_join::EmptyJoin;
 use crate::equal_keys::{EqualKeys, NullKeysApart};
@@ -48,6 +50,7 @@ use crate::subquery_values::SubqueryValues;
 use crate::told_apart::ToldApart;
 use crate::top_k::TopKByGroup;
 use crate::totals::FiltersAboveTotals;
+use crate::wall_time::{moment_at_udf, shifted_udf};
 use crate::whole_sorts::WholeSorts;
 use crate::{Registry, avg_udaf, max_udaf, min_udaf, sum_udaf};
 
@@ -110,6 +113,8 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
     context.register_udf(named_cast_udf());
     context.register_udf(merged_key_udf());
     context.register_udf(at_zone_udf());
+    context.register_udf(moment_at_udf());
+    context.register_udf(shifted_udf());
     options.functions.register(&context);
     context.state()
 }
@@ -157,7 +162,7 @@ fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
 /// The rules of DataFusion and ours.
 fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let mut rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> =
-        vec![Arc::new(NamedCasts), Arc::new(EachKeyOnce), Arc::new(OneRow), Arc::new(AsFunctions)];
+        vec![Arc::new(CorrelatedNames), Arc::new(NamedCasts), Arc::new(EachKeyOnce), Arc::new(OneRow), Arc::new(AsFunctions)];
     for rule in Optimizer::new().rules {
         match rule.name() {
             name if name == RewriteSetComparison::new().name() => rules.extend([Arc::new(NamedSetComparisons) as Arc<_>, rule]),
@@ -176,6 +181,7 @@ fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
                 rules.extend([Arc::new(EmptyJoin) as Arc<_>, Arc::new(ConstantsRight) as Arc<_>]);
                 rules.push(Arc::new(FiltersAboveTotals::default()));
                 rules.push(Arc::new(EqualKeys::default()));
+                rules.push(Arc::new(BalancedFilters));
             }
             name if name == SingleDistinctToGroupBy::new().name() => rules.push(Arc::new(OneDistinct::default())),
             _ => rules.push(rule),

@@ -205,7 +205,7 @@ pub(crate) fn is_predicate(expr: &Expr) -> bool {
     matches!(expr, Expr::InSubquery(_) | Expr::Exists(_))
 }
 
-fn is_subquery(expr: &Expr) -> bool {
+pub(crate) fn is_subquery(expr: &Expr) -> bool {
     is_predicate(expr) || matches!(expr, Expr::ScalarSubquery(_) | Expr::SetComparison(_))
 }
 

@@ -20,6 +20,7 @@ use datafusion::logical_expr::{
     StatisticsArgs,
 };
 
+use crate::sliding::SlidingFloats;
 use crate::sum_groups::CheckedGroups;
 use crate::sum_scalar::{CheckedDistinct, CheckedTotal};
 
@@ -101,6 +102,9 @@ impl AggregateUDFImpl for CheckedSum {
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         if args.is_distinct {
             return self.standard.create_sliding_accumulator(args);
+        }
+        if args.return_field.data_type() == &DataType::Float64 {
+            return Ok(Box::new(SlidingFloats::new(false)));
         }
         Self::total(args.return_field.data_type()).map_or_else(|| self.standard.create_sliding_accumulator(args), Ok)
     }

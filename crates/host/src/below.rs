@@ -16,22 +16,26 @@ use datafusion::datasource::{MemTable, source_as_provider};
 use datafusion::execution::SessionState;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
-use datafusion::logical_expr::utils::conjunction;
+
 use datafusion::logical_expr::{Expr, Filter, LogicalPlan, Projection, TableScan, TableScanBuilder};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
 use pithead_door::{OpenRequest, SlicePart};
 use pithead_fleet::VersionedDataset;
-use pithead_functions::{EngineOptions, Registry, fault_from_datafusion, session_state};
+use pithead_functions::{EngineOptions, Registry, conjunction, fault_from_datafusion, session_state};
 use pithead_model::{Blame, Dataset, DatasetName, Fault, PageSample, Partition, Partitioning, SLICE_ROWS_DEFAULT, SliceSpan};
 use pithead_plan::{INPUT_SCHEMA, Shape, consume, shape};
 
+use crate::aside::aside_waiting;
 use crate::query::{Mode, Query};
 use crate::schemas::CATALOG;
 use crate::table::DatasetTable;
 use crate::{Host, Settings};
 use pithead_remote::QueryProfile;
+
+/// Bytes of a sub-plan whose reading takes long.
+const LARGE_PLAN: usize = 32 << 10;
 
 /// Runs sub-plans from above over the drives of a host. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -119,7 +123,8 @@ impl SubPlans {
         let settings = Settings::for_sub_plan(&request.options);
         let functions = self.host.functions().of_extensions(&request.options.extensions).await?;
         let state = self.state(request, parts, &settings, functions)?;
-        let plan = consume(bytes, &state).await.map_err(|error| Fault::from(error).at("the sub-plan"))?;
+        let plan = aside_waiting(bytes.len() > LARGE_PLAN, consume(bytes, &state)).await;
+        let plan = plan.map_err(|error| Fault::from(error).at("the sub-plan"))?;
         let plan = plan.transform_down_with_subqueries(filters_above).map_err(fault_from_datafusion)?.data;
         let driving_scans = scans(&plan, &driving)?;
         let numbers = parts.iter().map(|part| (part.part.name.clone(), part.part.partition)).collect();

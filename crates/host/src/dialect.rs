@@ -1,10 +1,13 @@
 //! What DuckDB and PostgreSQL know and the engine's planner does not, written in what it knows.
 
+mod chains;
 mod literals;
 mod macros;
 mod members;
+mod ordinals;
 mod powers;
 mod using;
+mod windows;
 
 use std::ops::ControlFlow;
 
@@ -19,10 +22,13 @@ use datafusion::sql::sqlparser::ast::{
 /// A statement in the engine's words, and whether its plan has [merged keys](pithead_functions::with_merged_keys) to be resolved.
 pub(crate) fn in_the_engines_words(state: &SessionState, statement: &mut Statement) -> Result<bool> {
     let Statement::Statement(sql) = statement else { return Ok(false) };
+    chains::balance(sql.as_mut());
+    ordinals::write_out(sql.as_mut());
     powers::expand(sql.as_mut());
     literals::expand(sql.as_mut());
     macros::expand(state, sql.as_mut());
     members::expand(sql.as_mut());
+    windows::expand(sql.as_mut()).or_else(|refused| not_impl_err!("{refused}"))?;
     if let ControlFlow::Break(refused) = sql.visit(&mut FetchFirst) {
         return not_impl_err!("{refused}");
     }

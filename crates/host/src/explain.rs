@@ -96,6 +96,11 @@ impl Text {
     }
 
     fn query(&mut self, prepared: &Prepared, depth: usize) {
+        for part in &prepared.shared {
+            let rows: usize = part.batches.iter().map(RecordBatch::num_rows).sum();
+            self.line("", depth, format!("computed first, {rows} rows, for the query and a scalar subquery:"));
+            self.query(&part.prepared, depth + 1);
+        }
         for (scalar, value) in &prepared.scalars {
             self.line("", depth, format!("scalar subquery, run first: {value}"));
             self.query(scalar, depth + 1);

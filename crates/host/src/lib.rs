@@ -2,7 +2,9 @@
 //! sends the drives what they can do, and finishes what comes back.
 
 mod activity;
+mod ambiguous;
 mod as_of;
+mod aside;
 mod below;
 mod client;
 mod converted;
@@ -34,6 +36,7 @@ mod sampler;
 mod schemas;
 mod session;
 mod settings;
+mod shared;
 mod showing;
 mod spills;
 mod statement;

@@ -14,12 +14,14 @@ use datafusion::sql::sqlparser::ast::{
 use pithead_functions::{NAMED_CAST, with_merged_keys};
 use pithead_model::RESERVED;
 
+use crate::ambiguous;
 use crate::dialect::{call, in_the_engines_words, null};
 
 /// The plan of a statement. Casts have names of their own where the planner would otherwise find two columns of one name.
 pub(crate) async fn plan_of(state: &SessionState, mut statement: Statement) -> Result<LogicalPlan, DataFusionError> {
     let has_merged_keys = in_the_engines_words(state, &mut statement)?;
-    let plan = plan_of_known(state, statement).await?;
+    let plan = plan_of_known(state, statement.clone()).await?;
+    ambiguous::refuse(&statement, &plan)?;
     if has_merged_keys { with_merged_keys(plan) } else { Ok(plan) }
 }
 
@@ -44,10 +46,13 @@ pub(crate) fn is_refused(error: &DataFusionError) -> bool {
     }
 }
 
-/// The statement with a name for each cast of columns, and for each column of a later branch of a UNION; none where there are none.
+/// The statement with a name for each cast of columns, for each column of a later branch of a UNION, and for each that comes again within
+/// a query; none where there are none.
 fn with_names_apart(mut statement: Statement) -> Option<Statement> {
     let Statement::Statement(sql) = &mut statement else { return None };
     let mut found = false;
+    let is_result = matches!(sql.as_ref(), Sql::Query(_));
+    let _ = sql.visit(&mut Again { found: &mut found, depth: usize::from(!is_result) });
     let _ = sql.visit(&mut LaterBranches { found: &mut found });
     let _ = visit_expressions_mut(sql, |expr| {
         if let Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon | CastKind::TryCast, expr: of, data_type, .. } = expr
@@ -61,6 +66,53 @@ fn with_names_apart(mut statement: Statement) -> Option<Statement> {
         ControlFlow::<()>::Continue(())
     });
     found.then_some(statement)
+}
+
+/// Names columns that come again within one query as DuckDB does, `a_1` after `a`. Those of a result keep their name.
+struct Again<'a> {
+    found: &'a mut bool,
+    /// How many queries are around; more for one whose rows are no result.
+    depth: usize,
+}
+
+impl VisitorMut for Again<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        if self.depth > 0
+            && let SetExpr::Select(select) = query.body.as_mut()
+        {
+            self.name(&mut select.projection);
+        }
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+}
+
+impl Again<'_> {
+    fn name(&mut self, items: &mut [SelectItem]) {
+        for place in 1..items.len() {
+            let (before, rest) = items.split_at_mut(place);
+            let SelectItem::UnnamedExpr(expr) = &rest[0] else { continue };
+            let times = before.iter().filter(|item| matches!(item, SelectItem::UnnamedExpr(other) if other == expr)).count();
+            let times = times + before.iter().filter(|item| named_after(item, expr)).count();
+            if times > 0 {
+                *self.found = true;
+                let alias = Ident::with_quote('"', format!("{expr}_{times}"));
+                rest[0] = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+            }
+        }
+    }
+}
+
+/// Whether an item is an expression that came again, under the name that it was given.
+fn named_after(item: &SelectItem, expr: &Expr) -> bool {
+    matches!(item, SelectItem::ExprWithAlias { expr: other, alias } if other == expr && alias.value.starts_with(&format!("{expr}_")))
 }
 
 /// Names the columns of the later branches of set operations, which have the names of the first one.

@@ -22,6 +22,7 @@ use pithead_model::{Adapt, DatasetName, DriveId, Fault, Level, Partitioning, Sli
 use pithead_plan::{Input, RemoteScan, ReplanPoint, RollUp, Shape, SubPlan, Travelling, shape};
 use pithead_remote::{RemoteScanExec, SubPlanProfile, Target, here};
 
+use crate::aside::{aside_waiting, is_large};
 use crate::below::FromAbove;
 use crate::query::{Prepared, Query};
 use crate::replan::{Anew, ReplanExec};
@@ -94,7 +95,8 @@ pub(crate) async fn physical_plan(
     let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(remote)]);
     let started = std::time::Instant::now();
     let super_plan = ready_to_run(super_plan.clone()).map_err(fault_from_datafusion)?;
-    let plan = planner.create_physical_plan(&super_plan, state).await.map_err(fault_from_datafusion)?;
+    let plan = aside_waiting(is_large(&super_plan), planner.create_physical_plan(&super_plan, state)).await;
+    let plan = plan.map_err(fault_from_datafusion)?;
     tracing::debug!(us = started.elapsed().as_micros(), "planned what the host runs");
     tracing::debug!(plan = %datafusion::physical_plan::displayable(plan.as_ref()).indent(false), "the host's plan");
     Ok(plan)

@@ -20,12 +20,14 @@ use pithead_plan::{
     scalar_queries,
 };
 
+use crate::aside::{aside, aside_waiting, is_large};
 use crate::below::FromAbove;
 use crate::elsewhere::{self, Placed};
 use crate::planner::{RemotePlanner, physical_plan};
 use crate::replan::Replans;
 use crate::sampler::{SampleReport, SampledPages};
 use crate::schemas::Datasets;
+use crate::shared::SharedRows;
 use crate::{Host, Settings};
 use pithead_remote::{QueryProfile, SubPlanProfile};
 
@@ -62,6 +64,8 @@ pub(crate) struct Prepared {
     pub(crate) profiles: Vec<Arc<SubPlanProfile>>,
     /// What samples told of its predicates, the most restrictive first.
     pub(crate) samples: Vec<SampleReport>,
+    /// What it has in common with its scalar subqueries, which is computed before them.
+    pub(crate) shared: Vec<PreparedInput>,
     /// Scalar subqueries, and their values.
     pub(crate) scalars: Vec<(Prepared, ScalarValue)>,
     /// Small sides of joins, computed first for their keys.
@@ -96,22 +100,23 @@ impl Prepared {
 impl Query {
     /// Plans a query that is not optimised yet.
     pub(crate) async fn prepare(&self, plan: LogicalPlan, mode: Mode) -> Result<Prepared, Fault> {
-        let mut scalars = Vec::new();
+        let (mut scalars, mut shared) = (Vec::new(), SharedRows::default());
         let mut values: Vec<(ScalarQuery, ScalarValue)> = Vec::new();
         for query in scalar_queries(&plan).map_err(fault_from_datafusion)? {
-            let (prepared, value) = self.scalar(query.plan.clone()).await?;
+            let (prepared, value) = self.scalar(self.over_shared(&plan, &query, &mut shared).await?).await?;
             values.push((query, value.clone()));
             scalars.push((prepared, value));
         }
+        let plan = shared.in_place(plan)?;
         let plan = match values.is_empty() {
             true => plan,
             false => replace_scalar_queries(plan, &values).map_err(fault_from_datafusion)?,
         };
         let started = std::time::Instant::now();
-        let optimised = self.state.optimize(&plan).map_err(fault_from_datafusion)?;
+        let optimised = aside(is_large(&plan), || self.state.optimize(&plan)).map_err(fault_from_datafusion)?;
         tracing::debug!(us = started.elapsed().as_micros(), "optimised");
         let prepared = self.prepare_joins(&self.with_replan_point(optimised)?, mode).await?;
-        Ok(Prepared { scalars, ..prepared })
+        Ok(Prepared { scalars, shared: shared.prepared(), ..prepared })
     }
 
     /// Orders the joins, and computes the small sides whose keys reduce others. Where one turns out large, there is no such
@@ -138,7 +143,7 @@ impl Query {
     ) -> Result<Prepared, Fault> {
         let started = std::time::Instant::now();
         let ordered = match self.settings.join_order {
-            true => order_joins(optimised, &self.datasets(), &self.state, &settings)?,
+            true => aside(is_large(optimised), || order_joins(optimised, &self.datasets(), &self.state, &settings))?,
             false => optimised.clone(),
         };
         tracing::debug!(us = started.elapsed().as_micros(), "ordered joins");
@@ -146,7 +151,7 @@ impl Query {
             return self.prepare_optimised(ordered, mode, settings).await;
         }
         let started = std::time::Instant::now();
-        let reduced = reduce_by_joins(&ordered, &self.datasets(), &self.state, &settings)?;
+        let reduced = aside(is_large(&ordered), || reduce_by_joins(&ordered, &self.datasets(), &self.state, &settings))?;
         tracing::debug!(us = started.elapsed().as_micros(), "reduced by joins");
         let mut options = settings.clone();
         let mut first = Vec::new();
@@ -182,7 +187,7 @@ impl Query {
     ) -> Result<Option<(PreparedInput, Computed)>, Fault> {
         let batches = match mode {
             Mode::Explain => vec![],
-            Mode::Run => match self.collect_input(input, &prepared).await? {
+            Mode::Run => match self.collect(Arc::new(input.schema()), &prepared).await? {
                 Some(batches) => batches,
                 None => return Ok(None),
             },
@@ -204,9 +209,10 @@ impl Query {
             let computed_first = options.clone();
             let datasets = self.datasets();
             let mut decomposer = Decomposer::new(&datasets, &self.state);
+            let is_large = is_large(&plan);
             loop {
                 let started = std::time::Instant::now();
-                let cut = decomposer.cut(&plan, &options).await?;
+                let cut = aside_waiting(is_large, decomposer.cut(&plan, &options)).await?;
                 tracing::debug!(us = started.elapsed().as_micros(), "cut");
                 let mut missing: Vec<&Input> = Vec::new();
                 for input in cut.sub_plans.iter().flat_map(|sub_plan| &sub_plan.inputs) {
@@ -264,14 +270,12 @@ impl Query {
             decomposition.sub_plans.iter().flat_map(|sub_plan| &sub_plan.inputs).any(|input| input.plan == *plan)
         };
         let kept = tables.extract_if(.., |table| !is_shipped(&table.plan)).collect();
-        let (samples, scalars, first, replans, placed) = Default::default();
-        Prepared { decomposition, profiles, samples, scalars, first, tables, kept, replans, placed }
+        let (samples, shared, scalars, first, replans, placed) = Default::default();
+        Prepared { decomposition, profiles, samples, shared, scalars, first, tables, kept, replans, placed }
     }
 
-    /// The rows of a table to ship, under its own column names; none if they are too large.
-    async fn collect_input(&self, input: &Input, prepared: &Prepared) -> Result<Option<Vec<RecordBatch>>, Fault> {
-        let schema: SchemaRef = Arc::new(input.schema());
-        let bytes_max = SHIPPED_BYTES_MAX;
+    /// The rows of a prepared query as a table of these columns; none if they are too large to ship.
+    pub(crate) async fn collect(&self, schema: SchemaRef, prepared: &Prepared) -> Result<Option<Vec<RecordBatch>>, Fault> {
         let mut rows = self.execute(prepared).await?;
         let (mut batches, mut bytes) = (Vec::new(), 0);
         while let Some(batch) = rows.next().await {
@@ -280,13 +284,12 @@ impl Query {
                 continue;
             }
             bytes += pithead_door::batch_bytes(&batch);
-            if bytes > bytes_max {
+            if bytes > SHIPPED_BYTES_MAX {
                 return Ok(None);
             }
             let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
             let renamed = RecordBatch::try_new_with_options(Arc::clone(&schema), batch.columns().to_vec(), &options);
-            batches
-                .push(renamed.map_err(|error| Fault::bug(format!("a table to ship has other columns than planned: {error}")))?);
+            batches.push(renamed.map_err(|error| Fault::bug(format!("a part has other columns than planned: {error}")))?);
         }
         Ok(Some(batches))
     }
@@ -368,7 +371,7 @@ impl Query {
 }
 
 /// Whether a plan computed twice may give other rows.
-fn is_volatile(plan: &LogicalPlan) -> Result<bool, Fault> {
+pub(crate) fn is_volatile(plan: &LogicalPlan) -> Result<bool, Fault> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
         found |= node.expressions().iter().any(|expr| expr.is_volatile());

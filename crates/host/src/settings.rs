@@ -46,6 +46,8 @@ extensions_options! {
         pub join_order: bool, default = true
         /// Keys of small sides of joins go to the drives, so that rows which the join would drop stay there.
         pub join_filters: bool, default = true
+        /// Groups that a query and its scalar subqueries both need are computed once, where the drives are in this process.
+        pub share_parts: bool, default = true
         /// A few pages of tables are looked at before joins are ordered, where bounds do not tell how many rows pass. auto: where it may
         /// be worth it; always: small tables, too; off; lying:SEED: with figures that are wrong, for tests.
         pub sample: String, default = "auto".to_owned()

@@ -337,6 +337,8 @@ fn parse_set(sql: &str) -> Result<Option<Parsed>, Fault> {
         Some((name, value)) if !name.trim().is_empty() && !value.trim().is_empty() => (name.trim(), value.trim()),
         _ => return Err(Fault::new(Blame::User, "expected SET name = value").hint("SHOW ALL lists the names")),
     };
+    // PostgreSQL's and DuckDB's name of the setting.
+    let name = if name.eq_ignore_ascii_case("timezone") { "datafusion.execution.time_zone" } else { name };
     Ok(Some(Parsed::Set { name: name.to_owned(), value: unquoted(value) }))
 }
 
@@ -407,6 +409,7 @@ mod tests {
         for zone in ["set time zone 'UTC'", "SET TIME ZONE TO 'UTC'", "set time zone = 'UTC'"] {
             assert_eq!(set(zone), "datafusion.execution.time_zone=UTC", "{zone}");
         }
+        assert_eq!(set("SET TimeZone = 'Asia/Tokyo'"), "datafusion.execution.time_zone=Asia/Tokyo");
         assert_eq!(set("set a.b to 3"), "a.b=3");
         assert!(matches!(read("create table t as select 1").unwrap(), Parsed::Write { .. }));
         assert!(read("create index i on t (a)").is_err());

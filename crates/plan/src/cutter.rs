@@ -13,11 +13,12 @@ use datafusion::common::TableReference;
 use datafusion::common::{Column, DFSchemaRef, Result};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::builder::LogicalTableSource;
-use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
+use datafusion::logical_expr::utils::split_conjunction_owned;
 use datafusion::logical_expr::{
     Aggregate, Distinct, EmptyRelation, Expr, Extension, FetchType, Filter, Limit, LogicalPlan, Projection, SkipType, Sort,
     SubqueryAlias, TableScan, TableScanBuilder, TableSource, lit,
 };
+use pithead_functions::conjunction;
 use pithead_model::Level;
 
 use crate::decompose::remote;

@@ -30,6 +30,7 @@ mod remote;
 mod replan;
 mod rollup;
 mod sampling;
+mod shared;
 mod subquery;
 mod travel;
 
@@ -48,6 +49,7 @@ pub use remote::{Input, RemoteScan, SubPlan, Travelling};
 pub use replan::{ReplanPoint, replannable, with_replan_point};
 pub use rollup::RollUp;
 pub use sampling::{SampleKey, SampleQuestion, Sampled, Samples, counted_by, sample_questions};
+pub use shared::SharedPart;
 pub use subquery::{ScalarQuery, replace_scalar_queries, scalar_queries};
 pub use travel::{INPUT_SCHEMA, consume, references};
 

@@ -11,10 +11,11 @@ use std::sync::Arc;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, ExprSchema, JoinConstraint, JoinType, NullEquality, Result};
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
+use datafusion::logical_expr::utils::split_conjunction_owned;
 use datafusion::logical_expr::{Expr, Filter, Join, LogicalPlan, Projection};
 use datafusion::optimizer::optimize_projections::OptimizeProjections;
 use datafusion::optimizer::{Optimizer, OptimizerContext};
+use pithead_functions::conjunction;
 
 use crate::cutter::{Cutter, Outcome};
 use crate::{Catalogue, CutOptions, PlanError};

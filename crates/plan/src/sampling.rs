@@ -12,8 +12,9 @@ use datafusion::arrow::array::{Int64Array, RecordBatch};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result, TableReference};
 use datafusion::functions_aggregate::count::count;
-use datafusion::logical_expr::utils::{COUNT_STAR_EXPANSION, conjunction, split_conjunction};
+use datafusion::logical_expr::utils::{COUNT_STAR_EXPANSION, split_conjunction};
 use datafusion::logical_expr::{Expr, Filter, LogicalPlan, LogicalPlanBuilder, Operator, TableScan, lit, when};
+use pithead_functions::conjunction;
 use pithead_model::{DatasetId, LoadId};
 
 use crate::cutter::unaliased;

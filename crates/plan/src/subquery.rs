@@ -3,6 +3,7 @@
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, ScalarValue, not_impl_err};
 use datafusion::logical_expr::{Expr, LogicalPlan};
+use pithead_functions::map_named;
 
 use crate::recursion::stands_alone;
 
@@ -37,7 +38,7 @@ pub fn scalar_queries(plan: &LogicalPlan) -> Result<Vec<ScalarQuery>> {
 /// The plan with each query of `values` replaced by its value.
 pub fn replace_scalar_queries(plan: LogicalPlan, values: &[(ScalarQuery, ScalarValue)]) -> Result<LogicalPlan> {
     let replaced = plan.transform_down_with_subqueries(|node| {
-        node.map_expressions(|expr| {
+        map_named(node, |expr| {
             expr.transform_down(|expr| {
                 let value = uncorrelated(&expr).and_then(|plan| values.iter().find(|(query, _)| &query.plan == plan));
                 Ok(match value {

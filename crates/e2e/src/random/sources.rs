@@ -145,11 +145,23 @@ impl Generator<'_> {
         format!("({left} {operator} {})", self.name(r))
     }
 
+    /// What a subquery reads: a table, or two that are joined and may be the same.
+    fn inner(&mut self) -> Relation {
+        let table = self.table();
+        match self.choices.chance(25) {
+            true => {
+                let other = self.table();
+                self.join_by("JOIN", table, other, 20)
+            }
+            false => table,
+        }
+    }
+
     /// A subquery that gives one value of a kind.
     pub(crate) fn scalar_subquery(&mut self, kind: TypeKind, items: &[Item]) -> String {
         self.subqueries -= 1;
         let start = self.choices.begin();
-        let inner = self.table();
+        let inner = self.inner();
         let condition = self.correlation(&inner, items, 40);
         let argument = self.plain(kind, &inner.items);
         let function = match kind {
@@ -169,7 +181,7 @@ impl Generator<'_> {
         let not = self.choices.pick(&["", "NOT "]);
         let sql = match self.choices.below(6) {
             0 => {
-                let inner = self.table();
+                let inner = self.inner();
                 let condition = self.correlation(&inner, items, 85);
                 format!("({not}EXISTS (SELECT 1 FROM {}{condition}))", inner.sql)
             }
@@ -188,7 +200,7 @@ impl Generator<'_> {
     }
 
     fn in_subquery(&mut self, items: &[Item], not: &str) -> String {
-        let inner = self.table();
+        let inner = self.inner();
         let Some(item) = self.item(items, |item| item.exact && item.tame) else { return "true".to_owned() };
         let Some(other) = self.item(&inner.items, |other| other.kind == item.kind && other.tame) else {
             return "true".to_owned();
@@ -214,7 +226,7 @@ impl Generator<'_> {
 
     /// A comparison with the mean of related rows.
     fn above_mean(&mut self, items: &[Item]) -> String {
-        let inner = self.table();
+        let inner = self.inner();
         let value = self.value(TypeKind::Int, items, 0);
         let condition = self.correlation(&inner, items, 85);
         let argument = self.plain(TypeKind::Int, &inner.items);
@@ -224,7 +236,8 @@ impl Generator<'_> {
     /// WHERE of a subquery, which in so many of a hundred cases names columns of the query around it.
     fn correlation(&mut self, inner: &Relation, items: &[Item], percent: u32) -> String {
         let mut conditions = Vec::new();
-        if self.choices.chance(percent) {
+        let pairs = if self.choices.chance(percent) { 1 + usize::from(self.choices.chance(30)) } else { 0 };
+        for _ in 0..pairs {
             let keys = |item: &Item| item.kind == TypeKind::Int && item.tame && item.exact;
             let pair = (self.item(items, keys), self.item(&inner.items, keys));
             if let (Some(outer), Some(inner)) = pair {

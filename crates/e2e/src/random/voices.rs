@@ -46,7 +46,12 @@ pub(crate) static VOICES: [Voice; 15] = [
     Voice {
         name: "joins as written",
         place: RunSite::Four,
-        settings: &["SET pithead.join_order = off", "SET pithead.join_filters = off", UNHELPED],
+        settings: &[
+            "SET pithead.join_order = off",
+            "SET pithead.join_filters = off",
+            "SET pithead.share_parts = off",
+            UNHELPED,
+        ],
     },
     Voice { name: "all sampled", place: RunSite::Four, settings: &["SET pithead.sample = always", UNHELPED] },
     Voice { name: "samples that lie", place: RunSite::Four, settings: Mode::LYING_SAMPLES.settings },

@@ -15,12 +15,13 @@ use datafusion::sql::sqlparser::parser::Parser;
 use super::null;
 
 /// The same function under the engine's name: all clauses stay.
-const RENAMED: [(&str, &str); 21] = [
+const RENAMED: [(&str, &str); 23] = [
     ("approx_count_distinct", "approx_distinct"),
     ("arbitrary", "min"),
     ("every", "bool_and"),
     ("first", "first_value"),
     ("group_concat", "string_agg"),
+    ("grouping_id", "grouping"),
     ("last", "last_value"),
     ("lcase", "lower"),
     ("list", "array_agg"),
@@ -37,6 +38,7 @@ const RENAMED: [(&str, &str); 21] = [
     ("suffix", "ends_with"),
     ("typeof", "arrow_typeof"),
     ("ucase", "upper"),
+    ("variance", "var_samp"),
 ];
 
 /// The value in the row that has the least or the most of another one: of several such rows the least value. NULLs do not count.
@@ -44,7 +46,7 @@ const OF_LEAST: &str = "first_value($arg1 ORDER BY $arg2, $arg1) FILTER (WHERE $
 const OF_MOST: &str = "first_value($arg1 ORDER BY $arg2 DESC, $arg1) FILTER (WHERE $arg1 IS NOT NULL AND $arg2 IS NOT NULL)";
 
 /// Functions that are expressions, by name and number of arguments.
-const EXPRESSIONS: [(&str, usize, &str); 29] = [
+const EXPRESSIONS: [(&str, usize, &str); 30] = [
     ("arg_max", 2, OF_MOST),
     ("arg_min", 2, OF_LEAST),
     ("argmax", 2, OF_MOST),
@@ -65,6 +67,7 @@ const EXPRESSIONS: [(&str, usize, &str); 29] = [
     ("max_by", 2, OF_MOST),
     ("min_by", 2, OF_LEAST),
     ("minute", 1, "date_part('minute', $arg1)"),
+    ("mod", 2, "($arg1 % $arg2)"),
     ("month", 1, "date_part('month', $arg1)"),
     ("monthname", 1, "to_char($arg1, '%B')"),
     ("quarter", 1, "date_part('quarter', $arg1)"),
@@ -94,6 +97,12 @@ const DIFFERENCES: [(&str, &str); 8] = [
     ("minute", "(date_part('epoch', date_trunc('minute', $arg2)) - date_part('epoch', date_trunc('minute', $arg1))) / 60"),
     ("second", "date_part('epoch', date_trunc('second', $arg2)) - date_part('epoch', date_trunc('second', $arg1))"),
 ];
+
+/// Units whose borders are the same in each zone: time between two moments with a zone is time that passed, also where clocks were
+/// changed.
+const WITHIN_A_DAY: [&str; 3] = ["hour", "minute", "second"];
+/// A moment of the kind that it is, and of a day its beginning.
+const AS_MOMENT: &str = "($arg1 + INTERVAL '0 microseconds')";
 
 /// Replaces calls of such functions. Results that have no name of their own keep that of the call as it is written.
 pub(super) fn expand(state: &SessionState, sql: &mut Sql) {
@@ -159,7 +168,11 @@ fn expanded(function: &Function, is_known: &dyn Fn(&str) -> bool) -> Option<Expr
         let [Expr::Value(unit), from, to] = &args[..] else { return None };
         let unit = unit.value.clone().into_string()?.to_lowercase();
         let (_, difference) = DIFFERENCES.iter().find(|(known, _)| unit.strip_suffix('s').unwrap_or(&unit) == *known)?;
-        let moments = [from, to].map(|moment| with_args("CAST($arg1 AS TIMESTAMP(6))", std::slice::from_ref(moment)));
+        let is_day = !WITHIN_A_DAY.contains(&unit.strip_suffix('s').unwrap_or(&unit));
+        let moments = [from, to].map(|moment| {
+            let is_text = matches!(moment, Expr::Value(_));
+            with_args(if is_day || is_text { "CAST($arg1 AS TIMESTAMP(6))" } else { AS_MOMENT }, std::slice::from_ref(moment))
+        });
         return Some(with_args(&format!("CAST({difference} AS BIGINT)"), &moments));
     }
     let (_, _, to) = EXPRESSIONS.iter().find(|(from, count, _)| *from == name && *count == args.len())?;

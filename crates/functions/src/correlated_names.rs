@@ -1,0 +1,144 @@
+//! Names of their own for the columns by which a subquery is correlated.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, Result};
+use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison};
+use datafusion::logical_expr::utils::split_conjunction_owned;
+use datafusion::logical_expr::{Expr, Filter, LogicalPlan, LogicalPlanBuilder, Projection, Subquery};
+use datafusion::optimizer::optimizer::ApplyOrder;
+use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+
+use crate::balanced::conjunction;
+
+/// Renames columns of a subquery that are compared with columns of the query around it, where another column of the subquery has the
+/// same name.
+///
+/// DataFusion turns the subquery into one side of a join under a name of its own, and keeps of its columns only the last part of their
+/// names: over `t a JOIN t b`, both `a.k` and `b.k` become `__correlated_sq_1.k`, and both comparisons read the first of them.
+#[derive(Debug)]
+pub(crate) struct CorrelatedNames;
+
+impl OptimizerRule for CorrelatedNames {
+    fn name(&self) -> &'static str {
+        "pithead_correlated_names"
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        Some(ApplyOrder::TopDown)
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        if let LogicalPlan::Subquery(subquery) = plan {
+            return Ok(named(subquery, config)?.update_data(LogicalPlan::Subquery));
+        }
+        plan.map_expressions(|expr| {
+            expr.transform_up(|expr| match expr {
+                Expr::ScalarSubquery(subquery) => Ok(named(subquery, config)?.update_data(Expr::ScalarSubquery)),
+                Expr::Exists(exists) => {
+                    Ok(named(exists.subquery, config)?.update_data(|subquery| Expr::Exists(Exists { subquery, ..exists })))
+                }
+                Expr::InSubquery(query) => {
+                    Ok(named(query.subquery, config)?
+                        .update_data(|subquery| Expr::InSubquery(InSubquery { subquery, ..query })))
+                }
+                Expr::SetComparison(comparison) => Ok(named(comparison.subquery, config)?
+                    .update_data(|subquery| Expr::SetComparison(SetComparison { subquery, ..comparison }))),
+                expr => Ok(Transformed::no(expr)),
+            })
+        })
+    }
+}
+
+fn named(subquery: Subquery, config: &dyn OptimizerConfig) -> Result<Transformed<Subquery>> {
+    let mut fields = Vec::new();
+    if subquery.outer_ref_columns.is_empty() || !has_namesakes(&subquery.subquery, &mut fields)? {
+        return Ok(Transformed::no(subquery));
+    }
+    // From below: what the rule puts there has filters, too.
+    let plan = (*subquery.subquery).clone().transform_up(|node| match node {
+        LogicalPlan::Filter(filter) => apart(filter, config),
+        node => Ok(Transformed::no(node)),
+    })?;
+    Ok(plan.update_data(|plan| Subquery { subquery: plan.into(), ..subquery }))
+}
+
+/// Whether a correlated column meets one of the same name and another relation on the way to the subquery's result. `above`: the
+/// columns of the nodes above.
+fn has_namesakes(plan: &LogicalPlan, above: &mut Vec<Column>) -> Result<bool> {
+    let known = above.len();
+    above.extend(plan.schema().columns());
+    if let LogicalPlan::Filter(filter) = plan {
+        let found = correlated(&filter.predicate)?
+            .iter()
+            .any(|column| above.iter().any(|other| other.name == column.name && other.relation != column.relation));
+        if found {
+            return Ok(true);
+        }
+    }
+    for input in plan.inputs() {
+        if has_namesakes(input, above)? {
+            return Ok(true);
+        }
+    }
+    above.truncate(known);
+    Ok(false)
+}
+
+/// The filter, whose correlated conditions read columns of names that are nowhere else; above it, all columns have their old names.
+fn apart(filter: Filter, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+    let (correlated_parts, others): (Vec<Expr>, Vec<Expr>) =
+        split_conjunction_owned(filter.predicate.clone()).into_iter().partition(is_movable);
+    let mut columns: Vec<Column> = Vec::new();
+    for part in &correlated_parts {
+        columns.extend(correlated(part)?.into_iter().filter(|column| !columns.contains(column)).collect::<Vec<_>>());
+    }
+    if columns.is_empty() {
+        return Ok(Transformed::no(LogicalPlan::Filter(filter)));
+    }
+    let names: Vec<Column> = columns.iter().map(|_| Column::from_name(config.alias_generator().next("__correlated"))).collect();
+    let new = |column: &Column| columns.iter().position(|known| known == column).map(|place| names[place].clone());
+    let old_columns = filter.input.schema().columns();
+    // Below, where they know the old names.
+    let input = match conjunction(others) {
+        Some(others) => Arc::new(LogicalPlan::Filter(Filter::try_new(others, filter.input)?)),
+        None => filter.input,
+    };
+    let below = old_columns.iter().map(|column| match new(column) {
+        Some(name) => Expr::Column(column.clone()).alias(name.name),
+        None => Expr::Column(column.clone()),
+    });
+    let below = LogicalPlan::Projection(Projection::try_new(below.collect(), input)?);
+    let renamed = correlated_parts.into_iter().map(|part| {
+        part.transform(|expr| match &expr {
+            Expr::Column(column) => {
+                Ok(new(column).map_or_else(|| Transformed::no(expr.clone()), |name| Transformed::yes(name.into())))
+            }
+            _ => Ok(Transformed::no(expr)),
+        })
+    });
+    let renamed = renamed.map(|part| Ok(part?.data)).collect::<Result<Vec<Expr>>>()?;
+    let above = old_columns.iter().map(|column| match new(column) {
+        Some(name) => Expr::Column(name).alias_qualified(column.relation.clone(), column.name.clone()),
+        None => Expr::Column(column.clone()),
+    });
+    let above: Vec<Expr> = above.collect();
+    let mut plan = LogicalPlanBuilder::from(below);
+    if let Some(condition) = conjunction(renamed) {
+        plan = plan.filter(condition)?;
+    }
+    Ok(Transformed::yes(plan.project(above)?.build()?))
+}
+
+/// Whether a condition is correlated and holds no subquery, whose own outer columns would need the new names.
+fn is_movable(condition: &Expr) -> bool {
+    let has = |is: fn(&Expr) -> bool| condition.exists(|part| Ok(is(part))).unwrap_or(false);
+    has(|part| matches!(part, Expr::OuterReferenceColumn(..))) && !has(crate::subqueries::is_subquery)
+}
+
+/// The subquery's own columns in the correlated parts of a condition.
+fn correlated(condition: &Expr) -> Result<Vec<Column>> {
+    let parts = split_conjunction_owned(condition.clone()).into_iter().filter(is_movable);
+    Ok(parts.flat_map(|part| part.column_refs().into_iter().cloned().collect::<Vec<_>>()).collect())
+}

@@ -1,0 +1,41 @@
+//! Long computations of the planner, beside what else the runtime has to do.
+
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::LogicalPlan;
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::task::block_in_place;
+
+/// Columns and parts of expressions that a plan may have to be planned where it is: that takes some milliseconds.
+const SMALL_MAX: usize = 1_000;
+
+/// Whether planning takes so long that other queries, and the pings of connections, should not wait for it.
+pub(crate) fn is_large(plan: &LogicalPlan) -> bool {
+    let mut size = 0;
+    let counted = plan.apply_with_subqueries(|node| {
+        size += node.schema().fields().len();
+        node.apply_expressions(|expr| {
+            expr.apply(|_| {
+                size += 1;
+                Ok(if size > SMALL_MAX { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+            })
+        })?;
+        Ok(if size > SMALL_MAX { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    });
+    counted.is_err() || size > SMALL_MAX
+}
+
+/// Runs what computes for long. Another thread takes over what this one had to do, where the runtime has several.
+pub(crate) fn aside<T>(is_long: bool, work: impl FnOnce() -> T) -> T {
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) if is_long => block_in_place(work),
+        _ => work(),
+    }
+}
+
+/// [`aside`] for work that waits now and then.
+pub(crate) async fn aside_waiting<T>(is_long: bool, work: impl Future<Output = T>) -> T {
+    if is_long && Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread {
+        return block_in_place(|| Handle::current().block_on(work));
+    }
+    work.await
+}

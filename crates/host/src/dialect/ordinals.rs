@@ -1,0 +1,56 @@
+//! `ORDER BY 1` over groups, where the first item of SELECT is an expression.
+//!
+//! The planner knows the groups' own columns by their places, and refuses places of what is computed from them, which it takes when it
+//! is written out.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, GroupByExpr, Ident, OrderByKind, Query, SelectItem, SetExpr, Statement as Sql, Value, VisitMut, VisitorMut,
+};
+
+/// Writes such items of ORDER BY out.
+pub(super) fn write_out(sql: &mut Sql) {
+    let _ = sql.visit(&mut Ordinals);
+}
+
+struct Ordinals;
+
+impl VisitorMut for Ordinals {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        let SetExpr::Select(select) = query.body.as_ref() else { return ControlFlow::Continue(()) };
+        let has_groups = !matches!(&select.group_by, GroupByExpr::Expressions(groups, _) if groups.is_empty());
+        let Some(OrderByKind::Expressions(order)) = query.order_by.as_mut().map(|order| &mut order.kind) else {
+            return ControlFlow::Continue(());
+        };
+        for by in order.iter_mut().filter(|_| has_groups) {
+            if let Some(item) = place_of(&by.expr).and_then(|place| item_at(&select.projection, place)) {
+                by.expr = item;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn place_of(expr: &Expr) -> Option<usize> {
+    let Expr::Value(value) = expr else { return None };
+    let Value::Number(number, _) = &value.value else { return None };
+    number.parse::<usize>().ok()?.checked_sub(1)
+}
+
+/// The item as ORDER BY may name it; none where the planner finds it by its place.
+fn item_at(items: &[SelectItem], place: usize) -> Option<Expr> {
+    let known = items.get(..=place)?;
+    let is_one = |item: &SelectItem| matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. });
+    if !known.iter().all(is_one) {
+        return None;
+    }
+    match known.last()? {
+        SelectItem::ExprWithAlias { alias, .. } => Some(Expr::Identifier(Ident::clone(alias))),
+        SelectItem::UnnamedExpr(Expr::Value(_) | Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => None,
+        SelectItem::UnnamedExpr(expr) => Some(expr.clone()),
+        _ => None,
+    }
+}
