@@ -3,9 +3,9 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use wasmtime::ResourceLimiter;
 
@@ -65,18 +65,40 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
+/// The processor time of this thread.
+pub(crate) fn thread_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
+}
+
+/// Turns of a guest that are longer than this are measured in processor time from the next turn on. The clock for it is a call of
+/// the system, which would be dear for turns that are over in a microsecond; those are measured by the wall.
+const LONG_NS: u64 = 100_000;
+/// What a turn by the wall counts at most: a guest gives way after a slice of time, and its thread may have waited much longer.
+const WALL_NS_MAX: u64 = 50_000_000;
+
 /// Measures the time in which one guest runs.
 #[derive(Debug)]
 pub(crate) struct Meter {
     budget: Arc<Budget>,
     origin: Instant,
-    /// Nanoseconds since `origin`; only read while the guest runs.
+    /// When the turn began, in nanoseconds since `origin`; only read while the guest runs.
     began_ns: AtomicU64,
+    /// The thread's processor time then, in nanoseconds; 0: it was not asked for.
+    began_processor_ns: AtomicU64,
+    /// The last turn was a long one.
+    is_long: AtomicBool,
 }
 
 impl Meter {
     pub fn new(budget: Arc<Budget>) -> Arc<Self> {
-        Arc::new(Self { budget, origin: Instant::now(), began_ns: AtomicU64::new(0) })
+        Arc::new(Self {
+            budget,
+            origin: Instant::now(),
+            began_ns: AtomicU64::new(0),
+            began_processor_ns: AtomicU64::new(0),
+            is_long: AtomicBool::new(false),
+        })
     }
 
     pub fn budget(&self) -> &Arc<Budget> {
@@ -85,7 +107,7 @@ impl Meter {
 
     /// Fails once the application has run for as long as it may.
     pub fn check(&self) -> Result<(), Fault> {
-        let run_ns = self.budget.run_ns() + self.now_ns().saturating_sub(self.began_ns.load(Ordering::Relaxed));
+        let run_ns = self.budget.run_ns() + self.turn_ns();
         let most = self.budget.limits.run_time_max;
         match u128::from(run_ns) > most.as_nanos() {
             true => {
@@ -99,13 +121,39 @@ impl Meter {
         self.origin.elapsed().as_nanos() as u64
     }
 
+    /// How long the guest may sleep at most before its time is over.
+    pub fn left(&self) -> Duration {
+        let ran = Duration::from_nanos(self.budget.run_ns());
+        self.budget.limits.run_time_max.saturating_sub(ran)
+    }
+
+    /// Counts time in which the guest slept, as if it had run: who sleeps holds memory, too. Fails once that was too much.
+    pub fn slept(&self, time: Duration) -> Result<(), Fault> {
+        self.budget.run_ns.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.check()
+    }
+
     fn begin(&self) {
         self.began_ns.store(self.now_ns(), Ordering::Relaxed);
+        let processor = if self.is_long.load(Ordering::Relaxed) { thread_time().as_nanos() as u64 } else { 0 };
+        self.began_processor_ns.store(processor, Ordering::Relaxed);
     }
 
     fn end(&self) {
-        let ran_ns = self.now_ns() - self.began_ns.load(Ordering::Relaxed);
-        self.budget.run_ns.fetch_add(ran_ns, Ordering::Relaxed);
+        self.budget.run_ns.fetch_add(self.turn_ns(), Ordering::Relaxed);
+        self.is_long.store(self.wall_ns() > LONG_NS, Ordering::Relaxed);
+    }
+
+    /// What this turn of the guest has taken, as far as it is measured.
+    fn turn_ns(&self) -> u64 {
+        match self.began_processor_ns.load(Ordering::Relaxed) {
+            0 => self.wall_ns().min(WALL_NS_MAX),
+            began => (thread_time().as_nanos() as u64).saturating_sub(began),
+        }
+    }
+
+    fn wall_ns(&self) -> u64 {
+        self.now_ns().saturating_sub(self.began_ns.load(Ordering::Relaxed))
     }
 }
 
@@ -171,5 +219,32 @@ impl ResourceLimiter for Grants {
             }
             false => Ok(true),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A machine that was paused, or had no time for a thread, ended guests that had not run.
+    #[test]
+    fn a_thread_that_waits_takes_no_time() {
+        let (budget, pause) = (Budget::new(Limits::default()), Duration::from_millis(150));
+        let meter = Meter::new(Arc::clone(&budget));
+        let turn = |work: &dyn Fn()| {
+            let before = budget.run_ns();
+            meter.begin();
+            work();
+            meter.end();
+            Duration::from_nanos(budget.run_ns() - before)
+        };
+        let paused = || std::thread::sleep(pause);
+        assert!(turn(&paused) <= Duration::from_nanos(WALL_NS_MAX), "the first turn is measured by the wall");
+        assert!(turn(&paused) < pause / 3);
+        let worked = turn(&|| {
+            let began = thread_time();
+            while thread_time() - began < pause {}
+        });
+        assert!(worked >= pause, "{worked:?}");
     }
 }

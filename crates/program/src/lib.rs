@@ -9,6 +9,7 @@
 
 mod application;
 mod arrow_port;
+mod bounds;
 mod budget;
 mod cache;
 mod calls;

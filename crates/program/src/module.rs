@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use wasmtime::{Engine, ExternType, FuncType, InstancePre, Linker, UnknownImportError, ValType};
 
+use crate::bounds;
 use crate::cache::{Sealed, code_key};
 use crate::guest::Guest;
 use crate::limits::{ABI_VERSION, MODULE_BYTES_MAX};
@@ -92,12 +94,29 @@ fn translate(engine: &Engine, bytes: &[u8], sealed: Option<&Sealed>) -> Result<w
             return Ok(module);
         }
     }
-    let refused = |error: wasmtime::Error| format!("it is no WebAssembly module that this drive runs: {error:#}");
-    let module = wasmtime::Module::new(engine, bytes).map_err(refused)?;
+    let module = translated(engine, bytes).map_err(|why| match why {
+        Refused::Bounds(cause) => cause,
+        Refused::Compiler(error) => format!("it is no WebAssembly module that this drive runs: {error:#}"),
+    })?;
     if let (Some(sealed), Ok(code)) = (sealed, module.serialize()) {
         sealed.save(&key, &code);
     }
     Ok(module)
+}
+
+/// Why a module is not compiled.
+pub(crate) enum Refused {
+    /// It would take too much: a sentence.
+    Bounds(String),
+    Compiler(wasmtime::Error),
+}
+
+/// Compiles a module that is within its bounds, one at a time in a process: what a compiler takes at the most is theirs.
+pub(crate) fn translated(engine: &Engine, bytes: &[u8]) -> Result<wasmtime::Module, Refused> {
+    static ONE: Mutex<()> = Mutex::new(());
+    bounds::check(bytes).map_err(Refused::Bounds)?;
+    let _one = ONE.lock();
+    wasmtime::Module::new(engine, bytes).map_err(Refused::Compiler)
 }
 
 fn check_exports(module: &wasmtime::Module) -> Result<(), String> {

@@ -95,10 +95,15 @@ impl Runtime {
     }
 
     async fn code(&self, name: &str, bytes: Bytes) -> Result<Arc<Code>, ProgramError> {
-        let _turn = self.compiling.lock().await;
         let key = code_key(self.linker.engine(), &bytes);
-        if let Some(code) = self.known.lock().get(&key) {
-            return Ok(Arc::clone(code));
+        let known = || self.known.lock().get(&key).map(Arc::clone);
+        // What is known waits for nobody's compilation.
+        if let Some(code) = known() {
+            return Ok(code);
+        }
+        let _turn = self.compiling.lock().await;
+        if let Some(code) = known() {
+            return Ok(code);
         }
         let (linker, sealed) = (Arc::clone(&self.linker), self.sealed.clone());
         let compiled = self.pool.spawn_blocking(move || compile(&linker, &bytes, sealed.as_ref()));

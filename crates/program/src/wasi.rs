@@ -177,7 +177,11 @@ async fn sleep(
     let (clock, until, absolute) = (number_at(16, &asked) as u32, number_at(24, &asked), asked[40] & 1 == 1);
     let now = if clock == 0 { caller.data().services.now_ns() } else { origin.elapsed().as_nanos() as u64 };
     let wait = if absolute { until.saturating_sub(now) } else { until };
-    tokio::time::sleep(Duration::from_nanos(wait).min(SLEEP_MAX)).await;
+    // A little more than what is left, so that sleeping ends as running does: by the limit, and not by waking again and again.
+    let meter = std::sync::Arc::clone(&caller.data().meter);
+    let wait = Duration::from_nanos(wait).min(SLEEP_MAX).min(meter.left() + Duration::from_millis(1));
+    tokio::time::sleep(wait).await;
+    meter.slept(wait)?;
     // The event: what the guest called its subscription, no error, and that it was a clock.
     asked[8..32].fill(0);
     write(&mut caller, "poll_oneoff", happened, &asked[..32])?;

@@ -26,17 +26,17 @@ impl Programs {
     pub(crate) async fn load_module(&self, request: LoadModule) -> Result<StoredModule, Fault> {
         self.applications.shutdown().check()?;
         check_module(&request)?;
-        let _turn = self.changing.lock().await;
-        let before = self.about(request.name.clone()).await?;
         let sha256 = hex(&Sha256::digest(&request.bytes));
-        if let Some(same) = before.as_ref().filter(|before| before.sha256 == sha256) {
-            return Ok(same.clone());
-        }
-        if before.is_some() && !request.replace {
-            let what = format!("another module is loaded as {}", request.name);
-            return Err(Fault::new(Blame::Conflict, what).hint("`pithead program load --replace` puts this one in its place"));
+        if let Some(same) = same_module(&request, &sha256, self.about(request.name.clone()).await?.as_ref())? {
+            return Ok(same);
         }
         let module = self.compiled(&request.name, request.bytes.clone()).await?;
+        // Compilation takes long, and the modules may have changed meanwhile.
+        let _turn = self.changing.lock().await;
+        let before = self.about(request.name.clone()).await?;
+        if let Some(same) = same_module(&request, &sha256, before.as_ref())? {
+            return Ok(same);
+        }
         let version = before.as_ref().map_or(0, |before| before.version);
         let about = StoredModule {
             name: request.name,
@@ -129,6 +129,18 @@ impl Programs {
         if let Err(fault) = swept.await {
             tracing::warn!(%fault, "compiled code of modules that are gone stays for now");
         }
+    }
+}
+
+/// The module that is loaded by this name already, if it is the same. Another one has to be replaced on purpose.
+fn same_module(request: &LoadModule, sha256: &str, before: Option<&StoredModule>) -> Result<Option<StoredModule>, Fault> {
+    match before {
+        Some(before) if before.sha256 == sha256 => Ok(Some(before.clone())),
+        Some(_) if !request.replace => {
+            let what = format!("another module is loaded as {}", request.name);
+            Err(Fault::new(Blame::Conflict, what).hint("`pithead program load --replace` puts this one in its place"))
+        }
+        _ => Ok(None),
     }
 }
 

@@ -51,9 +51,14 @@ impl FunctionEngine {
     /// Checks and compiles a module. The same bytes are compiled once while they are known. It blocks.
     pub fn compile(self: &Arc<Self>, bytes: &[u8]) -> Result<Arc<FunctionModule>, ProgramError> {
         let key: [u8; 32] = Sha256::digest(bytes).into();
+        let known = || self.known.lock().get(&key).map(Arc::clone);
+        // What is known waits for nobody's compilation.
+        if let Some(module) = known() {
+            return Ok(module);
+        }
         let _turn = self.compiling.lock();
-        if let Some(known) = self.known.lock().get(&key) {
-            return Ok(Arc::clone(known));
+        if let Some(module) = known() {
+            return Ok(module);
         }
         let compiled = FunctionModule::compile(self, &self.linker, bytes);
         let module = Arc::new(compiled.map_err(|cause| ProgramError::Usage(format!("the module of a function: {cause}")))?);

@@ -38,10 +38,13 @@ const INSTANCE_MEMORY_BYTES_MAX: usize = 512 << 20;
 /// The most calls that run at once in a process. Each takes a thread.
 const INSTANCES_MAX: u32 = 256;
 
-/// What one call may take: so much, and so much more for each row. It runs on a thread that serves others, too, and that has to give
-/// way within a second or so.
+/// The processor time that one call may take: so much, and so much more for each row. It runs on a thread that serves others, too,
+/// and that has to give way within a second or so.
 const CALL_TIME: Duration = Duration::from_millis(500);
 const ROW_TIME: Duration = Duration::from_micros(100);
+
+/// When a call ends in any case, however little of the processor it got.
+const WALL_MAX: Duration = Duration::from_secs(60);
 
 /// The most rows of one call, and the bytes of their texts at which a batch is halved.
 const CALL_ROWS_MAX: usize = 8_192;

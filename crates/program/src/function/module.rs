@@ -9,6 +9,7 @@ use super::run::Called;
 use super::udf::{UDF_PREFIX, UDF_VERSION, UdfSignature};
 use super::{ACCUMULATE_PREFIX, COMBINE_PREFIX, EXPORT_PREFIX, FINISH_PREFIX, FUNCTION_ABI_VERSION};
 use crate::limits::MODULE_BYTES_MAX;
+use crate::module::{Refused, translated};
 
 /// Compiled functions whose imports and exports are right.
 pub struct FunctionModule {
@@ -60,8 +61,10 @@ impl FunctionModule {
         if !bytes.starts_with(b"\0asm") {
             return Err("it is no WebAssembly module: it does not begin with \\0asm".to_owned());
         }
-        let module = Module::new(linker.engine(), bytes)
-            .map_err(|error| format!("it is no WebAssembly module that can run here: {error:#}"))?;
+        let module = translated(linker.engine(), bytes).map_err(|why| match why {
+            Refused::Bounds(cause) => cause,
+            Refused::Compiler(error) => format!("it is no WebAssembly module that can run here: {error:#}"),
+        })?;
         let exported = match module.exports().any(|export| export.name().starts_with(UDF_VERSION)) {
             true => Exported::ArrowUdf(arrow_udfs(&module)?),
             false => own(&module)?,

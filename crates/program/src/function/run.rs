@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use arrow::array::ArrayRef;
 use wasmtime::{Instance, Memory, ResourceLimiter, Store, Trap, UpdateDeadline};
 
-use super::INSTANCE_MEMORY_BYTES_MAX;
 use super::frame::Frame;
 use super::module::FunctionModule;
-use crate::budget::{Fault, fault, size};
+use super::{INSTANCE_MEMORY_BYTES_MAX, WALL_MAX};
+use crate::budget::{Fault, fault, size, thread_time};
 use crate::limits::{STACK_BYTES, TABLE_ELEMENTS_MAX};
 
 /// Where the memory of functions is counted, such as a session's grant.
@@ -26,8 +26,31 @@ pub(super) struct Called {
     /// What it wrote to its standard error.
     pub words: Vec<u8>,
     memory_bytes: Box<dyn GuestMemory>,
-    began: Instant,
+    began: Began,
     time_max: Duration,
+}
+
+/// When a call began: a call has its thread until it ends, so that the thread's time is the call's.
+struct Began {
+    processor: Duration,
+    wall: Instant,
+}
+
+impl Began {
+    fn now() -> Began {
+        Began { processor: thread_time(), wall: Instant::now() }
+    }
+
+    /// Fails once the call has taken too long.
+    fn check(&self, time_max: Duration) -> Result<(), Fault> {
+        if thread_time().saturating_sub(self.processor) > time_max {
+            return Err(Fault(format!("it ran for longer than the {time_max:?} that it may take for these rows")));
+        }
+        match self.wall.elapsed() > WALL_MAX {
+            true => Err(Fault(format!("it had not ended after {WALL_MAX:?}: the machine has too little time for it"))),
+            false => Ok(()),
+        }
+    }
 }
 
 impl ResourceLimiter for Called {
@@ -75,7 +98,7 @@ pub(super) fn run<T>(
     call: impl FnOnce(&mut Running) -> wasmtime::Result<T>,
 ) -> Result<T, String> {
     let _ticking = module.engine.ticking();
-    let called = Called { memory: None, words: Vec::new(), memory_bytes, began: Instant::now(), time_max };
+    let called = Called { memory: None, words: Vec::new(), memory_bytes, began: Began::now(), time_max };
     let mut store = new_store(module, called);
     let started = now(module.instance.instantiate_async(&mut store));
     let instance = started.map_err(|error| cause(&error, &[]))?;
@@ -92,10 +115,8 @@ fn new_store(module: &FunctionModule, called: Called) -> Store<Called> {
     store.set_epoch_deadline(1);
     store.epoch_deadline_callback(|context| {
         let called = context.data();
-        match called.began.elapsed() > called.time_max {
-            true => Err(fault(format!("it ran for longer than the {:?} that it may take for these rows", called.time_max))),
-            false => Ok(UpdateDeadline::Continue(1)),
-        }
+        called.began.check(called.time_max)?;
+        Ok(UpdateDeadline::Continue(1))
     });
     store
 }

@@ -241,3 +241,36 @@ fn modules_that_do_harm_while_they_declare() {
     let port = "it passed input_get the port in(0); it has 0";
     assert_eq!(describing("(drop (call $get (i32.const 0) (i32.const 0) (i32.const 0)))"), format!("{prefix}{port}"));
 }
+
+/// Sleep was not counted, and so a guest that slept again and again had no end.
+#[test]
+fn endless_sleep() {
+    let cause = "its application has run for longer than the 200ms of processor time that it may take";
+    let module = r#"(import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))"#;
+    block_on(async {
+        let place = TestBed::new();
+        // A subscription to the clock 1, in 50 ms from now.
+        let body = "(i32.store (i32.const 16) (i32.const 1)) (i64.store (i32.const 24) (i64.const 50000000))
+            (loop $again (drop (call $poll (i32.const 0) (i32.const 64) (i32.const 1) (i32.const 128))) (br $again))";
+        let text = guest(&["name sleeps\n"], body).replacen("(module", &format!("(module {module}"), 1);
+        let module = place.load(&text).await.unwrap();
+        let application = place.application(short());
+        application.ssdlet(&module, "sleeps", &[]).await.unwrap();
+        application.start().unwrap();
+        let error = application.wait().await.unwrap_err().to_string();
+        assert!(error.ends_with(cause), "{error}");
+    });
+}
+
+/// A module of 3 MB took 20 s and 2 GB to compile.
+#[test]
+fn a_module_that_takes_the_compiler_too_long() {
+    block_on(async {
+        let place = TestBed::new();
+        let tables = format!("(block (br_table {} (local.get $at)))", "0 ".repeat(60_000)).repeat(50);
+        let began = Instant::now();
+        let error = place.load(&guest(&["name bomb\n"], &tables)).await.unwrap_err().to_string();
+        assert!(error.contains("would take more than the 300000 steps to compile"), "{error}");
+        assert!(began.elapsed() < Duration::from_secs(5));
+    });
+}
