@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::executor::block_on;
 use futures::stream::{self, StreamExt};
 use pithead_drive::Drive;
-use pithead_embed::{ApplicationEvent, ApplicationRun, Door, Reads, RunApplication, SsdletSpec};
+use pithead_embed::{ApplicationEvent, ApplicationRun, Door, MODULE_BYTES_MAX, Reads, RunApplication, SsdletSpec};
 use pithead_kinetic::proto::ManageApplet;
-use pithead_kinetic::{Applets, Caller, Code, Failure, Output, Permission, SLICES, keys};
+use pithead_kinetic::{Applets, Caller, Code, Failure, Managing, Output, Permission, SLICES, keys};
 use pithead_model::{Blame, Fault};
-use pithead_store::{Durability, Write};
+use pithead_sched::{Class, TaskLost};
+use pithead_store::Durability;
 
 use crate::program::{LineFormat, Lines};
 
@@ -35,13 +35,19 @@ const QUOTED_BYTES_MAX: usize = 64 << 10;
 pub(crate) struct DriveApplets(pub(crate) Arc<Drive>);
 
 impl Applets for DriveApplets {
-    fn manage(&self, request: &ManageApplet, caller: &Caller) -> Result<Output, Failure> {
+    fn manage<'a>(&'a self, request: &'a ManageApplet, caller: &'a Caller) -> Managing<'a> {
+        Box::pin(self.execute(request, caller))
+    }
+}
+
+impl DriveApplets {
+    async fn execute(&self, request: &ManageApplet, caller: &Caller) -> Result<Output, Failure> {
         check(request, caller)?;
-        let (module, application) = self.application(request, caller)?;
+        let (module, application) = self.application(request, caller).await?;
         let (drive, reads) = (Arc::clone(&self.0), Arc::new(CallerReads(caller.clone())));
-        // On the drive's own reactors: this thread is one that may block, and has none.
+        // On the drive's own reactors. The application ends with its events, and those with this task.
         let pool = drive.shared().pool;
-        let running = pool.spawn(pithead_sched::Class::Foreground, async move {
+        let running = pool.spawn(Class::Foreground, async move {
             let run = match module {
                 None => drive.run_application(application, stream::empty().boxed(), reads).await,
                 Some(bytes) => drive.run_module(bytes, application, stream::empty().boxed(), reads).await,
@@ -51,17 +57,14 @@ impl Applets for DriveApplets {
                 Err(fault) => Err(failure(&fault)),
             }
         });
-        let lost = |lost: pithead_sched::TaskLost| Failure::new(Code::InternalError, lost.to_string());
-        self.answer(request, block_on(running).map_err(lost)??)
+        self.answer(request, caller, running.abort_on_drop().await.map_err(lost)??).await
     }
-}
 
-impl DriveApplets {
     /// The application, and its module where the drive does not keep it.
-    fn application(&self, request: &ManageApplet, caller: &Caller) -> Result<(Option<Bytes>, RunApplication), Failure> {
+    async fn application(&self, request: &ManageApplet, caller: &Caller) -> Result<(Option<Bytes>, RunApplication), Failure> {
         let (module, bytes) = match &request.program_key[..] {
             [only] if only.starts_with(MODULES) => (String::from_utf8_lossy(&only[MODULES.len()..]).into_owned(), None),
-            shards => ("kinetic".to_owned(), Some(self.shards(shards, caller)?)),
+            shards => ("kinetic".to_owned(), Some(self.shards(shards, caller).await?)),
         };
         let (ssdlet, arguments) = match request.program_param.split_first() {
             Some((first, rest)) if first.starts_with(SSDLET) => (Some(first[SSDLET.len()..].to_owned()), rest),
@@ -74,33 +77,50 @@ impl DriveApplets {
     }
 
     /// A module from the values of its keys, one after the other.
-    fn shards(&self, shards: &[Bytes], caller: &Caller) -> Result<Bytes, Failure> {
-        let store = self.0.shared().store;
-        let mut module = Vec::new();
-        for key in shards {
-            caller.check(Permission::Read, Some(key))?;
-            let missing = || Failure::new(Code::NotFound, format!("there is no key {}", key.escape_ascii()));
-            let (value, _) = store.get(&keys::stored(key))?.ok_or_else(missing)?;
-            module.extend_from_slice(&value);
-        }
-        Ok(module.into())
+    async fn shards(&self, shards: &[Bytes], caller: &Caller) -> Result<Bytes, Failure> {
+        shards.iter().try_for_each(|key| caller.check(Permission::Read, Some(key)))?;
+        let (store, shards) = (self.0.shared().store, shards.to_vec());
+        let read = move || -> Result<Bytes, Failure> {
+            let mut module = Vec::new();
+            for key in shards {
+                let missing = || Failure::new(Code::NotFound, format!("there is no key {}", key.escape_ascii()));
+                let (value, _) = store.get(&keys::stored(&key))?.ok_or_else(missing)?;
+                if module.len() + value.len() > MODULE_BYTES_MAX {
+                    let what = format!("the program has more than the {MODULE_BYTES_MAX} bytes of a module");
+                    return Err(Failure::new(Code::InvalidExecute, what));
+                }
+                module.extend_from_slice(&value);
+            }
+            Ok(module.into())
+        };
+        self.0.shared().pool.spawn_blocking(read).await.map_err(lost)?
     }
 
     /// Puts the output where the client wants it.
-    fn answer(&self, request: &ManageApplet, outcome: Result<Vec<u8>, Fault>) -> Result<Output, Failure> {
+    async fn answer(
+        &self,
+        request: &ManageApplet,
+        caller: &Caller,
+        outcome: Result<Vec<u8>, Fault>,
+    ) -> Result<Output, Failure> {
         let output = match outcome {
             Ok(output) => output,
             Err(fault) => return Ok(Output { message: message(1, &fault.to_string(), b""), value: Bytes::new() }),
         };
         if let Some(key) = &request.output_key {
-            let write = Write::put(keys::stored(key), output.clone());
-            self.0.shared().store.write(vec![write], Durability::Through)?;
+            let (write, store) = (caller.put(key, output.clone().into())?, self.0.shared().store);
+            let written = move || store.write(vec![write], Durability::Through);
+            self.0.shared().pool.spawn_blocking(written).await.map_err(lost)??;
         }
         let quoted = if request.output_key.is_some() { &[] } else { &output[..output.len().min(QUOTED_BYTES_MAX)] };
         let message = message(0, "", quoted);
         let value = if request.set_value_in_response == Some(true) { output.into() } else { Bytes::new() };
         Ok(Output { message, value })
     }
+}
+
+fn lost(lost: TaskLost) -> Failure {
+    Failure::new(Code::InternalError, lost.to_string())
 }
 
 /// The exit code, no signal, what is wrong, and the output: the form that clients read.
@@ -127,7 +147,7 @@ fn check(request: &ManageApplet, caller: &Caller) -> Result<(), Failure> {
         caller.check(Permission::Applet, Some(key))?;
     }
     match &request.output_key {
-        Some(key) => caller.check(Permission::Write, Some(key)),
+        Some(key) => caller.check_put(key, 0),
         None => Ok(()),
     }
 }
@@ -184,7 +204,8 @@ mod guests;
 mod tests {
     use pithead_drive::{DriveOptions, FILE_PREFIX};
     use pithead_embed::LoadModule;
-    use pithead_kinetic::{Identity, Scope};
+    use pithead_kinetic::{Identity, Limits, Scope};
+    use pithead_store::Write;
 
     use super::guests::guest;
     use super::*;
@@ -210,8 +231,8 @@ mod tests {
 
     async fn managed(drive: &Arc<Drive>, request: ManageApplet, identity: Identity) -> Result<Output, Failure> {
         let applets = DriveApplets(Arc::clone(drive));
-        let caller = Caller { identity: Arc::new(identity), tls: false };
-        tokio::task::spawn_blocking(move || applets.manage(&request, &caller)).await.unwrap()
+        let caller = Caller { identity: Arc::new(identity), tls: false, limits: Limits::default() };
+        applets.manage(&request, &caller).await
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -243,6 +264,15 @@ mod tests {
         let output = managed(&drive, request, Identity::factory()).await.unwrap();
         assert_eq!((output.message.as_str(), &output.value[..]), ("0:0::", &b"kept\n"[..]));
         assert_eq!(store.get(&keys::stored(b"out")).unwrap().unwrap().0, "kept\n");
+        // What a PUT could not name is refused before the program runs.
+        for (key, code) in [("pithead/slice/x", Code::NotAuthorized), (&*"k".repeat(4_097), Code::InvalidRequest)] {
+            let request = ManageApplet {
+                output_key: Some(Bytes::copy_from_slice(key.as_bytes())),
+                ..execute(&["pithead/program/echo"], &["x"])
+            };
+            assert_eq!(managed(&drive, request, Identity::factory()).await.unwrap_err().code, code, "{key}");
+            assert!(store.get(&keys::stored(key.as_bytes())).unwrap().is_none(), "{key}");
+        }
         let absent = managed(&drive, execute(&["shard-1", "shard-3"], &["kept"]), Identity::factory()).await.unwrap_err();
         assert_eq!(absent.code, Code::NotFound);
     }
@@ -282,7 +312,7 @@ mod tests {
 
     #[test]
     fn only_programs_that_are_run_to_their_end_are_done() {
-        let caller = Caller { identity: Arc::new(Identity::factory()), tls: false };
+        let caller = Caller { identity: Arc::new(Identity::factory()), tls: false, limits: Limits::default() };
         let good = ManageApplet { program_key: vec!["k".into()], applet_type: Some(1), ..ManageApplet::default() };
         assert!(check(&good, &caller).is_ok());
         let wrong: [fn(&mut ManageApplet); 5] = [

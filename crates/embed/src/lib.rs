@@ -17,8 +17,8 @@ pub use functions::functions;
 pub use options::{EmbedOptions, HISTORY, Target};
 pub use pithead_door::{
     ApplicationEvent, ApplicationRun, BackgroundOrder, BackgroundStatus, Connection, CoreStatus, DeclaredSsdlet, DedupSettings,
-    Door, DriveStatus, HostPort, LoadModule, OpenSession, PartitionUse, PortAt, PortInput, PortInputs, Reads, ReadsAll,
-    RunApplication, ServiceStatus, SsdletSpec, StoredModule,
+    Door, DriveStatus, HostPort, LoadModule, MODULE_BYTES_MAX, OpenSession, PartitionUse, PortAt, PortInput, PortInputs, Reads,
+    ReadsAll, RunApplication, ServiceStatus, SsdletSpec, StoredModule,
 };
 pub use pithead_drive::Attach;
 pub use pithead_entry::{Access, ClientTlsFiles, ConnectOptions, LinkFlags, Token};

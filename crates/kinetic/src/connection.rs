@@ -1,29 +1,31 @@
 //! One connection: greeting, then a request and its answer, one after the other.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use prost::Message as _;
-use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use crate::batches::Batches;
 use crate::code::{Code, Failure, RequestKind};
+use crate::crowd::Place;
 use crate::execute::{Answer, Call, Link};
-use crate::frame::{Frame, FrameError, read_frame, write_frame};
+use crate::frame::Frame;
 use crate::identity::{Identity, PRIORITY_NORMAL};
-use crate::proto::{Body, Command, GetLog, Header, HmacAuth, Message, Status, auth};
+use crate::listening::{gone, next_frame, told};
+use crate::managing::Gone;
+use crate::proto::{Body, Command, GetLog, Header, auth};
+use crate::reply::{Reply, Signer, message_unsolicited, respond, send, status, unsolicited};
 use crate::service::Service;
-use crate::sign::{sign, verify};
+use crate::sign::verify;
 
 /// How long a caller who is not known yet may say nothing.
 const STRANGER_IDLE: Duration = Duration::from_secs(60);
 /// How long a caller who is known may say nothing.
 const IDLE: Duration = Duration::from_secs(6 * 3_600);
-/// How long a frame may take from its first byte to its last, here and there.
-const FRAME_WAIT: Duration = Duration::from_secs(60);
 /// How long a caller with a wrong PIN waits for the answer, so that guessing takes long.
 const WRONG_PIN_WAIT: Duration = Duration::from_millis(500);
 /// Wrong signatures and PINs after which the connection is closed.
@@ -36,35 +38,31 @@ const READ_BYTES: usize = 32 << 10;
 /// Talks to a client until one of both has enough. Open batches end with it.
 pub(crate) async fn talk(
     service: Arc<Service>,
-    stream: impl AsyncRead + AsyncWrite + Unpin,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send,
     link: Link,
+    place: Place,
     mut stop: watch::Receiver<bool>,
 ) {
     let mut stream = BufReader::with_capacity(READ_BYTES, stream);
-    let mut talk = Talk::new(service, link);
+    let limits = service.options.limits;
+    let mut talk = Talk::new(service, link, place);
     if !send(&mut stream, talk.greeting()).await {
         return;
     }
     loop {
         let idle = if talk.known { IDLE } else { STRANGER_IDLE };
-        let begun = tokio::select! {
-            begun = timeout(idle, stream.fill_buf()) => Some(matches!(begun, Ok(Ok(bytes)) if !bytes.is_empty())),
-            () = told(&mut stop) => None,
+        let next = tokio::select! {
+            frame = next_frame(&mut stream, idle, &limits) => frame,
+            () = told(&mut stop) => Err(Some(Failure::new(Code::ConnectionTerminated, "the drive stops"))),
+            () = talk.place.wanted() => Err(Some(Failure::new(Code::ServiceBusy, "other clients need this connection's place"))),
         };
-        match begun {
-            Some(true) => {}
-            Some(false) => break,
-            None => {
-                send(&mut stream, unsolicited(&Failure::new(Code::ConnectionTerminated, "the drive stops"))).await;
-                break;
+        let next = match next {
+            Ok(frame) => {
+                let gone = pin!(gone(&mut stream, &mut stop));
+                talk.answer(frame, gone).await
             }
-        }
-        let Ok(read) = timeout(FRAME_WAIT, read_frame(&mut stream, &talk.service.options.limits)).await else { break };
-        let next = match read {
-            Ok(frame) => talk.answer(frame).await,
-            Err(FrameError::TooLong { .. }) => Next::Last(unsolicited(&Failure::invalid("the frame is too long"))),
-            Err(FrameError::Message(_)) => Next::Last(unsolicited(&Failure::invalid("the frame has no message"))),
-            Err(FrameError::Closed | FrameError::Magic(_) | FrameError::Io(_)) => break,
+            Err(Some(failure)) => Next::Last(unsolicited(&failure)),
+            Err(None) => break,
         };
         match next {
             Next::Silent => {}
@@ -83,15 +81,6 @@ pub(crate) async fn talk(
     let _ = timeout(Duration::from_secs(1), stream.shutdown()).await;
 }
 
-/// Ends when the server is told to stop.
-async fn told(stop: &mut watch::Receiver<bool>) {
-    // An error says that the server is gone, which is as good.
-    let _ = stop.wait_for(|stop| *stop).await;
-}
-
-/// What goes onto the connection.
-type Reply = (Message, Bytes);
-
 /// What a frame leads to.
 enum Next {
     /// Nothing is sent, as within a batch.
@@ -101,19 +90,10 @@ enum Next {
     Last(Reply),
 }
 
-async fn send(stream: &mut (impl AsyncWrite + Unpin), (message, value): Reply) -> bool {
-    matches!(timeout(FRAME_WAIT, write_frame(stream, &message, &value)).await, Ok(Ok(())))
-}
-
-/// How an answer is signed.
-enum Signer<'a> {
-    Identity(i64, &'a [u8]),
-    Pin,
-}
-
 struct Talk {
     service: Arc<Service>,
     link: Link,
+    place: Place,
     id: i64,
     /// The sequence of the last request.
     last: Option<i64>,
@@ -124,9 +104,9 @@ struct Talk {
 }
 
 impl Talk {
-    fn new(service: Arc<Service>, link: Link) -> Talk {
+    fn new(service: Arc<Service>, link: Link, place: Place) -> Talk {
         let (id, batches) = (service.next_connection(), Batches::new(Arc::clone(&service)));
-        Talk { service, link, id, last: None, known: false, failures: 0, batches }
+        Talk { service, link, place, id, last: None, known: false, failures: 0, batches }
     }
 
     fn greeting(&self) -> Reply {
@@ -145,16 +125,16 @@ impl Talk {
         (message_unsolicited(&command), Bytes::new())
     }
 
-    async fn answer(&mut self, frame: Frame) -> Next {
+    async fn answer(&mut self, frame: Frame, gone: Gone<'_>) -> Next {
         let arrived = Instant::now();
         match frame.message.auth_type {
-            Some(auth::HMAC) => self.answer_signed(frame, arrived).await,
+            Some(auth::HMAC) => self.answer_signed(frame, arrived, gone).await,
             Some(auth::PIN) => self.answer_pin(frame).await,
             _ => Next::Last(unsolicited(&Failure::invalid("a request is signed by HMACAUTH (1) or PINAUTH (2)"))),
         }
     }
 
-    async fn answer_signed(&mut self, frame: Frame, arrived: Instant) -> Next {
+    async fn answer_signed(&mut self, frame: Frame, arrived: Instant, gone: Gone<'_>) -> Next {
         let sent = frame.message.hmac_auth.clone().unwrap_or_default();
         let bytes = frame.message.command_bytes.clone().unwrap_or_default();
         let number = sent.identity.unwrap_or(0);
@@ -171,6 +151,7 @@ impl Talk {
             return Next::Answer(respond(&signer, &header, Failure::not_authorized(what).into(), None));
         }
         self.known = true;
+        self.place.keep();
         let command = match Command::read(&bytes) {
             Ok(command) => command,
             Err(error) => {
@@ -193,7 +174,7 @@ impl Talk {
         let until = until.and_then(|ms| arrived.checked_add(Duration::from_millis(ms)));
         let call = Call { kind, header, body, value: frame.value, identity: Arc::clone(&identity), link: self.link, until };
         let value_bytes = frame.value_bytes;
-        let answer = match self.dispatch(&call, checked).await {
+        let answer = match self.dispatch(&call, checked, gone).await {
             Dispatched::Answer(answer) => *answer,
             Dispatched::Silent => {
                 self.service.metrics.count(kind, Code::Success, value_bytes);
@@ -237,8 +218,8 @@ impl Talk {
         Ok(())
     }
 
-    async fn dispatch(&mut self, call: &Call, checked: Result<(), Failure>) -> Dispatched {
-        use RequestKind::{AbortBatch, Delete, EndBatch, Get, Noop, Peer2PeerPush, Put, StartBatch};
+    async fn dispatch(&mut self, call: &Call, checked: Result<(), Failure>, gone: Gone<'_>) -> Dispatched {
+        use RequestKind::{AbortBatch, Delete, EndBatch, Get, ManageApplet, Noop, Peer2PeerPush, Put, StartBatch};
         let sequence = call.header.sequence.unwrap_or(0);
         // Some clients send the number 0 with every request.
         let batch = call.header.batch_id.filter(|id| *id != 0 || self.batches.has(0));
@@ -261,6 +242,7 @@ impl Talk {
             }
             Noop => Ok(Answer::success()),
             Peer2PeerPush => self.service.push(call).await,
+            ManageApplet => self.service.manage_applet(call, gone).await,
             kind => {
                 // A change of threads takes longer than all else that is done for a value in memory.
                 let resident = (kind == Get).then(|| self.service.get_resident(call)).flatten();
@@ -394,46 +376,4 @@ fn stranger_header(command: &[u8]) -> Header {
     let small = command.len() <= STRANGER_COMMAND_BYTES;
     let read = small.then(|| Command::read(command).ok()).flatten();
     read.and_then(|command| command.header).unwrap_or_default()
-}
-
-/// `version`: the cluster version, where the client has to know it.
-fn respond(signer: &Signer<'_>, asked: &Header, answer: Answer, version: Option<i64>) -> Reply {
-    let header = Header {
-        cluster_version: version,
-        connection_id: asked.connection_id,
-        ack_sequence: Some(asked.sequence.unwrap_or(0)),
-        message_type: asked.message_type.map(|kind| RequestKind::of(kind).map_or(-1, RequestKind::response)),
-        batch_id: asked.batch_id,
-        ..Header::default()
-    };
-    let status = Some(status(&answer));
-    let command = Command { header: Some(header), body: answer.body.map(Box::new), status }.encode_to_vec();
-    let message = match signer {
-        Signer::Pin => Message { auth_type: Some(auth::PIN), command_bytes: Some(command.into()), ..Message::default() },
-        Signer::Identity(number, key) => {
-            let hmac = Some(Bytes::copy_from_slice(&sign(key, &command)));
-            Message {
-                auth_type: Some(auth::HMAC),
-                hmac_auth: Some(HmacAuth { identity: Some(*number), hmac }),
-                command_bytes: Some(command.into()),
-                ..Message::default()
-            }
-        }
-    };
-    (message, answer.value)
-}
-
-fn unsolicited(failure: &Failure) -> Reply {
-    let command = Command { header: Some(Header::default()), body: None, status: Some(status(&failure.clone().into())) };
-    (message_unsolicited(&command), Bytes::new())
-}
-
-fn message_unsolicited(command: &Command) -> Message {
-    let command_bytes = Some(command.encode_to_vec().into());
-    Message { auth_type: Some(auth::UNSOLICITED), command_bytes, ..Message::default() }
-}
-
-fn status(answer: &Answer) -> Status {
-    let status_message = (!answer.what.is_empty()).then(|| answer.what.clone());
-    Status { code: Some(answer.code as i32), status_message, detailed_message: answer.detailed.clone() }
 }

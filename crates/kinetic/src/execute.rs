@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use crate::applets::Caller;
 use crate::code::{Code, Failure, RequestKind};
 use crate::identity::{Identity, Permission};
+use crate::limits::Limits;
 use crate::proto::{Body, Header, KeyValue};
 use crate::service::Service;
 
@@ -71,6 +72,11 @@ impl Call {
         self.until.is_some_and(|until| Instant::now() >= until)
     }
 
+    /// Who asks, and what they are held to.
+    pub fn caller(&self, limits: &Limits) -> Caller {
+        Caller { identity: Arc::clone(&self.identity), tls: self.link.tls, limits: *limits }
+    }
+
     /// What the request says of its key.
     pub fn key_value(&self) -> Result<&KeyValue, Failure> {
         self.body.key_value.as_ref().ok_or_else(|| Failure::invalid(format!("{} has a keyValue", self.kind.name())))
@@ -78,7 +84,7 @@ impl Call {
 }
 
 impl Service {
-    /// Does a request. Pushes to other drives wait for a network, and are done elsewhere.
+    /// Does a request. Pushes to other drives wait for a network, and programs for themselves: both are done elsewhere.
     pub(crate) fn execute(&self, call: &Call) -> Answer {
         if call.is_overdue() {
             return Failure::new(Code::ServiceBusy, "the time for the request was over before its turn came").into();
@@ -98,12 +104,13 @@ impl Service {
             RequestKind::MediaScan => self.media_scan(call),
             RequestKind::MediaOptimize => self.media_optimize(call),
             RequestKind::SetPowerLevel => self.set_power_level(call),
-            RequestKind::ManageApplet => self.manage_applet(call),
             RequestKind::Noop => Ok(Answer::success()),
             RequestKind::PinOp => Err(Failure::invalid("PINOP is signed with a PIN")),
-            RequestKind::Peer2PeerPush | RequestKind::StartBatch | RequestKind::EndBatch | RequestKind::AbortBatch => {
-                Err(Failure::new(Code::InternalError, "the request went astray within the drive"))
-            }
+            RequestKind::Peer2PeerPush
+            | RequestKind::ManageApplet
+            | RequestKind::StartBatch
+            | RequestKind::EndBatch
+            | RequestKind::AbortBatch => Err(Failure::new(Code::InternalError, "the request went astray within the drive")),
         };
         let mut answer = done.unwrap_or_else(|failure| failure.into());
         if call.kind.has_key() && answer.body.is_none() {
@@ -113,13 +120,5 @@ impl Service {
             answer.code = Code::DataError;
         }
         answer
-    }
-
-    fn manage_applet(&self, call: &Call) -> Result<Answer, Failure> {
-        let request = call.body.manage_applet.as_ref().ok_or_else(|| Failure::invalid("MANAGE_APPLET has a manageApplet"))?;
-        call.check(Permission::Applet, None)?;
-        let output = self.applets.manage(request, &Caller { identity: Arc::clone(&call.identity), tls: call.link.tls })?;
-        let detailed = Some(Bytes::from(output.message.clone()));
-        Ok(Answer { code: Code::ExecuteComplete, what: output.message, detailed, body: None, value: output.value })
     }
 }

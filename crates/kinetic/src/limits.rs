@@ -2,6 +2,7 @@
 
 use pithead_store::TAG_BYTES_MAX;
 
+use crate::code::Failure;
 use crate::proto::LogLimits;
 
 /// The bounds of a server.
@@ -74,5 +75,13 @@ impl Limits {
             max_operation_count_per_batch: number(self.batch_commands),
             max_batch_count_per_device: number(self.batches),
         }
+    }
+}
+
+/// Refuses more bytes than a bound.
+pub(crate) fn check_bytes(what: &str, bytes: usize, bytes_max: usize) -> Result<(), Failure> {
+    match bytes <= bytes_max {
+        true => Ok(()),
+        false => Err(Failure::invalid(format!("a {what} of {bytes} bytes; at most {bytes_max} are allowed"))),
     }
 }

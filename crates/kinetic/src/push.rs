@@ -12,9 +12,9 @@ use crate::client::{Client, ClientError, ClientOptions, Reply, Trust};
 use crate::code::{Code, Failure, RequestKind};
 use crate::execute::{Answer, Call};
 use crate::identity::Permission;
+use crate::limits::check_bytes;
 use crate::proto::{Body, KeyValue, P2pOperation, Peer, PushOperation, Status};
 use crate::service::Service;
-use crate::values::check_bytes;
 
 /// Entries of one request, those that are pushed on included.
 const OPERATIONS_MAX: usize = 1_024;

@@ -8,10 +8,9 @@ use pithead_store::Key;
 use crate::code::{Code, Failure};
 use crate::execute::{Answer, Call};
 use crate::identity::Permission;
-use crate::limits::Limits;
+use crate::limits::{Limits, check_bytes};
 use crate::proto::{Body, Range};
 use crate::service::Service;
-use crate::values::check_bytes;
 
 impl Service {
     pub(crate) fn get_key_range(&self, call: &Call) -> Result<Answer, Failure> {

@@ -7,11 +7,11 @@ use bytes::Bytes;
 use crate::code::Failure;
 use crate::execute::{Answer, Call};
 use crate::identity::{Identity, Permission};
+use crate::limits::check_bytes;
 use crate::pins::check_pin;
 use crate::proto::Security;
 use crate::service::Service;
 use crate::state::DeviceState;
-use crate::values::check_bytes;
 
 impl Service {
     /// Makes or replaces identities by their numbers, and sets PINs: all that the request says, or nothing.

@@ -12,8 +12,9 @@ use pithead_device::Device;
 use pithead_model::Fault;
 use pithead_sched::Pool;
 use pithead_store::Store;
+use tokio::sync::Semaphore;
 
-use crate::applets::Applets;
+use crate::applets::{Applets, RUNNING_MAX};
 use crate::identity::Identity;
 use crate::machine::Machine;
 use crate::metrics::Metrics;
@@ -60,6 +61,8 @@ pub struct Service {
     pub(crate) metrics: Metrics,
     pub(crate) machine: Machine,
     pub(crate) turns: Arc<Turns>,
+    /// One for each program that may run besides.
+    pub(crate) applets_running: Semaphore,
     /// Held by the one check or compaction that may run.
     pub(crate) upkeep: Mutex<()>,
     pub(crate) power: AtomicI32,
@@ -77,6 +80,7 @@ impl Service {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let service = Service {
             turns: Turns::new(parts.pool.reactors() * TURNS_PER_REACTOR, options.limits.waiting),
+            applets_running: Semaphore::new(RUNNING_MAX),
             machine: Machine::new(parts.folder),
             store: parts.store,
             slices: parts.slices,

@@ -9,10 +9,9 @@ use crate::code::Failure;
 use crate::execute::{Answer, Call};
 use crate::identity::Permission;
 use crate::keys;
-use crate::limits::Limits;
+use crate::limits::{Limits, check_bytes};
 use crate::proto::{Body, KeyValue};
 use crate::service::Service;
-use crate::space::is_slices;
 
 const WRITE_THROUGH: i32 = 1;
 const WRITE_BACK: i32 = 2;
@@ -53,18 +52,23 @@ impl Service {
 
     /// The next or the previous key. The permission that counts is that for the key which is found.
     pub(crate) fn get_near(&self, call: &Call, before: bool) -> Result<Answer, Failure> {
-        let key = key_of(call.key_value()?, &self.options.limits)?;
-        let bound = Bound::Excluded(key);
-        let (start, end) = if before { (Bound::Unbounded, bound) } else { (bound, Bound::Unbounded) };
+        let asked = call.key_value()?;
+        let mut from = key_of(asked, &self.options.limits)?;
         let space = self.space(&call.identity);
-        // A value that goes while it is read was not there.
-        let entry = space.range(&start, &end, before, 1)?.pop().ok_or_else(Failure::not_found)?;
-        call.check(Permission::Read, Some(&entry.key))?;
-        if call.key_value()?.metadata_only == Some(true) {
-            return Ok(Answer::with(described(&entry)));
+        loop {
+            let bound = Bound::Excluded(from);
+            let (start, end) = if before { (Bound::Unbounded, bound) } else { (bound, Bound::Unbounded) };
+            let entry = space.range(&start, &end, before, 1)?.pop().ok_or_else(Failure::not_found)?;
+            call.check(Permission::Read, Some(&entry.key))?;
+            if asked.metadata_only == Some(true) {
+                return Ok(Answer::with(described(&entry)));
+            }
+            match space.get(&entry.key)? {
+                Some((value, entry)) => return Ok(Answer { value, ..Answer::with(described(&entry)) }),
+                // It went between the two looks, and says nothing of the keys behind it.
+                None => from = entry.key,
+            }
         }
-        let (value, entry) = space.get(&entry.key)?.ok_or_else(Failure::not_found)?;
-        Ok(Answer { value, ..Answer::with(described(&entry)) })
     }
 
     pub(crate) fn put(&self, call: &Call) -> Result<Answer, Failure> {
@@ -88,14 +92,13 @@ impl Service {
 /// The write of a PUT, whose sender may make it.
 pub(crate) fn put_of(call: &Call, limits: &Limits) -> Result<(Write, Durability), Failure> {
     let asked = call.key_value()?;
-    let key = key_of(asked, limits)?;
+    let key = asked.key.clone().unwrap_or_default();
     let tag = asked.tag.clone().unwrap_or_default();
     let version = asked.new_version.clone().unwrap_or_default();
     let durability = durability_of(asked)?;
-    check_bytes("value", call.value.len(), limits.value_bytes)?;
     check_bytes("version", version.len(), limits.version_bytes)?;
     check_bytes("tag", tag.len(), limits.tag_bytes)?;
-    check_writable(call, Permission::Write, &key)?;
+    call.caller(limits).check_put(&key, call.value.len())?;
     let expected = expected_of(asked, limits, Expected::Unversioned)?;
     let tag = Tag { algorithm: asked.algorithm.unwrap_or(0), bytes: own(&tag) };
     let put = Put { key: keys::stored(&key), value: call.value.clone(), version: own(&version), tag, expected };
@@ -107,7 +110,7 @@ pub(crate) fn delete_of(call: &Call, limits: &Limits) -> Result<(Write, Durabili
     let asked = call.key_value()?;
     let key = key_of(asked, limits)?;
     let durability = durability_of(asked)?;
-    check_writable(call, Permission::Delete, &key)?;
+    call.caller(limits).check_writable(Permission::Delete, &key)?;
     let expected = expected_of(asked, limits, Expected::Version(Bytes::new()))?;
     Ok((Write::Delete { key: keys::stored(&key), expected }, durability))
 }
@@ -142,21 +145,6 @@ fn expected_of(asked: &KeyValue, limits: &Limits, unversioned: Expected) -> Resu
         (false, true) => unversioned,
         (false, false) => Expected::Version(version),
     })
-}
-
-fn check_writable(call: &Call, permission: Permission, key: &[u8]) -> Result<(), Failure> {
-    call.check(permission, Some(key))?;
-    match is_slices(key) {
-        true => Err(Failure::not_authorized("slices are read-only, and their names belong to the drive")),
-        false => Ok(()),
-    }
-}
-
-pub(crate) fn check_bytes(what: &str, bytes: usize, bytes_max: usize) -> Result<(), Failure> {
-    match bytes <= bytes_max {
-        true => Ok(()),
-        false => Err(Failure::invalid(format!("a {what} of {bytes} bytes; at most {bytes_max} are allowed"))),
-    }
 }
 
 /// What is said of a value that is sent.

@@ -1,10 +1,13 @@
 //! Bytes that mean harm: they harm their own connection at most.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use pithead_entry::ConnectionLimits;
 use pithead_kinetic::proto::{Body, Command, Header, HmacAuth, Message, auth};
-use pithead_kinetic::{Code, FACTORY_KEY, Frame, Limits, RequestKind, read_frame, sign, write_frame};
+use pithead_kinetic::{Code, FACTORY_KEY, Frame, KineticOptions, Limits, NoSlices, RequestKind, read_frame, sign, write_frame};
+use pithead_store::MemoryStore;
 use prost::Message as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -153,4 +156,32 @@ async fn garbage_in_place_of_tls_ends_its_own_connection_only() {
     }
     let mut client = server.tls_client().await;
     assert_eq!(get(&mut client, b"k").await.code, Code::NotFound);
+}
+
+/// One client without credentials had all connections, and nobody else got as much as an answer.
+#[tokio::test]
+async fn strangers_make_room_and_who_finds_none_is_told_so() {
+    let connections = ConnectionLimits { total: 3, per_address: 3, ..ConnectionLimits::default() };
+    let options = KineticOptions { connections, ..KineticOptions::default() };
+    let server = Server::with(Arc::new(MemoryStore::new()), Arc::new(NoSlices), options).await;
+    let mut known = server.client().await;
+    assert_eq!(put(&mut known, b"k", "1", b"v").await, Code::Success);
+    let (mut first, _second) = (open(&server).await, open(&server).await);
+    // Half of a frame makes nobody known.
+    first.write_all(b"F\0\0").await.unwrap();
+    let mut next = server.client().await;
+    assert_eq!(get(&mut next, b"k").await.value, "v");
+    let told = read_frame(&mut first, &Limits::default()).await.unwrap();
+    assert_eq!((told.message.auth_type, code_of(&told)), (Some(auth::UNSOLICITED), Code::ServiceBusy));
+    ends(&mut first).await;
+    let mut last = server.client().await;
+    assert_eq!(get(&mut last, b"k").await.value, "v");
+    // Now all are known, and stay.
+    let mut refused = TcpStream::connect(server.plain).await.unwrap();
+    assert_eq!(code_of(&read_frame(&mut refused, &Limits::default()).await.unwrap()), Code::ServiceBusy);
+    ends(&mut refused).await;
+    assert_eq!(get(&mut known, b"k").await.value, "v");
+    drop(last);
+    let mut late = server.client().await;
+    assert_eq!(get(&mut late, b"k").await.value, "v");
 }

@@ -1,5 +1,6 @@
 //! The protocol as clients meet it: over sockets, in clear and over TLS.
 
+mod applets;
 mod batches;
 mod commands;
 mod foreign;

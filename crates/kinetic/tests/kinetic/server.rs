@@ -10,8 +10,8 @@ use pithead_device::Native;
 use pithead_kinetic::client::{Client, ClientOptions, Reply, Trust};
 use pithead_kinetic::proto::{Body, Header, KeyValue, Range};
 use pithead_kinetic::{
-    Code, FACTORY_IDENTITY, FACTORY_KEY, KineticOptions, Limits, Listeners, NoApplets, NoSlices, Parts, RequestKind, Service,
-    Slices, self_signed, serve,
+    Applets, Code, FACTORY_IDENTITY, FACTORY_KEY, KineticOptions, Limits, Listeners, NoApplets, NoSlices, Parts, RequestKind,
+    Service, Slices, self_signed, serve,
 };
 use pithead_sched::{Pool, PoolOptions};
 use pithead_store::{MemoryStore, Store};
@@ -38,12 +38,21 @@ impl Server {
     }
 
     pub async fn with(store: Arc<dyn Store>, slices: Arc<dyn Slices>, options: KineticOptions) -> Server {
+        Server::running(Arc::new(NoApplets), store, slices, options).await
+    }
+
+    pub async fn running(
+        applets: Arc<dyn Applets>,
+        store: Arc<dyn Store>,
+        slices: Arc<dyn Slices>,
+        options: KineticOptions,
+    ) -> Server {
         let folder = tempfile::tempdir().unwrap();
         let pool = PoolOptions { name: "test".to_owned(), cores: None, reactors: 1, blocking_threads_max: 4 };
         let parts = Parts {
             store,
             slices,
-            applets: Arc::new(NoApplets),
+            applets,
             pool: Arc::new(Pool::new(pool).unwrap()),
             device: Arc::new(Native::new()),
             folder: None,

@@ -28,6 +28,8 @@ struct Gated {
     changed: Condvar,
     /// Reads of it fail.
     damaged: Mutex<Vec<u8>>,
+    /// Goes between the look for it and the read of it.
+    vanishing: Mutex<Vec<u8>>,
     /// Values are in memory.
     resident: AtomicBool,
 }
@@ -44,6 +46,10 @@ impl Store for Gated {
         let damaged = self.damaged.lock().clone();
         if !damaged.is_empty() && key.ends_with(&damaged) {
             return Err(StoreError::Corrupt { key: "k".to_owned(), what: "on purpose".to_owned() });
+        }
+        let vanishing = self.vanishing.lock().clone();
+        if !vanishing.is_empty() && key.ends_with(&vanishing) {
+            return Ok(None);
         }
         self.inside.fetch_add(1, Ordering::Relaxed);
         self.changed.wait_while(&mut self.closed.lock(), |closed| *closed);
@@ -198,4 +204,21 @@ async fn what_is_damaged_is_named_and_nothing_else_fails() {
     assert_eq!(get(&mut client, b"k").await.code, Code::Success);
     let body: Body = with_key(key_value(b"bad"));
     assert_eq!(call(&mut client, RequestKind::GetVersion, body).await.code, Code::Success, "its version is known");
+}
+
+/// Clients that walk over their keys by GETNEXT stop at NOT_FOUND. They were told so in the middle, when a key went just then.
+#[tokio::test]
+async fn a_neighbour_that_goes_while_it_is_read_is_passed_over() {
+    let (store, server) = serve().await;
+    let mut client = server.client().await;
+    for key in ["a", "gone", "z"] {
+        put(&mut client, key.as_bytes(), "1", key.as_bytes()).await;
+    }
+    *store.vanishing.lock() = b"gone".to_vec();
+    for (kind, from, found) in [(RequestKind::GetNext, "a", "k"), (RequestKind::GetPrevious, "k", "a")] {
+        let reply = call(&mut client, kind, with_key(key_value(from.as_bytes()))).await;
+        assert_eq!((reply.code, reply.body.key_value.unwrap().key.unwrap()), (Code::Success, found.into()), "{kind:?}");
+    }
+    *store.vanishing.lock() = b"z".to_vec();
+    assert_eq!(call(&mut client, RequestKind::GetNext, with_key(key_value(b"k"))).await.code, Code::NotFound);
 }

@@ -1,0 +1,49 @@
+//! What a connection waits for: a frame, the client's end, or the server's.
+
+use std::future::pending;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::code::Failure;
+use crate::frame::{Frame, FrameError, read_frame};
+use crate::limits::Limits;
+use crate::reply::FRAME_WAIT;
+
+/// The next frame, which has to begin within `idle`; or what the client is told before the connection ends.
+pub(crate) async fn next_frame(
+    stream: &mut (impl AsyncBufRead + Unpin),
+    idle: Duration,
+    limits: &Limits,
+) -> Result<Frame, Option<Failure>> {
+    if !matches!(timeout(idle, stream.fill_buf()).await, Ok(Ok(bytes)) if !bytes.is_empty()) {
+        return Err(None);
+    }
+    let Ok(read) = timeout(FRAME_WAIT, read_frame(stream, limits)).await else { return Err(None) };
+    read.map_err(|error| match error {
+        FrameError::TooLong { .. } => Some(Failure::invalid("the frame is too long")),
+        FrameError::Message(_) => Some(Failure::invalid("the frame has no message")),
+        FrameError::Closed | FrameError::Magic(_) | FrameError::Io(_) => None,
+    })
+}
+
+/// Ends when nobody waits for an answer any more. A client that has sent more meanwhile is taken to wait.
+pub(crate) async fn gone(stream: &mut (impl AsyncBufRead + Unpin), stop: &mut watch::Receiver<bool>) {
+    let closed = async {
+        if matches!(stream.fill_buf().await, Ok(bytes) if !bytes.is_empty()) {
+            pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        () = closed => {}
+        () = told(stop) => {}
+    }
+}
+
+/// Ends when the server is told to stop.
+pub(crate) async fn told(stop: &mut watch::Receiver<bool>) {
+    // An error says that the server is gone, which is as good.
+    let _ = stop.wait_for(|stop| *stop).await;
+}

@@ -1,0 +1,43 @@
+//! MANAGE_APPLET: a program runs for as long as somebody waits for it.
+
+use std::pin::Pin;
+
+use bytes::Bytes;
+use tokio::time::timeout_at;
+
+use crate::applets::RUNNING_MAX;
+use crate::code::{Code, Failure};
+use crate::execute::{Answer, Call};
+use crate::identity::Permission;
+use crate::service::Service;
+
+/// Ready once nobody waits for an answer any more: the client has gone, or the drive stops.
+pub(crate) type Gone<'a> = Pin<&'a mut (dyn Future<Output = ()> + Send)>;
+
+impl Service {
+    /// Runs a program. It has no turn of the store, since it may take long: few run at one time, and one ends when its time is
+    /// over or nobody waits for it.
+    pub(crate) async fn manage_applet(&self, call: &Call, gone: Gone<'_>) -> Result<Answer, Failure> {
+        let request = call.body.manage_applet.as_ref().ok_or_else(|| Failure::invalid("MANAGE_APPLET has a manageApplet"))?;
+        call.check(Permission::Applet, None)?;
+        let busy =
+            || Failure::new(Code::ServiceBusy, format!("{RUNNING_MAX} programs run, which is the limit; try again later"));
+        let _place = self.applets_running.try_acquire().map_err(|_| busy())?;
+        let caller = call.caller(&self.options.limits);
+        let managing = async {
+            let managing = self.applets.manage(request, &caller);
+            match call.until {
+                None => managing.await,
+                Some(until) => timeout_at(until, managing)
+                    .await
+                    .unwrap_or_else(|_| Err(Failure::new(Code::Expired, "the time was over before the program had ended"))),
+            }
+        };
+        let output = tokio::select! {
+            output = managing => output?,
+            () = gone => return Err(Failure::new(Code::ConnectionTerminated, "the program was ended with its connection")),
+        };
+        let detailed = Some(Bytes::from(output.message.clone()));
+        Ok(Answer { code: Code::ExecuteComplete, what: output.message, detailed, body: None, value: output.value })
+    }
+}
