@@ -19,7 +19,9 @@ use pithead_model::{Blame, Fault};
 use pithead_program::GroupStates;
 
 use crate::aggregator::{Aggregator, Step};
-use crate::function::{engine_volatility, external};
+use crate::external::external;
+use crate::fit;
+use crate::function::engine_volatility;
 use crate::groups::{GroupsOf, One};
 
 /// One step of a user's aggregate as an aggregate of the engine.
@@ -34,9 +36,12 @@ pub(crate) struct WasmAggregate {
 
 impl WasmAggregate {
     pub(crate) fn new(of: &Aggregator, step: Step, aliases: Vec<String>) -> WasmAggregate {
-        let takes = if step == Step::Merge { vec![DataType::BinaryView] } else { of.takes().to_vec() };
-        let signature = Signature::exact(takes, engine_volatility(of.called().function.volatility));
+        let signature = Signature::user_defined(engine_volatility(of.called().function.volatility));
         WasmAggregate { of: of.clone(), step, name: name_of(of, step), aliases, signature }
+    }
+
+    fn takes(&self) -> &[DataType] {
+        if self.step == Step::Merge { &[DataType::BinaryView] } else { self.of.takes() }
     }
 
     /// A statement sees one version of each function, so names of columns need no hash.
@@ -94,7 +99,12 @@ impl AggregateUDFImpl for WasmAggregate {
         &self.signature
     }
 
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+    fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        Ok(fit::fitted(self.takes(), given))
+    }
+
+    fn return_type(&self, given: &[DataType]) -> Result<DataType> {
+        fit::check(self.of.called().name(), self.takes(), given, &[])?;
         Ok(if self.step == Step::Whole { self.of.returns().clone() } else { DataType::BinaryView })
     }
 

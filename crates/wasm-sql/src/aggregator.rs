@@ -11,7 +11,7 @@ use pithead_model::{CalledFunction, Fault};
 use pithead_program::{AggregateCall, GroupStates, GuestMemory};
 
 use crate::code::{AtMost, Code, data_type, failed};
-use crate::function::external;
+use crate::external::external;
 
 /// The memory of a call. The engine does not say which session an aggregate works for, so this much is no session's.
 const CALL_BYTES_MAX: usize = 128 << 20;

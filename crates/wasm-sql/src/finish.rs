@@ -11,7 +11,8 @@ use pithead_functions::SessionMemory;
 use pithead_program::GuestMemory;
 
 use crate::aggregator::Aggregator;
-use crate::function::{Counted, engine_volatility, external, held};
+use crate::external::external;
+use crate::function::{Counted, engine_volatility, held};
 
 /// The name by which plans call it.
 pub(crate) fn name_of(of: &Aggregator) -> String {

@@ -1,15 +1,17 @@
 //! A user's function of one row as the engine calls it.
 
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow::array::{Array, ArrayRef};
 use arrow::compute::cast;
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::{DataFusionError, Result, ScalarValue};
+use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility as EngineVolatility,
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility as EngineVolatility,
 };
 use parking_lot::Mutex;
 use pithead_functions::{Holder, SessionMemory, fault_from_datafusion};
@@ -18,6 +20,8 @@ use pithead_program::{FunctionCall, GuestMemory};
 use sha2::{Digest, Sha256};
 
 use crate::code::{Code, data_type, failed};
+use crate::external::external;
+use crate::fit;
 
 /// Digits of the hash in the name by which plans call a function: 128 bits.
 const HASH_DIGITS: usize = 32;
@@ -38,10 +42,7 @@ pub(crate) fn scalar(called: &CalledFunction, code: &Code, aliases: Vec<String>)
     let function = &called.function;
     let volatility = engine_volatility(function.volatility);
     let takes: Vec<DataType> = function.arguments.iter().map(|argument| data_type(argument.of)).collect();
-    let signature = match takes.is_empty() {
-        true => Signature::nullary(volatility),
-        false => Signature::exact(takes.clone(), volatility),
-    };
+    let signature = Signature::user_defined(volatility);
     let returns = data_type(function.returns);
     ScalarUDF::new_from_impl(WasmFunction {
         called: called.clone(),
@@ -113,8 +114,18 @@ impl ScalarUDFImpl for WasmFunction {
         &self.signature
     }
 
+    fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        Ok(fit::fitted(&self.takes, given))
+    }
+
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(self.returns.clone())
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        let given: Vec<DataType> = args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
+        fit::check(self.called.name(), &self.takes, &given, args.scalar_arguments)?;
+        Ok(Arc::new(Field::new(self.name(), self.returns.clone(), true)))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
@@ -194,8 +205,4 @@ impl GuestMemory for Counted {
     fn grow(&mut self, bytes: usize) -> std::result::Result<(), String> {
         self.0.grow(bytes as u64).map_err(|error| fault_from_datafusion(error).message)
     }
-}
-
-pub(crate) fn external(fault: Fault) -> DataFusionError {
-    DataFusionError::External(Box::new(fault))
 }

@@ -7,7 +7,9 @@
 mod aggregate;
 mod aggregator;
 mod code;
+mod external;
 mod finish;
+mod fit;
 mod function;
 mod groups;
 #[cfg(test)]

@@ -74,6 +74,32 @@ async fn a_hostile_constant_ends_its_query_with_its_name() {
     }
 }
 
+/// A function of integers refused `f(1)` and `f(NULL)`, and named its hash.
+#[tokio::test]
+async fn literals_that_fit_are_integers() {
+    let number = context(&function("length", FunctionType::Integer, FunctionType::Bigint));
+    let table = "(VALUES (1::bigint)) AS t (x)";
+    assert_eq!(value(&number, "SELECT f(NULL) AS x").await.unwrap(), "x: NULL");
+    for fits in ["f(7)", "f(-7)", "f(2147483647)", "f(7::smallint)"] {
+        let planned = number.sql(&format!("SELECT {fits}")).await;
+        assert!(planned.is_ok(), "{fits}: {planned:?}");
+    }
+    for (call, wanted) in [
+        ("f(2147483648)", "argument 1 of main.f is integer, and bigint was given; cast it"),
+        ("f(x)", "argument 1 of main.f is integer, and bigint was given; cast it"),
+        ("f('a')", "argument 1 of main.f is integer, and text was given; cast it"),
+        ("f(1.5)", "argument 1 of main.f is integer, and double precision was given; cast it"),
+        ("f()", "main.f takes 1 argument, and 0 were given"),
+        ("f(1, 2)", "main.f takes 1 argument, and 2 were given"),
+    ] {
+        assert_eq!(value(&number, &format!("SELECT {call} FROM {table}")).await.unwrap_err(), wanted, "{call}");
+    }
+    let total = context(&aggregate("total"));
+    assert_eq!(value(&total, "SELECT f(1::integer) AS y").await.unwrap(), "y: 1");
+    let fault = value(&total, "SELECT f('a') AS y").await.unwrap_err();
+    assert_eq!(fault, "argument 1 of main.f is bigint, and text was given; cast it");
+}
+
 fn aggregate(export: &str) -> Function {
     Function { kind: FunctionKind::Aggregate, ..function(export, FunctionType::Bigint, FunctionType::Bigint) }
 }
