@@ -152,6 +152,13 @@ struct Counted<'a> {
 }
 
 impl Counted<'_> {
+    /// The innermost block ends.
+    fn leave(&mut self) {
+        if self.open.pop() == Some(true) {
+            self.open_loops -= 1;
+        }
+    }
+
     fn add(&mut self, operator: &Operator<'_>) {
         self.steps += 1;
         match operator {
@@ -162,11 +169,7 @@ impl Counted<'_> {
                 self.steps += LOOP_STEPS + self.loops / LOOPS_A_STEP + self.locals * self.open_loops / LOCALS_A_STEP;
                 self.loops += 1;
             }
-            Operator::End => {
-                if self.open.pop() == Some(true) {
-                    self.open_loops -= 1;
-                }
-            }
+            Operator::End => self.leave(),
             Operator::Br { .. } | Operator::BrIf { .. } => self.steps += self.carried_max,
             // Each target may be the beginning of a loop around it.
             Operator::BrTable { targets } => {
