@@ -1,5 +1,7 @@
 //! CREATE FUNCTION and DROP FUNCTION: the module goes to the drives first, then the manifest names it.
 
+use std::io::Read;
+
 use bytes::Bytes;
 use datafusion::execution::SessionState;
 use futures::future::join_all;
@@ -107,11 +109,14 @@ async fn module_bytes(module: &str, may_read_files: bool) -> Result<Bytes, Fault
     let path = module.to_owned();
     let read = tokio::task::spawn_blocking(move || {
         let wrong = |error: std::io::Error| Fault::new(Blame::User, format!("the module {path:?} cannot be read: {error}"));
-        let size = std::fs::metadata(&path).map_err(wrong)?.len();
-        if size > FUNCTION_MODULE_BYTES_MAX as u64 {
-            return within_bound(vec![0; FUNCTION_MODULE_BYTES_MAX + 1]);
+        if !std::fs::metadata(&path).map_err(wrong)?.is_file() {
+            return Err(Fault::new(Blame::User, format!("the module {path:?} is no file")));
         }
-        within_bound(std::fs::read(&path).map_err(wrong)?)
+        // One byte more than a module may have says that it is too large, whatever size the file tells.
+        let mut bytes = Vec::new();
+        let file = std::fs::File::open(&path).map_err(wrong)?;
+        file.take(FUNCTION_MODULE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(wrong)?;
+        within_bound(bytes)
     });
     read.await.map_err(Fault::bug)?
 }
