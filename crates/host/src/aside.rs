@@ -26,16 +26,17 @@ pub(crate) fn is_large(plan: &LogicalPlan) -> bool {
 
 /// Runs what computes for long. Another thread takes over what this one had to do, where the runtime has several.
 pub(crate) fn aside<T>(is_long: bool, work: impl FnOnce() -> T) -> T {
-    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
-        Ok(RuntimeFlavor::MultiThread) if is_long => block_in_place(work),
-        _ => work(),
-    }
+    if is_long && has_threads() { block_in_place(work) } else { work() }
 }
 
 /// [`aside`] for work that waits now and then.
 pub(crate) async fn aside_waiting<T>(is_long: bool, work: impl Future<Output = T>) -> T {
-    if is_long && Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread {
-        return block_in_place(|| Handle::current().block_on(work));
+    match is_long && has_threads() {
+        true => block_in_place(|| Handle::current().block_on(work)),
+        false => work.await,
     }
-    work.await
+}
+
+fn has_threads() -> bool {
+    Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
 }

@@ -20,20 +20,20 @@ use crate::dialect::{call, in_the_engines_words, null};
 /// The plan of a statement. Casts have names of their own where the planner would otherwise find two columns of one name.
 pub(crate) async fn plan_of(state: &SessionState, mut statement: Statement) -> Result<LogicalPlan, DataFusionError> {
     let has_merged_keys = in_the_engines_words(state, &mut statement)?;
-    let plan = plan_of_known(state, statement.clone()).await?;
+    let plan = plan_of_known(state, &statement).await?;
     ambiguous::refuse(&statement, &plan)?;
     if has_merged_keys { with_merged_keys(plan) } else { Ok(plan) }
 }
 
 /// The plan of a statement that has nothing that the planner does not know.
-async fn plan_of_known(state: &SessionState, statement: Statement) -> Result<LogicalPlan, DataFusionError> {
-    refuse_null_treatment(state, &statement)?;
-    refuse_dropped(state, &statement)?;
+async fn plan_of_known(state: &SessionState, statement: &Statement) -> Result<LogicalPlan, DataFusionError> {
+    refuse_null_treatment(state, statement)?;
+    refuse_dropped(state, statement)?;
     let refused = match state.statement_to_plan(statement.clone()).await {
         Err(error) if is_refused(&error) => error,
         plan => return plan,
     };
-    let Some(named) = with_names_apart(statement) else { return Err(refused) };
+    let Some(named) = with_names_apart(statement.clone()) else { return Err(refused) };
     state.statement_to_plan(named).await.map_err(|_| refused)
 }
 

@@ -25,7 +25,7 @@ impl VisitorMut for Chains {
     /// The outermost operator of a chain comes first, and what is made of it has no long chain of its operator any more.
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         for op in [BinaryOperator::And, BinaryOperator::Or] {
-            if length(expr, &op) > CHAIN_MIN && depth(expr, &op) > CHAIN_MIN {
+            if depth(expr, &op) > CHAIN_MIN {
                 let mut parts = Vec::new();
                 take_apart(std::mem::replace(expr, null()), &op, &mut parts);
                 *expr = together(parts, &op);
@@ -35,19 +35,7 @@ impl VisitorMut for Chains {
     }
 }
 
-/// How many conditions a chain has.
-fn length(expr: &Expr, op: &BinaryOperator) -> usize {
-    let (mut length, mut rest) = (0, vec![expr]);
-    while let Some(expr) = rest.pop() {
-        match expr {
-            Expr::BinaryOp { left, op: own, right } if own == op => rest.extend([left.as_ref(), right.as_ref()]),
-            _ => length += 1,
-        }
-    }
-    length
-}
-
-/// How deep its left side nests.
+/// How deep the left side of a chain nests.
 fn depth(mut expr: &Expr, op: &BinaryOperator) -> usize {
     let mut depth = 0;
     while let Expr::BinaryOp { left, op: own, .. } = expr
