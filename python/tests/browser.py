@@ -1,11 +1,10 @@
-"""A headless Chromium that tests drive over WebDriver, with nothing but the standard library."""
+"""A headless Chromium that tests drive over WebDriver, with the standard library alone."""
 
 from __future__ import annotations
 
 import base64
 import json
 import shutil
-import socket
 import subprocess
 import time
 import urllib.error
@@ -13,6 +12,8 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from programs import free_port
 
 _DRIVER = shutil.which("chromedriver")
 _CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -30,9 +31,7 @@ class Browser:
 
     def __init__(self, width: int = 1280, height: int = 900, insecure: bool = False) -> None:
         assert _DRIVER and _CHROMIUM, MISSING
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         self._driver = subprocess.Popen([_DRIVER, f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self._url = f"http://127.0.0.1:{port}"
         arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"]

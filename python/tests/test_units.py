@@ -6,11 +6,10 @@ import pathlib
 import re
 import shutil
 import signal
-import socket
 import subprocess
 
 import pytest
-from programs import program
+from programs import free_port, program
 
 TOOLS = pathlib.Path(__file__).parents[2] / "tools"
 UNITS = TOOLS / "systemd"
@@ -83,14 +82,9 @@ def words(instruction: str) -> list[str]:
     return json.loads([line for line in lines if line.startswith(instruction + " ")][-1].removeprefix(instruction))
 
 
-def free_port() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return str(listener.getsockname()[1])
-
-
 def test_the_container_serves_a_drive_and_knows_whether_it_is_well(tmp_path):
     assert words("ENTRYPOINT") == ["pithead"]
-    data, port = tmp_path / "data", free_port()
+    data, port = tmp_path / "data", str(free_port())
     data.mkdir()
     replaced = {"/srv/pithead": str(data), "9433": port}
     command = [replaced.get(word, word) for word in words("CMD")] + ["--listen", "127.0.0.1:0"]

@@ -25,5 +25,5 @@ pub use front::{FrontProcess, RawClient, Reply};
 pub use mode::Mode;
 pub use places::{pithead, repository, target};
 pub use render::{cell, table};
-pub use setup::{Setup, block_on, collect, divide, link_bytes, load, refusal, worker};
+pub use setup::{Setup, block_on, collect, divide, free_address, link_bytes, load, refusal, worker};
 pub use suite::run_suites;

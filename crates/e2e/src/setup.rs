@@ -1,8 +1,10 @@
 //! A host and its drives, in one of the modes.
 
 use std::future::Future;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -195,6 +197,20 @@ pub async fn link_bytes(session: &Session, statement: &str) -> Result<u64, Fault
 /// Loads without telling anyone how far it is.
 pub async fn load(engine: &Engine, spec: LoadSpec) -> Result<LoadReport, Fault> {
     engine.host.load(spec, Arc::new(|_| {})).await
+}
+
+/// An address to listen at that nobody else takes before. Connections go out from ports above 32,768, so that one of
+/// those which was free a moment ago may be in use when a process asks for it.
+pub fn free_address() -> String {
+    static TRIED: AtomicU16 = AtomicU16::new(0);
+    let first = std::process::id() as u16;
+    loop {
+        let port = 20_000 + first.wrapping_mul(64).wrapping_add(TRIED.fetch_add(1, Relaxed)) % 12_000;
+        let address = format!("127.0.0.1:{port}");
+        if TcpListener::bind(&address).is_ok() {
+            return address;
+        }
+    }
 }
 
 /// Runs a test on a runtime like the program's.

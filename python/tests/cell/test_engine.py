@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from scipy import sparse
 sc = pytest.importorskip("scanpy")
 
 from judge import same_as_scanpy, same_as_scipy  # noqa: E402
+from programs import free_port  # noqa: E402
 
 import pithead  # noqa: E402
 from pithead import cell  # noqa: E402
@@ -117,9 +117,7 @@ class Drive:
     """A drive in a process of its own."""
 
     def __init__(self, folder):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{free.getsockname()[1]}"
+        self.address = f"127.0.0.1:{free_port()}"
         self.folder = folder
         self.start()
 

@@ -19,10 +19,10 @@ use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 use pithead_model::{Blame, Fault};
 use serde::Serialize;
 use tokio::sync::oneshot;
+use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Request, Response, Status};
 
-use crate::kv::free_port;
 use crate::timing::Spread;
 
 /// Most bytes of a message that the client takes.
@@ -155,20 +155,13 @@ struct Bare {
 
 impl Bare {
     async fn start(batches: Vec<RecordBatch>) -> Result<Bare, Fault> {
-        let port = free_port()?;
+        let connections = TcpIncoming::bind(([127, 0, 0, 1], 0).into()).map_err(failed)?.with_nodelay(Some(true));
+        let address = connections.local_addr().map_err(failed)?.to_string();
         let (stop, stopped) = oneshot::channel::<()>();
         let service = FlightServiceServer::new(Batches(batches.into())).max_encoding_message_size(usize::MAX);
         let stopped = async { drop(stopped.await) };
-        let serving = Server::builder().add_service(service).serve_with_shutdown(([127, 0, 0, 1], port).into(), stopped);
-        let served = tokio::spawn(serving);
-        let address = format!("127.0.0.1:{port}");
-        while tokio::net::TcpStream::connect(&address).await.is_err() {
-            if served.is_finished() {
-                return Err(Fault::new(Blame::Device, format!("a bare server of Flight did not start at {address}")));
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
-        Ok(Bare { address, stop, served })
+        let serving = Server::builder().add_service(service).serve_with_incoming_shutdown(connections, stopped);
+        Ok(Bare { address, stop, served: tokio::spawn(serving) })
     }
 
     async fn stop(self) -> Result<(), Fault> {

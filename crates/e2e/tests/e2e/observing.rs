@@ -2,20 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use pithead_e2e::tpch::spec;
-use pithead_e2e::{DriveProcess, FrontProcess, block_on, collect, load, pithead, repository};
+use pithead_e2e::{DriveProcess, FrontProcess, block_on, collect, free_address, load, pithead, repository};
 use pithead_embed::{EmbedOptions, Engine, Target, connect};
 use tempfile::TempDir;
-
-/// A port that was free a moment ago.
-fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
-}
 
 /// Status and body of an HTTP answer.
 fn get(address: &str, path: &str) -> (u16, String) {

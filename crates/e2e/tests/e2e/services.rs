@@ -1,13 +1,13 @@
 //! Background services of real drives: they run beside queries, do what they are told, find damage, and go on after a kill.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use pithead_e2e::tpch::{parquet, spec};
-use pithead_e2e::{DriveProcess, block_on, collect, damage, load, pithead};
+use pithead_e2e::{DriveProcess, block_on, collect, damage, free_address, load, pithead};
 use pithead_embed::{EmbedOptions, Engine, Target, connect};
 use serde_json::Value as Json;
 use tempfile::TempDir;
@@ -73,10 +73,6 @@ fn serve_loaded(data: &Path, tables: &[&str], arguments: &[&str]) -> DriveProces
     assert_eq!(service(process.address(), "scrub")["activity"], "stopped");
     process.terminate();
     DriveProcess::start(data, arguments)
-}
-
-fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
 /// A metric without labels.
