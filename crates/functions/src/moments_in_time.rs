@@ -12,13 +12,15 @@ use datafusion::common::{Column, DFSchema, Result, ScalarValue};
 use datafusion::functions::datetime::expr_fn::to_local_time;
 use datafusion::logical_expr::expr::{Between, Case, Cast, InList, InSubquery, ScalarFunction, SetComparison};
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, Projection, Subquery, cast};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, Projection, Subquery, cast, lit};
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::at_zone::{AT_ZONE, as_it_is, at_zone, has_zone};
+use crate::by_type::{by_type, is_by_type};
 use crate::kept_names::map_named;
 use crate::one_value::compares;
 use crate::same_moments::CHOOSING;
+use crate::short_times::{is_short, with_seconds};
 use crate::wall_time::{moment_at, shifted};
 
 /// Adds intervals to days, and takes them away, as PostgreSQL and DuckDB do: by the moment at which the day begins. DataFusion drops the
@@ -42,9 +44,14 @@ impl AnalyzerRule for Moments {
             }
             let schema = Arc::new(merge_schema(&node.inputs()));
             let node = map_named(node, |expr| {
-                expr.transform_up(|part| match at_zone(&part, &schema, zone.name())? {
-                    Some(there) => Ok(Transformed::yes(there)),
-                    None => by_moment(part, &schema).transform_data(|part| zone.shown(part, &schema)),
+                expr.transform_up(|part| {
+                    if let Some(meant) =
+                        at_zone(&part, &schema, zone.name())?.map_or_else(|| by_type(&part, &schema), |it| Ok(Some(it)))?
+                    {
+                        return Ok(Transformed::yes(meant));
+                    }
+                    with_seconds(part, &schema)
+                        .transform_data(|part| by_moment(part, &schema).transform_data(|part| zone.shown(part, &schema)))
                 })
             })?;
             is_changed |= node.transformed;
@@ -87,7 +94,8 @@ impl SessionZone {
             found = found
                 || expr.exists(|part| {
                     let is_sum = matches!(part, Expr::BinaryExpr(BinaryExpr { op: Operator::Plus | Operator::Minus, .. }));
-                    Ok(is_sum || matches!(part, Expr::ScalarFunction(function) if function.func.name() == AT_ZONE))
+                    let is_at_zone = matches!(part, Expr::ScalarFunction(function) if function.func.name() == AT_ZONE);
+                    Ok(is_sum || is_at_zone || is_by_type(part) || is_short(part))
                 })?;
             Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
         })?;
@@ -351,6 +359,13 @@ fn by_moment(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
         let of = moment.get_type(schema).map_or(DataType::Timestamp(TimeUnit::Microsecond, None), |of| in_micros(&of));
         Box::new(cast(*moment, of))
     };
+    let counts_days = |expr: &Expr| expr.get_type(schema).is_ok_and(|of| of.is_integer());
+    if is_day(&left) && counts_days(&right) {
+        return Transformed::yes(days_later(*left, op, *right));
+    }
+    if op == Operator::Plus && is_day(&right) && counts_days(&left) {
+        return Transformed::yes(days_later(*right, op, *left));
+    }
     let (left, right, changed) = if is_coarse(&left) && is_interval(&right, schema) {
         (micros(left), right, true)
     } else if op == Operator::Plus && is_coarse(&right) && is_interval(&left, schema) {
@@ -364,4 +379,18 @@ fn by_moment(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     };
     let sum = Expr::BinaryExpr(BinaryExpr { left, op, right });
     if changed { Transformed::yes(sum) } else { Transformed::no(sum) }
+}
+
+/// The day so many days later or sooner. DataFusion makes an interval of the number, in hours, by which a day would become a moment.
+fn days_later(day: Expr, op: Operator, count: Expr) -> Expr {
+    let sum = |left, right| Expr::BinaryExpr(BinaryExpr { left: Box::new(left), op, right: Box::new(right) });
+    let days = match &count {
+        Expr::Literal(count, _) => count.cast_to(&DataType::Int32),
+        _ => Ok(ScalarValue::Null),
+    };
+    if let Ok(ScalarValue::Int32(Some(days))) = days {
+        return sum(day, lit(ScalarValue::new_interval_mdn(0, days, 0)));
+    }
+    let number = sum(cast(cast(day, DataType::Int32), DataType::Int64), cast(count, DataType::Int64));
+    cast(cast(number, DataType::Int32), DataType::Date32)
 }

@@ -29,14 +29,17 @@ use crate::any_order::AnyOrder;
 use crate::at_zone::at_zone_udf;
 use crate::balanced::BalancedFilters;
 use crate::bounded::SessionMemory;
+use crate::by_type::by_type_udfs;
 use crate::checked::{AsFunctions, AsOperators};
 use crate::constants_right::ConstantsRight;
 use crate::correlated_names::CorrelatedNames;
 use crate::decimal_floats::DecimalsAndFloats;
 use crate::empty_join::EmptyJoin;
 use crate::equal_keys::{EqualKeys, NullKeysApart};
+use crate::far_moments::far_moments_udfs;
 use crate::filter_projections::FilterProjections;
 use crate::give_way::GiveWay;
+use crate::intervals::{Products, age_udf, times_udf};
 use crate::merged_keys::merged_key_udf;
 use crate::moments_in_time::Moments;
 use crate::named_casts::{NamedCasts, named_cast_udf};
@@ -50,8 +53,10 @@ use crate::subquery_values::SubqueryValues;
 use crate::told_apart::ToldApart;
 use crate::top_k::TopKByGroup;
 use crate::totals::FiltersAboveTotals;
+use crate::unnested::Unnested;
 use crate::wall_time::{moment_at_udf, shifted_udf};
 use crate::whole_sorts::WholeSorts;
+use crate::window_keys::WindowKeys;
 use crate::{Registry, avg_udaf, max_udaf, min_udaf, sum_udaf};
 
 /// The most bytes of a join's build keys that reach the other side's scan as a list of values.
@@ -98,6 +103,7 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
     let state = SessionStateBuilder::new()
         .with_config(session_config(options))
         .with_runtime_env(Arc::clone(&options.runtime))
+        .with_expr_planners(vec![Arc::new(Products)])
         .with_default_features()
         .with_analyzer_rules(analyzer_rules())
         .with_optimizer_rules(optimizer_rules())
@@ -115,6 +121,9 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
     context.register_udf(at_zone_udf());
     context.register_udf(moment_at_udf());
     context.register_udf(shifted_udf());
+    context.register_udf(age_udf());
+    context.register_udf(times_udf());
+    by_type_udfs().chain(far_moments_udfs()).for_each(|function| context.register_udf(function));
     options.functions.register(&context);
     context.state()
 }
@@ -163,6 +172,8 @@ fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
 fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let mut rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> =
         vec![Arc::new(CorrelatedNames), Arc::new(NamedCasts), Arc::new(EachKeyOnce), Arc::new(OneRow), Arc::new(AsFunctions)];
+    rules.insert(0, Arc::new(Unnested));
+    rules.push(Arc::new(WindowKeys));
     for rule in Optimizer::new().rules {
         match rule.name() {
             name if name == RewriteSetComparison::new().name() => rules.extend([Arc::new(NamedSetComparisons) as Arc<_>, rule]),

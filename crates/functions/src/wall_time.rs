@@ -38,7 +38,7 @@ pub(crate) fn shifted_udf() -> ScalarUDF {
 }
 
 /// The moment at which clocks of a zone show a wall time.
-fn moment_of(wall_time: NaiveDateTime, zone: &Tz) -> Option<NaiveDateTime> {
+pub(crate) fn moment_of(wall_time: NaiveDateTime, zone: &Tz) -> Option<NaiveDateTime> {
     let offset = match zone.offset_from_local_datetime(&wall_time) {
         MappedLocalTime::Single(offset) | MappedLocalTime::Ambiguous(_, offset) => offset,
         // No clock skips more than a day.
@@ -64,7 +64,7 @@ fn later(moment: NaiveDateTime, months: i32, days: i32, nanoseconds: i64, zone: 
 }
 
 /// A unit of moments.
-trait Unit: ArrowTimestampType {
+pub(crate) trait Unit: ArrowTimestampType {
     fn read(value: i64) -> Option<NaiveDateTime>;
     fn write(moment: NaiveDateTime) -> Option<i64>;
 }
@@ -94,7 +94,7 @@ fn out_of_range(value: NaiveDateTime) -> DataFusionError {
 }
 
 /// Each moment changed.
-fn each<T: Unit>(
+pub(crate) fn each<T: Unit>(
     moments: &ArrayRef,
     zone: Option<Arc<str>>,
     mut change: impl FnMut(usize, NaiveDateTime) -> Option<NaiveDateTime>,
@@ -125,7 +125,8 @@ macro_rules! each_of_unit {
     };
 }
 
-fn zone_of(name: &str) -> Result<Tz> {
+/// The zone of a name.
+pub(crate) fn zone_of(name: &str) -> Result<Tz> {
     name.parse().map_err(|_| DataFusionError::Plan(format!("there is no time zone {name}")))
 }
 
@@ -217,10 +218,11 @@ fn null_where(moments: &ArrayRef, intervals: &dyn Array) -> Result<ArrayRef> {
     Ok(arrow::compute::nullif(moments, &nulls)?)
 }
 
-fn as_given(moments: ArrayRef, is_scalar: bool) -> Result<ColumnarValue> {
-    Ok(match is_scalar && !moments.is_empty() {
-        true => ColumnarValue::Scalar(ScalarValue::try_from_array(&moments, 0)?),
-        false => ColumnarValue::Array(moments),
+/// Values of a function: a constant, where its arguments are.
+pub(crate) fn as_given(values: ArrayRef, is_scalar: bool) -> Result<ColumnarValue> {
+    Ok(match is_scalar && !values.is_empty() {
+        true => ColumnarValue::Scalar(ScalarValue::try_from_array(&values, 0)?),
+        false => ColumnarValue::Array(values),
     })
 }
 

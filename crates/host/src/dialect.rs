@@ -6,6 +6,7 @@ mod macros;
 mod members;
 mod ordinals;
 mod powers;
+mod spellings;
 mod using;
 mod windows;
 
@@ -23,6 +24,7 @@ use datafusion::sql::sqlparser::ast::{
 pub(crate) fn in_the_engines_words(state: &SessionState, statement: &mut Statement) -> Result<bool> {
     let Statement::Statement(sql) = statement else { return Ok(false) };
     chains::balance(sql.as_mut());
+    spellings::replace(sql.as_mut()).or_else(|refused| not_impl_err!("{refused}"))?;
     ordinals::write_out(sql.as_mut());
     powers::expand(sql.as_mut());
     literals::expand(sql.as_mut());

@@ -176,18 +176,9 @@ impl Session {
                 settings::set(&mut state, name, value)?;
                 Ok(Answer::done())
             }
-            Parsed::Drop { name, if_exists } => {
+            Parsed::Drop { names, if_exists } => {
                 parameters.refuse("DROP TABLE")?;
-                let fleet = self.host.fleet();
-                let domain = self.state.lock().config_options().catalog.default_schema.clone();
-                let name = name.resolve(&domain)?;
-                self.check(Right::Write, &name.domain)?;
-                let snapshot = fleet.snapshot().await?;
-                let missing = *if_exists && snapshot.dataset(&name).is_none() && snapshot.view(&name).is_none();
-                if !missing {
-                    snapshot.versioned(&name).map_or(Ok(()), |found| found.check_loaded())?;
-                    fleet.drop_dataset(&name).await?;
-                }
+                self.drop_tables(names, *if_exists).await?;
                 Ok(Answer::done())
             }
             Parsed::CreateFunction(definition) => {
@@ -329,6 +320,27 @@ impl Session {
                 Err(fault) => return Err(fault),
             }
         }
+    }
+
+    /// Drops tables, or none of them if one is missing and may not be.
+    async fn drop_tables(&self, names: &[Named], if_exists: bool) -> Result<(), Fault> {
+        let domain = self.domain();
+        let mut names = names.iter().map(|name| name.resolve(&domain)).collect::<Result<Vec<DatasetName>, Fault>>()?;
+        names.iter().try_for_each(|name| self.check(Right::Write, &name.domain))?;
+        let fleet = self.host.fleet();
+        let snapshot = fleet.snapshot().await?;
+        for found in names.iter().filter_map(|name| snapshot.versioned(name)) {
+            found.check_loaded()?;
+        }
+        let is_missing = |name: &DatasetName| snapshot.dataset(name).is_none() && snapshot.view(name).is_none();
+        names.sort();
+        names.dedup();
+        // Those that are missing come first: what the fleet says of them is said before others are gone.
+        names.sort_by_key(|name| !is_missing(name));
+        for name in names.iter().filter(|name| !(if_exists && is_missing(name))) {
+            fleet.drop_dataset(name).await?;
+        }
+        Ok(())
     }
 
     /// Changes a table's columns, again where others came before it.

@@ -22,7 +22,7 @@ pub(crate) enum Parsed {
     /// SET or RESET.
     Set { name: String, value: String },
     /// DROP TABLE.
-    Drop { name: Named, if_exists: bool },
+    Drop { names: Vec<Named>, if_exists: bool },
     /// CREATE FUNCTION.
     CreateFunction(Definition),
     /// DROP FUNCTION.
@@ -207,8 +207,9 @@ fn told_apart(statement: Syntax) -> Result<Parsed, Fault> {
     match statement {
         Syntax::Explain(explain) => Ok(Parsed::Explain { query: mended(*explain.statement), analyze: explain.options.analyze }),
         Syntax::Statement(statement) => match *statement {
-            Sql::Drop { object_type: ObjectType::Table, if_exists, names, .. } if names.len() == 1 => {
-                Ok(Parsed::Drop { name: Named(parts(&names[0])?), if_exists })
+            Sql::Drop { object_type: ObjectType::Table, if_exists, names, .. } => {
+                let names = names.iter().map(|name| Ok(Named(parts(name)?))).collect::<Result<_, Fault>>()?;
+                Ok(Parsed::Drop { names, if_exists })
             }
             Sql::Drop { object_type: ObjectType::View, if_exists, names, .. } if names.len() == 1 => {
                 Ok(Parsed::DropView(DroppedView { name: Named(parts(&names[0])?), if_exists }))

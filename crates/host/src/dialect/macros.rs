@@ -15,9 +15,12 @@ use datafusion::sql::sqlparser::parser::Parser;
 use super::null;
 
 /// The same function under the engine's name: all clauses stay.
-const RENAMED: [(&str, &str); 23] = [
+const RENAMED: [(&str, &str); 28] = [
     ("approx_count_distinct", "approx_distinct"),
+    ("approx_quantile", "approx_percentile_cont"),
     ("arbitrary", "min"),
+    ("ceiling", "ceil"),
+    ("editdist3", "levenshtein"),
     ("every", "bool_and"),
     ("first", "first_value"),
     ("group_concat", "string_agg"),
@@ -25,6 +28,7 @@ const RENAMED: [(&str, &str); 23] = [
     ("last", "last_value"),
     ("lcase", "lower"),
     ("list", "array_agg"),
+    ("list_min", "array_min"),
     ("list_value", "make_array"),
     ("listagg", "string_agg"),
     ("ord", "ascii"),
@@ -35,6 +39,7 @@ const RENAMED: [(&str, &str); 23] = [
     ("strftime", "to_char"),
     ("string_split", "string_to_array"),
     ("strptime", "to_timestamp"),
+    ("struct_extract", "get_field"),
     ("suffix", "ends_with"),
     ("typeof", "arrow_typeof"),
     ("ucase", "upper"),
@@ -45,25 +50,54 @@ const RENAMED: [(&str, &str); 23] = [
 const OF_LEAST: &str = "first_value($arg1 ORDER BY $arg2, $arg1) FILTER (WHERE $arg1 IS NOT NULL AND $arg2 IS NOT NULL)";
 const OF_MOST: &str = "first_value($arg1 ORDER BY $arg2 DESC, $arg1) FILTER (WHERE $arg1 IS NOT NULL AND $arg2 IS NOT NULL)";
 
+/// A part of a text that fits a pattern, and what a group of the pattern fits; empty where nothing fits.
+const GROUP_0: &str = "CASE WHEN $arg1 IS NOT NULL AND $arg2 IS NOT NULL \
+    THEN coalesce((regexp_match($arg1, '(' || $arg2 || ')'))[1], '') END";
+const GROUP: &str = "CASE WHEN $arg1 IS NOT NULL AND $arg2 IS NOT NULL \
+    THEN coalesce((regexp_match($arg1, '(' || $arg2 || ')'))[$arg3 + 1], '') END";
+
+/// A date that is made of another's parts is one in any year.
+const LAST_DAY: &str = "(make_date(CAST(date_part('year', $arg1) AS INT), CAST(date_part('month', $arg1) AS INT), 1) \
+    + INTERVAL '1 month' - INTERVAL '1 day')";
+
+/// Names under which texts are joined, by commas unless something else is named.
+const JOINED: [&str; 3] = ["group_concat", "listagg", "string_agg"];
+
+/// Units whose buckets begin with a month; others begin with a Monday, as in DuckDB.
+const OF_MONTHS: [&str; 5] = ["mon", "quarter", "year", "decade", "centur"];
+
 /// Functions that are expressions, by name and number of arguments.
-const EXPRESSIONS: [(&str, usize, &str); 30] = [
+const EXPRESSIONS: [(&str, usize, &str); 58] = [
+    ("age", 1, "pithead_age(CAST(current_date AS TIMESTAMP(6)), CAST($arg1 AS TIMESTAMP(6)))"),
+    ("age", 2, "pithead_age(CAST($arg1 AS TIMESTAMP(6)), CAST($arg2 AS TIMESTAMP(6)))"),
     ("arg_max", 2, OF_MOST),
     ("arg_min", 2, OF_LEAST),
     ("argmax", 2, OF_MOST),
     ("argmin", 2, OF_LEAST),
     ("count_if", 1, "count(*) FILTER (WHERE $arg1)"),
     ("countif", 1, "count(*) FILTER (WHERE $arg1)"),
+    ("date_add", 2, "($arg1 + $arg2)"),
     ("day", 1, "date_part('day', $arg1)"),
     ("dayname", 1, "to_char($arg1, '%A')"),
     ("dayofmonth", 1, "date_part('day', $arg1)"),
     ("dayofweek", 1, "date_part('dow', $arg1)"),
     ("dayofyear", 1, "date_part('doy', $arg1)"),
     ("epoch", 1, "date_part('epoch', $arg1)"),
+    ("favg", 1, "avg(CAST($arg1 AS DOUBLE))"),
+    ("from_base64", 1, "decode($arg1, 'base64')"),
+    ("from_hex", 1, "decode($arg1, 'hex')"),
+    ("fsum", 1, "sum(CAST($arg1 AS DOUBLE))"),
+    ("geomean", 1, "exp(avg(ln($arg1)))"),
+    ("geometric_mean", 1, "exp(avg(ln($arg1)))"),
     ("hour", 1, "date_part('hour', $arg1)"),
     ("if", 3, "CASE WHEN $arg1 THEN $arg2 ELSE $arg3 END"),
     ("iff", 3, "CASE WHEN $arg1 THEN $arg2 ELSE $arg3 END"),
+    ("isfinite", 1, "(abs(CAST($arg1 AS DOUBLE)) < CAST('inf' AS DOUBLE))"),
+    ("isinf", 1, "(abs(CAST($arg1 AS DOUBLE)) = CAST('inf' AS DOUBLE))"),
     ("isodow", 1, "date_part('isodow', $arg1)"),
-    ("last_day", 1, "CAST(date_trunc('month', $arg1) + INTERVAL '1 month' - INTERVAL '1 day' AS DATE)"),
+    ("kahan_sum", 1, "sum(CAST($arg1 AS DOUBLE))"),
+    ("last_day", 1, LAST_DAY),
+    ("list_reverse_sort", 1, "array_sort($arg1, 'DESC', 'NULLS LAST')"),
     ("max_by", 2, OF_MOST),
     ("min_by", 2, OF_LEAST),
     ("minute", 1, "date_part('minute', $arg1)"),
@@ -71,7 +105,22 @@ const EXPRESSIONS: [(&str, usize, &str); 30] = [
     ("month", 1, "date_part('month', $arg1)"),
     ("monthname", 1, "to_char($arg1, '%B')"),
     ("quarter", 1, "date_part('quarter', $arg1)"),
+    ("regexp_extract", 2, GROUP_0),
+    ("regexp_extract", 3, GROUP),
     ("second", 1, "date_part('second', $arg1)"),
+    ("sem", 1, "(stddev_pop($arg1) / sqrt(count($arg1)))"),
+    ("sumkahan", 1, "sum(CAST($arg1 AS DOUBLE))"),
+    ("time_bucket", 3, "date_bin($arg1, $arg2, $arg3)"),
+    ("to_days", 1, "($arg1 * INTERVAL '1 day')"),
+    ("to_hours", 1, "($arg1 * INTERVAL '1 hour')"),
+    ("to_microseconds", 1, "($arg1 * INTERVAL '1 microsecond')"),
+    ("to_milliseconds", 1, "($arg1 * INTERVAL '1 millisecond')"),
+    ("to_minutes", 1, "($arg1 * INTERVAL '1 minute')"),
+    ("to_months", 1, "($arg1 * INTERVAL '1 month')"),
+    ("to_seconds", 1, "($arg1 * INTERVAL '1 second')"),
+    ("to_weeks", 1, "($arg1 * INTERVAL '7 days')"),
+    ("to_years", 1, "($arg1 * INTERVAL '1 year')"),
+    ("unhex", 1, "decode($arg1, 'hex')"),
     ("week", 1, "date_part('week', $arg1)"),
     ("weekday", 1, "date_part('dow', $arg1)"),
     ("weekofyear", 1, "date_part('week', $arg1)"),
@@ -157,13 +206,26 @@ fn expanded(function: &Function, is_known: &dyn Fn(&str) -> bool) -> Option<Expr
     if name == "mode" {
         return mode_within(function);
     }
-    if is_known(&name) {
+    if is_known(&name) && name != "any_value" && !JOINED.contains(&&*name) {
         return None;
+    }
+    if JOINED.contains(&&*name)
+        && let Some(with_comma) = joined_by_comma(function)
+    {
+        return Some(Expr::Function(with_comma));
     }
     if let Some((_, to)) = RENAMED.iter().find(|(from, _)| *from == name) {
         return Some(Expr::Function(Function { name: ObjectName::from(vec![Ident::new(*to)]), ..function.clone() }));
     }
+    if name == "any_value" {
+        return any_in_order(function);
+    }
     let args = plain_args(function)?;
+    if let ("time_bucket", [width, _]) = (&*name, &args[..]) {
+        let width = width.to_string().to_lowercase();
+        let first = if OF_MONTHS.iter().any(|unit| width.contains(unit)) { "2000-01-01" } else { "2000-01-03" };
+        return Some(with_args(&format!("date_bin($arg1, $arg2, TIMESTAMP '{first}')"), &args));
+    }
     if name == "date_diff" || name == "datediff" {
         let [Expr::Value(unit), from, to] = &args[..] else { return None };
         let unit = unit.value.clone().into_string()?.to_lowercase();
@@ -213,6 +275,32 @@ fn mode_within(function: &Function) -> Option<Expr> {
     }
     let Expr::Function(mode) = with_args("mode($arg1)", std::slice::from_ref(&of.expr)) else { return None };
     Some(Expr::Function(Function { filter: function.filter.clone(), over: function.over.clone(), ..mode }))
+}
+
+/// Texts that are joined by nothing that is named, by a comma.
+fn joined_by_comma(function: &Function) -> Option<Function> {
+    let mut joined = function.clone();
+    let FunctionArguments::List(list) = &mut joined.args else { return None };
+    if list.args.len() != 1 {
+        return None;
+    }
+    list.args.push(FunctionArg::Unnamed(FunctionArgExpr::Expr(parsed("','"))));
+    joined.name = ObjectName::from(vec![Ident::new("string_agg")]);
+    Some(joined)
+}
+
+/// `any_value(x ORDER BY y)`, which is the first value that is not NULL.
+fn any_in_order(function: &Function) -> Option<Expr> {
+    let FunctionArguments::List(list) = &function.args else { return None };
+    let [FunctionArg::Unnamed(FunctionArgExpr::Expr(value))] = &list.args[..] else { return None };
+    if list.clauses.is_empty() {
+        return None;
+    }
+    let Expr::Function(first) = with_args("first_value(0) FILTER (WHERE $arg1 IS NOT NULL)", std::slice::from_ref(value))
+    else {
+        return None;
+    };
+    with_clauses(Expr::Function(Function { args: function.args.clone(), ..first }), function)
 }
 
 /// The arguments of a call that has nothing but arguments in its parentheses.
@@ -296,6 +384,18 @@ mod tests {
             (
                 "SELECT count_if(a) FILTER (WHERE b) OVER () AS n FROM t",
                 "SELECT count(*) FILTER (WHERE ($arg1) AND (b)) OVER () AS n FROM t",
+            ),
+            (
+                "SELECT any_value(a ORDER BY b) AS v, any_value(a) AS w FROM t",
+                "SELECT first_value(a ORDER BY b) FILTER (WHERE $arg1 IS NOT NULL) AS v, any_value(a) AS w FROM t",
+            ),
+            (
+                "SELECT listagg(DISTINCT a ORDER BY a) AS l, string_agg(a, b) AS s FROM t",
+                "SELECT string_agg(DISTINCT a, ',' ORDER BY a) AS l, string_agg(a, b) AS s FROM t",
+            ),
+            (
+                "SELECT time_bucket(INTERVAL '2 months', a) AS b FROM t",
+                "SELECT date_bin((INTERVAL '2 months'), (a), TIMESTAMP '2000-01-01') AS b FROM t",
             ),
             ("SELECT mode() WITHIN GROUP (ORDER BY a) AS m FROM t", "SELECT mode((a)) AS m FROM t"),
             (

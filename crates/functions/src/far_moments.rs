@@ -1,0 +1,209 @@
+//! `date_trunc` and `date_bin` of moments that nanoseconds since 1970 do not reach: before 1677 and after 2262.
+//!
+//! DataFusion's functions compute in nanoseconds. The first fails for such moments, the second gives NULL; and 9999-12-31 stands for
+//! "without end" in many tables.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray};
+use arrow::datatypes::{DataType, FieldRef, IntervalMonthDayNano, TimeUnit, TimestampMicrosecondType};
+use chrono::{DateTime, Datelike, Days, Months, NaiveDate, NaiveDateTime, NaiveTime, Offset, TimeDelta, TimeZone, Timelike};
+use datafusion::common::{Result, ScalarValue, exec_err};
+use datafusion::functions::datetime;
+use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
+use datafusion::logical_expr::{
+    ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+};
+
+use crate::wall_time::{as_given, each, moment_of, zone_of};
+
+/// Microseconds since 1970 that nanoseconds reach.
+const NEAR: std::ops::RangeInclusive<i64> = i64::MIN / 1_000 + 1..=i64::MAX / 1_000;
+
+pub(crate) fn far_moments_udfs() -> [ScalarUDF; 2] {
+    [(Computed::Truncated, datetime::date_trunc()), (Computed::Binned, datetime::date_bin())]
+        .map(|(computed, near)| ScalarUDF::new_from_impl(FarMoments { computed, near }))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Computed {
+    Truncated,
+    Binned,
+}
+
+/// DataFusion's function where all moments are near, and the same in microseconds where one is far.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct FarMoments {
+    computed: Computed,
+    near: Arc<ScalarUDF>,
+}
+
+impl ScalarUDFImpl for FarMoments {
+    fn name(&self) -> &str {
+        self.near.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.near.aliases()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.near.signature()
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        self.near.return_type(types)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        self.near.return_field_from_args(args)
+    }
+
+    fn output_ordering(&self, inputs: &[ExprProperties]) -> Result<SortProperties> {
+        self.near.output_ordering(inputs)
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.near.documentation()
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let Some(DataType::Timestamp(TimeUnit::Microsecond, zone)) = args.args.get(1).map(ColumnarValue::data_type) else {
+            return self.near.invoke_with_args(args);
+        };
+        let is_scalar = matches!(args.args[1], ColumnarValue::Scalar(_));
+        let moments = args.args[1].to_array(if is_scalar { 1 } else { args.number_rows })?;
+        if moments.as_primitive::<TimestampMicrosecondType>().iter().flatten().all(|moment| NEAR.contains(&moment)) {
+            return self.near.invoke_with_args(args);
+        }
+        let ColumnarValue::Scalar(by) = &args.args[0] else { return self.near.invoke_with_args(args) };
+        let changed = match (self.computed, by.try_as_str().flatten(), by) {
+            (Computed::Truncated, Some(unit), _) => all_truncated(&moments, zone, &unit.to_lowercase())?,
+            (Computed::Binned, _, ScalarValue::IntervalMonthDayNano(Some(width))) => {
+                let Some(origin) = origin_of(args.args.get(2))? else { return self.near.invoke_with_args(args) };
+                each::<TimestampMicrosecondType>(&moments, zone, |_, moment| binned(moment, *width, origin))?
+            }
+            _ => return self.near.invoke_with_args(args),
+        };
+        as_given(changed, is_scalar)
+    }
+}
+
+fn all_truncated(moments: &ArrayRef, zone: Option<Arc<str>>, unit: &str) -> Result<ArrayRef> {
+    if truncated(NaiveDateTime::default(), unit).is_none() {
+        return exec_err!(
+            "date_trunc knows no unit {unit}; it knows microsecond, second, minute, hour, day, week, month and so on"
+        );
+    }
+    let Some(name) = zone else {
+        return each::<TimestampMicrosecondType>(moments, None, |_, moment| truncated(moment, unit));
+    };
+    let tz = zone_of(&name)?;
+    each::<TimestampMicrosecondType>(moments, Some(name), |_, moment| {
+        let there = moment.checked_add_offset(tz.offset_from_utc_datetime(&moment).fix())?;
+        moment_of(truncated(there, unit)?, &tz)
+    })
+}
+
+/// The beginning of the unit that a moment is in; none: there is no such unit.
+fn truncated(moment: NaiveDateTime, unit: &str) -> Option<NaiveDateTime> {
+    let (date, time) = (moment.date(), moment.time());
+    let first_of = |month0: u32| NaiveDate::from_ymd_opt(date.year(), month0 + 1, 1);
+    let to = |nanosecond: u32| time.with_nanosecond(time.nanosecond() / nanosecond * nanosecond);
+    let time = match unit {
+        "microsecond" => to(1_000)?,
+        "millisecond" => to(1_000_000)?,
+        "second" => time.with_nanosecond(0)?,
+        "minute" => NaiveTime::from_hms_opt(time.hour(), time.minute(), 0)?,
+        "hour" => NaiveTime::from_hms_opt(time.hour(), 0, 0)?,
+        _ => NaiveTime::MIN,
+    };
+    let date = match unit {
+        "microsecond" | "millisecond" | "second" | "minute" | "hour" | "day" => date,
+        "week" => date.checked_sub_days(Days::new(u64::from(date.weekday().num_days_from_monday())))?,
+        "month" => first_of(date.month0())?,
+        "quarter" => first_of(date.month0() / 3 * 3)?,
+        "year" => first_of(0)?,
+        _ => return None,
+    };
+    Some(date.and_time(time))
+}
+
+/// The moment at which some bin begins; none: it hangs on the row.
+fn origin_of(arg: Option<&ColumnarValue>) -> Result<Option<NaiveDateTime>> {
+    Ok(match arg {
+        None => Some(NaiveDateTime::default()),
+        Some(ColumnarValue::Scalar(origin)) => match origin.cast_to(&DataType::Timestamp(TimeUnit::Microsecond, None))? {
+            ScalarValue::TimestampMicrosecond(Some(origin), _) => {
+                DateTime::from_timestamp_micros(origin).map(|origin| origin.naive_utc())
+            }
+            _ => None,
+        },
+        Some(ColumnarValue::Array(_)) => None,
+    })
+}
+
+/// The beginning of the bin that a moment is in; none: bins of this width cannot be told, or it is out of the range of moments.
+fn binned(moment: NaiveDateTime, width: IntervalMonthDayNano, origin: NaiveDateTime) -> Option<NaiveDateTime> {
+    let months_of = |moment: NaiveDateTime| moment.year() * 12 + moment.month0() as i32;
+    if width.months > 0 && width.days == 0 && width.nanoseconds == 0 {
+        let away = months_of(moment) - months_of(origin);
+        let whole = away - away.rem_euclid(width.months);
+        let begin = later_by(origin, whole)?;
+        return if begin > moment { later_by(origin, whole - width.months) } else { Some(begin) };
+    }
+    let width = i128::from(width.days) * 86_400_000_000_000 + i128::from(width.nanoseconds);
+    let away = moment - origin;
+    let away = i128::from(away.num_seconds()) * 1_000_000_000 + i128::from(away.subsec_nanos());
+    let into = away.checked_rem_euclid(width).filter(|_| width > 0)?;
+    moment.checked_sub_signed(TimeDelta::nanoseconds(i64::try_from(into).ok()?))
+}
+
+fn later_by(moment: NaiveDateTime, months: i32) -> Option<NaiveDateTime> {
+    let by = Months::new(months.unsigned_abs());
+    if months < 0 { moment.checked_sub_months(by) } else { moment.checked_add_months(by) }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::prelude::SessionContext;
+
+    use crate::{EngineOptions, session_state};
+
+    use super::*;
+
+    /// The one value of a query.
+    async fn value(sql: &str) -> String {
+        let context = SessionContext::new_with_state(session_state(&EngineOptions::default()));
+        let batches = context.sql(sql).await.unwrap().collect().await.unwrap();
+        let value = arrow::util::display::array_value_to_string(batches[0].column(0), 0).unwrap();
+        value.replace('T', " ")
+    }
+
+    #[tokio::test]
+    async fn far_moments_are_truncated_and_binned_as_near_ones() {
+        for unit in ["microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year"] {
+            // 400 years are whole weeks.
+            let of = |year| format!("SELECT date_trunc('{unit}', CAST('{year}-08-09 10:11:12.123456' AS TIMESTAMP(6)))");
+            let (near, far) = (value(&of(2124)).await, value(&of(2524)).await);
+            assert_eq!(near.replacen("2124", "2524", 1), far, "{unit}");
+        }
+        for width in ["1 month", "5 months", "1 year", "1 day", "36 hours", "7 minutes"] {
+            let moment: NaiveDateTime = "2124-08-09T10:11:12".parse().unwrap();
+            let near = value(&format!("SELECT date_bin(INTERVAL '{width}', CAST('{moment}' AS TIMESTAMP(6)))")).await;
+            let ScalarValue::IntervalMonthDayNano(Some(by)) =
+                ScalarValue::from(width).cast_to(&DataType::Interval(arrow::datatypes::IntervalUnit::MonthDayNano)).unwrap()
+            else {
+                panic!("expected an interval")
+            };
+            let begin = binned(moment, by, NaiveDateTime::default()).unwrap();
+            assert_eq!(begin.to_string(), near, "{width}");
+        }
+        assert_eq!(
+            value("SELECT date_bin(INTERVAL '1 month', CAST('9999-12-31 10:00:00' AS TIMESTAMP(6)))").await,
+            "9999-12-01 00:00:00"
+        );
+        assert_eq!(value("SELECT date_trunc('month', DATE '9999-12-31')").await, "9999-12-01 00:00:00");
+        assert_eq!(value("SELECT CAST('9999-12-31 10:00:00' AS TIMESTAMP(6)) > now()").await, "true");
+    }
+}

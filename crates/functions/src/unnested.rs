@@ -1,0 +1,261 @@
+//! [`Unnested`]: scalar subqueries that are correlated by more than equalities, as joins.
+
+use std::sync::Arc;
+
+use datafusion::common::alias::AliasGenerator;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, DFSchema, NullEquality, Result};
+use datafusion::logical_expr::expr::AggregateFunction;
+use datafusion::logical_expr::utils::split_conjunction_owned;
+use datafusion::logical_expr::{
+    Aggregate, BinaryExpr, Expr, Filter, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, Projection, Subquery, lit,
+};
+use datafusion::optimizer::optimizer::ApplyOrder;
+use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+
+use crate::balanced::conjunction;
+use crate::kept_names::{map_named, named};
+use crate::subqueries::is_subquery;
+
+/// Computes an aggregate over a correlated subquery for all values at once that the query around it has: these values are joined with
+/// the subquery's rows, which are grouped by them, and the result is joined with the query. See T. Neumann and A. Kemper, "Unnesting
+/// Arbitrary Queries", BTW 2015.
+///
+/// DataFusion groups by columns of the subquery, for which its rows must be found by equality; and it looks into SELECT and WHERE only.
+#[derive(Debug)]
+pub(crate) struct Unnested;
+
+/// Marks the subquery's rows: a value without any has one row, without a mark.
+const MARK: &str = "\u{0}mark";
+
+impl OptimizerRule for Unnested {
+    fn name(&self) -> &'static str {
+        "pithead_unnested"
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        Some(ApplyOrder::TopDown)
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        let is_left_to_others = match plan {
+            LogicalPlan::Projection(_) | LogicalPlan::Filter(_) => true,
+            LogicalPlan::Aggregate(_) => false,
+            _ => return Ok(Transformed::no(plan)),
+        };
+        let input = plan.inputs()[0];
+        let mut found: Vec<Unnesting> = Vec::new();
+        for subquery in scalar_subqueries(&plan)? {
+            match Unnesting::of(subquery, input.schema())? {
+                Some(unnesting) if !(is_left_to_others && unnesting.is_by_equality()) => found.push(unnesting),
+                _ => {}
+            }
+        }
+        if found.is_empty() || !is_the_same_again(input)? {
+            return Ok(Transformed::no(plan));
+        }
+        let (mut joined, columns) = (input.clone(), plan.schema().columns());
+        let mut values = Vec::with_capacity(found.len());
+        for unnesting in found {
+            let subquery = unnesting.subquery.clone();
+            let (with_value, value) = unnesting.joined(input, joined, config.alias_generator())?;
+            joined = with_value;
+            values.push((subquery, value));
+        }
+        let plan = map_named(plan, |expr| {
+            expr.transform_down(|part| {
+                let Expr::ScalarSubquery(subquery) = &part else { return Ok(Transformed::no(part)) };
+                Ok(match values.iter().find(|(known, _)| known == subquery) {
+                    Some((_, value)) => Transformed::new(value.clone(), true, TreeNodeRecursion::Jump),
+                    None => Transformed::no(part),
+                })
+            })
+        })?;
+        let exprs = plan.data.expressions();
+        let plan = plan.data.with_new_exprs(exprs, vec![joined])?;
+        Ok(Transformed::yes(match plan {
+            LogicalPlan::Projection(_) | LogicalPlan::Aggregate(_) => plan,
+            // It has all columns of its input, and what is above knows those that were there.
+            plan => LogicalPlanBuilder::from(plan).project(columns.into_iter().map(Expr::Column))?.build()?,
+        }))
+    }
+}
+
+/// The correlated scalar subqueries of a node's expressions, each once.
+fn scalar_subqueries(plan: &LogicalPlan) -> Result<Vec<Subquery>> {
+    let mut found: Vec<Subquery> = Vec::new();
+    plan.apply_expressions(|expr| {
+        expr.apply(|part| {
+            if let Expr::ScalarSubquery(subquery) = part
+                && !subquery.outer_ref_columns.is_empty()
+                && !found.contains(subquery)
+            {
+                found.push(subquery.clone());
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
+    Ok(found)
+}
+
+/// Whether a plan that is computed twice has the same rows both times, and stands for itself.
+fn is_the_same_again(plan: &LogicalPlan) -> Result<bool> {
+    let changes = plan.exists(|node| {
+        let is_any = match node {
+            LogicalPlan::Limit(_) | LogicalPlan::Window(_) | LogicalPlan::RecursiveQuery(_) => true,
+            LogicalPlan::Sort(sort) => sort.fetch.is_some(),
+            _ => false,
+        };
+        Ok(is_any || node.expressions().iter().any(|expr| expr.is_volatile() || has(expr, is_outer) || has(expr, is_subquery)))
+    })?;
+    Ok(!changes)
+}
+
+fn has(expr: &Expr, is: fn(&Expr) -> bool) -> bool {
+    expr.exists(|part| Ok(is(part))).unwrap_or(true)
+}
+
+fn is_outer(expr: &Expr) -> bool {
+    matches!(expr, Expr::OuterReferenceColumn(..))
+}
+
+/// A subquery that is an aggregate over rows of a condition.
+struct Unnesting {
+    subquery: Subquery,
+    /// What is computed of the aggregate, the highest first.
+    above: Vec<LogicalPlan>,
+    aggregate: Aggregate,
+    rows: Arc<LogicalPlan>,
+    /// Conditions that hang on the query around.
+    correlated: Vec<Expr>,
+    /// The others.
+    own: Vec<Expr>,
+    /// Columns of the query around.
+    outer: Vec<Column>,
+}
+
+impl Unnesting {
+    /// Of a subquery of this form; none: it has another. `around`: the columns of the query around.
+    fn of(subquery: Subquery, around: &DFSchema) -> Result<Option<Unnesting>> {
+        let (mut above, mut node) = (Vec::new(), Arc::clone(&subquery.subquery));
+        let aggregate = loop {
+            if node.expressions().iter().any(|expr| has(expr, is_outer) || has(expr, is_subquery)) {
+                return Ok(None);
+            }
+            let next = match node.as_ref() {
+                LogicalPlan::Projection(Projection { input, .. }) | LogicalPlan::Filter(Filter { input, .. }) => {
+                    Arc::clone(input)
+                }
+                LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty() => break aggregate.clone(),
+                _ => return Ok(None),
+            };
+            above.push(Arc::unwrap_or_clone(node));
+            node = next;
+        };
+        let LogicalPlan::Filter(Filter { predicate, input: rows, .. }) = aggregate.input.as_ref() else { return Ok(None) };
+        let (correlated, own): (Vec<Expr>, Vec<Expr>) =
+            split_conjunction_owned(predicate.clone()).into_iter().partition(|condition| has(condition, is_outer));
+        let mut outer: Vec<Column> = Vec::new();
+        for condition in &correlated {
+            condition.apply(|part| {
+                if let Expr::OuterReferenceColumn(_, column) = part
+                    && !outer.contains(column)
+                {
+                    outer.push(column.clone());
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })?;
+        }
+        let stands_alone = !rows
+            .exists(|node| Ok(node.expressions().iter().any(|expr| has(expr, is_outer) || has(expr, is_subquery))))?
+            && !correlated.iter().chain(&own).any(|condition| has(condition, is_subquery));
+        let is_around = !outer.is_empty() && outer.iter().all(|column| around.has_column(column));
+        let rows = Arc::clone(rows);
+        Ok((stands_alone && is_around).then_some(Unnesting { subquery, above, aggregate, rows, correlated, own, outer }))
+    }
+
+    /// Whether each condition finds the subquery's rows by a column that equals what hangs on the query around.
+    fn is_by_equality(&self) -> bool {
+        let is_column = |expr: &Expr| match expr {
+            Expr::Column(_) => true,
+            Expr::Cast(cast) => matches!(cast.expr.as_ref(), Expr::Column(_)),
+            _ => false,
+        };
+        self.correlated.iter().all(|condition| match condition {
+            Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => {
+                is_column(left) && !right.any_column_refs() || is_column(right) && !left.any_column_refs()
+            }
+            _ => false,
+        })
+    }
+
+    /// `query`, which has the rows of `around` and may have more columns, with the subquery's value, and the column that this is.
+    fn joined(self, around: &LogicalPlan, query: LogicalPlan, names: &AliasGenerator) -> Result<(LogicalPlan, Expr)> {
+        let (values, results) = (names.next("__unnested"), names.next("__unnested"));
+        let key = |relation: &str, number: usize| Column::new(Some(relation), format!("key_{number}"));
+        let numbers = || 0..self.outer.len();
+        let outer = || self.outer.iter().cloned().map(Expr::Column);
+        let keys = outer().enumerate().map(|(number, column)| column.alias(format!("key_{number}")));
+        let each_value = LogicalPlanBuilder::from(around.clone())
+            .aggregate(outer(), Vec::<Expr>::new())?
+            .project(keys)?
+            .alias(values.as_str())?;
+        let conditions = self.correlated.iter().cloned().map(|condition| {
+            let by_key = condition.transform(|part| match &part {
+                Expr::OuterReferenceColumn(_, column) => {
+                    let number = self.outer.iter().position(|known| known == column);
+                    Ok(number
+                        .map_or_else(|| Transformed::no(part.clone()), |number| Transformed::yes(key(&values, number).into())))
+                }
+                _ => Ok(Transformed::no(part)),
+            });
+            Ok(by_key?.data)
+        });
+        let conditions = conditions.collect::<Result<Vec<Expr>>>()?;
+        let columns = self.rows.schema().columns().into_iter().map(Expr::Column);
+        let mut rows = LogicalPlanBuilder::from(Arc::unwrap_or_clone(self.rows));
+        if let Some(own) = conjunction(self.own) {
+            rows = rows.filter(own)?;
+        }
+        let marked = rows.project(columns.chain([lit(true).alias(MARK)]))?;
+        let value_keys = || numbers().map(|number| Expr::Column(key(&values, number)));
+        let aggregates = self.aggregate.aggr_expr.iter().map(|expr| Ok(named(expr.clone(), of_marked)?.data));
+        let mut plan = each_value
+            .join_on(marked.build()?, JoinType::Left, conditions)?
+            .aggregate(value_keys(), aggregates.collect::<Result<Vec<Expr>>>()?)?;
+        for node in self.above.into_iter().rev() {
+            plan = match node {
+                LogicalPlan::Projection(projection) => plan.project(projection.expr.into_iter().chain(value_keys()))?,
+                LogicalPlan::Filter(filter) => plan.filter(filter.predicate)?,
+                _ => plan,
+            };
+        }
+        let value = Expr::Column(Column::from(self.subquery.subquery.schema().qualified_field(0))).alias("value");
+        let named_keys = value_keys().enumerate().map(|(number, column)| column.alias(format!("key_{number}")));
+        let results_plan = plan.project([value].into_iter().chain(named_keys))?.alias(results.as_str())?.build()?;
+        let right_keys: Vec<Column> = numbers().map(|number| key(&results, number)).collect();
+        let joined = LogicalPlanBuilder::from(query).join_detailed(
+            results_plan,
+            JoinType::Left,
+            (self.outer.clone(), right_keys),
+            None,
+            NullEquality::NullEqualsNull,
+        )?;
+        Ok((joined.build()?, Expr::Column(Column::new(Some(results), "value"))))
+    }
+}
+
+/// An aggregate over rows with a mark.
+fn of_marked(expr: Expr) -> Result<Transformed<Expr>> {
+    expr.transform_down(|part| match part {
+        Expr::AggregateFunction(AggregateFunction { func, mut params }) => {
+            let is_marked = Expr::Column(Column::new_unqualified(MARK)).is_not_null();
+            params.filter = Some(Box::new(match params.filter.take() {
+                Some(filter) => filter.and(is_marked),
+                None => is_marked,
+            }));
+            Ok(Transformed::new(Expr::AggregateFunction(AggregateFunction { func, params }), true, TreeNodeRecursion::Jump))
+        }
+        part => Ok(Transformed::no(part)),
+    })
+}
