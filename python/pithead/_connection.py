@@ -179,7 +179,9 @@ class Connection:
         name
             As statements write it in quotes: a name without quotes is in lower case.
         source
-            An object that gives Arrow data, such as a frame of pandas or polars or a table of pyarrow. It is read now.
+            An object that gives Arrow data, such as a frame of pandas or polars or a table of pyarrow. Its rows are those that it has
+            now; they are not copied where that can be helped, so do not change them in place. The index of a frame of pandas is
+            left out: `frame.reset_index()` makes columns of it.
 
         >>> conn = pithead.connect()
         >>> conn.register("one", conn.sql("SELECT 1 AS a"))
@@ -239,7 +241,7 @@ class Connection:
         source
             A path, a glob or several of them (Parquet, CSV, JSON lines, Arrow IPC), also at servers: "https://host/file",
             "s3://bucket/key" or a glob of keys, with the variables of the environment that AWS's tools read; or an object that gives Arrow data, such as a
-            pyarrow table or reader, a pandas or polars frame, or a DuckDB relation. It is streamed. What a reader of pyarrow
+            pyarrow table or reader, a pandas or polars frame (without its index), or a DuckDB relation. It is streamed. What a reader of pyarrow
             or a result of Pithead raises meanwhile, is raised here.
         mode
             "create", "append" or "replace".

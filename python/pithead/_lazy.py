@@ -47,6 +47,9 @@ def _schema(relation: Relation, names: list[str]) -> pl.Schema:
     import polars as pl
     import pyarrow as pa
 
+    from ._relation import check_for_polars
+
+    check_for_polars(relation.schema)
     told = pa.schema(relation.schema)
     empty = pa.schema([field.with_name(name) for field, name in zip(told, names, strict=True)]).empty_table()
     frame = pl.from_arrow(empty)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, overload
 
 from . import _arguments, _pithead, _progress, _shown
 from ._cursor import Cursor, guarded
-from ._errors import Error, UserError
+from ._errors import Error, UnsupportedError, UserError
 from ._explain import Explained
 from ._names import unique
 from ._options import options
@@ -169,6 +169,7 @@ class Relation:
         import polars as pl
 
         names = unique(self.columns)
+        check_for_polars(self.schema)
         return self._taken(lambda stream: pl.DataFrame(_Views(stream, names)))
 
     def fetchall(self) -> list[tuple[Any, ...]]:
@@ -334,6 +335,16 @@ class _Views:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self._stream.views(self._names)
+
+
+def check_for_polars(schema: Schema) -> None:
+    """Refuses columns whose types polars does not have: it would panic."""
+    for column in schema:
+        if "interval" in column.type:
+            raise UnsupportedError(
+                f"polars has no intervals of months and days, as in column {column.name!r}",
+                "date_part('epoch', interval) gives seconds; df() and arrow() keep intervals",
+            )
 
 
 def _told(columns: _pithead.Columns) -> list[tuple[str, str]]:

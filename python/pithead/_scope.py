@@ -63,5 +63,8 @@ def _variable(name: str) -> Any | None:
 
 
 def _is_table(value: Any) -> bool:
+    polars = sys.modules.get("polars")
+    if polars is not None and isinstance(value, polars.LazyFrame):
+        return True
     has_columns = hasattr(value, "columns") or hasattr(value, "schema")
     return not isinstance(value, type) and has_columns and hasattr(value, "__arrow_c_stream__")

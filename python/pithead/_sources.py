@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _arguments, _pithead
 from ._errors import UserError
+from ._names import unique
 from ._relation import Relation
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ Source = Any
 @contextlib.contextmanager
 def opened(source: Source) -> Iterator[tuple[list[str], object | None]]:
     """Files, or an object that gives an Arrow stream. What the object raises while it is read is raised at the end, as it was."""
+    source = _as_arrow(source)
     files = _files(source)
     if files is not None:
         yield files, None
@@ -36,6 +38,37 @@ def opened(source: Source) -> Iterator[tuple[list[str], object | None]]:
             raise failure
     else:
         yield [], source
+
+
+def _as_arrow(source: Any) -> Any:
+    """A frame as its library's own Arrow stream does not give it: of pandas without the index, of polars with columns that are NULL."""
+    pandas, polars = sys.modules.get("pandas"), sys.modules.get("polars")
+    if pandas is not None and isinstance(source, pandas.DataFrame):
+        return _of_pandas(source)
+    if polars is not None and isinstance(source, polars.LazyFrame):
+        source = source.collect()
+    if polars is not None and isinstance(source, polars.DataFrame):
+        for name, dtype in source.schema.items():
+            if dtype == polars.Object:
+                raise UserError(f"column {name!r} holds Python objects", "cast it to a type of polars, or leave it out")
+        if any("Null" in str(dtype) for dtype in source.schema.values()):
+            return source.to_arrow()
+    return source
+
+
+def _of_pandas(frame: Any) -> pa.Table:
+    import pyarrow as pa
+
+    names = [str(name) for name in frame.columns]
+    if len(set(names)) < len(names):
+        frame = frame.set_axis(unique(names), axis="columns")
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as failure:
+        raise UserError(
+            f"a column of the frame has no type of Arrow: {failure}",
+            "give it one, as with frame.astype({'column': 'str'})",
+        ) from failure
 
 
 def _is_reader(source: Any) -> bool:

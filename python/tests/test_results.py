@@ -302,3 +302,42 @@ def test_registered_tables_come_before_datasets(conn: pithead.Connection) -> Non
         conn.sql("SELECT * FROM twice")
     with pytest.raises(pithead.UserError, match="load makes"):
         conn.register("files", "rows.parquet")
+
+
+def test_frames_come_without_their_index(conn: pithead.Connection) -> None:
+    """As in DuckDB: rows that were filtered or sorted go with those that were not."""
+    frame = pd.DataFrame({"a": range(10), "b": list("abcdefghij")})
+    part = frame[frame.a > 7].sort_values("a", ascending=False)
+    assert conn.sql("SELECT * FROM frame UNION ALL SELECT * FROM part ORDER BY a DESC").fetchmany(3) == [
+        (9, "j"),
+        (9, "j"),
+        (8, "i"),
+    ]
+    conn.load("t", frame)
+    assert conn.load("t", part, mode="append").rows == 2
+    conn.register("grouped", frame.groupby("b").sum())
+    assert conn.sql("SELECT * FROM grouped").columns == ["a"]
+    twice = pd.DataFrame([[1, 2]], columns=["a", "a"])
+    assert conn.sql("SELECT * FROM twice").columns == ["a", "a_1"]
+    mixed, large = pd.DataFrame({"a": [1, "x", b"y"]}), pd.DataFrame({"a": [2**70]})
+    for wrong in (mixed, large):
+        with pytest.raises(pithead.UserError, match="has no type of Arrow"):
+            conn.register("wrong", wrong)
+
+
+def test_frames_of_polars_as_they_are(conn: pithead.Connection) -> None:
+    own = conn.sql("SELECT NULL AS n, 1 AS a").pl()
+    assert conn.sql("SELECT * FROM own").fetchall() == [(None, 1)]
+    lazy = pl.LazyFrame({"a": [1, 2, 3]}).filter(pl.col("a") > 1)
+    assert conn.sql("SELECT sum(a) FROM lazy").fetchall() == [(5,)]
+    objects = pl.DataFrame({"a": pl.Series([object()], dtype=pl.Object)})
+    with pytest.raises(pithead.UserError, match="holds Python objects"):
+        conn.load("objects", objects)
+
+
+@pytest.mark.parametrize("query", ["SELECT INTERVAL '1 day' AS d", "SELECT [INTERVAL '1 day'] AS d"])
+def test_polars_is_not_given_intervals(conn: pithead.Connection, query: str) -> None:
+    result = conn.sql(query)
+    for taken in (lambda: result.pl(), lambda: result.pl(lazy=True).collect()):
+        with pytest.raises(pithead.UnsupportedError, match="column 'd'"):
+            taken()

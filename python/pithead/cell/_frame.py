@@ -142,8 +142,14 @@ def _column(values: pa.ChunkedArray, entry: dict[str, Any], index: pd.Index) -> 
 
 
 def with_values(frame: pd.DataFrame, name: str, values: Any, what: str) -> pd.DataFrame:
-    """A copy of `frame` with the column `name`. A Series is matched by its index; other values are taken in order."""
+    """A copy of `frame` with the column `name`. A Series is matched by its index; other values are taken in order, and
+    a single one is that of all rows."""
+    if isinstance(values, str) or not hasattr(values, "__len__"):
+        values = [values] * len(frame)
     if isinstance(values, pd.Series):
+        if not values.index.is_unique:
+            again = values.index[values.index.duplicated()][0]
+            raise UserError(f"column {name!r}: the values have the id {again!r} twice", hint="give each id once")
         missing = frame.index.difference(values.index)
         unknown = values.index.difference(frame.index)
         if len(missing) or len(unknown):

@@ -41,6 +41,7 @@ def grouping_of(selections: Sequence[Selection], by: str | Iterable[str]) -> Gro
     columns = [by] if isinstance(by, str) else list(by)
     if not columns:
         raise UserError("groupby names no column", hint="name one, or several in a list")
+    _check_apart(selections)
     frames = [selection.obs_columns(columns) for selection in selections]
     codes, levels = [], []
     for column in columns:
@@ -63,6 +64,24 @@ def grouping_of(selections: Sequence[Selection], by: str | Iterable[str]) -> Gro
     for each in merged:
         sizes += np.bincount(each[each >= 0], minlength=len(names)).astype(np.int64)
     return Grouping(columns, names, [each.astype(np.int32) for each in merged], sizes, table)
+
+
+def _check_apart(selections: Sequence[Selection]) -> None:
+    """Refuses cells that are named twice: each would count twice."""
+    seen: dict[tuple[int, str], np.ndarray] = {}
+    for selection in selections:
+        root = selection._root
+        mine = np.zeros(root._note["n_obs"], dtype=bool)
+        mine[slice(None) if selection._cells is None else selection._cells] = True
+        key = (id(selection.conn), root.name)
+        before = seen.setdefault(key, np.zeros_like(mine))
+        if len(before) == len(mine):
+            twice = int((before & mine).sum())
+            if twice:
+                raise UserError(
+                    f"{twice} cells of {root.name} are in two of the selections", hint="name each cell once, as in ds[cells]"
+                )
+            before |= mine
 
 
 def _combined(

@@ -75,7 +75,8 @@ class RankResult(Mapping[str, Any]):
         return self._shape
 
     def _records(self, columns: list[np.ndarray], dtype: str) -> np.recarray:
-        kinds = np.dtype([(group, dtype) for group in self.groups])
+        # By two lists: a list of pairs gives a field without a name one.
+        kinds = np.dtype({"names": self.groups, "formats": [dtype] * len(self.groups)})
         result = np.empty(len(columns[0]), dtype=kinds)
         for group, column in zip(self.groups, columns, strict=True):
             result[group] = column

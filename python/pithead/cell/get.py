@@ -101,7 +101,10 @@ def aggregate(
     matrices = [each.matrix(layer=layer, use_raw=use_raw) for each in selections]
     grouping = grouping_of(selections, by)
     filled = np.flatnonzero(grouping.sizes)
-    found = moments(selections, matrices, [codes for codes in grouping.codes], len(grouping.names))
+    found = dict(moments(selections, matrices, [codes for codes in grouping.codes], len(grouping.names)))
+    # Of several datasets, genes come in the first one's order, as after anndata.concat.
+    order = np.argsort(matrices[0].var.index.get_indexer(found["ids"]), kind="stable")
+    found = {key: value[order] if key == "ids" else value[:, order] for key, value in found.items()}
     n = grouping.sizes[filled].astype(np.float64)[:, None]
     layers = {}
     mean, m2 = found["mean"][filled], found["m2"][filled]

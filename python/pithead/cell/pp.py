@@ -41,9 +41,11 @@ def normalize_total(
     if target_sum is None:
         # A second call means the sums after the first one, which are all its target.
         target_sum = before.target_sum if before.target_sum is not None else float(np.median(totals)) if len(totals) else 0.0
+    elif not (isinstance(target_sum, (int, float, np.number)) and 0 < target_sum < np.inf):
+        raise UserError(f"target_sum={target_sum!r} is no sum that cells can have", hint="give a number above 0, such as 1e4")
     if not target_sum > 0:
         raise UserError(
-            f"target_sum is {target_sum}" if len(totals) else f"{data.name} selects no cell",
+            "the median of the cells' sums is 0" if len(totals) else f"{data.name} selects no cell",
             hint="more than half of the cells have no counts: select those that do, or say target_sum=1e4",
         )
     if (totals < 0).any():
@@ -71,8 +73,8 @@ def log1p(data: Selection, *, base: float | None = None, layer: str | None = Non
             if before.log1p
             else "what is stored was logarithms when it was loaded",
         )
-    if base is not None and not (base > 0 and base != 1):
-        raise UserError(f"base={base} is no base of a logarithm", hint="None is the natural one")
+    if base is not None and not (isinstance(base, (int, float, np.number)) and 0 < base < np.inf and base != 1):
+        raise UserError(f"base={base!r} is no base of a logarithm", hint="None is the natural one")
     _set(data, matrix, replace(before, log1p=True, base=base))
 
 

@@ -141,3 +141,57 @@ def test_sizes_of_slices_are_positive(conn, counts, option):
     for value in (0, -1, 1.5):
         with pytest.raises(pithead.UserError, match=f"{option}: expected"):
             cell.load(conn, counts, "lab.pbmc", **{option: value})
+
+
+def test_cells_that_are_named_twice_are_refused(conn, counts):
+    ds = cell.load(conn, counts, "lab.once")
+    for data in ([ds, ds], [ds[:30], ds[10:]]):
+        with pytest.raises(pithead.UserError, match="cells of lab.once are in two of the selections"):
+            cell.tl.rank_genes_groups(data, "kind")
+        with pytest.raises(pithead.UserError, match="name each cell once"):
+            cell.get.aggregate(data, "kind", "sum")
+    apart = cell.get.aggregate([ds[:30], ds[30:]], "kind", "sum")
+    whole = cell.get.aggregate(ds, "kind", "sum")
+    assert apart.var_names.tolist() == whole.var_names.tolist()
+    np.testing.assert_array_equal(apart[whole.obs_names].layers["sum"], whole.layers["sum"])
+
+
+def test_counts_keep_their_digits_or_are_refused(conn):
+    adata = AnnData(sparse.csr_matrix(np.array([[2.0**24, 0], [1, 2]])))
+    assert cell.load(conn, adata, "lab.most", kind="counts").to_anndata().X[0, 0] == 2**24
+    for dtype in (np.float64, np.int64, np.uint32):
+        adata.X = sparse.csr_matrix(np.array([[2**24 + 1, 0], [1, 2]], dtype=dtype))
+        with pytest.raises(pithead.UserError, match="more than 16777216"):
+            cell.load(conn, adata, "lab.more", kind="counts")
+
+
+def test_a_group_may_have_the_empty_name(conn):
+    adata = labelled(["", "", "B", "B", "C", "C"])
+    ds = cell.load(conn, adata, "lab.nameless")
+    result = cell.tl.rank_genes_groups(ds, "g")
+    sc.tl.rank_genes_groups(adata, "g")
+    assert result["names"].dtype.names == adata.uns["rank_genes_groups"]["names"].dtype.names == ("", "B", "C")
+    np.testing.assert_allclose(result["scores"][""], adata.uns["rank_genes_groups"]["scores"][""], rtol=1e-4)
+
+
+def test_truth_values_are_zeros_and_ones(conn):
+    dense = np.array([[True, False], [False, True]])
+    for values in (sparse.csr_matrix(dense), sparse.csc_matrix(dense), dense):
+        ds = cell.load(conn, AnnData(values), "lab.truth", mode="replace")
+        np.testing.assert_array_equal(ds.to_anndata().X.toarray(), dense.astype(np.float32))
+
+
+def test_one_value_is_that_of_all_cells(conn, counts):
+    ds = cell.load(conn, counts, "lab.all")
+    ds.set_obs("batch", "first")
+    ds.set_obs("number", 7)
+    assert set(ds.obs["batch"]) == {"first"} and set(ds.obs["number"]) == {7}
+    with pytest.raises(pithead.UserError, match="twice"):
+        ds.set_obs("wrong", pd.Series([1, 2], index=[counts.obs_names[0]] * 2))
+
+
+@pytest.mark.parametrize("target", [-1, 0, float("nan"), float("inf"), "1e4"])
+def test_no_sum_of_a_cell(conn, counts, target):
+    ds = cell.load(conn, counts, "lab.sums")
+    with pytest.raises(pithead.UserError, match="no sum that cells can have"):
+        cell.pp.normalize_total(ds, target_sum=target)

@@ -159,7 +159,7 @@ def _write_dense(values: Any, label: str, writer: Pieces, told: Callable[[int, i
             block = np.ascontiguousarray(values[start:end])
         except OSError as fault:
             raise UserError(f"{label}: rows {start} to {end} cannot be read: {fault}", hint=_CUT_OFF) from fault
-        writer.push_dense(block)
+        writer.push_dense(block.astype(np.float32) if block.dtype == np.bool_ else block)
         told(end, rows)
 
 
@@ -216,6 +216,8 @@ def _write_backed(
     for start in range(0, max(length, 1), step):
         end = min(start + step, length)
         block = values[:, start:end] if by_genes else values[start:end]
+        if block.dtype == np.bool_:
+            block = block.astype(np.float32)
         if by_genes:
             writer.push_csc(block.indptr, block.indices, block.data, n_cells)
         else:

@@ -16,6 +16,9 @@ __all__ = ["NONZEROS_MAX", "MatrixSource", "Pieces", "Progress", "Source", "chec
 NONZEROS_MAX = 8_000_000
 """Values that are held at one time at most, unless a single row has more."""
 
+COUNT_MAX = 2**24
+"""Up to here, whole numbers are floats of 32 bits."""
+
 Progress = Callable[[str, int, int], None]
 """Is told what is being done, how much of it is done, and how much there is."""
 
@@ -134,6 +137,8 @@ def csr_pieces(
                 hint="the file is damaged or cut off; copy it again",
             ) from fault
         check_indices(block, columns, label)
+        if values.dtype == np.bool_:
+            values = values.astype(np.float32)
         yield start, indptr[start : end + 1] - low, block, values
         told(high, end_of_all)
 
@@ -143,9 +148,16 @@ def check_counts(label: str, cells: pd.Index, genes: pd.Index, cell: np.ndarray,
 
     `cell` and `gene` are positions, one for each value of `data`.
     """
-    if data.dtype.kind in "ub":
+    if data.dtype.kind == "b":
         return
     wrong = data < 0 if data.dtype.kind == "i" else ~((data >= 0) & (data == np.floor(data)) & np.isfinite(data))
+    if not wrong.any() and (large := data > COUNT_MAX).any():
+        at = int(np.flatnonzero(large)[0])
+        raise UserError(
+            f"{label}: {data[at]} at cell {cells[int(cell[at])]!r} and gene {genes[int(gene[at])]!r} is more than {COUNT_MAX}, the"
+            " largest count that is kept with all its digits",
+            hint="kind='floats' keeps the nearest value of 32 bits (--kind floats)",
+        )
     if wrong.any():
         at = int(np.flatnonzero(wrong)[0])
         raise UserError(
