@@ -122,7 +122,9 @@ impl Test {
             Method::Overestimated => (own.n as f64, own.n as f64),
             _ => (own.n as f64, other.n as f64),
         };
-        let (own_variance, other_variance) = (own.variance(), other.variance());
+        // Of one cell scanpy takes none.
+        let variance = |side: &Moments| if side.n == 1 { 0.0 } else { side.variance() };
+        let (own_variance, other_variance) = (variance(own), variance(other));
         let (error, df) = if self.method == Method::Student {
             let df = n + others - 2.0;
             let pooled = (own.m2 + other.m2) / df;
