@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from programs import program
@@ -36,3 +37,18 @@ def test_the_first_that_fails_ends_the_run_and_is_told_by_its_number(piped: subp
     told, said = piped.communicate("SELECT 1 AS n;\nSELECT nothing;\nSELECT 2 AS n;\n", 60)
     assert told == "n\n1\n" and "statement 2" in said and "nothing" in said
     assert piped.returncode == 3
+
+
+def test_a_prediction_changes_nothing(tmp_path: Path) -> None:
+    """A query runs twice to be predicted, and a statement that is none not at all."""
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [program(), *arguments, "--data", tmp_path / "data"]
+        return subprocess.run(command, stdin=subprocess.DEVNULL, text=True, capture_output=True)
+
+    assert run("sql", "--create", "-c", "CREATE TABLE r AS SELECT value AS v FROM range(1000)").returncode == 0
+    for statement in ("DELETE FROM r WHERE v > 5", "INSERT INTO r SELECT * FROM r", "DROP TABLE r", "SET pithead.level = '0'"):
+        refused = run("whatif", "--profile", "newport", statement)
+        assert refused.returncode != 0 and "only queries are predicted" in refused.stderr, refused.stderr
+    assert run("whatif", "--profile", "newport", "SELECT count(*) FROM r WHERE v > 5").returncode == 0
+    assert run("sql", "--format", "csv", "-c", "SELECT count(*), sum(v) FROM r").stdout.splitlines()[1] == "1000,499500"

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use pithead_embed::Engine;
 use pithead_emulate::{DRIVES_MAX, Fleet, Level, ModelError, Prediction, Profile, predict, quantity_text};
-use pithead_host::SubPlanProfile;
+use pithead_host::{Parameters, SubPlanProfile};
 use pithead_model::{Blame, ByLevel, Bytes, Counts, Fault};
 use pithead_repro::{Chart, Line, svg};
 use serde_json::json;
@@ -134,6 +134,11 @@ fn shown(fleet: Fleet) -> String {
 /// Runs the query, and gives what each of its sub-plans counted.
 async fn count(engine: &Engine, query: &str) -> Result<Vec<Counted>, CliError> {
     let session = engine.host.session();
+    // It runs twice, and must change nothing.
+    if session.prepare(query, &Parameters::default()).await?.schema().is_none() {
+        let fault = Fault::new(Blame::User, "only queries are predicted, and this statement gives no rows");
+        return Err(fault.hint("name a query; of a statement that changes data, the SELECT that finds its rows").into());
+    }
     count_all(&session).await?;
     drain(&session, WHOLE).await?;
     let whole = drain(&session, query).await?.sub_plans();
