@@ -1,14 +1,17 @@
-//! MANAGE_APPLET EXECUTE: Kinetic clients run SSDlets, of modules that the drive keeps or that they have put as key-values.
+//! MANAGE_APPLET EXECUTE: Kinetic clients run SSDlets, of modules that the drive keeps or that they have put as key-values, and push
+//! sub-plans to the drive's own engine.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use arrow::ipc::writer::StreamWriter;
 use bytes::Bytes;
 use futures::stream::{self, StreamExt};
-use pithead_drive::Drive;
+use pithead_drive::{Drive, PlanRequest, PlanRows};
 use pithead_embed::{ApplicationEvent, ApplicationRun, Door, MODULE_BYTES_MAX, Reads, RunApplication, SsdletSpec};
 use pithead_kinetic::proto::ManageApplet;
 use pithead_kinetic::{Applets, Caller, Code, Failure, Managing, Output, Permission, SLICES, keys};
-use pithead_model::{Blame, Fault};
+use pithead_model::{Blame, DatasetName, Fault};
 use pithead_sched::{Class, TaskLost};
 use pithead_store::Durability;
 
@@ -16,6 +19,13 @@ use crate::program::{LineFormat, Lines};
 
 /// Comes before the name of a module that the drive keeps, where a client names it as a program.
 const MODULES: &[u8] = b"pithead/program/";
+/// Comes before `DOMAIN/DATASET` where a client has the drive's engine run a sub-plan over that dataset; the values of the keys after
+/// it are the plan.
+const ENGINE: &[u8] = b"pithead/engine/";
+/// Begins a parameter that names a function which the sub-plan calls.
+const EXTENSION: &str = "extension=";
+/// The longest that a sub-plan runs, and how long one runs whose client does not say.
+const RUN_MAX: Duration = Duration::from_secs(600);
 /// Begins a parameter that names the SSDlet.
 const SSDLET: &str = "ssdlet=";
 const EXECUTE: i32 = 1;
@@ -43,6 +53,13 @@ impl Applets for DriveApplets {
 impl DriveApplets {
     async fn execute(&self, request: &ManageApplet, caller: &Caller) -> Result<Output, Failure> {
         check(request, caller)?;
+        if request.program_key[0].starts_with(ENGINE) {
+            let (output, rows) = match self.planned(request, caller).await? {
+                Ok((output, rows)) => (Ok(output), rows),
+                Err(fault) => (Err(fault), 0),
+            };
+            return self.answer(request, caller, output, Some(&format!("{rows} rows"))).await;
+        }
         let (module, application) = self.application(request, caller).await?;
         let (drive, reads) = (Arc::clone(&self.0), Arc::new(CallerReads(caller.clone())));
         // On the drive's own reactors. The application ends with its events, and those with this task.
@@ -57,7 +74,38 @@ impl DriveApplets {
                 Err(fault) => Err(failure(&fault)),
             }
         });
-        self.answer(request, caller, running.abort_on_drop().await.map_err(lost)??).await
+        self.answer(request, caller, running.abort_on_drop().await.map_err(lost)??, None).await
+    }
+
+    /// The rows of a sub-plan as a stream of Arrow IPC, and how many they are, or why it failed.
+    async fn planned(&self, request: &ManageApplet, caller: &Caller) -> Result<Result<(Vec<u8>, usize), Fault>, Failure> {
+        let refuse = |what: &str| Failure::new(Code::InvalidExecute, what.to_owned());
+        let name = std::str::from_utf8(&request.program_key[0][ENGINE.len()..]).ok().and_then(|name| name.split_once('/'));
+        let dataset = name.and_then(|(domain, dataset)| DatasetName::new(domain, dataset).ok());
+        let dataset = dataset.ok_or_else(|| refuse("expected pithead/engine/DOMAIN/DATASET"))?;
+        if !(CallerReads(caller.clone()).domain(&dataset.domain) || asks_engine(caller, &request.program_key[0])) {
+            let what = "no scope of the identity names pithead/engine/ or the domain's slices, with READ";
+            return Err(Failure::new(Code::NotAuthorized, what));
+        }
+        if request.program_key.len() < 2 {
+            return Err(refuse("expected the keys of the sub-plan's Substrait after the engine's"));
+        }
+        let plan = self.shards(&request.program_key[1..], caller).await?;
+        let mut extensions = Vec::new();
+        for parameter in &request.program_param {
+            match parameter.strip_prefix(EXTENSION) {
+                Some(extension) => extensions.push(extension.to_owned()),
+                None => return Err(refuse("parameters of a sub-plan are extension=NAME/VERSION")),
+            }
+        }
+        let wanted = request.max_run_time.and_then(|limit| u64::try_from(limit).ok()).filter(|limit| *limit > 0);
+        let run = wanted.map_or(RUN_MAX, |limit| Duration::from_millis(limit).min(RUN_MAX));
+        let (drive, request) =
+            (Arc::clone(&self.0), PlanRequest { dataset, plan, extensions, run, bytes_max: OUTPUT_BYTES_MAX });
+        // Who drops this ends the sub-plan with its session's events.
+        let running = self.0.shared().pool.spawn(Class::Foreground, async move { drive.run_plan(request).await });
+        let rows = running.abort_on_drop().await.map_err(lost)?;
+        Ok(rows.and_then(|rows| ipc(&rows)))
     }
 
     /// The application, and its module where the drive does not keep it.
@@ -96,12 +144,13 @@ impl DriveApplets {
         self.0.shared().pool.spawn_blocking(read).await.map_err(lost)?
     }
 
-    /// Puts the output where the client wants it.
+    /// Puts the output where the client wants it. `described`: what is said of output that is no text.
     async fn answer(
         &self,
         request: &ManageApplet,
         caller: &Caller,
         outcome: Result<Vec<u8>, Fault>,
+        described: Option<&str>,
     ) -> Result<Output, Failure> {
         let output = match outcome {
             Ok(output) => output,
@@ -112,7 +161,11 @@ impl DriveApplets {
             let written = move || store.write(vec![write], Durability::Through);
             self.0.shared().pool.spawn_blocking(written).await.map_err(lost)??;
         }
-        let quoted = if request.output_key.is_some() { &[] } else { &output[..output.len().min(QUOTED_BYTES_MAX)] };
+        let quoted = match described {
+            Some(described) => described.as_bytes(),
+            None if request.output_key.is_some() => &[],
+            None => &output[..output.len().min(QUOTED_BYTES_MAX)],
+        };
         let message = message(0, "", quoted);
         let value = if request.set_value_in_response == Some(true) { output.into() } else { Bytes::new() };
         Ok(Output { message, value })
@@ -150,6 +203,26 @@ fn check(request: &ManageApplet, caller: &Caller) -> Result<(), Failure> {
         Some(key) => caller.check_put(key, 0),
         None => Ok(()),
     }
+}
+
+/// Whether a scope that names the engine lets the caller read what its key names. As with slices, one for every key does not.
+fn asks_engine(caller: &Caller, key: &[u8]) -> bool {
+    let names_it = caller.identity.scopes.iter().any(|scope| scope.offset == 0 && scope.value.starts_with(ENGINE));
+    names_it && caller.check(Permission::Read, Some(key)).is_ok()
+}
+
+/// Rows as a stream of Arrow IPC, and how many they are.
+fn ipc(rows: &PlanRows) -> Result<(Vec<u8>, usize), Fault> {
+    let written = || {
+        let mut writer = StreamWriter::try_new(Vec::new(), &rows.schema)?;
+        rows.batches.iter().try_for_each(|batch| writer.write(batch))?;
+        writer.into_inner()
+    };
+    let bytes = written().map_err(Fault::bug)?;
+    if bytes.len() > OUTPUT_BYTES_MAX {
+        return Err(Fault::new(Blame::Limit, format!("the rows have more than {OUTPUT_BYTES_MAX} bytes")));
+    }
+    Ok((bytes, rows.batches.iter().map(|batch| batch.num_rows()).sum()))
 }
 
 /// All rows that come out, as lines, or why the program failed.

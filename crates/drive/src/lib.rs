@@ -15,7 +15,7 @@ mod storage;
 mod tests;
 
 pub use background::start_services;
-pub use daemon::{Drive, DriveOptions, RawSlices, Shared, address, bind, serve};
+pub use daemon::{Drive, DriveOptions, PlanRequest, PlanRows, RawSlices, Shared, address, bind, serve};
 pub use pithead_policy::background::BackgroundPolicy;
 pub use programs::FILE_PREFIX;
 pub use storage::{Attach, AttachAt, Share};

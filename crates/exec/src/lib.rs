@@ -38,3 +38,4 @@ pub use hints::Hinted;
 pub use level::{Carried, Waiting};
 pub use round::{RoundWatch, RunningRound};
 pub use summaries::{Found, SliceVersion, Summaries, SummaryKey, base_key, summary_key};
+pub use template::output_schema;

@@ -50,6 +50,22 @@ pub(crate) struct Template {
     pub(crate) shape: Shape,
 }
 
+/// The columns that a Substrait plan over one dataset puts out.
+pub async fn output_schema(
+    plan: &[u8],
+    dataset: &DatasetName,
+    schema: &SchemaRef,
+    functions: Arc<Registry>,
+) -> Result<SchemaRef, Fault> {
+    let state = planning_state(&EngineOptions { functions, ..EngineOptions::default() });
+    let catalog_name = &state.config_options().catalog.default_catalog;
+    let catalog = state.catalog_list().catalog(catalog_name).ok_or_else(|| Fault::bug("a state without a catalogue"))?;
+    let table = stand_in(StandsFor::TablePart(0, Feed::All), schema);
+    add_table(&*catalog, &dataset.domain, &dataset.dataset, table)?;
+    let consumed = consume(plan, &state).await?;
+    Ok(Arc::new(consumed.schema().as_arrow().clone()))
+}
+
 /// Everything that a template hangs on.
 #[derive(PartialEq)]
 struct Key {

@@ -81,9 +81,9 @@ pub(super) struct AclArgs {
     /// What it may do
     #[arg(long, value_name = "WHAT,…", value_delimiter = ',', value_enum)]
     allow: Vec<Allow>,
-    /// Only with keys that begin so
+    /// Only with keys that begin so (repeatable)
     #[arg(long, value_name = "KEY", default_value = "")]
-    prefix: String,
+    prefix: Vec<String>,
     /// Only over TLS
     #[arg(long)]
     only_tls: bool,
@@ -237,18 +237,17 @@ fn acl(args: &AclArgs) -> Result<Acl, CliError> {
         write_key(&args.new_key_file, Token::random().text())?;
     }
     let permission = args.allow.iter().map(|allow| allow.permission() as i32).collect::<Vec<_>>();
-    let scope = AclScope {
-        offset: Some(0),
-        value: Some(key_bytes(&args.prefix)?.into()),
-        permission,
-        tls_required: Some(args.only_tls),
+    let scope = |prefix: &String| -> Result<AclScope, CliError> {
+        let (value, permission) = (Some(key_bytes(prefix)?.into()), permission.clone());
+        Ok(AclScope { offset: Some(0), value, permission, tls_required: Some(args.only_tls) })
     };
+    let scopes = args.prefix.iter().map(scope).collect::<Result<_, CliError>>()?;
     Ok(Acl {
         identity: Some(args.number),
         key: Some(read_key(&args.new_key_file)?.into()),
         hmac_algorithm: Some(1),
         // Without a permission it may do nothing.
-        scope: if args.allow.is_empty() { Vec::new() } else { vec![scope] },
+        scope: if args.allow.is_empty() { Vec::new() } else { scopes },
         max_priority: None,
     })
 }

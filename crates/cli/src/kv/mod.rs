@@ -1,6 +1,7 @@
 //! `pithead kv`: a client of the Kinetic protocol.
 
 mod admin;
+mod execute;
 mod keys;
 mod show;
 
@@ -24,6 +25,7 @@ Examples:
   pithead kv range --from a --to z --limit 10 --json
   pithead kv put big --file photo.jpg --at server1:8443 --tls --identity 7 --key-file 7.key
   pithead kv log capacities
+  pithead kv execute pithead/engine/main/lineitem plans/q6 > rows.arrow
   pithead kv acl 7 --new-key-file 7.key --allow read,range --prefix photos/ --tls --at 127.0.0.1:8443
 
 Keys and versions are written as they are; \\x00, \\n, \\\\ and so on stand for one byte each.";
@@ -70,6 +72,8 @@ struct KvLinkArgs {
 enum KvCommand {
     #[command(flatten)]
     Keys(keys::KeyCommand),
+    /// Run a program at the drive, and print what it puts out
+    Execute(execute::ExecuteArgs),
     #[command(flatten)]
     Admin(admin::AdminCommand),
 }
@@ -81,6 +85,7 @@ pub(crate) async fn run(args: KvArgs) -> Result<(), CliError> {
     let mut client = Client::connect(&options).await.map_err(|error| unreachable_drive(&place, &error))?;
     let done = match args.command {
         KvCommand::Keys(command) => keys::run(&mut client, command, args.link.json).await,
+        KvCommand::Execute(args) => execute::run(&mut client, args).await,
         KvCommand::Admin(command) => admin::run(&mut client, command, args.link.json).await,
     };
     done.map_err(|error| error.at(place))

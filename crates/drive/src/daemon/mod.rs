@@ -5,11 +5,13 @@ mod drive;
 mod health;
 mod observed;
 mod options;
+mod plans;
 mod serve;
 mod shared;
 mod status;
 
 pub use drive::Drive;
 pub use options::DriveOptions;
+pub use plans::{PlanRequest, PlanRows};
 pub use serve::{address, bind, serve};
 pub use shared::{RawSlices, Shared};

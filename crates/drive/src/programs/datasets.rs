@@ -132,8 +132,8 @@ fn rows(storage: Arc<Storage>, slices: Vec<SliceRef>, columns: Vec<usize>) -> Bo
     opened.try_flatten().boxed()
 }
 
-/// Columns as guests get them: texts and binaries not as views, which few libraries for guests read.
-fn plain_schema(schema: &Schema) -> Schema {
+/// Columns as guests and clients get them: texts and binaries not as views, which few of their libraries read.
+pub(crate) fn plain_schema(schema: &Schema) -> Schema {
     let field = |field: &Arc<Field>| match field.data_type() {
         DataType::Utf8View => Field::new(field.name(), DataType::Utf8, field.is_nullable()),
         DataType::BinaryView => Field::new(field.name(), DataType::Binary, field.is_nullable()),
@@ -142,7 +142,8 @@ fn plain_schema(schema: &Schema) -> Schema {
     Schema::new(schema.fields().iter().map(field).collect::<Vec<_>>())
 }
 
-fn plain(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Fault> {
+/// Rows with such columns.
+pub(crate) fn plain(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Fault> {
     let columns = batch.columns().iter().zip(schema.fields()).map(|(column, field)| cast(column, field.data_type()));
     let columns: Vec<ArrayRef> = columns.collect::<Result<_, _>>().map_err(arrow_fault)?;
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
@@ -150,7 +151,7 @@ fn plain(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Fault> 
 }
 
 fn arrow_fault(error: ArrowError) -> Fault {
-    Fault::new(Blame::Bug, format!("rows cannot be given to an SSDlet: {error}"))
+    Fault::new(Blame::Bug, format!("rows cannot be given as plain columns: {error}"))
 }
 
 #[cfg(test)]

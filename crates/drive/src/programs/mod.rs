@@ -32,6 +32,7 @@ use faults::program_fault;
 use functions::REGISTRIES_MAX;
 use session::Application;
 
+pub(crate) use datasets::{plain, plain_schema};
 pub use services::FILE_PREFIX;
 
 /// The modules and the applications of a drive.

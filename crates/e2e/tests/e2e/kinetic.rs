@@ -3,15 +3,22 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::process::Command;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use arrow::array::AsArray;
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Int64Type};
+use arrow::ipc::reader::StreamReader;
 use bytes::Bytes;
-use pithead_e2e::{DriveProcess, block_on, collect, load};
+use futures::StreamExt;
+use pithead_e2e::tpch::spec;
+use pithead_e2e::{DriveProcess, block_on, collect, free_address, load, pithead};
 use pithead_embed::{EmbedOptions, Target, connect};
-use pithead_host::LoadSpec;
+use pithead_host::{LoadSpec, Session};
 use pithead_kinetic::client::{Client, ClientError, ClientOptions, Reply};
-use pithead_kinetic::proto::{Body, Header, KeyValue};
+use pithead_kinetic::proto::{Body, Header, KeyValue, ManageApplet};
 use pithead_kinetic::{Code, FACTORY_IDENTITY, FACTORY_KEY, Limits, RequestKind};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -29,6 +36,9 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// WRITETHROUGH, in the protocol's numbers.
 const WRITE_THROUGH: i32 = 1;
 const ARGUMENTS: [&str; 4] = ["--kinetic", "127.0.0.1:0", "--kinetic-tls", "127.0.0.1:0"];
+
+/// The drive's engine over a dataset, as a program.
+const ENGINE: &str = "pithead/engine/main/orders";
 
 /// Where the drive is now, and what it has acknowledged: the last number of each writer's value, and its batches.
 #[derive(Default)]
@@ -214,5 +224,91 @@ fn a_drive_that_met_kinetic_clients_first_answers_queries() {
         for number in 0..20 {
             assert_eq!(get(&mut client, &format!("slice/{number}")).await.value, value(number));
         }
+    });
+}
+
+/// The first sub-plan of a query as Substrait.
+async fn sub_plan(session: &Session, query: &str) -> Bytes {
+    let mut answer = session.run(&format!("EXPLAIN FORMAT SUBSTRAIT {query}")).await.unwrap();
+    let batch = answer.rows.next().await.unwrap().unwrap();
+    let plan = cast(batch.column_by_name("plan").unwrap(), &DataType::Binary).unwrap();
+    Bytes::copy_from_slice(plan.as_binary::<i32>().value(0))
+}
+
+/// What the drive's engine answers a plan that is a key's value: the message, and the values of the first column.
+async fn executed(client: &mut Client, keys: &[&str]) -> (Code, String, Vec<i64>) {
+    let applet = ManageApplet {
+        applet_type: Some(1),
+        program_key: keys.iter().map(|key| Bytes::copy_from_slice(key.as_bytes())).collect(),
+        set_value_in_response: Some(true),
+        ..ManageApplet::default()
+    };
+    let body = Body { manage_applet: Some(applet), ..Body::default() };
+    let reply = client.call(RequestKind::ManageApplet, body, Bytes::new()).await.unwrap();
+    let mut values = Vec::new();
+    if !reply.value.is_empty() {
+        for batch in StreamReader::try_new(&reply.value[..], None).unwrap() {
+            values.extend(batch.unwrap().column(0).as_primitive::<Int64Type>().values());
+        }
+    }
+    (reply.code, reply.what, values)
+}
+
+#[test]
+fn a_kinetic_client_pushes_a_sub_plan() {
+    block_on(async {
+        let directory = TempDir::new().unwrap();
+        let (clear, tls) = (free_address(), free_address());
+        let drive = DriveProcess::start(directory.path(), &["--kinetic", &clear, "--kinetic-tls", &tls]);
+        let link = options(drive.kinetic().parse().unwrap());
+        let target = Target::Drives(vec![drive.address().to_owned()]);
+        let engine = connect(&target, &EmbedOptions::default()).await.unwrap();
+        load(&engine, spec("orders", "vortex")).await.unwrap();
+        let session = engine.host.session();
+        let mut factory = Client::connect(&link).await.unwrap();
+        // Over TLS, which the protocol wants for identities.
+        let key_file = directory.path().join("8.key");
+        let named = ["--prefix", "pithead/engine/main/", "--prefix", "plans/"];
+        let made = Command::new(pithead())
+            .args(["kv", "acl", "8", "--allow", "read,write,applet", "--tls", "--at", &tls, "--new-key-file"])
+            .arg(&key_file)
+            .args(named)
+            .status();
+        assert!(made.unwrap().success());
+        let key = std::fs::read(&key_file).unwrap().trim_ascii_end().to_vec();
+        let own = ClientOptions { identity: 8, key, ..link };
+        let mut client = Client::connect(&own).await.unwrap();
+        let (rows, count) = (
+            "SELECT o_orderkey FROM orders WHERE o_totalprice > 400000",
+            "SELECT count(*) FROM orders WHERE o_orderpriority = '1-URGENT'",
+        );
+        for (key, query) in [("plans/rows", rows), ("plans/count", count)] {
+            let value = sub_plan(&session, query).await;
+            let body = KeyValue { key: Some(key.into()), force: Some(true), synchronization: Some(1), ..KeyValue::default() };
+            let body = Body { key_value: Some(body), ..Body::default() };
+            assert_eq!(client.call(RequestKind::Put, body, value).await.unwrap().code, Code::Success);
+        }
+        let (code, what, mut found) = executed(&mut client, &[ENGINE, "plans/rows"]).await;
+        assert_eq!((code, what), (Code::ExecuteComplete, format!("0:0::{} rows", found.len())));
+        found.sort_unstable();
+        let mut expected: Vec<i64> =
+            collect(&session, rows).await.unwrap().rows.iter().map(|row| row[0].parse().unwrap()).collect();
+        expected.sort_unstable();
+        assert!(!found.is_empty() && found == expected, "{} and {} rows", found.len(), expected.len());
+        let (_, _, partials) = executed(&mut client, &[ENGINE, "plans/count"]).await;
+        let counted: i64 = collect(&session, count).await.unwrap().rows[0][0].parse().unwrap();
+        assert_eq!(partials.iter().sum::<i64>(), counted);
+        for (keys, wrong) in [
+            (vec!["pithead/engine/main/none", "plans/rows"], "no part of a dataset main.none"),
+            (vec![ENGINE], "the keys of the sub-plan's Substrait"),
+            (vec!["pithead/engine/main/", "plans/rows"], "expected pithead/engine/DOMAIN/DATASET"),
+            (vec![ENGINE, "plans/none"], "there is no key plans/none"),
+        ] {
+            let (code, what, _) = executed(&mut client, &keys).await;
+            assert!(what.contains(wrong), "{keys:?}: {code:?} {what}");
+        }
+        // A scope for every key shows no datasets.
+        assert_eq!(executed(&mut factory, &[ENGINE, "plans/count"]).await.0, Code::NotAuthorized);
+        engine.shutdown().await;
     });
 }

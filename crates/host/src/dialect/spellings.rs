@@ -23,9 +23,8 @@ pub(super) fn replace(sql: &mut Sql) -> Result<(), String> {
         Sql::CreateTable(table) => table.columns.iter_mut().for_each(|column| respell(&mut column.data_type)),
         Sql::AlterTable(alter) => {
             for operation in &mut alter.operations {
-                match operation {
-                    AlterTableOperation::AddColumn { column_def, .. } => respell(&mut column_def.data_type),
-                    _ => {}
+                if let AlterTableOperation::AddColumn { column_def, .. } = operation {
+                    respell(&mut column_def.data_type);
                 }
             }
         }
