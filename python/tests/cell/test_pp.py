@@ -81,7 +81,7 @@ def test_cells_without_counts(conn, both):
     ds = cell.load(conn, adata, "lab.zero")
     with pytest.raises(pithead.UserError, match="selects no cell"):
         cell.pp.normalize_total(ds[[]])
-    with pytest.raises(pithead.UserError, match="target_sum is 0"):
+    with pytest.raises(pithead.UserError, match="the median of the cells' sums is 0"):
         cell.pp.normalize_total(ds[[7]])
     with pytest.warns(UserWarning, match="Some cells have zero counts"):
         cell.pp.normalize_total(ds, target_sum=1e3)

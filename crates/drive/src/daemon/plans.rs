@@ -56,7 +56,7 @@ impl Drive {
             let what = format!("this drive has no part of a dataset {name}");
             Fault::invalid(what)
                 .of_kind(FaultKind::NoTable)
-                .hint("ask the drives that have its partitions: pithead status --partitions")
+                .hint("ask the drives that have its partitions: `pithead status` shows them")
         };
         let manifest = self.storage.read_manifest(name.domain.clone()).await?.ok_or_else(missing)?;
         let dataset = manifest.datasets.get(&name.dataset).ok_or_else(missing)?;
