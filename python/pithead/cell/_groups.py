@@ -68,13 +68,12 @@ def grouping_of(selections: Sequence[Selection], by: str | Iterable[str]) -> Gro
 
 def _check_apart(selections: Sequence[Selection]) -> None:
     """Refuses cells that are named twice: each would count twice."""
-    seen: dict[tuple[int, str], np.ndarray] = {}
+    seen: dict[str, np.ndarray] = {}
     for selection in selections:
         root = selection._root
         mine = np.zeros(root._note["n_obs"], dtype=bool)
         mine[slice(None) if selection._cells is None else selection._cells] = True
-        key = (id(selection.conn), root.name)
-        before = seen.setdefault(key, np.zeros_like(mine))
+        before = seen.setdefault(root.name, np.zeros_like(mine))
         if len(before) == len(mine):
             twice = int((before & mine).sum())
             if twice:

@@ -101,10 +101,7 @@ def aggregate(
     matrices = [each.matrix(layer=layer, use_raw=use_raw) for each in selections]
     grouping = grouping_of(selections, by)
     filled = np.flatnonzero(grouping.sizes)
-    found = dict(moments(selections, matrices, [codes for codes in grouping.codes], len(grouping.names)))
-    # Of several datasets, genes come in the first one's order, as after anndata.concat.
-    order = np.argsort(matrices[0].var.index.get_indexer(found["ids"]), kind="stable")
-    found = {key: value[order] if key == "ids" else value[:, order] for key, value in found.items()}
+    found = moments(selections, matrices, [codes for codes in grouping.codes], len(grouping.names))
     n = grouping.sizes[filled].astype(np.float64)[:, None]
     layers = {}
     mean, m2 = found["mean"][filled], found["m2"][filled]
@@ -132,7 +129,8 @@ def moments(
 ) -> Mapping[str, Any]:
     """Mean, sum of squares about it, and non-zeros, each of shape (n_groups + 1, genes); the last row is of cells in no group.
 
-    `ids` names the genes: of several datasets, those that all have. `how` goes to `Selection.cells`.
+    `ids` names the genes: of several datasets, those that all have, in the first one's order, as after anndata.concat. `how`
+    goes to `Selection.cells`.
     """
     parts = [
         (m.table, each.cells(m, groups=code, n_groups=n_groups, **how))
@@ -147,9 +145,10 @@ def moments(
     if len(parts) > 1:
         common = matrices[0].var.index
         for matrix in matrices[1:]:
-            common = common.intersection(matrix.var.index)
-        keep = ids.isin(common)
-        result = {key: value[keep] if key == "ids" else value[:, keep] for key, value in result.items()}
+            common = common.intersection(matrix.var.index, sort=False)
+        places = ids.get_indexer(common)
+        places = places[places >= 0]
+        result = {key: value[places] if key == "ids" else value[:, places] for key, value in result.items()}
     return result
 
 

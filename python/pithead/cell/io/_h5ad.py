@@ -14,7 +14,7 @@ from scipy import sparse
 
 from pithead import UserError
 
-from ._source import NONZEROS_MAX, MatrixSource, Pieces, Source, csr_pieces
+from ._source import NONZEROS_MAX, MatrixSource, Pieces, Source, as_numbers, csr_pieces
 
 __all__ = ["open_hdf5", "read_anndata", "read_h5ad"]
 
@@ -159,7 +159,7 @@ def _write_dense(values: Any, label: str, writer: Pieces, told: Callable[[int, i
             block = np.ascontiguousarray(values[start:end])
         except OSError as fault:
             raise UserError(f"{label}: rows {start} to {end} cannot be read: {fault}", hint=_CUT_OFF) from fault
-        writer.push_dense(block.astype(np.float32) if block.dtype == np.bool_ else block)
+        writer.push_dense(as_numbers(block))
         told(end, rows)
 
 
@@ -215,9 +215,7 @@ def _write_backed(
     step = max(int(NONZEROS_MAX / max(values.group["data"].shape[0] / max(length, 1), 1)), 1)
     for start in range(0, max(length, 1), step):
         end = min(start + step, length)
-        block = values[:, start:end] if by_genes else values[start:end]
-        if block.dtype == np.bool_:
-            block = block.astype(np.float32)
+        block = as_numbers(values[:, start:end] if by_genes else values[start:end])
         if by_genes:
             writer.push_csc(block.indptr, block.indices, block.data, n_cells)
         else:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from pithead import UserError
 
-__all__ = ["NONZEROS_MAX", "MatrixSource", "Pieces", "Progress", "Source", "check_counts", "csr_pieces", "row_blocks"]
+__all__ = ["NONZEROS_MAX", "MatrixSource", "Pieces", "Progress", "Source", "as_numbers", "check_counts", "csr_pieces", "row_blocks"]
 
 NONZEROS_MAX = 8_000_000
 """Values that are held at one time at most, unless a single row has more."""
@@ -137,10 +137,13 @@ def csr_pieces(
                 hint="the file is damaged or cut off; copy it again",
             ) from fault
         check_indices(block, columns, label)
-        if values.dtype == np.bool_:
-            values = values.astype(np.float32)
-        yield start, indptr[start : end + 1] - low, block, values
+        yield start, indptr[start : end + 1] - low, block, as_numbers(values)
         told(high, end_of_all)
+
+
+def as_numbers(values: Any) -> Any:
+    """An array or a sparse matrix as the writer takes it: truth values are zeros and ones."""
+    return values.astype(np.float32) if values.dtype == np.bool_ else values
 
 
 def check_counts(label: str, cells: pd.Index, genes: pd.Index, cell: np.ndarray, gene: np.ndarray, data: np.ndarray) -> None:
