@@ -322,7 +322,7 @@ impl Session {
         }
     }
 
-    /// Drops tables, or none of them if one is missing and may not be.
+    /// Drops tables, or none of them if one is a view, or is missing and may not be.
     async fn drop_tables(&self, names: &[Named], if_exists: bool) -> Result<(), Fault> {
         let domain = self.domain();
         let mut names = names.iter().map(|name| name.resolve(&domain)).collect::<Result<Vec<DatasetName>, Fault>>()?;
@@ -335,8 +335,8 @@ impl Session {
         let is_missing = |name: &DatasetName| snapshot.dataset(name).is_none() && snapshot.view(name).is_none();
         names.sort();
         names.dedup();
-        // Those that are missing come first: what the fleet says of them is said before others are gone.
-        names.sort_by_key(|name| !is_missing(name));
+        // What is no table comes first: what the fleet says of it is said before others are gone.
+        names.sort_by_key(|name| snapshot.dataset(name).is_some());
         for name in names.iter().filter(|name| !(if_exists && is_missing(name))) {
             fleet.drop_dataset(name).await?;
         }

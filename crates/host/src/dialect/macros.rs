@@ -203,22 +203,22 @@ impl VisitorMut for Naming<'_> {
 fn expanded(function: &Function, is_known: &dyn Fn(&str) -> bool) -> Option<Expr> {
     let [name] = &function.name.0[..] else { return None };
     let name = name.as_ident()?.value.to_lowercase();
-    if name == "mode" {
-        return mode_within(function);
+    // The engine knows them, and not all of their forms.
+    match &*name {
+        "mode" => return mode_within(function),
+        "any_value" => return any_in_order(function),
+        name if JOINED.contains(&name) => {
+            if let Some(with_comma) = joined_by_comma(function) {
+                return Some(Expr::Function(with_comma));
+            }
+        }
+        _ => {}
     }
-    if is_known(&name) && name != "any_value" && !JOINED.contains(&&*name) {
+    if is_known(&name) {
         return None;
-    }
-    if JOINED.contains(&&*name)
-        && let Some(with_comma) = joined_by_comma(function)
-    {
-        return Some(Expr::Function(with_comma));
     }
     if let Some((_, to)) = RENAMED.iter().find(|(from, _)| *from == name) {
         return Some(Expr::Function(Function { name: ObjectName::from(vec![Ident::new(*to)]), ..function.clone() }));
-    }
-    if name == "any_value" {
-        return any_in_order(function);
     }
     let args = plain_args(function)?;
     if let ("time_bucket", [width, _]) = (&*name, &args[..]) {

@@ -4,9 +4,9 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    AlterTableOperation, BinaryOperator, DataType, ExactNumberInfo, Expr, Join, JoinOperator, ObjectName, ObjectNamePart,
-    OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Statement as Sql, TableFactor, TableWithJoins, Value,
-    ValueWithSpan, VisitMut, VisitorMut,
+    BinaryOperator, DataType, ExactNumberInfo, Expr, Join, JoinOperator, ObjectName, ObjectNamePart, OrderByExpr, OrderByKind,
+    Query, Select, SelectItem, SetExpr, Statement as Sql, TableFactor, TableWithJoins, Value, ValueWithSpan, VisitMut,
+    VisitorMut,
 };
 
 /// Digits of the engine's largest decimals, by which HUGEINT is stored.
@@ -19,16 +19,8 @@ const BY_BYTES: [&str; 4] = ["binary", "c", "posix", "ucs_basic"];
 
 /// Puts the planner's spelling in the place of each.
 pub(super) fn replace(sql: &mut Sql) -> Result<(), String> {
-    match sql {
-        Sql::CreateTable(table) => table.columns.iter_mut().for_each(|column| respell(&mut column.data_type)),
-        Sql::AlterTable(alter) => {
-            for operation in &mut alter.operations {
-                if let AlterTableOperation::AddColumn { column_def, .. } = operation {
-                    respell(&mut column_def.data_type);
-                }
-            }
-        }
-        _ => {}
+    if let Sql::CreateTable(table) = sql {
+        table.columns.iter_mut().for_each(|column| respell(&mut column.data_type));
     }
     match sql.visit(&mut Spellings) {
         ControlFlow::Break(refused) => Err(refused),
