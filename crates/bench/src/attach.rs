@@ -51,7 +51,7 @@ struct Report {
     queries: Vec<QueryReport>,
     /// From the start of a drive's process on a hundred files to the first answer of a host that connects to it.
     first_answer_seconds: Spread,
-    summary: Summary,
+    summary: AttachSummary,
 }
 
 #[derive(Debug, Serialize)]
@@ -67,7 +67,7 @@ struct QueryReport {
 
 /// The figures that later versions are compared by.
 #[derive(Debug, Serialize)]
-struct Summary {
+struct AttachSummary {
     geomean_vs_duckdb_parquet: Option<f64>,
     worst_vs_duckdb_parquet: Option<f64>,
     total_vs_duckdb_parquet: Option<f64>,
@@ -200,7 +200,7 @@ impl Report {
         let totals =
             queries.iter().filter_map(|query| Some((query.attached_seconds.median, query.duckdb_parquet_seconds?.median)));
         let (own, theirs) = totals.fold((0.0, 0.0), |sum, query| (sum.0 + query.0, sum.1 + query.1));
-        let summary = Summary {
+        let summary = AttachSummary {
             geomean_vs_duckdb_parquet: mean(&to_duckdb),
             worst_vs_duckdb_parquet: to_duckdb.iter().copied().reduce(f64::max),
             total_vs_duckdb_parquet: (theirs > 0.0).then(|| own / theirs),

@@ -31,7 +31,7 @@ use crate::tables::{generate, io};
 use crate::timing::run;
 use points::{CLIENTS, Points, by_flight, by_pgbench};
 use postgres::{Postgres, Programs};
-use report::{Fetch, FetchAnswer, Report, Summary, WorkersReport, WorkersSummary};
+use report::{Fetch, FetchAnswer, FrontSummary, Report, WorkersReport, WorkersSummary};
 use serving::Serving;
 use workers::Divided;
 
@@ -146,7 +146,13 @@ async fn measure(options: &FrontOptions, machine: Machine, scratch: &Path, worke
         clients: CLIENTS,
         seconds: options.seconds,
         postgresql,
-        summary: Summary::of(&flight_fetch, fetch.as_ref(), &points, attached.as_ref(), WorkersSummary::of(workers.as_ref())),
+        summary: FrontSummary::of(
+            &flight_fetch,
+            fetch.as_ref(),
+            &points,
+            attached.as_ref(),
+            WorkersSummary::of(workers.as_ref()),
+        ),
         flight_fetch,
         fetch,
         points,

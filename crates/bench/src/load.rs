@@ -21,7 +21,7 @@ use crate::duckdb::{DuckDbChanges, create_tables, missing};
 use crate::machine::Machine;
 use crate::tables::{generate, io};
 use changes::{Changes, DELETED, INSERTS, TABLE};
-use report::{Report, Summary, Table, Way};
+use report::{LoadSummary, Report, Table, Way};
 
 /// Threads of DuckDB and of Pithead, and drives of Pithead.
 const THREADS: usize = 2;
@@ -63,7 +63,7 @@ pub async fn load(options: &LoadOptions) -> Result<(), Fault> {
     same_rows(&ways, duckdb.way.as_ref())?;
     let changes = Changes::measure(&files, &options.directory.join("load"), duckdb.changes).await?;
     let (Duck { version, way: duckdb, .. }, scale, runs) = (duckdb, options.scale, options.runs.max(1));
-    let summary = Summary::of(&ways, duckdb.as_ref(), Some(&changes));
+    let summary = LoadSummary::of(&ways, duckdb.as_ref(), Some(&changes));
     let (threads, drives) = (THREADS, THREADS);
     let report = Report { machine, scale, runs, threads, drives, duckdb_version: version, ways, duckdb, changes, summary };
     println!("{}", report.text());

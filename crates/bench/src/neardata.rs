@@ -33,7 +33,7 @@ use namespaces::{CONGESTION, DRIVES_ADDRESS, Namespaces};
 use needs::{Needs, SORTED};
 use nginx::Nginx;
 use quack::Quack;
-use report::{BISCUIT, BISCUIT_SORTED, QueryReport, RateReport, Report, Summary, Way, Ways};
+use report::{BISCUIT, BISCUIT_SORTED, NeardataSummary, QueryReport, RateReport, Report, Way, Ways};
 use runner::{Ran, RunRequest, Runner};
 
 /// Drive processes.
@@ -90,7 +90,7 @@ struct Statement {
 
 /// Seconds and bytes of one way's runs.
 #[derive(Default)]
-struct Taken {
+struct WaySamples {
     seconds: Vec<f64>,
     bytes: Vec<f64>,
 }
@@ -163,7 +163,7 @@ async fn measure(options: &NearDataOptions) -> Result<(), Fault> {
         pithead: stage.pithead.ready.clone(),
         duckdb: stage.duckdb.ready.clone(),
         quack: stage.quack.version(),
-        summary: Summary::of(&rates),
+        summary: NeardataSummary::of(&rates),
         rates,
     };
     stage.end()?;
@@ -272,7 +272,7 @@ impl Stage {
 
     /// A query's runs in turns; and the most bits a second that one of them got through the link.
     async fn measured(&mut self, statement: &Statement, runs: usize, slow_runs: usize) -> Result<(QueryReport, f64), Fault> {
-        let mut taken: [Taken; WAYS.len()] = Default::default();
+        let mut taken: [WaySamples; WAYS.len()] = Default::default();
         let (mut equal, mut rows, mut peak) = (true, 0, 0.0_f64);
         for nth in 0..runs {
             for (by, taken) in WAYS.into_iter().zip(&mut taken) {

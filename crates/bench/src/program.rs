@@ -56,7 +56,7 @@ struct ProgramReport {
     /// In nanoseconds, but for starts: microseconds.
     costs: Vec<Cost>,
     predicate: Predicate,
-    summary: Summary,
+    summary: ProgramSummary,
 }
 
 /// The same work in the sandbox and natively, in seconds.
@@ -77,7 +77,7 @@ struct Cost {
 }
 
 #[derive(Debug, Serialize)]
-struct Summary {
+struct ProgramSummary {
     guest_share_of_native_word_count: f64,
     guest_share_of_native_filter: f64,
     guest_share_of_native_select: f64,
@@ -109,7 +109,7 @@ pub async fn program(options: &ProgramOptions) -> Result<(), Fault> {
     let predicate = bench.predicate(options.megabytes << 20).await?;
     let share = |at: usize| shares.get(at).map_or(f64::NAN, |share| share.share);
     let cost = |at: usize| costs.get(at).map_or(f64::NAN, |cost| cost.cost.median);
-    let summary = Summary {
+    let summary = ProgramSummary {
         guest_share_of_native_word_count: share(0),
         guest_share_of_native_filter: share(1),
         guest_share_of_native_select: share(2),

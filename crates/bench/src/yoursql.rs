@@ -75,12 +75,12 @@ struct Report {
     queries: Vec<QueryReport>,
     ablation: Option<Ablation>,
     pages: Option<Pages>,
-    summary: Summary,
+    summary: YoursqlSummary,
 }
 
 /// The figures that later versions are compared by, of the parts that were measured.
 #[derive(Debug, Serialize)]
-struct Summary {
+struct YoursqlSummary {
     #[serde(flatten)]
     plans: Option<PlansSummary>,
     #[serde(flatten)]
@@ -154,7 +154,7 @@ pub async fn yoursql(options: &YourSqlOptions) -> Result<(), Fault> {
     let answers_differ =
         own + measured.as_ref().map_or(0, Ablation::answers_differ) + hinted.as_ref().map_or(0, Pages::answers_differ);
     let plans = (!queries.is_empty()).then(|| plans_summary(&queries));
-    let summary = Summary { plans, ablation: summary, pages: hinted.as_ref().map(Pages::summary), answers_differ };
+    let summary = YoursqlSummary { plans, ablation: summary, pages: hinted.as_ref().map(Pages::summary), answers_differ };
     let (scale, ablation, pages) = (options.scale, measured, hinted);
     let report = Report { machine, scale, runs, threads: THREADS, duckdb, queries, ablation, pages, summary };
     print(&report);

@@ -25,12 +25,12 @@ pub(super) struct AdaptiveReport {
     /// For real.
     cells: Vec<Measured>,
     streams: Vec<Streams>,
-    summary: Summary,
+    summary: AdaptiveSummary,
 }
 
 /// The figures that later versions are compared by. None: not run, or not all of it.
 #[derive(Debug, Default, Serialize)]
-struct Summary {
+struct AdaptiveSummary {
     worst_regret_simulated: Option<f64>,
     mean_regret_simulated: Option<f64>,
     share_over_1_05_simulated: Option<f64>,
@@ -58,7 +58,7 @@ impl AdaptiveReport {
         cells: Vec<Measured>,
         streams: Vec<Streams>,
     ) -> Self {
-        let summary = Summary::of(simulated.as_ref(), &cells, &streams);
+        let summary = AdaptiveSummary::of(simulated.as_ref(), &cells, &streams);
         let AdaptiveOptions { slices, slice_rows, runs, .. } = *options;
         Self { machine, slices, slice_rows, runs, simulated, cells, streams, summary }
     }
@@ -98,14 +98,14 @@ impl AdaptiveReport {
     }
 }
 
-impl Summary {
-    fn of(simulated: Option<&Simulated>, cells: &[Measured], streams: &[Streams]) -> Summary {
-        let mut summary = Summary {
+impl AdaptiveSummary {
+    fn of(simulated: Option<&Simulated>, cells: &[Measured], streams: &[Streams]) -> AdaptiveSummary {
+        let mut summary = AdaptiveSummary {
             worst_regret_simulated: simulated.map(|it| it.worst),
             mean_regret_simulated: simulated.map(|it| it.mean),
             share_over_1_05_simulated: simulated.map(|it| it.share_over_aim),
             worst_single_run_regret_simulated: simulated.map(|it| it.worst_single),
-            ..Summary::default()
+            ..AdaptiveSummary::default()
         };
         let best = |a: &&Measured, b: &&Measured| a.regret.total_cmp(&b.regret);
         if let (Some(worst), Some(split)) = (cells.iter().max_by(best), cells.iter().min_by(best)) {

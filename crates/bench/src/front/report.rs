@@ -36,7 +36,7 @@ pub(super) struct Report {
     pub(super) attached: Option<Attached>,
     /// None: it was left out, or this machine cannot give half a core.
     pub(super) workers: Option<Divided>,
-    pub(super) summary: Summary,
+    pub(super) summary: FrontSummary,
 }
 
 /// What was measured, where hosts with workers are the only part.
@@ -100,7 +100,7 @@ pub(super) struct FetchAnswer {
 
 /// The figures that later versions are compared by.
 #[derive(Debug, Serialize)]
-pub(super) struct Summary {
+pub(super) struct FrontSummary {
     /// Bytes a second by Flight SQL over those of a bare stream of the same batches.
     fetch_share_of_flight: f64,
     /// Gigabytes of Arrow a second.
@@ -145,19 +145,19 @@ impl FetchWay {
     }
 }
 
-impl Summary {
+impl FrontSummary {
     pub(super) fn of(
         flight: &FlightFetch,
         fetch: Option<&Fetch>,
         points: &[Points],
         attached: Option<&Attached>,
         workers: WorkersSummary,
-    ) -> Summary {
+    ) -> FrontSummary {
         let of = |server: &str, protocol: &str| points.iter().find(|it| it.server == server && it.protocol == protocol);
         let (own, theirs, by_flight) = (of(PITHEAD, POSTGRES), of(POSTGRESQL, POSTGRES), of(PITHEAD, FLIGHT));
         let query = |figure| attached?.ratio(figure, |query| &query.pithead_query, |query| &query.quack_query);
         let tables = |figure| attached?.ratio(figure, |query| &query.pithead_attached, |query| &query.quack_attached);
-        Summary {
+        FrontSummary {
             fetch_share_of_flight: flight.share(),
             flight_gb_s: flight.arrow_bytes as f64 / 1e9 / flight.pithead_seconds.median,
             pg_fetch_vs_postgresql: fetch.and_then(|fetch| fetch.ways.get(PLAIN)?.ratio()),
@@ -279,7 +279,7 @@ mod tests {
         let points =
             |server, per_s| Points { server, protocol: POSTGRES, per_s: flat(per_s), p50_ms: flat(1.0), p99_ms: flat(9.0) };
         let points = [points(PITHEAD, 500.0), points(POSTGRESQL, 1_000.0)];
-        let summary = Summary::of(&flight, Some(&fetch), &points, None, WorkersSummary::of(None));
+        let summary = FrontSummary::of(&flight, Some(&fetch), &points, None, WorkersSummary::of(None));
         assert_eq!((summary.fetch_share_of_flight, summary.flight_gb_s), (0.75, 1.5));
         assert_eq!((summary.pg_fetch_vs_postgresql, summary.pg_point_vs_postgresql), (Some(0.5), Some(0.5)));
         assert_eq!((summary.flight_points_per_s, summary.seconds_vs_quack_query), (None, None));

@@ -20,12 +20,12 @@ pub(super) struct KvReport {
     /// 1 MiB after the other, each flushed, by 16 writers.
     pub(super) medium_mb_s: f64,
     pub(super) under_queries: Option<UnderQueries>,
-    summary: Summary,
+    summary: KvSummary,
 }
 
 /// The figures that count.
 #[derive(Debug, Default, Serialize)]
-struct Summary {
+struct KvSummary {
     /// GET of 1 MiB on one connection, against the bare socket.
     get_1m_share_of_loopback: Option<f64>,
     /// Write-through PUT of 1 MiB on 16 connections, against the bare medium.
@@ -46,7 +46,7 @@ impl KvReport {
             loopback_mb_s: 0.0,
             medium_mb_s: 0.0,
             under_queries: None,
-            summary: Summary::default(),
+            summary: KvSummary::default(),
         }
     }
 
@@ -60,7 +60,7 @@ impl KvReport {
         };
         let get_4k = |server| of(server, Operation::Get, 4 << 10, many);
         let cpu = get_4k("pithead").zip(get_4k("redis"));
-        self.summary = Summary {
+        self.summary = KvSummary {
             get_1m_share_of_loopback: of("pithead", Operation::Get, 1 << 20, one).map(|it| it.mb_s / self.loopback_mb_s),
             put_1m_share_of_medium: of("pithead", Operation::PutThrough, 1 << 20, many).map(|it| it.mb_s / self.medium_mb_s),
             get_4k_cpu_vs_redis: cpu.map(|(ours, theirs)| ours.cpu_us / theirs.cpu_us),

@@ -21,7 +21,7 @@ pub(super) struct Report {
     pub(super) ways: Vec<Way>,
     pub(super) duckdb: Option<Way>,
     pub(super) changes: Changes,
-    pub(super) summary: Summary,
+    pub(super) summary: LoadSummary,
 }
 
 /// All tables, loaded in one way.
@@ -50,7 +50,7 @@ pub(super) struct Table {
 
 /// The figures that later versions are compared by. Medians of the runs; tables laid out by their keys unless the name says otherwise.
 #[derive(Debug, Serialize)]
-pub(super) struct Summary {
+pub(super) struct LoadSummary {
     /// Megabytes of Parquet a second, all tables.
     load_mb_s: f64,
     /// Seconds over DuckDB's.
@@ -111,7 +111,7 @@ impl Way {
     }
 }
 
-impl Summary {
+impl LoadSummary {
     /// Of the ways in the order of [`super::WAYS`].
     pub(super) fn of(ways: &[Way], duckdb: Option<&Way>, changes: Option<&Changes>) -> Self {
         let rate = |index: usize| ways.get(index).map_or(f64::NAN, Way::rate);
@@ -204,12 +204,12 @@ mod tests {
 
     #[test]
     fn rates_and_ratios_are_of_medians_over_all_tables() {
-        let summary = Summary::of(&[way(4.0), way(2.0), way(0.5)], Some(&way(2.0)), None);
+        let summary = LoadSummary::of(&[way(4.0), way(2.0), way(0.5)], Some(&way(2.0)), None);
         assert!((summary.load_mb_s - 0.5).abs() < 1e-12, "{summary:?}");
         assert_eq!((summary.load_vs_duckdb, summary.load_cpu_vs_duckdb), (Some(2.0), Some(2.0)));
         assert_eq!((summary.load_vs_duckdb_default_layout, summary.load_vs_duckdb_arrow), (Some(1.0), Some(0.25)));
         assert!((summary.load_mb_s_arrow - 4.0).abs() < 1e-12, "{summary:?}");
-        assert_eq!(Summary::of(&[way(4.0), way(2.0), way(0.5)], None, None).load_vs_duckdb, None);
+        assert_eq!(LoadSummary::of(&[way(4.0), way(2.0), way(0.5)], None, None).load_vs_duckdb, None);
     }
 
     #[test]

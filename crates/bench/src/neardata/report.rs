@@ -33,7 +33,7 @@ pub(super) struct Report {
     pub(super) duckdb: Ready,
     pub(super) quack: String,
     pub(super) rates: Vec<RateReport>,
-    pub(super) summary: Summary,
+    pub(super) summary: NeardataSummary,
 }
 
 /// All queries across a link of one rate.
@@ -95,7 +95,7 @@ pub(super) struct Ways {
 /// The figures that later versions are compared by. Those without another rate in their name are of 1 Gbit/s; None: that rate
 /// was not measured.
 #[derive(Debug, PartialEq, Serialize)]
-pub(super) struct Summary {
+pub(super) struct NeardataSummary {
     total_vs_duckdb_http: Option<f64>,
     top5_vs_duckdb_http: Option<f64>,
     worst_vs_duckdb_http: Option<f64>,
@@ -218,7 +218,7 @@ impl RateReport {
     }
 }
 
-impl Summary {
+impl NeardataSummary {
     /// Of these rates.
     pub(super) fn of(rates: &[RateReport]) -> Self {
         let at = |rate: f64| rates.iter().find(|report| (report.bits_per_second - rate).abs() < 1.0);
@@ -344,8 +344,8 @@ mod tests {
         let ratios = [2.0, 20.0, 0.5, 10.0, 3.0, 4.0];
         let mut queries: Vec<QueryReport> = ratios.into_iter().map(|ratio| query("Q", [1.0, 0.9, ratio])).collect();
         queries.push(query(BISCUIT, [0.1, 1.0, 3.0]));
-        assert_eq!(Summary::of(&[rate(1e9, vec![query("Q5", [1.0; 3])])]).seconds_vs_quack_attached, None);
-        let summary = Summary::of(&[rate(1e9, queries)]);
+        assert_eq!(NeardataSummary::of(&[rate(1e9, vec![query("Q5", [1.0; 3])])]).seconds_vs_quack_attached, None);
+        let summary = NeardataSummary::of(&[rate(1e9, queries)]);
         let close = |a: Option<f64>, b: f64| (a.unwrap() - b).abs() < 1e-9;
         assert!(close(summary.total_vs_duckdb_http, 39.5 / 6.0), "{summary:?}");
         assert!(close(summary.top5_vs_duckdb_http, 39.0 / 5.0), "{summary:?}");
@@ -353,7 +353,7 @@ mod tests {
         assert!(close(summary.biscuit_filter, 30.0) && close(summary.link_bytes_vs_duckdb_http, 20.0), "{summary:?}");
         assert!(close(summary.link_bytes_vs_off, 50.0) && summary.answers_equal, "{summary:?}");
         assert!(close(summary.bytes_one_drive_vs_quack_query, 1.25), "{summary:?}");
-        let summary = Summary::of(&[rate(1e9, vec![query("Q6", [1.0; 3]), query("Q5", [9.0; 3])])]);
+        let summary = NeardataSummary::of(&[rate(1e9, vec![query("Q6", [1.0; 3]), query("Q5", [9.0; 3])])]);
         assert!(close(summary.seconds_vs_quack_attached, 0.25) && summary.quack_attached_answers == Some(1), "{summary:?}");
         assert_eq!((summary.biscuit_filter_sorted, summary.top5_vs_duckdb_http_100m), (None, None));
     }
@@ -363,7 +363,7 @@ mod tests {
         let mut wrong = query("Q1", [1.0, 9.0, 30.0]);
         wrong.answers_equal = false;
         let rates = vec![rate(1e8, vec![wrong])];
-        let summary = Summary::of(&rates);
+        let summary = NeardataSummary::of(&rates);
         assert_eq!((summary.top5_vs_duckdb_http, summary.top5_vs_duckdb_http_100m), (None, Some(30.0)));
         assert!(!summary.answers_equal);
         let text = rates[0].text();

@@ -19,12 +19,12 @@ pub(super) struct ScanReport {
     numbers: Vec<Beside>,
     texts: Vec<Beside>,
     biscuit: Biscuit,
-    summary: Summary,
+    summary: ScanSummary,
 }
 
 /// The figures that later versions are compared by: geometric means of the queries' medians.
 #[derive(Debug, Serialize)]
-struct Summary {
+struct ScanSummary {
     scan_share_of_memory: f64,
     worst_scan_share_of_memory: f64,
     substring_share_of_memmem: f64,
@@ -44,7 +44,7 @@ impl ScanReport {
         let mean = |queries: &[Beside]| geometric_mean(queries.iter().map(|query| query.share.median));
         let worst = |queries: &[Beside]| queries.iter().map(|query| query.share.median).fold(f64::INFINITY, f64::min);
         let against = |other: Option<Spread>| other.map(|other| biscuit.seconds.median / other.median);
-        let summary = Summary {
+        let summary = ScanSummary {
             scan_share_of_memory: mean(&numbers),
             worst_scan_share_of_memory: worst(&numbers),
             substring_share_of_memmem: mean(&texts),

@@ -33,7 +33,7 @@ pub(super) struct ServicesReport {
     pub(super) beside_dedup: Vec<PutsBeside>,
     pub(super) saved: Vec<Saved>,
     simulated: Vec<Simulated>,
-    summary: Summary,
+    summary: ServicesSummary,
 }
 
 /// The mean of puts as the simulator has it, beside that of the drive.
@@ -47,7 +47,7 @@ struct Simulated {
 
 /// The figures that count. None: it was not measured.
 #[derive(Debug, Default, Serialize)]
-struct Summary {
+struct ServicesSummary {
     mean_latency_saved: Option<f64>,
     put_p50_vs_alone: Option<f64>,
     put_p99_vs_alone: Option<f64>,
@@ -76,7 +76,7 @@ impl ServicesReport {
             beside_dedup: Vec::new(),
             saved: Vec::new(),
             simulated: Vec::new(),
-            summary: Summary::default(),
+            summary: ServicesSummary::default(),
         }
     }
 
@@ -112,7 +112,7 @@ impl ServicesReport {
         let full = |policy: Option<&str>| self.full_load.iter().find(|it| it.policy == policy).map(mean);
         let asked = |policy: Option<&str>| self.queries.iter().find(|it| it.policy == policy).map(|it| it.latencies.p50_us);
         let ratios = self.simulated.iter().map(|it| it.simulated_us / it.real_us);
-        self.summary = Summary {
+        self.summary = ServicesSummary {
             mean_latency_saved: self
                 .against(|threads| threads < PAPER_THREADS, (Some("bts"), Some("none")), mean)
                 .map(|ratio| 1.0 - ratio),

@@ -60,7 +60,7 @@ pub(super) struct Report {
     memory: Vec<Sample>,
     settled: Settled,
     told: Vec<String>,
-    summary: Summary,
+    summary: SoakSummary,
 }
 
 /// One kind of work: how often, and how long it took, milliseconds.
@@ -75,7 +75,7 @@ struct Work {
 
 /// The figures that later versions are compared by.
 #[derive(Clone, Debug, Serialize)]
-struct Summary {
+struct SoakSummary {
     soak_answers: u64,
     soak_wrong: u64,
     soak_errors: u64,
@@ -100,7 +100,7 @@ impl Report {
         }
         let sum = |of: fn(&ClientReport) -> u64| clients.iter().map(of).sum::<u64>();
         let answers_by_client: Vec<u64> = clients.iter().map(|client| client.answers).collect();
-        let summary = Summary {
+        let summary = SoakSummary {
             soak_answers: sum(|client| client.answers),
             soak_wrong: sum(|client| client.wrong) + settled.wrong.len() as u64,
             soak_errors: sum(|client| client.errors),

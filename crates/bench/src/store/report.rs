@@ -25,12 +25,12 @@ pub(super) struct StoreReport {
     pub(super) recovery: Option<Recovery>,
     /// Median and range over the runs of each figure of the summary.
     spread: Vec<Figure>,
-    summary: Summary,
+    summary: StoreSummary,
 }
 
 /// The figures that later versions are compared by: medians.
 #[derive(Debug, Default, Serialize)]
-struct Summary {
+struct StoreSummary {
     put_1m_share_of_medium: Option<f64>,
     put_4k_gain_16: Option<f64>,
     cold_read_share: Option<f64>,
@@ -59,7 +59,7 @@ impl StoreReport {
             warm: None,
             recovery: None,
             spread: Vec::new(),
-            summary: Summary::default(),
+            summary: StoreSummary::default(),
         }
     }
 
@@ -79,7 +79,7 @@ impl StoreReport {
             ("recovery_10g_s", "under 2", whole.map(|recovery| recovery.seconds)),
         ];
         let median = |index: usize| figures[index].2.map(|spread: Spread| spread.median);
-        self.summary = Summary {
+        self.summary = StoreSummary {
             put_1m_share_of_medium: median(0),
             put_4k_gain_16: median(1),
             cold_read_share: median(2),

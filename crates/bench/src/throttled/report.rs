@@ -34,12 +34,12 @@ pub(super) struct Report {
     rows: u64,
     runs: usize,
     cases: Vec<CaseReport>,
-    summary: Summary,
+    summary: ThrottledSummary,
 }
 
 /// The figures that later versions are compared by.
 #[derive(Debug, Serialize)]
-struct Summary {
+struct ThrottledSummary {
     /// The larger over the smaller of the two times, where they differ most.
     model_vs_throttled_worst: f64,
     /// In how many cases they differ by no more than 15%.
@@ -87,7 +87,7 @@ impl CaseReport {
 impl Report {
     pub(super) fn of(machine: Machine, options: &ThrottledOptions, cases: Vec<CaseReport>) -> Report {
         let within = cases.iter().filter(|case| case.apart() <= 1.15).count();
-        let summary = Summary {
+        let summary = ThrottledSummary {
             model_vs_throttled_worst: cases.iter().map(CaseReport::apart).fold(1.0, f64::max),
             within_15: within as f64 / cases.len().max(1) as f64,
         };

@@ -25,7 +25,7 @@ pub(super) struct Report {
     peak_bytes: Option<u64>,
     duckdb_peak_bytes: Option<u64>,
     queries: Vec<QueryReport>,
-    summary: Summary,
+    summary: TpchSummary,
 }
 
 #[derive(Debug, Serialize)]
@@ -49,7 +49,7 @@ struct QueryReport {
 
 /// The figures that later versions are compared by.
 #[derive(Debug, Serialize)]
-struct Summary {
+struct TpchSummary {
     link_bytes_ratio: f64,
     worst_link_bytes_ratio: f64,
     /// Seconds on the paced link, push-down off against on, total.
@@ -142,7 +142,7 @@ fn summary(
     stored: &LoadReport,
     peaks: (Option<u64>, Option<u64>),
     sessions_ms: (f64, f64),
-) -> Summary {
+) -> TpchSummary {
     let total = |figure: fn(&QueryReport) -> f64| queries.iter().map(figure).sum::<f64>();
     let bytes_ratio = |query: &QueryReport| query.link_bytes_off as f64 / query.link_bytes_on.max(1) as f64;
     let ratios = |other: fn(&QueryReport) -> Option<Spread>| -> Option<Vec<f64>> {
@@ -152,7 +152,7 @@ fn summary(
     let default_layout: Option<Vec<f64>> =
         queries.iter().map(|query| Some(query.default_layout_seconds.median / query.duckdb_native_seconds?.median)).collect();
     let polars = against_polars(queries);
-    Summary {
+    TpchSummary {
         link_bytes_ratio: total(|query| query.link_bytes_off as f64) / total(|query| query.link_bytes_on as f64).max(1.0),
         worst_link_bytes_ratio: queries.iter().map(bytes_ratio).fold(f64::INFINITY, f64::min),
         total_vs_off: total(|query| query.paced_seconds_off.median) / total(|query| query.paced_seconds_on.median),

@@ -93,7 +93,7 @@ struct WayReport {
 #[derive(Debug, Serialize)]
 struct QueryReport {
     name: &'static str,
-    ways: Vec<Taken>,
+    ways: Vec<WayCost>,
     answers_equal: bool,
     #[serde(skip)]
     answer: Vec<RecordBatch>,
@@ -101,7 +101,7 @@ struct QueryReport {
 
 /// A query in one way.
 #[derive(Clone, Copy, Debug, Serialize)]
-struct Taken {
+struct WayCost {
     seconds: Spread,
     /// Over the link, both ways.
     link_bytes: u64,
@@ -190,7 +190,7 @@ async fn measured(sessions: &[Session], query: &'static crate::TpchQuery, runs: 
             }
         }
     }
-    let ways = taken.into_iter().zip(last.into_iter().flatten()).map(|(runs, profile)| Taken {
+    let ways = taken.into_iter().zip(last.into_iter().flatten()).map(|(runs, profile)| WayCost {
         seconds: Spread::of(runs),
         link_bytes: profile.link_bytes,
         medium_bytes: profile.medium_bytes,
@@ -230,7 +230,7 @@ impl Ablation {
 
 fn row(query: &QueryReport) -> Vec<String> {
     let first = query.ways.first().map_or(f64::NAN, |way| way.seconds.median);
-    let cell = |way: &Taken| {
+    let cell = |way: &WayCost| {
         format!(
             "{} {} {} MB {} {}",
             seconds(way.seconds.median),

@@ -71,13 +71,13 @@ pub(super) struct Pages {
 struct QueryReport {
     name: &'static str,
     sql: &'static str,
-    levels: Vec<Taken>,
+    levels: Vec<LevelCost>,
     answers_equal: bool,
 }
 
 /// A query at one level.
 #[derive(Clone, Copy, Debug, Serialize)]
-struct Taken {
+struct LevelCost {
     seconds: Spread,
     link_bytes: u64,
     drive_cpu_seconds: f64,
@@ -198,7 +198,7 @@ async fn measured(sessions: &[Session], name: &'static str, sql: &'static str, r
             }
         }
     }
-    let levels = taken.into_iter().zip(last.into_iter().flatten()).map(|(runs, profile)| Taken {
+    let levels = taken.into_iter().zip(last.into_iter().flatten()).map(|(runs, profile)| LevelCost {
         seconds: Spread::of(runs),
         link_bytes: profile.link_bytes,
         drive_cpu_seconds: profile.drive_cpu_ns as f64 / 1e9,
@@ -232,7 +232,7 @@ impl Pages {
 }
 
 fn row(query: &QueryReport) -> Vec<String> {
-    let cell = |level: &Taken| format!("{} {} MB", seconds(level.seconds.median), megabytes(level.link_bytes));
+    let cell = |level: &LevelCost| format!("{} {} MB", seconds(level.seconds.median), megabytes(level.link_bytes));
     let gain = gain(&query.levels.iter().map(|level| level.seconds.median).collect::<Vec<_>>());
     let last = if query.answers_equal { ratio(gain) } else { "DIFFER".to_owned() };
     [query.name.to_owned()].into_iter().chain(query.levels.iter().map(cell)).chain([last]).collect()
