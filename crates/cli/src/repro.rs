@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use clap::Args;
 use pithead_model::{Blame, Fault};
-use pithead_repro::{Figure, Report, ReproError, Summary, about, chosen, svg};
+use pithead_repro::{Figure, Report, ReproError, ReproSummary, about, chosen, svg};
 use serde::Serialize;
 
 use crate::error::CliError;
@@ -52,7 +52,7 @@ pub(crate) struct ReproArgs {
 #[derive(Serialize)]
 struct Written<'a> {
     reports: &'a [Report],
-    summary: Summary,
+    summary: ReproSummary,
     /// Seconds of virtual time in a second of real time, with the making and counting of tables.
     virtual_seconds_per_second: f64,
 }
@@ -80,7 +80,7 @@ fn reproduce(args: &ReproArgs) -> Result<(), CliError> {
     }
     let real_s = began.elapsed().as_secs_f64();
     let virtual_s: f64 = reports.iter().map(|report| report.virtual_s).sum();
-    let summary = Summary::of(&reports);
+    let summary = ReproSummary::of(&reports);
     if let Some(path) = &args.json {
         let written = Written { reports: &reports, summary, virtual_seconds_per_second: virtual_s / real_s.max(1e-9) };
         let text = serde_json::to_string_pretty(&written).map_err(|error| Fault::new(Blame::Bug, error.to_string()))?;

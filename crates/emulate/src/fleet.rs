@@ -2,7 +2,7 @@
 
 use pithead_model::{ByLevel, Counts};
 
-use crate::model::{Energy, Load, ModelError, Part, Place, run};
+use crate::model::{Bottleneck, ComputeSite, Energy, Load, ModelError, run};
 use crate::profile::{Parts, Profile};
 use crate::work::{PageWork, Work};
 
@@ -125,7 +125,7 @@ pub struct Prediction {
     /// Joules of the entire system by part.
     pub energy: Energy,
     /// What most of the time was waited for.
-    pub bottleneck: Part,
+    pub bottleneck: Bottleneck,
 }
 
 /// Predicts what `counts` would take on a fleet of this profile. All wait for the drive that has most to do.
@@ -138,7 +138,7 @@ pub fn predict(profile: &Profile, counts: &Counts, level: Level, fleet: Fleet) -
     let Some(parts) = &profile.parts else { return Err(ModelError::Native(profile.name.clone())) };
     let bytes = if level == Level::Bytes { counts.stored_bytes } else { counts.read_bytes };
     let (work, share) = work_of_one(parts, &of_fullest(counts, fleet), level);
-    let place = if level == Level::Bytes { Place::Host } else { Place::Device };
+    let place = if level == Level::Bytes { ComputeSite::Host } else { ComputeSite::Device };
     let outcome = run(&beside(profile, fleet.times_fullest()), &work, Load::at(place))?;
     let (many, all) = (share as f64, share as f64 * fleet.times_fullest());
     let energy = outcome.energy;
@@ -199,7 +199,7 @@ impl Prediction {
 pub(crate) fn core_seconds(profile: &Profile, counts: &Counts) -> Result<f64, ModelError> {
     let Some(parts) = &profile.parts else { return Err(ModelError::Native(profile.name.clone())) };
     let (work, share) = work_of_one(parts, counts, Level::Whole);
-    let outcome = run(profile, &work, Load::at(Place::Device))?;
+    let outcome = run(profile, &work, Load::at(ComputeSite::Device))?;
     Ok(outcome.busy.device_cores_s * share as f64)
 }
 
@@ -311,7 +311,7 @@ mod tests {
         let time = |drives| predict(&profile, &counts(), Level::Whole, Fleet::even(drives)).unwrap().elapsed_s;
         assert!((1.9..=2.05).contains(&(time(1) / time(2))), "{} {}", time(1), time(2));
         let stored = |drives| predict(&profile, &counts(), Level::Bytes, Fleet::even(drives)).unwrap();
-        assert_eq!(stored(1000).bottleneck, Part::HostCpu);
+        assert_eq!(stored(1000).bottleneck, Bottleneck::HostCpu);
         let times = stored(2000).elapsed_s / stored(1000).elapsed_s;
         assert!((0.8..1.3).contains(&times), "the host does not become faster: {times}");
     }

@@ -18,7 +18,7 @@ mod work;
 
 pub use fleet::{DRIVES_MAX, Fleet, Level, Prediction, predict, predict_levels};
 pub use layout::{Answer, Layout, PAGE_BYTES, Page, PageError, Question, Scan};
-pub use model::{Busy, Bytes, Energy, Load, ModelError, Outcome, Part, Place, run};
+pub use model::{Bottleneck, Busy, Bytes, ComputeSite, Energy, Load, ModelError, Outcome, run};
 pub use profile::{
     Bound, Cpu, HostCpu, Link, Matcher, Medium, Memory, Parts, Power, Profile, ProfileError, Quantity, builtin, builtin_names,
     find, parse, quantity_text, section_names,

@@ -1,9 +1,9 @@
 //! Gu et al. 2016: the PM1725 with Biscuit beside the same drive without it.
 
-use pithead_emulate::{Load, Outcome, PageWork, Place, Profile, Work, find, run as model};
+use pithead_emulate::{ComputeSite, Load, Outcome, PageWork, Profile, Work, find, run as model};
 
 use crate::ReproError;
-use crate::figure::{How, Kind, Report};
+use crate::figure::{FigureKind, How, Report};
 use crate::random::Random;
 use crate::table::blank;
 
@@ -29,8 +29,8 @@ struct Lab {
 }
 
 impl Lab {
-    fn on(&mut self, place: Place, work: &Work, load: Load) -> Result<Outcome, ReproError> {
-        let profile = if place == Place::Host { &self.plain } else { &self.biscuit };
+    fn on(&mut self, place: ComputeSite, work: &Work, load: Load) -> Result<Outcome, ReproError> {
+        let profile = if place == ComputeSite::Host { &self.plain } else { &self.biscuit };
         let outcome = model(profile, work, load)?;
         self.virtual_s += outcome.elapsed_s;
         Ok(outcome)
@@ -55,7 +55,7 @@ pub(crate) fn run(scale: u64) -> Result<Report, ReproError> {
 }
 
 /// Each read waits for the one before.
-fn one_by_one(place: Place) -> Load {
+fn one_by_one(place: ComputeSite) -> Load {
     Load { pages_in_flight: Some(1), ..Load::at(place) }
 }
 
@@ -63,18 +63,18 @@ fn latency(lab: &mut Lab, report: &mut Report) -> Result<(), ReproError> {
     const READS: usize = 1000;
     let place = "slide on read latency";
     let work = blank(PAGE_BYTES, READS);
-    let outside = lab.on(Place::Host, &work, one_by_one(Place::Host))?.elapsed_s / READS as f64 * 1e6;
-    let inside = lab.on(Place::Device, &work, one_by_one(Place::Device))?.elapsed_s / READS as f64 * 1e6;
-    report.figure("read of 4 KiB by the host", place, "µs", (90.0, outside), How(Kind::Calibrated, OUTSIDE));
-    report.figure("read of 4 KiB inside", place, "µs", (75.9, inside), How(Kind::Calibrated, INSIDE));
+    let outside = lab.on(ComputeSite::Host, &work, one_by_one(ComputeSite::Host))?.elapsed_s / READS as f64 * 1e6;
+    let inside = lab.on(ComputeSite::Device, &work, one_by_one(ComputeSite::Device))?.elapsed_s / READS as f64 * 1e6;
+    report.figure("read of 4 KiB by the host", place, "µs", (90.0, outside), How(FigureKind::Calibrated, OUTSIDE));
+    report.figure("read of 4 KiB inside", place, "µs", (75.9, inside), How(FigureKind::Calibrated, INSIDE));
     Ok(())
 }
 
 fn bandwidth(lab: &mut Lab, report: &mut Report) -> Result<(), ReproError> {
     let work = blank(131_072, 8192);
     let rate = |outcome: &Outcome| outcome.bytes.medium as f64 / outcome.elapsed_s / 1e9;
-    let outside = rate(&lab.on(Place::Host, &work, Load::reading(Place::Host))?);
-    let inside = rate(&lab.on(Place::Device, &work, Load::reading(Place::Device))?);
+    let outside = rate(&lab.on(ComputeSite::Host, &work, Load::reading(ComputeSite::Host))?);
+    let inside = rate(&lab.on(ComputeSite::Device, &work, Load::reading(ComputeSite::Device))?);
     let place = "slide on read bandwidth";
     let ours = format!("{inside:.2} GB/s inside, {outside:.2} GB/s to the host; both are assumed in the profile");
     report.claim("the drive reads faster inside than to the host", place, inside > outside, ours);
@@ -112,27 +112,27 @@ fn chasing(lab: &mut Lab, report: &mut Report) -> Result<(), ReproError> {
     let place = "slide on pointer chasing";
     let work = walk((HOPS / report.scale).max(STARTS));
     let hops = work.pages.len() as f64;
-    let outside = lab.on(Place::Host, &work, one_by_one(Place::Host))?.elapsed_s / hops;
-    let inside = lab.on(Place::Device, &work, one_by_one(Place::Device))?.elapsed_s / hops;
+    let outside = lab.on(ComputeSite::Host, &work, one_by_one(ComputeSite::Host))?.elapsed_s / hops;
+    let inside = lab.on(ComputeSite::Device, &work, one_by_one(ComputeSite::Device))?.elapsed_s / hops;
     // The slides do not say how many hops there were: as many as the host's time allows.
     let paper_hops = PAPER_HOST_S / outside;
-    let how = How(Kind::Calibrated, OUTSIDE);
+    let how = How(FigureKind::Calibrated, OUTSIDE);
     report.figure("pointer chasing by the host", place, "s", (PAPER_HOST_S, outside * paper_hops), how);
-    let how = How(Kind::Predicted, BOTH);
+    let how = How(FigureKind::Predicted, BOTH);
     report.figure("pointer chasing inside", place, "s", (PAPER_INSIDE_S, inside * paper_hops), how);
     Ok(())
 }
 
 fn filter(lab: &mut Lab, report: &mut Report) -> Result<(), ReproError> {
     let counted = lineitem::count(100.0 / report.scale as f64);
-    let outside = lab.on(Place::Host, &counted.host, Load::at(Place::Host))?;
-    let inside = lab.on(Place::Device, &counted.device, Load { matcher: true, ..Load::at(Place::Device) })?;
+    let outside = lab.on(ComputeSite::Host, &counted.host, Load::at(ComputeSite::Host))?;
+    let inside = lab.on(ComputeSite::Device, &counted.device, Load { matcher: true, ..Load::at(ComputeSite::Device) })?;
     let what = "filter of one day of lineitem: time, host over Biscuit";
     let times = outside.elapsed_s / inside.elapsed_s;
-    report.figure(what, "slide on scan and filter", "×", (11.0, times), How(Kind::Predicted, BOTH));
+    report.figure(what, "slide on scan and filter", "×", (11.0, times), How(FigureKind::Predicted, BOTH));
     let what = "filter of one day of lineitem: energy, host over Biscuit";
     let energy = outside.energy.system_j() / inside.energy.system_j();
-    report.figure(what, "slide on power", "×", (60.5 / 12.2, energy), How(Kind::Predicted, BOTH));
+    report.figure(what, "slide on power", "×", (60.5 / 12.2, energy), How(FigureKind::Predicted, BOTH));
     let ours = format!(
         "{} of {} pages have the date's bytes; {} of {} rows match",
         counted.pages_found,

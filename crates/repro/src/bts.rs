@@ -3,7 +3,7 @@
 use pithead_policy::background::BackgroundPolicy;
 use pithead_policy::background::sim::{paper, simulate};
 
-use crate::figure::{How, Kind, Report};
+use crate::figure::{FigureKind, How, Report};
 
 /// Host threads with which puts alone leave the drive's four cores some time.
 const THREADS: std::ops::RangeInclusive<usize> = 1..=4;
@@ -28,7 +28,7 @@ pub(crate) fn run() -> Report {
     let mean = gains.iter().sum::<f64>() / gains.len() as f64;
     let place = "slide on put() performance";
     let what = "latency of put() that BTS saves below ten host threads, on average";
-    report.figure(what, place, "%", (47.8, mean), How(Kind::Predicted, &["simulated cores of the policy"]));
+    report.figure(what, place, "%", (47.8, mean), How(FigureKind::Predicted, &["simulated cores of the policy"]));
     two_threads(&mut report);
     let (many, seconds) = gain(MANY, true);
     report.virtual_s += seconds;

@@ -5,7 +5,7 @@ use serde::Serialize;
 /// How a figure of ours came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum FigureKind {
     /// The profile has the paper's number; the model hands it through.
     Input,
     /// A number of the profile was chosen so that this figure comes out.
@@ -16,14 +16,14 @@ pub enum Kind {
     Predicted,
 }
 
-impl Kind {
+impl FigureKind {
     /// Its word.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Input => "input",
-            Kind::Calibrated => "calibrated",
-            Kind::Counted => "counted",
-            Kind::Predicted => "predicted",
+            FigureKind::Input => "input",
+            FigureKind::Calibrated => "calibrated",
+            FigureKind::Counted => "counted",
+            FigureKind::Predicted => "predicted",
         }
     }
 }
@@ -44,7 +44,7 @@ pub struct Figure {
     /// Ours over the paper's.
     pub ratio: f64,
     /// How ours came to be.
-    pub kind: Kind,
+    pub kind: FigureKind,
     /// Whose time it is in.
     pub clock: &'static str,
     /// The profiles that it was computed on.
@@ -161,11 +161,11 @@ impl Report {
 
 /// How a figure came to be, and on which profiles.
 #[derive(Clone, Copy)]
-pub(crate) struct How(pub(crate) Kind, pub(crate) &'static [&'static str]);
+pub(crate) struct How(pub(crate) FigureKind, pub(crate) &'static [&'static str]);
 
 /// All reports in a few numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Summary {
+pub struct ReproSummary {
     /// The share of the predicted figures that are within 20% of the paper's.
     pub repro_within_20: f64,
     /// Predicted figures.
@@ -180,18 +180,18 @@ pub struct Summary {
     pub repro_not_reproduced: usize,
 }
 
-impl Summary {
+impl ReproSummary {
     /// Of these reports.
     pub fn of(reports: &[Report]) -> Self {
         let figures = || reports.iter().flat_map(|report| &report.figures);
-        let predicted = figures().filter(|figure| figure.kind == Kind::Predicted);
+        let predicted = figures().filter(|figure| figure.kind == FigureKind::Predicted);
         let repro_figures = predicted.clone().count();
         let within = predicted.filter(|figure| figure.is_within_20()).count();
         let claims = || reports.iter().flat_map(|report| &report.claims);
         Self {
             repro_within_20: if repro_figures == 0 { 0.0 } else { within as f64 / repro_figures as f64 },
             repro_figures,
-            repro_calibrated: figures().filter(|figure| figure.kind == Kind::Calibrated).count(),
+            repro_calibrated: figures().filter(|figure| figure.kind == FigureKind::Calibrated).count(),
             repro_claims: claims().count(),
             repro_claims_held: claims().filter(|claim| claim.holds).count(),
             repro_not_reproduced: reports.iter().map(|report| report.not_reproduced.len()).sum(),

@@ -13,7 +13,7 @@ mod svg;
 mod table;
 mod yoursql;
 
-pub use figure::{Chart, Claim, Figure, Kind, Line, Missing, Report, Summary};
+pub use figure::{Chart, Claim, Figure, FigureKind, Line, Missing, Report, ReproSummary};
 pub use svg::svg;
 
 use pithead_emulate::{ModelError, PageError, ProfileError};

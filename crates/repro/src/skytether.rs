@@ -1,9 +1,9 @@
 //! Montana et al. 2023: Envoy, the processor of a Kinetic drive, beside its client.
 
-use pithead_emulate::{Load, PageWork, Place, Profile, Work, find, run as model};
+use pithead_emulate::{ComputeSite, Load, PageWork, Profile, Work, find, run as model};
 
 use crate::ReproError;
-use crate::figure::{How, Kind, Report};
+use crate::figure::{FigureKind, How, Report};
 use crate::random::Random;
 
 const BOTH: &[&str] = &["kinetic-client", "kinetic-envoy"];
@@ -52,13 +52,25 @@ pub(crate) fn run(scale: u64) -> Result<Report, ReproError> {
     if moments.count != work.total().sums || moments.squares <= 0.0 {
         return Err(ReproError::Differs("Accumulate".to_owned()));
     }
-    let at_client = model(&client, &work, Load::at(Place::Host))?;
-    let at_envoy = model(&envoy, &work, Load::at(Place::Device))?;
+    let at_client = model(&client, &work, Load::at(ComputeSite::Host))?;
+    let at_envoy = model(&envoy, &work, Load::at(ComputeSite::Device))?;
     report.virtual_s = at_client.elapsed_s + at_envoy.elapsed_s;
     // The paper measures the CPU alone: work never waits for data.
     let slower = at_envoy.busy.device_cores_s / at_client.busy.host_cores_s;
-    report.figure("Accumulate on one core, Envoy over client", "section 6.3", "×", (15.0, slower), How(Kind::Calibrated, BOTH));
-    report.figure("Accumulate by slice, Envoy over client", "section 6.2", "×", (13.0, slower), How(Kind::Predicted, BOTH));
+    report.figure(
+        "Accumulate on one core, Envoy over client",
+        "section 6.3",
+        "×",
+        (15.0, slower),
+        How(FigureKind::Calibrated, BOTH),
+    );
+    report.figure(
+        "Accumulate by slice, Envoy over client",
+        "section 6.2",
+        "×",
+        (13.0, slower),
+        How(FigureKind::Predicted, BOTH),
+    );
     let cores = envoy.parts.as_ref().and_then(|parts| parts.cpu.as_ref()).map_or(1.0, |cpu| cpu.cores.value);
     let drives = (slower / cores).ceil();
     report.figure(
@@ -66,7 +78,7 @@ pub(crate) fn run(scale: u64) -> Result<Report, ReproError> {
         "section 6.3",
         "drives",
         (8.0, drives),
-        How(Kind::Predicted, BOTH),
+        How(FigureKind::Predicted, BOTH),
     );
     let clocks = clock_ratio(&client, &envoy);
     let ours = format!("{slower:.1}×, of which the clocks explain {clocks:.1}×");

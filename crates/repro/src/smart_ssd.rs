@@ -1,9 +1,9 @@
 //! Do et al. 2013: selection and aggregation in a Smart SSD, beside the same machine's SSD and hard drive.
 
-use pithead_emulate::{Answer, Layout, Load, Outcome, Part, Place, Profile, Scan, Work, find, run as model};
+use pithead_emulate::{Answer, Bottleneck, ComputeSite, Layout, Load, Outcome, Profile, Scan, Work, find, run as model};
 
 use crate::ReproError;
-use crate::figure::{Chart, How, Kind, Line, Report};
+use crate::figure::{Chart, FigureKind, How, Line, Report};
 use crate::table::{ROWS, Synthetic, blank, question};
 
 /// The shares of rows that pass, in the curves.
@@ -45,7 +45,7 @@ struct Took {
     seconds: f64,
     system_j: f64,
     io_j: f64,
-    bottleneck: Part,
+    bottleneck: Bottleneck,
 }
 
 struct Lab {
@@ -82,7 +82,7 @@ impl Lab {
     }
 
     fn took(&mut self, way: Way, work: &Work) -> Result<Took, ReproError> {
-        let place = if matches!(way, Way::Hdd | Way::Ssd) { Place::Host } else { Place::Device };
+        let place = if matches!(way, Way::Hdd | Way::Ssd) { ComputeSite::Host } else { ComputeSite::Device };
         let outcome = self.outcome(way, work, Load::at(place))?;
         let scale = self.scale as f64;
         Ok(Took {
@@ -191,7 +191,9 @@ fn bandwidth(lab: &mut Lab, report: &mut Report) -> Result<(), ReproError> {
     let work = blank(8192, PAGES);
     let place = "table 1";
     let mut rates = Vec::new();
-    for (way, place_of_work) in [(Way::Hdd, Place::Host), (Way::Ssd, Place::Host), (Way::SmartPax, Place::Device)] {
+    for (way, place_of_work) in
+        [(Way::Hdd, ComputeSite::Host), (Way::Ssd, ComputeSite::Host), (Way::SmartPax, ComputeSite::Device)]
+    {
         let outcome = lab.outcome(way, &work, Load::reading(place_of_work))?;
         rates.push(outcome.bytes.medium as f64 / outcome.elapsed_s / 1e6);
     }
@@ -201,10 +203,10 @@ fn bandwidth(lab: &mut Lab, report: &mut Report) -> Result<(), ReproError> {
         ("sequential read inside the Smart SSD", 1560.0, SMART),
     ];
     for ((what, paper, profiles), rate) in rows.into_iter().zip(&rates) {
-        report.figure(what, place, "MB/s", (paper, *rate), How(Kind::Input, profiles));
+        report.figure(what, place, "MB/s", (paper, *rate), How(FigureKind::Input, profiles));
     }
-    report.figure("inside over HDD", place, "×", (19.5, rates[2] / rates[0]), How(Kind::Input, WITH_HDD));
-    report.figure("inside over SSD", place, "×", (2.8, rates[2] / rates[1]), How(Kind::Input, WITH_SSD));
+    report.figure("inside over HDD", place, "×", (19.5, rates[2] / rates[0]), How(FigureKind::Input, WITH_HDD));
+    report.figure("inside over SSD", place, "×", (2.8, rates[2] / rates[1]), How(FigureKind::Input, WITH_SSD));
     Ok(())
 }
 
@@ -214,9 +216,9 @@ fn layouts(report: &mut Report) {
         let place = "slide 14";
         let table = Synthetic { columns, rows: ROWS };
         let what = format!("rows a page, Synthetic{columns}");
-        report.figure(&what, place, "rows", (rows, Layout::rows_max(columns) as f64), How(Kind::Counted, &[]));
+        report.figure(&what, place, "rows", (rows, Layout::rows_max(columns) as f64), How(FigureKind::Counted, &[]));
         let size = (table.pages() * 8192) as f64 / 1e9;
-        report.figure(&format!("size of Synthetic{columns}"), place, "GB", (gigabytes, size), How(Kind::Counted, &[]));
+        report.figure(&format!("size of Synthetic{columns}"), place, "GB", (gigabytes, size), How(FigureKind::Counted, &[]));
     }
 }
 
@@ -233,7 +235,7 @@ fn sizes(tables: &[(usize, Took, Took)], report: &mut Report) {
                 report.claim(
                     "for Synthetic4 the device CPU is the bottleneck",
                     place,
-                    smart.bottleneck == Part::DeviceCpu,
+                    smart.bottleneck == Bottleneck::DeviceCpu,
                     ours,
                 );
             }
@@ -256,7 +258,7 @@ fn sizes(tables: &[(usize, Took, Took)], report: &mut Report) {
 
 /// Figure 5, and slides 16 to 19.
 fn selection(curves: &Curves, report: &mut Report) {
-    use Kind::{Calibrated, Predicted};
+    use FigureKind::{Calibrated, Predicted};
     let rows: [(&str, &'static str, f64, f64, How); 6] = [
         ("time, HDD", "slide 16", 16.0, curves.times(Way::Hdd, TENTH, seconds), How(Calibrated, WITH_HDD)),
         ("system energy, HDD", "slide 16", 15.5, curves.times(Way::Hdd, TENTH, system_j), How(Calibrated, WITH_HDD)),
@@ -273,7 +275,7 @@ fn selection(curves: &Curves, report: &mut Report) {
 
 /// Figure 6, and slides 21 to 24.
 fn aggregation(curves: &Curves, report: &mut Report) {
-    use Kind::{Calibrated, Predicted};
+    use FigureKind::{Calibrated, Predicted};
     let rows: [(&str, &'static str, f64, f64, How); 6] = [
         ("time, HDD", "slide 21", 16.9, curves.times(Way::Hdd, TENTH, seconds), How(Calibrated, WITH_HDD)),
         ("system energy, HDD", "slide 21", 16.4, curves.times(Way::Hdd, TENTH, system_j), How(Predicted, WITH_HDD)),
@@ -296,13 +298,19 @@ fn aggregation(curves: &Curves, report: &mut Report) {
 /// What is said of all queries together.
 fn both(select: &Curves, average: &Curves, report: &mut Report) {
     let best = |of: fn(&Took) -> f64| select.times(Way::Ssd, BEST, of).max(average.times(Way::Ssd, BEST, of));
-    report.figure("best: time, SSD over Smart SSD", "abstract", "×", (2.7, best(seconds)), How(Kind::Calibrated, WITH_SSD));
+    report.figure(
+        "best: time, SSD over Smart SSD",
+        "abstract",
+        "×",
+        (2.7, best(seconds)),
+        How(FigureKind::Calibrated, WITH_SSD),
+    );
     report.figure(
         "best: system energy, SSD over Smart SSD",
         "abstract",
         "×",
         (3.0, best(system_j)),
-        How(Kind::Predicted, WITH_SSD),
+        How(FigureKind::Predicted, WITH_SSD),
     );
     let saved = |share: usize| 100.0 * (1.0 - 1.0 / select.times(Way::SmartNsm, share, seconds));
     let most = (0..SHARES.len()).map(saved).fold(0.0, f64::max);
@@ -311,7 +319,7 @@ fn both(select: &Curves, average: &Curves, report: &mut Report) {
         "figure 5",
         "%",
         (32.0, most),
-        How(Kind::Predicted, SMART),
+        How(FigureKind::Predicted, SMART),
     );
     let gains = (select.times(Way::Ssd, ALL, seconds), average.times(Way::Ssd, ALL, seconds));
     let ours = format!("{:.2}× and {:.2}×", gains.0, gains.1);

@@ -28,9 +28,9 @@ fn calibrated_figures_come_out_as_they_were_calibrated() {
     for name in ["smart-ssd", "skytether"] {
         for figure in run(name, SMALL / 4).unwrap().figures {
             let most = match figure.kind {
-                Kind::Calibrated | Kind::Input => 0.05,
-                Kind::Counted => 0.1,
-                Kind::Predicted => continue,
+                FigureKind::Calibrated | FigureKind::Input => 0.05,
+                FigureKind::Counted => 0.1,
+                FigureKind::Predicted => continue,
             };
             assert!((figure.ratio - 1.0).abs() <= most, "{figure:?}");
         }
@@ -50,7 +50,7 @@ fn every_figure_names_its_profile_and_every_gap_its_reason() {
         let report = run(name, SMALL).unwrap();
         assert_eq!((report.name, report.clock), (*name, "emulated, virtual time"));
         for figure in &report.figures {
-            assert!(figure.kind == Kind::Counted || !figure.profiles.is_empty(), "{figure:?}");
+            assert!(figure.kind == FigureKind::Counted || !figure.profiles.is_empty(), "{figure:?}");
             assert!(figure.ours.is_finite() && figure.ours > 0.0, "{figure:?}");
         }
         assert!(report.not_reproduced.iter().all(|missing| !missing.reason.is_empty()));
@@ -62,11 +62,11 @@ fn every_figure_names_its_profile_and_every_gap_its_reason() {
 fn the_summary_counts_predictions_only() {
     let mut report = figure::Report::new("smart-ssd", 1);
     let how = |kind| figure::How(kind, &["smart-ssd"]);
-    report.figure("a", "here", "×", (1.0, 1.19), how(Kind::Predicted));
-    report.figure("b", "here", "×", (1.0, 1.21), how(Kind::Predicted));
-    report.figure("c", "here", "×", (1.0, 9.0), how(Kind::Calibrated));
-    let summary = Summary::of(&[report]);
+    report.figure("a", "here", "×", (1.0, 1.19), how(FigureKind::Predicted));
+    report.figure("b", "here", "×", (1.0, 1.21), how(FigureKind::Predicted));
+    report.figure("c", "here", "×", (1.0, 9.0), how(FigureKind::Calibrated));
+    let summary = ReproSummary::of(&[report]);
     assert_eq!((summary.repro_figures, summary.repro_calibrated), (2, 1));
     assert_eq!(summary.repro_within_20, 0.5);
-    assert_eq!(Summary::of(&[]).repro_within_20, 0.0);
+    assert_eq!(ReproSummary::of(&[]).repro_within_20, 0.0);
 }

@@ -15,7 +15,7 @@ use path::Path;
 
 /// Where a query's work is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ComputeSite {
     /// At the device: a session with OPEN, GET and CLOSE; answers travel.
     Device,
     /// At the host: read commands; pages travel.
@@ -26,7 +26,7 @@ pub enum Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
     /// Where.
-    pub place: Place,
+    pub place: ComputeSite,
     /// Whether anything is computed. Otherwise pages are only read, as a benchmark of sequential reads does.
     pub computes: bool,
     /// Whether the device's pattern matchers throw pages away before they reach its memory.
@@ -37,12 +37,12 @@ pub struct Load {
 
 impl Load {
     /// Computes at this place.
-    pub const fn at(place: Place) -> Self {
+    pub const fn at(place: ComputeSite) -> Self {
         Self { place, computes: true, matcher: false, pages_in_flight: None }
     }
 
     /// Reads only, as far as this place.
-    pub const fn reading(place: Place) -> Self {
+    pub const fn reading(place: ComputeSite) -> Self {
         Self { computes: false, ..Self::at(place) }
     }
 }
@@ -76,7 +76,7 @@ pub enum ModelError {
 
 /// A part that can be what everything waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum Bottleneck {
     /// The medium's channels.
     Channels,
     /// The bus that they share.
@@ -91,16 +91,16 @@ pub enum Part {
     Latency,
 }
 
-impl Part {
+impl Bottleneck {
     /// Its name for people.
     pub fn name(self) -> &'static str {
         match self {
-            Part::Channels => "channels",
-            Part::Bus => "device bus",
-            Part::DeviceCpu => "device CPU",
-            Part::Link => "link",
-            Part::HostCpu => "host CPU",
-            Part::Latency => "latency",
+            Bottleneck::Channels => "channels",
+            Bottleneck::Bus => "device bus",
+            Bottleneck::DeviceCpu => "device CPU",
+            Bottleneck::Link => "link",
+            Bottleneck::HostCpu => "host CPU",
+            Bottleneck::Latency => "latency",
         }
     }
 }
@@ -153,7 +153,7 @@ pub struct Outcome {
     /// Joules of each part.
     pub energy: Energy,
     /// The part that was busy for the largest share of the time.
-    pub bottleneck: Part,
+    pub bottleneck: Bottleneck,
 }
 
 /// Runs `work` on a profile, in virtual time.
@@ -164,15 +164,15 @@ pub fn run(profile: &Profile, work: &Work, load: Load) -> Result<Outcome, ModelE
     if work.page_bytes == 0 || work.page_bytes > room {
         return Err(ModelError::Page { name: name(), page_bytes: work.page_bytes, room });
     }
-    if load.place == Place::Device && load.computes && parts.cpu.is_none() {
+    if load.place == ComputeSite::Device && load.computes && parts.cpu.is_none() {
         return Err(ModelError::NoCpu(name()));
     }
     if load.matcher && parts.matcher.is_none() {
         return Err(ModelError::NoMatcher(name()));
     }
     let path = match load.place {
-        Place::Device => device::Session::new(parts, work, load).finish(),
-        Place::Host => host::Reads::new(parts, work, load).finish(),
+        ComputeSite::Device => device::Session::new(parts, work, load).finish(),
+        ComputeSite::Host => host::Reads::new(parts, work, load).finish(),
     };
     if path.end_ps == u64::MAX {
         return Err(ModelError::Endless(name()));
@@ -200,18 +200,18 @@ fn outcome(parts: &Parts, path: Path) -> Outcome {
 /// Below this share of the time no part is what all wait for.
 const BUSY_SHARE_MIN: f64 = 0.5;
 
-fn bottleneck(parts: &Parts, elapsed_s: f64, busy: &Busy) -> Part {
+fn bottleneck(parts: &Parts, elapsed_s: f64, busy: &Busy) -> Bottleneck {
     let cores = parts.cpu.as_ref().map_or(1.0, |cpu| cpu.cores.value);
     let shares = [
-        (Part::DeviceCpu, busy.device_cores_s / cores),
-        (Part::Bus, busy.bus_s),
-        (Part::Channels, busy.channels_s / parts.medium.channels.value),
-        (Part::Link, busy.link_s),
-        (Part::HostCpu, busy.host_cores_s / parts.host.threads.value),
+        (Bottleneck::DeviceCpu, busy.device_cores_s / cores),
+        (Bottleneck::Bus, busy.bus_s),
+        (Bottleneck::Channels, busy.channels_s / parts.medium.channels.value),
+        (Bottleneck::Link, busy.link_s),
+        (Bottleneck::HostCpu, busy.host_cores_s / parts.host.threads.value),
     ];
     let (part, longest_s) =
-        shares.into_iter().fold((Part::Latency, 0.0), |most, share| if share.1 > most.1 { share } else { most });
-    if longest_s >= elapsed_s * BUSY_SHARE_MIN { part } else { Part::Latency }
+        shares.into_iter().fold((Bottleneck::Latency, 0.0), |most, share| if share.1 > most.1 { share } else { most });
+    if longest_s >= elapsed_s * BUSY_SHARE_MIN { part } else { Bottleneck::Latency }
 }
 
 /// Virtual time is counted in whole picoseconds, so that it is the same on any machine.

@@ -63,11 +63,11 @@ fn elapsed_ms(profile: &Profile, work: &Work, load: Load) -> f64 {
 fn one_page_takes_what_its_steps_take() {
     let (profile, work) = (round(), pages(1, PAGE / 2));
     // OPEN 0.03, channel and latency 1.5, bus 0.1, core 1, link 0.5, back 0.01, CLOSE 0.04.
-    assert_eq!(elapsed_ms(&profile, &work, Load::at(Place::Device)), 3.18);
+    assert_eq!(elapsed_ms(&profile, &work, Load::at(ComputeSite::Device)), 3.18);
     // The command 0.03, channel and latency 1.5, bus 0.1, link 1, its way 0.01, host 1.
-    assert_eq!(elapsed_ms(&profile, &work, Load::at(Place::Host)), 3.64);
+    assert_eq!(elapsed_ms(&profile, &work, Load::at(ComputeSite::Host)), 3.64);
     // Nobody computes, and nothing travels.
-    assert_eq!(elapsed_ms(&profile, &work, Load::reading(Place::Device)), 1.68);
+    assert_eq!(elapsed_ms(&profile, &work, Load::reading(ComputeSite::Device)), 1.68);
 }
 
 #[test]
@@ -75,8 +75,8 @@ fn a_full_bus_is_what_all_wait_for() {
     let mut profile = round();
     set(&mut parts(&mut profile).medium.channels, 100.0);
     set(&mut parts(&mut profile).cpu.as_mut().unwrap().page_cycles, 0.0);
-    let outcome = run(&profile, &pages(1000, 0), Load::at(Place::Device)).unwrap();
-    assert_eq!(outcome.bottleneck, Part::Bus);
+    let outcome = run(&profile, &pages(1000, 0), Load::at(ComputeSite::Device)).unwrap();
+    assert_eq!(outcome.bottleneck, Bottleneck::Bus);
     // The first page needs 1.53 ms until the bus, and there are places for 64 only; then 0.1 ms a page, with gaps no longer
     // than what 64 places leave: a page comes back 1.5 ms after its place was free.
     assert!((0.1015..0.103).contains(&outcome.elapsed_s), "{}", outcome.elapsed_s);
@@ -87,8 +87,8 @@ fn a_slow_core_is_what_all_wait_for() {
     let mut profile = round();
     set(&mut parts(&mut profile).medium.channels, 4.0);
     set(&mut parts(&mut profile).cpu.as_mut().unwrap().cores, 2.0);
-    let outcome = run(&profile, &pages(1000, 0), Load::at(Place::Device)).unwrap();
-    assert_eq!(outcome.bottleneck, Part::DeviceCpu);
+    let outcome = run(&profile, &pages(1000, 0), Load::at(ComputeSite::Device)).unwrap();
+    assert_eq!(outcome.bottleneck, Bottleneck::DeviceCpu);
     // 1000 pages of 1 ms on two cores, after the first pages came.
     assert!((0.5..0.503).contains(&outcome.elapsed_s), "{}", outcome.elapsed_s);
     assert_eq!(outcome.busy.device_cores_s, 1.0);
@@ -99,8 +99,8 @@ fn a_host_waits_for_its_link() {
     let mut profile = round();
     set(&mut parts(&mut profile).medium.channels, 4.0);
     set(&mut parts(&mut profile).host.page_cycles, 1e5);
-    let outcome = run(&profile, &pages(1000, 0), Load::at(Place::Host)).unwrap();
-    assert_eq!(outcome.bottleneck, Part::Link);
+    let outcome = run(&profile, &pages(1000, 0), Load::at(ComputeSite::Host)).unwrap();
+    assert_eq!(outcome.bottleneck, Bottleneck::Link);
     assert!((1.0..1.003).contains(&outcome.elapsed_s), "{}", outcome.elapsed_s);
     assert_eq!(outcome.bytes.link, 1000 * PAGE);
 }
@@ -111,8 +111,8 @@ fn a_polling_host_learns_of_the_end_at_its_next_get() {
     set(&mut parts(&mut profile).link.poll_s, 0.01);
     // Done after 2.63 ms. GETs leave at 0.04 and 10.04 ms; the second is answered: 0.03 there, 0.5 for the bytes, 0.01
     // back, and 0.04 for CLOSE.
-    assert_eq!(elapsed_ms(&profile, &pages(1, PAGE / 2), Load::at(Place::Device)), 10.62);
-    assert_eq!(run(&profile, &pages(1, 0), Load::at(Place::Device)).unwrap().polls, 2);
+    assert_eq!(elapsed_ms(&profile, &pages(1, PAGE / 2), Load::at(ComputeSite::Device)), 10.62);
+    assert_eq!(run(&profile, &pages(1, 0), Load::at(ComputeSite::Device)).unwrap().polls, 2);
 }
 
 #[test]
@@ -120,14 +120,14 @@ fn empty_answers_are_counted_and_cost_no_time() {
     let mut profile = round();
     set(&mut parts(&mut profile).link.poll_s, 1e-3);
     // Done after 2.63 ms. GETs leave at 0.04, 1.04, 2.04 and 3.04 ms.
-    let outcome = run(&profile, &pages(1, PAGE / 2), Load::at(Place::Device)).unwrap();
+    let outcome = run(&profile, &pages(1, PAGE / 2), Load::at(ComputeSite::Device)).unwrap();
     assert_eq!((outcome.polls, outcome.commands), (4, 6));
     assert_eq!((outcome.elapsed_s * 1e9).round() / 1e6, 3.62);
     // A core that takes a quarter of an hour, and a host that asks without end.
     set(&mut parts(&mut profile).link.poll_s, 1e-12);
     set(&mut parts(&mut profile).cpu.as_mut().unwrap().clock_hz, 1e6);
     set(&mut parts(&mut profile).cpu.as_mut().unwrap().page_cycles, 1e9);
-    let outcome = run(&profile, &pages(1, 8), Load::at(Place::Device)).unwrap();
+    let outcome = run(&profile, &pages(1, 8), Load::at(ComputeSite::Device)).unwrap();
     assert!(outcome.polls > 20_000_000 && (1000.0..1000.1).contains(&outcome.elapsed_s), "{outcome:?}");
 }
 
@@ -137,7 +137,7 @@ fn a_full_output_buffer_holds_cores_back() {
     set(&mut parts(&mut profile).link.poll_s, 0.01);
     set(&mut parts(&mut profile).memory.output_buffer_bytes, PAGE as f64);
     let work = pages(100, PAGE);
-    let outcome = run(&profile, &work, Load::at(Place::Device)).unwrap();
+    let outcome = run(&profile, &work, Load::at(ComputeSite::Device)).unwrap();
     // One page a GET.
     assert!((1.0..1.03).contains(&outcome.elapsed_s), "{}", outcome.elapsed_s);
     assert!(outcome.busy.blocked_s > 0.5);
@@ -150,7 +150,7 @@ fn matchers_throw_pages_away_before_the_bus() {
     let mut work = pages(100, 0);
     work.page_bytes = 4096;
     work.pages.iter_mut().step_by(2).for_each(|page| page.ruled_out = true);
-    let outcome = run(&profile, &work, Load { matcher: true, ..Load::at(Place::Device) }).unwrap();
+    let outcome = run(&profile, &work, Load { matcher: true, ..Load::at(ComputeSite::Device) }).unwrap();
     assert_eq!((outcome.bytes.medium, outcome.bytes.bus), (100 * 4096, 50 * 4096));
 }
 
@@ -158,29 +158,29 @@ fn matchers_throw_pages_away_before_the_bus() {
 fn what_cannot_be_modelled_is_refused() {
     let work = pages(1, 0);
     let refused = |name: &str, load| run(&find(name).unwrap(), &work, load).unwrap_err();
-    assert_eq!(refused("native", Load::at(Place::Host)), ModelError::Native("native".into()));
-    assert_eq!(refused("sas-hdd", Load::at(Place::Device)), ModelError::NoCpu("sas-hdd".into()));
-    let matching = Load { matcher: true, ..Load::at(Place::Device) };
+    assert_eq!(refused("native", Load::at(ComputeSite::Host)), ModelError::Native("native".into()));
+    assert_eq!(refused("sas-hdd", Load::at(ComputeSite::Device)), ModelError::NoCpu("sas-hdd".into()));
+    let matching = Load { matcher: true, ..Load::at(ComputeSite::Device) };
     assert_eq!(refused("smart-ssd", matching), ModelError::NoMatcher("smart-ssd".into()));
     let mut slow = round();
     set(&mut parts(&mut slow).cpu.as_mut().unwrap().page_cycles, 1e30);
-    assert_eq!(run(&slow, &pages(9, 9), Load::at(Place::Device)).unwrap_err(), ModelError::Endless("smart-ssd".into()));
+    assert_eq!(run(&slow, &pages(9, 9), Load::at(ComputeSite::Device)).unwrap_err(), ModelError::Endless("smart-ssd".into()));
     let huge = Work { page_bytes: 1 << 40, ..work.clone() };
-    assert!(matches!(run(&find("smart-ssd").unwrap(), &huge, Load::at(Place::Host)), Err(ModelError::Page { .. })));
+    assert!(matches!(run(&find("smart-ssd").unwrap(), &huge, Load::at(ComputeSite::Host)), Err(ModelError::Page { .. })));
 }
 
 #[test]
 fn no_pages_end_at_once() {
     let (profile, work) = (round(), pages(0, 0));
-    assert_eq!(elapsed_ms(&profile, &work, Load::at(Place::Device)), 0.12);
-    assert_eq!(elapsed_ms(&profile, &work, Load::at(Place::Host)), 0.0);
+    assert_eq!(elapsed_ms(&profile, &work, Load::at(ComputeSite::Device)), 0.12);
+    assert_eq!(elapsed_ms(&profile, &work, Load::at(ComputeSite::Host)), 0.0);
 }
 
 #[test]
 fn the_same_work_takes_the_same_time() {
     let profile = find("smart-ssd").unwrap();
     let work = pages(5000, 100);
-    assert_eq!(run(&profile, &work, Load::at(Place::Device)), run(&profile, &work, Load::at(Place::Device)));
+    assert_eq!(run(&profile, &work, Load::at(ComputeSite::Device)), run(&profile, &work, Load::at(ComputeSite::Device)));
 }
 
 fn any_profile() -> impl Strategy<Value = Profile> {
@@ -229,17 +229,17 @@ proptest! {
     fn bytes_and_rows_are_conserved(profile in any_profile(), work in any_work()) {
         let total = work.total();
         let pages = work.pages.len() as u64;
-        let device = run(&profile, &work, Load::at(Place::Device)).unwrap();
+        let device = run(&profile, &work, Load::at(ComputeSite::Device)).unwrap();
         prop_assert_eq!(device.bytes, Bytes { medium: pages * PAGE, bus: pages * PAGE, link: work.out_bytes() });
         prop_assert_eq!((device.pages, device.rows), (pages, total.out_rows + work.last_rows));
-        let host = run(&profile, &work, Load::at(Place::Host)).unwrap();
+        let host = run(&profile, &work, Load::at(ComputeSite::Host)).unwrap();
         prop_assert_eq!(host.bytes, Bytes { medium: pages * PAGE, bus: pages * PAGE, link: pages * PAGE });
         prop_assert_eq!((host.pages, host.rows), (pages, total.rows));
     }
 
     #[test]
     fn no_part_works_longer_than_there_is_time(mut profile in any_profile(), work in any_work()) {
-        for place in [Place::Device, Place::Host] {
+        for place in [ComputeSite::Device, ComputeSite::Host] {
             let outcome = run(&profile, &work, Load::at(place)).unwrap();
             let parts = parts(&mut profile);
             let most = outcome.elapsed_s * (1.0 + 1e-9);
@@ -254,7 +254,7 @@ proptest! {
 
     #[test]
     fn energy_is_power_times_time(mut profile in any_profile(), work in any_work()) {
-        let outcome = run(&profile, &work, Load::at(Place::Device)).unwrap();
+        let outcome = run(&profile, &work, Load::at(ComputeSite::Device)).unwrap();
         let parts = parts(&mut profile);
         let energy = outcome.energy;
         let close = |a: f64, b: f64| (a - b).abs() <= 1e-9 * a.abs().max(1e-12);
@@ -274,15 +274,15 @@ proptest! {
     #[test]
     fn a_faster_link_never_makes_a_query_slower(mut profile in any_profile(), work in any_work(), faster in 1.0..20.0_f64) {
         set(&mut parts(&mut profile).link.poll_s, 0.0);
-        for place in [Place::Device, Place::Host] {
+        for place in [ComputeSite::Device, ComputeSite::Host] {
             let slow = run(&profile, &work, Load::at(place)).unwrap();
             let mut other = profile.clone();
             let rate = parts(&mut profile).link.bytes_per_s.value * faster;
             set(&mut parts(&mut other).link.bytes_per_s, rate);
             let fast = run(&other, &work, Load::at(place)).unwrap();
             let moved = match place {
-                Place::Device => fast.polls as f64 * 40e-6,
-                Place::Host => one_page_s(&mut profile),
+                ComputeSite::Device => fast.polls as f64 * 40e-6,
+                ComputeSite::Host => one_page_s(&mut profile),
             };
             prop_assert!(fast.elapsed_s <= slow.elapsed_s + moved + 1e-9, "{:?}: {:?}, then {:?}", place, slow, fast);
         }
@@ -292,10 +292,10 @@ proptest! {
     fn a_faster_medium_makes_a_scan_at_the_host_no_slower(mut profile in any_profile(), pages in 1..300_usize, faster in 1.0..20.0_f64) {
         set(&mut parts(&mut profile).medium.channels, 1.0);
         let work = self::pages(pages, 0);
-        let slow = run(&profile, &work, Load::at(Place::Host)).unwrap().elapsed_s;
+        let slow = run(&profile, &work, Load::at(ComputeSite::Host)).unwrap().elapsed_s;
         let rate = parts(&mut profile).medium.channel_bytes_per_s.value * faster;
         set(&mut parts(&mut profile).medium.channel_bytes_per_s, rate);
-        let fast = run(&profile, &work, Load::at(Place::Host)).unwrap().elapsed_s;
+        let fast = run(&profile, &work, Load::at(ComputeSite::Host)).unwrap().elapsed_s;
         prop_assert!(fast <= slow + 1e-9, "{} s, then {} s", slow, fast);
     }
 }

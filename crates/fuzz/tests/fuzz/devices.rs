@@ -1,7 +1,7 @@
 //! Profiles of devices that a user wrote, then the model over what they say; and pages of rows.
 
 use pithead_emulate::{
-    Answer, Layout, Load, Page, PageWork, Place, Question, Scan, Work, builtin, builtin_names, parse, run as model,
+    Answer, ComputeSite, Layout, Load, Page, PageWork, Question, Scan, Work, builtin, builtin_names, parse, run as model,
 };
 use pithead_fuzz::{Bound, Outcome, Parts, Run, Seed, Target};
 
@@ -26,9 +26,9 @@ fn profile(bytes: &[u8]) -> Outcome {
     let Ok(profile) = parse(text) else { return Outcome::Refused };
     let page = PageWork { rows: 10, compares: 10, matches: 1, out_rows: 1, out_bytes: 100, ..PageWork::default() };
     let work = Work { page_bytes: 512, pages: vec![page; 20], ..Work::default() };
-    for place in [Place::Device, Place::Host] {
+    for place in [ComputeSite::Device, ComputeSite::Host] {
         let Ok(outcome) = model(&profile, &work, Load::at(place)) else { continue };
-        let rows = if place == Place::Device { 20 } else { 200 };
+        let rows = if place == ComputeSite::Device { 20 } else { 200 };
         if outcome.rows != rows || outcome.bytes.medium != 20 * 512 {
             return Outcome::Wrong(format!("rows or bytes are lost: {outcome:?}"));
         }
