@@ -7,8 +7,8 @@ use bytes::Bytes;
 use futures::future::join_all;
 use pithead_cse::Cause;
 use pithead_door::{
-    Attachments, Batches, Claim, Discard, Door, DriveStatus, Events, FunctionAsk, FunctionModule, Hello, Kept, LoadRequest,
-    MergeRuns, OpenRequest, OpenSession, Opened, Pieces, Welcome, check_hello,
+    Attachments, Batches, Claim, Discard, Door, DriveStatus, Events, FunctionAsk, FunctionModule, Hello, LoadRequest,
+    ManifestReceipt, MergeRuns, OpenRequest, OpenSession, Opened, Pieces, Welcome, check_hello,
 };
 use pithead_model::{Blame, Directory, Fault, HostState, Loaded, Manifest, SessionId, SessionProfile, SliceKey};
 
@@ -97,7 +97,7 @@ impl Door for Array {
         self.inner.manifests(move |manifests| manifests.replace(expected, &manifest)).await
     }
 
-    async fn keep_manifest(&self, manifest: Manifest) -> Result<Kept, Fault> {
+    async fn keep_manifest(&self, manifest: Manifest) -> Result<ManifestReceipt, Fault> {
         self.inner.check_running()?;
         self.inner.manifests(move |manifests| manifests.keep(&manifest)).await
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use pithead_door::{DomainAt, HistoryAsk, Kept, ToldVersion};
+use pithead_door::{DomainAt, HistoryAsk, ManifestReceipt, ToldVersion};
 use pithead_model::{Blame, DatasetName, DriveId, Fault, Manifest};
 use pithead_store::{Durability, Expected, Key, Put, Store, StoreError, Tag, Version, Write, each_readable_entry};
 use serde::Deserialize;
@@ -149,7 +149,7 @@ impl Manifests {
     }
 
     /// Keeps a copy of a manifest whose home is elsewhere: see [`pithead_door::Door::keep_manifest`].
-    pub fn keep(&self, copy: &Manifest) -> Result<Kept, Fault> {
+    pub fn keep(&self, copy: &Manifest) -> Result<ManifestReceipt, Fault> {
         check_domain(&copy.domain)?;
         if copy.home().is_none_or(|home| home == self.id) {
             let what = format!("the manifest of {} names {} as home, so this is no copy", copy.domain, home(copy));
@@ -219,7 +219,7 @@ fn replace_manifest(store: &dyn Store, history: History, expected: u64, next: &M
 }
 
 /// Puts a copy unless what is here is as new, or has what the copy lacks.
-fn keep_newer(store: &dyn Store, history: History, id: DriveId, copy: &Manifest) -> Result<Kept, Fault> {
+fn keep_newer(store: &dyn Store, history: History, id: DriveId, copy: &Manifest) -> Result<ManifestReceipt, Fault> {
     for _ in 0..KEEP_TRIES {
         let there = manifest(store, &copy.domain)?;
         let here = there.as_ref().map(|(manifest, _)| manifest);
@@ -236,9 +236,9 @@ fn keep_newer(store: &dyn Store, history: History, id: DriveId, copy: &Manifest)
     Err(Fault::new(Blame::Conflict, what).hint("try again"))
 }
 
-fn kept(before: u64, here: Option<&Manifest>, copy: &Manifest) -> Kept {
+fn kept(before: u64, here: Option<&Manifest>, copy: &Manifest) -> ManifestReceipt {
     let is_lost = |here: &Manifest| copy.home().is_some_and(|home| here.lost_home(home).is_some());
-    Kept {
+    ManifestReceipt {
         before,
         version: here.map_or(0, |here| here.version),
         home: here.and_then(Manifest::home),
@@ -432,7 +432,7 @@ mod tests {
     fn only_a_newer_copy_is_kept() {
         let store = MemoryStore::new();
         let keep = |copy: &Manifest| keep_newer(&store, History::Never, DriveId(1), copy).unwrap();
-        let kept = |before, version, home| Kept { before, version, home: Some(DriveId(home)), home_is_lost: false };
+        let kept = |before, version, home| ManifestReceipt { before, version, home: Some(DriveId(home)), home_is_lost: false };
         assert_eq!(keep(&manifest_of(3, 7)), kept(0, 3, 7));
         assert_eq!(keep(&manifest_of(3, 8)), kept(3, 3, 7));
         assert_eq!(keep(&manifest_of(2, 8)), kept(3, 3, 7));

@@ -15,7 +15,7 @@ use crate::event::{Events, LinkGauge};
 use crate::function::{FunctionAsk, FunctionModule};
 use crate::greeting::{Hello, Welcome};
 use crate::history::{HistoryAsk, ToldVersion};
-use crate::load::{Claim, Discard, Kept, LoadRequest, MarkRun, Marked, MergeRuns};
+use crate::load::{Claim, Discard, LoadRequest, ManifestReceipt, MarkRun, Marked, MergeRuns};
 use crate::open::{OpenRequest, Opened};
 use crate::pieces::Pieces;
 use crate::program::{ApplicationRun, LoadModule, PortInputs, Reads, RunApplication, StoredModule};
@@ -121,7 +121,7 @@ pub trait Door: Send + Sync + Debug {
 
     /// Keeps a copy of a manifest whose home is another drive, durably, unless what is here is as new. Returns what was there
     /// and what is there now, so that a home learns that another drive has taken its place.
-    async fn keep_manifest(&self, manifest: Manifest) -> Result<Kept, Fault>;
+    async fn keep_manifest(&self, manifest: Manifest) -> Result<ManifestReceipt, Fault>;
 
     /// The first manifest after version `after` that is set aside here: what this drive had changed as a domain's home when another
     /// one took its place without knowing of it. Its runs stay as long as it is there.

@@ -29,7 +29,7 @@ pub use event::{Event, Events, HINT_BYTES_MAX, LinkGauge, LinkReading, PARTS_MAX
 pub use function::{FunctionAsk, FunctionModule, check_function};
 pub use greeting::{Hello, Welcome, check_hello, check_protocol};
 pub use history::{HistoryAsk, Pick, ToldDataset, ToldVersion, VERSIONS_TOLD_MAX};
-pub use load::{CLAIMED_MAX, Claim, Discard, Kept, LoadRequest, Loads, MERGED_MAX, MarkRun, Marked, MergeRuns};
+pub use load::{CLAIMED_MAX, Claim, Discard, LoadRequest, Loads, MERGED_MAX, ManifestReceipt, MarkRun, Marked, MergeRuns};
 pub use open::{Granted, OpenRequest, Opened, PlanBytes, SessionOptions, ShippedInput, SlicePart};
 pub use pieces::{PIECE_BYTES_MAX, PieceOrder, Pieces, RunPiece, RunValue, run_values, value_pieces};
 pub use program::{

@@ -136,7 +136,7 @@ pub struct Claim {
 
 /// What a drive has of a manifest, once a copy was offered to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct ManifestReceipt {
     /// The version that was there before; 0: none was.
     pub before: u64,
     /// The version that is there now.

@@ -13,8 +13,8 @@ use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use pithead_door::{
-    Attachments, Batches, Claim, Discard, DomainAt, Door, DriveStatus, Event, Events, Granted, Hello, Kept, LoadRequest, Loads,
-    MarkRun, Marked, MergeRuns, OpenRequest, OpenSession, Opened, PartitionUse, Pieces, RunPiece, Welcome,
+    Attachments, Batches, Claim, Discard, DomainAt, Door, DriveStatus, Event, Events, Granted, Hello, LoadRequest, Loads,
+    ManifestReceipt, MarkRun, Marked, MergeRuns, OpenRequest, OpenSession, Opened, PartitionUse, Pieces, RunPiece, Welcome,
 };
 use pithead_model::{
     Annotation, Blame, ByLevel, ColumnSummary, DatasetId, DatasetName, Directory, DriveId, Fault, HostState, Level, LoadId,
@@ -405,7 +405,7 @@ impl Door for FakeDoor {
         }
     }
 
-    async fn keep_manifest(&self, manifest: Manifest) -> Result<Kept, Fault> {
+    async fn keep_manifest(&self, manifest: Manifest) -> Result<ManifestReceipt, Fault> {
         self.check()?;
         if manifest.home() == Some(self.id) {
             return Err(Fault::new(Blame::User, "a copy is of another drive's manifest"));
@@ -418,7 +418,7 @@ impl Door for FakeDoor {
             *here = manifest;
         }
         let home_is_lost = home.is_some_and(|home| here.lost_home(home).is_some());
-        Ok(Kept { before, version: here.version, home: here.home(), home_is_lost })
+        Ok(ManifestReceipt { before, version: here.version, home: here.home(), home_is_lost })
     }
 
     async fn directory(&self, _key: SliceKey) -> Result<Directory, Fault> {

@@ -13,8 +13,8 @@ use http::HeaderValue;
 use http::header::AUTHORIZATION;
 use pithead_door::{
     ApplicationRun, Attachments, BackgroundOrder, BackgroundStatus, Batches, Claim, Discard, Door, DriveStatus, Event, Events,
-    FunctionAsk, FunctionModule, Granted, Hello, HistoryAsk, Kept, LoadModule, LoadRequest, MarkRun, Marked, MergeRuns,
-    OpenRequest, OpenSession, Opened, Pieces, PortInputs, Reads, RunApplication, StoredModule, ToldVersion, Welcome,
+    FunctionAsk, FunctionModule, Granted, Hello, HistoryAsk, LoadModule, LoadRequest, ManifestReceipt, MarkRun, Marked,
+    MergeRuns, OpenRequest, OpenSession, Opened, Pieces, PortInputs, Reads, RunApplication, StoredModule, ToldVersion, Welcome,
 };
 use pithead_door::{check_attachments, check_columns};
 use pithead_entry::ConnectOptions;
@@ -38,7 +38,7 @@ use crate::event::EventReader;
 use crate::json::from_json;
 use crate::link::{self, Address};
 use crate::put::{encode_function, encode_module, encode_open, parse_function_answer};
-use crate::run::{Wanted, check_run, run_pieces};
+use crate::run::{TicketTarget, check_run, run_pieces};
 use crate::sending::{Failed, load_messages, run_put_messages};
 
 /// How long a call may take that a drive answers from memory, or from one read or write.
@@ -246,7 +246,7 @@ impl Door for FlightDoor {
     }
 
     async fn get(&self, session: SessionId) -> Result<Events, Fault> {
-        let ticket = Wanted::Session(session).ticket()?;
+        let ticket = TicketTarget::Session(session).ticket()?;
         let mut reader = EventReader::default();
         reader.count(link_bytes(&ticket));
         let messages = self.client.clone().do_get(ticket).await.map_err(|status| self.fault(&status))?;
@@ -291,7 +291,7 @@ impl Door for FlightDoor {
     async fn read_run(&self, run: SliceKey) -> Result<Pieces, Fault> {
         check_run(&run)?;
         let mut client = self.client.clone();
-        let messages = client.do_get(Wanted::Run(run).ticket()?).await.map_err(|status| self.fault(&status))?;
+        let messages = client.do_get(TicketTarget::Run(run).ticket()?).await.map_err(|status| self.fault(&status))?;
         let (label, address) = (self.label.clone(), self.label.clone());
         let messages = messages.into_inner().map(move |message| message.map_err(|status| from_status(&status, &label)));
         Ok(run_pieces(messages, move |error| foreign(&address, error)))
@@ -323,7 +323,7 @@ impl Door for FlightDoor {
         self.call(Call::Commit(Commit { expected, manifest })).await
     }
 
-    async fn keep_manifest(&self, manifest: Manifest) -> Result<Kept, Fault> {
+    async fn keep_manifest(&self, manifest: Manifest) -> Result<ManifestReceipt, Fault> {
         self.call(Call::Keep(manifest)).await
     }
 

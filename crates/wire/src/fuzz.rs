@@ -24,7 +24,7 @@ use crate::exchange::{ExchangeCommand, parse_exchange};
 use crate::json::from_json;
 use crate::packing::pack;
 use crate::put::{OpenReader, PutCommand, PutMark, encode_open, parse_put, parse_put_mark, put_command, put_end, with_schema};
-use crate::run::{RunReader, Wanted, run_messages};
+use crate::run::{RunReader, TicketTarget, run_messages};
 
 /// What a drive makes of a client's OPEN.
 pub fn decode_open(bytes: &[u8]) -> Result<OpenRequest, Fault> {
@@ -97,7 +97,7 @@ pub fn decode_call(bytes: &[u8]) -> Result<(), Fault> {
 
 /// What a drive makes of a DoGet's ticket.
 pub fn decode_ticket(bytes: &[u8]) -> Result<(), Fault> {
-    Wanted::parse(&Ticket::new(bytes.to_vec()))?;
+    TicketTarget::parse(&Ticket::new(bytes.to_vec()))?;
     Ok(())
 }
 

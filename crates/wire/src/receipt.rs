@@ -26,7 +26,7 @@ pub(crate) struct Received(AtomicU64);
 /// A call's body whose bytes are counted for as long as the message that they belong to is not whole.
 pub(crate) struct CountedBody {
     body: Body,
-    held: Held,
+    held: CallBytes,
     message: MessageEnds,
     /// How long the caller may pause.
     pause_max: Duration,
@@ -34,7 +34,7 @@ pub(crate) struct CountedBody {
 }
 
 /// Bytes of one call. They are given back when this is dropped.
-struct Held {
+struct CallBytes {
     bytes: u64,
     received: Arc<Received>,
     peer: Arc<Peer>,
@@ -53,7 +53,7 @@ struct MessageEnds {
 impl CountedBody {
     /// Counts a body. The caller may pause for `pause_max` at a time.
     pub(crate) fn new(body: Body, pause_max: Duration, received: Arc<Received>, peer: Arc<Peer>) -> Self {
-        let held = Held { bytes: 0, received, peer };
+        let held = CallBytes { bytes: 0, received, peer };
         Self { body, held, message: MessageEnds::default(), pause_max, paused: None }
     }
 }
@@ -95,7 +95,7 @@ impl HttpBody for CountedBody {
     }
 }
 
-impl Held {
+impl CallBytes {
     fn take(&mut self, bytes: u64) -> Result<(), Fault> {
         self.bytes += bytes;
         let total = self.received.0.fetch_add(bytes, Ordering::AcqRel) + bytes;
@@ -122,7 +122,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for CallBytes {
     fn drop(&mut self) {
         self.give_back(0);
     }

@@ -7,8 +7,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use pithead_door::{
     ApplicationRun, Attachments, BackgroundOrder, BackgroundStatus, Batches, Claim, Discard, Door, DriveStatus, Events,
-    FunctionAsk, FunctionModule, Hello, HistoryAsk, Kept, LinkGauge, LoadModule, LoadRequest, MarkRun, Marked, MergeRuns,
-    OpenRequest, OpenSession, Opened, Pieces, PlanBytes, PortInputs, Reads, RunApplication, StoredModule, ToldVersion, Welcome,
+    FunctionAsk, FunctionModule, Hello, HistoryAsk, LinkGauge, LoadModule, LoadRequest, ManifestReceipt, MarkRun, Marked,
+    MergeRuns, OpenRequest, OpenSession, Opened, Pieces, PlanBytes, PortInputs, Reads, RunApplication, StoredModule,
+    ToldVersion, Welcome,
 };
 use pithead_entry::{Identity, ProgramRight, Right};
 use pithead_model::{
@@ -234,7 +235,7 @@ impl Door for CheckedDoor {
         self.door.commit(expected, manifest).await
     }
 
-    async fn keep_manifest(&self, manifest: Manifest) -> Result<Kept, Fault> {
+    async fn keep_manifest(&self, manifest: Manifest) -> Result<ManifestReceipt, Fault> {
         self.caller.check(Right::Write, &manifest.domain)?;
         self.door.keep_manifest(manifest).await
     }

@@ -25,30 +25,32 @@ enum RunMark {
 
 /// What a DoGet asks for.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Wanted {
+pub(crate) enum TicketTarget {
     /// A session's events.
     Session(SessionId),
     /// A run as it is stored.
     Run(SliceKey),
 }
 
-impl Wanted {
+impl TicketTarget {
     pub(crate) fn ticket(&self) -> Result<Ticket, WireError> {
         Ok(match self {
-            Wanted::Session(session) => Ticket::new(session.to_string()),
-            Wanted::Run(run) => Ticket::new([RUN_TICKET.as_bytes(), &json(run)?].concat()),
+            TicketTarget::Session(session) => Ticket::new(session.to_string()),
+            TicketTarget::Run(run) => Ticket::new([RUN_TICKET.as_bytes(), &json(run)?].concat()),
         })
     }
 
-    pub(crate) fn parse(ticket: &Ticket) -> Result<Wanted, WireError> {
+    pub(crate) fn parse(ticket: &Ticket) -> Result<TicketTarget, WireError> {
         let text = std::str::from_utf8(&ticket.ticket).map_err(|error| WireError::malformed("ticket", error))?;
         match text.strip_prefix(RUN_TICKET) {
             Some(run) => {
                 let run = from_json("ticket", run.as_bytes())?;
                 check_run(&run)?;
-                Ok(Wanted::Run(run))
+                Ok(TicketTarget::Run(run))
             }
-            None => text.parse().map(Wanted::Session).map_err(|fault: Fault| WireError::malformed("ticket", fault.message)),
+            None => {
+                text.parse().map(TicketTarget::Session).map_err(|fault: Fault| WireError::malformed("ticket", fault.message))
+            }
         }
     }
 }
@@ -158,15 +160,15 @@ mod tests {
     fn tickets_come_back_and_others_are_refused() {
         let name: DatasetName = "t".parse().unwrap();
         let run = SliceKey { name, dataset: DatasetId(1), load: LoadId(2), partition: 3, number: None };
-        for wanted in [Wanted::Session(SessionId(u64::MAX)), Wanted::Run(run.clone())] {
-            assert_eq!(Wanted::parse(&wanted.ticket().unwrap()).unwrap(), wanted);
+        for wanted in [TicketTarget::Session(SessionId(u64::MAX)), TicketTarget::Run(run.clone())] {
+            assert_eq!(TicketTarget::parse(&wanted.ticket().unwrap()).unwrap(), wanted);
         }
         let hostile = SliceKey { name: DatasetName { domain: "a/b".into(), dataset: "t".into() }, ..run.clone() };
-        for wanted in [Wanted::Run(run.slice(0)), Wanted::Run(hostile)] {
-            assert!(Wanted::parse(&wanted.ticket().unwrap()).is_err(), "{wanted:?}");
+        for wanted in [TicketTarget::Run(run.slice(0)), TicketTarget::Run(hostile)] {
+            assert!(TicketTarget::parse(&wanted.ticket().unwrap()).is_err(), "{wanted:?}");
         }
         for text in ["", "run:", "run:7", "ran:7", "\u{e9}"] {
-            assert!(Wanted::parse(&Ticket::new(text)).is_err(), "{text:?}");
+            assert!(TicketTarget::parse(&Ticket::new(text)).is_err(), "{text:?}");
         }
     }
 

@@ -34,7 +34,7 @@ use crate::packing::Packer;
 use crate::put::{OpenHeader, OpenReader, PutCommand, function_answer, parse_put};
 use crate::receiving::{next_message, pieces, rows};
 use crate::rights::{CheckedDoor, Owners};
-use crate::run::{Wanted, run_messages};
+use crate::run::{TicketTarget, run_messages};
 use crate::serving::{ServeLimits, serve_calls, until_stopped};
 
 const LIMITS: ServeLimits = ServeLimits {
@@ -252,13 +252,13 @@ impl FlightService for DoorService {
 
     async fn do_get(&self, request: Request<Ticket>) -> Result<Response<Self::DoGetStream>, Status> {
         let door = self.door(&request).map_err(|fault| to_status(&fault))?;
-        let messages = match Wanted::parse(request.get_ref())? {
-            Wanted::Session(session) => {
+        let messages = match TicketTarget::parse(request.get_ref())? {
+            TicketTarget::Session(session) => {
                 let link = self.link(&request);
                 let packer = Packer::new(Arc::clone(&link), Arc::clone(&self.pace));
                 door.get_over(session, link).await.map(|events| event_messages(events, packer))
             }
-            Wanted::Run(run) => door.read_run(run).await.map(run_messages),
+            TicketTarget::Run(run) => door.read_run(run).await.map(run_messages),
         };
         let messages = messages.map_err(|fault| to_status(&fault))?;
         Ok(Response::new(self.sender(messages)))

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use pithead_door::{
     ApplicationRun, Attachments, BackgroundOrder, BackgroundStatus, Batches, Claim, Discard, Door, DriveStatus, Events,
-    FunctionAsk, FunctionModule, Hello, HistoryAsk, Kept, LinkGauge, LoadModule, LoadRequest, MarkRun, Marked, MergeRuns,
-    OpenRequest, OpenSession, Opened, Pieces, PortInputs, Reads, RunApplication, StoredModule, ToldVersion, Welcome,
+    FunctionAsk, FunctionModule, Hello, HistoryAsk, LinkGauge, LoadModule, LoadRequest, ManifestReceipt, MarkRun, Marked,
+    MergeRuns, OpenRequest, OpenSession, Opened, Pieces, PortInputs, Reads, RunApplication, StoredModule, ToldVersion, Welcome,
 };
 use pithead_model::{Directory, Fault, HostState, Loaded, Manifest, Reply, SessionId, SessionProfile, SliceKey};
 use pithead_plan::take_annotation;
@@ -115,7 +115,7 @@ impl Door for Drive {
         self.counted(self.stored(&self.metrics.commits, self.storage.write_manifest(expected, manifest).await))
     }
 
-    async fn keep_manifest(&self, manifest: Manifest) -> Result<Kept, Fault> {
+    async fn keep_manifest(&self, manifest: Manifest) -> Result<ManifestReceipt, Fault> {
         self.counted(self.storage.keep_copy(manifest).await)
     }
 

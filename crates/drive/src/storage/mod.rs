@@ -108,7 +108,7 @@ impl Storage {
         self.resources.workers.blocking(move || manifests.replace(expected, &next)).await?
     }
 
-    pub(crate) async fn keep_copy(&self, manifest: Manifest) -> Result<pithead_door::Kept, Fault> {
+    pub(crate) async fn keep_copy(&self, manifest: Manifest) -> Result<pithead_door::ManifestReceipt, Fault> {
         self.shutdown.check()?;
         let manifests = self.manifests.clone();
         self.resources.workers.blocking(move || manifests.keep(&manifest)).await?

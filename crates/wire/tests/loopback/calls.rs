@@ -72,7 +72,7 @@ async fn first_contact_and_metadata_come_back_as_they_were() {
     assert_eq!(conflict, Fault::new(Blame::Conflict, "expected version 0, there is 1").hint("plan again"));
 
     let kept = client.keep_manifest(manifest(9)).await.unwrap();
-    assert_eq!(kept, Kept { before: 0, version: 9, home: Some(DriveId(7)), home_is_lost: false });
+    assert_eq!(kept, ManifestReceipt { before: 0, version: 9, home: Some(DriveId(7)), home_is_lost: false });
     assert_eq!(*served.door.kept.lock().unwrap(), [manifest(9)]);
 
     let key = SliceKey { name, dataset: DatasetId(3), load: LoadId(4), partition: 5, number: None };

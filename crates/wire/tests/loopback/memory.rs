@@ -259,8 +259,8 @@ impl Door for MemoryDoor {
         Ok(())
     }
 
-    async fn keep_manifest(&self, manifest: Manifest) -> Result<Kept, Fault> {
-        let kept = Kept { before: 0, version: manifest.version, home: manifest.home(), home_is_lost: false };
+    async fn keep_manifest(&self, manifest: Manifest) -> Result<ManifestReceipt, Fault> {
+        let kept = ManifestReceipt { before: 0, version: manifest.version, home: manifest.home(), home_is_lost: false };
         self.kept.lock().unwrap().push(manifest);
         Ok(kept)
     }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use pithead_door::{
-    Batches, Claim, Discard, Door, DriveStatus, Event, Events, Hello, Kept, LoadRequest, MarkRun, Marked, MergeRuns,
+    Batches, Claim, Discard, Door, DriveStatus, Event, Events, Hello, LoadRequest, ManifestReceipt, MarkRun, Marked, MergeRuns,
     OpenRequest, OpenSession, Opened, Pieces, Welcome,
 };
 use pithead_drive::Drive;
@@ -144,7 +144,7 @@ impl Door for LyingDoor {
         self.drive.commit(expected, manifest).await
     }
 
-    async fn keep_manifest(&self, manifest: Manifest) -> Result<Kept, Fault> {
+    async fn keep_manifest(&self, manifest: Manifest) -> Result<ManifestReceipt, Fault> {
         self.drive.keep_manifest(manifest).await
     }
 
