@@ -19,7 +19,7 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::SessionConfig;
 use pithead_functions::{EngineOptions, fault_from_datafusion, planning_state, ready_to_run};
 use pithead_model::{Blame, DatasetName, Fault, Level, SliceSpan};
-use pithead_plan::{Shape, combine};
+use pithead_plan::{ResultShape, combine};
 use pithead_policy::Features;
 
 use crate::codes::with_codes;
@@ -106,7 +106,7 @@ impl Bound {
     }
 
     /// How the outputs of several rounds go together.
-    pub fn shape(&self) -> Shape {
+    pub fn shape(&self) -> ResultShape {
         self.template.shape
     }
 
@@ -223,7 +223,7 @@ impl Bound {
             }
             None => {
                 let rows = match self.template.shape {
-                    Shape::Limit(rows) => first_rows(partials, rows),
+                    ResultShape::Limit(rows) => first_rows(partials, rows),
                     _ => partials,
                 };
                 let stream = MemoryStream::try_new(rows, Arc::clone(&self.schema), None).map_err(fault_from_datafusion)?;

@@ -51,7 +51,7 @@ impl Bound {
         let bounded = reader.may_match(if part.zone_maps { &predicates } else { &[] })?;
         let columns = filtered.columns(&part.schema);
         let mut found =
-            Found { pages: bounded.clone(), searched: 0, stats: Arc::default(), zone_maps: part.zone_maps, predicates };
+            PageSearch { pages: bounded.clone(), searched: 0, stats: Arc::default(), zone_maps: part.zone_maps, predicates };
         if search && !bounded.is_empty() && !found.predicates.is_empty() {
             found.search(&*reader, filtered).await.map_err(|fault| fault.at(&slice.key))?;
         }
@@ -68,7 +68,7 @@ impl Bound {
 }
 
 /// A search as it runs.
-struct Found {
+struct PageSearch {
     /// Those that are left.
     pages: PageSet,
     searched: u32,
@@ -77,7 +77,7 @@ struct Found {
     predicates: Vec<Predicate>,
 }
 
-impl Found {
+impl PageSearch {
     /// Rules out pages that have no row which satisfies all conditions that slices understand. Ends early where all pages
     /// seem to have one.
     async fn search(&mut self, reader: &dyn SliceReader, filtered: &Filtered) -> Result<(), Fault> {

@@ -37,5 +37,5 @@ pub use error::ExecError;
 pub use hints::Hinted;
 pub use level::{Carried, Waiting};
 pub use round::{RoundWatch, RunningRound};
-pub use summaries::{Found, SliceVersion, Summaries, SummaryKey, base_key, summary_key};
+pub use summaries::{SliceVersion, Summaries, SummaryHit, SummaryKey, base_key, summary_key};
 pub use template::output_schema;

@@ -31,11 +31,12 @@ pub type SliceVersion = (LoadId, u32);
 #[derive(Debug)]
 pub struct Summaries {
     budget: usize,
-    kept: Mutex<Kept>,
+    kept: Mutex<SummaryTable>,
 }
 
+/// The summaries by key, and what they take of the budget.
 #[derive(Debug, Default)]
-struct Kept {
+struct SummaryTable {
     by_key: HashMap<SummaryKey, Vec<KeptSummary>>,
     bytes: usize,
     clock: u64,
@@ -51,7 +52,7 @@ struct KeptSummary {
 
 /// What was found.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct SummaryHit {
     /// The partial results.
     pub batches: Vec<RecordBatch>,
     /// The slices that they answer for, by number in the driving partition, ascending.
@@ -77,7 +78,7 @@ impl Summaries {
 
     /// The summary that answers for most of these slices, and for none besides. `done`: numbers that it must not answer for. `whole`:
     /// it must answer for all of them.
-    pub fn find(&self, key: SummaryKey, part: &SlicePart, done: impl Fn(u32) -> bool, whole: bool) -> Option<Found> {
+    pub fn find(&self, key: SummaryKey, part: &SlicePart, done: impl Fn(u32) -> bool, whole: bool) -> Option<SummaryHit> {
         let numbers: HashMap<SliceVersion, u32> = versions(part).zip(0..).filter(|(_, number)| !done(*number)).collect();
         let mut kept = self.kept.lock();
         kept.clock += 1;
@@ -90,7 +91,7 @@ impl Summaries {
         best.used = now;
         let mut slices: Vec<u32> = best.slices.iter().filter_map(|slice| numbers.get(slice).copied()).collect();
         slices.sort_unstable();
-        Some(Found { batches: best.batches.clone(), slices })
+        Some(SummaryHit { batches: best.batches.clone(), slices })
     }
 
     /// Keeps what a sub-plan gave for these slices, by number in the driving partition. One that is too large is not kept.
@@ -118,7 +119,7 @@ impl Summaries {
     }
 }
 
-impl Kept {
+impl SummaryTable {
     fn shrink(&mut self, budget: usize) {
         while self.bytes > budget {
             let newest = |summaries: &Vec<KeptSummary>| summaries.iter().map(|summary| summary.used).max().unwrap_or(0);

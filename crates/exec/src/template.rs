@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 use pithead_door::PlanBytes;
 use pithead_functions::{EngineOptions, Registry, fault_from_datafusion, planning_state, ready_to_run};
 use pithead_model::{DatasetName, Fault, near_names};
-use pithead_plan::{INPUT_SCHEMA, Shape, consume, shape};
+use pithead_plan::{INPUT_SCHEMA, ResultShape, consume, shape};
 
 use crate::narrow::narrow;
 use crate::table::{Feed, pushed_down};
@@ -47,7 +47,7 @@ pub(crate) struct Template {
     consumed: LogicalPlan,
     plan: LogicalPlan,
     ready: LogicalPlan,
-    pub(crate) shape: Shape,
+    pub(crate) shape: ResultShape,
 }
 
 /// The columns that a Substrait plan over one dataset puts out.

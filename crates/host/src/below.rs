@@ -25,7 +25,7 @@ use pithead_door::{OpenRequest, SlicePart};
 use pithead_fleet::VersionedDataset;
 use pithead_functions::{EngineOptions, Registry, conjunction, fault_from_datafusion, session_state};
 use pithead_model::{Blame, Dataset, DatasetName, Fault, PageSample, Partition, Partitioning, SLICE_ROWS_DEFAULT, SliceSpan};
-use pithead_plan::{INPUT_SCHEMA, Shape, consume, shape};
+use pithead_plan::{INPUT_SCHEMA, ResultShape, consume, shape};
 
 use crate::aside::aside_waiting;
 use crate::query::{Mode, Query};
@@ -187,7 +187,7 @@ impl ReadSubPlan {
 
     /// Whether its rows over some slices and over others are just more rows, so that putting them together here saves nothing.
     pub fn is_rows(&self) -> bool {
-        matches!(shape(&self.plan, &self.query.host.options().functions), Shape::Rows | Shape::Limit(_))
+        matches!(shape(&self.plan, &self.query.host.options().functions), ResultShape::Rows | ResultShape::Limit(_))
     }
 
     /// Cuts it again, and runs it.

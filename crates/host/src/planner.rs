@@ -19,7 +19,7 @@ use pithead_fleet::{ConnectedDrive, Drives};
 use pithead_functions::{Registry, fault_from_datafusion, ready_to_run};
 use pithead_load::Partitioner;
 use pithead_model::{Adapt, DatasetName, DriveId, Fault, Level, Partitioning, SliceSpan};
-use pithead_plan::{Input, RemoteScan, ReplanPoint, RollUp, Shape, SubPlan, Travelling, shape};
+use pithead_plan::{Input, RemoteScan, ReplanPoint, ResultShape, RollUp, SubPlan, Travelling, shape};
 use pithead_remote::{RemoteScanExec, SubPlanProfile, Target, here};
 
 use crate::aside::{aside_waiting, is_large};
@@ -224,7 +224,8 @@ impl RemotePlanner {
         let drives = self.host.fleet().connected();
         let functions = &self.host.options().functions;
         let is_part = self.from_above.is_some() || sub_plan.datasets[0].rest.is_some();
-        let kept = sub_plan.whole_partition || matches!(shape(&sub_plan.plan, functions), Shape::Partials | Shape::TopK);
+        let kept =
+            sub_plan.whole_partition || matches!(shape(&sub_plan.plan, functions), ResultShape::Partials | ResultShape::TopK);
         // Under an array, drives have slices of the same versions that are not the same: each keeps results of its own.
         let summaries = kept && self.settings.summary_cache && !is_part;
         let roll_up = RollUp::of(&sub_plan.plan, functions).filter(|_| summaries).map(Arc::new);

@@ -16,7 +16,7 @@ use crate::names::{own, own_column};
 
 /// What it takes to put rounds together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum ResultShape {
     /// Nothing: the rows of all rounds are the result.
     Rows,
     /// Nothing, but no more than this many rows are needed.
@@ -28,22 +28,22 @@ pub enum Shape {
 }
 
 /// The shape of a sub-plan.
-pub fn shape(plan: &LogicalPlan, functions: &Registry) -> Shape {
+pub fn shape(plan: &LogicalPlan, functions: &Registry) -> ResultShape {
     match core(plan) {
-        LogicalPlan::Aggregate(aggregate) if Parts::of(aggregate, functions).is_some() => Shape::Partials,
-        LogicalPlan::Sort(sort) if sort.fetch.is_some() => Shape::TopK,
+        LogicalPlan::Aggregate(aggregate) if Parts::of(aggregate, functions).is_some() => ResultShape::Partials,
+        LogicalPlan::Sort(sort) if sort.fetch.is_some() => ResultShape::TopK,
         LogicalPlan::Limit(limit) => match (limit.get_skip_type(), limit.get_fetch_type()) {
             (Ok(datafusion::logical_expr::SkipType::Literal(0)), Ok(FetchType::Literal(Some(fetch)))) => {
-                if matches!(core(&limit.input), LogicalPlan::Sort(_)) { Shape::TopK } else { Shape::Limit(fetch) }
+                if matches!(core(&limit.input), LogicalPlan::Sort(_)) { ResultShape::TopK } else { ResultShape::Limit(fetch) }
             }
-            _ => Shape::Rows,
+            _ => ResultShape::Rows,
         },
-        _ => Shape::Rows,
+        _ => ResultShape::Rows,
     }
 }
 
 /// A plan that merges rows of several rounds into rows of the same columns and the same meaning, for
-/// [`Shape::Partials`] and [`Shape::TopK`]; none for other shapes. It reads `rounds`, a table with the sub-plan's
+/// [`ResultShape::Partials`] and [`ResultShape::TopK`]; none for other shapes. It reads `rounds`, a table with the sub-plan's
 /// output columns.
 pub fn combine(
     plan: &LogicalPlan,

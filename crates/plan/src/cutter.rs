@@ -24,7 +24,7 @@ use pithead_model::Level;
 use crate::decompose::remote;
 use crate::expression::{any_stays, stays};
 use crate::facts::{KeyClasses, Scheme};
-use crate::known::Known;
+use crate::known::KnownRows;
 use crate::operator::Operator;
 use crate::piece::{Layer, Piece};
 use crate::{Catalogue, Computed, CutOptions, DatasetFacts, Estimate, RemoteScan, ReplanPoint, SubPlan, Travelling};
@@ -179,7 +179,7 @@ impl<'a> Cutter<'a> {
     }
 
     fn extension(&mut self, plan: &LogicalPlan, extension: &Extension) -> Result<Outcome> {
-        if let Some(known) = extension.node.as_any().downcast_ref::<Known>() {
+        if let Some(known) = extension.node.as_any().downcast_ref::<KnownRows>() {
             let (estimate, host) = (known.estimate.clone(), plan.clone());
             return Ok(Outcome { estimate, host, host_cost: 0.0, piece: None });
         }

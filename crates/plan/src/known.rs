@@ -1,4 +1,4 @@
-//! [`Known`]: a leaf that represents rows which the host computes first.
+//! [`KnownRows`]: a leaf that represents rows which the host computes first.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -12,7 +12,7 @@ use crate::Estimate;
 
 /// Represents, in every place where it occurs in a plan, a part of that plan which the host computes first.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
+pub(crate) struct KnownRows {
     /// The name that distinguishes it from others in the same query.
     pub(crate) name: String,
     /// The columns of the part.
@@ -21,36 +21,36 @@ pub(crate) struct Known {
     pub(crate) estimate: Estimate,
 }
 
-impl Known {
+impl KnownRows {
     /// This leaf, as a node of a plan.
     pub(crate) fn leaf(self) -> LogicalPlan {
         LogicalPlan::Extension(Extension { node: Arc::new(self) })
     }
 }
 
-impl PartialEq for Known {
+impl PartialEq for KnownRows {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name && self.schema == other.schema
     }
 }
 
-impl Eq for Known {}
+impl Eq for KnownRows {}
 
-impl PartialOrd for Known {
+impl PartialOrd for KnownRows {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         self.name.partial_cmp(&other.name)
     }
 }
 
-impl Hash for Known {
+impl Hash for KnownRows {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.name.hash(state);
     }
 }
 
-impl UserDefinedLogicalNodeCore for Known {
+impl UserDefinedLogicalNodeCore for KnownRows {
     fn name(&self) -> &str {
-        "Known"
+        "KnownRows"
     }
 
     fn inputs(&self) -> Vec<&LogicalPlan> {
@@ -66,7 +66,7 @@ impl UserDefinedLogicalNodeCore for Known {
     }
 
     fn fmt_for_explain(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "Known: {}", self.name)
+        write!(f, "KnownRows: {}", self.name)
     }
 
     fn with_exprs_and_inputs(&self, _exprs: Vec<Expr>, _inputs: Vec<LogicalPlan>) -> Result<Self> {

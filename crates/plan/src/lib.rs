@@ -35,7 +35,7 @@ mod subquery;
 mod travel;
 
 pub use annotated::{Executed, Progress, Round, Rounds, RunOfSlices, Span, annotate, annotation_of, take_annotation};
-pub use combine::{Shape, combine, shape};
+pub use combine::{ResultShape, combine, shape};
 pub use decompose::{Decomposer, Decomposition, HostCost};
 pub use error::PlanError;
 pub use estimate::{ColumnEstimate, Estimate};

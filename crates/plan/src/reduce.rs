@@ -16,7 +16,7 @@ use datafusion::logical_expr::{Aggregate, Expr, Join, LogicalPlan, Projection, S
 use pithead_model::SHIPPED_BYTES_MAX;
 
 use crate::cutter::Cutter;
-use crate::known::Known;
+use crate::known::KnownRows;
 use crate::names::own;
 use crate::recursion::stands_alone;
 use crate::{Catalogue, CutOptions, Estimate, Input, PlanError};
@@ -172,7 +172,8 @@ impl Reducer<'_> {
             return (first, LogicalPlan::clone(part));
         }
         let name = format!("first_{}", first.len() + 1);
-        let leaf = Known { name: name.clone(), schema: Arc::clone(part.schema()), estimate: estimate.clone().settled() }.leaf();
+        let leaf =
+            KnownRows { name: name.clone(), schema: Arc::clone(part.schema()), estimate: estimate.clone().settled() }.leaf();
         let input = Arc::new(Input { name, plan: LogicalPlan::clone(part), spread: None, estimate });
         first.push(First { leaf: leaf.clone(), input, plan: Arc::clone(part) });
         (first, leaf)

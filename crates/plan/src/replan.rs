@@ -15,7 +15,7 @@ use datafusion::logical_expr::{Expr, Extension, LogicalPlan, UserDefinedLogicalN
 use pithead_functions::Registry;
 use pithead_model::{DatasetName, Level};
 
-use crate::combine::{Shape, shape};
+use crate::combine::{ResultShape, shape};
 use crate::decompose::remote;
 use crate::expression::any_stays;
 use crate::recursion::stands_alone;
@@ -66,7 +66,7 @@ impl ReplanPoint {
                 let may = datasets.contains(sub_plan.driving())
                     && sub_plan.level_max == Level::Whole
                     && !sub_plan.whole_partition
-                    && shape(&sub_plan.plan, functions) == Shape::Rows;
+                    && shape(&sub_plan.plan, functions) == ResultShape::Rows;
                 if may && found.as_ref().is_none_or(|best| rows(best) < rows(sub_plan)) {
                     found = Some(Arc::clone(sub_plan));
                 }

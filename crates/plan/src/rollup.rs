@@ -10,7 +10,7 @@ use pithead_functions::Registry;
 
 use crate::canonical::{Bag, Relation, hash_of};
 use crate::combine::core;
-use crate::{Shape, shape};
+use crate::{ResultShape, shape};
 
 /// A partial aggregate, in a form in which two of them can be compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl RollUp {
     /// The roll-up of a sub-plan. None if the sub-plan's rows are not partial aggregates.
     pub fn of(plan: &LogicalPlan, functions: &Registry) -> Option<RollUp> {
         let LogicalPlan::Aggregate(aggregate) = core(plan) else { return None };
-        if shape(plan, functions) != Shape::Partials {
+        if shape(plan, functions) != ResultShape::Partials {
             return None;
         }
         let input = Relation::of(&aggregate.input).ok()?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use pithead_door::{batch_bytes, compact};
-use pithead_exec::{Found, SummaryKey, base_key, summary_key};
+use pithead_exec::{SummaryHit, SummaryKey, base_key, summary_key};
 use pithead_plan::RollUp;
 
 use crate::context::RemoteContext;
@@ -37,12 +37,12 @@ impl Recall {
         let part = target.request.parts.first()?;
         let whole = target.request.whole_partition;
         let find = |key| self.context.summaries.find(key, part, |_| false, whole);
-        if let Some(Found { batches, slices }) = find(self.key) {
+        if let Some(SummaryHit { batches, slices }) = find(self.key) {
             return Some((batches, slices));
         }
         let (base, roll_up) = self.roll_up.as_ref()?;
         self.context.rollups.serving(*base, roll_up).into_iter().find_map(|(key, columns)| {
-            let Found { batches, slices } = find(key)?;
+            let SummaryHit { batches, slices } = find(key)?;
             let batches: Result<Vec<RecordBatch>, _> = batches.iter().map(|batch| batch.project(&columns)).collect();
             Some((batches.ok()?, slices))
         })

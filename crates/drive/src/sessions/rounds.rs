@@ -1,6 +1,6 @@
 //! [`RoundPolicy`]: how a session's slices are cut into rounds. Pure.
 
-use pithead_plan::Shape;
+use pithead_plan::ResultShape;
 
 /// Shipped inputs above this make a hash table that is not worth building once a slice.
 const INPUT_BYTES_LARGE: usize = 1 << 20;
@@ -9,7 +9,7 @@ const INPUT_BYTES_LARGE: usize = 1 << 20;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SessionFacts {
     /// How outputs of several rounds go together.
-    pub shape: Shape,
+    pub shape: ResultShape,
     /// All slices must be in one round.
     pub whole_partition: bool,
     /// Datasets besides the driving one.
@@ -48,13 +48,13 @@ enum Growth {
 impl RoundPolicy {
     pub(crate) fn new(facts: &SessionFacts) -> Self {
         let single = facts.whole_partition || facts.slices == 0;
-        let keep = matches!(facts.shape, Shape::Partials | Shape::TopK) && !facts.whole_partition;
+        let keep = matches!(facts.shape, ResultShape::Partials | ResultShape::TopK) && !facts.whole_partition;
         let joins = facts.other_parts > 0 || facts.input_bytes > INPUT_BYTES_LARGE;
         Self {
             tasks: if single || facts.is_sample { 1 } else { facts.threads.clamp(1, facts.slices as usize) },
             keep,
             rows_enough: match facts.shape {
-                Shape::Limit(rows) => Some(rows as u64),
+                ResultShape::Limit(rows) => Some(rows as u64),
                 _ => None,
             },
             single,
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     const FACTS: SessionFacts = SessionFacts {
-        shape: Shape::Rows,
+        shape: ResultShape::Rows,
         whole_partition: false,
         other_parts: 0,
         input_bytes: 0,
@@ -98,8 +98,8 @@ mod tests {
     #[test]
     fn rows_travel_a_slice_a_round_and_partials_grow() {
         assert_eq!(sizes(FACTS), [1, 1, 1, 1]);
-        assert_eq!(sizes(SessionFacts { shape: Shape::Limit(5), ..FACTS }), [1, 1, 1, 1]);
-        assert_eq!(sizes(SessionFacts { shape: Shape::Partials, ..FACTS }), [1, 2, 4, 8]);
+        assert_eq!(sizes(SessionFacts { shape: ResultShape::Limit(5), ..FACTS }), [1, 1, 1, 1]);
+        assert_eq!(sizes(SessionFacts { shape: ResultShape::Partials, ..FACTS }), [1, 2, 4, 8]);
         assert_eq!(sizes(SessionFacts { other_parts: 1, ..FACTS })[0], usize::MAX);
         assert_eq!(sizes(SessionFacts { input_bytes: 2 << 20, ..FACTS })[0], usize::MAX);
     }
@@ -107,14 +107,14 @@ mod tests {
     /// Plans for several rounds would take longer than the pages.
     #[test]
     fn a_sample_is_one_round() {
-        let policy = RoundPolicy::new(&SessionFacts { is_sample: true, shape: Shape::Partials, ..FACTS });
+        let policy = RoundPolicy::new(&SessionFacts { is_sample: true, shape: ResultShape::Partials, ..FACTS });
         assert_eq!((policy.tasks, policy.slices_max(0)), (1, usize::MAX));
     }
 
     #[test]
     fn a_whole_partition_and_an_empty_one_are_one_round() {
         for facts in
-            [SessionFacts { whole_partition: true, shape: Shape::Partials, ..FACTS }, SessionFacts { slices: 0, ..FACTS }]
+            [SessionFacts { whole_partition: true, shape: ResultShape::Partials, ..FACTS }, SessionFacts { slices: 0, ..FACTS }]
         {
             let policy = RoundPolicy::new(&facts);
             assert!(policy.single && policy.tasks == 1 && !policy.keep);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use parking_lot::Mutex;
 use pithead_door::{OpenRequest, SlicePart, batch_bytes, compact};
-use pithead_exec::{Found, Summaries, SummaryKey, summary_key};
+use pithead_exec::{Summaries, SummaryHit, SummaryKey, summary_key};
 use pithead_model::SliceSpan;
 
 use crate::sessions::rounds::RoundPolicy;
@@ -18,7 +18,7 @@ pub(crate) struct SessionSummary {
     summaries: Arc<Summaries>,
     key: SummaryKey,
     part: SlicePart,
-    found: Mutex<Option<Found>>,
+    found: Mutex<Option<SummaryHit>>,
     /// The answer over a whole partition as it goes out; none once it has become too large.
     whole: Mutex<Option<Vec<RecordBatch>>>,
 }
@@ -51,7 +51,7 @@ impl SessionSummary {
 
     /// What was found, once.
     pub(crate) fn take(&self) -> Option<(Vec<RecordBatch>, Tally)> {
-        let Found { batches, slices } = self.found.lock().take()?;
+        let SummaryHit { batches, slices } = self.found.lock().take()?;
         let summarised = slices.len() as u32;
         Some((batches, Tally { slices, summarised, ..Tally::default() }))
     }

@@ -31,7 +31,7 @@ use pithead_device::{Device, Native};
 use pithead_door::PlanBytes;
 use pithead_functions::{EngineOptions, Registry, fault_from_datafusion, session_state};
 use pithead_model::{DatasetId, DatasetName, Fault, Level, LoadId, SliceKey, SliceSpan};
-use pithead_plan::{INPUT_SCHEMA, Shape};
+use pithead_plan::{INPUT_SCHEMA, ResultShape};
 use pithead_slice::{SliceReader, encode_slice, encoding, open_slice};
 use prost::Message;
 
@@ -87,7 +87,7 @@ impl Default for How {
 pub(crate) struct Ran {
     pub(crate) rows: Vec<RecordBatch>,
     pub(crate) rounds: Vec<RoundStats>,
-    pub(crate) shape: Shape,
+    pub(crate) shape: ResultShape,
     pub(crate) opened: usize,
 }
 
@@ -213,7 +213,7 @@ impl Lab {
                 rows.push(batch.map_err(fault_from_datafusion)?);
             }
             rounds.push(round.finish());
-            let enough = matches!(bound.shape(), Shape::Limit(limit) if total_rows(&rows) >= limit);
+            let enough = matches!(bound.shape(), ResultShape::Limit(limit) if total_rows(&rows) >= limit);
             if enough || bound.queue_is_empty() || rounds.last().is_some_and(|round| round.slices.is_empty()) {
                 break;
             }

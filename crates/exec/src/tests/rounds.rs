@@ -22,7 +22,7 @@ async fn partials_of_several_rounds_make_one() {
         let lab = lab(encoding);
         for sql in PARTIALS {
             let several = lab.same(sql, How::default()).await;
-            assert_eq!(several.shape, Shape::Partials, "{sql}");
+            assert_eq!(several.shape, ResultShape::Partials, "{sql}");
             lab.same(sql, How { slices_max: 2, ..How::default() }).await;
             let one = lab.same(sql, How { slices_max: usize::MAX, ..How::default() }).await;
             assert_eq!(one.rounds.len(), 1);
@@ -36,7 +36,7 @@ async fn moments_of_several_rounds_make_one() {
     let sql = "SELECT i, count(d2), avg(d2), var_pop(d2) FROM (SELECT i, CAST(k AS DOUBLE) / 7 AS d2 FROM main.t) GROUP BY i";
     let text = |sql: &str| format!("SELECT i, round(m * 1e6), round(v * 1e3) FROM ({sql}) AS x(i, c, m, v)");
     let rounds = lab.run(sql, How::default()).await.unwrap();
-    assert_eq!((rounds.shape, rounds.rounds.len()), (Shape::Partials, 3));
+    assert_eq!((rounds.shape, rounds.rounds.len()), (ResultShape::Partials, 3));
     let table = MemTable::try_new(rounds.rows[0].schema(), vec![rounds.rows]).unwrap();
     let context = SessionContext::new();
     context.register_table("merged", Arc::new(table)).unwrap();
@@ -54,7 +54,7 @@ async fn first_rows_of_several_rounds_make_the_first_rows() {
             "SELECT k, i FROM main.t ORDER BY i NULLS FIRST, k LIMIT 20",
         ] {
             let ran = lab.same(sql, How::default()).await;
-            assert_eq!(ran.shape, Shape::TopK, "{sql}");
+            assert_eq!(ran.shape, ResultShape::TopK, "{sql}");
         }
     }
 }
@@ -82,7 +82,7 @@ async fn a_limit_stops_reading() {
         let lab = lab(encoding);
         let ran =
             lab.run("SELECT k, t FROM main.t WHERE i = 3 LIMIT 10", How { slices_max: 3, ..How::default() }).await.unwrap();
-        assert_eq!((total_rows(&ran.rows), ran.opened, ran.shape), (10, 1, Shape::Limit(10)));
+        assert_eq!((total_rows(&ran.rows), ran.opened, ran.shape), (10, 1, ResultShape::Limit(10)));
         assert!(ran.rounds[0].pages_read <= 1, "{:?}", ran.rounds);
     }
 }
