@@ -35,39 +35,39 @@ impl Finder {
     }
 
     /// The files that a source names: itself, or those that match it as a pattern, sorted.
-    pub(crate) fn find(&mut self, source: &str) -> Result<Vec<Found>, Fault> {
+    pub(crate) fn find(&mut self, source: &str) -> Result<Vec<FoundFile>, Fault> {
         let is_here = Path::new(source).exists();
         match if is_here { None } else { Address::parse(source)? } {
             Some(address) => {
                 let client = self.client.get_or_insert_with(|| Arc::new(Client::from_env()));
                 let found = RemoteFile::find(client, address)?.into_iter();
-                Ok(found.map(|address| Found::Remote(Arc::clone(client), address)).collect())
+                Ok(found.map(|address| FoundFile::Remote(Arc::clone(client), address)).collect())
             }
-            None => Ok(find_here(source)?.into_iter().map(Found::Local).collect()),
+            None => Ok(find_here(source)?.into_iter().map(FoundFile::Local).collect()),
         }
     }
 }
 
 /// A file that was found.
 #[derive(Debug)]
-pub(crate) enum Found {
+pub(crate) enum FoundFile {
     /// One of this machine.
     Local(PathBuf),
     /// One at a server, which is not asked for it yet.
     Remote(Arc<Client>, Address),
 }
 
-impl Found {
+impl FoundFile {
     /// Whether a server is asked for it.
     pub(crate) fn is_remote(&self) -> bool {
-        matches!(self, Found::Remote(..))
+        matches!(self, FoundFile::Remote(..))
     }
 
     /// The file, of which one at a server is asked for.
     pub(crate) fn input(&self) -> Result<Input, Fault> {
         match self {
-            Found::Local(path) => Ok(Input::Local(path.clone())),
-            Found::Remote(client, address) => Ok(Input::Remote(Arc::new(RemoteFile::open(client, address.clone())?))),
+            FoundFile::Local(path) => Ok(Input::Local(path.clone())),
+            FoundFile::Remote(client, address) => Ok(Input::Remote(Arc::new(RemoteFile::open(client, address.clone())?))),
         }
     }
 }

@@ -16,6 +16,6 @@ mod write;
 
 pub use open::open_all;
 pub use options::{CsvOptions, Format};
-pub use remote::{Place, RemoteObject, Servers};
+pub use remote::{RemoteObject, RemotePlace, Servers};
 pub use source::{Chunk, Chunks, Source, damaged, guarded};
 pub use write::{Compression, NewFile, RowWriter, WriteError, WriteOptions, file_writer, stream_writer};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use pithead_model::Fault;
 
 use crate::csv::Csv;
-use crate::input::{Finder, Found, Input};
+use crate::input::{Finder, FoundFile, Input};
 use crate::ipc::IpcSource;
 use crate::json::JsonLines;
 use crate::options::{CsvOptions, Format};
@@ -42,8 +42,8 @@ fn open_found(
 }
 
 /// Opens files in order, those at servers several at a time: each takes some exchanges with its server.
-fn open_each(found: &[Found], open: &(dyn Fn(&Found) -> Opened + Sync)) -> Result<Vec<Box<dyn Source>>, Fault> {
-    if found.len() == 1 || !found.iter().any(Found::is_remote) {
+fn open_each(found: &[FoundFile], open: &(dyn Fn(&FoundFile) -> Opened + Sync)) -> Result<Vec<Box<dyn Source>>, Fault> {
+    if found.len() == 1 || !found.iter().any(FoundFile::is_remote) {
         return found.iter().map(open).collect();
     }
     let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));

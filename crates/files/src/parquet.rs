@@ -12,7 +12,7 @@ use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use pithead_model::Fault;
 use pithead_slice::{check_pages, normalise};
 
-use self::part::{PartBytes, Place};
+use self::part::{ParquetLocation, PartBytes};
 use crate::input::Input;
 use crate::source::{Chunk, Chunks, Source, damaged};
 
@@ -21,7 +21,7 @@ const BATCH_BYTES_MAX: i64 = 32 << 20;
 
 #[derive(Debug)]
 pub(crate) struct ParquetSource {
-    place: Place,
+    place: ParquetLocation,
     bytes: u64,
     metadata: ArrowReaderMetadata,
 }
@@ -30,7 +30,7 @@ impl ParquetSource {
     /// Reads the footer, and checks that what it names lies within the file.
     pub(crate) fn open(input: &Input) -> Result<Self, Fault> {
         let path = input.name();
-        let place = Place::new(input)?;
+        let place = ParquetLocation::new(input)?;
         let (bytes, end) = place.end()?;
         let metadata = ArrowReaderMetadata::load(&end, ArrowReaderOptions::new()).map_err(|error| damaged(path, error))?;
         for group in metadata.metadata().row_groups() {

@@ -18,11 +18,12 @@ const MEMORY_BYTES_MAX: usize = 64 << 20;
 pub(crate) struct Spool {
     /// Ascending; each with where its bytes begin in what is held.
     ranges: Vec<(Range<u64>, u64)>,
-    held: Held,
+    held: SpoolBytes,
 }
 
+/// Where the bytes of a spool are.
 #[derive(Debug)]
-enum Held {
+enum SpoolBytes {
     Memory(Bytes),
     File(File),
 }
@@ -76,7 +77,7 @@ impl Spooling {
             (range, start)
         });
         let ranges = placed.collect();
-        let held = self.file.map_or_else(|| Held::Memory(self.memory.into()), Held::File);
+        let held = self.file.map_or_else(|| SpoolBytes::Memory(self.memory.into()), SpoolBytes::File);
         Spool { ranges, held }
     }
 }
@@ -105,8 +106,8 @@ impl Spool {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         match &self.held {
-            Held::Memory(memory) => Ok(memory.slice(at as usize..at as usize + bytes)),
-            Held::File(file) => {
+            SpoolBytes::Memory(memory) => Ok(memory.slice(at as usize..at as usize + bytes)),
+            SpoolBytes::File(file) => {
                 let mut into = vec![0; bytes];
                 file.read_exact_at(&mut into, at)?;
                 Ok(into.into())
@@ -130,13 +131,14 @@ impl Spool {
 /// A file, here or spooled, as something that is read from a place on. A clone has a place of its own.
 #[derive(Clone, Debug)]
 pub(crate) struct At {
-    what: What,
+    what: ReadFrom,
     bytes: u64,
     at: u64,
 }
 
+/// What an [`At`] reads.
 #[derive(Clone, Debug)]
-enum What {
+enum ReadFrom {
     File(Arc<File>),
     Spool(Arc<Spool>),
 }
@@ -145,13 +147,13 @@ impl At {
     /// From the start of a file.
     pub(crate) fn file(file: File) -> io::Result<At> {
         let bytes = file.metadata()?.len();
-        Ok(At { what: What::File(Arc::new(file)), bytes, at: 0 })
+        Ok(At { what: ReadFrom::File(Arc::new(file)), bytes, at: 0 })
     }
 
     /// From some place of a spool on.
     pub(crate) fn spool(spool: Arc<Spool>, at: u64) -> At {
         let bytes = spool.end();
-        At { what: What::Spool(spool), bytes, at }
+        At { what: ReadFrom::Spool(spool), bytes, at }
     }
 
     /// Bytes of the file.
@@ -169,8 +171,8 @@ impl At {
 impl Read for At {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let bytes = match &self.what {
-            What::File(file) => file.read_at(into, self.at)?,
-            What::Spool(spool) => spool.read_at(into, self.at)?,
+            ReadFrom::File(file) => file.read_at(into, self.at)?,
+            ReadFrom::Spool(spool) => spool.read_at(into, self.at)?,
         };
         self.at += bytes as u64;
         Ok(bytes)
@@ -221,7 +223,7 @@ mod tests {
         let pieces: Vec<&[u8]> = (0..65).map(|_| piece.as_slice()).chain([b"end".as_slice()]).collect();
         let total = (65 << 20) + 3;
         let spool = spool(&pieces, std::iter::once(0..total).collect());
-        assert!(matches!(spool.held, Held::File(_)));
+        assert!(matches!(spool.held, SpoolBytes::File(_)));
         assert_eq!(spool.get(total - 4, 4).unwrap(), &b"\x07end"[..]);
         let mut at = At::spool(Arc::new(spool), 0);
         at.seek(SeekFrom::End(-3)).unwrap();

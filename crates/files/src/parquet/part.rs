@@ -27,7 +27,7 @@ const TAIL_BYTES: u64 = 8;
 
 /// Where a file lies.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum ParquetLocation {
     /// It is opened when a part is read, so that many files need no handles.
     Local(PathBuf),
     /// Parts of it are fetched when they are read.
@@ -36,45 +36,45 @@ pub(super) enum Place {
     Fetched(PathBuf, Arc<Spool>),
 }
 
-impl Place {
+impl ParquetLocation {
     /// Of a file that was found.
-    pub(super) fn new(input: &Input) -> Result<Place, Fault> {
+    pub(super) fn new(input: &Input) -> Result<ParquetLocation, Fault> {
         Ok(match input {
-            Input::Local(path) => Place::Local(path.clone()),
-            Input::Remote(file) if file.has_ranges() => Place::Remote(Arc::clone(file)),
-            Input::Remote(file) => Place::Fetched(file.name().to_owned(), fetch_all(file)?),
+            Input::Local(path) => ParquetLocation::Local(path.clone()),
+            Input::Remote(file) if file.has_ranges() => ParquetLocation::Remote(Arc::clone(file)),
+            Input::Remote(file) => ParquetLocation::Fetched(file.name().to_owned(), fetch_all(file)?),
         })
     }
 
     pub(super) fn name(&self) -> &Path {
         match self {
-            Place::Local(path) | Place::Fetched(path, _) => path,
-            Place::Remote(file) => file.name(),
+            ParquetLocation::Local(path) | ParquetLocation::Fetched(path, _) => path,
+            ParquetLocation::Remote(file) => file.name(),
         }
     }
 
     /// The file's size, and its end with all of the footer.
     pub(super) fn end(&self) -> Result<(u64, PartBytes), Fault> {
         match self {
-            Place::Local(path) => {
+            ParquetLocation::Local(path) => {
                 let file = open_file(path)?;
                 let bytes = file.metadata().map_err(|error| unreadable(path, &error))?.len();
                 Ok((bytes, PartBytes::File(file)))
             }
-            Place::Remote(file) => {
+            ParquetLocation::Remote(file) => {
                 let bytes = file.bytes();
                 Ok((bytes, PartBytes::Spool(fetch_end(file, bytes)?, bytes)))
             }
-            Place::Fetched(_, spool) => Ok((spool.end(), PartBytes::Spool(Arc::clone(spool), spool.end()))),
+            ParquetLocation::Fetched(_, spool) => Ok((spool.end(), PartBytes::Spool(Arc::clone(spool), spool.end()))),
         }
     }
 
     /// What can be read of these ranges of a file of so many bytes.
     pub(super) fn part(&self, ranges: &[Range<u64>], bytes: u64) -> Result<PartBytes, Fault> {
         match self {
-            Place::Local(path) => Ok(PartBytes::File(open_file(path)?)),
-            Place::Remote(file) => Ok(PartBytes::Spool(fetch(file, ranges.to_vec())?, bytes)),
-            Place::Fetched(_, spool) => Ok(PartBytes::Spool(Arc::clone(spool), bytes)),
+            ParquetLocation::Local(path) => Ok(PartBytes::File(open_file(path)?)),
+            ParquetLocation::Remote(file) => Ok(PartBytes::Spool(fetch(file, ranges.to_vec())?, bytes)),
+            ParquetLocation::Fetched(_, spool) => Ok(PartBytes::Spool(Arc::clone(spool), bytes)),
         }
     }
 }

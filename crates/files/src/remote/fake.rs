@@ -26,8 +26,9 @@ pub(crate) enum Failure {
     Noise,
 }
 
+/// The files of the server, and how it answers.
 #[derive(Debug, Default)]
-struct State {
+struct FakeServerState {
     files: BTreeMap<String, (Vec<u8>, u64)>,
     /// What happens to the next requests.
     next: VecDeque<Failure>,
@@ -46,7 +47,7 @@ struct State {
 #[derive(Clone, Debug)]
 pub(crate) struct Fake {
     pub(crate) url: String,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<FakeServerState>>,
 }
 
 impl Fake {
@@ -55,7 +56,7 @@ impl Fake {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let files = files.iter().map(|(path, bytes)| ((*path).to_owned(), (bytes.to_vec(), 0))).collect();
-        let state = Arc::new(Mutex::new(State { files, keys: 2, ..State::default() }));
+        let state = Arc::new(Mutex::new(FakeServerState { files, keys: 2, ..FakeServerState::default() }));
         let fake = Fake { url, state };
         let served = fake.clone();
         std::thread::spawn(move || {
@@ -165,7 +166,7 @@ fn send(mut stream: &TcpStream, failure: Failure, (head, body): (String, Vec<u8>
     }
 }
 
-impl State {
+impl FakeServerState {
     fn respond(&self, lines: &[String]) -> (String, Vec<u8>) {
         let target = lines.first().and_then(|line| line.split(' ').nth(1)).unwrap_or("/");
         let (path, query) = target.split_once('?').unwrap_or((target, ""));

@@ -24,7 +24,7 @@ pub(crate) mod fake;
 pub(crate) use address::Address;
 pub(crate) use client::Client;
 pub(crate) use file::RemoteFile;
-pub use servers::{Place, RemoteObject, Servers};
+pub use servers::{RemoteObject, RemotePlace, Servers};
 pub(crate) use stream::RemoteStream;
 #[cfg(test)]
 pub(crate) use {s3::S3Settings, trouble::Patience};

@@ -29,7 +29,7 @@ pub struct Servers(Arc<Client>);
 
 /// Where objects are: a bucket, a folder or an object of one, or one file at a web server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place(Address);
+pub struct RemotePlace(Address);
 
 /// A file at a server, as it was when it was listed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -44,14 +44,14 @@ pub struct RemoteObject {
     changed: String,
 }
 
-impl Place {
+impl RemotePlace {
     /// Takes `s3://BUCKET`, `s3://BUCKET/FOLDER` or `https://HOST/FILE` apart; none: it is a path of this machine.
-    pub fn parse(text: &str) -> Result<Option<Place>, Fault> {
-        Ok(Address::parse_place(text)?.map(Place))
+    pub fn parse(text: &str) -> Result<Option<RemotePlace>, Fault> {
+        Ok(Address::parse_place(text)?.map(RemotePlace))
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for RemotePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Address::Web(web) => f.write_str(&web.name),
@@ -105,7 +105,7 @@ impl Servers {
 
     /// All objects of a place, by path. Blocks. [`Blame::User`] where nothing can be there, [`Blame::Access`] where the server
     /// lets nobody in, [`Blame::Device`] where it does not answer, and does not tell what it has to.
-    pub fn list(&self, place: &Place) -> Result<Vec<RemoteObject>, Fault> {
+    pub fn list(&self, place: &RemotePlace) -> Result<Vec<RemoteObject>, Fault> {
         match &place.0 {
             Address::Web(web) => Ok(vec![self.file(web)?]),
             Address::S3(s3) => self.folder(s3),
@@ -158,7 +158,7 @@ impl Servers {
             return Err(fault);
         }
         if found.is_empty() {
-            let fault = Fault::new(Blame::User, format!("nothing lies at {}", Place(Address::S3(folder.clone()))));
+            let fault = Fault::new(Blame::User, format!("nothing lies at {}", RemotePlace(Address::S3(folder.clone()))));
             return Err(fault.hint("name a bucket or a folder of it that has files, and look at AWS_ENDPOINT_URL"));
         }
         found.sort_by(|a, b| a.name.cmp(&b.name));
@@ -181,8 +181,8 @@ mod tests {
     use super::*;
     use crate::remote::fake::{Failure, Fake};
 
-    fn place(text: &str) -> Place {
-        Place::parse(text).unwrap().unwrap()
+    fn place(text: &str) -> RemotePlace {
+        RemotePlace::parse(text).unwrap().unwrap()
     }
 
     fn paths(objects: &[RemoteObject]) -> Vec<Option<&str>> {
@@ -196,9 +196,9 @@ mod tests {
         }
         assert_eq!(place("https://me:word@host/a?token=x").to_string(), "https://host/a");
         assert!(!format!("{:?}", place("https://me:word@host/a?token=x")).contains("word"));
-        assert_eq!(Place::parse("./lake").unwrap(), None);
+        assert_eq!(RemotePlace::parse("./lake").unwrap(), None);
         for wrong in ["s3://", "s3://lake/*.parquet", "gs://lake"] {
-            assert!(Place::parse(wrong).is_err(), "{wrong}");
+            assert!(RemotePlace::parse(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pithead_door::ATTACHED_FILES_MAX;
-use pithead_files::{Place, RemoteObject};
+use pithead_files::{RemoteObject, RemotePlace};
 use pithead_model::DatasetName;
 
 use crate::storage::attached::bucket::{Member, Role, role};
@@ -110,7 +110,7 @@ struct Walk<'a> {
 
 impl Lister {
     /// The objects of a bucket. Where they cannot be listed, all datasets are refused that were there before.
-    fn list_place(&mut self, attach: &Attach, place: &Place, far: &Far) {
+    fn list_place(&mut self, attach: &Attach, place: &RemotePlace, far: &Far) {
         let root = root_name(attach);
         let objects = match far.servers.list(place) {
             Ok(objects) => objects,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use pithead_files::Place;
+use pithead_files::RemotePlace;
 use pithead_model::{Blame, DatasetName, Fault};
 
 /// What is attached: each entry of a directory as a dataset of its name, or all files below a path as one dataset.
@@ -25,7 +25,7 @@ pub enum AttachAt {
     /// A directory of the drive's machine, or a file.
     Here(PathBuf),
     /// A bucket, a folder of one, or a file at a server.
-    Far(Place),
+    Far(RemotePlace),
 }
 
 /// One of several equal parts. Drives of one process share files, so that each has work.
@@ -86,7 +86,7 @@ impl FromStr for AttachAt {
     type Err = Fault;
 
     fn from_str(text: &str) -> Result<Self, Fault> {
-        Ok(Place::parse(text)?.map_or_else(|| AttachAt::Here(text.into()), AttachAt::Far))
+        Ok(RemotePlace::parse(text)?.map_or_else(|| AttachAt::Here(text.into()), AttachAt::Far))
     }
 }
 
