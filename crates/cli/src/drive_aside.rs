@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use clap::{Args, Subcommand};
-use pithead_fleet::{Aside, TakeUp, Taken, There};
+use pithead_fleet::{Aside, TakeUp, TakeUpOutcome, There};
 use pithead_model::{Bytes, DatasetName};
 use serde_json::json;
 
@@ -207,7 +207,7 @@ async fn take(args: TakeArgs) -> Result<(), CliError> {
     .await
 }
 
-fn summary(spec: &TakeUp, taken: &Taken) -> String {
+fn summary(spec: &TakeUp, taken: &TakeUpOutcome) -> String {
     let how = if taken.created { "made of" } else { "appended" };
     let lost = match taken.rows_lost {
         0 => String::new(),
@@ -260,7 +260,7 @@ mod tests {
     fn the_summary_says_what_is_lost() {
         let name: DatasetName = "trips".parse().unwrap();
         let spec = TakeUp { name: name.clone(), into: name, drive: None, version: None, partial: true };
-        let taken = Taken { rows: 1_000, bytes: 2_000, created: true, rows_lost: 1 };
+        let taken = TakeUpOutcome { rows: 1_000, bytes: 2_000, created: true, rows_lost: 1 };
         let said = "main.trips: made of 1,000 rows that were set aside, 2.0 kB copied; 1 row no drive has any more";
         assert_eq!(summary(&spec, &taken), said);
     }

@@ -5,7 +5,7 @@ mod taking;
 
 use pithead_model::{Blame, Dataset, DriveId, Fault, LoadId, Manifest, Run};
 
-pub use taking::{TakeUp, Taken};
+pub use taking::{TakeUp, TakeUpOutcome};
 
 use crate::Fleet;
 use crate::drives::{ConnectedDrive, Drives};

@@ -30,7 +30,7 @@ pub(crate) struct Overlay {
 
 /// What the drives attach at one moment.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct AttachmentReport {
     by_drive: Vec<(ConnectedDrive, Arc<Attachments>)>,
     /// Drives that do not tell now what they attach, and why.
     untold: BTreeMap<DriveId, Fault>,
@@ -42,13 +42,13 @@ pub(crate) struct LastTold(Mutex<BTreeMap<DriveId, Arc<Attachments>>>);
 
 impl LastTold {
     /// Asks all drives that attach something. What one told last that does not answer now is known, but may be so no more.
-    pub(crate) async fn ask(&self, drives: &Drives) -> Told {
+    pub(crate) async fn ask(&self, drives: &Drives) -> AttachmentReport {
         let asking = drives.all().iter().filter(|drive| drive.welcome.attaches).map(|drive| async move {
             let known = self.0.lock().get(&drive.id()).cloned();
             let told = asked(drives, drive, drive.door.attached(known.as_ref().map(|known| known.version))).await;
             (drive, known, told)
         });
-        let mut all = Told::default();
+        let mut all = AttachmentReport::default();
         for (drive, known, told) in join_all(asking).await {
             let told = match (told, known) {
                 (Ok(Some(news)), _) => {
@@ -88,7 +88,7 @@ impl Written {
     }
 }
 
-impl Told {
+impl AttachmentReport {
     /// Whether no drive attaches anything.
     pub(crate) fn is_empty(&self) -> bool {
         self.by_drive.is_empty() && self.untold.is_empty()

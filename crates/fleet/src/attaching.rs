@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use pithead_model::{Blame, DatasetName, DriveId, Fault, Manifest};
 
-use crate::attached::Told;
-use crate::catalog::{Catalog, Seen};
+use crate::attached::AttachmentReport;
+use crate::catalog::{Catalog, CatalogReading};
 use crate::commit::{Edit, commit};
 use crate::drives::Drives;
 
 /// Writes into the manifests which drives attach parts of their datasets, where they do not say it.
-pub(crate) async fn write_attaching(catalog: &Catalog, seen: &mut Seen, drives: &Drives) {
+pub(crate) async fn write_attaching(catalog: &Catalog, seen: &mut CatalogReading, drives: &Drives) {
     for read in seen.domains.values_mut() {
         let Ok(domain) = read.as_ref().map(Arc::clone) else { continue };
         let Some(unwritten) = Attaching::unwritten(&domain.manifest, &seen.told, drives) else { continue };
@@ -37,7 +37,7 @@ struct Attaching<'a> {
 
 impl<'a> Attaching<'a> {
     /// What is to be written into a manifest; none: it says what drives tell. Drives that do not tell change nothing.
-    fn unwritten(manifest: &'a Manifest, told: &Told, drives: &Drives) -> Option<Self> {
+    fn unwritten(manifest: &'a Manifest, told: &AttachmentReport, drives: &Drives) -> Option<Self> {
         let (domain, hiding) = (manifest.domain.as_str(), told.hiding());
         let of_loaded = told.fresh().flat_map(|(drive, told)| told.names(domain).map(move |name| (name, drive.id())));
         let is_new =
@@ -74,7 +74,7 @@ impl<'a> Attaching<'a> {
 }
 
 impl Edit for Attaching<'_> {
-    type Made = ();
+    type Output = ();
 
     fn domain(&self) -> &str {
         self.domain

@@ -7,9 +7,9 @@ use futures::future::{join, join_all};
 use parking_lot::Mutex;
 use pithead_model::{Blame, DatasetName, DriveId, Fault, Manifest};
 
-use crate::attached::{LastTold, Overlay, Told, Written};
+use crate::attached::{AttachmentReport, LastTold, Overlay, Written};
 use crate::drives::{ConnectedDrive, Drives};
-use crate::homes::{Found, HomeState, Use, find_homes, find_manifest, is_unchanged};
+use crate::homes::{HomeState, LocatedManifest, Use, find_homes, find_manifest, is_unchanged};
 use crate::snapshot::{Domain, Snapshot};
 
 /// Knows the home of each domain, and keeps the last manifest of each, parsed.
@@ -42,11 +42,11 @@ struct Laid {
 }
 
 /// What domains and drives told at one moment.
-pub(crate) struct Seen {
+pub(crate) struct CatalogReading {
     /// The domains, by name.
     pub(crate) domains: BTreeMap<String, Result<Arc<Domain>, Fault>>,
     /// What drives attach.
-    pub(crate) told: Told,
+    pub(crate) told: AttachmentReport,
     /// Loaded datasets of which parts are attached, which their manifests do not say and cannot be made to say.
     pub(crate) unwritten: BTreeMap<DatasetName, Fault>,
 }
@@ -68,7 +68,7 @@ impl Catalog {
 
     /// Reads all manifests, and what drives attach. A domain that cannot be read takes only itself away; the fault shows when it is
     /// asked for.
-    pub(crate) async fn read(&self, drives: &Drives) -> Result<Seen, Fault> {
+    pub(crate) async fn read(&self, drives: &Drives) -> Result<CatalogReading, Fault> {
         self.look_around(&self.default_domain, drives).await?;
         let homes = self.homes.lock().by_domain.clone();
         let read = join_all(homes.into_iter().map(|(name, home)| async move {
@@ -76,7 +76,7 @@ impl Catalog {
             (name, domain)
         }));
         let (read, told) = join(read, self.told.ask(drives)).await;
-        Ok(Seen { domains: read.into_iter().collect(), told, unwritten: BTreeMap::new() })
+        Ok(CatalogReading { domains: read.into_iter().collect(), told, unwritten: BTreeMap::new() })
     }
 
     /// A domain as this host has just changed it.
@@ -87,15 +87,15 @@ impl Catalog {
     }
 
     /// What was seen, as statements see it.
-    pub(crate) fn snapshot(&self, seen: Seen, drives: &Arc<Drives>) -> Arc<Snapshot> {
-        let Seen { mut domains, told, unwritten } = seen;
+    pub(crate) fn snapshot(&self, seen: CatalogReading, drives: &Arc<Drives>) -> Arc<Snapshot> {
+        let CatalogReading { mut domains, told, unwritten } = seen;
         self.lay_over(&mut domains, &told, drives);
         let (untold, hiding) = (told.untold().clone(), told.hiding());
         Arc::new(Snapshot { domains, drives: Arc::clone(drives), untold, hiding, unwritten })
     }
 
     /// Lays what drives attach over their domains. One that nobody keeps is of what is attached alone.
-    fn lay_over(&self, domains: &mut BTreeMap<String, Result<Arc<Domain>, Fault>>, told: &Told, drives: &Drives) {
+    fn lay_over(&self, domains: &mut BTreeMap<String, Result<Arc<Domain>, Fault>>, told: &AttachmentReport, drives: &Drives) {
         if told.is_empty() {
             return;
         }
@@ -155,7 +155,7 @@ impl Catalog {
     }
 
     /// The newest manifest of a domain that is reached; none: nobody keeps it.
-    pub(crate) async fn newest(&self, name: &str, drives: &Drives) -> Result<Option<Found>, Fault> {
+    pub(crate) async fn newest(&self, name: &str, drives: &Drives) -> Result<Option<LocatedManifest>, Fault> {
         self.look_around(name, drives).await?;
         match self.home(name) {
             Some(known) => Ok(Some(self.find(name, known, drives, Use::Change).await?)),
@@ -195,7 +195,7 @@ impl Catalog {
         Ok(())
     }
 
-    async fn find(&self, name: &str, known: DriveId, drives: &Drives, used: Use) -> Result<Found, Fault> {
+    async fn find(&self, name: &str, known: DriveId, drives: &Drives, used: Use) -> Result<LocatedManifest, Fault> {
         let found = find_manifest(name, known, drives, used).await?;
         if let Some(home) = found.manifest.home() {
             self.note_home(name, home);

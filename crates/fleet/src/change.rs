@@ -47,7 +47,7 @@ pub struct DatasetChange<'a> {
 }
 
 impl Edit for DatasetChange<'_> {
-    type Made = Option<Dataset>;
+    type Output = Option<Dataset>;
 
     fn domain(&self) -> &str {
         &self.name.domain

@@ -25,7 +25,7 @@ const LONGEST_WAIT_MS: u64 = 250;
 /// A change of a manifest.
 pub trait Edit: Sync {
     /// What comes of it, such as what was superseded.
-    type Made: Send;
+    type Output: Send;
 
     /// The domain.
     fn domain(&self) -> &str;
@@ -34,7 +34,7 @@ pub trait Edit: Sync {
     fn subject(&self) -> String;
 
     /// Makes the change. A fault if it cannot be made to this manifest.
-    fn apply(&self, manifest: &mut Manifest) -> Result<Self::Made, Fault>;
+    fn apply(&self, manifest: &mut Manifest) -> Result<Self::Output, Fault>;
 
     /// Runs that it names where no manifest named them before.
     fn runs(&self) -> Vec<(DriveId, SliceKey)> {
@@ -76,7 +76,11 @@ impl From<Fault> for NotCommitted {
 
 /// Makes a change visible: reads the manifest, changes it, swaps it, again if another host came first. Then the other drives
 /// get copies of it.
-pub(crate) async fn commit<E: Edit>(catalog: &Catalog, drives: &Drives, edit: &E) -> Result<Committed<E::Made>, NotCommitted> {
+pub(crate) async fn commit<E: Edit>(
+    catalog: &Catalog,
+    drives: &Drives,
+    edit: &E,
+) -> Result<Committed<E::Output>, NotCommitted> {
     let started = Instant::now();
     let mut attempt = 0;
     loop {

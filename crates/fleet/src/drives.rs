@@ -136,7 +136,7 @@ impl Suspects {
 /// The drives as they come and go.
 #[derive(Debug)]
 pub(crate) struct Connections {
-    known: Arc<Known>,
+    known: Arc<GreetedDrives>,
     /// The functions that the host may ask for. What a drive lacks of them is not asked of it.
     functions: Arc<[String]>,
     tried: Mutex<Instant>,
@@ -146,7 +146,7 @@ pub(crate) struct Connections {
 
 /// What changes when a greeting is answered, which may be later than anybody waits.
 #[derive(Debug)]
-struct Known {
+struct GreetedDrives {
     now: Mutex<Arc<Drives>>,
     /// Greetings that were not answered yet.
     greetings: watch::Sender<usize>,
@@ -184,7 +184,7 @@ impl Connections {
             tracing::warn!("going on without a drive: {}", drive.fault.message);
         }
         let drives = Drives { reached: in_order(reached)?, absent, suspects: Suspects::default() };
-        let known = Arc::new(Known { now: Mutex::new(Arc::new(drives)), greetings: watch::Sender::new(0) });
+        let known = Arc::new(GreetedDrives { now: Mutex::new(Arc::new(drives)), greetings: watch::Sender::new(0) });
         let fleet = Self { known, functions, tried: Mutex::new(Instant::now()), tasks: Mutex::default() };
         fleet.await_answers(greetings);
         Ok(fleet)
@@ -267,7 +267,7 @@ impl Connections {
     }
 }
 
-impl Known {
+impl GreetedDrives {
     /// A drive's answer has come.
     fn note(&self, door: Arc<dyn Door>, answer: Result<Welcome, Fault>) {
         let noted = match answer {

@@ -101,7 +101,7 @@ impl Fleet {
     }
 
     /// Makes a change of a domain visible: all of it, or nothing.
-    pub async fn commit<E: Edit>(&self, edit: &E) -> Result<Committed<E::Made>, NotCommitted> {
+    pub async fn commit<E: Edit>(&self, edit: &E) -> Result<Committed<E::Output>, NotCommitted> {
         commit(&self.inner.catalog, &self.connected(), edit).await
     }
 

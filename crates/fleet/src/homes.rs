@@ -19,7 +19,7 @@ const HOPS_MAX: usize = 4;
 
 /// A domain's manifest as it was found.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct LocatedManifest {
     /// The newest that was found.
     pub manifest: Manifest,
     /// What its home says.
@@ -148,7 +148,7 @@ async fn copies(name: &str, home: DriveId, drives: &Drives) -> Vec<Manifest> {
 }
 
 /// The manifest of a domain whose home is known, and who is home.
-pub(crate) async fn find_manifest(name: &str, mut home: DriveId, drives: &Drives, used: Use) -> Result<Found, Fault> {
+pub(crate) async fn find_manifest(name: &str, mut home: DriveId, drives: &Drives, used: Use) -> Result<LocatedManifest, Fault> {
     let mut newest: Option<Manifest> = None;
     for _ in 0..HOPS_MAX {
         let own = match drives.get(home) {
@@ -158,9 +158,11 @@ pub(crate) async fn find_manifest(name: &str, mut home: DriveId, drives: &Drives
         let fault = match own {
             Ok(Some(manifest)) if newest.as_ref().is_some_and(|newest| newest.version > manifest.version) => {
                 let Some(manifest) = newest else { break };
-                return Ok(Found { manifest, home: HomeState::Behind });
+                return Ok(LocatedManifest { manifest, home: HomeState::Behind });
             }
-            Ok(Some(manifest)) if manifest.home() == Some(home) => return Ok(Found { manifest, home: HomeState::Here }),
+            Ok(Some(manifest)) if manifest.home() == Some(home) => {
+                return Ok(LocatedManifest { manifest, home: HomeState::Here });
+            }
             Ok(Some(manifest)) => {
                 home = manifest.home().unwrap_or(home);
                 newest = Some(manifest);
@@ -178,7 +180,7 @@ pub(crate) async fn find_manifest(name: &str, mut home: DriveId, drives: &Drives
                 home = manifest.home().unwrap_or(home);
                 newest = Some(manifest);
             }
-            Some(manifest) => return Ok(Found { manifest, home: HomeState::Away(fault) }),
+            Some(manifest) => return Ok(LocatedManifest { manifest, home: HomeState::Away(fault) }),
             None => return Err(fault),
         }
     }

@@ -20,7 +20,7 @@ mod relay;
 mod restore;
 mod snapshot;
 
-pub use aside::{Aside, AsideDataset, TakeUp, Taken, There};
+pub use aside::{Aside, AsideDataset, TakeUp, TakeUpOutcome, There};
 pub use change::{Change, DatasetChange, already_there, is_view};
 pub use commit::{Committed, Edit, NotCommitted, claim_at};
 pub use discard::{discard, discard_at};

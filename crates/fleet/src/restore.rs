@@ -138,7 +138,7 @@ fn is_same(a: &Dataset, b: &Dataset) -> bool {
 
 impl Edit for Restore<'_> {
     /// The incarnations that are there no more.
-    type Made = Vec<(String, Dataset)>;
+    type Output = Vec<(String, Dataset)>;
 
     fn domain(&self) -> &str {
         self.domain
@@ -232,7 +232,7 @@ struct SetHistory<'a> {
 }
 
 impl Edit for SetHistory<'_> {
-    type Made = ();
+    type Output = ();
 
     fn domain(&self) -> &str {
         self.domain

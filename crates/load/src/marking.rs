@@ -14,7 +14,7 @@ use pithead_model::{Blame, Dataset, DatasetName, DriveId, Fault, LoadId, Manifes
 use crate::loader::{Loader, Written};
 use crate::merging::merge_small_runs;
 use crate::pipeline::{check_loaded, copies_of, load_request};
-use crate::replacement::{Made, Replacement, give_up, relay_to};
+use crate::replacement::{Replacement, ReplacementRun, give_up, relay_to};
 use crate::spec::{LoadMode, LoadSpec};
 
 /// Which rows go.
@@ -33,7 +33,7 @@ pub struct MarkSpec {
 /// What one drive made.
 #[derive(Default)]
 struct Outcome {
-    made: Vec<Made>,
+    made: Vec<ReplacementRun>,
     gone: u64,
     fault: Option<Fault>,
 }
@@ -172,7 +172,7 @@ struct Exchange<'a> {
 }
 
 impl Edit for Exchange<'_> {
-    type Made = ();
+    type Output = ();
 
     fn domain(&self) -> &str {
         self.added.domain()
@@ -216,7 +216,12 @@ async fn mark_runs(drives: &Drives, spec: &MarkSpec, runs: Vec<(u32, LoadId)>) -
 }
 
 /// Marks one run. What a failure leaves is deleted.
-async fn mark_run(drives: &Drives, spec: &MarkSpec, partition: u32, run: LoadId) -> Result<(u64, Option<Made>), Fault> {
+async fn mark_run(
+    drives: &Drives,
+    spec: &MarkSpec,
+    partition: u32,
+    run: LoadId,
+) -> Result<(u64, Option<ReplacementRun>), Fault> {
     let MarkSpec { name, dataset, plan, time_zone } = spec;
     let part = dataset.partitions.get(partition as usize).ok_or_else(|| Fault::bug("a partition that is none"))?;
     let load = LoadId(rand::random());
@@ -227,7 +232,7 @@ async fn mark_run(drives: &Drives, spec: &MarkSpec, partition: u32, run: LoadId)
     match mark_copies(request, dataset, rows, &copies_of(part, drives)?).await {
         Ok(Marked { gone, left: None, .. }) => Ok((gone, None)),
         Ok(Marked { gone, nulls_gone, left: Some(left) }) => {
-            Ok((gone, Some(Made { partition, from: vec![run], run: left, placed, nulls_gone: Some(nulls_gone) })))
+            Ok((gone, Some(ReplacementRun { partition, from: vec![run], run: left, placed, nulls_gone: Some(nulls_gone) })))
         }
         Err(fault) => {
             give_up(drives, (name, dataset.id), partition, load, &placed).await;

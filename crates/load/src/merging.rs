@@ -16,7 +16,7 @@ use pithead_model::{Blame, Dataset, DatasetName, Fault, LoadId, Loaded, Manifest
 
 use crate::loader::Loader;
 use crate::pipeline::{check_loaded, copies_of, load_request};
-use crate::replacement::{Made, Replacement, give_up, relay_to};
+use crate::replacement::{Replacement, ReplacementRun, give_up, relay_to};
 
 /// Longest that an append waits for merging. What was not done by then is left to the drives' collectors.
 const MERGE_WAIT: Duration = Duration::from_secs(60);
@@ -95,14 +95,14 @@ async fn merge_partition(
     partition: u32,
     runs: Vec<Run>,
     load: LoadId,
-) -> Result<Made, Fault> {
+) -> Result<ReplacementRun, Fault> {
     let part = dataset.partitions.get(partition as usize).ok_or_else(|| Fault::bug("a partition that is none"))?;
     let copies = copies_of(part, drives)?;
     let from: Vec<LoadId> = runs.iter().map(|run| run.load).collect();
     let request = MergeRuns { into: load_request(name, dataset, partition, load), loads: from.clone() };
     let rows = total(runs.iter().map(|run| run.rows));
     match merge_copies(request, dataset, rows, &copies).await {
-        Ok(run) => Ok(Made { partition, from, run, placed: part.copies.clone(), nulls_gone: None }),
+        Ok(run) => Ok(ReplacementRun { partition, from, run, placed: part.copies.clone(), nulls_gone: None }),
         Err(fault) => {
             give_up(drives, (name, dataset.id), partition, load, &part.copies).await;
             Err(fault)

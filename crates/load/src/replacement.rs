@@ -6,7 +6,7 @@ use pithead_model::{Blame, Dataset, DatasetId, DatasetName, DriveId, Fault, Load
 
 /// One run that was made of others.
 #[derive(Clone, Debug)]
-pub(crate) struct Made {
+pub(crate) struct ReplacementRun {
     pub(crate) partition: u32,
     /// The runs that it was made of.
     pub(crate) from: Vec<LoadId>,
@@ -22,7 +22,7 @@ pub(crate) struct Made {
 pub(crate) struct Replacement<'a> {
     pub(crate) name: &'a DatasetName,
     pub(crate) dataset: DatasetId,
-    pub(crate) made: Vec<Made>,
+    pub(crate) made: Vec<ReplacementRun>,
 }
 
 impl Replacement<'_> {
@@ -53,7 +53,7 @@ impl Replacement<'_> {
 }
 
 impl Edit for Replacement<'_> {
-    type Made = ();
+    type Output = ();
 
     fn domain(&self) -> &str {
         &self.name.domain
@@ -87,7 +87,7 @@ impl Edit for Replacement<'_> {
     }
 
     fn runs(&self) -> Vec<(DriveId, SliceKey)> {
-        let key = |made: &Made| SliceKey {
+        let key = |made: &ReplacementRun| SliceKey {
             name: self.name.clone(),
             dataset: self.dataset,
             load: made.run.run.load,

@@ -32,7 +32,7 @@ pub struct TakeUp {
 
 /// What was taken up.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
-pub struct Taken {
+pub struct TakeUpOutcome {
     /// Rows that the dataset has more now.
     pub rows: u64,
     /// Bytes that were copied.
@@ -44,14 +44,14 @@ pub struct Taken {
 }
 
 /// A run on its way: its name at the former home, and what the manifest is to say of it.
-struct Given {
+struct CopiedRun {
     partition: u32,
     loaded: Loaded,
 }
 
 impl Fleet {
     /// Copies the runs that a domain does not have to where the dataset lies, and names them in one change: all of it, or nothing.
-    pub async fn take_up(&self, spec: &TakeUp, tell: TellMove) -> Result<Taken, Fault> {
+    pub async fn take_up(&self, spec: &TakeUp, tell: TellMove) -> Result<TakeUpOutcome, Fault> {
         if spec.into.domain != spec.name.domain {
             let what = format!("{} and {} are not in one domain", spec.name, spec.into);
             return Err(Fault::invalid(what).hint("take it up within its domain, and copy it from there with SQL"));
@@ -67,7 +67,7 @@ impl Fleet {
         if wanted.is_empty() {
             return Err(Fault::invalid(format!("{} has all rows of it already", spec.into)).hint(drop_hint(&drive, &aside)));
         }
-        let mut work = Work { spec, from: dataset.id, target, drives: &drives, tell, taken: Taken::default() };
+        let mut work = Work { spec, from: dataset.id, target, drives: &drives, tell, taken: TakeUpOutcome::default() };
         work.taken.created = work.target.is_new;
         let given = work.copy_all(&drive, &wanted).await?;
         let target = work.target;
@@ -101,7 +101,7 @@ impl Fleet {
     }
 
     /// Deletes what was copied, where the manifest as it is now does not name it: another host may have taken it up, too.
-    async fn discard_given(&self, spec: &TakeUp, target: &Target, given: &[Given], drives: &Drives) {
+    async fn discard_given(&self, spec: &TakeUp, target: &Target, given: &[CopiedRun], drives: &Drives) {
         let Ok(now) = self.manifest(&spec.into.domain, drives).await else { return };
         let present = now.datasets.get(&spec.into.dataset).filter(|present| present.id == target.dataset.id);
         for given in given {
@@ -189,12 +189,12 @@ struct Work<'a> {
     target: Target,
     drives: &'a Drives,
     tell: TellMove,
-    taken: Taken,
+    taken: TakeUpOutcome,
 }
 
 impl Work<'_> {
     /// Copies runs to where the dataset lies, each from the first drive that gives it.
-    async fn copy_all(&mut self, drive: &ConnectedDrive, wanted: &[Lacking]) -> Result<Vec<Given>, Fault> {
+    async fn copy_all(&mut self, drive: &ConnectedDrive, wanted: &[Lacking]) -> Result<Vec<CopiedRun>, Fault> {
         let total: u64 = wanted.iter().map(|lacking| lacking.run.bytes).sum();
         let mut given = Vec::new();
         for lacking in wanted {
@@ -206,7 +206,7 @@ impl Work<'_> {
             match self.copy(drive, lacking).await {
                 Ok(columns) => {
                     self.taken.rows += lacking.run.rows;
-                    given.push(Given { partition: lacking.partition, loaded: Loaded { run: lacking.run, columns } });
+                    given.push(CopiedRun { partition: lacking.partition, loaded: Loaded { run: lacking.run, columns } });
                 }
                 Err(fault) if self.spec.partial && is_gone(&fault) => {
                     tracing::warn!("not taken up: {}", fault.message);
@@ -272,7 +272,7 @@ fn is_gone(fault: &Fault) -> bool {
 struct Naming<'a> {
     name: &'a DatasetName,
     target: &'a Target,
-    given: &'a [Given],
+    given: &'a [CopiedRun],
 }
 
 impl Naming<'_> {
@@ -295,7 +295,7 @@ impl Naming<'_> {
 }
 
 impl Edit for Naming<'_> {
-    type Made = ();
+    type Output = ();
 
     fn domain(&self) -> &str {
         &self.name.domain

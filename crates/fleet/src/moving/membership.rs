@@ -137,7 +137,7 @@ pub(super) struct Membership<'a> {
 }
 
 impl Edit for Membership<'_> {
-    type Made = ();
+    type Output = ();
 
     fn domain(&self) -> &str {
         self.domain

@@ -194,7 +194,7 @@ struct Swap<'a> {
 }
 
 impl Edit for Swap<'_> {
-    type Made = ();
+    type Output = ();
 
     fn domain(&self) -> &str {
         self.domain

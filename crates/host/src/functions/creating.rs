@@ -159,7 +159,7 @@ impl FunctionEdit {
 }
 
 impl Edit for FunctionEdit {
-    type Made = ();
+    type Output = ();
 
     fn domain(&self) -> &str {
         &self.domain

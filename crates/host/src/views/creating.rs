@@ -88,7 +88,7 @@ impl ViewEdit {
 }
 
 impl Edit for ViewEdit {
-    type Made = ();
+    type Output = ();
 
     fn domain(&self) -> &str {
         &self.name.domain

@@ -182,7 +182,7 @@ async fn runs_that_are_not_there_any_more_are_not_replaced() {
     let change = |from: &[u64], placed: u64, dataset| Replacement {
         name: &name,
         dataset,
-        made: vec![Made {
+        made: vec![ReplacementRun {
             partition: 0,
             from: from.iter().copied().map(LoadId).collect(),
             run: loaded(9),
