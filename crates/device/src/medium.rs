@@ -50,12 +50,12 @@ mod tests {
 
     /// A clock that goes on only when it is told to, and takes note of the last wait.
     #[derive(Debug, Default)]
-    struct Told {
+    struct ManualClock {
         now_ms: AtomicU64,
         wait_ms: AtomicU64,
     }
 
-    impl Clock for Told {
+    impl Clock for ManualClock {
         fn now(&self) -> Instant {
             Instant(self.now_ms.load(Ordering::Relaxed) * 1_000_000)
         }
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn it_reads_ahead_while_others_work_and_no_further_than_its_buffer() {
-        let clock = Arc::new(Told { now_ms: 5_000.into(), ..Told::default() });
+        let clock = Arc::new(ManualClock { now_ms: 5_000.into(), ..ManualClock::default() });
         let medium = PacedMedium::new(1e6, Duration::from_millis(8), 100_000, Arc::clone(&clock) as Arc<dyn Clock>);
         let read_at = |now_ms: u64| {
             clock.now_ms.store(now_ms, Ordering::Relaxed);

@@ -17,16 +17,16 @@ use datafusion::logical_expr::{
 
 /// What such a function asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Asked {
+enum Measure {
     Length,
     Since1970(TimeUnit),
 }
 
-const FUNCTIONS: [(&str, Asked); 4] = [
-    ("len", Asked::Length),
-    ("epoch_ms", Asked::Since1970(TimeUnit::Millisecond)),
-    ("epoch_us", Asked::Since1970(TimeUnit::Microsecond)),
-    ("epoch_ns", Asked::Since1970(TimeUnit::Nanosecond)),
+const FUNCTIONS: [(&str, Measure); 4] = [
+    ("len", Measure::Length),
+    ("epoch_ms", Measure::Since1970(TimeUnit::Millisecond)),
+    ("epoch_us", Measure::Since1970(TimeUnit::Microsecond)),
+    ("epoch_ns", Measure::Since1970(TimeUnit::Nanosecond)),
 ];
 
 const NOW: &str = "now";
@@ -59,11 +59,11 @@ pub(crate) fn by_type(expr: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
     let (Some(function), [arg]) = (func.inner().downcast_ref::<ByType>(), args.as_slice()) else { return Ok(None) };
     let of = arg.get_type(schema)?;
     Ok(Some(match function.asked {
-        Asked::Length => length(arg.clone(), &of)?,
-        Asked::Since1970(unit) if of.is_integer() => {
+        Measure::Length => length(arg.clone(), &of)?,
+        Measure::Since1970(unit) if of.is_integer() => {
             cast(cast(cast(arg.clone(), DataType::Int64), DataType::Timestamp(unit, None)), moments(unit))
         }
-        Asked::Since1970(unit) => match of {
+        Measure::Since1970(unit) => match of {
             DataType::Timestamp(_, zone) => since_1970(arg.clone(), unit, zone)?,
             DataType::Date32 | DataType::Date64 | DataType::Null => since_1970(arg.clone(), unit, None)?,
             other => return plan_err!("{} expects a moment or a whole number, and {other} was given", function.name),
@@ -110,7 +110,7 @@ fn moments(unit: TimeUnit) -> DataType {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct ByType {
     name: &'static str,
-    asked: Asked,
+    asked: Measure,
     signature: Signature,
 }
 
@@ -125,7 +125,7 @@ impl ScalarUDFImpl for ByType {
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         Ok(match (self.asked, types) {
-            (Asked::Since1970(unit), [of]) if of.is_integer() => moments(unit),
+            (Measure::Since1970(unit), [of]) if of.is_integer() => moments(unit),
             _ => DataType::Int64,
         })
     }

@@ -9,7 +9,7 @@ use arrow::datatypes::{ArrowPrimitiveType, Float32Type, Float64Type};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 
-use crate::groups::{Seen, valid_rows};
+use crate::groups::{GroupValidity, valid_rows};
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -91,12 +91,12 @@ impl<T: Real> Accumulator for FloatExtreme<T> {
 pub(crate) struct FloatExtremes<T: Real> {
     side: Side,
     found: Vec<T::Native>,
-    seen: Seen,
+    seen: GroupValidity,
 }
 
 impl<T: Real> FloatExtremes<T> {
     pub(crate) fn new(side: Side) -> Self {
-        Self { side, found: Vec::new(), seen: Seen::All(0) }
+        Self { side, found: Vec::new(), seen: GroupValidity::All(0) }
     }
 
     /// The start value, which every float replaces.
@@ -131,7 +131,7 @@ impl<T: Real> GroupsAccumulator for FloatExtremes<T> {
             seen.set_bit(group_indices[row], true);
             add(group_indices[row], values.value(row));
         }
-        self.seen = Seen::Some(seen);
+        self.seen = GroupValidity::Some(seen);
         Ok(())
     }
 

@@ -19,18 +19,18 @@ pub(crate) fn valid_rows<T: ArrowPrimitiveType>(
 }
 
 /// The groups that have had a value. The result of a group is NULL until it has one.
-pub(crate) enum Seen {
+pub(crate) enum GroupValidity {
     /// All groups of this many.
     All(usize),
     Some(BooleanBufferBuilder),
 }
 
-impl Seen {
+impl GroupValidity {
     /// Notes that every row of these groups has a value. A new group always comes with a row.
     pub(crate) fn all(&mut self, group_indices: &[usize], groups: usize) {
         match self {
-            Seen::All(count) => *count = groups,
-            Seen::Some(bits) => {
+            GroupValidity::All(count) => *count = groups,
+            GroupValidity::Some(bits) => {
                 bits.append_n(groups.saturating_sub(bits.len()), false);
                 for group in group_indices {
                     bits.set_bit(*group, true);
@@ -41,9 +41,9 @@ impl Seen {
 
     /// The bits of this many groups, which the caller puts back.
     pub(crate) fn take_some(&mut self, groups: usize) -> BooleanBufferBuilder {
-        let mut bits = match std::mem::replace(self, Seen::All(0)) {
-            Seen::Some(bits) => bits,
-            Seen::All(count) => {
+        let mut bits = match std::mem::replace(self, GroupValidity::All(0)) {
+            GroupValidity::Some(bits) => bits,
+            GroupValidity::All(count) => {
                 let mut bits = BooleanBufferBuilder::new(groups);
                 bits.append_n(count, true);
                 bits
@@ -56,29 +56,29 @@ impl Seen {
     /// Which of the groups that are handed on have a value; none: all.
     pub(crate) fn emit(&mut self, emit_to: EmitTo) -> Option<NullBuffer> {
         let mut bits = match (&mut *self, emit_to) {
-            (Seen::All(count), EmitTo::All) => {
+            (GroupValidity::All(count), EmitTo::All) => {
                 *count = 0;
                 return None;
             }
-            (Seen::All(count), EmitTo::First(n)) => {
+            (GroupValidity::All(count), EmitTo::First(n)) => {
                 *count = count.saturating_sub(n);
                 return None;
             }
-            (Seen::Some(_), _) => self.take_some(0),
+            (GroupValidity::Some(_), _) => self.take_some(0),
         };
         let bits = bits.finish();
         let EmitTo::First(n) = emit_to else { return Some(NullBuffer::new(bits)) };
         let mut rest = BooleanBufferBuilder::new(bits.len() - n);
         rest.append_buffer(&bits.slice(n, bits.len() - n));
-        *self = Seen::Some(rest);
+        *self = GroupValidity::Some(rest);
         Some(NullBuffer::new(bits.slice(0, n)))
     }
 
     /// The bytes that it uses besides its own struct.
     pub(crate) fn size(&self) -> usize {
         match self {
-            Seen::All(_) => 0,
-            Seen::Some(bits) => bits.capacity() / 8,
+            GroupValidity::All(_) => 0,
+            GroupValidity::Some(bits) => bits.capacity() / 8,
         }
     }
 }

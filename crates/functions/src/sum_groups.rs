@@ -8,7 +8,7 @@ use arrow::datatypes::{ArrowNativeType, ArrowPrimitiveType, DataType};
 use datafusion::common::Result;
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 
-use crate::groups::{Seen, valid_rows};
+use crate::groups::{GroupValidity, valid_rows};
 use crate::sum_scalar::{Carrying, FEW, SMALL_ROWS_MAX, check_digits, overflow};
 
 /// Rows from which on looking at the values first pays.
@@ -20,12 +20,12 @@ pub(crate) struct CheckedGroups<T: ArrowPrimitiveType> {
     sums: Vec<T::Native>,
     /// How often each sum wrapped; empty until one does.
     carries: Vec<i64>,
-    seen: Seen,
+    seen: GroupValidity,
 }
 
 impl<T: ArrowPrimitiveType<Native: Carrying>> CheckedGroups<T> {
     pub(crate) fn new(data_type: DataType) -> Self {
-        Self { data_type, sums: Vec::new(), carries: Vec::new(), seen: Seen::All(0) }
+        Self { data_type, sums: Vec::new(), carries: Vec::new(), seen: GroupValidity::All(0) }
     }
 
     /// Adds a row's value to each row's group.
@@ -76,7 +76,7 @@ impl<T: ArrowPrimitiveType<Native: Carrying>> GroupsAccumulator for CheckedGroup
             seen.set_bit(group_indices[row], true);
             (group_indices[row], values.value(row))
         }));
-        self.seen = Seen::Some(seen);
+        self.seen = GroupValidity::Some(seen);
         Ok(())
     }
 

@@ -31,7 +31,7 @@ const LOCALS_A_STEP: u64 = 3;
 /// Refuses a module that would take the compiler too much time or memory. What is no module is left to the compiler, which says
 /// more about it. The error is a sentence without the module's name.
 pub(crate) fn check(bytes: &[u8]) -> Result<(), String> {
-    let (mut known, mut functions, mut steps) = (Known::default(), 0, 0);
+    let (mut known, mut functions, mut steps) = (ModuleTypes::default(), 0, 0);
     for payload in Parser::new(0).parse_all(bytes) {
         let Ok(payload) = payload else { return Ok(()) };
         let Payload::CodeSectionEntry(body) = payload else {
@@ -61,14 +61,14 @@ pub(crate) fn check(bytes: &[u8]) -> Result<(), String> {
 
 /// What is known of a module before its code.
 #[derive(Default)]
-struct Known {
+struct ModuleTypes {
     /// For each type, how many parameters and results it has together.
     arities: Vec<u64>,
     /// For each function, imported ones first, its type.
     functions: Vec<u32>,
 }
 
-impl Known {
+impl ModuleTypes {
     /// Reads a section; none: it cannot be read. An error says what is out of bounds.
     fn read(&mut self, payload: Payload<'_>) -> Result<Option<()>, String> {
         match payload {
@@ -122,7 +122,7 @@ fn arity_of(of: &CompositeInnerType) -> u64 {
 }
 
 /// The steps of a function; none: it cannot be read. Counting ends beyond the bound.
-fn steps_of(body: &FunctionBody<'_>, known: &Known) -> Option<u64> {
+fn steps_of(body: &FunctionBody<'_>, known: &ModuleTypes) -> Option<u64> {
     let mut locals = 0;
     for group in body.get_locals_reader().ok()? {
         locals += u64::from(group.ok()?.0);
@@ -140,7 +140,7 @@ fn steps_of(body: &FunctionBody<'_>, known: &Known) -> Option<u64> {
 
 /// A function as far as it was read.
 struct Counted<'a> {
-    known: &'a Known,
+    known: &'a ModuleTypes,
     locals: u64,
     steps: u64,
     loops: u64,

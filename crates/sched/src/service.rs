@@ -122,7 +122,7 @@ pub(crate) struct Entry {
     /// Ends its pause.
     wake: Notify,
     service: Mutex<Box<dyn Service>>,
-    kept: Mutex<Kept>,
+    kept: Mutex<ServiceAccount>,
 }
 
 /// In the place of a service that was ended.
@@ -131,7 +131,8 @@ struct Ended;
 /// How long the end of a service waits for a step that runs.
 const END_WAIT: Duration = Duration::from_secs(10);
 
-struct Kept {
+/// What a service may take, and what it has taken.
+struct ServiceAccount {
     activity: Activity,
     /// Whether it waits in the queue, is being stepped, or sleeps: it is in one place only.
     is_placed: bool,
@@ -163,7 +164,7 @@ pub(crate) enum Next {
 
 impl Entry {
     pub(crate) fn new(name: &str, service: Box<dyn Service>) -> Entry {
-        let kept = Kept {
+        let kept = ServiceAccount {
             activity: Activity::Running,
             is_placed: false,
             restarts: false,
@@ -310,7 +311,7 @@ impl Entry {
     }
 }
 
-impl Kept {
+impl ServiceAccount {
     fn rests(&self) -> bool {
         matches!(self.activity, Activity::Paused | Activity::Stopped | Activity::Broken(_))
     }

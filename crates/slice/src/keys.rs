@@ -20,11 +20,12 @@ const SALTS: [u32; BLOCK] =
 /// A set of whole numbers that never denies one of its own. It may have others that are not: it is exact where the numbers are near
 /// each other, and else a Bloom filter of blocks (Putze, Sanders, Singler: Cache-, hash- and space-efficient Bloom filters).
 pub struct KeySet {
-    shape: Shape,
+    shape: KeySetForm,
     numbers: u64,
 }
 
-enum Shape {
+/// How a set of keys is stored.
+enum KeySetForm {
     /// One bit for each number from the first on.
     Bits(i64, Vec<u64>),
     Blocks(Vec<[u32; BLOCK]>),
@@ -49,7 +50,7 @@ impl KeySet {
             bits[place / 64] |= 1 << (place % 64);
         }
         let count = bits.iter().map(|word| u64::from(word.count_ones())).sum();
-        Self { shape: Shape::Bits(first, bits), numbers: count }
+        Self { shape: KeySetForm::Bits(first, bits), numbers: count }
     }
 
     fn blocks(bytes: u64, numbers: &[i64]) -> Self {
@@ -58,15 +59,15 @@ impl KeySet {
             let (block, bits) = place(*number, blocks.len());
             blocks[block].iter_mut().zip(bits).for_each(|(word, bit)| *word |= bit);
         }
-        Self { shape: Shape::Blocks(blocks), numbers: numbers.len() as u64 }
+        Self { shape: KeySetForm::Blocks(blocks), numbers: numbers.len() as u64 }
     }
 
     /// Whether the number is in the set; rarely true for one that is not.
     #[inline]
     pub fn has(&self, number: i64) -> bool {
         match &self.shape {
-            Shape::Bits(first, bits) => has_bit(bits, number.wrapping_sub(*first)),
-            Shape::Blocks(blocks) => {
+            KeySetForm::Bits(first, bits) => has_bit(bits, number.wrapping_sub(*first)),
+            KeySetForm::Blocks(blocks) => {
                 let (block, bits) = place(number, blocks.len());
                 blocks[block].iter().zip(bits).fold(true, |all, (word, bit)| all & (word & bit == bit))
             }
@@ -76,8 +77,8 @@ impl KeySet {
     /// The first number and the bits from it on, if the set is exact.
     pub(crate) fn exact(&self) -> Option<(i64, &[u64])> {
         match &self.shape {
-            Shape::Bits(first, bits) => Some((*first, bits)),
-            Shape::Blocks(_) => None,
+            KeySetForm::Bits(first, bits) => Some((*first, bits)),
+            KeySetForm::Blocks(_) => None,
         }
     }
 
@@ -89,15 +90,15 @@ impl KeySet {
     /// Bytes that it takes.
     pub fn bytes(&self) -> usize {
         match &self.shape {
-            Shape::Bits(_, bits) => size_of_val(bits.as_slice()),
-            Shape::Blocks(blocks) => size_of_val(blocks.as_slice()),
+            KeySetForm::Bits(_, bits) => size_of_val(bits.as_slice()),
+            KeySetForm::Blocks(blocks) => size_of_val(blocks.as_slice()),
         }
     }
 }
 
 impl fmt::Debug for KeySet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_exact = matches!(self.shape, Shape::Bits(..));
+        let is_exact = matches!(self.shape, KeySetForm::Bits(..));
         f.debug_struct("KeySet").field("numbers", &self.numbers).field("is_exact", &is_exact).finish_non_exhaustive()
     }
 }

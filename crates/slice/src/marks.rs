@@ -34,7 +34,7 @@ pub(crate) struct Marks {
 
 /// Marks of which is not known yet how many rows they are for.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct StoredMarks {
     bits: Bytes,
     gone: u64,
 }
@@ -48,7 +48,7 @@ pub(crate) fn check_marked(encoding: (u16, u16), body: &[u8]) -> Result<(), Slic
 }
 
 /// Splits the marks from a body, which is then as the encoding wrote it; none: it has no marks.
-pub(crate) fn split(body: Bytes) -> Result<(Bytes, Option<Found>), SliceError> {
+pub(crate) fn split(body: Bytes) -> Result<(Bytes, Option<StoredMarks>), SliceError> {
     if !body.ends_with(&MAGIC) {
         return Ok((body, None));
     }
@@ -57,11 +57,11 @@ pub(crate) fn split(body: Bytes) -> Result<(Bytes, Option<Found>), SliceError> {
     let number = |at: usize| trailer[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
     let bits_bytes = usize::try_from(number(8)).unwrap_or(usize::MAX);
     let start = trailer_start.checked_sub(bits_bytes).ok_or_else(|| damaged("they are longer than the slice"))?;
-    let found = Found { bits: body.slice(start..trailer_start), gone: number(0) };
+    let found = StoredMarks { bits: body.slice(start..trailer_start), gone: number(0) };
     Ok((body.slice(..start), Some(found)))
 }
 
-impl Found {
+impl StoredMarks {
     /// The marks of a slice of so many rows, those that are gone among them.
     pub(crate) fn of(self, rows: u64) -> Result<Marks, SliceError> {
         if self.bits.len() as u64 != rows.div_ceil(8) {

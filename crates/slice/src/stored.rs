@@ -64,30 +64,30 @@ impl SliceParts {
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {
     bytes: u64,
-    parts: Arc<[Part]>,
+    parts: Arc<[BodyPart]>,
 }
 
 /// Bytes of a body that lie together.
 #[derive(Clone, Debug)]
-pub(crate) struct Part {
+pub(crate) struct BodyPart {
     /// Where they start in the body.
     pub(crate) start: u64,
-    pub(crate) place: Place,
+    pub(crate) place: BytesPlace,
 }
 
 /// Where the bytes of a part are.
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
+pub(crate) enum BytesPlace {
     Memory(Bytes),
     /// In a file outside of the store, which is read anew each time.
     File(Arc<dyn ReadAt>, Range<u64>),
 }
 
-impl Part {
+impl BodyPart {
     fn len(&self) -> u64 {
         match &self.place {
-            Place::Memory(bytes) => bytes.len() as u64,
-            Place::File(_, range) => range.end - range.start,
+            BytesPlace::Memory(bytes) => bytes.len() as u64,
+            BytesPlace::File(_, range) => range.end - range.start,
         }
     }
 
@@ -99,8 +99,8 @@ impl Part {
     fn get(&self, range: Range<u64>) -> Result<Bytes, SliceError> {
         let within = range.start - self.start..range.end - self.start;
         match &self.place {
-            Place::Memory(bytes) => Ok(bytes.slice(within.start as usize..within.end as usize)),
-            Place::File(file, part) => file.read_at(part.start + within.start..part.start + within.end),
+            BytesPlace::Memory(bytes) => Ok(bytes.slice(within.start as usize..within.end as usize)),
+            BytesPlace::File(file, part) => file.read_at(part.start + within.start..part.start + within.end),
         }
     }
 }
@@ -108,12 +108,12 @@ impl Part {
 impl Stored {
     /// All of it.
     pub(crate) fn whole(body: Bytes) -> Stored {
-        Stored { bytes: body.len() as u64, parts: [Part { start: 0, place: Place::Memory(body) }].into() }
+        Stored { bytes: body.len() as u64, parts: [BodyPart { start: 0, place: BytesPlace::Memory(body) }].into() }
     }
 
     /// Of these parts, which lie behind one another without a gap from the body's start on.
-    pub(crate) fn of(parts: Vec<Part>) -> Stored {
-        Stored { bytes: parts.last().map_or(0, Part::end), parts: parts.into() }
+    pub(crate) fn of(parts: Vec<BodyPart>) -> Stored {
+        Stored { bytes: parts.last().map_or(0, BodyPart::end), parts: parts.into() }
     }
 
     /// Parts of a body of so many bytes. The parts come from outside.
@@ -129,7 +129,7 @@ impl Stored {
                 _ => return Err(damaged(format!("a part of {} bytes lies at {start}", part.len()))),
             };
         }
-        let part = |(start, bytes)| Part { start, place: Place::Memory(bytes) };
+        let part = |(start, bytes)| BodyPart { start, place: BytesPlace::Memory(bytes) };
         match free == bytes {
             true => Ok(Stored { bytes, parts: parts.into_iter().map(part).collect() }),
             false => Err(damaged("its end was not sent".to_owned())),
@@ -139,14 +139,14 @@ impl Stored {
     /// The bytes at its end that are in memory without a gap.
     pub(crate) fn end(&self) -> Bytes {
         match self.parts.last().map(|part| &part.place) {
-            Some(Place::Memory(bytes)) => bytes.clone(),
+            Some(BytesPlace::Memory(bytes)) => bytes.clone(),
             _ => Bytes::new(),
         }
     }
 
     /// The same bytes, and more in memory behind them.
     pub(crate) fn with_end(&self, end: Bytes) -> Stored {
-        let end = Part { start: self.bytes, place: Place::Memory(end) };
+        let end = BodyPart { start: self.bytes, place: BytesPlace::Memory(end) };
         Stored { bytes: end.end(), parts: self.parts.iter().cloned().chain([end]).collect() }
     }
 
@@ -191,7 +191,7 @@ impl Stored {
     pub(crate) fn prepare(&self, ranges: impl Iterator<Item = Range<u64>> + Clone) -> Result<(), SliceError> {
         let mut files: Vec<(&Arc<dyn ReadAt>, Ranges)> = Vec::new();
         for part in self.parts.iter() {
-            let Place::File(file, place) = &part.place else { continue };
+            let BytesPlace::File(file, place) = &part.place else { continue };
             let within = ranges.clone().map(|range| range.start.max(part.start)..range.end.min(part.end()));
             let within = within.filter(|range| !range.is_empty());
             let in_file: Vec<_> =
@@ -265,9 +265,9 @@ mod tests {
 
     /// Notes what it is told.
     #[derive(Debug, Default)]
-    struct Told(std::sync::Mutex<Vec<Range<u64>>>);
+    struct NotingFile(std::sync::Mutex<Vec<Range<u64>>>);
 
-    impl ReadAt for Told {
+    impl ReadAt for NotingFile {
         fn bytes(&self) -> u64 {
             1_000
         }
@@ -284,12 +284,12 @@ mod tests {
 
     #[test]
     fn a_file_is_told_what_will_be_read_of_it() {
-        let told = Arc::new(Told::default());
+        let told = Arc::new(NotingFile::default());
         let file = Arc::clone(&told) as Arc<dyn ReadAt>;
         let parts = vec![
-            Part { start: 0, place: Place::Memory(Bytes::from_static(b"PAR1")) },
-            Part { start: 4, place: Place::File(Arc::clone(&file), 100..120) },
-            Part { start: 24, place: Place::File(file, 300..310) },
+            BodyPart { start: 0, place: BytesPlace::Memory(Bytes::from_static(b"PAR1")) },
+            BodyPart { start: 4, place: BytesPlace::File(Arc::clone(&file), 100..120) },
+            BodyPart { start: 24, place: BytesPlace::File(file, 300..310) },
         ];
         let body = Stored::of(parts);
         body.cut(vec![0..6, 10..28]).unwrap();

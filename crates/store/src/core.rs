@@ -12,7 +12,7 @@ use crate::cache::ValueCache;
 use crate::commit::{Queue, Request};
 use crate::compact::Compaction;
 use crate::format::io_error;
-use crate::index::{Action, Batch, Change, Depth, Found, Index, NewValue, Totals, corrupt};
+use crate::index::{Action, Batch, Change, Depth, Index, NewValue, StoredValue, Totals, corrupt};
 use crate::journal::Journal;
 use crate::medium::Medium;
 use crate::recipe::is_own;
@@ -77,11 +77,11 @@ pub(crate) struct WorkState {
 impl Core {
     pub fn get(&self, key: &[u8]) -> Result<Option<(Value, Entry)>, StoreError> {
         self.look(key, &|found| match found {
-            Found::Inline(value) => Ok(value.clone()),
-            Found::Segment { place, checksum } => {
+            StoredValue::Inline(value) => Ok(value.clone()),
+            StoredValue::Segment { place, checksum } => {
                 self.cache.get((place.file, place.offset), || self.segments.read(key, *place, *checksum))
             }
-            Found::Parts(parts) => self.cache.get((RECIPES, parts.number), || self.segments.assemble(key, parts)),
+            StoredValue::Parts(parts) => self.cache.get((RECIPES, parts.number), || self.segments.assemble(key, parts)),
         })
     }
 
@@ -92,19 +92,19 @@ impl Core {
         }
         let Some((found, entry)) = self.index.get(key)? else { return Ok(None) };
         let value = match found {
-            Found::Inline(value) => Some(value),
-            Found::Segment { place, .. } => self.cache.resident((place.file, place.offset)),
-            Found::Parts(parts) => self.cache.resident((RECIPES, parts.number)),
+            StoredValue::Inline(value) => Some(value),
+            StoredValue::Segment { place, .. } => self.cache.resident((place.file, place.offset)),
+            StoredValue::Parts(parts) => self.cache.resident((RECIPES, parts.number)),
         };
         Ok(value.map(|value| (value, entry)))
     }
 
     /// Reads a value from the medium, and compares its checksum.
     pub fn check(&self, key: &[u8]) -> Result<(), StoreError> {
-        let read = |found: &Found| match found {
-            Found::Inline(value) => Ok(value.clone()),
-            Found::Segment { place, checksum } => self.segments.read(key, *place, *checksum),
-            Found::Parts(parts) => self.segments.assemble(key, parts),
+        let read = |found: &StoredValue| match found {
+            StoredValue::Inline(value) => Ok(value.clone()),
+            StoredValue::Segment { place, checksum } => self.segments.read(key, *place, *checksum),
+            StoredValue::Parts(parts) => self.segments.assemble(key, parts),
         };
         self.look(key, &read).map(drop)
     }
@@ -113,12 +113,12 @@ impl Core {
     fn look(
         &self,
         key: &[u8],
-        read: &dyn Fn(&Found) -> Result<Value, StoreError>,
+        read: &dyn Fn(&StoredValue) -> Result<Value, StoreError>,
     ) -> Result<Option<(Value, Entry)>, StoreError> {
         if is_own(key) {
             return Ok(None);
         }
-        let mut seen: Option<(Found, StoreError)> = None;
+        let mut seen: Option<(StoredValue, StoreError)> = None;
         for _ in 0..LOOKS_MAX {
             let Some((found, entry)) = self.index.get(key)? else { return Ok(None) };
             // Compaction, or a writer that replaced the value, may have removed it meanwhile. The same place is not

@@ -14,8 +14,8 @@ use crate::commit::Queue;
 use crate::compact::Compacted;
 use crate::core::{Core, Sharing, Work};
 use crate::format::{
-    FORMAT, Found, MARKER, WITH_RECIPES, find_marker, format_needed, format_of_index, io_error, random_drive_id, read_marker,
-    write_marker,
+    FORMAT, MARKER, MarkerState, WITH_RECIPES, find_marker, format_needed, format_of_index, io_error, random_drive_id,
+    read_marker, write_marker,
 };
 use crate::index::{COMMIT, DRIVE, INDEX, Index, LAST_FILE, LAST_NUMBER, corrupt_index, damaged};
 use crate::journal::Journal;
@@ -208,11 +208,11 @@ fn open_parts(medium: &Arc<dyn Medium>, options: &StoreOptions) -> Result<(Drive
 /// new index is made.
 fn open_index(medium: &Arc<dyn Medium>, cache_bytes: usize) -> Result<Index, StoreError> {
     match find_marker(&**medium)? {
-        Found::Nothing => return make_index(medium, cache_bytes),
+        MarkerState::Nothing => return make_index(medium, cache_bytes),
         // The index has everything that the marker had.
-        Found::Missing => upgrade::finish(medium, format_of_index(&**medium)?)?,
-        Found::Damaged(what) => return Err(StoreError::Damaged { path: medium.path().to_path_buf(), what }),
-        Found::Whole(marker) => upgrade::finish(medium, marker.format)?,
+        MarkerState::Missing => upgrade::finish(medium, format_of_index(&**medium)?)?,
+        MarkerState::Damaged(what) => return Err(StoreError::Damaged { path: medium.path().to_path_buf(), what }),
+        MarkerState::Whole(marker) => upgrade::finish(medium, marker.format)?,
     }
     Index::open(medium.clone(), INDEX, false, cache_bytes).map_err(|error| match error {
         StoreError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => corrupt_index(&**medium, "it is missing"),

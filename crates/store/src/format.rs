@@ -35,7 +35,7 @@ pub(crate) struct Marker {
 
 /// The state of the marker.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum MarkerState {
     /// There is no marker, and no other file of a store.
     Nothing,
     /// There is no marker, but there are other files of a store.
@@ -48,20 +48,20 @@ pub(crate) enum Found {
 /// The store's marker, if there is one. A marker of a newer format is refused, and so is a damaged one.
 pub(crate) fn read_marker(medium: &dyn Medium) -> Result<Option<Marker>, StoreError> {
     match find_marker(medium)? {
-        Found::Nothing | Found::Missing => Ok(None),
-        Found::Whole(marker) => Ok(Some(marker)),
-        Found::Damaged(what) => Err(StoreError::Damaged { path: medium.path().to_path_buf(), what }),
+        MarkerState::Nothing | MarkerState::Missing => Ok(None),
+        MarkerState::Whole(marker) => Ok(Some(marker)),
+        MarkerState::Damaged(what) => Err(StoreError::Damaged { path: medium.path().to_path_buf(), what }),
     }
 }
 
 /// The store's marker, as far as it can be read. A marker of a newer format is refused.
-pub(crate) fn find_marker(medium: &dyn Medium) -> Result<Found, StoreError> {
+pub(crate) fn find_marker(medium: &dyn Medium) -> Result<MarkerState, StoreError> {
     let failed = |error| io_error(&medium.path().join(MARKER), 0, error);
     let file = match medium.open(MARKER, false) {
         // A journal is begun after the marker was written, so this was a store.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let lost = !medium.list(journal::FOLDER).map_err(failed)?.is_empty();
-            return Ok(if lost { Found::Missing } else { Found::Nothing });
+            return Ok(if lost { MarkerState::Missing } else { MarkerState::Nothing });
         }
         opened => opened.map_err(failed)?,
     };
@@ -69,12 +69,12 @@ pub(crate) fn find_marker(medium: &dyn Medium) -> Result<Found, StoreError> {
     file.read(0, &mut text).map_err(failed)?;
     let text = String::from_utf8_lossy(&text);
     match parse(&text) {
-        Some(marker) if marker.format <= WITH_RECIPES => Ok(Found::Whole(marker)),
+        Some(marker) if marker.format <= WITH_RECIPES => Ok(MarkerState::Whole(marker)),
         Some(marker) => {
             let (path, found) = (medium.path().to_path_buf(), marker.format.to_string());
             Err(StoreError::Format { path, found, newest: WITH_RECIPES })
         }
-        None => Ok(Found::Damaged(format!("its FORMAT file is not what was written: {:?}", text.trim()))),
+        None => Ok(MarkerState::Damaged(format!("its FORMAT file is not what was written: {:?}", text.trim()))),
     }
 }
 
@@ -218,7 +218,7 @@ mod tests {
             let mut flipped = written.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
             std::fs::write(dir.path().join(MARKER), flipped).unwrap();
-            assert!(matches!(find_marker(&*medium), Ok(Found::Damaged(_))), "bit {bit}");
+            assert!(matches!(find_marker(&*medium), Ok(MarkerState::Damaged(_))), "bit {bit}");
         }
     }
 }

@@ -44,7 +44,7 @@ pub(crate) use self::failure::{Failure, caught, corrupt, damaged};
 pub(crate) use self::file::PlainFile;
 pub(crate) use self::ledger::Totals;
 use self::read::decode;
-pub(crate) use self::shared::{Part, PartAt, Parts, Raw};
+pub(crate) use self::shared::{PartAt, Parts, Raw, ValuePart};
 
 /// Name of the file.
 pub(crate) const INDEX: &str = "index.redb";
@@ -83,7 +83,7 @@ pub(crate) struct SegmentRow {
 
 /// A value, or the place to read it from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum StoredValue {
     Inline(Value),
     Segment { place: ValueLocation, checksum: u64 },
     Parts(Parts),

@@ -19,7 +19,7 @@ pub struct MemoryStore {
 
 #[derive(Debug, Default)]
 struct MemoryState {
-    entries: BTreeMap<Key, Held>,
+    entries: BTreeMap<Key, MemoryEntry>,
     staged: HashMap<u64, Value>,
     last_file: u64,
     /// The bytes of the values in `entries`.
@@ -27,8 +27,9 @@ struct MemoryState {
     staged_bytes: u64,
 }
 
+/// The value of a key.
 #[derive(Clone, Debug)]
-struct Held {
+struct MemoryEntry {
     value: Value,
     version: Version,
     tag: Tag,
@@ -186,7 +187,7 @@ impl MemoryState {
         let replaced = match write {
             Write::Put(Put { key, value, version, tag, .. }) => {
                 self.value_bytes += value.len() as u64;
-                self.entries.insert(key, Held { value, version, tag })
+                self.entries.insert(key, MemoryEntry { value, version, tag })
             }
             Write::Delete { key, .. } => self.entries.remove(&key),
         };
@@ -194,7 +195,7 @@ impl MemoryState {
     }
 }
 
-impl Held {
+impl MemoryEntry {
     fn entry(&self, key: &Key) -> Entry {
         Entry { key: key.clone(), version: self.version.clone(), tag: self.tag.clone(), bytes: self.value.len() as u64 }
     }

@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::api::show_key;
 use crate::core::Core;
-use crate::index::{Found, corrupt};
+use crate::index::{StoredValue, corrupt};
 use crate::sum::Sum;
 use crate::{Entry, Key, KeyRange, Store, StoreError, Value};
 
@@ -23,7 +23,7 @@ pub struct Checking(Option<Checked>);
 
 #[derive(Debug)]
 struct Checked {
-    found: Found,
+    found: StoredValue,
     sum: Sum,
     done: u64,
 }
@@ -109,7 +109,7 @@ impl Core {
     pub fn check_part(&self, key: &[u8], checking: &mut Checking, bytes_max: u64) -> Result<(u64, bool), StoreError> {
         let found = match self.index.get(key)? {
             None => return Ok((0, true)),
-            Some((Found::Inline(value), _)) => return Ok((value.len() as u64, true)),
+            Some((StoredValue::Inline(value), _)) => return Ok((value.len() as u64, true)),
             Some((found, _)) => found,
         };
         // A value that was moved or replaced meanwhile is checked where it is now.
@@ -117,7 +117,8 @@ impl Core {
             checking.0 = Some(Checked { found, sum: Sum::new(), done: 0 });
         }
         let Some(checked) = &mut checking.0 else { return Ok((0, true)) };
-        let is_still_there = |there: &Found| Ok::<_, StoreError>(self.index.get(key)?.is_some_and(|(now, _)| now == *there));
+        let is_still_there =
+            |there: &StoredValue| Ok::<_, StoreError>(self.index.get(key)?.is_some_and(|(now, _)| now == *there));
         let part = match self.piece(key, &checked.found, checked.done, bytes_max.max(1)) {
             Err(_) if !is_still_there(&checked.found)? => return Ok((0, false)),
             read => read?,
@@ -128,7 +129,7 @@ impl Core {
         let is_over = checked.done >= bytes;
         if is_over && checked.sum.digest() != checksum && is_still_there(&checked.found)? {
             let at = match &checked.found {
-                Found::Segment { place, .. } => {
+                StoredValue::Segment { place, .. } => {
                     format!(" ({} at byte {})", self.segments.path(place.file).display(), place.offset)
                 }
                 _ => String::new(),
@@ -139,11 +140,11 @@ impl Core {
     }
 
     /// At most so many bytes of a value, from `done` on.
-    fn piece(&self, key: &[u8], found: &Found, done: u64, bytes_max: u64) -> Result<Value, StoreError> {
+    fn piece(&self, key: &[u8], found: &StoredValue, done: u64, bytes_max: u64) -> Result<Value, StoreError> {
         let place = match found {
-            Found::Inline(value) => return Ok(value.slice(done as usize..)),
-            Found::Parts(parts) => return self.segments.piece(key, parts, done, bytes_max),
-            Found::Segment { place, .. } => place,
+            StoredValue::Inline(value) => return Ok(value.slice(done as usize..)),
+            StoredValue::Parts(parts) => return self.segments.piece(key, parts, done, bytes_max),
+            StoredValue::Segment { place, .. } => place,
         };
         let upto = done.saturating_add(bytes_max).min(place.bytes);
         match self.segments.read_part(place.file, place.offset + done..place.offset + upto) {
@@ -156,13 +157,13 @@ impl Core {
     }
 }
 
-impl Found {
+impl StoredValue {
     /// Bytes of the value, and its checksum.
     fn bytes_and_sum(&self) -> (u64, u64) {
         match self {
-            Found::Inline(value) => (value.len() as u64, xxh3_64(value)),
-            Found::Segment { place, checksum } => (place.bytes, *checksum),
-            Found::Parts(parts) => (parts.bytes, parts.checksum),
+            StoredValue::Inline(value) => (value.len() as u64, xxh3_64(value)),
+            StoredValue::Segment { place, checksum } => (place.bytes, *checksum),
+            StoredValue::Parts(parts) => (parts.bytes, parts.checksum),
         }
     }
 }

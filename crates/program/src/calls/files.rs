@@ -29,7 +29,9 @@ pub(super) fn link(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
             Box::new(read(caller, handle, offset, GuestRange { pointer, bytes: length }))
         },
     )?;
-    linker.func_wrap_async(MODULE, "file_find", |caller: Caller<'_, Guest>, asked: Asked| Box::new(find(caller, asked)))?;
+    linker.func_wrap_async(MODULE, "file_find", |caller: Caller<'_, Guest>, asked: FindArguments| {
+        Box::new(find(caller, asked))
+    })?;
     linker.func_wrap(MODULE, "close", |mut caller: Caller<'_, Guest>, handle: u32| {
         match caller.data_mut().open.get_mut(handle as usize) {
             Some(open) => {
@@ -85,11 +87,11 @@ impl OpenFile {
 }
 
 /// The handle, from, to, the patterns and their bytes, the place for hits and their most.
-type Asked = (u32, u64, u64, u32, u32, u32, u32);
+type FindArguments = (u32, u64, u64, u32, u32, u32, u32);
 
 /// Searches bytes `from` to `to` of a file for patterns, and writes where they begin, in order: each as 8 bytes, the offset with
 /// the number of the pattern in the topmost byte. Returns their number, at most `hits_max`.
-async fn find(mut caller: Caller<'_, Guest>, asked: Asked) -> wasmtime::Result<u32> {
+async fn find(mut caller: Caller<'_, Guest>, asked: FindArguments) -> wasmtime::Result<u32> {
     let (handle, mut from, to, patterns, length, hits, hits_max) = asked;
     let hits_bytes = hits_max.checked_mul(8).ok_or_else(|| fault("it passed file_find room for too many hits"))?;
     let place = GuestRange { pointer: hits, bytes: hits_bytes };

@@ -140,13 +140,14 @@ fn the_arguments_name_files_that_are_there() {
     assert_eq!(error, "there is no file \"/data/text\"");
 }
 
+/// Compiled code in memory.
 #[derive(Default)]
-struct Kept {
+struct MemoryCodeStore {
     saved: Mutex<HashMap<[u8; 32], Vec<u8>>>,
     loads: Mutex<usize>,
 }
 
-impl CodeStore for Kept {
+impl CodeStore for MemoryCodeStore {
     fn load(&self, key: &[u8; 32]) -> Option<Vec<u8>> {
         *self.loads.lock() += 1;
         self.saved.lock().get(key).cloned()
@@ -159,7 +160,7 @@ impl CodeStore for Kept {
 
 #[test]
 fn compiled_code_is_kept_under_a_seal() {
-    let kept = Arc::new(Kept::default());
+    let kept = Arc::new(MemoryCodeStore::default());
     let folder = tempfile::tempdir().unwrap();
     let services: Arc<dyn Services> = Arc::new(FolderServices::new(folder.path()).unwrap());
     let bytes = wat::parse_str(guest(&["name a\n"], "")).unwrap();

@@ -14,7 +14,7 @@ use parquet::file::metadata::{
 use parquet::file::page_index::offset_index::{OffsetIndexMetaData, PageLocation};
 
 use super::footer::{MAGIC, arrow_note, chunk_range, damaged};
-use crate::stored::{Part, Place, Stored};
+use crate::stored::{BodyPart, BytesPlace, Stored};
 use crate::{ReadAt, SliceError};
 
 /// The key of a footer's note that says where the columns of the dataset come from.
@@ -36,7 +36,7 @@ pub(super) fn lay_out(
     origins: String,
 ) -> Result<Body, SliceError> {
     let row_group = group.row_group(0);
-    let mut parts = vec![Part { start: 0, place: Place::Memory(Bytes::from_static(&MAGIC)) }];
+    let mut parts = vec![BodyPart { start: 0, place: BytesPlace::Memory(Bytes::from_static(&MAGIC)) }];
     let mut at = MAGIC.len() as u64;
     let mut columns = Vec::with_capacity(row_group.num_columns());
     let mut shifted = Vec::with_capacity(row_group.num_columns());
@@ -66,13 +66,13 @@ pub(super) fn lay_out(
 }
 
 /// Adds bytes of the file, to the part before them where they follow it in the file, too.
-fn add(parts: &mut Vec<Part>, file: &Arc<dyn ReadAt>, at: u64, range: &Range<u64>) {
+fn add(parts: &mut Vec<BodyPart>, file: &Arc<dyn ReadAt>, at: u64, range: &Range<u64>) {
     if range.is_empty() {
         return;
     }
     match parts.last_mut().map(|part| &mut part.place) {
-        Some(Place::File(_, last)) if last.end == range.start => last.end = range.end,
-        _ => parts.push(Part { start: at, place: Place::File(Arc::clone(file), range.clone()) }),
+        Some(BytesPlace::File(_, last)) if last.end == range.start => last.end = range.end,
+        _ => parts.push(BodyPart { start: at, place: BytesPlace::File(Arc::clone(file), range.clone()) }),
     }
 }
 

@@ -41,7 +41,7 @@ pub(super) struct Rows {
     batch_rows: usize,
     stats: Arc<ReadStats>,
     filter: Filter,
-    state: State,
+    state: ReadPhase,
     /// Of the rows of the windows, those that are left; none: all are.
     left: Option<BooleanBuffer>,
     /// Wanted rows among those of the windows, once they are known.
@@ -50,7 +50,8 @@ pub(super) struct Rows {
     constants: Vec<Option<ArrayRef>>,
 }
 
-enum State {
+/// How far the reading of a row group is.
+enum ReadPhase {
     New,
     Filtering(Filtering),
     Reading(Reading),
@@ -89,7 +90,7 @@ impl Rows {
             batch_rows: request.batch_rows.clamp(1, BATCH_ROWS_MAX),
             stats: request.stats,
             filter,
-            state: State::New,
+            state: ReadPhase::New,
             left,
             mask: None,
             slice,
@@ -103,11 +104,11 @@ impl Rows {
     /// Decodes one batch.
     pub(super) fn step(&mut self) -> Result<Step, SliceError> {
         match &mut self.state {
-            State::New => {
+            ReadPhase::New => {
                 self.begin()?;
                 Ok(Step::Nothing)
             }
-            State::Filtering(filtering) => match filtering.decoder.next()? {
+            ReadPhase::Filtering(filtering) => match filtering.decoder.next()? {
                 Some(batch) => {
                     filtering.take(&batch, &self.slice, &mut self.filter, self.left.as_ref())?;
                     Ok(Step::Nothing)
@@ -117,7 +118,7 @@ impl Rows {
                     Ok(Step::Nothing)
                 }
             },
-            State::Reading(_) => self.read(),
+            ReadPhase::Reading(_) => self.read(),
         }
     }
 
@@ -150,13 +151,13 @@ impl Rows {
         let schema = kept_schema(&self.slice.columns.schema, &columns);
         let kept = (!columns.is_empty()).then(|| BatchCoalescer::new(schema, self.batch_rows));
         let wanted = BooleanBufferBuilder::new(0);
-        self.state = State::Filtering(Filtering { decoder, wanted, kept, columns });
+        self.state = ReadPhase::Filtering(Filtering { decoder, wanted, kept, columns });
         Ok(())
     }
 
     /// The conditions were evaluated: the other columns are next.
     fn filtered(&mut self) -> Result<(), SliceError> {
-        let State::Filtering(mut filtering) = std::mem::replace(&mut self.state, State::New) else { return Ok(()) };
+        let ReadPhase::Filtering(mut filtering) = std::mem::replace(&mut self.state, ReadPhase::New) else { return Ok(()) };
         let mask = filtering.wanted.finish();
         if mask.len() as u64 != self.rows() {
             return Err(damaged(format!("{} of {} rows are there", mask.len(), self.rows())));
@@ -207,7 +208,7 @@ impl Rows {
             true => None,
             false => Some(self.decoder(&others, selection.as_ref(), policy)?),
         };
-        self.state = State::Reading(Reading { decoder, kept_columns, kept, rows_left });
+        self.state = ReadPhase::Reading(Reading { decoder, kept_columns, kept, rows_left });
         Ok(())
     }
 
@@ -224,7 +225,7 @@ impl Rows {
 
     /// The next rows of the output.
     fn read(&mut self) -> Result<Step, SliceError> {
-        let State::Reading(reading) = &mut self.state else { return Ok(Step::Over) };
+        let ReadPhase::Reading(reading) = &mut self.state else { return Ok(Step::Over) };
         if reading.rows_left == 0 {
             return Ok(Step::Over);
         }
@@ -247,7 +248,7 @@ impl Rows {
         decoded: Option<&RecordBatch>,
         kept: Option<&RecordBatch>,
     ) -> Result<RecordBatch, SliceError> {
-        let State::Reading(reading) = &self.state else { return Err(damaged("nothing is read")) };
+        let ReadPhase::Reading(reading) = &self.state else { return Err(damaged("nothing is read")) };
         let mut columns = Vec::with_capacity(self.columns.len());
         for (place, column) in self.columns.iter().enumerate() {
             let before = reading.kept_columns.iter().position(|kept| kept == column);
@@ -268,7 +269,7 @@ impl Rows {
 
     /// The wanted rows of a window; the windows are asked for in order. `held` has rows that were decoded for the next ones.
     pub(super) fn window(&mut self, window: usize, held: &mut Vec<RecordBatch>) -> Result<Option<RecordBatch>, SliceError> {
-        while !matches!(self.state, State::Reading(_)) {
+        while !matches!(self.state, ReadPhase::Reading(_)) {
             self.step()?;
         }
         let wanted = self.wanted_in(window);

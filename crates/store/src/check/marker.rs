@@ -4,7 +4,7 @@ use pithead_model::DriveId;
 
 use super::{CheckReport, Finding, FindingKind};
 use crate::StoreError;
-use crate::format::{Found, MARKER, Marker, find_marker, format_of_index};
+use crate::format::{MARKER, Marker, MarkerState, find_marker, format_of_index};
 use crate::index::INDEX;
 use crate::journal::Header;
 use crate::medium::Medium;
@@ -13,10 +13,10 @@ use crate::medium::Medium;
 /// last step.
 pub(super) fn check(medium: &dyn Medium, header: Option<Header>, report: &mut CheckReport) -> Result<Marker, StoreError> {
     let what = match find_marker(medium)? {
-        Found::Whole(marker) => return Ok(marker),
-        Found::Damaged(what) => what,
-        Found::Missing => "the file is missing".to_string(),
-        Found::Nothing => match medium.open(INDEX, false) {
+        MarkerState::Whole(marker) => return Ok(marker),
+        MarkerState::Damaged(what) => what,
+        MarkerState::Missing => "the file is missing".to_string(),
+        MarkerState::Nothing => match medium.open(INDEX, false) {
             Ok(_) => "the file is missing".to_string(),
             Err(_) => {
                 let what = "there is no store: it has no FORMAT file".to_string();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::sweep::{Hole, sweep};
 use super::{Check, CheckProgress, CheckStep, FindingKind, Named};
 use crate::api::show_key;
-use crate::index::{Found, INDEX, Index, Totals};
+use crate::index::{INDEX, Index, StoredValue, Totals};
 use crate::recipe::{is_own, pack_of};
 use crate::record::{Body, Record, ValueLocation};
 use crate::segments::{Segments, file_name};
@@ -103,8 +103,8 @@ impl Check<'_> {
     /// Reads a value that has a recipe.
     fn made_of(&mut self, key: &Key, segments: &Segments) -> Result<(), StoreError> {
         let read = match self.index.get(key) {
-            Ok(Some((Found::Parts(parts), _))) => segments.assemble(key, &parts).map(drop),
-            Ok(Some((Found::Segment { place, checksum }, _))) => segments.read(key, place, checksum).map(drop),
+            Ok(Some((StoredValue::Parts(parts), _))) => segments.assemble(key, &parts).map(drop),
+            Ok(Some((StoredValue::Segment { place, checksum }, _))) => segments.read(key, place, checksum).map(drop),
             Ok(_) => Ok(()),
             Err(error) => Err(error),
         };

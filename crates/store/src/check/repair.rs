@@ -9,7 +9,7 @@ use super::records::all_places;
 use super::sweep::{Hole, sweep};
 use super::{CACHE_BYTES, CheckReport, DRIVE, Finding, FindingKind};
 use crate::api::show_key;
-use crate::format::{Found, find_marker, format_needed, io_error, write_marker};
+use crate::format::{MarkerState, find_marker, format_needed, io_error, write_marker};
 use crate::index::{COMMIT, INDEX, Index, LAST_FILE, LAST_NUMBER, Named, SegmentRow, Totals};
 use crate::journal::{Journal, Replayed, Row};
 use crate::medium::Medium;
@@ -129,7 +129,7 @@ pub(super) fn finish(
     report: &mut CheckReport,
 ) -> Result<(), StoreError> {
     let format = format_needed(&index)?;
-    if !matches!(find_marker(&**medium)?, Found::Whole(marker) if marker.format >= format) {
+    if !matches!(find_marker(&**medium)?, MarkerState::Whole(marker) if marker.format >= format) {
         write_marker(&**medium, format, drive)?;
     }
     let bad = report.findings.iter().any(|finding| finding.kind == FindingKind::Journal);

@@ -10,7 +10,7 @@ use super::failure::{A_PAGE, Failure, corrupt};
 use super::ledger::Totals;
 use super::shared::find;
 use super::{
-    ENTRIES, FACTS, Found, Index, LAST_NUMBER, PACK_BYTES, PACKS, PLACES, RECIPE_BYTES, SEGMENTS, SegmentRow, VALUE_BYTES,
+    ENTRIES, FACTS, Index, LAST_NUMBER, PACK_BYTES, PACKS, PLACES, RECIPE_BYTES, SEGMENTS, SegmentRow, StoredValue, VALUE_BYTES,
 };
 use crate::api::show_key;
 use crate::recipe::OWN;
@@ -53,11 +53,11 @@ impl Index {
         })
     }
 
-    pub fn get(&self, key: &[u8]) -> Result<Option<(Found, Entry)>, StoreError> {
+    pub fn get(&self, key: &[u8]) -> Result<Option<(StoredValue, Entry)>, StoreError> {
         self.look(key, |key, record, entries| {
             let found = match record.body {
-                Body::Segment(place) => Found::Segment { place, checksum: record.checksum },
-                Body::Inline(value) if xxh3_64(value) == record.checksum => Found::Inline(Value::copy_from_slice(value)),
+                Body::Segment(place) => StoredValue::Segment { place, checksum: record.checksum },
+                Body::Inline(value) if xxh3_64(value) == record.checksum => StoredValue::Inline(Value::copy_from_slice(value)),
                 Body::Inline(_) => return Err(corrupt(key, "its checksum does not hold").into()),
                 Body::Recipe(recipe) => find(key, &recipe, record.checksum, entries)?,
             };

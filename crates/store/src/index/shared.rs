@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::apply::{Was, sweep_packs};
 use super::failure::{Failure, corrupt};
 use super::read::{Entries, decode};
-use super::{ENTRIES, Found, Index, USES};
+use super::{ENTRIES, Index, StoredValue, USES};
 use crate::recipe::{OWN, Recipe, Share, pack_key, pack_of};
 use crate::record::{Body, Record, ValueLocation};
 use crate::{Key, StoreError, Value};
@@ -21,11 +21,12 @@ pub(crate) struct Parts {
     /// Bytes of the value, and its checksum.
     pub bytes: u64,
     pub checksum: u64,
-    pub parts: Vec<Part>,
+    pub parts: Vec<ValuePart>,
 }
 
+/// A part of a value that shares bytes with others.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct ValuePart {
     pub bytes: u64,
     pub at: PartAt,
 }
@@ -117,9 +118,9 @@ struct Pack {
 }
 
 /// Where a value lies that has a recipe. One that is a whole pack is read as if it had none.
-pub(super) fn find(key: &[u8], recipe: &Recipe, checksum: u64, entries: &Entries) -> Result<Found, Failure> {
+pub(super) fn find(key: &[u8], recipe: &Recipe, checksum: u64, entries: &Entries) -> Result<StoredValue, Failure> {
     let mut packs: HashMap<u64, Pack> = HashMap::new();
-    let mut parts: Vec<Part> = Vec::new();
+    let mut parts: Vec<ValuePart> = Vec::new();
     for share in recipe.shares() {
         let pack = match packs.entry(share.pack) {
             hash_map::Entry::Occupied(known) => known.into_mut(),
@@ -131,15 +132,15 @@ pub(super) fn find(key: &[u8], recipe: &Recipe, checksum: u64, entries: &Entries
         let is_all = pack.bytes == recipe.bytes && u64::from(share.bytes) == recipe.bytes;
         if is_all && pack.checksum == checksum {
             return Ok(match &pack.at {
-                PartAt::Inline(value) => Found::Inline(value.clone()),
+                PartAt::Inline(value) => StoredValue::Inline(value.clone()),
                 PartAt::Segment { file, offset } => {
-                    Found::Segment { place: ValueLocation { file: *file, offset: *offset, bytes: pack.bytes }, checksum }
+                    StoredValue::Segment { place: ValueLocation { file: *file, offset: *offset, bytes: pack.bytes }, checksum }
                 }
             });
         }
-        parts.push(Part { bytes: share.bytes.into(), at: pack.at.part(share) });
+        parts.push(ValuePart { bytes: share.bytes.into(), at: pack.at.part(share) });
     }
-    Ok(Found::Parts(Parts { number: recipe.number, bytes: recipe.bytes, checksum, parts }))
+    Ok(StoredValue::Parts(Parts { number: recipe.number, bytes: recipe.bytes, checksum, parts }))
 }
 
 /// A pack that the recipe of a key names.

@@ -55,7 +55,7 @@ struct Head {
 
 /// Where frames are written: a file's salt, the offset, and the offset up to which the file was flushed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct FramePlace {
     pub salt: u64,
     pub at: u64,
     pub flushed: Option<u64>,
@@ -89,7 +89,7 @@ impl Frame<'_> {
 }
 
 /// The frames of one commit. `sealed`: it is durable once they are flushed. A commit without rows has its end alone.
-pub(super) fn encode_commit(place: Place, number: u64, rows: &[Row], account: Account, sealed: bool) -> Vec<u8> {
+pub(super) fn encode_commit(place: FramePlace, number: u64, rows: &[Row], account: Account, sealed: bool) -> Vec<u8> {
     let mut out = Vec::new();
     for (row, (key, record)) in rows.iter().enumerate() {
         let kind = if record.is_some() { FrameKind::Put } else { FrameKind::Deleted };
@@ -105,18 +105,18 @@ pub(super) fn encode_commit(place: Place, number: u64, rows: &[Row], account: Ac
 }
 
 /// `is_last`: frames of later commits before the mark are void.
-pub(super) fn encode_mark(place: Place, number: u64, is_last: bool) -> Vec<u8> {
+pub(super) fn encode_mark(place: FramePlace, number: u64, is_last: bool) -> Vec<u8> {
     let mut out = Vec::new();
     encode(&mut out, place, Head { kind: FrameKind::Mark, number, row: u32::from(!is_last), rows: 0 }, &Key::new(), &[]);
     out
 }
 
 /// A row of a base.
-pub(super) fn encode_row(out: &mut Vec<u8>, place: Place, number: u64, key: &[u8], record: &[u8]) {
+pub(super) fn encode_row(out: &mut Vec<u8>, place: FramePlace, number: u64, key: &[u8], record: &[u8]) {
     encode(out, place, Head { kind: FrameKind::Put, number, row: 0, rows: 0 }, key, record);
 }
 
-fn encode(out: &mut Vec<u8>, place: Place, head: Head, key: &[u8], record: &[u8]) {
+fn encode(out: &mut Vec<u8>, place: FramePlace, head: Head, key: &[u8], record: &[u8]) {
     let start = out.len();
     let at = place.at + start as u64;
     let since = place.flushed.and_then(|flushed| u32::try_from(at.checked_sub(flushed)? / STEP + 1).ok());

@@ -7,7 +7,7 @@ use pithead_model::DriveId;
 
 use super::Row;
 use super::file::{Account, FRAMES_AT, FileKind, Header, Scan, file_name, last_mark};
-use super::frame::{FRAME_HEADER, FrameKind, Place, encode_commit, encode_mark, encode_row};
+use super::frame::{FRAME_HEADER, FrameKind, FramePlace, encode_commit, encode_mark, encode_row};
 use crate::format::{FORMAT, random_u64};
 use crate::medium::{Medium, MediumFile};
 
@@ -89,7 +89,7 @@ impl Writer {
     pub fn put(&mut self, number: u64, key: &[u8], record: &[u8]) -> io::Result<()> {
         encode_row(
             &mut self.bytes,
-            Place { salt: self.salt, at: self.at, flushed: None },
+            FramePlace { salt: self.salt, at: self.at, flushed: None },
             number,
             key,
             self.account.part(record),
@@ -136,8 +136,8 @@ impl Writer {
         self.write()
     }
 
-    fn place(&self) -> Place {
-        Place { salt: self.salt, at: self.at, flushed: self.flushed }
+    fn place(&self) -> FramePlace {
+        FramePlace { salt: self.salt, at: self.at, flushed: self.flushed }
     }
 
     pub fn write(&mut self) -> io::Result<()> {

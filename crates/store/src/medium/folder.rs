@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::forgetful::Forgetful;
 use super::memory::MemoryPool;
-use super::requests::{On, Requests, RequestsBy, Wanted};
+use super::requests::{On, ReadRequest, Requests, RequestsBy};
 use super::{ALIGNMENT, Medium, MediumFile};
 use crate::StoreError;
 
@@ -208,7 +208,9 @@ impl MediumFile for FolderFile {
         let (skipped, bytes) = ((range.start - offset) as usize, (range.end - offset) as usize);
         let mut memory = self.io.memory.take(bytes)?;
         let memory = match &self.direct {
-            Some(direct) => self.io.requests.read(direct, Wanted::new(offset, bytes), memory, &mut skipping(skipped, on))?,
+            Some(direct) => {
+                self.io.requests.read(direct, ReadRequest::new(offset, bytes), memory, &mut skipping(skipped, on))?
+            }
             None => {
                 self.cached.read_exact_at(&mut memory.as_mut()[..bytes], offset)?;
                 on(&memory.as_ref()[skipped..bytes]);

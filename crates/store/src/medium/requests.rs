@@ -46,7 +46,7 @@ pub(super) type On<'a> = &'a mut dyn FnMut(&[u8]);
 
 /// What to read, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct ReadRequest {
     /// The offset in the file, a multiple of [`ALIGNMENT`].
     pub offset: u64,
     /// The bytes that must come. Requests are rounded up to [`ALIGNMENT`], and the file may end in between.
@@ -62,7 +62,7 @@ pub(super) struct Wanted {
 #[derive(Debug)]
 pub(super) struct Job {
     file: Arc<File>,
-    wanted: Wanted,
+    wanted: ReadRequest,
     memory_start: *mut u8,
     progress: Mutex<Progress>,
     changed: Condvar,
@@ -104,7 +104,7 @@ pub(super) enum After {
     Failed(io::Error),
 }
 
-impl Wanted {
+impl ReadRequest {
     pub fn new(offset: u64, bytes: usize) -> Self {
         let part = (bytes / 8).next_multiple_of(ALIGNMENT as usize);
         Self { offset, bytes, request_bytes: part.clamp(*REQUEST_BYTES.start(), *REQUEST_BYTES.end()), depth: DEPTH }
@@ -145,7 +145,7 @@ impl Requests {
 
     /// Reads what `wanted` describes into `memory`, which has room for it rounded up to [`ALIGNMENT`]. `on` receives
     /// the bytes in order, as they arrive.
-    pub fn read(&self, file: &Arc<File>, wanted: Wanted, memory: Memory, on: On<'_>) -> io::Result<Memory> {
+    pub fn read(&self, file: &Arc<File>, wanted: ReadRequest, memory: Memory, on: On<'_>) -> io::Result<Memory> {
         let job = Arc::new(Job::new(Arc::clone(file), wanted, memory)?);
         match self {
             // The caller executes a single request itself: handing it over would only cost time.
@@ -158,8 +158,8 @@ impl Requests {
 }
 
 impl Job {
-    fn new(file: Arc<File>, wanted: Wanted, mut memory: Memory) -> io::Result<Self> {
-        let Wanted { bytes, request_bytes, .. } = wanted;
+    fn new(file: Arc<File>, wanted: ReadRequest, mut memory: Memory) -> io::Result<Self> {
+        let ReadRequest { bytes, request_bytes, .. } = wanted;
         // The conditions on which the pointers below rely.
         let aligned = request_bytes > 0 && request_bytes.is_multiple_of(ALIGNMENT as usize);
         if bytes == 0 || memory.as_ref().len() < bytes.next_multiple_of(ALIGNMENT as usize) || !aligned {

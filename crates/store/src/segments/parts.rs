@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::Segments;
 use crate::format::io_error;
-use crate::index::{Part, PartAt, Parts, corrupt};
+use crate::index::{PartAt, Parts, ValuePart, corrupt};
 use crate::medium::ALIGNMENT;
 use crate::{StoreError, Value};
 
@@ -83,7 +83,7 @@ impl Segments {
 }
 
 /// The reads that bring all parts, in the order of files and offsets.
-fn together(parts: &[Part]) -> Vec<Together> {
+fn together(parts: &[ValuePart]) -> Vec<Together> {
     let placed = parts.iter().filter_map(|part| match part.at {
         PartAt::Inline(_) => None,
         PartAt::Segment { file, offset } => Some((file, offset, offset.saturating_add(part.bytes))),
@@ -132,8 +132,8 @@ mod tests {
 
     #[test]
     fn parts_that_lie_near_one_another_are_read_together() {
-        let part = |file, offset, bytes| Part { bytes, at: PartAt::Segment { file, offset } };
-        let inline = Part { bytes: 3, at: PartAt::Inline(Value::from_static(b"abc")) };
+        let part = |file, offset, bytes| ValuePart { bytes, at: PartAt::Segment { file, offset } };
+        let inline = ValuePart { bytes: 3, at: PartAt::Inline(Value::from_static(b"abc")) };
         let far = 10_000 + GAP_BYTES_MAX + 1;
         let parts = [part(2, 0, 5), part(1, 8_000, 2_000), inline, part(1, 0, 100), part(1, far, 1), part(1, 50, 20)];
         let read = |file, range| Together { file, range };

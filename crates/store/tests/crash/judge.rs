@@ -10,7 +10,7 @@ use crate::writer::{counted, log_path, options, store_dir};
 
 pub struct Judge {
     dir: PathBuf,
-    writers: Vec<Known>,
+    writers: Vec<WriterKeys>,
     /// The numbers whose steps were acknowledged, each to one writer.
     counted: BTreeSet<u64>,
     rounds: u64,
@@ -22,7 +22,7 @@ pub struct Judge {
 }
 
 /// The state of a writer's keys after the last kill.
-struct Known {
+struct WriterKeys {
     at: At,
     model: Model,
     log_bytes: usize,
@@ -39,11 +39,12 @@ struct Log {
     counted: Vec<u64>,
 }
 
-type Found = Vec<(Value, Entry)>;
+/// The entries of a writer as the store has them.
+type ReadEntries = Vec<(Value, Entry)>;
 
 impl Judge {
     pub fn new(dir: &Path, seed: u64) -> Self {
-        let known = |writer| Known { at: At { seed, writer, step: 1 }, model: Model::default(), log_bytes: 0 };
+        let known = |writer| WriterKeys { at: At { seed, writer, step: 1 }, model: Model::default(), log_bytes: 0 };
         Self {
             dir: dir.to_path_buf(),
             writers: (0..WRITERS).map(known).collect(),
@@ -128,7 +129,7 @@ impl Judge {
     }
 }
 
-impl Known {
+impl WriterKeys {
     fn read_log(&mut self, path: &Path) -> Result<Log, String> {
         let bytes = match std::fs::read(path) {
             // The writer may have been killed before it began.
@@ -158,7 +159,7 @@ impl Known {
     }
 }
 
-fn read(store: &DiskStore, writer: usize) -> Result<Found, String> {
+fn read(store: &DiskStore, writer: usize) -> Result<ReadEntries, String> {
     let entries = store.list(prefix(writer).as_bytes()).map_err(|error| error.to_string())?;
     let read = |entry: Entry| match store.get(&entry.key) {
         Ok(Some((value, again))) if again == entry => Ok((value, entry)),
@@ -168,7 +169,7 @@ fn read(store: &DiskStore, writer: usize) -> Result<Found, String> {
     entries.into_iter().map(read).collect()
 }
 
-fn equals(found: &Found, model: &Model, at: At) -> bool {
+fn equals(found: &ReadEntries, model: &Model, at: At) -> bool {
     let same = |((value, entry), (number, put)): (&(Value, Entry), (&u32, &Put))| {
         let at = At { step: put.step, ..at };
         let version = if put.adopted { Version::new() } else { at.version() };
@@ -180,7 +181,7 @@ fn equals(found: &Found, model: &Model, at: At) -> bool {
 }
 
 /// The difference between the store and the last state that it could have.
-fn describe(found: &Found, model: &Model, at: At, log: &Log) -> String {
+fn describe(found: &ReadEntries, model: &Model, at: At, log: &Log) -> String {
     let found = found.iter().map(|(value, entry)| {
         format!("{} {} B version {}", entry.key.escape_ascii(), value.len(), entry.version.escape_ascii())
     });

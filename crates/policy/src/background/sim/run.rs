@@ -63,7 +63,8 @@ struct Service {
     home: Option<usize>,
 }
 
-enum What {
+/// What happens in the simulation.
+enum SimEvent {
     /// A host thread sends a task.
     Arrival(usize),
     /// A core is done with a task that came at this time.
@@ -81,7 +82,7 @@ enum What {
 struct Event {
     at: f64,
     sequence: u64,
-    what: What,
+    what: SimEvent,
 }
 
 impl<'a> Run<'a> {
@@ -103,7 +104,7 @@ impl<'a> Run<'a> {
             outcome: Outcome::default(),
         };
         (0..scenario.threads).for_each(|thread| run.next_arrival(thread));
-        run.add(0.0, What::Decide);
+        run.add(0.0, SimEvent::Decide);
         run
     }
 
@@ -126,42 +127,42 @@ impl<'a> Run<'a> {
         Outcome { tasks: times.len() as u64, mean, p50, p99, p999, foreground, background, ..self.outcome }
     }
 
-    fn add(&mut self, after: f64, what: What) {
+    fn add(&mut self, after: f64, what: SimEvent) {
         self.sequence += 1;
         self.events.push(Event { at: self.now + after, sequence: self.sequence, what });
     }
 
     fn next_arrival(&mut self, thread: usize) {
         let after = -(1.0 - self.random.random::<f64>()).ln() / self.scenario.rate;
-        self.add(after, What::Arrival(thread));
+        self.add(after, SimEvent::Arrival(thread));
     }
 
-    fn happen(&mut self, what: What) {
+    fn happen(&mut self, what: SimEvent) {
         match what {
-            What::Arrival(thread) => {
+            SimEvent::Arrival(thread) => {
                 let core = thread % self.cores.len();
                 self.cores[core].queue.push_back(Waiting::Task(self.now));
                 self.next_arrival(thread);
                 self.go_on(core);
             }
-            What::TaskDone(core, came) => {
+            SimEvent::TaskDone(core, came) => {
                 self.times.push(self.now - came + self.scenario.elsewhere_seconds);
                 self.cores[core].is_busy = false;
                 self.leave_steps(core);
                 self.go_on(core);
             }
-            What::LeftStepDone(core) => {
+            SimEvent::LeftStepDone(core) => {
                 self.outcome.steps += 1;
                 self.cores[core].is_busy = false;
                 self.go_on(core);
             }
-            What::StepDone(core, service, took) => self.step_done(core, service, took),
-            What::Look(core) => {
+            SimEvent::StepDone(core, service, took) => self.step_done(core, service, took),
+            SimEvent::Look(core) => {
                 self.cores[core].looks = false;
                 self.wake(core);
                 self.go_on(core);
             }
-            What::Decide => self.decide(),
+            SimEvent::Decide => self.decide(),
         }
     }
 
@@ -190,7 +191,7 @@ impl<'a> Run<'a> {
         if core.debt > DEBT {
             core.rests_until = now + core.debt;
             let rest = std::mem::take(&mut core.debt);
-            self.add(rest, What::Look(index));
+            self.add(rest, SimEvent::Look(index));
         } else {
             core.ahead = Some(core.queue.len());
         }
@@ -208,7 +209,7 @@ impl<'a> Run<'a> {
             }
             core.grant = grant;
         }
-        self.add(interval, What::Decide);
+        self.add(interval, SimEvent::Decide);
         self.wake_all();
         (0..self.cores.len()).for_each(|core| self.go_on(core));
     }
@@ -241,7 +242,7 @@ impl<'a> Run<'a> {
                 Some(Waiting::Step) => {
                     let took = self.scenario.step_seconds;
                     self.occupy_with_step(index, took);
-                    self.add(took, What::LeftStepDone(index));
+                    self.add(took, SimEvent::LeftStepDone(index));
                 }
                 None => return,
             }
@@ -261,7 +262,7 @@ impl<'a> Run<'a> {
         core.sample.foreground += took;
         core.sample.arrivals += 1;
         core.delay += self.now - came;
-        self.add(took, What::TaskDone(index, came));
+        self.add(took, SimEvent::TaskDone(index, came));
     }
 
     /// The driver of a core has its turn; whether it runs a step.
@@ -286,7 +287,7 @@ impl<'a> Run<'a> {
         self.outcome.moves += u64::from(is_moved);
         let took = self.scenario.step_seconds + if is_moved { self.scenario.move_seconds } else { 0.0 };
         self.occupy_with_step(index, took);
-        self.add(took, What::StepDone(index, service, took));
+        self.add(took, SimEvent::StepDone(index, service, took));
         true
     }
 
@@ -315,7 +316,7 @@ impl<'a> Run<'a> {
             }
             None => {
                 if !self.ready.is_empty() && !std::mem::replace(&mut self.cores[index].looks, true) {
-                    self.add(STAYS, What::Look(index));
+                    self.add(STAYS, SimEvent::Look(index));
                 }
                 None
             }

@@ -10,13 +10,13 @@ use super::*;
 /// A table of symbols and texts as codes of it. The codes are any that there are, not those that a compressor would
 /// choose, so that a text is written in many ways.
 #[derive(Clone, Debug)]
-struct Made {
+struct TextsAsCodes {
     symbols: Vec<Vec<u8>>,
     /// The codes of each text.
     texts: Vec<Vec<u8>>,
 }
 
-impl Made {
+impl TextsAsCodes {
     fn table(&self) -> Symbols {
         let number = |symbol: &Vec<u8>| symbol.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte));
         let lengths: Vec<u8> = self.symbols.iter().map(|symbol| symbol.len() as u8).collect();
@@ -48,13 +48,13 @@ fn byte() -> impl Strategy<Value = u8> {
     prop_oneof![8 => Just(b'a'), 8 => Just(b'b'), 2 => Just(0xc3), 2 => Just(0xa9), 1 => Just(ESCAPE), 1 => Just(0), 1 => 0u8..5]
 }
 
-fn made() -> impl Strategy<Value = Made> {
+fn made() -> impl Strategy<Value = TextsAsCodes> {
     let symbols = prop::collection::vec(prop::collection::vec(byte(), 1..=8), 1..40);
     (symbols, 0usize..100).prop_flat_map(|(symbols, texts)| {
         let count = symbols.len() as u8;
         let unit = prop_oneof![3 => (0..count).prop_map(|code| vec![code]), 1 => byte().prop_map(|byte| vec![ESCAPE, byte])];
         let text = prop::collection::vec(unit, 0..12).prop_map(|units| units.concat());
-        prop::collection::vec(text, texts).prop_map(move |texts| Made { symbols: symbols.clone(), texts })
+        prop::collection::vec(text, texts).prop_map(move |texts| TextsAsCodes { symbols: symbols.clone(), texts })
     })
 }
 
@@ -91,7 +91,7 @@ fn ways(pattern: &BytePattern, texts: &Coded<'_>) -> Vec<CodeSearch> {
     parts.chain([texts_way, CodeSearch::new(pattern, texts)]).collect()
 }
 
-fn check(made: &Made, pattern: &BytePattern, wanted: &RowSet) {
+fn check(made: &TextsAsCodes, pattern: &BytePattern, wanted: &RowSet) {
     let (table, (codes, offsets)) = (made.table(), made.codes());
     let texts = Coded::new(&table, &codes, &offsets).unwrap();
     let plain = made.plain();
@@ -146,7 +146,7 @@ proptest! {
 fn overlapping_needles_are_found_in_every_reading() {
     let symbols = [&b"aba"[..], b"ab", b"a", b"b", b"ababab"].map(<[u8]>::to_vec).to_vec();
     let texts = [&[0][..], &[1, 2], &[3, 0], &[0, 3], &[4], &[4, 2], &[ESCAPE, b'a', 3, ESCAPE, b'a'], &[], &[2], &[3, 3]];
-    let made = Made { symbols, texts: texts.map(<[u8]>::to_vec).to_vec() };
+    let made = TextsAsCodes { symbols, texts: texts.map(<[u8]>::to_vec).to_vec() };
     for pattern in ["%aba%", "aba%", "%aba", "aba", "%a", "a%", "%ababa%", "%b%b%", "_b_", "%a_a%"] {
         check(&made, &BytePattern::like(pattern), &RowSet::all(texts.len()));
     }
@@ -160,7 +160,7 @@ fn needles_across_texts_are_none() {
     for padding in 0..12 {
         // More of the other codes make each place of the needle the rarest in turn.
         let texts = [vec![0], vec![1], vec![2], [3, padding % 4].repeat(1 + usize::from(padding)), vec![0], vec![1], vec![2]];
-        let made = Made { symbols: symbols.clone(), texts: texts.to_vec() };
+        let made = TextsAsCodes { symbols: symbols.clone(), texts: texts.to_vec() };
         for pattern in ["%abb%", "%ab%", "%bab%", "%ba%", "abb%", "%abb"] {
             check(&made, &BytePattern::like(pattern), &RowSet::all(texts.len()));
         }
@@ -170,7 +170,8 @@ fn needles_across_texts_are_none() {
 /// An escaped byte of 255 after another one, and a code whose number is a byte of the needle.
 #[test]
 fn escaped_bytes_are_no_codes() {
-    let made = Made { symbols: vec![b"x".to_vec(); 100], texts: vec![vec![ESCAPE, ESCAPE, 97], vec![ESCAPE, 97], vec![97]] };
+    let made =
+        TextsAsCodes { symbols: vec![b"x".to_vec(); 100], texts: vec![vec![ESCAPE, ESCAPE, 97], vec![ESCAPE, 97], vec![97]] };
     for needle in [&b"a"[..], b"x", &[ESCAPE], &[ESCAPE, b'x']] {
         let pattern = BytePattern::one_of(&[Value::Bytes(needle.to_vec())]).unwrap();
         check(&made, &pattern, &RowSet::all(3));
@@ -184,7 +185,7 @@ fn escaped_bytes_are_no_codes() {
 fn a_needle_longer_than_any_prepared_one_is_found() {
     let symbols = vec![b"abcdefgh".to_vec(), b"abc".to_vec()];
     let texts = vec![vec![0; 12], vec![0, 0, 0, 0, 0, 0, 0, 1], vec![1, 0, 0, 0, 0, 0, 0, 0, 0], vec![0; 7]];
-    let made = Made { symbols, texts };
+    let made = TextsAsCodes { symbols, texts };
     let long = "abcdefgh".repeat(8);
     for pattern in [format!("%{long}%"), format!("{long}%"), format!("%{long}"), long.clone(), format!("%{}abc%", &long[8..])] {
         check(&made, &BytePattern::like(&pattern), &RowSet::all(4));

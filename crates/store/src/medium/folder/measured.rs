@@ -64,7 +64,7 @@ fn measured_reads() {
                 ] {
                     let read = |offset: u64| {
                         let memory = medium.io.memory.take(value_bytes).unwrap();
-                        let wanted = Wanted { offset, bytes: value_bytes, request_bytes, depth };
+                        let wanted = ReadRequest { offset, bytes: value_bytes, request_bytes, depth };
                         medium.io.requests.read(&direct, wanted, memory, &mut |_| {}).unwrap();
                     };
                     print!("  {}Kx{depth} {:.2}", request_bytes >> 10, read_all(value_bytes, threads, &read));

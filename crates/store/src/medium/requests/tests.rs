@@ -13,8 +13,8 @@ fn memory(bytes: usize) -> Memory {
     Arc::new(MemoryPool::default()).take(bytes).unwrap()
 }
 
-fn wanted(bytes: usize, request_bytes: usize) -> Wanted {
-    Wanted { offset: 0, bytes, request_bytes, depth: 6 }
+fn wanted(bytes: usize, request_bytes: usize) -> ReadRequest {
+    ReadRequest { offset: 0, bytes, request_bytes, depth: 6 }
 }
 
 fn job(bytes: usize, request_bytes: usize) -> Job {
