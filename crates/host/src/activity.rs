@@ -36,11 +36,12 @@ pub(crate) type SharedRows = Arc<Mutex<BoxStream<'static, Result<RecordBatch, Fa
 #[derive(Default)]
 pub struct Activity {
     is_followed: AtomicBool,
-    kept: Mutex<Kept>,
+    kept: Mutex<ActivityLog>,
 }
 
+/// The statements that run, the last ones that ended, and the totals of all.
 #[derive(Default)]
-struct Kept {
+struct ActivityLog {
     last: u64,
     running: BTreeMap<u64, Arc<Followed>>,
     /// The newest last.

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::batches::Batches;
 use crate::code::{Code, Failure, RequestKind};
-use crate::crowd::Place;
+use crate::crowd::CrowdPlace;
 use crate::execute::{Answer, Call, Link};
 use crate::frame::Frame;
 use crate::identity::{Identity, PRIORITY_NORMAL};
@@ -40,7 +40,7 @@ pub(crate) async fn talk(
     service: Arc<Service>,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send,
     link: Link,
-    place: Place,
+    place: CrowdPlace,
     mut stop: watch::Receiver<bool>,
 ) {
     let mut stream = BufReader::with_capacity(READ_BYTES, stream);
@@ -93,7 +93,7 @@ enum Next {
 struct Talk {
     service: Arc<Service>,
     link: Link,
-    place: Place,
+    place: CrowdPlace,
     id: i64,
     /// The sequence of the last request.
     last: Option<i64>,
@@ -104,7 +104,7 @@ struct Talk {
 }
 
 impl Talk {
-    fn new(service: Arc<Service>, link: Link, place: Place) -> Talk {
+    fn new(service: Arc<Service>, link: Link, place: CrowdPlace) -> Talk {
         let (id, batches) = (service.next_connection(), Batches::new(Arc::clone(&service)));
         Talk { service, link, place, id, last: None, known: false, failures: 0, batches }
     }

@@ -36,7 +36,7 @@ struct Member {
 
 /// A connection's place. It is free again when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct CrowdPlace {
     crowd: Arc<Crowd>,
     id: u64,
     wanted: Arc<Notify>,
@@ -48,13 +48,13 @@ impl Crowd {
     }
 
     /// A place for a stranger.
-    pub fn enter(self: &Arc<Self>, address: IpAddr) -> Place {
+    pub fn enter(self: &Arc<Self>, address: IpAddr) -> CrowdPlace {
         let wanted = Arc::new(Notify::new());
         let mut inside = self.inside.lock();
         inside.next += 1;
         let id = inside.next;
         inside.members.insert(id, Member { address, stranger: Some(Arc::clone(&wanted)) });
-        Place { crowd: Arc::clone(self), id, wanted }
+        CrowdPlace { crowd: Arc::clone(self), id, wanted }
     }
 
     /// Has a stranger go for somebody at this address. False: there is none, or none whose place would help.
@@ -78,7 +78,7 @@ impl Crowd {
     }
 }
 
-impl Place {
+impl CrowdPlace {
     /// The client is known: nobody takes its place any more.
     pub fn keep(&self) {
         if let Some(member) = self.crowd.inside.lock().members.get_mut(&self.id) {
@@ -92,7 +92,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for CrowdPlace {
     fn drop(&mut self) {
         self.crowd.inside.lock().members.remove(&self.id);
         self.crowd.freed.notify_one();
@@ -105,7 +105,7 @@ mod tests {
 
     use super::*;
 
-    async fn is_wanted(place: &Place) -> bool {
+    async fn is_wanted(place: &CrowdPlace) -> bool {
         tokio::time::timeout(Duration::from_millis(1), place.wanted()).await.is_ok()
     }
 

@@ -152,9 +152,9 @@ pub(crate) mod tests {
 
     /// Slices in memory.
     #[derive(Debug, Default)]
-    pub(crate) struct Held(pub BTreeMap<Vec<u8>, Value>);
+    pub(crate) struct MemorySlices(pub BTreeMap<Vec<u8>, Value>);
 
-    impl Slices for Held {
+    impl Slices for MemorySlices {
         fn list(
             &self,
             start: Bound<&[u8]>,
@@ -177,10 +177,10 @@ pub(crate) mod tests {
         }
     }
 
-    fn held() -> Held {
+    fn held() -> MemorySlices {
         let slices =
             [("d/t@1/1/00000.00000000", 0), ("d/t@1/1/00000.00000001", 3 << 20), ("d/t@1/1/00000.meta", (1 << 20) + 7)];
-        Held(slices.into_iter().map(|(name, bytes)| (name.into(), vec![7; bytes].into())).collect())
+        MemorySlices(slices.into_iter().map(|(name, bytes)| (name.into(), vec![7; bytes].into())).collect())
     }
 
     #[test]

@@ -76,7 +76,7 @@ mod tests {
     use pithead_store::{Durability, MemoryStore, Write};
 
     use super::*;
-    use crate::slices::tests::Held;
+    use crate::slices::tests::MemorySlices;
 
     #[test]
     fn slices_lie_among_the_keys_of_clients() {
@@ -84,7 +84,7 @@ mod tests {
         for key in ["a", "pithead/slicd", "pithead/slice0", "z"] {
             store.write(vec![Write::put(keys::stored(key.as_bytes()), key)], Durability::Through).unwrap();
         }
-        let slices = Held([(b"d/t".to_vec(), Value::from_static(b"slice"))].into());
+        let slices = MemorySlices([(b"d/t".to_vec(), Value::from_static(b"slice"))].into());
         let with = Space { store: &store, slices: Some(&slices) };
         let without = Space { slices: None, ..with };
         let list = |space: &Space<'_>, reverse, limit| -> Vec<String> {

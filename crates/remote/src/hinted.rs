@@ -153,9 +153,9 @@ mod tests {
     }
 
     /// What a drive says of a slice: the outline, the bitmap, the bytes, and the counts of its annotation.
-    type Told = (PartsOutline, Vec<u8>, Vec<u8>, (u64, u64));
+    type SliceReply = (PartsOutline, Vec<u8>, Vec<u8>, (u64, u64));
     /// What is made of it, and the name of that.
-    type Lie = (&'static str, fn(&mut Told));
+    type Lie = (&'static str, fn(&mut SliceReply));
 
     #[test]
     fn pages_that_came_are_there_and_hints_that_lie_are_refused() {

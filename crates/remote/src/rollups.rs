@@ -15,10 +15,10 @@ const BASES_MAX: usize = 4_096;
 
 /// Sub-plans whose partial results were kept, by what they read.
 #[derive(Debug, Default)]
-pub(crate) struct RollUps(Mutex<HashMap<SummaryKey, Vec<Known>>>);
+pub(crate) struct RollUps(Mutex<HashMap<SummaryKey, Vec<RollUpEntry>>>);
 
 /// A sub-plan, by what it groups and computes.
-type Known = (SummaryKey, Arc<RollUp>);
+type RollUpEntry = (SummaryKey, Arc<RollUp>);
 
 impl RollUps {
     /// A sub-plan over these rows was kept.

@@ -29,7 +29,7 @@ pub struct RemoteScanExec {
     pub(crate) number: usize,
     pub(crate) expected: Expected,
     /// `None` for a partition whose drive is not asked.
-    pub(crate) asked: Vec<Option<Asked>>,
+    pub(crate) asked: Vec<Option<AskedPartition>>,
     pub(crate) busy_wait: Duration,
     pub(crate) log: Arc<SessionLog>,
     properties: Arc<PlanProperties>,
@@ -37,7 +37,7 @@ pub struct RemoteScanExec {
 
 /// A partition whose drives are asked.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct AskedPartition {
     /// Its number among all partitions of the dataset.
     pub(crate) partition: usize,
     pub(crate) target: Arc<Target>,
@@ -59,7 +59,7 @@ impl RemoteScanExec {
     pub(crate) fn of(
         number: usize,
         schema: SchemaRef,
-        asked: Vec<Option<Asked>>,
+        asked: Vec<Option<AskedPartition>>,
         busy_wait: Duration,
         log: Arc<SessionLog>,
         expected: Expected,
@@ -76,10 +76,10 @@ impl RemoteScanExec {
 
 /// Leaves out the partitions without slices. Of no rows comes at most what an aggregate without groups says of none, and
 /// one such answer is enough.
-fn worth_asking(targets: Vec<Target>) -> Vec<Option<Asked>> {
+fn worth_asking(targets: Vec<Target>) -> Vec<Option<AskedPartition>> {
     let first = targets.iter().position(|target| target.request.has_slices()).unwrap_or(0);
     let asked = |(partition, target): (usize, Target)| {
-        (partition == first || target.request.has_slices()).then(|| Asked { partition, target: Arc::new(target) })
+        (partition == first || target.request.has_slices()).then(|| AskedPartition { partition, target: Arc::new(target) })
     };
     targets.into_iter().enumerate().map(asked).collect()
 }
@@ -116,7 +116,7 @@ impl ExecutionPlan for RemoteScanExec {
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let schema = self.schema();
-        let Some(Asked { partition, target }) = self.asked.get(partition).cloned().flatten() else {
+        let Some(AskedPartition { partition, target }) = self.asked.get(partition).cloned().flatten() else {
             return Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream::empty())));
         };
         let consumer = MemoryConsumer::new(format!("rounds of sub-plan {}", self.number));

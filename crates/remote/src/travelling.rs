@@ -14,7 +14,7 @@ use pithead_model::{Blame, DriveId, Fault};
 use crate::context::RemoteContext;
 use crate::profile::SessionLog;
 use crate::report::Expected;
-use crate::scan::{Asked, RemoteScanExec};
+use crate::scan::{AskedPartition, RemoteScanExec};
 use crate::session::Target;
 
 /// A remote scan that travels.
@@ -78,7 +78,7 @@ impl RemoteScanExec {
 
     /// The scan as it travels.
     pub fn spec(&self) -> ScanSpec {
-        let slot = |asked: &Asked| Slot {
+        let slot = |asked: &AskedPartition| Slot {
             partition: asked.partition,
             request: asked.target.request.clone(),
             copies: asked.target.copies.iter().map(|drive| drive.id()).collect(),
@@ -125,7 +125,7 @@ impl ScanSpec {
                 request,
                 brake: None,
             };
-            Ok(Asked { partition: slot.partition, target: Arc::new(target) })
+            Ok(AskedPartition { partition: slot.partition, target: Arc::new(target) })
         };
         let asked = self.slots.into_iter().map(|slot| slot.map(asked).transpose()).collect::<Result<Vec<_>, Fault>>()?;
         Ok(RemoteScanExec::of(self.number, self.schema, asked, self.busy_wait, SessionLog::of(self.log), self.expected))

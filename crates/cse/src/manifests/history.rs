@@ -25,7 +25,7 @@ const PARTITIONS_TOLD_MAX: usize = 50_000;
 
 /// What the entry of a kept version says of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Kept {
+struct VersionNote {
     /// When the next version was made, by its manifest.
     until_ms: u64,
     /// When this was noted, by this drive's clock.
@@ -34,7 +34,7 @@ struct Kept {
     is_followed: bool,
 }
 
-impl Kept {
+impl VersionNote {
     fn version(self) -> Version {
         let mut bytes = Vec::with_capacity(17);
         bytes.extend(self.until_ms.to_be_bytes());
@@ -51,7 +51,7 @@ impl Kept {
 
 /// The write that keeps a version whose place `next` takes.
 pub(super) fn write(old: &Manifest, bytes: Bytes, next: &Manifest, now_ms: u64) -> Write {
-    let kept = Kept { until_ms: next.time_ms, noted_ms: now_ms, is_followed: next.made_from() == old.version };
+    let kept = VersionNote { until_ms: next.time_ms, noted_ms: now_ms, is_followed: next.made_from() == old.version };
     Write::Put(Put {
         key: key_of(&old.domain, old.version),
         value: bytes,
@@ -125,10 +125,10 @@ fn read(store: &dyn Store, domain: &str, version: u64) -> Result<Option<Manifest
 }
 
 /// The versions that are kept of a domain, the oldest first.
-fn kept(store: &dyn Store, domain: &str) -> Result<Vec<(u64, Kept)>, StoreError> {
+fn kept(store: &dyn Store, domain: &str) -> Result<Vec<(u64, VersionNote)>, StoreError> {
     let mut kept = Vec::new();
     each_entry(store, &format!("{OLD_PREFIX}{domain}/"), |entry| {
-        kept.extend(parse_key(&entry.key).and_then(|(_, version)| Some((version, Kept::of(entry)?))));
+        kept.extend(parse_key(&entry.key).and_then(|(_, version)| Some((version, VersionNote::of(entry)?))));
     })?;
     Ok(kept)
 }
@@ -143,10 +143,10 @@ pub(super) fn forget(store: &dyn Store, domain: &str) -> Result<u64, Fault> {
 
 /// Forgets versions whose time is over, durably. How many they were. `history_ms` says how long those of a domain are kept.
 pub(super) fn expire(store: &dyn Store, now_ms: u64, history_ms: impl Fn(&str) -> u64) -> Result<u64, Fault> {
-    let mut by_domain: BTreeMap<String, Vec<(Key, u64, Option<Kept>)>> = BTreeMap::new();
+    let mut by_domain: BTreeMap<String, Vec<(Key, u64, Option<VersionNote>)>> = BTreeMap::new();
     each_entry(store, OLD_PREFIX, |entry| {
         if let Some((domain, _)) = parse_key(&entry.key) {
-            by_domain.entry(domain.to_owned()).or_default().push((entry.key.clone(), entry.bytes, Kept::of(entry)));
+            by_domain.entry(domain.to_owned()).or_default().push((entry.key.clone(), entry.bytes, VersionNote::of(entry)));
         }
     })?;
     let mut over = Vec::new();

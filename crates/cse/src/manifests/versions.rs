@@ -6,10 +6,11 @@ use parking_lot::Mutex;
 
 /// The version of each domain's manifest, as far as it is known.
 #[derive(Debug, Default)]
-pub(super) struct Versions(Mutex<Known>);
+pub(super) struct Versions(Mutex<DomainVersions>);
 
+/// The newest known version of each domain.
 #[derive(Debug, Default)]
-struct Known {
+struct DomainVersions {
     by_domain: HashMap<String, u64>,
     /// How often something was forgotten.
     forgotten: u64,
@@ -50,7 +51,7 @@ impl Versions {
     }
 }
 
-impl Known {
+impl DomainVersions {
     /// Versions only grow, so who comes late with an older one changes nothing.
     fn note(&mut self, domain: &str, version: u64) {
         let known = self.by_domain.entry(domain.to_owned()).or_default();

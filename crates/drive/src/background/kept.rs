@@ -1,5 +1,5 @@
-//! [`Kept`]: what services were told, and how far they are, as key-values of the drive's store. A drive that is killed goes on from
-//! there.
+//! [`ServiceRecords`]: what services were told, and how far they are, as key-values of the drive's store. A drive that is killed
+//! goes on from there.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(super) enum Wish {
 
 /// What a service was told.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Told {
+pub(super) struct ServiceOrders {
     /// None: nobody has said so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) wish: Option<Wish>,
@@ -43,27 +43,27 @@ pub(super) struct Told {
 
 /// The store, and what was written to it.
 #[derive(Clone, Debug)]
-pub(super) struct Kept {
+pub(super) struct ServiceRecords {
     store: Arc<dyn Store>,
     positions: Arc<Mutex<HashMap<&'static str, Vec<u8>>>>,
 }
 
-impl Kept {
-    pub(super) fn new(store: Arc<dyn Store>) -> Kept {
-        Kept { store, positions: Arc::default() }
+impl ServiceRecords {
+    pub(super) fn new(store: Arc<dyn Store>) -> ServiceRecords {
+        ServiceRecords { store, positions: Arc::default() }
     }
 
     /// What a service was told; what cannot be read counts as nothing. Blocks.
-    pub(super) fn told(&self, service: &str) -> Told {
-        let Some(value) = self.read(&told_key(service)) else { return Told::default() };
+    pub(super) fn told(&self, service: &str) -> ServiceOrders {
+        let Some(value) = self.read(&told_key(service)) else { return ServiceOrders::default() };
         serde_json::from_slice(&value).unwrap_or_else(|error| {
             tracing::warn!(service, %error, "damaged note of what a background service was told");
-            Told::default()
+            ServiceOrders::default()
         })
     }
 
     /// Changes what a service was told, durably. A service that was stopped is nowhere. Blocks.
-    pub(super) fn tell(&self, service: &'static str, change: impl FnOnce(&mut Told)) -> Result<(), Fault> {
+    pub(super) fn tell(&self, service: &'static str, change: impl FnOnce(&mut ServiceOrders)) -> Result<(), Fault> {
         let mut told = self.told(service);
         change(&mut told);
         let value = serde_json::to_vec(&told).map_err(|error| Fault::new(Blame::Bug, error.to_string()))?;

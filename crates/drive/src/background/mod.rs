@@ -23,8 +23,8 @@ use crate::resources::Workers;
 use compaction::Compaction;
 use dedup::{DedupService, DedupTold};
 use governor::PolicyGovernor;
-use kept::{Kept, Told, Wish};
-use scrub::{Found, ScrubService};
+use kept::{ServiceOrders, ServiceRecords, Wish};
+use scrub::{DamagedValues, ScrubService};
 
 /// Reads every stored value.
 pub(crate) const SCRUB: &str = "scrub";
@@ -54,10 +54,10 @@ pub fn start_services(pool: &Arc<Pool>, policy: BackgroundPolicy) -> Arc<Service
 pub(crate) struct Background {
     services: Arc<Services>,
     drive: DriveId,
-    kept: Kept,
+    kept: ServiceRecords,
     workers: Workers,
     /// What the scrub has found.
-    found: Arc<Mutex<Found>>,
+    found: Arc<Mutex<DamagedValues>>,
     /// Whether the scrub goes on without a pause.
     hurries: Arc<AtomicBool>,
     /// Whether a scrub has no pace of its own: it reads all there is whenever it is told to start.
@@ -78,8 +78,8 @@ impl Background {
         workers: Workers,
         scrub_period: Option<Duration>,
     ) -> Background {
-        let kept = Kept::new(Arc::clone(store));
-        let (found, hurries) = (Arc::<Mutex<Found>>::default(), Arc::<AtomicBool>::default());
+        let kept = ServiceRecords::new(Arc::clone(store));
+        let (found, hurries) = (Arc::<Mutex<DamagedValues>>::default(), Arc::<AtomicBool>::default());
         let scrub = ScrubService::new(
             Arc::clone(store),
             scrub_period.unwrap_or(PERIOD),
@@ -178,7 +178,7 @@ impl Background {
         self.keep(service, move |told| told.wish = Some(wish)).await
     }
 
-    async fn keep(&self, service: &str, change: impl FnOnce(&mut Told) + Send + 'static) -> Result<(), Fault> {
+    async fn keep(&self, service: &str, change: impl FnOnce(&mut ServiceOrders) + Send + 'static) -> Result<(), Fault> {
         let (kept, service) = (self.kept.clone(), check(service)?);
         self.workers.blocking(move || kept.tell(service, change)).await?
     }

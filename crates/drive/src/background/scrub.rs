@@ -24,7 +24,7 @@ const KEPT_MAX: usize = 100;
 
 /// The damaged values that are known of: those that this round has found, and those of the last one that it has not come to yet.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Found {
+pub(super) struct DamagedValues {
     /// Of this round, before the drive was opened.
     earlier: Vec<Key>,
     round: Vec<Key>,
@@ -33,11 +33,11 @@ pub(super) struct Found {
     before: Vec<Key>,
 }
 
-impl Found {
+impl DamagedValues {
     /// What was known when a round had come to `after`.
-    fn kept(damaged: Vec<Key>, after: Option<&Key>) -> Found {
+    fn kept(damaged: Vec<Key>, after: Option<&Key>) -> DamagedValues {
         let (earlier, before) = damaged.into_iter().partition(|key| after.is_some_and(|after| key <= after));
-        Found { earlier, before, ..Found::default() }
+        DamagedValues { earlier, before, ..DamagedValues::default() }
     }
 
     /// How many there are.
@@ -51,7 +51,7 @@ impl Found {
     }
 
     pub(super) fn forget(&mut self) {
-        *self = Found::default();
+        *self = DamagedValues::default();
     }
 
     /// The round has come to `after`, and has found so many, these among them.
@@ -68,7 +68,7 @@ impl Found {
     fn end_round(&mut self) {
         let mut known = std::mem::take(&mut self.earlier);
         known.append(&mut self.round);
-        *self = Found { before: known, ..Found::default() };
+        *self = DamagedValues { before: known, ..DamagedValues::default() };
     }
 }
 
@@ -98,7 +98,7 @@ pub(super) struct ScrubService {
     is_in_round: bool,
     total_bytes: u64,
     looked: Option<Instant>,
-    found: Arc<Mutex<Found>>,
+    found: Arc<Mutex<DamagedValues>>,
     hurries: Arc<AtomicBool>,
 }
 
@@ -108,14 +108,14 @@ impl ScrubService {
         store: Arc<dyn Store>,
         period: Duration,
         position: &[u8],
-        found: Arc<Mutex<Found>>,
+        found: Arc<Mutex<DamagedValues>>,
         hurries: Arc<AtomicBool>,
     ) -> ScrubService {
         let mut scrub = Scrub::new(Arc::clone(&store));
         let position = read_position(position);
         let after = position.after.as_deref().and_then(from_hex);
         let is_in_round = after.is_some();
-        *found.lock() = Found::kept(position.damaged.iter().filter_map(|key| from_hex(key)).collect(), after.as_ref());
+        *found.lock() = DamagedValues::kept(position.damaged.iter().filter_map(|key| from_hex(key)).collect(), after.as_ref());
         if let Some(after) = after {
             scrub.go_on_after(after, position.done_bytes);
         }
@@ -261,7 +261,7 @@ mod tests {
         store: &Arc<dyn Store>,
         period: Duration,
         position: &[u8],
-    ) -> (ScrubService, Arc<Mutex<Found>>, Arc<AtomicBool>) {
+    ) -> (ScrubService, Arc<Mutex<DamagedValues>>, Arc<AtomicBool>) {
         let (found, hurries) = (Arc::default(), Arc::default());
         let service = ScrubService::new(Arc::clone(store), period, position, Arc::clone(&found), Arc::clone(&hurries));
         (service, found, hurries)
@@ -327,8 +327,8 @@ mod tests {
     #[test]
     fn damaged_values_are_known_until_a_round_finds_them_whole() {
         let key = |key: &'static str| Key::from_static(key.as_bytes());
-        let mut found = Found::kept(vec![key("a"), key("c"), key("e")], Some(&key("b")));
-        let named = |found: &Found| found.keys().map(|key| key.escape_ascii().to_string()).collect::<Vec<_>>().join("");
+        let mut found = DamagedValues::kept(vec![key("a"), key("c"), key("e")], Some(&key("b")));
+        let named = |found: &DamagedValues| found.keys().map(|key| key.escape_ascii().to_string()).collect::<Vec<_>>().join("");
         assert_eq!((found.count(), named(&found)), (3, "ace".into()));
         found.reached(Some(&key("d")), (1, &[key("d")]));
         assert_eq!((found.count(), named(&found)), (3, "ade".into()));

@@ -94,14 +94,14 @@ struct Lane {
 }
 
 /// What an input holds.
-type Held = (Arc<AtomicU64>, HostQueue);
+type InputBacklog = (Arc<AtomicU64>, HostQueue);
 
 impl Windows {
     /// Passes on what comes until it ends, and then until all of it was taken.
     pub(super) async fn feed(self, writers: Vec<HostWriter>, inputs: PortInputs, pool: Arc<Pool>) {
         let queues: Vec<HostQueue> = writers.iter().map(HostWriter::queue).collect();
         let mut lanes: Vec<Lane> = (0..).zip(writers).map(|(port, writer)| self.lane(port, writer, &pool)).collect();
-        let held: Vec<Held> = lanes.iter().map(|lane| Arc::clone(&lane.waiting)).zip(queues).collect();
+        let held: Vec<InputBacklog> = lanes.iter().map(|lane| Arc::clone(&lane.waiting)).zip(queues).collect();
         let passed = {
             let (passing, telling) = (pin!(self.pass_all(&mut lanes, inputs)), pin!(self.tell_idle(&held)));
             match select(passing, telling).await {
@@ -134,7 +134,7 @@ impl Windows {
     }
 
     /// Tells the host, once for all that has come until then, that no SSDlet can go on by itself: all may wait for each other.
-    async fn tell_idle(&self, held: &[Held]) -> std::convert::Infallible {
+    async fn tell_idle(&self, held: &[InputBacklog]) -> std::convert::Infallible {
         let mut told = None;
         loop {
             tokio::time::sleep(IDLE_LOOK).await;
@@ -150,7 +150,7 @@ impl Windows {
     }
 
     /// Who waits for what, if nothing moves in the application and between it and its host.
-    fn idle(&self, held: &[Held]) -> Option<String> {
+    fn idle(&self, held: &[InputBacklog]) -> Option<String> {
         let before: Vec<(bool, u64)> = self.flows.iter().map(|flow| flow.look()).collect();
         let waits = self.application.running.idle()?;
         let are_taken = held.iter().all(|(waiting, queue)| waiting.load(Ordering::Acquire) == 0 || !queue.is_empty());

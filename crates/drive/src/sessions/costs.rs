@@ -30,7 +30,7 @@ impl Costs {
         let file = directory.join(FILE);
         let known = std::fs::metadata(&file).is_ok_and(|facts| facts.len() <= FILE_BYTES_MAX);
         let text = known.then(|| std::fs::read(&file).ok()).flatten();
-        let kept = text.and_then(|text| serde_json::from_slice::<Kept>(&text).ok()).filter(|kept| kept.share == share);
+        let kept = text.and_then(|text| serde_json::from_slice::<CostsFile>(&text).ok()).filter(|kept| kept.share == share);
         let fresh = || CostModel::new(CostModel::REFERENCE_NS_PER_UNIT * unit_ns() / share / REFERENCE_UNIT_NS);
         let model = kept.map_or_else(fresh, |kept| kept.model);
         Costs { model: Mutex::new(model), file, is_changed: AtomicBool::new(false) }
@@ -65,7 +65,7 @@ impl Costs {
         if !self.is_changed.swap(false, Ordering::Relaxed) {
             return;
         }
-        let kept = Kept { share, model: self.model.lock().clone() };
+        let kept = CostsFile { share, model: self.model.lock().clone() };
         let written = serde_json::to_vec(&kept).map_err(std::io::Error::other).and_then(|text| {
             let beside = self.file.with_extension("new");
             std::fs::write(&beside, text)?;
@@ -79,7 +79,7 @@ impl Costs {
 
 /// The file's content.
 #[derive(serde::Serialize, serde::Deserialize)]
-struct Kept {
+struct CostsFile {
     /// The share of the CPU's speed that the rates were taken at.
     share: f64,
     model: CostModel,

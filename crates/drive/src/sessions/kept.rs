@@ -1,4 +1,4 @@
-//! [`Output`] and [`Kept`]: partial results that stay at the drive until they are combined, within the reservation.
+//! [`Output`] and [`PartialOutputs`]: partial results that stay at the drive until they are combined, within the reservation.
 
 use arrow::array::RecordBatch;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
@@ -31,7 +31,7 @@ enum Mode {
 
 /// Outputs of rounds that have not travelled.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct PartialOutputs {
     batches: Vec<RecordBatch>,
     room: Vec<MemoryReservation>,
     /// Outputs that are not combined with each other.
@@ -82,7 +82,7 @@ impl<'a> Output<'a> {
             Mode::Keep { batches, room } => {
                 let outgrown = {
                     let mut kept = self.running.kept.lock();
-                    kept.add(Kept { batches, room: vec![room], parts: 1, tally });
+                    kept.add(PartialOutputs { batches, room: vec![room], parts: 1, tally });
                     (kept.bytes() > share(self.running)).then(|| std::mem::take(&mut *kept))
                 };
                 match outgrown {
@@ -112,7 +112,7 @@ impl<'a> Output<'a> {
     }
 }
 
-impl Kept {
+impl PartialOutputs {
     pub(crate) fn is_empty(&self) -> bool {
         self.parts == 0
     }
@@ -122,15 +122,15 @@ impl Kept {
     }
 
     /// Partial results that were kept before, with the slices that they answer for.
-    pub(crate) fn found(batches: Vec<RecordBatch>, tally: Tally) -> Kept {
-        Kept { batches, room: vec![], parts: 1, tally }
+    pub(crate) fn found(batches: Vec<RecordBatch>, tally: Tally) -> PartialOutputs {
+        PartialOutputs { batches, room: vec![], parts: 1, tally }
     }
 
     fn bytes(&self) -> usize {
         self.room.iter().map(MemoryReservation::size).sum()
     }
 
-    fn add(&mut self, other: Kept) {
+    fn add(&mut self, other: PartialOutputs) {
         self.batches.extend(other.batches);
         self.room.extend(other.room);
         self.parts += other.parts;
@@ -165,7 +165,7 @@ impl Kept {
     }
 
     /// One output in place of several; as it was, where there is no memory to combine it. The host merges in any case.
-    async fn combine(mut self, running: &Running) -> Result<Kept, Fault> {
+    async fn combine(mut self, running: &Running) -> Result<PartialOutputs, Fault> {
         if self.parts <= 1 {
             return Ok(self);
         }
@@ -174,7 +174,7 @@ impl Kept {
         self.tally.cpu_ns += meter.cpu_ns();
         self.tally.wall_ns += meter.wall_ns();
         match combined {
-            Ok((batches, room)) => Ok(Kept { batches, room: vec![room], parts: 1, tally: self.tally }),
+            Ok((batches, room)) => Ok(PartialOutputs { batches, room: vec![room], parts: 1, tally: self.tally }),
             Err(fault) if fault.blame == Blame::Limit => {
                 tracing::debug!(%fault, "partials travel as they are");
                 Ok(self)

@@ -18,7 +18,7 @@ use pithead_sched::Class;
 
 use crate::resources::Workers;
 use crate::sessions::admission::Sessions;
-use crate::sessions::kept::{Kept, Output};
+use crate::sessions::kept::{Output, PartialOutputs};
 use crate::sessions::meter::Meter;
 use crate::sessions::queue::EventSender;
 use crate::sessions::session::{Session, Work};
@@ -40,7 +40,7 @@ pub(crate) struct Running {
     events: EventSender,
     watch: Watch,
     ledger: Mutex<Ledger>,
-    pub(crate) kept: Mutex<Kept>,
+    pub(crate) kept: Mutex<PartialOutputs>,
     /// No further round begins: the plan needs no more slices.
     enough: AtomicBool,
     tasks_left: AtomicUsize,
@@ -102,7 +102,7 @@ impl Running {
     ) -> Self {
         let tasks = work.policy.tasks + usize::from(work.steer.may_carry());
         let found = work.summary.as_ref().and_then(SessionSummary::take);
-        let kept = found.map(|(batches, tally)| Kept::found(batches, tally)).unwrap_or_default();
+        let kept = found.map(|(batches, tally)| PartialOutputs::found(batches, tally)).unwrap_or_default();
         Self {
             session,
             work,
@@ -314,7 +314,7 @@ impl Running {
         self.send(Event::Finished { profile: self.session.profile(), link_bytes: 0 }, 0).await
     }
 
-    fn unread(&self, kept: &Kept) -> Vec<u32> {
+    fn unread(&self, kept: &PartialOutputs) -> Vec<u32> {
         let ledger = self.ledger.lock();
         let read: HashSet<u32> = ledger.slices_answered.iter().chain(kept.slices()).copied().collect();
         self.work.bound.slices_left().filter(|slice| !read.contains(slice)).collect()

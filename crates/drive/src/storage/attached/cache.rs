@@ -27,13 +27,14 @@ impl<K: Eq + Hash + Clone + Debug> Identity for K {}
 pub(crate) struct BlockCache<K: Identity> {
     file: File,
     slots_max: u64,
-    state: Mutex<State<K>>,
+    state: Mutex<BlockTable<K>>,
     /// Blocks were fetched, or could not be.
     fetched: Condvar,
 }
 
+/// The blocks of the cache, and the places of its file.
 #[derive(Debug)]
-struct State<K: Identity> {
+struct BlockTable<K: Identity> {
     /// Blocks that somebody fetches.
     under_way: HashSet<(K, u64)>,
     /// By object, and which of its blocks.
@@ -61,7 +62,7 @@ impl<K: Identity> BlockCache<K> {
         let file = tempfile::tempfile_in(directory)
             .map_err(|error| Fault::new(Blame::Device, format!("cannot keep blocks of objects in {place}: {error}")))?;
         let blocks = LruCache::unbounded();
-        let state = State { under_way: HashSet::new(), blocks, free: vec![], used: 0, is_told: false };
+        let state = BlockTable { under_way: HashSet::new(), blocks, free: vec![], used: 0, is_told: false };
         Ok(BlockCache { file, slots_max: bytes_max / BLOCK_BYTES, state: Mutex::new(state), fetched: Condvar::new() })
     }
 
@@ -149,7 +150,7 @@ impl<K: Identity> Drop for Fetching<'_, K> {
     }
 }
 
-impl<K: Identity> State<K> {
+impl<K: Identity> BlockTable<K> {
     /// A place for a block, for which another one may have to go; none: it is there, or nothing is kept.
     fn take_slot(&mut self, key: &(K, u64), slots_max: u64) -> Option<u64> {
         if self.blocks.contains(key) {

@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 
 use crate::resources::Workers;
 use crate::storage::attached::cache::BlockCache;
-use crate::storage::attached::known::Known;
+use crate::storage::attached::known::LastListings;
 use crate::storage::attached::object::ObjectBytes;
 
 /// Calls for each reactor that wait for servers at one time: half of the threads for calls that block. The other half is there for
@@ -27,7 +27,7 @@ pub(crate) struct Far {
     pub(crate) servers: Servers,
     pub(crate) cache: Arc<BlockCache<Arc<RemoteObject>>>,
     /// The datasets that each place had when it was listed last.
-    pub(crate) known: Known,
+    pub(crate) known: LastListings,
     workers: Workers,
     places: Arc<Semaphore>,
 }
@@ -37,7 +37,7 @@ impl Far {
     pub(crate) fn open(directory: &Path, cache_bytes: u64, workers: Workers) -> Result<Far, Fault> {
         let cache = Arc::new(BlockCache::open(&directory.join("tmp"), cache_bytes)?);
         let places = Arc::new(Semaphore::new(workers.threads().max(1) * CALLS_PER_REACTOR));
-        Ok(Far { servers: Servers::from_env(), cache, known: Known::open(directory), workers, places })
+        Ok(Far { servers: Servers::from_env(), cache, known: LastListings::open(directory), workers, places })
     }
 
     /// The bytes of an object.

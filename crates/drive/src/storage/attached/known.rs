@@ -1,5 +1,5 @@
-//! [`Known`]: the datasets that each place at a server had when it was listed last, kept in the drive's directory. Where a place cannot
-//! be listed, these are refused: without the drive's part of them, others would answer with some of their rows.
+//! [`LastListings`]: the datasets that each place at a server had when it was listed last, kept in the drive's directory. Where
+//! a place cannot be listed, these are refused: without the drive's part of them, others would answer with some of their rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -22,28 +22,28 @@ type Places = BTreeMap<String, BTreeSet<DatasetName>>;
 
 /// What places had.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct LastListings {
     file: PathBuf,
     places: Mutex<Places>,
 }
 
 /// The file's content.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct ListingsFile {
     /// A hash of the places as they are written.
     check: u64,
     places: Places,
 }
 
-impl Known {
+impl LastListings {
     /// What a drive with this directory knows. A file that is damaged is as none. Blocks.
-    pub(crate) fn open(directory: &Path) -> Known {
+    pub(crate) fn open(directory: &Path) -> LastListings {
         let file = directory.join(FILE);
         let fits = std::fs::metadata(&file).is_ok_and(|facts| facts.len() <= FILE_BYTES_MAX);
         let text = fits.then(|| std::fs::read(&file).ok()).flatten();
-        let kept = text.and_then(|text| serde_json::from_slice::<Kept>(&text).ok());
+        let kept = text.and_then(|text| serde_json::from_slice::<ListingsFile>(&text).ok());
         let sound = kept.filter(|kept| check(&kept.places).is_ok_and(|check| check == kept.check));
-        Known { file, places: Mutex::new(sound.map(|kept| kept.places).unwrap_or_default()) }
+        LastListings { file, places: Mutex::new(sound.map(|kept| kept.places).unwrap_or_default()) }
     }
 
     /// The datasets that it had when it was listed last; none: it never was.
@@ -63,7 +63,7 @@ impl Known {
     }
 
     fn keep(&self, places: &Places) -> std::io::Result<()> {
-        let kept = Kept { check: check(places)?, places: places.clone() };
+        let kept = ListingsFile { check: check(places)?, places: places.clone() };
         let beside = self.file.with_extension("new");
         let mut file = std::fs::File::create(&beside)?;
         file.write_all(&serde_json::to_vec(&kept)?)?;
@@ -85,18 +85,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let attach = |text: &str| -> Attach { text.parse().unwrap() };
         let names = |names: &[&str]| names.iter().map(|name| name.parse().unwrap()).collect::<BTreeSet<DatasetName>>();
-        let known = Known::open(folder.path());
+        let known = LastListings::open(folder.path());
         assert_eq!(known.of(&attach("s3://lake/t")), None);
         known.know(&attach("s3://lake/t"), names(&["main.a", "main.b"]));
         known.know(&attach("u=s3://lake/t"), names(&["main.u"]));
         known.know(&attach("s3://lake/empty"), names(&[]));
-        let again = Known::open(folder.path());
+        let again = LastListings::open(folder.path());
         assert_eq!(again.of(&attach("s3://lake/t")), Some(names(&["main.a", "main.b"])));
         assert_eq!(again.of(&attach("u=s3://lake/t")), Some(names(&["main.u"])));
         assert_eq!(again.of(&attach("s3://lake/empty")), Some(names(&[])));
         let file = folder.path().join(FILE);
         let sound = std::fs::read_to_string(&file).unwrap();
         std::fs::write(&file, sound.replace("\"a\"", "\"x\"").replace("main.a", "main.x")).unwrap();
-        assert_eq!(Known::open(folder.path()).of(&attach("s3://lake/t")), None, "a damaged name is not believed");
+        assert_eq!(LastListings::open(folder.path()).of(&attach("s3://lake/t")), None, "a damaged name is not believed");
     }
 }

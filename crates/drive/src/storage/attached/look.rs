@@ -19,7 +19,7 @@ use crate::storage::attached::file::FileBytes;
 use crate::storage::attached::listing::{Identity, Listed, Listing, list};
 use crate::storage::attached::names::Format;
 use crate::storage::attached::spec::Attach;
-use crate::storage::attached::{AttachedRun, Found, Seen};
+use crate::storage::attached::{AttachedFiles, AttachedRun, FileSurvey};
 
 /// Files at servers that are opened at one time.
 const TOGETHER: usize = 8;
@@ -30,21 +30,21 @@ type FileKey = (DatasetName, PathBuf, Identity);
 pub(super) type Runs = HashMap<LoadId, Arc<AttachedRun>>;
 
 /// Looks at all files. What is listed as it was before is taken from there; else only files that are new are opened.
-pub(super) fn look(what: &[Attach], far: Option<&Far>, before: Option<&Seen>) -> Seen {
+pub(super) fn look(what: &[Attach], far: Option<&Far>, before: Option<&FileSurvey>) -> FileSurvey {
     let at = Instant::now();
     let (listing, waited) = list(what, far);
     // What is done each time.
     let took = at.elapsed().saturating_sub(waited);
     // What could not be read may be read by now: a medium has its moments.
-    let is_same = |before: &&Seen| before.found.listing == listing && before.found.told.refused.is_empty();
+    let is_same = |before: &&FileSurvey| before.found.listing == listing && before.found.told.refused.is_empty();
     let found = match before.filter(is_same) {
         Some(before) => Arc::clone(&before.found),
         None => Arc::new(found(listing, far, before.map(|before| &*before.found))),
     };
-    Seen { found, at, took }
+    FileSurvey { found, at, took }
 }
 
-fn found(listing: Listing, far: Option<&Far>, before: Option<&Found>) -> Found {
+fn found(listing: Listing, far: Option<&Far>, before: Option<&AttachedFiles>) -> AttachedFiles {
     let mut looking = Looking { before, far, files: Files::new(), runs: Runs::new() };
     let mut told = Attachments::default();
     for (name, listed) in &listing {
@@ -57,11 +57,11 @@ fn found(listing: Listing, far: Option<&Far>, before: Option<&Found>) -> Found {
         }
     }
     told.version = version(&told);
-    Found { listing, told: Arc::new(told), runs: looking.runs, files: looking.files }
+    AttachedFiles { listing, told: Arc::new(told), runs: looking.runs, files: looking.files }
 }
 
 struct Looking<'a> {
-    before: Option<&'a Found>,
+    before: Option<&'a AttachedFiles>,
     far: Option<&'a Far>,
     files: Files,
     runs: Runs,

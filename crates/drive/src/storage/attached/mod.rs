@@ -50,22 +50,22 @@ pub(crate) struct Attached {
     workers: Workers,
     /// The way to servers, if any is named.
     far: Option<Arc<Far>>,
-    seen: Arc<Mutex<Arc<Seen>>>,
+    seen: Arc<Mutex<Arc<FileSurvey>>>,
     /// One look at a time.
     looking: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// A look at the files: when, how long listing them took, and what was found.
 #[derive(Debug)]
-struct Seen {
-    found: Arc<Found>,
+struct FileSurvey {
+    found: Arc<AttachedFiles>,
     at: Instant,
     took: Duration,
 }
 
 /// The files as they were found.
 #[derive(Debug)]
-struct Found {
+struct AttachedFiles {
     listing: listing::Listing,
     told: Arc<Attachments>,
     runs: look::Runs,
@@ -113,7 +113,7 @@ impl Attached {
     }
 
     /// Looks at the files, unless somebody just did. A look that was begun ends, whether or not somebody waits for it.
-    async fn look(&self) -> Result<Arc<Seen>, Fault> {
+    async fn look(&self) -> Result<Arc<FileSurvey>, Fault> {
         let asked = Instant::now();
         let looking = Arc::clone(&self.looking).lock_owned().await;
         let before = Arc::clone(&self.seen.lock());
