@@ -18,7 +18,7 @@ use crate::errors;
 use crate::import::Source;
 use crate::load::{self, Spec};
 use crate::options::Options;
-use crate::parameters::Given;
+use crate::parameters::ParameterValues;
 use crate::runtime::{self, nothing};
 use crate::stream::{Stream, Taker};
 use crate::types;
@@ -70,7 +70,7 @@ impl Connection {
         &self,
         py: Python<'_>,
         sql: String,
-        given: Option<Given>,
+        given: Option<ParameterValues>,
         frames: Vec<(String, Py<Frame>)>,
     ) -> PyResult<Statement> {
         let session = self.session()?;
@@ -79,7 +79,7 @@ impl Connection {
             let Frame { schema, batches } = frame.get();
             tables.add(name, Arc::clone(schema), batches).map_err(errors::to_python)?;
         }
-        let parameters = given.map(Given::parameters).transpose()?.unwrap_or_default().with_frames(tables);
+        let parameters = given.map(ParameterValues::parameters).transpose()?.unwrap_or_default().with_frames(tables);
         let statement = self.run(py, nothing, async move { session.prepare(&sql, &parameters).await })?;
         Ok(Statement(Arc::new(statement)))
     }

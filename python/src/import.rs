@@ -33,7 +33,7 @@ pub(crate) struct Source {
 
 /// How far a source is, for who shows progress.
 #[derive(Default)]
-pub(crate) struct Taken {
+pub(crate) struct ImportProgress {
     pub(crate) rows: AtomicU64,
 }
 
@@ -60,7 +60,7 @@ impl Source {
     }
 
     /// Reads on a thread of its own, since the source may be Python and block. It ends when the load does, with the next batch.
-    pub(crate) fn start(self, taken: Arc<Taken>) -> Batches {
+    pub(crate) fn start(self, taken: Arc<ImportProgress>) -> Batches {
         let (sender, receiver) = mpsc::channel(AHEAD_BATCHES);
         tokio::task::spawn_blocking(move || {
             let Some(_reading) = Reader::begin() else { return };

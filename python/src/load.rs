@@ -12,7 +12,7 @@ use pyo3::types::PyDict;
 
 use crate::connection::Connection;
 use crate::errors;
-use crate::import::{Source, Taken};
+use crate::import::{ImportProgress, Source};
 
 /// What is loaded how: the arguments of `Connection.load`, put in order by Python.
 #[derive(FromPyObject)]
@@ -88,7 +88,7 @@ pub(crate) fn load(
     let (host, spec) = (connection.host()?, spec.load_spec()?);
     let so_far = Arc::new(Mutex::new(LoadProgress::default()));
     let seen = Arc::clone(&so_far);
-    let taken = Arc::new(Taken::default());
+    let taken = Arc::new(ImportProgress::default());
     let given = Arc::clone(&taken);
     let look = move |py: Python<'_>| {
         let Some(progress) = &progress else { return Ok(()) };

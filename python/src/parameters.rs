@@ -18,7 +18,7 @@ use crate::types::{EXTENSION, UUID, UUID_BYTES};
 
 /// Values for the placeholders of a statement: kind and value of each, and their names where they have some.
 #[derive(FromPyObject)]
-pub(crate) struct Given {
+pub(crate) struct ParameterValues {
     #[pyo3(item)]
     names: Option<Vec<String>>,
     #[pyo3(item)]
@@ -29,7 +29,7 @@ pub(crate) struct Given {
 #[derive(FromPyObject)]
 struct ParameterValue(String, Py<PyAny>);
 
-impl Given {
+impl ParameterValues {
     pub(crate) fn parameters(self) -> PyResult<Parameters> {
         let columns = Python::attach(|py| self.values.iter().map(|kind| array(py, kind)).collect::<PyResult<Vec<_>>>())?;
         let by_name = self.names.is_some();

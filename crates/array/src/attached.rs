@@ -14,10 +14,11 @@ use crate::summaries::summaries;
 
 /// What the drives told last.
 #[derive(Debug, Default)]
-pub(crate) struct AttachedBelow(Mutex<Told>);
+pub(crate) struct AttachedBelow(Mutex<AttachmentReports>);
 
+/// What the drives below told of their attached datasets.
 #[derive(Debug, Default)]
-struct Told {
+struct AttachmentReports {
     /// By drive; none: it has not told yet.
     by_drive: BTreeMap<usize, Arc<Attachments>>,
     /// All of them, as one.
@@ -58,7 +59,7 @@ fn versions(by_drive: &BTreeMap<usize, Arc<Attachments>>) -> Vec<(usize, u64)> {
     by_drive.iter().map(|(index, told)| (*index, told.version)).collect()
 }
 
-fn joined(drives: &[ConnectedDrive], by_drive: BTreeMap<usize, Arc<Attachments>>) -> Told {
+fn joined(drives: &[ConnectedDrive], by_drive: BTreeMap<usize, Arc<Attachments>>) -> AttachmentReports {
     let label = |index: usize| drives.get(index).map_or("?", ConnectedDrive::label);
     let mut refused: BTreeMap<DatasetName, String> = BTreeMap::new();
     let mut parts: BTreeMap<&DatasetName, Vec<(usize, &AttachedDataset)>> = BTreeMap::new();
@@ -89,7 +90,7 @@ fn joined(drives: &[ConnectedDrive], by_drive: BTreeMap<usize, Arc<Attachments>>
         false => version(&by_drive),
     };
     let hides = by_drive.values().any(|told| told.hides);
-    Told { joined: Arc::new(Attachments { version, datasets, refused, hides }), places, by_drive }
+    AttachmentReports { joined: Arc::new(Attachments { version, datasets, refused, hides }), places, by_drive }
 }
 
 /// Another one whenever a drive's is another.

@@ -69,11 +69,12 @@ pub(crate) struct Directories {
     drives: Arc<[ConnectedDrive]>,
     /// What they attach in place.
     pub(crate) attached: AttachedBelow,
-    known: Mutex<Known>,
+    known: Mutex<DirectoryCache>,
 }
 
+/// The slice directories that the array has read.
 #[derive(Debug, Default)]
-struct Known {
+struct DirectoryCache {
     runs: HashMap<SliceKey, Arc<RunParts>>,
     slices: usize,
 }
@@ -122,7 +123,7 @@ async fn directory(drive: &ConnectedDrive, run: &SliceKey) -> Result<Directory, 
     drive.door.directory(run.clone()).await.map_err(|fault| fault.at_drive(drive.label()))
 }
 
-impl Known {
+impl DirectoryCache {
     fn keep(&mut self, run: SliceKey, parts: &Arc<RunParts>) {
         let slices: usize = parts.0.iter().map(|part| part.slices.len()).sum();
         if self.slices + slices > SLICES_MAX || self.runs.len() >= RUNS_MAX {

@@ -12,15 +12,15 @@ use pithead_span as span;
 use crate::PitheadSsd;
 use crate::drives::runtime;
 use crate::error::{bytes, free, guard, handle, text};
-use crate::ssd::{Loaded, Place};
+use crate::ssd::{DriveAccess, Loaded};
 
 /// An application and its SSDlets, which are known by their numbers.
 pub struct PitheadApplication {
-    pub(crate) kind: Kind,
+    pub(crate) kind: Deployment,
 }
 
 /// Where an application runs.
-pub(crate) enum Kind {
+pub(crate) enum Deployment {
     /// In this process.
     Here { application: Application, ssdlets: Mutex<Vec<Ssdlet>> },
     /// On drives on the network.
@@ -41,13 +41,13 @@ fn push<T>(ssdlets: &Mutex<Vec<T>>, ssdlet: T) -> i32 {
 
 impl PitheadApplication {
     fn new(ssds: &[&PitheadSsd], name: &str) -> Result<Self, String> {
-        if let [PitheadSsd { place: Place::Here(here), .. }] = ssds {
+        if let [PitheadSsd { place: DriveAccess::Here(here), .. }] = ssds {
             let application = here.runtime.application(name, Arc::clone(&here.services), Limits::default());
-            return Ok(Self { kind: Kind::Here { application, ssdlets: Mutex::default() } });
+            return Ok(Self { kind: Deployment::Here { application, ssdlets: Mutex::default() } });
         }
         let doors = ssds.iter().map(|ssd| match &ssd.place {
-            Place::There(door) => Ok(Arc::clone(door)),
-            Place::Here(_) => {
+            DriveAccess::There(door) => Ok(Arc::clone(door)),
+            DriveAccess::Here(_) => {
                 Err("an application over several drives needs drives on the network: pithead://HOST:PORT, not folders"
                     .to_owned())
             }
@@ -55,18 +55,18 @@ impl PitheadApplication {
         let doors: Vec<Arc<dyn Door>> = doors.collect::<Result<_, _>>()?;
         let application = span::Application::new(name, doors.clone(), span::Bounds::default());
         let application = application.map_err(|fault| fault.to_string())?;
-        Ok(Self { kind: Kind::There { application, doors, ssdlets: Mutex::default() } })
+        Ok(Self { kind: Deployment::There { application, doors, ssdlets: Mutex::default() } })
     }
 
     fn ssdlet(&self, ssd: &PitheadSsd, module: u64, name: &str, types: &str, arguments: &[u8]) -> Result<i32, String> {
         let types: Vec<String> = types.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
         let arguments = parse_arguments(&types, arguments)?;
         match (&self.kind, &ssd.place, ssd.module(module)?) {
-            (Kind::Here { application, ssdlets }, Place::Here(_), Loaded::Here(module)) => {
+            (Deployment::Here { application, ssdlets }, DriveAccess::Here(_), Loaded::Here(module)) => {
                 let made = block_on(application.ssdlet(&module, name, &arguments)).map_err(|error| error.to_string())?;
                 Ok(push(ssdlets, made))
             }
-            (Kind::There { application, doors, ssdlets }, Place::There(door), Loaded::There(module)) => {
+            (Deployment::There { application, doors, ssdlets }, DriveAccess::There(door), Loaded::There(module)) => {
                 let drive = doors.iter().position(|known| Arc::ptr_eq(known, door));
                 let drive = drive.ok_or_else(|| format!("{} is none of the application's drives", door.label()))?;
                 let texts = arguments.into_iter().map(as_text).collect::<Result<_, _>>()?;
@@ -184,11 +184,11 @@ pub unsafe extern "C" fn pithead_connect(
         let (from, to) = unsafe { (handle(from)?, handle(to)?) };
         let (output, input) = (output as usize, input as usize);
         match (&from.kind, &to.kind) {
-            (Kind::Here { application, ssdlets }, Kind::Here { ssdlets: others, .. }) => {
+            (Deployment::Here { application, ssdlets }, Deployment::Here { ssdlets: others, .. }) => {
                 let (one, other) = (numbered(ssdlets, from_ssdlet)?, numbered(others, to_ssdlet)?);
                 application.connect(&one.output(output), &other.input(input)).map_err(|error| error.to_string())?;
             }
-            (Kind::There { application, ssdlets, .. }, Kind::There { ssdlets: others, .. }) => {
+            (Deployment::There { application, ssdlets, .. }, Deployment::There { ssdlets: others, .. }) => {
                 let (one, other) = (numbered(ssdlets, from_ssdlet)?, numbered(others, to_ssdlet)?);
                 application.connect(&one.output(output), &other.input(input)).map_err(|fault| fault.to_string())?;
             }
@@ -206,8 +206,8 @@ pub unsafe extern "C" fn pithead_connect(
 pub unsafe extern "C" fn pithead_application_start(application: *const PitheadApplication) -> i32 {
     // SAFETY: the caller's promise.
     guard(-1, || match &unsafe { handle(application) }?.kind {
-        Kind::Here { application, .. } => application.start().map(|()| 1).map_err(|error| error.to_string()),
-        Kind::There { application, .. } => {
+        Deployment::Here { application, .. } => application.start().map(|()| 1).map_err(|error| error.to_string()),
+        Deployment::There { application, .. } => {
             runtime()?.block_on(application.start()).map(|()| 1).map_err(|fault| fault.to_string())
         }
     })
@@ -221,8 +221,8 @@ pub unsafe extern "C" fn pithead_application_start(application: *const PitheadAp
 pub unsafe extern "C" fn pithead_application_wait(application: *const PitheadApplication) -> i32 {
     // SAFETY: the caller's promise.
     guard(-1, || match &unsafe { handle(application) }?.kind {
-        Kind::Here { application, .. } => block_on(application.wait()).map(|()| 1).map_err(|error| error.to_string()),
-        Kind::There { application, .. } => block_on(application.wait()).map(|_| 1).map_err(|fault| fault.to_string()),
+        Deployment::Here { application, .. } => block_on(application.wait()).map(|()| 1).map_err(|error| error.to_string()),
+        Deployment::There { application, .. } => block_on(application.wait()).map(|_| 1).map_err(|fault| fault.to_string()),
     })
 }
 
@@ -235,8 +235,8 @@ pub unsafe extern "C" fn pithead_application_stop(application: *const PitheadApp
     guard(-1, || {
         // SAFETY: the caller's promise.
         match &unsafe { handle(application) }?.kind {
-            Kind::Here { application, .. } => application.stop(),
-            Kind::There { application, .. } => application.stop(),
+            Deployment::Here { application, .. } => application.stop(),
+            Deployment::There { application, .. } => application.stop(),
         }
         Ok(1)
     })

@@ -8,7 +8,7 @@ use pithead_program::{HostReader, HostWriter, Signature};
 use pithead_span as span;
 
 use crate::PitheadApplication;
-use crate::application::{Kind, numbered};
+use crate::application::{Deployment, numbered};
 use crate::error::{bytes, free, guard, handle, text};
 
 /// Takes what an SSDlet puts out.
@@ -35,12 +35,12 @@ enum To {
 impl From {
     fn new(application: &PitheadApplication, ssdlet: i32, output: usize, types: &str) -> Result<Self, String> {
         match &application.kind {
-            Kind::Here { application, ssdlets } => {
+            Deployment::Here { application, ssdlets } => {
                 let output = numbered(ssdlets, ssdlet)?.output(output);
                 check(&output.signature().map_err(|error| error.to_string())?, types)?;
                 application.reader(&output).map(Self::Here).map_err(|error| error.to_string())
             }
-            Kind::There { application, ssdlets, .. } => {
+            Deployment::There { application, ssdlets, .. } => {
                 let output = numbered(ssdlets, ssdlet)?.output(output);
                 check(&output.signature().map_err(|fault| fault.to_string())?.parse()?, types)?;
                 application.reader(&[output]).map(Self::There).map_err(|fault| fault.to_string())
@@ -59,12 +59,12 @@ impl From {
 impl To {
     fn new(application: &PitheadApplication, ssdlet: i32, input: usize, types: &str) -> Result<Self, String> {
         match &application.kind {
-            Kind::Here { application, ssdlets } => {
+            Deployment::Here { application, ssdlets } => {
                 let input = numbered(ssdlets, ssdlet)?.input(input);
                 check(&input.signature().map_err(|error| error.to_string())?, types)?;
                 application.writer(&input).map(Self::Here).map_err(|error| error.to_string())
             }
-            Kind::There { application, ssdlets, .. } => {
+            Deployment::There { application, ssdlets, .. } => {
                 let input = numbered(ssdlets, ssdlet)?.input(input);
                 check(&input.signature().map_err(|fault| fault.to_string())?.parse()?, types)?;
                 application.writer(&[input]).map(Self::There).map_err(|fault| fault.to_string())

@@ -16,12 +16,12 @@ use crate::error::{free, guard, handle, text};
 
 /// A drive, and the modules that a host program uses of it.
 pub struct PitheadSsd {
-    pub(crate) place: Place,
+    pub(crate) place: DriveAccess,
     modules: Mutex<Modules>,
 }
 
 /// Where a drive is.
-pub(crate) enum Place {
+pub(crate) enum DriveAccess {
     Here(Here),
     /// On the network.
     There(Arc<dyn Door>),
@@ -49,14 +49,14 @@ struct Modules {
 
 impl PitheadSsd {
     fn open(place: &str) -> Result<Self, String> {
-        let place = if is_address(place) { Place::There(door(place)?) } else { Place::Here(Here::open(place)?) };
+        let place = if is_address(place) { DriveAccess::There(door(place)?) } else { DriveAccess::Here(Here::open(place)?) };
         Ok(Self { place, modules: Mutex::default() })
     }
 
     fn load(&self, name: &str) -> Result<u64, String> {
         let module = match &self.place {
-            Place::Here(here) => Loaded::Here(block_on(here.load(name))?),
-            Place::There(door) => Loaded::There(runtime()?.block_on(kept(door, name))?),
+            DriveAccess::Here(here) => Loaded::Here(block_on(here.load(name))?),
+            DriveAccess::There(door) => Loaded::There(runtime()?.block_on(kept(door, name))?),
         };
         let mut modules = self.modules.lock();
         modules.last += 1;

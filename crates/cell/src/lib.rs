@@ -18,5 +18,5 @@ mod writer;
 
 pub use load::{Layout, MatrixLoad};
 pub use query::{MatrixPart, Ranked, cell_sums, encoded, gram, moments, rank_genes, take};
-pub use result::{GroupMoments, Taken, rankings};
+pub use result::{GroupMoments, MatrixByGene, rankings};
 pub use writer::{MatrixWriter, Progress, ValueKind, WriterOptions};

@@ -111,7 +111,7 @@ impl Batches {
     }
 
     fn sparse(&self, writer: &MatrixWriter, ids: &[String], progress: &Progress) -> Result<(), Fault> {
-        let mut held = Held::default();
+        let mut held = PendingRows::default();
         let mut bytes = Vec::new();
         let mut take = |gene: usize, row: &GeneRow| {
             bytes.clear();
@@ -178,8 +178,9 @@ impl Batches {
     }
 }
 
+/// Rows of genes that wait to be sent as one batch.
 #[derive(Default)]
-struct Held {
+struct PendingRows {
     genes: Vec<i32>,
     nonzeros: Vec<i64>,
     rows: BinaryViewBuilder,

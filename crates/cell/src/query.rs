@@ -13,7 +13,7 @@ use pithead_matrix::{CellTotals, CellsSpec, Correction, GramResult, Method, Test
 use pithead_model::{DatasetName, Fault};
 
 use crate::fault::{bug, invalid, malformed};
-use crate::result::{Found, GroupMoments, Outcomes, Taken};
+use crate::result::{GenePartials, GroupMoments, MatrixByGene, Outcomes};
 
 /// Genes that a question lists at most. Of more, all are asked for, and the others are left out of the answer.
 const LISTED_GENES: usize = 4_096;
@@ -65,7 +65,7 @@ pub async fn rank_genes(
         let fault = invalid("Wilcoxon's test ranks the cells of one dataset; several were given");
         return Err(fault.hint("test each by itself, or take method=\"t-test\", whose parts can be combined"));
     }
-    let asked = Asked::new(host, parts, genes).await?;
+    let asked = GeneQuery::new(host, parts, genes).await?;
     let ranks = if wants_ranks { ", combine(rank_sums({}, {})) AS ranks" } else { "" };
     let over = asked.over(&format!("combine(accumulate({{}}, {{}})) AS partials{ranks}"), "combine(partials) AS partials");
     let json = test.to_json().replace('\'', "''");
@@ -83,9 +83,9 @@ pub async fn moments(
     parts: &[MatrixPart],
     genes: Option<&[i32]>,
 ) -> Result<GroupMoments, Fault> {
-    let asked = Asked::new(host, parts, genes).await?;
+    let asked = GeneQuery::new(host, parts, genes).await?;
     let sql = asked.over("combine(accumulate({}, {})) AS partials", "combine(partials) AS partials");
-    let mut found = Found::default();
+    let mut found = GenePartials::default();
     let cost = asked.run(session, &sql, |batch| found.add(&batch, genes)).await?;
     found.moments(cost)
 }
@@ -109,11 +109,11 @@ pub async fn gram(
 }
 
 /// Genes of the cells that count.
-pub async fn take(session: &Session, host: &Host, part: &MatrixPart, genes: Option<&[i32]>) -> Result<Taken, Fault> {
+pub async fn take(session: &Session, host: &Host, part: &MatrixPart, genes: Option<&[i32]>) -> Result<MatrixByGene, Fault> {
     let parts = std::slice::from_ref(part);
-    let asked = Asked::new(host, parts, genes).await?;
+    let asked = GeneQuery::new(host, parts, genes).await?;
     let sql = format!("SELECT gene, {} AS taken FROM {}", asked.filled("take_cells({}, {})", 0), asked.from(0));
-    let mut taken = Taken::default();
+    let mut taken = MatrixByGene::default();
     asked.run(session, &sql, |batch| taken.add(&batch, genes)).await?;
     Ok(taken.in_order())
 }
@@ -129,7 +129,7 @@ async fn one(
     if genes.is_some_and(|genes| genes.len() > LISTED_GENES) {
         return Err(invalid(format!("expected at most {LISTED_GENES} genes, or all")));
     }
-    let asked = Asked::new(host, std::slice::from_ref(part), genes).await?;
+    let asked = GeneQuery::new(host, std::slice::from_ref(part), genes).await?;
     let sql = format!("SELECT {} AS value FROM {}", asked.filled(what, 0), asked.from(0));
     let mut value = None;
     let keep = |batch: RecordBatch| {
@@ -142,7 +142,7 @@ async fn one(
 }
 
 /// A question over datasets.
-struct Asked<'a> {
+struct GeneQuery<'a> {
     parts: &'a [MatrixPart],
     /// What genes are told apart by: `gene`, their position, or over several datasets `id`.
     key: &'static str,
@@ -151,8 +151,8 @@ struct Asked<'a> {
     condition: String,
 }
 
-impl<'a> Asked<'a> {
-    async fn new(host: &Host, parts: &'a [MatrixPart], genes: Option<&[i32]>) -> Result<Asked<'a>, Fault> {
+impl<'a> GeneQuery<'a> {
+    async fn new(host: &Host, parts: &'a [MatrixPart], genes: Option<&[i32]>) -> Result<GeneQuery<'a>, Fault> {
         let snapshot = host.fleet().snapshot().await?;
         let row = |part: &MatrixPart| {
             let name = &part.dataset;
@@ -176,7 +176,7 @@ impl<'a> Asked<'a> {
             let list = if listed.is_empty() { "-1".to_owned() } else { listed.join(", ") };
             let _ = write!(condition, " WHERE gene IN ({list})");
         }
-        Ok(Asked { parts, key, rows, condition })
+        Ok(GeneQuery { parts, key, rows, condition })
     }
 
     fn from(&self, part: usize) -> String {

@@ -159,12 +159,12 @@ pub struct GroupMoments {
 
 /// Partials of genes, as they come.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct GenePartials {
     keys: Keys,
     partials: Vec<Partials>,
 }
 
-impl Found {
+impl GenePartials {
     pub(crate) fn add(&mut self, batch: &RecordBatch, wanted: Option<&[i32]>) -> Result<(), Fault> {
         let rows = self.keys.add(batch, wanted)?;
         let column = bytes(batch.column(1))?;
@@ -175,7 +175,7 @@ impl Found {
     }
 
     pub(crate) fn moments(self, cost: ProfileSnapshot) -> Result<GroupMoments, Fault> {
-        let Found { mut keys, partials } = self;
+        let GenePartials { mut keys, partials } = self;
         let order = keys.order();
         let groups = partials.first().map_or(0, |partials| partials.groups.len());
         let sizes = partials.first().map_or_else(Vec::new, |partials| partials.groups.iter().map(|group| group.n).collect());
@@ -195,7 +195,7 @@ impl Found {
 
 /// Part of a matrix, by gene.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Taken {
+pub struct MatrixByGene {
     /// The genes' positions, ascending.
     pub genes: Vec<i32>,
     /// Where each gene's entries begin, and where the last one's end.
@@ -206,7 +206,7 @@ pub struct Taken {
     pub values: Vec<f32>,
 }
 
-impl Taken {
+impl MatrixByGene {
     pub(crate) fn add(&mut self, batch: &RecordBatch, wanted: Option<&[i32]>) -> Result<(), Fault> {
         let mut keys = Keys { genes: std::mem::take(&mut self.genes), ids: Vec::new() };
         let rows = keys.add(batch, wanted)?;
@@ -226,14 +226,14 @@ impl Taken {
     }
 
     /// With its end, and genes in order.
-    pub(crate) fn in_order(mut self) -> Taken {
+    pub(crate) fn in_order(mut self) -> MatrixByGene {
         self.starts.push(self.cells.len() as i64);
         if self.genes.is_sorted() {
             return self;
         }
         let mut order: Vec<usize> = (0..self.genes.len()).collect();
         order.sort_by_key(|row| self.genes[*row]);
-        let mut taken = Taken::default();
+        let mut taken = MatrixByGene::default();
         taken.cells.reserve(self.cells.len());
         taken.values.reserve(self.values.len());
         for row in order {

@@ -36,7 +36,7 @@ pub(crate) struct KineticArgs {
 }
 
 /// Addresses that are taken.
-pub(crate) struct Taken {
+pub(crate) struct KineticListeners {
     plain: TcpListener,
     tls: TcpListener,
 }
@@ -49,7 +49,7 @@ pub(crate) struct Kinetic {
 
 impl KineticArgs {
     /// Takes the addresses before the drive is opened, so that a wrong one is told at once. None: Kinetic is not asked for.
-    pub(crate) async fn listen(&self) -> Result<Option<Taken>, CliError> {
+    pub(crate) async fn listen(&self) -> Result<Option<KineticListeners>, CliError> {
         let Some(plain) = &self.kinetic else { return Ok(None) };
         let plain = pithead_drive::bind(plain).await?;
         let address = pithead_drive::address(&plain)?;
@@ -59,12 +59,12 @@ impl KineticArgs {
                 fault.hint("--kinetic-tls HOST:PORT names another address for TLS; port 0 takes any that is free")
             })?,
         };
-        Ok(Some(Taken { plain, tls }))
+        Ok(Some(KineticListeners { plain, tls }))
     }
 }
 
 /// Opens the protocol over a drive, and says how clients are met.
-pub(crate) fn open(args: &KineticArgs, drive: &Arc<Drive>, taken: Taken) -> Result<Kinetic, CliError> {
+pub(crate) fn open(args: &KineticArgs, drive: &Arc<Drive>, taken: KineticListeners) -> Result<Kinetic, CliError> {
     let shared = drive.shared();
     let files = self_signed(&shared.folder)?;
     let options = KineticOptions {

@@ -29,14 +29,14 @@ const STATEMENTS_MAX: usize = 100;
 /// What is to be run.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Asked {
+pub(crate) struct QueryRequest {
     sql: String,
     /// Rows that are wanted of each statement at most.
     rows: Option<usize>,
 }
 
 /// Runs the statements of a text one after the other, until one fails. When nobody waits any more, the one that runs is ended.
-pub(crate) async fn run(host: Host, page: Arc<PageSession>, asked: Asked, threads: &Handle) -> Json {
+pub(crate) async fn run(host: Host, page: Arc<PageSession>, asked: QueryRequest, threads: &Handle) -> Json {
     // Ends its task when it is dropped.
     let mut task = JoinSet::new();
     task.spawn_on(each(host, page, asked), threads);
@@ -47,7 +47,7 @@ pub(crate) async fn run(host: Host, page: Arc<PageSession>, asked: Asked, thread
     }
 }
 
-async fn each(host: Host, page: Arc<PageSession>, asked: Asked) -> Json {
+async fn each(host: Host, page: Arc<PageSession>, asked: QueryRequest) -> Json {
     let mut results = Vec::new();
     let statements = match Session::split(&asked.sql) {
         Ok(statements) if statements.len() > STATEMENTS_MAX => {
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_is_read_strictly() {
-        let read = |text: &str| serde_json::from_str::<Asked>(text).is_ok();
+        let read = |text: &str| serde_json::from_str::<QueryRequest>(text).is_ok();
         assert!(read(r#"{"sql":"SELECT 1"}"#) && read(r#"{"sql":"","rows":5}"#));
         for wrong in ["", "{}", "[]", r#"{"sql":1}"#, r#"{"sql":"","rows":-1}"#, r#"{"sql":"","x":1}"#, r#"{"sql":"#] {
             assert!(!read(wrong), "{wrong}");

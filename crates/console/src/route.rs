@@ -18,7 +18,7 @@ use crate::caller::known;
 use crate::checks::{check_host, check_json, check_site, make_safe};
 use crate::console::Console;
 use crate::entrance::Entrance;
-use crate::query::{Asked, run};
+use crate::query::{QueryRequest, run};
 use crate::refused::{Refused, Reply, json_reply};
 use crate::state::state;
 use crate::{files, statements};
@@ -102,7 +102,7 @@ async fn query(
     request: Request<Incoming>,
 ) -> Result<Reply, Refused> {
     let session = console.sessions.session(&console.host, caller, request.headers())?;
-    let asked: Asked = body(request).await?;
+    let asked: QueryRequest = body(request).await?;
     let Ok(place) = Arc::clone(&console.places).try_acquire_owned() else {
         let what = "too many statements run from consoles at this time";
         return Err(Refused::with(StatusCode::SERVICE_UNAVAILABLE, Blame::Limit, what));

@@ -28,8 +28,9 @@ pub enum Answers {
     Silence,
 }
 
+/// How the bucket answers, and the requests that it has had.
 #[derive(Debug)]
-struct State {
+struct BucketState {
     objects: Answers,
     lists: Answers,
     /// Requests for objects.
@@ -41,7 +42,7 @@ struct State {
 pub struct Bucket {
     url: String,
     directory: PathBuf,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<BucketState>>,
 }
 
 impl Bucket {
@@ -49,7 +50,7 @@ impl Bucket {
     pub fn serve(directory: &Path) -> Bucket {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("it is bound"));
-        let state = State { objects: Answers::Well, lists: Answers::Well, requests: 0 };
+        let state = BucketState { objects: Answers::Well, lists: Answers::Well, requests: 0 };
         let bucket = Bucket { url, directory: directory.to_owned(), state: Arc::new(Mutex::new(state)) };
         let served = bucket.clone();
         std::thread::spawn(move || {

@@ -25,7 +25,7 @@ use crate::flight::FlightSql;
 use crate::metrics::Metrics;
 use crate::plain::{answer_schema, schema_bytes};
 use crate::prepared::planned;
-use crate::statement::{self, Asked, Ready, Rows};
+use crate::statement::{self, PlannedQuery, Ready, Rows};
 use crate::values::Values;
 
 /// What a message is aimed at. Clients take 4 MiB and more without being told.
@@ -126,7 +126,7 @@ impl FlightSql {
         Answering::new(stream::empty().boxed(), Arc::new(Schema::empty()), None, &self.metrics)
     }
 
-    async fn answer(&self, caller: &Caller, asked: Asked, place: Option<RunningAnswer>) -> Result<Answering, Refused> {
+    async fn answer(&self, caller: &Caller, asked: PlannedQuery, place: Option<RunningAnswer>) -> Result<Answering, Refused> {
         let schema = Arc::clone(&asked.schema);
         let cancelled = place.as_ref().map(RunningAnswer::asked);
         let rows = match cancelled {

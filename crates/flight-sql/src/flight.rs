@@ -10,10 +10,10 @@ use pithead_observe::{Health, Observed};
 
 use crate::caller::{Caller, Sessions};
 use crate::cancel::Running;
-use crate::kept::{Kept, Limits};
+use crate::kept::{HandleStore, Limits};
 use crate::metrics::Metrics;
 use crate::prepared::Prepared;
-use crate::statement::Asked;
+use crate::statement::PlannedQuery;
 
 /// The one catalog, whose schemas are the domains.
 pub(crate) const CATALOG: &str = "pithead";
@@ -30,8 +30,8 @@ pub struct FlightSql {
     pub(crate) host: Host,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) running: Arc<Running>,
-    pub(crate) tickets: Kept<Asked>,
-    pub(crate) statements: Kept<Arc<Prepared>>,
+    pub(crate) tickets: HandleStore<PlannedQuery>,
+    pub(crate) statements: HandleStore<Arc<Prepared>>,
     sessions: Sessions,
 }
 
@@ -42,8 +42,8 @@ impl FlightSql {
             host,
             metrics: Arc::new(Metrics::new()),
             running: Arc::default(),
-            tickets: Kept::new("ticket", TICKETS),
-            statements: Kept::new("prepared statement", STATEMENTS),
+            tickets: HandleStore::new("ticket", TICKETS),
+            statements: HandleStore::new("prepared statement", STATEMENTS),
             sessions: Sessions::default(),
         })
     }

@@ -1,4 +1,4 @@
-//! [`Kept`]: what the server keeps for callers between their calls, under handles that nobody can guess.
+//! [`HandleStore`]: what the server keeps for callers between their calls, under handles that nobody can guess.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ pub(crate) struct Limits {
 
 /// Entries by handle, each of one owner. To all others it is as if it were not there.
 #[derive(Debug)]
-pub(crate) struct Kept<T> {
+pub(crate) struct HandleStore<T> {
     what: &'static str,
     limits: Limits,
     entries: Mutex<HashMap<Handle, KeptValue<T>>>,
@@ -46,7 +46,7 @@ struct KeptValue<T> {
     value: T,
 }
 
-impl<T> Kept<T> {
+impl<T> HandleStore<T> {
     /// Nothing yet. `what` names an entry in errors.
     pub(crate) fn new(what: &'static str, limits: Limits) -> Self {
         Self { what, limits, entries: Mutex::default() }
@@ -105,7 +105,7 @@ impl<T> Kept<T> {
     }
 }
 
-impl<T: Clone> Kept<T> {
+impl<T: Clone> HandleStore<T> {
     /// What is kept under a handle; from now on it stays for as long again.
     pub(crate) fn get(&self, owner: Owner, handle: &[u8]) -> Result<T, Refused> {
         let mut entries = self.entries.lock();
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn only_the_owner_finds_what_is_kept() {
-        let kept = Kept::new("ticket", LIMITS);
+        let kept = HandleStore::new("ticket", LIMITS);
         let handle = kept.keep(Some(1), 1, "mine").unwrap();
         assert!(kept.get(Some(2), &handle).is_err() && kept.get(None, &handle).is_err() && kept.take(None, &handle).is_err());
         assert_eq!(kept.get(Some(1), &handle).unwrap(), "mine");
@@ -139,14 +139,14 @@ mod tests {
 
     #[test]
     fn numbers_and_bytes_are_bounded_and_time_frees_them() {
-        let kept = Kept::new("ticket", LIMITS);
+        let kept = HandleStore::new("ticket", LIMITS);
         kept.keep(Some(1), 60, 0).unwrap();
         assert_eq!(kept.keep(Some(1), 60, 0).unwrap_err().blame, Blame::Limit, "bytes of one");
         kept.keep(Some(1), 40, 0).unwrap();
         assert_eq!(kept.keep(Some(1), 0, 0).unwrap_err().blame, Blame::Limit, "entries of one");
         kept.keep(Some(2), 0, 0).unwrap();
         assert!(kept.keep(Some(3), 0, 0).unwrap_err().message.contains("all clients"));
-        let short = Kept::new("ticket", Limits { each: 1, idle: Duration::from_millis(5), ..LIMITS });
+        let short = HandleStore::new("ticket", Limits { each: 1, idle: Duration::from_millis(5), ..LIMITS });
         let handle = short.keep(None, 0, 0).unwrap();
         std::thread::sleep(Duration::from_millis(10));
         assert!(short.get(None, &handle).is_err());

@@ -21,7 +21,7 @@ const BOUND: &str = "bound rows";
 pub(crate) type Rows = BoxStream<'static, Result<RecordBatch, Fault>>;
 
 /// A query that is planned: what a ticket stands for.
-pub(crate) struct Asked {
+pub(crate) struct PlannedQuery {
     session: Arc<Session>,
     first: Arc<Statement>,
     sql: String,
@@ -36,7 +36,7 @@ pub(crate) struct Asked {
 /// A statement that is ready to be answered.
 pub(crate) enum Ready {
     /// Its rows can be fetched.
-    Rows(Asked),
+    Rows(PlannedQuery),
     /// It has none, and is done: so many rows it inserted, deleted or changed.
     Done(u64),
 }
@@ -57,13 +57,13 @@ pub(crate) async fn ready(
     };
     let Some(schema) = first.schema() else { return Ok(Ready::Done(update(&session, sql, values).await?)) };
     let (schema, bytes) = (answer_schema(schema), sql.len() + values.bytes());
-    Ok(Ready::Rows(Asked { session, first, sql: sql.to_owned(), more: runs.collect(), schema, bytes }))
+    Ok(Ready::Rows(PlannedQuery { session, first, sql: sql.to_owned(), more: runs.collect(), schema, bytes }))
 }
 
-impl Asked {
+impl PlannedQuery {
     /// Runs it for its caller, whose rights may be others by now.
     pub(crate) async fn rows(self, caller: &Caller) -> Result<Rows, Fault> {
-        let Asked { session, first, sql, more, schema, .. } = self;
+        let PlannedQuery { session, first, sql, more, schema, .. } = self;
         session.set_caller(Arc::clone(&caller.identity));
         let Answer { rows, .. } = first.run(&session).await?;
         let further = stream::iter(more).then(move |values| {

@@ -55,7 +55,7 @@ pub(crate) struct Running {
 
 /// A connection's place. It is free again when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ConnectionPlace {
     running: Arc<Running>,
     pub(crate) process: i32,
     pub(crate) secret: i32,
@@ -64,7 +64,7 @@ pub(crate) struct Place {
 
 impl Running {
     /// A number and a secret for a new connection.
-    pub(crate) fn enter(self: &Arc<Running>) -> Place {
+    pub(crate) fn enter(self: &Arc<Running>) -> ConnectionPlace {
         let (secret, cancel) = (rand::random(), Arc::<Cancel>::default());
         let mut connections = self.connections.lock();
         let mut process = (rand::random::<u32>() >> 2) as i32 + 1;
@@ -72,7 +72,7 @@ impl Running {
             process = process % i32::MAX + 1;
         }
         connections.insert(process, (secret, Arc::clone(&cancel)));
-        Place { running: Arc::clone(self), process, secret, cancel }
+        ConnectionPlace { running: Arc::clone(self), process, secret, cancel }
     }
 
     /// Cancels what runs over a connection, for who knows its secret. Whether it was known.
@@ -88,7 +88,7 @@ impl Running {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         self.running.connections.lock().remove(&self.process);
     }

@@ -10,7 +10,7 @@ use pithead_model::{Blame, Fault};
 use tokio::sync::watch;
 
 use crate::block_settings::BlockSettings;
-use crate::cancel::{Cancel, Place};
+use crate::cancel::{Cancel, ConnectionPlace};
 use crate::error::{
     Complaint, NOT_AUTHORIZED, NOT_SUPPORTED, PROTOCOL_VIOLATION, SHUTDOWN, TOO_LARGE, WRONG_ENCODING, WRONG_SETTING,
 };
@@ -60,7 +60,7 @@ pub(crate) struct Talk {
     pub(crate) link: Link,
     peer: Arc<Peer>,
     token: Option<Vec<u8>>,
-    pub(crate) place: Place,
+    pub(crate) place: ConnectionPlace,
     pub(crate) session: Arc<Session>,
     pub(crate) settings: Arc<ClientSettings>,
     pub(crate) transaction: Transaction,

@@ -35,7 +35,7 @@ pub(crate) struct BinaryReader {
 }
 
 /// What was read of something, and where it ends; none: its end is not there yet.
-type Part<T> = Result<Option<(T, usize)>, String>;
+type ParseStep<T> = Result<Option<(T, usize)>, String>;
 
 impl BinaryReader {
     /// A reader of rows of so many fields.
@@ -48,7 +48,7 @@ impl BinaryReader {
     }
 
     /// The header: a signature, flags and an extension that may be skipped.
-    fn header(&self) -> Part<()> {
+    fn header(&self) -> ParseStep<()> {
         let there = &self.buffer[..self.buffer.len().min(SIGNATURE.len())];
         if !SIGNATURE.starts_with(there) {
             return Err("it does not begin as PostgreSQL's binary form does".to_owned());
@@ -66,7 +66,7 @@ impl BinaryReader {
     }
 
     /// The next row's fields; without them, it is the end.
-    fn row(&self) -> Part<Option<Row<Vec<u8>>>> {
+    fn row(&self) -> ParseStep<Option<Row<Vec<u8>>>> {
         let mut at = self.start;
         let Some(count) = self.buffer.get(at..at + 2) else { return Ok(None) };
         let count = i16::from_be_bytes([count[0], count[1]]);

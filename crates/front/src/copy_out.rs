@@ -9,7 +9,7 @@ use crate::columns::Column;
 use crate::connection::{Halt, Talk, during};
 use crate::copy::{Copy, CopyFormat, CopyOptions};
 use crate::error::{Complaint, SYNTAX};
-use crate::kind::{Kind, kind};
+use crate::kind::{StatementKind, kind};
 use crate::reply::{Replies, end_length};
 use crate::rows::{Rows, WriteRow};
 use crate::work::{in_own_task, rows_in_own_task};
@@ -23,7 +23,7 @@ impl Talk {
         self.transaction.check(false, false)?;
         self.admit()?;
         let sql = copy.query();
-        if !matches!(kind(&sql)?, Kind::Statement { writes: false, .. }) {
+        if !matches!(kind(&sql)?, StatementKind::Statement { writes: false, .. }) {
             return Err(Complaint::error(SYNTAX, "COPY (…) TO STDOUT runs a query").into());
         }
         let (session, asked) = (Arc::clone(&self.session), sql.clone());

@@ -6,7 +6,7 @@ use pithead_host::Parameters;
 
 use crate::connection::{Halt, Talk};
 use crate::error::{Complaint, NOT_SUPPORTED, SYNTAX, UNKNOWN_PORTAL};
-use crate::kind::{Kind, kind};
+use crate::kind::{StatementKind, kind};
 use crate::lexer::{Token, TokenKind};
 use crate::portal::{Hold, Portal, PortalState, Prepared, Started};
 use crate::rows::{DataRows, NoRows};
@@ -125,7 +125,7 @@ impl Talk {
         }
         self.check_portals()?;
         let query = kind(&declare.query)?;
-        let Kind::Statement { tag, writes: false } = query else { return Err(not_a_query().into()) };
+        let StatementKind::Statement { tag, writes: false } = query else { return Err(not_a_query().into()) };
         let started = self.start_at_host(&declare.query, tag, false, prepared, parameters).await;
         let started = started.map_err(|halt| match halt {
             // Places in the query are not those in the statement.
@@ -216,13 +216,14 @@ mod tests {
 
     #[test]
     fn cursors_are_read() {
-        let Ok(Kind::Declare(declare)) = kind("declare \"C 1\" binary no scroll cursor with hold for select 1 for;") else {
+        let Ok(StatementKind::Declare(declare)) = kind("declare \"C 1\" binary no scroll cursor with hold for select 1 for;")
+        else {
             panic!("it is no DECLARE")
         };
         let expected = Declare { name: "C 1".into(), is_binary: true, is_held: true, query: "select 1 for".into() };
         assert_eq!(*declare, expected);
         let fetch = |sql: &str| match kind(sql) {
-            Ok(Kind::Fetch(fetch)) => Ok((fetch.name, fetch.rows, fetch.is_move)),
+            Ok(StatementKind::Fetch(fetch)) => Ok((fetch.name, fetch.rows, fetch.is_move)),
             other => Err(other.err().map(|complaint| complaint.code)),
         };
         assert_eq!(fetch("FETCH FORWARD 10 FROM \"c\";"), Ok(("c".into(), 10, false)));
@@ -236,6 +237,6 @@ mod tests {
         for sql in ["FETCH", "FETCH x y FROM c", "CLOSE", "DECLARE c CURSOR", "DECLARE c SCROLL CURSOR FOR SELECT 1"] {
             assert!(kind(sql).is_err(), "{sql}");
         }
-        assert_eq!(kind("CLOSE ALL").unwrap(), Kind::Close(None));
+        assert_eq!(kind("CLOSE ALL").unwrap(), StatementKind::Close(None));
     }
 }

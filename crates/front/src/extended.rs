@@ -14,7 +14,7 @@ use crate::decode::{arrow_type, parameter};
 use crate::error::{
     Complaint, KNOWN_STATEMENT, NOT_SUPPORTED, PROTOCOL_VIOLATION, SYNTAX, TOO_LARGE, UNKNOWN_PORTAL, UNKNOWN_STATEMENT,
 };
-use crate::kind::{Kind, kind};
+use crate::kind::{StatementKind, kind};
 use crate::lexer::{Token, tokens};
 use crate::message::{Message, Target};
 use crate::names::quoted;
@@ -79,9 +79,9 @@ impl Talk {
         let told = kind(&sql)?;
         let mut prepared = Prepared::of(sql, told);
         match &prepared.kind {
-            Kind::Declare(declare) => {
+            StatementKind::Declare(declare) => {
                 let inner = kind(&declare.query)?;
-                if !matches!(inner, Kind::Statement { .. }) {
+                if !matches!(inner, StatementKind::Statement { .. }) {
                     return Err(not_a_query().into());
                 }
                 let mut query = Prepared::of(declare.query.clone(), inner);
@@ -89,8 +89,8 @@ impl Talk {
                 (prepared.types, prepared.inferred) = (query.types.clone(), query.inferred.clone());
                 prepared.query = Some(Arc::new(query));
             }
-            Kind::Statement { .. } => self.plan(&mut prepared, &given).await?,
-            Kind::Show(name) => prepared.schema = Some(shown_schema(name)),
+            StatementKind::Statement { .. } => self.plan(&mut prepared, &given).await?,
+            StatementKind::Show(name) => prepared.schema = Some(shown_schema(name)),
             _ => {}
         }
         Ok(prepared)
@@ -161,8 +161,8 @@ impl Talk {
     /// The columns of a statement; those of FETCH are its cursor's.
     fn schema_of(&self, prepared: &Prepared) -> Option<SchemaRef> {
         match &prepared.kind {
-            Kind::Fetch(fetch) if fetch.is_move => None,
-            Kind::Fetch(fetch) => self.cursor(&fetch.name).ok().and_then(|portal| portal.prepared.schema.clone()),
+            StatementKind::Fetch(fetch) if fetch.is_move => None,
+            StatementKind::Fetch(fetch) => self.cursor(&fetch.name).ok().and_then(|portal| portal.prepared.schema.clone()),
             _ => prepared.schema.clone(),
         }
     }
@@ -199,12 +199,12 @@ impl Talk {
         let mut portal = self.portals.remove(name).ok_or_else(|| unknown_portal(name))?;
         let prepared = Arc::clone(&portal.prepared);
         match &prepared.kind {
-            Kind::Empty => {
+            StatementKind::Empty => {
                 self.link.out.empty(b'I');
                 return Ok(());
             }
-            Kind::CopyOut(copy) => return self.copy_out(copy).await,
-            Kind::CopyIn(copy) => return self.copy_in(copy).await,
+            StatementKind::CopyOut(copy) => return self.copy_out(copy).await,
+            StatementKind::CopyIn(copy) => return self.copy_in(copy).await,
             _ => {}
         }
         let done = self.run_portal(&mut portal, rows).await;
@@ -212,14 +212,14 @@ impl Talk {
             return Err(Complaint::of(&fault, &prepared.sql).into());
         }
         done?;
-        if !matches!(prepared.kind, Kind::Commit | Kind::Rollback) {
+        if !matches!(prepared.kind, StatementKind::Commit | StatementKind::Rollback) {
             self.portals.insert(name.to_owned(), portal);
         }
         Ok(())
     }
 
     async fn run_portal(&mut self, portal: &mut Portal, rows: u32) -> Result<(), Halt> {
-        if let (Kind::Fetch(fetch), PortalState::New) = (&portal.prepared.kind, &portal.state) {
+        if let (StatementKind::Fetch(fetch), PortalState::New) = (&portal.prepared.kind, &portal.state) {
             portal.state = PortalState::Fetching(fetch.rows, 0);
         }
         if matches!(portal.state, PortalState::New) {
@@ -243,7 +243,9 @@ impl Talk {
                 }
             }
             PortalState::Fetching(wanted, sent) => {
-                let Kind::Fetch(fetch) = &portal.prepared.kind else { return Err(Fault::bug("no FETCH fetches").into()) };
+                let StatementKind::Fetch(fetch) = &portal.prepared.kind else {
+                    return Err(Fault::bug("no FETCH fetches").into());
+                };
                 let limit = if rows == 0 || fetch.is_move { *wanted } else { u64::from(rows).min(*wanted) };
                 let found = self.fetch(fetch, limit, portal.binary.clone()).await?;
                 (*wanted, *sent) = (*wanted - found, *sent + found);

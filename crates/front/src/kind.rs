@@ -12,7 +12,7 @@ pub(crate) const CREATE_SCHEMA: &str = "CREATE SCHEMA";
 
 /// A statement, told apart by its first words.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum StatementKind {
     /// Nothing but spaces and comments.
     Empty,
     /// BEGIN and START TRANSACTION; `repeatable`: with an isolation that is not given here; `read_only`: if it says so.
@@ -63,62 +63,62 @@ pub(crate) enum Kind {
 }
 
 /// Tells a statement apart.
-pub(crate) fn kind(sql: &str) -> Result<Kind, Complaint> {
+pub(crate) fn kind(sql: &str) -> Result<StatementKind, Complaint> {
     let mut stream = tokens(sql);
-    let Some(first) = stream.next() else { return Ok(Kind::Empty) };
+    let Some(first) = stream.next() else { return Ok(StatementKind::Empty) };
     let rest = || tokens(&sql[first.end..]).collect::<Vec<Token>>();
     let verb = first.text();
     Ok(match verb.as_str() {
         "begin" | "start" => {
             let rest = rest();
             let repeatable = rest.iter().any(|token| token.is("repeatable") || token.is("serializable"));
-            Kind::Begin { repeatable, read_only: access(&rest) }
+            StatementKind::Begin { repeatable, read_only: access(&rest) }
         }
-        "commit" | "end" => Kind::Commit,
-        "abort" => Kind::Rollback,
-        "rollback" if rest().iter().any(|token| token.is("to")) => Kind::RollbackTo,
-        "rollback" => Kind::Rollback,
-        "savepoint" => Kind::Savepoint("SAVEPOINT"),
-        "release" => Kind::Savepoint("RELEASE"),
+        "commit" | "end" => StatementKind::Commit,
+        "abort" => StatementKind::Rollback,
+        "rollback" if rest().iter().any(|token| token.is("to")) => StatementKind::RollbackTo,
+        "rollback" => StatementKind::Rollback,
+        "savepoint" => StatementKind::Savepoint("SAVEPOINT"),
+        "release" => StatementKind::Savepoint("RELEASE"),
         "set" => set(&rest())?,
         "show" => show(&rest()),
         "reset" => {
             let name = rest().iter().map(Token::text).collect::<Vec<_>>().join("");
-            Kind::Reset((name != "all").then_some(name))
+            StatementKind::Reset((name != "all").then_some(name))
         }
-        "discard" => Kind::Discard { all: rest().iter().any(|token| token.is("all")) },
+        "discard" => StatementKind::Discard { all: rest().iter().any(|token| token.is("all")) },
         "deallocate" => {
             let names = rest();
             let name = names.iter().find(|token| !token.is("prepare")).map(|token| (token.is("all"), token.text()));
-            Kind::Deallocate(name.filter(|(all, _)| !all).map(|(_, name)| name))
+            StatementKind::Deallocate(name.filter(|(all, _)| !all).map(|(_, name)| name))
         }
         "listen" | "unlisten" | "notify" | "checkpoint" | "vacuum" | "analyze" => nothing(&verb),
-        "create" if rest().first().is_some_and(|token| token.is("index")) => Kind::Nothing(CREATE_INDEX),
-        "create" if rest().first().is_some_and(|token| token.is("schema")) => Kind::Nothing(CREATE_SCHEMA),
+        "create" if rest().first().is_some_and(|token| token.is("index")) => StatementKind::Nothing(CREATE_INDEX),
+        "create" if rest().first().is_some_and(|token| token.is("schema")) => StatementKind::Nothing(CREATE_SCHEMA),
         "copy" => copy(sql)?,
-        "declare" => Kind::Declare(Box::new(Declare::read(&sql[first.end..], &rest())?)),
-        "fetch" | "move" => Kind::Fetch(Fetch::read(&rest(), verb == "move")?),
-        "close" => Kind::Close(closed(&rest().into_iter().filter(|token| !token.is_sign(';')).collect::<Vec<_>>())?),
+        "declare" => StatementKind::Declare(Box::new(Declare::read(&sql[first.end..], &rest())?)),
+        "fetch" | "move" => StatementKind::Fetch(Fetch::read(&rest(), verb == "move")?),
+        "close" => StatementKind::Close(closed(&rest().into_iter().filter(|token| !token.is_sign(';')).collect::<Vec<_>>())?),
         _ => statement(&verb, &rest),
     })
 }
 
-fn nothing(verb: &str) -> Kind {
+fn nothing(verb: &str) -> StatementKind {
     match verb {
-        "unlisten" => Kind::Nothing("UNLISTEN"),
-        "analyze" => Kind::Nothing("ANALYZE"),
-        "vacuum" => Kind::Nothing("VACUUM"),
-        "checkpoint" => Kind::Nothing("CHECKPOINT"),
-        _ => Kind::Statement { tag: "", writes: false },
+        "unlisten" => StatementKind::Nothing("UNLISTEN"),
+        "analyze" => StatementKind::Nothing("ANALYZE"),
+        "vacuum" => StatementKind::Nothing("VACUUM"),
+        "checkpoint" => StatementKind::Nothing("CHECKPOINT"),
+        _ => StatementKind::Statement { tag: "", writes: false },
     }
 }
 
-fn copy(sql: &str) -> Result<Kind, Complaint> {
+fn copy(sql: &str) -> Result<StatementKind, Complaint> {
     let copy = Box::new(Copy::read(sql)?);
-    Ok(if copy.is_in { Kind::CopyIn(copy) } else { Kind::CopyOut(copy) })
+    Ok(if copy.is_in { StatementKind::CopyIn(copy) } else { StatementKind::CopyOut(copy) })
 }
 
-fn statement(verb: &str, rest: &impl Fn() -> Vec<Token>) -> Kind {
+fn statement(verb: &str, rest: &impl Fn() -> Vec<Token>) -> StatementKind {
     let (tag, writes) = match verb {
         "insert" => ("INSERT", true),
         "update" => ("UPDATE", true),
@@ -140,24 +140,24 @@ fn statement(verb: &str, rest: &impl Fn() -> Vec<Token>) -> Kind {
         "create" if rest().iter().any(|token| token.is("as")) => "SELECT",
         _ => tag,
     };
-    Kind::Statement { tag, writes }
+    StatementKind::Statement { tag, writes }
 }
 
-fn show(rest: &[Token]) -> Kind {
+fn show(rest: &[Token]) -> StatementKind {
     let words: Vec<String> = rest.iter().map(Token::text).filter(|word| word != ";").collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["time", "zone"] => Kind::Show("timezone".to_owned()),
-        ["transaction", "isolation", "level"] => Kind::Show("transaction_isolation".to_owned()),
-        ["session", "authorization"] => Kind::Show("session_authorization".to_owned()),
+        ["time", "zone"] => StatementKind::Show("timezone".to_owned()),
+        ["transaction", "isolation", "level"] => StatementKind::Show("transaction_isolation".to_owned()),
+        ["session", "authorization"] => StatementKind::Show("session_authorization".to_owned()),
         [name] if !matches!(*name, "tables" | "databases" | "schemas" | "functions" | "columns" | "all" | "log") => {
-            Kind::Show((*name).to_owned())
+            StatementKind::Show((*name).to_owned())
         }
         // The host's: SHOW TABLES and the like.
-        _ => Kind::Statement { tag: "SHOW", writes: false },
+        _ => StatementKind::Statement { tag: "SHOW", writes: false },
     }
 }
 
-fn set(rest: &[Token]) -> Result<Kind, Complaint> {
+fn set(rest: &[Token]) -> Result<StatementKind, Complaint> {
     let mut rest = rest;
     let local = rest.first().is_some_and(|first| first.is("local"));
     if let [first, others @ ..] = rest
@@ -167,18 +167,18 @@ fn set(rest: &[Token]) -> Result<Kind, Complaint> {
     }
     match rest {
         [first, ..] if first.is("transaction") || first.is("characteristics") => {
-            Ok(Kind::SetTransaction { later: first.is("characteristics"), read_only: access(rest) })
+            Ok(StatementKind::SetTransaction { later: first.is("characteristics"), read_only: access(rest) })
         }
         [time, zone, value @ ..] if time.is("time") && zone.is("zone") => {
             let value =
                 if value.first().is_some_and(|token| token.is("to") || token.is_sign('=')) { &value[1..] } else { value };
-            Ok(Kind::Set { name: "timezone".to_owned(), value: joined(value), local })
+            Ok(StatementKind::Set { name: "timezone".to_owned(), value: joined(value), local })
         }
         [names, value @ ..] if names.is("names") => {
-            Ok(Kind::Set { name: "client_encoding".to_owned(), value: joined(value), local })
+            Ok(StatementKind::Set { name: "client_encoding".to_owned(), value: joined(value), local })
         }
         [name, sign, value @ ..] if (sign.is("to") || sign.is_sign('=')) && !value.is_empty() => {
-            Ok(Kind::Set { name: name.text().to_lowercase(), value: joined(value), local })
+            Ok(StatementKind::Set { name: name.text().to_lowercase(), value: joined(value), local })
         }
         _ => Err(Complaint::error(SYNTAX, "expected SET name = value").hint("SHOW ALL lists the names")),
     }
@@ -213,35 +213,35 @@ mod tests {
 
     #[test]
     fn statements_are_told_apart() {
-        let set = |name: &str, value: &str| Kind::Set { name: name.into(), value: value.into(), local: false };
+        let set = |name: &str, value: &str| StatementKind::Set { name: name.into(), value: value.into(), local: false };
         for (sql, expected) in [
-            (" -- nothing\n ;", Kind::Statement { tag: "SELECT", writes: false }),
-            ("/* x */", Kind::Empty),
-            ("BEGIN", Kind::Begin { repeatable: false, read_only: None }),
-            ("start transaction isolation level repeatable read", Kind::Begin { repeatable: true, read_only: None }),
-            ("SET LOCAL work_mem = 1", Kind::Set { name: "work_mem".into(), value: "1".into(), local: true }),
-            ("CREATE SCHEMA IF NOT EXISTS lab", Kind::Nothing(CREATE_SCHEMA)),
-            ("BEGIN READ ONLY", Kind::Begin { repeatable: false, read_only: Some(true) }),
-            ("SET TRANSACTION READ WRITE", Kind::SetTransaction { later: false, read_only: Some(false) }),
+            (" -- nothing\n ;", StatementKind::Statement { tag: "SELECT", writes: false }),
+            ("/* x */", StatementKind::Empty),
+            ("BEGIN", StatementKind::Begin { repeatable: false, read_only: None }),
+            ("start transaction isolation level repeatable read", StatementKind::Begin { repeatable: true, read_only: None }),
+            ("SET LOCAL work_mem = 1", StatementKind::Set { name: "work_mem".into(), value: "1".into(), local: true }),
+            ("CREATE SCHEMA IF NOT EXISTS lab", StatementKind::Nothing(CREATE_SCHEMA)),
+            ("BEGIN READ ONLY", StatementKind::Begin { repeatable: false, read_only: Some(true) }),
+            ("SET TRANSACTION READ WRITE", StatementKind::SetTransaction { later: false, read_only: Some(false) }),
             (
                 "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
-                Kind::SetTransaction { later: true, read_only: Some(true) },
+                StatementKind::SetTransaction { later: true, read_only: Some(true) },
             ),
             ("SET search_path TO lab, \"Public\"", set("search_path", "lab, Public")),
             ("SET SESSION extra_float_digits = 3", set("extra_float_digits", "3")),
             ("set time zone 'Europe/Berlin'", set("timezone", "Europe/Berlin")),
             ("SET TimeZone = '+02:00'", set("timezone", "+02:00")),
             ("SET x = -1", set("x", "-1")),
-            ("show transaction isolation level", Kind::Show("transaction_isolation".into())),
-            ("SHOW TABLES", Kind::Statement { tag: "SHOW", writes: false }),
-            ("DEALLOCATE PREPARE s", Kind::Deallocate(Some("s".into()))),
-            ("deallocate all", Kind::Deallocate(None)),
-            ("CREATE INDEX i ON t (a)", Kind::Nothing(CREATE_INDEX)),
-            ("CREATE OR REPLACE VIEW v AS SELECT 1", Kind::Statement { tag: "CREATE VIEW", writes: true }),
-            ("drop view v", Kind::Statement { tag: "DROP VIEW", writes: true }),
-            ("CREATE UNIQUE INDEX i ON t (a)", Kind::Statement { tag: "CREATE TABLE", writes: true }),
-            ("INSERT INTO t VALUES (1)", Kind::Statement { tag: "INSERT", writes: true }),
-            ("create table t as select 1", Kind::Statement { tag: "SELECT", writes: true }),
+            ("show transaction isolation level", StatementKind::Show("transaction_isolation".into())),
+            ("SHOW TABLES", StatementKind::Statement { tag: "SHOW", writes: false }),
+            ("DEALLOCATE PREPARE s", StatementKind::Deallocate(Some("s".into()))),
+            ("deallocate all", StatementKind::Deallocate(None)),
+            ("CREATE INDEX i ON t (a)", StatementKind::Nothing(CREATE_INDEX)),
+            ("CREATE OR REPLACE VIEW v AS SELECT 1", StatementKind::Statement { tag: "CREATE VIEW", writes: true }),
+            ("drop view v", StatementKind::Statement { tag: "DROP VIEW", writes: true }),
+            ("CREATE UNIQUE INDEX i ON t (a)", StatementKind::Statement { tag: "CREATE TABLE", writes: true }),
+            ("INSERT INTO t VALUES (1)", StatementKind::Statement { tag: "INSERT", writes: true }),
+            ("create table t as select 1", StatementKind::Statement { tag: "SELECT", writes: true }),
         ] {
             assert_eq!(kind(sql).unwrap(), expected, "{sql}");
         }

@@ -9,7 +9,7 @@ use pithead_pg_catalog::pg_type;
 
 use crate::connection::{Halt, Talk, during};
 use crate::error::{Complaint, NOT_SUPPORTED, READ_ONLY};
-use crate::kind::{CREATE_INDEX, CREATE_SCHEMA, Kind};
+use crate::kind::{CREATE_INDEX, CREATE_SCHEMA, StatementKind};
 use crate::rows::Rows;
 use crate::settings::is_of_host;
 use crate::work::{in_own_task, rows_in_own_task};
@@ -17,7 +17,7 @@ use crate::work::{in_own_task, rows_in_own_task};
 /// A statement that was prepared.
 pub(crate) struct Prepared {
     pub(crate) sql: String,
-    pub(crate) kind: Kind,
+    pub(crate) kind: StatementKind,
     /// The types of its parameters, by PostgreSQL's numbers.
     pub(crate) types: Vec<u32>,
     /// The types that the statement wants there.
@@ -32,7 +32,7 @@ pub(crate) struct Prepared {
 
 impl Prepared {
     /// A statement of which nothing more is known.
-    pub(crate) fn of(sql: String, kind: Kind) -> Prepared {
+    pub(crate) fn of(sql: String, kind: StatementKind) -> Prepared {
         Prepared { sql, kind, types: Vec::new(), inferred: Vec::new(), schema: None, statement: None, query: None }
     }
 }
@@ -93,18 +93,18 @@ impl Talk {
     pub(crate) async fn start(
         &mut self,
         sql: &str,
-        kind: &Kind,
+        kind: &StatementKind,
         prepared: Option<&Arc<Prepared>>,
         parameters: &Parameters,
     ) -> Result<Started, Halt> {
         match kind {
-            Kind::Statement { tag, writes } => self.start_at_host(sql, tag, *writes, prepared, parameters).await,
-            Kind::Declare(declare) => {
+            StatementKind::Statement { tag, writes } => self.start_at_host(sql, tag, *writes, prepared, parameters).await,
+            StatementKind::Declare(declare) => {
                 self.transaction.check(false, false)?;
                 let query = prepared.and_then(|prepared| prepared.query.as_ref());
                 self.declare(declare, query, parameters).await
             }
-            Kind::Commit => {
+            StatementKind::Commit => {
                 let ended = self.transaction.commit();
                 let is_committed = matches!(ended, Ok(("COMMIT", _)));
                 self.end_portals(is_committed);
@@ -113,14 +113,14 @@ impl Talk {
                 self.notice(notice);
                 Ok(Started::Done(tag.to_owned()))
             }
-            Kind::Rollback => {
+            StatementKind::Rollback => {
                 self.end_portals(false);
                 self.end_settings(false).await?;
                 let notice = self.transaction.rollback()?;
                 self.notice(notice);
                 Ok(Started::Done("ROLLBACK".to_owned()))
             }
-            Kind::RollbackTo => {
+            StatementKind::RollbackTo => {
                 self.transaction.rollback_to()?;
                 Ok(Started::Done("ROLLBACK".to_owned()))
             }
@@ -179,53 +179,53 @@ impl Talk {
     }
 
     /// What the server does itself.
-    async fn control(&mut self, kind: &Kind) -> Result<Started, Halt> {
+    async fn control(&mut self, kind: &StatementKind) -> Result<Started, Halt> {
         let tag = match kind {
-            Kind::Close(name) => return self.close_cursor(name.as_deref()),
-            Kind::Begin { repeatable, read_only } => {
+            StatementKind::Close(name) => return self.close_cursor(name.as_deref()),
+            StatementKind::Begin { repeatable, read_only } => {
                 let read_only = read_only.unwrap_or_else(|| self.settings.is_read_only());
                 let notice = self.transaction.begin(*repeatable, read_only)?;
                 self.notice(notice);
                 "BEGIN"
             }
-            Kind::Savepoint(tag) => {
+            StatementKind::Savepoint(tag) => {
                 self.transaction.savepoint(tag)?;
                 *tag
             }
-            Kind::Set { name, value, local } => {
+            StatementKind::Set { name, value, local } => {
                 self.set_in_block(name, value, *local).await?;
                 "SET"
             }
-            Kind::SetTransaction { read_only: None, .. } => "SET",
-            Kind::SetTransaction { later: true, read_only: Some(read_only) } => {
+            StatementKind::SetTransaction { read_only: None, .. } => "SET",
+            StatementKind::SetTransaction { later: true, read_only: Some(read_only) } => {
                 self.settings.set("default_transaction_read_only", if *read_only { "on" } else { "off" })?;
                 "SET"
             }
-            Kind::SetTransaction { later: false, read_only: Some(read_only) } => {
+            StatementKind::SetTransaction { later: false, read_only: Some(read_only) } => {
                 let notice = self.transaction.set_read_only(*read_only)?;
                 self.notice(notice);
                 "SET"
             }
-            Kind::Show(name) => return self.show(name).await,
-            Kind::Reset(name) => {
+            StatementKind::Show(name) => return self.show(name).await,
+            StatementKind::Reset(name) => {
                 self.reset(name.as_deref()).await?;
                 "RESET"
             }
-            Kind::Discard { all: true } => {
+            StatementKind::Discard { all: true } => {
                 self.portals.clear();
                 self.statements.clear();
                 self.reset(None).await?;
                 "DISCARD ALL"
             }
-            Kind::Discard { all: false } => "DISCARD",
-            Kind::Deallocate(name) => {
+            StatementKind::Discard { all: false } => "DISCARD",
+            StatementKind::Deallocate(name) => {
                 match name {
                     Some(name) => drop(self.statements.remove(name)),
                     None => self.statements.clear(),
                 }
                 "DEALLOCATE"
             }
-            Kind::Nothing(tag) => {
+            StatementKind::Nothing(tag) => {
                 let known = match *tag {
                     CREATE_INDEX => Some("there are no indexes here, so that none was made"),
                     CREATE_SCHEMA => Some("a schema is there with its first table"),

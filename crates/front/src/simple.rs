@@ -5,7 +5,7 @@ use pithead_model::Fault;
 
 use crate::connection::{Halt, Talk};
 use crate::error::Complaint;
-use crate::kind::{Kind, kind};
+use crate::kind::{StatementKind, kind};
 use crate::names::quoted;
 use crate::portal::Started;
 use crate::rows::{DataRows, described};
@@ -48,13 +48,13 @@ impl Talk {
         let sql = quoted(sql);
         let sql = sql.as_ref();
         match &kind {
-            Kind::Empty => {
+            StatementKind::Empty => {
                 self.link.out.empty(b'I');
                 Ok(())
             }
-            Kind::CopyOut(copy) => self.copy_out(copy).await,
-            Kind::CopyIn(copy) => self.copy_in(copy).await,
-            Kind::Fetch(fetch) => {
+            StatementKind::CopyOut(copy) => self.copy_out(copy).await,
+            StatementKind::CopyIn(copy) => self.copy_in(copy).await,
+            StatementKind::Fetch(fetch) => {
                 if !fetch.is_move {
                     let cursor = self.cursor(&fetch.name)?;
                     let columns = cursor.prepared.schema.as_ref().map(|schema| described(schema, &cursor.binary));

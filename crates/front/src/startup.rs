@@ -114,7 +114,8 @@ async fn session(
     }
 }
 
-type Known = (String, Arc<Identity>, Option<Vec<u8>>);
+/// Who calls: the user name, the identity, and the password that proved it.
+type Login = (String, Arc<Identity>, Option<Vec<u8>>);
 
 /// Finds out who calls; without a complaint, the connection has ended.
 async fn known(
@@ -123,7 +124,7 @@ async fn known(
     peer: &Peer,
     secured: bool,
     parameters: &[(String, String)],
-) -> Result<Known, Option<Complaint>> {
+) -> Result<Login, Option<Complaint>> {
     if entrance.tls.is_some() && !secured {
         return Err(Some(
             Complaint::fatal(NOT_AUTHORIZED, "connections to this server are within TLS").hint("sslmode=require"),

@@ -40,17 +40,17 @@ pub(crate) fn rows_in_own_task(
         }
     };
     task.spawn_on(making, threads);
-    let made = Made { receiver, task };
+    let made = TaskOutput { receiver, task };
     futures::stream::unfold(made, |mut made| async move { made.next().await.map(|batch| (batch, made)) }).boxed()
 }
 
 /// What a task makes.
-struct Made {
+struct TaskOutput {
     receiver: mpsc::Receiver<Result<RecordBatch, Fault>>,
     task: JoinSet<()>,
 }
 
-impl Made {
+impl TaskOutput {
     async fn next(&mut self) -> Option<Result<RecordBatch, Fault>> {
         if let Some(batch) = self.receiver.recv().await {
             return Some(batch);

@@ -16,7 +16,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::following::follow;
 use crate::join::{Join, Sender, Source, WINDOW_BYTES};
-use crate::state::{Phase, Placed, Shared, Side, State};
+use crate::state::{ApplicationState, Phase, Placed, Shared, Side};
 use crate::{HostReader, HostWriter};
 
 /// SSDlets of an application at most, over all of its drives: what one drive runs at most.
@@ -221,7 +221,7 @@ impl Application {
         started.inspect_err(|fault| self.shared.fail(fault.clone()))
     }
 
-    async fn start_parts(&self, parts: Vec<Part>) -> Result<Vec<Started>, Fault> {
+    async fn start_parts(&self, parts: Vec<DriveShare>) -> Result<Vec<Started>, Fault> {
         let started = parts.into_iter().map(|part| async move {
             let door = &self.drives[part.drive].door;
             let (sender, receiver) = unbounded_channel();
@@ -254,7 +254,7 @@ impl Application {
     }
 
     /// What each drive is to run.
-    fn parts(&self, state: &State) -> Vec<Part> {
+    fn parts(&self, state: &ApplicationState) -> Vec<DriveShare> {
         let of_drive = |drive: usize| {
             let numbers: Vec<usize> = (0..state.ssdlets.len()).filter(|number| state.ssdlets[*number].drive == drive).collect();
             let here = |at: PortAt| {
@@ -266,7 +266,7 @@ impl Application {
             let ssdlets = numbers.iter().map(|number| state.ssdlets[*number].spec.clone()).collect();
             let Bounds { memory, run_ms } = self.bounds;
             let (name, window) = (self.shared.name.clone(), Some(WINDOW_BYTES));
-            Part { drive, numbers, request: RunApplication { name, ssdlets, connections, memory, run_ms, window } }
+            DriveShare { drive, numbers, request: RunApplication { name, ssdlets, connections, memory, run_ms, window } }
         };
         (0..self.drives.len()).map(of_drive).filter(|part| !part.numbers.is_empty()).collect()
     }
@@ -324,7 +324,7 @@ impl Drop for Application {
 }
 
 /// What one drive is to run.
-struct Part {
+struct DriveShare {
     drive: usize,
     /// Its SSDlets' numbers in the application.
     numbers: Vec<usize>,
@@ -427,13 +427,13 @@ fn check_arguments(declared: &DeclaredSsdlet, module: &str, given: usize, types:
     }
 }
 
-fn push(state: &mut State, signature: String) -> usize {
+fn push(state: &mut ApplicationState, signature: String) -> usize {
     state.joins.push(Join::new(signature));
     state.joins.len() - 1
 }
 
 /// The one connection that ports have, or a new one.
-fn one_of(state: &mut State, known: &[Option<usize>], signature: &str) -> Result<usize, Fault> {
+fn one_of(state: &mut ApplicationState, known: &[Option<usize>], signature: &str) -> Result<usize, Fault> {
     let mut numbers = known.iter().flatten();
     match numbers.next() {
         None => Ok(push(state, signature.to_owned())),
@@ -442,7 +442,7 @@ fn one_of(state: &mut State, known: &[Option<usize>], signature: &str) -> Result
     }
 }
 
-fn check_connected(state: &State, name: &str) -> Result<(), Fault> {
+fn check_connected(state: &ApplicationState, name: &str) -> Result<(), Fault> {
     if state.ssdlets.is_empty() {
         return Err(Fault::invalid(format!("the application {name} has no SSDlets")));
     }

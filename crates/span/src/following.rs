@@ -35,7 +35,7 @@ pub(crate) async fn follow(
 }
 
 /// What comes once the application has ended elsewhere says nothing any more.
-fn take(state: &mut crate::state::State, drive: usize, event: ApplicationEvent) -> Result<bool, Fault> {
+fn take(state: &mut crate::state::ApplicationState, drive: usize, event: ApplicationEvent) -> Result<bool, Fault> {
     match state.sides.is_empty() {
         true => Ok(true),
         false => state.take(drive, event),

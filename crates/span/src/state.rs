@@ -19,8 +19,9 @@ pub(crate) enum Phase {
     Ended,
 }
 
+/// How far an application is.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct ApplicationState {
     pub phase: Phase,
     pub failure: Option<Fault>,
     pub ssdlets: Vec<Placed>,
@@ -54,7 +55,7 @@ pub(crate) struct Side {
     pub idle: Option<(u64, String)>,
 }
 
-impl State {
+impl ApplicationState {
     fn new() -> Self {
         Self {
             phase: Phase::Building,
@@ -225,21 +226,21 @@ fn changed() -> Fault {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub name: String,
-    state: Mutex<State>,
+    state: Mutex<ApplicationState>,
     changed: Notify,
 }
 
 impl Shared {
     pub fn new(name: String) -> Self {
-        Self { name, state: Mutex::new(State::new()), changed: Notify::new() }
+        Self { name, state: Mutex::new(ApplicationState::new()), changed: Notify::new() }
     }
 
-    pub fn lock(&self) -> MutexGuard<'_, State> {
+    pub fn lock(&self) -> MutexGuard<'_, ApplicationState> {
         self.state.lock()
     }
 
     /// Changes something, and wakes who waits for it.
-    pub fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    pub fn change<T>(&self, change: impl FnOnce(&mut ApplicationState) -> T) -> T {
         let changed = change(&mut self.state.lock());
         self.changed.notify_waiters();
         changed
@@ -250,7 +251,7 @@ impl Shared {
     }
 
     /// Waits until a look at the state finds something.
-    pub async fn until<T>(&self, mut look: impl FnMut(&mut State) -> Option<T>) -> T {
+    pub async fn until<T>(&self, mut look: impl FnMut(&mut ApplicationState) -> Option<T>) -> T {
         loop {
             let mut changed = pin!(self.changed.notified());
             changed.as_mut().enable();
@@ -262,7 +263,7 @@ impl Shared {
     }
 
     /// The state, if ports and SSDlets may still be added.
-    pub fn building(&self) -> Result<MutexGuard<'_, State>, Fault> {
+    pub fn building(&self) -> Result<MutexGuard<'_, ApplicationState>, Fault> {
         let state = self.state.lock();
         match (state.phase, &state.failure) {
             (Phase::Building, _) => Ok(state),

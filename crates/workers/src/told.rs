@@ -1,8 +1,8 @@
 //! How a task's error keeps its blame on its way to other machines.
 //!
 //! The engine carries errors of its own kinds, and of all others nothing but their text. So the outermost operator of each task
-//! ([`TaskExec`]) makes every error a [`Told`], whose text is the fault as JSON behind a mark, and who called the worker reads it back
-//! ([`read`]).
+//! ([`TaskExec`]) makes every error a [`MarkedFault`], whose text is the fault as JSON behind a mark, and who called the worker
+//! reads it back ([`read`]).
 
 use std::error::Error;
 use std::fmt;
@@ -31,20 +31,20 @@ const DEPTH_MAX: usize = 64;
 
 /// An error whose text another machine reads.
 #[derive(Debug)]
-struct Told(Fault);
+struct MarkedFault(Fault);
 
-impl fmt::Display for Told {
+impl fmt::Display for MarkedFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{MARK}{}", String::from_utf8_lossy(&fault_json(&self.0)))
     }
 }
 
-impl Error for Told {}
+impl Error for MarkedFault {}
 
 /// The error as it travels.
 fn told(error: DataFusionError) -> DataFusionError {
     let fault = read(&error).unwrap_or_else(|| fault_from_datafusion(error));
-    DataFusionError::External(Box::new(Told(fault)))
+    DataFusionError::External(Box::new(MarkedFault(fault)))
 }
 
 /// The fault that a task's error was; none where no task made it.

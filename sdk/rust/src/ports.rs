@@ -11,16 +11,16 @@ const BATCH_BYTES: usize = 64 << 10;
 
 thread_local! {
     /// All outputs of the SSDlet, to be flushed before it waits.
-    static OUTPUTS: RefCell<Vec<Rc<RefCell<State>>>> = const { RefCell::new(Vec::new()) };
+    static OUTPUTS: RefCell<Vec<Rc<RefCell<OutputState>>>> = const { RefCell::new(Vec::new()) };
 }
 
-struct State {
+struct OutputState {
     port: u32,
     open: bool,
     bytes: Vec<u8>,
 }
 
-impl State {
+impl OutputState {
     fn flush(&mut self) -> bool {
         while self.open && !self.bytes.is_empty() {
             // SAFETY: the host reads the bytes only, and only during the call.
@@ -46,13 +46,13 @@ fn flush_all() {
 
 /// Puts out values of type `T`.
 pub struct Output<T> {
-    state: Rc<RefCell<State>>,
+    state: Rc<RefCell<OutputState>>,
     of: PhantomData<T>,
 }
 
 impl<T: Row> Output<T> {
     pub(crate) fn new(port: u32) -> Self {
-        let state = Rc::new(RefCell::new(State { port, open: true, bytes: Vec::new() }));
+        let state = Rc::new(RefCell::new(OutputState { port, open: true, bytes: Vec::new() }));
         OUTPUTS.with_borrow_mut(|outputs| outputs.push(Rc::clone(&state)));
         Self { state, of: PhantomData }
     }

@@ -42,7 +42,7 @@ pub(crate) struct SliceArgs {
 }
 
 /// A slice that was found.
-struct Found {
+struct InspectedSlice {
     store: PathBuf,
     facts: SliceFacts,
     bytes: u64,
@@ -60,14 +60,14 @@ pub(super) fn run(args: &SliceArgs) -> Result<(), CliError> {
     sink.finish()
 }
 
-fn find(args: &SliceArgs) -> Result<Found, CliError> {
+fn find(args: &SliceArgs) -> Result<InspectedSlice, CliError> {
     let key = key_bytes(&args.key)?;
     for folder in store_folders(&args.directory)? {
         let store = open(&folder)?;
         let Some((value, entry)) = store.get(&key).map_err(Fault::from)? else { continue };
         let facts = describe(value).map_err(|error| Fault::from(error).at(&args.key))?;
         let schema = schema(&store, &args.key, facts.columns.len())?;
-        return Ok(Found { store: folder, facts, bytes: entry.bytes, schema });
+        return Ok(InspectedSlice { store: folder, facts, bytes: entry.bytes, schema });
     }
     let fault = Fault::new(Blame::User, format!("no drive in {} has the key {}", args.directory.display(), args.key));
     Err(fault.hint("`pithead inspect segment` shows the keys of a segment's values").into())
@@ -83,7 +83,7 @@ fn schema(store: &dyn Store, key: &str, columns: usize) -> Result<Option<SchemaR
     Ok(Some(directory.schema).filter(|schema| schema.fields().len() == columns))
 }
 
-fn write(args: &SliceArgs, found: &Found, out: &mut dyn Write) -> Result<(), CliError> {
+fn write(args: &SliceArgs, found: &InspectedSlice, out: &mut dyn Write) -> Result<(), CliError> {
     let (facts, header) = (&found.facts, &found.facts.header);
     let words = key_words(&args.key).map(|words| format!(" ({words})")).unwrap_or_default();
     writeln!(out, "{}{words}, in {}", args.key, found.store.display())?;
@@ -107,7 +107,7 @@ fn write(args: &SliceArgs, found: &Found, out: &mut dyn Write) -> Result<(), Cli
     Ok(())
 }
 
-fn columns_grid(found: &Found) -> Grid {
+fn columns_grid(found: &InspectedSlice) -> Grid {
     use Align::{Left, Right};
     let mut grid =
         Grid::of(&[("column", Left), ("type", Left), ("nulls", Right), ("min", Left), ("max", Left), ("bounds", Left)]);
@@ -122,7 +122,7 @@ fn columns_grid(found: &Found) -> Grid {
     grid
 }
 
-fn pages_grid(found: &Found) -> Grid {
+fn pages_grid(found: &InspectedSlice) -> Grid {
     use Align::{Left, Right};
     let mut grid =
         Grid::of(&[("column", Left), ("page", Right), ("first row", Right), ("nulls", Right), ("min", Left), ("max", Left)]);
@@ -137,7 +137,7 @@ fn pages_grid(found: &Found) -> Grid {
     grid
 }
 
-impl Found {
+impl InspectedSlice {
     /// A column's name, or its number where no metadata slice tells; and its type.
     fn column(&self, index: usize) -> (String, Option<&DataType>) {
         match self.schema.as_ref().and_then(|schema| schema.fields().get(index)) {
@@ -159,7 +159,7 @@ fn bounds_text(summary: &ColumnSummary, data_type: Option<&DataType>) -> (String
     (text(&summary.min), text(&summary.max))
 }
 
-fn found_json(key: &str, found: &Found, pages: bool) -> Json {
+fn found_json(key: &str, found: &InspectedSlice, pages: bool) -> Json {
     let (facts, header) = (&found.facts, &found.facts.header);
     let columns = facts.columns.iter().enumerate().map(|(index, summaries)| {
         let (name, data_type) = found.column(index);
@@ -207,13 +207,13 @@ mod tests {
 
     use super::*;
 
-    fn found(schema: bool) -> Found {
+    fn found(schema: bool) -> InspectedSlice {
         let days: ArrayRef = Arc::new(Date32Array::from_iter((0..9_000).map(|day| (day != 5).then_some(day))));
         let batch = RecordBatch::try_from_iter_with_nullable([("day", days, true)]).unwrap();
         let slice = encode_slice(&*encoding("arrow").unwrap(), &batch.schema(), std::slice::from_ref(&batch)).unwrap().bytes;
         let bytes = slice.len() as u64;
         let schema = schema.then(|| batch.schema());
-        Found { store: "d".into(), facts: describe(slice).unwrap(), bytes, schema }
+        InspectedSlice { store: "d".into(), facts: describe(slice).unwrap(), bytes, schema }
     }
 
     fn shown(grid: &Grid) -> String {

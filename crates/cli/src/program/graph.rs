@@ -14,13 +14,13 @@ pub(super) struct Graph {
     pub(super) ssdlets: Vec<SsdletSpec>,
     pub(super) connections: Vec<Connection>,
     /// Where each SSDlet lies, if the file says so: then the application is one over all drives.
-    pub(super) places: Option<Vec<Place>>,
+    pub(super) places: Option<Vec<SsdletPlacement>>,
 }
 
 /// Where an SSDlet of an application over several drives lies.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
-pub(super) enum Place {
+pub(super) enum SsdletPlacement {
     /// At the drive of this number, as they are named, from 0 on.
     Number(usize),
     /// At a drive by its name, or at each of them.
@@ -49,7 +49,7 @@ struct SsdletEntry {
     #[serde(default)]
     arguments: Vec<String>,
     #[serde(default)]
-    at: Option<Place>,
+    at: Option<SsdletPlacement>,
 }
 
 /// `NAME` or `NAME.PORT` each; ports are counted from 0.
@@ -87,7 +87,7 @@ impl Graph {
 }
 
 /// Where all SSDlets lie, or that none says so.
-fn places(ssdlets: &[SsdletEntry]) -> Result<Option<Vec<Place>>, Fault> {
+fn places(ssdlets: &[SsdletEntry]) -> Result<Option<Vec<SsdletPlacement>>, Fault> {
     match ssdlets.iter().find(|entry| entry.at.is_none()) {
         Some(without) if ssdlets.iter().any(|entry| entry.at.is_some()) => {
             let what = format!("{:?} does not say at which drive it lies, and other SSDlets do", without.name);
@@ -149,7 +149,10 @@ mod tests {
         let fault = Graph::parse(&placed).unwrap_err();
         assert!(fault.message.contains("\"map\" does not say at which drive"), "{fault}");
         let all = placed.replace("run = \"wordcount:idMapper\"", "run = \"wordcount:idMapper\"\nat = \"each\"");
-        assert_eq!(Graph::parse(&all).unwrap().places, Some(vec![Place::Name(EACH.into()), Place::Number(1)]));
+        assert_eq!(
+            Graph::parse(&all).unwrap().places,
+            Some(vec![SsdletPlacement::Name(EACH.into()), SsdletPlacement::Number(1)])
+        );
         assert_eq!(Graph::parse(WORDS).unwrap().places, None);
         assert!(Graph::parse(&placed.replace("at = 1", "at = 1.5")).is_err());
     }

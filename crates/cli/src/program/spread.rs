@@ -7,12 +7,12 @@ use pithead_embed::{ApplicationEvent, ApplicationRun, Door, HostPort, PortAt, Po
 use pithead_model::{Fault, SessionId};
 use pithead_span::{Application, Bounds, HostReader, HostWriter, Input, Output, Ssdlet};
 
-use super::graph::{EACH, Graph, Place};
+use super::graph::{EACH, Graph, SsdletPlacement};
 
 /// Starts it, its free ports fed by `inputs`. What runs is one application, whatever the drives that it lies on.
 pub(super) async fn start(
     graph: &Graph,
-    places: &[Place],
+    places: &[SsdletPlacement],
     doors: Vec<Arc<dyn Door>>,
     bounds: Bounds,
     inputs: PortInputs,
@@ -36,16 +36,16 @@ pub(super) async fn start(
 }
 
 /// The numbers of the drives that are meant.
-fn drives(place: &Place, labels: &[String]) -> Result<Vec<usize>, Fault> {
+fn drives(place: &SsdletPlacement, labels: &[String]) -> Result<Vec<usize>, Fault> {
     let there = labels.join(", ");
     match place {
-        Place::Name(name) if name == EACH => Ok((0..labels.len()).collect()),
-        Place::Number(number) if *number < labels.len() => Ok(vec![*number]),
-        Place::Number(number) => {
+        SsdletPlacement::Name(name) if name == EACH => Ok((0..labels.len()).collect()),
+        SsdletPlacement::Number(number) if *number < labels.len() => Ok(vec![*number]),
+        SsdletPlacement::Number(number) => {
             let count = labels.len();
             Err(Fault::invalid(format!("no drive has the number {number} among {count}, counted from 0: {there}")))
         }
-        Place::Name(name) => {
+        SsdletPlacement::Name(name) => {
             let found = labels.iter().position(|label| label == name);
             found
                 .map(|drive| vec![drive])
@@ -55,8 +55,8 @@ fn drives(place: &Place, labels: &[String]) -> Result<Vec<usize>, Fault> {
 }
 
 /// Connects what the file connects. Between two SSDlets that lie at each drive, each drive has a connection of its own.
-fn connect(application: &Application, graph: &Graph, places: &[Place], copies: &[Vec<Ssdlet>]) -> Result<(), Fault> {
-    let is_each = |ssdlet: usize| places[ssdlet] == Place::Name(EACH.to_owned());
+fn connect(application: &Application, graph: &Graph, places: &[SsdletPlacement], copies: &[Vec<Ssdlet>]) -> Result<(), Fault> {
+    let is_each = |ssdlet: usize| places[ssdlet] == SsdletPlacement::Name(EACH.to_owned());
     for connection in &graph.connections {
         let (from, to) = (connection.from, connection.to);
         for (place, one) in copies[from.ssdlet].iter().enumerate() {

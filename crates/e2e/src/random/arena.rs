@@ -151,7 +151,7 @@ impl Arena {
             report.statements += 1;
             *report.relations.entry(ask.relation).or_default() += 1;
             let asking = opinion.as_deref_mut().filter(|_| self.duckdb);
-            let asked = Asked { ask, who, layouts: &layouts };
+            let asked = StatementTrial { ask, who, layouts: &layouts };
             match self.one(&asked, asking, report).await {
                 Err(difference) => return Some(difference),
                 Ok(answer) => answers.push(answer),
@@ -173,7 +173,7 @@ impl Arena {
     /// Asks one statement. The answer is the first voice's; none if all refuse.
     async fn one(
         &mut self,
-        asked: &Asked<'_>,
+        asked: &StatementTrial<'_>,
         mut opinion: Option<&mut Opinion>,
         report: &mut Report,
     ) -> Result<Option<Table>, Difference> {
@@ -210,7 +210,12 @@ impl Arena {
     }
 
     /// What the first voice says, to whom all that are asked agree.
-    async fn voices(&mut self, sql: &str, asked: &Asked<'_>, report: &mut Report) -> Result<Result<Table, Fault>, Difference> {
+    async fn voices(
+        &mut self,
+        sql: &str,
+        asked: &StatementTrial<'_>,
+        report: &mut Report,
+    ) -> Result<Result<Table, Fault>, Difference> {
         let ((first, session), others) = self.voices.split_first().expect("there are voices");
         let expected = ask(session, sql).await;
         for (place, (voice, session)) in others.iter().enumerate() {
@@ -255,13 +260,13 @@ impl Arena {
 }
 
 /// A statement, who is asked, and what for.
-struct Asked<'a> {
+struct StatementTrial<'a> {
     ask: &'a Ask,
     who: Who<'a>,
     layouts: &'a BTreeSet<&'static str>,
 }
 
-impl Asked<'_> {
+impl StatementTrial<'_> {
     fn difference(&self, voice: &str, told: String, how: &str) -> Difference {
         Difference { voice: voice.to_owned(), told, gist: gist(how), sql: self.ask.sql.clone() }
     }
