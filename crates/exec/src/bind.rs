@@ -65,7 +65,8 @@ impl Bound {
             runtime: Arc::clone(&request.runtime),
             functions: Arc::clone(&request.functions),
         };
-        let parts: Vec<Arc<TablePart>> = request.parts.iter().map(|data| Arc::new(part(data, &request))).collect();
+        let parts: Vec<Arc<TablePart>> =
+            request.parts.iter().enumerate().map(|(number, data)| Arc::new(part(number, data, &request))).collect();
         let driving = parts.first().cloned().ok_or(ExecError::NoParts)?;
         let template = Template::of(&request, &options).await?;
         let state = planning_state(&options);
@@ -289,9 +290,10 @@ fn left(slices: &Arc<[SliceRef]>, done: &[SliceSpan]) -> Arc<[SliceRef]> {
     slices.iter().zip(left).filter(|(_, left)| *left).map(|(slice, _)| slice.clone()).collect()
 }
 
-fn part(data: &PartData, request: &BindRequest) -> TablePart {
+fn part(number: usize, data: &PartData, request: &BindRequest) -> TablePart {
     let slices: Arc<[SliceRef]> = data.slices.as_slice().into();
     TablePart {
+        number,
         name: data.name.to_string(),
         schema: Arc::clone(&data.schema),
         facts: PartFacts::new(Arc::clone(&slices), data.passing),

@@ -23,6 +23,8 @@ use crate::{SliceRef, SliceSource};
 /// What all scans of one part share.
 #[derive(Debug)]
 pub(crate) struct TablePart {
+    /// Its place among the parts of its session, which tells it from them. The driving part's is 0.
+    pub(crate) number: usize,
     pub(crate) name: String,
     pub(crate) schema: SchemaRef,
     pub(crate) slices: Arc<[SliceRef]>,

@@ -155,6 +155,7 @@ impl Lab {
     /// A part that only plans are made with: it takes filters, as the host's tables do.
     fn unread(&self, part: &PartData) -> TablePart {
         TablePart {
+            number: 0,
             name: part.name.to_string(),
             schema: Arc::clone(&part.schema),
             slices: Arc::new([]),
