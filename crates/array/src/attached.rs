@@ -1,4 +1,5 @@
-//! What the drives below attach in place, as one drive would tell it. An array holds no files: it only knows which drive has which.
+//! The datasets that the drives below attach in place, as one drive would tell of them. An array holds no files: it only knows which
+//! drive has which.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::summaries::summaries;
 
-/// What the drives told last.
+/// The last reports of the drives below.
 #[derive(Debug, Default)]
 pub(crate) struct AttachedBelow(Mutex<AttachmentReports>);
 

@@ -1,4 +1,4 @@
-//! What the drives below hold of each run. Runs never change, so what was read is kept.
+//! The directories of the runs that the drives below hold. Runs never change, so an array keeps the directories that it has read.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -127,7 +127,7 @@ impl DirectoryCache {
     fn keep(&mut self, run: SliceKey, parts: &Arc<RunParts>) {
         let slices: usize = parts.0.iter().map(|part| part.slices.len()).sum();
         if self.slices + slices > SLICES_MAX || self.runs.len() >= RUNS_MAX {
-            // What is in use comes back soon.
+            // Directories that are in use are read again soon.
             (self.runs, self.slices) = Default::default();
         }
         self.slices += slices;

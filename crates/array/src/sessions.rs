@@ -168,7 +168,7 @@ impl Sessions {
         session.is_some()
     }
 
-    /// What is open, the longest open first.
+    /// The open sessions, the longest open first.
     pub(crate) fn list(&self) -> Vec<OpenSession> {
         self.table.list()
     }

@@ -1,7 +1,7 @@
 //! Which drives attach files as parts of loaded datasets, kept in the manifest.
 //!
-//! What is attached is told by the drive that attaches it, and a host that never reached that drive would take the loaded rows for
-//! all there are. So the rows of files belong to a loaded dataset from the version of the manifest on that names their drive: a
+//! Only the drive that attaches files tells of them, and a host that never reached that drive would take the loaded rows for all
+//! there are. So the rows of files belong to a loaded dataset from the version of the manifest on that names their drive: a
 //! host that hears of such files writes that before it answers with them.
 
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ struct Attaching<'a> {
 }
 
 impl<'a> Attaching<'a> {
-    /// What is to be written into a manifest; none: it says what drives tell. Drives that do not tell change nothing.
+    /// The edit that a manifest needs; none: the manifest agrees with the drives. Drives that do not tell change nothing.
     fn unwritten(manifest: &'a Manifest, told: &AttachmentReport, drives: &Drives) -> Option<Self> {
         let (domain, hiding) = (manifest.domain.as_str(), told.hiding());
         let of_loaded = told.fresh().flat_map(|(drive, told)| told.names(domain).map(move |name| (name, drive.id())));

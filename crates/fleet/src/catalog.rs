@@ -41,7 +41,7 @@ struct Laid {
     domain: Arc<Domain>,
 }
 
-/// What domains and drives told at one moment.
+/// The manifests of domains, and the reports of drives, at one moment.
 pub(crate) struct CatalogReading {
     /// The domains, by name.
     pub(crate) domains: BTreeMap<String, Result<Arc<Domain>, Fault>>,
@@ -86,7 +86,7 @@ impl Catalog {
         domain
     }
 
-    /// What was seen, as statements see it.
+    /// A snapshot for statements of a reading.
     pub(crate) fn snapshot(&self, seen: CatalogReading, drives: &Arc<Drives>) -> Arc<Snapshot> {
         let CatalogReading { mut domains, told, unwritten } = seen;
         self.lay_over(&mut domains, &told, drives);
@@ -94,7 +94,7 @@ impl Catalog {
         Arc::new(Snapshot { domains, drives: Arc::clone(drives), untold, hiding, unwritten })
     }
 
-    /// Lays what drives attach over their domains. One that nobody keeps is of what is attached alone.
+    /// Lays attached datasets over their domains. A domain without a manifest has attached datasets alone.
     fn lay_over(&self, domains: &mut BTreeMap<String, Result<Arc<Domain>, Fault>>, told: &AttachmentReport, drives: &Drives) {
         if told.is_empty() {
             return;

@@ -24,13 +24,13 @@ const LONGEST_WAIT_MS: u64 = 250;
 
 /// A change of a manifest.
 pub trait Edit: Sync {
-    /// What comes of it, such as what was superseded.
+    /// What the edit yields, such as the incarnation that it superseded.
     type Output: Send;
 
     /// The domain.
     fn domain(&self) -> &str;
 
-    /// What is changed, for people.
+    /// The subject of the change, for people.
     fn subject(&self) -> String;
 
     /// Makes the change. A fault if it cannot be made to this manifest.
@@ -53,7 +53,7 @@ pub trait Edit: Sync {
 /// A change that was made.
 #[derive(Debug)]
 pub struct Committed<T> {
-    /// What came of it.
+    /// What the edit yielded.
     pub made: T,
     /// The manifest that shows it.
     pub manifest: Manifest,
@@ -209,8 +209,8 @@ fn unsettled(fault: Fault, subject: &str) -> Fault {
     Fault::new(fault.blame, message).hint("pithead ls shows which, once the drive answers")
 }
 
-/// Gives copies of a manifest to the domain's other drives, before anyone is told of it. One that does not take it has an
-/// older copy until the next change; home's own one is what counts. False: a drive knows that its home was declared lost.
+/// Gives copies of a manifest to the domain's other drives, before anyone is told of it. A drive that does not take it keeps an
+/// older copy until the next change; only the home's own copy counts. False: a drive knows that the home was declared lost.
 pub(crate) async fn spread(drives: &Drives, manifest: &Manifest) -> bool {
     let others = manifest.drives.iter().skip(1).filter_map(|id| drives.find(*id));
     let kept = others.map(|drive| async move {

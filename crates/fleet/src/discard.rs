@@ -12,8 +12,8 @@ use crate::catalog::Catalog;
 use crate::drives::{ConnectedDrive, Drives};
 use crate::homes::{HomeState, asked};
 
-/// Deletes an incarnation that the manifest of version `seen` does not contain any more, on all its drives. What cannot be deleted
-/// stays as garbage, which is logged. Returns the number of slices that went at once.
+/// Deletes an incarnation that the manifest of version `seen` does not contain any more, on all its drives. Slices that cannot be
+/// deleted stay as garbage, which is logged. Returns the number of slices that went at once.
 pub async fn discard(drives: &Drives, name: &DatasetName, dataset: &Dataset, seen: u64) -> u64 {
     let ids: BTreeSet<DriveId> = dataset.partitions.iter().flat_map(|partition| partition.copies.clone()).collect();
     let wanted = Discard { name: name.clone(), dataset: dataset.id, loads: Loads::All, partition: None, seen: Some(seen) };

@@ -64,12 +64,12 @@ pub struct Drives {
 }
 
 impl Drives {
-    /// Those that are reached.
+    /// The drives that are reached.
     pub fn all(&self) -> &[ConnectedDrive] {
         &self.reached
     }
 
-    /// Those that did not answer so far.
+    /// The drives that have not answered so far.
     pub fn absent(&self) -> &[AbsentDrive] {
         &self.absent
     }
@@ -144,7 +144,7 @@ pub(crate) struct Connections {
     tasks: Mutex<JoinSet<()>>,
 }
 
-/// What changes when a greeting is answered, which may be later than anybody waits.
+/// The drives that have answered, which grow when a late answer to a greeting comes.
 #[derive(Debug)]
 struct GreetedDrives {
     now: Mutex<Arc<Drives>>,
@@ -156,8 +156,8 @@ struct GreetedDrives {
 type Answered = (usize, Arc<dyn Door>, Result<Welcome, Fault>);
 
 impl Connections {
-    /// Says hello to all at once. One that does not answer is kept to be tried again, as long as another one does; one that
-    /// does not fit is an error. One that takes much longer than another is not waited for: see [`Self::settled`].
+    /// Says hello to all drives at once. A drive that does not answer is tried again later, as long as another one answers. A drive
+    /// that does not fit is an error. Nobody waits here for a drive that takes much longer than another: see [`Self::settled`].
     pub(crate) async fn open(doors: Vec<Arc<dyn Door>>, functions: &[String]) -> Result<Self, Fault> {
         if doors.is_empty() {
             return Err(Fault::invalid("expected at least one drive"));
@@ -195,7 +195,7 @@ impl Connections {
         Arc::clone(&self.known.now.lock())
     }
 
-    /// The same, after those that are missing were tried again, unless that was just now. One that does not answer at once is not
+    /// The same, after the missing drives were tried again, unless that was just now. A drive that does not answer at once is not
     /// waited for.
     pub(crate) async fn glanced(&self) -> Arc<Drives> {
         if self.try_again() {

@@ -17,10 +17,10 @@ const SUSPECT_WAIT: Duration = Duration::from_secs(2);
 /// Times that a home's word on who is home now is followed.
 const HOPS_MAX: usize = 4;
 
-/// A domain's manifest as it was found.
+/// A domain's newest manifest that some drive has.
 #[derive(Debug)]
 pub(crate) struct LocatedManifest {
-    /// The newest that was found.
+    /// The manifest.
     pub manifest: Manifest,
     /// What its home says.
     pub home: HomeState,

@@ -28,7 +28,7 @@ pub struct LogEntry {
 pub enum LogChange {
     /// A dataset that was not there before.
     Created,
-    /// It is there no more.
+    /// A dataset that is there no more.
     Dropped,
     /// It has more rows in the same incarnation.
     Appended,

@@ -27,7 +27,7 @@ pub struct MoveProgress {
     pub bytes_done: u64,
     /// Bytes to copy or check, as far as is known.
     pub bytes_total: u64,
-    /// What is at hand.
+    /// The step under way, in words.
     pub what: String,
 }
 

@@ -153,7 +153,7 @@ impl Edit for Restore<'_> {
 
     fn apply(&self, manifest: &mut Manifest) -> Result<Vec<(String, Dataset)>, Fault> {
         let mut restored = self.datasets(manifest);
-        // They were claimed where they were when this began.
+        // The runs were claimed on the drives that had them when the restore began.
         if restored != self.datasets(self.newest) || manifest.drives != self.newest.drives {
             let what = format!("partitions of domain {} were moved or merged meanwhile", self.domain);
             return Err(Fault::new(Blame::Conflict, what).hint("restore it again"));

@@ -246,7 +246,7 @@ fn filters_above(plan: LogicalPlan) -> datafusion::common::Result<Transformed<Lo
     let whole = TableScanBuilder::new(table_name, source).with_fetch(fetch).build()?;
     let filter = Filter::try_new(condition, Arc::new(LogicalPlan::TableScan(whole)))?;
     let plan = LogicalPlan::Projection(Projection::try_new(columns, Arc::new(LogicalPlan::Filter(filter)))?);
-    // What is below was looked at.
+    // The filter's input needs no further look.
     Ok(Transformed::new(plan, true, TreeNodeRecursion::Jump))
 }
 

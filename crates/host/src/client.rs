@@ -163,7 +163,7 @@ impl Session {
             | Parsed::History(_)
             | Parsed::CopyFrom { .. } => return Ok(types),
         };
-        // What cannot be planned without values says no types.
+        // A statement that cannot be planned without values tells no types.
         if let Ok(plan) = plan {
             fill(&mut types, &plan);
         }

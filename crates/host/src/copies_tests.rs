@@ -130,7 +130,7 @@ async fn an_answer_goes_on_at_a_copy_for_the_slices_that_are_left() {
     let read: u32 = place.doors.iter().map(|door| door.slices_read.load(Ordering::Relaxed)).sum();
     let slices: u64 = place.dataset().await.slices();
     assert_eq!(u64::from(read), slices, "no slice was read twice");
-    // It failed a moment ago, so it is asked last.
+    // The drive failed a moment ago, so it is asked last.
     assert_eq!(place.check_answer().await.snapshot().failovers, 0);
 }
 

@@ -103,7 +103,7 @@ impl StatementFigures {
         }
     }
 
-    /// Adds what another statement cost. What cannot be added up stays as it is.
+    /// Adds the costs of another statement. Figures that have no sum stay as they are.
     pub(crate) fn add(&mut self, other: &StatementFigures) {
         let (sums, more) = (&mut self.sums, &other.sums);
         for (sum, more) in [

@@ -19,7 +19,7 @@ pub(crate) fn add_select(tokens: &mut Vec<TokenWithSpan>) {
     }
 }
 
-/// What is known of the parentheses that a token is in.
+/// The innermost parentheses around a token.
 #[derive(Clone, Copy)]
 struct Level {
     /// Whether a query may begin here.

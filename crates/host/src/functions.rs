@@ -58,7 +58,7 @@ impl Functions {
     }
 
     /// Gives a statement's state the functions of a snapshot. Bare names are those of the state's domain, unless the engine has a
-    /// function of that name. What is in domains that the session may not read is not there.
+    /// function of that name. Functions of domains that the session may not read are left out.
     pub(crate) fn put_into(
         &self,
         state: &mut SessionState,

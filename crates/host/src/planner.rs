@@ -40,7 +40,8 @@ fn batch_rows(sub_plan: &SubPlan, most: usize) -> usize {
     ((BATCH_BYTES / width.max(1.0)) as usize).clamp(BATCH_ROWS_MIN.min(most), most)
 }
 
-/// The copies of a partition that can be asked. What has no rows any drive can answer for.
+/// The connected drives that hold a copy of a partition. Any drive can answer for a partition without rows, so one of them stands in
+/// where no copy is reached.
 fn reached(drives: &Drives, ids: &[DriveId], request: &OpenRequest) -> Result<Vec<ConnectedDrive>, Fault> {
     let reached: Vec<ConnectedDrive> = ids.iter().filter_map(|id| drives.find(*id).cloned()).collect();
     if !reached.is_empty() {

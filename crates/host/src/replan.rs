@@ -108,7 +108,7 @@ pub(crate) struct Anew {
     rule: Replanning,
     is_in_process: bool,
     point: ReplanPoint,
-    /// What was known when the plan was made.
+    /// The facts that the plan was made with.
     options: CutOptions,
     /// The sub-plan that can be stopped.
     sub_plan: Arc<SubPlan>,
@@ -292,7 +292,7 @@ impl Anew {
         Ok(Some(plan))
     }
 
-    /// What is left where these slices are done in this plan.
+    /// The rest of the query, once these slices are done in this plan.
     fn rest(&self, done: Vec<Vec<SliceSpan>>) -> Rest {
         let before = self.sub_plan.datasets[0].rest.as_ref();
         let of_partition = |partition: usize| {

@@ -1,5 +1,5 @@
 //! The sampler: before joins are ordered, a few pages of the tables whose predicates bounds cannot judge are looked at, at the
-//! drives (Jo et al. 2016, YourSQL; see `docs/bibliography.md`). What was counted is kept, by predicate and by the slices it is of.
+//! drives (Jo et al. 2016, YourSQL; see `docs/bibliography.md`). The sampler keeps its counts by predicate and by slices.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -66,11 +66,11 @@ impl KeptSamples {
         self.0.lock().get(key).copied()
     }
 
-    /// Keeps a figure. What was counted over all rows is not given up for a sample.
+    /// Keeps a figure. A count over all rows is never replaced by one of a sample.
     fn keep(&self, key: SampleKey, sampled: Sampled) {
         let mut kept = self.0.lock();
         if kept.len() >= KEPT_MAX {
-            // What is asked for often comes back soon.
+            // Predicates that are asked for often are counted again soon.
             kept.clear();
         }
         let known = kept.entry(key).or_insert(sampled);

@@ -335,7 +335,7 @@ impl Session {
         let is_missing = |name: &DatasetName| snapshot.dataset(name).is_none() && snapshot.view(name).is_none();
         names.sort();
         names.dedup();
-        // What is no table comes first: what the fleet says of it is said before others are gone.
+        // Names of no table come first, so that the fleet refuses them before any table is dropped.
         names.sort_by_key(|name| snapshot.dataset(name).is_some());
         for name in names.iter().filter(|name| !(if_exists && is_missing(name))) {
             fleet.drop_dataset(name).await?;

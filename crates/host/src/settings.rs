@@ -138,7 +138,7 @@ impl Settings {
         state.config_options().extensions.get::<Settings>().cloned().unwrap_or_default()
     }
 
-    /// Those that a sub-plan from above is run with: a level that is forced on it is forced below as well.
+    /// The settings of a sub-plan from above: a level that is forced on it is forced below as well.
     pub(crate) fn for_sub_plan(options: &SessionOptions) -> Settings {
         let level = match options.adapt.level {
             LevelRule::Auto => "auto".to_owned(),
@@ -153,15 +153,15 @@ impl Settings {
             zone_maps: options.zone_maps,
             summary_cache: options.adapt.summaries,
             drive_memory: usize::try_from(options.memory).unwrap_or(usize::MAX),
-            // Whoever sent it has sampled.
+            // The host above has sampled already.
             sample: "off".to_owned(),
-            // Each drive below has slices of the same run under the same numbers: what is held would be taken for another's.
+            // Each drive below has slices of the same run under the same numbers: a cached slice would be taken for another drive's.
             slice_cache: 0,
             ..Switches::default()
         })
     }
 
-    /// Those that a sample is run with: all of it at the drives, and nothing of it is kept.
+    /// The settings of a sample: the drives run all of it, and nobody keeps its results.
     pub(crate) fn for_sample(&self) -> Settings {
         let switches =
             Switches { level: "3".to_owned(), summary_cache: false, slice_cache: 0, drive_threads: 1, ..self.0.clone() };
@@ -185,7 +185,7 @@ impl Settings {
 
     /// How long a statement may take.
     pub(crate) fn statement_timeout(&self) -> Option<Duration> {
-        // It was read before it was set.
+        // The text was checked when the setting was made.
         timeout::parse(&self.statement_timeout).unwrap_or_default()
     }
 

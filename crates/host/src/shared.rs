@@ -36,7 +36,7 @@ impl SharedRows {
         replaced.map_err(fault_from_datafusion)
     }
 
-    /// What computed them.
+    /// The inputs that computed the rows.
     pub(crate) fn prepared(self) -> Vec<PreparedInput> {
         self.computed.into_iter().map(|shared| shared.input).collect()
     }

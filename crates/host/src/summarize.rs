@@ -34,7 +34,7 @@ pub(crate) fn schema() -> SchemaRef {
     ]))
 }
 
-/// What is computed of one column, as places in the row of all aggregates.
+/// Where the row of all aggregates has those of one column.
 struct Places {
     count: usize,
     /// Of types that have an order.

@@ -38,12 +38,12 @@ pub(crate) struct Watch {
     fault: Option<String>,
 }
 
-/// What is told of a slow query.
+/// The facts that the log has of a slow query.
 pub(crate) struct Slow {
     pub(crate) sql: String,
     /// From how long on it is slow.
     pub(crate) limit: Duration,
-    /// What was run; none: it did not come so far.
+    /// The query and its prepared plan; none: it ended before it had one.
     pub(crate) run: Option<(Arc<Query>, Arc<Prepared>)>,
 }
 
@@ -84,7 +84,7 @@ impl Watch {
         }
     }
 
-    /// The query starts to run. What was prepared holds the tables to ship: it is kept only where it may be shown.
+    /// The query starts to run. A prepared plan holds the tables to ship, so it is kept only where the log may show it.
     pub(crate) fn runs(&mut self, query: &Arc<Query>, prepared: Arc<Prepared>) {
         self.profile = Some(Arc::clone(&query.profile));
         self.planned = Some(self.started.elapsed());

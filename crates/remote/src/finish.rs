@@ -28,7 +28,7 @@ use crate::session::Target;
 /// How often a drive is told how the host is, at most.
 const TELL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What came back of one partition.
+/// Finishes the slices of one partition that a drive has handed back.
 pub(crate) struct Finisher {
     target: Arc<Target>,
     bound: Option<Arc<Bound>>,
@@ -151,7 +151,7 @@ impl Finisher {
         self.tasks.is_empty()
     }
 
-    /// The sub-plan, bound at the host. What is known of its slices comes from the drive; so do the other datasets of a join, once.
+    /// Binds the sub-plan at the host. The drive gives the slices' entries, and once the other datasets of a join.
     pub(crate) async fn bind(&mut self, door: &Arc<dyn Door>) -> Result<(), Fault> {
         if self.bound.is_some() {
             return Ok(());

@@ -1,5 +1,5 @@
-//! What came of slices at level 1: match hints, and the parts of a slice that hold the pages which they name. Nothing of it is
-//! trusted: what does not fit the slice, the hints or the annotation is an error, so that no row is missing in silence.
+//! Slices that a drive took to level 1: match hints, and the parts of a slice that hold the pages which they name. The host trusts
+//! none of it: parts that do not fit the slice, the hints or the annotation are an error, so that no row is missing in silence.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -154,7 +154,7 @@ mod tests {
 
     /// What a drive says of a slice: the outline, the bitmap, the bytes, and the counts of its annotation.
     type SliceReply = (PartsOutline, Vec<u8>, Vec<u8>, (u64, u64));
-    /// What is made of it, and the name of that.
+    /// The name of a forgery, and the change that makes it.
     type Lie = (&'static str, fn(&mut SliceReply));
 
     #[test]

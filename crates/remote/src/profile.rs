@@ -65,7 +65,7 @@ impl SessionLog {
 pub struct PartitionProfile {
     /// The drive, of several the last one.
     pub label: String,
-    /// What closed each round.
+    /// The annotation that closed each round.
     pub annotations: Vec<Annotation>,
     /// What the drive reported at the end.
     pub session: Option<SessionProfile>,
@@ -232,7 +232,7 @@ impl PartitionProfile {
         sums.slices_read = sums.slices_read.saturating_add(slices - skipped.min(slices));
         sums.slices_skipped = sums.slices_skipped.saturating_add(skipped);
         sums.rounds += self.annotations.len() as u64;
-        // What was kept answers without one.
+        // A cached answer needs no session.
         sums.sessions += u64::from(!self.label.is_empty()) + self.failovers.len() as u64;
         sums.failovers += self.failovers.len() as u64;
         sums.busy += u64::from(self.busy);

@@ -9,7 +9,7 @@ use crate::profile::{PartitionProfile, SessionLog};
 /// The label of a metric that has a [`Report`] as its value.
 pub const REPORT_LABEL: &str = "pithead_report";
 
-/// What is expected of a sub-plan's rows.
+/// The estimate of a sub-plan's rows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Expected {
     /// How many.
@@ -34,7 +34,7 @@ pub struct Report {
     pub log: u64,
     /// The partition.
     pub partition: usize,
-    /// What was reported.
+    /// The sessions' profile.
     pub session: PartitionProfile,
 }
 

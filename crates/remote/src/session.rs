@@ -86,9 +86,9 @@ struct Reading {
 enum Stop {
     /// The drive, the link or what is stored: a copy may do better.
     Drive(Fault),
-    /// Nobody pulled, so it was closed. Somebody does now.
+    /// The session was closed because nobody pulled; somebody pulls now.
     LetGo,
-    /// What is left is planned anew.
+    /// The host plans the rest of the query anew.
     Braked,
     /// Anything else.
     End(DataFusionError),
@@ -345,7 +345,7 @@ impl Session {
             // A round may come back without a row: its partition is to be finished all the same.
             finisher.bind(&reading.door).await.map_err(at)?;
         }
-        // What came back is looked at before it counts: a copy may do better.
+        // Slices that came back are checked before they count, since another copy may be sound.
         let (slices, bytes) = match annotation.level {
             Level::Bytes | Level::Hints if is_handed_back => finisher.opened(&annotation).map_err(at)?,
             _ => Default::default(),

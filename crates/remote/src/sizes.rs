@@ -25,7 +25,7 @@ impl Sizes {
     pub(crate) fn keep(&self, request: &OpenRequest, costs: &SliceCosts) {
         let mut known = self.0.lock();
         if known.len() >= SUB_PLANS_MAX {
-            // What is asked for often comes back soon.
+            // Sub-plans that are asked for often are measured again soon.
             known.clear();
         }
         known.insert(key(request), costs.clone());

@@ -28,7 +28,7 @@ pub struct ScanSpec {
     pub schema: SchemaRef,
     /// How long drives are asked again that are busy.
     pub busy_wait: Duration,
-    /// What is expected of its rows.
+    /// The estimate of its rows.
     pub expected: Expected,
     /// One for each stream; none for a stream without rows.
     pub slots: Vec<Option<Slot>>,

@@ -26,7 +26,7 @@ const MEMORY_BYTES: u64 = 64 << 20;
 const LOOK: Duration = Duration::from_secs(1);
 const LOOK_AT_REST: Duration = Duration::from_secs(5);
 
-/// What the service and those who steer it share.
+/// The orders to the service, which it shares with those who steer it.
 #[derive(Debug, Default)]
 pub(super) struct DedupTold {
     /// None: nobody has said so.
@@ -50,7 +50,7 @@ pub(super) struct DedupService {
     told: Arc<Mutex<DedupTold>>,
     /// None until there are settings; with those that it was made of.
     dedup: Option<(Dedup, DedupSettings)>,
-    /// What was kept, until the first round goes on there.
+    /// The position in the store, until the first round goes on there.
     position: Vec<u8>,
     /// When the next round begins.
     due: Option<Instant>,

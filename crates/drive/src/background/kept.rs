@@ -27,7 +27,7 @@ pub(super) enum Wish {
     Stop,
 }
 
-/// What a service was told.
+/// The orders that a service was given.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ServiceOrders {
     /// None: nobody has said so.
@@ -41,7 +41,7 @@ pub(super) struct ServiceOrders {
     pub(super) dedup: Option<DedupSettings>,
 }
 
-/// The store, and what was written to it.
+/// The records of services in the store, and the positions that were written last.
 #[derive(Clone, Debug)]
 pub(super) struct ServiceRecords {
     store: Arc<dyn Store>,
@@ -53,7 +53,7 @@ impl ServiceRecords {
         ServiceRecords { store, positions: Arc::default() }
     }
 
-    /// What a service was told; what cannot be read counts as nothing. Blocks.
+    /// The orders to a service; a record that cannot be read counts as none. Blocks.
     pub(super) fn told(&self, service: &str) -> ServiceOrders {
         let Some(value) = self.read(&told_key(service)) else { return ServiceOrders::default() };
         serde_json::from_slice(&value).unwrap_or_else(|error| {

@@ -1,4 +1,4 @@
-//! What a drive does behind the scenes: services whose steps run on its reactors, what they are told, and what of that is kept.
+//! A drive's work behind the scenes: services whose steps run on its reactors, their orders, and the records of both.
 //!
 //! The services of drives that share reactors are told apart by the identity of their drive.
 

@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_secs(30);
 /// Damaged values that outlast the process by name.
 const KEPT_MAX: usize = 100;
 
-/// The damaged values that are known of: those that this round has found, and those of the last one that it has not come to yet.
+/// The known damaged values: those that this round has found, and those of the last round that this one has not come to yet.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DamagedValues {
     /// Of this round, before the drive was opened.
@@ -34,7 +34,7 @@ pub(super) struct DamagedValues {
 }
 
 impl DamagedValues {
-    /// What was known when a round had come to `after`.
+    /// The values that were known when a round had come to `after`.
     fn kept(damaged: Vec<Key>, after: Option<&Key>) -> DamagedValues {
         let (earlier, before) = damaged.into_iter().partition(|key| after.is_some_and(|after| key <= after));
         DamagedValues { earlier, before, ..DamagedValues::default() }

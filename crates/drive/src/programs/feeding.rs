@@ -79,7 +79,7 @@ pub(super) struct Windows {
     pub(super) flows: Vec<Arc<Flow>>,
     /// What waits in outputs.
     pub(super) outputs: Vec<HostQueue>,
-    /// What the host is told of its inputs.
+    /// The events that tell the host of its inputs.
     pub(super) told: UnboundedSender<ApplicationEvent>,
     /// What has come until now.
     pub(super) received: AtomicU64,
@@ -93,7 +93,7 @@ struct Lane {
     task: AbortOnDrop<()>,
 }
 
-/// What an input holds.
+/// The bytes that wait in front of the queue of an input, and that queue.
 type InputBacklog = (Arc<AtomicU64>, HostQueue);
 
 impl Windows {

@@ -59,7 +59,7 @@ impl Programs {
         Ok(value.filter(|value| value.len() > KEPT_BYTES).map(|value| value.slice(KEPT_BYTES..)))
     }
 
-    /// What a session may call: what the drive was started with, and the functions of users that its OPEN names.
+    /// The functions that a session may call: the drive's own, and the functions of users that its OPEN names.
     pub(crate) async fn registry(&self, wanted: &[String], own: &Arc<Registry>) -> Result<Arc<Registry>, Fault> {
         let wanted: Vec<&String> = wanted.iter().filter(|extension| CalledFunction::is(extension)).collect();
         if wanted.is_empty() {
@@ -104,7 +104,7 @@ fn now_s() -> u64 {
 fn sweep(store: &dyn Store, manifests: &Manifests, kept: &str) -> Result<(), Fault> {
     let mut named = HashSet::from([function_key(kept)]);
     for domain in manifests.domains()? {
-        // One that cannot be read may name any of them.
+        // A manifest that cannot be read might name any module, so its fault ends the sweep.
         let manifest = manifests.read(&domain.name)?;
         named.extend(manifest.iter().flat_map(|it| it.functions.values()).map(|function| function_key(&function.module)));
     }

@@ -55,7 +55,7 @@ impl Programs {
         Ok(about)
     }
 
-    /// What is said of all modules, by name.
+    /// The descriptions of all modules, by name.
     pub(crate) async fn modules(&self) -> Result<Vec<StoredModule>, Fault> {
         let store = Arc::clone(&self.storage.store);
         self.resources.workers.blocking(move || all_about(&*store)).await?
@@ -169,11 +169,11 @@ fn parse(name: &str, value: &[u8]) -> Result<StoredModule, Fault> {
         .map_err(|error| Fault::new(Blame::Corrupt, format!("what is said of the module {name} is damaged: {error}")))
 }
 
-/// What is said of all modules. It blocks.
+/// The descriptions of all modules. It blocks.
 fn all_about(store: &dyn Store) -> Result<Vec<StoredModule>, Fault> {
     let mut all = Vec::new();
     for entry in store.list(ABOUT_PREFIX.as_bytes())? {
-        // One that goes meanwhile was not there.
+        // A module that was deleted meanwhile is left out.
         let Some((value, _)) = store.get(&entry.key)? else { continue };
         all.push(parse(&String::from_utf8_lossy(&entry.key[ABOUT_PREFIX.len()..]), &value)?);
     }

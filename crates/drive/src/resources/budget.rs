@@ -39,7 +39,7 @@ impl Budget {
         self.total - *self.free.lock()
     }
 
-    /// What is wanted, but no more than a quarter of what is free, so that the sessions of one query, which wait for
+    /// Grants the wanted bytes, but no more than a quarter of the free ones, so that the sessions of one query, which wait for
     /// each other, all find some; none if the least is not there. `shipped` bytes come on top, or none.
     pub(crate) fn reserve(self: &Arc<Self>, wanted: u64, shipped: u64) -> Option<Grant> {
         self.take(wanted, wanted.clamp(1, GRANT_BYTES_MIN), shipped)

@@ -87,7 +87,7 @@ impl Sessions {
         Some(killed)
     }
 
-    /// What is open, the longest open first.
+    /// The open sessions, the longest open first.
     pub(crate) fn list(&self) -> Vec<OpenSession> {
         self.table.list()
     }

@@ -24,8 +24,8 @@ pub(crate) struct Costs {
 }
 
 impl Costs {
-    /// Those that the drive has kept, or else the rates that ship, scaled to this CPU at `share` of its speed. A file that cannot
-    /// be read is no reason to fail: what it held is learned again.
+    /// The rates in the drive's file, or else those that ship, scaled to this CPU at `share` of its speed. A file that cannot be
+    /// read is no reason to fail: the drive learns the rates again.
     pub(crate) fn open(directory: &Path, share: f64) -> Costs {
         let file = directory.join(FILE);
         let known = std::fs::metadata(&file).is_ok_and(|facts| facts.len() <= FILE_BYTES_MAX);
@@ -36,7 +36,7 @@ impl Costs {
         Costs { model: Mutex::new(model), file, is_changed: AtomicBool::new(false) }
     }
 
-    /// What a slice is expected to cost.
+    /// The expected cost of a slice.
     pub(crate) fn predict(&self, features: &Features) -> Prediction {
         self.model.lock().predict(features)
     }

@@ -40,7 +40,7 @@ pub(crate) struct PartialOutputs {
 }
 
 impl<'a> Output<'a> {
-    /// Of a round to this level. What is only filtered is not kept.
+    /// The output of a round to this level. Rows that are only filtered are not kept.
     pub(crate) fn new(running: &'a Running, level: Level) -> Self {
         let mode = match running.work.policy.keep && level == Level::Whole {
             true => {

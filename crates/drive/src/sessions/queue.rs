@@ -149,7 +149,7 @@ mod tests {
         queue.end();
         assert_eq!(stuck.await.unwrap().unwrap_err().blame, Blame::Cancelled);
         assert!(pull(&queue).await.is_none());
-        // One that waits for an event hears of the end as well, though a sender is left.
+        // A reader that waits for an event hears of the end as well, though a sender is left.
         let queue = Arc::new(Queue::default());
         let _sender = queue.open();
         let pulling = tokio::spawn({

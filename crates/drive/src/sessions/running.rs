@@ -125,7 +125,7 @@ impl Running {
     /// One of the tasks: rounds until no slices are left. The last one to end sends what was kept, and the end.
     pub(crate) async fn task(self: Arc<Self>, index: usize) -> Result<(), Fault> {
         if self.is_one_round() {
-            // What was kept of all its slices needs no round.
+            // Where cached partials answer for all slices, no round is needed.
             if index == 0 && self.kept.lock().is_empty() {
                 self.round(0, Level::Whole, usize::MAX, None).await?;
             }
@@ -296,7 +296,7 @@ impl Running {
         progress.other_medium_bytes.fetch_add(stats.other_medium_bytes, Ordering::Relaxed);
     }
 
-    /// What is left once all tasks have ended: outputs that were kept, and slices that the plan had no need of.
+    /// Sends the rest once all tasks have ended: kept outputs, and the slices that the plan had no need of.
     async fn complete(&self) -> Result<(), Fault> {
         let kept = std::mem::take(&mut *self.kept.lock());
         let unread = self.unread(&kept);
@@ -360,7 +360,7 @@ impl Running {
         ledger.rows_closed += round.rows;
         ledger.slices_answered.extend(tally.slices);
         self.session.progress.rounds.fetch_add(1, Ordering::Relaxed);
-        // Those that kept partials answer for were counted when the session began.
+        // Slices that cached partials answer for were counted when the session began.
         self.session.progress.slices_done.fetch_add(slices.saturating_sub(summarised), Ordering::Relaxed);
         Ok(())
     }

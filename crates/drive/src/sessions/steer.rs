@@ -73,7 +73,7 @@ struct Live {
     told: (u32, RoundStats, u64),
 }
 
-/// What is to be done next.
+/// The next work of a session's tasks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Step {
     /// By a free task; none: it has nothing to do for now.
@@ -94,7 +94,7 @@ impl Step {
         Step { task: Some(Level::Whole), carry: None, whole_max: usize::MAX, filtered_max: usize::MAX, queue_ms: 0 };
 }
 
-/// What a session brings to be steered.
+/// The facts of a session that steering needs.
 pub(crate) struct Facts<'a> {
     pub(crate) adapt: &'a Adapt,
     pub(crate) bound: &'a Bound,
@@ -200,8 +200,9 @@ impl Steer {
         self.changed.notify_waiters();
     }
 
-    /// What the host needed for whole slices tells what the drive would, at its own speed, as long as the drive has taken none itself. A
-    /// wrong expectation is corrected by this also where it keeps the drive from trying. The drive's own costs stay: a host may say anything.
+    /// Infers the drive's costs from those of the host for whole slices, scaled by their speeds, as long as the drive has taken no
+    /// slice itself. A wrong expectation is so corrected even where it keeps the drive from trying. The drive's own measurements
+    /// stay, since a host may say anything.
     fn infer(&self, state: &mut SteerState, host: &HostState, finished: &Finished) {
         let Some((_, prediction)) = &self.expected else { return };
         let drive_ns = finished.cpu_ns as f64 / host_over_drive(host, self.device.cpu_share());
@@ -248,13 +249,13 @@ impl Steer {
         let _ = tokio::time::timeout(CHANGE_WAIT, self.changed.notified()).await;
     }
 
-    /// What is next. Slices that their bounds rule out are the tasks' to answer for: that costs nothing.
+    /// The next step. The tasks answer for slices that their bounds rule out, which costs nothing.
     pub(crate) fn next(&self, waiting: &Waiting, busy: Busy) -> Step {
         let whole = Step::WHOLE;
         if waiting.slices == 0 {
             return match self.all_or_none {
                 false => whole,
-                // What is left of a whole partition that is handed back.
+                // The rest of a whole partition that is handed back.
                 true => Step { task: self.allowed.filtered.then_some(Level::Filtered), carry: Some(Level::Bytes), ..whole },
             };
         }
@@ -440,7 +441,7 @@ impl Steer {
         self.changed.notify_waiters();
     }
 
-    /// What the drive learns of its operators from a round.
+    /// Learns the costs of the drive's operators from a round.
     fn learn(&self, live: &Live, share: f64) {
         let Some((features, _)) = &self.expected else { return };
         let stats = live.watch.stats();
@@ -453,7 +454,7 @@ impl Steer {
         self.costs.learn(features, scan_ns / share / slices, rest_ns / share / slices);
     }
 
-    /// What slices were expected to cost, and what they do, where that is known well by now.
+    /// The expected costs of slices, and the measured ones where they are known well by now.
     pub(crate) fn costs(&self) -> (Option<SliceCosts>, Option<SliceCosts>) {
         let state = self.state.lock();
         let settled = self.rule == LevelRule::Auto && state.steering.is_settled();
@@ -462,7 +463,7 @@ impl Steer {
 }
 
 impl Live {
-    /// What it did since the policy was told last, in slices that are done.
+    /// The costs of the slices that the round has done since the policy was told last.
     fn sample(&mut self, share: f64) -> Option<Sample> {
         let stats = self.watch.stats();
         // The last slice that it took is not done.

@@ -49,7 +49,7 @@ impl SessionSummary {
         (policy.keep || whole_partition).then_some(self)
     }
 
-    /// What was found, once.
+    /// The cached partial results, once.
     pub(crate) fn take(&self) -> Option<(Vec<RecordBatch>, Tally)> {
         let SummaryHit { batches, slices } = self.found.lock().take()?;
         let summarised = slices.len() as u32;

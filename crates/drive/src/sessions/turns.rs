@@ -33,7 +33,7 @@ pub(crate) struct TurnLimits {
     pub(crate) host_sessions: usize,
 }
 
-/// What was lacking.
+/// The resource that was lacking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scarce {
     /// All places are taken.

@@ -39,7 +39,7 @@ pub(crate) struct Uses {
     partitions: Mutex<HashMap<PartitionKey, Use>>,
 }
 
-/// One session's part in that. What it read is added when this is dropped: when its rounds are done, however they end.
+/// One session's part in the uses. Its reads are added when this is dropped: when its rounds are done, however they end.
 #[derive(Debug)]
 pub(crate) struct SessionUse {
     uses: Arc<Uses>,
@@ -64,7 +64,7 @@ impl Uses {
         SessionUse { uses: Arc::clone(self), bound: Arc::clone(bound), parts: parts.to_vec(), cpu_ns: AtomicU64::new(0) }
     }
 
-    /// What was asked of a partition.
+    /// How a partition was used.
     pub(crate) fn of(&self, key: &PartitionKey) -> Use {
         self.partitions.lock().get(key).copied().unwrap_or_default()
     }

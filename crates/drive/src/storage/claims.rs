@@ -40,11 +40,11 @@ impl Storage {
 pub(crate) fn claimed(store: &dyn Store, run: &SliceKey) -> Result<Option<u64>, Fault> {
     let Some((value, _)) = store.get(&claim_key(run))? else { return Ok(None) };
     let version = value.as_ref().try_into().map(u64::from_be_bytes);
-    // What cannot be read protects its run.
+    // A note that cannot be read protects its run.
     Ok(Some(version.unwrap_or(u64::MAX)))
 }
 
-/// The note that goes with a new run, which nobody has claimed yet. One that is there already stays.
+/// The note that goes with a new run, which nobody has claimed yet. A note that is there already stays.
 pub(crate) fn unclaimed(store: &dyn Store, run: &SliceKey) -> Result<Option<Write>, Fault> {
     Ok(claimed(store, run)?.is_none().then(|| note_of(run, 0)))
 }

@@ -84,7 +84,7 @@ fn check_run(run: &SliceKey) -> Result<(), Fault> {
     }
 }
 
-/// What a task reads of a run, until its reader has all of it.
+/// Reads a run in a task, until the caller has all of it.
 struct RunReader {
     store: Arc<dyn Store>,
     device: Arc<dyn Device>,
@@ -163,7 +163,7 @@ struct RunWriter {
 }
 
 impl RunWriter {
-    /// One value is in memory at a time. What was staged goes again where anything fails, or this is dropped.
+    /// Writes the run with one value in memory at a time. Staged values are deleted where anything fails, or this is dropped.
     async fn write(self, pieces: Pieces) -> Result<(), Fault> {
         let mut values = run_values(patient(pieces));
         let Some((None, meta)) = values.try_next().await? else {
@@ -221,8 +221,8 @@ impl RunWriter {
     }
 }
 
-/// What the metadata slice's key holds, as a condition: nothing, this very metadata slice, or one that is damaged. Another one
-/// is refused, since sessions may be reading its slices.
+/// The condition on the metadata slice's key: that it holds nothing, this very metadata slice, or a damaged one. Any other
+/// metadata slice is refused, since sessions may be reading its slices.
 fn here(store: &dyn Store, run: &SliceKey, meta: &Value) -> Result<Expected, Fault> {
     match store.get(&slice_key(run)) {
         Ok(None) => Ok(Expected::Absent),

@@ -1,4 +1,4 @@
-//! What is left of one slice that loses rows.
+//! The rest of a slice that loses rows.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ pub(super) fn stage_left(
     }
 }
 
-/// What is known of the columns of a slice once it is `marked`. Only rows that go are read, and then the columns that lose a row
+/// The summaries of a slice's columns once it is `marked`. Only rows that go are read, and then the columns that lose a row
 /// with their least or largest value.
 fn summaries_left(
     schema: &SchemaRef,

@@ -61,7 +61,7 @@ impl Storage {
 }
 
 /// Runs with a note that no manifest here names on this drive, and that none of a later version can: each with the version of its
-/// domain's manifest. Those that wait for older versions to be forgotten are known already.
+/// domain's manifest. Retired runs, which wait for older versions to be forgotten, are left out.
 fn unnamed(store: &dyn Store, manifests: &Manifests, id: DriveId) -> Result<Vec<(SliceKey, u64)>, Fault> {
     let mut runs = Vec::new();
     each_entry(store, CLAIM_PREFIX, |entry| runs.extend(entry.key.strip_prefix(CLAIM_PREFIX.as_bytes()).and_then(parse_run)))?;

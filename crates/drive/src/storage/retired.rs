@@ -25,7 +25,7 @@ const STEP: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(
 /// A run stays for a part of its time longer, at most so long, for statements that were planned while its version was there.
 const GRACE_MS_MAX: u64 = 60_000;
 
-/// What the note of a retired run says.
+/// The note of a retired run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Retired {
     /// Since when, milliseconds since 1970 UTC by this drive's clock.
@@ -121,8 +121,8 @@ pub(super) fn is_retired(store: &dyn Store, run: &SliceKey) -> Result<bool, Faul
     Ok(store.entry(&retired_key(run))?.is_some())
 }
 
-/// Notes that runs are retired, durably. One that is so already stays so since then, unless it was claimed for a later version
-/// meanwhile. Returns those that nobody has ever claimed, and no manifest has named.
+/// Notes that runs are retired, durably. A run that is retired already keeps its time, unless it was claimed for a later version
+/// meanwhile. Returns the runs that nobody has ever claimed, and no manifest has named.
 fn retire(store: &dyn Store, runs: Vec<(SliceKey, u64)>, now: Retired) -> Result<Vec<(SliceKey, u64)>, Fault> {
     let (mut notes, mut others) = (BTreeMap::<Key, Write>::new(), Vec::new());
     for (run, slices) in runs {

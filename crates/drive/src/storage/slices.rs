@@ -43,9 +43,9 @@ pub(crate) struct SliceCache {
 #[derive(Debug)]
 struct Readers {
     slots: HashMap<SliceKey, Slot>,
-    /// Those that are being opened, and will not be kept.
+    /// Readers that are being opened, and will not be kept.
     passing: HashMap<SliceKey, Weak<OnceCell<Arc<dyn SliceReader>>>>,
-    /// Those that were opened, and not kept.
+    /// Slices whose reader was opened, and not kept.
     seen: LruCache<SliceKey, ()>,
     bytes: u64,
     clock: u64,

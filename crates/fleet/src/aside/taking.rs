@@ -15,7 +15,7 @@ use crate::moving::{MoveProgress, TellMove};
 use crate::placement::place;
 use crate::relay::relay_as;
 
-/// What is to be taken up.
+/// A dataset that was set aside, and where its rows are to go.
 #[derive(Clone, Debug)]
 pub struct TakeUp {
     /// A dataset as its former home had it.
@@ -30,7 +30,7 @@ pub struct TakeUp {
     pub partial: bool,
 }
 
-/// What was taken up.
+/// What taking up a dataset has changed.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct TakeUpOutcome {
     /// Rows that the dataset has more now.

@@ -65,7 +65,7 @@ impl Fleet {
         Ok(report)
     }
 
-    /// Takes a drive out of all domains. It must hold nothing of them: see [`Fleet::drain`]. It need not be reached.
+    /// Takes a drive out of all domains. The drive must hold nothing of them (see [`Fleet::drain`]), and need not be reached.
     pub async fn remove(&self, drive: DriveId) -> Result<(), Fault> {
         let drives = self.refreshed().await;
         let mut found = false;

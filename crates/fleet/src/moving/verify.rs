@@ -19,8 +19,8 @@ use crate::homes::HomeState;
 impl Fleet {
     /// Without a lost drive: reads every copy of every run as it is stored, which verifies checksums, writes anew what is
     /// missing or damaged and whole elsewhere, and makes copies that a dataset lacks. With one: makes what it held anew from
-    /// the other copies, makes another drive home where it was, and takes it out of its domains. What is gone is named, and
-    /// nothing is invented.
+    /// the other copies, makes another drive home where it was, and takes it out of its domains. The report names the rows that
+    /// no copy has.
     pub async fn repair(&self, spec: &RepairSpec, tell: TellMove) -> Result<RepairReport, Fault> {
         match spec.lost {
             Some(lost) => self.repair_lost(lost, spec.drop_lost, tell).await,

@@ -77,7 +77,7 @@ impl Members {
         Some(Members { values: values.clone(), subquery: subquery.as_ref().clone(), negated: *negated })
     }
 
-    /// What is true where it is true, and false where it is false or NULL.
+    /// An expression that is true where the membership is true, and false where it is false or NULL.
     fn condition(&self) -> Expr {
         match self.negated {
             false => self.exists(equal, false),
@@ -85,7 +85,7 @@ impl Members {
         }
     }
 
-    /// What is NULL, too, where it is NULL.
+    /// An expression that has the membership's value everywhere, NULL among them.
     fn case(&self) -> Expr {
         let when = |condition, result| CaseWhen { condition, result };
         let truth = |value: bool| Expr::Value(Value::Boolean(value).into());

@@ -70,7 +70,7 @@ impl Chain {
     }
 }
 
-/// What was taken for the sides of a power: the last operand of the left one to the first of the right one.
+/// The power of two parsed sides. It binds the last operand of the left side to the first operand of the right side.
 fn together(left: Expr, right: Expr) -> Expr {
     let (mut chain, mut rest) = (Chain::default(), Chain::default());
     chain.add(left);

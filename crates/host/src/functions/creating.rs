@@ -15,7 +15,7 @@ use pithead_wasm_sql::{check, compiled, hash_of, kind_of};
 use super::{Definition, Dropped, known};
 use crate::Host;
 
-/// What is before a module's bytes where a statement brings them itself.
+/// The prefix of a module's bytes in a statement that brings them itself.
 const DIGITS_PREFIX: &str = "\\x";
 
 /// Makes a function. `may_read_files`: whether the statement may name a file of this machine.

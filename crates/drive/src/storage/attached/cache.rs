@@ -21,8 +21,8 @@ pub(crate) trait Identity: Eq + Hash + Clone + Debug {}
 
 impl<K: Eq + Hash + Clone + Debug> Identity for K {}
 
-/// Blocks in a file without a name, so that nothing is left of it when the process ends, however it ends. What is read of it is
-/// checked: a damaged block is none. Those that were used least recently go first.
+/// Blocks in a file without a name, so that nothing is left of it when the process ends, however it ends. Every read checks the
+/// block's hash, and a damaged block counts as missing. The least recently used blocks go first.
 #[derive(Debug)]
 pub(crate) struct BlockCache<K: Identity> {
     file: File,

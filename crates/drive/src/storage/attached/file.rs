@@ -40,8 +40,8 @@ impl Stamp {
         }
     }
 
-    /// What is at a path, once it has not been changed for a moment: a file that takes another's place within one step of the file
-    /// system's clock may have all else in common with it. Adds what was waited.
+    /// The metadata of a file, once it has not been changed for a moment: a file that takes another's place within one step of the
+    /// file system's clock may have all else in common with it. Adds the time of the wait.
     pub(crate) fn settled(path: &Path, waited: &mut Duration) -> io::Result<Metadata> {
         let started = Instant::now();
         loop {
@@ -125,7 +125,7 @@ impl ReadAt for FileBytes {
         if read.map_err(|error| self.medium(&error))? < bytes {
             return Err(self.gone("became shorter"));
         }
-        // What was written while it was read would be a mix.
+        // Bytes of a file that was written meanwhile would be a mix of two states.
         self.check(&file)?;
         Ok(buffer.into())
     }

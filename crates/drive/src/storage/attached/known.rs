@@ -20,7 +20,7 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 /// By what is attached, as it was written.
 type Places = BTreeMap<String, BTreeSet<DatasetName>>;
 
-/// What places had.
+/// The datasets of each place, as it was listed last.
 #[derive(Debug)]
 pub(crate) struct LastListings {
     file: PathBuf,
@@ -36,7 +36,7 @@ struct ListingsFile {
 }
 
 impl LastListings {
-    /// What a drive with this directory knows. A file that is damaged is as none. Blocks.
+    /// Reads the listings in a drive's directory. A damaged file counts as missing. Blocks.
     pub(crate) fn open(directory: &Path) -> LastListings {
         let file = directory.join(FILE);
         let fits = std::fs::metadata(&file).is_ok_and(|facts| facts.len() <= FILE_BYTES_MAX);

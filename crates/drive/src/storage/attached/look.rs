@@ -29,13 +29,13 @@ pub(super) type Files = HashMap<FileKey, Arc<dyn AttachedFile>>;
 type FileKey = (DatasetName, PathBuf, Identity);
 pub(super) type Runs = HashMap<LoadId, Arc<AttachedRun>>;
 
-/// Looks at all files. What is listed as it was before is taken from there; else only files that are new are opened.
+/// Looks at all files. If the listing is as before, so is the result; otherwise only new files are opened.
 pub(super) fn look(what: &[Attach], far: Option<&Far>, before: Option<&FileSurvey>) -> FileSurvey {
     let at = Instant::now();
     let (listing, waited) = list(what, far);
-    // What is done each time.
+    // Every look takes at least the time of the listing.
     let took = at.elapsed().saturating_sub(waited);
-    // What could not be read may be read by now: a medium has its moments.
+    // A file that could not be read may be readable by now: a medium has its moments.
     let is_same = |before: &&FileSurvey| before.found.listing == listing && before.found.told.refused.is_empty();
     let found = match before.filter(is_same) {
         Some(before) => Arc::clone(&before.found),

@@ -39,11 +39,11 @@ const LOOK_FREELY: Duration = Duration::from_millis(100);
 const LOOK_SHARE: u32 = 10;
 /// But where something could not be read, the next look comes at the latest then.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
-/// How long somebody waits for a look that asks servers. Then what was seen before is told: whatever is read of it that is no longer
-/// so is an error.
+/// How long somebody waits for a look that asks servers. After that, the earlier look answers, and reading a file that has changed
+/// since is an error.
 const LOOK_WAIT: Duration = Duration::from_secs(5);
 
-/// What a drive attaches.
+/// The datasets that a drive attaches.
 #[derive(Debug)]
 pub(crate) struct Attached {
     what: Arc<[Attach]>,
@@ -55,7 +55,7 @@ pub(crate) struct Attached {
     looking: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// A look at the files: when, how long listing them took, and what was found.
+/// A look at the files: its result, its time, and how long the listing took.
 #[derive(Debug)]
 struct FileSurvey {
     found: Arc<AttachedFiles>,
@@ -117,7 +117,7 @@ impl Attached {
         let asked = Instant::now();
         let looking = Arc::clone(&self.looking).lock_owned().await;
         let before = Arc::clone(&self.seen.lock());
-        // Who waited for a look that began after it had asked needs no other one.
+        // A caller needs no other look if one began after it had asked.
         let pause = match before.found.told.refused.is_empty() {
             true => before.took * LOOK_SHARE,
             // A server that did not answer may do so by now.
