@@ -92,7 +92,7 @@ def _installed(wanted: Iterable[str]) -> list[str]:
 
 
 def _slices(options: argparse.Namespace, work: Path) -> dict[str, Any]:
-    # One drive, as in the paper.
+    # One drive, as in Montana et al. 2023, section 6.2.
     with Drives(options.program, work / "slices", 1) as drives:
         measured = run_task("slices", target=drives.target, folder=str(options.directory), runs=options.runs)
     shutil.rmtree(work / "slices")

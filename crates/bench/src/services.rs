@@ -1,8 +1,8 @@
 //! `pithead bench services`: what background services cost the foreground, under each policy that places them.
 //!
 //! After Park et al. 2022 (BTS; see `docs/bibliography.md`): put() of 16 KiB by a number of host threads, and a service that always has
-//! something to do: the scrub, and then deduplication as in the paper. The scheduler's simulator runs the same policies, with what was
-//! measured of this drive.
+//! something to do: the scrub, and then deduplication, which is the service of that work. The scheduler's simulator runs the same
+//! policies, with what was measured of this drive.
 
 mod dedup;
 mod puts;
@@ -28,7 +28,7 @@ use crate::tables::io;
 use puts::{Latencies, Puts, put_all};
 use report::ServicesReport;
 
-/// Bytes of a value that is put, as in the paper.
+/// Bytes of a value that is put, as in Park et al. 2022.
 const VALUE_BYTES: usize = 16 << 10;
 /// Values that services read, of 1 MiB each, no two of which are alike.
 const STORED: usize = 192;

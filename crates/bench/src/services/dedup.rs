@@ -20,7 +20,7 @@ const FILE_BYTES: std::ops::RangeInclusive<u64> = 4 << 10..=16 << 20;
 const READS: usize = 5;
 const STEP_BYTES: u64 = 64 << 10;
 const CHUNKINGS: [Chunking; 3] = [Chunking::ContentDefined, Chunking::Kib, Chunking::HalfKib];
-/// What puts are measured under: the paper's drive without a policy, and with its own.
+/// The policies that puts are measured under: those of Park et al. 2022, whose drive runs without any or with BTS.
 const POLICIES: [&str; 2] = ["none", "bts"];
 
 /// Files that were stored and deduplicated.

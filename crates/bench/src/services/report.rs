@@ -137,7 +137,7 @@ impl ServicesReport {
         self.saved.iter().find(|saved| saved.chunks == chunks)
     }
 
-    /// What the paper's policy saves of the mean time of a put beside deduplication, below its number of threads.
+    /// What `bts`, the policy of Park et al. 2022, saves of the mean time of a put beside deduplication, below its number of threads.
     fn latency_saved(&self, chunks: &str) -> Option<f64> {
         let of = |policy: &str, threads: usize| {
             let mut all = self.beside_dedup.iter().filter(|it| it.chunks == chunks).map(|it| &it.measured);

@@ -42,7 +42,7 @@ enum OnlyPart {
     Medium,
     /// 500,000 cells × 30,000 genes, in a quarter of the file's size of memory
     Large,
-    /// CPU by the width and height of slices: the paper's first experiment
+    /// CPU by the width and height of slices: the first experiment of Montana et al. 2023, section 6.2
     Slices,
     /// A table into polars and pandas
     Fetch,

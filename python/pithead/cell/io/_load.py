@@ -92,7 +92,8 @@ def load(
     codec
         "auto" compresses with zstd, unless a drive's CPU is slower than a quarter of its host's kind.
     layout
-        "dense" stores each gene as an array with a value for each cell: larger, and the paper's baseline.
+        "dense" stores each gene as an array with a value for each cell: larger, and the layout of
+        Montana et al. 2023, section 5.1.
     layers, raw
         Which layers to load, and whether to load raw.
     make_unique
