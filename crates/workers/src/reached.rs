@@ -17,8 +17,7 @@ use http::HeaderMap;
 use pithead_model::Blame;
 use pithead_wire::Trouble;
 
-use crate::codec::external;
-use crate::told::{fault_of, of_worker};
+use crate::told::{call_error, fault_of, of_worker};
 
 /// A worker's address, and what the link to it knows where a call fails.
 #[derive(Clone)]
@@ -32,7 +31,7 @@ impl At {
     fn failed(&self, error: DataFusionError) -> DataFusionError {
         let fault = fault_of(&self.address, error);
         let known = if fault.blame == Blame::Device { self.trouble.take() } else { None };
-        external(known.map_or(fault, of_worker))
+        call_error(known.map_or(fault, of_worker))
     }
 }
 

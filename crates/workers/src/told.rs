@@ -2,7 +2,7 @@
 //!
 //! The engine carries errors of its own kinds, and of all others nothing but their text. So the outermost operator of each task
 //! ([`TaskExec`]) makes every error a [`MarkedFault`], whose text is the fault as JSON behind a mark, and who called the worker
-//! reads it back ([`read`]).
+//! reads it back ([`read`]). A fault of a call to another worker has a mark of its own, so that only the worker that failed is named.
 
 use std::error::Error;
 use std::fmt;
@@ -26,33 +26,70 @@ use tonic::{Code, Status};
 
 /// Before the JSON. No error of the engine begins with it.
 const MARK: &str = "\u{1}pithead fault ";
+/// The same before a fault of a call to another worker.
+const CALL_MARK: &str = "\u{1}pithead call fault ";
 /// Errors that are wrapped deeper than this are not looked at.
 const DEPTH_MAX: usize = 64;
 
 /// An error whose text another machine reads.
 #[derive(Debug)]
-struct MarkedFault(Fault);
+struct MarkedFault {
+    fault: Fault,
+    /// Whether a call to a worker failed with it. It names that worker already.
+    of_call: bool,
+}
 
 impl fmt::Display for MarkedFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{MARK}{}", String::from_utf8_lossy(&fault_json(&self.0)))
+        let mark = if self.of_call { CALL_MARK } else { MARK };
+        write!(f, "{mark}{}", String::from_utf8_lossy(&fault_json(&self.fault)))
     }
 }
 
 impl Error for MarkedFault {}
 
-/// The error as it travels.
-fn told(error: DataFusionError) -> DataFusionError {
-    let fault = read(&error).unwrap_or_else(|| fault_from_datafusion(error));
-    DataFusionError::External(Box::new(MarkedFault(fault)))
+/// The fault of a call to a worker, which names that worker.
+#[derive(Debug)]
+struct CallFault(Fault);
+
+impl fmt::Display for CallFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
 }
 
-/// The fault that a task's error was; none where no task made it.
-pub(crate) fn read(error: &DataFusionError) -> Option<Fault> {
+impl Error for CallFault {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
+/// A fault of a call to a worker, as an error of the engine.
+pub(crate) fn call_error(fault: Fault) -> DataFusionError {
+    DataFusionError::External(Box::new(CallFault(fault)))
+}
+
+/// The error as it travels.
+fn told(error: DataFusionError) -> DataFusionError {
+    let marked = match read(&error) {
+        Some(marked) => marked,
+        None => MarkedFault { fault: fault_from_datafusion(error), of_call: false },
+    };
+    DataFusionError::External(Box::new(marked))
+}
+
+/// The fault that an error of a task or of a call was; none where neither made it.
+fn read(error: &DataFusionError) -> Option<MarkedFault> {
     let mut current: &(dyn Error + 'static) = error;
     for _ in 0..DEPTH_MAX {
-        if let Some(json) = current.to_string().strip_prefix(MARK) {
-            return serde_json::from_str(json).ok();
+        if let Some(CallFault(fault)) = current.downcast_ref::<CallFault>() {
+            return Some(MarkedFault { fault: fault.clone(), of_call: true });
+        }
+        let text = current.to_string();
+        for (mark, of_call) in [(MARK, false), (CALL_MARK, true)] {
+            if let Some(json) = text.strip_prefix(mark) {
+                return serde_json::from_str(json).ok().map(|fault| MarkedFault { fault, of_call });
+            }
         }
         current = match current.downcast_ref::<Arc<DataFusionError>>() {
             Some(shared) => shared.as_ref(),
@@ -127,8 +164,8 @@ impl ExecutionPlan for TaskExec {
 /// Where no task made it, the worker or the way to it failed, or its engine around the task, which knows one error that is the
 /// query's: that there is not enough memory.
 pub(crate) fn fault_of(address: &str, error: DataFusionError) -> Fault {
-    if let Some(fault) = read(&error) {
-        let is_placed = is_of_query(&fault) || fault.message.starts_with("worker ");
+    if let Some(MarkedFault { fault, of_call }) = read(&error) {
+        let is_placed = of_call || is_of_query(&fault);
         return if is_placed { fault } else { fault.at(format_args!("worker {address}")) };
     }
     if let DataFusionError::ResourcesExhausted(_) = error.find_root() {
@@ -189,7 +226,7 @@ mod tests {
         for error in [by_zero, external(corrupt.clone()), memory()] {
             let shared = Arc::new(error);
             let alone = fault_from_datafusion(DataFusionError::Shared(Arc::clone(&shared)));
-            let once = external(fault_of("a:1", travelled(told(DataFusionError::Shared(shared)))));
+            let once = call_error(fault_of("a:1", travelled(told(DataFusionError::Shared(shared)))));
             let twice = fault_of("b:2", travelled(told(once)));
             assert_eq!(twice, alone);
         }
@@ -202,7 +239,7 @@ mod tests {
         let refused = std::io::Error::new(std::io::ErrorKind::ConnectionRefused, "connection refused");
         let fault = fault_of("a:1", DataFusionError::External(Box::new(refused)));
         assert_eq!((fault.blame, fault.message.as_str()), (Blame::Device, "worker a:1: connection refused"));
-        assert_eq!(fault_of("b:2", travelled(told(external(fault.clone())))), fault);
+        assert_eq!(fault_of("b:2", travelled(told(call_error(fault.clone())))), fault);
         let late = fault_of("a:1", DataFusionError::Execution("timed out while waiting for the plan".to_owned()));
         assert_eq!(late.blame, Blame::Device);
         let drive = Fault::new(Blame::Device, "drive d:1 is away");
