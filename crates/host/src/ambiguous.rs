@@ -11,7 +11,8 @@ use datafusion::common::{Result, plan_err};
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr as Planned, LogicalPlan};
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, SetExpr, Visit, Visitor};
+use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, SetExpr, Visitor};
+use pithead_syntax::walk;
 
 /// An error where the statement has such a column under its name alone.
 pub(crate) fn refuse(statement: &Statement, plan: &LogicalPlan) -> Result<()> {
@@ -32,7 +33,7 @@ pub(crate) fn refuse(statement: &Statement, plan: &LogicalPlan) -> Result<()> {
     if names.is_empty() {
         return Ok(());
     }
-    match sql.visit(&mut Subqueries { names: &names }) {
+    match walk(sql, &mut Subqueries { names: &names }) {
         ControlFlow::Break(name) => {
             plan_err!(
                 "column {name} is ambiguous: several tables of the subquery have it; write the name of its table before it"
@@ -60,9 +61,9 @@ impl Visitor for Subqueries<'_> {
         let mut bare = Bare { names: self.names, depth: 0 };
         match tables > 1 {
             true => {
-                select.selection.visit(&mut bare)?;
-                select.projection.visit(&mut bare)?;
-                select.having.visit(&mut bare)
+                walk(&select.selection, &mut bare)?;
+                walk(&select.projection, &mut bare)?;
+                walk(&select.having, &mut bare)
             }
             false => ControlFlow::Continue(()),
         }

@@ -17,8 +17,9 @@ use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Fetch, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-    LimitClause, ObjectName, Query, Value, VisitMut, VisitorMut,
+    LimitClause, ObjectName, Query, Value, VisitorMut,
 };
+use pithead_syntax::walk_mut;
 
 /// A statement in the engine's words, and whether its plan has [merged keys](pithead_functions::with_merged_keys) to be resolved.
 pub(crate) fn in_the_engines_words(state: &SessionState, statement: &mut Statement) -> Result<bool> {
@@ -31,7 +32,7 @@ pub(crate) fn in_the_engines_words(state: &SessionState, statement: &mut Stateme
     macros::expand(state, sql.as_mut());
     members::expand(sql.as_mut());
     windows::expand(sql.as_mut()).or_else(|refused| not_impl_err!("{refused}"))?;
-    if let ControlFlow::Break(refused) = sql.visit(&mut FetchFirst) {
+    if let ControlFlow::Break(refused) = walk_mut(sql, &mut FetchFirst) {
         return not_impl_err!("{refused}");
     }
     using::mark(sql.as_mut()).or_else(|refused| not_impl_err!("{refused}"))

@@ -8,11 +8,12 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     CastKind, DuplicateTreatment, Expr, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, GroupByExpr,
-    Ident, Join, JoinConstraint, JoinOperator, Query, Select, SelectItem, SetExpr, Statement as Sql, TableFactor, Value, Visit,
-    VisitMut, Visitor, VisitorMut, visit_expressions, visit_expressions_mut,
+    Ident, Join, JoinConstraint, JoinOperator, Query, Select, SelectItem, SetExpr, Statement as Sql, TableFactor, Value,
+    Visitor, VisitorMut,
 };
 use pithead_functions::{NAMED_CAST, with_merged_keys};
 use pithead_model::RESERVED;
+use pithead_syntax::{expressions, expressions_mut, walk, walk_mut};
 
 use crate::ambiguous;
 use crate::dialect::{call, in_the_engines_words, null};
@@ -52,9 +53,9 @@ fn with_names_apart(mut statement: Statement) -> Option<Statement> {
     let Statement::Statement(sql) = &mut statement else { return None };
     let mut found = false;
     let is_result = matches!(sql.as_ref(), Sql::Query(_));
-    let _ = sql.visit(&mut Again { found: &mut found, depth: usize::from(!is_result) });
-    let _ = sql.visit(&mut LaterBranches { found: &mut found });
-    let _ = visit_expressions_mut(sql, |expr| {
+    let _ = walk_mut(sql, &mut Again { found: &mut found, depth: usize::from(!is_result) });
+    let _ = walk_mut(sql, &mut LaterBranches { found: &mut found });
+    let _ = expressions_mut(sql, |expr| {
         if let Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon | CastKind::TryCast, expr: of, data_type, .. } = expr
             && reads_columns(of)
         {
@@ -158,8 +159,7 @@ impl LaterBranches<'_> {
 
 fn reads_columns(expr: &Expr) -> bool {
     let is_column = |expr: &Expr| matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
-    let found =
-        visit_expressions(expr, |part| if is_column(part) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) });
+    let found = expressions(expr, |part| if is_column(part) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) });
     found.is_break()
 }
 
@@ -168,7 +168,7 @@ fn reads_columns(expr: &Expr) -> bool {
 pub(crate) fn mend_null_treatment(statement: &mut Statement) {
     let Statement::Statement(sql) = statement else { return };
     // Inner calls come first.
-    let _ = visit_expressions_mut(sql, |expr| {
+    let _ = expressions_mut(sql, |expr| {
         if let Expr::Function(outer) = expr
             && let FunctionArguments::List(list) = &mut outer.args
             && let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Function(inner)))) = list.args.last_mut()
@@ -193,7 +193,7 @@ fn is_null_treatment(clause: &FunctionArgumentClause) -> bool {
 fn refuse_null_treatment(state: &SessionState, statement: &Statement) -> Result<(), DataFusionError> {
     let Statement::Statement(sql) = statement else { return Ok(()) };
     let mut refused = None;
-    let _ = visit_expressions(sql, |expr| {
+    let _ = expressions(sql, |expr| {
         let Expr::Function(function) = expr else { return ControlFlow::Continue(()) };
         let has_clause = matches!(&function.args, FunctionArguments::List(list) if list.clauses.iter().any(is_null_treatment));
         let name = function.name.to_string().to_lowercase();
@@ -221,7 +221,7 @@ fn refuse_dropped(state: &SessionState, statement: &Statement) -> Result<(), Dat
             return plan_err!("UPDATE sets column {} twice", twice.1);
         }
     }
-    match sql.visit(&mut Dropped { state }) {
+    match walk(sql, &mut Dropped { state }) {
         ControlFlow::Break(what) => not_impl_err!("{what} is not supported"),
         ControlFlow::Continue(()) => Ok(()),
     }
@@ -330,7 +330,7 @@ mod tests {
             mend_null_treatment(&mut statement);
             assert_eq!(statement.to_string(), expected);
             let Statement::Statement(sql) = &statement else { unreachable!("parsed above") };
-            let _ = visit_expressions(sql, |expr| {
+            let _ = expressions(sql, |expr| {
                 if let Expr::Function(function) = expr {
                     assert!(function.name.to_string() == "first_value" || function.null_treatment.is_none(), "{function}");
                 }

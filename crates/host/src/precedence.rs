@@ -7,7 +7,8 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value, visit_expressions_mut};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value};
+use pithead_syntax::expressions_mut;
 
 use crate::dialect::binary;
 
@@ -15,7 +16,7 @@ use crate::dialect::binary;
 pub(crate) fn mend(statement: &mut Statement) {
     let Statement::Statement(statement) = statement else { return };
     // Inner expressions come first.
-    let _ = visit_expressions_mut(statement, |expr| {
+    let _ = expressions_mut(statement, |expr| {
         if binds_least(expr) || is_comparison(expr) {
             let taken = std::mem::replace(expr, Expr::Value(Value::Null.into()));
             *expr = Parts::of(taken).expression();
@@ -149,7 +150,7 @@ mod tests {
     /// Takes parentheses away around what is no chain of AND and OR, so that only the structure is compared.
     fn flatten(statement: &mut Statement) {
         let Statement::Statement(statement) = statement else { return };
-        let _ = visit_expressions_mut(statement, |expr| {
+        let _ = expressions_mut(statement, |expr| {
             if let Expr::Nested(inner) = expr
                 && is_comparison(inner)
             {

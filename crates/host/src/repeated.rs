@@ -12,11 +12,12 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, Ident, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr, Statement as Sql, visit_expressions,
+    Expr, GroupByExpr, Ident, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr, Statement as Sql,
 };
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use pithead_model::Fault;
+use pithead_syntax::expressions;
 
 use crate::planned::{is_refused, plan_of};
 
@@ -129,7 +130,7 @@ fn names_of(columns: &[(SelectItem, Vec<Column>)]) -> Vec<String> {
 fn qualified_in_order(query: &Query) -> BTreeSet<String> {
     let Some(OrderBy { kind: OrderByKind::Expressions(order), .. }) = &query.order_by else { return BTreeSet::new() };
     let (mut qualified, mut bare) = (BTreeSet::new(), BTreeSet::new());
-    let _ = visit_expressions(order, |expr| {
+    let _ = expressions(order, |expr| {
         match expr {
             Expr::Identifier(name) => bare.extend([name.value.to_lowercase()]),
             Expr::CompoundIdentifier(parts) => qualified.extend(parts.last().map(|name| name.value.to_lowercase())),

@@ -5,8 +5,9 @@ use std::ops::ControlFlow;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, BinaryOperator, DataType, ExactNumberInfo, Expr, Function, FunctionArguments, Ident, ObjectName,
-    ObjectNamePart, Statement as Sql, TableFactor, Value, VisitMut, VisitorMut, visit_expressions_mut, visit_relations_mut,
+    ObjectNamePart, Statement as Sql, TableFactor, Value, VisitorMut,
 };
+use pithead_syntax::{expressions_mut, relations_mut, walk_mut};
 
 use crate::subqueries::{alone, of_subquery, without_rows};
 use crate::syntax::{called, is_placeholder, listed, literal, parts};
@@ -16,16 +17,16 @@ use crate::{PG_CATALOG, forms, information, tables};
 pub fn rewrite(statement: &mut Statement) {
     let Statement::Statement(statement) = statement else { return };
     let mut of_catalog = false;
-    let _ = visit_relations_mut(statement, |name| {
+    let _ = relations_mut(statement, |name| {
         relation(name);
         of_catalog |= parts(name).first().is_some_and(|schema| schema == PG_CATALOG);
         ControlFlow::<()>::Continue(())
     });
-    let _ = VisitMut::visit(statement, &mut Factors);
+    let _ = walk_mut(statement, &mut Factors);
     if let Sql::CreateTable(create) = statement.as_mut() {
         create.columns.iter_mut().for_each(|column| floats(&mut column.data_type));
     }
-    let _ = visit_expressions_mut(statement, |expr| {
+    let _ = expressions_mut(statement, |expr| {
         expression(expr, of_catalog);
         ControlFlow::<()>::Continue(())
     });

@@ -6,10 +6,10 @@ use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, CaseWhen, Expr, Function, FunctionArgumentClause, FunctionArguments, GroupByExpr, Ident,
     JoinOperator, OrderBy, OrderByExpr, OrderByKind, Query, SelectItem, SetExpr, TableFactor, TableWithJoins, Value,
-    visit_expressions,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
+use pithead_syntax::expressions;
 
 use crate::syntax::{called, is_placeholder, parts};
 use crate::{PG_CATALOG, tables};
@@ -129,7 +129,7 @@ pub(crate) fn without_rows(query: &Query) -> Option<Expr> {
 /// The placeholders of a query, with the types that they are cast to.
 fn placeholders(query: &Query) -> Vec<Expr> {
     let (mut found, mut bare) = (Vec::new(), Vec::new());
-    let _ = visit_expressions(query, |expr| {
+    let _ = expressions(query, |expr| {
         match expr {
             Expr::Cast { expr: inner, .. } if is_placeholder(inner) => found.push(expr.clone()),
             expr if is_placeholder(expr) => bare.push(expr.clone()),
@@ -180,7 +180,7 @@ pub(crate) fn alone(query: &mut Query) {
 /// Whether an expression is made of several rows.
 fn aggregates(item: &Expr) -> bool {
     const NAMES: [&str; 8] = ["count", "sum", "avg", "min", "max", "array_agg", "string_agg", "bool_or"];
-    let found = visit_expressions(item, |expr| match expr {
+    let found = expressions(item, |expr| match expr {
         Expr::Function(function) if function.over.is_some() => ControlFlow::Break(()),
         Expr::Function(function) if parts(&function.name).last().is_some_and(|name| NAMES.contains(&name.as_str())) => {
             ControlFlow::Break(())

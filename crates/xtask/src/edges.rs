@@ -9,7 +9,7 @@ use crate::findings::{Findings, Tree};
 /// The floors, lowest first. A crate imports from lower floors only.
 const FLOORS: &[&[&str]] = &[
     &["model", "matrix"],
-    &["slice", "functions", "door", "entry", "device", "sched", "observe", "policy", "emulate"],
+    &["slice", "functions", "syntax", "door", "entry", "device", "sched", "observe", "policy", "emulate"],
     &["matrix-sql", "pg-catalog", "plan", "store", "wire", "program", "fleet", "files", "fakes", "repro", "span"],
     &["exec", "cse", "load", "capi", "wasm-sql"],
     &["drive", "remote", "kinetic"],
@@ -28,7 +28,7 @@ const FORBIDDEN: &[(&str, &str)] = &[("host", "drive"), ("host", "store"), ("sch
 const USERS: &[(&str, &[&str])] = &[
     (
         "datafusion",
-        &["functions", "matrix-sql", "wasm-sql", "pg-catalog", "plan", "exec", "drive", "remote", "host", "workers"],
+        &["functions", "syntax", "matrix-sql", "wasm-sql", "pg-catalog", "plan", "exec", "drive", "remote", "host", "workers"],
     ),
     ("vortex", &["slice"]),
     ("redb", &["store"]),

@@ -5,7 +5,8 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Statement as Sql, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Statement as Sql, VisitorMut};
+use pithead_syntax::walk_mut;
 
 use super::{binary, null};
 
@@ -14,7 +15,7 @@ const CHAIN_MIN: usize = 16;
 
 /// Puts each long chain together in halves.
 pub(super) fn balance(sql: &mut Sql) {
-    let _ = sql.visit(&mut Chains);
+    let _ = walk_mut(sql, &mut Chains);
 }
 
 struct Chains;

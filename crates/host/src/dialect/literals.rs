@@ -5,9 +5,10 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Interval,
     Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier, Statement as Sql, TableFactor, TableWithJoins, TypedString,
-    UnaryOperator, Value, Values, VisitMut, VisitorMut, visit_expressions_mut,
+    UnaryOperator, Value, Values, VisitorMut,
 };
 use pithead_functions::AT_ZONE;
+use pithead_syntax::{expressions_mut, walk_mut};
 
 use super::{call, null};
 
@@ -24,7 +25,7 @@ pub(super) fn expand(sql: &mut Sql) {
         Sql::CreateTable(create) => create.query.iter_mut().for_each(|query| name_casts(query)),
         _ => {}
     }
-    let _ = visit_expressions_mut(sql, |expr| {
+    let _ = expressions_mut(sql, |expr| {
         if let Expr::Cast { data_type, .. } | Expr::TypedString(TypedString { data_type, .. }) = expr {
             in_micros(data_type);
         }
@@ -44,7 +45,7 @@ pub(super) fn expand(sql: &mut Sql) {
                         }
                     }
                     _ => {
-                        let _ = source.visit(&mut NestedValues);
+                        let _ = walk_mut(source, &mut NestedValues);
                     }
                 }
             }

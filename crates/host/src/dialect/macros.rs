@@ -7,10 +7,11 @@ use std::ops::ControlFlow;
 use datafusion::execution::SessionState;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Select, SelectItem,
-    Statement as Sql, Value, VisitMut, VisitorMut, visit_expressions, visit_expressions_mut,
+    Statement as Sql, Value, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
+use pithead_syntax::{expressions, expressions_mut, walk_mut};
 
 use super::null;
 
@@ -164,14 +165,14 @@ pub(super) fn expand(state: &SessionState, sql: &mut Sql) {
         Expr::Function(function) => expanded(function, &is_known),
         _ => None,
     };
-    if visit_expressions(sql, |expr| if of(expr).is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    if expressions(sql, |expr| if of(expr).is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         .is_continue()
     {
         return;
     }
-    let _ = sql.visit(&mut Naming(&|expr| of(expr).is_some()));
+    let _ = walk_mut(sql, &mut Naming(&|expr| of(expr).is_some()));
     // Inner calls come first.
-    let _ = visit_expressions_mut(sql, |expr| {
+    let _ = expressions_mut(sql, |expr| {
         if let Some(expanded) = of(expr) {
             *expr = expanded;
         }
@@ -189,7 +190,7 @@ impl VisitorMut for Naming<'_> {
         for item in &mut select.projection {
             let SelectItem::UnnamedExpr(expr) = item else { continue };
             let has_call =
-                visit_expressions(expr, |part| if (self.0)(part) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) });
+                expressions(expr, |part| if (self.0)(part) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) });
             if has_call.is_break() {
                 let alias = Ident::with_quote('"', expr.to_string());
                 *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
@@ -321,7 +322,7 @@ fn plain_args(function: &Function) -> Option<Vec<Expr>> {
 /// An expression with arguments in the places of `$arg1`, `$arg2` and so on.
 fn with_args(template: &str, args: &[Expr]) -> Expr {
     let mut expr = parsed(template);
-    let _ = visit_expressions_mut(&mut expr, |part| {
+    let _ = expressions_mut(&mut expr, |part| {
         if let Expr::Value(value) = part
             && let Value::Placeholder(name) = &value.value
             && let Some(arg) =

@@ -4,18 +4,19 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CaseWhen, Expr, Ident, Query, Select, SetExpr, Statement as Sql, TableAlias, TableAliasColumnDef,
-    TableFactor, UnaryOperator, Value, VisitMut, VisitorMut, visit_expressions_mut,
+    TableFactor, UnaryOperator, Value, VisitorMut,
 };
 use pithead_model::RESERVED;
+use pithead_syntax::{expressions_mut, walk_mut};
 
 use super::macros::{Naming, parsed};
 use super::{binary, null};
 
 /// Expands every one of a statement.
 pub(super) fn expand(sql: &mut Sql) {
-    let _ = sql.visit(&mut Naming(&|expr| Members::of(expr).is_some()));
-    let _ = sql.visit(&mut Conditions);
-    let _ = visit_expressions_mut(sql, |expr| {
+    let _ = walk_mut(sql, &mut Naming(&|expr| Members::of(expr).is_some()));
+    let _ = walk_mut(sql, &mut Conditions);
+    let _ = expressions_mut(sql, |expr| {
         if let Some(members) = Members::of(expr) {
             *expr = members.case();
         }

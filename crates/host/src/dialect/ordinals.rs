@@ -6,12 +6,13 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, Ident, OrderByKind, Query, SelectItem, SetExpr, Statement as Sql, Value, VisitMut, VisitorMut,
+    Expr, GroupByExpr, Ident, OrderByKind, Query, SelectItem, SetExpr, Statement as Sql, Value, VisitorMut,
 };
+use pithead_syntax::walk_mut;
 
 /// Writes such items of ORDER BY out.
 pub(super) fn write_out(sql: &mut Sql) {
-    let _ = sql.visit(&mut Ordinals);
+    let _ = walk_mut(sql, &mut Ordinals);
 }
 
 struct Ordinals;

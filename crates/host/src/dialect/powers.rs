@@ -4,14 +4,15 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Statement as Sql, visit_expressions_mut};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Statement as Sql};
+use pithead_syntax::expressions_mut;
 
 use super::{binary, call, null};
 
 /// Puts expressions with powers together again as they are written.
 pub(super) fn expand(sql: &mut Sql) {
     // Inner expressions come first.
-    let _ = visit_expressions_mut(sql, |expr| {
+    let _ = expressions_mut(sql, |expr| {
         if let Expr::BinaryOp { left, op: BinaryOperator::BitwiseXor, right } = expr {
             let (left, right) = (std::mem::replace(left.as_mut(), null()), std::mem::replace(right.as_mut(), null()));
             *expr = together(left, right);

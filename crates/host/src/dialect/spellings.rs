@@ -4,10 +4,11 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DataType, ExactNumberInfo, Expr, Join, JoinOperator, ObjectName, ObjectNamePart, OrderByExpr, OrderByKind,
-    Query, Select, SelectItem, SetExpr, Statement as Sql, TableFactor, TableWithJoins, Value, ValueWithSpan, VisitMut,
-    VisitorMut,
+    AccessExpr, BinaryOperator, DataType, ExactNumberInfo, Expr, Join, JoinOperator, ObjectName, ObjectNamePart, OrderByExpr,
+    OrderByKind, Query, Select, SelectItem, SetExpr, Statement as Sql, Subscript, TableFactor, TableWithJoins, UnaryOperator,
+    Value, ValueWithSpan, VisitorMut,
 };
+use pithead_syntax::walk_mut;
 
 /// Digits of the engine's largest decimals, by which HUGEINT is stored.
 const HUGEINT_DIGITS: u64 = 38;
@@ -22,7 +23,7 @@ pub(super) fn replace(sql: &mut Sql) -> Result<(), String> {
     if let Sql::CreateTable(table) = sql {
         table.columns.iter_mut().for_each(|column| respell(&mut column.data_type));
     }
-    match sql.visit(&mut Spellings) {
+    match walk_mut(sql, &mut Spellings) {
         ControlFlow::Break(refused) => Err(refused),
         ControlFlow::Continue(()) => Ok(()),
     }
@@ -38,6 +39,7 @@ impl VisitorMut for Spellings {
             Expr::Cast { data_type, .. } => respell(data_type),
             Expr::BinaryOp { op: op @ BinaryOperator::DuckIntegerDivide, .. } => *op = BinaryOperator::Divide,
             Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } => escape(pattern, escape_char),
+            Expr::CompoundFieldAccess { access_chain, .. } => access_chain.iter_mut().for_each(both_bounds),
             Expr::Collate { expr: text, collation } if is_by_bytes(collation) => *expr = text.as_ref().clone(),
             _ => {}
         }
@@ -74,6 +76,14 @@ impl VisitorMut for Spellings {
         *order = (1..=count).map(|number| OrderByExpr { expr: place(number), ..by.clone() }).collect();
         ControlFlow::Continue(())
     }
+}
+
+/// A range of places that begins at the first one, or ends with the last, said so.
+fn both_bounds(access: &mut AccessExpr) {
+    let AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, .. }) = access else { return };
+    let place = |place: &str| Expr::Value(Value::Number(place.to_owned(), false).into());
+    lower_bound.get_or_insert_with(|| place("1"));
+    upper_bound.get_or_insert_with(|| Expr::UnaryOp { op: UnaryOperator::Minus, expr: Box::new(place("1")) });
 }
 
 /// Whether a collation is the engine's, which compares bytes.
@@ -171,6 +181,7 @@ mod tests {
             ("SELECT a LIKE 'b!' ESCAPE '!'", "SELECT a LIKE 'b!' ESCAPE '!'"),
             ("SELECT a LIKE b ESCAPE '!'", "SELECT a LIKE b ESCAPE '!'"),
             ("SELECT a, b + 1 FROM t ORDER BY ALL DESC", "SELECT a, b + 1 FROM t ORDER BY 1 DESC, 2 DESC"),
+            ("SELECT a[2:], b[:3], c[1:2]", "SELECT a[2:-1], b[1:3], c[1:2]"),
             ("SELECT a COLLATE \"C\" FROM t", "SELECT a FROM t"),
             ("SELECT a COLLATE \"de_DE\" FROM t", "SELECT a COLLATE \"de_DE\" FROM t"),
             ("SELECT a FROM t ORDER BY \"all\"", "SELECT a FROM t ORDER BY \"all\""),

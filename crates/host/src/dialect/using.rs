@@ -11,9 +11,10 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     ExceptSelectItem, ExcludeSelectItem, Expr, Ident, JoinConstraint, JoinOperator, ObjectName, OrderBy, OrderByKind, Query,
     ReplaceSelectElement, ReplaceSelectItem, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement as Sql,
-    TableFactor, TableWithJoins, VisitMut, VisitorMut, WildcardAdditionalOptions, visit_expressions,
+    TableFactor, TableWithJoins, VisitorMut, WildcardAdditionalOptions,
 };
 use pithead_functions::MERGED_KEY;
+use pithead_syntax::{Tree, expressions, walk_mut};
 
 use super::call;
 
@@ -21,7 +22,7 @@ use super::call;
 /// refused.
 pub(super) fn mark(sql: &mut Sql) -> Result<bool, String> {
     let mut marking = Marking { found: false };
-    match sql.visit(&mut marking) {
+    match walk_mut(sql, &mut marking) {
         ControlFlow::Break(refused) => Err(refused),
         ControlFlow::Continue(()) => Ok(marking.found),
     }
@@ -41,7 +42,7 @@ impl VisitorMut for Marking {
         let Some(OrderBy { kind: OrderByKind::Expressions(order), .. }) = &query.order_by else {
             return ControlFlow::Continue(());
         };
-        let sorted = visit_expressions(order, |part| match keys.of_expr(part) {
+        let sorted = expressions(order, |part| match keys.of_expr(part) {
             Some(key) if !is_output(select, &key.name) => ControlFlow::Break(key.name.clone()),
             _ => ControlFlow::Continue(()),
         });
@@ -239,8 +240,8 @@ fn mark_select(select: &mut Select, keys: &Keys) {
     }
 }
 
-fn mark_all(part: &mut impl VisitMut, keys: &Keys) {
-    let _ = part.visit(&mut Columns { keys, depth: 0 });
+fn mark_all(part: &mut (impl Tree + ?Sized), keys: &Keys) {
+    let _ = walk_mut(part, &mut Columns { keys, depth: 0 });
 }
 
 /// Finds the columns. Within a subquery, one without a table may be the subquery's own.
@@ -321,7 +322,7 @@ fn keep_names(select: &mut Select, keys: &Keys) {
         fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
             for item in &mut select.projection {
                 let SelectItem::UnnamedExpr(expr) = item else { continue };
-                let reads = visit_expressions(expr, |part| match self.0.of_expr(part) {
+                let reads = expressions(expr, |part| match self.0.of_expr(part) {
                     Some(_) => ControlFlow::Break(()),
                     None => ControlFlow::Continue(()),
                 });
@@ -337,7 +338,7 @@ fn keep_names(select: &mut Select, keys: &Keys) {
         }
     }
     let from = std::mem::take(&mut select.from);
-    let _ = select.visit(&mut Naming(keys));
+    let _ = walk_mut(select, &mut Naming(keys));
     select.from = from;
 }
 

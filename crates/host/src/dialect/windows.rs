@@ -5,13 +5,13 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, NamedWindowDefinition, NamedWindowExpr, Select, Statement as Sql, VisitMut, VisitorMut, WindowSpec,
-    WindowType, visit_expressions_mut,
+    Expr, Ident, NamedWindowDefinition, NamedWindowExpr, Select, Statement as Sql, VisitorMut, WindowSpec, WindowType,
 };
+use pithead_syntax::{expressions_mut, walk_mut};
 
 /// Puts each window together from those that it names.
 pub(super) fn expand(sql: &mut Sql) -> Result<(), String> {
-    match sql.visit(&mut Windows) {
+    match walk_mut(sql, &mut Windows) {
         ControlFlow::Break(refused) => Err(refused),
         ControlFlow::Continue(()) => Ok(()),
     }
@@ -60,8 +60,8 @@ impl VisitorMut for Windows {
             }
             ControlFlow::Continue(())
         };
-        visit_expressions_mut(items, &mut over)?;
-        visit_expressions_mut(qualify, &mut over)
+        expressions_mut(items, &mut over)?;
+        expressions_mut(qualify, &mut over)
     }
 }
 

@@ -3,11 +3,10 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement as Syntax;
-use datafusion::sql::sqlparser::ast::{
-    Ident, ObjectName, Query, Statement as Sql, TableAlias, TableFactor, VisitMut, VisitorMut,
-};
+use datafusion::sql::sqlparser::ast::{Ident, ObjectName, Query, Statement as Sql, TableAlias, TableFactor, VisitorMut};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
+use pithead_syntax::walk_mut;
 
 use crate::tokens::parts;
 
@@ -18,7 +17,7 @@ pub(crate) fn only_views(statement: &mut Syntax) {
     if let Syntax::Statement(statement) = statement
         && let Sql::Query(query) = statement.as_mut()
     {
-        let _ = VisitMut::visit(query, &mut Factors);
+        let _ = walk_mut(query, &mut Factors);
     }
 }
 
