@@ -41,6 +41,7 @@ use crate::filter_projections::FilterProjections;
 use crate::give_way::GiveWay;
 use crate::intervals::{Products, age_udf, times_udf};
 use crate::merged_keys::merged_key_udf;
+use crate::moment_texts::{MomentTexts, moment_text_udf};
 use crate::moments_in_time::Moments;
 use crate::named_casts::{NamedCasts, named_cast_udf};
 use crate::one_distinct::OneDistinct;
@@ -50,6 +51,7 @@ use crate::planned::ReadyPlanner;
 use crate::sort_keys::{EachKeyOnce, GroupsOfPeers};
 use crate::subqueries::{NamedSetComparisons, ThreeValuedIn};
 use crate::subquery_values::SubqueryValues;
+use crate::text_places::TextPlaces;
 use crate::told_apart::ToldApart;
 use crate::top_k::TopKByGroup;
 use crate::totals::FiltersAboveTotals;
@@ -103,7 +105,7 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
     let state = SessionStateBuilder::new()
         .with_config(session_config(options))
         .with_runtime_env(Arc::clone(&options.runtime))
-        .with_expr_planners(vec![Arc::new(Products)])
+        .with_expr_planners(vec![Arc::new(Products), Arc::new(TextPlaces)])
         .with_default_features()
         .with_analyzer_rules(analyzer_rules())
         .with_optimizer_rules(optimizer_rules())
@@ -123,6 +125,7 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
     context.register_udf(shifted_udf());
     context.register_udf(age_udf());
     context.register_udf(times_udf());
+    context.register_udf(moment_text_udf());
     by_type_udfs().chain(far_moments_udfs()).for_each(|function| context.register_udf(function));
     options.functions.register(&context);
     context.state()
@@ -165,15 +168,21 @@ fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     rules.insert(0, Arc::new(GroupsOfPeers));
     rules.insert(0, Arc::new(DecimalsAndFloats));
     rules.insert(0, Arc::new(Moments));
+    rules.push(Arc::new(MomentTexts));
     rules
 }
 
 /// The rules of DataFusion and ours.
 fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
-    let mut rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> =
-        vec![Arc::new(CorrelatedNames), Arc::new(NamedCasts), Arc::new(EachKeyOnce), Arc::new(OneRow), Arc::new(AsFunctions)];
-    rules.insert(0, Arc::new(Unnested));
-    rules.push(Arc::new(WindowKeys));
+    let mut rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> = vec![
+        Arc::new(Unnested),
+        Arc::new(CorrelatedNames),
+        Arc::new(NamedCasts),
+        Arc::new(EachKeyOnce),
+        Arc::new(OneRow),
+        Arc::new(AsFunctions),
+        Arc::new(WindowKeys),
+    ];
     for rule in Optimizer::new().rules {
         match rule.name() {
             name if name == RewriteSetComparison::new().name() => rules.extend([Arc::new(NamedSetComparisons) as Arc<_>, rule]),
