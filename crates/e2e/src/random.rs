@@ -19,6 +19,7 @@ mod script;
 mod shown;
 mod shrink;
 mod sources;
+mod spoken;
 mod style;
 mod tables;
 mod tops;

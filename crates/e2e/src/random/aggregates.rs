@@ -40,7 +40,8 @@ impl Generator<'_> {
             return (outputs, having);
         }
         let list = groups.join(", ");
-        let grouping = match self.choices.weighted(&[85, 6, 4, 5]) {
+        let grouping = match self.choices.weighted(&[75, 6, 4, 5, 10]) {
+            4 => "ALL".to_owned(),
             1 => format!("ROLLUP({list})"),
             2 => format!("CUBE({list})"),
             3 => format!("GROUPING SETS (({list}), ({}))", groups[0]),
@@ -77,7 +78,7 @@ impl Generator<'_> {
     /// An aggregate function.
     fn function(&mut self, items: &[Item]) -> Output {
         let start = self.choices.begin();
-        let mut output = match self.choices.weighted(&[15, 10, 25, 25, 14, 10, 5, 6, 6, 20]) {
+        let mut output = match self.choices.weighted(&[15, 10, 25, 25, 14, 10, 5, 6, 6, 20, 20]) {
             0 => Output { sql: "count(*)".to_owned(), item: Item::computed(TypeKind::Int) },
             1 => self.over_any("count(#)", items),
             2 => self.total(items),
@@ -96,6 +97,7 @@ impl Generator<'_> {
                 Output { sql: format!("{function}({})", self.plain(TypeKind::Int, items)), item: Item::computed(TypeKind::Int) }
             }
             9 => self.twin_function(items),
+            10 => self.spoken_function(items),
             _ => {
                 let text = self.plain(TypeKind::Text, items);
                 Output { sql: format!("string_agg({text}, ',' ORDER BY {text})"), item: Item::computed(TypeKind::Text) }

@@ -100,11 +100,12 @@ impl Generator<'_> {
     }
 
     fn integer(&mut self, items: &[Item], depth: usize) -> String {
-        let form = self.choices.weighted(&[10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 14, 8, 24]);
+        let form = self.choices.weighted(&[10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 14, 8, 24, 30]);
         match form {
             10 if self.subqueries > 0 => return self.scalar_subquery(TypeKind::Int, items),
             11 => return self.within(items),
             12 => return self.twin_integer(items, depth),
+            13 => return self.spoken_integer(items, depth),
             _ => {}
         }
         let a = |generator: &mut Self| generator.value(TypeKind::Int, items, depth);
@@ -142,6 +143,9 @@ impl Generator<'_> {
         if self.choices.chance(14) {
             return self.twin_text(items, depth);
         }
+        if self.choices.chance(30) {
+            return self.spoken_text(items, depth);
+        }
         let a = self.value(TypeKind::Text, items, depth);
         match self.choices.below(10) {
             0 => format!("({a} || {})", self.value(TypeKind::Text, items, depth)),
@@ -161,6 +165,9 @@ impl Generator<'_> {
         if self.choices.chance(16) {
             return self.twin_float(items, depth);
         }
+        if self.choices.chance(20) {
+            return self.spoken_float(items, depth);
+        }
         let a = self.value(TypeKind::Float, items, depth);
         match self.choices.below(7) {
             0 => format!("({a} + {})", self.value(TypeKind::Float, items, depth)),
@@ -176,16 +183,20 @@ impl Generator<'_> {
 
     fn decimal(&mut self, items: &[Item], depth: usize) -> String {
         let a = self.value(TypeKind::Decimal, items, depth);
-        match self.choices.below(5) {
+        match self.choices.below(6) {
             0 => format!("CAST({a} + {} AS DECIMAL(18, 4))", self.value(TypeKind::Decimal, items, depth)),
             1 => format!("CAST({a} - {} AS DECIMAL(18, 4))", self.value(TypeKind::Decimal, items, depth)),
             2 => format!("abs({a})"),
             3 => format!("CAST({a} * CAST(2 AS DECIMAL(2, 0)) AS DECIMAL(18, 4))"),
+            4 => format!("CAST(round({a}, 1) AS DECIMAL(18, 4))"),
             _ => format!("CAST({} AS DECIMAL(18, 4))", self.value(TypeKind::Int, items, depth)),
         }
     }
 
     fn date(&mut self, items: &[Item], depth: usize) -> String {
+        if self.choices.chance(30) {
+            return self.spoken_date(items, depth);
+        }
         let a = self.value(TypeKind::Date, items, depth);
         let sign = self.choices.pick(&["+", "-"]);
         match self.choices.below(4) {
@@ -197,6 +208,9 @@ impl Generator<'_> {
     }
 
     fn timestamp(&mut self, items: &[Item], depth: usize) -> String {
+        if self.choices.chance(25) {
+            return self.spoken_timestamp(items, depth);
+        }
         let a = self.value(TypeKind::Timestamp, items, depth);
         match self.choices.below(3) {
             0 => {
@@ -218,7 +232,7 @@ impl Generator<'_> {
         let start = self.choices.begin();
         let deeper = 20 * u32::from(depth > 0);
         let below = depth.saturating_sub(1);
-        let sql = match self.choices.weighted(&[1, 40, 8, 8, 6, 6, deeper, deeper * 7 / 10, 14, deeper * 6 / 10]) {
+        let sql = match self.choices.weighted(&[1, 40, 8, 8, 6, 6, deeper, deeper * 7 / 10, 14, deeper * 6 / 10, 12]) {
             0 => self.choices.pick(&["true", "false", "CAST(NULL AS BOOLEAN)"]).to_owned(),
             1 => self.comparison(items),
             2 => self.between_or_in(items),
@@ -237,6 +251,7 @@ impl Generator<'_> {
                 _ => self.compared_values(items, below),
             },
             9 => self.twin_predicate(items, below),
+            10 => self.spoken_predicate(items, below),
             _ if self.subqueries > 0 => self.subquery_predicate(items),
             _ => self.comparison(items),
         };

@@ -119,6 +119,9 @@ impl Generator<'_> {
         if !items.iter().all(|item| item.exact && !item.kind.nested()) || !self.choices.chance(35) {
             return String::new();
         }
+        if self.choices.chance(8) {
+            return " ORDER BY ALL NULLS LAST".to_owned();
+        }
         let first = self.choices.below(items.len());
         let places = (0..items.len()).map(|place| (first + place) % items.len() + 1);
         let places: Vec<String> = places
@@ -175,7 +178,7 @@ impl Generator<'_> {
                 let (outputs, tail) = self.aggregate(&from.items, outermost);
                 Selected { distinct: false, outputs, tail, by_row: false }
             }
-            3 => Selected { distinct: false, outputs: self.windows(&from.items), tail: String::new(), by_row: false },
+            3 => self.windowed(&from.items),
             _ => Selected { distinct: false, outputs: self.columns(&from.items, kinds), tail: String::new(), by_row: true },
         };
         let mut items = Vec::new();
@@ -189,6 +192,23 @@ impl Generator<'_> {
         let style = if outermost { self.style.filter } else { Filter::Kept };
         let sql = filtered(&head, filter.as_deref(), &selected, style);
         Body { sql, items, rows: from.rows }
+    }
+
+    /// Window functions, and which of the rows are wanted by another.
+    fn windowed(&mut self, items: &[Item]) -> Selected {
+        if self.choices.chance(40) {
+            return Selected { distinct: false, outputs: self.framed_window(items), tail: String::new(), by_row: false };
+        }
+        let outputs = self.windows(items);
+        let ranked = self.item(items, |item| item.exact && !item.kind.nested() && item.kind != TypeKind::Binary);
+        let tail = match ranked {
+            Some(item) if self.choices.chance(25) => {
+                let order = format!("{}{} NULLS LAST", self.name(&item), self.choices.pick(&["", " DESC"]));
+                format!(" QUALIFY {}() OVER (ORDER BY {order}) <= 3", self.choices.pick(&["rank", "dense_rank"]))
+            }
+            _ => String::new(),
+        };
+        Selected { distinct: false, outputs, tail, by_row: false }
     }
 
     fn output_name(&mut self, taken: &[Item]) -> String {

@@ -25,6 +25,13 @@ pub(crate) struct Item {
     pub(crate) samples: Vec<String>,
 }
 
+impl Item {
+    /// Its name alone.
+    pub(crate) fn bare(&self) -> &str {
+        self.sql.rsplit('.').next().unwrap_or_default()
+    }
+}
+
 /// Something to select from.
 #[derive(Clone)]
 pub(crate) struct Relation {
@@ -125,8 +132,7 @@ impl Relation {
 
     /// The same under another alias.
     pub(crate) fn aliased(&self, alias: &str) -> Relation {
-        let bare = |item: &Item| item.sql.rsplit('.').next().unwrap_or_default().to_owned();
-        let items = self.items.iter().map(|item| Item { sql: format!("{alias}.{}", bare(item)), ..item.clone() }).collect();
+        let items = self.items.iter().map(|item| Item { sql: format!("{alias}.{}", item.bare()), ..item.clone() }).collect();
         Relation { sql: format!("{} AS {alias}", self.sql), items, rows: self.rows }
     }
 }

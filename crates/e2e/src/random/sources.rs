@@ -7,6 +7,8 @@ use crate::random::values::TypeKind;
 const JOIN_ROWS_MAX: f64 = 3_000.0;
 /// A join that matches NULL with NULL is of so many pairs of rows at most.
 const NULL_PAIRS_MAX: f64 = 3_000.0;
+/// A subquery over more rows is bound to the query around it by equality alone.
+const CORRELATED_ROWS_MAX: f64 = 250.0;
 
 impl Generator<'_> {
     /// What stands after FROM, with so many relations at most.
@@ -29,7 +31,7 @@ impl Generator<'_> {
 
     fn relation(&mut self, relations_max: usize, depth: usize) -> Relation {
         let start = self.choices.begin();
-        let relation = match self.choices.weighted(&[62, 18, 15, 8, 16]) {
+        let relation = match self.choices.weighted(&[62, 18, 15, 8, 16, 6]) {
             1 if depth > 0 => self.derived(depth - 1),
             2 if !self.commons.is_empty() => {
                 let place = self.choices.below(self.commons.len());
@@ -46,6 +48,7 @@ impl Generator<'_> {
                 let both = self.join(left, right);
                 Relation { sql: format!("({})", both.sql), ..both }
             }
+            5 => self.made_up(),
             _ => self.table(),
         };
         self.choices.end("relation", start);
@@ -76,9 +79,18 @@ impl Generator<'_> {
     }
 
     fn join(&mut self, left: Relation, right: Relation) -> Relation {
-        const WORDS: [&str; 7] =
-            ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN", "CROSS JOIN"];
-        let mut word = WORDS[self.choices.weighted(&[40, 16, 10, 24, 7, 7, 4])];
+        const WORDS: [&str; 9] = [
+            "JOIN",
+            "LEFT JOIN",
+            "RIGHT JOIN",
+            "FULL JOIN",
+            "LEFT SEMI JOIN",
+            "LEFT ANTI JOIN",
+            "CROSS JOIN",
+            "SEMI JOIN",
+            "ANTI JOIN",
+        ];
+        let mut word = WORDS[self.choices.weighted(&[40, 16, 10, 24, 2, 2, 4, 6, 6])];
         if word == "CROSS JOIN" && left.rows * right.rows > JOIN_ROWS_MAX / 4.0 {
             word = "JOIN";
         }
@@ -87,7 +99,7 @@ impl Generator<'_> {
 
     /// A join of a kind; in so many of a hundred cases not on keys.
     fn join_by(&mut self, word: &str, left: Relation, right: Relation, percent: u32) -> Relation {
-        let one_sided = word.starts_with("LEFT SEMI") || word.starts_with("LEFT ANTI");
+        let one_sided = word.contains("SEMI") || word.contains("ANTI");
         let (condition, rows) = match word {
             "CROSS JOIN" => (String::new(), left.rows * right.rows),
             _ => self.condition(&left, &right, percent),
@@ -114,6 +126,10 @@ impl Generator<'_> {
         let keys: Vec<(&Item, &Item)> = pairs.iter().filter(|(l, r)| l.key && r.key).copied().collect();
         let from = if !keys.is_empty() && !self.choices.chance(percent) { &keys } else { &pairs };
         let (l, r) = from[self.choices.below(from.len())];
+        let single = !left.sql.contains(" JOIN ") && !right.sql.contains(" JOIN ");
+        if single && l.stored && r.stored && l.bare() == r.bare() && self.choices.chance(30) {
+            return (format!(" USING ({})", l.bare()), rows(l, r));
+        }
         let nulls_meet = left.rows * right.rows <= NULL_PAIRS_MAX;
         let mut sql = format!(" ON {}", self.equality(l, r, nulls_meet));
         if self.choices.chance(40) {
@@ -146,7 +162,7 @@ impl Generator<'_> {
     }
 
     /// What a subquery reads: a table, or two that are joined and may be the same.
-    fn inner(&mut self) -> Relation {
+    pub(crate) fn inner(&mut self) -> Relation {
         let table = self.table();
         match self.choices.chance(25) {
             true => {
@@ -234,14 +250,19 @@ impl Generator<'_> {
     }
 
     /// WHERE of a subquery, which in so many of a hundred cases names columns of the query around it.
-    fn correlation(&mut self, inner: &Relation, items: &[Item], percent: u32) -> String {
+    pub(crate) fn correlation(&mut self, inner: &Relation, items: &[Item], percent: u32) -> String {
+        let few = inner.rows <= CORRELATED_ROWS_MAX;
         let mut conditions = Vec::new();
         let pairs = if self.choices.chance(percent) { 1 + usize::from(self.choices.chance(30)) } else { 0 };
         for _ in 0..pairs {
             let keys = |item: &Item| item.kind == TypeKind::Int && item.tame && item.exact;
             let pair = (self.item(items, keys), self.item(&inner.items, keys));
             if let (Some(outer), Some(inner)) = pair {
-                conditions.push(format!("{} = {}", self.name(&inner), self.name(&outer)));
+                let (inner, outer) = (self.name(&inner), self.name(&outer));
+                let forms = ["# = $", "# < $", "# >= $", "# <> $", "# = $ + 1", "# + $ = 3", "# IS NOT DISTINCT FROM $"];
+                // Other than by equality only where the pairs of rows are few.
+                let form = self.choices.weighted(if few { &[60, 8, 6, 4, 6, 4, 4] } else { &[1] });
+                conditions.push(forms[form].replace('#', &inner).replace('$', &outer));
             }
         }
         if self.choices.chance(40) {
