@@ -22,6 +22,7 @@ mod from_first;
 mod functions;
 mod history;
 mod host;
+mod lateral_aliases;
 mod many;
 mod metrics;
 mod parameters;

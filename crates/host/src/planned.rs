@@ -17,6 +17,7 @@ use pithead_syntax::{expressions, expressions_mut, walk, walk_mut};
 
 use crate::ambiguous;
 use crate::dialect::{call, in_the_engines_words, null};
+use crate::lateral_aliases::{missing, plan_with_names};
 
 /// The plan of a statement. Casts have names of their own where the planner would otherwise find two columns of one name.
 pub(crate) async fn plan_of(state: &SessionState, mut statement: Statement) -> Result<LogicalPlan, DataFusionError> {
@@ -32,6 +33,7 @@ async fn plan_of_known(state: &SessionState, statement: &Statement) -> Result<Lo
     refuse_dropped(state, statement)?;
     let refused = match state.statement_to_plan(statement.clone()).await {
         Err(error) if is_refused(&error) => error,
+        Err(error) if missing(&error).is_some() => return plan_with_names(state, statement.clone(), error).await,
         plan => return plan,
     };
     let Some(named) = with_names_apart(statement.clone()) else { return Err(refused) };

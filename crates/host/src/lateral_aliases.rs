@@ -1,0 +1,159 @@
+//! Names that SELECT gives, where it or its WHERE reads them again: `SELECT a * 2 AS b, b + 1 AS c`, as in DuckDB. The planner knows
+//! columns only, so this is looked at once it finds none of that name: a column goes before.
+
+use std::ops::ControlFlow;
+
+use datafusion::common::{DataFusionError, SchemaError};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::{LogicalPlan, Volatility};
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, Select, SelectItem, VisitorMut};
+use pithead_syntax::{expressions, walk_mut};
+
+/// Names of a statement that are put in at most.
+const NAMES_MAX: usize = 64;
+
+/// The plan of a statement for which the planner found no column of a name; the error, if no SELECT gives that name before.
+pub(crate) async fn plan_with_names(
+    state: &SessionState,
+    mut statement: Statement,
+    mut error: DataFusionError,
+) -> Result<LogicalPlan, DataFusionError> {
+    for _ in 0..NAMES_MAX {
+        let Some(name) = missing(&error) else { return Err(error) };
+        let mut next = None;
+        // One SELECT at a time: where the name is a column, the error stays, and the column does.
+        for place in 0.. {
+            let Some(candidate) = put_in(&statement, &name, place, state) else { break };
+            match state.statement_to_plan(candidate.clone()).await {
+                Ok(plan) => return Ok(plan),
+                Err(other) if missing(&other).is_some_and(|other| other != name) => {
+                    next = Some((candidate, other));
+                    break;
+                }
+                Err(_) => {}
+            }
+        }
+        (statement, error) = match next {
+            Some(next) => next,
+            None => return Err(error),
+        };
+    }
+    Err(error)
+}
+
+/// The column that was not found, if it was named without a table.
+pub(crate) fn missing(error: &DataFusionError) -> Option<String> {
+    match error.find_root() {
+        DataFusionError::SchemaError(error, _) => match error.as_ref() {
+            SchemaError::FieldNotFound { field, .. } if field.relation.is_none() => Some(field.name.clone()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The statement with a name's expression where the SELECT reads it that is at this place among those that give it and read it.
+fn put_in(statement: &Statement, name: &str, place: usize, state: &SessionState) -> Option<Statement> {
+    let mut statement = statement.clone();
+    let Statement::Statement(sql) = &mut statement else { return None };
+    let mut naming = Naming { name, left: place, state };
+    walk_mut(sql, &mut naming).is_break().then_some(statement)
+}
+
+struct Naming<'a> {
+    name: &'a str,
+    /// SELECTs that give the name and come before.
+    left: usize,
+    state: &'a SessionState,
+}
+
+impl VisitorMut for Naming<'_> {
+    type Break = ();
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        let given = select.projection.iter().enumerate().find_map(|(index, item)| match item {
+            SelectItem::ExprWithAlias { expr, alias } if is_named(alias, self.name) => Some((index, expr.clone())),
+            _ => None,
+        });
+        let Some((index, given)) = given.filter(|(_, given)| !is_volatile(given, self.state)) else {
+            return ControlFlow::Continue(());
+        };
+        let mut reads = Reads { name: self.name, given: &given, depth: 0, count: 0 };
+        let mut changed = select.clone();
+        changed.projection[index + 1..].iter_mut().for_each(|item| reads.put_in_item(item));
+        let _ = walk_mut(&mut changed.selection, &mut reads);
+        if reads.count == 0 {
+            return ControlFlow::Continue(());
+        }
+        if self.left > 0 {
+            self.left -= 1;
+            return ControlFlow::Continue(());
+        }
+        *select = changed;
+        ControlFlow::Break(())
+    }
+}
+
+fn is_named(ident: &Ident, name: &str) -> bool {
+    if ident.quote_style.is_some() { ident.value == name } else { ident.value.to_lowercase() == name }
+}
+
+/// Whether it has other values each time it is computed.
+fn is_volatile(expr: &Expr, state: &SessionState) -> bool {
+    let found = expressions(expr, |part| {
+        let Expr::Function(function) = part else { return ControlFlow::Continue(()) };
+        match state.scalar_functions().get(&function.name.to_string().to_lowercase()) {
+            Some(function) if function.signature().volatility == Volatility::Volatile => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    });
+    found.is_break()
+}
+
+/// Reads of a name outside of subqueries, where it may be another column.
+struct Reads<'a> {
+    name: &'a str,
+    given: &'a Expr,
+    depth: usize,
+    /// How many there were.
+    count: usize,
+}
+
+impl Reads<'_> {
+    /// A result keeps the name that it has as it is written.
+    fn put_in_item(&mut self, item: &mut SelectItem) {
+        let (written, before) = (item.to_string(), self.count);
+        let _ = walk_mut(item, self);
+        if let SelectItem::UnnamedExpr(expr) = item
+            && self.count > before
+        {
+            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::with_quote('"', written) };
+        }
+    }
+}
+
+impl VisitorMut for Reads<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if self.depth == 0
+            && let Expr::Identifier(ident) = expr
+            && is_named(ident, self.name)
+        {
+            *expr = Expr::Nested(Box::new(self.given.clone()));
+            self.count += 1;
+        }
+        ControlFlow::Continue(())
+    }
+}
