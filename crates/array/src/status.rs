@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use futures::future::join_all;
 use pithead_door::{DriveStatus, PartitionUse, Welcome};
-use pithead_model::{ByLevel, Counts, Fault, PROTOCOL_VERSION, total};
+use pithead_model::{ByLevel, Counts, DriveId, Fault, PROTOCOL_VERSION, total};
 
 use crate::array::Inner;
 
@@ -15,14 +15,12 @@ impl Inner {
     /// keep every host away from its manifests.
     pub(crate) async fn status(&self) -> Result<DriveStatus, Fault> {
         let asked = self.drives.iter().map(|drive| async move {
-            let status = drive.door.status().await;
-            status
-                .inspect_err(
-                    |fault| tracing::warn!(drive = drive.label(), %fault, "a drive of the array does not say how it is"),
-                )
-                .ok()
+            drive.door.status().await.map_err(|fault| {
+                tracing::warn!(drive = drive.label(), %fault, "a drive of the array does not say how it is");
+                fault.at_drive(drive.label())
+            })
         });
-        let below: Vec<DriveStatus> = join_all(asked).await.into_iter().flatten().collect();
+        let (below, away) = parted(join_all(asked).await);
         let domains = self.manifests(|manifests| Ok(manifests.domains()?)).await?;
         Ok(DriveStatus {
             drive: self.id(),
@@ -42,6 +40,7 @@ impl Inner {
             medium_bytes_per_second: None,
             work: work(&below),
             costs: vec![],
+            away,
         })
     }
 
@@ -62,8 +61,29 @@ impl Inner {
             cpu_share: 1.0,
             merges: false,
             attaches: self.drives.iter().any(|drive| drive.welcome.attaches),
+            beneath: beneath(self.drives.iter().map(|drive| &drive.welcome)),
         }
     }
+}
+
+/// How the drives are that say so, and why others do not, also those beneath arrays.
+fn parted(answers: Vec<Result<DriveStatus, Fault>>) -> (Vec<DriveStatus>, Vec<Fault>) {
+    let (mut below, mut away) = (Vec::new(), Vec::new());
+    for answer in answers {
+        match answer {
+            Ok(status) => {
+                away.extend(status.away.iter().cloned());
+                below.push(status);
+            }
+            Err(fault) => away.push(fault),
+        }
+    }
+    (below, away)
+}
+
+/// The drives, each followed by those beneath it.
+fn beneath<'a>(drives: impl Iterator<Item = &'a Welcome>) -> Vec<DriveId> {
+    drives.flat_map(|drive| std::iter::once(drive.drive).chain(drive.beneath.iter().copied())).collect()
 }
 
 /// What all of them did.
@@ -95,7 +115,7 @@ fn partitions<'a>(parts: impl IntoIterator<Item = &'a PartitionUse>) -> Vec<Part
 
 #[cfg(test)]
 mod tests {
-    use pithead_model::DatasetId;
+    use pithead_model::{Blame, DatasetId};
 
     use super::*;
 
@@ -112,6 +132,57 @@ mod tests {
             cpu_ns: 7,
             idle_s,
         }
+    }
+
+    fn status(slices: u64, away: Vec<Fault>) -> DriveStatus {
+        DriveStatus {
+            drive: DriveId(1),
+            release: String::new(),
+            uptime_s: 0,
+            threads: 1,
+            memory: 0,
+            memory_reserved: 0,
+            sessions: 0,
+            slices,
+            stored_bytes: 0,
+            free_bytes: 0,
+            domains: vec![],
+            partitions: vec![],
+            link_bits_per_second: None,
+            cpu_share: 1.0,
+            medium_bytes_per_second: None,
+            work: ByLevel::default(),
+            costs: vec![],
+            away,
+        }
+    }
+
+    #[test]
+    fn drives_that_are_away_are_named_at_any_depth() {
+        let fault = |text: &str| Fault::new(Blame::Device, text);
+        let answers = vec![Ok(status(3, vec![])), Err(fault("drive b: down")), Ok(status(4, vec![fault("drive c: down")]))];
+        let (below, away) = parted(answers);
+        assert_eq!(total(below.iter().map(|drive| drive.slices)), 7);
+        assert_eq!(away, [fault("drive b: down"), fault("drive c: down")]);
+    }
+
+    #[test]
+    fn an_array_names_the_drives_beneath_its_arrays() {
+        let welcome = |drive: u64, beneath: &[u64]| Welcome {
+            protocol: PROTOCOL_VERSION,
+            release: String::new(),
+            drive: DriveId(drive),
+            extensions: vec![],
+            encodings: vec![],
+            threads: 1,
+            link_bits_per_second: None,
+            cpu_share: 1.0,
+            merges: false,
+            attaches: false,
+            beneath: beneath.iter().copied().map(DriveId).collect(),
+        };
+        let drives = [welcome(1, &[]), welcome(2, &[3, 4])];
+        assert_eq!(beneath(drives.iter()), [1, 2, 3, 4].map(DriveId));
     }
 
     #[test]

@@ -188,22 +188,27 @@ fn status_json(label: &str, answer: &Result<DriveStatus, Fault>) -> Json {
     }
 }
 
-/// What is down is an error by itself, said once for each drive.
+/// What is down is an error by itself, said once for each drive, also for those beneath arrays.
 fn report_down(answers: &[Answer], said: bool) -> Result<(), CliError> {
-    let down: Vec<(&String, &Fault)> =
-        answers.iter().filter_map(|(label, answer)| Some((label, answer.as_ref().err()?))).collect();
+    let down: Vec<Fault> = answers.iter().flat_map(|(label, answer)| faults(label, answer)).collect();
     if down.is_empty() {
         return Ok(());
     }
     // What only credentials are missing for is no failure of drives.
-    let blame = if down.iter().all(|(_, fault)| fault.blame == Blame::Access) { Blame::Access } else { Blame::Device };
+    let blame = if down.iter().all(|fault| fault.blame == Blame::Access) { Blame::Access } else { Blame::Device };
     if !said {
-        for (label, fault) in down {
-            let fault = if fault.message.contains(label.as_str()) { fault.clone() } else { fault.clone().at(label) };
-            say(&fault);
-        }
+        down.iter().for_each(say);
     }
     Err(CliError::Said(blame))
+}
+
+/// Why a drive, or what is beneath it, does not say how it is.
+fn faults(label: &str, answer: &Result<DriveStatus, Fault>) -> Vec<Fault> {
+    match answer {
+        Ok(status) => status.away.iter().map(|fault| fault.clone().at(format_args!("beneath array {label}"))).collect(),
+        Err(fault) if fault.message.contains(label) => vec![fault.clone()],
+        Err(fault) => vec![fault.clone().at(label)],
+    }
 }
 
 #[cfg(test)]
@@ -233,6 +238,7 @@ mod tests {
             medium_bytes_per_second: None,
             work: ByLevel::default(),
             costs: vec![],
+            away: vec![],
         };
         vec![("a:1".into(), Ok(status)), ("b:2".into(), Err(Fault::new(Blame::Device, "connection refused")))]
     }
@@ -253,6 +259,18 @@ mod tests {
     fn one_drive_down_is_a_failure() {
         assert!(matches!(report_down(&answers(), true), Err(CliError::Said(Blame::Device))));
         assert!(report_down(&answers()[..1], true).is_ok());
+    }
+
+    #[test]
+    fn a_drive_down_beneath_an_array_is_a_failure() {
+        let mut answers = answers();
+        answers.truncate(1);
+        let (label, answer) = &mut answers[0];
+        let label = label.clone();
+        answer.as_mut().unwrap().away = vec![Fault::new(Blame::Device, "drive c:3: connection refused")];
+        let told = faults(&label, &answers[0].1);
+        assert_eq!(told, [Fault::new(Blame::Device, "beneath array a:1: drive c:3: connection refused")]);
+        assert!(matches!(report_down(&answers, true), Err(CliError::Said(Blame::Device))));
     }
 
     #[test]

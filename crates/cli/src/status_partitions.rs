@@ -93,6 +93,7 @@ mod tests {
             medium_bytes_per_second: None,
             work: ByLevel::default(),
             costs: vec![],
+            away: vec![],
         };
         let down = Err(Fault::new(Blame::Device, "down"));
         let answers =

@@ -123,6 +123,7 @@ mod tests {
             medium_bytes_per_second: None,
             work: ByLevel::default(),
             costs: vec![],
+            away: vec![],
         };
         let core = CoreStatus { foreground: 0.123_456, ..CoreStatus::default() };
         let background = BackgroundStatus { cores: vec![core; 100], ..BackgroundStatus::default() };

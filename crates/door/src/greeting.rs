@@ -40,6 +40,9 @@ pub struct Welcome {
     /// Whether it offers datasets over files that it did not write: see [`crate::Door::attached`].
     #[serde(default)]
     pub attaches: bool,
+    /// The drives beneath an array, and beneath arrays beneath it. None: it is a drive, or it does not say.
+    #[serde(default)]
+    pub beneath: Vec<DriveId>,
 }
 
 /// A CPU that is not paced.

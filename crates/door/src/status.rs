@@ -1,6 +1,6 @@
 //! What a CSE says of itself, and of the sessions that are open.
 
-use pithead_model::{ByLevel, Counts, DatasetId, DatasetName, DriveId, SessionId, SessionState};
+use pithead_model::{ByLevel, Counts, DatasetId, DatasetName, DriveId, Fault, SessionId, SessionState};
 use serde::{Deserialize, Serialize};
 
 /// What a drive says of itself.
@@ -44,6 +44,9 @@ pub struct DriveStatus {
     /// What its work costs, as it has learned.
     #[serde(default)]
     pub costs: Vec<CostRate>,
+    /// Why drives beneath an array do not say how they are. What they hold is not counted above.
+    #[serde(default)]
+    pub away: Vec<Fault>,
 }
 
 /// What one operator costs at a drive over slices of one encoding.

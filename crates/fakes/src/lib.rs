@@ -45,6 +45,8 @@ pub struct FakeDoor {
     pub manifests: Mutex<HashMap<String, Manifest>>,
     /// What it attaches in place; none: it attaches nothing, and says so at first contact.
     pub attached: Mutex<Option<Arc<Attachments>>>,
+    /// The drives beneath it that it names at first contact, as an array does.
+    pub beneath: Mutex<Vec<DriveId>>,
     /// Loads fail after their first batch.
     pub loads_fail: AtomicBool,
     /// Whether runs are merged.
@@ -76,6 +78,7 @@ impl FakeDoor {
             is_damaged: AtomicBool::new(false),
             manifests: Mutex::default(),
             attached: Mutex::default(),
+            beneath: Mutex::default(),
             loads_fail: AtomicBool::new(false),
             merges: AtomicBool::new(true),
             merge_fault: Mutex::default(),
@@ -197,6 +200,7 @@ impl Door for FakeDoor {
             cpu_share: 1.0,
             merges: self.merges.load(Ordering::Relaxed),
             attaches: self.attached.lock().is_some(),
+            beneath: self.beneath.lock().clone(),
         })
     }
 
@@ -447,6 +451,7 @@ impl Door for FakeDoor {
             medium_bytes_per_second: None,
             work: ByLevel::default(),
             costs: vec![],
+            away: vec![],
         })
     }
 

@@ -360,7 +360,7 @@ async fn greet(door: &dyn Door, functions: &[String]) -> Result<Welcome, Fault> 
     Ok(welcome)
 }
 
-/// Sorts the drives, and refuses one that is there twice.
+/// Sorts the drives, and refuses one that is there twice, as itself or beneath an array.
 fn in_order(drives: Vec<ConnectedDrive>) -> Result<Vec<ConnectedDrive>, Fault> {
     let mut by_id: BTreeMap<DriveId, ConnectedDrive> = BTreeMap::new();
     for drive in drives {
@@ -369,5 +369,31 @@ fn in_order(drives: Vec<ConnectedDrive>) -> Result<Vec<ConnectedDrive>, Fault> {
         }
         by_id.insert(drive.id(), drive);
     }
+    refuse_beneath(&by_id)?;
     Ok(by_id.into_values().collect())
+}
+
+/// Refuses a drive that stands beneath an array of them, and two arrays above one drive: both ways lead to the same rows.
+fn refuse_beneath(drives: &BTreeMap<DriveId, ConnectedDrive>) -> Result<(), Fault> {
+    let mut arrays: BTreeMap<DriveId, &ConnectedDrive> = BTreeMap::new();
+    for array in drives.values() {
+        for id in &array.welcome.beneath {
+            let other = drives.get(id).or_else(|| arrays.insert(*id, array));
+            if let Some(other) = other.filter(|other| other.id() != array.id()) {
+                return Err(stands_beneath(&array.welcome, *id, Some(other)));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A drive that is to be used beside the array that it stands beneath, by itself or through another array.
+pub(crate) fn stands_beneath(array: &Welcome, id: DriveId, other: Option<&ConnectedDrive>) -> Fault {
+    let what = match other {
+        Some(other) if other.id() == id => format!("drive {id} ({})", other.label()),
+        Some(other) => format!("drive {id} of array {}", other.label()),
+        None => format!("drive {id}"),
+    };
+    Fault::invalid(format!("{what} stands beneath array {}, which has rows of its own there", array.drive))
+        .hint("leave one of them out: what lies on drives beneath an array is loaded, read and moved through the array")
 }

@@ -6,6 +6,8 @@ mod ambiguous;
 mod as_of;
 mod aside;
 mod below;
+#[cfg(test)]
+mod beneath_tests;
 mod client;
 mod converted;
 #[cfg(test)]

@@ -137,6 +137,7 @@ mod tests {
             cpu_share: 1.0,
             merges: true,
             attaches: false,
+            beneath: vec![],
         };
         ConnectedDrive { door: FakeDoor::new(id) as Arc<_>, welcome }
     }

@@ -37,6 +37,7 @@ impl Drive {
             cpu_share: self.resources.device.cpu_share(),
             merges: true,
             attaches: self.storage.attached.is_some(),
+            beneath: vec![],
         };
         check_hello(hello, &welcome)?;
         Ok(welcome)
@@ -65,6 +66,7 @@ impl Drive {
             medium_bytes_per_second: self.resources.device.medium_bytes_per_second(),
             work: self.metrics.work(),
             costs: self.serving.costs.rates(),
+            away: vec![],
         })
     }
 

@@ -224,6 +224,24 @@ fn copies_lie_on_arrays_and_drives_alike() {
     });
 }
 
+/// An array has rows of its own on the drives beneath it, so no host takes one of them beside it. It says which of them is away.
+#[test]
+fn a_drive_beneath_an_array_is_not_added_and_is_missed() {
+    block_on(async {
+        let directory = TempDir::new().unwrap();
+        let mut drives = DriveProcess::start_many(directory.path(), 2, &[]);
+        let arrays = [DriveProcess::start_array(&directory.path().join("array"), &drives, &[])];
+        let engine = attach(&arrays).await;
+        load(&engine, spec("nation", "vortex")).await.unwrap();
+        let fault = engine.add_drive(drives[1].address(), std::sync::Arc::new(|_| ())).await.unwrap_err();
+        assert!(fault.blame == Blame::User && fault.message.contains("stands beneath array"), "{fault}");
+        drives[1].kill();
+        let (_, status) = engine.host.fleet().status().await.remove(0);
+        let away = status.unwrap().away;
+        assert!(away.len() == 1 && away[0].message.contains(drives[1].address()), "{away:?}");
+    });
+}
+
 #[test]
 fn an_array_names_what_is_wrong_with_its_drives() {
     let directory = TempDir::new().unwrap();

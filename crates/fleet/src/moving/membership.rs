@@ -11,6 +11,7 @@ use super::shift::shift;
 use super::{MoveReport, TellMove, Teller, groups};
 use crate::Fleet;
 use crate::commit::Edit;
+use crate::drives::stands_beneath;
 
 /// Times that a drain looks for partitions that were placed on the drive meanwhile.
 const PASSES_MAX: usize = 4;
@@ -19,10 +20,18 @@ impl Fleet {
     /// Adds a drive to all domains, and moves partitions to it until bytes are balanced as well as whole partitions allow. A
     /// drive that belongs to them already only gets its share.
     pub async fn add_drive(&self, door: Arc<dyn Door>, tell: TellMove) -> Result<MoveReport, Fault> {
-        let drive = self.connections().join(door).await?.id();
+        let newcomer = self.connections().join(door).await?;
+        let drive = newcomer.id();
         let drives = self.refreshed().await;
         let mut report = MoveReport::default();
-        for domain in self.catalog().domains(&drives).await? {
+        let domains = self.catalog().domains(&drives).await?;
+        for domain in &domains {
+            let members = self.manifest(domain, &drives).await?.drives;
+            if let Some(member) = members.iter().find(|id| newcomer.welcome.beneath.contains(id)) {
+                return Err(stands_beneath(&newcomer.welcome, *member, None));
+            }
+        }
+        for domain in domains {
             let join = Membership { domain: &domain, drive, joins: true };
             self.commit(&join).await.map_err(|not| not.fault)?;
             let manifest = self.manifest(&domain, &drives).await?;

@@ -92,6 +92,7 @@ pub fn welcome() -> Welcome {
         cpu_share: 1.0,
         merges: true,
         attaches: true,
+        beneath: vec![DriveId(8), DriveId(9)],
     }
 }
 
@@ -125,6 +126,7 @@ pub fn status() -> DriveStatus {
         medium_bytes_per_second: None,
         work: ByLevel::default(),
         costs: vec![],
+        away: vec![Fault::new(Blame::Device, "drive a:1: connection refused")],
     }
 }
 
