@@ -50,7 +50,8 @@ pub(crate) struct Template {
     pub(crate) shape: ResultShape,
 }
 
-/// The columns that a Substrait plan over one dataset puts out.
+/// The columns that a Substrait plan over one dataset puts out. Some types are settled only where the plan is optimised, as for
+/// every plan that is bound.
 pub async fn output_schema(
     plan: &[u8],
     dataset: &DatasetName,
@@ -63,7 +64,8 @@ pub async fn output_schema(
     let table = stand_in(StandsFor::TablePart(0, Feed::All), schema);
     add_table(&*catalog, &dataset.domain, &dataset.dataset, table)?;
     let consumed = consume(plan, &state).await?;
-    Ok(Arc::new(consumed.schema().as_arrow().clone()))
+    let plan = state.optimize(&consumed).map_err(fault_from_datafusion)?;
+    Ok(Arc::new(plan.schema().as_arrow().clone()))
 }
 
 /// Everything that a template hangs on.

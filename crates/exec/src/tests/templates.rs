@@ -4,6 +4,7 @@ use arrow::array::StructArray;
 use arrow::datatypes::{DataType, Field};
 
 use super::*;
+use crate::output_schema;
 
 fn keys(from: i64, count: i64) -> RecordBatch {
     let keys: ArrayRef = Arc::new(Int64Array::from_iter_values(from..from + count));
@@ -94,6 +95,24 @@ async fn what_hangs_on_the_moment_is_not_kept() {
         tokio::time::sleep(std::time::Duration::from_millis(2)).await;
     }
     assert_ne!(moments[0], moments[1]);
+}
+
+/// A regression: a drive was asked for the columns of a plan as another engine had parsed it, and its rows had others.
+#[tokio::test]
+async fn the_columns_of_a_foreign_plan_are_those_of_its_rows() {
+    let lab = lab_of(0, 3);
+    for x in ["now()", "date_trunc('month', DATE '2024-02-03')", "k + 1.5"] {
+        let (plan, _) = sent_as_it_is(&lab, &format!("SELECT {x} AS x FROM main.t")).await;
+        let PlanBytes::Substrait(bytes) = &plan else { panic!("a plan is sent") };
+        let part = &lab.parts[0];
+        let schema = output_schema(bytes, &part.name, &part.schema, Registry::own()).await.unwrap();
+        assert_eq!(schema.field(0).name(), "x");
+        let how = How { whole_partition: true, ..How::default() };
+        let bound = Bound::bind(lab.request(plan.clone(), schema, how)).await.unwrap_or_else(|fault| panic!("{x}: {fault}"));
+        let mut round = bound.round(usize::MAX).await.unwrap();
+        let rows: Vec<RecordBatch> = (&mut round.stream).try_collect().await.unwrap();
+        assert!(rows.iter().map(RecordBatch::num_rows).sum::<usize>() > 0, "{x}");
+    }
 }
 
 /// A plan that was not optimised before it was sent.
