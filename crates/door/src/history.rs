@@ -71,6 +71,9 @@ pub struct ToldDataset {
     /// The version that last named runs in the place of others; 0 if none did.
     #[serde(default)]
     pub merged: u64,
+    /// Which runs these are, as a hash of their names: two versions of one incarnation with the same have the same rows. 0: not told.
+    #[serde(default)]
+    pub runs_hash: u64,
     /// The drives of each partition.
     pub copies: Vec<Vec<DriveId>>,
 }
@@ -107,9 +110,20 @@ impl ToldDataset {
             rows: dataset.rows(),
             runs: dataset.runs().count() as u64,
             merged: dataset.merged,
+            runs_hash: runs_hash(dataset),
             copies: dataset.partitions.iter().map(|partition| partition.copies.clone()).collect(),
         }
     }
+}
+
+/// A hash of the runs of all partitions (FNV-1a: Fowler, Noll and Vo 1991).
+fn runs_hash(dataset: &Dataset) -> u64 {
+    let runs = (0_u64..).zip(&dataset.partitions).flat_map(|(number, partition)| {
+        let loads = partition.runs.iter().map(|run| run.load.0);
+        std::iter::once(number).chain(loads)
+    });
+    let put = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    runs.flat_map(u64::to_le_bytes).fold(0xcbf2_9ce4_8422_2325, put)
 }
 
 fn is_false(flag: &bool) -> bool {

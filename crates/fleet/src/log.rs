@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pithead_door::{ToldDataset, ToldVersion};
+use pithead_model::DatasetId;
 
 /// One change of a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub enum LogChange {
     Dropped,
     /// It has more rows in the same incarnation.
     Appended,
-    /// It has fewer, which a restore makes.
+    /// It has rows that it had before, which a restore makes.
     Restored,
     /// Its rows are others: by UPDATE, DELETE, MERGE, ALTER TABLE, or a load that replaced it.
     Rewritten,
@@ -87,10 +88,14 @@ impl LogChange {
     }
 }
 
+/// Datasets as they were in versions of before: by incarnation, and the hash of its runs.
+type Seen = BTreeSet<(DatasetId, u64)>;
+
 /// What each of these versions has changed, the oldest first.
 pub fn log(versions: &[ToldVersion]) -> Vec<LogEntry> {
     let mut entries = Vec::new();
     let mut before: Option<&ToldVersion> = None;
+    let mut seen = Seen::new();
     let empty = ToldVersion::default();
     for now in versions {
         if now.is_damaged {
@@ -98,13 +103,14 @@ pub fn log(versions: &[ToldVersion]) -> Vec<LogEntry> {
             continue;
         }
         match before {
-            Some(before) => entries.extend(changes(before, now)),
+            Some(before) => entries.extend(changes(before, now, &seen)),
             None if now.made_from == 0 => {
-                entries.extend(changes(&ToldVersion { drives: now.drives.clone(), ..empty.clone() }, now))
+                entries.extend(changes(&ToldVersion { drives: now.drives.clone(), ..empty.clone() }, now, &seen))
             }
             None => entries.push(entry(now, None, LogChange::Oldest)),
         }
         before = Some(now);
+        seen.extend(now.datasets.values().map(|dataset| (dataset.id, dataset.runs_hash)));
     }
     entries
 }
@@ -121,11 +127,11 @@ fn entry(now: &ToldVersion, name: Option<&str>, change: LogChange) -> LogEntry {
     }
 }
 
-fn changes(before: &ToldVersion, now: &ToldVersion) -> Vec<LogEntry> {
+fn changes(before: &ToldVersion, now: &ToldVersion, seen: &Seen) -> Vec<LogEntry> {
     let names: BTreeSet<&String> = before.datasets.keys().chain(now.datasets.keys()).collect();
     let mut found: Vec<LogEntry> = names
         .into_iter()
-        .filter_map(|name| dataset_change(now, name, before.datasets.get(name), now.datasets.get(name)))
+        .filter_map(|name| dataset_change(now, name, before.datasets.get(name), now.datasets.get(name), seen))
         .collect();
     found.extend(view_changes(before, now));
     let attached: BTreeSet<&String> = before.attaching.keys().chain(now.attaching.keys()).collect();
@@ -148,10 +154,12 @@ fn dataset_change(
     name: &str,
     before: Option<&ToldDataset>,
     now: Option<&ToldDataset>,
+    seen: &Seen,
 ) -> Option<LogEntry> {
     let change = match (before, now) {
         (None, Some(_)) => LogChange::Created,
         (Some(_), None) => LogChange::Dropped,
+        (Some(before), Some(now)) if is_restored(version, before, now, seen) => LogChange::Restored,
         (Some(before), Some(now)) if before.id != now.id => LogChange::Rewritten,
         // Runs took the place of others. Merging makes fewer of them, of the same rows.
         (Some(before), Some(now)) if now.merged == version.version && (before.rows != now.rows || before.runs <= now.runs) => {
@@ -172,6 +180,12 @@ fn dataset_change(
     })
 }
 
+/// Whether runs took the place of others that a version of before had already. Only a restore brings such runs back.
+fn is_restored(version: &ToldVersion, before: &ToldDataset, now: &ToldDataset, seen: &Seen) -> bool {
+    let differs = now.merged == version.version && now.runs_hash != 0 && now.runs_hash != before.runs_hash;
+    differs && seen.contains(&(now.id, now.runs_hash))
+}
+
 fn view_changes<'a>(before: &'a ToldVersion, now: &'a ToldVersion) -> impl Iterator<Item = LogEntry> + 'a {
     let names: BTreeMap<&String, (Option<&String>, Option<&String>)> =
         before.views.keys().chain(now.views.keys()).map(|name| (name, (before.views.get(name), now.views.get(name)))).collect();
@@ -188,14 +202,14 @@ fn view_changes<'a>(before: &'a ToldVersion, now: &'a ToldVersion) -> impl Itera
 
 #[cfg(test)]
 mod tests {
-    use pithead_model::{DatasetId, DriveId};
+    use pithead_model::DriveId;
 
     use super::*;
 
     fn version(version: u64, datasets: &[(&str, u64, u64, u64)]) -> ToldVersion {
         let dataset = |(name, id, rows, runs): &(&str, u64, u64, u64)| {
             let copies = vec![vec![DriveId(1)]];
-            ((*name).to_owned(), ToldDataset { id: DatasetId(*id), rows: *rows, runs: *runs, merged: 0, copies })
+            ((*name).to_owned(), ToldDataset { id: DatasetId(*id), rows: *rows, runs: *runs, merged: 0, runs_hash: 0, copies })
         };
         ToldVersion {
             version,
@@ -254,6 +268,18 @@ mod tests {
         let told: Vec<_> = told(&versions).into_iter().map(|(_, _, change, added, removed)| (change, added, removed)).collect();
         let of = [("created", 10, 0), ("rewritten", 0, 3), ("rewritten", 0, 0), ("runs merged", 0, 0), ("restored", 0, 2)];
         assert_eq!(told, of);
+    }
+
+    #[test]
+    fn runs_that_come_back_are_a_restored_version() {
+        let of = |number: u64, rows: u64, runs: u64, merged: u64, runs_hash: u64| {
+            let mut version = version(number, &[("t", 1, rows, runs)]);
+            version.datasets.values_mut().for_each(|dataset| (dataset.merged, dataset.runs_hash) = (merged, runs_hash));
+            version
+        };
+        let versions = [of(1, 10, 2, 0, 7), of(2, 10, 3, 2, 8), of(3, 10, 2, 3, 7), of(4, 10, 1, 4, 9), of(5, 10, 3, 5, 8)];
+        let told: Vec<_> = told(&versions).into_iter().map(|(_, _, change, ..)| change).collect();
+        assert_eq!(told, ["created", "rewritten", "restored", "runs merged", "restored"]);
     }
 
     #[test]
