@@ -104,7 +104,9 @@ pub(crate) fn store_folders(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
         return Ok(vec![folder.to_owned()]);
     }
     let mut numbered = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(|error| CliError::file(folder, error))? {
+    for entry in
+        std::fs::read_dir(folder).map_err(|error| no_store(&format!("cannot look into {}: {error}", folder.display())))?
+    {
         let entry = entry.map_err(|error| CliError::file(folder, error))?;
         let name = entry.file_name();
         let number = name.to_str().and_then(|name| name.strip_prefix("drive-")?.parse::<u32>().ok());
@@ -112,10 +114,13 @@ pub(crate) fn store_folders(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
     }
     numbered.sort();
     if numbered.is_empty() {
-        let fault = Fault::new(Blame::User, format!("{} holds no store", folder.display()));
-        return Err(fault.hint("give a drive's folder, or a data directory with drive-0, drive-1 and so on").into());
+        return Err(no_store(&format!("{} holds no store", folder.display())));
     }
     Ok(numbered.into_iter().map(|(_, folder)| folder).collect())
+}
+
+fn no_store(what: &str) -> CliError {
+    Fault::new(Blame::User, what).hint("give a drive's folder, or a data directory with drive-0, drive-1 and so on").into()
 }
 
 /// Opens a store to look at single values. One of the first format is refused: opening would upgrade it.
@@ -168,7 +173,10 @@ mod tests {
     #[test]
     fn stores_are_found_by_their_marker_in_the_order_of_their_numbers() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(store_folders(folder.path()).is_err() && store_folders(&folder.path().join("none")).is_err());
+        for nothing in [folder.path().to_owned(), folder.path().join("none")] {
+            let CliError::Fault(fault) = store_folders(&nothing).unwrap_err() else { panic!("not said why") };
+            assert!(fault.hint.is_some_and(|hint| hint.contains("drive-0")), "{}", fault.message);
+        }
         for name in ["drive-10", "drive-2", "other"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();
             std::fs::write(folder.path().join(name).join("FORMAT"), "").unwrap();

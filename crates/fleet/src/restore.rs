@@ -42,7 +42,7 @@ impl Fleet {
         let drives = self.refreshed().await;
         let newest = self.manifest(domain, &drives).await?;
         if newest.version == 0 {
-            return Err(Fault::invalid(format!("there is no domain {domain}")));
+            return Err(Fault::invalid(format!("there is no domain {domain}")).hint("`pithead ls` shows the domains"));
         }
         let old = past(&drives, &newest, to).await?;
         let from = old.version;

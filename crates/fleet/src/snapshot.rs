@@ -112,7 +112,7 @@ impl Snapshot {
             None => {
                 let near = near_names(domain, self.domains.keys().map(String::as_str));
                 let rest = if near.is_empty() { String::new() } else { format!("; near: {}", near.join(", ")) };
-                Err(Fault::invalid(format!("there is no domain {domain}{rest}")))
+                Err(Fault::invalid(format!("there is no domain {domain}{rest}")).hint("`pithead ls` shows the domains"))
             }
         }
     }
