@@ -20,6 +20,7 @@ use crate::array_serve::BelowArgs;
 use crate::drive_serve::{observe_listener, stop_signal};
 use crate::entry_args::EntryArgs;
 use crate::error::CliError;
+use crate::scratch::Scratch;
 use crate::target::{TargetArgs, must_exist};
 use crate::{entry_args, mending, target, terminal};
 
@@ -116,16 +117,14 @@ pub(crate) async fn run(args: FrontServeArgs) -> Result<(), CliError> {
     let wanted = args.target();
     must_exist(&wanted.target())?;
     let listener = bind(&args.listen).await?;
-    let flight_listener = match &args.flight {
-        Some(listen) => Some(bind(listen).await?),
-        None => None,
-    };
+    let flight_listener = bind_if(args.flight.as_deref()).await?;
     let console_listener = console_listener(args.console.as_deref()).await?;
     let metrics = observe_listener(args.metrics.as_deref()).await?;
     let entry = args.entry.options();
     for listener in [Some(&listener), flight_listener.as_ref(), console_listener.as_ref()].into_iter().flatten() {
         entry_args::check(&entry, address(listener)?)?;
     }
+    let _scratch = Scratch::of(&wanted.target());
     let engine = pithead_embed::connect(&wanted.target(), &wanted.options()?).await?;
     divide(&engine, &args.workers, &wanted).await?;
     let servers = Arc::new(Servers {
@@ -230,9 +229,17 @@ async fn run_worker(args: FrontServeArgs) -> Result<(), CliError> {
 
 /// Takes the address for the console; a port alone is one that only this machine reaches.
 async fn console_listener(listen: Option<&str>) -> Result<Option<TcpListener>, CliError> {
-    let Some(listen) = listen else { return Ok(None) };
-    let listen = listen.parse::<u16>().map_or_else(|_| listen.to_owned(), |port| format!("127.0.0.1:{port}"));
-    Ok(Some(bind(&listen).await?))
+    let listen =
+        listen.map(|listen| listen.parse::<u16>().map_or_else(|_| listen.to_owned(), |port| format!("127.0.0.1:{port}")));
+    bind_if(listen.as_deref()).await
+}
+
+/// Takes an address, where there is one to take.
+async fn bind_if(listen: Option<&str>) -> Result<Option<TcpListener>, CliError> {
+    match listen {
+        Some(listen) => Ok(Some(bind(listen).await?)),
+        None => Ok(None),
+    }
 }
 
 /// What stands before the host, as it is observed.

@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use crate::error::{CliError, TERMINATED_CODE, code};
+use crate::scratch;
 use crate::terminal::Modes;
 
 /// How long what runs may take to notice. It does not where it writes to somebody who does not read.
@@ -128,11 +129,12 @@ impl Shared {
         Some((Instant::now() + END_LIMIT, came))
     }
 
-    /// What was acknowledged is durable; but for what was spilled, nothing needs a tidy end.
+    /// What was acknowledged is durable; but for what goes with the process, nothing needs a tidy end.
     fn end(&self, came: Came) -> ! {
         if let Some(spills) = &*self.spills.lock() {
             spills.remove();
         }
+        scratch::remove();
         std::process::exit(i32::from(came.code()))
     }
 }

@@ -44,6 +44,7 @@ mod repair;
 mod repro;
 mod restore;
 mod run;
+mod scratch;
 mod secret_file;
 mod service;
 mod session;

@@ -11,8 +11,9 @@ use crate::error::CliError;
 use crate::interrupt::Interrupts;
 use crate::output::{Format, Sink};
 use crate::plans::PlanFolder;
+use crate::scratch::is_scratch;
 use crate::statements::{Runner, Showing};
-use crate::target::{TargetArgs, connected_or_new, is_scratch, must_exist};
+use crate::target::{TargetArgs, connected_or_new, must_exist};
 use crate::terminal;
 use crate::{front_serve, piped, prompt};
 

@@ -10,6 +10,7 @@ use pithead_model::{Blame, Fault, parse_bytes};
 use crate::error::CliError;
 use crate::interrupt::Interrupts;
 use crate::link_args::LinkArgs;
+use crate::scratch::{self, Scratch, is_scratch};
 
 /// Used when neither flags nor environment say otherwise.
 const DATA_DEFAULT: &str = "pithead-data";
@@ -74,7 +75,7 @@ impl TargetArgs {
         if !self.attach.is_empty() {
             // Files alone need no store that stays.
             let there = Path::new(DATA_DEFAULT).exists().then(|| Target::Data(DATA_DEFAULT.into()));
-            return here.or(there).unwrap_or_else(|| Target::Data(scratch()));
+            return here.or(there).unwrap_or_else(|| Target::Data(scratch::folder()));
         }
         match (variable("PITHEAD_DRIVES"), here) {
             (Some(drives), _) => Target::Drives(drives.split(',').map(|drive| drive.trim().to_owned()).collect()),
@@ -82,16 +83,6 @@ impl TargetArgs {
             (None, None) => Target::Data(DATA_DEFAULT.into()),
         }
     }
-}
-
-/// Where drives of this process are that only attach files, until it ends.
-fn scratch() -> PathBuf {
-    std::env::temp_dir().join(format!("pithead-attached-{}", std::process::id()))
-}
-
-/// Whether what is written there goes with the process.
-pub(crate) fn is_scratch(target: &Target) -> bool {
-    *target == Target::Data(scratch())
 }
 
 /// A variable of the environment, unless it is empty.
@@ -123,7 +114,7 @@ pub(crate) async fn connected_or_new<T>(
 /// A directory that was mistyped must not become a new, empty one.
 pub(crate) fn must_exist(target: &Target) -> Result<(), CliError> {
     match target {
-        Target::Data(data) if !data.exists() && *data != scratch() => {
+        Target::Data(data) if !data.exists() && !is_scratch(target) => {
             let fault = Fault::new(Blame::User, format!("there is no data directory {}", data.display()));
             Err(fault
                 .hint("`pithead load` makes one, and so does `pithead sql --create`; --data or --drives names another")
@@ -145,14 +136,11 @@ async fn within<T>(
     body: impl AsyncFnOnce(&Engine) -> Result<T, CliError>,
 ) -> Result<T, CliError> {
     let tasks_before = alive_tasks();
+    let _scratch = Scratch::of(target);
     let engine = interrupts.cancels(async { Ok(pithead_embed::connect(target, options).await?) }).await?;
     interrupts.removes(engine.host.spills());
     let result = body(&engine).await;
     engine.shutdown().await;
-    if is_scratch(target) {
-        // There is nothing in it that anybody has written; where it stays, the system's own cleaning finds it.
-        let _ = std::fs::remove_dir_all(scratch());
-    }
     wait_for_tasks(tasks_before);
     result
 }
@@ -195,7 +183,7 @@ mod tests {
         let data = TargetArgs { data: Some("/x".into()), ..TargetArgs::default() };
         assert_eq!(resolved(&data, Some("a:1"), Some("/d")), Target::Data("/x".into()));
         let attach = TargetArgs { attach: vec!["/lake".parse().unwrap()], ..TargetArgs::default() };
-        assert_eq!(resolved(&attach, Some("a:1"), None), Target::Data(scratch()));
+        assert_eq!(resolved(&attach, Some("a:1"), None), Target::Data(scratch::folder()));
         assert_eq!(resolved(&attach, None, Some("/d")), Target::Data("/d".into()));
     }
 }
