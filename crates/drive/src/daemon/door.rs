@@ -163,6 +163,9 @@ impl Door for Drive {
     }
 
     async fn background(&self, order: BackgroundOrder) -> Result<BackgroundStatus, Fault> {
+        if let BackgroundOrder::Deduplicate(settings) = &order {
+            self.counted(self.check_domains(&settings.domains).await)?;
+        }
         self.counted(self.background.order(order).await)
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pithead_door::{DriveStatus, Hello, PartitionUse, Welcome, check_hello};
 use pithead_model::{DatasetName, Fault, PROTOCOL_VERSION};
 use pithead_slice::encoding_names;
-use pithead_store::{Store, StoreError, each_readable_entry};
+use pithead_store::{KeyRange, Store, StoreError, each_readable_entry};
 
 use crate::daemon::Drive;
 use crate::sessions::PartitionKey;
@@ -70,6 +70,24 @@ impl Drive {
         })
     }
 
+    /// Refuses domains that the drive knows nothing of, and names those that there are: a service would look at them in vain.
+    pub(crate) async fn check_domains(&self, named: &[String]) -> Result<(), Fault> {
+        let (store, manifests, named) = (Arc::clone(&self.storage.store), self.storage.manifests.clone(), named.to_vec());
+        let look = move || {
+            let known: Vec<String> = manifests.domains()?.into_iter().map(|domain| domain.name).collect();
+            for domain in named.iter().filter(|domain| !known.contains(domain)) {
+                // Of a domain whose manifest is damaged there are slices.
+                let prefix = format!("{SLICE_PREFIX}{domain}/");
+                let slices = KeyRange { limit: 1, ..KeyRange::prefix(prefix.as_bytes()) };
+                if store.range(&slices)?.is_empty() {
+                    return Ok::<_, StoreError>(Some(unknown_domain(domain, &known)));
+                }
+            }
+            Ok(None)
+        };
+        self.resources.workers.blocking(look).await??.map_or(Ok(()), Err)
+    }
+
     fn partition_use(&self, key: PartitionKey, stored: Stored) -> PartitionUse {
         let used = self.serving.uses.of(&key);
         let now = self.resources.device.clock().now();
@@ -86,6 +104,15 @@ impl Drive {
             idle_s: used.opened.map(|opened| now.since(opened).as_secs()),
         }
     }
+}
+
+fn unknown_domain(domain: &str, known: &[String]) -> Fault {
+    let there = match known {
+        [] => "it has none yet".to_owned(),
+        [only] => format!("there is {only}"),
+        [others @ .., last] => format!("there are {} and {last}", others.join(", ")),
+    };
+    Fault::invalid(format!("this drive has no domain {domain}; {there}")).hint("`pithead ls` shows domains and their datasets")
 }
 
 /// What is stored of each partition, from keys alone. Keys that cannot be read are not counted: a drive must say of the rest

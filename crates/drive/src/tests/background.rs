@@ -114,6 +114,8 @@ async fn values_share_their_bytes_once_the_drive_is_told_which() {
     assert_eq!(rig.drive.background(start()).await.unwrap_err().blame, Blame::User, "of what?");
     let settings = |domain: &str| DedupSettings { chunks: "cdc".into(), domains: vec![domain.to_owned()], kinetic: true };
     assert!(rig.drive.background(BackgroundOrder::Deduplicate(settings("a/b"))).await.is_err());
+    let fault = rig.drive.background(BackgroundOrder::Deduplicate(settings("nosuch"))).await.unwrap_err();
+    assert_eq!(fault.message, "this drive has no domain nosuch; it has none yet");
     told(&rig.drive, BackgroundOrder::Deduplicate(settings("lab"))).await;
     let dedup = |services: &[ServiceStatus]| services.iter().find(|service| service.name == "dedup").unwrap().clone();
     assert_eq!(dedup(&told(&rig.drive, start()).await).dedup, Some(settings("lab")));
