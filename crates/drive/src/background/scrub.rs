@@ -80,7 +80,7 @@ struct Position {
     /// The last key that was checked, in hexadecimal digits; none: the round is over, or has not come to one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     after: Option<String>,
-    /// Bytes that were checked before.
+    /// Bytes that were checked before; of a round that is over, all that it checked.
     #[serde(default)]
     done_bytes: u64,
     /// Damaged values that are known of, in hexadecimal digits.
@@ -96,6 +96,8 @@ pub(super) struct ScrubService {
     /// When this round began, or the last one did; 0: none has.
     began_s: f64,
     is_in_round: bool,
+    /// Bytes that the last round checked, which is over.
+    last_bytes: u64,
     total_bytes: u64,
     looked: Option<Instant>,
     found: Arc<Mutex<DamagedValues>>,
@@ -120,7 +122,18 @@ impl ScrubService {
             scrub.go_on_after(after, position.done_bytes);
         }
         let total_bytes = store.usage().map_or(0, |used| used.value_bytes);
-        ScrubService { store, scrub, period, began_s: position.began_s, is_in_round, total_bytes, looked: None, found, hurries }
+        ScrubService {
+            store,
+            scrub,
+            period,
+            began_s: position.began_s,
+            is_in_round,
+            last_bytes: if is_in_round { 0 } else { position.done_bytes },
+            total_bytes,
+            looked: None,
+            found,
+            hurries,
+        }
     }
 
     /// How long the next step has to wait, so that a round takes its period.
@@ -148,8 +161,8 @@ impl ScrubService {
         }
     }
 
-    fn end_round(&mut self) {
-        self.is_in_round = false;
+    fn end_round(&mut self, done_bytes: u64) {
+        (self.is_in_round, self.last_bytes) = (false, done_bytes);
         self.hurries.store(false, Ordering::Relaxed);
         let mut found = self.found.lock();
         found.end_round();
@@ -174,13 +187,14 @@ impl Service for ScrubService {
         if !self.is_in_round {
             (self.is_in_round, self.began_s) = (true, now_s);
         }
+        let done_bytes = self.scrub.done_bytes();
         match self.scrub.step(STEP_BYTES) {
             Ok(Some(bytes)) => {
                 self.found.lock().reached(self.scrub.after(), self.scrub.damaged());
                 Stepped::Did { bytes }
             }
             Ok(None) => {
-                self.end_round();
+                self.end_round(done_bytes);
                 Stepped::Did { bytes: 0 }
             }
             Err(error) => Stepped::Failed { why: error.to_string(), pause: FAILED },
@@ -192,7 +206,8 @@ impl Service for ScrubService {
     }
 
     fn progress(&self) -> Progress {
-        let done_bytes = if self.is_in_round { self.scrub.done_bytes() } else { 0 };
+        // Between rounds it says what the last one did.
+        let done_bytes = if self.is_in_round { self.scrub.done_bytes() } else { self.last_bytes };
         Progress { done_bytes, total_bytes: self.total_bytes.max(done_bytes), found: self.found.lock().count() }
     }
 
@@ -201,14 +216,18 @@ impl Service for ScrubService {
             return Vec::new();
         }
         let after = self.scrub.after().filter(|_| self.is_in_round).map(|key| to_hex(key));
-        let done_bytes = if after.is_some() { self.scrub.done_bytes() } else { 0 };
+        let done_bytes = match (self.is_in_round, &after) {
+            (false, _) => self.last_bytes,
+            (true, Some(_)) => self.scrub.done_bytes(),
+            (true, None) => 0,
+        };
         let damaged = self.found.lock().keys().take(KEPT_MAX).map(|key| to_hex(key)).collect();
         serde_json::to_vec(&Position { began_s: self.began_s, after, done_bytes, damaged }).unwrap_or_default()
     }
 
     fn restart(&mut self) {
         self.scrub = Scrub::new(Arc::clone(&self.store));
-        (self.is_in_round, self.began_s) = (false, 0.0);
+        (self.is_in_round, self.began_s, self.last_bytes) = (false, 0.0, 0);
         self.found.lock().forget();
     }
 }
@@ -288,6 +307,11 @@ mod tests {
         assert_eq!(done + run(&mut service), 10 * VALUE as u64);
         assert!(!hurries.load(Ordering::Relaxed), "for one round");
         assert!(matches!(service.step(), Stepped::Idle { .. }), "the next round begins when the period is over");
+        let over = Progress { done_bytes: 10 * VALUE as u64, total_bytes: 10 * VALUE as u64, found: 0 };
+        assert_eq!(service.progress(), over, "it says what it has done");
+        let (again, ..) = self::service(&store, Duration::from_secs(1_000_000), &service.position());
+        assert_eq!(again.progress(), over, "also after a restart");
+        service.restart();
         assert_eq!(service.progress().done_bytes, 0);
     }
 
