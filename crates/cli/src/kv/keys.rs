@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use clap::{Args, Subcommand, ValueEnum};
-use pithead_kinetic::RequestKind;
 use pithead_kinetic::client::Client;
 use pithead_kinetic::proto::{Body, KeyValue, Range};
+use pithead_kinetic::{Code, RequestKind};
 
 use super::{done, show};
 use crate::error::CliError;
@@ -128,10 +128,23 @@ pub(super) async fn run(client: &mut Client, command: KeyCommand, json: bool) ->
         KeyCommand::Put(args) => put(client, args, json).await,
         KeyCommand::Delete(args) => {
             let asked = written(key_of(&args.key)?, &args.write)?;
+            if args.write.expect.is_none() {
+                check_there(client, &args.key).await?;
+            }
             done(client.call(RequestKind::Delete, about(asked), Bytes::new()).await)?;
             show::done(json)
         }
         KeyCommand::Range(args) => range(client, args, json).await,
+    }
+}
+
+/// A delete of whatever version succeeds also where there is nothing to delete, so the key is looked for first. Who may not read
+/// deletes unseen.
+async fn check_there(client: &mut Client, key: &str) -> Result<(), CliError> {
+    let looked = client.call(RequestKind::GetVersion, about(key_of(key)?), Bytes::new()).await;
+    match looked {
+        Ok(reply) if reply.code != Code::NotFound => Ok(()),
+        looked => done(looked).map(drop),
     }
 }
 

@@ -255,6 +255,22 @@ async fn executed(client: &mut Client, keys: &[&str]) -> (Code, String, Vec<i64>
 }
 
 #[test]
+fn a_key_that_is_not_there_is_neither_read_nor_deleted() {
+    let directory = TempDir::new().unwrap();
+    let drive = DriveProcess::start(directory.path(), &ARGUMENTS);
+    let run = |words: &[&str]| {
+        let output = Command::new(pithead()).arg("kv").args(words).args(["--at", &drive.kinetic()]).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    assert_eq!(run(&["put", "greeting", "hello"]).0, Some(0));
+    assert_eq!(run(&["delete", "greeting"]).0, Some(0));
+    for command in ["get", "delete"] {
+        let (code, said) = run(&[command, "greeting"]);
+        assert!(code == Some(1) && said.contains("there is no such key"), "{command}: {code:?} {said}");
+    }
+}
+
+#[test]
 fn a_kinetic_client_pushes_a_sub_plan() {
     block_on(async {
         let directory = TempDir::new().unwrap();
