@@ -15,7 +15,7 @@ use pithead_model::DatasetName;
 use crate::storage::attached::bucket::{Member, Role, role};
 use crate::storage::attached::far::Far;
 use crate::storage::attached::file::Stamp;
-use crate::storage::attached::names::{DEPTH_MAX, Format, column_of, format_of, is_hidden};
+use crate::storage::attached::names::{DEPTH_MAX, Format, column_of, format_of, is_hidden, path_columns, twice};
 use crate::storage::attached::spec::{Attach, AttachAt, Share};
 
 /// A folder with one of these is a table of a format that lists its files elsewhere; not all files in it are part of it.
@@ -74,9 +74,10 @@ pub(crate) type Listing = BTreeMap<DatasetName, Result<Vec<Listed>, String>>;
 
 /// Lists what is there now. A dataset whose folders cannot be read is refused as a whole: some of its rows would be missing.
 ///
-/// With the time for which files were waited that were changed a moment ago. `far`: the way to servers, if any is named. Blocks.
-pub(crate) fn list(attached: &[Attach], far: Option<&Far>) -> (Listing, Duration) {
-    let mut lister = Lister { found: Listing::new(), files: 0, waited: Duration::ZERO };
+/// With the time for which files were waited that were changed a moment ago. `far`: the way to servers, if any is named. `tells`:
+/// whether the log is told of names that cannot be datasets', once for all drives that share them. Blocks.
+pub(crate) fn list(attached: &[Attach], far: Option<&Far>, tells: bool) -> (Listing, Duration) {
+    let mut lister = Lister { found: Listing::new(), files: 0, waited: Duration::ZERO, tells };
     for attach in attached {
         match (&attach.at, far) {
             (AttachAt::Here(path), _) => lister.list(attach, path),
@@ -97,6 +98,7 @@ struct Lister {
     found: Listing,
     files: usize,
     waited: Duration,
+    tells: bool,
 }
 
 /// Where a walk is.
@@ -145,7 +147,19 @@ impl Lister {
             Ok(root) => root,
             Err(error) => return self.refuse(&root_name(attach), unreadable(path, &error)),
         };
-        if let Some(name) = &attach.name {
+        let whole = match (&attach.name, root.is_file()) {
+            (_, true) if format_of(&root).is_none() => {
+                let what = format!("{} is no Parquet or Arrow file by the end of its name", path.display());
+                return self.refuse(&root_name(attach), what);
+            }
+            (Some(name), _) => Some(name.clone()),
+            (None, true) => match file_name(attach, path) {
+                Ok(name) => Some(name),
+                Err(what) => return self.refuse(&root_name(attach), what),
+            },
+            (None, false) => None,
+        };
+        if let Some(name) = &whole {
             // Of a file by itself, the folders are those of its path.
             let folders = if root.is_file() { path_columns(path) } else { vec![] };
             let mut walk = Walk { name, root: &root, share: attach.share, folders };
@@ -181,7 +195,10 @@ impl Lister {
             (false, None) => return,
         };
         let Ok(name) = DatasetName::new(attach.domain(), stem) else {
-            return tracing::warn!(path = %path.display(), "not attached: its name cannot be a dataset's");
+            if self.tells && attach.share.part == 0 {
+                tracing::warn!(path = %path.display(), "not attached: its name cannot be a dataset's");
+            }
+            return;
         };
         self.take(&mut Walk { name: &name, root, share: attach.share, folders: vec![] }, path, 0);
     }
@@ -238,6 +255,9 @@ impl Lister {
         if self.files > ATTACHED_FILES_MAX {
             return self.refuse(name, format!("more than {ATTACHED_FILES_MAX} files are attached"));
         }
+        if let Some(column) = twice(&file.folders) {
+            return self.refuse(name, format!("{}: its folders name the column {column} twice", file.path.display()));
+        }
         if let Ok(files) = self.found.entry(name.clone()).or_insert_with(|| Ok(vec![])) {
             files.push(file);
         }
@@ -246,6 +266,15 @@ impl Lister {
     fn refuse(&mut self, name: &DatasetName, why: String) {
         self.found.insert(name.clone(), Err(why));
     }
+}
+
+/// The dataset of a file by itself, by the file's name.
+fn file_name(attach: &Attach, path: &Path) -> Result<DatasetName, String> {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    DatasetName::new(attach.domain(), &*stem).map_err(|fault| {
+        let place = path.display();
+        format!("{place}: {}; attach it by another name: NAME={place}", fault.message)
+    })
 }
 
 /// A name for a directory as a whole.
@@ -284,12 +313,6 @@ fn sorted_entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(entries)
 }
 
-/// The columns that the folders of a path name.
-fn path_columns(path: &Path) -> Vec<(String, String)> {
-    let folders = path.parent().into_iter().flat_map(Path::components);
-    folders.filter_map(|folder| column_of(folder.as_os_str().to_str()?)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -302,7 +325,7 @@ mod tests {
 
     fn listing(root: &Path, name: Option<&str>) -> Listing {
         let at = AttachAt::Here(root.to_owned());
-        list(&[Attach { name: name.map(|name| name.parse().unwrap()), at, share: Share::WHOLE }], None).0
+        list(&[Attach { name: name.map(|name| name.parse().unwrap()), at, share: Share::WHOLE }], None, true).0
     }
 
     fn names(listing: &Listing, dataset: &str) -> Vec<String> {
@@ -337,6 +360,22 @@ mod tests {
         let found = listing(&one, Some("lake.t"));
         let files = found[&"lake.t".parse().unwrap()].as_ref().unwrap();
         assert_eq!(files[0].folders.len(), 2, "a file by itself keeps the columns of its path");
+        touch(root.path(), "year=2024/year=2025/b.parquet");
+        let why = listing(root.path(), Some("lake.t")).into_values().next().unwrap().unwrap_err();
+        assert!(why.ends_with("year=2025/b.parquet: its folders name the column year twice"), "{why}");
+    }
+
+    #[test]
+    fn a_file_by_itself_is_a_dataset_of_its_name() {
+        let root = tempfile::tempdir().unwrap();
+        ["y=7/orders.parquet", "notes.txt"].iter().for_each(|path| touch(root.path(), path));
+        let found = listing(&root.path().join("y=7/orders.parquet"), None);
+        assert_eq!(found.keys().map(ToString::to_string).collect::<Vec<_>>(), ["main.orders"]);
+        let files = found[&"main.orders".parse().unwrap()].as_ref().unwrap();
+        assert_eq!(files[0].folders, [("y".to_owned(), "7".to_owned())]);
+        let refused = |path: &str, name| listing(&root.path().join(path), name).into_values().next().unwrap().unwrap_err();
+        assert!(refused("notes.txt", None).contains("no Parquet or Arrow file"));
+        assert!(refused("notes.txt", Some("t")).contains("no Parquet or Arrow file"));
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(super) type Runs = HashMap<LoadId, Arc<AttachedRun>>;
 /// Looks at all files. If the listing is as before, so is the result; otherwise only new files are opened.
 pub(super) fn look(what: &[Attach], far: Option<&Far>, before: Option<&FileSurvey>) -> FileSurvey {
     let at = Instant::now();
-    let (listing, waited) = list(what, far);
+    let (listing, waited) = list(what, far, before.is_none());
     // Every look takes at least the time of the listing.
     let took = at.elapsed().saturating_sub(waited);
     // A file that could not be read may be readable by now: a medium has its moments.

@@ -91,8 +91,11 @@ impl Attached {
             what.iter().any(is_far).then(|| Far::open(directory, cache_bytes, workers.clone())).transpose()?.map(Arc::new);
         what.iter().try_for_each(|attach| check(attach, far.as_deref()))?;
         let seen = look::look(&what, far.as_deref(), None);
-        for refused in &seen.found.told.refused {
-            tracing::warn!(dataset = %refused.name, why = refused.why, "not attached");
+        // Drives of one process that share the files would say the same.
+        if what.iter().any(|attach| attach.share.part == 0) {
+            for refused in &seen.found.told.refused {
+                tracing::warn!(dataset = %refused.name, why = refused.why, "not attached");
+            }
         }
         tracing::info!(datasets = seen.found.told.datasets.len(), files = seen.found.files.len(), "attached");
         let (seen, looking) = (Arc::new(Mutex::new(Arc::new(seen))), Arc::default());

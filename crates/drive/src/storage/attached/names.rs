@@ -45,6 +45,18 @@ fn decoded(text: &str) -> String {
     String::from_utf8(out).unwrap_or_else(|_| text.to_owned())
 }
 
+/// A column that several folders of a path name: which of their values it has, nobody can say.
+pub(super) fn twice(folders: &[(String, String)]) -> Option<&str> {
+    let is_before = |(at, (column, _)): &(usize, &(String, String))| folders[..*at].iter().any(|(other, _)| other == column);
+    folders.iter().enumerate().find(is_before).map(|(_, (column, _))| column.as_str())
+}
+
+/// The columns that the folders of a path name.
+pub(super) fn path_columns(path: &Path) -> Vec<(String, String)> {
+    let folders = path.parent().into_iter().flat_map(Path::components);
+    folders.filter_map(|folder| column_of(folder.as_os_str().to_str()?)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,5 +66,11 @@ mod tests {
         let folder = |column: &str, value: &str| Some((column.to_owned(), value.to_owned()));
         assert_eq!(column_of("city=S%C3%A3o%20P"), folder("city", "São P"));
         assert_eq!((column_of("a=b=%2"), column_of("=b"), column_of("b")), (folder("a", "b=%2"), None, None));
+    }
+
+    #[test]
+    fn folders_that_name_a_column_twice_are_told() {
+        let of = |path: &str| twice(&path_columns(Path::new(path))).map(str::to_owned);
+        assert_eq!((of("t/y=1/m=1/a.parquet"), of("y=1/m=2/y=1/a.parquet")), (None, Some("y".to_owned())));
     }
 }
