@@ -12,6 +12,9 @@ use crate::drives::{ConnectedDrive, Drives};
 use crate::homes::{HomeState, LocatedManifest, Use, find_homes, find_manifest, is_unchanged};
 use crate::snapshot::{Domain, Snapshot};
 
+/// Times that a manifest is looked for which other hosts change meanwhile.
+const ATTEMPTS_MAX: usize = 5;
+
 /// Knows the home of each domain, and keeps the last manifest of each, parsed.
 #[derive(Debug)]
 pub(crate) struct Catalog {
@@ -137,6 +140,17 @@ impl Catalog {
     /// A domain's manifest and home as they are now, to change it. For a domain that nobody keeps yet: the empty one, over
     /// all connected drives. A fault if home is not reached, as a second one would lose what the first one has.
     pub(crate) async fn manifest(&self, name: &str, drives: &Drives) -> Result<(Manifest, ConnectedDrive), Fault> {
+        let mut attempt = 1;
+        loop {
+            match self.manifest_once(name, drives).await {
+                // Another host has ended the same hand-over of the home.
+                Err(fault) if fault.blame == Blame::Conflict && attempt < ATTEMPTS_MAX => attempt += 1,
+                found => return found,
+            }
+        }
+    }
+
+    async fn manifest_once(&self, name: &str, drives: &Drives) -> Result<(Manifest, ConnectedDrive), Fault> {
         self.look_around(name, drives).await?;
         let Some(known) = self.home(name) else { return first_manifest(name, drives) };
         let found = self.find(name, known, drives, Use::Change).await?;

@@ -114,8 +114,10 @@ pub(crate) async fn commit<E: Edit>(
             };
         }
         if started.elapsed() > ATTEMPTS_WAIT {
-            let hint = "other hosts keep changing the domain; try again";
-            return Err(fault.hint(hint).into());
+            let what =
+                format!("other hosts keep changing domain {}, so that {} could not be changed", edit.domain(), edit.subject());
+            let fault = Fault::new(Blame::Conflict, format!("{what}: {}", fault.message));
+            return Err(fault.hint("wait until they are done, and try again").into());
         }
         let wait_ms = rand::random_range(1..=(WAIT_MS_MAX * attempt).min(LONGEST_WAIT_MS));
         tokio::time::sleep(Duration::from_millis(wait_ms)).await;

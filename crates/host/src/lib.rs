@@ -47,6 +47,8 @@ mod summarize;
 mod table;
 mod timeout;
 mod tokens;
+#[cfg(test)]
+mod two_hosts_tests;
 mod views;
 mod watch;
 mod writing;

@@ -33,9 +33,13 @@ pub(super) async fn hand_over(fleet: &Fleet, domain: &str, to: DriveId) -> Resul
             // Another change came first, and is not in what was handed over.
             continue;
         }
-        return take_over(fleet, new, manifest.version, &next).await;
+        match take_over(fleet, new, manifest.version, &next).await {
+            // Another host came first, perhaps with the same hand-over: what there is by now is looked at.
+            Err(fault) if fault.blame == Blame::Conflict => {}
+            taken => return taken,
+        }
     }
-    Err(Fault::new(Blame::Conflict, format!("domain {domain} is changed all the time")).hint("try again"))
+    Err(overtaken(domain))
 }
 
 /// Makes another drive home of a domain whose home is lost. All the others take note first, so that the lost one, if it is there
@@ -59,11 +63,21 @@ pub(super) async fn replace_home(fleet: &Fleet, domain: &str, lost: DriveId) -> 
         }
         let kept = new.door.keep_manifest(floor.clone()).await.map_err(|fault| fault.at_drive(new.label()))?;
         if agreed && kept.version == floor.version {
-            take_over(fleet, new, floor.version, &next).await?;
-            return Ok(Some(to));
+            match take_over(fleet, new, floor.version, &next).await {
+                Ok(()) => return Ok(Some(to)),
+                Err(fault) if fault.blame == Blame::Conflict => {}
+                Err(fault) => return Err(fault),
+            }
         }
     }
-    Err(Fault::new(Blame::Conflict, format!("domain {domain} is changed all the time")).hint("try again"))
+    Err(overtaken(domain))
+}
+
+/// Each time that a domain was to get another home, another host had changed it meanwhile.
+fn overtaken(domain: &str) -> Fault {
+    let what = format!("domain {domain} did not get another home: another host changed it meanwhile, each time");
+    let hint = "let one host change the domain's drives at a time, and run the command again: what was moved stays moved";
+    Fault::new(Blame::Conflict, what).hint(hint)
 }
 
 /// The drive to become home, and the manifests that the drives have besides the lost one. None: another drive is home by now.

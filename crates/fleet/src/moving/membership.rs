@@ -108,7 +108,8 @@ impl Fleet {
                 *loads.entry(to).or_insert(0) += group.bytes();
             }
         }
-        Err(Fault::new(pithead_model::Blame::Conflict, "datasets keep being placed on the drive").hint("drain it again"))
+        Err(Fault::new(pithead_model::Blame::Conflict, "other hosts keep placing datasets on the drive")
+            .hint("drain it again once they are done"))
     }
 }
 
