@@ -7,12 +7,14 @@ use std::path::Path;
 use flate2::bufread::MultiGzDecoder;
 use pithead_model::Fault;
 
-use crate::entries::Entry;
+use crate::entries::{Entry, float};
 use crate::fault::{invalid, io};
-use crate::writer::{MatrixWriter, Progress};
+use crate::writer::{MatrixWriter, Progress, ValueKind};
 
 /// Entries that are taken at a time.
 const ENTRIES: usize = 4 << 20;
+/// Up to here, whole numbers are floats of 32 bits, which readers take counts as.
+const COUNT_MAX: f64 = 16_777_216.0;
 /// Longest line. Real ones have some twenty bytes.
 const LINE_MAX: u64 = 1 << 16;
 
@@ -21,7 +23,12 @@ impl MatrixWriter {
     /// the writer is for. `progress` is told entries.
     pub fn read_mtx(&mut self, path: &Path, n_cells: usize, cells_are_rows: bool, progress: &Progress) -> Result<(), Fault> {
         let mut lines = Lines::open(path)?;
-        let entries = lines.header(self.n_genes, n_cells, cells_are_rows)?;
+        let Header { entries, has_counts } = lines.header(self.n_genes, n_cells, cells_are_rows)?;
+        let wants_counts = match self.options.kind {
+            ValueKind::Counts => true,
+            ValueKind::Auto => has_counts,
+            ValueKind::Floats => false,
+        };
         let mut held = Vec::with_capacity(ENTRIES.min(usize::try_from(entries).unwrap_or(ENTRIES)));
         for done in 0..entries {
             let (row, column, value) = lines.entry(done, entries)?;
@@ -29,6 +36,9 @@ impl MatrixWriter {
             if gene == 0 || gene > self.n_genes as u64 || cell == 0 || cell > n_cells as u64 {
                 let what = format!("row {row}, column {column} is outside of the matrix");
                 return Err(lines.wrong(&what));
+            }
+            if wants_counts && is_too_large(value) {
+                return Err(lines.too_large(row, column, value));
             }
             held.push(Entry { cell: (cell - 1) as u32, gene: (gene - 1) as usize, value });
             if held.len() == ENTRIES {
@@ -42,6 +52,13 @@ impl MatrixWriter {
         progress(entries, entries);
         Ok(())
     }
+}
+
+/// What stands before the entries.
+struct Header {
+    entries: u64,
+    /// All of them are whole numbers.
+    has_counts: bool,
 }
 
 /// Lines of a file, with their numbers.
@@ -67,6 +84,12 @@ impl Lines {
         invalid(format!("{}, line {}: {what}", self.path, self.number))
     }
 
+    fn too_large(&self, row: u64, column: u64, value: f64) -> Fault {
+        let what = format!("{value} in row {row}, column {column} is more than {COUNT_MAX}");
+        self.wrong(&format!("{what}, the largest count that is kept with all its digits"))
+            .hint("kind='floats' keeps the nearest value of 32 bits (--kind floats)")
+    }
+
     /// Reads the next line; false: there is none.
     fn next(&mut self) -> Result<bool, Fault> {
         self.line.clear();
@@ -81,8 +104,8 @@ impl Lines {
         }
     }
 
-    /// The banner and the sizes; gives the number of entries.
-    fn header(&mut self, n_genes: usize, n_cells: usize, cells_are_rows: bool) -> Result<u64, Fault> {
+    /// The banner and the sizes.
+    fn header(&mut self, n_genes: usize, n_cells: usize, cells_are_rows: bool) -> Result<Header, Fault> {
         self.next()?;
         let banner = String::from_utf8_lossy(&self.line).to_lowercase();
         let words: Vec<&str> = banner.split_whitespace().collect();
@@ -92,6 +115,7 @@ impl Lines {
             let shown: String = banner.trim().chars().take(80).collect();
             return Err(self.wrong(&format!("expected `%%MatrixMarket matrix coordinate integer|real general`, got {shown:?}")));
         }
+        let has_counts = words.contains(&"integer");
         while self.next()? && (self.line.starts_with(b"%") || self.line.trim_ascii().is_empty()) {}
         let sizes: Vec<Option<u64>> =
             self.line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).map(whole).collect();
@@ -104,7 +128,7 @@ impl Lines {
                 format!("the matrix has {genes} genes and {cells} cells, the files beside it name {n_genes} and {n_cells}");
             return Err(self.wrong(&what).hint("the files are not of one experiment, or one was cut off; fetch them again"));
         }
-        Ok(entries)
+        Ok(Header { entries, has_counts })
     }
 
     fn entry(&mut self, done: u64, entries: u64) -> Result<(u64, u64, f64), Fault> {
@@ -138,6 +162,11 @@ impl Lines {
     }
 }
 
+/// Whether it is a whole number that not all readers keep as it is. What is beyond floats of 32 bits is told by the writer.
+fn is_too_large(value: f64) -> bool {
+    value > COUNT_MAX && value.fract() == 0.0 && float(value).is_some()
+}
+
 fn whole(word: &[u8]) -> Option<u64> {
     let digit = |sum: Option<u64>, byte: &u8| {
         let digit = u64::from(byte.wrapping_sub(b'0'));
@@ -161,15 +190,18 @@ fn real(word: &[u8]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::writer::ValueKind;
     use crate::writer::tests::{dense, writer};
     use std::io::Write;
     use std::sync::Arc;
 
     fn read(text: &[u8], cells_are_rows: bool) -> Result<Vec<Vec<f64>>, Fault> {
+        read_as(ValueKind::Auto, text, cells_are_rows)
+    }
+
+    fn read_as(kind: ValueKind, text: &[u8], cells_are_rows: bool) -> Result<Vec<Vec<f64>>, Fault> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(text).unwrap();
-        let mut writer = writer(3, ValueKind::Auto);
+        let mut writer = writer(3, kind);
         let progress: Progress = Arc::new(|_, _| ());
         writer.read_mtx(file.path(), 2, cells_are_rows, &progress).map(|()| dense(&writer))
     }
@@ -187,6 +219,19 @@ mod tests {
         assert!(fault.message.contains("line") && fault.hint.is_some(), "{fault}");
         let turned = b"%%MatrixMarket matrix coordinate integer general\n2 3 1\n2 3 4\n";
         assert_eq!(read(turned, true).unwrap(), vec![vec![0.0; 3], vec![0.0, 0.0, 4.0]]);
+    }
+
+    #[test]
+    fn counts_that_floats_of_32_bits_do_not_keep_are_refused() {
+        let text = |kind: &str, value: &str| format!("%%MatrixMarket matrix coordinate {kind} general\n3 2 1\n1 1 {value}\n");
+        assert_eq!(read(text("integer", "16777216").as_bytes(), false).unwrap()[0][0], 16_777_216.0);
+        let (whole, real) = (text("integer", "16777217"), text("real", "16777217"));
+        for (kind, text) in [(ValueKind::Auto, &whole), (ValueKind::Counts, &whole), (ValueKind::Counts, &real)] {
+            let fault = read_as(kind, text.as_bytes(), false).unwrap_err();
+            assert!(fault.message.contains("line 3: 16777217 in row 1, column 1 is more than 16777216"), "{fault}");
+            assert!(fault.hint.is_some_and(|hint| hint.contains("--kind floats")));
+        }
+        assert_eq!(read_as(ValueKind::Floats, whole.as_bytes(), false).unwrap()[0][0], 16_777_216.0);
     }
 
     #[test]
