@@ -13,21 +13,27 @@ use pithead_model::Fault;
 
 use crate::input::Input;
 use crate::options::CsvOptions;
+use crate::quotes::{Quoted, unclosed};
 use crate::source::damaged;
 use crate::text::{Batches, TextFormat, TextSource, ending, open_text, plain, told};
 
 /// CSV in one of its many forms.
 #[derive(Debug)]
-pub(crate) struct Csv(Format);
+pub(crate) struct Csv {
+    format: Format,
+    delimiter: u8,
+}
 
 impl Csv {
     /// Reads the header, and guesses types from the first rows.
     pub(crate) fn open(input: &Input, options: &CsvOptions) -> Result<TextSource<Csv>, Fault> {
-        let format = format(input.name(), options)?;
+        let (format, delimiter) = format(input.name(), options)?;
         let inferred = format.infer_schema(open_text(input, &Arc::default())?, Some(options.schema_rows));
-        let (schema, _) = inferred.map_err(|error| told(input.name(), &error))?;
+        // An open quote hides the fields after it, of which the decoder complains.
+        let fault = |error: ArrowError| unclosed(input, delimiter).unwrap_or_else(|| told(input.name(), &error));
+        let (schema, _) = inferred.map_err(fault)?;
         let schema = if options.header { schema } else { called(schema, &options.names) };
-        TextSource::new(input, schema, Csv(format))
+        TextSource::new(input, schema, Csv { format, delimiter })
     }
 }
 
@@ -48,17 +54,20 @@ impl TextFormat for Csv {
         batch_rows: usize,
         only: Option<usize>,
     ) -> Result<Batches, Fault> {
-        let mut builder = ReaderBuilder::new(Arc::clone(&file.schema)).with_format(self.0.clone()).with_batch_size(batch_rows);
+        let mut builder =
+            ReaderBuilder::new(Arc::clone(&file.schema)).with_format(self.format.clone()).with_batch_size(batch_rows);
         if let Some(column) = only {
             builder = builder.with_projection(vec![column]);
         }
         let place = CsvFile { input: file.input.clone(), schema: Arc::clone(&file.schema) };
-        let batches = builder.build_buffered(open_text(&file.input, read)?).map_err(|error| place.fault(&error))?;
+        let text = Quoted::new(open_text(&file.input, read)?, &file.input, self.delimiter);
+        let batches = builder.build_buffered(text).map_err(|error| place.fault(&error))?;
         Ok(Box::new(batches.map(move |batch| batch.map_err(|error| place.fault(&error)))))
     }
 }
 
-fn format(path: &Path, options: &CsvOptions) -> Result<Format, Fault> {
+/// The format, and what is between its fields.
+fn format(path: &Path, options: &CsvOptions) -> Result<(Format, u8), Fault> {
     let is_tsv = ending(path).is_some_and(|ending| ending == "tsv");
     let delimiter = options.delimiter.unwrap_or(if is_tsv { b'\t' } else { b',' });
     if matches!(delimiter, b'"' | b'\n' | b'\r') {
@@ -66,11 +75,11 @@ fn format(path: &Path, options: &CsvOptions) -> Result<Format, Fault> {
     }
     let format = Format::default().with_header(options.header).with_delimiter(delimiter);
     match &options.null {
-        None => Ok(format),
+        None => Ok((format, delimiter)),
         Some(null) => {
             let pattern = format!("^{}$", regex::escape(null));
             let pattern = regex::Regex::new(&pattern).map_err(|error| Fault::invalid(format!("NULL as {null:?}: {error}")))?;
-            Ok(format.with_null_regex(pattern))
+            Ok((format.with_null_regex(pattern), delimiter))
         }
     }
 }

@@ -37,7 +37,8 @@ impl JsonLines {
         let place = |field: &FieldRef| order.iter().position(|key| key == field.name()).unwrap_or(order.len());
         fields.sort_by(|a, b| (place(a), a.name()).cmp(&(place(b), b.name())));
         if fields.is_empty() {
-            return Err(damaged(path, "it has no object with a name and a value"));
+            let what = if input.bytes()? == 0 { "the file is empty" } else { "it has no object with a name and a value" };
+            return Err(damaged(path, what).hint("expected JSON lines: one object a line; leave a file without rows out"));
         }
         TextSource::new(input, Schema::new(fields), JsonLines { schema_rows })
     }
@@ -189,7 +190,11 @@ mod tests {
     fn what_is_no_list_of_objects_is_refused() {
         for text in ["", "1\n2\n", "[1]", "{\"a\":", "{}\n"] {
             let (_folder, source) = source(text, 100);
-            assert!(source.is_err(), "{text}");
+            let fault = source.map(drop).unwrap_err();
+            assert!(
+                fault.hint.is_some() && (text.is_empty() == fault.message.ends_with("the file is empty")),
+                "{text}: {fault}"
+            );
         }
     }
 }

@@ -8,6 +8,7 @@ mod json;
 mod open;
 mod options;
 mod parquet;
+mod quotes;
 mod remote;
 mod source;
 mod spool;

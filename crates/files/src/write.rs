@@ -1,6 +1,7 @@
 //! Writers of the same formats: batches become a file, which takes its name when it is whole.
 
 mod binary;
+mod floats;
 mod new_file;
 mod text;
 

@@ -10,6 +10,7 @@ use arrow::json::writer::{LineDelimited, Writer as JsonWriter, WriterBuilder as 
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use flate2::write::GzEncoder;
 
+use super::floats::AllFloats;
 use super::{Compression, RowWriter, WriteError, WriteOptions};
 
 /// Text on its way to be compressed.
@@ -117,7 +118,8 @@ pub(super) struct JsonRows<W: Write> {
 
 impl<W: Write> JsonRows<W> {
     pub(super) fn new(out: Packed<W>) -> Self {
-        Self { writer: JsonWriterBuilder::new().with_explicit_nulls(true).build(out) }
+        let builder = JsonWriterBuilder::new().with_explicit_nulls(true).with_encoder_factory(Arc::new(AllFloats));
+        Self { writer: builder.build(out) }
     }
 }
 
@@ -136,8 +138,8 @@ impl<W: Write> RowWriter for JsonRows<W> {
 mod tests {
     use std::path::Path;
 
-    use arrow::array::{Array, Int32Array, ListArray};
-    use arrow::datatypes::Int32Type;
+    use arrow::array::{Array, Float32Array, Float64Array, Int32Array, ListArray};
+    use arrow::datatypes::{Float64Type, Int32Type};
 
     use super::*;
     use crate::{CsvOptions, Format, file_writer, open_all};
@@ -177,6 +179,22 @@ mod tests {
     fn json_is_one_object_a_line_with_nulls() {
         let expected = "{\"n\":null,\"name\":\"a,\\\"b\\\"\",\"list\":[1,null]}\n{\"n\":2,\"name\":\"é\",\"list\":null}\n";
         assert_eq!(text(&WriteOptions::new(Format::Json), &batch()), expected);
+    }
+
+    #[test]
+    fn json_has_floats_that_are_no_numbers_as_duckdb_has_them() {
+        let (nan, infinity) = (f64::NAN, f64::INFINITY);
+        let lists = ListArray::from_iter_primitive::<Float64Type, _, _>([Some(vec![Some(nan), Some(1.5), None]), None]);
+        let batch = RecordBatch::try_from_iter_with_nullable([
+            ("a", Arc::new(Float64Array::from(vec![Some(nan), None])) as Arc<dyn Array>, true),
+            ("b", Arc::new(Float32Array::from(vec![f32::NEG_INFINITY, 0.5])), true),
+            ("c", Arc::new(Float64Array::from(vec![infinity, 2.0])), true),
+            ("d", Arc::new(lists), true),
+        ])
+        .unwrap();
+        let expected = "{\"a\":NaN,\"b\":-Infinity,\"c\":Infinity,\"d\":[NaN,1.5,null]}\n\
+                        {\"a\":null,\"b\":0.5,\"c\":2.0,\"d\":null}\n";
+        assert_eq!(text(&WriteOptions::new(Format::Json), &batch), expected);
     }
 
     #[test]
