@@ -198,6 +198,32 @@ class Connection:
         """The same as `sql`, by the name that DB-API programs expect."""
         return self.sql(query, params)
 
+    def executemany(self, query: str, params: Iterable[Sequence[Any] | Mapping[str, Any]]) -> Relation:
+        """Runs a statement once for each set of parameters, in their order, and gives what the last one gave.
+
+        Each is a change by itself: where one fails, those before it stay. `load` with mode "append" takes many rows at once, and in
+        a fraction of the time.
+
+        Parameters
+        ----------
+        query
+            One statement, with `$1`, `$2` or `?`, or `$name`.
+        params
+            Lists of values, or dicts of values for `$name`; at least one. All are looked at before the statement runs.
+
+        >>> conn = pithead.connect()
+        >>> _ = conn.execute("CREATE TABLE stops (city TEXT, platforms INT)")
+        >>> _ = conn.executemany("INSERT INTO stops VALUES (?, ?)", [["Oslo", 19], ["Bergen", 4]])
+        >>> conn.sql("SELECT sum(platforms) FROM stops").fetchone()
+        (23,)
+        """
+        sets = _parameters.sets(params)
+        for one in sets[:-1]:
+            result = self.sql(query, one)
+            if result.columns:
+                result.fetchall()
+        return self.sql(query, sets[-1])
+
     def table(self, name: str, *, version: int | None = None, time: str | datetime | None = None) -> Relation:
         """All rows of a dataset: `domain.dataset`, or `dataset` of the domain `main`. Names may hold anything but `/`.
 
@@ -374,7 +400,7 @@ def connect(
     Parameters
     ----------
     target
-        A directory whose drives run inside this process, made where it is new; drives on the network as
+        A directory whose drives run inside this process, for one connection at a time, made where it is new; drives on the network as
         "pithead://host:port,host:port" or as a list of addresses; None for a temporary directory.
     drives
         Drives of a new directory; None for one a core.
@@ -419,13 +445,33 @@ def connect(
         "insecure": bool(insecure),
         "attach": _attached(attach),
     }
+    place = None if directory is None else _refuse_open(directory)
     temporary = None if directory or addresses else tempfile.mkdtemp(prefix="pithead-")
     try:
-        return Connection(_pithead.Connection({**options, "directory": directory or temporary}), temporary)
+        made = Connection(_pithead.Connection({**options, "directory": directory or temporary}), temporary)
     except BaseException:
         if temporary:
             shutil.rmtree(temporary, ignore_errors=True)
         raise
+    if place:
+        _open[place] = made
+    return made
+
+
+# Connections of this process by the directory whose drives they run.
+_open: weakref.WeakValueDictionary[tuple[str, int], Connection] = weakref.WeakValueDictionary()
+
+
+def _refuse_open(directory: str) -> tuple[str, int]:
+    """A directory's name among those that connections of this process have; an error if one has it open."""
+    place = (os.path.realpath(directory), os.getpid())
+    other = _open.get(place)
+    if other is not None and not other._native.is_closed:
+        raise UserError(
+            f"{directory} is open already: another connection of this process runs its drives",
+            "use that connection, which threads may share, or close() it first",
+        )
+    return place
 
 
 def _attached(attach: Any) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal as dec
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from . import _arguments
@@ -45,6 +45,25 @@ def given(params: Sequence[Any] | Mapping[str, Any] | None) -> dict[str, Any] | 
             f"expected parameters as a list or a dict, got {type(params).__name__}", "put the value into a list: [value]"
         )
     return {"names": None, "values": [_taken(value) for value in params]}
+
+
+def sets(params: Any) -> list[Any]:
+    """One set of parameters after the other, each of which `given` takes."""
+    if isinstance(params, (str, bytes, bytearray, memoryview, Mapping)) or not isinstance(params, Iterable):
+        raise UserError(
+            f"expected a list of sets of parameters, got {type(params).__name__}",
+            "write [[1, 'a'], [2, 'b']], or [{'k': 1}, {'k': 2}] for $k",
+        )
+    found = list(params)
+    if not found:
+        raise UserError(
+            "expected at least one set of parameters, got none", "leave the call out where there is nothing to do"
+        )
+    for one in found:
+        if one is None:
+            raise UserError("expected a set of parameters, got None", "write [] for a statement without parameters")
+        given(one)
+    return found
 
 
 def _taken(value: Any) -> Kind:

@@ -203,3 +203,33 @@ def test_a_cpu_that_lacks_something_is_named() -> None:
     assert _cpu.missing() is None
     assert _cpu.missing("fpu avx bmi1 bmi2 f16c fma abm movbe") == "avx2"
     assert _cpu.missing("") is None
+
+
+def test_a_statement_runs_once_for_each_set_of_parameters(conn: pithead.Connection) -> None:
+    conn.execute("CREATE TABLE t (k INT, name TEXT)")
+    assert conn.executemany("INSERT INTO t VALUES (?, ?)", ((k, str(k)) for k in range(3))).fetchall() == []
+    assert conn.sql("SELECT k, name FROM t ORDER BY k").fetchall() == [(0, "0"), (1, "1"), (2, "2")]
+    assert conn.executemany("SELECT ? + 1", [[1], [2]]).fetchall() == [(3,)]
+    assert conn.executemany("SELECT $k", [{"k": 1}, {"k": 2}]).fetchall() == [(2,)]
+    for wrong, told in [
+        ([], "at least one"),
+        (None, "list of sets"),
+        ("ab", "list of sets"),
+        ({"k": 1}, "list of sets"),
+        ([None], "got None"),
+        ([[7, "x"], 8], "as a list or a dict"),
+    ]:
+        with pytest.raises(pithead.UserError, match=told):
+            conn.executemany("INSERT INTO t VALUES (?, ?)", wrong)
+    # All sets are looked at before the first one is taken.
+    assert conn.sql("SELECT count(*) FROM t").fetchone() == (3,)
+
+
+def test_a_directory_has_one_connection_at_a_time(tmp_path: Path) -> None:
+    one = pithead.connect(tmp_path / "data", drives=1)
+    with pytest.raises(pithead.UserError, match="another connection of this process") as raised:
+        pithead.connect(tmp_path / "data" / ".." / "data")
+    assert "close()" in str(raised.value)
+    one.close()
+    with pithead.connect(tmp_path / "data") as again:
+        assert again.datasets() == []
