@@ -47,6 +47,8 @@ def _as_arrow(source: Any) -> Any:
         return _of_pandas(source)
     if polars is not None and isinstance(source, polars.LazyFrame):
         source = source.collect()
+    if (arrow := sys.modules.get("pyarrow")) is not None:
+        source = _decoded(arrow, source)
     if polars is not None and isinstance(source, polars.DataFrame):
         for name, dtype in source.schema.items():
             if dtype == polars.Object:
@@ -54,6 +56,38 @@ def _as_arrow(source: Any) -> Any:
         if any("Null" in str(dtype) for dtype in source.schema.values()):
             return source.to_arrow()
     return source
+
+
+def _decoded(arrow: Any, source: Any) -> Any:
+    """Data of pyarrow with the values of its run-end encoded columns, one for each row; other objects as they are."""
+    if not isinstance(source, (arrow.Table, arrow.RecordBatch, arrow.RecordBatchReader)):
+        return source
+    from pyarrow.types import is_run_end_encoded
+
+    places = [place for place, field in enumerate(source.schema) if is_run_end_encoded(field.type)]
+    if not places:
+        return source
+    import pyarrow.compute as pc
+
+    def plain(rows: Any) -> Any:
+        for place in places:
+            field = rows.schema.field(place)
+            column = rows.column(place)
+            if isinstance(column, arrow.ChunkedArray):
+                # Not all kernels take many chunks.
+                chunks = [pc.run_end_decode(chunk) for chunk in column.chunks]
+                column = arrow.chunked_array(chunks, field.type.value_type)
+            else:
+                column = pc.run_end_decode(column)
+            rows = rows.set_column(place, field.with_type(field.type.value_type), column)
+        return rows
+
+    if not isinstance(source, arrow.RecordBatchReader):
+        return plain(source)
+    schema = source.schema
+    for place in places:
+        schema = schema.set(place, schema.field(place).with_type(schema.field(place).type.value_type))
+    return arrow.RecordBatchReader.from_batches(schema, (plain(batch) for batch in source))
 
 
 def _of_pandas(frame: Any) -> pa.Table:

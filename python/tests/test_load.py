@@ -9,6 +9,7 @@ import duckdb
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -214,3 +215,14 @@ def test_hints_speak_python(conn: pithead.Connection) -> None:
     with pytest.raises(pithead.UserError) as refused:
         conn.drop("v")
     assert refused.value.hint and "conn.datasets()" in refused.value.hint
+
+
+def test_run_end_encoded_columns_are_read_as_their_values(conn: pithead.Connection) -> None:
+    runs = pc.run_end_encode(pa.array([1, 1, 2, None, 2]))
+    table = pa.table({"k": pa.chunked_array([runs, runs]), "s": pc.run_end_encode(pa.array(["a"] * 10)), "n": range(10)})
+    for source in (table, table.to_reader(), table.to_batches()[0].slice(0, 5)):
+        conn.load("t", source, mode="replace")
+        rows = conn.sql("SELECT k, s FROM t ORDER BY n LIMIT 5").fetchall()
+        assert rows == [(1, "a"), (1, "a"), (2, "a"), (None, "a"), (2, "a")]
+    conn.register("g", table)
+    assert conn.sql("SELECT sum(k), min(s) FROM g").fetchone() == (12, "a")
