@@ -89,13 +89,13 @@ impl LogChange {
 }
 
 /// Datasets as they were in versions of before: by incarnation, and the hash of its runs.
-type Seen = BTreeSet<(DatasetId, u64)>;
+type SeenRuns = BTreeSet<(DatasetId, u64)>;
 
 /// What each of these versions has changed, the oldest first.
 pub fn log(versions: &[ToldVersion]) -> Vec<LogEntry> {
     let mut entries = Vec::new();
     let mut before: Option<&ToldVersion> = None;
-    let mut seen = Seen::new();
+    let mut seen = SeenRuns::new();
     let empty = ToldVersion::default();
     for now in versions {
         if now.is_damaged {
@@ -127,7 +127,7 @@ fn entry(now: &ToldVersion, name: Option<&str>, change: LogChange) -> LogEntry {
     }
 }
 
-fn changes(before: &ToldVersion, now: &ToldVersion, seen: &Seen) -> Vec<LogEntry> {
+fn changes(before: &ToldVersion, now: &ToldVersion, seen: &SeenRuns) -> Vec<LogEntry> {
     let names: BTreeSet<&String> = before.datasets.keys().chain(now.datasets.keys()).collect();
     let mut found: Vec<LogEntry> = names
         .into_iter()
@@ -154,7 +154,7 @@ fn dataset_change(
     name: &str,
     before: Option<&ToldDataset>,
     now: Option<&ToldDataset>,
-    seen: &Seen,
+    seen: &SeenRuns,
 ) -> Option<LogEntry> {
     let change = match (before, now) {
         (None, Some(_)) => LogChange::Created,
@@ -181,7 +181,7 @@ fn dataset_change(
 }
 
 /// Whether runs took the place of others that a version of before had already. Only a restore brings such runs back.
-fn is_restored(version: &ToldVersion, before: &ToldDataset, now: &ToldDataset, seen: &Seen) -> bool {
+fn is_restored(version: &ToldVersion, before: &ToldDataset, now: &ToldDataset, seen: &SeenRuns) -> bool {
     let differs = now.merged == version.version && now.runs_hash != 0 && now.runs_hash != before.runs_hash;
     differs && seen.contains(&(now.id, now.runs_hash))
 }
