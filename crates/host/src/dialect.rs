@@ -63,7 +63,7 @@ impl VisitorMut for FetchFirst {
 }
 
 /// A call of a function.
-pub(crate) fn call<const N: usize>(name: &str, args: [Expr; N]) -> Expr {
+pub(crate) fn call(name: &str, args: impl IntoIterator<Item = Expr>) -> Expr {
     let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
     Expr::Function(Function {
         name: ObjectName::from(vec![Ident::with_quote('"', name)]),

@@ -40,8 +40,10 @@ impl Generator<'_> {
             return (outputs, having);
         }
         let list = groups.join(", ");
+        let reads_columns = outputs.iter().any(|output| output.item.stored);
         let grouping = match self.choices.weighted(&[75, 6, 4, 5, 10]) {
-            4 => "ALL".to_owned(),
+            // Of constants alone it is no group in DuckDB.
+            4 if reads_columns => "ALL".to_owned(),
             1 => format!("ROLLUP({list})"),
             2 => format!("CUBE({list})"),
             3 => format!("GROUPING SETS (({list}), ({}))", groups[0]),
@@ -103,7 +105,8 @@ impl Generator<'_> {
                 Output { sql: format!("string_agg({text}, ',' ORDER BY {text})"), item: Item::computed(TypeKind::Text) }
             }
         };
-        let filtered = self.choices.chance(12) && !output.sql.starts_with("CAST");
+        let is_call = !output.sql.starts_with("CAST") && !output.sql.starts_with("coalesce");
+        let filtered = self.choices.chance(12) && is_call;
         if filtered {
             let filter = self.without_subqueries(|generator| generator.predicate(items, 1));
             output.sql = format!("{} FILTER (WHERE {filter})", output.sql);

@@ -30,6 +30,11 @@ impl Item {
     pub(crate) fn bare(&self) -> &str {
         self.sql.rsplit('.').next().unwrap_or_default()
     }
+
+    /// The name of its relation.
+    pub(crate) fn relation(&self) -> &str {
+        self.sql.split('.').next().unwrap_or_default()
+    }
 }
 
 /// Something to select from.

@@ -126,8 +126,8 @@ impl Generator<'_> {
         let keys: Vec<(&Item, &Item)> = pairs.iter().filter(|(l, r)| l.key && r.key).copied().collect();
         let from = if !keys.is_empty() && !self.choices.chance(percent) { &keys } else { &pairs };
         let (l, r) = from[self.choices.below(from.len())];
-        let single = !left.sql.contains(" JOIN ") && !right.sql.contains(" JOIN ");
-        if single && l.stored && r.stored && l.bare() == r.bare() && self.choices.chance(30) {
+        let is_one = |relation: &Relation| relation.items.iter().all(|item| item.relation() == relation.items[0].relation());
+        if is_one(left) && is_one(right) && l.stored && r.stored && l.bare() == r.bare() && self.choices.chance(30) {
             return (format!(" USING ({})", l.bare()), rows(l, r));
         }
         let nulls_meet = left.rows * right.rows <= NULL_PAIRS_MAX;

@@ -137,7 +137,11 @@ impl Generator<'_> {
         let whole = |generator: &mut Self| generator.value(TypeKind::Int, items, depth);
         match form {
             0 => format!("({} BETWEEN {} AND {})", whole(self), whole(self), whole(self)),
-            1 => format!("({} IN ({}, {}))", whole(self), whole(self), whole(self)),
+            // The parser takes a list that begins with a subquery for one.
+            1 => {
+                let first = self.without_subqueries(whole);
+                format!("({} IN ({first}, {}))", whole(self), whole(self))
+            }
             2 => format!("list_contains([1, 3, 7], {})", whole(self)),
             3 => format!("(({}, {}) = ({}, 1))", whole(self), whole(self), whole(self)),
             4 if self.subqueries > 0 => self.row_in_subquery(items),
@@ -173,7 +177,8 @@ impl Generator<'_> {
             sides[0].push(self.name(&item));
             sides[1].push(self.name(&other));
         }
-        let condition = self.correlation(&inner, items, 15);
+        // A row is not looked for in a subquery that hangs on the query around it, nor in DuckDB.
+        let condition = self.correlation(&inner, items, 0);
         let not = self.choices.pick(&["", "NOT "]);
         format!("(({}) {not}IN (SELECT {} FROM {}{condition}))", sides[0].join(", "), sides[1].join(", "), inner.sql)
     }
@@ -182,7 +187,7 @@ impl Generator<'_> {
     pub(crate) fn spoken_function(&mut self, items: &[Item]) -> Output {
         let whole = Item::computed(TypeKind::Int);
         match self.choices.below(8) {
-            0 => Output { sql: format!("count_if({})", self.plain(TypeKind::Bool, items)), item: whole },
+            0 => Output { sql: format!("coalesce(count_if({}), 0)", self.plain(TypeKind::Bool, items)), item: whole },
             1 => {
                 let text = self.plain(TypeKind::Text, items);
                 let order = self.choices.pick(&["", " DESC"]);

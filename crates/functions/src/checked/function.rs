@@ -31,6 +31,7 @@ impl Checked {
             Operator::Divide => Some(Operation::Divide),
             Operator::BitwiseShiftLeft => Some(Operation::ShiftLeft),
             Operator::BitwiseShiftRight => Some(Operation::ShiftRight),
+            Operator::BitwiseXor => Some(Operation::ExclusiveOr),
             _ => None,
         }
     }
@@ -42,12 +43,12 @@ impl Checked {
 
     /// The function of each operation.
     pub(super) fn all() -> Vec<ScalarUDF> {
-        use Operation::{Add, Divide, Multiply, Negate, ShiftLeft, ShiftRight, Subtract};
+        use Operation::{Add, Divide, ExclusiveOr, Multiply, Negate, ShiftLeft, ShiftRight, Subtract};
         let function = |operation| {
             let arguments = if operation == Negate { 1 } else { 2 };
             ScalarUDF::new_from_impl(Self { operation, signature: Signature::any(arguments, Volatility::Immutable) })
         };
-        [Add, Subtract, Multiply, Divide, Negate, ShiftLeft, ShiftRight].map(function).to_vec()
+        [Add, Subtract, Multiply, Divide, Negate, ShiftLeft, ShiftRight, ExclusiveOr].map(function).to_vec()
     }
 
     fn operator(&self) -> Option<Operator> {
@@ -58,6 +59,7 @@ impl Checked {
             Operation::Divide => Some(Operator::Divide),
             Operation::ShiftLeft => Some(Operator::BitwiseShiftLeft),
             Operation::ShiftRight => Some(Operator::BitwiseShiftRight),
+            Operation::ExclusiveOr => Some(Operator::BitwiseXor),
             Operation::Negate => None,
         }
     }
@@ -92,6 +94,7 @@ impl ScalarUDFImpl for Checked {
             Operation::Negate => "checked negation",
             Operation::ShiftLeft => "checked <<",
             Operation::ShiftRight => "checked >>",
+            Operation::ExclusiveOr => "checked exclusive or",
         }
     }
 

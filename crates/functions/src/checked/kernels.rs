@@ -31,6 +31,8 @@ pub(crate) enum Operation {
     Negate,
     ShiftLeft,
     ShiftRight,
+    /// The optimiser takes `x ^ x` for 0 also where `x` may be NULL.
+    ExclusiveOr,
 }
 
 impl Operation {
@@ -42,6 +44,7 @@ impl Operation {
             Self::Divide => "division",
             Self::Negate => "negation",
             Self::ShiftLeft | Self::ShiftRight => "shift",
+            Self::ExclusiveOr => "exclusive or",
         }
     }
 }
@@ -61,6 +64,7 @@ pub(super) fn combine(operation: Operation, left: &ColumnarValue, right: &Column
         Operation::Divide => div,
         Operation::ShiftLeft => return shifts::left(left, right),
         Operation::ShiftRight => return shifts::right(left, right),
+        Operation::ExclusiveOr => return shifts::exclusive_or(left, right),
         Operation::Negate => return internal_err!("negation has one operand"),
     };
     let result = apply(left, right, |left, right| kernel(left, right))

@@ -1,4 +1,4 @@
-//! `<<` and `>>` with a check. The engine's operators take the number of places modulo the bits of the type, so that `1
+//! `<<` and `>>` with a check, and the exclusive or of bits. The engine's operators take the number of places modulo the bits of the type, so that `1
 //! << 64` is 1.
 
 use std::sync::Arc;
@@ -32,6 +32,11 @@ pub(super) fn right(values: &ColumnarValue, places: &ColumnarValue) -> Result<Co
         Ok(places) if i128::from(places) < bits => Ok(value >> places),
         _ => Ok(0),
     })
+}
+
+/// The bits that one of two values has.
+pub(super) fn exclusive_or(left: &ColumnarValue, right: &ColumnarValue) -> Result<ColumnarValue> {
+    shifted(left, right, |left, right, _| Ok(left ^ right))
 }
 
 fn overflow(value: i128, places: i128) -> ArrowError {

@@ -1,16 +1,16 @@
-//! `(a, b) IN (subquery)`, which is EXISTS over the subquery's rows.
+//! Rows of values: `(a, b) IN (subquery)`, which is EXISTS over the subquery's rows, and others, which are structs.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CaseWhen, Expr, Ident, Query, Select, SetExpr, Statement as Sql, TableAlias, TableAliasColumnDef,
-    TableFactor, UnaryOperator, Value, VisitorMut,
+    BinaryOperator, CaseWhen, Expr, Ident, Query, Select, SelectItem, SetExpr, Statement as Sql, TableAlias,
+    TableAliasColumnDef, TableFactor, UnaryOperator, Value, VisitorMut,
 };
 use pithead_model::RESERVED;
 use pithead_syntax::{expressions_mut, walk_mut};
 
 use super::macros::{Naming, parsed};
-use super::{binary, null};
+use super::{binary, call, null};
 
 /// Expands every one of a statement.
 pub(super) fn expand(sql: &mut Sql) {
@@ -22,6 +22,23 @@ pub(super) fn expand(sql: &mut Sql) {
         }
         ControlFlow::<()>::Continue(())
     });
+    let _ = walk_mut(sql, &mut Naming(&|expr| computed_row(expr).is_some()));
+    let _ = expressions_mut(sql, |expr| {
+        if let Some(values) = computed_row(expr) {
+            *expr = call(ROW, values.to_vec());
+        }
+        ControlFlow::<()>::Continue(())
+    });
+}
+
+/// The engine's function of a row.
+const ROW: &str = "struct";
+
+/// The values of a row that begins with an expression, which the planner does not take for one.
+fn computed_row(expr: &Expr) -> Option<&[Expr]> {
+    let Expr::Tuple(values) = expr else { return None };
+    let is_computed = !matches!(values.first()?, Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_));
+    is_computed.then_some(values)
 }
 
 /// The conditions of WHERE that must all hold, of which only matters whether they are true.
@@ -115,11 +132,24 @@ impl Members {
         {
             *negated = is_negated;
             **subquery = self.subquery.clone();
+            told_apart(&mut subquery.body, &names);
             *name = Ident::with_quote('"', format!("{RESERVED}members"));
             *columns = names.into_iter().map(|name| TableAliasColumnDef { name, data_type: None }).collect();
             select.selection = all;
         }
         exists
+    }
+}
+
+/// Gives an expression that a query selects again a name of its own.
+fn told_apart(body: &mut SetExpr, names: &[Ident]) {
+    let SetExpr::Select(select) = body else { return };
+    for place in 1..select.projection.len().min(names.len()) {
+        let (before, rest) = select.projection.split_at_mut(place);
+        let SelectItem::UnnamedExpr(expr) = &rest[0] else { continue };
+        if before.iter().any(|item| matches!(item, SelectItem::UnnamedExpr(other) if other == expr)) {
+            rest[0] = SelectItem::ExprWithAlias { expr: expr.clone(), alias: names[place].clone() };
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, DataType, ExactNumberInfo, Expr, Join, JoinOperator, ObjectName, ObjectNamePart, OrderByExpr,
     OrderByKind, Query, Select, SelectItem, SetExpr, Statement as Sql, Subscript, TableFactor, TableWithJoins, UnaryOperator,
-    Value, ValueWithSpan, VisitorMut,
+    Value, ValueWithSpan, VisitorMut, WildcardAdditionalOptions,
 };
 use pithead_syntax::walk_mut;
 
@@ -96,12 +96,26 @@ fn is_by_bytes(collation: &ObjectName) -> bool {
 fn items_of(body: &SetExpr) -> Option<usize> {
     match body {
         SetExpr::Select(select) => {
-            let is_one = |item: &SelectItem| matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. });
-            select.projection.iter().all(is_one).then_some(select.projection.len())
+            let count = |item: &SelectItem| match item {
+                SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. } => Some(1),
+                SelectItem::Wildcard(options) if *options == WildcardAdditionalOptions::default() => columns_of(&select.from),
+                _ => None,
+            };
+            select.projection.iter().map(count).sum()
         }
         SetExpr::Query(query) => items_of(&query.body),
         SetExpr::SetOperation { left, .. } => items_of(left),
         SetExpr::Values(values) => values.rows.first().map(|row| row.len()),
+        _ => None,
+    }
+}
+
+/// How many columns a FROM has, if it is of one query that names them.
+fn columns_of(from: &[TableWithJoins]) -> Option<usize> {
+    match from {
+        [TableWithJoins { relation: TableFactor::Derived { subquery, .. }, joins }] if joins.is_empty() => {
+            items_of(&subquery.body)
+        }
         _ => None,
     }
 }
@@ -182,6 +196,10 @@ mod tests {
             ("SELECT a LIKE b ESCAPE '!'", "SELECT a LIKE b ESCAPE '!'"),
             ("SELECT a, b + 1 FROM t ORDER BY ALL DESC", "SELECT a, b + 1 FROM t ORDER BY 1 DESC, 2 DESC"),
             ("SELECT a[2:], b[:3], c[1:2]", "SELECT a[2:-1], b[1:3], c[1:2]"),
+            (
+                "SELECT * FROM (SELECT a, b FROM t) UNION SELECT c, d FROM u ORDER BY ALL",
+                "SELECT * FROM (SELECT a, b FROM t) UNION SELECT c, d FROM u ORDER BY 1, 2",
+            ),
             ("SELECT a COLLATE \"C\" FROM t", "SELECT a FROM t"),
             ("SELECT a COLLATE \"de_DE\" FROM t", "SELECT a COLLATE \"de_DE\" FROM t"),
             ("SELECT a FROM t ORDER BY \"all\"", "SELECT a FROM t ORDER BY \"all\""),
