@@ -5,6 +5,7 @@ use std::sync::Arc;
 use datafusion::common::alias::AliasGenerator;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, NullEquality, Result};
+use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::utils::split_conjunction_owned;
 use datafusion::logical_expr::{
@@ -25,8 +26,12 @@ use crate::subqueries::is_subquery;
 #[derive(Debug)]
 pub(crate) struct Unnested;
 
+/// Numbers the rows of a query around that has other rows each time it is computed.
+const ROW: &str = "\u{0}row";
 /// Marks the subquery's rows: a value without any has one row, without a mark.
 const MARK: &str = "\u{0}mark";
+/// The column of a subquery's values.
+const VALUE: &str = "value";
 
 impl OptimizerRule for Unnested {
     fn name(&self) -> &'static str {
@@ -51,14 +56,19 @@ impl OptimizerRule for Unnested {
                 _ => {}
             }
         }
-        if found.is_empty() || !is_the_same_again(input)? {
+        if found.is_empty() || hangs_on_another(input)? {
             return Ok(Transformed::no(plan));
         }
-        let (mut joined, columns) = (input.clone(), plan.schema().columns());
+        let is_repeatable = is_the_same_again(input)?;
+        let columns = plan.schema().columns();
+        let mut joined = if is_repeatable { input.clone() } else { numbered(input.clone())? };
         let mut values = Vec::with_capacity(found.len());
         for unnesting in found {
             let subquery = unnesting.subquery.clone();
-            let (with_value, value) = unnesting.joined(input, joined, config.alias_generator())?;
+            let (with_value, value) = match is_repeatable {
+                true => unnesting.joined(input, joined, config.alias_generator())?,
+                false => unnesting.joined_by_row(joined, config.alias_generator())?,
+            };
             joined = with_value;
             values.push((subquery, value));
         }
@@ -106,9 +116,23 @@ fn is_the_same_again(plan: &LogicalPlan) -> Result<bool> {
             LogicalPlan::Sort(sort) => sort.fetch.is_some(),
             _ => false,
         };
-        Ok(is_any || node.expressions().iter().any(|expr| expr.is_volatile() || has(expr, is_outer) || has(expr, is_subquery)))
+        Ok(is_any || node.expressions().iter().any(|expr| expr.is_volatile() || has(expr, is_subquery)))
     })?;
     Ok(!changes)
+}
+
+/// Whether a plan reads columns of a query around it.
+fn hangs_on_another(plan: &LogicalPlan) -> Result<bool> {
+    plan.exists(|node| Ok(node.expressions().iter().any(|expr| has(expr, is_outer))))
+}
+
+/// A plan with a number for each row, by which rows are told from each other.
+fn numbered(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let columns: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
+    let number = row_number();
+    let name = number.schema_name().to_string();
+    let number = Expr::Column(Column::from_name(name)).alias(ROW);
+    LogicalPlanBuilder::from(plan).window([row_number()])?.project(columns.into_iter().chain([number]))?.build()
 }
 
 fn has(expr: &Expr, is: fn(&Expr) -> bool) -> bool {
@@ -191,19 +215,52 @@ impl Unnesting {
 
     /// `query`, which has the rows of `around` and may have more columns, with the subquery's value, and the column that this is.
     fn joined(self, around: &LogicalPlan, query: LogicalPlan, names: &AliasGenerator) -> Result<(LogicalPlan, Expr)> {
-        let (values, results) = (names.next("__unnested"), names.next("__unnested"));
-        let key = |relation: &str, number: usize| Column::new(Some(relation), format!("key_{number}"));
-        let numbers = || 0..self.outer.len();
+        let results = names.next("__unnested");
         let outer = || self.outer.iter().cloned().map(Expr::Column);
-        let keys = outer().enumerate().map(|(number, column)| column.alias(format!("key_{number}")));
-        let each_value = LogicalPlanBuilder::from(around.clone())
-            .aggregate(outer(), Vec::<Expr>::new())?
-            .project(keys)?
-            .alias(values.as_str())?;
+        let each_value = LogicalPlanBuilder::from(around.clone()).aggregate(outer(), Vec::<Expr>::new())?.build()?;
+        let keys = self.outer.clone();
+        let (plan, value, values) = self.of_each(each_value, &keys, names)?;
+        let numbers = || 0..keys.len();
+        let value_keys = numbers().map(|number| Expr::Column(key(&values, number)).alias(format!("key_{number}")));
+        let results_plan = plan.project([value].into_iter().chain(value_keys))?.alias(results.as_str())?.build()?;
+        let right_keys: Vec<Column> = numbers().map(|number| key(&results, number)).collect();
+        let joined = LogicalPlanBuilder::from(query).join_detailed(
+            results_plan,
+            JoinType::Left,
+            (keys, right_keys),
+            None,
+            NullEquality::NullEqualsNull,
+        )?;
+        Ok((joined.build()?, Expr::Column(Column::new(Some(results), VALUE))))
+    }
+
+    /// `query`, each of whose rows is another, with the subquery's value, and the column that this is.
+    fn joined_by_row(self, query: LogicalPlan, names: &AliasGenerator) -> Result<(LogicalPlan, Expr)> {
+        let columns = query.schema().columns();
+        let (plan, value, values) = self.of_each(query, &columns, names)?;
+        let old = columns.iter().enumerate().map(|(number, column)| {
+            Expr::Column(key(&values, number)).alias_qualified(column.relation.clone(), column.name.clone())
+        });
+        let name = names.next("__unnested");
+        let value = value.alias(name.clone());
+        Ok((plan.project(old.chain([value]))?.build()?, Expr::Column(Column::from_name(name))))
+    }
+
+    /// The subquery's value for each row of `keyed`, by these columns, which all rows together have each once; the name of the relation
+    /// in which they are, one after another ([`key`]).
+    fn of_each(
+        self,
+        keyed: LogicalPlan,
+        keys: &[Column],
+        names: &AliasGenerator,
+    ) -> Result<(LogicalPlanBuilder, Expr, String)> {
+        let values = names.next("__unnested");
+        let named = keys.iter().enumerate().map(|(number, column)| Expr::Column(column.clone()).alias(format!("key_{number}")));
+        let each_value = LogicalPlanBuilder::from(keyed).project(named)?.alias(values.as_str())?;
         let conditions = self.correlated.iter().cloned().map(|condition| {
             let by_key = condition.transform(|part| match &part {
                 Expr::OuterReferenceColumn(_, column) => {
-                    let number = self.outer.iter().position(|known| known == column);
+                    let number = keys.iter().position(|known| known == column);
                     Ok(number
                         .map_or_else(|| Transformed::no(part.clone()), |number| Transformed::yes(key(&values, number).into())))
                 }
@@ -218,7 +275,7 @@ impl Unnesting {
             rows = rows.filter(own)?;
         }
         let marked = rows.project(columns.chain([lit(true).alias(MARK)]))?;
-        let value_keys = || numbers().map(|number| Expr::Column(key(&values, number)));
+        let value_keys = || (0..keys.len()).map(|number| Expr::Column(key(&values, number)));
         let aggregates = self.aggregate.aggr_expr.iter().map(|expr| Ok(named(expr.clone(), of_marked)?.data));
         let mut plan = each_value
             .join_on(marked.build()?, JoinType::Left, conditions)?
@@ -230,19 +287,14 @@ impl Unnesting {
                 _ => plan,
             };
         }
-        let value = Expr::Column(Column::from(self.subquery.subquery.schema().qualified_field(0))).alias("value");
-        let named_keys = value_keys().enumerate().map(|(number, column)| column.alias(format!("key_{number}")));
-        let results_plan = plan.project([value].into_iter().chain(named_keys))?.alias(results.as_str())?.build()?;
-        let right_keys: Vec<Column> = numbers().map(|number| key(&results, number)).collect();
-        let joined = LogicalPlanBuilder::from(query).join_detailed(
-            results_plan,
-            JoinType::Left,
-            (self.outer.clone(), right_keys),
-            None,
-            NullEquality::NullEqualsNull,
-        )?;
-        Ok((joined.build()?, Expr::Column(Column::new(Some(results), "value"))))
+        let value = Expr::Column(Column::from(self.subquery.subquery.schema().qualified_field(0))).alias(VALUE);
+        Ok((plan, value, values))
     }
+}
+
+/// The column of a key in the relation of all of them.
+fn key(relation: &str, number: usize) -> Column {
+    Column::new(Some(relation), format!("key_{number}"))
 }
 
 /// An aggregate over rows with a mark.
