@@ -32,6 +32,7 @@ mod group_keys;
 mod groups;
 mod guarded;
 mod intervals;
+mod joined_texts;
 mod kept_names;
 mod merged_keys;
 mod mode;

@@ -40,6 +40,7 @@ use crate::far_moments::far_moments_udfs;
 use crate::filter_projections::FilterProjections;
 use crate::give_way::GiveWay;
 use crate::intervals::{Products, age_udf, times_udf};
+use crate::joined_texts::string_agg_udaf;
 use crate::merged_keys::merged_key_udf;
 use crate::moment_texts::{MomentTexts, moment_text_udf};
 use crate::moments_in_time::Moments;
@@ -115,7 +116,7 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
         .with_file_formats(Vec::new())
         .build();
     let context = SessionContext::new_with_state(state);
-    for aggregate in [sum_udaf(), avg_udaf(), min_udaf(), max_udaf()] {
+    for aggregate in [sum_udaf(), avg_udaf(), min_udaf(), max_udaf(), string_agg_udaf()] {
         context.register_udaf(aggregate.as_ref().clone());
     }
     context.register_udf(named_cast_udf());

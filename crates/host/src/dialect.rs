@@ -1,6 +1,7 @@
 //! What DuckDB and PostgreSQL know and the engine's planner does not, written in what it knows.
 
 mod chains;
+mod group_all;
 mod literals;
 mod macros;
 mod members;
@@ -31,6 +32,7 @@ pub(crate) fn in_the_engines_words(state: &SessionState, statement: &mut Stateme
     literals::expand(sql.as_mut());
     macros::expand(state, sql.as_mut());
     members::expand(sql.as_mut());
+    group_all::without_constants(state, sql.as_mut());
     windows::expand(sql.as_mut()).or_else(|refused| not_impl_err!("{refused}"))?;
     if let ControlFlow::Break(refused) = walk_mut(sql, &mut FetchFirst) {
         return not_impl_err!("{refused}");

@@ -40,7 +40,7 @@ impl Generator<'_> {
             return (outputs, having);
         }
         let list = groups.join(", ");
-        let reads_columns = outputs.iter().any(|output| output.item.stored);
+        let reads_columns = outputs[..groups.len()].iter().any(|output| output.item.stored);
         let grouping = match self.choices.weighted(&[75, 6, 4, 5, 10]) {
             // Of constants alone it is no group in DuckDB.
             4 if reads_columns => "ALL".to_owned(),

@@ -86,7 +86,7 @@ impl Generator<'_> {
                 let kind = [TypeKind::Date, TypeKind::Decimal, TypeKind::Bool, TypeKind::Timestamp][self.choices.below(4)];
                 format!("CAST({} AS VARCHAR)", self.value(kind, items, depth))
             }
-            _ => format!("({text})[{}]", self.choices.pick(&["1", "2", "1:2", "-1"])),
+            _ => format!("coalesce({text}, '')[{}]", self.choices.pick(&["1", "2", "1:2", "-1"])),
         }
     }
 
