@@ -255,8 +255,9 @@ impl Unnesting {
         names: &AliasGenerator,
     ) -> Result<(LogicalPlanBuilder, Expr, String)> {
         let values = names.next("__unnested");
-        let named = keys.iter().enumerate().map(|(number, column)| Expr::Column(column.clone()).alias(format!("key_{number}")));
-        let each_value = LogicalPlanBuilder::from(keyed).project(named)?.alias(values.as_str())?;
+        let by_number = keys.iter().enumerate();
+        let columns = by_number.map(|(number, column)| Expr::Column(column.clone()).alias(format!("key_{number}")));
+        let each_value = LogicalPlanBuilder::from(keyed).project(columns)?.alias(values.as_str())?;
         let conditions = self.correlated.iter().cloned().map(|condition| {
             let by_key = condition.transform(|part| match &part {
                 Expr::OuterReferenceColumn(_, column) => {
