@@ -17,6 +17,21 @@ const SLACK_BYTES: usize = 16 << 10;
 
 /// The same rows, in memory of their own where the batch holds clearly more (twice and 16 KiB) than its rows need.
 /// Costs a look at each column's buffers, and a copy only where it helps.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use arrow::array::{Int64Array, RecordBatch};
+/// use pithead_door::{batch_bytes, compact};
+///
+/// let numbers = Arc::new(Int64Array::from_iter_values(0..100_000));
+/// let batch = RecordBatch::try_from_iter([("n", numbers as _)])?;
+/// let few = batch.slice(500, 10);
+/// assert_eq!((batch_bytes(&few), few.get_array_memory_size() > 800_000), (80, true));
+/// let compacted = compact(&few);
+/// assert!(compacted == few && compacted.get_array_memory_size() < 10_000);
+/// # Ok::<(), arrow::error::ArrowError>(())
+/// ```
 pub fn compact(batch: &RecordBatch) -> RecordBatch {
     let batch = compact_views(batch);
     let needed: usize = batch.columns().iter().map(|column| needed_bytes(column)).sum();

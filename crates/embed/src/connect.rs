@@ -28,6 +28,24 @@ pub struct Engine {
 }
 
 /// Connects to all drives of a target. On the network, at least one has to answer; see [`Host::connect`].
+///
+/// ```
+/// use pithead_embed::{EmbedOptions, Target, connect};
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let directory = tempfile::tempdir()?;
+/// let options = EmbedOptions { drives: Some(2), ..EmbedOptions::default() };
+/// let engine = connect(&Target::Data(directory.path().join("data")), &options).await?;
+/// let session = engine.host.session();
+/// for statement in ["CREATE TABLE trips (city VARCHAR, fare DOUBLE)", "INSERT INTO trips VALUES ('Oslo', 18.5)"] {
+///     session.run(statement).await?;
+/// }
+/// assert_eq!(engine.host.fleet().drives().len(), 2);
+/// engine.shutdown().await;
+/// # Ok(())
+/// # }
+/// ```
 pub async fn connect(target: &Target, options: &EmbedOptions) -> Result<Engine, Fault> {
     refuse_pacing(target, options)?;
     match target {

@@ -1,5 +1,28 @@
 //! The host: the CSE that a client talks to. It knows what the drives hold, loads data onto them, plans statements,
 //! sends the drives what they can do, and finishes what comes back.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use futures::TryStreamExt;
+//! use pithead_door::Door;
+//! use pithead_host::{Host, HostOptions};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), pithead_model::Fault> {
+//! // A drive of tests. Those that keep rows come from `pithead_embed::connect`.
+//! let drive: Arc<dyn Door> = pithead_fakes::FakeDoor::new(1);
+//! let host = Host::connect(vec![drive], HostOptions::default()).await?;
+//! let session = host.session();
+//! let answer = session.run("SELECT x * 2 AS y FROM (VALUES (20), (21)) AS t(x) ORDER BY y DESC LIMIT 1").await?;
+//! let batches: Vec<_> = answer.rows.try_collect().await?;
+//! assert_eq!(batches[0].num_rows(), 1);
+//!
+//! let fault = session.run("SELECT fare FROM trips").await.err().expect("there are no trips");
+//! assert!(fault.to_string().contains("trips"));
+//! # Ok(())
+//! # }
+//! ```
 
 mod activity;
 mod ambiguous;
