@@ -1,16 +1,18 @@
-//! `ORDER BY 1` over groups, where the first item of SELECT is an expression.
+//! `ORDER BY 1` over groups, where the first item of SELECT is an expression, and `2024 AS year … GROUP BY year`.
 //!
 //! The planner knows the groups' own columns by their places, and refuses places of what is computed from them, which it takes when it
-//! is written out.
+//! is written out. A number that has a name is a place to it, too.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, Ident, OrderByKind, Query, SelectItem, SetExpr, Statement as Sql, Value, VisitorMut,
+    Expr, GroupByExpr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, Statement as Sql, Value, VisitorMut,
 };
 use pithead_syntax::walk_mut;
 
-/// Writes such items of ORDER BY out.
+use super::macros::parsed;
+
+/// Writes such items of ORDER BY out, and makes values of such numbers.
 pub(super) fn write_out(sql: &mut Sql) {
     let _ = walk_mut(sql, &mut Ordinals);
 }
@@ -19,6 +21,20 @@ struct Ordinals;
 
 impl VisitorMut for Ordinals {
     type Break = ();
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        let GroupByExpr::Expressions(groups, _) = &select.group_by else { return ControlFlow::Continue(()) };
+        let is_named = |alias: &Ident, group: &Expr| matches!(group, Expr::Identifier(name) if name.value.eq_ignore_ascii_case(&alias.value));
+        for item in &mut select.projection {
+            if let SelectItem::ExprWithAlias { expr, alias } = item
+                && is_whole_number(expr)
+                && groups.iter().any(|group| is_named(alias, group))
+            {
+                *expr = parsed(&format!("CAST({expr} AS BIGINT)"));
+            }
+        }
+        ControlFlow::Continue(())
+    }
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         let SetExpr::Select(select) = query.body.as_ref() else { return ControlFlow::Continue(()) };
@@ -33,6 +49,11 @@ impl VisitorMut for Ordinals {
         }
         ControlFlow::Continue(())
     }
+}
+
+fn is_whole_number(expr: &Expr) -> bool {
+    let Expr::Value(value) = expr else { return false };
+    matches!(&value.value, Value::Number(number, _) if number.parse::<i64>().is_ok())
 }
 
 fn place_of(expr: &Expr) -> Option<usize> {
