@@ -1,15 +1,17 @@
-//! [`Unnested`]: scalar subqueries that are correlated by more than equalities, as joins.
+//! [`Unnested`]: scalar subqueries that are correlated by more than equalities, or give the first of rows in an order, as joins.
 
 use std::sync::Arc;
 
 use datafusion::common::alias::AliasGenerator;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, NullEquality, Result};
+use datafusion::functions_aggregate::first_last::first_value_udaf;
 use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::utils::split_conjunction_owned;
 use datafusion::logical_expr::{
-    Aggregate, BinaryExpr, Expr, Filter, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, Projection, Subquery, lit,
+    Aggregate, BinaryExpr, Expr, FetchType, Filter, JoinType, Limit, LogicalPlan, LogicalPlanBuilder, Operator, Projection,
+    SkipType, SortExpr, Subquery, lit,
 };
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
@@ -52,7 +54,7 @@ impl OptimizerRule for Unnested {
         let mut found: Vec<Unnesting> = Vec::new();
         for subquery in scalar_subqueries(&plan)? {
             match Unnesting::of(subquery, input.schema())? {
-                Some(unnesting) if !(is_left_to_others && unnesting.is_by_equality()) => found.push(unnesting),
+                Some(unnesting) if !(is_left_to_others && unnesting.is_known_to_others()) => found.push(unnesting),
                 _ => {}
             }
         }
@@ -156,12 +158,14 @@ struct Unnesting {
     own: Vec<Expr>,
     /// Columns of the query around.
     outer: Vec<Column>,
+    /// It is the first of the rows in an order.
+    is_first: bool,
 }
 
 impl Unnesting {
     /// Of a subquery of this form; none: it has another. `around`: the columns of the query around.
     fn of(subquery: Subquery, around: &DFSchema) -> Result<Option<Unnesting>> {
-        let (mut above, mut node) = (Vec::new(), Arc::clone(&subquery.subquery));
+        let (mut above, mut node, mut is_first) = (Vec::new(), Arc::clone(&subquery.subquery), false);
         let aggregate = loop {
             if node.expressions().iter().any(|expr| has(expr, is_outer) || has(expr, is_subquery)) {
                 return Ok(None);
@@ -171,6 +175,12 @@ impl Unnesting {
                     Arc::clone(input)
                 }
                 LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty() => break aggregate.clone(),
+                LogicalPlan::Limit(limit) => {
+                    let Some((first, named)) = first_of(limit)? else { return Ok(None) };
+                    above.push(named);
+                    is_first = true;
+                    break first;
+                }
                 _ => return Ok(None),
             };
             above.push(Arc::unwrap_or_clone(node));
@@ -195,22 +205,33 @@ impl Unnesting {
             && !correlated.iter().chain(&own).any(|condition| has(condition, is_subquery));
         let is_around = !outer.is_empty() && outer.iter().all(|column| around.has_column(column));
         let rows = Arc::clone(rows);
-        Ok((stands_alone && is_around).then_some(Unnesting { subquery, above, aggregate, rows, correlated, own, outer }))
+        Ok((stands_alone && is_around).then_some(Unnesting {
+            subquery,
+            above,
+            aggregate,
+            rows,
+            correlated,
+            own,
+            outer,
+            is_first,
+        }))
     }
 
-    /// Whether each condition finds the subquery's rows by a column that equals what hangs on the query around.
-    fn is_by_equality(&self) -> bool {
+    /// Whether DataFusion's own rule takes it: each condition finds the subquery's rows by a column that equals what hangs on the query
+    /// around.
+    fn is_known_to_others(&self) -> bool {
         let is_column = |expr: &Expr| match expr {
             Expr::Column(_) => true,
             Expr::Cast(cast) => matches!(cast.expr.as_ref(), Expr::Column(_)),
             _ => false,
         };
-        self.correlated.iter().all(|condition| match condition {
+        let is_equality = |condition: &Expr| match condition {
             Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => {
                 is_column(left) && !right.any_column_refs() || is_column(right) && !left.any_column_refs()
             }
             _ => false,
-        })
+        };
+        !self.is_first && self.correlated.iter().all(is_equality)
     }
 
     /// `query`, which has the rows of `around` and may have more columns, with the subquery's value, and the column that this is.
@@ -291,6 +312,61 @@ impl Unnesting {
         let value = Expr::Column(Column::from(self.subquery.subquery.schema().qualified_field(0))).alias(VALUE);
         Ok((plan, value, values))
     }
+}
+
+/// `SELECT x … ORDER BY y LIMIT 1` as an aggregate over the rows of its WHERE, and the projection above that which gives the result its
+/// name; none: it has another form.
+fn first_of(limit: &Limit) -> Result<Option<(Aggregate, LogicalPlan)>> {
+    let (SkipType::Literal(0), FetchType::Literal(Some(1))) = (limit.get_skip_type()?, limit.get_fetch_type()?) else {
+        return Ok(None);
+    };
+    let columns = limit.input.schema().columns();
+    let [column] = columns.as_slice() else { return Ok(None) };
+    let (mut value, mut order) = (Expr::Column(column.clone()), Vec::new());
+    let mut node = limit.input.as_ref();
+    loop {
+        node = match node {
+            LogicalPlan::Projection(projection) => {
+                value = computed_below(value, projection)?;
+                for by in &mut order {
+                    let SortExpr { expr, .. } = by;
+                    *expr = computed_below(std::mem::take(expr), projection)?;
+                }
+                projection.input.as_ref()
+            }
+            LogicalPlan::Sort(sort) if order.is_empty() && sort.fetch.is_none() => {
+                order.clone_from(&sort.expr);
+                sort.input.as_ref()
+            }
+            LogicalPlan::Filter(_) => break,
+            _ => return Ok(None),
+        };
+    }
+    if order.iter().map(|by| &by.expr).chain([&value]).any(|expr| has(expr, is_outer) || has(expr, is_subquery)) {
+        return Ok(None);
+    }
+    let first = Expr::AggregateFunction(AggregateFunction::new_udf(first_value_udaf(), vec![value], false, None, order, None));
+    let result = Expr::Column(Column::from_name(first.schema_name().to_string()));
+    let aggregate = Aggregate::try_new(Arc::new(node.clone()), vec![], vec![first])?;
+    let named = result.alias_qualified(column.relation.clone(), column.name.clone());
+    let named = Projection::try_new(vec![named], Arc::new(LogicalPlan::Aggregate(aggregate.clone())))?;
+    Ok(Some((aggregate, LogicalPlan::Projection(named))))
+}
+
+/// An expression over a projection's columns, over those of its input.
+fn computed_below(expr: Expr, projection: &Projection) -> Result<Expr> {
+    let columns = projection.schema.columns();
+    let below = expr.transform(|part| {
+        let Expr::Column(column) = &part else { return Ok(Transformed::no(part)) };
+        Ok(match columns.iter().position(|known| known == column) {
+            Some(place) => {
+                let computed = projection.expr[place].clone().unalias_nested().data;
+                Transformed::new(computed, true, TreeNodeRecursion::Jump)
+            }
+            None => Transformed::no(part),
+        })
+    });
+    Ok(below?.data)
 }
 
 /// The column of a key in the relation of all of them.
