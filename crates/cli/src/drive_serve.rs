@@ -225,14 +225,40 @@ fn parse_scrub(text: &str) -> Result<Period, Fault> {
     Ok(Period(Some(parse_period(text)?).filter(|period| !period.is_zero())))
 }
 
-/// A directory of in-process drives is not itself a drive.
+/// A directory of in-process drives is not itself a drive, and neither is one with files of somebody else.
 fn refuse_data_directory(data: &Path) -> Result<(), CliError> {
     let inner = data.join("drive-0");
-    if !inner.exists() {
-        return Ok(());
+    if inner.exists() {
+        let fault = Fault::new(Blame::User, format!("{} holds drives, and is not one", data.display()));
+        return Err(fault.hint(format!("serve each of them: pithead drive serve --data {}", inner.display())).into());
     }
-    let fault = Fault::new(Blame::User, format!("{} holds drives, and is not one", data.display()));
-    Err(fault.hint(format!("serve each of them: pithead drive serve --data {}", inner.display())).into())
+    match foreign_entry(data) {
+        Some(name) => {
+            let what = format!("{} is not a drive's directory: it has {name:?}, and no {MARKER}", data.display());
+            Err(Fault::new(Blame::User, what).hint("give a directory that is empty or not there, or one of a drive").into())
+        }
+        None => Ok(()),
+    }
+}
+
+/// The file that says that a directory is a drive's.
+const MARKER: &str = "FORMAT";
+/// What may be there before it: what a file system has, and what a drive makes first.
+const BEFORE_MARKER: [&str; 7] = ["lost+found", "LOCK", "FORMAT.new", "index.redb", "journal", "segments", "tmp"];
+
+/// Something in a directory that no drive has made; none: there is nothing, or a drive has made all of it.
+fn foreign_entry(data: &Path) -> Option<String> {
+    let has_files = |folder: &Path| folder.read_dir().is_ok_and(|mut entries| entries.next().is_some());
+    if data.join(MARKER).exists() || has_files(&data.join("journal")) {
+        return None;
+    }
+    let entries = data.read_dir().ok()?.filter_map(Result::ok);
+    let mut foreign = entries.filter_map(|entry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let is_ours = name.starts_with('.') || BEFORE_MARKER.contains(&&*name) && !(name == "tmp" && has_files(&entry.path()));
+        (!is_ours).then_some(name)
+    });
+    foreign.next()
 }
 
 /// Ends at the first SIGTERM or SIGINT; a second one ends the process as if there were no drive.
@@ -328,6 +354,25 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         assert!(refuse_data_directory(folder.path()).is_ok());
         std::fs::create_dir(folder.path().join("drive-0")).unwrap();
+        assert!(refuse_data_directory(folder.path()).is_err());
+    }
+
+    #[test]
+    fn a_directory_with_files_of_others_is_no_drive() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for name in ["LOCK", ".hidden", "index.redb"] {
+            std::fs::write(path(name), "").unwrap();
+        }
+        std::fs::create_dir(path("tmp")).unwrap();
+        assert_eq!(foreign_entry(folder.path()), None, "a creation that was broken off");
+        std::fs::write(path("tmp").join("thesis.tex"), "years").unwrap();
+        assert_eq!(foreign_entry(folder.path()).as_deref(), Some("tmp"));
+        std::fs::write(path(MARKER), "pithead store 4").unwrap();
+        assert_eq!(foreign_entry(folder.path()), None, "a drive's own temporary files");
+        std::fs::remove_file(path(MARKER)).unwrap();
+        std::fs::remove_dir_all(path("tmp")).unwrap();
+        std::fs::write(path("notes.txt"), "").unwrap();
         assert!(refuse_data_directory(folder.path()).is_err());
     }
 }

@@ -89,9 +89,12 @@ fn threads(command: &Command) -> usize {
     asked.unwrap_or_else(target::cores).max(1)
 }
 
+/// What these would tell of requests has the credentials in it.
+const WITHOUT_SECRETS: &str = "ureq=error,ureq_proto=error";
+
 fn log_to_stderr() -> Result<(), CliError> {
     let directives = std::env::var("PITHEAD_LOG").unwrap_or_else(|_| LOG_DEFAULT.to_owned());
-    let filter = EnvFilter::try_new(&directives).map_err(|error| {
+    let filter = EnvFilter::try_new(format!("{directives},{WITHOUT_SECRETS}")).map_err(|error| {
         CliError::user(format!("PITHEAD_LOG={directives:?} is not a filter such as pithead_host=debug: {error}"))
     })?;
     tracing_subscriber::fmt()

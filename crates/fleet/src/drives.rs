@@ -220,7 +220,13 @@ impl Connections {
     pub(crate) async fn join(&self, door: Arc<dyn Door>) -> Result<ConnectedDrive, Fault> {
         let welcome = greet_within(door.as_ref(), &self.functions, GREET_WAIT).await?;
         if let Some(known) = self.now().find(welcome.drive) {
-            return Ok(known.clone());
+            return match known.door.label() == door.label() {
+                true => Ok(known.clone()),
+                false => {
+                    Err(Fault::invalid(format!("{} and {} are the same drive {}", known.label(), door.label(), known.id()))
+                        .hint("a copied directory is the same drive: start a new one on an empty directory"))
+                }
+            };
         }
         let drive = ConnectedDrive { door, welcome };
         self.known.add(drive.clone())?;

@@ -19,17 +19,23 @@ const ANSWER_BYTES_MAX: u64 = 16 << 20;
 const MATCHING: MatchOptions =
     MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: false };
 
-/// The objects that a pattern matches, in the order of their keys.
+/// The objects that a pattern matches, in the order of their keys; or the one that has the pattern as its key.
 pub(crate) fn list(client: &Client, address: &S3Address) -> Result<Vec<S3Address>, Fault> {
     let wrong = |error: glob::PatternError| Fault::invalid(format!("{address} is not a pattern for files: {error}"));
     let pattern = Pattern::new(&address.key).map_err(wrong)?;
     let mut keys = Vec::new();
+    let mut is_key = false;
     objects(client, &address.bucket, address.prefix(), &mut |object| {
+        is_key |= object.key == address.key;
         if pattern.matches_with(&object.key, MATCHING) {
             keys.push(object.key);
         }
         true
     })?;
+    if is_key {
+        // As with files: what there is by that name is meant by it.
+        return Ok(vec![address.clone()]);
+    }
     keys.sort_unstable();
     keys.dedup();
     match keys.is_empty() {

@@ -3,6 +3,7 @@
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -32,6 +33,9 @@ const FOLDER_MODE: u32 = 0o700;
 #[derive(Debug)]
 pub struct FolderMedium {
     dir: PathBuf,
+    /// The folder by its descriptor: files stay in this folder though it is moved, or its file system unmounted, and another one takes
+    /// its place.
+    held: HeldFolder,
     direct: bool,
     /// Nothing is changed: writes are discarded.
     read_only: bool,
@@ -53,6 +57,23 @@ struct Io {
     memory: Arc<MemoryPool>,
 }
 
+/// A folder that is open.
+#[derive(Debug)]
+struct HeldFolder {
+    _folder: File,
+    path: PathBuf,
+}
+
+impl HeldFolder {
+    fn open(dir: &Path) -> io::Result<Self> {
+        let folder = File::open(dir)?;
+        let held = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
+        // Without /proc there is only its name.
+        let path = if held.is_dir() { held } else { dir.to_path_buf() };
+        Ok(Self { _folder: folder, path })
+    }
+}
+
 impl FolderMedium {
     /// Makes the folder if it does not exist, and locks it. [`StoreError::InUse`] if another process has it open.
     ///
@@ -64,13 +85,15 @@ impl FolderMedium {
     pub(super) fn open_by(dir: &Path, by: RequestsBy) -> Result<Arc<Self>, StoreError> {
         let io_error = |source| StoreError::Io { path: dir.to_path_buf(), source };
         make_folder(dir).map_err(io_error)?;
-        let lock = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(FILE_MODE).open(dir.join(LOCK));
+        let held = HeldFolder::open(dir).map_err(io_error)?;
+        let lock_path = held.path.join(LOCK);
+        let lock = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(FILE_MODE).open(&lock_path);
         let lock = lock.map_err(io_error)?;
         locked(dir, lock.try_lock())?;
-        let direct = has_direct(&dir.join(LOCK));
+        let direct = has_direct(&lock_path);
         let io = Arc::new(Io { requests: Requests::start(by), memory: Arc::default() });
         tracing::debug!(dir = %dir.display(), direct, requests = io.requests.name(), "opened the medium");
-        Ok(Arc::new(Self { dir: dir.to_path_buf(), direct, read_only: false, io, _lock: Some(lock) }))
+        Ok(Arc::new(Self { dir: dir.to_path_buf(), held, direct, read_only: false, io, _lock: Some(lock) }))
     }
 
     /// Opens an existing folder for reading only; it may be on a medium that refuses writes. Nothing in it is made or
@@ -87,8 +110,9 @@ impl FolderMedium {
         if !dir.is_dir() {
             return Err(io_error(io::ErrorKind::NotFound.into()));
         }
+        let held = HeldFolder::open(dir).map_err(io_error)?;
         let io = Arc::new(Io { requests: Requests::start(RequestsBy::from_env()), memory: Arc::default() });
-        Ok(Arc::new(Self { dir: dir.to_path_buf(), direct: false, read_only: true, io, _lock: lock }))
+        Ok(Arc::new(Self { dir: dir.to_path_buf(), held, direct: false, read_only: true, io, _lock: lock }))
     }
 
     /// How large values are read and written, for people.
@@ -105,7 +129,7 @@ impl FolderMedium {
         let parts: Vec<Component<'_>> = Path::new(name).components().collect();
         let plain = parts.iter().all(|part| matches!(part, Component::Normal(_)));
         if plain && parts.len() <= 2 {
-            return Ok(self.dir.join(name));
+            return Ok(self.held.path.join(name));
         }
         let what = format!("{name:?} is no name of a file in the store: at most one folder, and no `..`");
         Err(io::Error::new(io::ErrorKind::InvalidInput, what))
@@ -164,7 +188,7 @@ impl Medium for FolderMedium {
             File::open(&path)?.sync_all()?;
         }
         // The folder itself may be new.
-        if folder.is_empty() { Ok(()) } else { File::open(&self.dir)?.sync_all() }
+        if folder.is_empty() { Ok(()) } else { File::open(&self.held.path)?.sync_all() }
     }
 
     fn is_read_only(&self) -> bool {
@@ -172,7 +196,7 @@ impl Medium for FolderMedium {
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
-        let stat = rustix::fs::statvfs(&self.dir)?;
+        let stat = rustix::fs::statvfs(&self.held.path)?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 }

@@ -182,3 +182,23 @@ fn reading_while_others_write_elsewhere_is_coherent() {
         });
     }
 }
+
+#[test]
+fn files_stay_in_a_folder_that_is_moved() {
+    let parent = tempfile::tempdir().unwrap();
+    let (place, moved) = (parent.path().join("disk"), parent.path().join("moved"));
+    let medium = FolderMedium::open(&place).unwrap();
+    medium.open("segments/1.seg", true).unwrap().write(0, b"first").unwrap();
+    fs::rename(&place, &moved).unwrap();
+    // Another drive takes its place.
+    let other = FolderMedium::open(&place).unwrap();
+    other.open("segments/1.seg", true).unwrap().write(0, b"other").unwrap();
+    medium.open("segments/2.seg", true).unwrap().write(0, b"later").unwrap();
+    medium.flush_names("segments").unwrap();
+    assert_eq!(
+        (fs::read(moved.join("segments/1.seg")).unwrap(), medium.list("segments").unwrap().len()),
+        (b"first".to_vec(), 2)
+    );
+    assert_eq!(other.list("segments").unwrap(), ["1.seg"]);
+    assert!(matches!(FolderMedium::open(&moved), Err(StoreError::InUse { .. })));
+}
