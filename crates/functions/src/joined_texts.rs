@@ -12,6 +12,8 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, GroupsAccumulator, ReversedUDAF, Signature,
 };
 
+use crate::ordered_lists::in_asked_order;
+
 pub(crate) fn string_agg_udaf() -> Arc<AggregateUDF> {
     Arc::new(AggregateUDF::new_from_impl(JoinedTexts { standard: StringAgg::new() }))
 }
@@ -39,7 +41,7 @@ impl AggregateUDFImpl for JoinedTexts {
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        self.standard.accumulator(args)
+        in_asked_order(args, |args| self.standard.accumulator(args))
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
@@ -52,6 +54,11 @@ impl AggregateUDFImpl for JoinedTexts {
 
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
         AggregateOrderSensitivity::SoftRequirement
+    }
+
+    /// It sorts its values, whatever order they come in.
+    fn with_beneficial_ordering(self: Arc<Self>, _is_ordered: bool) -> Result<Option<Arc<dyn AggregateUDFImpl>>> {
+        Ok(Some(self))
     }
 
     fn reverse_expr(&self) -> ReversedUDAF {

@@ -47,6 +47,7 @@ mod one_row;
 mod one_value;
 mod open_lists;
 mod or_zero;
+mod ordered_lists;
 mod orders_hold;
 mod pieces;
 mod planned;

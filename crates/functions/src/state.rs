@@ -47,6 +47,7 @@ use crate::moments_in_time::Moments;
 use crate::named_casts::{NamedCasts, named_cast_udf};
 use crate::one_distinct::OneDistinct;
 use crate::one_row::OneRow;
+use crate::ordered_lists::array_agg_udaf;
 use crate::orders_hold::OrdersHold;
 use crate::planned::ReadyPlanner;
 use crate::sort_keys::{EachKeyOnce, GroupsOfPeers};
@@ -116,7 +117,7 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
         .with_file_formats(Vec::new())
         .build();
     let context = SessionContext::new_with_state(state);
-    for aggregate in [sum_udaf(), avg_udaf(), min_udaf(), max_udaf(), string_agg_udaf()] {
+    for aggregate in [sum_udaf(), avg_udaf(), min_udaf(), max_udaf(), array_agg_udaf(), string_agg_udaf()] {
         context.register_udaf(aggregate.as_ref().clone());
     }
     context.register_udf(named_cast_udf());
