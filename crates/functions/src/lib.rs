@@ -49,6 +49,7 @@ mod open_lists;
 mod or_zero;
 mod ordered_lists;
 mod orders_hold;
+mod percentiles;
 mod pieces;
 mod planned;
 mod registry;

@@ -49,6 +49,7 @@ use crate::one_distinct::OneDistinct;
 use crate::one_row::OneRow;
 use crate::ordered_lists::array_agg_udaf;
 use crate::orders_hold::OrdersHold;
+use crate::percentiles::percentile_cont_udaf;
 use crate::planned::ReadyPlanner;
 use crate::sort_keys::{EachKeyOnce, GroupsOfPeers};
 use crate::subqueries::{NamedSetComparisons, ThreeValuedIn};
@@ -117,7 +118,9 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
         .with_file_formats(Vec::new())
         .build();
     let context = SessionContext::new_with_state(state);
-    for aggregate in [sum_udaf(), avg_udaf(), min_udaf(), max_udaf(), array_agg_udaf(), string_agg_udaf()] {
+    for aggregate in
+        [sum_udaf(), avg_udaf(), min_udaf(), max_udaf(), array_agg_udaf(), string_agg_udaf(), percentile_cont_udaf()]
+    {
         context.register_udaf(aggregate.as_ref().clone());
     }
     context.register_udf(named_cast_udf());
