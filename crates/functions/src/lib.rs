@@ -54,6 +54,7 @@ mod pieces;
 mod planned;
 mod registry;
 mod same_moments;
+mod series;
 mod set_operations;
 mod short_times;
 mod similar;

@@ -48,7 +48,7 @@ pub(crate) fn moment_of(wall_time: NaiveDateTime, zone: &Tz) -> Option<NaiveDate
 }
 
 /// A moment so many months, days and nanoseconds later, by the clocks of a zone.
-fn later(moment: NaiveDateTime, months: i32, days: i32, nanoseconds: i64, zone: &Tz) -> Option<NaiveDateTime> {
+pub(crate) fn later(moment: NaiveDateTime, months: i32, days: i32, nanoseconds: i64, zone: &Tz) -> Option<NaiveDateTime> {
     let moment = match (months, days) {
         (0, 0) => moment,
         _ => {
