@@ -34,6 +34,7 @@ mod guarded;
 mod intervals;
 mod joined_texts;
 mod kept_names;
+mod list_sums;
 mod merged_keys;
 mod mode;
 mod moment_texts;

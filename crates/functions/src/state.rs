@@ -41,6 +41,7 @@ use crate::filter_projections::FilterProjections;
 use crate::give_way::GiveWay;
 use crate::intervals::{Products, age_udf, times_udf};
 use crate::joined_texts::string_agg_udaf;
+use crate::list_sums::list_sum_udf;
 use crate::merged_keys::merged_key_udf;
 use crate::moment_texts::{MomentTexts, moment_text_udf};
 use crate::moments_in_time::Moments;
@@ -131,6 +132,7 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
     context.register_udf(shifted_udf());
     context.register_udf(age_udf());
     context.register_udf(times_udf());
+    context.register_udf(list_sum_udf());
     context.register_udf(moment_text_udf());
     by_type_udfs().chain(far_moments_udfs()).chain(series_udfs()).for_each(|function| context.register_udf(function));
     options.functions.register(&context);
