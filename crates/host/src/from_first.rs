@@ -5,8 +5,8 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 
 use crate::tokens::{is_gap, is_word, token_at};
 
-/// Puts `SELECT *` before each FROM that begins a query without SELECT: by itself, in parentheses, after a CTE, and as a side of
-/// UNION, INTERSECT or EXCEPT. The parser knows only the bare `FROM t`, which it gives no columns, and no WHERE after it.
+/// Puts `SELECT *` before each FROM that begins a query without SELECT: by itself, in parentheses, after a CTE, as a side of UNION,
+/// INTERSECT or EXCEPT, and in INSERT, CREATE TABLE AS and DESCRIBE. The parser knows only the bare `FROM t`, which it gives no columns, and no WHERE after it.
 pub(crate) fn add_select(tokens: &mut Vec<TokenWithSpan>) {
     let places: Vec<usize> = (0..tokens.len()).filter(|place| !is_gap(&tokens[*place])).collect();
     let words: Vec<&TokenWithSpan> = places.iter().map(|place| &tokens[*place]).collect();
@@ -19,56 +19,74 @@ pub(crate) fn add_select(tokens: &mut Vec<TokenWithSpan>) {
     }
 }
 
-/// The innermost parentheses around a token.
-#[derive(Clone, Copy)]
-struct Level {
-    /// Whether a query may begin here.
-    expects_query: bool,
-    /// Whether it is a WITH whose query has not begun.
-    in_with: bool,
+/// What the innermost parentheses around a token have so far.
+#[derive(Clone, Copy, PartialEq)]
+enum Level {
+    /// A query, or a whole statement, may begin here.
+    Begins,
+    /// WITH. A query may begin after the parentheses of a CTE.
+    With { is_after_cte: bool },
+    /// INSERT, before the query whose rows are inserted.
+    Insert,
+    /// CREATE, before the AS that a query may follow.
+    Create,
+    /// No query begins here any more.
+    Past,
+}
+
+impl Level {
+    /// The level after a token that is no parenthesis.
+    fn after(self, token: &TokenWithSpan) -> Level {
+        const PREFIXES: [&str; 10] =
+            ["ALL", "DISTINCT", "BY", "NAME", "EXPLAIN", "ANALYZE", "VERBOSE", "PUSHDOWN", "DESCRIBE", "DESC"];
+        match self {
+            _ if is_one_of(token, &["UNION", "INTERSECT", "EXCEPT"]) => Level::Begins,
+            Level::Create if is_one_of(token, &["AS"]) => Level::Begins,
+            Level::Past | Level::Create | Level::With { is_after_cte: false } => self,
+            _ if is_one_of(token, &["FROM", "SELECT", "VALUES"]) => Level::Past,
+            _ if is_one_of(token, &["INSERT"]) => Level::Insert,
+            _ if is_one_of(token, &["WITH"]) => Level::With { is_after_cte: false },
+            Level::Begins if is_one_of(token, &["CREATE"]) => Level::Create,
+            Level::Begins if is_one_of(token, &PREFIXES) => self,
+            // The name of the table, and of how its columns are found.
+            Level::Insert => self,
+            // Another CTE, or the alias of one.
+            Level::With { .. } if !is_one_of(token, &["TABLE"]) => Level::With { is_after_cte: false },
+            Level::Begins | Level::With { .. } => Level::Past,
+        }
+    }
+
+    fn expects_query(self) -> bool {
+        matches!(self, Level::Begins | Level::Insert | Level::With { is_after_cte: true })
+    }
 }
 
 /// The tokens FROM that begin a query without SELECT.
 fn bare_queries(tokens: &[&TokenWithSpan]) -> Vec<usize> {
-    const BEGIN: Level = Level { expects_query: true, in_with: false };
-    const PAST: Level = Level { expects_query: false, in_with: false };
     let mut found = Vec::new();
-    let mut levels = vec![BEGIN];
+    let mut levels = vec![Level::Begins];
     for (index, token) in tokens.iter().enumerate() {
-        let Some(level) = levels.last().copied() else { break };
-        let next = match &token.token {
-            Token::SemiColon => {
-                levels = vec![BEGIN];
-                continue;
-            }
+        let Some(level) = levels.last_mut() else { break };
+        match &token.token {
+            Token::SemiColon => levels = vec![Level::Begins],
             Token::LParen => {
                 let of_function = index > 0 && is_one_of(tokens[index - 1], &["TRIM", "SUBSTRING", "EXTRACT", "OVERLAY"]);
-                levels.push(if of_function { PAST } else { BEGIN });
-                continue;
+                levels.push(if of_function { Level::Past } else { Level::Begins });
             }
             Token::RParen => {
                 levels.pop();
-                if let Some(outer) = levels.last_mut() {
-                    outer.expects_query = outer.in_with;
+                match levels.last_mut() {
+                    Some(Level::With { is_after_cte }) => *is_after_cte = true,
+                    Some(outer @ Level::Begins) => *outer = Level::Past,
+                    _ => {}
                 }
-                continue;
             }
-            _ if is_one_of(token, &["UNION", "INTERSECT", "EXCEPT"]) => BEGIN,
-            _ if !level.expects_query => level,
-            _ if is_one_of(token, &["FROM"]) => {
-                if !selects(&tokens[index + 1..]) {
+            _ => {
+                if level.expects_query() && is_one_of(token, &["FROM"]) && !selects(&tokens[index + 1..]) {
                     found.push(index);
                 }
-                PAST
+                *level = level.after(token);
             }
-            _ if is_one_of(token, &["WITH"]) => Level { expects_query: false, in_with: true },
-            _ if is_one_of(token, &["ALL", "DISTINCT", "BY", "NAME", "EXPLAIN", "ANALYZE", "VERBOSE", "PUSHDOWN"]) => level,
-            // Another CTE, or the alias of one.
-            _ if level.in_with && !is_one_of(token, &["SELECT", "VALUES", "TABLE"]) => Level { expects_query: false, ..level },
-            _ => PAST,
-        };
-        if let Some(level) = levels.last_mut() {
-            *level = next;
         }
     }
     found
@@ -120,6 +138,17 @@ mod tests {
             ),
             ("FROM t UNION ALL FROM s", "SELECT * FROM t UNION ALL SELECT * FROM s"),
             ("EXPLAIN ANALYZE FROM t", "EXPLAIN ANALYZE SELECT * FROM t"),
+            ("DESCRIBE FROM t", "DESCRIBE SELECT * FROM t"),
+            ("insert into s from t", "insert into s SELECT * from t"),
+            ("INSERT INTO s (a, b) FROM t WHERE a > 1", "INSERT INTO s (a, b) SELECT * FROM t WHERE a > 1"),
+            ("INSERT INTO s BY NAME FROM t", "INSERT INTO s BY NAME SELECT * FROM t"),
+            ("INSERT INTO s WITH u AS (FROM t) FROM u", "INSERT INTO s WITH u AS (SELECT * FROM t) SELECT * FROM u"),
+            ("CREATE TABLE s AS FROM t", "CREATE TABLE s AS SELECT * FROM t"),
+            (
+                "CREATE OR REPLACE TABLE s WITH (a = 1) AS (FROM t)",
+                "CREATE OR REPLACE TABLE s WITH (a = 1) AS (SELECT * FROM t)",
+            ),
+            ("CREATE TABLE s WITH (a = 1) AS FROM t", "CREATE TABLE s WITH (a = 1) AS SELECT * FROM t"),
             ("SELECT 1 WHERE 1 IN (FROM t) -- FROM\n", "SELECT 1 WHERE 1 IN (SELECT * FROM t) -- FROM\n"),
         ] {
             assert_eq!(with_select(sql), written(&tokens(expected).unwrap()));
@@ -136,6 +165,13 @@ mod tests {
             "WITH a AS (SELECT 1) SELECT (1) FROM a",
             "SELECT \"from\" FROM t UNION SELECT 'x' FROM s",
             "SHOW COLUMNS FROM t",
+            "DELETE FROM t WHERE a = 1",
+            "INSERT INTO s SELECT a FROM t",
+            "INSERT INTO s (a) VALUES ((SELECT 1 FROM t))",
+            "INSERT INTO s FROM t SELECT a",
+            "CREATE TABLE s AS SELECT a FROM t",
+            "CREATE TABLE s AS WITH u AS (SELECT 1) SELECT * FROM u",
+            "UPDATE s SET a = b FROM t",
         ] {
             assert_eq!(with_select(sql), written(&tokens(sql).unwrap()));
         }
