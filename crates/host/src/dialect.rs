@@ -1,6 +1,7 @@
 //! What DuckDB and PostgreSQL know and the engine's planner does not, written in what it knows.
 
 mod chains;
+mod column_lists;
 mod group_all;
 mod literals;
 mod macros;
@@ -28,6 +29,7 @@ pub(crate) fn in_the_engines_words(state: &SessionState, statement: &mut Stateme
     chains::balance(sql.as_mut());
     spellings::replace(sql.as_mut()).or_else(|refused| not_impl_err!("{refused}"))?;
     ordinals::write_out(sql.as_mut());
+    column_lists::name(sql.as_mut());
     powers::expand(sql.as_mut());
     literals::expand(sql.as_mut());
     macros::expand(state, sql.as_mut());
