@@ -3,6 +3,7 @@
 mod chains;
 mod column_lists;
 mod group_all;
+mod intervals;
 mod literals;
 mod macros;
 mod members;
@@ -31,6 +32,7 @@ pub(crate) fn in_the_engines_words(state: &SessionState, statement: &mut Stateme
     ordinals::write_out(sql.as_mut());
     column_lists::name(sql.as_mut());
     powers::expand(sql.as_mut());
+    intervals::expand(sql.as_mut());
     literals::expand(sql.as_mut());
     macros::expand(state, sql.as_mut());
     members::expand(sql.as_mut());
