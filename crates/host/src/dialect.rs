@@ -7,6 +7,7 @@ mod intervals;
 mod literals;
 mod macros;
 mod members;
+mod misfits;
 mod ordinals;
 mod powers;
 mod spellings;
@@ -35,6 +36,7 @@ pub(crate) fn in_the_engines_words(state: &SessionState, statement: &mut Stateme
     intervals::expand(sql.as_mut());
     literals::expand(sql.as_mut());
     macros::expand(state, sql.as_mut());
+    misfits::refuse(state, sql)?;
     members::expand(sql.as_mut());
     group_all::without_constants(state, sql.as_mut());
     windows::expand(sql.as_mut()).or_else(|refused| not_impl_err!("{refused}"))?;

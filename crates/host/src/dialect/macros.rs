@@ -68,7 +68,7 @@ const JOINED: [&str; 3] = ["group_concat", "listagg", "string_agg"];
 const OF_MONTHS: [&str; 5] = ["mon", "quarter", "year", "decade", "centur"];
 
 /// Functions that are expressions, by name and number of arguments.
-const EXPRESSIONS: [(&str, usize, &str); 58] = [
+pub(super) const EXPRESSIONS: [(&str, usize, &str); 58] = [
     ("age", 1, "pithead_age(CAST(current_date AS TIMESTAMP(6)), CAST($arg1 AS TIMESTAMP(6)))"),
     ("age", 2, "pithead_age(CAST($arg1 AS TIMESTAMP(6)), CAST($arg2 AS TIMESTAMP(6)))"),
     ("arg_max", 2, OF_MOST),
