@@ -2,6 +2,7 @@
 
 mod chains;
 mod column_lists;
+mod fields;
 mod group_all;
 mod intervals;
 mod literals;
@@ -32,6 +33,7 @@ pub(crate) fn in_the_engines_words(state: &SessionState, statement: &mut Stateme
     spellings::replace(sql.as_mut()).or_else(|refused| not_impl_err!("{refused}"))?;
     ordinals::write_out(sql.as_mut());
     column_lists::name(sql.as_mut());
+    fields::in_brackets(sql.as_mut());
     powers::expand(sql.as_mut());
     intervals::expand(sql.as_mut());
     literals::expand(sql.as_mut());
