@@ -7,6 +7,7 @@ use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use pithead_model::{Blame, Fault, FaultKind};
 
+use crate::call_fault::of_call;
 use crate::fault_kind::kind;
 
 /// Errors that are wrapped deeper than this are reported by their text.
@@ -18,9 +19,13 @@ pub fn fault_from_datafusion(error: DataFusionError) -> Fault {
         return fault;
     }
     let root = error.find_root();
-    let message = first_line(&root.strip_backtrace());
+    let text = root.strip_backtrace();
+    let message = first_line(&text);
     if is_of_regex(&error, &message) {
         return regex_fault(&message);
+    }
+    if let Some(fault) = of_call(&text) {
+        return fault;
     }
     let kind = kind(root, &message);
     let fault = Fault::new(blame(root), message).of_kind(kind);

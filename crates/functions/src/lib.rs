@@ -10,6 +10,7 @@ mod average;
 mod balanced;
 mod bounded;
 mod by_type;
+mod call_fault;
 mod checked;
 mod checked_avg;
 mod clock;
