@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
+use clap::builder::RangedI64ValueParser;
 use pithead_model::{Blame, Fault};
 use pithead_repro::{Figure, Report, ReproError, ReproSummary, about, chosen, svg};
 use serde::Serialize;
@@ -38,7 +39,7 @@ pub(crate) struct ReproArgs {
     #[arg(value_name = "LIST", value_delimiter = ',', required = true)]
     names: Vec<String>,
     /// Make tables of 1/N of the paper's rows
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 100, allow_negative_numbers = true, value_parser = RangedI64ValueParser::<u64>::new().range(1..=100_000))]
     scale: u64,
     /// Write everything to a file
     #[arg(long, value_name = "FILE")]
@@ -67,6 +68,9 @@ pub(crate) async fn run(args: ReproArgs) -> Result<(), CliError> {
 
 fn reproduce(args: &ReproArgs) -> Result<(), CliError> {
     let names = chosen(&args.names).map_err(|error| refused(&error))?;
+    for path in [&args.json, &args.svg].into_iter().flatten() {
+        check_folder(path)?;
+    }
     let began = Instant::now();
     let mut sink = Sink::stdout();
     let mut reports = Vec::new();
@@ -92,6 +96,14 @@ fn reproduce(args: &ReproArgs) -> Result<(), CliError> {
     }
     writeln!(sink, "{}", serde_json::to_string_pretty(&summary).unwrap_or_default())?;
     sink.finish()
+}
+
+/// Whether there is a folder for a file that is written once all has run.
+pub(crate) fn check_folder(path: &Path) -> Result<(), CliError> {
+    match path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+        Some(folder) => Err(CliError::user(format!("there is no folder {}", folder.display())).at(path.display())),
+        None => Ok(()),
+    }
 }
 
 fn write_file(path: &Path, text: &str) -> Result<(), CliError> {
@@ -169,6 +181,15 @@ mod tests {
         for name in pithead_repro::NAMES {
             assert!(EXAMPLES.contains(&format!("  {name:<10} {}\n", about(name))), "{name}");
         }
+    }
+
+    #[test]
+    fn a_file_needs_a_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        check_folder(&folder.path().join("figures.json")).unwrap();
+        check_folder(Path::new("figures.json")).unwrap();
+        let error = check_folder(&folder.path().join("nowhere/figures.json")).unwrap_err().to_string();
+        assert!(error.contains("there is no folder"), "{error}");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::RangedI64ValueParser;
 use pithead_embed::Engine;
 use pithead_emulate::{DRIVES_MAX, Fleet, Level, ModelError, Prediction, Profile, predict, quantity_text};
 use pithead_host::{Parameters, SubPlanProfile};
@@ -16,6 +17,7 @@ use crate::device;
 use crate::error::CliError;
 use crate::interrupt::Interrupts;
 use crate::output::{Align, Grid, Sink};
+use crate::repro::check_folder;
 use crate::target::{TargetArgs, connected};
 
 const EXAMPLES: &str = "\
@@ -41,19 +43,19 @@ pub(crate) struct WhatifArgs {
     #[arg(long, value_name = "PROFILE")]
     profile: String,
     /// Drives of this profile
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=DRIVES_MAX))]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = RangedI64ValueParser::<u64>::new().range(1..=DRIVES_MAX as i64))]
     drives: u64,
     /// How many times an even share of the data the fullest drive has
-    #[arg(long, value_name = "F", default_value_t = 1.0)]
+    #[arg(long, value_name = "F", default_value_t = 1.0, allow_negative_numbers = true)]
     skew: f64,
     /// Drives that have each part of the data
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = RangedI64ValueParser::<u64>::new().range(1..))]
     copies: u64,
     /// Drives that fail half-way, the fullest among them; the copies on others finish their work
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = RangedI64ValueParser::<u64>::new().range(0..))]
     failed: u64,
     /// As if the data were so many times as large
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = RangedI64ValueParser::<u64>::new().range(1..=1_000_000))]
     times: u64,
     /// One JSON object a sub-plan and level
     #[arg(long)]
@@ -81,6 +83,7 @@ struct Row {
 pub(crate) async fn run(args: WhatifArgs) -> Result<(), CliError> {
     let profile = device::modelled(&args.profile)?;
     let fleet = fleet(&args)?;
+    args.svg.iter().try_for_each(|path| check_folder(path))?;
     let interrupts = Interrupts::listen();
     let target = TargetArgs { data: args.data.clone(), ..TargetArgs::default() };
     let counted = connected(&target, &interrupts, async |engine| interrupts.cancels(count(engine, &args.query)).await).await?;
