@@ -175,7 +175,9 @@ pub(crate) fn text_of(profile: &str) -> Result<String, CliError> {
         return Ok(text.to_owned());
     }
     let path = Path::new(profile);
-    if path.exists() {
+    // A name that can only be a file's is answered as one that is not there.
+    let is_file = path.components().count() > 1 || path.extension().is_some();
+    if is_file || path.exists() {
         return read(path);
     }
     let unknown = ProfileError::Unknown { name: profile.to_owned() };
@@ -249,5 +251,9 @@ mod tests {
     fn a_name_that_is_no_profile_is_told_what_there_is() {
         let error = text_of("floppy").unwrap_err().to_string();
         assert!(error.contains("no built-in profile floppy; there are smart-ssd"), "{error}");
+        for file in ["./nofile", "nofile.toml"] {
+            let error = text_of(file).unwrap_err().to_string();
+            assert!(error.contains(file) && !error.contains("built-in"), "{error}");
+        }
     }
 }

@@ -138,7 +138,12 @@ fn shown(fleet: Fleet) -> String {
 async fn count(engine: &Engine, query: &str) -> Result<Vec<Counted>, CliError> {
     let session = engine.host.session();
     // It runs twice, and must change nothing.
-    if session.prepare(query, &Parameters::default()).await?.schema().is_none() {
+    let statement = session.prepare(query, &Parameters::default()).await?;
+    if statement.explains() {
+        let fault = Fault::new(Blame::User, "a query is predicted, and EXPLAIN gives its plan");
+        return Err(fault.hint("name the query without EXPLAIN").into());
+    }
+    if statement.schema().is_none() {
         let fault = Fault::new(Blame::User, "only queries are predicted, and this statement gives no rows");
         return Err(fault.hint("name a query; of a statement that changes data, the SELECT that finds its rows").into());
     }

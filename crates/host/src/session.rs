@@ -585,6 +585,11 @@ impl Statement {
         self.schema.as_ref()
     }
 
+    /// Whether it is an EXPLAIN, whose rows tell of a plan.
+    pub fn explains(&self) -> bool {
+        self.parsed.kind() == "explain"
+    }
+
     /// Runs it over the datasets as they are by now. It can be run again.
     pub async fn run(&self, session: &Session) -> Result<Answer, Fault> {
         self.run_boxed(session).await

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use datafusion::common::DFSchemaRef;
 use datafusion::logical_expr::{Expr, LogicalPlan};
+use pithead_model::Bytes;
 
 use crate::facts::{KeyClasses, Scheme};
 use crate::{DatasetFacts, Input};
@@ -85,8 +86,7 @@ impl Piece {
 
     /// Why its rows are had in another way, for `host_cost` bytes on the link instead of `sent`.
     pub(crate) fn too_dear(&self, sent: f64, host_cost: f64) -> String {
-        let megabytes = |bytes: f64| format!("{:.2} MB", bytes / 1e6);
-        let instead = format!("{} instead of {}", megabytes(sent), megabytes(host_cost));
+        let instead = format!("{} instead of {}", shown(sent), shown(host_cost));
         match self.one_round && sent <= host_cost {
             true => format!("in one round on one thread it would send {instead}, which is too little gained"),
             false => format!("pushed down it would send more: {instead}"),
@@ -97,6 +97,14 @@ impl Piece {
     pub(crate) fn driving_is_first(&self) -> bool {
         let name = &self.facts().name;
         self.scans.iter().position(|facts| &facts.name == name) == Some(self.driving)
+    }
+}
+
+/// Estimated bytes, with as many digits as tell two of them apart.
+fn shown(bytes: f64) -> String {
+    match bytes >= 1e5 {
+        true => format!("{:.2} MB", bytes / 1e6),
+        false => Bytes(bytes as u64).to_string(),
     }
 }
 

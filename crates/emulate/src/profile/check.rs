@@ -200,7 +200,11 @@ mod tests {
         assert!(parse("").is_err());
         assert!(parse(&smart()[..900]).is_err());
         let bare = smart().replacen("cores = { value = 2,", "cores = 2 # ", 1);
-        assert!(parse(&bare).is_err(), "a number without a source");
+        let error = parse(&bare).unwrap_err().to_string();
+        assert!(error.contains("expected a number with its source"), "{error}");
+        let text = smart().replacen("cores = { value = 2,", "cores = { value = \"2\",", 1);
+        let error = parse(&text).unwrap_err().to_string();
+        assert!(error.contains("expected a number") && !error.contains("f64"), "{error}");
     }
 
     #[test]

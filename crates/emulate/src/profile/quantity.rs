@@ -1,7 +1,9 @@
 //! A number with its source.
 
+use std::fmt;
 use std::ops::Range;
 
+use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
 
 /// A number of a profile.
@@ -32,8 +34,9 @@ impl PartialEq for Quantity {
 impl<'de> Deserialize<'de> for Quantity {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        #[serde(deny_unknown_fields)]
+        #[serde(deny_unknown_fields, expecting = "a number with its source, as { value = 1.5, source = \"assumed\" }")]
         struct Raw {
+            #[serde(deserialize_with = "number")]
             value: f64,
             source: String,
         }
@@ -42,6 +45,32 @@ impl<'de> Deserialize<'de> for Quantity {
         let Raw { value, source } = raw.into_inner();
         Ok(Self { value, source, span })
     }
+}
+
+/// Reads a number, and says in words that one is expected.
+fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    struct Number;
+
+    impl Visitor<'_> for Number {
+        type Value = f64;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a number")
+        }
+
+        fn visit_f64<E: Error>(self, value: f64) -> Result<f64, E> {
+            Ok(value)
+        }
+
+        fn visit_i64<E: Error>(self, value: i64) -> Result<f64, E> {
+            Ok(value as f64)
+        }
+
+        fn visit_u64<E: Error>(self, value: u64) -> Result<f64, E> {
+            Ok(value as f64)
+        }
+    }
+    deserializer.deserialize_f64(Number)
 }
 
 /// What a quantity may be.
@@ -70,7 +99,7 @@ macro_rules! section {
     ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $bound:expr,)* }) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Deserialize)]
-        #[serde(deny_unknown_fields)]
+        #[serde(deny_unknown_fields, expecting = "a section of numbers with their sources")]
         pub struct $name {
             $($(#[$field_doc])* pub $field: Quantity,)*
         }
