@@ -100,7 +100,7 @@ impl Piece {
     }
 }
 
-/// Estimated bytes, with as many digits as tell two of them apart.
+/// Estimated bytes; few of them in the unit that has digits for them.
 fn shown(bytes: f64) -> String {
     match bytes >= 1e5 {
         true => format!("{:.2} MB", bytes / 1e6),

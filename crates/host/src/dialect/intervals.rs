@@ -1,4 +1,4 @@
-//! `INTERVAL 3 DAY`, whose number the planner takes as a text only where a window begins, and `INTERVAL (n) DAY`, which is a product.
+//! `INTERVAL 3 DAY`, whose number the planner of windows takes only as a text, and `INTERVAL (n) DAY`, which is a product.
 
 use std::ops::ControlFlow;
 
