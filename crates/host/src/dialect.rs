@@ -3,6 +3,7 @@
 mod chains;
 mod column_lists;
 mod fields;
+mod formats;
 mod group_all;
 mod intervals;
 mod literals;

@@ -13,6 +13,7 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use pithead_syntax::{expressions, expressions_mut, walk_mut};
 
+use super::formats::with_fractions;
 use super::null;
 
 /// The same function under the engine's name: all clauses stay.
@@ -208,6 +209,8 @@ fn expanded(function: &Function, is_known: &dyn Fn(&str) -> bool) -> Option<Expr
     match &*name {
         "mode" => return mode_within(function),
         "any_value" => return any_in_order(function),
+        "array_sort" | "list_sort" => return nulls_last(function),
+        "list_distinct" => return without_null(function),
         name if JOINED.contains(&name) => {
             if let Some(with_comma) = joined_by_comma(function) {
                 return Some(Expr::Function(with_comma));
@@ -219,7 +222,11 @@ fn expanded(function: &Function, is_known: &dyn Fn(&str) -> bool) -> Option<Expr
         return None;
     }
     if let Some((_, to)) = RENAMED.iter().find(|(from, _)| *from == name) {
-        return Some(Expr::Function(Function { name: ObjectName::from(vec![Ident::new(*to)]), ..function.clone() }));
+        let mut renamed = Function { name: ObjectName::from(vec![Ident::new(*to)]), ..function.clone() };
+        if name == "strftime" {
+            with_fractions(&mut renamed);
+        }
+        return Some(Expr::Function(renamed));
     }
     let args = plain_args(function)?;
     if let ("time_bucket", [width, _]) = (&*name, &args[..]) {
@@ -302,6 +309,26 @@ fn any_in_order(function: &Function) -> Option<Expr> {
         return None;
     };
     with_clauses(Expr::Function(Function { args: function.args.clone(), ..first }), function)
+}
+
+/// A list that is sorted without a word about NULLs has them last, as in DuckDB.
+fn nulls_last(function: &Function) -> Option<Expr> {
+    let args = plain_args(function)?;
+    let sorted = match args.len() {
+        1 => "array_sort($arg1, 'ASC', 'NULLS LAST')",
+        2 => "array_sort($arg1, $arg2, 'NULLS LAST')",
+        _ => return None,
+    };
+    with_clauses(with_args(sorted, &args), function)
+}
+
+/// DuckDB's `list_distinct`, which leaves NULL out.
+fn without_null(function: &Function) -> Option<Expr> {
+    let args = plain_args(function)?;
+    if args.len() != 1 {
+        return None;
+    }
+    with_clauses(with_args("array_distinct(array_compact($arg1))", &args), function)
 }
 
 /// The arguments of a call that has nothing but arguments in its parentheses.
@@ -398,6 +425,10 @@ mod tests {
                 "SELECT time_bucket(INTERVAL '2 months', a) AS b FROM t",
                 "SELECT date_bin((INTERVAL '2 months'), (a), TIMESTAMP '2000-01-01') AS b FROM t",
             ),
+            ("SELECT list_sort(a) AS l FROM t", "SELECT array_sort($arg1, 'ASC', 'NULLS LAST') AS l FROM t"),
+            ("SELECT array_sort(a, 'DESC', 'x') AS l FROM t", "SELECT array_sort(a, 'DESC', 'x') AS l FROM t"),
+            ("SELECT list_distinct(a) AS l FROM t", "SELECT array_distinct(array_compact($arg1)) AS l FROM t"),
+            ("SELECT strftime(a, '%S.%f %g%n %%f') AS s FROM t", "SELECT to_char(a, '%S.%6f %3f%9f %%f') AS s FROM t"),
             ("SELECT mode() WITHIN GROUP (ORDER BY a) AS m FROM t", "SELECT mode((a)) AS m FROM t"),
             (
                 "SELECT year(d) OVER () AS y, arg_min(a, b) OVER () AS m FROM t",
