@@ -54,6 +54,7 @@ mod orders_hold;
 mod percentiles;
 mod pieces;
 mod planned;
+mod read_moments;
 mod registry;
 mod same_moments;
 mod series;

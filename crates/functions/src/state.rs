@@ -52,6 +52,7 @@ use crate::ordered_lists::array_agg_udaf;
 use crate::orders_hold::OrdersHold;
 use crate::percentiles::percentile_cont_udaf;
 use crate::planned::ReadyPlanner;
+use crate::read_moments::read_moments_udfs;
 use crate::series::series_udfs;
 use crate::sort_keys::{EachKeyOnce, GroupsOfPeers};
 use crate::subqueries::{NamedSetComparisons, ThreeValuedIn};
@@ -134,7 +135,11 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
     context.register_udf(times_udf());
     context.register_udf(list_sum_udf());
     context.register_udf(moment_text_udf());
-    by_type_udfs().chain(far_moments_udfs()).chain(series_udfs()).for_each(|function| context.register_udf(function));
+    by_type_udfs()
+        .chain(far_moments_udfs())
+        .chain(series_udfs())
+        .chain(read_moments_udfs())
+        .for_each(|function| context.register_udf(function));
     options.functions.register(&context);
     context.state()
 }

@@ -17,7 +17,7 @@ use super::formats::with_fractions;
 use super::null;
 
 /// The same function under the engine's name: all clauses stay.
-const RENAMED: [(&str, &str); 28] = [
+const RENAMED: [(&str, &str); 27] = [
     ("approx_count_distinct", "approx_distinct"),
     ("approx_quantile", "approx_percentile_cont"),
     ("arbitrary", "min"),
@@ -40,7 +40,6 @@ const RENAMED: [(&str, &str); 28] = [
     ("str_split", "string_to_array"),
     ("strftime", "to_char"),
     ("string_split", "string_to_array"),
-    ("strptime", "to_timestamp"),
     ("struct_extract", "get_field"),
     ("suffix", "ends_with"),
     ("typeof", "arrow_typeof"),
