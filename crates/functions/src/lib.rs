@@ -63,6 +63,7 @@ mod short_times;
 mod similar;
 mod sliding;
 mod sort_keys;
+mod split_texts;
 mod state;
 mod subqueries;
 mod subquery_values;

@@ -55,6 +55,7 @@ use crate::planned::ReadyPlanner;
 use crate::read_moments::read_moments_udfs;
 use crate::series::series_udfs;
 use crate::sort_keys::{EachKeyOnce, GroupsOfPeers};
+use crate::split_texts::split_udf;
 use crate::subqueries::{NamedSetComparisons, ThreeValuedIn};
 use crate::subquery_values::SubqueryValues;
 use crate::text_places::TextPlaces;
@@ -134,6 +135,7 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
     context.register_udf(age_udf());
     context.register_udf(times_udf());
     context.register_udf(list_sum_udf());
+    context.register_udf(split_udf());
     context.register_udf(moment_text_udf());
     by_type_udfs()
         .chain(far_moments_udfs())

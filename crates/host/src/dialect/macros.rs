@@ -17,7 +17,7 @@ use super::formats::with_fractions;
 use super::null;
 
 /// The same function under the engine's name: all clauses stay.
-const RENAMED: [(&str, &str); 27] = [
+const RENAMED: [(&str, &str); 25] = [
     ("approx_count_distinct", "approx_distinct"),
     ("approx_quantile", "approx_percentile_cont"),
     ("arbitrary", "min"),
@@ -37,9 +37,7 @@ const RENAMED: [(&str, &str); 27] = [
     ("prefix", "starts_with"),
     ("regexp_matches", "regexp_like"),
     ("sign", "signum"),
-    ("str_split", "string_to_array"),
     ("strftime", "to_char"),
-    ("string_split", "string_to_array"),
     ("struct_extract", "get_field"),
     ("suffix", "ends_with"),
     ("typeof", "arrow_typeof"),
