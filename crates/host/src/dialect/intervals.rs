@@ -83,7 +83,7 @@ mod tests {
     fn intervals_are_texts_or_products() {
         for (sql, expected) in [
             ("SELECT INTERVAL 3 DAY", "SELECT INTERVAL '3' DAY"),
-            ("SELECT INTERVAL (3) DAY, INTERVAL -2 HOUR", "SELECT INTERVAL '3' DAY, INTERVAL '-2' HOUR"),
+            ("SELECT INTERVAL -2 HOUR", "SELECT INTERVAL '-2' HOUR"),
             ("SELECT INTERVAL '3 days'", "SELECT INTERVAL '3 days'"),
             ("SELECT a + INTERVAL n DAY AS b FROM t", "SELECT a + ((n) * INTERVAL '1' DAY) AS b FROM t"),
             (
