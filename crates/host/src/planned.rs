@@ -20,20 +20,31 @@ use crate::dialect::{call, in_the_engines_words, null};
 use crate::lateral_aliases::{missing, plan_with_names};
 
 /// The plan of a statement. Casts have names of their own where the planner would otherwise find two columns of one name.
-pub(crate) async fn plan_of(state: &SessionState, mut statement: Statement) -> Result<LogicalPlan, DataFusionError> {
+pub(crate) async fn plan_of(state: &SessionState, statement: Statement) -> Result<LogicalPlan, DataFusionError> {
+    plan(state, statement, true).await
+}
+
+/// The same of one whose expressions read columns alone, and no names that its SELECT gives.
+pub(crate) async fn plan_of_columns(state: &SessionState, statement: Statement) -> Result<LogicalPlan, DataFusionError> {
+    plan(state, statement, false).await
+}
+
+async fn plan(state: &SessionState, mut statement: Statement, reads_names: bool) -> Result<LogicalPlan, DataFusionError> {
     let has_merged_keys = in_the_engines_words(state, &mut statement)?;
-    let plan = plan_of_known(state, &statement).await?;
+    let plan = plan_of_known(state, &statement, reads_names).await?;
     ambiguous::refuse(&statement, &plan)?;
     if has_merged_keys { with_merged_keys(plan) } else { Ok(plan) }
 }
 
 /// The plan of a statement that has nothing that the planner does not know.
-async fn plan_of_known(state: &SessionState, statement: &Statement) -> Result<LogicalPlan, DataFusionError> {
+async fn plan_of_known(state: &SessionState, statement: &Statement, reads_names: bool) -> Result<LogicalPlan, DataFusionError> {
     refuse_null_treatment(state, statement)?;
     refuse_dropped(state, statement)?;
     let refused = match state.statement_to_plan(statement.clone()).await {
         Err(error) if is_refused(&error) => error,
-        Err(error) if missing(&error).is_some() => return plan_with_names(state, statement.clone(), error).await,
+        Err(error) if reads_names && missing(&error).is_some() => {
+            return plan_with_names(state, statement.clone(), error).await;
+        }
         plan => return plan,
     };
     let Some(named) = with_names_apart(statement.clone()) else { return Err(refused) };

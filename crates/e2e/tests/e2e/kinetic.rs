@@ -258,8 +258,9 @@ async fn executed(client: &mut Client, keys: &[&str]) -> (Code, String, Vec<i64>
 fn a_key_that_is_not_there_is_neither_read_nor_deleted() {
     let directory = TempDir::new().unwrap();
     let drive = DriveProcess::start(directory.path(), &ARGUMENTS);
+    let address = drive.kinetic();
     let run = |words: &[&str]| {
-        let output = Command::new(pithead()).arg("kv").args(words).args(["--at", &drive.kinetic()]).output().unwrap();
+        let output = Command::new(pithead()).arg("kv").args(words).args(["--at", &address]).output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     assert_eq!(run(&["put", "greeting", "hello"]).0, Some(0));

@@ -18,7 +18,7 @@ use pithead_load::{LoadMode, LoadSpec};
 use pithead_model::{Blame, Dataset, DatasetName, Fault, FaultKind, Partitioning, near_names};
 
 use super::{Writer, unsupported};
-use crate::planned::plan_of;
+use crate::planned::plan_of_columns;
 use crate::query::Query;
 use crate::statement::{Named, quoted};
 use crate::tokens::parts;
@@ -71,7 +71,7 @@ impl Altering {
         if columns.len() == dataset.schema.fields().len() && columns.iter().all(Column::is_as_it_was) {
             return Ok(());
         }
-        let plan = plan_of(&query.state, select(&name, &columns)?).await.map_err(fault_from_datafusion)?;
+        let plan = plan_of_columns(&query.state, select(&name, &columns)?).await.map_err(fault_from_datafusion)?;
         query.host.functions().ready(&query.state, &plan).await?;
         let schema = schema(&columns, plan.schema().inner());
         let shape = reshaped(&dataset, &columns);
