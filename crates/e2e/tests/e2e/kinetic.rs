@@ -267,7 +267,7 @@ fn a_key_that_is_not_there_is_neither_read_nor_deleted() {
     assert_eq!(run(&["delete", "greeting"]).0, Some(0));
     for command in ["get", "delete"] {
         let (code, said) = run(&[command, "greeting"]);
-        assert!(code == Some(1) && said.contains("there is no such key"), "{command}: {code:?} {said}");
+        assert!(code == Some(3) && said.contains("there is no such key"), "{command}: {code:?} {said}");
     }
 }
 
