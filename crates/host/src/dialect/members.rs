@@ -144,11 +144,11 @@ impl Members {
 /// Gives an expression that a query selects again a name of its own.
 fn told_apart(body: &mut SetExpr, names: &[Ident]) {
     let SetExpr::Select(select) = body else { return };
-    for place in 1..select.projection.len().min(names.len()) {
+    for (place, name) in names.iter().enumerate().take(select.projection.len()).skip(1) {
         let (before, rest) = select.projection.split_at_mut(place);
         let SelectItem::UnnamedExpr(expr) = &rest[0] else { continue };
         if before.iter().any(|item| matches!(item, SelectItem::UnnamedExpr(other) if other == expr)) {
-            rest[0] = SelectItem::ExprWithAlias { expr: expr.clone(), alias: names[place].clone() };
+            rest[0] = SelectItem::ExprWithAlias { expr: expr.clone(), alias: name.clone() };
         }
     }
 }
