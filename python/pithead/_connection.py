@@ -445,16 +445,17 @@ def connect(
         "insecure": bool(insecure),
         "attach": _attached(attach),
     }
-    place = None if directory is None else _refuse_open(directory)
     temporary = None if directory or addresses else tempfile.mkdtemp(prefix="pithead-")
     try:
         made = Connection(_pithead.Connection({**options, "directory": directory or temporary}), temporary)
     except BaseException:
         if temporary:
             shutil.rmtree(temporary, ignore_errors=True)
+        if directory:
+            _refuse_open(directory)
         raise
-    if place:
-        _open[place] = made
+    if directory:
+        _open[_place(directory)] = made
     return made
 
 
@@ -462,16 +463,19 @@ def connect(
 _open: weakref.WeakValueDictionary[tuple[str, int], Connection] = weakref.WeakValueDictionary()
 
 
-def _refuse_open(directory: str) -> tuple[str, int]:
-    """A directory's name among those that connections of this process have; an error if one has it open."""
-    place = (os.path.realpath(directory), os.getpid())
-    other = _open.get(place)
+def _place(directory: str) -> tuple[str, int]:
+    """A directory's name among those that connections of this process have."""
+    return os.path.realpath(directory), os.getpid()
+
+
+def _refuse_open(directory: str) -> None:
+    """Says so where it is a connection of this process that has a directory open."""
+    other = _open.get(_place(directory))
     if other is not None and not other._native.is_closed:
         raise UserError(
             f"{directory} is open already: another connection of this process runs its drives",
             "use that connection, which threads may share, or close() it first",
         )
-    return place
 
 
 def _attached(attach: Any) -> list[str]:

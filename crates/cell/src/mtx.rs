@@ -87,7 +87,7 @@ impl Lines {
     fn too_large(&self, row: u64, column: u64, value: f64) -> Fault {
         let what = format!("{value} in row {row}, column {column} is more than {COUNT_MAX}");
         self.wrong(&format!("{what}, the largest count that is kept with all its digits"))
-            .hint("kind='floats' keeps the nearest value of 32 bits (--kind floats)")
+            .hint("kind='floats' keeps the nearest value of 32 bits")
     }
 
     /// Reads the next line; false: there is none.
@@ -229,7 +229,7 @@ mod tests {
         for (kind, text) in [(ValueKind::Auto, &whole), (ValueKind::Counts, &whole), (ValueKind::Counts, &real)] {
             let fault = read_as(kind, text.as_bytes(), false).unwrap_err();
             assert!(fault.message.contains("line 3: 16777217 in row 1, column 1 is more than 16777216"), "{fault}");
-            assert!(fault.hint.is_some_and(|hint| hint.contains("--kind floats")));
+            assert!(fault.hint.is_some_and(|hint| hint.contains("kind='floats'")));
         }
         assert!(read_as(ValueKind::Floats, whole.as_bytes(), false).is_ok(), "floats are rounded");
     }
