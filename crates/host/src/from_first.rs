@@ -6,7 +6,8 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 use crate::tokens::{is_gap, is_word, token_at};
 
 /// Puts `SELECT *` before each FROM that begins a query without SELECT: by itself, in parentheses, after a CTE, as a side of UNION,
-/// INTERSECT or EXCEPT, and in INSERT, CREATE TABLE AS and DESCRIBE. The parser knows only the bare `FROM t`, which it gives no columns, and no WHERE after it.
+/// INTERSECT or EXCEPT, and in INSERT, CREATE TABLE AS and DESCRIBE. The parser knows only the bare `FROM t`, which it gives no columns,
+/// and no WHERE after it.
 pub(crate) fn add_select(tokens: &mut Vec<TokenWithSpan>) {
     let places: Vec<usize> = (0..tokens.len()).filter(|place| !is_gap(&tokens[*place])).collect();
     let words: Vec<&TokenWithSpan> = places.iter().map(|place| &tokens[*place]).collect();

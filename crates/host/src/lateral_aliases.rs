@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::common::{DataFusionError, SchemaError};
+use datafusion::common::{DataFusionError, SchemaError, plan_err};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{LogicalPlan, Volatility};
 use datafusion::sql::parser::Statement;
@@ -12,6 +12,8 @@ use pithead_syntax::{expressions, walk_mut};
 
 /// Names of a statement that are put in at most.
 const NAMES_MAX: usize = 64;
+/// Expressions that all names of a statement may bring in: each name that reads another one twice doubles them.
+const EXPRESSIONS_MAX: usize = 4_096;
 
 /// The plan of a statement for which the planner found no column of a name; the error, if no SELECT gives that name before.
 pub(crate) async fn plan_with_names(
@@ -19,15 +21,18 @@ pub(crate) async fn plan_with_names(
     mut statement: Statement,
     mut error: DataFusionError,
 ) -> Result<LogicalPlan, DataFusionError> {
+    let mut room = EXPRESSIONS_MAX;
     for _ in 0..NAMES_MAX {
         let Some(name) = missing(&error) else { return Err(error) };
         let mut next = None;
         // One SELECT at a time: where the name is a column, the error stays, and the column does.
         for place in 0.. {
-            let Some(candidate) = put_in(&statement, &name, place, state) else { break };
+            let mut left = room;
+            let Some(candidate) = put_in(&statement, &name, place, state, &mut left)? else { break };
             match state.statement_to_plan(candidate.clone()).await {
                 Ok(plan) => return Ok(plan),
                 Err(other) if missing(&other).is_some_and(|other| other != name) => {
+                    room = left;
                     next = Some((candidate, other));
                     break;
                 }
@@ -54,11 +59,23 @@ pub(crate) fn missing(error: &DataFusionError) -> Option<String> {
 }
 
 /// The statement with a name's expression where the SELECT reads it that is at this place among those that give it and read it.
-fn put_in(statement: &Statement, name: &str, place: usize, state: &SessionState) -> Option<Statement> {
+fn put_in(
+    statement: &Statement,
+    name: &str,
+    place: usize,
+    state: &SessionState,
+    room: &mut usize,
+) -> Result<Option<Statement>, DataFusionError> {
     let mut statement = statement.clone();
-    let Statement::Statement(sql) = &mut statement else { return None };
-    let mut naming = Naming { name, left: place, state };
-    walk_mut(sql, &mut naming).is_break().then_some(statement)
+    let Statement::Statement(sql) = &mut statement else { return Ok(None) };
+    match walk_mut(sql, &mut Naming { name, left: place, state, room }) {
+        ControlFlow::Continue(()) => Ok(None),
+        ControlFlow::Break(true) => Ok(Some(statement)),
+        ControlFlow::Break(false) => plan_err!(
+            "{name} and other names that SELECT gives bring more than {EXPRESSIONS_MAX} expressions into it where it reads them; compute \
+             them in a query within FROM"
+        ),
+    }
 }
 
 struct Naming<'a> {
@@ -66,12 +83,15 @@ struct Naming<'a> {
     /// SELECTs that give the name and come before.
     left: usize,
     state: &'a SessionState,
+    /// Expressions that may still come in.
+    room: &'a mut usize,
 }
 
 impl VisitorMut for Naming<'_> {
-    type Break = ();
+    /// Whether all of them had room.
+    type Break = bool;
 
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<bool> {
         let given = select.projection.iter().enumerate().find_map(|(index, item)| match item {
             SelectItem::ExprWithAlias { expr, alias } if is_named(alias, self.name) => Some((index, expr.clone())),
             _ => None,
@@ -79,7 +99,7 @@ impl VisitorMut for Naming<'_> {
         let Some((index, given)) = given.filter(|(_, given)| !is_volatile(given, self.state)) else {
             return ControlFlow::Continue(());
         };
-        let mut reads = Reads { name: self.name, given: &given, depth: 0, count: 0 };
+        let mut reads = Reads { name: self.name, given: &given, size: size(&given), depth: 0, count: 0, room: *self.room };
         let mut changed = select.clone();
         changed.projection[index + 1..].iter_mut().for_each(|item| reads.put_in_item(item));
         let _ = walk_mut(&mut changed.selection, &mut reads);
@@ -90,13 +110,27 @@ impl VisitorMut for Naming<'_> {
             self.left -= 1;
             return ControlFlow::Continue(());
         }
+        if reads.count * reads.size > *self.room {
+            return ControlFlow::Break(false);
+        }
+        *self.room = reads.room;
         *select = changed;
-        ControlFlow::Break(())
+        ControlFlow::Break(true)
     }
 }
 
 fn is_named(ident: &Ident, name: &str) -> bool {
     if ident.quote_style.is_some() { ident.value == name } else { ident.value.to_lowercase() == name }
+}
+
+/// How many expressions one is made of.
+fn size(expr: &Expr) -> usize {
+    let mut count = 0;
+    let _ = expressions(expr, |_| {
+        count += 1;
+        ControlFlow::<()>::Continue(())
+    });
+    count
 }
 
 /// Whether it has other values each time it is computed.
@@ -115,9 +149,12 @@ fn is_volatile(expr: &Expr, state: &SessionState) -> bool {
 struct Reads<'a> {
     name: &'a str,
     given: &'a Expr,
+    size: usize,
     depth: usize,
     /// How many there were.
     count: usize,
+    /// Expressions that may still come in; what has no room stays out.
+    room: usize,
 }
 
 impl Reads<'_> {
@@ -151,9 +188,41 @@ impl VisitorMut for Reads<'_> {
             && let Expr::Identifier(ident) = expr
             && is_named(ident, self.name)
         {
-            *expr = Expr::Nested(Box::new(self.given.clone()));
             self.count += 1;
+            if let Some(room) = self.room.checked_sub(self.size) {
+                self.room = room;
+                *expr = Expr::Nested(Box::new(self.given.clone()));
+            }
         }
         ControlFlow::Continue(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::prelude::SessionContext;
+
+    use super::*;
+
+    async fn planned(sql: &str) -> Result<LogicalPlan, DataFusionError> {
+        let state = SessionContext::new().state();
+        let statement = state.sql_to_statement(sql, &state.config_options().sql_parser.dialect)?;
+        match state.statement_to_plan(statement.clone()).await {
+            Err(error) => plan_with_names(&state, statement, error).await,
+            plan => plan,
+        }
+    }
+
+    #[tokio::test]
+    async fn names_that_double_do_not_grow_without_end() {
+        let doubled = |times: usize| {
+            let items: Vec<String> = (0..times).map(|name| format!("a{name} + a{name} AS a{}", name + 1)).collect();
+            format!("SELECT 1 AS a0, {}", items.join(", "))
+        };
+        assert!(planned(&doubled(6)).await.is_ok());
+        let error = planned(&doubled(40)).await.unwrap_err().to_string();
+        assert!(error.contains("compute them in a query within FROM"), "{error}");
+        let error = planned("SELECT 1 AS a, a + nothing AS b").await.unwrap_err().to_string();
+        assert!(error.contains("nothing"), "{error}");
     }
 }
