@@ -222,10 +222,7 @@ impl Connections {
         if let Some(known) = self.now().find(welcome.drive) {
             return match known.door.label() == door.label() {
                 true => Ok(known.clone()),
-                false => {
-                    Err(Fault::invalid(format!("{} and {} are the same drive {}", known.label(), door.label(), known.id()))
-                        .hint("a copied directory is the same drive: start a new one on an empty directory"))
-                }
+                false => Err(same_drive(known, door.label())),
             };
         }
         let drive = ConnectedDrive { door, welcome };
@@ -371,12 +368,18 @@ fn in_order(drives: Vec<ConnectedDrive>) -> Result<Vec<ConnectedDrive>, Fault> {
     let mut by_id: BTreeMap<DriveId, ConnectedDrive> = BTreeMap::new();
     for drive in drives {
         if let Some(other) = by_id.get(&drive.id()) {
-            return Err(Fault::invalid(format!("{} and {} are the same drive {}", other.label(), drive.label(), drive.id())));
+            return Err(same_drive(other, drive.label()));
         }
         by_id.insert(drive.id(), drive);
     }
     refuse_beneath(&by_id)?;
     Ok(by_id.into_values().collect())
+}
+
+/// A drive that answers at another place, too.
+fn same_drive(drive: &ConnectedDrive, place: &str) -> Fault {
+    Fault::invalid(format!("{} and {place} are the same drive {}", drive.label(), drive.id()))
+        .hint("name it once; a copied directory is the same drive: start a new one on an empty directory")
 }
 
 /// Refuses a drive that stands beneath an array of them, and two arrays above one drive: both ways lead to the same rows.

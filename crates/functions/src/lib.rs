@@ -33,7 +33,6 @@ mod group_keys;
 mod groups;
 mod guarded;
 mod intervals;
-mod joined_texts;
 mod kept_names;
 mod list_sums;
 mod merged_keys;

@@ -1,14 +1,16 @@
-//! `array_agg` that keeps the order that it was asked for.
+//! `array_agg` and `string_agg` that keep the order that they were asked for.
 //!
 //! Where another aggregate of the query wants the opposite order, the planner turns an aggregate round: its ORDER BY is reversed, and a
 //! flag says so. DataFusion's accumulators of DISTINCT values sort the values themselves, by the reversed ORDER BY, and do not look at the
-//! flag. Two such aggregates in one query then had one order.
+//! flag. Two such aggregates in one query then had one order. And its `string_agg` puts its values in order itself, and asks for rows in
+//! its order all the same, which no rows are in for two of them.
 
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::Result;
-use datafusion::functions_aggregate::array_agg::array_agg_udaf as standard_udaf;
+use datafusion::functions_aggregate::array_agg::array_agg_udaf;
+use datafusion::functions_aggregate::string_agg::string_agg_udaf;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
@@ -16,28 +18,20 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_expr::PhysicalSortExpr;
 
-pub(crate) fn array_agg_udaf() -> Arc<AggregateUDF> {
-    Arc::new(AggregateUDF::new_from_impl(OrderedLists { standard: standard_udaf().as_ref().clone() }))
+pub(crate) fn ordered_udafs() -> [Arc<AggregateUDF>; 2] {
+    [array_agg_udaf(), string_agg_udaf()].map(|standard| ordered(standard.as_ref().clone()))
 }
 
-/// The accumulator that an aggregate makes, told the order that the query asks for.
-pub(crate) fn in_asked_order(
-    args: AccumulatorArgs,
-    make: impl FnOnce(AccumulatorArgs) -> Result<Box<dyn Accumulator>>,
-) -> Result<Box<dyn Accumulator>> {
-    if !(args.is_distinct && args.is_reversed) {
-        return make(args);
-    }
-    let asked: Vec<_> = args.order_bys.iter().map(PhysicalSortExpr::reverse).collect();
-    make(AccumulatorArgs { order_bys: &asked, is_reversed: false, ..args })
+fn ordered(standard: AggregateUDF) -> Arc<AggregateUDF> {
+    Arc::new(AggregateUDF::new_from_impl(Ordered { standard }))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct OrderedLists {
+struct Ordered {
     standard: AggregateUDF,
 }
 
-impl AggregateUDFImpl for OrderedLists {
+impl AggregateUDFImpl for Ordered {
     fn name(&self) -> &str {
         self.standard.name()
     }
@@ -59,7 +53,11 @@ impl AggregateUDFImpl for OrderedLists {
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        in_asked_order(args, |args| self.standard.accumulator(args))
+        if !(args.is_distinct && args.is_reversed) {
+            return self.standard.accumulator(args);
+        }
+        let asked: Vec<_> = args.order_bys.iter().map(PhysicalSortExpr::reverse).collect();
+        self.standard.accumulator(AccumulatorArgs { order_bys: &asked, is_reversed: false, ..args })
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
@@ -71,16 +69,20 @@ impl AggregateUDFImpl for OrderedLists {
     }
 
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
-        self.standard.order_sensitivity()
+        AggregateOrderSensitivity::SoftRequirement
     }
 
     fn with_beneficial_ordering(self: Arc<Self>, is_ordered: bool) -> Result<Option<Arc<dyn AggregateUDFImpl>>> {
+        // One that knows nothing of it sorts its values, whatever order they come in.
         let standard = self.standard.clone().with_beneficial_ordering(is_ordered)?;
-        Ok(standard.map(|standard| Arc::new(Self { standard }) as Arc<dyn AggregateUDFImpl>))
+        Ok(Some(standard.map_or(self as Arc<dyn AggregateUDFImpl>, |standard| Arc::new(Self { standard }))))
     }
 
     fn reverse_expr(&self) -> ReversedUDAF {
-        ReversedUDAF::Reversed(array_agg_udaf())
+        match self.standard.reverse_udf() {
+            ReversedUDAF::Reversed(standard) => ReversedUDAF::Reversed(ordered(standard.as_ref().clone())),
+            other => other,
+        }
     }
 
     fn supports_null_handling_clause(&self) -> bool {

@@ -40,7 +40,6 @@ use crate::far_moments::far_moments_udfs;
 use crate::filter_projections::FilterProjections;
 use crate::give_way::GiveWay;
 use crate::intervals::{Products, age_udf, times_udf};
-use crate::joined_texts::string_agg_udaf;
 use crate::list_sums::list_sum_udf;
 use crate::merged_keys::merged_key_udf;
 use crate::moment_texts::{MomentTexts, moment_text_udf};
@@ -48,7 +47,7 @@ use crate::moments_in_time::Moments;
 use crate::named_casts::{NamedCasts, named_cast_udf};
 use crate::one_distinct::OneDistinct;
 use crate::one_row::OneRow;
-use crate::ordered_lists::array_agg_udaf;
+use crate::ordered_lists::ordered_udafs;
 use crate::orders_hold::OrdersHold;
 use crate::percentiles::percentile_cont_udaf;
 use crate::planned::ReadyPlanner;
@@ -122,9 +121,8 @@ pub fn session_state(options: &EngineOptions) -> SessionState {
         .with_file_formats(Vec::new())
         .build();
     let context = SessionContext::new_with_state(state);
-    for aggregate in
-        [sum_udaf(), avg_udaf(), min_udaf(), max_udaf(), array_agg_udaf(), string_agg_udaf(), percentile_cont_udaf()]
-    {
+    let checked = [sum_udaf(), avg_udaf(), min_udaf(), max_udaf(), percentile_cont_udaf()];
+    for aggregate in checked.into_iter().chain(ordered_udafs()) {
         context.register_udaf(aggregate.as_ref().clone());
     }
     context.register_udf(named_cast_udf());

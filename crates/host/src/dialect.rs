@@ -93,6 +93,11 @@ pub(crate) fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
     Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
 }
 
+/// The name as names are compared.
+pub(crate) fn normal(name: &Ident) -> String {
+    if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
+}
+
 /// NULL, which stands where an expression was taken away.
 pub(crate) fn null() -> Expr {
     Expr::Value(Value::Null.into())

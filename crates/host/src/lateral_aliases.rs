@@ -7,8 +7,10 @@ use datafusion::common::{DataFusionError, SchemaError, plan_err};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{LogicalPlan, Volatility};
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, Select, SelectItem, VisitorMut};
-use pithead_syntax::{expressions, walk_mut};
+use datafusion::sql::sqlparser::ast::{Expr, Ident, Select, SelectItem, VisitorMut};
+use pithead_syntax::{Tree, any_expression, expressions, expressions_at_mut, walk_mut};
+
+use crate::dialect::normal;
 
 /// Names of a statement that are put in at most.
 const NAMES_MAX: usize = 64;
@@ -93,16 +95,16 @@ impl VisitorMut for Naming<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<bool> {
         let given = select.projection.iter().enumerate().find_map(|(index, item)| match item {
-            SelectItem::ExprWithAlias { expr, alias } if is_named(alias, self.name) => Some((index, expr.clone())),
+            SelectItem::ExprWithAlias { expr, alias } if normal(alias) == self.name => Some((index, expr.clone())),
             _ => None,
         });
         let Some((index, given)) = given.filter(|(_, given)| !is_volatile(given, self.state)) else {
             return ControlFlow::Continue(());
         };
-        let mut reads = Reads { name: self.name, given: &given, size: size(&given), depth: 0, count: 0, room: *self.room };
+        let mut reads = Reads { name: self.name, given: &given, size: size(&given), count: 0, room: *self.room };
         let mut changed = select.clone();
         changed.projection[index + 1..].iter_mut().for_each(|item| reads.put_in_item(item));
-        let _ = walk_mut(&mut changed.selection, &mut reads);
+        reads.put_in(&mut changed.selection);
         if reads.count == 0 {
             return ControlFlow::Continue(());
         }
@@ -119,10 +121,6 @@ impl VisitorMut for Naming<'_> {
     }
 }
 
-fn is_named(ident: &Ident, name: &str) -> bool {
-    if ident.quote_style.is_some() { ident.value == name } else { ident.value.to_lowercase() == name }
-}
-
 /// How many expressions one is made of.
 fn size(expr: &Expr) -> usize {
     let mut count = 0;
@@ -135,14 +133,11 @@ fn size(expr: &Expr) -> usize {
 
 /// Whether it has other values each time it is computed.
 fn is_volatile(expr: &Expr, state: &SessionState) -> bool {
-    let found = expressions(expr, |part| {
-        let Expr::Function(function) = part else { return ControlFlow::Continue(()) };
-        match state.scalar_functions().get(&function.name.to_string().to_lowercase()) {
-            Some(function) if function.signature().volatility == Volatility::Volatile => ControlFlow::Break(()),
-            _ => ControlFlow::Continue(()),
-        }
-    });
-    found.is_break()
+    any_expression(expr, |part| {
+        let Expr::Function(function) = part else { return false };
+        let known = state.scalar_functions().get(&function.name.to_string().to_lowercase());
+        known.is_some_and(|function| function.signature().volatility == Volatility::Volatile)
+    })
 }
 
 /// Reads of a name outside of subqueries, where it may be another column.
@@ -150,7 +145,6 @@ struct Reads<'a> {
     name: &'a str,
     given: &'a Expr,
     size: usize,
-    depth: usize,
     /// How many there were.
     count: usize,
     /// Expressions that may still come in; what has no room stays out.
@@ -161,40 +155,26 @@ impl Reads<'_> {
     /// A result keeps the name that it has as it is written.
     fn put_in_item(&mut self, item: &mut SelectItem) {
         let (written, before) = (item.to_string(), self.count);
-        let _ = walk_mut(item, self);
+        self.put_in(item);
         if let SelectItem::UnnamedExpr(expr) = item
             && self.count > before
         {
             *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::with_quote('"', written) };
         }
     }
-}
 
-impl VisitorMut for Reads<'_> {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if self.depth == 0
-            && let Expr::Identifier(ident) = expr
-            && is_named(ident, self.name)
-        {
+    fn put_in(&mut self, part: &mut (impl Tree + ?Sized)) {
+        expressions_at_mut(part, |expr, depth| {
+            let Expr::Identifier(ident) = &*expr else { return };
+            if depth > 0 || normal(ident) != self.name {
+                return;
+            }
             self.count += 1;
             if let Some(room) = self.room.checked_sub(self.size) {
                 self.room = room;
                 *expr = Expr::Nested(Box::new(self.given.clone()));
             }
-        }
-        ControlFlow::Continue(())
+        });
     }
 }
 

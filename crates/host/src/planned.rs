@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use pithead_functions::{NAMED_CAST, with_merged_keys};
 use pithead_model::RESERVED;
-use pithead_syntax::{expressions, expressions_mut, walk, walk_mut};
+use pithead_syntax::{any_expression, expressions, expressions_mut, walk, walk_mut};
 
 use crate::ambiguous;
 use crate::dialect::{call, in_the_engines_words, null};
@@ -171,9 +171,7 @@ impl LaterBranches<'_> {
 }
 
 fn reads_columns(expr: &Expr) -> bool {
-    let is_column = |expr: &Expr| matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
-    let found = expressions(expr, |part| if is_column(part) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) });
-    found.is_break()
+    any_expression(expr, |part| matches!(part, Expr::Identifier(_) | Expr::CompoundIdentifier(_)))
 }
 
 /// Hands IGNORE NULLS and RESPECT NULLS to the call that they belong to: the parser takes `first_value(nullif(x, 1) IGNORE NULLS)` for

@@ -48,6 +48,38 @@ pub fn expressions<B>(tree: &(impl Tree + ?Sized), look: impl FnMut(&Expr) -> Co
     walk(tree, &mut Look(look))
 }
 
+/// Whether one of the expressions of a part is of a kind.
+pub fn any_expression(tree: &(impl Tree + ?Sized), is: impl Fn(&Expr) -> bool) -> bool {
+    expressions(tree, |expr| if is(expr) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }).is_break()
+}
+
+/// Changes each expression after what is within it; `change` is told of how many queries of the part it is within.
+pub fn expressions_at_mut(tree: &mut (impl Tree + ?Sized), change: impl FnMut(&mut Expr, usize)) {
+    struct Change<F> {
+        change: F,
+        depth: usize,
+    }
+    impl<F: FnMut(&mut Expr, usize)> VisitorMut for Change<F> {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
+            self.depth += 1;
+            ControlFlow::Continue(())
+        }
+
+        fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
+            self.depth -= 1;
+            ControlFlow::Continue(())
+        }
+
+        fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            (self.change)(expr, self.depth);
+            ControlFlow::Continue(())
+        }
+    }
+    let _ = walk_mut(tree, &mut Change { change, depth: 0 });
+}
+
 /// Changes each expression after what is within it.
 pub fn expressions_mut<B>(tree: &mut (impl Tree + ?Sized), change: impl FnMut(&mut Expr) -> ControlFlow<B>) -> ControlFlow<B> {
     struct Change<F>(F);
@@ -223,6 +255,16 @@ mod tests {
         });
         assert_eq!(found, ControlFlow::Break("c"));
         assert_eq!(seen, ["a + b", "a", "b", "c > (SELECT d FROM u)", "c"]);
+    }
+
+    #[test]
+    fn changes_know_the_queries_around() {
+        let mut sql = parsed("SELECT a FROM t WHERE b IN (SELECT c FROM (SELECT d FROM u) AS v)");
+        assert!(any_expression(&sql, |expr| expr.to_string() == "d") && !any_expression(&sql, |expr| expr.to_string() == "v"));
+        let mut seen = Vec::new();
+        expressions_at_mut(&mut sql, |expr, depth| seen.push((expr.to_string(), depth)));
+        let names: Vec<(&str, usize)> = seen.iter().map(|(name, depth)| (name.as_str(), *depth)).collect();
+        assert_eq!(names[..4], [("a", 1), ("b", 1), ("c", 2), ("d", 3)]);
     }
 
     #[test]

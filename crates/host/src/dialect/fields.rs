@@ -6,6 +6,7 @@ use datafusion::sql::sqlparser::ast::{AccessExpr, Expr, Ident, Statement as Sql,
 use pithead_syntax::{expressions_mut, walk_mut};
 
 use super::macros::Naming;
+use super::normal;
 
 /// Puts the names of such fields in brackets. Results keep the names that they have.
 pub(super) fn in_brackets(sql: &mut Sql) {
@@ -30,7 +31,9 @@ fn with_brackets(expr: &Expr) -> Option<Expr> {
         return None;
     }
     let rest = access_chain[path..].iter().map(|access| match field(access) {
-        Some(name) => AccessExpr::Subscript(Subscript::Index { index: text(name) }),
+        Some(name) => {
+            AccessExpr::Subscript(Subscript::Index { index: Expr::Value(Value::SingleQuotedString(normal(name)).into()) })
+        }
         None => access.clone(),
     });
     let access_chain = access_chain[..path].iter().cloned().chain(rest).collect();
@@ -42,12 +45,6 @@ fn field(access: &AccessExpr) -> Option<&Ident> {
         AccessExpr::Dot(Expr::Identifier(name)) => Some(name),
         _ => None,
     }
-}
-
-/// The name as names are compared.
-fn text(name: &Ident) -> Expr {
-    let name = if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() };
-    Expr::Value(Value::SingleQuotedString(name).into())
 }
 
 #[cfg(test)]

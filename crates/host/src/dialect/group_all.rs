@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use datafusion::execution::SessionState;
 use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Select, SelectItem, Statement as Sql, VisitorMut};
-use pithead_syntax::{expressions, walk_mut};
+use pithead_syntax::{any_expression, walk_mut};
 
 /// Takes such groups away.
 pub(super) fn without_constants(state: &SessionState, sql: &mut Sql) {
@@ -20,9 +20,9 @@ impl VisitorMut for Groups<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         let GroupByExpr::All(modifiers) = &select.group_by else { return ControlFlow::Continue(()) };
-        let is_aggregate = |item: &SelectItem| has(item, |part| self.is_aggregate(part));
+        let is_aggregate = |item: &SelectItem| any_expression(item, |part| self.is_aggregate(part));
         let is_constant = |item: &SelectItem| {
-            matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. }) && !has(item, reads_rows)
+            matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. }) && !any_expression(item, reads_rows)
         };
         let items = &select.projection;
         if items.iter().any(is_aggregate) && items.iter().all(|item| is_aggregate(item) || is_constant(item)) {
@@ -49,8 +49,4 @@ fn reads_rows(expr: &Expr) -> bool {
             | Expr::Exists { .. }
             | Expr::Function(_)
     )
-}
-
-fn has(item: &SelectItem, is: impl Fn(&Expr) -> bool) -> bool {
-    expressions(item, |part| if is(part) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }).is_break()
 }

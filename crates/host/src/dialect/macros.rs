@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
-use pithead_syntax::{expressions, expressions_mut, walk_mut};
+use pithead_syntax::{any_expression, expressions_mut, walk_mut};
 
 use super::formats::with_fractions;
 use super::null;
@@ -163,9 +163,7 @@ pub(super) fn expand(state: &SessionState, sql: &mut Sql) {
         Expr::Function(function) => expanded(function, &is_known),
         _ => None,
     };
-    if expressions(sql, |expr| if of(expr).is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-        .is_continue()
-    {
+    if !any_expression(sql, |expr| of(expr).is_some()) {
         return;
     }
     let _ = walk_mut(sql, &mut Naming(&|expr| of(expr).is_some()));
@@ -187,9 +185,7 @@ impl VisitorMut for Naming<'_> {
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         for item in &mut select.projection {
             let SelectItem::UnnamedExpr(expr) = item else { continue };
-            let has_call =
-                expressions(expr, |part| if (self.0)(part) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) });
-            if has_call.is_break() {
+            if any_expression(expr, self.0) {
                 let alias = Ident::with_quote('"', expr.to_string());
                 *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
             }

@@ -14,9 +14,9 @@ use datafusion::sql::sqlparser::ast::{
     TableFactor, TableWithJoins, VisitorMut, WildcardAdditionalOptions,
 };
 use pithead_functions::MERGED_KEY;
-use pithead_syntax::{Tree, expressions, walk_mut};
+use pithead_syntax::{Tree, any_expression, expressions, expressions_at_mut, walk_mut};
 
-use super::call;
+use super::{call, normal};
 
 /// Puts such columns into the function. True: there may be some, or joins that use a column again. An error: why a statement is
 /// refused.
@@ -240,36 +240,14 @@ fn mark_select(select: &mut Select, keys: &Keys) {
     }
 }
 
+/// Marks the columns. Within a subquery, one without a table may be the subquery's own.
 fn mark_all(part: &mut (impl Tree + ?Sized), keys: &Keys) {
-    let _ = walk_mut(part, &mut Columns { keys, depth: 0 });
-}
-
-/// Finds the columns. Within a subquery, one without a table may be the subquery's own.
-struct Columns<'a> {
-    keys: &'a Keys,
-    depth: usize,
-}
-
-impl VisitorMut for Columns<'_> {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if let Some(key) = self.keys.of_expr(expr) {
-            let column = if self.depth == 0 { key.column() } else { Expr::Identifier(key.name.clone()) };
-            *expr = if self.keys.are_merged { call(MERGED_KEY, [column]) } else { column };
+    expressions_at_mut(part, |expr, depth| {
+        if let Some(key) = keys.of_expr(expr) {
+            let column = if depth == 0 { key.column() } else { Expr::Identifier(key.name.clone()) };
+            *expr = if keys.are_merged { call(MERGED_KEY, [column]) } else { column };
         }
-        ControlFlow::Continue(())
-    }
+    });
 }
 
 impl Key {
@@ -322,11 +300,7 @@ fn keep_names(select: &mut Select, keys: &Keys) {
         fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
             for item in &mut select.projection {
                 let SelectItem::UnnamedExpr(expr) = item else { continue };
-                let reads = expressions(expr, |part| match self.0.of_expr(part) {
-                    Some(_) => ControlFlow::Break(()),
-                    None => ControlFlow::Continue(()),
-                });
-                if reads.is_break() {
+                if any_expression(expr, |part| self.0.of_expr(part).is_some()) {
                     let alias = match &*expr {
                         Expr::Identifier(name) => name.clone(),
                         other => Ident::with_quote('"', other.to_string()),
@@ -357,6 +331,5 @@ fn is_named(expr: &Expr, key: &Ident) -> bool {
 }
 
 fn is_same(one: &Ident, other: &Ident) -> bool {
-    let folded = |name: &Ident| if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() };
-    folded(one) == folded(other)
+    normal(one) == normal(other)
 }

@@ -9,6 +9,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 use pithead_syntax::{expressions_mut, walk_mut};
 
+use super::normal;
+
 /// Puts each window together from those that it names.
 pub(super) fn expand(sql: &mut Sql) -> Result<(), String> {
     match walk_mut(sql, &mut Windows) {
@@ -96,9 +98,4 @@ fn together(name: &Ident, base: &WindowSpec, more: &WindowSpec) -> ControlFlow<S
     let order_by = if more.order_by.is_empty() { base.order_by.clone() } else { more.order_by.clone() };
     let (partition_by, window_frame) = (base.partition_by.clone(), more.window_frame.clone());
     ControlFlow::Continue(WindowSpec { window_name: None, partition_by, order_by, window_frame })
-}
-
-/// The name as names are compared.
-fn normal(name: &Ident) -> String {
-    if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
 }
