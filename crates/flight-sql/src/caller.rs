@@ -14,7 +14,7 @@ use pithead_model::{Blame, Fault};
 use tonic::Request;
 use tonic::metadata::{KeyAndValueRef, MetadataMap};
 
-use crate::kept::Owner;
+use crate::handle_store::Owner;
 use crate::reception::Credentials;
 
 /// What the names of headers begin with that are settings.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::kept::Owner;
+use crate::handle_store::Owner;
 
 /// All answers of a server that are on their way.
 #[derive(Debug, Default)]

@@ -10,7 +10,7 @@ use pithead_observe::{Health, Observed};
 
 use crate::caller::{Caller, Sessions};
 use crate::cancel::Running;
-use crate::kept::{HandleStore, Limits};
+use crate::handle_store::{HandleStore, Limits};
 use crate::metrics::Metrics;
 use crate::prepared::Prepared;
 use crate::statement::PlannedQuery;

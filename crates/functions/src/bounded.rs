@@ -10,9 +10,9 @@
 
 mod function;
 mod growth;
-mod held;
 mod pieces;
+mod session_memory;
 
 pub(crate) use function::{Bounded, bounded, may_fold, plain};
-pub use held::{Holder, SessionMemory};
 pub use pieces::rows_at_once;
+pub use session_memory::{Holder, SessionMemory};

@@ -23,10 +23,10 @@ use pithead_plan::{Input, RemoteScan, ReplanPoint, ResultShape, RollUp, SubPlan,
 use pithead_remote::{RemoteScanExec, SubPlanProfile, Target, here};
 
 use crate::aside::{aside_waiting, is_large};
-use crate::below::FromAbove;
 use crate::query::{Prepared, Query};
 use crate::replan::{Anew, ReplanExec};
 use crate::sampler::SampledPages;
+use crate::sub_plans::FromAbove;
 use crate::{Host, Settings};
 
 /// Bytes that a batch is to have at most, by what is expected of its columns.

@@ -21,13 +21,13 @@ use pithead_plan::{
 };
 
 use crate::aside::{aside, aside_waiting, is_large};
-use crate::below::FromAbove;
 use crate::elsewhere::{self, Placed};
 use crate::planner::{RemotePlanner, physical_plan};
 use crate::replan::Replans;
 use crate::sampler::{SampleReport, SampledPages};
 use crate::schemas::Datasets;
-use crate::shared::SharedRows;
+use crate::shared_rows::SharedRows;
+use crate::sub_plans::FromAbove;
 use crate::{Host, Settings};
 use pithead_remote::{QueryProfile, SubPlanProfile};
 

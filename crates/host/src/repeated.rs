@@ -19,7 +19,7 @@ use futures::stream::BoxStream;
 use pithead_model::Fault;
 use pithead_syntax::expressions;
 
-use crate::planned::{is_refused, plan_of};
+use crate::statement_plan::{is_refused, plan_of};
 
 type Rows = BoxStream<'static, Result<RecordBatch, Fault>>;
 

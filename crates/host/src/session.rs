@@ -36,9 +36,9 @@ use crate::timeout::Deadline;
 use crate::views::{self, Expander, ViewsRead, refuse_broken};
 use crate::watch::{Slow, Watch};
 use crate::writing::{self, Altering, Layout, Writing, begins_again};
-use crate::written::explain_substrait;
+use crate::written_plans::explain_substrait;
 use crate::zoned::{TIME_ZONE, in_session_zone};
-use crate::{Client, Frames, Host, Parameters, Settings, explain, functions, pushdown, settings, summarize, written};
+use crate::{Client, Frames, Host, Parameters, Settings, explain, functions, pushdown, settings, summarize, written_plans};
 
 /// A client's connection to a host: its settings, and the statements it runs.
 pub struct Session {
@@ -567,7 +567,9 @@ impl Statement {
             | Parsed::Write { .. } => (None, None),
             Parsed::History(history) => (history.schema(), None),
             Parsed::Explain { query, .. } => (Some(explain::schema()), Some(session.plan(query, parameters, None).await?.1)),
-            Parsed::Substrait { query, .. } => (Some(written::schema()?), Some(session.plan(query, parameters, None).await?.1)),
+            Parsed::Substrait { query, .. } => {
+                (Some(written_plans::schema()?), Some(session.plan(query, parameters, None).await?.1))
+            }
             Parsed::Pushdown { query } => (Some(pushdown::schema()?), Some(session.plan(query, parameters, None).await?.1)),
             Parsed::Summarize { query } => (Some(summarize::schema()), Some(session.plan(query, parameters, None).await?.1)),
             Parsed::Query(syntax) => {

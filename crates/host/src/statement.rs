@@ -15,7 +15,9 @@ use crate::schemas::CATALOG;
 use crate::tokens::{is_gap, is_word, line_starts, offset, parts, token_at, tokens};
 use crate::views::{self, DroppedView, ViewDefinition};
 use crate::writing::{Altering, Layout, sort_clauses};
-use crate::{Parameters, as_of, copying, explain_options, from_first, parameters, planned, precedence, settings, showing};
+use crate::{
+    Parameters, as_of, copying, explain_options, from_first, parameters, precedence, settings, showing, statement_plan,
+};
 
 /// A statement, as far as the session must know it.
 pub(crate) enum Parsed {
@@ -234,7 +236,7 @@ fn told_apart(statement: Syntax) -> Result<Parsed, Fault> {
 
 fn mended(mut statement: Syntax) -> Syntax {
     precedence::mend(&mut statement);
-    planned::mend_null_treatment(&mut statement);
+    statement_plan::mend_null_treatment(&mut statement);
     settings::show_in_full(&mut statement);
     statement
 }

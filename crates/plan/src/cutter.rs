@@ -24,7 +24,7 @@ use pithead_model::Level;
 use crate::decompose::remote;
 use crate::expression::{any_stays, stays};
 use crate::facts::{KeyClasses, Scheme};
-use crate::known::KnownRows;
+use crate::known_rows::KnownRows;
 use crate::operator::Operator;
 use crate::piece::{Layer, Piece};
 use crate::{Catalogue, Computed, CutOptions, DatasetFacts, Estimate, RemoteScan, ReplanPoint, SubPlan, Travelling};

@@ -17,7 +17,7 @@ mod expression;
 mod facts;
 mod join;
 mod join_keys;
-mod known;
+mod known_rows;
 mod literal;
 mod names;
 mod operator;
@@ -30,7 +30,7 @@ mod remote;
 mod replan;
 mod rollup;
 mod sampling;
-mod shared;
+mod shared_part;
 mod subquery;
 mod travel;
 
@@ -49,7 +49,7 @@ pub use remote::{Input, RemoteScan, SubPlan, Travelling};
 pub use replan::{ReplanPoint, replannable, with_replan_point};
 pub use rollup::RollUp;
 pub use sampling::{SampleKey, SampleQuestion, Sampled, Samples, counted_by, sample_questions};
-pub use shared::SharedPart;
+pub use shared_part::SharedPart;
 pub use subquery::{ScalarQuery, replace_scalar_queries, scalar_queries};
 pub use travel::{INPUT_SCHEMA, consume, references};
 

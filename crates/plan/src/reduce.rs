@@ -16,7 +16,7 @@ use datafusion::logical_expr::{Aggregate, Expr, Join, LogicalPlan, Projection, S
 use pithead_model::SHIPPED_BYTES_MAX;
 
 use crate::cutter::Cutter;
-use crate::known::KnownRows;
+use crate::known_rows::KnownRows;
 use crate::names::own;
 use crate::recursion::stands_alone;
 use crate::{Catalogue, CutOptions, Estimate, Input, PlanError};

@@ -8,7 +8,7 @@ use pithead_fleet::Fleet;
 use pithead_model::SliceCosts;
 
 use crate::finishing::Finishing;
-use crate::held::HeldSlices;
+use crate::held_slices::HeldSlices;
 use crate::idle::IdleSessions;
 use crate::rollups::RollUps;
 use crate::sizes::Sizes;

@@ -9,7 +9,7 @@ mod closer;
 mod context;
 mod finish;
 mod finishing;
-mod held;
+mod held_slices;
 mod hinted;
 mod idle;
 mod profile;

@@ -16,12 +16,12 @@
 mod apply;
 mod audit;
 mod commit;
+mod dedup_parts;
 mod failure;
 mod file;
+mod index_file;
 mod ledger;
-mod opened;
 mod read;
-mod shared;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -30,7 +30,7 @@ use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard, RwLockW
 use pithead_model::DriveId;
 use redb::{Database, ReadTransaction, ReadableDatabase as _, ReadableTable as _, TableDefinition, WriteTransaction};
 
-use self::opened::{Opened, open_file, repeat, rewrite, set_durability};
+use self::index_file::{OpenIndex, open_file, repeat, rewrite, set_durability};
 use crate::format::io_error;
 use crate::journal::Journal;
 use crate::medium::Medium;
@@ -40,11 +40,11 @@ use crate::{StoreError, Value};
 pub(crate) use self::apply::{Action, Batch, Change, Committed, Named, NewValue, Was};
 pub(crate) use self::commit::Depth;
 use self::commit::Unflushed;
+pub(crate) use self::dedup_parts::{PartAt, Parts, Raw, ValuePart};
 pub(crate) use self::failure::{Failure, caught, corrupt, damaged};
 pub(crate) use self::file::PlainFile;
 pub(crate) use self::ledger::Totals;
 use self::read::decode;
-pub(crate) use self::shared::{PartAt, Parts, Raw, ValuePart};
 
 /// Name of the file.
 pub(crate) const INDEX: &str = "index.redb";
@@ -96,7 +96,7 @@ pub(crate) struct Index {
     name: &'static str,
     cache_bytes: usize,
     /// None after the medium failed.
-    open: RwLock<Option<Opened>>,
+    open: RwLock<Option<OpenIndex>>,
     unflushed: Mutex<Unflushed>,
     /// The file was opened again since [`Index::take_reopened`], and may show other commits.
     reopened: AtomicBool,
@@ -275,7 +275,7 @@ impl Index {
         self.failed(Failure::Redb(redb::Error::PreviousIo));
     }
 
-    fn opened(&self) -> Result<MappedRwLockReadGuard<'_, Opened>, StoreError> {
+    fn opened(&self) -> Result<MappedRwLockReadGuard<'_, OpenIndex>, StoreError> {
         loop {
             let open = self.open.read();
             if let Ok(opened) = RwLockReadGuard::try_map(open, Option::as_ref) {
@@ -291,7 +291,7 @@ impl Index {
         }
     }
 
-    fn reopen(&self) -> Result<Opened, StoreError> {
+    fn reopen(&self) -> Result<OpenIndex, StoreError> {
         if self.suspect.load(Ordering::Acquire) {
             let file = self.medium.open(self.name, false);
             let rewritten = file.and_then(|file| rewrite(&*file));

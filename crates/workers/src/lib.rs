@@ -19,7 +19,7 @@ mod may;
 mod place;
 mod reached;
 mod serve;
-mod told;
+mod task_faults;
 
 pub use links::Links;
 pub use place::Workers;

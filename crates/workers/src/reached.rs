@@ -17,7 +17,7 @@ use http::HeaderMap;
 use pithead_model::Blame;
 use pithead_wire::Trouble;
 
-use crate::told::{call_error, fault_of, of_worker};
+use crate::task_faults::{call_error, fault_of, of_worker};
 
 /// A worker's address, and what the link to it knows where a call fails.
 #[derive(Clone)]

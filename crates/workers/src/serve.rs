@@ -23,7 +23,7 @@ use tonic::Status;
 use crate::codec::{ScanCodec, external};
 use crate::links::Links;
 use crate::may::{Functions, register};
-use crate::told::TaskExec;
+use crate::task_faults::TaskExec;
 
 /// What a worker says that it is.
 pub(crate) const RELEASE: &str = env!("CARGO_PKG_VERSION");

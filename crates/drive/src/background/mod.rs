@@ -5,8 +5,8 @@
 mod compaction;
 mod dedup;
 mod governor;
-mod kept;
 mod scrub;
+mod service_records;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,8 +23,8 @@ use crate::resources::Workers;
 use compaction::Compaction;
 use dedup::{DedupService, DedupTold};
 use governor::PolicyGovernor;
-use kept::{ServiceOrders, ServiceRecords, Wish};
 use scrub::{DamagedValues, ScrubService};
+use service_records::{ServiceOrders, ServiceRecords, Wish};
 
 /// Reads every stored value.
 pub(crate) const SCRUB: &str = "scrub";

@@ -3,15 +3,15 @@
 mod door;
 mod drive;
 mod health;
-mod observed;
+mod metric_values;
 mod options;
 mod plans;
+mod raw_slices;
 mod serve;
-mod shared;
 mod status;
 
 pub use drive::Drive;
 pub use options::DriveOptions;
 pub use plans::{PlanRequest, PlanRows};
+pub use raw_slices::{RawSlices, Shared};
 pub use serve::{address, bind, serve};
-pub use shared::{RawSlices, Shared};

@@ -18,8 +18,8 @@ use pithead_sched::Class;
 
 use crate::resources::Workers;
 use crate::sessions::admission::Sessions;
-use crate::sessions::kept::{Output, PartialOutputs};
 use crate::sessions::meter::Meter;
+use crate::sessions::partial_outputs::{Output, PartialOutputs};
 use crate::sessions::queue::EventSender;
 use crate::sessions::session::{Session, Work};
 use crate::sessions::slow::Watch;

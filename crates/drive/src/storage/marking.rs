@@ -18,8 +18,8 @@ use pithead_slice::Encoding;
 use pithead_store::Store;
 
 use crate::resources::{Grant, Workers};
-use crate::storage::left::stage_left;
 use crate::storage::loads::{StagedSlice, adopt, check, summaries};
+use crate::storage::slice_rest::stage_left;
 use crate::storage::{Lease, Storage};
 
 /// What marking a run needs, beside its request.

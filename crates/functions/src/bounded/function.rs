@@ -17,7 +17,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{BinaryExpr as PhysicalBinary, Column};
 
 use super::growth::Growth;
-use super::held::{Holder, SessionMemory};
+use super::session_memory::{Holder, SessionMemory};
 
 /// The most bytes of a result that need no reservation.
 const UNCOUNTED_BYTES: u64 = 1 << 20;

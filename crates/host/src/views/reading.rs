@@ -19,9 +19,9 @@ use pithead_functions::fault_from_datafusion;
 use pithead_model::{Blame, DatasetName, Fault, FaultKind, OPERATORS_MAX, View};
 
 use super::definition::query_of;
-use crate::planned::plan_of;
 use crate::schemas::{Scope, catalogs};
 use crate::statement::operators;
+use crate::statement_plan::plan_of;
 use crate::tokens::tokens;
 use crate::{Frames, Host};
 

@@ -18,9 +18,9 @@ use pithead_load::{LoadMode, LoadSpec};
 use pithead_model::{Blame, Dataset, DatasetName, Fault, FaultKind, Partitioning, near_names};
 
 use super::{Writer, unsupported};
-use crate::planned::plan_of_columns;
 use crate::query::Query;
 use crate::statement::{Named, quoted};
+use crate::statement_plan::plan_of_columns;
 use crate::tokens::parts;
 
 const CHANGES: &str = "ADD COLUMN, DROP COLUMN, RENAME COLUMN … TO, ALTER COLUMN … TYPE, and … SET or DROP NOT NULL run here";

@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 use pithead_functions::fault_from_datafusion;
 use pithead_model::Fault;
 
-use crate::planned::plan_of;
+use crate::statement_plan::plan_of;
 
 /// Plans a statement. The planner drops the name that a DELETE gives its table (`DELETE FROM t AS x WHERE x.a > 1`), so the rows of such
 /// a one are planned as a query's.

@@ -15,7 +15,7 @@ use pithead_model::PageSet;
 use super::body::ORIGINS;
 use super::columns::{Columns, origins_of};
 use super::footer::{self, MAGIC, TAIL_BYTES, check_group, chunk_range, damaged};
-use super::opened::{Opened, leaves};
+use super::row_group::{OpenRowGroup, leaves};
 use super::rows::{Rows, Step};
 use super::{grid, whole};
 use crate::guard::{check_columns, guarded};
@@ -25,7 +25,7 @@ use crate::{Predicate, ReadAt, Scan, ScanRequest, Search, SearchStream, SliceErr
 
 /// An open slice.
 #[derive(Debug)]
-pub(super) struct ParquetSlice(Arc<Opened>);
+pub(super) struct ParquetSlice(Arc<OpenRowGroup>);
 
 impl ParquetSlice {
     /// A row group of a file outside of the store.
@@ -39,7 +39,7 @@ impl ParquetSlice {
     ) -> Self {
         let (leaves, chunks_end) = (leaves(read.metadata()), body.bytes());
         let (sent, attached, complete) = (None, Some(all), OnceLock::new());
-        Self(Arc::new(Opened { columns, read, leaves, body, chunks_end, index, sent, first_row, attached, complete }))
+        Self(Arc::new(OpenRowGroup { columns, read, leaves, body, chunks_end, index, sent, first_row, attached, complete }))
     }
 
     /// Opens a body, or what is at hand of it.
@@ -66,10 +66,10 @@ impl ParquetSlice {
         };
         let sent = pages.map(|pages| index.sent(pages)).transpose()?;
         let (first_row, attached, complete) = (0, None, OnceLock::new());
-        Ok(Self(Arc::new(Opened { columns, read, leaves, body, chunks_end, index, sent, first_row, attached, complete })))
+        Ok(Self(Arc::new(OpenRowGroup { columns, read, leaves, body, chunks_end, index, sent, first_row, attached, complete })))
     }
 
-    pub(super) fn opened(&self) -> &Arc<Opened> {
+    pub(super) fn opened(&self) -> &Arc<OpenRowGroup> {
         &self.0
     }
 }

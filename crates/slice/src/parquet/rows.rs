@@ -17,7 +17,7 @@ use parquet::arrow::arrow_reader::{
 use super::chunks::Chunks;
 use super::filter::Filter;
 use super::footer::damaged;
-use super::opened::Opened;
+use super::row_group::OpenRowGroup;
 use crate::marks::Marks;
 use crate::{ReadStats, ScanRequest, SliceError};
 
@@ -33,7 +33,7 @@ pub(super) enum Step {
 
 /// A running scan.
 pub(super) struct Rows {
-    slice: Arc<Opened>,
+    slice: Arc<OpenRowGroup>,
     /// Columns of the output, by index in the dataset's schema.
     columns: Vec<usize>,
     output: SchemaRef,
@@ -78,7 +78,7 @@ struct Reading {
 }
 
 impl Rows {
-    pub(super) fn new(slice: Arc<Opened>, request: ScanRequest, windows: Vec<Range<u64>>) -> Result<Self, SliceError> {
+    pub(super) fn new(slice: Arc<OpenRowGroup>, request: ScanRequest, windows: Vec<Range<u64>>) -> Result<Self, SliceError> {
         let output = Arc::new(slice.columns.schema.project(&request.columns).map_err(damaged)?);
         let filter = Filter::new(&request.predicates, &request.keys, &slice.columns);
         let left = slice.index.marks.as_ref().map(|marks| left(marks, &windows));
@@ -318,7 +318,7 @@ fn kept_schema(schema: &SchemaRef, columns: &[usize]) -> SchemaRef {
 }
 
 /// Rows of a column that has one value; it is kept as long as batches are not longer.
-fn constant(last: &mut Option<ArrayRef>, slice: &Opened, column: usize, rows: usize) -> Result<ArrayRef, SliceError> {
+fn constant(last: &mut Option<ArrayRef>, slice: &OpenRowGroup, column: usize, rows: usize) -> Result<ArrayRef, SliceError> {
     if last.as_ref().is_none_or(|array| array.len() < rows) {
         *last = slice.columns.constant(column, rows)?;
     }
@@ -331,7 +331,7 @@ impl Filtering {
     fn take(
         &mut self,
         batch: &RecordBatch,
-        slice: &Opened,
+        slice: &OpenRowGroup,
         filter: &mut Filter,
         left: Option<&BooleanBuffer>,
     ) -> Result<(), SliceError> {
@@ -371,7 +371,7 @@ struct Decoder {
 
 impl Decoder {
     fn new(
-        slice: &Opened,
+        slice: &OpenRowGroup,
         mut roots: Vec<usize>,
         selection: Option<&RowSelection>,
         policy: RowSelectionPolicy,

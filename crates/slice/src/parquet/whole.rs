@@ -11,7 +11,7 @@ use pithead_model::{PageSet, SLICE_BYTES_MAX};
 use super::ParquetEncoding;
 use super::body::end_of;
 use super::footer::{chunk_range, damaged};
-use super::opened::Opened;
+use super::row_group::OpenRowGroup;
 use super::rows::{Rows, Step};
 use crate::arrow_ipc::ArrowEncoding;
 use crate::header::{HEADER_BYTES, seal, seal_in_place};
@@ -19,7 +19,7 @@ use crate::stored::{SliceParts, Stored};
 use crate::{Encoding, ScanRequest, SliceError};
 
 /// The slice with its header.
-pub(super) fn stored(opened: &Arc<Opened>) -> Result<Bytes, SliceError> {
+pub(super) fn stored(opened: &Arc<OpenRowGroup>) -> Result<Bytes, SliceError> {
     let columns = opened.columns.schema.fields().len() as u32;
     let bounded = |slice: Vec<u8>| match slice.len() <= SLICE_BYTES_MAX {
         true => Ok(Bytes::from(slice)),
@@ -38,12 +38,12 @@ pub(super) fn stored(opened: &Arc<Opened>) -> Result<Bytes, SliceError> {
 }
 
 /// Whether the slice's own bytes can travel. A part of a row group has none, nor has one over the bound on a slice.
-fn travels(opened: &Opened) -> Result<bool, SliceError> {
+fn travels(opened: &OpenRowGroup) -> Result<bool, SliceError> {
     Ok(opened.attached != Some(false) && complete(opened)?.bytes() + HEADER_BYTES as u64 <= SLICE_BYTES_MAX as u64)
 }
 
 /// The whole file, whose end is made when it is first asked for.
-fn complete(opened: &Opened) -> Result<&Stored, SliceError> {
+fn complete(opened: &OpenRowGroup) -> Result<&Stored, SliceError> {
     if opened.attached.is_none() {
         return Ok(&opened.body);
     }
@@ -57,7 +57,7 @@ fn complete(opened: &Opened) -> Result<&Stored, SliceError> {
 }
 
 /// The rows in the encoding `arrow`, which any rows have.
-fn encoded(opened: &Arc<Opened>) -> Result<Vec<u8>, SliceError> {
+fn encoded(opened: &Arc<OpenRowGroup>) -> Result<Vec<u8>, SliceError> {
     let schema = &opened.columns.schema;
     let request = ScanRequest::all_rows((0..schema.fields().len()).collect());
     let windows = opened.index.wanted(&request, None)?;
@@ -73,7 +73,7 @@ fn encoded(opened: &Arc<Opened>) -> Result<Vec<u8>, SliceError> {
 }
 
 /// The parts that hold these columns in these pages.
-pub(super) fn parts(opened: &Arc<Opened>, columns: &[usize], pages: &PageSet) -> Result<SliceParts, SliceError> {
+pub(super) fn parts(opened: &Arc<OpenRowGroup>, columns: &[usize], pages: &PageSet) -> Result<SliceParts, SliceError> {
     if !travels(opened)? {
         return ArrowEncoding.open(&opened.columns.schema, encoded(opened)?.into())?.parts(columns, pages);
     }

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use redb::WriteTransaction;
 
 use super::apply::{self, Batch, Committed};
-use super::opened::set_durability;
+use super::index_file::set_durability;
 use super::{COMMIT, FACTS, Failure, Index, LOG, LOG_AT, LOG_KEYS_AT, caught};
 use crate::StoreError;
 use crate::journal::{LogPlace, Row, Sealed, Unindexed, unindexed};

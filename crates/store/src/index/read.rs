@@ -6,9 +6,9 @@ use bytes::Bytes;
 use redb::{AccessGuard, ReadOnlyTable, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _, StorageError};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::dedup_parts::find;
 use super::failure::{A_PAGE, Failure, corrupt};
 use super::ledger::Totals;
-use super::shared::find;
 use super::{
     ENTRIES, FACTS, Index, LAST_NUMBER, PACK_BYTES, PACKS, PLACES, RECIPE_BYTES, SEGMENTS, SegmentRow, StoredValue, VALUE_BYTES,
 };

@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 
 use crate::resources::Workers;
 use crate::storage::attached::cache::BlockCache;
-use crate::storage::attached::known::LastListings;
+use crate::storage::attached::last_listings::LastListings;
 use crate::storage::attached::object::ObjectBytes;
 
 /// Calls for each reactor that wait for servers at one time: half of the threads for calls that block. The other half is there for

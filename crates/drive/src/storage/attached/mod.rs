@@ -9,7 +9,7 @@ mod bucket;
 mod cache;
 mod far;
 mod file;
-mod known;
+mod last_listings;
 mod listing;
 mod look;
 mod names;

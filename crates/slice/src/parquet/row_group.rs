@@ -1,4 +1,4 @@
-//! [`Opened`]: a row group and all that is known of it before anything is decoded.
+//! [`OpenRowGroup`]: a row group and all that is known of it before anything is decoded.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use crate::pages::PageIndex;
 use crate::stored::Stored;
 
 /// A row group, and what of it is the slice.
-pub(super) struct Opened {
+pub(super) struct OpenRowGroup {
     pub(super) columns: Columns,
     /// Of the one row group, with its places in `body`.
     pub(super) read: ArrowReaderMetadata,
@@ -34,9 +34,9 @@ pub(super) struct Opened {
     pub(super) complete: OnceLock<Stored>,
 }
 
-impl fmt::Debug for Opened {
+impl fmt::Debug for OpenRowGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Opened").field("columns", &self.columns).field("index", &self.index).finish_non_exhaustive()
+        f.debug_struct("OpenRowGroup").field("columns", &self.columns).field("index", &self.index).finish_non_exhaustive()
     }
 }
 

@@ -10,15 +10,15 @@ use crate::blocks::CheckedFile;
 use crate::format::io_error;
 use crate::medium::{Medium, MediumFile};
 
-/// An open index. End it by [`Opened::close`] or [`Opened::shut`], since redb may panic when it is dropped.
+/// An open index. End it by [`OpenIndex::close`] or [`OpenIndex::shut`], since redb may panic when it is dropped.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct OpenIndex {
     pub database: Database,
     pub file: IndexFile,
     pub checked: CheckedFile,
 }
 
-impl Opened {
+impl OpenIndex {
     /// Closes the file without another commit.
     pub fn shut(self) {
         self.file.shut();
@@ -58,7 +58,7 @@ pub(super) fn set_durability(transaction: &mut WriteTransaction, durable: bool) 
     Ok(())
 }
 
-pub(super) fn open_file(medium: &dyn Medium, name: &str, create: bool, cache_bytes: usize) -> Result<Opened, StoreError> {
+pub(super) fn open_file(medium: &dyn Medium, name: &str, create: bool, cache_bytes: usize) -> Result<OpenIndex, StoreError> {
     let failed = |error| io_error(&medium.path().join(name), 0, error);
     let file = medium.open(name, create).map_err(failed)?;
     if !create && file.is_empty().map_err(failed)? {
@@ -72,7 +72,7 @@ pub(super) fn open_file(medium: &dyn Medium, name: &str, create: bool, cache_byt
     let file = IndexFile::new(checked.clone());
     let opened = caught(|| Ok(Builder::new().set_cache_size(cache_bytes).create_with_backend(file.clone())?));
     let database = opened.map_err(|failure| failure.on(medium.path()))?;
-    let opened = Opened { database, file, checked: checked.clone() };
+    let opened = OpenIndex { database, file, checked: checked.clone() };
     if let Err(error) = checked.recovered() {
         opened.shut();
         return Err(failed(error));
