@@ -36,16 +36,39 @@ pub(crate) fn with_one_value(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(plan.data)
 }
 
-/// Whether the rows of the node, or the filters of a scan, contain floats, intervals or nested values.
+/// Whether the rows of the node, the filters of a scan, or a step of an expression contain floats, intervals or nested values.
 fn has_ambiguous(node: &LogicalPlan) -> bool {
-    match node {
+    let is_in_rows = match node {
         LogicalPlan::TableScan(scan) if !scan.filters.is_empty() => hold_synonyms(scan.source.schema().fields()),
         node => hold_synonyms(node.schema().fields()),
-    }
+    };
+    is_in_rows || makes_ambiguous(node)
 }
 
 fn hold_synonyms(fields: &Fields) -> bool {
-    fields.iter().any(|field| field.data_type().is_nested() || has_synonyms(field.data_type()))
+    fields.iter().any(|field| may_be_ambiguous(field.data_type()))
+}
+
+fn may_be_ambiguous(data_type: &DataType) -> bool {
+    data_type.is_nested() || has_synonyms(data_type)
+}
+
+/// Whether an expression of the node may come by such a value on its way, as `(a, b) < (c, d)` of integers does.
+fn makes_ambiguous(node: &LogicalPlan) -> bool {
+    let mut makes = false;
+    let looked = node.apply_expressions(|expr| {
+        makes = expr.exists(|part| {
+            Ok(match part {
+                Expr::Literal(value, _) => may_be_ambiguous(&value.data_type()),
+                Expr::Cast(cast) => may_be_ambiguous(cast.field.data_type()),
+                Expr::TryCast(cast) => may_be_ambiguous(cast.field.data_type()),
+                Expr::ScalarFunction(_) | Expr::ScalarSubquery(_) => true,
+                _ => false,
+            })
+        })?;
+        Ok(if makes { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    });
+    looked.is_err() || makes
 }
 
 /// The columns to which a node's expressions refer. None if the node needs no change.
