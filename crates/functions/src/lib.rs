@@ -16,7 +16,6 @@ mod checked_avg;
 mod clock;
 mod constants_right;
 mod correlated_names;
-
 mod decimal_floats;
 mod empty_join;
 mod equal_keys;
@@ -62,6 +61,7 @@ mod short_times;
 mod similar;
 mod sliding;
 mod sort_keys;
+mod sorted_inputs;
 mod split_texts;
 mod state;
 mod subqueries;

@@ -54,6 +54,7 @@ use crate::read_moments::read_moments_udfs;
 use crate::ready_to_run::ReadyPlanner;
 use crate::series::series_udfs;
 use crate::sort_keys::{EachKeyOnce, GroupsOfPeers};
+use crate::sorted_inputs::SortedInputs;
 use crate::split_texts::split_udf;
 use crate::subqueries::{NamedSetComparisons, ThreeValuedIn};
 use crate::subquery_values::SubqueryValues;
@@ -181,6 +182,7 @@ fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     rules.insert(0, Arc::new(GroupsOfPeers));
     rules.insert(0, Arc::new(DecimalsAndFloats));
     rules.insert(0, Arc::new(Moments));
+    rules.insert(0, Arc::new(SortedInputs));
     rules.push(Arc::new(MomentTexts));
     rules
 }
@@ -256,6 +258,8 @@ fn set_options(config: &mut ConfigOptions, options: &EngineOptions) {
     // Datasets have Utf8View: literals and casts of the same type need no conversion.
     config.sql_parser.map_string_types_to_utf8view = true;
     config.optimizer.expand_views_at_output = false;
+    // `SortedInputs` drops the orders of subqueries that nobody sees, and no others.
+    config.sql_parser.enable_subquery_sort_elimination = false;
     // NULL is the largest value in every ORDER BY that does not say otherwise.
     config.sql_parser.default_null_ordering = "nulls_max".to_owned();
     // `crate::checked` checks arithmetic; this mode concerns Spark's functions only.
