@@ -14,7 +14,7 @@ use crate::history::{self, History};
 use crate::schemas::CATALOG;
 use crate::tokens::{is_gap, is_word, line_starts, offset, parts, token_at, tokens};
 use crate::views::{self, DroppedView, ViewDefinition};
-use crate::writing::{Altering, Layout, sort_clauses};
+use crate::writing::{Altering, Layout, as_merge, sort_clauses};
 use crate::{
     Parameters, as_of, copying, explain_options, from_first, parameters, precedence, settings, showing, statement_plan,
 };
@@ -221,7 +221,7 @@ fn told_apart(statement: Syntax) -> Result<Parsed, Fault> {
             Sql::DropFunction(drop) => Ok(Parsed::DropFunction(Dropped::of(drop)?)),
             mut statement if writes(&statement) => {
                 let layout = Layout::take(&mut statement)?;
-                Ok(Parsed::Write { statement: mended(Syntax::Statement(Box::new(statement))), layout })
+                Ok(Parsed::Write { statement: mended(Syntax::Statement(Box::new(as_merge(statement)))), layout })
             }
             statement if reads(&statement) => {
                 let mut statement = Syntax::Statement(Box::new(statement));

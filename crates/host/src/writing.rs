@@ -5,6 +5,7 @@
 //! a table anew, as MERGE does, in the layout that it has, and take its place. Others may have changed it meanwhile; then they begin again.
 
 mod altering;
+mod from_others;
 mod layout;
 mod marking;
 mod merging;
@@ -36,6 +37,7 @@ use crate::schemas::CATALOG;
 use crate::table::DatasetTable;
 use crate::views::ViewTable;
 pub(crate) use altering::Altering;
+pub(crate) use from_others::as_merge;
 pub(crate) use layout::{Layout, sort_clauses};
 use merging::{Merge, Tally, matched_twice};
 pub(crate) use planning::planned;
@@ -190,7 +192,7 @@ impl Writer {
         let counts = self.counts(merge.tally()?).await?;
         let [joined, updated, deleted] = counts[..] else { return Err(Fault::bug("a MERGE was not counted")) };
         let tally = Tally { joined, updated, deleted };
-        if tally.joined > changed.dataset.rows() {
+        if tally.joined > changed.dataset.rows() && !merge.only_deletes() {
             return Err(matched_twice(&changed.name));
         }
         let changes = tally.updated + tally.deleted;
@@ -204,10 +206,13 @@ impl Writer {
             true => self.rows(merge.added()?, &schema).await?,
             false => futures::stream::empty().boxed(),
         };
-        let left = changed.dataset.rows() - tally.deleted;
+        let (rows, only_deletes) = (changed.dataset.rows(), merge.only_deletes());
         // Rows that are only added take the place of all, too: another host may have added one of them meanwhile.
         let written = self.rewrite(changed, staying.chain(added).boxed()).await?;
-        Ok(changes + written.saturating_sub(left))
+        match only_deletes {
+            true => Ok(rows.saturating_sub(written)),
+            false => Ok(changes + written.saturating_sub(rows - tally.deleted)),
+        }
     }
 
     async fn truncate(&self, changed: Changed) -> Result<u64, Fault> {
@@ -290,8 +295,7 @@ impl Changed {
     }
 }
 
-/// The scan of the table that a statement changes, and which of its rows. A statement that reads others beside it is refused: several
-/// of their rows may say what a row is to be.
+/// The scan of the table that a statement changes, and which of its rows.
 fn filtered(input: &LogicalPlan) -> Result<(LogicalPlan, Option<Expr>), Fault> {
     let is_table = |plan: &LogicalPlan| match plan {
         LogicalPlan::TableScan(TableScan { .. }) => true,
@@ -303,7 +307,7 @@ fn filtered(input: &LogicalPlan) -> Result<(LogicalPlan, Option<Expr>), Fault> {
         LogicalPlan::Filter(filter) if is_table(&filter.input) => {
             Ok((LogicalPlan::clone(&filter.input), Some(filter.predicate.clone())))
         }
-        _ => Err(unsupported("UPDATE … FROM, and DELETE or UPDATE with LIMIT or ORDER BY,")
+        _ => Err(unsupported("a DELETE or UPDATE with LIMIT or ORDER BY")
             .hint("name the rows by a condition, WHERE id IN (SELECT …), or take values from other rows by MERGE INTO")),
     }
 }

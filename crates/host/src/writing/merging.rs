@@ -55,6 +55,15 @@ impl Merge {
         self.clauses(|kind| kind.is_not_matched_by_target()).next().is_some()
     }
 
+    /// Whether all that it does is to delete the rows that are matched, however many match them.
+    pub(super) fn only_deletes(&self) -> bool {
+        self.op.clauses.iter().all(|clause| {
+            clause.kind == MergeIntoClauseKind::Matched
+                && clause.predicate.is_none()
+                && clause.action == MergeIntoAction::Delete
+        })
+    }
+
     /// One row with the figures of a [`Tally`], in its order.
     pub(super) fn tally(&self) -> Result<LogicalPlan, Fault> {
         let of = |is_it: fn(&MergeIntoAction) -> bool| {
@@ -181,8 +190,8 @@ impl Merge {
 
 /// What to say of a table that has rows which several rows of the source are about.
 pub(super) fn matched_twice(name: &impl std::fmt::Display) -> Fault {
-    Fault::new(Blame::User, format!("several rows of the source of MERGE match the same row of {name}"))
-        .hint("make the source's keys distinct, or the condition after ON narrower")
+    Fault::new(Blame::User, format!("several rows say what the same row of {name} is to become"))
+        .hint("make the keys of the table that has the new values distinct, or the condition narrower")
 }
 
 fn exprs(clause: &MergeIntoClause) -> impl Iterator<Item = &Expr> {
