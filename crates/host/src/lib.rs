@@ -53,6 +53,7 @@ mod planner;
 mod precedence;
 mod pushdown;
 mod query;
+mod query_plan;
 mod repeated;
 mod replan;
 mod row_inserts;

@@ -100,6 +100,16 @@ impl Prepared {
 impl Query {
     /// Plans a query that is not optimised yet.
     pub(crate) async fn prepare(&self, plan: LogicalPlan, mode: Mode) -> Result<Prepared, Fault> {
+        self.prepare_optimised_before(plan, None, mode).await
+    }
+
+    /// The same of a query of which it may be known what optimising it gives.
+    pub(crate) async fn prepare_optimised_before(
+        &self,
+        plan: LogicalPlan,
+        known: Option<Arc<LogicalPlan>>,
+        mode: Mode,
+    ) -> Result<Prepared, Fault> {
         let (mut scalars, mut shared) = (Vec::new(), SharedRows::default());
         let mut values: Vec<(ScalarQuery, ScalarValue)> = Vec::new();
         for query in scalar_queries(&plan).map_err(fault_from_datafusion)? {
@@ -107,13 +117,18 @@ impl Query {
             values.push((query, value.clone()));
             scalars.push((prepared, value));
         }
-        let plan = shared.in_place(plan)?;
-        let plan = match values.is_empty() {
-            true => plan,
-            false => replace_scalar_queries(plan, &values).map_err(fault_from_datafusion)?,
-        };
         let started = std::time::Instant::now();
-        let optimised = aside(is_large(&plan), || self.state.optimize(&plan)).map_err(fault_from_datafusion)?;
+        let optimised = match known.filter(|_| values.is_empty()) {
+            Some(known) => Arc::unwrap_or_clone(known),
+            None => {
+                let plan = shared.in_place(plan)?;
+                let plan = match values.is_empty() {
+                    true => plan,
+                    false => replace_scalar_queries(plan, &values).map_err(fault_from_datafusion)?,
+                };
+                aside(is_large(&plan), || self.state.optimize(&plan)).map_err(fault_from_datafusion)?
+            }
+        };
         tracing::debug!(us = started.elapsed().as_micros(), "optimised");
         let prepared = self.prepare_joins(&self.with_replan_point(optimised)?, mode).await?;
         Ok(Prepared { scalars, shared: shared.prepared(), ..prepared })

@@ -6,32 +6,30 @@ use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::datasource::source_as_provider;
 use datafusion::execution::SessionState;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
-use datafusion::logical_expr::{LogicalPlan, TableScan};
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as Syntax;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
 use pithead_entry::Right;
-use pithead_fleet::{Snapshot, VersionedDataset, is_view};
+use pithead_fleet::{Snapshot, is_view};
 use pithead_functions::{EngineOptions, Registry, check_clock, count_repeats, fault_from_datafusion, session_state};
-use pithead_model::{Blame, DatasetName, Fault, FaultKind, PAGE_ROWS, View};
+use pithead_model::{Blame, DatasetName, Fault, FaultKind, PAGE_ROWS};
 use pithead_remote::QueryProfile;
 
 use crate::activity::unless_cancelled;
 use crate::copying::{self, CopyFile};
 use crate::pushdown::explain_pushdown;
 use crate::query::{Mode, Query};
+use crate::query_plan::QueryPlan;
 use crate::repeated::{self, Names};
 use crate::replan::REPLANS_MAX;
 use crate::schemas::{CATALOG, ClientView, Past, Scope, catalogs};
 use crate::statement::{self, Named, Parsed};
-use crate::table::DatasetTable;
 use crate::timeout::Deadline;
 use crate::views::{self, Expander, ViewsRead, refuse_broken};
 use crate::watch::{Slow, Watch};
@@ -238,18 +236,18 @@ impl Session {
         sql: &str,
         query: &Syntax,
         parameters: &Parameters,
-        planned: Option<&Planned>,
+        planned: Option<&QueryPlan>,
         watch: &mut Watch,
     ) -> Result<Answer, Fault> {
         let limit_ms = Settings::of(&self.state.lock()).slow_query_ms;
         if limit_ms > 0 {
             watch.tell(Slow { sql: sql.to_owned(), limit: Duration::from_millis(limit_ms as u64), run: None });
         }
-        let (query, Planned { plan, names, .. }) = self.plan(query, parameters, planned).await?;
+        let (query, QueryPlan { plan, optimised, names, .. }) = self.plan(query, parameters, planned).await?;
         let profile = Arc::clone(&query.profile);
         watch.counts(&profile);
         let query = Arc::new(query);
-        let prepared = Arc::new(query.prepare(plan, Mode::Run).await?);
+        let prepared = Arc::new(query.prepare_optimised_before(plan, optimised, Mode::Run).await?);
         let rows = query.execute(&prepared).await?;
         watch.runs(&query, prepared);
         let schema = names.schema(&rows.schema());
@@ -375,8 +373,8 @@ impl Session {
         &self,
         query: &Syntax,
         parameters: &Parameters,
-        planned: Option<&Planned>,
-    ) -> Result<(Query, Planned), Fault> {
+        planned: Option<&QueryPlan>,
+    ) -> Result<(Query, QueryPlan), Fault> {
         let fleet = self.host.fleet();
         let before = fleet.connected().ids();
         let found = match fleet.snapshot().await {
@@ -398,8 +396,8 @@ impl Session {
         snapshot: Arc<Snapshot>,
         syntax: &Syntax,
         parameters: &Parameters,
-        planned: Option<&Planned>,
-    ) -> Result<(Query, Planned), Fault> {
+        planned: Option<&QueryPlan>,
+    ) -> Result<(Query, QueryPlan), Fault> {
         let (query, change) = self.query_over(Arc::clone(&snapshot), None, parameters)?;
         let functions = Registry::of(&query.state);
         let planned = match planned.filter(|planned| planned.holds(&snapshot, change, &functions)) {
@@ -408,7 +406,7 @@ impl Session {
                 let (plan, names) = logical_plan(&query.state, syntax.clone()).await?;
                 let plan = parameters.put_into(plan)?;
                 self.host.functions().ready(&query.state, &plan).await?;
-                Planned::new(plan, names, change, functions, ViewsRead::of(&query.state))?
+                QueryPlan::new(plan, names, change, functions, ViewsRead::of(&query.state))?
             }
         };
         Ok((query, planned))
@@ -489,56 +487,7 @@ struct Work<'a> {
     parsed: &'a Parsed,
     parameters: &'a Parameters,
     /// Its plan, where it was planned before.
-    planned: Option<&'a Planned>,
-}
-
-/// A statement's plan, not optimised, and what it hangs on.
-#[derive(Clone)]
-struct Planned {
-    plan: LogicalPlan,
-    names: Names,
-    /// The datasets that it reads; none: it reads something else beside them, such as the list of tables.
-    datasets: Option<Vec<Arc<VersionedDataset>>>,
-    /// The session and its settings, by [`Session::change`].
-    change: u64,
-    /// The functions that there were.
-    functions: Arc<Registry>,
-    /// The views that it reads, as they were.
-    views: Vec<(DatasetName, View)>,
-}
-
-impl Planned {
-    fn new(
-        plan: LogicalPlan,
-        names: Names,
-        change: u64,
-        functions: Arc<Registry>,
-        views: Vec<(DatasetName, View)>,
-    ) -> Result<Self, Fault> {
-        refuse_broken(&plan)?;
-        let mut datasets = Some(Vec::new());
-        plan.apply_with_subqueries(|node| {
-            if let LogicalPlan::TableScan(scan) = node {
-                match (found_by(scan), &mut datasets) {
-                    (Some(found), Some(datasets)) => datasets.push(found),
-                    _ => datasets = None,
-                }
-            }
-            Ok(TreeNodeRecursion::Continue)
-        })
-        .map_err(fault_from_datafusion)?;
-        Ok(Self { plan, names, datasets, change, functions, views })
-    }
-
-    /// Whether planning again would give the same.
-    fn holds(&self, snapshot: &Snapshot, change: u64, functions: &Registry) -> bool {
-        let is_same =
-            |known: &Arc<VersionedDataset>| snapshot.readable(known.name()).is_ok_and(|found| Arc::ptr_eq(&found, known));
-        self.change == change
-            && *self.functions == *functions
-            && self.views.iter().all(|(name, view)| snapshot.view(name) == Some(view))
-            && self.datasets.as_ref().is_some_and(|datasets| datasets.iter().all(is_same))
-    }
+    planned: Option<&'a QueryPlan>,
 }
 
 /// A statement that was read and planned: see [`Session::prepare`].
@@ -547,7 +496,7 @@ pub struct Statement {
     parsed: Parsed,
     parameters: Parameters,
     schema: Option<SchemaRef>,
-    planned: Option<Planned>,
+    planned: Option<QueryPlan>,
 }
 
 impl Statement {
@@ -573,9 +522,9 @@ impl Statement {
             Parsed::Pushdown { query } => (Some(pushdown::schema()?), Some(session.plan(query, parameters, None).await?.1)),
             Parsed::Summarize { query } => (Some(summarize::schema()), Some(session.plan(query, parameters, None).await?.1)),
             Parsed::Query(syntax) => {
-                let (query, planned) = session.plan(syntax, parameters, None).await?;
+                let (query, mut planned) = session.plan(syntax, parameters, None).await?;
                 // Types of some columns are known only once literals are folded.
-                let plan = query.state.optimize(&planned.plan).map_err(fault_from_datafusion)?;
+                let plan = planned.optimise(&query.state)?;
                 (Some(planned.names.schema(plan.schema().inner())), Some(planned))
             }
         };
@@ -606,12 +555,6 @@ impl Statement {
             watch.answered(result)
         })
     }
-}
-
-/// The dataset that a scan reads; none: it reads something else.
-fn found_by(scan: &TableScan) -> Option<Arc<VersionedDataset>> {
-    let provider = source_as_provider(&scan.source).ok()?;
-    provider.downcast_ref::<DatasetTable>().map(|table| Arc::clone(table.found()))
 }
 
 pub(crate) async fn logical_plan(state: &SessionState, statement: Syntax) -> Result<(LogicalPlan, Names), Fault> {

@@ -1,0 +1,98 @@
+//! [`QueryPlan`]: the plan of a query, and what it hangs on.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::datasource::source_as_provider;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::{Expr, LogicalPlan, TableScan, Volatility};
+use pithead_fleet::{Snapshot, VersionedDataset};
+use pithead_functions::{Registry, fault_from_datafusion};
+use pithead_model::{DatasetName, Fault, View};
+
+use crate::repeated::Names;
+use crate::table::DatasetTable;
+use crate::views::refuse_broken;
+
+/// A statement's plan, not optimised, and what it hangs on.
+#[derive(Clone)]
+pub(crate) struct QueryPlan {
+    pub(crate) plan: LogicalPlan,
+    /// The same, optimised, where that was done and does not hang on when it runs.
+    pub(crate) optimised: Option<Arc<LogicalPlan>>,
+    pub(crate) names: Names,
+    /// The datasets that it reads; none: it reads something else beside them, such as the list of tables.
+    datasets: Option<Vec<Arc<VersionedDataset>>>,
+    /// The session and its settings, by [`Session::change`].
+    change: u64,
+    /// The functions that there were.
+    functions: Arc<Registry>,
+    /// The views that it reads, as they were.
+    views: Vec<(DatasetName, View)>,
+}
+
+impl QueryPlan {
+    pub(crate) fn new(
+        plan: LogicalPlan,
+        names: Names,
+        change: u64,
+        functions: Arc<Registry>,
+        views: Vec<(DatasetName, View)>,
+    ) -> Result<Self, Fault> {
+        refuse_broken(&plan)?;
+        let mut datasets = Some(Vec::new());
+        plan.apply_with_subqueries(|node| {
+            if let LogicalPlan::TableScan(scan) = node {
+                match (found_by(scan), &mut datasets) {
+                    (Some(found), Some(datasets)) => datasets.push(found),
+                    _ => datasets = None,
+                }
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })
+        .map_err(fault_from_datafusion)?;
+        Ok(Self { plan, optimised: None, names, datasets, change, functions, views })
+    }
+
+    /// Whether planning again would give the same.
+    pub(crate) fn holds(&self, snapshot: &Snapshot, change: u64, functions: &Registry) -> bool {
+        let is_same =
+            |known: &Arc<VersionedDataset>| snapshot.readable(known.name()).is_ok_and(|found| Arc::ptr_eq(&found, known));
+        self.change == change
+            && *self.functions == *functions
+            && self.views.iter().all(|(name, view)| snapshot.view(name) == Some(view))
+            && self.datasets.as_ref().is_some_and(|datasets| datasets.iter().all(is_same))
+    }
+
+    /// Optimises the plan, and keeps that for the next time that the statement runs.
+    pub(crate) fn optimise(&mut self, state: &SessionState) -> Result<Arc<LogicalPlan>, Fault> {
+        let optimised = Arc::new(state.optimize(&self.plan).map_err(fault_from_datafusion)?);
+        if !hangs_on_time(&self.plan)? {
+            self.optimised = Some(Arc::clone(&optimised));
+        }
+        Ok(optimised)
+    }
+}
+
+/// Whether a plan has functions whose value is one for a statement, and another one for the next, such as `now()`.
+fn hangs_on_time(plan: &LogicalPlan) -> Result<bool, Fault> {
+    let mut found = false;
+    let looked = plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            found = found || expr.exists(|part| Ok(is_stable_call(part)))?;
+            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })
+    });
+    looked.map_err(fault_from_datafusion)?;
+    Ok(found)
+}
+
+fn is_stable_call(expr: &Expr) -> bool {
+    matches!(expr, Expr::ScalarFunction(call) if call.func.signature().volatility != Volatility::Immutable)
+}
+
+/// The dataset that a scan reads; none: it reads something else.
+fn found_by(scan: &TableScan) -> Option<Arc<VersionedDataset>> {
+    let provider = source_as_provider(&scan.source).ok()?;
+    provider.downcast_ref::<DatasetTable>().map(|table| Arc::clone(table.found()))
+}
