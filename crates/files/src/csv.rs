@@ -2,8 +2,8 @@
 
 use std::io::BufRead;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 
 use arrow::csv::ReaderBuilder;
 use arrow::csv::reader::Format;
@@ -15,7 +15,7 @@ use crate::input::Input;
 use crate::options::CsvOptions;
 use crate::quotes::{Quoted, unclosed};
 use crate::source::damaged;
-use crate::text::{Batches, TextFormat, TextSource, ending, open_text, plain, told};
+use crate::text::{Batches, GuessedText, TextFormat, TextSource, ending, open_text, plain, told};
 
 /// CSV in one of its many forms.
 #[derive(Debug)]
@@ -28,9 +28,11 @@ impl Csv {
     /// Reads the header, and guesses types from the first rows.
     pub(crate) fn open(input: &Input, options: &CsvOptions) -> Result<TextSource<Csv>, Fault> {
         let (format, delimiter) = format(input.name(), options)?;
-        let inferred = format.infer_schema(open_text(input, &Arc::default())?, Some(options.schema_rows));
+        let met: Arc<OnceLock<Fault>> = Arc::default();
+        let inferred = format.infer_schema(GuessedText::open(input, &met)?, Some(options.schema_rows));
         // An open quote hides the fields after it, of which the decoder complains.
-        let fault = |error: ArrowError| unclosed(input, delimiter).unwrap_or_else(|| told(input.name(), &error));
+        let unclosed = |error: ArrowError| unclosed(input, delimiter).unwrap_or_else(|| told(input.name(), &error));
+        let fault = |error: ArrowError| met.get().cloned().unwrap_or_else(|| unclosed(error));
         let (schema, _) = inferred.map_err(fault)?;
         let schema = if options.header { schema } else { called(schema, &options.names) };
         TextSource::new(input, schema, Csv { format, delimiter })

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::io::BufRead;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::{FieldRef, Schema};
 use arrow::error::ArrowError;
@@ -15,7 +15,7 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use crate::input::Input;
 use crate::source::damaged;
-use crate::text::{Batches, TextFormat, TextSource, open_text, plain, told};
+use crate::text::{Batches, GuessedText, TextFormat, TextSource, open_text, plain, told};
 
 /// Lines that say in which order columns come: those that only later lines have follow, by their names.
 const ORDER_LINES: usize = 1_000;
@@ -30,9 +30,14 @@ impl JsonLines {
     /// Guesses columns and types from the first rows.
     pub(crate) fn open(input: &Input, schema_rows: usize) -> Result<TextSource<JsonLines>, Fault> {
         let path = input.name();
-        let text = || open_text(input, &Arc::default());
-        let (inferred, _) = infer_json_schema(text()?, Some(schema_rows)).map_err(|error| not_json(path, &error))?;
+        let met: Arc<OnceLock<Fault>> = Arc::default();
+        let text = || GuessedText::open(input, &met);
+        let fault = |error: ArrowError| met.get().cloned().unwrap_or_else(|| not_json(path, &error));
+        let (inferred, _) = infer_json_schema(text()?, Some(schema_rows)).map_err(fault)?;
         let order = key_order(text()?);
+        if let Some(fault) = met.get() {
+            return Err(fault.clone());
+        }
         let mut fields: Vec<FieldRef> = inferred.fields().iter().cloned().collect();
         let place = |field: &FieldRef| order.iter().position(|key| key == field.name()).unwrap_or(order.len());
         fields.sort_by(|a, b| (place(a), a.name()).cmp(&(place(b), b.name())));

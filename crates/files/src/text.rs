@@ -3,8 +3,8 @@
 use std::fmt::Debug;
 use std::io::{BufRead, BufReader, Cursor, Read};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Field, Schema, SchemaRef};
@@ -99,6 +99,41 @@ pub(crate) fn told(path: &Path, error: &ArrowError) -> Fault {
         _ => None,
     };
     said.unwrap_or_else(|| damaged(path, plain(error)))
+}
+
+/// A text that remembers why it could not be read: of that, libraries that guess types keep nothing but words.
+pub(crate) struct GuessedText {
+    text: Box<dyn BufRead>,
+    met: Arc<OnceLock<Fault>>,
+}
+
+impl GuessedText {
+    /// Of a file, from its start.
+    pub(crate) fn open(input: &Input, met: &Arc<OnceLock<Fault>>) -> Result<GuessedText, Fault> {
+        Ok(GuessedText { text: open_text(input, &Arc::default())?, met: Arc::clone(met) })
+    }
+}
+
+impl Read for GuessedText {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.text.read(buffer).inspect_err(|error| remember(&self.met, error))
+    }
+}
+
+impl BufRead for GuessedText {
+    fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
+        self.text.fill_buf().inspect_err(|error| remember(&self.met, error))
+    }
+
+    fn consume(&mut self, amount: usize) {
+        self.text.consume(amount);
+    }
+}
+
+fn remember(met: &OnceLock<Fault>, error: &std::io::Error) {
+    if let Some(fault) = fault_within(error) {
+        let _ = met.set(fault);
+    }
 }
 
 /// The error without the library's own heading.

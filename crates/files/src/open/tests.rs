@@ -196,6 +196,15 @@ fn a_server_that_fails_all_the_time_is_an_error_that_says_how() {
     gone.always(elsewhere);
     let fault = read(gone.client(&[]), &["s3://lake/a.parquet"]).unwrap_err();
     assert_eq!(fault.hint.as_deref(), Some("its bucket is elsewhere: set AWS_REGION=eu-west-1"));
+    for (status, body, blame, hint) in [
+        (400, "<Error><Code>ExpiredToken</Code></Error>", Blame::Access, "AWS_SESSION_TOKEN"),
+        (403, "<Error><Code>RequestTimeTooSkewed</Code></Error>", Blame::Access, "the clock of this machine"),
+        (403, "<Error><Code>InvalidObjectState</Code></Error>", Blame::User, "archived"),
+    ] {
+        gone.always(Failure::Status(status, "", body));
+        let fault = read(gone.client(&[]), &["s3://lake/a.parquet"]).unwrap_err();
+        assert!(fault.blame == blame && fault.hint.as_deref().is_some_and(|found| found.contains(hint)), "{fault}");
+    }
 }
 
 #[test]
@@ -206,6 +215,7 @@ fn what_breaks_off_in_the_middle_is_never_taken_for_all() {
         fake.always(Failure::Status(500, "", ""));
         let fault = read(fake.client(&[]), &[&format!("{}/{path}", fake.url)]).unwrap_err();
         assert!(fault.message.contains("500 Internal Server Error, 3 times"), "{path}: {fault}");
+        assert!(fault.blame == Blame::Device && fault.hint.is_some(), "{path}: {fault:?}");
     }
     // A server that gives no parts: the reader cannot go on.
     let fake = serve();

@@ -80,6 +80,9 @@ pub(crate) fn refused(response: Response<Body>, name: &str, s3: Option<&S3Settin
     if is_passing {
         return Trouble::Passing(what, wait);
     }
+    if let Some((blame, hint)) = code.as_deref().and_then(named) {
+        return Trouble::Lasting(Fault::new(blame, format!("{name}: {what}")).hint(hint));
+    }
     let (blame, hint) = match (status.as_u16(), s3) {
         (300..=400, Some(_)) if region.is_some() => {
             (Blame::User, format!("its bucket is elsewhere: set AWS_REGION={}", region.unwrap_or_default()))
@@ -94,6 +97,21 @@ pub(crate) fn refused(response: Response<Body>, name: &str, s3: Option<&S3Settin
         _ => return Trouble::Lasting(odd(name, what)),
     };
     Trouble::Lasting(Fault::new(blame, format!("{name}: {what}")).hint(hint))
+}
+
+/// What can be done about some of the codes that servers of buckets give.
+fn named(code: &str) -> Option<(Blame, &'static str)> {
+    match code {
+        "ExpiredToken" | "TokenRefreshRequired" => Some((
+            Blame::Access,
+            "the credentials are too old: set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN anew",
+        )),
+        "RequestTimeTooSkewed" => {
+            Some((Blame::Access, "the clock of this machine is wrong, by a quarter of an hour or more: set it"))
+        }
+        "InvalidObjectState" => Some((Blame::User, "the object is archived: have it restored at the server first")),
+        _ => None,
+    }
 }
 
 /// The code that a server of buckets gives: one word, and never what it says beside it, which may have parts of a request.

@@ -19,6 +19,8 @@ const HEAD_BYTES: u64 = 16;
 /// The first piece of a file; each next one is twice as large.
 const PIECE_BYTES_MIN: u64 = 256 << 10;
 const PIECE_BYTES_MAX: u64 = 8 << 20;
+/// So many bytes of an answer that breaks off are a step forward, so that a server that gives them is asked on.
+const STEP_BYTES_MIN: usize = 64 << 10;
 
 /// A file as it was when it was first asked for.
 #[derive(Debug)]
@@ -144,15 +146,19 @@ impl RemoteFile {
             let mut piece = Vec::new();
             let outcome = self.piece(&wanted, &mut piece);
             at += piece.len() as u64;
+            let is_step = piece.len() >= STEP_BYTES_MIN;
             if !piece.is_empty() {
                 sink(piece)?;
             }
+            if outcome.is_ok() || is_step {
+                tries.reset();
+            }
             match outcome {
-                Ok(()) => {
-                    tries.reset();
-                    bytes = PIECE_BYTES_MAX.min(bytes * 2);
+                Ok(()) => bytes = PIECE_BYTES_MAX.min(bytes * 2),
+                Err(trouble) => {
+                    bytes = PIECE_BYTES_MIN.max(bytes / 2);
+                    tries.again(trouble)?;
                 }
-                Err(trouble) => tries.again(trouble)?,
             }
         }
         Ok(())

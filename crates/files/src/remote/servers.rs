@@ -280,4 +280,16 @@ mod tests {
             assert!(fault.message.contains(expected), "{status} {headers}: {fault}");
         }
     }
+
+    #[test]
+    fn a_server_that_breaks_off_again_and_again_is_asked_as_long_as_bytes_come() {
+        let fake = Fake::serve(&[("lake/long", &[7; 1 << 20])]);
+        let servers = Servers::with(fake.client(&[]));
+        let object = servers.list(&place("s3://lake")).unwrap().remove(0);
+        for (bytes, comes) in [(70_000, true), (1_000, false)] {
+            fake.always(Failure::Cut(bytes));
+            let read = servers.read(&object, 0..1 << 20);
+            assert_eq!(read.map(|bytes| bytes.len()).ok(), comes.then_some(1 << 20), "{bytes} bytes at a time");
+        }
+    }
 }

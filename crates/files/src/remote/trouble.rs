@@ -55,7 +55,10 @@ impl Trouble {
             Error::ConnectionFailed => Trouble::Passing("there is no connection to the server".to_owned(), None),
             Error::Io(error) if is_tls(error) => lasting(untrusted(&error.to_string())),
             Error::Io(error) => Trouble::Passing(error.to_string(), None),
-            Error::HostNotFound => lasting(Fault::invalid("no server of this name is known")),
+            Error::HostNotFound => {
+                let fault = Fault::invalid("no server of this name is known");
+                lasting(fault.hint("look at the name in the URL, or in AWS_ENDPOINT_URL"))
+            }
             Error::Rustls(error) => lasting(untrusted(&error.to_string())),
             Error::Tls(what) => lasting(untrusted(what)),
             Error::TooManyRedirects | Error::RedirectFailed => {
