@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use parking_lot::Mutex;
-use pithead_door::{AttachedDataset, Attachments, RefusedDataset, check_attachments, same_columns};
+use pithead_door::{AttachedDataset, Attachments, Refusal, RefusedDataset, check_attachments, same_columns};
 use pithead_fleet::ConnectedDrive;
 use pithead_model::{DatasetName, Fault, LoadId, SliceKey, total};
 use xxhash_rust::xxh3::xxh3_64;
@@ -62,11 +62,11 @@ fn versions(by_drive: &BTreeMap<usize, Arc<Attachments>>) -> Vec<(usize, u64)> {
 
 fn joined(drives: &[ConnectedDrive], by_drive: BTreeMap<usize, Arc<Attachments>>) -> AttachmentReports {
     let label = |index: usize| drives.get(index).map_or("?", ConnectedDrive::label);
-    let mut refused: BTreeMap<DatasetName, String> = BTreeMap::new();
+    let mut refused: BTreeMap<DatasetName, Refusal> = BTreeMap::new();
     let mut parts: BTreeMap<&DatasetName, Vec<(usize, &AttachedDataset)>> = BTreeMap::new();
     for (index, told) in &by_drive {
         for one in &told.refused {
-            refused.entry(one.name.clone()).or_insert_with(|| format!("on {}: {}", label(*index), one.why));
+            refused.entry(one.name.clone()).or_insert_with(|| one.refusal.clone().at(format_args!("on {}", label(*index))));
         }
         for dataset in &told.datasets {
             parts.entry(&dataset.name).or_default().push((*index, dataset));
@@ -81,11 +81,11 @@ fn joined(drives: &[ConnectedDrive], by_drive: BTreeMap<usize, Arc<Attachments>>
             }
             Ok(_) => {}
             Err(why) => {
-                refused.entry(name.clone()).or_insert(why);
+                refused.entry(name.clone()).or_insert(why.into());
             }
         }
     }
-    let refused = refused.into_iter().map(|(name, why)| RefusedDataset { name, why }).collect();
+    let refused = refused.into_iter().map(|(name, refusal)| RefusedDataset { name, refusal }).collect();
     let version = match by_drive.values().all(|told| told.version == 0) {
         true => 0,
         false => version(&by_drive),

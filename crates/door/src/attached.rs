@@ -44,8 +44,42 @@ pub struct AttachedDataset {
 pub struct RefusedDataset {
     /// Its name.
     pub name: DatasetName,
+    /// The reason.
+    #[serde(flatten)]
+    pub refusal: Refusal,
+}
+
+/// Why files cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
     /// The reason, which names the file.
     pub why: String,
+    /// Whether they may be readable later as they are: a medium or a server failed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub passes: bool,
+}
+
+impl From<String> for Refusal {
+    fn from(why: String) -> Refusal {
+        Refusal { why, passes: false }
+    }
+}
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Refusal {
+        match fault.blame {
+            Blame::Device => Refusal { why: fault.message, passes: true },
+            _ => Refusal { why: fault.to_string(), passes: false },
+        }
+    }
+}
+
+impl Refusal {
+    /// The same, with the place that it is told of.
+    #[must_use]
+    pub fn at(self, place: impl std::fmt::Display) -> Refusal {
+        Refusal { why: format!("{place}: {}", self.why), ..self }
+    }
 }
 
 impl Attachments {

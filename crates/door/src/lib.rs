@@ -19,7 +19,7 @@ mod pieces;
 mod program;
 mod status;
 
-pub use attached::{ATTACHED_FILES_MAX, AttachedDataset, Attachments, RefusedDataset, check_attachments};
+pub use attached::{ATTACHED_FILES_MAX, AttachedDataset, Attachments, Refusal, RefusedDataset, check_attachments};
 pub use background::{BackgroundOrder, BackgroundStatus, CoreStatus, DedupSettings, ServiceStatus};
 pub use bounds::{check_open, check_plan_bytes, check_spans, input_bytes};
 pub use columns::{check_columns, children, same_columns};

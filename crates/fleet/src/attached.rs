@@ -10,7 +10,7 @@ use std::sync::Arc;
 use arrow_schema::Schema;
 use futures::future::join_all;
 use parking_lot::Mutex;
-use pithead_door::{AttachedDataset, Attachments, same_columns};
+use pithead_door::{AttachedDataset, Attachments, Refusal, same_columns};
 use pithead_model::{
     Blame, Dataset, DatasetId, DatasetName, DriveId, Fault, Manifest, Partition, Partitioning, SLICE_ROWS_DEFAULT,
 };
@@ -25,7 +25,7 @@ pub(crate) struct Overlay {
     /// The attached partitions of each dataset, which are its last ones.
     pub(crate) attached: BTreeMap<String, usize>,
     /// Datasets that cannot be read, and why.
-    pub(crate) refused: BTreeMap<String, String>,
+    pub(crate) refused: BTreeMap<String, Refusal>,
 }
 
 /// What the drives attach at one moment.
@@ -138,7 +138,8 @@ impl AttachmentReport {
             let is_given_up = |name: &DatasetName| !self.is_told(drive.id()) && written.is_given_up(manifest, name, drive.id());
             let is_part = |name: &DatasetName| name.domain == manifest.domain && !is_given_up(name);
             for refused in told.refused.iter().filter(|refused| is_part(&refused.name)) {
-                overlay.refused.insert(refused.name.dataset.clone(), format!("on {}: {}", drive.label(), refused.why));
+                let refusal = refused.refusal.clone().at(format_args!("on {}", drive.label()));
+                overlay.refused.insert(refused.name.dataset.clone(), refusal);
             }
             for dataset in told.datasets.iter().filter(|dataset| is_part(&dataset.name)) {
                 parts.entry(&dataset.name.dataset).or_default().push((drive, dataset));
@@ -151,7 +152,7 @@ impl AttachmentReport {
                     overlay.attached.insert(name.to_owned(), parts.len());
                 }
                 Err(why) => {
-                    overlay.refused.entry(name.to_owned()).or_insert(why);
+                    overlay.refused.entry(name.to_owned()).or_insert(why.into());
                 }
             }
         }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use pithead_door::Refusal;
 use pithead_model::{Blame, Dataset, DatasetName, DriveId, Fault, Manifest, View, near_names};
 
 use crate::attached::{Overlay, read_only};
@@ -151,8 +152,12 @@ impl Snapshot {
     /// A fault if not all is known of what drives attach of a dataset: some of its rows might be missing.
     fn check_whole(&self, name: &DatasetName) -> Result<(), Fault> {
         let Some(domain) = self.domains.get(&name.domain).and_then(|domain| domain.as_ref().ok()) else { return Ok(()) };
-        if let Some(why) = domain.overlay.refused.get(&name.dataset) {
-            return Err(Fault::new(Blame::User, format!("dataset {name}, which is attached in place, cannot be read: {why}")));
+        if let Some(Refusal { why, passes }) = domain.overlay.refused.get(&name.dataset) {
+            let what = format!("dataset {name}, which is attached in place, cannot be read: {why}");
+            return Err(match passes {
+                true => Fault::new(Blame::Device, what).hint("try again later; the statement is right"),
+                false => Fault::new(Blame::User, what),
+            });
         }
         if let Some(fault) = self.unwritten.get(name) {
             return Err(fault.clone());

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pithead_door::ATTACHED_FILES_MAX;
+use pithead_door::{ATTACHED_FILES_MAX, Refusal};
 use pithead_files::{RemoteObject, RemotePlace};
 use pithead_model::DatasetName;
 
@@ -70,7 +70,7 @@ impl Identity {
 }
 
 /// The files of each dataset in the order of their paths, or why there is none.
-pub(crate) type Listing = BTreeMap<DatasetName, Result<Vec<Listed>, String>>;
+pub(crate) type Listing = BTreeMap<DatasetName, Result<Vec<Listed>, Refusal>>;
 
 /// Lists what is there now. A dataset whose folders cannot be read is refused as a whole: some of its rows would be missing.
 ///
@@ -121,7 +121,7 @@ impl Lister {
                 if attach.name.is_some() || known.is_empty() {
                     known.insert(root);
                 }
-                return known.iter().for_each(|name| self.refuse(name, fault.to_string()));
+                return known.iter().for_each(|name| self.refuse(name, fault.clone()));
             }
         };
         let mut names = BTreeSet::new();
@@ -263,8 +263,8 @@ impl Lister {
         }
     }
 
-    fn refuse(&mut self, name: &DatasetName, why: String) {
-        self.found.insert(name.clone(), Err(why));
+    fn refuse(&mut self, name: &DatasetName, why: impl Into<Refusal>) {
+        self.found.insert(name.clone(), Err(why.into()));
     }
 }
 
@@ -355,13 +355,16 @@ mod tests {
         let folder = |column: &str, value: &str| (column.to_owned(), value.to_owned());
         assert_eq!(files[0].folders, [folder("year", "2024"), folder("city", "São P")]);
         let refused = listing(root.path(), None);
-        assert!(refused.values().all(|files| files.as_ref().is_err_and(|why| why.contains("NAME="))), "{refused:?}");
+        assert!(
+            refused.values().all(|files| files.as_ref().is_err_and(|refusal| refusal.why.contains("NAME="))),
+            "{refused:?}"
+        );
         let one = root.path().join("year=2024/city=S%C3%A3o%20P/a.parquet");
         let found = listing(&one, Some("lake.t"));
         let files = found[&"lake.t".parse().unwrap()].as_ref().unwrap();
         assert_eq!(files[0].folders.len(), 2, "a file by itself keeps the columns of its path");
         touch(root.path(), "year=2024/year=2025/b.parquet");
-        let why = listing(root.path(), Some("lake.t")).into_values().next().unwrap().unwrap_err();
+        let why = listing(root.path(), Some("lake.t")).into_values().next().unwrap().unwrap_err().why;
         assert!(why.ends_with("year=2025/b.parquet: its folders name the column year twice"), "{why}");
     }
 
@@ -373,7 +376,7 @@ mod tests {
         assert_eq!(found.keys().map(ToString::to_string).collect::<Vec<_>>(), ["main.orders"]);
         let files = found[&"main.orders".parse().unwrap()].as_ref().unwrap();
         assert_eq!(files[0].folders, [("y".to_owned(), "7".to_owned())]);
-        let refused = |path: &str, name| listing(&root.path().join(path), name).into_values().next().unwrap().unwrap_err();
+        let refused = |path: &str, name| listing(&root.path().join(path), name).into_values().next().unwrap().unwrap_err().why;
         assert!(refused("notes.txt", None).contains("no Parquet or Arrow file"));
         assert!(refused("notes.txt", Some("t")).contains("no Parquet or Arrow file"));
     }
@@ -388,7 +391,7 @@ mod tests {
         std::os::unix::fs::symlink(other.path().join("secret.parquet"), root.path().join("t/b.parquet")).unwrap();
         std::os::unix::fs::symlink(root.path().join("t/a.parquet"), root.path().join("in.parquet")).unwrap();
         let found = listing(root.path(), None);
-        let refused = |name: &str| found[&name.parse().unwrap()].clone().unwrap_err();
+        let refused = |name: &str| found[&name.parse().unwrap()].clone().unwrap_err().why;
         assert!(refused("t").contains("out of what is attached"), "{}", refused("t"));
         assert!(refused("d").contains("Delta"), "{}", refused("d"));
         assert_eq!(names(&found, "in"), ["a.parquet"], "a link within is a file like others");

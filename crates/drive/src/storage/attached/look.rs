@@ -8,8 +8,8 @@ use std::thread::ScopedJoinHandle;
 use std::time::Instant;
 
 use arrow::datatypes::SchemaRef;
-use pithead_door::{AttachedDataset, Attachments, RefusedDataset};
-use pithead_model::{DatasetName, LoadId, Run, SliceEntry, merge_columns, total};
+use pithead_door::{AttachedDataset, Attachments, Refusal, RefusedDataset};
+use pithead_model::{DatasetName, Fault, LoadId, Run, SliceEntry, merge_columns, total};
 use pithead_slice::{ArrowFile, AttachedFile, Origin, ParquetFile, ReadAt, SliceError};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -48,11 +48,11 @@ fn found(listing: Listing, far: Option<&Far>, before: Option<&AttachedFiles>) ->
     let mut looking = Looking { before, far, files: Files::new(), runs: Runs::new() };
     let mut told = Attachments::default();
     for (name, listed) in &listing {
-        match listed.as_ref().map_err(String::clone).and_then(|listed| looking.dataset(name, listed)) {
+        match listed.as_ref().map_err(Refusal::clone).and_then(|listed| looking.dataset(name, listed)) {
             Ok(dataset) => told.datasets.push(dataset),
-            Err(why) => {
+            Err(refusal) => {
                 looking.keep(name, listed.is_err());
-                told.refused.push(RefusedDataset { name: name.clone(), why });
+                told.refused.push(RefusedDataset { name: name.clone(), refusal });
             }
         }
     }
@@ -68,12 +68,12 @@ struct Looking<'a> {
 }
 
 impl Looking<'_> {
-    fn dataset(&mut self, name: &DatasetName, listed: &[Listed]) -> Result<AttachedDataset, String> {
+    fn dataset(&mut self, name: &DatasetName, listed: &[Listed]) -> Result<AttachedDataset, Refusal> {
         let opened: Vec<_> = each(listed, self.far, |file| Ok((file, self.open(name, file)?)));
         // Where one cannot be opened, the others need not be opened again.
         let sound = opened.iter().flatten();
         self.files.extend(sound.map(|(file, opened)| (key(name, file), Arc::clone(opened))));
-        let opened = opened.into_iter().collect::<Result<Vec<_>, String>>()?;
+        let opened = opened.into_iter().collect::<Result<Vec<_>, Refusal>>()?;
         let members: Vec<Member<'_>> = opened
             .iter()
             .map(|(file, opened)| Member { path: &file.path, schema: opened.schema(), folders: &file.folders })
@@ -84,9 +84,9 @@ impl Looking<'_> {
         let run = |number: &usize| {
             let ((file, opened), origins) = (&opened[*number], origins(&schema, &members[*number]));
             let load = run_id(name, file, &schema_bytes, &origins);
-            self.run(load, name, opened, &schema, &origins).map_err(|error| format!("{}: {error}", file.path.display()))
+            self.run(load, name, opened, &schema, &origins).map_err(|refusal| refusal.at(file.path.display()))
         };
-        let whole = each(&numbers, self.far, run).into_iter().collect::<Result<Vec<_>, String>>()?;
+        let whole = each(&numbers, self.far, run).into_iter().collect::<Result<Vec<_>, Refusal>>()?;
         self.runs.extend(whole.iter().map(|run| (run.load, Arc::clone(run))));
         let count: usize = whole.iter().map(|run| run.slices.len()).sum();
         let mut before = 0;
@@ -122,7 +122,7 @@ impl Looking<'_> {
         self.files.extend(files.map(|(key, file)| (key.clone(), Arc::clone(file))));
     }
 
-    fn open(&self, name: &DatasetName, file: &Listed) -> Result<Arc<dyn AttachedFile>, String> {
+    fn open(&self, name: &DatasetName, file: &Listed) -> Result<Arc<dyn AttachedFile>, Refusal> {
         match self.before.and_then(|before| before.files.get(&key(name, file))) {
             Some(before) => Ok(Arc::clone(before)),
             None => open(file, self.far),
@@ -136,11 +136,11 @@ impl Looking<'_> {
         file: &Arc<dyn AttachedFile>,
         schema: &SchemaRef,
         origins: &[Origin],
-    ) -> Result<Arc<AttachedRun>, String> {
+    ) -> Result<Arc<AttachedRun>, Refusal> {
         if let Some(run) = self.before.and_then(|before| before.runs.get(&load)) {
             return Ok(Arc::clone(run));
         }
-        let slices = Arc::clone(file).attach(schema, origins).map_err(|error| error.to_string())?;
+        let slices = Arc::clone(file).attach(schema, origins).map_err(Fault::from)?;
         Ok(Arc::new(AttachedRun::new(load, name.clone(), Arc::clone(schema), slices, file.encoding().into())))
     }
 
@@ -188,17 +188,17 @@ fn each<'a, T: Sync, R: Send>(items: &'a [T], far: Option<&Far>, of: impl Fn(&'a
     items.chunks(TOGETHER).flat_map(some).collect()
 }
 
-fn open(file: &Listed, far: Option<&Far>) -> Result<Arc<dyn AttachedFile>, String> {
+fn open(file: &Listed, far: Option<&Far>) -> Result<Arc<dyn AttachedFile>, Refusal> {
     let source: Arc<dyn ReadAt> = match (&file.identity, far) {
         (Identity::File(stamp), _) => Arc::new(FileBytes::new(&file.path, *stamp)),
         (Identity::Object(object), Some(far)) => far.source(object),
-        (Identity::Object(object), None) => return Err(format!("{}: no servers are asked", object.name())),
+        (Identity::Object(object), None) => return Err(format!("{}: no servers are asked", object.name()).into()),
     };
     let opened: Result<Arc<dyn AttachedFile>, SliceError> = match file.format {
         Format::Parquet => ParquetFile::open(source).map(|file| Arc::new(file) as _),
         Format::Arrow => ArrowFile::open(source).map(|file| Arc::new(file) as _),
     };
-    opened.map_err(|error| format!("{}: {error}", file.path.display()))
+    opened.map_err(|error| Refusal::from(Fault::from(error)).at(file.path.display()))
 }
 
 fn sum(entries: &[Arc<SliceEntry>], of: impl Fn(&SliceEntry) -> u64) -> u64 {

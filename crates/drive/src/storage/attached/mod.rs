@@ -94,7 +94,7 @@ impl Attached {
         // Drives of one process that share the files would say the same.
         if what.iter().any(|attach| attach.share.part == 0) {
             for refused in &seen.found.told.refused {
-                tracing::warn!(dataset = %refused.name, why = refused.why, "not attached");
+                tracing::warn!(dataset = %refused.name, why = refused.refusal.why, "not attached");
             }
         }
         tracing::info!(datasets = seen.found.told.datasets.len(), files = seen.found.files.len(), "attached");
