@@ -27,6 +27,7 @@ mod page_sizes;
 mod pages;
 mod parquet;
 mod prune;
+mod request;
 mod sketch;
 mod stored;
 mod summary;

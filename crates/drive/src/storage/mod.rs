@@ -2,6 +2,7 @@
 
 mod attached;
 mod claims;
+mod column_cache;
 mod copying;
 mod cut;
 mod directories;

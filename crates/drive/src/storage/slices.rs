@@ -13,10 +13,11 @@ use pithead_exec::{SliceRef, SliceSource};
 use pithead_model::{Blame, Fault, PageSet, SliceKey};
 use pithead_slice::{AttachedSlice, SliceParts, SliceReader, encoding_by_id, open_slice, unseal};
 use pithead_store::Store;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, Semaphore};
 
 use crate::resources::Workers;
 use crate::storage::attached::Attached;
+use crate::storage::column_cache::{CachingReader, Room};
 use crate::storage::directories::{Directories, gone};
 use crate::storage::keys::slice_key;
 
@@ -36,8 +37,10 @@ pub(crate) struct SliceCache {
     device: Arc<dyn Device>,
     workers: Workers,
     directories: Arc<Directories>,
-    readers: Mutex<Readers>,
+    readers: Arc<Mutex<Readers>>,
     bytes_max: u64,
+    /// For columns of attached slices that are being encoded.
+    encoding: Arc<Semaphore>,
 }
 
 #[derive(Debug)]
@@ -66,7 +69,8 @@ impl SliceCache {
         directories: Arc<Directories>,
         bytes_max: u64,
     ) -> Self {
-        Self { store, device, workers, directories, readers: Mutex::default(), bytes_max }
+        let (readers, encoding) = (Arc::default(), Arc::new(Semaphore::new(1)));
+        Self { store, device, workers, directories, readers, bytes_max, encoding }
     }
 
     /// Slices that are kept open, and their bytes.
@@ -106,10 +110,14 @@ impl SliceCache {
     }
 
     async fn read(&self, slice: &SliceRef) -> Result<Arc<dyn SliceReader>, Fault> {
-        if let Some((attached, opened)) = self.attached(&slice.key) {
-            return attached.open_slice(opened, slice.key.clone()).await;
-        }
         let run = SliceKey { number: None, ..slice.key.clone() };
+        if let Some((attached, opened)) = self.attached(&slice.key) {
+            let file = attached.open_slice(opened, slice.key.clone()).await?;
+            let schema = Arc::clone(&self.directories.run(&run).await?.schema);
+            let room = SlotRoom { readers: Arc::downgrade(&self.readers), key: slice.key.clone(), bytes_max: self.bytes_max };
+            let (workers, turn) = (self.workers.clone(), Arc::clone(&self.encoding));
+            return Ok(Arc::new(CachingReader::new(file, schema, Box::new(room), workers, turn)));
+        }
         let directory = self.directories.run(&run).await?;
         let (store, key, rows) = (Arc::clone(&self.store), slice.key.clone(), slice.entry.rows);
         let open = move || {
@@ -149,6 +157,24 @@ impl SliceSource for SliceCache {
 
     fn device(&self) -> &dyn Device {
         &*self.device
+    }
+}
+
+/// The slot of a slice.
+#[derive(Debug)]
+struct SlotRoom {
+    readers: Weak<Mutex<Readers>>,
+    key: SliceKey,
+    bytes_max: u64,
+}
+
+impl Room for SlotRoom {
+    fn is_there(&self) -> bool {
+        self.readers.upgrade().is_some_and(|readers| readers.lock().slots.contains_key(&self.key))
+    }
+
+    fn take(&self, bytes: u64) -> bool {
+        self.readers.upgrade().is_some_and(|readers| readers.lock().resize(&self.key, bytes, self.bytes_max))
     }
 }
 
@@ -192,6 +218,19 @@ impl Readers {
         let cell = Cell::default();
         self.passing.insert(key.clone(), Arc::downgrade(&cell));
         cell
+    }
+
+    /// Counts so many bytes for a slice that is kept open, for which others go. False: it is not, or there is no room.
+    fn resize(&mut self, key: &SliceKey, bytes: u64, bytes_max: u64) -> bool {
+        let Some(slot) = self.slots.get_mut(key).filter(|_| bytes <= bytes_max) else { return false };
+        self.clock += 1;
+        slot.used = self.clock;
+        self.bytes = self.bytes - slot.bytes + bytes;
+        slot.bytes = bytes;
+        while self.bytes > bytes_max {
+            self.evict();
+        }
+        true
     }
 
     fn evict(&mut self) {
@@ -326,5 +365,18 @@ mod tests {
         assert_eq!((kept(&readers), readers.bytes), (vec![0, 2], 200));
         readers.cell(&slice(3), 250);
         assert_eq!(kept(&readers), [0, 2]);
+    }
+
+    #[test]
+    fn a_slice_that_grows_lets_others_go() {
+        let mut readers = Readers::default();
+        (0..2).for_each(|number| drop(readers.cell(&slice(number), 250)));
+        assert!(readers.resize(&slice(0).key, 140, 250));
+        assert_eq!((readers.slots.len(), readers.bytes), (2, 240));
+        assert!(readers.resize(&slice(0).key, 160, 250), "the other one goes");
+        assert_eq!((readers.slots.len(), readers.bytes), (1, 160));
+        assert!(!readers.resize(&slice(0).key, 251, 250), "more than there is");
+        assert!(!readers.resize(&slice(1).key, 1, 250), "not open any longer");
+        assert_eq!((readers.slots.len(), readers.bytes), (1, 160));
     }
 }
