@@ -127,8 +127,13 @@ impl Generator<'_> {
         let from = if !keys.is_empty() && !self.choices.chance(percent) { &keys } else { &pairs };
         let (l, r) = from[self.choices.below(from.len())];
         let is_one = |relation: &Relation| relation.items.iter().all(|item| item.relation() == relation.items[0].relation());
-        if is_one(left) && is_one(right) && l.stored && r.stored && l.bare() == r.bare() && self.choices.chance(30) {
-            return (format!(" USING ({})", l.bare()), rows(l, r));
+        // Decided alike under all names, so that the decisions that follow are the same.
+        if is_one(left) && is_one(right) && l.stored && r.stored && self.choices.chance(15) {
+            let condition = match l.bare() == r.bare() {
+                true => format!(" USING ({})", l.bare()),
+                false => format!(" ON ({} = {})", l.sql, r.sql),
+            };
+            return (condition, rows(l, r));
         }
         let nulls_meet = left.rows * right.rows <= NULL_PAIRS_MAX;
         let mut sql = format!(" ON {}", self.equality(l, r, nulls_meet));
