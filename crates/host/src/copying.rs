@@ -254,7 +254,7 @@ fn compression(text: &str) -> Result<Compression, Fault> {
     }
 }
 
-fn is_true(text: &str) -> Result<bool, Fault> {
+pub(crate) fn is_true(text: &str) -> Result<bool, Fault> {
     match text.to_lowercase().as_str() {
         "true" | "on" | "1" => Ok(true),
         "false" | "off" | "0" => Ok(false),
@@ -262,7 +262,7 @@ fn is_true(text: &str) -> Result<bool, Fault> {
     }
 }
 
-fn one_byte(text: &str) -> Result<u8, Fault> {
+pub(crate) fn one_byte(text: &str) -> Result<u8, Fault> {
     match text.as_bytes() {
         _ if text == "\\t" => Ok(b'\t'),
         [byte] if byte.is_ascii() && !matches!(byte, b'"' | b'\n' | b'\r') => Ok(*byte),

@@ -41,6 +41,7 @@ mod energy;
 mod explain;
 mod explain_options;
 mod figures;
+mod file_tables;
 mod frames;
 mod from_first;
 mod functions;

@@ -18,6 +18,7 @@ use pithead_plan::{Catalogue, DatasetFacts};
 
 use crate::Frames;
 use crate::as_of::Moment;
+use crate::file_tables::Files;
 use crate::functions::Functions;
 use crate::table::DatasetTable;
 use crate::views::{self, Expander};
@@ -72,6 +73,8 @@ pub(crate) struct Scope {
     pub(crate) expander: Option<Arc<Expander>>,
     /// The views whose query this is, the outermost one first.
     pub(crate) expanding: Vec<DatasetName>,
+    /// Whether files in a FROM may be read.
+    pub(crate) may_read_files: bool,
 }
 
 /// What finds a dataset as it was.
@@ -154,6 +157,12 @@ impl SchemaProvider for Domain {
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        if let Some(files) = Files::of_name(name) {
+            // The query of a view is everybody's.
+            let may_read = self.scope.may_read_files && self.scope.expanding.is_empty();
+            let table = files.table(may_read).await.map_err(|fault| DataFusionError::External(Box::new(fault)))?;
+            return Ok(Some(table));
+        }
         if let Some(frame) = self.scope.frames.find(name).filter(|_| self.name == self.scope.domain) {
             return Ok(Some(frame));
         }

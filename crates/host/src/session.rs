@@ -196,7 +196,9 @@ impl Session {
             Parsed::History(history) => history.run(self, parameters).await,
             Parsed::CreateView(definition) => views::create(self, definition, parameters).await.map(|()| Answer::done()),
             Parsed::DropView(dropped) => views::drop_view(self, dropped, parameters).await.map(|()| Answer::done()),
-            Parsed::Write { statement, layout } => self.write(statement, layout, parameters).await,
+            Parsed::Write { statement, layout, matches_often } => {
+                self.write(statement, layout, *matches_often, parameters).await
+            }
             Parsed::Alter(altering) => {
                 parameters.refuse("ALTER TABLE")?;
                 self.alter(altering).await
@@ -295,7 +297,13 @@ impl Session {
     }
 
     /// Runs a statement that writes, again where others came before it.
-    async fn write(&self, statement: &Syntax, layout: &Layout, parameters: &Parameters) -> Result<Answer, Fault> {
+    async fn write(
+        &self,
+        statement: &Syntax,
+        layout: &Layout,
+        matches_often: bool,
+        parameters: &Parameters,
+    ) -> Result<Answer, Fault> {
         let mut attempt = 1;
         let domain = self.state.lock().config_options().catalog.default_schema.clone();
         let made = statement::made(statement).map(|name| name?.resolve(&domain)).transpose()?;
@@ -312,7 +320,7 @@ impl Session {
             refuse_broken(&plan)?;
             self.host.functions().ready(&query.state, &plan).await?;
             let profile = Arc::clone(&query.profile);
-            match (Writing { query, plan, layout: layout.clone(), parameters }).run().await {
+            match (Writing { query, plan, layout: layout.clone(), matches_often, parameters }).run().await {
                 Ok(rows) => return Ok(Answer { profile, changed: Some(rows), ..Answer::done() }),
                 Err(fault) if begins_again(&fault, attempt) => attempt += 1,
                 Err(fault) => return Err(fault),
@@ -444,7 +452,8 @@ impl Session {
         let domain = state.config_options().catalog.default_schema.clone();
         let (tables, frames) = (Arc::clone(self.host.tables()), Frames::default());
         let past = Past { fleet: self.host.fleet().clone(), time_zone: state.config_options().execution.time_zone.clone() };
-        Scope { snapshot, past, tables, made: None, frames, domain, client, expander, expanding: Vec::new() }
+        let (made, expanding, may_read_files) = (None, Vec::new(), false);
+        Scope { snapshot, past, tables, made, frames, domain, client, expander, expanding, may_read_files }
     }
 
     /// A query to come over the datasets of a snapshot, and the settings that it has, by [`Session::change`].
@@ -463,7 +472,8 @@ impl Session {
         let frames = parameters.frames().clone();
         let expanding = Vec::new();
         let past = Past { fleet: self.host.fleet().clone(), time_zone: state.config_options().execution.time_zone.clone() };
-        let scope = Scope { snapshot, past, tables, made, frames, domain, client, expander, expanding };
+        let may_read_files = self.may_use_files;
+        let scope = Scope { snapshot, past, tables, made, frames, domain, client, expander, expanding, may_read_files };
         state.register_catalog_list(catalogs(scope));
         state.mark_start_execution();
         let query = Query {

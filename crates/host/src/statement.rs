@@ -9,6 +9,7 @@ use pithead_functions::fault_from_datafusion;
 use pithead_model::{Blame, DatasetName, Fault, FaultKind, OPERATORS_MAX, RESERVED};
 
 use crate::copying::{CopyFile, Copying};
+use crate::file_tables::name_files;
 use crate::functions::{Definition, Dropped};
 use crate::history::{self, History};
 use crate::schemas::CATALOG;
@@ -36,7 +37,12 @@ pub(crate) enum Parsed {
     /// SHOW LOG, RESTORE and ALTER DOMAIN.
     History(History),
     /// CREATE TABLE, INSERT, DELETE, UPDATE, MERGE or TRUNCATE, and the layout of a new table.
-    Write { statement: Syntax, layout: Layout },
+    Write {
+        statement: Syntax,
+        layout: Layout,
+        /// Whether it deletes rows however many rows of another table match each.
+        matches_often: bool,
+    },
     /// ALTER TABLE.
     Alter(Box<Altering>),
     /// COPY of a query's rows, or of a dataset's, into a file.
@@ -205,7 +211,11 @@ fn take_pushdown(tokens: &mut Vec<TokenWithSpan>) -> bool {
     }
 }
 
-fn told_apart(statement: Syntax) -> Result<Parsed, Fault> {
+fn told_apart(mut statement: Syntax) -> Result<Parsed, Fault> {
+    match &mut statement {
+        Syntax::Explain(explain) => name_files(&mut explain.statement)?,
+        statement => name_files(statement)?,
+    }
     match statement {
         Syntax::Explain(explain) => Ok(Parsed::Explain { query: mended(*explain.statement), analyze: explain.options.analyze }),
         Syntax::Statement(statement) => match *statement {
@@ -221,7 +231,9 @@ fn told_apart(statement: Syntax) -> Result<Parsed, Fault> {
             Sql::DropFunction(drop) => Ok(Parsed::DropFunction(Dropped::of(drop)?)),
             mut statement if writes(&statement) => {
                 let layout = Layout::take(&mut statement)?;
-                Ok(Parsed::Write { statement: mended(Syntax::Statement(Box::new(as_merge(statement)))), layout })
+                let matches_often = matches!(statement, Sql::Delete(_));
+                let statement = mended(Syntax::Statement(Box::new(as_merge(statement))));
+                Ok(Parsed::Write { statement, layout, matches_often })
             }
             statement if reads(&statement) => {
                 let mut statement = Syntax::Statement(Box::new(statement));

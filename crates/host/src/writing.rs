@@ -50,6 +50,8 @@ pub(crate) struct Writing<'a> {
     pub(crate) query: Query,
     pub(crate) plan: LogicalPlan,
     pub(crate) layout: Layout,
+    /// Whether rows are deleted however many rows of another table match each.
+    pub(crate) matches_often: bool,
     pub(crate) parameters: &'a Parameters,
 }
 
@@ -76,7 +78,7 @@ pub(crate) fn changed_domain(plan: &LogicalPlan) -> Result<Option<String>, Fault
 impl Writing<'_> {
     /// Runs it. The number of rows that were inserted, deleted or changed.
     pub(crate) async fn run(self) -> Result<u64, Fault> {
-        let Self { query, plan, layout, parameters } = self;
+        let Self { query, plan, layout, matches_often, parameters } = self;
         // All at once: the parts that follow need not have all placeholders.
         let plan = parameters.put_into(plan)?;
         let writer = Writer { query };
@@ -94,7 +96,9 @@ impl Writing<'_> {
                     WriteOp::Delete => writer.delete(changed, input).await,
                     WriteOp::Update => writer.update(changed, input).await,
                     WriteOp::Truncate => writer.truncate(changed).await,
-                    WriteOp::MergeInto(op) => writer.merge(changed, Merge::new(&table_name, target, input, *op)?).await,
+                    WriteOp::MergeInto(op) => {
+                        writer.merge(changed, Merge::new(&table_name, target, input, *op)?, matches_often).await
+                    }
                     other => Err(unsupported(other.name())),
                 }
             }
@@ -188,11 +192,11 @@ impl Writer {
     }
 
     /// The rows that were changed, deleted or added.
-    async fn merge(&self, changed: Changed, merge: Merge) -> Result<u64, Fault> {
+    async fn merge(&self, changed: Changed, merge: Merge, matches_often: bool) -> Result<u64, Fault> {
         let counts = self.counts(merge.tally()?).await?;
         let [joined, updated, deleted] = counts[..] else { return Err(Fault::bug("a MERGE was not counted")) };
         let tally = Tally { joined, updated, deleted };
-        if tally.joined > changed.dataset.rows() && !merge.only_deletes() {
+        if tally.joined > changed.dataset.rows() && !matches_often {
             return Err(matched_twice(&changed.name));
         }
         let changes = tally.updated + tally.deleted;
@@ -206,10 +210,10 @@ impl Writer {
             true => self.rows(merge.added()?, &schema).await?,
             false => futures::stream::empty().boxed(),
         };
-        let (rows, only_deletes) = (changed.dataset.rows(), merge.only_deletes());
+        let rows = changed.dataset.rows();
         // Rows that are only added take the place of all, too: another host may have added one of them meanwhile.
         let written = self.rewrite(changed, staying.chain(added).boxed()).await?;
-        match only_deletes {
+        match matches_often {
             true => Ok(rows.saturating_sub(written)),
             false => Ok(changes + written.saturating_sub(rows - tally.deleted)),
         }

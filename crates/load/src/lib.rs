@@ -2,6 +2,7 @@
 //! ([`Partitioner`]), partitions are written to all their copies, and the small runs of many appends are merged.
 
 mod agree;
+mod file_rows;
 mod loader;
 mod marking;
 mod merging;
@@ -12,6 +13,7 @@ mod sample;
 mod spec;
 mod target;
 
+pub use file_rows::FileRows;
 pub use loader::Loader;
 pub use marking::MarkSpec;
 pub use partition::Partitioner;

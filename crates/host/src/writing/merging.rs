@@ -55,15 +55,6 @@ impl Merge {
         self.clauses(|kind| kind.is_not_matched_by_target()).next().is_some()
     }
 
-    /// Whether all that it does is to delete the rows that are matched, however many match them.
-    pub(super) fn only_deletes(&self) -> bool {
-        self.op.clauses.iter().all(|clause| {
-            clause.kind == MergeIntoClauseKind::Matched
-                && clause.predicate.is_none()
-                && clause.action == MergeIntoAction::Delete
-        })
-    }
-
     /// One row with the figures of a [`Tally`], in its order.
     pub(super) fn tally(&self) -> Result<LogicalPlan, Fault> {
         let of = |is_it: fn(&MergeIntoAction) -> bool| {
