@@ -94,7 +94,7 @@ fn a_statement_that_fails_leaves_nothing() {
             "CREATE TABLE v (a INT) WITH (copies = 9)",
             "DELETE FROM information_schema.tables",
             "INSERT INTO nothing VALUES (1)",
-            "UPDATE t SET v = u.v FROM t AS u WHERE u.id = t.id",
+            "UPDATE t SET v = u.v FROM t AS u WHERE u.id / 2 = t.id",
             "MERGE INTO t USING t AS u ON u.id / 2 = t.id WHEN MATCHED THEN UPDATE SET v = 7",
             "MERGE INTO t USING t AS u ON u.id = t.id WHEN MATCHED THEN UPDATE SET v = 9223372036854770000 + u.id * 2",
             "MERGE INTO t USING (SELECT id, random() AS r FROM t) AS u ON u.id = t.id WHEN MATCHED AND r > 0.5 THEN DELETE",
