@@ -40,6 +40,7 @@ QUERIES = [
     "SELECT sum(id), max(city) FROM read_json_auto('trips-2.json')",
     "SELECT * FROM read_csv('odd.txt', delim = ';', header = false, nullstr = '-', names = ['a', 'b', 'c']) ORDER BY a",
     "FROM 'trips-0.csv' WHERE id < 3 ORDER BY id",
+    "FROM 'trips-*.parquet' LIMIT 700",
     "SELECT t.city, count(*) FROM 'trips-0.parquet' AS t JOIN 'trips-0.csv' AS c USING (id) GROUP BY ALL ORDER BY ALL",
     "SELECT a.id FROM read_parquet('trips-0.parquet') AS a WHERE a.id IN (SELECT id + 398 FROM 'trips-0.json') ORDER BY 1",
 ]

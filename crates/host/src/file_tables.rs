@@ -28,10 +28,8 @@ use pithead_syntax::walk_mut;
 
 use crate::copying;
 
-/// Batches that wait for their reader at most, of each stream.
+/// Batches that wait for their reader at most.
 const WAITING_MAX: usize = 2;
-/// Streams of a table at most.
-const STREAMS_MAX: usize = 8;
 /// Endings that tell a file that is named in quotes from a dataset.
 const ENDINGS: [&str; 15] = [
     ".parquet", ".pq", ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".arrow", ".arrows", ".ipc", ".feather", ".gz", ".gzip",
@@ -258,40 +256,32 @@ impl TableProvider for FileTable {
 
     async fn scan(
         &self,
-        state: &dyn Session,
+        _state: &dyn Session,
         projection: Option<&Vec<usize>>,
         _filters: &[Condition],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let count = state.config().target_partitions().min(self.rows.parts()).clamp(1, STREAMS_MAX);
-        let stream = |first| {
-            let rows = Arc::clone(&self.rows);
-            Arc::new(FileStream { rows, first, step: count }) as Arc<dyn PartitionStream>
-        };
-        let streams = (0..count).map(stream).collect();
+        // One stream, so that rows come in the files' order, as whoever looks at the first of them expects.
+        let streams = vec![Arc::new(FileStream(Arc::clone(&self.rows))) as Arc<dyn PartitionStream>];
         Ok(Arc::new(StreamingTableExec::try_new(self.schema(), streams, projection, [], false, limit)?))
     }
 }
 
-/// Some of the parts, one after the other.
+/// All parts, one after the other.
 #[derive(Debug)]
-struct FileStream {
-    rows: Arc<FileRows>,
-    first: usize,
-    step: usize,
-}
+struct FileStream(Arc<FileRows>);
 
 impl PartitionStream for FileStream {
     fn schema(&self) -> &SchemaRef {
-        self.rows.schema()
+        self.0.schema()
     }
 
     fn execute(&self, _context: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(self.rows.schema()), WAITING_MAX);
-        let (sender, rows, first, step) = (builder.tx(), Arc::clone(&self.rows), self.first, self.step);
+        let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(self.0.schema()), WAITING_MAX);
+        let (sender, rows) = (builder.tx(), Arc::clone(&self.0));
         builder.spawn_blocking(move || {
             let mut is_wanted = true;
-            for part in (first..rows.parts()).step_by(step) {
+            for part in 0..rows.parts() {
                 let read = rows.read(part, PAGE_ROWS, |batch| {
                     is_wanted = sender.blocking_send(Ok(batch)).is_ok();
                     is_wanted
