@@ -5,6 +5,7 @@
 //! or attaches them.
 
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
@@ -21,7 +22,7 @@ use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, ObjectNamePart, TableAlias, TableFactor,
     UnaryOperator, Value, VisitorMut,
 };
-use pithead_files::{CsvOptions, Format};
+use pithead_files::{CsvOptions, Format, WriteOptions};
 use pithead_load::FileRows;
 use pithead_model::{Blame, Fault, PAGE_ROWS, RESERVED};
 use pithead_syntax::walk_mut;
@@ -30,11 +31,6 @@ use crate::copying;
 
 /// Batches that wait for their reader at most.
 const WAITING_MAX: usize = 2;
-/// Endings that tell a file that is named in quotes from a dataset.
-const ENDINGS: [&str; 15] = [
-    ".parquet", ".pq", ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".arrow", ".arrows", ".ipc", ".feather", ".gz", ".gzip",
-    ".zst", ".zstd",
-];
 
 /// The functions that read files, and what they take their files for.
 const FUNCTIONS: [(&str, Format); 9] = [
@@ -93,8 +89,7 @@ impl VisitorMut for NameFiles {
 /// A file that is named in quotes, and what its columns are known by: its name without the ending.
 fn quoted(name: &ObjectName) -> Option<(Files, String)> {
     let [ObjectNamePart::Identifier(Ident { value, quote_style: Some('\''), .. })] = name.0.as_slice() else { return None };
-    let lower = value.to_lowercase();
-    let is_file = value.contains(['/', '*']) || ENDINGS.iter().any(|ending| lower.ends_with(ending));
+    let is_file = value.contains(['/', '*']) || WriteOptions::of_file(Path::new(value)).is_some();
     let last = value.rsplit('/').next().unwrap_or(value);
     let stem = last.split('.').next().filter(|stem| !stem.is_empty()).unwrap_or(last).to_owned();
     is_file.then(|| (Files { paths: vec![value.clone()], ..Files::default() }, stem))
@@ -166,7 +161,7 @@ impl Files {
                 self.csv.names =
                     texts(value).ok_or_else(|| Fault::invalid(format!("expected a list of names for {option}")))?;
             }
-            "sample_size" if self.format != Some(Format::Parquet) => {
+            "sample_size" if is_csv || self.format == Some(Format::Json) => {
                 let rows = given()?;
                 self.csv.schema_rows = match rows.as_str() {
                     "-1" => usize::MAX,
@@ -236,7 +231,7 @@ impl Files {
 }
 
 /// The names of files begin with it.
-const PREFIX: &str = "\0files";
+const PREFIX: &str = "files";
 
 /// The rows of files as a table.
 #[derive(Debug)]
@@ -366,6 +361,7 @@ mod tests {
             ("SELECT * FROM read_csv(a)", "expected read_csv('file')"),
             ("SELECT * FROM read_csv('a', skip = 1)", "has no option skip"),
             ("SELECT * FROM read_parquet('a', header = true)", "has no option header"),
+            ("SELECT * FROM read_arrow('a', sample_size = 1)", "has no option sample_size"),
             ("SELECT * FROM read_csv('a', delim = ';;')", "one ASCII character"),
         ] {
             let fault = named(sql).unwrap_err();
