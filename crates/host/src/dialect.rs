@@ -10,6 +10,7 @@ mod literals;
 mod macros;
 mod members;
 mod misfits;
+mod order_names;
 mod ordinals;
 mod powers;
 mod spellings;
@@ -33,6 +34,7 @@ pub(crate) fn in_the_engines_words(state: &SessionState, statement: &mut Stateme
     chains::balance(sql.as_mut());
     spellings::replace(sql.as_mut()).or_else(|refused| not_impl_err!("{refused}"))?;
     ordinals::write_out(sql.as_mut());
+    order_names::write_out(sql.as_mut());
     column_lists::name(sql.as_mut());
     fields::in_brackets(sql.as_mut());
     powers::expand(sql.as_mut());

@@ -49,6 +49,7 @@ mod history;
 mod host;
 mod lateral_aliases;
 mod metrics;
+mod order_columns;
 mod parameters;
 mod planner;
 mod precedence;

@@ -19,7 +19,8 @@ use futures::stream::BoxStream;
 use pithead_model::Fault;
 use pithead_syntax::expressions;
 
-use crate::statement_plan::{is_refused, plan_of};
+use crate::order_columns;
+use crate::statement_plan::{is_refused, plan_of_said};
 
 type Rows = BoxStream<'static, Result<RecordBatch, Fault>>;
 
@@ -55,12 +56,18 @@ impl Names {
 
 /// A statement's plan, and the names of its columns.
 pub(crate) async fn plan(state: &SessionState, statement: Statement) -> Result<(LogicalPlan, Names), DataFusionError> {
-    let refused = match plan_of(state, statement.clone()).await {
+    let whole = |it| async { plan_of_all(state, it).await.map(|(plan, _)| plan) };
+    let statement = order_columns::of_tables(statement, whole).await?;
+    plan_of_all(state, statement).await
+}
+
+async fn plan_of_all(state: &SessionState, statement: Statement) -> Result<(LogicalPlan, Names), DataFusionError> {
+    let refused = match plan_of_said(state, statement.clone()).await {
         Err(error) if is_refused(&error) => error,
         plan => return Ok((plan?, Names(None))),
     };
     let Some((statement, names)) = told_apart(state, &statement).await else { return Err(refused) };
-    Ok((plan_of(state, statement).await?, Names(Some(names))))
+    Ok((plan_of_said(state, statement).await?, Names(Some(names))))
 }
 
 /// The statement with one name for each column of its result, and the names that the columns are to have; none where no name comes
@@ -117,7 +124,7 @@ async fn columns(state: &SessionState, shell: &Query, select: &Select) -> Option
 
 async fn planned(state: &SessionState, shell: &Query, select: &Select) -> Option<Vec<Column>> {
     let query = Query { body: Box::new(SetExpr::Select(Box::new(select.clone()))), ..shell.clone() };
-    let plan = plan_of(state, Statement::Statement(Box::new(Sql::Query(Box::new(query))))).await.ok()?;
+    let plan = plan_of_said(state, Statement::Statement(Box::new(Sql::Query(Box::new(query))))).await.ok()?;
     Some(plan.schema().iter().map(|(qualifier, field)| (qualifier.cloned(), field.name().clone())).collect())
 }
 

@@ -18,9 +18,16 @@ use pithead_syntax::{any_expression, expressions, expressions_mut, walk, walk_mu
 use crate::ambiguous;
 use crate::dialect::{call, in_the_engines_words, null};
 use crate::lateral_aliases::{missing, plan_with_names};
+use crate::order_columns;
 
 /// The plan of a statement. Casts have names of their own where the planner would otherwise find two columns of one name.
 pub(crate) async fn plan_of(state: &SessionState, statement: Statement) -> Result<LogicalPlan, DataFusionError> {
+    let statement = order_columns::of_tables(statement, |it| plan_of_said(state, it)).await?;
+    plan_of_said(state, statement).await
+}
+
+/// The same of one whose ORDER BYs [say](order_columns) of which table names are.
+pub(crate) async fn plan_of_said(state: &SessionState, statement: Statement) -> Result<LogicalPlan, DataFusionError> {
     plan(state, statement, true).await
 }
 
